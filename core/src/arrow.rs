@@ -1,0 +1,275 @@
+//! Batches as Arrow record batches and back. No payload is copied either way.
+//!
+//! | column | type | |
+//! |---|---|---|
+//! | `timestamp` | `Timestamp(ns, UTC)` | |
+//! | `source` | `Dictionary(Int32, Utf8)` | |
+//! | `channel` | `Dictionary(Int32, Utf8)` | the text form of the name, which loses nothing |
+//! | `sequence` | `Int64` | |
+//! | `encoding` | `Dictionary(Int32, Utf8)` | |
+//! | `attributes` | `Dictionary(Int32, Utf8)`, nullable | JSON: type name, clock and metadata, where there are any |
+//! | `payload` | `BinaryView` | |
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type, TimestampNanosecondType};
+use arrow_array::{
+    Array, ArrayRef, BinaryViewArray, DictionaryArray, Int32Array, Int64Array, RecordBatch,
+    StringArray, TimestampNanosecondArray,
+};
+use arrow_buffer::ScalarBuffer;
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
+use serde::{Deserialize, Serialize};
+
+use crate::{Batch, Channel, ChannelId, Channels, Clock, Encoding, Error, Name};
+
+/// What of a channel has no column of its own.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Attributes {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    type_name: Option<Arc<str>>,
+    #[serde(default)]
+    clock: Clock,
+    #[serde(default)]
+    metadata: std::collections::BTreeMap<String, String>,
+}
+
+impl Batch {
+    /// The columns of every batch's record batch.
+    pub fn arrow_schema() -> SchemaRef {
+        let words = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+        let time = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
+        Arc::new(Schema::new(vec![
+            Field::new("timestamp", time, false),
+            Field::new("source", words.clone(), false),
+            Field::new("channel", words.clone(), false),
+            Field::new("sequence", DataType::Int64, false),
+            Field::new("encoding", words.clone(), false),
+            Field::new("attributes", words, true),
+            Field::new("payload", DataType::BinaryView, false),
+        ]))
+    }
+
+    /// The events as Arrow columns. Decoded rows are not in them.
+    pub fn to_arrow(&self, channels: &Channels) -> Result<RecordBatch, Error> {
+        let (keys, used) = self.local_channels(channels);
+        let words = |word: &dyn Fn(&Channel) -> Option<String>| -> Result<ArrayRef, ArrowError> {
+            let values: StringArray = used.iter().map(|channel| word(channel)).collect();
+            let keys = Int32Array::new(keys.clone(), None);
+            Ok(Arc::new(DictionaryArray::try_new(keys, Arc::new(values))?))
+        };
+        let build = || -> Result<RecordBatch, ArrowError> {
+            let columns: Vec<ArrayRef> = vec![
+                Arc::new(
+                    TimestampNanosecondArray::new(self.timestamps.clone(), None)
+                        .with_timezone("UTC"),
+                ),
+                words(&|channel| Some(channel.source.to_string()))?,
+                words(&|channel| Some(channel.name.text().to_owned()))?,
+                Arc::new(Int64Array::new(self.sequences.clone(), None)),
+                words(&|channel| Some(channel.encoding.as_str().to_owned()))?,
+                words(&attributes)?,
+                Arc::new(BinaryViewArray::try_new(
+                    self.payloads.clone(),
+                    self.segments.clone(),
+                    None,
+                )?),
+            ];
+            RecordBatch::try_new(Self::arrow_schema(), columns)
+        };
+        build().map_err(|e| Error::broken(format!("a batch does not fit its Arrow columns: {e}")))
+    }
+
+    /// The events of a record batch with these columns; others are ignored, and `source`, `encoding`
+    /// and `attributes` may be missing.
+    ///
+    /// `Err` says which column is not as it should be.
+    pub fn from_arrow(columns: &RecordBatch, channels: &Channels) -> Result<Self, Error> {
+        let required = |name: &str| {
+            columns.column_by_name(name).ok_or_else(|| Error::unfit(format!("no column `{name}`")))
+        };
+        let wrong = |name: &str, want: &str, found: &ArrayRef| {
+            let (found, nulls) = (found.data_type(), found.null_count());
+            Error::unfit(format!(
+                "column `{name}`: {want} without nulls is needed, found {found} with {nulls} nulls"
+            ))
+        };
+        let column = required("timestamp")?;
+        let timestamps = column.as_primitive_opt::<TimestampNanosecondType>();
+        let timestamps = timestamps
+            .filter(|c| c.null_count() == 0)
+            .ok_or_else(|| wrong("timestamp", "a timestamp in ns", column))?;
+        let column = required("sequence")?;
+        let sequences = column.as_primitive_opt::<Int64Type>();
+        let sequences = sequences
+            .filter(|c| c.null_count() == 0)
+            .ok_or_else(|| wrong("sequence", "int64", column))?;
+        let column = required("payload")?;
+        let payloads = column.as_binary_view_opt();
+        let payloads = payloads
+            .filter(|c| c.null_count() == 0)
+            .ok_or_else(|| wrong("payload", "a binary view", column))?;
+        Ok(Self {
+            timestamps: timestamps.values().clone(),
+            sequences: sequences.values().clone(),
+            channels: channel_column(columns, channels)?,
+            origins: None,
+            payloads: payloads.views().clone(),
+            segments: payloads.data_buffers().to_vec().into(),
+            rows: Vec::new(),
+        })
+    }
+
+    /// For each event the place of its channel in the list, which is in order of first appearance.
+    fn local_channels(&self, channels: &Channels) -> (ScalarBuffer<i32>, Vec<Arc<Channel>>) {
+        let mut local: HashMap<u32, i32> = HashMap::new();
+        let mut used = Vec::new();
+        let keys = self.channels.iter().map(|id| {
+            *local.entry(*id).or_insert_with(|| {
+                used.push(channels.get(ChannelId(*id)));
+                (used.len() - 1) as i32
+            })
+        });
+        (keys.collect(), used)
+    }
+}
+
+fn attributes(channel: &Channel) -> Option<String> {
+    let Channel { type_name, clock, metadata, .. } = channel;
+    if type_name.is_none() && *clock == Clock::Utc && metadata.is_empty() {
+        return None;
+    }
+    let attributes =
+        Attributes { type_name: type_name.clone(), clock: *clock, metadata: metadata.clone() };
+    serde_json::to_string(&attributes).ok()
+}
+
+/// The channels that four columns of words describe, interned once a combination.
+fn channel_column(columns: &RecordBatch, channels: &Channels) -> Result<ScalarBuffer<u32>, Error> {
+    let words =
+        ["channel", "source", "encoding", "attributes"].map(|name| Words::of(columns, name));
+    let [channel, source, encoding, attributes] = words;
+    let (channel, source, encoding, attributes) = (channel?, source?, encoding?, attributes?);
+    if channel.is_none() {
+        return Err(Error::unfit("no column `channel`"));
+    }
+    let parts = [&channel, &source, &encoding, &attributes];
+    let mut known: HashMap<[i32; 4], u32> = HashMap::new();
+    let mut ids = Vec::with_capacity(columns.num_rows());
+    for row in 0..columns.num_rows() {
+        let keys = parts.map(|words| words.as_ref().map_or(-1, |words| words.key(row)));
+        let id = match known.get(&keys) {
+            Some(id) => *id,
+            None => {
+                let word = |n: usize| parts[n].as_ref().and_then(|words| words.word(keys[n]));
+                let id = channels.intern(described(word(0), word(1), word(2), word(3))?)?.0;
+                known.insert(keys, id);
+                id
+            }
+        };
+        ids.push(id);
+    }
+    Ok(ids.into())
+}
+
+fn described(
+    name: Option<&str>,
+    source: Option<&str>,
+    encoding: Option<&str>,
+    attributes: Option<&str>,
+) -> Result<Channel, Error> {
+    let name =
+        name.ok_or_else(|| Error::unfit("column `channel`: a null where a name is needed"))?;
+    let encoding = encoding.map(Encoding::from_word).unwrap_or_default();
+    let mut channel = Channel::new(Name::from_text(name), source.unwrap_or_default(), encoding);
+    if let Some(json) = attributes {
+        let read: Attributes = serde_json::from_str(json)
+            .map_err(|e| Error::unfit(format!("column `attributes` of channel `{name}`: {e}")))?;
+        (channel.type_name, channel.clock, channel.metadata) =
+            (read.type_name, read.clock, read.metadata);
+    }
+    Ok(channel)
+}
+
+/// A column of words that repeat.
+struct Words<'c> {
+    keys: &'c Int32Array,
+    values: &'c StringArray,
+}
+
+impl<'c> Words<'c> {
+    fn of(columns: &'c RecordBatch, name: &str) -> Result<Option<Self>, Error> {
+        let Some(column) = columns.column_by_name(name) else { return Ok(None) };
+        let words = column.as_dictionary_opt::<Int32Type>();
+        let words =
+            words.and_then(|words| Some((words.keys(), words.values().as_string_opt::<i32>()?)));
+        let wrong = || {
+            Error::unfit(format!(
+                "column `{name}`: a dictionary of strings is needed, found {}",
+                column.data_type()
+            ))
+        };
+        words.map(|(keys, values)| Some(Self { keys, values })).ok_or_else(wrong)
+    }
+
+    /// A key for the word of that row: -1 for null.
+    fn key(&self, row: usize) -> i32 {
+        if self.keys.is_null(row) { -1 } else { self.keys.value(row) }
+    }
+
+    fn word(&self, key: i32) -> Option<&'c str> {
+        let key = usize::try_from(key).ok()?;
+        (key < self.values.len() && self.values.is_valid(key)).then(|| self.values.value(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::BatchBuilder;
+
+    #[test]
+    fn a_batch_survives_arrow_with_all_its_channels_say() {
+        let channels = Channels::default();
+        let odd = Name::from_bytes(b"CAM\xff");
+        let mut typed = Channel::new(odd, "left", Encoding::Vel);
+        typed.type_name = Some("ImageM".into());
+        typed.clock = Clock::Relative;
+        typed.metadata.insert("version".into(), "3".into());
+        let plain = Channel::new(Name::from_text("POSE"), "log", Encoding::Lcm);
+        let ids = [typed, plain].map(|channel| channels.intern(channel).unwrap());
+        let mut builder = BatchBuilder::default();
+        let long = b"a payload that is longer than a view";
+        for n in 0..5i64 {
+            let payload: &[u8] = if n % 2 == 0 { long } else { b"short" };
+            builder.push_copy(n - 2, n * 7, ids[n as usize % 2], payload);
+        }
+        let batch = builder.finish().take(vec![4, 1, 2]);
+
+        let columns = batch.to_arrow(&channels).unwrap();
+        let elsewhere = Channels::default();
+        let back = Batch::from_arrow(&columns, &elsewhere).unwrap();
+        for (ours, theirs) in batch.iter().zip(back.iter()) {
+            assert_eq!(
+                (ours.timestamp, ours.sequence, ours.payload),
+                (theirs.timestamp, theirs.sequence, theirs.payload)
+            );
+            assert_eq!(channels.get(ours.channel), elsewhere.get(theirs.channel));
+        }
+        let same_memory = batch.payload(0).as_ptr() == back.payload(0).as_ptr();
+        assert!(same_memory && back.len() == 3);
+    }
+
+    #[test]
+    fn a_missing_or_wrong_column_is_named() {
+        let channels = Channels::default();
+        let columns = Batch::default().to_arrow(&channels).unwrap();
+        let without = columns.project(&[0, 1, 3, 6]).unwrap();
+        assert!(
+            Batch::from_arrow(&without, &channels).unwrap_err().to_string().contains("`channel`")
+        );
+    }
+}

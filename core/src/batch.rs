@@ -1,0 +1,468 @@
+//! Batches: some thousand events in order, in columns, with payloads as views into shared segments.
+//!
+//! Nothing of a payload is copied between the block it was read into and the sink that writes it: a
+//! batch holds views, laid out as Arrow's `BinaryView` has them, and a reference to each segment.
+//! Batches are immutable; cloning one is a handful of reference counts.
+
+use std::sync::Arc;
+
+use arrow_array::builder::make_view;
+use arrow_buffer::{Buffer, ScalarBuffer};
+use bytes::Bytes;
+
+use crate::{ChannelId, Rows};
+
+/// Some thousand events in order.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    pub(crate) timestamps: ScalarBuffer<i64>,
+    pub(crate) sequences: ScalarBuffer<i64>,
+    pub(crate) channels: ScalarBuffer<u32>,
+    /// The channels as they were read, where a stage has renamed them since.
+    pub(crate) origins: Option<ScalarBuffer<u32>>,
+    pub(crate) payloads: ScalarBuffer<u128>,
+    pub(crate) segments: Arc<[Buffer]>,
+    pub(crate) rows: Vec<Rows>,
+}
+
+/// One event of a batch, borrowed from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event<'b> {
+    /// Nanoseconds since the Unix epoch, or since the start where the channel's clock is relative.
+    pub timestamp: i64,
+    /// The number its origin gave it.
+    pub sequence: i64,
+    /// Its channel.
+    pub channel: ChannelId,
+    /// Its payload.
+    pub payload: &'b [u8],
+}
+
+/// Payloads up to this length lie in the view itself.
+const INLINE: u32 = 12;
+const VIEW_LEN: usize = size_of::<u128>();
+
+impl Batch {
+    /// How many events it has.
+    pub fn len(&self) -> usize {
+        self.timestamps.len()
+    }
+
+    /// Whether it has no event.
+    pub fn is_empty(&self) -> bool {
+        self.timestamps.is_empty()
+    }
+
+    /// The timestamps, in nanoseconds, one an event.
+    pub fn timestamps(&self) -> &[i64] {
+        &self.timestamps
+    }
+
+    /// The numbers their origin gave the events.
+    pub fn sequences(&self) -> &[i64] {
+        &self.sequences
+    }
+
+    /// The events' channels, as [`ChannelId`] numbers.
+    pub fn channels(&self) -> &[u32] {
+        &self.channels
+    }
+
+    /// The channels that the events were read on: differs from [`channels`](Self::channels) after a
+    /// stage renamed some.
+    pub fn origins(&self) -> &[u32] {
+        self.origins.as_ref().unwrap_or(&self.channels)
+    }
+
+    /// The payload of event `row`.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such event.
+    #[inline]
+    pub fn payload(&self, row: usize) -> &[u8] {
+        let view = self.payloads[row];
+        let len = view as u32;
+        if len <= INLINE {
+            let start = row * VIEW_LEN + size_of::<u32>();
+            return &self.payloads.inner().as_slice()[start..start + len as usize];
+        }
+        let offset = (view >> 96) as u32 as usize;
+        &self.segments[segment_of(view)].as_slice()[offset..offset + len as usize]
+    }
+
+    /// The length of the payload of event `row`.
+    #[inline]
+    pub fn payload_len(&self, row: usize) -> usize {
+        self.payloads[row] as u32 as usize
+    }
+
+    /// Event `row`.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such event.
+    #[inline]
+    pub fn event(&self, row: usize) -> Event<'_> {
+        Event {
+            timestamp: self.timestamps[row],
+            sequence: self.sequences[row],
+            channel: ChannelId(self.channels[row]),
+            payload: self.payload(row),
+        }
+    }
+
+    /// The events, in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Event<'_>> {
+        (0..self.len()).map(|row| self.event(row))
+    }
+
+    /// The bytes of all payloads together.
+    pub fn payload_bytes(&self) -> u64 {
+        self.payloads.iter().map(|view| u64::from(*view as u32)).sum()
+    }
+
+    /// About how much memory the batch keeps alive.
+    pub fn memory(&self) -> usize {
+        let columns = self.len() * (2 * size_of::<i64>() + size_of::<u32>() + VIEW_LEN);
+        let rows: usize = self.rows.iter().map(Rows::memory).sum();
+        columns + rows + self.segments.iter().map(Buffer::len).sum::<usize>()
+    }
+
+    /// The decoded rows that travel with the events.
+    pub fn rows(&self) -> &[Rows] {
+        &self.rows
+    }
+
+    /// The same events with these decoded rows.
+    pub fn with_rows(mut self, rows: Vec<Rows>) -> Self {
+        self.rows = rows;
+        self
+    }
+
+    /// The same events with other timestamps.
+    ///
+    /// # Panics
+    ///
+    /// If there is not one timestamp an event.
+    pub fn with_timestamps(mut self, timestamps: Vec<i64>) -> Self {
+        assert_eq!(timestamps.len(), self.len(), "one timestamp an event");
+        self.timestamps = timestamps.into();
+        self
+    }
+
+    /// The same events on other channels. [`origins`](Self::origins) stays what it was.
+    ///
+    /// # Panics
+    ///
+    /// If there is not one channel an event.
+    pub fn with_channels(mut self, channels: Vec<u32>) -> Self {
+        assert_eq!(channels.len(), self.len(), "one channel an event");
+        self.origins.get_or_insert(self.channels);
+        self.channels = channels.into();
+        self
+    }
+
+    /// The events for which `keep` is true, in order. Copies no payload.
+    pub fn retain(&self, mut keep: impl FnMut(usize) -> bool) -> Self {
+        let mut kept = vec![0u32; self.len()];
+        let mut count = 0;
+        for row in 0..self.len() {
+            // Written always, counted only if kept: no branch to mispredict.
+            kept[count] = row as u32;
+            count += usize::from(keep(row));
+        }
+        kept.truncate(count);
+        self.take(kept)
+    }
+
+    /// The events at these positions, in this order. Copies no payload.
+    ///
+    /// # Panics
+    ///
+    /// If a position is out of range.
+    pub fn take(&self, positions: Vec<u32>) -> Self {
+        let unchanged = positions.len() == self.len()
+            && positions.iter().enumerate().all(|(row, at)| row == *at as usize);
+        if unchanged {
+            return self.clone();
+        }
+        let rows = self.rows.iter().filter_map(|rows| rows.take(&positions, self.len())).collect();
+        Self {
+            timestamps: gather(&self.timestamps, &positions),
+            sequences: gather(&self.sequences, &positions),
+            channels: gather(&self.channels, &positions),
+            origins: self.origins.as_ref().map(|origins| gather(origins, &positions)),
+            payloads: gather(&self.payloads, &positions),
+            segments: Arc::clone(&self.segments),
+            rows,
+        }
+    }
+
+    /// The events `start..start + len`. Copies nothing.
+    pub fn slice(&self, start: usize, len: usize) -> Self {
+        if start == 0 && len == self.len() {
+            return self.clone();
+        }
+        let positions = || (start..start + len).map(|row| row as u32).collect::<Vec<_>>();
+        let rows =
+            self.rows.iter().filter_map(|rows| rows.take(&positions(), self.len())).collect();
+        Self {
+            timestamps: self.timestamps.slice(start, len),
+            sequences: self.sequences.slice(start, len),
+            channels: self.channels.slice(start, len),
+            origins: self.origins.as_ref().map(|origins| origins.slice(start, len)),
+            payloads: self.payloads.slice(start, len),
+            segments: Arc::clone(&self.segments),
+            rows,
+        }
+    }
+
+    /// Events picked from several batches: `(batch, row)`, in this order. Copies no payload.
+    ///
+    /// # Panics
+    ///
+    /// If a pick is out of range.
+    pub fn interleave(batches: &[Self], picks: &[(u32, u32)]) -> Self {
+        let mut segments = Vec::new();
+        let firsts: Vec<u32> = batches
+            .iter()
+            .map(|batch| {
+                let first = segments.len() as u32;
+                segments.extend(batch.segments.iter().cloned());
+                first
+            })
+            .collect();
+        let pick = |&(batch, row): &(u32, u32)| (&batches[batch as usize], batch, row as usize);
+        let renamed = batches.iter().any(|batch| batch.origins.is_some());
+        let origin = |p: &(u32, u32)| pick(p).0.origins()[pick(p).2];
+        Self {
+            timestamps: picks.iter().map(pick).map(|(b, _, r)| b.timestamps[r]).collect(),
+            sequences: picks.iter().map(pick).map(|(b, _, r)| b.sequences[r]).collect(),
+            channels: picks.iter().map(pick).map(|(b, _, r)| b.channels[r]).collect(),
+            origins: renamed.then(|| picks.iter().map(origin).collect()),
+            payloads: picks
+                .iter()
+                .map(pick)
+                .map(|(b, at, r)| shift_segment(b.payloads[r], firsts[at as usize]))
+                .collect(),
+            segments: segments.into(),
+            rows: Rows::interleave(batches, picks),
+        }
+    }
+
+    /// The same events in memory of their own where they use less than a quarter of the segments they
+    /// keep alive. For those who hold batches for long.
+    pub fn compact(self) -> Self {
+        let kept: usize = self.segments.iter().map(Buffer::len).sum();
+        if self.payload_bytes() as usize >= kept / 4 {
+            return self;
+        }
+        let mut copy = BatchBuilder::with_capacity(self.len());
+        for event in self.iter() {
+            copy.push_copy(event.timestamp, event.sequence, event.channel, event.payload);
+        }
+        Self { origins: self.origins.clone(), rows: self.rows.clone(), ..copy.finish() }
+    }
+}
+
+fn gather<T: arrow_buffer::ArrowNativeType>(from: &[T], positions: &[u32]) -> ScalarBuffer<T> {
+    positions.iter().map(|at| from[*at as usize]).collect()
+}
+
+fn segment_of(view: u128) -> usize {
+    (view >> 64) as u32 as usize
+}
+
+/// The view with its segment `by` places further on.
+fn shift_segment(view: u128, by: u32) -> u128 {
+    if view as u32 <= INLINE { view } else { view + (u128::from(by) << 64) }
+}
+
+/// Where a payload begins: a segment of the builder and an offset in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// The segment's number, as [`BatchBuilder::segment`] or the order of `finish_with` gives it.
+    pub segment: u32,
+    /// The offset in it. Segments stay below 4 GiB.
+    pub offset: u32,
+}
+
+/// A batch in the making.
+#[derive(Debug, Default)]
+pub struct BatchBuilder {
+    timestamps: Vec<i64>,
+    sequences: Vec<i64>,
+    channels: Vec<u32>,
+    payloads: Vec<u128>,
+    segments: Vec<Buffer>,
+    copied: Vec<u8>,
+    /// The segment that `copied` will be.
+    copies: Option<u32>,
+}
+
+impl BatchBuilder {
+    /// A builder with room for `events`.
+    pub fn with_capacity(events: usize) -> Self {
+        Self {
+            timestamps: Vec::with_capacity(events),
+            sequences: Vec::with_capacity(events),
+            channels: Vec::with_capacity(events),
+            payloads: Vec::with_capacity(events),
+            ..Self::default()
+        }
+    }
+
+    /// How many events it has.
+    pub fn len(&self) -> usize {
+        self.timestamps.len()
+    }
+
+    /// Whether it has no event.
+    pub fn is_empty(&self) -> bool {
+        self.timestamps.is_empty()
+    }
+
+    /// Adds memory that payloads may lie in; gives the segment's number.
+    pub fn segment(&mut self, bytes: Bytes) -> u32 {
+        self.segments.push(Buffer::from(bytes));
+        (self.segments.len() - 1) as u32
+    }
+
+    /// Adds an event whose payload lies at `place`. `payload` must be the bytes there: they are only
+    /// looked at for the view's prefix, and the segment may be added later.
+    #[inline]
+    pub fn push(
+        &mut self,
+        timestamp: i64,
+        sequence: i64,
+        channel: ChannelId,
+        payload: &[u8],
+        place: Place,
+    ) {
+        self.timestamps.push(timestamp);
+        self.sequences.push(sequence);
+        self.channels.push(channel.0);
+        self.payloads.push(make_view(payload, place.segment, place.offset));
+    }
+
+    /// Adds an event whose payload is copied. For formats that have to build payloads.
+    pub fn push_copy(&mut self, timestamp: i64, sequence: i64, channel: ChannelId, payload: &[u8]) {
+        let segment = match self.copies {
+            Some(segment) => segment,
+            None => {
+                let segment = self.segment(Bytes::new());
+                *self.copies.insert(segment)
+            }
+        };
+        let place = Place { segment, offset: self.copied.len() as u32 };
+        if payload.len() > INLINE as usize {
+            self.copied.extend_from_slice(payload);
+        }
+        self.push(timestamp, sequence, channel, payload, place);
+    }
+
+    /// The batch.
+    ///
+    /// # Panics
+    ///
+    /// If a payload does not lie in its segment: the plugin that built the batch is wrong.
+    pub fn finish(mut self) -> Batch {
+        if let Some(slot) = self.copies.and_then(|at| self.segments.get_mut(at as usize)) {
+            *slot = Buffer::from_vec(self.copied);
+        }
+        let inside = |view: &u128| {
+            let (len, offset) = (*view as u32, (*view >> 96) as u32);
+            len <= INLINE
+                || self
+                    .segments
+                    .get(segment_of(*view))
+                    .is_some_and(|s| offset as usize + len as usize <= s.len())
+        };
+        assert!(self.payloads.iter().all(inside), "payloads lie in the segments of their batch");
+        Batch {
+            timestamps: self.timestamps.into(),
+            sequences: self.sequences.into(),
+            channels: self.channels.into(),
+            origins: None,
+            payloads: self.payloads.into(),
+            segments: self.segments.into(),
+            rows: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn batch(payloads: &[&[u8]]) -> Batch {
+        let mut builder = BatchBuilder::default();
+        let segment = builder.segment(Bytes::from(payloads.concat()));
+        let mut offset = 0;
+        for (n, payload) in payloads.iter().enumerate() {
+            let place = Place { segment, offset };
+            builder.push(n as i64 * 10, n as i64, ChannelId(n as u32 % 3), payload, place);
+            offset += payload.len() as u32;
+        }
+        builder.finish()
+    }
+
+    fn payloads(batch: &Batch) -> Vec<Vec<u8>> {
+        batch.iter().map(|event| event.payload.to_vec()).collect()
+    }
+
+    const LONG: &[u8] = b"a payload that is longer than a view";
+
+    #[test]
+    fn payloads_come_back_whether_short_or_long() {
+        let all: [&[u8]; 4] = [b"", b"short", LONG, b"exactly12byt"];
+        assert_eq!(payloads(&batch(&all)), all);
+    }
+
+    #[test]
+    fn renaming_keeps_the_channels_that_were_read() {
+        let renamed = batch(&[b"a", LONG]).with_channels(vec![7, 7]).with_channels(vec![8, 9]);
+        assert_eq!((renamed.channels(), renamed.origins()), (&[8, 9][..], &[0, 1][..]));
+        assert_eq!(renamed.take(vec![1]).origins(), [1]);
+    }
+
+    #[test]
+    fn compacting_lets_go_of_segments_that_are_mostly_unused() {
+        let big = vec![b'x'; 10_000];
+        let few = batch(&[LONG, &big, b"tiny"]).take(vec![0, 2]);
+        assert!(few.memory() > 10_000);
+        let compact = few.clone().compact();
+        assert!(compact.memory() < 1_000);
+        assert_eq!(payloads(&compact), payloads(&few));
+    }
+
+    #[test]
+    #[should_panic(expected = "payloads lie in the segments")]
+    fn a_view_outside_its_segment_is_refused() {
+        let mut builder = BatchBuilder::default();
+        builder.push(0, 0, ChannelId(0), LONG, Place { segment: 0, offset: 0 });
+        builder.finish();
+    }
+
+    proptest! {
+        #[test]
+        fn interleaving_and_taking_pick_the_events_named(
+            a in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..30), 1..20),
+            b in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..30), 1..20),
+            picks in proptest::collection::vec((0u32..2, any::<u32>()), 0..40))
+        {
+            let slices = |v: &Vec<Vec<u8>>| batch(&v.iter().map(|p| &p[..]).collect::<Vec<_>>());
+            let both = [slices(&a), slices(&b)];
+            let picks: Vec<_> =
+                picks.iter().map(|(n, r)| (*n, r % both[*n as usize].len() as u32)).collect();
+            let mixed = Batch::interleave(&both, &picks);
+            for (row, (n, r)) in picks.iter().enumerate() {
+                prop_assert_eq!(mixed.event(row), both[*n as usize].event(*r as usize));
+            }
+            let all: Vec<u32> = (0..mixed.len() as u32).rev().collect();
+            prop_assert_eq!(payloads(&mixed.take(all)), payloads(&mixed).into_iter().rev().collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! What every plugin is held to, as functions that a plugin's tests call.

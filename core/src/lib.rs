@@ -1,0 +1,52 @@
+//! The vocabulary that every part of Sluice shares: events and batches, channels, the four kinds of
+//! plugin, the registry that finds them, damage, errors, and the contract tests plugins are held to.
+//!
+//! This crate deliberately knows no plugin, no pipeline file and no thread pool.
+//!
+//! # How the words fit together
+//!
+//! A [`Source`] lists its [`Split`]s; reading a split gives [`Batch`]es of events, in order. A [`Stage`]
+//! turns batches into batches. A [`Sink`] encodes batches and appends them to its output in order. A
+//! [`Codec`] turns payloads of one type into Arrow columns and back. Plugins say [`register!`] and are
+//! found by name in a [`Registry`].
+
+pub mod batch;
+pub mod channel;
+pub mod contract;
+pub mod damage;
+pub mod error;
+pub mod files;
+pub mod name;
+pub mod options;
+pub mod output;
+pub mod pattern;
+pub mod plugin;
+pub mod pool;
+pub mod registry;
+pub mod rows;
+pub mod time;
+
+mod arrow;
+
+pub use batch::{Batch, BatchBuilder, Event, Place};
+pub use channel::{Channel, ChannelId, Channels, Clock, Encoding, PerChannel};
+pub use damage::{Damage, DamageLog};
+pub use error::{Error, ErrorKind, OptionsError};
+pub use name::Name;
+pub use output::{OutputFile, Outputs, Overwrite};
+pub use pattern::{Pattern, Patterns};
+pub use plugin::{
+    Codec, DynSink, EncodeContext, Entry, Fold, Input, Map, Query, ReadContext, Reader, Seam, Sink,
+    SinkContext, Source, Split, Stage, StageContext, TypeKey,
+};
+pub use pool::BlockPool;
+pub use registry::{Kind, Make, Plugin, Registry, Sniff};
+pub use rows::Rows;
+
+// What the `register!` macro needs, so that plugin crates need no dependency of their own for it.
+#[doc(hidden)]
+pub use inventory;
+#[doc(hidden)]
+pub use schemars;
+#[doc(hidden)]
+pub use serde_json;

@@ -1,0 +1,614 @@
+//! Output files: written under a temporary name beside the target, and published all together.
+//!
+//! A file under its final name is always whole: it was written, synced and renamed after every sink of
+//! the run had finished. What a killed run leaves are files named `.NAME.*.sluice-tmp`, which the next
+//! run with the same target removes.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+
+use crate::Error;
+use crate::files::{Identity, is_special};
+
+const TEMPORARY: &str = ".sluice-tmp";
+const MANIFEST: &str = "_manifest.json";
+
+/// What becomes of a target that exists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overwrite {
+    /// The run is refused.
+    #[default]
+    Refuse,
+    /// It is replaced when the run has succeeded.
+    Replace,
+}
+
+/// A file that was published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Published {
+    /// Where it is.
+    pub path: PathBuf,
+    /// How many events or rows it has.
+    pub rows: u64,
+    /// How many bytes it has.
+    pub bytes: u64,
+    /// Its BLAKE3 hash in hex, where the run was to know it.
+    pub blake3: Option<String>,
+}
+
+/// The outputs of a run: makes files under temporary names, and publishes them.
+#[derive(Debug, Default)]
+pub struct Outputs {
+    overwrite: Overwrite,
+    hash: bool,
+    inputs: Vec<Identity>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Temporary files in the making, by target.
+    open: BTreeMap<PathBuf, PathBuf>,
+    /// Files that are complete.
+    staged: Vec<Staged>,
+    /// Folders that get a manifest.
+    folders: Vec<PathBuf>,
+    /// Folders that were made for this run; removed again, if empty, when it fails.
+    made: Vec<PathBuf>,
+}
+
+#[derive(Debug)]
+struct Staged {
+    temporary: Option<PathBuf>,
+    file: Published,
+}
+
+impl Outputs {
+    /// The outputs of a run that reads `inputs`, none of which may be written. Hashes are worked out
+    /// only if `hash` says so.
+    pub fn new(overwrite: Overwrite, hash: bool, inputs: &[PathBuf]) -> Self {
+        let inputs = inputs.iter().filter_map(|path| Identity::of(path)).collect();
+        Self { overwrite, hash, inputs, state: Mutex::default() }
+    }
+
+    /// Opens a file that will be published as `target`. A target that ends in `.zst` is compressed.
+    ///
+    /// `-` is standard output; that and devices are written directly.
+    pub fn create(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
+        self.create_with(target, Existing::Judge)
+    }
+
+    /// Opens a file that begins with what `target` holds now, if it exists, and will replace it.
+    pub fn extend(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
+        self.create_with(target, Existing::Keep)
+    }
+
+    /// Declares a folder whose files are to be described by a manifest. It must be empty or new.
+    pub fn folder(&self, folder: &Path) -> Result<(), Error> {
+        let used = fs::read_dir(folder).is_ok_and(|entries| {
+            entries
+                .flatten()
+                .any(|e| !e.file_name().as_encoded_bytes().ends_with(TEMPORARY.as_bytes()))
+        });
+        if used && self.overwrite == Overwrite::Refuse {
+            return Err(Error::refused(format!(
+                "the output folder exists and is not empty; --overwrite replaces it: {}",
+                folder.display()
+            )));
+        }
+        self.make_folder(folder)?;
+        self.state().folders.push(folder.to_owned());
+        Ok(())
+    }
+
+    /// Judges a target before anything is done, as [`create`](Self::create) would.
+    pub fn judge(&self, target: &Path) -> Result<(), Error> {
+        if target == Path::new("-") || is_special(target) {
+            return Ok(());
+        }
+        let Ok(meta) = fs::metadata(target) else { return Ok(()) };
+        let path = target.display();
+        self.judge_input(target)?;
+        if meta.is_dir() {
+            return Err(Error::refused(format!(
+                "the output must be a file, and this is a folder: {path}"
+            )));
+        }
+        if self.overwrite == Overwrite::Refuse {
+            return Err(Error::refused(format!(
+                "the output exists; --overwrite replaces it: {path}"
+            )));
+        }
+        Ok(())
+    }
+
+    fn judge_input(&self, target: &Path) -> Result<(), Error> {
+        if !Identity::of(target).is_some_and(|identity| self.inputs.contains(&identity)) {
+            return Ok(());
+        }
+        let path = target.display();
+        Err(Error::refused(format!("the output is also an input; write elsewhere: {path}")))
+    }
+
+    /// Publishes every finished file: renames all, then writes the manifests, made from `manifest` for
+    /// each folder's files.
+    ///
+    /// When a rename fails, those before it are taken back where nothing was replaced.
+    pub fn publish(
+        &self,
+        manifest: impl Fn(&Path, &[Published]) -> String,
+    ) -> Result<Vec<Published>, Error> {
+        let mut state = std::mem::take(&mut *self.state());
+        let mut renamed: Vec<PathBuf> = Vec::new();
+        for folder in &state.folders {
+            remove_if_there(&folder.join(MANIFEST))?;
+        }
+        for staged in &mut state.staged {
+            let Some(temporary) = staged.temporary.take() else { continue };
+            let target = &staged.file.path;
+            let fresh = !target.exists();
+            if let Err(error) = fs::rename(&temporary, target) {
+                // A second failure here changes nothing about the first, which is reported.
+                renamed.iter().for_each(|path| drop(fs::remove_file(path)));
+                drop(fs::remove_file(&temporary));
+                return Err(Error::io("publish", target, error));
+            }
+            if fresh {
+                renamed.push(target.clone());
+            }
+        }
+        let files: Vec<Published> = state.staged.drain(..).map(|staged| staged.file).collect();
+        for folder in std::mem::take(&mut state.folders) {
+            let inside: Vec<_> =
+                files.iter().filter(|f| f.path.starts_with(&folder)).cloned().collect();
+            write_manifest(&folder, &manifest(&folder, &inside))?;
+        }
+        state.made.clear();
+        sync_folders(&files)?;
+        Ok(files)
+    }
+
+    fn create_with(
+        self: &Arc<Self>,
+        target: &Path,
+        existing: Existing,
+    ) -> Result<OutputFile, Error> {
+        if target == Path::new("-") {
+            return Ok(self.direct(target, Box::new(io::stdout())));
+        }
+        if is_special(target) {
+            let file = OpenOptions::new().write(true).open(target);
+            let file = file.map_err(|e| Error::io("open", target, e))?;
+            return Ok(self.direct(target, Box::new(file)));
+        }
+        let kept = existing == Existing::Keep && target.is_file();
+        self.judge_input(target)?;
+        if !kept {
+            self.judge(target)?;
+        }
+        // A link is followed: what it points to is replaced, and the link stays.
+        let target = target.canonicalize().unwrap_or_else(|_| target.to_owned());
+        if let Some(folder) = target.parent() {
+            self.make_folder(folder)?;
+        }
+        let (temporary, file) = self.temporary(&target)?;
+        let mut output = self.file(&target, file, compresses(&target));
+        if kept {
+            output.copy_from(&target, &temporary)?;
+        }
+        Ok(output)
+    }
+
+    fn direct(self: &Arc<Self>, target: &Path, to: Box<dyn Write + Send>) -> OutputFile {
+        OutputFile {
+            outputs: Arc::clone(self),
+            target: target.to_owned(),
+            to: To::Direct(to),
+            hasher: self.hash.then(blake3::Hasher::new),
+            bytes: 0,
+        }
+    }
+
+    fn file(self: &Arc<Self>, target: &Path, file: File, compress: bool) -> OutputFile {
+        let hasher = self.hash.then(blake3::Hasher::new);
+        let counted =
+            Counted { file, hasher: if compress { hasher.clone() } else { None }, bytes: 0 };
+        let to = if compress { To::fresh_frames(counted) } else { To::Plain(counted.file) };
+        OutputFile { outputs: Arc::clone(self), target: target.to_owned(), to, hasher, bytes: 0 }
+    }
+
+    fn temporary(&self, target: &Path) -> Result<(PathBuf, File), Error> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let name = target.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        remove_stale(target, &name);
+        // Long names still have to fit into what a file system allows with our parts around them.
+        let short: String = name.chars().take(48).collect();
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let temporary = format!(".{short}.{}-{number}{TEMPORARY}", std::process::id());
+        let temporary = target.with_file_name(temporary);
+        let file = OpenOptions::new().write(true).create_new(true).open(&temporary);
+        let file = file.map_err(|e| Error::io("create", target, e))?;
+        // The lock tells other runs that this file is in use. Where locks do not work, it is only not
+        // told; nothing else depends on it.
+        drop(file.try_lock());
+        let mut state = self.state();
+        if state.open.insert(target.to_owned(), temporary.clone()).is_some()
+            || state.staged.iter().any(|staged| staged.file.path == target)
+        {
+            drop(fs::remove_file(&temporary));
+            return Err(Error::refused(format!(
+                "two sinks write to one file: {}",
+                target.display()
+            )));
+        }
+        Ok((temporary, file))
+    }
+
+    fn make_folder(&self, folder: &Path) -> Result<(), Error> {
+        let missing = folder.ancestors().take_while(|f| !f.as_os_str().is_empty() && !f.exists());
+        let missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
+        self.state().made.extend(missing);
+        Ok(())
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Existing {
+    Judge,
+    Keep,
+}
+
+fn compresses(target: &Path) -> bool {
+    target.extension().is_some_and(|extension| extension == "zst")
+}
+
+fn remove_if_there(path: &Path) -> Result<(), Error> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io("replace", path, error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes what killed runs left for this target. What cannot be removed is left: it is only litter.
+fn remove_stale(target: &Path, name: &str) {
+    let short: String = name.chars().take(48).collect();
+    let prefix = format!(".{short}.");
+    let folder = target.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let found = entry.file_name();
+        let found = found.to_string_lossy();
+        if !found.starts_with(&prefix) || !found.ends_with(TEMPORARY) {
+            continue;
+        }
+        let free = File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
+        if free {
+            drop(fs::remove_file(entry.path()));
+        }
+    }
+}
+
+fn write_manifest(folder: &Path, text: &str) -> Result<(), Error> {
+    let (path, temporary) = (folder.join(MANIFEST), folder.join(format!(".{MANIFEST}{TEMPORARY}")));
+    let write = || -> io::Result<()> {
+        let mut file = File::create(&temporary)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&temporary, &path)
+    };
+    write().map_err(|e| Error::io("write", &path, e))
+}
+
+/// Makes the renames last through a power cut.
+fn sync_folders(files: &[Published]) -> Result<(), Error> {
+    let mut folders: Vec<&Path> = files.iter().filter_map(|file| file.path.parent()).collect();
+    folders.dedup();
+    for folder in folders {
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        // Some file systems refuse to sync a folder; the files themselves are synced.
+        if let Ok(handle) = File::open(folder) {
+            drop(handle.sync_all());
+        }
+    }
+    Ok(())
+}
+
+impl Drop for Outputs {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for temporary in
+            state.open.values().chain(state.staged.iter().filter_map(|s| s.temporary.as_ref()))
+        {
+            drop(fs::remove_file(temporary));
+        }
+        // Innermost first; those that hold something stay.
+        for folder in &state.made {
+            drop(fs::remove_dir(folder));
+        }
+    }
+}
+
+/// An output in the making. Dropped without [`finish`](Self::finish), it will never be published.
+pub struct OutputFile {
+    outputs: Arc<Outputs>,
+    target: PathBuf,
+    to: To,
+    hasher: Option<blake3::Hasher>,
+    bytes: u64,
+}
+
+enum To {
+    Plain(File),
+    Packed(Box<zstd::stream::write::Encoder<'static, Counted>>),
+    Direct(Box<dyn Write + Send>),
+}
+
+impl To {
+    fn fresh_frames(file: Counted) -> Self {
+        let encoder = zstd::stream::write::Encoder::new(file, 3);
+        let mut encoder = encoder.expect("zstd has a level 3 and memory for it");
+        encoder.include_checksum(true).expect("zstd takes the checksum flag before the first byte");
+        Self::Packed(Box::new(encoder))
+    }
+}
+
+/// The file below a compressor: what arrives here is what the file holds.
+struct Counted {
+    file: File,
+    hasher: Option<blake3::Hasher>,
+    bytes: u64,
+}
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.bytes += written as u64;
+        if let Some(hasher) = &mut self.hasher {
+            hasher.update(&bytes[..written]);
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl std::fmt::Debug for OutputFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "OutputFile({})", self.target.display())
+    }
+}
+
+impl OutputFile {
+    /// Where it will be.
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// Bytes given to it so far, before compression.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether what is written shows on a terminal.
+    pub fn is_terminal(&self) -> bool {
+        matches!(self.to, To::Direct(_))
+            && self.target == Path::new("-")
+            && io::stdout().is_terminal()
+    }
+
+    /// Writes bytes that are not text: refused on a terminal.
+    pub fn write_binary(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if self.bytes == 0 && self.is_terminal() {
+            return Err(Error::refused(
+                "binary data is not shown on a terminal; send it to a file or a pipe",
+            ));
+        }
+        self.write(bytes)
+    }
+
+    /// Writes bytes.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let written = match &mut self.to {
+            To::Plain(file) => file.write_all(bytes),
+            To::Packed(encoder) => encoder.write_all(bytes),
+            To::Direct(to) => to.write_all(bytes),
+        };
+        written.map_err(|e| Error::io("write", &self.target, e))?;
+        self.bytes += bytes.len() as u64;
+        if let (Some(hasher), To::Plain(_) | To::Direct(_)) = (&mut self.hasher, &self.to) {
+            hasher.update(bytes);
+        }
+        Ok(())
+    }
+
+    /// Completes the file: it will be published with the others. `rows` is what it is said to hold.
+    pub fn finish(self, rows: u64) -> Result<(), Error> {
+        let Self { outputs, target, to, hasher, bytes } = self;
+        let fail = |e| Error::io("write", &target, e);
+        let (file, hasher, bytes) = match to {
+            To::Plain(file) => (Some(file), hasher, bytes),
+            To::Packed(encoder) => {
+                let counted = encoder.finish().map_err(fail)?;
+                (Some(counted.file), counted.hasher, counted.bytes)
+            }
+            To::Direct(mut to) => {
+                to.flush().map_err(fail)?;
+                (None, hasher, bytes)
+            }
+        };
+        if let Some(file) = file {
+            file.sync_all().map_err(fail)?;
+        }
+        let blake3 = hasher.map(|hasher| hasher.finalize().to_hex().to_string());
+        let mut state = outputs.state();
+        let temporary = state.open.remove(&target);
+        state.staged.push(Staged {
+            temporary,
+            file: Published { path: target.clone(), rows, bytes, blake3 },
+        });
+        Ok(())
+    }
+
+    /// Begins with what `target` holds now.
+    fn copy_from(&mut self, target: &Path, temporary: &Path) -> Result<(), Error> {
+        let fail = |e| Error::io("copy", target, e);
+        if self.hasher.is_none()
+            && let To::Plain(file) = &mut self.to
+        {
+            // The system may share the blocks instead of copying them.
+            self.bytes = fs::copy(target, temporary).map_err(fail)?;
+            *file = OpenOptions::new().append(true).open(temporary).map_err(fail)?;
+            drop(file.try_lock());
+            return Ok(());
+        }
+        // A compressed target is continued with a new frame: what it holds already stays packed.
+        let mut old = File::open(target).map_err(fail)?;
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            let read = old.read(&mut buffer).map_err(fail)?;
+            if read == 0 {
+                return Ok(());
+            }
+            match &mut self.to {
+                To::Packed(encoder) => {
+                    encoder.get_mut().write_all(&buffer[..read]).map_err(fail)?
+                }
+                _ => self.write(&buffer[..read])?,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outputs(overwrite: Overwrite) -> Arc<Outputs> {
+        Arc::new(Outputs::new(overwrite, true, &[]))
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(folder)
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    fn write(outputs: &Arc<Outputs>, target: &Path, bytes: &[u8]) {
+        let mut file = outputs.create(target).unwrap();
+        file.write(bytes).unwrap();
+        file.finish(1).unwrap();
+    }
+
+    #[test]
+    fn nothing_has_its_final_name_before_all_is_published() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, outputs) = (folder.path().join("sub/out.bin"), outputs(Overwrite::Refuse));
+        write(&outputs, &target, b"abc");
+        assert!(!target.exists());
+        let published = outputs.publish(|_, _| String::new()).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"abc");
+        assert_eq!(published[0].blake3, Some(blake3::hash(b"abc").to_hex().to_string()));
+    }
+
+    #[test]
+    fn a_run_that_fails_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let outputs = outputs(Overwrite::Refuse);
+        write(&outputs, &folder.path().join("sub/deep/out.bin"), b"abc");
+        drop(outputs);
+        assert!(names(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn what_a_killed_run_left_is_removed_and_what_a_running_one_uses_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("out.bin");
+        fs::write(folder.path().join(".out.bin.1-0.sluice-tmp"), b"stale").unwrap();
+        let running = outputs(Overwrite::Refuse).create(&target).unwrap();
+        write(&outputs(Overwrite::Refuse), &target, b"abc");
+        assert_eq!(names(folder.path()).len(), 1, "{:?}", names(folder.path()));
+        drop(running);
+    }
+
+    #[test]
+    fn targets_that_exist_are_inputs_or_folders_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (input, link) = (folder.path().join("in"), folder.path().join("link"));
+        fs::write(&input, b"x").unwrap();
+        fs::hard_link(&input, &link).unwrap();
+        let refusal = |overwrite, target: &Path| {
+            let outputs = Arc::new(Outputs::new(overwrite, false, std::slice::from_ref(&input)));
+            outputs.create(target).unwrap_err().to_string()
+        };
+        assert!(refusal(Overwrite::Replace, &link).contains("also an input"));
+        assert!(refusal(Overwrite::Replace, folder.path()).contains("folder"));
+        fs::write(folder.path().join("old"), b"y").unwrap();
+        assert!(refusal(Overwrite::Refuse, &folder.path().join("old")).contains("--overwrite"));
+    }
+
+    #[test]
+    fn two_sinks_cannot_share_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let outputs = outputs(Overwrite::Refuse);
+        let _first = outputs.create(&folder.path().join("out")).unwrap();
+        assert!(
+            outputs
+                .create(&folder.path().join("out"))
+                .unwrap_err()
+                .to_string()
+                .contains("two sinks")
+        );
+    }
+
+    #[test]
+    fn extending_keeps_what_was_there_and_zst_is_compressed() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["log", "log.zst"] {
+            let target = folder.path().join(name);
+            for text in ["one ", "two "] {
+                let outputs = outputs(Overwrite::Refuse);
+                let mut file = outputs.extend(&target).unwrap();
+                file.write(text.as_bytes()).unwrap();
+                file.finish(1).unwrap();
+                let published = outputs.publish(|_, _| String::new()).unwrap();
+                let hash = blake3::hash(&fs::read(&target).unwrap()).to_hex().to_string();
+                assert_eq!(published[0].blake3, Some(hash));
+            }
+            let mut text = vec![0; 20];
+            let read = crate::files::LogFile::open(&target).unwrap().read_at(0, &mut text).unwrap();
+            assert_eq!(&text[..read], b"one two ");
+        }
+    }
+
+    #[test]
+    fn a_folder_gets_its_manifest_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let (out, outputs) = (folder.path().join("out"), outputs(Overwrite::Refuse));
+        outputs.folder(&out).unwrap();
+        write(&outputs, &out.join("a"), b"abc");
+        outputs.publish(|_, files| format!("{} files", files.len())).unwrap();
+        assert_eq!(fs::read_to_string(out.join(MANIFEST)).unwrap(), "1 files");
+        let again = Outputs::new(Overwrite::Refuse, false, &[]);
+        assert!(again.folder(&out).unwrap_err().to_string().contains("not empty"));
+    }
+}

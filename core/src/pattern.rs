@@ -1,0 +1,131 @@
+//! Patterns of names: globs and regular expressions, as pipeline files and the command line spell them.
+
+use std::borrow::Cow;
+
+use globset::{GlobBuilder, GlobMatcher};
+use regex::Regex;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A pattern of names: a glob (`POSE`, `CAM_*`, `BROOM_{L,R}`), or `re:` and a regular expression that
+/// must match the whole name (`re:CAM_[0-9]+`).
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    text: String,
+    form: Form,
+}
+
+#[derive(Clone, Debug)]
+enum Form {
+    Glob(GlobMatcher),
+    Regex(Regex),
+}
+
+impl Pattern {
+    /// Reads a pattern. `Err` says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let form = match text.strip_prefix("re:") {
+            Some(regex) => Form::Regex(
+                Regex::new(&format!("^(?:{regex})$"))
+                    .map_err(|e| format!("`{regex}` is no regular expression: {e}"))?,
+            ),
+            None => Form::Glob(
+                // A `*` also matches `/`: channel names are no paths.
+                GlobBuilder::new(text)
+                    .literal_separator(false)
+                    .build()
+                    .map_err(|e| format!("`{text}` is no glob: {}", e.kind()))?
+                    .compile_matcher(),
+            ),
+        };
+        Ok(Self { text: text.to_owned(), form })
+    }
+
+    /// Whether `name` matches.
+    pub fn matches(&self, name: &str) -> bool {
+        match &self.form {
+            // A name that is spelled out matches even if it holds what a glob takes as special.
+            Form::Glob(glob) => self.text == name || glob.is_match(name),
+            Form::Regex(regex) => regex.is_match(name),
+        }
+    }
+}
+
+impl Serialize for Pattern {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.text.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Pattern {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        Self::parse(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for Pattern {
+    fn schema_name() -> Cow<'static, str> {
+        "Pattern".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "description": "a glob, or `re:` and a regular expression" })
+    }
+}
+
+/// Several patterns, of which one has to match. A pipeline file may give one as a plain string.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(transparent)]
+pub struct Patterns(pub Vec<Pattern>);
+
+impl Patterns {
+    /// Whether one of them matches `name`.
+    pub fn matches(&self, name: &str) -> bool {
+        self.0.iter().any(|pattern| pattern.matches(name))
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<'de> Deserialize<'de> for Patterns {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        crate::options::one_or_many(deserializer).map(Self)
+    }
+}
+
+impl JsonSchema for Patterns {
+    fn schema_name() -> Cow<'static, str> {
+        "Patterns".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<Pattern>();
+        json_schema!({ "anyOf": [one, { "type": "array", "items": one }] })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn globs_and_regexes_match_whole_names() {
+        let matches = |pattern: &str, name: &str| Pattern::parse(pattern).unwrap().matches(name);
+        assert!(matches("CAM_*", "CAM_THUMB_RFC") && !matches("CAM_*", "XCAM_"));
+        assert!(matches("*", "/unitree/ultrasonic") && matches("BROOM_{L,R}", "BROOM_R"));
+        assert!(matches("re:A|B", "A") && !matches("re:A|B", "AX"));
+        assert!(matches("odd[1]", "odd[1]") && Pattern::parse("odd[name").is_err());
+        assert!(Pattern::parse("re:(").unwrap_err().contains("no regular expression"));
+    }
+
+    #[test]
+    fn one_pattern_may_stand_without_a_list() {
+        let one: Patterns = serde_json::from_str("\"A*\"").unwrap();
+        let two: Patterns = serde_json::from_str("[\"A*\", \"B\"]").unwrap();
+        assert!(one.matches("AB") && two.matches("B") && !two.matches("C"));
+    }
+}

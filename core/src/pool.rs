@@ -1,0 +1,136 @@
+//! Blocks: large buffers that are filled, shared out as bytes, and used again when nobody looks any more.
+//!
+//! A fresh megabyte costs as much in page faults as parsing it does; a block that comes back costs nothing.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+
+/// A shared stock of blocks of one usual size.
+#[derive(Clone, Debug)]
+pub struct BlockPool(Arc<Stock>);
+
+#[derive(Debug)]
+struct Stock {
+    usual: usize,
+    keep: usize,
+    free: Mutex<Vec<Vec<u8>>>,
+    lent: AtomicUsize,
+}
+
+/// A buffer of a pool: goes back to it when dropped.
+#[derive(Debug)]
+pub struct Block {
+    bytes: Vec<u8>,
+    home: Arc<Stock>,
+    counted: usize,
+}
+
+impl BlockPool {
+    /// A pool of blocks of `usual` bytes that keeps at most `keep` of them while nobody uses them.
+    pub fn new(usual: usize, keep: usize) -> Self {
+        let (free, lent) = (Mutex::default(), AtomicUsize::new(0));
+        Self(Arc::new(Stock { usual, keep, free, lent }))
+    }
+
+    /// The length of the blocks it usually gives.
+    pub fn usual(&self) -> usize {
+        self.0.usual
+    }
+
+    /// The bytes that are lent out now.
+    pub fn lent(&self) -> usize {
+        self.0.lent.load(Ordering::Relaxed)
+    }
+
+    /// A block of at least the usual length; its bytes are whatever they were.
+    pub fn block(&self) -> Block {
+        self.block_of(self.0.usual)
+    }
+
+    /// A block of at least `len` bytes. Longer ones than usual are not kept for others.
+    pub fn block_of(&self, len: usize) -> Block {
+        let old = if len <= self.0.usual { self.stock().pop() } else { None };
+        let bytes = old.unwrap_or_else(|| vec![0; len.max(self.0.usual)]);
+        let counted = bytes.len();
+        self.0.lent.fetch_add(counted, Ordering::Relaxed);
+        Block { bytes, home: Arc::clone(&self.0), counted }
+    }
+
+    /// An empty buffer with the usual capacity, for output that is built up.
+    pub fn buffer(&self) -> Block {
+        let mut block = self.block();
+        block.bytes.clear();
+        block
+    }
+
+    fn stock(&self) -> std::sync::MutexGuard<'_, Vec<Vec<u8>>> {
+        self.0.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Block {
+    /// The bytes, shared; the block goes back when the last share is gone.
+    pub fn freeze(self) -> Bytes {
+        Bytes::from_owner(self)
+    }
+}
+
+impl AsRef<[u8]> for Block {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl std::ops::Deref for Block {
+    type Target = Vec<u8>;
+    fn deref(&self) -> &Vec<u8> {
+        &self.bytes
+    }
+}
+
+impl std::ops::DerefMut for Block {
+    fn deref_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        self.home.lent.fetch_sub(self.counted, Ordering::Relaxed);
+        let mut bytes = std::mem::take(&mut self.bytes);
+        if bytes.capacity() < self.home.usual || bytes.capacity() > self.home.usual * 2 {
+            return;
+        }
+        let mut free = self.home.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if free.len() < self.home.keep {
+            // Only what a buffer user cut off has to be filled again.
+            bytes.resize(self.home.usual.max(bytes.len()), 0);
+            free.push(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_comes_back_when_its_last_share_is_dropped() {
+        let pool = BlockPool::new(16, 4);
+        let share = pool.block().freeze().slice(3..5);
+        assert_eq!((pool.lent(), pool.stock().len()), (16, 0));
+        drop(share);
+        assert_eq!((pool.lent(), pool.stock().len()), (0, 1));
+        assert_eq!(pool.buffer().len(), 0);
+        assert_eq!(pool.block().len(), 16);
+    }
+
+    #[test]
+    fn long_blocks_are_given_but_not_kept() {
+        let pool = BlockPool::new(16, 4);
+        assert_eq!(pool.block_of(100).len(), 100);
+        assert_eq!((pool.lent(), pool.stock().len()), (0, 0));
+    }
+}

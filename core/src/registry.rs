@@ -1,0 +1,257 @@
+//! The registry: which plugins a program has, by kind and name.
+//!
+//! Plugins of linked crates are found through `inventory`, which silently knows nothing of a crate that
+//! no code names: `plugins/all` names ours. Tests and embedders can make a registry by hand.
+
+use std::fmt;
+
+use schemars::{JsonSchema, Schema};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::{Codec, DynSink, OptionsError, Sink, Source, Stage, options};
+
+/// The four kinds of plugin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Reads events.
+    Source,
+    /// Changes events.
+    Stage,
+    /// Decodes and encodes payloads.
+    Codec,
+    /// Writes events.
+    Sink,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Source => "source",
+            Self::Stage => "stage",
+            Self::Codec => "codec",
+            Self::Sink => "sink",
+        })
+    }
+}
+
+/// How a plugin is made from its options.
+#[derive(Clone, Copy)]
+pub enum Make {
+    /// Makes a source.
+    Source(fn(Value) -> Result<Box<dyn Source>, OptionsError>),
+    /// Makes a stage.
+    Stage(fn(Value) -> Result<Stage, OptionsError>),
+    /// Makes a codec.
+    Codec(fn(Value) -> Result<Box<dyn Codec>, OptionsError>),
+    /// Makes a sink.
+    Sink(fn(Value) -> Result<Box<dyn DynSink>, OptionsError>),
+}
+
+/// How sure a plugin is that bytes are of its format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sniff {
+    /// They are not, or cannot be told to be.
+    No,
+    /// They may be: what its format looks like after damage, or a weak mark.
+    Maybe,
+    /// They begin as its format does.
+    Yes,
+}
+
+/// A registered plugin. Made by [`register!`](crate::register).
+#[derive(Clone, Copy)]
+pub struct Plugin {
+    /// The name that pipeline files use.
+    pub name: &'static str,
+    /// One sentence on what it does.
+    pub about: &'static str,
+    /// A commented piece of a pipeline file with every option.
+    pub sample: &'static str,
+    /// Extensions of files of its format, without the dot; for choosing a sink by its path.
+    pub extensions: &'static [&'static str],
+    /// Judges the first bytes of a file.
+    pub sniff: fn(&[u8]) -> Sniff,
+    /// The JSON Schema of its options.
+    pub schema: fn() -> Schema,
+    /// Makes one.
+    pub make: Make,
+}
+
+impl Plugin {
+    /// A plugin with only what every one has. `register!` fills in the rest.
+    pub const fn new(name: &'static str, make: Make, schema: fn() -> Schema) -> Self {
+        let sniff = |_: &[u8]| Sniff::No;
+        Self { name, about: "", sample: "", extensions: &[], sniff, schema, make }
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> Kind {
+        match self.make {
+            Make::Source(_) => Kind::Source,
+            Make::Stage(_) => Kind::Stage,
+            Make::Codec(_) => Kind::Codec,
+            Make::Sink(_) => Kind::Sink,
+        }
+    }
+
+    /// The names of its options, from its schema.
+    pub fn option_names(&self) -> Vec<String> {
+        let schema = (self.schema)();
+        let properties = schema.get("properties").and_then(Value::as_object);
+        properties.map(|all| all.keys().cloned().collect()).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Plugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind(), self.name)
+    }
+}
+
+inventory::collect!(Plugin);
+
+/// Reads options as `T` and boxes it as a source.
+#[doc(hidden)]
+pub fn make_source<T: Source + DeserializeOwned + 'static>(
+    value: Value,
+) -> Result<Box<dyn Source>, OptionsError> {
+    options::read::<T>(value).map(|source| Box::new(source) as _)
+}
+
+/// Reads options as `T` and boxes it as a sink.
+#[doc(hidden)]
+pub fn make_sink<T: Sink + DeserializeOwned>(
+    value: Value,
+) -> Result<Box<dyn DynSink>, OptionsError> {
+    options::read::<T>(value).map(|sink| Box::new(sink) as _)
+}
+
+/// Reads options as `T` and boxes it as a codec.
+#[doc(hidden)]
+pub fn make_codec<T: Codec + DeserializeOwned + 'static>(
+    value: Value,
+) -> Result<Box<dyn Codec>, OptionsError> {
+    options::read::<T>(value).map(|codec| Box::new(codec) as _)
+}
+
+/// Reads options as `T` and turns it into a stage.
+#[doc(hidden)]
+pub fn make_stage<T>(value: Value) -> Result<Stage, OptionsError>
+where
+    T: DeserializeOwned + TryInto<Stage, Error = OptionsError>,
+{
+    options::read::<T>(value)?.try_into()
+}
+
+/// The schema of an options type.
+#[doc(hidden)]
+pub fn schema_of<T: JsonSchema>() -> Schema {
+    schemars::SchemaGenerator::default().into_root_schema_for::<T>()
+}
+
+/// Registers a plugin with the program its crate is linked into.
+///
+/// The type holds the options: it is `Deserialize` (with `deny_unknown_fields`) and `JsonSchema`, and it
+/// implements [`Source`], [`Sink`] or [`Codec`]; a stage's options implement
+/// `TryFrom<Options, Error = OptionsError> for Stage`.
+///
+/// ```
+/// # use sluice_core::{*, error::OptionsError};
+/// /// Lets every event pass.
+/// #[derive(serde::Deserialize, sluice_core::schemars::JsonSchema)]
+/// #[serde(deny_unknown_fields)]
+/// #[schemars(crate = "sluice_core::schemars")]
+/// struct Pass {}
+/// impl Map for Pass {
+///     fn apply(&self, batch: Batch, _: &mut StageContext<'_>) -> Result<Batch, Error> { Ok(batch) }
+/// }
+/// impl TryFrom<Pass> for Stage {
+///     type Error = OptionsError;
+///     fn try_from(pass: Pass) -> Result<Self, OptionsError> { Ok(Stage::Map(Box::new(pass))) }
+/// }
+/// sluice_core::register! { stage "pass": Pass, about: "lets every event pass", sample: "" }
+/// # fn main() { assert!(Registry::linked().get(Kind::Stage, "pass").is_some()); }
+/// ```
+#[macro_export]
+macro_rules! register {
+    (@make source $type:ty) => { $crate::Make::Source($crate::registry::make_source::<$type>) };
+    (@make stage $type:ty) => { $crate::Make::Stage($crate::registry::make_stage::<$type>) };
+    (@make codec $type:ty) => { $crate::Make::Codec($crate::registry::make_codec::<$type>) };
+    (@make sink $type:ty) => { $crate::Make::Sink($crate::registry::make_sink::<$type>) };
+    ($kind:ident $name:literal : $type:ty $(, $field:ident : $value:expr)* $(,)?) => {
+        $crate::inventory::submit! {
+            $crate::Plugin {
+                $($field: $value,)*
+                ..$crate::Plugin::new(
+                    $name,
+                    $crate::register!(@make $kind $type),
+                    $crate::registry::schema_of::<$type>,
+                )
+            }
+        }
+    };
+}
+
+/// The plugins a run may use.
+#[derive(Clone, Debug)]
+pub struct Registry(Vec<Plugin>);
+
+impl Registry {
+    /// Every plugin linked into this program.
+    ///
+    /// # Panics
+    ///
+    /// If two linked plugins of one kind have one name: that is a mistake in the build, not in the input.
+    pub fn linked() -> Self {
+        Self::of(inventory::iter::<Plugin>.into_iter().copied())
+    }
+
+    /// Exactly these plugins.
+    ///
+    /// # Panics
+    ///
+    /// If two of one kind have one name.
+    pub fn of(plugins: impl IntoIterator<Item = Plugin>) -> Self {
+        let mut all: Vec<Plugin> = plugins.into_iter().collect();
+        all.sort_by_key(|plugin| (plugin.name, plugin.kind()));
+        for pair in all.windows(2) {
+            let same = (pair[0].name, pair[0].kind()) == (pair[1].name, pair[1].kind());
+            assert!(!same, "two {}s are registered as `{}`", pair[0].kind(), pair[0].name);
+        }
+        Self(all)
+    }
+
+    /// The plugin of that kind and name.
+    pub fn get(&self, kind: Kind, name: &str) -> Option<&Plugin> {
+        self.0.iter().find(|plugin| plugin.name == name && plugin.kind() == kind)
+    }
+
+    /// All plugins, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Plugin> {
+        self.0.iter()
+    }
+
+    /// The names of all plugins of a kind, sorted.
+    pub fn names(&self, kind: Kind) -> Vec<&'static str> {
+        self.iter().filter(|plugin| plugin.kind() == kind).map(|plugin| plugin.name).collect()
+    }
+
+    /// The sources that may read a file that begins with `head`, the surest first.
+    pub fn sniff(&self, head: &[u8]) -> Vec<&Plugin> {
+        let judged = self.iter().filter(|plugin| plugin.kind() == Kind::Source);
+        let mut sure: Vec<(Sniff, &Plugin)> = judged
+            .map(|plugin| ((plugin.sniff)(head), plugin))
+            .filter(|(s, _)| *s != Sniff::No)
+            .collect();
+        sure.sort_by(|a, b| b.0.cmp(&a.0));
+        sure.into_iter().map(|(_, plugin)| plugin).collect()
+    }
+
+    /// The plugin of that kind whose format has this extension.
+    pub fn by_extension(&self, kind: Kind, extension: &str) -> Option<&Plugin> {
+        let has =
+            |plugin: &&Plugin| plugin.extensions.iter().any(|e| e.eq_ignore_ascii_case(extension));
+        self.iter().filter(|plugin| plugin.kind() == kind).find(has)
+    }
+}

@@ -1,0 +1,136 @@
+//! Decoded rows: the Arrow columns a codec made of a batch's payloads of one type. They travel with
+//! their batch. Knows no codec.
+
+use std::sync::Arc;
+
+use arrow_array::{RecordBatch, UInt32Array};
+use arrow_select::interleave::interleave_record_batch;
+use arrow_select::take::take_record_batch;
+
+use crate::{Batch, TypeKey};
+
+const GONE: u32 = u32::MAX;
+
+/// The decoded messages of one type in a batch.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    /// The type, as its codec numbers it.
+    pub key: TypeKey,
+    /// The type's name.
+    pub type_name: Arc<str>,
+    /// For each row, the event it was decoded from; ascending.
+    pub events: Vec<u32>,
+    /// One row an event of `events`.
+    pub columns: RecordBatch,
+}
+
+impl Rows {
+    /// About how much memory the columns take.
+    pub fn memory(&self) -> usize {
+        self.columns.get_array_memory_size()
+    }
+
+    /// The rows of the events at `positions` of a batch of `len`, or none if no row is left.
+    pub(crate) fn take(&self, positions: &[u32], len: usize) -> Option<Self> {
+        let row_of = self.row_of_event(len);
+        let kept = positions.iter().enumerate().filter_map(|(new, old)| {
+            let row = *row_of.get(*old as usize)?;
+            (row != GONE).then_some((new as u32, row))
+        });
+        let (events, rows): (Vec<u32>, Vec<u32>) = kept.unzip();
+        if rows.is_empty() {
+            return None;
+        }
+        let columns = take_record_batch(&self.columns, &UInt32Array::from(rows))
+            .expect("rows are numbered as the columns are long");
+        Some(Self { key: self.key, type_name: Arc::clone(&self.type_name), events, columns })
+    }
+
+    fn row_of_event(&self, len: usize) -> Vec<u32> {
+        let mut row_of = vec![GONE; len];
+        for (row, event) in self.events.iter().enumerate() {
+            row_of[*event as usize] = row as u32;
+        }
+        row_of
+    }
+
+    /// The rows of events picked from several batches, by type in order of first batch.
+    pub(crate) fn interleave(batches: &[Batch], picks: &[(u32, u32)]) -> Vec<Self> {
+        let mut kinds: Vec<&Self> = Vec::new();
+        for rows in batches.iter().flat_map(Batch::rows) {
+            let known = kinds.iter().any(|k| k.is_like(rows));
+            if !known {
+                kinds.push(rows);
+            }
+        }
+        kinds.into_iter().filter_map(|kind| kind.interleave_kind(batches, picks)).collect()
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        self.key == other.key && self.columns.schema() == other.columns.schema()
+    }
+
+    fn interleave_kind(&self, batches: &[Batch], picks: &[(u32, u32)]) -> Option<Self> {
+        let found: Vec<Option<(&Self, Vec<u32>)>> = batches
+            .iter()
+            .map(|batch| {
+                let rows = batch.rows().iter().find(|rows| self.is_like(rows))?;
+                Some((rows, rows.row_of_event(batch.len())))
+            })
+            .collect();
+        let (mut events, mut indices) = (Vec::new(), Vec::new());
+        for (event, (batch, row)) in picks.iter().enumerate() {
+            let Some((_, row_of)) = &found[*batch as usize] else { continue };
+            let row = row_of[*row as usize];
+            if row != GONE {
+                events.push(event as u32);
+                indices.push((*batch as usize, row as usize));
+            }
+        }
+        if events.is_empty() {
+            return None;
+        }
+        let empty = RecordBatch::new_empty(self.columns.schema());
+        let columns: Vec<&RecordBatch> =
+            found.iter().map(|f| f.as_ref().map_or(&empty, |(rows, _)| &rows.columns)).collect();
+        let columns = interleave_record_batch(&columns, &indices)
+            .expect("only columns of one schema are interleaved");
+        Some(Self { key: self.key, type_name: Arc::clone(&self.type_name), events, columns })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BatchBuilder, ChannelId};
+    use arrow_array::{ArrayRef, Int32Array, cast::AsArray, types::Int32Type};
+
+    fn batch(values: &[Option<i32>]) -> Batch {
+        let mut builder = BatchBuilder::default();
+        for n in 0..values.len() {
+            builder.push_copy(n as i64, n as i64, ChannelId(0), b"");
+        }
+        let (events, values): (Vec<u32>, Vec<i32>) =
+            values.iter().enumerate().filter_map(|(n, v)| Some((n as u32, (*v)?))).unzip();
+        let column: ArrayRef = Arc::new(Int32Array::from(values));
+        let columns = RecordBatch::try_from_iter([("v", column)]).unwrap();
+        let rows = Rows { key: TypeKey(7), type_name: "t".into(), events, columns };
+        builder.finish().with_rows(vec![rows])
+    }
+
+    fn values(batch: &Batch) -> Vec<(u32, i32)> {
+        let Some(rows) = batch.rows().first() else { return Vec::new() };
+        let column = rows.columns.column(0).as_primitive::<Int32Type>();
+        rows.events.iter().copied().zip(column.values().iter().copied()).collect()
+    }
+
+    #[test]
+    fn rows_follow_their_events() {
+        let all = batch(&[Some(10), None, Some(12), Some(13)]);
+        assert_eq!(values(&all.take(vec![3, 1, 0])), [(0, 13), (2, 10)]);
+        assert_eq!(values(&all.slice(1, 2)), [(1, 12)]);
+        assert!(all.take(vec![1]).rows().is_empty());
+        let two = [all, batch(&[None, Some(21)])];
+        assert_eq!(values(&Batch::interleave(&two, &[(1, 1), (0, 1), (0, 2)])), [(0, 21), (2, 12)]);
+    }
+}

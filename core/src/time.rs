@@ -1,0 +1,259 @@
+//! Times as people write them: points in time, and lengths of time. All arithmetic is checked.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+const NANOS: i64 = 1_000_000_000;
+
+/// A point in time as a user gives it.
+///
+/// | written | means |
+/// |---|---|
+/// | `2007-11-03T14:00:00Z` (any RFC 3339 time; a date alone is its midnight UTC) | that moment |
+/// | `1194098400`, `1194098400.25` | seconds since 1970; whole numbers too large to be seconds are read as milli-, micro- or nanoseconds by their size |
+/// | `1194098400s`, `…ms`, `…us`, `…ns` | the same with its unit |
+/// | `+12.5`, `+12.5s`, `+1m30s` | after the first event |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Nanoseconds since the Unix epoch (or since the start, for relative clocks).
+    At(i64),
+    /// Nanoseconds after the first event.
+    After(i64),
+}
+
+impl When {
+    /// Reads a time. `Err` says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        if let Some(after) = text.strip_prefix('+') {
+            return Length::parse(after).map(|length| Self::After(length.0));
+        }
+        if let Some(nanos) = number(text) {
+            return nanos.map(Self::At);
+        }
+        let date =
+            text.parse::<jiff::civil::Date>().ok().filter(|_| !text.contains([':', 'T', ' ']));
+        let moment = match date {
+            Some(date) => date
+                .to_datetime(jiff::civil::Time::midnight())
+                .to_zoned(jiff::tz::TimeZone::UTC)
+                .ok()
+                .map(|z| z.timestamp()),
+            None => text.parse::<Timestamp>().ok(),
+        };
+        let moment = moment.ok_or_else(|| {
+            format!("`{text}` is no time: write 2007-11-03T14:00:00Z, seconds since 1970, or +SECONDS after the first event")
+        })?;
+        i64::try_from(moment.as_nanosecond()).map(Self::At).map_err(|_| out_of_range(text))
+    }
+
+    /// The moment, where the first event happened at `origin`; clamped to the range of times.
+    pub fn resolve(self, origin: i64) -> i64 {
+        match self {
+            Self::At(nanos) => nanos,
+            Self::After(nanos) => origin.saturating_add(nanos),
+        }
+    }
+
+    /// Whether it needs to be known when the first event happened.
+    pub fn is_relative(self) -> bool {
+        matches!(self, Self::After(_))
+    }
+}
+
+/// The nanoseconds of a plain number with or without a unit; `None` if it is not one.
+fn number(text: &str) -> Option<Result<i64, String>> {
+    let split = text.find(|c: char| !matches!(c, '0'..='9' | '.' | '-')).unwrap_or(text.len());
+    let (digits, unit) = text.split_at_checked(split)?;
+    let unit = match unit.trim() {
+        "" => guess_unit(digits),
+        unit => unit_nanos(unit)?,
+    };
+    scaled(digits, unit).map(|nanos| nanos.ok_or_else(|| out_of_range(text)))
+}
+
+/// What a bare number counts, in nanoseconds: seconds until the year 5138, then finer by its size.
+fn guess_unit(digits: &str) -> i64 {
+    let whole = digits.trim_start_matches('-').split('.').next().unwrap_or_default();
+    match (digits.contains('.'), whole.len()) {
+        (true, _) | (false, 0..=11) => NANOS,
+        (false, 12..=14) => 1_000_000,
+        (false, 15..=17) => 1_000,
+        (false, _) => 1,
+    }
+}
+
+fn unit_nanos(unit: &str) -> Option<i64> {
+    Some(match unit {
+        "s" | "sec" => NANOS,
+        "ms" => 1_000_000,
+        "us" | "µs" => 1_000,
+        "ns" => 1,
+        "m" | "min" => 60 * NANOS,
+        "h" => 3600 * NANOS,
+        "d" => 86_400 * NANOS,
+        _ => return None,
+    })
+}
+
+/// `digits` (a decimal number) times `unit`, without rounding through floats. Outer `None`: no number.
+fn scaled(digits: &str, unit: i64) -> Option<Option<i64>> {
+    let (sign, digits) = digits.strip_prefix('-').map_or((1, digits), |rest| (-1, rest));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let plain = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
+    if whole.len() + fraction.len() == 0 || !plain(whole) || !plain(fraction) {
+        return None;
+    }
+    let value = || -> Option<i64> {
+        let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+        let digits = fraction.get(..fraction.len().min(18)).unwrap_or_default();
+        let part: i128 = if digits.is_empty() { 0 } else { digits.parse().ok()? };
+        let below = part * i128::from(unit) / 10i128.pow(digits.len() as u32);
+        i64::try_from(sign * (whole.checked_mul(i128::from(unit))?.checked_add(below)?)).ok()
+    };
+    Some(value())
+}
+
+fn out_of_range(text: &str) -> String {
+    format!("`{text}` is beyond the times that can be held (1677 to 2262)")
+}
+
+/// A length of time: `1.5` (seconds), `200ms`, `1m30s`, `2h`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Length(pub i64);
+
+impl Length {
+    /// Reads a length of time. `Err` says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is no length of time: write 1.5, 200ms, 1m30s or 2h");
+        let (sign, mut rest) = text.trim().strip_prefix('-').map_or((1, text.trim()), |r| (-1, r));
+        if rest.is_empty() {
+            return Err(wrong());
+        }
+        let mut total: i64 = 0;
+        while !rest.is_empty() {
+            let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+            let (digits, tail) = rest.split_at_checked(number).ok_or_else(wrong)?;
+            let unit = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
+            let (unit, tail) = tail.split_at_checked(unit).ok_or_else(wrong)?;
+            let unit =
+                if unit.is_empty() { NANOS } else { unit_nanos(unit.trim()).ok_or_else(wrong)? };
+            let part = scaled(digits, unit).ok_or_else(wrong)?.ok_or_else(|| out_of_range(text))?;
+            total = total.checked_add(part).ok_or_else(|| out_of_range(text))?;
+            rest = tail;
+        }
+        Ok(Self(sign * total))
+    }
+}
+
+/// `nanos` as an RFC 3339 time in UTC with nanoseconds, or the plain number where no calendar reaches.
+pub fn format(nanos: i64) -> String {
+    match Timestamp::from_nanosecond(i128::from(nanos)) {
+        Ok(moment) => format!("{moment:.9}"),
+        Err(_) => format!("{nanos}ns"),
+    }
+}
+
+macro_rules! text_option {
+    ($type:ident, $describe:literal, $write:expr) => {
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let write: fn(&$type) -> String = $write;
+                write(self).serialize(serializer)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                #[derive(Deserialize)]
+                #[serde(untagged, expecting = $describe)]
+                enum Given {
+                    Whole(i64),
+                    Number(f64),
+                    Text(String),
+                }
+                let text = match Given::deserialize(deserializer)? {
+                    Given::Whole(whole) => whole.to_string(),
+                    Given::Number(number) => number.to_string(),
+                    Given::Text(text) => text,
+                };
+                Self::parse(&text).map_err(serde::de::Error::custom)
+            }
+        }
+
+        impl JsonSchema for $type {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": ["string", "number"], "description": $describe })
+            }
+        }
+    };
+}
+
+text_option!(
+    When,
+    "a time: RFC 3339, seconds since 1970, or +SECONDS after the first event",
+    |when| match when {
+        When::At(nanos) => format!("{nanos}ns"),
+        When::After(nanos) => format!("+{nanos}ns"),
+    }
+);
+text_option!(Length, "a length of time such as 1.5 (seconds), 200ms or 1m30s", |length| format!(
+    "{}ns",
+    length.0
+));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_in_every_form() {
+        let at = |text: &str| When::parse(text).unwrap();
+        let moment = 1_194_098_400 * NANOS;
+        for text in [
+            "2007-11-03T14:00:00Z",
+            "1194098400",
+            "1194098400000",
+            "1194098400000000",
+            "1194098400000000000",
+            "1194098400s",
+            "2007-11-03T15:00:00+01:00",
+            "1194098400.0",
+        ] {
+            assert_eq!(at(text), When::At(moment), "{text}");
+        }
+        assert_eq!(at("2007-11-03"), When::At(1_194_048_000 * NANOS));
+        assert_eq!(at("1194098400.25"), When::At(moment + NANOS / 4));
+        assert_eq!(at("-2.5"), When::At(-5 * NANOS / 2));
+        assert_eq!(at("+1m30.5s"), When::After(90 * NANOS + NANOS / 2));
+        assert_eq!(at("5"), When::At(5 * NANOS));
+        for wrong in ["", "noon", "1e9", "--1", "+", "99999999999999999999", "1..2"] {
+            assert!(When::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn lengths_are_read_with_their_units() {
+        let length = |text: &str| Length::parse(text).unwrap().0;
+        assert_eq!(
+            (length("1.5"), length("200ms"), length("-1m")),
+            (NANOS * 3 / 2, NANOS / 5, -60 * NANOS)
+        );
+        for wrong in ["", "1x", "s", "9999999999h", "1.2.3s"] {
+            assert!(Length::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn every_time_can_be_printed() {
+        assert_eq!(format(1_194_098_400_123_456_789), "2007-11-03T14:00:00.123456789Z");
+        assert!(format(i64::MIN).starts_with("1677"));
+    }
+}
