@@ -138,6 +138,11 @@ impl LogFile {
         Ok(Self { path: path.to_owned(), form: Form::File(file) })
     }
 
+    /// Opens a file as it is, compressed or not.
+    pub fn open_plain(path: &Path) -> Result<Self, Error> {
+        Ok(Self { path: path.to_owned(), form: Form::File(open(path)?) })
+    }
+
     /// Reads `stream`, uncompressed if it is compressed, as the log that the user knows as `path`.
     pub fn stream(path: &Path, stream: Box<dyn Read + Send>) -> Result<Self, Error> {
         let mut stream = Stream::new(stream);

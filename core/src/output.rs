@@ -142,7 +142,7 @@ impl Outputs {
     /// When a rename fails, those before it are taken back where nothing was replaced.
     pub fn publish(
         &self,
-        manifest: impl Fn(&Path, &[Published]) -> String,
+        manifest: impl Fn(&Path, &[Published]) -> Result<String, Error>,
     ) -> Result<Vec<Published>, Error> {
         let mut state = std::mem::take(&mut *self.state());
         let mut renamed: Vec<PathBuf> = Vec::new();
@@ -167,7 +167,7 @@ impl Outputs {
         for folder in std::mem::take(&mut state.folders) {
             let inside: Vec<_> =
                 files.iter().filter(|f| f.path.starts_with(&folder)).cloned().collect();
-            write_manifest(&folder, &manifest(&folder, &inside))?;
+            write_manifest(&folder, &manifest(&folder, &inside)?)?;
         }
         state.made.clear();
         sync_folders(&files)?;
@@ -525,7 +525,7 @@ mod tests {
         let (target, outputs) = (folder.path().join("sub/out.bin"), outputs(Overwrite::Refuse));
         write(&outputs, &target, b"abc");
         assert!(!target.exists());
-        let published = outputs.publish(|_, _| String::new()).unwrap();
+        let published = outputs.publish(|_, _| Ok(String::new())).unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"abc");
         assert_eq!(published[0].blake3, Some(blake3::hash(b"abc").to_hex().to_string()));
     }
@@ -590,7 +590,7 @@ mod tests {
                 let mut file = outputs.extend(&target).unwrap();
                 file.write(text.as_bytes()).unwrap();
                 file.finish(1).unwrap();
-                let published = outputs.publish(|_, _| String::new()).unwrap();
+                let published = outputs.publish(|_, _| Ok(String::new())).unwrap();
                 let hash = blake3::hash(&fs::read(&target).unwrap()).to_hex().to_string();
                 assert_eq!(published[0].blake3, Some(hash));
             }
@@ -606,7 +606,7 @@ mod tests {
         let (out, outputs) = (folder.path().join("out"), outputs(Overwrite::Refuse));
         outputs.folder(&out).unwrap();
         write(&outputs, &out.join("a"), b"abc");
-        outputs.publish(|_, files| format!("{} files", files.len())).unwrap();
+        outputs.publish(|_, files| Ok(format!("{} files", files.len()))).unwrap();
         assert_eq!(fs::read_to_string(out.join(MANIFEST)).unwrap(), "1 files");
         let again = Outputs::new(Overwrite::Refuse, false, &[]);
         assert!(again.folder(&out).unwrap_err().to_string().contains("not empty"));

@@ -207,8 +207,9 @@ pub struct StageContext<'r> {
     pub origin: Option<i64>,
     /// Events left out because that is what the stage is for.
     pub filtered: u64,
-    /// Events whose payload could not be decoded or encoded and that went on as they were.
-    pub undecoded: u64,
+    /// Events whose payload could not be decoded or encoded and that went on as they were: for each,
+    /// its number in [`Batch::origins`].
+    pub undecoded: Vec<u32>,
     /// Things worth telling once, with how often they happened.
     pub notes: Vec<(String, u64)>,
 }
@@ -216,7 +217,7 @@ pub struct StageContext<'r> {
 impl<'r> StageContext<'r> {
     /// A context in which nothing has happened yet.
     pub fn new(channels: &'r Channels, origin: Option<i64>) -> Self {
-        Self { channels, origin, filtered: 0, undecoded: 0, notes: Vec::new() }
+        Self { channels, origin, filtered: 0, undecoded: Vec::new(), notes: Vec::new() }
     }
 
     /// Says something that belongs into the report, once, with a count.
@@ -233,6 +234,11 @@ pub trait Map: Send + Sync {
     /// What the stage lets through, if that can be said without seeing events: lets a source skip.
     fn query(&self) -> MapQuery {
         MapQuery::default()
+    }
+
+    /// Whether it has to know when the first event happened. Finding out may mean waiting for it.
+    fn needs_origin(&self) -> bool {
+        false
     }
 }
 
@@ -256,6 +262,11 @@ pub trait Fold: Send {
     fn finish(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         let _ = context;
         Ok(Vec::new())
+    }
+
+    /// Whether it has to know when the first event happened. Finding out may mean waiting for it.
+    fn needs_origin(&self) -> bool {
+        false
     }
 
     /// Whether nothing more will come out, whatever goes in: reading may stop.

@@ -1,1 +1,14 @@
-//! To be written.
+//! Pipelines: what a file says, and running it.
+
+pub mod graph;
+pub mod library;
+pub mod manifest;
+pub mod mistake;
+pub mod report;
+pub mod run;
+pub mod schema;
+pub mod spec;
+
+pub use mistake::{Mistake, Mistakes};
+pub use report::Report;
+pub use spec::{Document, Node, OnDamage, Part, Pipeline, Variables};

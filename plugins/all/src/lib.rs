@@ -1,1 +1,8 @@
-//! To be written.
+//! Names every plugin family, so that the linker keeps them; nothing else.
+
+#![warn(unused_crate_dependencies)]
+
+use sluice_demo as _;
+use sluice_lcm as _;
+use sluice_stages as _;
+use sluice_text as _;

@@ -1,0 +1,76 @@
+//! Draws the graph of a pipeline, as text that Mermaid and Graphviz turn into a picture.
+
+use sluice_core::Kind;
+
+use crate::spec::{Node, Pipeline};
+
+/// The graph as a Mermaid flowchart. Ends with a newline.
+pub fn mermaid(pipeline: &Pipeline) -> String {
+    let node = |at: usize, node: &Node| {
+        let (name, plugin) = (entities(&node.name), entities(node.plugin));
+        let (open, close) = match node.kind {
+            Kind::Source => ("([", "])"),
+            Kind::Sink => ("[(", ")]"),
+            Kind::Stage | Kind::Codec => ("[", "]"),
+        };
+        format!("    n{at}{open}\"{name}<br/>{plugin}\"{close}")
+    };
+    draw("flowchart LR", pipeline, node, |from, to| format!("    n{from} --> n{to}"))
+}
+
+/// The graph in Graphviz' language. Ends with a newline.
+pub fn dot(pipeline: &Pipeline) -> String {
+    let node = |at: usize, node: &Node| {
+        let (name, plugin) = (escaped(&node.name), escaped(node.plugin));
+        let shape = match node.kind {
+            Kind::Source => "oval",
+            Kind::Sink => "cylinder",
+            Kind::Stage | Kind::Codec => "box",
+        };
+        format!("    n{at} [label=\"{name}\\n{plugin}\", shape={shape}];")
+    };
+    let head = "digraph pipeline {\n    rankdir=LR;";
+    draw(head, pipeline, node, |from, to| format!("    n{from} -> n{to};")) + "}\n"
+}
+
+fn draw(
+    head: &str,
+    pipeline: &Pipeline,
+    node: impl Fn(usize, &Node) -> String,
+    edge: impl Fn(usize, usize) -> String,
+) -> String {
+    let nodes = || pipeline.nodes.iter().enumerate();
+    let boxes = nodes().map(|(at, each)| node(at, each));
+    let edge = &edge;
+    let edges = nodes().flat_map(|(at, each)| each.from.iter().map(move |from| edge(*from, at)));
+    std::iter::once(head.to_owned()).chain(boxes).chain(edges).map(|line| line + "\n").collect()
+}
+
+/// `text` for Mermaid: everything it might read as its own is written as a number.
+fn entities(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') {
+            out.push(c);
+        } else {
+            out += &format!("#{};", u32::from(c));
+        }
+    }
+    out
+}
+
+/// `text` inside the quotes of Graphviz.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_break_out_of_their_quotes() {
+        assert_eq!(entities("a-b_1\"]"), "a-b_1#34;#93;");
+        assert_eq!(escaped("a\"\\\n"), "a\\\"\\\\\\n");
+    }
+}

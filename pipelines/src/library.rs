@@ -1,0 +1,14 @@
+//! The pipelines that every program carries, by name. They work without any file beside them.
+
+const PIPELINES: [(&str, &str); 1] = [("quickstart", include_str!("../library/quickstart.toml"))];
+
+/// The text of the pipeline of that name, given with or without `.toml`.
+pub fn get(name: &str) -> Option<&'static str> {
+    let name = name.strip_suffix(".toml").unwrap_or(name);
+    PIPELINES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+/// The names of all pipelines, sorted.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    PIPELINES.iter().map(|(name, _)| *name)
+}

@@ -1,0 +1,97 @@
+//! The manifest of an output folder: what is in it, and what it was made from.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sluice_core::output::Published;
+use sluice_core::{Error, Input, files::LogFile};
+
+/// What a manifest says.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The version of Sluice that wrote it.
+    pub sluice: String,
+    /// The pipeline's name.
+    pub name: Option<String>,
+    /// The pipeline file's text.
+    pub pipeline: String,
+    /// The plugins that took part.
+    pub plugins: Vec<String>,
+    /// What was read.
+    pub inputs: Vec<InputFile>,
+    /// What was written, with paths relative to the folder.
+    pub files: Vec<OutputFile>,
+}
+
+/// An input as a manifest names it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct InputFile {
+    /// Its path as the user gave it.
+    pub path: PathBuf,
+    /// Its length, where it had one.
+    pub bytes: Option<u64>,
+    /// The hash of its bytes, where it could be read again.
+    pub blake3: Option<String>,
+}
+
+/// An output as a manifest names it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct OutputFile {
+    /// Its path in the folder.
+    pub path: PathBuf,
+    /// Events or rows in it.
+    pub rows: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// The hash of its bytes.
+    pub blake3: Option<String>,
+}
+
+/// The part of a manifest that is the same for every folder of a run.
+pub(crate) struct Base<'r> {
+    pub(crate) name: Option<String>,
+    pub(crate) text: &'r str,
+    pub(crate) plugins: &'r [String],
+    pub(crate) inputs: &'r [Input],
+}
+
+impl Base<'_> {
+    pub(crate) fn text_for(&self, folder: &Path, files: &[Published]) -> Result<String, Error> {
+        let mut plugins = self.plugins.to_vec();
+        plugins.sort();
+        plugins.dedup();
+        let inputs: Result<Vec<InputFile>, Error> = self.inputs.iter().map(input_file).collect();
+        let files = files.iter().map(|file| {
+            let path = file.path.strip_prefix(folder).unwrap_or(&file.path).to_owned();
+            OutputFile { path, rows: file.rows, bytes: file.bytes, blake3: file.blake3.clone() }
+        });
+        let manifest = Manifest {
+            sluice: env!("CARGO_PKG_VERSION").to_owned(),
+            name: self.name.clone(),
+            pipeline: self.text.to_owned(),
+            plugins,
+            inputs: inputs?,
+            files: files.collect(),
+        };
+        serde_json::to_string_pretty(&manifest).map_err(|e| Error::broken(e.to_string()))
+    }
+}
+
+fn input_file(input: &Input) -> Result<InputFile, Error> {
+    let blake3 = input.bytes.map(|_| hash_file(&input.path)).transpose()?;
+    Ok(InputFile { path: input.path.clone(), bytes: input.bytes, blake3 })
+}
+
+/// The BLAKE3 hash of a file's bytes, in hex.
+pub fn hash_file(path: &Path) -> Result<String, Error> {
+    let mut log = LogFile::open_plain(path)?;
+    let (mut hasher, mut buffer, mut at) = (blake3::Hasher::new(), vec![0; 1 << 20], 0);
+    loop {
+        let read = log.read_at(at, &mut buffer)?;
+        if read == 0 {
+            return Ok(hasher.finalize().to_hex().to_string());
+        }
+        hasher.update(&buffer[..read]);
+        at += read as u64;
+    }
+}

@@ -1,0 +1,270 @@
+//! The report: what a run did, and the proof that it lost nothing without saying so.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use sluice_core::output::Published;
+use sluice_core::{Channels, Damage, Error, Input};
+
+use crate::run::{Counts, Finished, Tally};
+
+/// What a run did.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// By source name.
+    pub sources: BTreeMap<String, SourceReport>,
+    /// By sink name.
+    pub sinks: BTreeMap<String, SinkReport>,
+    /// What became of each channel's events on the way to each sink.
+    pub channels: Vec<ChannelReport>,
+    /// What could not be read, in reading order; the first 100 000 ranges.
+    pub damage: Vec<DamageReport>,
+    /// How many damaged ranges there were in all.
+    pub damaged_ranges: u64,
+    /// What is to be told once: by node, with how often it happened (0 where that has no meaning).
+    pub notes: Vec<Note>,
+    /// The files that were published.
+    pub files: Vec<Published>,
+    /// Wall time.
+    pub seconds: f64,
+    /// Whether the run was asked to end early, and published what was whole.
+    pub interrupted: bool,
+    /// Bytes of input read.
+    pub bytes_read: u64,
+}
+
+/// What was read from a source.
+#[derive(Debug, Default, Serialize)]
+pub struct SourceReport {
+    /// Events read.
+    pub events: u64,
+    /// Damaged bytes stepped over.
+    pub damaged_bytes: u64,
+}
+
+/// What reached a sink.
+#[derive(Debug, Default, Serialize)]
+pub struct SinkReport {
+    /// Events written.
+    pub events: u64,
+}
+
+/// What became of a channel's events on the way to a sink: `in = out + filtered + damaged`.
+#[derive(Clone, Debug, Serialize)]
+pub struct ChannelReport {
+    /// The sink.
+    pub sink: String,
+    /// The channel's source.
+    pub source: String,
+    /// The channel, as it was read.
+    pub channel: String,
+    /// Events read.
+    #[serde(rename = "in")]
+    pub entered: u64,
+    /// Events written.
+    pub out: u64,
+    /// Events left out by stages.
+    pub filtered: u64,
+    /// Events that could not be read, or that the sink's format cannot hold.
+    pub damaged: u64,
+    /// Events whose payload could not be decoded or encoded, and that went on as they were.
+    pub undecoded: u64,
+}
+
+/// A range of an input that could not be read.
+#[derive(Clone, Debug, Serialize)]
+pub struct DamageReport {
+    /// The pipeline's source.
+    pub source: String,
+    /// The input file.
+    pub input: String,
+    /// Where it begins.
+    pub offset: u64,
+    /// How many bytes it takes.
+    pub length: u64,
+    /// What was found.
+    pub reason: String,
+}
+
+/// Something to be told once.
+#[derive(Clone, Debug, Serialize)]
+pub struct Note {
+    /// The node that says it.
+    pub node: String,
+    /// What it says.
+    pub what: String,
+    /// How often it happened; 0 where that has no meaning.
+    pub count: u64,
+}
+
+/// A node's name and inputs.
+type Label = (String, Vec<usize>);
+
+impl Report {
+    /// Draws up the report of a run, and checks that its books balance.
+    ///
+    /// `Err` means that a plugin lost or invented events without saying so.
+    pub(crate) fn of(
+        labels: &[Label],
+        finished: Finished,
+        inputs: &[Input],
+        channels: &Channels,
+    ) -> Result<Self, Error> {
+        let books = Books { labels, tally: &finished.tally };
+        let mut report = Self {
+            damaged_ranges: finished.damaged_ranges,
+            bytes_read: finished.bytes_read,
+            ..Self::default()
+        };
+        books.check_stages()?;
+        let users: BTreeSet<usize> =
+            labels.iter().flat_map(|(_, from)| from.iter().copied()).collect();
+        for (node, (name, from)) in labels.iter().enumerate() {
+            let tally = finished.tally.get(node);
+            if from.is_empty() {
+                let damaged_bytes = finished.damaged_bytes.get(&node).copied().unwrap_or(0);
+                let source = SourceReport { events: tally.left.total(), damaged_bytes };
+                report.sources.insert(name.clone(), source);
+            } else if !users.contains(&node) {
+                report.sinks.insert(name.clone(), SinkReport { events: tally.left.total() });
+                report.channels.extend(books.rows_of_sink(node, channels)?);
+            }
+            let note = |(what, count): (String, u64)| Note { node: name.clone(), what, count };
+            report.notes.extend(tally.notes.into_iter().map(note));
+        }
+        report.damage =
+            finished.damage.iter().map(|(n, d)| damage_report(&labels[*n].0, d)).collect();
+        let order: Vec<&PathBuf> = inputs.iter().map(|input| &input.path).collect();
+        let place =
+            |d: &DamageReport| order.iter().position(|path| path.to_string_lossy() == d.input);
+        report.damage.sort_by_key(|damage| (place(damage), damage.offset));
+        Ok(report)
+    }
+
+    /// Whether everything was read and carried.
+    pub fn is_complete(&self) -> bool {
+        let carried = self.channels.iter().all(|row| row.damaged == 0);
+        self.damaged_ranges == 0 && carried && !self.interrupted
+    }
+
+    /// The exit code that says how the run ended: 0 done, 3 done with losses.
+    pub fn exit(&self) -> u8 {
+        if self.is_complete() { 0 } else { 3 }
+    }
+
+    /// The report as `--report` writes it.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "sources": self.sources,
+            "sinks": self.sinks,
+            "channels": self.channels,
+            "damage": self.damage,
+            "damaged_ranges": self.damaged_ranges,
+            "notes": self.notes,
+            "files": self.files,
+            "bytes_read": self.bytes_read,
+            "interrupted": self.interrupted,
+            "seconds": self.seconds,
+            "exit": self.exit(),
+        })
+    }
+}
+
+fn damage_report(source: &str, damage: &Damage) -> DamageReport {
+    let Damage { input, offset, length, reason, .. } = damage;
+    let (source, input, reason) = (source.to_owned(), input.to_string(), reason.clone());
+    DamageReport { source, input, offset: *offset, length: *length, reason }
+}
+
+/// The counts of a run, and the graph they belong to.
+struct Books<'r> {
+    labels: &'r [Label],
+    tally: &'r Tally,
+}
+
+/// What a node was given, and what became of it before, summed over every way that leads there.
+#[derive(Default)]
+struct Flow {
+    entered: Counts,
+    filtered: Counts,
+    damaged: Counts,
+    undecoded: Counts,
+}
+
+impl Books<'_> {
+    /// Every stage has to account for the events it let go.
+    fn check_stages(&self) -> Result<(), Error> {
+        let used: BTreeSet<usize> =
+            self.labels.iter().flat_map(|(_, from)| from.iter().copied()).collect();
+        for (node, (name, from)) in self.labels.iter().enumerate() {
+            if from.is_empty() || !used.contains(&node) {
+                continue;
+            }
+            let tally = self.tally.get(node);
+            let (entered, left) = (tally.entered.total(), tally.left.total());
+            if entered != left + tally.filtered {
+                return Err(Error::broken(format!(
+                    "stage `{name}` was given {entered} events, gave {left} and says it left out {}",
+                    tally.filtered
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn flow(&self, node: usize) -> Flow {
+        let (_, from) = &self.labels[node];
+        let tally = self.tally.get(node);
+        if from.is_empty() {
+            let mut entered = tally.left.clone();
+            entered.add(&tally.damaged);
+            return Flow { entered, damaged: tally.damaged, ..Flow::default() };
+        }
+        let mut flow = Flow::default();
+        for input in from {
+            let before = self.flow(*input);
+            flow.entered.add(&before.entered);
+            flow.filtered.add(&before.filtered);
+            flow.damaged.add(&before.damaged);
+            flow.undecoded.add(&before.undecoded);
+        }
+        flow.undecoded.add(&tally.undecoded);
+        let mut dropped = tally.entered;
+        // A sink has no events that leave it but for those it wrote; what it refused is damage.
+        dropped.subtract(&tally.left);
+        dropped.subtract(&tally.damaged);
+        flow.filtered.add(&dropped);
+        flow.damaged.add(&tally.damaged);
+        flow
+    }
+
+    fn rows_of_sink(&self, node: usize, channels: &Channels) -> Result<Vec<ChannelReport>, Error> {
+        let (sink, _) = &self.labels[node];
+        let (flow, written) = (self.flow(node), self.tally.get(node).left);
+        let mut rows = Vec::new();
+        for (id, channel) in channels.since(0).iter().enumerate() {
+            let row = ChannelReport {
+                sink: sink.clone(),
+                source: channel.source.to_string(),
+                channel: channel.name.text().to_owned(),
+                entered: flow.entered.get(id),
+                out: written.get(id),
+                filtered: flow.filtered.get(id),
+                damaged: flow.damaged.get(id),
+                undecoded: flow.undecoded.get(id),
+            };
+            if row.entered != row.out + row.filtered + row.damaged {
+                return Err(Error::broken(format!(
+                    "the books of sink `{sink}` do not balance: {row:?}"
+                )));
+            }
+            if row.entered > 0 {
+                rows.push(row);
+            }
+        }
+        rows.sort_by(|a, b| (&a.source, &a.channel).cmp(&(&b.source, &b.channel)));
+        Ok(rows)
+    }
+}

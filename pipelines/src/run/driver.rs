@@ -1,0 +1,401 @@
+//! The driver: the one thread that sees everything in order.
+
+use std::any::Any;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crossbeam_channel::{Receiver, bounded};
+use sluice_core::{Batch, Damage, DynSink, Error, Outputs, SinkContext, StageContext};
+
+use super::quarantine::Quarantines;
+use super::segment::{Branch, Delivery, Outcome, account};
+use super::tally::{Counts, Tally};
+use super::topology::{FoldNode, MergeNode, Port, Topology};
+use super::units::{Unit, Units};
+use super::{Options, Reading, Setup, Snapshot, keeps_bytes};
+use crate::spec::OnDamage;
+
+/// How many damaged ranges a report lists; a log of rubbish has no end of them.
+const MOST_DAMAGE: usize = 100_000;
+
+/// A stream's head inside the graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Head {
+    Fold(usize),
+    Merge(usize),
+}
+
+type Pending = VecDeque<Receiver<Result<Outcome, Error>>>;
+
+pub(super) struct Driver<'r> {
+    setup: &'r Setup,
+    options: &'r Options,
+    sources: Vec<RunningSource>,
+    folds: Vec<RunningFold>,
+    merges: Vec<MergeNode>,
+    ports: Vec<Port>,
+    sinks: BTreeMap<usize, RunningSink>,
+    pending: BTreeMap<Head, Pending>,
+    quarantines: Quarantines,
+    tally: Tally,
+    damage: Vec<(usize, Damage)>,
+    damaged_ranges: u64,
+    damaged_bytes: BTreeMap<usize, u64>,
+    total_bytes: Option<u64>,
+    events: u64,
+}
+
+struct RunningSource {
+    node: usize,
+    units: Units,
+    damage: OnDamage,
+    segment: Arc<Vec<Branch>>,
+    /// How often it has been asked, so that sources take turns.
+    turns: u64,
+    ended: bool,
+}
+
+struct RunningFold {
+    fold: FoldNode,
+    ended: bool,
+}
+
+struct RunningSink {
+    sink: Arc<dyn DynSink>,
+    output: Box<dyn Any + Send>,
+    written: u64,
+    handed: u64,
+}
+
+/// What a run that went through leaves for its report.
+pub(crate) struct Finished {
+    pub(crate) tally: Tally,
+    pub(crate) damage: Vec<(usize, Damage)>,
+    pub(crate) damaged_ranges: u64,
+    pub(crate) damaged_bytes: BTreeMap<usize, u64>,
+    pub(crate) bytes_read: u64,
+}
+
+impl<'r> Driver<'r> {
+    pub(super) fn new(
+        topology: Topology,
+        reading: Reading,
+        setup: &'r Setup,
+        (outputs, quarantines, options): (&Arc<Outputs>, Quarantines, &'r Options),
+    ) -> Result<Self, Error> {
+        let Topology { sources, folds, merges, sinks, ports } = topology;
+        let total_bytes = total_bytes(&reading);
+        let mut running = Vec::new();
+        let window = (setup.window / sources.len().max(1)).max(1);
+        for (source, reading) in sources.iter().zip(reading.sources) {
+            let context = setup.context(&source.name, keeps_bytes(&source.damage));
+            let shared = (setup.shared.clone(), setup.pool()?);
+            let sizes = (window, setup.piece as u64 * 4);
+            running.push(RunningSource {
+                node: source.node,
+                units: Units::new(source, reading.splits, context, shared, sizes),
+                damage: source.damage.clone(),
+                segment: Arc::clone(&source.segment),
+                turns: 0,
+                ended: false,
+            });
+        }
+        let context = SinkContext {
+            outputs: Arc::clone(outputs),
+            channels: Arc::clone(&setup.shared.channels),
+        };
+        let mut open = BTreeMap::new();
+        for sink in sinks {
+            let output = sink.sink.open(&context)?;
+            open.insert(sink.node, RunningSink { sink: sink.sink, output, written: 0, handed: 0 });
+        }
+        Ok(Self {
+            setup,
+            options,
+            sources: running,
+            folds: folds.into_iter().map(|fold| RunningFold { fold, ended: false }).collect(),
+            merges,
+            ports,
+            sinks: open,
+            pending: BTreeMap::new(),
+            quarantines,
+            tally: Tally::default(),
+            damage: Vec::new(),
+            damaged_ranges: 0,
+            damaged_bytes: BTreeMap::new(),
+            total_bytes,
+            events: 0,
+        })
+    }
+
+    /// Runs everything to its end.
+    pub(super) fn drive(mut self) -> Result<Finished, Error> {
+        while let Some(source) = self.next_source()? {
+            self.options.stop.check()?;
+            self.sources[source].turns += 1;
+            match self.sources[source].units.next_unit()? {
+                Some(unit) => self.take(source, unit)?,
+                None => self.end_source(source)?,
+            }
+        }
+        for sink in std::mem::take(&mut self.sinks).into_values() {
+            self.options.stop.check()?;
+            sink.finish()?;
+        }
+        for quarantine in std::mem::take(&mut self.quarantines).into_values() {
+            quarantine.finish()?;
+        }
+        self.tell();
+        Ok(Finished {
+            tally: self.tally,
+            damage: self.damage,
+            damaged_ranges: self.damaged_ranges,
+            damaged_bytes: self.damaged_bytes,
+            bytes_read: self.setup.bytes_read.load(Ordering::Relaxed),
+        })
+    }
+
+    /// The source to go on with: one that a merge waits for, or else the one that had the fewest turns.
+    fn next_source(&mut self) -> Result<Option<usize>, Error> {
+        for source in 0..self.sources.len() {
+            if !self.is_wanted(&self.sources[source].segment) {
+                self.end_source(source)?;
+            }
+        }
+        let turns = |source: &usize| (self.sources[*source].turns, *source);
+        let open = |source: &usize| !self.sources[*source].ended;
+        let starved = self.merges.iter().find_map(|merge| {
+            let roots = &merge.roots[merge.merge.starved()?];
+            roots.iter().copied().filter(open).min_by_key(turns)
+        });
+        Ok(starved.or_else(|| (0..self.sources.len()).filter(open).min_by_key(turns)))
+    }
+
+    fn take(&mut self, source: usize, unit: Unit) -> Result<(), Error> {
+        for damage in unit.damage {
+            self.note_damage(source, damage)?;
+        }
+        self.deliver(unit.outcome)?;
+        self.end_step()?;
+        self.tell();
+        Ok(())
+    }
+
+    fn note_damage(&mut self, source: usize, damage: Damage) -> Result<(), Error> {
+        let RunningSource { node, damage: policy, .. } = &self.sources[source];
+        let node = *node;
+        match policy {
+            OnDamage::Stop => {
+                return Err(sluice_core::ErrorKind::Damaged(damage.to_string()).into());
+            }
+            OnDamage::Quarantine(_) => {
+                if let Some(quarantine) = self.quarantines.get_mut(&node) {
+                    quarantine.add(&damage)?;
+                }
+            }
+            OnDamage::Skip => {}
+        }
+        self.damaged_ranges += 1;
+        *self.damaged_bytes.entry(node).or_default() += damage.length;
+        if self.damage.len() < MOST_DAMAGE {
+            self.damage.push((node, Damage { bytes: Vec::new(), ..damage }));
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self, outcome: Outcome) -> Result<(), Error> {
+        self.tally.add(&outcome.tally);
+        for delivery in outcome.deliveries {
+            match delivery {
+                Delivery::Block { node, block, events } => {
+                    self.events += events;
+                    let sink = self.sinks.get_mut(&node);
+                    sink.ok_or_else(|| Error::broken("a block for no sink"))?
+                        .append(block, events)?;
+                }
+                Delivery::Batch { port, batch } => self.arrive(port, batch)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn arrive(&mut self, port: usize, batch: Batch) -> Result<(), Error> {
+        match self.ports[port] {
+            Port::Fold(fold) => self.fold(fold, Some(batch)),
+            Port::Merge(merge, input) => {
+                self.merges[merge].merge.push(input, batch);
+                self.drain_merge(merge, false)
+            }
+        }
+    }
+
+    /// Gives a stage with memory its next batch, or tells it that there is none.
+    fn fold(&mut self, place: usize, batch: Option<Batch>) -> Result<(), Error> {
+        let RunningFold { fold, .. } = &mut self.folds[place];
+        let mut context = StageContext::new(&self.setup.shared.channels, fold.origin);
+        let before = batch.as_ref().map(|batch| Counts::of(batch.origins())).unwrap_or_default();
+        let given = match batch {
+            Some(batch) => fold.fold.push(batch, &mut context)?,
+            None => fold.fold.finish(&mut context)?,
+        };
+        let mut after = Counts::default();
+        given.iter().for_each(|batch| after.add(&Counts::of(batch.origins())));
+        let mut outcome = Outcome::default();
+        account(fold.node, &context, &before, &after, &mut outcome);
+        self.tally.add(&outcome.tally);
+        given.into_iter().try_for_each(|batch| self.emit(Head::Fold(place), batch))
+    }
+
+    fn drain_merge(&mut self, merge: usize, step_over: bool) -> Result<(), Error> {
+        while let Some(batch) = self.merges[merge].merge.take(step_over) {
+            self.emit(Head::Merge(merge), batch)?;
+        }
+        Ok(())
+    }
+
+    /// Runs a batch through the segment of a head: as a task where only sinks follow, at once where
+    /// something does that needs order, so that what arrives there does not depend on timing.
+    fn emit(&mut self, head: Head, batch: Batch) -> Result<(), Error> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let (segment, shared) = (self.segment(head), self.setup.shared.clone());
+        if leads_to_port(&segment) {
+            let mut outcome = Outcome::default();
+            shared.run(&segment, None, batch, &mut outcome)?;
+            return self.deliver(outcome);
+        }
+        let (sender, result) = bounded(1);
+        self.setup.pool()?.spawn(move || {
+            let mut outcome = Outcome::default();
+            let ran = shared.run(&segment, None, batch, &mut outcome).map(|()| outcome);
+            // Nobody listens any more when the run has failed elsewhere.
+            drop(sender.send(ran));
+        });
+        let pending = self.pending.entry(head).or_default();
+        pending.push_back(result);
+        if pending.len() > self.setup.window { self.settle(head, 1) } else { Ok(()) }
+    }
+
+    /// Delivers the oldest `count` tasks of a head.
+    fn settle(&mut self, head: Head, count: usize) -> Result<(), Error> {
+        for _ in 0..count {
+            let Some(result) = self.pending.get_mut(&head).and_then(VecDeque::pop_front) else {
+                break;
+            };
+            let outcome =
+                result.recv().unwrap_or_else(|_| Err(Error::broken("a task panicked")))?;
+            self.deliver(outcome)?;
+        }
+        Ok(())
+    }
+
+    fn end_step(&mut self) -> Result<(), Error> {
+        // Merges that feed others were made after those they feed.
+        (0..self.merges.len()).rev().try_for_each(|merge| self.drain_merge(merge, true))
+    }
+
+    fn end_source(&mut self, source: usize) -> Result<(), Error> {
+        if std::mem::replace(&mut self.sources[source].ended, true) {
+            return Ok(());
+        }
+        let segment = Arc::clone(&self.sources[source].segment);
+        self.end_segment(&segment)
+    }
+
+    /// Tells everything that a segment leads to that its stream has ended.
+    fn end_segment(&mut self, segment: &[Branch]) -> Result<(), Error> {
+        for port in ports_of(segment) {
+            match self.ports[port] {
+                Port::Fold(fold) if !self.folds[fold].ended => {
+                    self.folds[fold].ended = true;
+                    self.fold(fold, None)?;
+                    self.end_head(Head::Fold(fold))?;
+                }
+                Port::Fold(_) => {}
+                Port::Merge(merge, input) => {
+                    self.merges[merge].merge.end(input);
+                    self.drain_merge(merge, false)?;
+                    if self.merges[merge].merge.is_over() {
+                        self.end_head(Head::Merge(merge))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn end_head(&mut self, head: Head) -> Result<(), Error> {
+        self.settle(head, usize::MAX)?;
+        let segment = self.segment(head);
+        self.end_segment(&segment)
+    }
+
+    fn segment(&self, head: Head) -> Arc<Vec<Branch>> {
+        Arc::clone(match head {
+            Head::Fold(fold) => &self.folds[fold].fold.segment,
+            Head::Merge(merge) => &self.merges[merge].segment,
+        })
+    }
+
+    /// Whether anything a segment leads to can still use events.
+    fn is_wanted(&self, segment: &[Branch]) -> bool {
+        segment.iter().any(|branch| match branch {
+            Branch::Sink { .. } => true,
+            Branch::Map { next, .. } => self.is_wanted(next),
+            Branch::Port(port) => match self.ports[*port] {
+                Port::Fold(fold) => !self.folds[fold].fold.fold.is_done(),
+                Port::Merge(merge, _) => self.is_wanted(&self.merges[merge].segment),
+            },
+        })
+    }
+
+    fn tell(&self) {
+        let Some(progress) = &self.options.progress else { return };
+        progress.update(&Snapshot {
+            bytes: self.setup.bytes_read.load(Ordering::Relaxed),
+            total_bytes: self.total_bytes,
+            events: self.events,
+            damage: self.damaged_ranges,
+        });
+    }
+}
+
+impl RunningSink {
+    fn append(&mut self, block: Box<dyn Any + Send>, events: u64) -> Result<(), Error> {
+        self.handed += events;
+        self.written += self.sink.append(&mut *self.output, block)?;
+        Ok(())
+    }
+
+    fn finish(self) -> Result<(), Error> {
+        let Self { sink, output, written, handed } = self;
+        let written = written + sink.finish(output)?;
+        if written != handed {
+            return Err(Error::broken(format!(
+                "a sink was handed {handed} events and wrote {written}"
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn ports_of(segment: &[Branch]) -> Vec<usize> {
+    let each = segment.iter().flat_map(|branch| match branch {
+        Branch::Port(port) => vec![*port],
+        Branch::Map { next, .. } => ports_of(next),
+        Branch::Sink { .. } => Vec::new(),
+    });
+    each.collect()
+}
+
+fn leads_to_port(segment: &[Branch]) -> bool {
+    !ports_of(segment).is_empty()
+}
+
+/// The bytes that will be read, if every split says how long it is.
+fn total_bytes(reading: &Reading) -> Option<u64> {
+    let splits = reading.sources.iter().flat_map(|source| &source.splits);
+    splits.map(|split| split.bytes).sum()
+}

@@ -1,0 +1,199 @@
+//! Merging ordered streams by time. Keeps each stream's own order, whatever its times do.
+//!
+//! The stream whose next event is the earliest goes first; at equal times the stream named first does.
+//! Nothing is given out while a stream that may still bring an earlier event has nothing waiting, so
+//! what comes out depends on the events alone.
+
+use std::collections::VecDeque;
+
+use sluice_core::Batch;
+
+/// How many events a merged batch has at most.
+const BATCH: usize = 8192;
+
+/// How long a merge waits for a stream that has nothing waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Until it brings something or ends: streams of different sources.
+    Source,
+    /// Until the step that brought something to the others is over: streams of the same sources, cut
+    /// apart and put together again.
+    Step,
+}
+
+/// Streams that become one.
+#[derive(Debug)]
+pub(crate) struct Merge {
+    patience: Patience,
+    inputs: Vec<Waiting>,
+    /// Above this many bytes waiting on one stream, silent streams are no longer waited for.
+    limit: usize,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    batches: VecDeque<Batch>,
+    /// The next event in the first batch.
+    next: usize,
+    bytes: usize,
+    ended: bool,
+}
+
+impl Waiting {
+    fn head(&self) -> Option<i64> {
+        self.batches.front().map(|batch| batch.timestamps()[self.next])
+    }
+}
+
+impl Merge {
+    pub(crate) fn new(inputs: usize, patience: Patience, limit: usize) -> Self {
+        let inputs = (0..inputs).map(|_| Waiting::default()).collect();
+        Self { patience, inputs, limit }
+    }
+
+    /// Takes the next batch of a stream.
+    pub(crate) fn push(&mut self, input: usize, batch: Batch) {
+        if batch.is_empty() {
+            return;
+        }
+        let (batch, waiting) = (batch.compact(), &mut self.inputs[input]);
+        waiting.bytes += batch.memory();
+        waiting.batches.push_back(batch);
+    }
+
+    /// Says that a stream brings nothing more.
+    pub(crate) fn end(&mut self, input: usize) {
+        self.inputs[input].ended = true;
+    }
+
+    /// Whether every stream has ended and nothing waits.
+    pub(crate) fn is_over(&self) -> bool {
+        self.inputs.iter().all(|waiting| waiting.ended && waiting.batches.is_empty())
+    }
+
+    /// The stream that has to bring something before anything can come out, if there is one.
+    pub(crate) fn starved(&self) -> Option<usize> {
+        if self.is_full() {
+            return None;
+        }
+        self.inputs.iter().position(|waiting| !waiting.ended && waiting.batches.is_empty())
+    }
+
+    /// What can come out now. `step_over` says that everything the last step brought has arrived.
+    pub(crate) fn take(&mut self, step_over: bool) -> Option<Batch> {
+        let forced = self.patience == Patience::Step && step_over;
+        let (mut used, mut picks): (Vec<Batch>, Vec<(u32, u32)>) = (Vec::new(), Vec::new());
+        // For each stream, the place in `used` of the batch it is in.
+        let mut places: Vec<Option<u32>> = vec![None; self.inputs.len()];
+        while picks.len() < BATCH && (forced || self.starved().is_none()) {
+            let Some(first) = self.earliest() else { break };
+            let place = *places[first].get_or_insert_with(|| {
+                used.extend(self.inputs[first].batches.front().cloned());
+                (used.len() - 1) as u32
+            });
+            if self.pick_run(first, place, &mut picks) {
+                places[first] = None;
+            }
+        }
+        match (picks.is_empty(), &used[..]) {
+            (true, _) => None,
+            (false, [one]) => Some(one.slice(picks[0].1 as usize, picks.len())),
+            _ => Some(Batch::interleave(&used, &picks)),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.inputs.iter().any(|waiting| waiting.bytes > self.limit)
+    }
+
+    fn earliest(&self) -> Option<usize> {
+        let heads = self.inputs.iter().enumerate();
+        heads.filter_map(|(n, waiting)| Some((waiting.head()?, n))).min().map(|(_, n)| n)
+    }
+
+    /// Picks the events of stream `first` until another stream's next one is due. Gives whether its
+    /// batch is used up.
+    fn pick_run(&mut self, first: usize, place: u32, picks: &mut Vec<(u32, u32)>) -> bool {
+        let others = self.inputs.iter().enumerate().filter(|(n, _)| *n != first);
+        let rival = others.filter_map(|(n, waiting)| Some((waiting.head()?, n))).min();
+        let waiting = &mut self.inputs[first];
+        let Some(batch) = waiting.batches.front() else { return true };
+        while waiting.next < batch.len() && picks.len() < BATCH {
+            let due = (batch.timestamps()[waiting.next], first);
+            if rival.is_some_and(|rival| rival < due) {
+                return false;
+            }
+            picks.push((place, waiting.next as u32));
+            waiting.next += 1;
+        }
+        if waiting.next < batch.len() {
+            return false;
+        }
+        waiting.bytes -= batch.memory();
+        waiting.batches.pop_front();
+        waiting.next = 0;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_core::{BatchBuilder, ChannelId};
+
+    fn batch(times: &[i64], channel: u32) -> Batch {
+        let mut builder = BatchBuilder::default();
+        for time in times {
+            builder.push_copy(*time, 0, ChannelId(channel), b"");
+        }
+        builder.finish()
+    }
+
+    fn drain(merge: &mut Merge, step_over: bool) -> Vec<(i64, u32)> {
+        let mut all = Vec::new();
+        while let Some(batch) = merge.take(step_over) {
+            all.extend(batch.iter().map(|event| (event.timestamp, event.channel.0)));
+        }
+        all
+    }
+
+    #[test]
+    fn the_earliest_goes_first_and_ties_keep_the_order_of_streams() {
+        let mut merge = Merge::new(2, Patience::Source, 1 << 20);
+        merge.push(1, batch(&[1, 3, 5], 1));
+        assert_eq!(merge.starved(), Some(0));
+        assert!(drain(&mut merge, true).is_empty());
+        merge.push(0, batch(&[3, 4], 0));
+        assert_eq!(drain(&mut merge, false), [(1, 1), (3, 0), (3, 1), (4, 0)]);
+        merge.end(0);
+        assert_eq!(drain(&mut merge, false), [(5, 1)]);
+        merge.end(1);
+        assert!(merge.is_over());
+    }
+
+    #[test]
+    fn a_streams_own_order_is_kept_where_its_times_step_back() {
+        let mut merge = Merge::new(2, Patience::Source, 1 << 20);
+        merge.push(0, batch(&[10, 2, 11], 0));
+        merge.push(1, batch(&[5, 12], 1));
+        merge.end(0);
+        merge.end(1);
+        assert_eq!(drain(&mut merge, false), [(5, 1), (10, 0), (2, 0), (11, 0), (12, 1)]);
+    }
+
+    #[test]
+    fn streams_of_one_source_wait_no_longer_than_a_step() {
+        let mut merge = Merge::new(2, Patience::Step, 1 << 20);
+        merge.push(0, batch(&[1, 2], 0));
+        assert!(drain(&mut merge, false).is_empty());
+        assert_eq!(drain(&mut merge, true), [(1, 0), (2, 0)]);
+    }
+
+    #[test]
+    fn a_silent_stream_is_waited_for_only_while_memory_lasts() {
+        let mut merge = Merge::new(2, Patience::Source, 100);
+        merge.push(0, batch(&[1, 2, 3, 4, 5, 6], 0));
+        assert_eq!(merge.starved(), None);
+        assert_eq!(drain(&mut merge, false).len(), 6);
+    }
+}

@@ -1,0 +1,330 @@
+//! The engine: runs a pipeline on this machine.
+//!
+//! One thread, the driver, asks sources for units in order, appends what tasks encoded to the sinks, and
+//! runs whatever needs order (stages with memory, merges). Reading, stages without memory and encoding
+//! are tasks on a rayon pool. What the driver does depends on the events alone and never on which task
+//! was done first, so the output is the same for any number of threads.
+
+mod driver;
+mod merge;
+mod quarantine;
+mod segment;
+mod tally;
+mod topology;
+mod units;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use sluice_core::options::ByteSize;
+use sluice_core::time::When;
+use sluice_core::{
+    BlockPool, Channels, Entry, Error, Input, MapQuery, Outputs, Overwrite, Query, ReadContext,
+    Source, Split, Stage,
+};
+
+use crate::manifest;
+use crate::report::Report;
+use crate::spec::{Node, OnDamage, Part, Pipeline};
+pub(crate) use driver::Finished;
+pub(crate) use tally::{Counts, Tally};
+
+use driver::Driver;
+use segment::Shared;
+use topology::Topology;
+
+/// The cap on memory where a pipeline does not set one.
+pub const DEFAULT_MEMORY: ByteSize = ByteSize(512 << 20);
+
+/// How to run a pipeline.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// Threads; nothing means one a core.
+    pub jobs: Option<usize>,
+    /// Overrides the pipeline's cap on memory.
+    pub memory: Option<ByteSize>,
+    /// What becomes of outputs that exist.
+    pub overwrite: Overwrite,
+    /// Whether the report is to hold the hashes of outputs.
+    pub hash: bool,
+    /// How the run is stopped from outside.
+    pub stop: Arc<Stop>,
+    /// Who is told how it goes.
+    pub progress: Option<Arc<dyn Progress>>,
+}
+
+/// Stops a run: gently first, then at once.
+#[derive(Debug, Default)]
+pub struct Stop {
+    drain: Arc<AtomicBool>,
+    abort: AtomicBool,
+}
+
+impl Stop {
+    /// Asks the run to end. The first time it finishes what is whole and publishes it; after that it
+    /// ends at once and publishes nothing. Safe in a signal handler.
+    pub fn request(&self) {
+        if self.drain.swap(true, Ordering::Relaxed) {
+            self.abort.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the run was asked to end.
+    pub fn is_requested(&self) -> bool {
+        self.drain.load(Ordering::Relaxed)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        if self.abort.load(Ordering::Relaxed) {
+            return Err(sluice_core::ErrorKind::Aborted.into());
+        }
+        Ok(())
+    }
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Snapshot {
+    /// Bytes of input read.
+    pub bytes: u64,
+    /// Bytes of input in all, where that is known.
+    pub total_bytes: Option<u64>,
+    /// Events that have reached their sinks or were dropped on the way.
+    pub events: u64,
+    /// Damaged ranges met.
+    pub damage: u64,
+}
+
+/// Is told how a run goes, from one thread, after every unit of work.
+pub trait Progress: Send + Sync {
+    /// Called a few hundred times a second at most; must not block.
+    fn update(&self, snapshot: &Snapshot);
+}
+
+/// Runs a pipeline.
+///
+/// `Err` means that it failed and that nothing was published. Damage and events that could not be
+/// carried are in the report.
+pub fn run(pipeline: Pipeline, options: &Options) -> Result<Report, Error> {
+    let started = Instant::now();
+    let Pipeline { name, memory, nodes, text } = pipeline;
+    let setup = Setup::new(options, memory);
+    let reading = setup.prepare(&nodes)?;
+    let inputs: Vec<PathBuf> = reading.inputs().map(|input| input.path.clone()).collect();
+    let outputs = Arc::new(Outputs::new(options.overwrite, options.hash, &inputs));
+    let quarantines = quarantine::open(&nodes, &outputs)?;
+    let plugins = nodes.iter().map(|node| node.plugin.to_string()).collect::<Vec<_>>();
+    let labels =
+        nodes.iter().map(|node| (node.name.clone(), node.from.clone())).collect::<Vec<_>>();
+    let all_inputs: Vec<Input> = reading.inputs().cloned().collect();
+
+    let topology = Topology::of(nodes, &reading.origins, setup.memory / 4)?;
+    let driver = Driver::new(topology, reading, &setup, (&outputs, quarantines, options))?;
+    let finished = driver.drive()?;
+    let mut report = Report::of(&labels, finished, &all_inputs, setup.channels())?;
+    let base = manifest::Base { name, text: &text, plugins: &plugins, inputs: &all_inputs };
+    options.stop.check()?;
+    report.files = outputs.publish(|folder, files| base.text_for(folder, files))?;
+    report.seconds = started.elapsed().as_secs_f64();
+    report.interrupted = options.stop.is_requested();
+    Ok(report)
+}
+
+/// What would be read: a source's inputs and splits.
+#[derive(Debug)]
+pub struct Reading {
+    /// For each source, by its place in the pipeline: inputs, query and splits.
+    pub sources: Vec<SourceReading>,
+    origins: Vec<Option<i64>>,
+}
+
+/// What would be read from one source.
+#[derive(Debug)]
+pub struct SourceReading {
+    /// The source's place in the pipeline.
+    pub node: usize,
+    /// Its inputs.
+    pub inputs: Vec<Input>,
+    /// What is wanted of it.
+    pub query: Query,
+    /// The pieces it will be read in.
+    pub splits: Vec<Split>,
+}
+
+impl Reading {
+    fn inputs(&self) -> impl Iterator<Item = &Input> {
+        self.sources.iter().flat_map(|source| &source.inputs)
+    }
+}
+
+/// Finds out what running this pipeline would read, without reading more than that takes.
+pub fn plan(pipeline: &Pipeline, options: &Options) -> Result<Reading, Error> {
+    Setup::new(options, pipeline.memory).prepare(&pipeline.nodes)
+}
+
+/// What follows from the options, before anything is opened.
+struct Setup {
+    memory: usize,
+    /// How large the pieces are that files are read in. Must not depend on the number of threads: it
+    /// decides how events are cut into batches.
+    piece: usize,
+    window: usize,
+    shared: Shared,
+    pool: Result<Arc<ThreadPool>, String>,
+    stop: Arc<Stop>,
+    bytes_read: Arc<AtomicU64>,
+}
+
+impl Setup {
+    fn new(options: &Options, memory: Option<ByteSize>) -> Self {
+        let memory = options.memory.or(memory).unwrap_or(DEFAULT_MEMORY).0 as usize;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let jobs = options.jobs.filter(|jobs| *jobs > 0).unwrap_or(cores);
+        let piece = (memory / 256).clamp(64 << 10, 2 << 20);
+        let window = (memory / (piece * 4)).clamp(1, 2 * jobs + 1);
+        let pool = ThreadPoolBuilder::new()
+            .num_threads(jobs)
+            .thread_name(|n| format!("sluice-{n}"))
+            // The driver sees that the task's result never came, and fails the run.
+            .panic_handler(|_| {})
+            .build();
+        Self {
+            memory,
+            piece,
+            window,
+            shared: Shared {
+                channels: Arc::default(),
+                blocks: BlockPool::new(piece + (64 << 10), window * 3),
+            },
+            pool: pool.map(Arc::new).map_err(|e| e.to_string()),
+            stop: Arc::clone(&options.stop),
+            bytes_read: Arc::default(),
+        }
+    }
+
+    fn channels(&self) -> &Channels {
+        &self.shared.channels
+    }
+
+    fn pool(&self) -> Result<Arc<ThreadPool>, Error> {
+        self.pool.clone().map_err(|e| Error::refused(format!("cannot start worker threads: {e}")))
+    }
+
+    fn context(&self, source: &str, keep_damaged_bytes: bool) -> ReadContext {
+        ReadContext {
+            source: source.into(),
+            channels: Arc::clone(&self.shared.channels),
+            damage: Arc::default(),
+            keep_damaged_bytes,
+            blocks: self.shared.blocks.clone(),
+            cancelled: Arc::clone(&self.stop.drain),
+            bytes_read: Arc::clone(&self.bytes_read),
+        }
+    }
+
+    fn prepare(&self, nodes: &[Node]) -> Result<Reading, Error> {
+        let origins = self.origins(nodes)?;
+        let mut sources = Vec::new();
+        for (node, spec) in nodes.iter().enumerate() {
+            let Part::Source(source) = &spec.part else { continue };
+            let query = wanted(nodes, node, &origins);
+            let inputs = source.inputs()?;
+            let splits = source.splits(self.piece as u64, &query)?;
+            sources.push(SourceReading { node, inputs, query, splits });
+        }
+        Ok(Reading { sources, origins })
+    }
+
+    /// For each node, the time of the first event of the sources it hears, where a stage needs it.
+    fn origins(&self, nodes: &[Node]) -> Result<Vec<Option<i64>>, Error> {
+        let mut origins = vec![None; nodes.len()];
+        let needed = nodes.iter().any(|node| match &node.part {
+            Part::Stage(Stage::Map(map)) => map.needs_origin(),
+            Part::Stage(Stage::Fold(fold)) => fold.needs_origin(),
+            _ => false,
+        });
+        if !needed {
+            return Ok(origins);
+        }
+        for (node, spec) in nodes.iter().enumerate() {
+            if let Part::Source(source) = &spec.part {
+                origins[node] = self.first_timestamp(&**source, &spec.name)?;
+            }
+        }
+        // Nodes may stand in any order in the file; a few rounds settle them all.
+        for _ in 0..nodes.len() {
+            for (node, spec) in nodes.iter().enumerate().filter(|(_, spec)| !spec.from.is_empty()) {
+                origins[node] = spec.from.iter().filter_map(|from| origins[*from]).min();
+            }
+        }
+        Ok(origins)
+    }
+
+    fn first_timestamp(&self, source: &dyn Source, name: &str) -> Result<Option<i64>, Error> {
+        let mut context = self.context(name, false);
+        context.bytes_read = Arc::default();
+        for split in source.splits(self.piece as u64, &Query::default())? {
+            let Some(_) = split.bytes else {
+                return Err(Error::unfit(format!(
+                    "a time relative to the first event (+…) needs an input that can be read twice, and \
+                     `{}` cannot: give absolute times",
+                    split.input.display()
+                )));
+            };
+            let mut reader = source.read(&split, Entry::At(split.start), &context)?;
+            while let Some(batch) = reader.next_batch()? {
+                if let Some(first) = batch.timestamps().first() {
+                    return Ok(Some(*first));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// What of a node's events anybody after it wants.
+fn wanted(nodes: &[Node], node: usize, origins: &[Option<i64>]) -> Query {
+    let users = || nodes.iter().enumerate().filter(|(_, user)| user.from.contains(&node));
+    let mut hull: Option<Query> = None;
+    for (place, user) in users() {
+        let wants = match &user.part {
+            Part::Stage(Stage::Map(map)) => {
+                let own = map.query();
+                let after =
+                    if own.keeps_times { wanted(nodes, place, origins) } else { Query::default() };
+                narrowed(own, after, origins[place])
+            }
+            _ => Query::default(),
+        };
+        hull = Some(hull.map_or(wants.clone(), |hull| Query {
+            start: hull.start.zip(wants.start).map(|(a, b)| a.min(b)),
+            end: hull.end.zip(wants.end).map(|(a, b)| a.max(b)),
+        }));
+    }
+    hull.unwrap_or_default()
+}
+
+fn narrowed(own: MapQuery, after: Query, origin: Option<i64>) -> Query {
+    let resolve = |when: Option<When>| {
+        let when = when?;
+        if when.is_relative() {
+            origin.map(|origin| when.resolve(origin))
+        } else {
+            Some(when.resolve(0))
+        }
+    };
+    let later = |a: Option<i64>, b: Option<i64>| a.into_iter().chain(b).max();
+    let earlier = |a: Option<i64>, b: Option<i64>| a.into_iter().chain(b).min();
+    Query {
+        start: later(resolve(own.start), after.start),
+        end: earlier(resolve(own.end), after.end),
+    }
+}
+
+/// Whether damage of a source is to be kept with its bytes.
+fn keeps_bytes(damage: &OnDamage) -> bool {
+    matches!(damage, OnDamage::Quarantine(_))
+}

@@ -1,0 +1,159 @@
+//! Segments: the part of a pipeline that one task runs on one batch, on any thread.
+//!
+//! A segment is a tree of stages without memory. Its leaves are sinks, whose encoding belongs to the
+//! task, and ports, where a batch goes on to something that has to see batches in order.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use sluice_core::{Batch, BlockPool, Channels, DynSink, EncodeContext, Error, Map, StageContext};
+
+use super::tally::{Counts, Tally};
+
+/// What becomes of a batch.
+pub(crate) enum Branch {
+    /// A stage, and what comes after it.
+    Map { node: usize, map: Arc<dyn Map>, origin: Option<i64>, next: Vec<Self> },
+    /// A sink encodes it.
+    Sink { node: usize, sink: Arc<dyn DynSink> },
+    /// It goes on, in order, at this port.
+    Port(usize),
+}
+
+/// What a segment made of a batch for those who work in order.
+pub(crate) enum Delivery {
+    /// For a sink to append; `events` is how many events it holds.
+    Block { node: usize, block: Box<dyn Any + Send>, events: u64 },
+    /// For whatever is behind a port.
+    Batch { port: usize, batch: Batch },
+}
+
+/// What every task of a run needs.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) channels: Arc<Channels>,
+    pub(crate) blocks: BlockPool,
+}
+
+/// What one batch gave.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    pub(crate) deliveries: Vec<Delivery>,
+    pub(crate) tally: Tally,
+}
+
+impl Shared {
+    /// Runs a batch through a segment. A batch fresh from a source is counted for it.
+    pub(crate) fn run(
+        &self,
+        branches: &[Branch],
+        source: Option<usize>,
+        batch: Batch,
+        outcome: &mut Outcome,
+    ) -> Result<(), Error> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let counts = Counts::of(batch.origins());
+        if let Some(node) = source {
+            outcome.tally.node(node).left.add(&counts);
+        }
+        self.fan_out(branches, batch, &counts, outcome)
+    }
+
+    fn fan_out(
+        &self,
+        branches: &[Branch],
+        batch: Batch,
+        counts: &Counts,
+        outcome: &mut Outcome,
+    ) -> Result<(), Error> {
+        let Some((last, others)) = branches.split_last() else { return Ok(()) };
+        for branch in others {
+            self.follow(branch, batch.clone(), counts, outcome)?;
+        }
+        self.follow(last, batch, counts, outcome)
+    }
+
+    fn follow(
+        &self,
+        branch: &Branch,
+        batch: Batch,
+        counts: &Counts,
+        outcome: &mut Outcome,
+    ) -> Result<(), Error> {
+        match branch {
+            Branch::Map { node, map, origin, next } => {
+                let mut context = StageContext::new(&self.channels, *origin);
+                let before = batch.len();
+                let batch = map.apply(batch, &mut context)?;
+                let after = if batch.len() == before {
+                    counts.clone()
+                } else {
+                    Counts::of(batch.origins())
+                };
+                account(*node, &context, counts, &after, outcome);
+                if batch.is_empty() { Ok(()) } else { self.fan_out(next, batch, &after, outcome) }
+            }
+            Branch::Sink { node, sink } => self.encode(*node, &**sink, batch, counts, outcome),
+            Branch::Port(port) => {
+                outcome.deliveries.push(Delivery::Batch { port: *port, batch });
+                Ok(())
+            }
+        }
+    }
+
+    fn encode(
+        &self,
+        node: usize,
+        sink: &dyn DynSink,
+        batch: Batch,
+        counts: &Counts,
+        outcome: &mut Outcome,
+    ) -> Result<(), Error> {
+        let mut context = EncodeContext::new(&self.channels, &self.blocks);
+        let origins = batch.clone();
+        let events = batch.len() as u64;
+        let block = sink.encode(batch, &mut context)?;
+        let tally = outcome.tally.node(node);
+        tally.entered.add(counts);
+        tally.left.add(counts);
+        for (row, reason) in &context.refused {
+            let channel = origins.origins()[*row as usize];
+            tally.damaged.add_one(channel);
+            tally.note(reason, 1);
+        }
+        let refused = Counts::of(
+            &context
+                .refused
+                .iter()
+                .map(|(row, _)| origins.origins()[*row as usize])
+                .collect::<Vec<_>>(),
+        );
+        tally.left.subtract(&refused);
+        for loss in &context.losses {
+            tally.note(loss, 0);
+        }
+        let events = events - context.refused.len() as u64;
+        outcome.deliveries.push(Delivery::Block { node, block, events });
+        Ok(())
+    }
+}
+
+/// Notes what a stage did with events.
+pub(crate) fn account(
+    node: usize,
+    context: &StageContext<'_>,
+    before: &Counts,
+    after: &Counts,
+    outcome: &mut Outcome,
+) {
+    let tally = outcome.tally.node(node);
+    tally.entered.add(before);
+    tally.left.add(after);
+    tally.filtered += context.filtered;
+    tally.undecoded.add(&Counts::of(&context.undecoded));
+    for (note, count) in &context.notes {
+        tally.note(note, *count);
+    }
+}

@@ -1,0 +1,233 @@
+//! Topology: a pipeline's graph cut into what tasks run and what has to happen in order.
+//!
+//! Every ordered stream has a head: a source, a stage with memory, or a merge. What follows a head up
+//! to the next place that needs order is its segment. Ports name those places.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use sluice_core::{DynSink, Error, Fold, Source, Stage};
+
+use super::merge::{Merge, Patience};
+use super::segment::Branch;
+use crate::spec::{Node, OnDamage, Part};
+
+/// What is behind a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Port {
+    Fold(usize),
+    Merge(usize, usize),
+}
+
+pub(crate) struct SourceNode {
+    pub(crate) node: usize,
+    pub(crate) name: Arc<str>,
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) damage: OnDamage,
+    pub(crate) segment: Arc<Vec<Branch>>,
+}
+
+pub(crate) struct FoldNode {
+    pub(crate) node: usize,
+    pub(crate) fold: Box<dyn Fold>,
+    pub(crate) origin: Option<i64>,
+    pub(crate) segment: Arc<Vec<Branch>>,
+}
+
+pub(crate) struct MergeNode {
+    pub(crate) merge: Merge,
+    /// For each input, the sources (by place in [`Topology::sources`]) that feed it.
+    pub(crate) roots: Vec<BTreeSet<usize>>,
+    pub(crate) segment: Arc<Vec<Branch>>,
+}
+
+pub(crate) struct SinkNode {
+    pub(crate) node: usize,
+    pub(crate) sink: Arc<dyn DynSink>,
+}
+
+#[derive(Default)]
+pub(crate) struct Topology {
+    pub(crate) sources: Vec<SourceNode>,
+    pub(crate) folds: Vec<FoldNode>,
+    /// Merges that others feed come after those they feed.
+    pub(crate) merges: Vec<MergeNode>,
+    pub(crate) sinks: Vec<SinkNode>,
+    pub(crate) ports: Vec<Port>,
+}
+
+impl Topology {
+    /// Cuts the graph. `origins` holds, for each node, the time of the first event it can see.
+    pub(crate) fn of(
+        nodes: Vec<Node>,
+        origins: &[Option<i64>],
+        merge_limit: usize,
+    ) -> Result<Self, Error> {
+        let mut builder = Builder::new(nodes, origins, merge_limit);
+        for node in 0..builder.from.len() {
+            let Some(Part::Source(source)) = builder.take_source(node) else { continue };
+            let segment = Arc::new(builder.after(node)?);
+            let (name, damage) = builder.about(node);
+            let source = Arc::from(source);
+            builder.built.sources.push(SourceNode { node, name, source, damage, segment });
+        }
+        Ok(builder.built)
+    }
+}
+
+struct Builder<'o> {
+    parts: Vec<Option<Part>>,
+    about: Vec<(Arc<str>, OnDamage)>,
+    from: Vec<Vec<usize>>,
+    roots: Vec<BTreeSet<usize>>,
+    /// For nodes with several inputs, the port each input arrives at, once it is made.
+    inlets: Vec<Option<Vec<usize>>>,
+    origins: &'o [Option<i64>],
+    merge_limit: usize,
+    built: Topology,
+}
+
+impl<'o> Builder<'o> {
+    fn new(nodes: Vec<Node>, origins: &'o [Option<i64>], merge_limit: usize) -> Self {
+        let from: Vec<Vec<usize>> = nodes.iter().map(|node| node.from.clone()).collect();
+        let roots = roots(&from);
+        let inlets = vec![None; nodes.len()];
+        let about =
+            nodes.iter().map(|node| (node.name.as_str().into(), node.damage.clone())).collect();
+        let parts = nodes.into_iter().map(|node| Some(node.part)).collect();
+        Self { parts, about, from, roots, inlets, origins, merge_limit, built: Topology::default() }
+    }
+
+    fn take_source(&mut self, node: usize) -> Option<Part> {
+        matches!(self.parts[node], Some(Part::Source(_))).then(|| self.parts[node].take()).flatten()
+    }
+
+    fn about(&self, node: usize) -> (Arc<str>, OnDamage) {
+        self.about[node].clone()
+    }
+
+    /// The branches by which what comes out of `node` goes on.
+    fn after(&mut self, node: usize) -> Result<Vec<Branch>, Error> {
+        let users: Vec<usize> =
+            (0..self.from.len()).filter(|user| self.from[*user].contains(&node)).collect();
+        users.into_iter().map(|user| self.edge(node, user)).collect()
+    }
+
+    fn edge(&mut self, node: usize, user: usize) -> Result<Branch, Error> {
+        if self.from[user].len() == 1 {
+            return self.enter(user);
+        }
+        let inlets = match self.inlets[user].clone() {
+            Some(inlets) => inlets,
+            None => self.merge_into(user)?,
+        };
+        let input = self.from[user].iter().position(|from| *from == node);
+        let input = input.ok_or_else(|| Error::broken("an edge that no node names"))?;
+        Ok(Branch::Port(inlets[input]))
+    }
+
+    fn enter(&mut self, node: usize) -> Result<Branch, Error> {
+        let part = self.parts[node].take();
+        match part.ok_or_else(|| Error::broken("a node is entered twice"))? {
+            Part::Sink(sink) => {
+                let sink: Arc<dyn DynSink> = Arc::from(sink);
+                self.built.sinks.push(SinkNode { node, sink: Arc::clone(&sink) });
+                Ok(Branch::Sink { node, sink })
+            }
+            Part::Stage(Stage::Map(map)) => {
+                let (map, origin) = (Arc::from(map), self.origins[node]);
+                Ok(Branch::Map { node, map, origin, next: self.after(node)? })
+            }
+            Part::Stage(Stage::Fold(fold)) => {
+                let (segment, origin) = (Arc::new(self.after(node)?), self.origins[node]);
+                self.built.folds.push(FoldNode { node, fold, origin, segment });
+                Ok(Branch::Port(self.port(Port::Fold(self.built.folds.len() - 1))))
+            }
+            Part::Source(_) => Err(Error::broken("a source has an input")),
+        }
+    }
+
+    /// Makes the merge in front of a node with several inputs; gives the port of each input.
+    ///
+    /// Inputs that come from the same sources are put together first, step by step; then the groups are
+    /// merged by time.
+    fn merge_into(&mut self, node: usize) -> Result<Vec<usize>, Error> {
+        let inputs = self.from[node].clone();
+        let mut groups: Vec<(BTreeSet<usize>, Vec<usize>)> = Vec::new();
+        for (place, input) in inputs.iter().enumerate() {
+            let roots = &self.roots[*input];
+            match groups.iter_mut().find(|(known, _)| known == roots) {
+                Some((_, places)) => places.push(place),
+                None => groups.push((roots.clone(), vec![place])),
+            }
+        }
+        let entry = vec![self.enter(node)?];
+        let mut inlets = vec![0; inputs.len()];
+        if let [(roots, places)] = &groups[..] {
+            let merge =
+                self.merge(places.len(), Patience::Step, vec![roots.clone(); places.len()], entry);
+            self.connect(merge, places, &mut inlets);
+        } else {
+            let roots = groups.iter().map(|(roots, _)| roots.clone()).collect();
+            let outer = self.merge(groups.len(), Patience::Source, roots, entry);
+            for (n, (roots, places)) in groups.iter().enumerate() {
+                let port = self.port(Port::Merge(outer, n));
+                if let [only] = places[..] {
+                    inlets[only] = port;
+                    continue;
+                }
+                let roots = vec![roots.clone(); places.len()];
+                let inner =
+                    self.merge(places.len(), Patience::Step, roots, vec![Branch::Port(port)]);
+                self.connect(inner, places, &mut inlets);
+            }
+        }
+        self.inlets[node] = Some(inlets.clone());
+        Ok(inlets)
+    }
+
+    fn merge(
+        &mut self,
+        inputs: usize,
+        patience: Patience,
+        roots: Vec<BTreeSet<usize>>,
+        segment: Vec<Branch>,
+    ) -> usize {
+        let merge = Merge::new(inputs, patience, self.merge_limit);
+        self.built.merges.push(MergeNode { merge, roots, segment: Arc::new(segment) });
+        self.built.merges.len() - 1
+    }
+
+    fn connect(&mut self, merge: usize, places: &[usize], inlets: &mut [usize]) {
+        for (input, place) in places.iter().enumerate() {
+            inlets[*place] = self.port(Port::Merge(merge, input));
+        }
+    }
+
+    fn port(&mut self, port: Port) -> usize {
+        self.built.ports.push(port);
+        self.built.ports.len() - 1
+    }
+}
+
+/// For each node, which sources it hears, by their order among the sources.
+fn roots(from: &[Vec<usize>]) -> Vec<BTreeSet<usize>> {
+    let order: Vec<usize> = (0..from.len()).filter(|node| from[*node].is_empty()).collect();
+    let mut roots: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); from.len()];
+    for (place, source) in order.iter().enumerate() {
+        roots[*source].insert(place);
+    }
+    // A graph without cycles is settled after as many rounds as it has nodes, mostly after a few.
+    loop {
+        let before = roots.clone();
+        for (node, inputs) in from.iter().enumerate() {
+            for input in inputs {
+                let more = roots[*input].clone();
+                roots[node].extend(more);
+            }
+        }
+        if roots == before {
+            return roots;
+        }
+    }
+}

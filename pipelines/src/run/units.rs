@@ -1,0 +1,278 @@
+//! Units: a source's splits read ahead on the pool, handed over one after another, in order.
+//!
+//! Splits of known, small size are read and run through the source's segment by one task each. Others
+//! (pipes, compressed files, live inputs) are read by a thread of their own that hands over batches
+//! through a bounded channel, and each batch is a task. Where a task guessed the place of its first
+//! event wrong, its split is read again from where the one before really ended.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use rayon::ThreadPool;
+use sluice_core::{Batch, Damage, Entry, Error, ReadContext, Seam, Source, Split};
+
+use super::segment::{Branch, Outcome, Shared};
+use super::topology::SourceNode;
+
+/// Batches that a reading thread may be ahead.
+const AHEAD: usize = 4;
+
+/// How long to wait for a reading thread before looking whether the run is to end.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// What one step of a source gave.
+#[derive(Default)]
+pub(crate) struct Unit {
+    pub(crate) outcome: Outcome,
+    pub(crate) damage: Vec<Damage>,
+    seam: Seam,
+}
+
+/// A source being read.
+pub(crate) struct Units {
+    node: usize,
+    source: Arc<dyn Source>,
+    segment: Arc<Vec<Branch>>,
+    context: ReadContext,
+    shared: Shared,
+    pool: Arc<ThreadPool>,
+    splits: Vec<Split>,
+    /// The next split to start on.
+    next: usize,
+    started: VecDeque<Started>,
+    /// The split handed over last, and where reading it ended.
+    last: Option<(usize, Option<u64>)>,
+    window: usize,
+    /// Splits up to this size are read by a task.
+    task_bytes: u64,
+}
+
+enum Started {
+    Task {
+        split: usize,
+        result: Receiver<Result<Unit, Error>>,
+    },
+    Stream {
+        batches: Receiver<Result<Piece, Error>>,
+        tasks: VecDeque<Receiver<Result<Unit, Error>>>,
+    },
+}
+
+/// What a reading thread hands over.
+struct Piece {
+    batch: Option<Batch>,
+    damage: Vec<Damage>,
+}
+
+impl Units {
+    pub(crate) fn new(
+        source: &SourceNode,
+        splits: Vec<Split>,
+        context: ReadContext,
+        (shared, pool): (Shared, Arc<ThreadPool>),
+        (window, task_bytes): (usize, u64),
+    ) -> Self {
+        Self {
+            node: source.node,
+            source: Arc::clone(&source.source),
+            segment: Arc::clone(&source.segment),
+            context,
+            shared,
+            pool,
+            splits,
+            next: 0,
+            started: VecDeque::new(),
+            last: None,
+            window,
+            task_bytes,
+        }
+    }
+
+    /// The next unit in order; nothing when the source is at its end, or drained after a request to stop.
+    pub(crate) fn next_unit(&mut self) -> Result<Option<Unit>, Error> {
+        loop {
+            self.start_ahead()?;
+            let Some(front) = self.started.front_mut() else { return Ok(None) };
+            match front {
+                Started::Task { split, result } => {
+                    let (split, unit) = (*split, received(result)?);
+                    self.started.pop_front();
+                    return self.seamless(split, unit).map(Some);
+                }
+                Started::Stream { batches, tasks } => {
+                    if let Some(task) = tasks.pop_front() {
+                        return received(&task).map(Some);
+                    }
+                    match batches.recv_timeout(PATIENCE) {
+                        Ok(piece) => return self.run_now(piece?).map(Some),
+                        // A reader that waits for input cannot see that the run is to end.
+                        Err(RecvTimeoutError::Timeout) if !self.context.is_cancelled() => {}
+                        Err(_) => drop(self.started.pop_front()),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Starts on splits, and on batches that have arrived, as far as the window allows.
+    fn start_ahead(&mut self) -> Result<(), Error> {
+        self.start_arrived()?;
+        while self.next < self.splits.len() && self.may_start() {
+            let split = self.next;
+            self.next += 1;
+            let small = self.splits[split].bytes.is_some_and(|bytes| bytes <= self.task_bytes);
+            let started = if small {
+                self.start_task(split, Entry::Search)
+            } else {
+                self.start_stream(split)?
+            };
+            self.started.push_back(started);
+        }
+        Ok(())
+    }
+
+    fn may_start(&self) -> bool {
+        let full = self.started.len() >= self.window;
+        // However little memory there is, one unit at a time always goes through.
+        let short = self.context.blocks.lent() >= self.window * 3 * self.context.blocks.usual();
+        !self.context.is_cancelled() && !full && (self.started.is_empty() || !short)
+    }
+
+    fn start_arrived(&mut self) -> Result<(), Error> {
+        let Some(Started::Stream { .. }) = self.started.front() else { return Ok(()) };
+        loop {
+            let Some(Started::Stream { batches, tasks }) = self.started.front() else {
+                return Ok(());
+            };
+            if tasks.len() >= self.window {
+                return Ok(());
+            }
+            let Ok(piece) = batches.try_recv() else { return Ok(()) };
+            let task = self.start_piece(piece?);
+            if let Some(Started::Stream { tasks, .. }) = self.started.front_mut() {
+                tasks.push_back(task);
+            }
+        }
+    }
+
+    fn start_task(&self, split: usize, entry: Entry) -> Started {
+        let (sender, result) = bounded(1);
+        let (source, segment, node) =
+            (Arc::clone(&self.source), Arc::clone(&self.segment), self.node);
+        let (context, shared) = (self.context.with_own_damage(), self.shared.clone());
+        let piece = self.splits[split].clone();
+        let first = split == 0 || !self.splits[split - 1].is_followed_by(&piece);
+        // The first split of an input begins where the input does: nothing to guess.
+        let entry = if first && entry == Entry::Search { Entry::At(piece.start) } else { entry };
+        self.pool.spawn(move || {
+            let unit = read_split(&*source, &piece, entry, &context, (&shared, &segment, node));
+            // Nobody listens any more when the run has failed elsewhere.
+            drop(sender.send(unit));
+        });
+        Started::Task { split, result }
+    }
+
+    fn start_stream(&self, split: usize) -> Result<Started, Error> {
+        let (sender, batches) = bounded(AHEAD);
+        let (source, context) = (Arc::clone(&self.source), self.context.with_own_damage());
+        let piece = self.splits[split].clone();
+        let reader = std::thread::Builder::new().name("sluice-reader".into());
+        let spawned = reader.spawn(move || {
+            if let Err(error) = hand_over(&*source, &piece, &context, &sender) {
+                drop(sender.send(Err(error)));
+            }
+        });
+        spawned.map_err(|e| Error::io("start a thread to read", &self.splits[split].input, e))?;
+        Ok(Started::Stream { batches, tasks: VecDeque::new() })
+    }
+
+    fn start_piece(&self, piece: Piece) -> Receiver<Result<Unit, Error>> {
+        let (sender, result) = bounded(1);
+        let (shared, segment, node) = (self.shared.clone(), Arc::clone(&self.segment), self.node);
+        self.pool.spawn(move || drop(sender.send(run_piece(&shared, &segment, node, piece))));
+        result
+    }
+
+    fn run_now(&self, piece: Piece) -> Result<Unit, Error> {
+        received(&self.start_piece(piece))
+    }
+
+    /// The unit of `split`, read again if it did not begin where the split before it ended.
+    fn seamless(&mut self, split: usize, unit: Unit) -> Result<Unit, Error> {
+        let follows = |last: usize| self.splits[last].is_followed_by(&self.splits[split]);
+        let due = self.last.filter(|(last, _)| follows(*last)).and_then(|(_, ended)| ended);
+        let unit = match due {
+            Some(due) if unit.seam.began != Some(due) => {
+                let Started::Task { result, .. } = self.start_task(split, Entry::At(due)) else {
+                    return Err(Error::broken("a task was asked for"));
+                };
+                received(&result)?
+            }
+            _ => unit,
+        };
+        self.last = Some((split, unit.seam.ended));
+        Ok(unit)
+    }
+}
+
+fn received(result: &Receiver<Result<Unit, Error>>) -> Result<Unit, Error> {
+    result.recv().unwrap_or_else(|_| Err(Error::broken("a task panicked; what it said is above")))
+}
+
+fn read_split(
+    source: &dyn Source,
+    split: &Split,
+    entry: Entry,
+    context: &ReadContext,
+    (shared, segment, node): (&Shared, &[Branch], usize),
+) -> Result<Unit, Error> {
+    let mut reader = source.read(split, entry, context)?;
+    let mut unit = Unit::default();
+    while let Some(batch) = reader.next_batch()? {
+        shared.run(segment, Some(node), batch, &mut unit.outcome)?;
+    }
+    unit.seam = reader.seam();
+    note_damage(context.damage.take(), node, &mut unit);
+    Ok(unit)
+}
+
+fn hand_over(
+    source: &dyn Source,
+    split: &Split,
+    context: &ReadContext,
+    sender: &Sender<Result<Piece, Error>>,
+) -> Result<(), Error> {
+    let mut reader = source.read(split, Entry::At(split.start), context)?;
+    while let Some(batch) = reader.next_batch()? {
+        let piece = Piece { batch: Some(batch), damage: context.damage.take() };
+        if sender.send(Ok(piece)).is_err() || context.is_cancelled() {
+            return Ok(());
+        }
+    }
+    drop(sender.send(Ok(Piece { batch: None, damage: context.damage.take() })));
+    Ok(())
+}
+
+fn run_piece(
+    shared: &Shared,
+    segment: &[Branch],
+    node: usize,
+    piece: Piece,
+) -> Result<Unit, Error> {
+    let mut unit = Unit::default();
+    if let Some(batch) = piece.batch {
+        shared.run(segment, Some(node), batch, &mut unit.outcome)?;
+    }
+    note_damage(piece.damage, node, &mut unit);
+    Ok(unit)
+}
+
+/// Counts the damage that was one event of a known channel.
+fn note_damage(damage: Vec<Damage>, node: usize, unit: &mut Unit) {
+    for channel in damage.iter().filter_map(|damage| damage.channel) {
+        unit.outcome.tally.node(node).damaged.add_one(channel.0);
+    }
+    unit.damage = damage;
+}

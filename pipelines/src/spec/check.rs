@@ -1,0 +1,205 @@
+//! One pass over a pipeline file: the top level, and the list of mistakes that all checks share.
+
+use std::ops::Range;
+
+use sluice_core::options::ByteSize;
+use sluice_core::{Kind, Registry};
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
+
+use super::node::Draft;
+use super::shape::Shape;
+use super::syntax::{self, Broken};
+use super::variables::Variables;
+use super::wording::{kind_of, nearest, plain, suggest};
+use super::{Document, GROUPS, Pipeline};
+use crate::mistake::{Mistake, Mistakes};
+
+pub(super) type Key<'t> = Spanned<DeString<'t>>;
+pub(super) type Given<'t> = Spanned<DeValue<'t>>;
+
+const TOP_LEVEL: [&str; 5] = ["name", "memory", "sources", "stages", "sinks"];
+
+const NO_TOML: &str = "this is no pipeline file; if it is a log, `sluice convert` reads it";
+
+/// What all checks of a file share.
+pub(super) struct Check<'c> {
+    pub(super) document: &'c Document,
+    pub(super) variables: &'c Variables,
+    pub(super) registry: &'c Registry,
+    mistakes: Vec<Mistake>,
+    /// The lines where the text is no TOML. Nothing else is judged there.
+    broken: Vec<Range<usize>>,
+}
+
+/// What the top level says.
+#[derive(Default)]
+struct Top {
+    name: Option<String>,
+    memory: Option<ByteSize>,
+    nodes: Vec<Draft>,
+    /// Whether there are tables that belong to no group, so that nodes may be missing elsewhere.
+    strays: bool,
+}
+
+impl<'c> Check<'c> {
+    pub(super) fn new(
+        document: &'c Document,
+        variables: &'c Variables,
+        registry: &'c Registry,
+    ) -> Self {
+        let (mistakes, broken) = (Vec::new(), Vec::new());
+        Self { document, variables, registry, mistakes, broken }
+    }
+
+    /// Does everything.
+    pub(super) fn run(mut self) -> Result<Pipeline, Mistakes> {
+        let (text, mut broken) = syntax::repair(&self.document.text);
+        let (table, errors) = DeTable::parse_recoverable(&text);
+        broken.extend(syntax::judge(&text, &errors));
+        if broken.len() > syntax::MOST {
+            broken.truncate(1);
+            self.not_toml(broken, Some(NO_TOML));
+            return Err(Mistakes::new(self.document.clone(), self.mistakes));
+        }
+        self.not_toml(broken, None);
+        let mut top = self.top(table.get_ref());
+        top.nodes.sort_by_key(|node| node.name_span.start);
+        if !top.strays {
+            self.both_ends(table.get_ref());
+        }
+        let links = self.links(&top.nodes);
+        if !self.mistakes.is_empty() {
+            return Err(Mistakes::new(self.document.clone(), self.mistakes));
+        }
+        let nodes = top.nodes.into_iter().zip(links).filter_map(|(node, from)| node.finish(from));
+        let text = self.document.text.clone();
+        Ok(Pipeline { name: top.name, memory: top.memory, nodes: nodes.collect(), text })
+    }
+
+    /// Notes a mistake.
+    pub(super) fn wrong(
+        &mut self,
+        span: Range<usize>,
+        message: impl Into<String>,
+        help: Option<String>,
+    ) {
+        // What the parser made up to go on has no place, and the lines of a broken place are not what
+        // they were meant to be.
+        let made_up = span == (0..0) && !self.broken.is_empty();
+        let follows = made_up || self.broken.iter().any(|broken| broken.contains(&span.start));
+        if !follows {
+            self.mistakes.push(Mistake { span, message: message.into(), help });
+        }
+    }
+
+    /// Notes that something is not there. In a file that is no TOML it may well be there.
+    pub(super) fn absent(
+        &mut self,
+        span: Range<usize>,
+        message: impl Into<String>,
+        help: Option<String>,
+    ) {
+        if self.broken.is_empty() {
+            self.wrong(span, message, help);
+        }
+    }
+
+    /// Notes a value of the wrong type.
+    pub(super) fn expected(&mut self, what: &str, found: &Given<'_>) {
+        let message = format!("expected {what}, found {}", kind_of(found.get_ref()));
+        self.wrong(found.span(), message, None);
+    }
+
+    fn not_toml(&mut self, broken: Vec<Broken>, help: Option<&str>) {
+        for Broken { span, message, area } in broken {
+            self.mistakes.push(Mistake { span, message, help: help.map(str::to_owned) });
+            self.broken.push(syntax::whole_lines(&self.document.text, &area));
+        }
+    }
+
+    fn top(&mut self, table: &DeTable<'_>) -> Top {
+        let mut top = Top::default();
+        for (key, value) in table {
+            match key.get_ref().as_ref() {
+                "name" => top.name = self.string(value),
+                "memory" => top.memory = self.memory(value),
+                other => match GROUPS.iter().find(|(group, _)| *group == other) {
+                    Some((group, kind)) => top.nodes.extend(self.group(group, Some(*kind), value)),
+                    None => self.unknown(key, value, &mut top),
+                },
+            }
+        }
+        top
+    }
+
+    fn string(&mut self, value: &Given<'_>) -> Option<String> {
+        match value.get_ref() {
+            DeValue::String(text) => self.expand(text, value.span()).map(|expanded| expanded.text),
+            _ => {
+                self.expected("a string", value);
+                None
+            }
+        }
+    }
+
+    fn memory(&mut self, value: &Given<'_>) -> Option<ByteSize> {
+        let given = self.value(value, &Shape::unknown())?;
+        match serde_json::from_value(given) {
+            Ok(size) => Some(size),
+            Err(error) => {
+                let message = plain(&error.to_string(), Some(value.get_ref()));
+                self.wrong(value.span(), message, None);
+                None
+            }
+        }
+    }
+
+    /// A key that the top level does not have. If it is most likely a group, it is read as that group.
+    fn unknown(&mut self, key: &Key<'_>, value: &Given<'_>, top: &mut Top) {
+        let name = key.get_ref();
+        let message = format!("unknown key `{name}` at the top level");
+        let table = value.get_ref().is_table();
+        let known = if table { &TOP_LEVEL[2..] } else { &TOP_LEVEL[..] };
+        self.wrong(key.span(), message, Some(suggest(name, known, "known are")));
+        if !table {
+            return;
+        }
+        let meant = nearest(name, known);
+        let kind = GROUPS.iter().find(|(group, _)| Some(*group) == meant).map(|(_, kind)| *kind);
+        top.nodes.extend(self.group(name, kind, value));
+        top.strays = true;
+    }
+
+    fn group(&mut self, group: &str, kind: Option<Kind>, value: &Given<'_>) -> Vec<Draft> {
+        let Some(table) = value.get_ref().as_table() else {
+            self.wrong(value.span(), format!("`{group}` holds tables"), Some(node_help(group)));
+            return Vec::new();
+        };
+        let stray = table.iter().find(|(_, value)| !value.get_ref().is_table());
+        if let Some((key, _)) = stray.filter(|_| kind.is_some()) {
+            let message =
+                format!("`{}` belongs to no {}", key.get_ref(), group.trim_end_matches('s'));
+            self.wrong(key.span(), message, Some(node_help(group)));
+        }
+        let nodes =
+            table.iter().filter_map(|(key, value)| Some((key, value, value.get_ref().as_table()?)));
+        nodes.map(|(key, value, table)| self.node(kind, key, value.span(), table)).collect()
+    }
+
+    /// A pipeline begins and ends somewhere. Groups that hold anything at all have had their say.
+    fn both_ends(&mut self, top: &DeTable<'_>) {
+        for (group, does) in [("sources", "reads"), ("sinks", "writes")] {
+            let empty =
+                |value: &Given<'_>| value.get_ref().as_table().is_some_and(DeTable::is_empty);
+            if top.get(group).is_none_or(empty) {
+                let message = format!("there are no {group}: nothing {does} events");
+                self.absent(0..0, message, Some(node_help(group)));
+            }
+        }
+    }
+}
+
+fn node_help(group: &str) -> String {
+    format!("write `[{group}.NAME]` with a name of your choice, and `plugin = …` below it")
+}

@@ -1,0 +1,67 @@
+//! Pipeline files as text: found on disk or among the built-in ones. Does not look at what they say.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use sluice_core::Error;
+
+use super::wording::{did_you_mean, listed};
+use crate::library;
+
+/// Longer files are no pipeline files; most likely a log was named by mistake.
+const LONGEST: u64 = 1 << 20;
+
+/// A pipeline file as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// What messages call it: the path as typed, or `quickstart (built in)`.
+    pub name: String,
+    /// What it says.
+    pub text: String,
+    /// What relative paths in it are relative to; nothing for the working folder.
+    pub folder: Option<PathBuf>,
+}
+
+impl Document {
+    /// The file of that name if there is one, or else the built-in pipeline of that name.
+    pub fn open(path_or_library_name: &str) -> Result<Self, Error> {
+        let path = Path::new(path_or_library_name);
+        if path.exists() {
+            return Self::load(path);
+        }
+        match library::get(path_or_library_name) {
+            Some(text) => Ok(Self::generated(format!("{path_or_library_name} (built in)"), text)),
+            None => Err(not_found(path_or_library_name)),
+        }
+    }
+
+    /// A text that is in no file. Its relative paths are relative to the working folder.
+    pub fn generated(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { name: name.into(), text: text.into(), folder: None }
+    }
+
+    fn load(path: &Path) -> Result<Self, Error> {
+        let name = path.display().to_string();
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(|error| Error::io("open", path, error))?;
+        let read = file.take(LONGEST + 1).read_to_end(&mut bytes);
+        read.map_err(|error| Error::io("read", path, error))?;
+        if bytes.len() as u64 > LONGEST {
+            return Err(Error::refused(format!("{name} is too long for a pipeline file: {LOG}")));
+        }
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to() as u64;
+            Error::malformed(&name, at, format!("a pipeline file is UTF-8 text: {LOG}"))
+        })?;
+        Ok(Self { name, text, folder: path.parent().map(Path::to_owned) })
+    }
+}
+
+const LOG: &str = "if it is a log, `sluice convert` reads it";
+
+fn not_found(name: &str) -> Error {
+    let names: Vec<&str> = library::names().collect();
+    let hint = did_you_mean(name, &names).unwrap_or_else(|| listed("built in are", &names));
+    Error::refused(format!("no file and no built-in pipeline is called `{name}`; {hint}"))
+}

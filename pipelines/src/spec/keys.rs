@@ -1,0 +1,109 @@
+//! The keys that nodes have beside their plugin's options: `from`, `on_damage` and `quarantine`.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use serde_json::json;
+use sluice_core::Kind;
+use sluice_core::options::PATH_FORMAT;
+use toml::de::{DeTable, DeValue};
+
+use super::OnDamage;
+use super::check::{Check, Given};
+use super::shape::Shape;
+use super::wording::{did_you_mean, joined};
+
+/// The names that a node reads from, and where they stand.
+pub(super) type From = Vec<(String, Range<usize>)>;
+
+impl Check<'_> {
+    /// What a node reads from. A node whose kind is unclear may have it or not.
+    pub(super) fn from(
+        &mut self,
+        kind: Option<Kind>,
+        header: &Range<usize>,
+        table: &DeTable<'_>,
+    ) -> Option<From> {
+        match (kind, table.get_key_value("from")) {
+            (Some(Kind::Source), Some((key, _))) => {
+                let help = "`from` belongs on stages and sinks".to_owned();
+                self.wrong(key.span(), "a source reads from no other node", Some(help));
+                Some(Vec::new())
+            }
+            (Some(Kind::Source), None) => Some(Vec::new()),
+            (Some(_), None) => {
+                let help = "add `from = \"…\"` with the name of a source or stage".to_owned();
+                self.absent(header.clone(), "`from` is missing: nothing comes in", Some(help));
+                None
+            }
+            (None, None) => None,
+            (_, Some((_, given))) => self.sources_named(given),
+        }
+    }
+
+    fn sources_named(&mut self, given: &Given<'_>) -> Option<From> {
+        let listed = match given.get_ref() {
+            DeValue::Array(list) if list.is_empty() => {
+                self.wrong(given.span(), "`from` is empty: nothing comes in", None);
+                return None;
+            }
+            DeValue::Array(list) => list.iter().collect(),
+            _ => vec![given],
+        };
+        let names: Vec<_> = listed.into_iter().map(|name| self.source_named(name)).collect();
+        names.into_iter().collect()
+    }
+
+    fn source_named(&mut self, given: &Given<'_>) -> Option<(String, Range<usize>)> {
+        match given.get_ref() {
+            DeValue::String(text) => Some((self.expand(text, given.span())?.text, given.span())),
+            _ => {
+                self.expected("the name of a source or stage", given);
+                None
+            }
+        }
+    }
+
+    /// What a source does about damage.
+    pub(super) fn on_damage(&mut self, table: &DeTable<'_>) -> OnDamage {
+        let file = table.get_key_value("quarantine");
+        let path = file.map(|(_, path)| self.damage_file(path));
+        let damage = self.damage_word(table, path.clone().flatten());
+        let unused = matches!(damage, Some(OnDamage::Skip | OnDamage::Stop));
+        if let (Some((key, _)), Some(Some(_)), true) = (file, path, unused) {
+            let help = "add `on_damage = \"quarantine\"`, or leave the file out".to_owned();
+            self.wrong(key.span(), "a file for damaged bytes that nothing writes", Some(help));
+        }
+        damage.unwrap_or_default()
+    }
+
+    fn damage_file(&mut self, given: &Given<'_>) -> Option<PathBuf> {
+        let shape = json!({ "type": "string", "format": PATH_FORMAT });
+        if !given.get_ref().is_str() {
+            self.expected("a path", given);
+            return None;
+        }
+        self.value(given, &Shape::of(&shape))?.as_str().map(PathBuf::from)
+    }
+
+    /// `on_damage`, with the file where there is one. Nothing after a mistake.
+    fn damage_word(&mut self, table: &DeTable<'_>, path: Option<PathBuf>) -> Option<OnDamage> {
+        const WORDS: [&str; 3] = ["skip", "stop", "quarantine"];
+        let Some(given) = table.get("on_damage") else { return Some(OnDamage::default()) };
+        let DeValue::String(text) = given.get_ref() else {
+            self.expected(&joined(&WORDS, "or"), given);
+            return None;
+        };
+        let word = self.expand(text, given.span())?.text;
+        match word.as_str() {
+            "skip" => Some(OnDamage::Skip),
+            "stop" => Some(OnDamage::Stop),
+            "quarantine" => Some(OnDamage::Quarantine(path)),
+            other => {
+                let message = format!("expected {}, found `{other}`", joined(&WORDS, "or"));
+                self.wrong(given.span(), message, did_you_mean(other, &WORDS));
+                None
+            }
+        }
+    }
+}

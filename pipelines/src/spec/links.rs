@@ -1,0 +1,170 @@
+//! The graph of a pipeline file: every name leads somewhere, nothing is left over, nothing goes round.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use sluice_core::Kind;
+
+use super::check::Check;
+use super::node::Draft;
+use super::wording::{joined, nearest, suggest};
+
+/// What a node reads from, as positions in the list of nodes.
+type Links = Vec<Vec<usize>>;
+
+impl Check<'_> {
+    /// Resolves what every node reads from, and judges the graph that comes of it.
+    pub(super) fn links(&mut self, nodes: &[Draft]) -> Links {
+        let doubles = self.doubles(nodes);
+        let links: Links = nodes.iter().map(|node| self.link(node, nodes)).collect();
+        self.rings(nodes, &links);
+        // A node whose `from` cannot be read may be the one that uses what seems unused.
+        let complete = nodes
+            .iter()
+            .zip(&links)
+            .all(|(node, links)| node.from.as_ref().is_some_and(|from| from.len() == links.len()));
+        if complete {
+            self.unused(nodes, &links, &doubles);
+        }
+        links
+    }
+
+    /// Nodes that have the name of an earlier one.
+    fn doubles(&mut self, nodes: &[Draft]) -> BTreeSet<usize> {
+        let (mut first, mut doubles) = (BTreeMap::new(), BTreeSet::new());
+        for (at, node) in nodes.iter().enumerate() {
+            let Some(earlier) = first.insert(node.name.as_str(), node.kind) else { continue };
+            let what = earlier.map_or("node".to_owned(), |kind| kind.to_string());
+            let message = format!("the name `{}` is taken by a {what}", node.name);
+            let help = "names are unique across sources, stages and sinks".to_owned();
+            self.wrong(node.name_span.clone(), message, Some(help));
+            doubles.insert(at);
+        }
+        doubles
+    }
+
+    fn link(&mut self, node: &Draft, nodes: &[Draft]) -> Vec<usize> {
+        let (mut links, mut seen) = (Vec::new(), BTreeSet::new());
+        for (name, span) in node.from.iter().flatten() {
+            if !seen.insert(name) {
+                self.wrong(span.clone(), format!("`{name}` is listed twice"), None);
+            }
+            links.extend(self.target(node, name, span, nodes));
+        }
+        links
+    }
+
+    /// The node of that name, or else the one most likely meant, so that it does not seem unused.
+    fn target(
+        &mut self,
+        reader: &Draft,
+        name: &str,
+        span: &Range<usize>,
+        nodes: &[Draft],
+    ) -> Option<usize> {
+        let same = |name: &str, sinks: bool| {
+            nodes.iter().position(|node| node.name == name && (sinks || !is_sink(node)))
+        };
+        let Some(at) = same(name, false).or_else(|| same(name, true)) else {
+            let others = nodes.iter().filter(|node| !is_sink(node) && node.name != reader.name);
+            let names: Vec<&str> = others.map(|node| node.name.as_str()).collect();
+            let help = suggest(name, &names, "sources and stages are");
+            self.absent(span.clone(), format!("there is no source or stage `{name}`"), Some(help));
+            return nearest(name, &names).and_then(|meant| same(meant, false));
+        };
+        if nodes.get(at).is_some_and(is_sink) {
+            let help = "read from what the sink reads from".to_owned();
+            self.wrong(
+                span.clone(),
+                format!("`{name}` is a sink: nothing comes out of it"),
+                Some(help),
+            );
+        }
+        Some(at)
+    }
+
+    fn unused(&mut self, nodes: &[Draft], links: &Links, doubles: &BTreeSet<usize>) {
+        let used: BTreeSet<usize> = links.iter().flatten().copied().collect();
+        for (at, node) in nodes.iter().enumerate() {
+            let ends = matches!(node.kind, Some(Kind::Sink) | None);
+            if ends || used.contains(&at) || doubles.contains(&at) {
+                continue;
+            }
+            let kind = node.kind.map(|kind| kind.to_string()).unwrap_or_default();
+            let message = format!("nothing reads from the {kind} `{}`", node.name);
+            let help =
+                format!("add it to the `from` of a stage or sink, or remove `{}`", node.name);
+            self.absent(node.name_span.clone(), message, Some(help));
+        }
+    }
+
+    fn rings(&mut self, nodes: &[Draft], links: &Links) {
+        let mut done = BTreeSet::new();
+        for at in 0..nodes.len() {
+            let Some(ring) = ring_through(at, links) else { continue };
+            if ring.iter().any(|member| done.contains(member)) {
+                continue;
+            }
+            done.extend(ring.iter().copied());
+            let names: Vec<&str> = ring
+                .iter()
+                .filter_map(|at| nodes.get(*at))
+                .map(|node| node.name.as_str())
+                .collect();
+            self.ring(nodes.get(at), &names);
+        }
+    }
+
+    fn ring(&mut self, first: Option<&Draft>, names: &[&str]) {
+        let Some(first) = first else { return };
+        let from = first.from.iter().flatten();
+        let span =
+            from.filter(|(name, _)| names.contains(&name.as_str())).map(|(_, span)| span.clone());
+        let message = match names {
+            [alone] => format!("`{alone}` reads from itself"),
+            _ => format!("{} read from each other in a ring", joined(names, "and")),
+        };
+        let help =
+            "events flow from sources to sinks: let one of them read from elsewhere".to_owned();
+        self.wrong(span.into_iter().next().unwrap_or(first.name_span.clone()), message, Some(help));
+    }
+}
+
+fn is_sink(node: &Draft) -> bool {
+    node.kind == Some(Kind::Sink)
+}
+
+/// The shortest way from a node back to itself, in the direction in which events flow.
+fn ring_through(start: usize, links: &Links) -> Option<Vec<usize>> {
+    let mut ways = BTreeMap::from([(start, start)]);
+    let mut front = vec![start];
+    while !front.is_empty() {
+        let mut next = Vec::new();
+        for at in front {
+            for &source in links.get(at).into_iter().flatten() {
+                if source == start {
+                    return Some(walk(at, start, &ways));
+                }
+                if let Entry::Vacant(way) = ways.entry(source) {
+                    way.insert(at);
+                    next.push(source);
+                }
+            }
+        }
+        front = next;
+    }
+    None
+}
+
+/// The nodes from `start` back over `end`, where `ways` says from which node each one was reached.
+fn walk(end: usize, start: usize, ways: &BTreeMap<usize, usize>) -> Vec<usize> {
+    let mut way = vec![end];
+    let mut at = end;
+    while at != start {
+        at = ways.get(&at).copied().unwrap_or(start);
+        way.push(at);
+    }
+    way.rotate_right(1);
+    way
+}

@@ -1,0 +1,108 @@
+//! What a pipeline file says: text in, a [`Pipeline`] with every plugin made, or all its [`Mistakes`].
+//!
+//! Opens no input and touches nothing on disk but the pipeline file itself.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use sluice_core::options::ByteSize;
+use sluice_core::{DynSink, Kind, Registry, Source, Stage};
+
+use crate::mistake::Mistakes;
+
+mod check;
+mod document;
+mod keys;
+mod links;
+mod node;
+mod options;
+pub(crate) mod shape;
+mod syntax;
+mod values;
+mod variables;
+pub(crate) mod wording;
+
+pub use document::Document;
+pub use variables::Variables;
+
+/// The groups of nodes of a pipeline file, with the kind of plugin they hold.
+pub(crate) const GROUPS: [(&str, Kind); 3] =
+    [("sources", Kind::Source), ("stages", Kind::Stage), ("sinks", Kind::Sink)];
+
+/// A pipeline file that makes sense: its graph is whole and its plugins took their options.
+#[derive(Debug)]
+pub struct Pipeline {
+    /// What it calls itself.
+    pub name: Option<String>,
+    /// How much memory a run may use.
+    pub memory: Option<ByteSize>,
+    /// Its sources, stages and sinks, in the order of the file.
+    pub nodes: Vec<Node>,
+    /// The file as it was read.
+    pub text: String,
+}
+
+impl Pipeline {
+    /// Reads a pipeline file. `Err` holds every mistake in it.
+    pub fn read(
+        document: &Document,
+        variables: &Variables,
+        registry: &Registry,
+    ) -> Result<Self, Mistakes> {
+        check::Check::new(document, variables, registry).run()
+    }
+}
+
+/// A source, stage or sink of a pipeline.
+#[derive(Debug)]
+pub struct Node {
+    /// Its name: letters, digits, `_` and `-`; unique in its pipeline.
+    pub name: String,
+    /// The name of its plugin.
+    pub plugin: &'static str,
+    /// The kind of its plugin.
+    pub kind: Kind,
+    /// The nodes it reads from, as positions in [`Pipeline::nodes`]; none for sources.
+    pub from: Vec<usize>,
+    /// The plugin, made from its options.
+    pub part: Part,
+    /// The options it was made from: variables filled in, paths resolved.
+    pub options: serde_json::Value,
+    /// What happens to damaged input; means something on sources only.
+    pub damage: OnDamage,
+    /// Where the node begins in [`Pipeline::text`], for what can only be judged later.
+    pub span: Range<usize>,
+}
+
+/// A plugin at work in a pipeline.
+pub enum Part {
+    /// Reads events.
+    Source(Box<dyn Source>),
+    /// Changes events.
+    Stage(Stage),
+    /// Writes events.
+    Sink(Box<dyn DynSink>),
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Source(_) => "Source",
+            Self::Stage(_) => "Stage",
+            Self::Sink(_) => "Sink",
+        })
+    }
+}
+
+/// What a run does with input that cannot be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum OnDamage {
+    /// Reports it and goes on.
+    #[default]
+    Skip,
+    /// Ends the run.
+    Stop,
+    /// Reports it, writes its bytes to a file (this one, if one is named) and goes on.
+    Quarantine(Option<PathBuf>),
+}

@@ -1,0 +1,128 @@
+//! One `[group.name]` table of a pipeline file: its name, its plugin and all that becomes of it.
+
+use std::ops::Range;
+
+use serde_json::Value;
+use sluice_core::{Kind, Plugin};
+use toml::de::{DeTable, DeValue};
+
+use super::check::{Check, Given, Key};
+use super::keys::From;
+use super::wording::{joined, suggest};
+use super::{Node, OnDamage, Part};
+
+/// A node as far as it could be read. Mistakes leave gaps, so that what follows can still be judged.
+pub(super) struct Draft {
+    pub(super) name: String,
+    pub(super) name_span: Range<usize>,
+    /// The kind its group asks for; nothing if its group is unknown or its plugin is of another kind.
+    pub(super) kind: Option<Kind>,
+    /// What it reads from; nothing if that could not be read.
+    pub(super) from: Option<From>,
+    header: Range<usize>,
+    plugin: Option<Plugin>,
+    made: Option<(Part, Value)>,
+    damage: OnDamage,
+}
+
+impl Draft {
+    /// The node. Nothing only if a mistake was noted.
+    pub(super) fn finish(self, from: Vec<usize>) -> Option<Node> {
+        let (plugin, kind, (part, options)) = (self.plugin?.name, self.kind?, self.made?);
+        let Self { name, damage, header: span, .. } = self;
+        Some(Node { name, plugin, kind, from, part, options, damage, span })
+    }
+}
+
+/// What `plugin = …` turned out to be.
+enum Choice {
+    Plugin(Plugin),
+    /// A plugin of another kind: the node is in the wrong group.
+    Misplaced,
+    Unknown,
+}
+
+impl Check<'_> {
+    /// Reads one node.
+    pub(super) fn node(
+        &mut self,
+        kind: Option<Kind>,
+        key: &Key<'_>,
+        header: Range<usize>,
+        table: &DeTable<'_>,
+    ) -> Draft {
+        self.node_name(key);
+        let choice = self.plugin(kind, key, &header, table);
+        let judged = kind.filter(|_| !matches!(choice, Choice::Misplaced));
+        let from = self.from(judged, &header, table);
+        let is_source = kind == Some(Kind::Source);
+        let damage = if is_source { self.on_damage(table) } else { OnDamage::default() };
+        let reserved = |key: &str| {
+            matches!(key, "plugin" | "from")
+                || is_source && matches!(key, "on_damage" | "quarantine")
+        };
+        let options: Vec<_> = table.iter().filter(|(key, _)| !reserved(key.get_ref())).collect();
+        let plugin = if let Choice::Plugin(plugin) = choice { Some(plugin) } else { None };
+        let made = self.options(plugin.as_ref(), &header, &options);
+        let (name, name_span) = (key.get_ref().to_string(), key.span());
+        Draft { name, name_span, kind: judged, from, header, plugin, made, damage }
+    }
+
+    fn node_name(&mut self, key: &Key<'_>) {
+        let name = key.get_ref();
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        if name.is_empty() || !name.chars().all(allowed) {
+            let message = format!("`{name}` cannot name a node");
+            self.wrong(key.span(), message, Some("use letters, digits, _ and -".to_owned()));
+        }
+    }
+
+    fn plugin(
+        &mut self,
+        kind: Option<Kind>,
+        key: &Key<'_>,
+        header: &Range<usize>,
+        table: &DeTable<'_>,
+    ) -> Choice {
+        let Some(given) = table.get("plugin") else {
+            self.no_plugin(kind, key, header);
+            return Choice::Unknown;
+        };
+        let DeValue::String(text) = given.get_ref() else {
+            self.expected("the name of a plugin", given);
+            return Choice::Unknown;
+        };
+        let Some(name) = self.expand(text, given.span()) else { return Choice::Unknown };
+        kind.map_or(Choice::Unknown, |kind| self.named(kind, &name.text, key, given))
+    }
+
+    fn no_plugin(&mut self, kind: Option<Kind>, key: &Key<'_>, header: &Range<usize>) {
+        let name = key.get_ref();
+        let message = format!("`{name}` has no `plugin`");
+        let help = kind.map(|kind| {
+            let names = self.registry.names(kind);
+            format!("add `plugin = \"…\"`, one of {}", joined(&names, "and"))
+        });
+        self.absent(header.clone(), message, help);
+    }
+
+    fn named(&mut self, kind: Kind, name: &str, key: &Key<'_>, given: &Given<'_>) -> Choice {
+        if let Some(plugin) = self.registry.get(kind, name) {
+            return Choice::Plugin(*plugin);
+        }
+        let Some(other) = self.registry.iter().find(|plugin| plugin.name == name) else {
+            let message = format!("{kind} plugin `{name}` is not linked into this program");
+            let names = self.registry.names(kind);
+            let help = suggest(name, &names, &format!("the {kind}s of this program are"));
+            self.wrong(given.span(), message, Some(help));
+            return Choice::Unknown;
+        };
+        let message = format!("`{name}` is a {}, not a {kind}", other.kind());
+        let help = match other.kind() {
+            Kind::Codec => None,
+            right => Some(format!("write `[{right}s.{}]`", key.get_ref())),
+        };
+        self.wrong(given.span(), message, help);
+        Choice::Misplaced
+    }
+}

@@ -1,0 +1,143 @@
+//! Text that is no TOML: what to say of it, and how far it spoils what stands around it.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use toml::de::{DeTable, DeValue, Error};
+
+/// A text with more mistakes of this kind is something else than a pipeline file.
+pub(super) const MOST: usize = 20;
+
+/// A place where the text is no TOML.
+pub(super) struct Broken {
+    pub(super) span: Range<usize>,
+    pub(super) message: String,
+    /// What cannot be judged because of it.
+    pub(super) area: Range<usize>,
+}
+
+/// The text with lists, inline tables and strings that are never closed blanked out up to the next header. For
+/// the parser they go on to the end of the file, and everything in them would be a mistake.
+pub(super) fn repair(text: &str) -> (Cow<'_, str>, Vec<Broken>) {
+    let (mut text, mut found) = (Cow::Borrowed(text), Vec::new());
+    while let Some(broken) = (found.len() < MOST).then(|| unclosed(&text)).flatten() {
+        text = Cow::Owned(blank(&text, &broken.area));
+        found.push(broken);
+    }
+    (text, found)
+}
+
+/// What the parser says, without what follows from other things it says.
+pub(super) fn judge(text: &str, errors: &[Error]) -> Vec<Broken> {
+    let mut found: Vec<Broken> = Vec::new();
+    for error in errors {
+        let span = error.span().unwrap_or(text.len()..text.len());
+        let twice = error.message() == "duplicate key";
+        // A table that is there twice is merged by the parser: its keys then seem to be there twice too.
+        let known = found.iter().any(|broken| broken.area.contains(&span.start));
+        if !(twice && known) {
+            found.push(Broken {
+                message: words(text, error, &span),
+                area: area(text, &span, twice),
+                span,
+            });
+        }
+    }
+    found
+}
+
+fn words(text: &str, error: &Error, span: &Range<usize>) -> String {
+    match error.message() {
+        "duplicate key" => {
+            format!("duplicate key `{}`", text.get(span.clone()).unwrap_or_default())
+        }
+        message if span.is_empty() && message.starts_with("string values must be quoted") => {
+            "a value is missing".to_owned()
+        }
+        message => message.to_owned(),
+    }
+}
+
+/// A header that is there twice spoils its whole table.
+fn area(text: &str, span: &Range<usize>, twice: bool) -> Range<usize> {
+    let line = line_start(text, span.start);
+    let is_header = text.get(line..).is_some_and(|line| line.trim_start().starts_with('['));
+    if twice && is_header { line..next_header(text, span.end) } else { span.clone() }
+}
+
+/// The lines that `area` touches, with their ends.
+pub(super) fn whole_lines(text: &str, area: &Range<usize>) -> Range<usize> {
+    let last = area.end.saturating_sub(1).max(area.start);
+    let end = text.get(last..).and_then(|rest| rest.find('\n')).map_or(text.len(), |at| last + at);
+    line_start(text, area.start)..end + 1
+}
+
+fn line_start(text: &str, at: usize) -> usize {
+    text.get(..at).and_then(|before| before.rfind('\n')).map_or(0, |newline| newline + 1)
+}
+
+/// The last value of the text, if it is one that the parser found no end of.
+fn unclosed(text: &str) -> Option<Broken> {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    let unclosed = |error: &Error| {
+        let at_end = error.span().is_some_and(|span| span.start >= text.trim_end().len());
+        ["unclosed array,", "unclosed inline table", "invalid multi-line"]
+            .iter()
+            .any(|message| at_end && error.message().starts_with(message))
+    };
+    errors.iter().any(unclosed).then_some(())?;
+    let (open, closing) = last_open(text, table.get_ref())?;
+    let message = format!("unclosed value, expected `{closing}`");
+    Some(Broken { span: open..open + 1, message, area: open..next_header(text, open) })
+}
+
+/// Where the last value begins that may go over several lines, and what closes it.
+fn last_open(text: &str, table: &DeTable<'_>) -> Option<(usize, &'static str)> {
+    let places = table.iter().filter_map(|(_, value)| {
+        let start = value.span().start;
+        let closing = closing(text.get(start..)?);
+        match value.get_ref() {
+            // A table with a header begins where that does.
+            DeValue::Table(table) if closing != Some("}") => last_open(text, table),
+            _ => closing.map(|closing| (start, closing)),
+        }
+    });
+    places.max()
+}
+
+fn closing(value: &str) -> Option<&'static str> {
+    let pairs = [("[", "]"), ("{", "}"), ("\"\"\"", "\"\"\""), ("'''", "'''")];
+    pairs.into_iter().find(|(open, _)| value.starts_with(open)).map(|(_, close)| close)
+}
+
+/// Where the next line begins that looks like `[group.name]`, or where the text ends.
+fn next_header(text: &str, from: usize) -> usize {
+    let rest = text.get(from..).unwrap_or_default();
+    let mut at = from;
+    for line in rest.split_inclusive('\n') {
+        if at > from && is_header(line) {
+            return at;
+        }
+        at += line.len();
+    }
+    text.len()
+}
+
+fn is_header(line: &str) -> bool {
+    let inside = line.split('#').next().unwrap_or_default().trim();
+    let inside = inside.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    inside.is_some_and(|inside| {
+        let name = inside.trim_start_matches('[');
+        name.starts_with(|c: char| c.is_ascii_alphabetic())
+            && name.contains('.')
+            && !name.contains([',', '=', '{'])
+    })
+}
+
+/// The text with a zero and spaces in place of `area`, so that all positions stay what they are.
+fn blank(text: &str, area: &Range<usize>) -> String {
+    let (before, rest) = text.split_at(area.start);
+    let (blanked, after) = rest.split_at(area.end - area.start);
+    let spaces = blanked.bytes().skip(1).map(|byte| if byte == b'\n' { '\n' } else { ' ' });
+    before.chars().chain(['0']).chain(spaces).chain(after.chars()).collect()
+}

@@ -1,0 +1,191 @@
+//! The words of mistakes: suggestions, lists of names, and what serde says put plainly.
+
+use toml::de::DeValue;
+
+/// The one of `known` that `word` is most likely meant to be.
+pub(crate) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
+    let lower = word.to_lowercase();
+    let distance = |name: &str| strsim::damerau_levenshtein(&lower, &name.to_lowercase());
+    let (nearest, far) =
+        known.iter().map(|name| (*name, distance(name))).min_by_key(|pair| pair.1)?;
+    let letters = word.chars().count().max(nearest.chars().count());
+    (far <= letters.div_ceil(3)).then_some(nearest)
+}
+
+/// ``did you mean `near`?``, if one of `known` is near.
+pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> Option<String> {
+    nearest(word, known).map(|near| format!("did you mean `{near}`?"))
+}
+
+/// The suggestion, or else the whole list behind `intro`.
+pub(crate) fn suggest(word: &str, known: &[&str], intro: &str) -> String {
+    did_you_mean(word, known).unwrap_or_else(|| listed(intro, known))
+}
+
+/// ``intro `a`, `b` and `c` ``.
+pub(crate) fn listed(intro: &str, names: &[&str]) -> String {
+    if names.is_empty() {
+        format!("{intro} none")
+    } else {
+        format!("{intro} {}", joined(names, "and"))
+    }
+}
+
+/// `` `a`, `b` and `c` ``.
+pub(crate) fn joined(names: &[&str], last: &str) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    match quoted.split_last() {
+        Some((end, rest)) if !rest.is_empty() => format!("{} {last} {end}", rest.join(", ")),
+        _ => quoted.concat(),
+    }
+}
+
+/// What kind of value it is, with its article.
+pub(crate) fn kind_of(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "an integer",
+        DeValue::Float(_) => "a float",
+        DeValue::Boolean(_) => "a boolean",
+        DeValue::Datetime(_) => "a date or time",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+/// What serde (or a plugin) says of a value, in our words: what was expected, what was found.
+pub(crate) fn plain(message: &str, found: Option<&DeValue<'_>>) -> String {
+    let message = &shorten(message);
+    if let Some((given, wanted)) = split(message, "invalid type: ") {
+        let found = if let Some(found) = found { kind_of(found) } else { type_in_words(given) };
+        return format!("expected {}, found {found}", wanted_in_words(wanted));
+    }
+    if let Some((given, wanted)) = split(message, "invalid value: ") {
+        return format!("expected {}, found {}", wanted_in_words(wanted), value_in_words(given));
+    }
+    if let Some((given, wanted)) = split(message, "invalid length ") {
+        return format!("expected {}, found {given}", wanted_in_words(wanted));
+    }
+    if let Some((given, known)) = variants(message) {
+        return format!("expected {}, found `{given}`", joined(&known, "or"));
+    }
+    match found {
+        Some(DeValue::Integer(found)) if is_expectation(message) => {
+            format!("expected {message}, found `{found}`")
+        }
+        Some(found) if is_expectation(message) => {
+            format!("expected {message}, found {}", kind_of(found))
+        }
+        _ => message.clone(),
+    }
+}
+
+/// The value that was given and the ones that were allowed, if `message` says so.
+pub(crate) fn variants(message: &str) -> Option<(&str, Vec<&str>)> {
+    let (given, wanted) = split(message, "unknown variant ")?;
+    Some((given.trim_matches('`'), wanted.split('`').skip(1).step_by(2).collect()))
+}
+
+/// The field that `message` says is missing or unknown.
+pub(crate) fn field<'m>(message: &'m str, what: &str) -> Option<&'m str> {
+    let (_, rest) = message.split_once(what)?;
+    rest.strip_prefix(" field `")?.split_once('`').map(|(name, _)| name)
+}
+
+fn split<'m>(message: &'m str, start: &str) -> Option<(&'m str, &'m str)> {
+    message.strip_prefix(start)?.rsplit_once(", expected ")
+}
+
+/// Untagged enums give nothing but their expectation: `a size such as …`.
+fn is_expectation(message: &str) -> bool {
+    (message.starts_with("a ") || message.starts_with("an ")) && !message.contains(" is ")
+}
+
+/// One line: regular expressions come with a drawing of their own.
+fn shorten(message: &str) -> String {
+    let drawn = message.split_once("regex parse error:");
+    let short = drawn.and_then(|(intro, drawing)| {
+        let (_, reason) = drawing.rsplit_once("error: ")?;
+        Some(format!("{intro}{reason}"))
+    });
+    let whole = short.unwrap_or_else(|| message.to_owned());
+    whole.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn type_in_words(given: &str) -> &str {
+    let kinds = [
+        ("string", "a string"),
+        ("integer", "an integer"),
+        ("floating point", "a float"),
+        ("boolean", "a boolean"),
+        ("sequence", "a list"),
+        ("map", "a table"),
+    ];
+    kinds.iter().find(|(serde, _)| given.starts_with(serde)).map_or(given, |(_, words)| words)
+}
+
+/// ``integer `-1` `` → `` `-1` ``.
+fn value_in_words(given: &str) -> &str {
+    given.find(['`', '"']).and_then(|at| given.get(at..)).unwrap_or(given)
+}
+
+fn wanted_in_words(wanted: &str) -> &str {
+    match wanted {
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" | "usize" => "a whole number, 0 or more",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        "path string" => "a path",
+        "a sequence" => "a list",
+        "a map" => "a table",
+        "unit" | "string or map" => "a name",
+        "a nonzero u16" | "a nonzero u32" | "a nonzero u64" | "a nonzero usize" => {
+            "a whole number above 0"
+        }
+        record if record.starts_with("struct ") => "a table",
+        choice if choice.contains(" enum ") || choice.starts_with("enum ") => "one of its names",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn serde_speaks_plainly() {
+        let says = |message: &str| plain(message, None);
+        assert_eq!(
+            says("invalid type: integer `5`, expected a string"),
+            "expected a string, found an integer"
+        );
+        assert_eq!(
+            says("invalid value: integer `-1`, expected u8"),
+            "expected a whole number from 0 to 255, found `-1`"
+        );
+        assert_eq!(
+            says("unknown variant `x`, expected `a` or `b`"),
+            "expected `a` or `b`, found `x`"
+        );
+        assert_eq!(
+            plain("a size such as 1", Some(&DeValue::Boolean(true))),
+            "expected a size such as 1, found a boolean"
+        );
+        assert_eq!(
+            says(
+                "`(` is no regular expression: regex parse error:\n  (\n  ^\nerror: unclosed group"
+            ),
+            "`(` is no regular expression: unclosed group"
+        );
+    }
+
+    #[test]
+    fn only_near_names_are_suggested() {
+        assert_eq!(nearest("chanels", &["channels", "exclude"]), Some("channels"));
+        assert_eq!(nearest("Path", &["path"]), Some("path"));
+        assert_eq!(nearest("speed", &["path", "level"]), None);
+        assert_eq!(nearest("x", &[]), None);
+    }
+}

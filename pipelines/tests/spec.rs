@@ -1,0 +1,255 @@
+//! What pipeline files without mistakes mean, and that no text at all makes reading panic.
+
+#![expect(clippy::unwrap_used, reason = "these are tests, and so are their helpers")]
+
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use serde_json::json;
+use sluice_core::Kind;
+use sluice_pipeline::{Document, OnDamage, Pipeline, Variables, graph, library, schema};
+
+mod toys;
+
+const DIAMOND: &str = r#"
+name = "both"
+memory = "64MiB"
+
+[sinks.out]
+plugin = "table"
+from = ["a", "rest"]
+path = "out/"
+
+[sources]
+a = { plugin = "log", path = ["x.log", "-"], on_damage = "quarantine", quarantine = "bad.bin" }
+b.plugin = "demo"
+b.seconds = "${SECONDS:-10}"
+b.noisy = "${NOISY:-true}"
+
+[stages.rest]
+plugin = "filter"
+from = "b"
+channels = ["A$", "$${x}", "$$"]
+start = "${START}"
+"#;
+
+fn variables(set: &[(&str, &str)]) -> Variables {
+    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    Variables { set: set.iter().map(owned).collect(), environment: false }
+}
+
+fn read(text: &str, folder: Option<&str>, set: &[(&str, &str)]) -> Pipeline {
+    let mut document = Document::generated("test.toml", text);
+    document.folder = folder.map(PathBuf::from);
+    Pipeline::read(&document, &variables(set), &toys::registry()).unwrap()
+}
+
+#[test]
+fn nodes_come_in_the_order_of_the_file_with_links_resolved() {
+    let pipeline = read(DIAMOND, None, &[("START", "5")]);
+    assert_eq!(pipeline.name.as_deref(), Some("both"));
+    assert_eq!(pipeline.memory.map(|size| size.0), Some(64 << 20));
+    let nodes = pipeline.nodes.iter().map(|n| (n.name.as_str(), n.plugin, n.kind, n.from.clone()));
+    let expected = [
+        ("out", "table", Kind::Sink, vec![1, 3]),
+        ("a", "log", Kind::Source, vec![]),
+        ("b", "demo", Kind::Source, vec![]),
+        ("rest", "filter", Kind::Stage, vec![2]),
+    ];
+    assert_eq!(nodes.collect::<Vec<_>>(), expected);
+    assert_eq!(pipeline.nodes[1].damage, OnDamage::Quarantine(Some("bad.bin".into())));
+    assert_eq!(pipeline.nodes[2].damage, OnDamage::Skip);
+}
+
+#[test]
+fn variables_become_what_the_option_wants() {
+    let pipeline = read(DIAMOND, None, &[("START", "5"), ("SECONDS", "2.5")]);
+    assert_eq!(pipeline.nodes[2].options, json!({ "seconds": 2.5, "noisy": true }));
+    let filter = json!({ "channels": ["A$", "${x}", "$"], "start": 5 });
+    assert_eq!(pipeline.nodes[3].options, filter);
+}
+
+#[test]
+fn the_environment_is_asked_last_and_only_if_allowed() {
+    let document =
+        Document::generated("test.toml", DIAMOND.replace("${START}", "${CARGO_PKG_VERSION_MINOR}"));
+    let read = |environment| {
+        let variables = Variables { environment, ..Variables::default() };
+        Pipeline::read(&document, &variables, &toys::registry())
+    };
+    assert!(read(false).is_err());
+    assert_eq!(read(true).unwrap().nodes[3].options["start"], json!(1));
+}
+
+#[test]
+fn relative_paths_are_relative_to_the_file() {
+    let text = r#"
+[sources.log]
+plugin = "log"
+path = ["a.log", "./b.log", "/abs/c.log", "-", "${IN}/d.log", "${NONE:-e}.log", "../${IN}"]
+types = [["t/*.lcm"]]
+epoch = "2007-11-03"
+on_damage = "quarantine"
+quarantine = "bad.bin"
+
+[sinks.out]
+plugin = "table"
+from = "log"
+path = "out/"
+"#;
+    let pipeline = read(text, Some("job/x"), &[("IN", "in")]);
+    let paths =
+        ["job/x/a.log", "job/x/b.log", "/abs/c.log", "-", "in/d.log", "job/x/e.log", "job/x/../in"];
+    assert_eq!(pipeline.nodes[0].options["path"], json!(paths));
+    assert_eq!(pipeline.nodes[0].options["types"], json!([["job/x/t/*.lcm"]]));
+    assert_eq!(pipeline.nodes[0].options["epoch"], json!("2007-11-03"));
+    assert_eq!(pipeline.nodes[0].damage, OnDamage::Quarantine(Some("job/x/bad.bin".into())));
+    assert_eq!(pipeline.nodes[1].options["path"], json!("job/x/out/"));
+    for folder in [None, Some("")] {
+        let pipeline = read(text, folder, &[("IN", "in")]);
+        assert_eq!(pipeline.nodes[0].options["path"][1], json!("./b.log"));
+    }
+}
+
+#[test]
+fn files_come_before_built_in_pipelines() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.toml");
+    std::fs::write(&file, "name = \"mine\"").unwrap();
+    let document = Document::open(file.to_str().unwrap()).unwrap();
+    assert_eq!(document.folder.as_deref(), Some(folder.path()));
+    for name in ["quickstart", "quickstart.toml"] {
+        let document = Document::open(name).unwrap();
+        assert_eq!((document.name, document.folder), (format!("{name} (built in)"), None));
+    }
+    let error = |name: &str| Document::open(name).unwrap_err().to_string();
+    assert!(error("quikstart").contains("did you mean `quickstart`?"));
+    assert!(error("nothing/like.it").contains("built in are `quickstart`"));
+    std::fs::write(&file, [b'a', 0xff]).unwrap();
+    assert!(error(file.to_str().unwrap()).contains("UTF-8"));
+    assert!(Document::open(folder.path().to_str().unwrap()).is_err());
+}
+
+#[test]
+fn every_file_of_the_library_is_built_in() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("library");
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let mut stems: Vec<String> =
+        files.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    stems.sort();
+    assert_eq!(library::names().collect::<Vec<_>>(), stems);
+}
+
+#[test]
+fn the_quickstart_has_no_mistakes() {
+    let text = library::get("quickstart").unwrap();
+    let pipeline = read(text, None, &[("OUT", "/tmp/o")]);
+    assert_eq!(pipeline.nodes[1].options, json!({ "path": "/tmp/o/drive.lcm" }));
+    assert_eq!(pipeline.nodes[0].options, json!({ "seconds": 10, "seed": 1 }));
+}
+
+#[test]
+fn a_byte_order_mark_and_line_ends_of_windows_are_fine() {
+    let text = format!("\u{feff}{}", DIAMOND.replace('\n', "\r\n"));
+    assert_eq!(read(&text, None, &[("START", "5")]).nodes.len(), 4);
+    let wrong = text.replace("\"demo\"", "\"dmo\"");
+    let document = Document::generated("x.toml", wrong);
+    let mistakes = Pipeline::read(&document, &variables(&[("START", "5")]), &toys::registry());
+    let said = mistakes.unwrap_err().to_string();
+    assert!(said.contains("x.toml:12:12") && said.contains("^^^^^\n"), "{said}");
+}
+
+#[test]
+fn graphs_are_drawn() {
+    let pipeline = read(DIAMOND, None, &[("START", "5")]);
+    let mermaid = "flowchart LR
+    n0[(\"out<br/>table\")]
+    n1([\"a<br/>log\"])
+    n2([\"b<br/>demo\"])
+    n3[\"rest<br/>filter\"]
+    n1 --> n0
+    n3 --> n0
+    n2 --> n3
+";
+    assert_eq!(graph::mermaid(&pipeline), mermaid);
+    let dot = graph::dot(&pipeline);
+    assert!(dot.starts_with("digraph") && dot.ends_with("}\n"));
+    assert!(
+        dot.contains("    n3 [label=\"rest\\nfilter\", shape=box];\n") && dot.contains("n2 -> n3;")
+    );
+}
+
+#[test]
+fn editors_are_told_every_option_of_every_plugin() {
+    let schema = schema::json_schema(&toys::registry());
+    let log = &schema["$defs"]["source-log"];
+    assert_eq!(log["properties"]["plugin"]["const"], "log");
+    assert_eq!(log["required"], json!(["path", "plugin"]));
+    assert_eq!(log["additionalProperties"], json!(false));
+    assert_eq!(log["description"], "reads a log");
+    assert!(
+        log["properties"].get("on_damage").is_some() && log["properties"].get("from").is_none()
+    );
+    let demo = &schema["$defs"]["source-demo"]["properties"]["seconds"];
+    assert_eq!(demo["anyOf"][1]["type"], "string");
+    assert_eq!(demo["description"], "How long the drive is.");
+    for choice in schema["$defs"]["sink"]["oneOf"].as_array().unwrap() {
+        assert!(follow(&schema, choice["$ref"].as_str().unwrap()).is_object());
+    }
+    references(&schema, &mut |target| assert!(follow(&schema, target).is_object(), "{target}"));
+}
+
+fn follow<'s>(schema: &'s serde_json::Value, target: &str) -> &'s serde_json::Value {
+    schema.pointer(target.strip_prefix('#').unwrap()).unwrap_or(&serde_json::Value::Null)
+}
+
+fn references(schema: &serde_json::Value, each: &mut impl FnMut(&str)) {
+    if let Some(target) = schema.get("$ref").and_then(serde_json::Value::as_str) {
+        each(target);
+    }
+    let object = schema.as_object().into_iter().flat_map(|fields| fields.values());
+    object.chain(schema.as_array().into_iter().flatten()).for_each(|s| references(s, each));
+}
+
+#[test]
+fn a_plugin_tells_its_options() {
+    let registry = toys::registry();
+    let log = schema::plugin_json(registry.get(Kind::Source, "log").unwrap());
+    assert_eq!((&log["name"], &log["kind"]), (&json!("log"), &json!("source")));
+    let path = json!({ "name": "path", "type": "path or list of path", "default": null,
+                       "required": true, "doc": "The files." });
+    assert_eq!(log["options"][0], path);
+    let table = schema::plugin_json(registry.get(Kind::Sink, "table").unwrap());
+    assert_eq!(table["options"][1]["type"], "\"zstd\" or \"none\"");
+    assert_eq!(table["options"][2]["type"], "integer or string");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn no_text_makes_reading_panic(text in "\\PC*|[\\[\\]{}=.\"'$\\-a-c0-9,#\\n \\r\u{e9}]{0,80}") {
+        tell(&text);
+    }
+
+    #[test]
+    fn no_change_to_a_pipeline_makes_reading_panic(
+        at in 0..DIAMOND.len(), cut in 0..40usize, put in "[\\[\\]{}=.\"'$a-c0-9,\\n\u{1d11e}]{0,6}",
+    ) {
+        let end = (at + cut).min(DIAMOND.len());
+        tell(&format!("{}{put}{}", &DIAMOND[..at], &DIAMOND[end..]));
+    }
+}
+
+/// Reads `text`; if it has mistakes, they have places in it and can be shown.
+fn tell(text: &str) {
+    let document = Document::generated("any.toml", text);
+    if let Err(mistakes) = Pipeline::read(&document, &variables(&[]), &toys::registry()) {
+        assert!(!mistakes.list.is_empty());
+        let shown = mistakes.to_string();
+        for mistake in mistakes.list {
+            assert!(text.get(mistake.span.clone()).is_some(), "{:?} of {text:?}", mistake.span);
+        }
+        assert!(shown.contains("error") && shown.contains('^') && shown.contains("any.toml:"));
+    }
+}

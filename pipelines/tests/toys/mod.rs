@@ -1,0 +1,178 @@
+//! Plugins that take options and do nothing with them, and the registry that knows them.
+
+use serde::Deserialize;
+use sluice_core::options::{ByteSize, InPaths, OutPath};
+use sluice_core::plugin::{EncodeContext, Entry, Input, Reader, SinkContext};
+use sluice_core::registry::{make_sink, make_source, make_stage, schema_of};
+use sluice_core::schemars::{self, JsonSchema};
+use sluice_core::time::{Length, When};
+use sluice_core::{
+    Batch, Error, Make, Map, OptionsError, Patterns, Plugin, ReadContext, Registry, Sink, Source,
+    Split, Stage, StageContext,
+};
+
+/// The toys.
+pub(crate) fn registry() -> Registry {
+    Registry::of([
+        Plugin {
+            about: "makes up a drive",
+            ..Plugin::new("demo", Make::Source(make_source::<Demo>), schema_of::<Demo>)
+        },
+        Plugin {
+            about: "reads a log",
+            sample: "[sources.log]\nplugin = \"log\"\npath = \"drive.log\"   # or a list\n",
+            ..Plugin::new("log", Make::Source(make_source::<Log>), schema_of::<Log>)
+        },
+        Plugin::new("lcm-log", Make::Sink(make_sink::<Table>), schema_of::<Table>),
+        Plugin::new("jsonl", Make::Sink(make_sink::<Lines>), schema_of::<Lines>),
+        Plugin::new("table", Make::Sink(make_sink::<Table>), schema_of::<Table>),
+        Plugin::new("filter", Make::Stage(make_stage::<Filter>), schema_of::<Filter>),
+        Plugin::new("pass", Make::Stage(make_stage::<Pass>), schema_of::<Pass>),
+        Plugin::new("lcm", Make::Codec(|_| Err(OptionsError::at("", "a toy"))), schema_of::<Pass>),
+    ])
+}
+
+macro_rules! toy {
+    ($(#[$about:meta])* $name:ident { $($(#[$of:meta])* $field:ident : $type:ty),* $(,)? }) => {
+        $(#[$about])*
+        #[derive(Debug, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        pub(crate) struct $name { $($(#[$of])* #[expect(dead_code, reason = "only read")] $field: $type),* }
+    };
+}
+
+toy!(Demo {
+    /// How long the drive is.
+    #[serde(default)]
+    seconds: f64,
+    #[serde(default)]
+    seed: u64,
+    #[serde(default)]
+    noisy: Option<bool>,
+});
+
+toy!(Log {
+    /// The files.
+    path: InPaths,
+    #[serde(default)]
+    types: Vec<InPaths>,
+    #[serde(default)]
+    epoch: Option<When>,
+    #[serde(default)]
+    window: Option<Window>,
+});
+
+toy!(Window { start: Length, limit: Option<u8> });
+
+toy!(Lines { path: OutPath });
+
+toy!(Table {
+    path: OutPath,
+    #[serde(default)]
+    compression: Compression,
+    #[serde(default)]
+    block: Option<ByteSize>,
+    #[serde(default)]
+    level: Option<i32>,
+});
+
+/// How blocks are compressed.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Compression {
+    /// Well.
+    #[default]
+    Zstd,
+    /// Not at all.
+    None,
+}
+
+/// Keeps some channels.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Filter {
+    /// What to keep.
+    #[serde(default)]
+    channels: Patterns,
+    #[serde(default)]
+    start: Option<i64>,
+    #[serde(default)]
+    end: Option<i64>,
+}
+
+/// Keeps everything.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Pass {}
+
+impl TryFrom<Filter> for Stage {
+    type Error = OptionsError;
+
+    fn try_from(filter: Filter) -> Result<Self, OptionsError> {
+        if filter.channels.is_empty() && filter.start.is_none() && filter.end.is_none() {
+            let message = "`filter` lets everything pass: give it channels or times".to_owned();
+            return Err(OptionsError { path: Vec::new(), message });
+        }
+        match (filter.start, filter.end) {
+            (Some(start), Some(end)) if end < start => {
+                Err(OptionsError::at("end", "the end lies before the start"))
+            }
+            _ => Ok(Stage::Map(Box::new(Pass {}))),
+        }
+    }
+}
+
+impl TryFrom<Pass> for Stage {
+    type Error = OptionsError;
+
+    fn try_from(pass: Pass) -> Result<Self, OptionsError> {
+        Ok(Stage::Map(Box::new(pass)))
+    }
+}
+
+impl Map for Pass {
+    fn apply(&self, batch: Batch, _: &mut StageContext<'_>) -> Result<Batch, Error> {
+        Ok(batch)
+    }
+}
+
+macro_rules! source {
+    ($($type:ty),*) => {$(
+        impl Source for $type {
+            fn inputs(&self) -> Result<Vec<Input>, Error> {
+                Ok(Vec::new())
+            }
+            fn read<'s>(
+                &'s self, _: &Split, _: Entry, _: &ReadContext,
+            ) -> Result<Box<dyn Reader + 's>, Error> {
+                Ok(Box::new(std::iter::empty()))
+            }
+        }
+    )*};
+}
+source!(Demo, Log);
+
+macro_rules! sink {
+    ($($type:ty),*) => {$(
+        impl Sink for $type {
+            type Block = ();
+            type Output = ();
+            fn targets(&self) -> Vec<std::path::PathBuf> {
+                Vec::new()
+            }
+            fn open(&self, _: &SinkContext) -> Result<(), Error> {
+                Ok(())
+            }
+            fn encode(&self, _: Batch, _: &mut EncodeContext<'_>) -> Result<(), Error> {
+                Ok(())
+            }
+            fn append(&self, (): &mut (), (): ()) -> Result<u64, Error> {
+                Ok(0)
+            }
+            fn finish(&self, (): ()) -> Result<u64, Error> {
+                Ok(0)
+            }
+        }
+    )*};
+}
+sink!(Lines, Table);

@@ -1,0 +1,63 @@
+//! From the bytes of a channel's name to its number, fast: asked once an event.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use sluice_core::{Channel, ChannelId, Channels, Encoding, Error, Name};
+
+const SLOTS: usize = 256;
+
+/// A reader's own memory of channels, so that it rarely asks the run's.
+pub(crate) struct Ids {
+    source: Arc<str>,
+    channels: Arc<Channels>,
+    known: HashMap<Box<[u8]>, ChannelId, foldhash::fast::RandomState>,
+    /// The name met last in each slot: most logs have fewer channels than there are slots.
+    recent: Vec<Option<(Box<[u8]>, ChannelId)>>,
+}
+
+impl Ids {
+    pub(crate) fn new(source: Arc<str>, channels: Arc<Channels>) -> Self {
+        Self { source, channels, known: HashMap::default(), recent: vec![None; SLOTS] }
+    }
+
+    /// The number of the channel of that name.
+    #[inline]
+    pub(crate) fn of(&mut self, name: &[u8]) -> Result<ChannelId, Error> {
+        let slot = slot(name);
+        match self.recent.get(slot) {
+            Some(Some((known, id))) if **known == *name => Ok(*id),
+            _ => self.look_up(slot, name),
+        }
+    }
+
+    #[cold]
+    fn look_up(&mut self, slot: usize, name: &[u8]) -> Result<ChannelId, Error> {
+        let id = match self.known.get(name) {
+            Some(id) => *id,
+            None => {
+                let channel =
+                    Channel::new(Name::from_bytes(name), Arc::clone(&self.source), Encoding::Lcm);
+                let id = self.channels.intern(channel)?;
+                self.known.insert(name.into(), id);
+                id
+            }
+        };
+        if let Some(recent) = self.recent.get_mut(slot) {
+            *recent = Some((name.into(), id));
+        }
+        Ok(id)
+    }
+}
+
+/// A slot from the length and both ends of a name: channels mostly differ there.
+#[inline]
+fn slot(name: &[u8]) -> usize {
+    let head = name.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    let tail = match name.last_chunk::<8>() {
+        Some(bytes) => u64::from_le_bytes(*bytes),
+        None => name.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
+    };
+    let mixed = (head.rotate_left(23) ^ tail ^ name.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 56) as usize % SLOTS
+}

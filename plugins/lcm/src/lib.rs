@@ -1,0 +1,12 @@
+//! LCM event logs: source and sink `lcm-log`.
+//!
+//! [`wire`] is the bytes of one event; [`scan`] decides what is an event where damage makes that a
+//! question; [`reader`] goes through a log block by block; [`source`] and [`sink`] are the plugins.
+
+pub mod reader;
+pub mod scan;
+pub mod sink;
+pub mod source;
+pub mod wire;
+
+mod ids;

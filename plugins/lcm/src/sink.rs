@@ -1,0 +1,231 @@
+//! Sink `lcm-log`: one log, a log that is continued, or several of limited size.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use sluice_core::options::OutPath;
+use sluice_core::pool::Block;
+use sluice_core::{
+    Batch, EncodeContext, Entry, Error, OutputFile, Outputs, PerChannel, ReadContext, Reader, Sink,
+    SinkContext, Split,
+};
+
+use crate::reader::LogReader;
+use crate::scan::Limits;
+use crate::wire::{HEADER_LEN, append_event};
+
+/// Writes an LCM event log.
+///
+/// What was read from an LCM log and not changed is written byte for byte as it was.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LcmLogSink {
+    /// The log; `-` is standard output, `.zst` at its end compresses it, and a folder (with a slash at
+    /// its end) takes numbered logs.
+    path: OutPath,
+    /// Starts a new file before this many MiB are exceeded: `drive.lcm` becomes `drive-00000.lcm`,
+    /// `drive-00001.lcm`, and so on.
+    split_mb: Option<f64>,
+    /// Continues a log that exists. It is replaced as a whole when the run has succeeded.
+    #[serde(default)]
+    append: bool,
+    /// Numbers the events of each file from 0 instead of keeping their numbers; a log that is continued
+    /// goes on from its last number.
+    #[serde(default)]
+    renumber: bool,
+    #[serde(skip)]
+    names: PerChannel<Arc<[u8]>>,
+}
+
+sluice_core::register! {
+    sink "lcm-log": LcmLogSink,
+    about: "writes LCM event logs",
+    sample: include_str!("../samples/lcm-log-sink.toml"),
+    extensions: &["lcm", "lcmlog", "log"],
+}
+
+/// Encoded events.
+pub struct Encoded {
+    bytes: Block,
+    events: u64,
+    /// Where each event begins, where the sink has to look at single ones.
+    starts: Vec<u32>,
+}
+
+/// The open log.
+#[derive(Debug)]
+pub struct Log {
+    outputs: Arc<Outputs>,
+    file: Option<OutputFile>,
+    files: u32,
+    rows: u64,
+    /// The number of the next event, where they are renumbered.
+    number: i64,
+}
+
+impl LcmLogSink {
+    fn looks_at_events(&self) -> bool {
+        self.renumber || self.split_mb.is_some()
+    }
+
+    fn limit(&self) -> Option<u64> {
+        self.split_mb.map(|mb| (mb * f64::from(1 << 20)) as u64)
+    }
+
+    /// The name of file `n` of several.
+    fn numbered(&self, n: u32) -> PathBuf {
+        let path = &self.path.0;
+        if self.path.is_folder() {
+            return path.join(format!("part-{n:05}.lcm"));
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        // `drive.lcm.zst` is numbered where its name ends, before both extensions.
+        let dot = name.find('.').filter(|dot| *dot > 0).unwrap_or(name.len());
+        let (stem, extensions) = name.split_at(dot);
+        path.with_file_name(format!("{stem}-{n:05}{extensions}"))
+    }
+
+    fn open_next(&self, log: &mut Log) -> Result<(), Error> {
+        let numbered = self.split_mb.is_some() || self.path.is_folder();
+        let path = if numbered { self.numbered(log.files) } else { self.path.0.clone() };
+        log.file = Some(if self.append { log.outputs.extend(&path)? } else { log.outputs.create(&path)? });
+        log.files += 1;
+        log.rows = 0;
+        log.number = 0;
+        Ok(())
+    }
+
+    fn close(log: &mut Log) -> Result<(), Error> {
+        match log.file.take() {
+            Some(file) => file.finish(log.rows),
+            None => Ok(()),
+        }
+    }
+
+    /// Appends events one by one: numbers them, and starts a new file where one is full.
+    fn append_each(&self, log: &mut Log, block: &mut Encoded) -> Result<(), Error> {
+        let ends = block.starts.iter().skip(1).copied().chain([block.bytes.len() as u32]);
+        let spans: Vec<(usize, usize)> =
+            block.starts.iter().zip(ends).map(|(start, end)| (*start as usize, end as usize)).collect();
+        let mut from = 0;
+        for (start, end) in spans {
+            let pending = (end - from) as u64;
+            let full = |limit| log.file.as_ref().is_some_and(|file| file.bytes() + pending > limit);
+            if log.rows > 0 && self.limit().is_some_and(full) {
+                write(log, &block.bytes[from..start])?;
+                Self::close(log)?;
+                self.open_next(log)?;
+                from = start;
+            }
+            if self.renumber {
+                // The number stands right behind the sync word.
+                block.bytes[start + 4..start + 12].copy_from_slice(&log.number.to_be_bytes());
+                log.number += 1;
+            }
+            log.rows += 1;
+        }
+        write(log, &block.bytes[from..])
+    }
+}
+
+fn write(log: &mut Log, bytes: &[u8]) -> Result<(), Error> {
+    match &mut log.file {
+        Some(file) if !bytes.is_empty() => file.write_binary(bytes),
+        _ => Ok(()),
+    }
+}
+
+impl Sink for LcmLogSink {
+    type Block = Encoded;
+    type Output = Log;
+
+    fn targets(&self) -> Vec<PathBuf> {
+        vec![self.path.0.clone()]
+    }
+
+    fn open(&self, context: &SinkContext) -> Result<Log, Error> {
+        if self.split_mb.is_some_and(|mb| !(mb > 0.0)) {
+            return Err(Error::unfit("`split_mb` must be above 0"));
+        }
+        if self.append && (self.split_mb.is_some() || self.path.is_folder() || self.path.is_stdout()) {
+            return Err(Error::unfit("`append` continues one file; it does not go with several, or with `-`"));
+        }
+        let outputs = Arc::clone(&context.outputs);
+        if self.path.is_folder() {
+            outputs.folder(&self.path.0)?;
+        }
+        let continued = if self.append { last_of(&self.path.0)? } else { None };
+        let mut log = Log { outputs, file: None, files: 0, rows: 0, number: 0 };
+        self.open_next(&mut log)?;
+        if let Some((number, events)) = continued {
+            (log.number, log.rows) = (number.wrapping_add(1), events);
+        }
+        Ok(log)
+    }
+
+    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Encoded, Error> {
+        let names = self.names.table(context.channels, |channel| Ok(channel.name.as_bytes().into()))?;
+        let mut bytes = context.buffers.buffer();
+        bytes.reserve(batch.payload_bytes() as usize + batch.len() * (HEADER_LEN + 24));
+        let mut starts = Vec::new();
+        let mut events = 0;
+        for (row, event) in batch.iter().enumerate() {
+            if self.looks_at_events() {
+                starts.push(bytes.len() as u32);
+            }
+            let utime = event.timestamp.div_euclid(1_000);
+            if utime * 1_000 != event.timestamp {
+                context.losses.insert("times are written in whole microseconds; what is finer is cut off");
+            }
+            let name = &names[event.channel.index()];
+            match append_event(&mut bytes, event.sequence, utime, name, event.payload) {
+                Ok(()) => events += 1,
+                Err(error) => {
+                    starts.truncate(events as usize);
+                    context.refused.push((row as u32, error.to_string()));
+                }
+            }
+        }
+        Ok(Encoded { bytes, events, starts })
+    }
+
+    fn append(&self, log: &mut Log, mut block: Encoded) -> Result<u64, Error> {
+        if self.looks_at_events() {
+            self.append_each(log, &mut block)?;
+        } else {
+            write(log, &block.bytes)?;
+            log.rows += block.events;
+        }
+        Ok(block.events)
+    }
+
+    fn finish(&self, mut log: Log) -> Result<u64, Error> {
+        Self::close(&mut log)?;
+        Ok(0)
+    }
+}
+
+/// The last number of the log at `path` and how many events it has; nothing if there is no log.
+///
+/// `Err` if it holds damage: what is appended behind a cut event would be taken for a part of it.
+fn last_of(path: &Path) -> Result<Option<(i64, u64)>, Error> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let context = ReadContext::standalone("old");
+    let split = Split::whole(path, None);
+    let mut reader = LogReader::open(path, &split, Entry::At(0), Limits::default(), &context)?;
+    let (mut last, mut events) = (None, 0);
+    while let Some(batch) = reader.next_batch()? {
+        last = batch.sequences().last().copied().or(last);
+        events += batch.len() as u64;
+    }
+    match context.damage.take().first() {
+        Some(damage) => Err(Error::refused(format!(
+            "a damaged log is not continued; convert it first, which leaves the damage out ({damage})"
+        ))),
+        None => Ok(Some((last.unwrap_or(-1), events))),
+    }
+}

@@ -1,0 +1,204 @@
+//! What the `lcm-log` plugins promise, whatever the log looks like.
+
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use serde_json::json;
+use sluice_core::contract::{Gathered, any_splitting_is_the_same, gather, gather_with, splits_cover_the_inputs};
+use sluice_core::{BlockPool, Kind, Make, Query, ReadContext, Registry, Sniff, Source};
+use sluice_lcm::wire::append_event;
+
+fn plugin_source(options: serde_json::Value) -> Box<dyn Source> {
+    let registry = Registry::linked();
+    let Make::Source(make) = registry.get(Kind::Source, "lcm-log").unwrap().make else { panic!("a source") };
+    make(options).unwrap()
+}
+
+fn source(path: &Path) -> Box<dyn Source> {
+    plugin_source(json!({ "path": path }))
+}
+
+/// A log of events of many sizes; some payloads hold sync words and whole events.
+fn log(events: usize) -> Vec<u8> {
+    let mut log = Vec::new();
+    for n in 0..events {
+        let mut payload = vec![n as u8; n * 37 % 400];
+        if n % 7 == 3 {
+            append_event(&mut payload, 1, 2, b"INNER", b"not an event of this log").unwrap();
+            payload.extend([0xED, 0xA1, 0xDA, 0x01]);
+        }
+        let channel = format!("CH_{}", n % 5);
+        append_event(&mut log, n as i64, 1_000_000 + n as i64 * 500, channel.as_bytes(), &payload).unwrap();
+    }
+    log
+}
+
+fn written(bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.lcm");
+    std::fs::write(&path, bytes).unwrap();
+    (folder, path)
+}
+
+/// Reads with blocks of this size, so that small logs have many.
+fn gathered_with_blocks(path: &Path, block: usize) -> Gathered {
+    let mut context = ReadContext::standalone("test");
+    context.blocks = BlockPool::new(block, 2);
+    gather_with(&*source(path), u64::MAX, &context).unwrap()
+}
+
+#[test]
+fn a_clean_log_gives_every_event_however_it_is_cut() {
+    let (_folder, path) = written(&log(500));
+    let all = any_splitting_is_the_same(&*source(&path), &[1, 17, 100, 1000, 10_000]);
+    assert_eq!((all.events.len(), all.damage.len()), (500, 0));
+    assert_eq!(all.events[7].sequence, 7);
+    assert_eq!(all.events[7].timestamp, 1_003_500_000);
+    splits_cover_the_inputs(&*source(&path), 1000);
+}
+
+#[test]
+fn the_size_of_blocks_does_not_matter() {
+    let (_folder, path) = written(&log(300));
+    let all = gather(&*source(&path), u64::MAX).unwrap();
+    for block in [1, 29, 64, 500, 4096] {
+        assert_eq!(gathered_with_blocks(&path, block), all, "blocks of {block}");
+    }
+}
+
+#[test]
+fn damage_is_stepped_over_and_reported_to_the_byte() {
+    let clean = log(20);
+    let mut bytes = clean.clone();
+    bytes.splice(0..0, *b"front");
+    bytes.extend(b"tail");
+    let (_folder, path) = written(&bytes);
+    let all = any_splitting_is_the_same(&*source(&path), &[1, 50, 500]);
+    assert_eq!(all.events.len(), 20);
+    let ranges: Vec<(u64, u64)> = all.damage.iter().map(|(offset, length, _)| (*offset, *length)).collect();
+    assert_eq!(ranges, [(0, 5), (5 + clean.len() as u64, 4)]);
+}
+
+#[test]
+fn times_that_cannot_be_held_are_damage_of_their_channel() {
+    let mut bytes = Vec::new();
+    for utime in [-5, i64::MAX / 1_000, i64::MAX, i64::MIN] {
+        append_event(&mut bytes, 0, utime, b"T", b"").unwrap();
+    }
+    let (_folder, path) = written(&bytes);
+    let all = gather(&*source(&path), 10).unwrap();
+    assert_eq!(all.events.iter().map(|e| e.timestamp).collect::<Vec<_>>(), [-5_000, i64::MAX / 1_000 * 1_000]);
+    assert_eq!(all.damage.len(), 2);
+    assert!(all.damage[0].2.contains("beyond the times"), "{:?}", all.damage);
+}
+
+#[test]
+fn several_logs_are_read_in_the_order_of_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, number) in [("b.lcm", 2), ("a.lcm", 1)] {
+        let mut bytes = Vec::new();
+        append_event(&mut bytes, number, 0, b"C", b"").unwrap();
+        std::fs::write(folder.path().join(name), bytes).unwrap();
+    }
+    let all = gather(&*source(&folder.path().join("*.lcm")), 1).unwrap();
+    assert_eq!(all.events.iter().map(|e| e.sequence).collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
+fn an_empty_log_is_read_as_no_events() {
+    let (_folder, path) = written(b"");
+    assert_eq!(gather(&*source(&path), 100).unwrap(), Gathered::default());
+}
+
+#[test]
+fn names_that_are_no_text_are_carried() {
+    let mut bytes = Vec::new();
+    for name in [&b"\xff\xfe"[..], b"", &[b'x'; 5000], b"NUL\0inside"] {
+        append_event(&mut bytes, 0, 0, name, b"payload").unwrap();
+    }
+    let (_folder, path) = written(&bytes);
+    let all = gather(&*source(&path), u64::MAX).unwrap();
+    let names: Vec<&str> = all.events.iter().map(|e| &e.channel[..]).collect();
+    assert_eq!(names, ["\\xff\\xfe", "", &"x".repeat(5000), "NUL\0inside"]);
+}
+
+#[test]
+fn sniffing_tells_logs_from_other_files() {
+    let registry = Registry::linked();
+    let sniff = registry.get(Kind::Source, "lcm-log").unwrap().sniff;
+    assert_eq!(sniff(&log(1)), Sniff::Yes);
+    assert_eq!(sniff(&[b"xx", &log(1)[..]].concat()), Sniff::Maybe);
+    assert_eq!((sniff(b"PAR1"), sniff(b"")), (Sniff::No, Sniff::No));
+}
+
+#[test]
+fn a_window_of_an_ordered_log_reads_a_part_of_it_and_gives_all_of_the_window() {
+    let mut bytes = Vec::new();
+    let payload = vec![7; 4000];
+    for n in 0..10_000i64 {
+        // Ten events a second; every hundredth a little out of order.
+        let jitter = if n % 100 == 50 { -300_000 } else { 0 };
+        append_event(&mut bytes, n, n * 100_000 + jitter, b"C", &payload).unwrap();
+    }
+    let (_folder, path) = written(&bytes);
+    let log = source(&path);
+    let query = Query { start: Some(500_000_000_000), end: Some(510_000_000_000) };
+    let splits = log.splits(1 << 20, &query).unwrap();
+    let read: u64 = splits.iter().filter_map(|split| split.bytes).sum();
+    assert!(read < bytes.len() as u64 / 10, "{read} of {}", bytes.len());
+    let first = splits.first().unwrap().start;
+    let last = splits.last().unwrap().end.unwrap();
+    let record = |n: u64| n * (28 + 1 + 4000);
+    assert!(first <= record(4_990) && last >= record(5_110), "{first}..{last}");
+}
+
+#[test]
+fn a_log_whose_times_jump_is_read_whole() {
+    let mut bytes = Vec::new();
+    let payload = vec![7; 40_000];
+    for n in 0..1_000i64 {
+        append_event(&mut bytes, n, (n % 200) * 1_000_000, b"C", &payload).unwrap();
+    }
+    let (_folder, path) = written(&bytes);
+    let query = Query { start: Some(5_000_000_000), end: Some(6_000_000_000) };
+    let splits = source(&path).splits(1 << 20, &query).unwrap();
+    assert_eq!(splits.iter().filter_map(|split| split.bytes).sum::<u64>(), bytes.len() as u64);
+}
+
+fn mutation() -> impl Strategy<Value = (u8, usize, usize)> {
+    (0u8..5, any::<usize>(), 1usize..400)
+}
+
+fn damaged(mut log: Vec<u8>, mutations: &[(u8, usize, usize)]) -> Vec<u8> {
+    for (kind, at, len) in mutations {
+        let at = at % log.len().max(1);
+        let end = (at + len).min(log.len());
+        match kind {
+            0 if at < log.len() => log[at] ^= 1 << (len % 8),
+            1 => drop(log.drain(at..end)),
+            2 => drop(log.splice(at..at, std::iter::repeat_n(0xED, *len))),
+            3 => log[at..end].fill(0),
+            _ => log.truncate(at),
+        }
+    }
+    log
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn damaged_logs_are_the_same_however_they_are_cut_and_blocked(
+        mutations in proptest::collection::vec(mutation(), 1..6), target in 1u64..3000, block in 1usize..2000)
+    {
+        let bytes = damaged(log(60), &mutations);
+        let (_folder, path) = written(&bytes);
+        let all = any_splitting_is_the_same(&*source(&path), &[target, target * 3, 64]);
+        prop_assert_eq!(&gathered_with_blocks(&path, block), &all);
+        let lost: u64 = all.damage.iter().map(|(_, length, _)| length).sum();
+        let kept: u64 = all.events.iter().map(|e| (28 + e.channel.len() + e.payload.len()) as u64).sum();
+        // Names that are not UTF-8 are longer as text than in the log.
+        if all.events.iter().all(|e| !e.channel.contains('\\')) {
+            prop_assert_eq!(lost + kept, bytes.len() as u64);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! `filter`: lets events pass by channel, source and time. Does not look at payloads or change events.
+
+use serde::Deserialize;
+use sluice_core::schemars::JsonSchema;
+use sluice_core::time::When;
+use sluice_core::{
+    Batch, Channel, Error, Map, OptionsError, Patterns, PerChannel, Stage, StageContext, plugin,
+};
+
+use crate::window::Window;
+
+/// Options of `filter`. An event passes if it passes each of them that is given.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(crate = "sluice_core::schemars")]
+pub struct FilterOptions {
+    /// Channels that pass. None given: all.
+    pub channels: Patterns,
+    /// Channels that do not pass, even if `channels` has them.
+    pub exclude: Patterns,
+    /// Sources whose channels pass. None given: all.
+    pub source: Patterns,
+    /// Events before this time do not pass.
+    pub start: Option<When>,
+    /// Events at or after this time do not pass.
+    pub end: Option<When>,
+}
+
+#[derive(Debug)]
+struct Filter {
+    options: FilterOptions,
+    window: Window,
+    passes: PerChannel<bool>,
+}
+
+impl TryFrom<FilterOptions> for Stage {
+    type Error = OptionsError;
+
+    fn try_from(options: FilterOptions) -> Result<Self, OptionsError> {
+        let window = Window::new(["start", "end"], options.start, options.end)?;
+        Ok(Self::Map(Box::new(Filter { options, window, passes: PerChannel::default() })))
+    }
+}
+
+sluice_core::register! {
+    stage "filter": FilterOptions,
+    about: "lets events pass by channel, source and time",
+    sample: include_str!("../samples/filter.toml"),
+}
+
+impl FilterOptions {
+    fn lets_pass(&self, channel: &Channel) -> bool {
+        let allows = |patterns: &Patterns, name| patterns.is_empty() || patterns.matches(name);
+        let name = channel.name.text();
+        allows(&self.channels, name)
+            && !self.exclude.matches(name)
+            && allows(&self.source, &channel.source)
+    }
+}
+
+impl Map for Filter {
+    fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
+        if batch.is_empty() {
+            // Without any event there is no first one, and none is needed.
+            return Ok(batch);
+        }
+        let bounds = self.window.bounds(context.origin, 0)?;
+        let decide = |channel: &Channel| Ok(self.options.lets_pass(channel));
+        let passes = self.passes.table(context.channels, decide)?;
+        let (times, channels) = (batch.timestamps(), batch.channels());
+        let passes = |row: usize| passes[channels[row] as usize] & bounds.contains(times[row]);
+        Ok(crate::keep(&batch, context, passes))
+    }
+
+    fn query(&self) -> plugin::MapQuery {
+        let Window { start, end, .. } = self.window;
+        plugin::MapQuery { start, end, keeps_times: true }
+    }
+
+    fn needs_origin(&self) -> bool {
+        self.window.is_relative()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, times};
+    use serde_json::{Value, json};
+
+    /// The times of the events that pass: POSE at 0 and 30, GPS at 10 and 40, ODO at 20 and 50.
+    fn passing(options: Value) -> Vec<i64> {
+        let mut run = Run::of("filter", options);
+        let batch = run.batch(&[
+            ("POSE", 0),
+            ("GPS", 10),
+            ("ODO", 20),
+            ("POSE", 30),
+            ("GPS", 40),
+            ("ODO", 50),
+        ]);
+        let out = run.all([batch]).unwrap();
+        assert_eq!(out.len() as u64 + run.filtered, 6);
+        times(&out)
+    }
+
+    #[test]
+    fn without_options_every_event_passes() {
+        assert_eq!(passing(json!({})), [0, 10, 20, 30, 40, 50]);
+    }
+
+    #[test]
+    fn channels_and_exclude_work_together() {
+        assert_eq!(passing(json!({ "channels": ["P*", "GPS"] })), [0, 10, 30, 40]);
+        assert_eq!(passing(json!({ "exclude": "re:.*S.*" })), [20, 50]);
+        assert_eq!(passing(json!({ "channels": ["P*", "GPS"], "exclude": "GPS" })), [0, 30]);
+    }
+
+    #[test]
+    fn sources_are_matched_too() {
+        assert_eq!(passing(json!({ "source": "lo?" })).len(), 6);
+        assert_eq!(passing(json!({ "source": "elsewhere" })).len(), 0);
+    }
+
+    #[test]
+    fn the_window_begins_with_its_start_and_ends_before_its_end() {
+        assert_eq!(passing(json!({ "start": "10ns", "end": "40ns" })), [10, 20, 30]);
+    }
+
+    #[test]
+    fn relative_times_count_from_the_first_event() {
+        let mut run = Run::of("filter", json!({ "start": "+20ns" }));
+        assert!(run.needs_origin());
+        run.origin = Some(5);
+        let batch = run.batch(&[("A", 24), ("A", 25)]);
+        assert_eq!(times(&run.all([batch]).unwrap()), [25]);
+    }
+
+    #[test]
+    fn relative_times_without_a_first_event_are_an_error() {
+        let mut run = Run::of("filter", json!({ "start": "+20ns" }));
+        let batch = run.batch(&[("A", 24)]);
+        assert!(run.all([batch]).unwrap_err().to_string().contains("`start` counts from"));
+        assert!(run.all([Batch::default()]).is_ok());
+    }
+
+    #[test]
+    fn a_window_without_any_time_is_refused() {
+        let error = Run::refusal("filter", json!({ "start": 20, "end": 10 }));
+        assert_eq!(error.path, ["end"]);
+    }
+
+    #[test]
+    fn a_source_is_told_the_window() {
+        let options = FilterOptions { start: Some(When::At(7)), ..FilterOptions::default() };
+        let Stage::Map(filter) = Stage::try_from(options).unwrap() else { panic!("no map") };
+        let query = filter.query();
+        assert_eq!((query.start, query.end, query.keeps_times), (Some(When::At(7)), None, true));
+    }
+}

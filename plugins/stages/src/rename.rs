@@ -1,0 +1,276 @@
+//! `rename`: gives channels other names and sources. Does not touch payloads or other attributes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use regex::Regex;
+use serde::Deserialize;
+use sluice_core::schemars::JsonSchema;
+use sluice_core::{
+    Batch, Channel, ChannelId, Channels, Error, Map, Name, OptionsError, Pattern, PerChannel,
+    Stage, StageContext, plugin,
+};
+
+/// Options of `rename`. `map` goes before `channels`; `prefix`, `suffix` and `source` hold for every
+/// channel.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(crate = "sluice_core::schemars")]
+pub struct RenameOptions {
+    /// Rules, of which the first that matches a channel's name gives its new one.
+    pub channels: Vec<RuleOptions>,
+    /// New names by exact name.
+    pub map: BTreeMap<String, String>,
+    /// Put before every name.
+    pub prefix: String,
+    /// Put behind every name.
+    pub suffix: String,
+    /// The new source of every channel.
+    pub source: Option<String>,
+}
+
+/// A rule of `rename`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "sluice_core::schemars")]
+pub struct RuleOptions {
+    /// The names it is for: a glob, or `re:` and a regular expression for the whole name.
+    pub from: String,
+    /// The new name. With a regular expression, `$1` and `${name}` stand for its groups and `$$` for
+    /// a dollar sign.
+    pub to: String,
+}
+
+#[derive(Debug)]
+struct Rename {
+    names: Names,
+    source: Option<Arc<str>>,
+    /// The channel that each becomes, worked out when the first event of it is met: the new channels
+    /// are channels of the run too, and are not to be renamed again.
+    renamed: PerChannel<Arc<OnceLock<ChannelId>>>,
+}
+
+#[derive(Debug)]
+struct Names {
+    rules: Vec<Rule>,
+    map: BTreeMap<String, String>,
+    prefix: String,
+    suffix: String,
+}
+
+#[derive(Debug)]
+enum Rule {
+    Glob { from: Pattern, to: String },
+    Regex { from: Regex, to: String },
+}
+
+impl TryFrom<RenameOptions> for Stage {
+    type Error = OptionsError;
+
+    fn try_from(options: RenameOptions) -> Result<Self, OptionsError> {
+        let RenameOptions { channels, map, prefix, suffix, source } = options;
+        let rules = channels.into_iter().enumerate().map(|(at, rule)| {
+            Rule::read(rule).map_err(|(key, message)| OptionsError {
+                path: vec!["channels".to_owned(), at.to_string(), key.to_owned()],
+                message,
+            })
+        });
+        let names = Names { rules: rules.collect::<Result<_, _>>()?, map, prefix, suffix };
+        let (source, renamed) = (source.map(Arc::from), PerChannel::default());
+        Ok(Self::Map(Box::new(Rename { names, source, renamed })))
+    }
+}
+
+sluice_core::register! {
+    stage "rename": RenameOptions,
+    about: "gives channels other names and sources",
+    sample: include_str!("../samples/rename.toml"),
+}
+
+impl Rule {
+    /// `Err` has the key at fault and what is wrong with it.
+    fn read(RuleOptions { from, to }: RuleOptions) -> Result<Self, (&'static str, String)> {
+        let Some(regex) = from.strip_prefix("re:") else {
+            let from = Pattern::parse(&from).map_err(|message| ("from", message))?;
+            return Ok(Self::Glob { from, to });
+        };
+        let whole = Regex::new(&format!("^(?:{regex})$"))
+            .map_err(|e| ("from", format!("`{regex}` is no regular expression: {e}")))?;
+        match unknown_group(&to, &whole) {
+            None => Ok(Self::Regex { from: whole, to }),
+            Some(group) => Err((
+                "to",
+                format!(
+                    "`${group}` names no group of `{regex}`; a group's number or name that letters, \
+                     digits or `_` follow is written `${{1}}`, and a dollar sign `$$`"
+                ),
+            )),
+        }
+    }
+
+    /// The new name of a channel that the rule is for.
+    fn rename(&self, name: &str) -> Option<String> {
+        match self {
+            Self::Glob { from, to } => from.matches(name).then(|| to.clone()),
+            Self::Regex { from, to } => {
+                let groups = from.captures(name)?;
+                let mut renamed = String::new();
+                groups.expand(to, &mut renamed);
+                Some(renamed)
+            }
+        }
+    }
+}
+
+/// A group that `to` names and `regex` has not. Expanding it would silently give nothing.
+fn unknown_group<'t>(to: &'t str, regex: &Regex) -> Option<&'t str> {
+    let is_known = |group: &str| match group.parse::<usize>() {
+        Ok(number) => number < regex.captures_len(),
+        Err(_) => regex.capture_names().flatten().any(|name| name == group),
+    };
+    let mut rest = to;
+    while let Some((_, tail)) = rest.split_once('$') {
+        if let Some(after) = tail.strip_prefix('$') {
+            rest = after;
+            continue;
+        }
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let (group, after) = match tail.strip_prefix('{').and_then(|tail| tail.split_once('}')) {
+            Some(braced) => braced,
+            None => tail.split_at(tail.find(|c| !is_part(c)).unwrap_or(tail.len())),
+        };
+        if !is_known(group) {
+            return Some(group);
+        }
+        rest = after;
+    }
+    None
+}
+
+impl Names {
+    fn rename(&self, name: &str) -> String {
+        let mapped = self.map.get(name).cloned();
+        let ruled = || self.rules.iter().find_map(|rule| rule.rename(name));
+        let renamed = mapped.or_else(ruled).unwrap_or_else(|| name.to_owned());
+        format!("{}{renamed}{}", self.prefix, self.suffix)
+    }
+}
+
+impl Rename {
+    fn rename(&self, id: ChannelId, channels: &Channels) -> Result<ChannelId, Error> {
+        let old = channels.get(id);
+        let name = Name::from_text(&self.names.rename(old.name.text()));
+        let source = self.source.as_ref().unwrap_or(&old.source).clone();
+        channels.intern(Channel { name, source, ..Channel::clone(&old) })
+    }
+}
+
+impl Map for Rename {
+    fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
+        let renamed = self.renamed.table(context.channels, |_| Ok(Arc::default()))?;
+        let new_id = |id: &u32| match renamed[*id as usize].get() {
+            Some(new) => Ok(new.0),
+            None => {
+                let new = self.rename(ChannelId(*id), context.channels)?;
+                Ok(renamed[*id as usize].get_or_init(|| new).0)
+            }
+        };
+        let ids = batch.channels().iter().map(new_id).collect::<Result<Vec<u32>, Error>>()?;
+        Ok(if ids == batch.channels() { batch } else { batch.with_channels(ids) })
+    }
+
+    fn query(&self) -> plugin::MapQuery {
+        plugin::MapQuery { keeps_times: true, ..plugin::MapQuery::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Run;
+    use serde_json::{Value, json};
+
+    fn renamed(options: Value, name: &str) -> Channel {
+        let mut run = Run::of("rename", options);
+        let batch = run.batch(&[(name, 0)]);
+        let out = run.all([batch]).unwrap();
+        Channel::clone(&run.channels.get(ChannelId(out.channels()[0])))
+    }
+
+    fn name(options: Value, name: &str) -> String {
+        renamed(options, name).name.text().to_owned()
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_names_a_channel() {
+        let rules = || {
+            json!({ "channels": [
+                { "from": "re:CAM_([A-Z]+)_(?<n>[0-9])", "to": "cam/$1-${n}$$" },
+                { "from": "CAM_*", "to": "other$1" },
+                { "from": "*X", "to": "never" },
+            ] })
+        };
+        assert_eq!(name(rules(), "CAM_LEFT_2"), "cam/LEFT-2$");
+        assert_eq!(name(rules(), "CAM_X"), "other$1");
+        assert_eq!(name(rules(), "POSE"), "POSE");
+    }
+
+    #[test]
+    fn exact_names_go_first_and_affixes_hold_for_all() {
+        let options = || {
+            json!({ "map": { "A": "pose" }, "channels": [{ "from": "*", "to": "x" }],
+                "prefix": "r1/", "suffix": "'" })
+        };
+        assert_eq!(name(options(), "A"), "r1/pose'");
+        assert_eq!(name(options(), "B"), "r1/x'");
+    }
+
+    #[test]
+    fn the_source_changes_and_other_attributes_stay() {
+        let channel = renamed(json!({ "source": "robot" }), "POSE");
+        let before = Run::channel("POSE");
+        assert_eq!(channel, Channel { source: "robot".into(), ..before });
+    }
+
+    #[test]
+    fn names_that_are_not_utf8_can_be_given_and_taken_away() {
+        let odd = renamed(json!({ "map": { "A": "CAM\\xff" } }), "A");
+        assert_eq!(odd.name.as_bytes(), b"CAM\xff");
+        assert_eq!(name(json!({ "map": { "CAM\\xff": "A" } }), "CAM\\xff"), "A");
+    }
+
+    #[test]
+    fn a_new_name_is_not_renamed_again() {
+        let mut run = Run::of("rename", json!({ "prefix": "x" }));
+        for _ in 0..3 {
+            let batch = run.batch(&[("A", 0)]);
+            run.all([batch]).unwrap();
+        }
+        let names: Vec<_> =
+            run.channels.since(0).iter().map(|c| c.name.text().to_owned()).collect();
+        assert_eq!(names, ["A", "xA"]);
+    }
+
+    #[test]
+    fn the_channels_that_were_read_are_remembered() {
+        let mut run = Run::of("rename", json!({ "map": { "A": "B" } }));
+        let batch = run.batch(&[("A", 0), ("B", 1)]);
+        let out = run.all([batch.clone()]).unwrap();
+        assert_eq!((out.origins(), out.channels()), (batch.channels(), &[1, 1][..]));
+    }
+
+    #[test]
+    fn mistakes_in_rules_are_found_where_they_are() {
+        let wrong = |from: &str, to: &str| {
+            let rules = json!([{ "from": "A", "to": "B" }, { "from": from, "to": to }]);
+            Run::refusal("rename", json!({ "channels": rules }))
+        };
+        assert_eq!(wrong("re:(", "x").path, ["channels", "1", "from"]);
+        assert_eq!(wrong("odd[", "x").path, ["channels", "1", "from"]);
+        for to in ["$2", "$1_x", "${name}", "a$"] {
+            let error = wrong("re:(A)", to);
+            assert_eq!(error.path, ["channels", "1", "to"]);
+            assert!(error.message.contains("names no group"), "{error}");
+        }
+    }
+}

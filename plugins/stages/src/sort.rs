@@ -1,0 +1,360 @@
+//! Putting events in time order that come a little out of order, in bounded memory. Knows no options.
+//!
+//! The *watermark* is the latest time met so far less the window. Events at or before it are given on;
+//! an event that comes with a time before it is late. A late event that is kept is sorted as if its time
+//! were the watermark, so that it comes out where the order has got to. This depends on the events and
+//! their order alone, not on how they are cut into batches.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+
+use sluice_core::{Batch, StageContext};
+
+use crate::time::Late;
+
+/// Events in a batch that is given on.
+const BATCH: usize = 8192;
+
+/// What may be held back. Beyond it, the earliest event is given on early.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) events: u64,
+    pub(crate) bytes: u64,
+}
+
+/// Sorts events by time within a window; events of equal time stay in the order they came.
+#[derive(Debug)]
+pub(crate) struct Sorter {
+    window: i64,
+    late: Late,
+    limits: Limits,
+    watermark: i64,
+    /// Events that have come.
+    arrivals: u64,
+    /// The batches that events of `run` and `fresh` lie in, in order of arrival.
+    held: VecDeque<Held>,
+    run: Run,
+    /// Events of the batch that is being pushed.
+    fresh: BinaryHeap<Reverse<Waiting>>,
+    /// Payload bytes of the events that wait.
+    bytes: u64,
+}
+
+/// An event that waits for its turn. Ordered by its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Waiting {
+    time: i64,
+    arrival: u64,
+    bytes: u32,
+}
+
+/// A batch of which events wait.
+#[derive(Debug)]
+struct Held {
+    /// The arrival number of its first event.
+    first: u64,
+    /// How many of its events wait.
+    waiting: usize,
+    batch: Batch,
+}
+
+/// Waiting events in order; those before `head` are gone.
+#[derive(Debug, Default)]
+struct Run {
+    list: Vec<Waiting>,
+    head: usize,
+}
+
+/// What happened while a batch was pushed.
+#[derive(Default)]
+struct Tally {
+    /// Arrival numbers of events whose turn came, in order.
+    ready: Vec<u64>,
+    late: u64,
+    early: u64,
+}
+
+impl Sorter {
+    /// A sorter for events that come at most `window` nanoseconds late.
+    pub(crate) fn new(window: i64, late: Late, limits: Limits) -> Self {
+        Self {
+            window,
+            late,
+            limits,
+            watermark: i64::MIN,
+            arrivals: 0,
+            held: VecDeque::new(),
+            run: Run::default(),
+            fresh: BinaryHeap::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Takes the next batch; gives the events whose turn has come.
+    pub(crate) fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Vec<Batch> {
+        let batch = batch.compact();
+        let first = self.arrivals;
+        let mut waiting = 0;
+        let mut tally = Tally::default();
+        for (row, time) in batch.timestamps().iter().enumerate() {
+            let (arrival, bytes) = (first + row as u64, batch.payload_len(row) as u32);
+            if self.take(Waiting { time: *time, arrival, bytes }, &mut tally) {
+                waiting += 1;
+                self.release(&mut tally);
+            }
+        }
+        self.arrivals += batch.len() as u64;
+        self.held.push_back(Held { first, waiting, batch });
+        self.run.merge(std::mem::take(&mut self.fresh));
+        self.tell(&tally, context);
+        self.give(&tally.ready)
+    }
+
+    /// Gives all that is left.
+    pub(crate) fn finish(&mut self) -> Vec<Batch> {
+        let ready: Vec<u64> = self.run.rest().iter().map(|event| event.arrival).collect();
+        self.run = Run::default();
+        self.bytes = 0;
+        self.give(&ready)
+    }
+
+    /// Has an event wait for its turn. False if it came late and is left out.
+    fn take(&mut self, event: Waiting, tally: &mut Tally) -> bool {
+        let is_late = event.time < self.watermark;
+        tally.late += u64::from(is_late);
+        if is_late && self.late == Late::Drop {
+            return false;
+        }
+        let time = event.time.max(self.watermark);
+        self.fresh.push(Reverse(Waiting { time, ..event }));
+        self.bytes += u64::from(event.bytes);
+        self.watermark = self.watermark.max(event.time.saturating_sub(self.window));
+        true
+    }
+
+    /// Notes the events whose turn it is now, and the earliest where too many wait.
+    fn release(&mut self, tally: &mut Tally) {
+        while let Some(event) = self.earliest() {
+            let is_due = event.time <= self.watermark;
+            if !is_due && !self.is_over_limit() {
+                return;
+            }
+            if !is_due {
+                tally.early += 1;
+                // What comes from now on with an earlier time can no longer be sorted.
+                self.watermark = event.time;
+            }
+            self.remove_earliest();
+            self.bytes -= u64::from(event.bytes);
+            tally.ready.push(event.arrival);
+        }
+    }
+
+    fn earliest(&self) -> Option<Waiting> {
+        let (old, new) = (self.run.first(), self.fresh.peek().map(|event| event.0));
+        match (old, new) {
+            (Some(old), Some(new)) => Some(old.min(new)),
+            (old, new) => old.or(new),
+        }
+    }
+
+    fn remove_earliest(&mut self) {
+        let is_old = match (self.run.first(), self.fresh.peek()) {
+            (Some(old), Some(Reverse(new))) => old < *new,
+            (old, _) => old.is_some(),
+        };
+        if is_old {
+            self.run.head += 1;
+        } else {
+            self.fresh.pop();
+        }
+    }
+
+    fn is_over_limit(&self) -> bool {
+        let events = (self.run.rest().len() + self.fresh.len()) as u64;
+        events > self.limits.events || self.bytes > self.limits.bytes
+    }
+
+    fn tell(&self, tally: &Tally, context: &mut StageContext<'_>) {
+        let late = match self.late {
+            Late::Keep => "came too late to be sorted; passed on out of order",
+            Late::Drop => "came too late to be sorted",
+        };
+        if self.late == Late::Drop {
+            context.filtered += tally.late;
+        }
+        let early = "given on early: the sort window holds more than `sort_events` or `sort_bytes`";
+        for (what, count) in [(late, tally.late), (early, tally.early)] {
+            if count > 0 {
+                context.note(what, count);
+            }
+        }
+    }
+
+    /// The events with these arrival numbers, in this order; they wait no longer.
+    fn give(&mut self, ready: &[u64]) -> Vec<Batch> {
+        let batches = ready.chunks(BATCH).map(|arrivals| self.gather(arrivals)).collect();
+        while self.held.front().is_some_and(|held| held.waiting == 0) {
+            self.held.pop_front();
+        }
+        batches
+    }
+
+    fn gather(&mut self, arrivals: &[u64]) -> Batch {
+        let (mut batches, mut places) = (Vec::new(), HashMap::new());
+        let mut picks = Vec::with_capacity(arrivals.len());
+        let mut at = 0;
+        for arrival in arrivals {
+            if !self.held.get(at).is_some_and(|held| held.has(*arrival)) {
+                at = self.held.partition_point(|held| held.first <= *arrival) - 1;
+            }
+            let held = &mut self.held[at];
+            let place = *places.entry(at).or_insert_with(|| {
+                batches.push(held.batch.clone());
+                (batches.len() - 1) as u32
+            });
+            picks.push((place, (arrival - held.first) as u32));
+            held.release_one();
+        }
+        Batch::interleave(&batches, &picks)
+    }
+}
+
+impl Held {
+    fn has(&self, arrival: u64) -> bool {
+        (self.first..self.first + self.batch.len() as u64).contains(&arrival)
+    }
+
+    fn release_one(&mut self) {
+        self.waiting -= 1;
+        if self.waiting == 0 {
+            // Batches before it may wait longer; its memory need not.
+            self.batch = Batch::default();
+        }
+    }
+}
+
+impl Run {
+    fn first(&self) -> Option<Waiting> {
+        self.list.get(self.head).copied()
+    }
+
+    fn rest(&self) -> &[Waiting] {
+        &self.list[self.head..]
+    }
+
+    /// Adds events, which are mostly later than those there are.
+    fn merge(&mut self, fresh: BinaryHeap<Reverse<Waiting>>) {
+        let mut fresh: Vec<Waiting> = fresh.into_iter().map(|event| event.0).collect();
+        fresh.sort_unstable();
+        let Some(first) = fresh.first().copied() else { return };
+        if self.head > self.list.len() / 2 {
+            self.list.drain(..self.head);
+            self.head = 0;
+        }
+        let from = self.head + self.rest().partition_point(|event| *event < first);
+        self.list.extend(fresh);
+        // Two sorted runs: the standard sort finds them and only merges.
+        self.list[from..].sort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Run, times};
+    use serde_json::{Value, json};
+    use sluice_core::Batch;
+
+    struct Sorted {
+        times: Vec<i64>,
+        sequences: Vec<i64>,
+        run: Run,
+    }
+
+    fn sorted(options: Value, given: &[&[i64]]) -> Sorted {
+        let mut run = Run::of("time", options);
+        let batches: Vec<Batch> = given
+            .iter()
+            .map(|times| {
+                let events: Vec<_> = times.iter().map(|time| ("A", *time)).collect();
+                run.batch(&events)
+            })
+            .collect();
+        let out = run.all(batches).unwrap();
+        let given: usize = given.iter().map(|times| times.len()).sum();
+        assert_eq!(out.len() + run.filtered as usize, given);
+        Sorted { times: times(&out), sequences: out.sequences().to_vec(), run }
+    }
+
+    #[test]
+    fn events_within_the_window_come_in_order() {
+        let out = sorted(json!({ "sort": "10ns" }), &[&[20, 15, 30, 25], &[20, 40, 35], &[30]]);
+        assert_eq!(out.times, [15, 20, 20, 25, 30, 30, 35, 40]);
+        assert!(out.run.notes.is_empty());
+    }
+
+    #[test]
+    fn events_of_equal_time_stay_in_their_order() {
+        let out = sorted(json!({ "sort": "10ns" }), &[&[5, 5, 3], &[5, 3, 5]]);
+        assert_eq!(out.times, [3, 3, 5, 5, 5, 5]);
+        assert_eq!(out.sequences, [2, 4, 0, 1, 3, 5]);
+    }
+
+    #[test]
+    fn a_late_event_is_passed_on_where_the_order_has_got_to() {
+        let out = sorted(json!({ "sort": "10ns" }), &[&[5, 20, 30, 9, 25, 40]]);
+        assert_eq!(out.times, [5, 20, 9, 25, 30, 40]);
+        let note = "came too late to be sorted; passed on out of order";
+        assert_eq!(out.run.notes, [(note.to_owned(), 1)]);
+    }
+
+    #[test]
+    fn a_late_event_is_left_out_where_that_is_wanted() {
+        let out = sorted(json!({ "sort": "10ns", "late": "drop" }), &[&[5, 30], &[20, 9, 19]]);
+        assert_eq!((out.times, out.run.filtered), (vec![5, 20, 30], 2));
+        assert_eq!(out.run.notes, [("came too late to be sorted".to_owned(), 2)]);
+    }
+
+    #[test]
+    fn no_more_events_than_allowed_are_held_back() {
+        let given: &[&[i64]] = &[&[4, 3, 2, 1, 5]];
+        let out = sorted(json!({ "sort": "1h", "sort_events": 2 }), given);
+        // 2 makes way for itself; 1 then comes behind what was given on; 5 pushes 3 out.
+        assert_eq!(out.times, [2, 1, 3, 4, 5]);
+        let counts: Vec<u64> = out.run.notes.iter().map(|note| note.1).collect();
+        assert_eq!(counts, [1, 2]);
+    }
+
+    #[test]
+    fn no_more_bytes_than_allowed_are_held_back() {
+        let given: &[&[i64]] = &[&[3, 2, 1]];
+        let all = sorted(json!({ "sort": "1h" }), given);
+        assert_eq!(all.times, [1, 2, 3]);
+        let out = sorted(json!({ "sort": "1h", "sort_bytes": 0 }), given);
+        assert_eq!(out.times, [3, 2, 1]);
+    }
+
+    #[test]
+    fn an_event_is_held_no_longer_than_it_has_to() {
+        let mut run = Run::of("time", json!({ "sort": "10ns" }));
+        let given = [run.batch(&[("A", 0), ("A", 5), ("A", 10)]), run.batch(&[("A", 15)])];
+        let [first, second] = given.map(|batch| run.push(batch).unwrap());
+        assert_eq!((times(&first), times(&second)), (vec![0], vec![5]));
+    }
+
+    #[test]
+    fn the_ends_of_the_range_of_times_are_times_too() {
+        let out = sorted(json!({ "sort": "1ns" }), &[&[i64::MIN, i64::MAX, i64::MAX, i64::MIN]]);
+        assert_eq!(out.times, [i64::MIN, i64::MIN, i64::MAX, i64::MAX]);
+    }
+
+    #[test]
+    fn payloads_channels_and_decoded_rows_follow_their_events() {
+        let mut run = Run::of("time", json!({ "sort": "1s" }));
+        let batch = run.batch(&[("B", 2), ("A", 1)]);
+        let wanted: Vec<_> = [1, 0].map(|row| format!("{:?}", batch.event(row))).to_vec();
+        let out = run.all([batch]).unwrap();
+        let found: Vec<_> = out.iter().map(|event| format!("{event:?}")).collect();
+        assert_eq!(found, wanted);
+    }
+}

@@ -1,0 +1,225 @@
+//! A stage and what it did, for tests. Makes stages as a pipeline does: by name, from options.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use sluice_core::{
+    Batch, BatchBuilder, Channel, Channels, Encoding, Error, Kind, Make, Name, OptionsError,
+    Registry, Stage, StageContext,
+};
+
+pub(crate) struct Run {
+    stage: Stage,
+    pub(crate) channels: Arc<Channels>,
+    pub(crate) origin: Option<i64>,
+    pub(crate) filtered: u64,
+    pub(crate) notes: Vec<(String, u64)>,
+    sequence: i64,
+}
+
+fn make(name: &str, options: Value) -> Result<Stage, OptionsError> {
+    let plugin = *Registry::linked().get(Kind::Stage, name).unwrap();
+    let Make::Stage(make) = plugin.make else { panic!("{name} is no stage") };
+    make(options)
+}
+
+pub(crate) fn times(batch: &Batch) -> Vec<i64> {
+    batch.timestamps().to_vec()
+}
+
+impl Run {
+    pub(crate) fn of(name: &str, options: Value) -> Self {
+        Self {
+            stage: make(name, options).unwrap(),
+            channels: Arc::default(),
+            origin: None,
+            filtered: 0,
+            notes: Vec::new(),
+            sequence: 0,
+        }
+    }
+
+    pub(crate) fn refusal(name: &str, options: Value) -> OptionsError {
+        make(name, options).unwrap_err()
+    }
+
+    pub(crate) fn channel(name: &str) -> Channel {
+        let mut channel = Channel::new(Name::from_text(name), "log", Encoding::Lcm);
+        channel.type_name = Some("pkg.type_t".into());
+        channel.metadata.insert("key".into(), "value".into());
+        channel
+    }
+
+    /// A batch of events on these channels at these times, numbered on from batch to batch.
+    pub(crate) fn batch(&mut self, events: &[(&str, i64)]) -> Batch {
+        let mut builder = BatchBuilder::default();
+        for (name, time) in events {
+            let id = self.channels.intern(Self::channel(name)).unwrap();
+            let payload = format!("a payload of some length: {name} at {time}");
+            builder.push_copy(*time, self.sequence, id, payload.as_bytes());
+            self.sequence += 1;
+        }
+        builder.finish()
+    }
+
+    /// What the stage gives when it is pushed one batch.
+    pub(crate) fn push(&mut self, batch: Batch) -> Result<Batch, Error> {
+        self.step(|stage, context| match stage {
+            Stage::Map(map) => Ok(vec![map.apply(batch, context)?]),
+            Stage::Fold(fold) => fold.push(batch, context),
+        })
+    }
+
+    /// What the stage gives for all batches, and then at the end.
+    pub(crate) fn all(&mut self, batches: impl IntoIterator<Item = Batch>) -> Result<Batch, Error> {
+        let mut out = Vec::new();
+        for batch in batches {
+            out.push(self.push(batch)?);
+        }
+        out.push(self.step(|stage, context| match stage {
+            Stage::Map(_) => Ok(Vec::new()),
+            Stage::Fold(fold) => fold.finish(context),
+        })?);
+        Ok(joined(&out))
+    }
+
+    pub(crate) fn needs_origin(&self) -> bool {
+        match &self.stage {
+            Stage::Map(map) => map.needs_origin(),
+            Stage::Fold(fold) => fold.needs_origin(),
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(&self.stage, Stage::Fold(fold) if fold.is_done())
+    }
+
+    fn step(
+        &mut self,
+        step: impl FnOnce(&mut Stage, &mut StageContext<'_>) -> Result<Vec<Batch>, Error>,
+    ) -> Result<Batch, Error> {
+        let mut context = StageContext::new(&self.channels, self.origin);
+        let out = step(&mut self.stage, &mut context)?;
+        self.filtered += context.filtered;
+        self.notes.append(&mut context.notes);
+        Ok(joined(&out))
+    }
+}
+
+fn joined(batches: &[Batch]) -> Batch {
+    let rows = |(at, batch): (usize, &Batch)| {
+        (0..batch.len() as u32).map(move |row| (at as u32, row)).collect::<Vec<_>>()
+    };
+    let picks: Vec<(u32, u32)> = batches.iter().enumerate().flat_map(rows).collect();
+    Batch::interleave(batches, &picks)
+}
+
+#[cfg(test)]
+mod properties {
+    //! How events are cut into batches does not matter to any stage, and none loses count.
+
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+    use sluice_core::ChannelId;
+
+    /// Events and, for each, whether a batch begins there.
+    type Events = Vec<(usize, i64, bool)>;
+
+    const NAMES: [&str; 4] = ["A", "B", "CAM_1", "odd\\xff \"name\""];
+
+    fn events() -> impl Strategy<Value = Events> {
+        proptest::collection::vec((0..NAMES.len(), -20i64..60, any::<bool>()), 0..120)
+    }
+
+    /// What came out: events with their channels by name, filtered, and notes by text.
+    #[derive(Debug, PartialEq)]
+    struct Outcome {
+        events: Vec<(i64, i64, String, String, Vec<u8>)>,
+        filtered: u64,
+        notes: BTreeMap<String, u64>,
+    }
+
+    fn outcome(name: &str, options: Value, events: &Events, cut: bool) -> Outcome {
+        let mut run = Run::of(name, options);
+        run.origin = events.iter().map(|event| event.1).min();
+        let named = |events: &[(usize, i64, bool)]| -> Vec<(&str, i64)> {
+            events.iter().map(|event| (NAMES[event.0], event.1)).collect()
+        };
+        let pieces: Vec<_> = events.chunk_by(|_, next| !(cut && next.2)).map(named).collect();
+        let batches: Vec<Batch> = pieces.iter().map(|piece| run.batch(piece)).collect();
+        let out = run.all(batches).unwrap();
+        let mut notes = BTreeMap::new();
+        for (what, count) in run.notes {
+            *notes.entry(what).or_default() += count;
+        }
+        let described = |row: usize| {
+            let event = out.event(row);
+            let channel = run.channels.get(event.channel);
+            let origin = run.channels.get(ChannelId(out.origins()[row]));
+            let names = (channel.name.text().to_owned(), origin.name.text().to_owned());
+            (event.timestamp, event.sequence, names.0, names.1, event.payload.to_vec())
+        };
+        let events = (0..out.len()).map(described).collect();
+        Outcome { events, filtered: run.filtered, notes }
+    }
+
+    fn options() -> impl Strategy<Value = (&'static str, Value)> {
+        let ns = |n: i64| format!("{n}ns");
+        prop_oneof![
+            (-10i64..30, 31i64..50).prop_map(move |(start, end)| (
+                "filter",
+                json!({ "start": ns(start), "end": ns(end), "exclude": "CAM_*" })
+            )),
+            (-5i64..5).prop_map(|_| ("filter", json!({ "channels": ["A", "odd*"] }))),
+            (-9i64..9).prop_map(move |by| (
+                "time",
+                json!({ "shift": ns(by), "clip_start": "+10ns", "clip_end": "+40ns" })
+            )),
+            (0i64..40, any::<bool>(), 1u64..40, 0u64..2000).prop_map(
+                move |(window, drop, events, bytes)| (
+                    "time",
+                    json!({ "sort": ns(window), "late": if drop { "drop" } else { "keep" },
+                        "sort_events": events, "sort_bytes": bytes, "shift": "-3ns" })
+                )
+            ),
+            (0i64..90).prop_map(move |window| ("time", json!({ "sort": ns(window) }))),
+            Just((
+                "rename",
+                json!({ "channels": [{ "from": "re:([AB])", "to": "x$1" }], "prefix": "p" })
+            )),
+            (1u64..5).prop_map(|every| ("sample", json!({ "every": every, "channels": "?" }))),
+            (1u64..30).prop_map(|ns| ("sample", json!({ "max_hz": 1e9 / ns as f64 }))),
+            (0u64..50, 0u64..20)
+                .prop_map(|(all, each)| ("limit", json!({ "events": all, "per_channel": each }))),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn batch_boundaries_do_not_matter((name, options) in options(), events in events()) {
+            let whole = outcome(name, options.clone(), &events, false);
+            prop_assert_eq!(whole.events.len() as u64 + whole.filtered, events.len() as u64);
+            prop_assert_eq!(outcome(name, options, &events, true), whole);
+        }
+
+        #[test]
+        fn a_sort_that_is_wide_enough_is_a_stable_sort(events in events()) {
+            let sorted = outcome("time", json!({ "sort": "1s" }), &events, true);
+            let found: Vec<_> = sorted.events.iter().map(|event| (event.0, event.1)).collect();
+            let mut wanted: Vec<_> =
+                events.iter().enumerate().map(|(n, event)| (event.1, n as i64)).collect();
+            wanted.sort();
+            prop_assert_eq!(found, wanted);
+        }
+
+        #[test]
+        fn what_a_sort_calls_on_time_comes_in_order(window in 0i64..40, events in events()) {
+            let options = json!({ "sort": format!("{window}ns"), "late": "drop" });
+            let sorted = outcome("time", options, &events, true);
+            prop_assert!(sorted.events.is_sorted_by_key(|event| (event.0, event.1)));
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! `time`: moves timestamps, cuts off what lies outside a window, and puts events in time order.
+
+use serde::Deserialize;
+use sluice_core::options::ByteSize;
+use sluice_core::schemars::JsonSchema;
+use sluice_core::time::{Length, When};
+use sluice_core::{Batch, Error, Fold, Map, OptionsError, Stage, StageContext, plugin};
+
+use crate::sort::{Limits, Sorter};
+use crate::window::{Bounds, Window};
+
+const SORT_EVENTS: u64 = 1_000_000;
+const SORT_BYTES: ByteSize = ByteSize(128 << 20);
+
+/// Options of `time`. They work in this order: `shift`, then `clip_start` and `clip_end`, then `sort`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(crate = "sluice_core::schemars")]
+pub struct TimeOptions {
+    /// Added to every timestamp; may be negative. An event that would leave the range of times is
+    /// left out.
+    pub shift: Length,
+    /// Events before this time, as it is after `shift`, are left out.
+    pub clip_start: Option<When>,
+    /// Events at or after this time, as it is after `shift`, are left out.
+    pub clip_end: Option<When>,
+    /// Puts events in time order that come at most so much later than one with a later time.
+    pub sort: Option<Length>,
+    /// What becomes of events that come even later than `sort` allows. Default: `keep`.
+    pub late: Option<Late>,
+    /// How many events `sort` may hold back. Default: 1000000.
+    pub sort_events: Option<u64>,
+    /// How many bytes of payload `sort` may hold back. Default: `128MiB`.
+    pub sort_bytes: Option<ByteSize>,
+}
+
+/// What becomes of an event that comes too late to be sorted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(crate = "sluice_core::schemars")]
+pub enum Late {
+    /// It is passed on at once, out of order.
+    #[default]
+    Keep,
+    /// It is left out.
+    Drop,
+}
+
+impl TryFrom<TimeOptions> for Stage {
+    type Error = OptionsError;
+
+    fn try_from(options: TimeOptions) -> Result<Self, OptionsError> {
+        let keys = ["clip_start", "clip_end"];
+        let clip = Window::new(keys, options.clip_start, options.clip_end)?;
+        let adjust = Adjust { shift: options.shift.0, clip };
+        Ok(match sorter(&options)? {
+            None => Self::Map(Box::new(adjust)),
+            Some(sorter) => Self::Fold(Box::new(Sort { adjust, sorter })),
+        })
+    }
+}
+
+sluice_core::register! {
+    stage "time": TimeOptions,
+    about: "moves timestamps, clips them to a window and sorts events by time",
+    sample: include_str!("../samples/time.toml"),
+}
+
+fn sorter(options: &TimeOptions) -> Result<Option<Sorter>, OptionsError> {
+    let TimeOptions { sort, late, sort_events, sort_bytes, .. } = options;
+    let Some(Length(window)) = *sort else {
+        let given = [
+            ("late", late.is_some()),
+            ("sort_events", sort_events.is_some()),
+            ("sort_bytes", sort_bytes.is_some()),
+        ];
+        return match given.into_iter().find(|(_, given)| *given) {
+            None => Ok(None),
+            Some((key, _)) => Err(OptionsError::at(key, format!("`{key}` needs `sort`"))),
+        };
+    };
+    if window < 0 {
+        return Err(OptionsError::at("sort", "a length of time must not be negative here"));
+    }
+    let limits = Limits {
+        events: sort_events.unwrap_or(SORT_EVENTS),
+        bytes: sort_bytes.unwrap_or(SORT_BYTES).0,
+    };
+    Ok(Some(Sorter::new(window, late.unwrap_or_default(), limits)))
+}
+
+/// `shift` and the clip: what can be done to each event alone.
+#[derive(Debug)]
+struct Adjust {
+    shift: i64,
+    clip: Window,
+}
+
+impl Map for Adjust {
+    fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
+        if batch.is_empty() {
+            // Without any event there is no first one, and none is needed.
+            return Ok(batch);
+        }
+        let (shiftable, inside) =
+            (Bounds::of_shiftable(self.shift), self.clip.bounds(context.origin, self.shift)?);
+        let mut lost = 0;
+        let times = batch.timestamps();
+        let kept = crate::keep(&batch, context, |row| {
+            let fits = shiftable.contains(times[row]);
+            lost += u64::from(!fits);
+            fits & inside.contains(times[row])
+        });
+        if lost > 0 {
+            context.note("timestamp out of range after shift", lost);
+        }
+        if self.shift == 0 {
+            return Ok(kept);
+        }
+        let shifted = kept.timestamps().iter().map(|time| time + self.shift).collect();
+        Ok(kept.with_timestamps(shifted))
+    }
+
+    fn query(&self) -> plugin::MapQuery {
+        let before_shift = |when| match when {
+            When::At(nanos) => nanos.checked_sub(self.shift).map(When::At),
+            // The first event is moved like all others, so its distance to them stays.
+            after => Some(after),
+        };
+        plugin::MapQuery {
+            start: self.clip.start.and_then(before_shift),
+            end: self.clip.end.and_then(before_shift),
+            keeps_times: self.shift == 0,
+        }
+    }
+
+    fn needs_origin(&self) -> bool {
+        self.clip.is_relative()
+    }
+}
+
+#[derive(Debug)]
+struct Sort {
+    adjust: Adjust,
+    sorter: Sorter,
+}
+
+impl Fold for Sort {
+    fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        let batch = self.adjust.apply(batch, context)?;
+        Ok(self.sorter.push(batch, context))
+    }
+
+    fn finish(&mut self, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        Ok(self.sorter.finish())
+    }
+
+    fn needs_origin(&self) -> bool {
+        self.adjust.needs_origin()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, times};
+    use serde_json::{Value, json};
+
+    fn run(options: Value, given: &[i64]) -> (Vec<i64>, Run) {
+        let mut run = Run::of("time", options);
+        run.origin = given.first().copied();
+        let events: Vec<(&str, i64)> = given.iter().map(|time| ("A", *time)).collect();
+        let batch = run.batch(&events);
+        let out = run.all([batch]).unwrap();
+        assert_eq!(out.len() + run.filtered as usize, given.len());
+        (times(&out), run)
+    }
+
+    #[test]
+    fn timestamps_are_shifted() {
+        assert_eq!(run(json!({ "shift": "5ns" }), &[1, 2]).0, [6, 7]);
+        assert_eq!(run(json!({ "shift": "-5ns" }), &[1, 2]).0, [-4, -3]);
+        assert_eq!(run(json!({}), &[3, 1]).0, [3, 1]);
+    }
+
+    #[test]
+    fn events_that_would_leave_the_range_of_times_are_left_out_and_told() {
+        let (times, run) = run(json!({ "shift": "1ns" }), &[0, i64::MAX, i64::MAX - 1]);
+        assert_eq!(times, [1, i64::MAX]);
+        assert_eq!(run.notes, [("timestamp out of range after shift".to_owned(), 1)]);
+    }
+
+    #[test]
+    fn clipping_sees_shifted_times() {
+        let options = json!({ "shift": "10ns", "clip_start": "12ns", "clip_end": "14ns" });
+        assert_eq!(run(options, &[1, 2, 3, 4]).0, [12, 13]);
+    }
+
+    #[test]
+    fn relative_clips_count_from_the_first_event_wherever_it_is_shifted() {
+        let options = json!({ "shift": "10ns", "clip_start": "+1ns", "clip_end": "+3ns" });
+        assert_eq!(run(options, &[1, 2, 3, 4]).0, [12, 13]);
+    }
+
+    #[test]
+    fn a_source_is_told_the_clip_as_it_is_before_the_shift() {
+        let options = |shift| TimeOptions {
+            shift: Length(shift),
+            clip_start: Some(When::At(5)),
+            clip_end: Some(When::After(9)),
+            ..TimeOptions::default()
+        };
+        let query = |shift| match Stage::try_from(options(shift)).unwrap() {
+            Stage::Map(map) => map.query(),
+            Stage::Fold(_) => panic!("no map"),
+        };
+        let shifted = query(2);
+        assert_eq!((shifted.start, shifted.end), (Some(When::At(3)), Some(When::After(9))));
+        assert!(!shifted.keeps_times && query(0).keeps_times);
+        assert_eq!(query(i64::MIN).start, None);
+    }
+
+    #[test]
+    fn sorting_comes_after_shift_and_clip() {
+        let options = json!({ "shift": "10ns", "clip_end": "14ns", "sort": "5ns" });
+        assert_eq!(run(options, &[3, 1, 4, 2]).0, [11, 12, 13]);
+    }
+
+    #[test]
+    fn the_first_event_is_asked_for_only_where_a_clip_counts_from_it() {
+        for sort in ["", "1s"] {
+            let options = |clip: &str| match sort {
+                "" => json!({ "clip_end": clip }),
+                sort => json!({ "clip_end": clip, "sort": sort }),
+            };
+            assert!(Run::of("time", options("+1s")).needs_origin());
+            assert!(!Run::of("time", options("1s")).needs_origin());
+        }
+    }
+
+    #[test]
+    fn options_of_sort_need_sort() {
+        for key in ["late", "sort_events", "sort_bytes"] {
+            let value = if key == "late" { json!("drop") } else { json!(5) };
+            assert_eq!(Run::refusal("time", json!({ key: value })).path, [key]);
+        }
+        assert_eq!(Run::refusal("time", json!({ "sort": "-1s" })).path, ["sort"]);
+    }
+}

@@ -1,0 +1,251 @@
+//! Events as lines: JSON for programs, text for people. Writes into buffers and opens no file.
+
+use std::sync::Arc;
+
+use sluice_core::name::printable;
+use sluice_core::{Batch, Channel, Channels, Error, Event, PerChannel};
+
+use crate::fields::DecodedRows;
+use crate::write::{self, Moments};
+
+/// What a JSON line has beside what every one has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JsonParts {
+    /// `crc32`: the CRC-32 of the payload, as zip and PNG have it, as a number.
+    pub crc32: bool,
+    /// `payload`: the payload in base64.
+    pub payload: bool,
+}
+
+/// Writes the events of a run as JSON lines:
+/// `{"timestamp_ns":…,"source":"…","channel":"…","sequence":…,"size":…,"crc32":…,"fields":{…},"payload":"…"}`,
+/// with `fields` where an event is decoded. Used from any thread.
+#[derive(Debug, Default)]
+pub struct JsonLines {
+    /// What a channel's lines have in common.
+    middles: PerChannel<Arc<[u8]>>,
+}
+
+impl JsonLines {
+    /// Appends a line with these parts for each event of `batch`.
+    ///
+    /// `Err` if a decoded column has no form in JSON.
+    pub fn write(
+        &self,
+        batch: &Batch,
+        channels: &Channels,
+        parts: JsonParts,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let middles = self.middles.table(channels, |channel| Ok(json_middle(channel).into()))?;
+        let mut decoded = DecodedRows::of(batch)?;
+        for (row, event) in batch.iter().enumerate() {
+            write_json_head(&event, &middles[event.channel.index()], out);
+            if parts.crc32 {
+                out.extend_from_slice(b",\"crc32\":");
+                write::integer(out, crc32fast::hash(event.payload));
+            }
+            decoded.write(row, ",\"fields\":", out);
+            if parts.payload {
+                out.extend_from_slice(b",\"payload\":\"");
+                write::base64(out, event.payload);
+                out.push(b'"');
+            }
+            out.extend_from_slice(b"}\n");
+        }
+        Ok(())
+    }
+}
+
+fn write_json_head(event: &Event<'_>, middle: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"timestamp_ns\":");
+    write::integer(out, event.timestamp);
+    out.extend_from_slice(middle);
+    write::integer(out, event.sequence);
+    out.extend_from_slice(b",\"size\":");
+    write::integer(out, event.payload.len());
+}
+
+fn json_middle(channel: &Channel) -> Vec<u8> {
+    let mut middle = b",\"source\":".to_vec();
+    write::json_string(&mut middle, &channel.source);
+    middle.extend_from_slice(b",\"channel\":");
+    write::json_string(&mut middle, channel.name.text());
+    middle.extend_from_slice(b",\"sequence\":");
+    middle
+}
+
+/// Payload bytes that a text line shows.
+const SHOWN: usize = 16;
+
+/// Writes the events of a run as lines for people, as [`text_line`] does, with the fields in place of the
+/// bytes where an event is decoded. Used from any thread.
+#[derive(Debug, Default)]
+pub struct TextLines {
+    names: PerChannel<Arc<str>>,
+}
+
+impl TextLines {
+    /// Appends a line for each event of `batch`.
+    ///
+    /// `Err` if a decoded column has no form in JSON.
+    pub fn write(
+        &self,
+        batch: &Batch,
+        channels: &Channels,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let name = |channel: &Channel| Ok(printable(channel.name.text()).into());
+        let names = self.names.table(channels, name)?;
+        let (mut decoded, mut moments) = (DecodedRows::of(batch)?, Moments::default());
+        let mut fields = Vec::new();
+        for (row, event) in batch.iter().enumerate() {
+            write_text_head(&mut moments, &names[event.channel.index()], &event, out);
+            fields.clear();
+            match decoded.write(row, "  ", &mut fields) {
+                true => write_printable(&fields, out),
+                false => write_shown_bytes(event.payload, out),
+            }
+            out.push(b'\n');
+        }
+        Ok(())
+    }
+}
+
+/// Appends an event as a line for people:
+/// `2007-11-03T14:00:00.123456000Z  POSE  #12  144 B  2e16efb0…`, which is time, channel, sequence, size
+/// and first bytes. Nothing in it can control a terminal.
+///
+/// For a few events; [`TextLines`] writes many.
+pub fn text_line(channel: &Channel, event: &Event<'_>, out: &mut Vec<u8>) {
+    let name = printable(channel.name.text());
+    write_text_head(&mut Moments::default(), &name, event, out);
+    write_shown_bytes(event.payload, out);
+    out.push(b'\n');
+}
+
+fn write_text_head(moments: &mut Moments, name: &str, event: &Event<'_>, out: &mut Vec<u8>) {
+    moments.write(out, event.timestamp);
+    out.extend_from_slice(b"  ");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"  #");
+    write::integer(out, event.sequence);
+    out.extend_from_slice(b"  ");
+    write::integer(out, event.payload.len());
+    out.extend_from_slice(b" B");
+}
+
+fn write_shown_bytes(payload: &[u8], out: &mut Vec<u8>) {
+    let shown = payload.get(..SHOWN).unwrap_or(payload);
+    if !shown.is_empty() {
+        out.extend_from_slice(b"  ");
+        write::hex(out, shown);
+    }
+    if shown.len() < payload.len() {
+        out.extend_from_slice("…".as_bytes());
+    }
+}
+
+/// JSON leaves some control characters as they are; a terminal would obey them.
+fn write_printable(json: &[u8], out: &mut Vec<u8>) {
+    let text = String::from_utf8_lossy(json);
+    out.extend_from_slice(printable(&text).as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Log;
+    use serde_json::{Value, json};
+
+    fn json_lines(log: &Log, parts: JsonParts) -> Vec<Value> {
+        let mut out = Vec::new();
+        JsonLines::default().write(&log.batch(), &log.channels, parts, &mut out).unwrap();
+        assert!(out.is_empty() || out.ends_with(b"\n"));
+        let lines = out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
+    }
+
+    fn text_lines(log: &Log) -> Vec<String> {
+        let mut out = Vec::new();
+        TextLines::default().write(&log.batch(), &log.channels, &mut out).unwrap();
+        String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_json_line_says_what_every_event_has() {
+        let log = Log::of(&[(b"POSE", -5, b"123456789")]);
+        let plain = json!({ "timestamp_ns": -5, "source": "log \"1\"", "channel": "POSE",
+            "sequence": 0, "size": 9 });
+        assert_eq!(json_lines(&log, JsonParts::default()), [plain]);
+        let full = &json_lines(&log, JsonParts { crc32: true, payload: true })[0];
+        // The check value of CRC-32.
+        assert_eq!(full["crc32"], 0xcbf4_3926u32);
+        assert_eq!(full["payload"], "MTIzNDU2Nzg5");
+    }
+
+    #[test]
+    fn odd_channel_names_are_valid_json_and_read_back() {
+        let names: [&[u8]; 5] = [b"a\"b\\", b"\x01\n", b"\xff\xfe", "ü\u{2028}".as_bytes(), b""];
+        for name in names {
+            let log = Log::of(&[(name, 0, b"")]);
+            let line = &json_lines(&log, JsonParts::default())[0];
+            let text = line["channel"].as_str().unwrap();
+            assert_eq!(sluice_core::Name::from_text(text).as_bytes(), name);
+        }
+    }
+
+    #[test]
+    fn decoded_events_have_fields_and_others_have_none() {
+        let log = Log::of(&[(b"A", 0, b"x"), (b"B", 1, b"y"), (b"A", 2, b"z")]);
+        let log = log.decoded(&[0, 2], &[10, 12]).decoded(&[1], &[21]);
+        let fields =
+            json_lines(&log, JsonParts::default()).into_iter().map(|l| l["fields"].clone());
+        let wanted = [10, 21, 12].map(|v| json!({ "v": v }));
+        assert_eq!(fields.collect::<Vec<_>>(), wanted);
+        let some = Log::of(&[(b"A", 0, b"x"), (b"A", 1, b"y")]).decoded(&[1], &[5]);
+        let lines = json_lines(&some, JsonParts::default());
+        assert!(lines[0].get("fields").is_none());
+        assert_eq!(lines[1]["fields"], json!({ "v": 5 }));
+    }
+
+    #[test]
+    fn a_text_line_shows_the_first_bytes() {
+        let time = 1_194_098_400_123_456_000;
+        let log = Log::of(&[(b"POSE", time, &[0x2e; 17]), (b"POSE", time, b"ab"), (b"P", 0, b"")]);
+        let shown = "2e".repeat(16);
+        assert_eq!(
+            text_lines(&log),
+            [
+                format!("2007-11-03T14:00:00.123456000Z  POSE  #0  17 B  {shown}…"),
+                "2007-11-03T14:00:00.123456000Z  POSE  #1  2 B  6162".to_owned(),
+                "1970-01-01T00:00:00.000000000Z  P  #2  0 B".to_owned(),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_text_line_alone_is_the_same_as_among_others() {
+        let log = Log::of(&[(b"A\x1b[2J", 5, b"payload"), (b"B", 6, &[0; 40])]);
+        let batch = log.batch();
+        let alone = batch.iter().map(|event| {
+            let mut out = Vec::new();
+            text_line(&log.channels.get(event.channel), &event, &mut out);
+            String::from_utf8(out).unwrap().trim_end_matches('\n').to_owned()
+        });
+        assert_eq!(alone.collect::<Vec<_>>(), text_lines(&log));
+    }
+
+    #[test]
+    fn nothing_on_a_text_line_controls_a_terminal() {
+        let log = Log::of(&[(b"\x1b[2J\n\x7f", 0, b"\x1b")]);
+        let lines = text_lines(&log);
+        assert!(lines.len() == 1 && !lines[0].chars().any(char::is_control), "{lines:?}");
+    }
+
+    #[test]
+    fn decoded_events_show_fields_instead_of_bytes() {
+        let log = Log::of(&[(b"A", 0, b"x")]).decoded(&[0], &[7]);
+        assert_eq!(text_lines(&log), ["1970-01-01T00:00:00.000000000Z  A  #0  1 B  {\"v\":7}"]);
+    }
+}

@@ -1,0 +1,84 @@
+//! Numbers, strings and bytes appended to a buffer of text, without allocating.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sluice_core::time;
+
+const NANOS: i64 = 1_000_000_000;
+
+pub(crate) fn integer(out: &mut Vec<u8>, value: impl itoa::Integer) {
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+/// A JSON string, with its quotes.
+pub(crate) fn json_string(out: &mut Vec<u8>, text: &str) {
+    serde_json::to_writer(out, text).expect("a Vec takes every string");
+}
+
+pub(crate) fn base64(out: &mut Vec<u8>, bytes: &[u8]) {
+    let start = out.len();
+    let len = base64::encoded_len(bytes.len(), true).expect("a payload is shorter than memory");
+    out.resize(start + len, 0);
+    STANDARD.encode_slice(bytes, &mut out[start..]).expect("it has just the length that is needed");
+}
+
+pub(crate) fn hex(out: &mut Vec<u8>, bytes: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |value: u8| DIGITS[usize::from(value & 15)];
+    out.extend(bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]));
+}
+
+/// Writes moments as RFC 3339 text. Remembers the last second, as neighbours mostly share it.
+#[derive(Debug, Default)]
+pub(crate) struct Moments {
+    /// The last second and its text, up to the fraction.
+    last: Option<(i64, String)>,
+}
+
+impl Moments {
+    /// The same text as [`time::format`].
+    pub(crate) fn write(&mut self, out: &mut Vec<u8>, nanos: i64) {
+        let (second, fraction) = (nanos.div_euclid(NANOS), nanos.rem_euclid(NANOS));
+        if self.last.as_ref().is_none_or(|last| last.0 != second) {
+            let text = time::format(nanos);
+            let whole = text.split_once('.').map_or("", |parts| parts.0);
+            self.last = Some((second, whole.to_owned()));
+        }
+        let whole = self.last.as_ref().map_or("", |last| last.1.as_str());
+        out.extend_from_slice(whole.as_bytes());
+        out.extend_from_slice(b".000000000Z");
+        let mut rest = fraction;
+        for digit in out.iter_mut().rev().skip(1).take(9) {
+            *digit += (rest % 10) as u8;
+            rest /= 10;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn hex_has_two_digits_a_byte() {
+        let mut out = Vec::new();
+        hex(&mut out, &[0x00, 0x2e, 0xff]);
+        assert_eq!(out, b"002eff");
+    }
+
+    proptest! {
+        #[test]
+        fn moments_are_written_as_core_formats_them(
+            nanos in proptest::collection::vec(prop_oneof![any::<i64>(), -3_000_000_000i64..3_000_000_000,
+                Just(i64::MIN), Just(i64::MAX)], 1..20))
+        {
+            let mut moments = Moments::default();
+            for nanos in nanos {
+                let mut out = Vec::new();
+                moments.write(&mut out, nanos);
+                prop_assert_eq!(String::from_utf8(out).unwrap(), time::format(nanos));
+            }
+        }
+    }
+}
