@@ -36,7 +36,11 @@ pub fn gather(source: &dyn Source, target: u64) -> Result<Gathered, Error> {
 }
 
 /// [`gather`] with a context of the test's own making.
-pub fn gather_with(source: &dyn Source, target: u64, context: &ReadContext) -> Result<Gathered, Error> {
+pub fn gather_with(
+    source: &dyn Source,
+    target: u64,
+    context: &ReadContext,
+) -> Result<Gathered, Error> {
     let mut gathered = Gathered::default();
     let mut last: Option<(Split, Seam)> = None;
     for split in source.splits(target, &crate::Query::default())? {

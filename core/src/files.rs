@@ -44,7 +44,10 @@ fn matches(name: &Path) -> Result<Vec<Input>, Error> {
         glob::glob(&pattern).map_err(|e| Error::unfit(format!("`{pattern}` is no glob: {e}")))?;
     let mut found = Vec::new();
     for path in paths {
-        let path = path.map_err(|e| Error::io("list", e.path().to_owned(), e.into()))?;
+        let path = path.map_err(|e| {
+            let at = e.path().to_owned();
+            Error::io("list", at, e.into())
+        })?;
         let meta = fs::metadata(&path).map_err(|e| Error::io("open", &path, e))?;
         // A glob means files; folders beside them are not what was asked for.
         if !meta.is_dir() {

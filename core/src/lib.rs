@@ -36,8 +36,8 @@ pub use name::Name;
 pub use output::{OutputFile, Outputs, Overwrite};
 pub use pattern::{Pattern, Patterns};
 pub use plugin::{
-    Codec, DynSink, EncodeContext, Entry, Fold, Input, Map, MapQuery, Query, ReadContext, Reader, Seam, Sink,
-    SinkContext, Source, Split, Stage, StageContext, TypeKey,
+    Codec, DynSink, EncodeContext, Entry, Fold, Input, Map, MapQuery, Query, ReadContext, Reader,
+    Seam, Sink, SinkContext, Source, Split, Stage, StageContext, TypeKey,
 };
 pub use pool::BlockPool;
 pub use registry::{Kind, Make, Plugin, Registry, Sniff};

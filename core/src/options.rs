@@ -168,7 +168,9 @@ impl std::fmt::Display for ByteSize {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
         match units.into_iter().find(|(_, size)| self.0 >= *size) {
-            Some((unit, size)) if self.0 % size == 0 => write!(f, "{}{unit}", self.0 / size),
+            Some((unit, size)) if self.0.is_multiple_of(size) => {
+                write!(f, "{}{unit}", self.0 / size)
+            }
             Some((unit, size)) => write!(f, "{:.1}{unit}", self.0 as f64 / size as f64),
             None => write!(f, "{}B", self.0),
         }

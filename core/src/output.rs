@@ -7,11 +7,12 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::Error;
 use crate::files::{Identity, is_special};
@@ -145,32 +146,19 @@ impl Outputs {
         manifest: impl Fn(&Path, &[Published]) -> Result<String, Error>,
     ) -> Result<Vec<Published>, Error> {
         let mut state = std::mem::take(&mut *self.state());
-        let mut renamed: Vec<PathBuf> = Vec::new();
-        for folder in &state.folders {
-            remove_if_there(&folder.join(MANIFEST))?;
+        let files: Vec<Published> = state.staged.iter().map(|staged| staged.file.clone()).collect();
+        let published = describe(&state.folders, &files, manifest).and_then(|manifests| {
+            let stale = clear_manifests(&state.folders, &files)?;
+            rename_all(&mut state.staged)?;
+            stale.iter().try_for_each(|path| remove_if_there(path))?;
+            manifests.iter().try_for_each(|(folder, text)| write_manifest(folder, text))
+        });
+        if let Err(error) = published {
+            // What was not published is litter of this run, and goes the way of a failed run's.
+            *self.state() = state;
+            return Err(error);
         }
-        for staged in &mut state.staged {
-            let Some(temporary) = staged.temporary.take() else { continue };
-            let target = &staged.file.path;
-            let fresh = !target.exists();
-            if let Err(error) = fs::rename(&temporary, target) {
-                // A second failure here changes nothing about the first, which is reported.
-                renamed.iter().for_each(|path| drop(fs::remove_file(path)));
-                drop(fs::remove_file(&temporary));
-                return Err(Error::io("publish", target, error));
-            }
-            if fresh {
-                renamed.push(target.clone());
-            }
-        }
-        let files: Vec<Published> = state.staged.drain(..).map(|staged| staged.file).collect();
-        for folder in std::mem::take(&mut state.folders) {
-            let inside: Vec<_> =
-                files.iter().filter(|f| f.path.starts_with(&folder)).cloned().collect();
-            write_manifest(&folder, &manifest(&folder, &inside)?)?;
-        }
-        state.made.clear();
-        sync_folders(&files)?;
+        sync_folders(&files);
         Ok(files)
     }
 
@@ -193,7 +181,11 @@ impl Outputs {
             self.judge(target)?;
         }
         // A link is followed: what it points to is replaced, and the link stays.
-        let target = target.canonicalize().unwrap_or_else(|_| target.to_owned());
+        let target = if target.is_symlink() {
+            target.canonicalize().map_err(|e| Error::io("follow the link", target, e))?
+        } else {
+            target.to_owned()
+        };
         if let Some(folder) = target.parent() {
             self.make_folder(folder)?;
         }
@@ -303,6 +295,62 @@ fn remove_stale(target: &Path, name: &str) {
     }
 }
 
+/// The text of each folder's manifest.
+fn describe(
+    folders: &[PathBuf],
+    files: &[Published],
+    manifest: impl Fn(&Path, &[Published]) -> Result<String, Error>,
+) -> Result<Vec<(PathBuf, String)>, Error> {
+    let each = folders.iter().map(|folder| {
+        let inside: Vec<_> = files.iter().filter(|f| f.path.starts_with(folder)).cloned().collect();
+        Ok((folder.clone(), manifest(folder, &inside)?))
+    });
+    each.collect()
+}
+
+/// Takes away the manifests of folders that are replaced; gives the files that they named and that are
+/// not replaced by new ones.
+fn clear_manifests(folders: &[PathBuf], files: &[Published]) -> Result<Vec<PathBuf>, Error> {
+    let mut stale = Vec::new();
+    for folder in folders {
+        let path = folder.join(MANIFEST);
+        let old = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+        let named = old.as_ref().and_then(|old| old["files"].as_array()).into_iter().flatten();
+        for name in named.filter_map(|file| file["path"].as_str()) {
+            // Only what lies in the folder is ours to remove, whatever the file says.
+            let plain =
+                Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+            let path = folder.join(name);
+            if plain && !files.iter().any(|file| file.path == path) {
+                stale.push(path);
+            }
+        }
+        remove_if_there(&path)?;
+    }
+    Ok(stale)
+}
+
+/// Gives every file its final name. When one cannot have it, those before it are taken back where
+/// nothing was replaced.
+fn rename_all(staged: &mut [Staged]) -> Result<(), Error> {
+    let mut fresh: Vec<PathBuf> = Vec::new();
+    for staged in staged {
+        let Some(temporary) = &staged.temporary else { continue };
+        let target = &staged.file.path;
+        let new = !target.exists();
+        if let Err(error) = fs::rename(temporary, target) {
+            // A second failure here changes nothing about the first, which is reported.
+            fresh.iter().for_each(|path| drop(fs::remove_file(path)));
+            return Err(Error::io("publish", target, error));
+        }
+        staged.temporary = None;
+        if new {
+            fresh.push(target.clone());
+        }
+    }
+    Ok(())
+}
+
 fn write_manifest(folder: &Path, text: &str) -> Result<(), Error> {
     let (path, temporary) = (folder.join(MANIFEST), folder.join(format!(".{MANIFEST}{TEMPORARY}")));
     let write = || -> io::Result<()> {
@@ -315,7 +363,7 @@ fn write_manifest(folder: &Path, text: &str) -> Result<(), Error> {
 }
 
 /// Makes the renames last through a power cut.
-fn sync_folders(files: &[Published]) -> Result<(), Error> {
+fn sync_folders(files: &[Published]) {
     let mut folders: Vec<&Path> = files.iter().filter_map(|file| file.path.parent()).collect();
     folders.dedup();
     for folder in folders {
@@ -325,7 +373,6 @@ fn sync_folders(files: &[Published]) -> Result<(), Error> {
             drop(handle.sync_all());
         }
     }
-    Ok(())
 }
 
 impl Drop for Outputs {
@@ -526,6 +573,7 @@ mod tests {
         write(&outputs, &target, b"abc");
         assert!(!target.exists());
         let published = outputs.publish(|_, _| Ok(String::new())).unwrap();
+        assert_eq!(names(target.parent().unwrap()), ["out.bin"]);
         assert_eq!(fs::read(&target).unwrap(), b"abc");
         assert_eq!(published[0].blake3, Some(blake3::hash(b"abc").to_hex().to_string()));
     }
@@ -610,5 +658,35 @@ mod tests {
         assert_eq!(fs::read_to_string(out.join(MANIFEST)).unwrap(), "1 files");
         let again = Outputs::new(Overwrite::Refuse, false, &[]);
         assert!(again.folder(&out).unwrap_err().to_string().contains("not empty"));
+    }
+
+    #[test]
+    fn replacing_a_folder_removes_what_its_manifest_named_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("out");
+        fs::create_dir(&out).unwrap();
+        for name in ["a", "old", "mine"] {
+            fs::write(out.join(name), name).unwrap();
+        }
+        let named = r#"{"files": [{"path": "a"}, {"path": "old"}, {"path": "../out/mine"}]}"#;
+        fs::write(out.join(MANIFEST), named).unwrap();
+        let outputs = outputs(Overwrite::Replace);
+        outputs.folder(&out).unwrap();
+        write(&outputs, &out.join("a"), b"new");
+        outputs.publish(|_, _| Ok("{}".into())).unwrap();
+        assert_eq!(names(&out), [MANIFEST, "a", "mine"]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_published_takes_the_others_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+        let outputs = outputs(Overwrite::Refuse);
+        write(&outputs, &first, b"1");
+        write(&outputs, &second, b"2");
+        fs::create_dir(&second).unwrap();
+        assert!(outputs.publish(|_, _| Ok(String::new())).is_err());
+        drop(outputs);
+        assert_eq!(names(folder.path()), ["second"]);
     }
 }

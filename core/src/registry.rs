@@ -244,7 +244,7 @@ impl Registry {
             .map(|plugin| ((plugin.sniff)(head), plugin))
             .filter(|(s, _)| *s != Sniff::No)
             .collect();
-        sure.sort_by(|a, b| b.0.cmp(&a.0));
+        sure.sort_by_key(|(sniff, _)| std::cmp::Reverse(*sniff));
         sure.into_iter().map(|(_, plugin)| plugin).collect()
     }
 

@@ -58,6 +58,7 @@ fn slot(name: &[u8]) -> usize {
         Some(bytes) => u64::from_le_bytes(*bytes),
         None => name.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
     };
-    let mixed = (head.rotate_left(23) ^ tail ^ name.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed =
+        (head.rotate_left(23) ^ tail ^ name.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 56) as usize % SLOTS
 }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use sluice_core::files::LogFile;
 use sluice_core::pool::Block;
-use sluice_core::{Batch, BatchBuilder, Damage, Entry, Error, Place, ReadContext, Reader, Seam, Split};
+use sluice_core::{
+    Batch, BatchBuilder, Damage, Entry, Error, Place, ReadContext, Reader, Seam, Split,
+};
 
 use crate::ids::Ids;
 use crate::scan::{self, Limits, ReadAt, Verdict};
@@ -51,7 +53,11 @@ impl LogReader {
         let began = match entry {
             Entry::At(at) => Some(at),
             Entry::Search => {
-                log.load(context, split.start, end.saturating_sub(split.start).saturating_add(OVERHANG))?;
+                log.load(
+                    context,
+                    split.start,
+                    end.saturating_sub(split.start).saturating_add(OVERHANG),
+                )?;
                 let range = split.start..end;
                 log.scanning(|log| scan::next_event(log, range, &limits))?
             }
@@ -102,14 +108,16 @@ impl LogReader {
         let start = self.log.start;
         let bytes = self.log.bytes();
         let stop = usize::try_from(self.end.saturating_sub(start)).unwrap_or(usize::MAX);
-        let Some(mut at) = self.at.checked_sub(start).and_then(|at| usize::try_from(at).ok()) else {
+        let Some(mut at) = self.at.checked_sub(start).and_then(|at| usize::try_from(at).ok())
+        else {
             return Ok(Hop::NextBlock);
         };
         let hop = loop {
             if at >= stop {
                 break Hop::Event;
             }
-            let Some((head, rest)) = bytes.get(at..).and_then(|b| b.split_first_chunk::<HEADER_LEN>())
+            let Some((head, rest)) =
+                bytes.get(at..).and_then(|b| b.split_first_chunk::<HEADER_LEN>())
             else {
                 break Hop::NextBlock;
             };
@@ -176,7 +184,8 @@ impl LogReader {
 
     fn accept(&mut self, batch: &mut BatchBuilder, header: &Header, end: u64) -> Result<(), Error> {
         let start = (self.at - self.log.start) as usize;
-        let record = self.log.bytes().get(start..(end - self.log.start) as usize).unwrap_or_default();
+        let record =
+            self.log.bytes().get(start..(end - self.log.start) as usize).unwrap_or_default();
         let body = record.get(HEADER_LEN..).unwrap_or_default();
         let (channel, payload) = body.split_at(body.len().min(header.channel_len as usize));
         let id = self.ids.of(channel)?;
@@ -186,7 +195,8 @@ impl LogReader {
                 batch.push(timestamp, header.number, id, payload, Place { segment: 0, offset });
             }
             None => {
-                let reason = format!("time {} µs is beyond the times that can be held", header.utime);
+                let reason =
+                    format!("time {} µs is beyond the times that can be held", header.utime);
                 self.report(end, reason, Some(id))?;
             }
         }
@@ -339,7 +349,10 @@ impl Window {
     }
 
     /// Lets `scan` read, with its errors kept as what they are.
-    fn scanning<T>(&mut self, scan: impl FnOnce(&mut dyn ReadAt) -> io::Result<T>) -> Result<T, Error> {
+    fn scanning<T>(
+        &mut self,
+        scan: impl FnOnce(&mut dyn ReadAt) -> io::Result<T>,
+    ) -> Result<T, Error> {
         let scanned = scan(self);
         scanned.map_err(|error| {
             self.failed.take().unwrap_or_else(|| Error::io("read", self.file.path(), error))

@@ -27,6 +27,7 @@ pub struct LcmLogSink {
     path: OutPath,
     /// Starts a new file before this many MiB are exceeded: `drive.lcm` becomes `drive-00000.lcm`,
     /// `drive-00001.lcm`, and so on.
+    #[serde(default, deserialize_with = "above_zero")]
     split_mb: Option<f64>,
     /// Continues a log that exists. It is replaced as a whole when the run has succeeded.
     #[serde(default)]
@@ -44,6 +45,14 @@ sluice_core::register! {
     about: "writes LCM event logs",
     sample: include_str!("../samples/lcm-log-sink.toml"),
     extensions: &["lcm", "lcmlog", "log"],
+}
+
+fn above_zero<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    let mb = f64::deserialize(deserializer)?;
+    if mb > 0.0 && mb.is_finite() {
+        return Ok(Some(mb));
+    }
+    Err(serde::de::Error::custom("expected a number above 0"))
 }
 
 /// Encoded events.
@@ -90,7 +99,11 @@ impl LcmLogSink {
     fn open_next(&self, log: &mut Log) -> Result<(), Error> {
         let numbered = self.split_mb.is_some() || self.path.is_folder();
         let path = if numbered { self.numbered(log.files) } else { self.path.0.clone() };
-        log.file = Some(if self.append { log.outputs.extend(&path)? } else { log.outputs.create(&path)? });
+        log.file = Some(if self.append {
+            log.outputs.extend(&path)?
+        } else {
+            log.outputs.create(&path)?
+        });
         log.files += 1;
         log.rows = 0;
         log.number = 0;
@@ -107,8 +120,12 @@ impl LcmLogSink {
     /// Appends events one by one: numbers them, and starts a new file where one is full.
     fn append_each(&self, log: &mut Log, block: &mut Encoded) -> Result<(), Error> {
         let ends = block.starts.iter().skip(1).copied().chain([block.bytes.len() as u32]);
-        let spans: Vec<(usize, usize)> =
-            block.starts.iter().zip(ends).map(|(start, end)| (*start as usize, end as usize)).collect();
+        let spans: Vec<(usize, usize)> = block
+            .starts
+            .iter()
+            .zip(ends)
+            .map(|(start, end)| (*start as usize, end as usize))
+            .collect();
         let mut from = 0;
         for (start, end) in spans {
             let pending = (end - from) as u64;
@@ -146,11 +163,12 @@ impl Sink for LcmLogSink {
     }
 
     fn open(&self, context: &SinkContext) -> Result<Log, Error> {
-        if self.split_mb.is_some_and(|mb| !(mb > 0.0)) {
-            return Err(Error::unfit("`split_mb` must be above 0"));
-        }
-        if self.append && (self.split_mb.is_some() || self.path.is_folder() || self.path.is_stdout()) {
-            return Err(Error::unfit("`append` continues one file; it does not go with several, or with `-`"));
+        if self.append
+            && (self.split_mb.is_some() || self.path.is_folder() || self.path.is_stdout())
+        {
+            return Err(Error::unfit(
+                "`append` continues one file; it does not go with several, or with `-`",
+            ));
         }
         let outputs = Arc::clone(&context.outputs);
         if self.path.is_folder() {
@@ -166,7 +184,8 @@ impl Sink for LcmLogSink {
     }
 
     fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Encoded, Error> {
-        let names = self.names.table(context.channels, |channel| Ok(channel.name.as_bytes().into()))?;
+        let names =
+            self.names.table(context.channels, |channel| Ok(channel.name.as_bytes().into()))?;
         let mut bytes = context.buffers.buffer();
         bytes.reserve(batch.payload_bytes() as usize + batch.len() * (HEADER_LEN + 24));
         let mut starts = Vec::new();
@@ -177,7 +196,9 @@ impl Sink for LcmLogSink {
             }
             let utime = event.timestamp.div_euclid(1_000);
             if utime * 1_000 != event.timestamp {
-                context.losses.insert("times are written in whole microseconds; what is finer is cut off");
+                context
+                    .losses
+                    .insert("times are written in whole microseconds; what is finer is cut off");
             }
             let name = &names[event.channel.index()];
             match append_event(&mut bytes, event.sequence, utime, name, event.payload) {

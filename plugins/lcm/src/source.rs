@@ -77,7 +77,8 @@ impl Source for LcmLog {
                 splits.push(Split::whole(path, None));
                 continue;
             }
-            let wanted = if self.seek { wanted(&path, len, query, &self.limits())? } else { 0..len };
+            let wanted =
+                if self.seek { wanted(&path, len, query, &self.limits())? } else { 0..len };
             cut(&path, wanted, len, target, &mut splits);
         }
         Ok(splits)
@@ -122,7 +123,12 @@ const SAMPLES: u64 = 64;
 const WORTH_SEEKING: u64 = 16 << 20;
 
 /// The part of a log that has every event of the window, if its times rise; else all of it.
-fn wanted(path: &Path, len: u64, query: &Query, limits: &Limits) -> Result<std::ops::Range<u64>, Error> {
+fn wanted(
+    path: &Path,
+    len: u64,
+    query: &Query,
+    limits: &Limits,
+) -> Result<std::ops::Range<u64>, Error> {
     if query.is_all() || len < WORTH_SEEKING {
         return Ok(0..len);
     }
@@ -163,7 +169,9 @@ impl Probe {
         // Far enough for any event to end: a place without one is only not used.
         let range = from..to.min(from.saturating_add(Self::CLOSE));
         let found = scan::next_event(self, range, &limits);
-        let found = found.map_err(|e| self.failed.take().unwrap_or_else(|| Error::io("read", self.log.path(), e)))?;
+        let found = found.map_err(|e| {
+            self.failed.take().unwrap_or_else(|| Error::io("read", self.log.path(), e))
+        })?;
         let Some(at) = found else { return Ok(None) };
         let mut head = [0; HEADER_LEN];
         self.log.read_at(at, &mut head)?;
@@ -191,8 +199,11 @@ impl Probe {
     /// A place after which every event is at `time` or later.
     fn first_after(&mut self, time: i64, samples: &[(u64, i64)], len: u64) -> Result<u64, Error> {
         let late = samples.iter().position(|(_, t)| *t >= time);
-        let Some((mut high, _)) = late.and_then(|n| samples.get(n)).copied() else { return Ok(len) };
-        let mut low = late.and_then(|n| n.checked_sub(1)).and_then(|n| samples.get(n)).map_or(0, |s| s.0);
+        let Some((mut high, _)) = late.and_then(|n| samples.get(n)).copied() else {
+            return Ok(len);
+        };
+        let mut low =
+            late.and_then(|n| n.checked_sub(1)).and_then(|n| samples.get(n)).map_or(0, |s| s.0);
         while high.saturating_sub(low) > Self::CLOSE {
             let middle = low + (high - low) / 2;
             match self.event_at(middle, high)? {

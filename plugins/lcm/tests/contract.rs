@@ -1,16 +1,22 @@
 //! What the `lcm-log` plugins promise, whatever the log looks like.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use serde_json::json;
-use sluice_core::contract::{Gathered, any_splitting_is_the_same, gather, gather_with, splits_cover_the_inputs};
+use sluice_core::contract::{
+    Gathered, any_splitting_is_the_same, gather, gather_with, splits_cover_the_inputs,
+};
 use sluice_core::{BlockPool, Kind, Make, Query, ReadContext, Registry, Sniff, Source};
 use sluice_lcm::wire::append_event;
 
 fn plugin_source(options: serde_json::Value) -> Box<dyn Source> {
     let registry = Registry::linked();
-    let Make::Source(make) = registry.get(Kind::Source, "lcm-log").unwrap().make else { panic!("a source") };
+    let Make::Source(make) = registry.get(Kind::Source, "lcm-log").unwrap().make else {
+        panic!("a source")
+    };
     make(options).unwrap()
 }
 
@@ -28,7 +34,8 @@ fn log(events: usize) -> Vec<u8> {
             payload.extend([0xED, 0xA1, 0xDA, 0x01]);
         }
         let channel = format!("CH_{}", n % 5);
-        append_event(&mut log, n as i64, 1_000_000 + n as i64 * 500, channel.as_bytes(), &payload).unwrap();
+        append_event(&mut log, n as i64, 1_000_000 + n as i64 * 500, channel.as_bytes(), &payload)
+            .unwrap();
     }
     log
 }
@@ -75,7 +82,8 @@ fn damage_is_stepped_over_and_reported_to_the_byte() {
     let (_folder, path) = written(&bytes);
     let all = any_splitting_is_the_same(&*source(&path), &[1, 50, 500]);
     assert_eq!(all.events.len(), 20);
-    let ranges: Vec<(u64, u64)> = all.damage.iter().map(|(offset, length, _)| (*offset, *length)).collect();
+    let ranges: Vec<(u64, u64)> =
+        all.damage.iter().map(|(offset, length, _)| (*offset, *length)).collect();
     assert_eq!(ranges, [(0, 5), (5 + clean.len() as u64, 4)]);
 }
 
@@ -87,7 +95,10 @@ fn times_that_cannot_be_held_are_damage_of_their_channel() {
     }
     let (_folder, path) = written(&bytes);
     let all = gather(&*source(&path), 10).unwrap();
-    assert_eq!(all.events.iter().map(|e| e.timestamp).collect::<Vec<_>>(), [-5_000, i64::MAX / 1_000 * 1_000]);
+    assert_eq!(
+        all.events.iter().map(|e| e.timestamp).collect::<Vec<_>>(),
+        [-5_000, i64::MAX / 1_000 * 1_000]
+    );
     assert_eq!(all.damage.len(), 2);
     assert!(all.damage[0].2.contains("beyond the times"), "{:?}", all.damage);
 }
