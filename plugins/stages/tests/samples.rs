@@ -8,10 +8,10 @@ const README: &str = include_str!("../README.md");
 
 /// The options of each part of the pipeline that uses the plugin.
 fn tables(plugin: &Plugin) -> Vec<Map<String, Value>> {
-    let file: Map<String, Value> = toml::from_str(plugin.sample).unwrap();
-    let parts = file.values().flat_map(|kind| kind.as_object().unwrap().values());
+    let file: Map<String, Value> = toml::from_str(plugin.sample).expect("a sample is TOML");
+    let parts = file.values().flat_map(|kind| kind.as_object().expect("a table of parts").values());
     let tables = parts.map(|part| {
-        let mut table = part.as_object().unwrap().clone();
+        let mut table = part.as_object().expect("a part is a table").clone();
         assert_eq!(table.shift_remove("plugin"), Some(plugin.name.into()));
         assert!(table.shift_remove("from").is_some());
         table
@@ -21,8 +21,8 @@ fn tables(plugin: &Plugin) -> Vec<Map<String, Value>> {
 
 fn make(plugin: &Plugin, options: Value) {
     match plugin.make {
-        Make::Stage(make) => drop(make(options).unwrap()),
-        Make::Sink(make) => drop(make(options).unwrap()),
+        Make::Stage(make) => drop(make(options).expect("options of a sample are right")),
+        Make::Sink(make) => drop(make(options).expect("options of a sample are right")),
         _ => panic!("{plugin:?} is not one of this crate"),
     }
 }
