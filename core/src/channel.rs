@@ -175,7 +175,8 @@ impl Channels {
 
 /// A value for every channel of a run, worked out when a channel is first met.
 ///
-/// Stages use it to decide once a channel, not once an event.
+/// Stages use it to decide once a channel, not once an event. Not for stages that intern channels while
+/// working values out: their own new channels would be met in turn.
 #[derive(Debug)]
 pub struct PerChannel<T>(RwLock<Arc<Vec<T>>>);
 

@@ -114,7 +114,8 @@ pub fn run(pipeline: Pipeline, options: &Options) -> Result<Report, Error> {
     let setup = Setup::new(options, memory);
     let reading = setup.prepare(&nodes)?;
     let inputs: Vec<PathBuf> = reading.inputs().map(|input| input.path.clone()).collect();
-    let outputs = Arc::new(Outputs::new(options.overwrite, options.hash, &inputs));
+    let hash = options.hash || writes_folder(&nodes);
+    let outputs = Arc::new(Outputs::new(options.overwrite, hash, &inputs));
     let quarantines = quarantine::open(&nodes, &outputs)?;
     let plugins = nodes.iter().map(|node| node.plugin.to_string()).collect::<Vec<_>>();
     let labels =
@@ -322,6 +323,15 @@ fn narrowed(own: MapQuery, after: Query, origin: Option<i64>) -> Query {
         start: later(resolve(own.start), after.start),
         end: earlier(resolve(own.end), after.end),
     }
+}
+
+/// Whether a sink makes a folder, whose manifest holds hashes.
+fn writes_folder(nodes: &[Node]) -> bool {
+    let targets = nodes.iter().flat_map(|node| match &node.part {
+        Part::Sink(sink) => sink.targets(),
+        _ => Vec::new(),
+    });
+    targets.into_iter().any(|target| target.as_os_str().as_encoded_bytes().ends_with(b"/"))
 }
 
 /// Whether damage of a source is to be kept with its bytes.

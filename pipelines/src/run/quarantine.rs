@@ -9,24 +9,29 @@ use sluice_core::{Damage, Error, OutputFile, Outputs};
 
 use crate::spec::{Node, OnDamage};
 
-/// Open quarantine files, by the place of their source in the pipeline.
+/// Quarantine files, by the place of their source in the pipeline.
 pub(super) type Quarantines = BTreeMap<usize, Quarantine>;
 
-/// One source's quarantine file: the damaged ranges, one after another.
+/// One source's quarantine file: the damaged ranges, one after another. Without damage there is none.
 #[derive(Debug)]
 pub(super) struct Quarantine {
-    file: OutputFile,
+    path: PathBuf,
+    outputs: Arc<Outputs>,
+    file: Option<OutputFile>,
     ranges: u64,
 }
 
-/// Opens the files of all sources that have one. Without a name it is `NAME.quarantine`.
+/// The quarantines of all sources that have one. Without a name it is `NAME.quarantine`.
+///
+/// `Err` if a file cannot be written where it is to be.
 pub(super) fn open(nodes: &[Node], outputs: &Arc<Outputs>) -> Result<Quarantines, Error> {
     let mut open = Quarantines::new();
     for (node, spec) in nodes.iter().enumerate() {
         let OnDamage::Quarantine(path) = &spec.damage else { continue };
         let path =
             path.clone().unwrap_or_else(|| PathBuf::from(format!("{}.quarantine", spec.name)));
-        open.insert(node, Quarantine { file: outputs.create(&path)?, ranges: 0 });
+        outputs.judge(&path)?;
+        open.insert(node, Quarantine { path, outputs: Arc::clone(outputs), file: None, ranges: 0 });
     }
     Ok(open)
 }
@@ -35,31 +40,37 @@ impl Quarantine {
     /// Adds the bytes of a damaged range: those that came with it, or read again from the input.
     pub(super) fn add(&mut self, damage: &Damage) -> Result<(), Error> {
         self.ranges += 1;
-        if !damage.bytes.is_empty() {
-            return damage.bytes.iter().try_for_each(|bytes| self.file.write_binary(bytes));
-        }
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => self.file.insert(self.outputs.create(&self.path)?),
+        };
         let input = Path::new(&*damage.input);
-        if !input.is_file() {
-            // A stream that has gone by, with damage longer than is kept.
-            return Ok(());
+        if damage.bytes.is_empty() && input.is_file() {
+            return copy(damage, &mut LogFile::open(input)?, file);
         }
-        let mut log = LogFile::open(input)?;
-        let (mut buffer, mut at) = (vec![0; 1 << 20], damage.offset);
-        let end = damage.offset.saturating_add(damage.length);
-        while at < end {
-            let want = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
-            let read = log.read_at(at, &mut buffer[..want])?;
-            if read == 0 {
-                break;
-            }
-            self.file.write_binary(&buffer[..read])?;
-            at += read as u64;
-        }
-        Ok(())
+        // What is missing here is a stream that has gone by, with damage longer than is kept.
+        damage.bytes.iter().try_for_each(|bytes| file.write_binary(bytes))
     }
 
     /// Completes the file.
     pub(super) fn finish(self) -> Result<(), Error> {
-        self.file.finish(self.ranges)
+        let Some(file) = self.file else { return Ok(()) };
+        file.finish(self.ranges)
     }
+}
+
+fn copy(damage: &Damage, log: &mut LogFile, file: &mut OutputFile) -> Result<(), Error> {
+    let (mut buffer, mut at) = (vec![0; 1 << 20], damage.offset);
+    let end = damage.offset.saturating_add(damage.length);
+    while at < end {
+        let want = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
+        let read = log.read_at(at, &mut buffer[..want])?;
+        if read == 0 {
+            break;
+        }
+        file.write_binary(&buffer[..read])?;
+        at += read as u64;
+        log.forget(at);
+    }
+    Ok(())
 }
