@@ -10,6 +10,7 @@ use arrow_array::builder::make_view;
 use arrow_buffer::{Buffer, ScalarBuffer};
 use bytes::Bytes;
 
+use crate::column::{Element, column, give_back, vector};
 use crate::{ChannelId, Rows};
 
 /// Some thousand events in order.
@@ -147,7 +148,7 @@ impl Batch {
     /// If there is not one timestamp an event.
     pub fn with_timestamps(mut self, timestamps: Vec<i64>) -> Self {
         assert_eq!(timestamps.len(), self.len(), "one timestamp an event");
-        self.timestamps = timestamps.into();
+        self.timestamps = column(timestamps);
         self
     }
 
@@ -159,13 +160,14 @@ impl Batch {
     pub fn with_channels(mut self, channels: Vec<u32>) -> Self {
         assert_eq!(channels.len(), self.len(), "one channel an event");
         self.origins.get_or_insert(self.channels);
-        self.channels = channels.into();
+        self.channels = column(channels);
         self
     }
 
     /// The events for which `keep` is true, in order. Copies no payload.
     pub fn retain(&self, mut keep: impl FnMut(usize) -> bool) -> Self {
-        let mut kept = vec![0u32; self.len()];
+        let mut kept = vector::<u32>(self.len());
+        kept.resize(self.len(), 0);
         let mut count = 0;
         for row in 0..self.len() {
             // Written always, counted only if kept: no branch to mispredict.
@@ -173,7 +175,9 @@ impl Batch {
             count += usize::from(keep(row));
         }
         kept.truncate(count);
-        self.take(kept)
+        let batch = self.take_at(&kept);
+        give_back(kept);
+        batch
     }
 
     /// The events at these positions, in this order. Copies no payload.
@@ -182,18 +186,22 @@ impl Batch {
     ///
     /// If a position is out of range.
     pub fn take(&self, positions: Vec<u32>) -> Self {
+        self.take_at(&positions)
+    }
+
+    fn take_at(&self, positions: &[u32]) -> Self {
         let unchanged = positions.len() == self.len()
             && positions.iter().enumerate().all(|(row, at)| row == *at as usize);
         if unchanged {
             return self.clone();
         }
-        let rows = self.rows.iter().filter_map(|rows| rows.take(&positions, self.len())).collect();
+        let rows = self.rows.iter().filter_map(|rows| rows.take(positions, self.len())).collect();
         Self {
-            timestamps: gather(&self.timestamps, &positions),
-            sequences: gather(&self.sequences, &positions),
-            channels: gather(&self.channels, &positions),
-            origins: self.origins.as_ref().map(|origins| gather(origins, &positions)),
-            payloads: gather(&self.payloads, &positions),
+            timestamps: gather(&self.timestamps, positions),
+            sequences: gather(&self.sequences, positions),
+            channels: gather(&self.channels, positions),
+            origins: self.origins.as_ref().map(|origins| gather(origins, positions)),
+            payloads: gather(&self.payloads, positions),
             segments: Arc::clone(&self.segments),
             rows,
         }
@@ -266,8 +274,10 @@ impl Batch {
     }
 }
 
-fn gather<T: arrow_buffer::ArrowNativeType>(from: &[T], positions: &[u32]) -> ScalarBuffer<T> {
-    positions.iter().map(|at| from[*at as usize]).collect()
+fn gather<T: Element>(from: &[T], positions: &[u32]) -> ScalarBuffer<T> {
+    let mut gathered = vector(positions.len());
+    gathered.extend(positions.iter().map(|at| from[*at as usize]));
+    column(gathered)
 }
 
 fn segment_of(view: u128) -> usize {
@@ -305,10 +315,10 @@ impl BatchBuilder {
     /// A builder with room for `events`.
     pub fn with_capacity(events: usize) -> Self {
         Self {
-            timestamps: Vec::with_capacity(events),
-            sequences: Vec::with_capacity(events),
-            channels: Vec::with_capacity(events),
-            payloads: Vec::with_capacity(events),
+            timestamps: vector(events),
+            sequences: vector(events),
+            channels: vector(events),
+            payloads: vector(events),
             ..Self::default()
         }
     }
@@ -381,11 +391,11 @@ impl BatchBuilder {
         };
         assert!(self.payloads.iter().all(inside), "payloads lie in the segments of their batch");
         Batch {
-            timestamps: self.timestamps.into(),
-            sequences: self.sequences.into(),
-            channels: self.channels.into(),
+            timestamps: column(self.timestamps),
+            sequences: column(self.sequences),
+            channels: column(self.channels),
             origins: None,
-            payloads: self.payloads.into(),
+            payloads: column(self.payloads),
             segments: self.segments.into(),
             rows: Vec::new(),
         }

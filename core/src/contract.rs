@@ -41,9 +41,18 @@ pub fn gather_with(
     target: u64,
     context: &ReadContext,
 ) -> Result<Gathered, Error> {
+    gather_splits(source, source.splits(target, &crate::Query::default())?, context)
+}
+
+/// Reads these splits of a source, one after another.
+pub fn gather_splits(
+    source: &dyn Source,
+    splits: Vec<Split>,
+    context: &ReadContext,
+) -> Result<Gathered, Error> {
     let mut gathered = Gathered::default();
     let mut last: Option<(Split, Seam)> = None;
-    for split in source.splits(target, &crate::Query::default())? {
+    for split in splits {
         let follows = last.as_ref().filter(|(before, _)| before.is_followed_by(&split));
         let due = follows.and_then(|(_, seam)| seam.ended);
         let entry = if follows.is_some() { Entry::Search } else { Entry::At(split.start) };

@@ -27,6 +27,7 @@ pub mod rows;
 pub mod time;
 
 mod arrow;
+mod column;
 
 pub use batch::{Batch, BatchBuilder, Event, Place};
 pub use channel::{Channel, ChannelId, Channels, Clock, Encoding, PerChannel};

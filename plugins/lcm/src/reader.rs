@@ -17,6 +17,10 @@ use crate::wire::{HEADER_LEN, Header, SYNC};
 
 /// What is read beyond a split's end at first, for the event that lies across it.
 const OVERHANG: u64 = 4 << 10;
+/// How far a log may have grown, since it was cut into splits, for the last split still to read it all.
+const MOST_GROWTH: u64 = 4 << 20;
+/// Room that a batch is begun with; columns are used again, so that more than is needed costs little.
+const LIKELY_EVENTS: usize = 8 << 10;
 /// Nanoseconds a microsecond.
 const MICRO: i64 = 1_000;
 /// The most damaged bytes of one range that are kept for inputs that cannot be read again.
@@ -29,6 +33,7 @@ pub struct LogReader {
     context: ReadContext,
     input: Arc<str>,
     ids: Ids,
+    start: u64,
     /// Where reading is.
     at: u64,
     /// Events that begin here or later are of the next split.
@@ -49,7 +54,8 @@ impl LogReader {
         context: &ReadContext,
     ) -> Result<Self, Error> {
         let mut log = Window::new(LogFile::open(path)?, context.keep_damaged_bytes);
-        let end = split.end.unwrap_or(u64::MAX);
+        let grown = |bytes: u64| split.start.saturating_add(bytes).saturating_add(MOST_GROWTH);
+        let end = split.end.or(split.bytes.map(grown)).unwrap_or(u64::MAX);
         let began = match entry {
             Entry::At(at) => Some(at),
             Entry::Search => {
@@ -69,6 +75,7 @@ impl LogReader {
             input: path.to_string_lossy().into(),
             ids: Ids::new(Arc::clone(&context.source), Arc::clone(&context.channels)),
             context: context.clone(),
+            start: split.start,
             at: began.unwrap_or(end),
             end,
             expected: split.end.unwrap_or(expected),
@@ -79,7 +86,7 @@ impl LogReader {
 
     /// Reads events until the block is used up or the split ends.
     fn fill(&mut self) -> Result<Batch, Error> {
-        let mut batch = BatchBuilder::with_capacity(512);
+        let mut batch = BatchBuilder::with_capacity(LIKELY_EVENTS);
         while self.at < self.end {
             match self.hop(&mut batch)? {
                 Hop::Event => {}
@@ -227,12 +234,13 @@ impl LogReader {
 
     /// The log ends before the split does: it became shorter since it was looked at.
     fn miss_what_was_cut_off(&mut self) {
-        if self.at >= self.expected || !self.log.file.is_seekable() {
+        // Each split tells of its own part.
+        let from = self.at.max(self.start);
+        if from >= self.expected || !self.log.file.is_seekable() {
             return;
         }
-        let reason = "the log became shorter while it was read";
-        let length = self.expected - self.at;
-        self.context.damage.report(Damage::new(&self.input, self.at, length, reason));
+        let (length, reason) = (self.expected - from, "the log became shorter while it was read");
+        self.context.damage.report(Damage::new(&self.input, from, length, reason));
     }
 }
 

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use serde_json::json;
 use sluice_core::contract::{
-    Gathered, any_splitting_is_the_same, gather, gather_with, splits_cover_the_inputs,
+    Gathered, any_splitting_is_the_same, gather, gather_splits, gather_with,
+    splits_cover_the_inputs,
 };
 use sluice_core::{BlockPool, Kind, Make, Query, ReadContext, Registry, Sniff, Source};
 use sluice_lcm::wire::append_event;
@@ -174,6 +175,33 @@ fn a_log_whose_times_jump_is_read_whole() {
     let query = Query { start: Some(5_000_000_000), end: Some(6_000_000_000) };
     let splits = source(&path).splits(1 << 20, &query).unwrap();
     assert_eq!(splits.iter().filter_map(|split| split.bytes).sum::<u64>(), bytes.len() as u64);
+}
+
+/// What the splits of `before` give when the file holds `after` by the time they are read.
+fn read_after_change(before: &[u8], after: &[u8]) -> Gathered {
+    let (_folder, path) = written(before);
+    let log = source(&path);
+    let splits = log.splits(1000, &Query::default()).unwrap();
+    std::fs::write(&path, after).unwrap();
+    gather_splits(&*log, splits, &ReadContext::standalone("test")).unwrap()
+}
+
+#[test]
+fn what_is_appended_after_the_log_was_cut_into_splits_is_read_too() {
+    let (before, after) = (log(50), log(60));
+    let all = read_after_change(&before[..before.len() - 3], &after);
+    assert_eq!((all.events.len(), all.damage.len()), (60, 0));
+}
+
+#[test]
+fn what_a_log_lost_since_it_was_cut_into_splits_is_damage() {
+    let (before, after) = (log(60), log(20));
+    let all = read_after_change(&before, &after);
+    assert_eq!(all.events.len(), 20);
+    let (first, lost) =
+        (all.damage[0].0, all.damage.iter().map(|(_, length, _)| length).sum::<u64>());
+    assert_eq!((first, first + lost), (after.len() as u64, before.len() as u64));
+    assert!(all.damage[0].2.contains("became shorter"), "{:?}", all.damage);
 }
 
 fn mutation() -> impl Strategy<Value = (u8, usize, usize)> {
