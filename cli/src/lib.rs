@@ -1,1 +1,85 @@
-//! To be written.
+//! The command line of Sluice: reads arguments, calls the engine, and says how it went.
+//!
+//! Knows no plugin. A program is this library and the plugin crates it names:
+//!
+//! ```text
+//! use my_plugin as _;
+//! use sluice_all as _;
+//!
+//! fn main() -> std::process::ExitCode {
+//!     sluice::main()
+//! }
+//! ```
+//!
+//! Standard output carries data, standard error carries talk. Exit codes: 0 done and nothing lost, 1
+//! failed and nothing published, 2 wrong use or a wrong pipeline file, 3 done with losses that were
+//! reported.
+
+mod args;
+mod commands;
+mod ending;
+mod inputs;
+mod progress;
+mod recipe;
+mod shell;
+mod signals;
+mod units;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+use sluice_core::Registry;
+
+use args::{Cli, Verb};
+use ending::Outcome;
+use shell::Shell;
+
+/// Runs the program with its own arguments and every plugin that is linked into it.
+pub fn main() -> ExitCode {
+    run(std::env::args_os(), Registry::linked())
+}
+
+/// Runs the program with these arguments, of which the first is its name, and these plugins.
+pub fn run(arguments: impl IntoIterator<Item = OsString>, registry: Registry) -> ExitCode {
+    ExitCode::from(exit_code(arguments, registry))
+}
+
+fn exit_code(arguments: impl IntoIterator<Item = OsString>, registry: Registry) -> u8 {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nothing can be said where standard error is closed.
+            drop(error.print());
+            return if error.use_stderr() { ending::WRONG_USE } else { ending::DONE };
+        }
+    };
+    let shell = Shell::new(registry, cli.quiet, cli.color);
+    match dispatch(cli.verb, &shell) {
+        Ok(ending) => ending.code(),
+        Err(failure) => {
+            failure.tell(&shell);
+            failure.code()
+        }
+    }
+}
+
+fn dispatch(verb: Verb, shell: &Shell) -> Outcome {
+    match verb {
+        Verb::Run(args) => commands::run::run(&args, shell),
+        Verb::Convert(args) => commands::convert::run(&args, shell),
+        Verb::Check(args) => commands::check::run(&args, shell),
+        Verb::Plan(args) => commands::plan::run(&args, shell),
+        Verb::Graph(args) => commands::graph::run(&args, shell),
+        Verb::Plugins(args) => commands::plugins::run(&args, shell),
+        Verb::Schema => commands::schema::run(shell),
+        Verb::Info(args) => commands::info::run(&args, shell),
+        Verb::Cat(args) => commands::cat::run(&args, shell),
+        Verb::Verify(args) => commands::verify::run(&args, shell),
+        Verb::Completions(args) => commands::completions::run(&args),
+        Verb::Man(args) => commands::man::run(&args, shell),
+    }
+}
+
+#[cfg(test)]
+mod tests;

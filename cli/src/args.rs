@@ -1,0 +1,398 @@
+//! What can be typed: verbs, options and their help. Judges single values, and acts on none.
+
+use std::path::PathBuf;
+
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use sluice_core::Pattern;
+use sluice_core::options::ByteSize;
+use sluice_core::time::When;
+
+/// Converts robot sensor logs.
+///
+/// Reads any log format it has a plugin for, passes the events through stages and writes them in any
+/// other format. What is damaged is stepped over and reported, and outputs appear whole or not at all.
+///
+/// Standard output carries data, standard error carries talk.
+#[derive(Debug, Parser)]
+#[command(name = "sluice", version, arg_required_else_help = true, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    /// Say nothing but errors.
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+
+    /// When to use colors on standard error.
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_default_value = true
+    )]
+    pub(crate) color: Color,
+
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sluice info drive.lcm                          what is in a log
+  sluice cat drive.lcm --channel POSE --limit 5  its events, one a line
+  sluice convert drive.lcm --to drive.lcm.zst    the same log, compressed
+  sluice run quickstart                          a first pipeline, without any input
+
+Exit codes: 0 done, nothing lost; 1 failed, nothing published; 2 wrong use or wrong pipeline file;
+3 done, but input was damaged or events could not be carried, all of it reported.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Run a pipeline
+    Run(RunArgs),
+    /// Convert logs, without a pipeline file
+    Convert(ConvertArgs),
+    /// Show every mistake in pipeline files
+    Check(CheckArgs),
+    /// Show what a pipeline would read and write
+    Plan(PlanArgs),
+    /// Draw a pipeline
+    Graph(GraphArgs),
+    /// List plugins, or tell of one
+    Plugins(PluginsArgs),
+    /// Print the JSON Schema of pipeline files
+    Schema,
+    /// Tell what is in logs: channels, counts, rates, gaps, damage
+    Info(InfoArgs),
+    /// Print events as text or JSON lines
+    Cat(CatArgs),
+    /// Check outputs against their manifest, and logs for damage
+    Verify(VerifyArgs),
+    /// Print a completion script for a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page
+    Man(ManArgs),
+}
+
+/// When to use colors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On terminals, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sluice run quickstart
+  sluice run drive.toml --set INPUT=drive.lcm --jobs 8 --report report.json
+  sluice run drive.toml --dry-run                what it would read and write")]
+pub(crate) struct RunArgs {
+    /// A pipeline file, or the name of a built-in pipeline such as `quickstart`.
+    pub(crate) file: String,
+
+    #[command(flatten)]
+    pub(crate) variables: SetArgs,
+
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+}
+
+/// Values for the variables of a pipeline file.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct SetArgs {
+    /// Give `${NAME}` in the pipeline file a value. What is not given is looked up in the environment.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
+    pub(crate) set: Vec<Assignment>,
+}
+
+/// How to run a pipeline.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Running")]
+pub(crate) struct EngineArgs {
+    /// How many threads to use; one a core if left out. Does not change the output.
+    #[arg(short, long, value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+
+    /// How much memory to use, such as 512MiB; goes before what the pipeline says.
+    #[arg(long, value_name = "SIZE", value_parser = ByteSize::parse)]
+    pub(crate) memory: Option<ByteSize>,
+
+    /// Replace outputs that exist, once the run has succeeded.
+    #[arg(long, conflicts_with = "resume")]
+    pub(crate) overwrite: bool,
+
+    /// Go on where an earlier run was interrupted. This version cannot do that yet.
+    #[arg(long)]
+    pub(crate) resume: bool,
+
+    /// Show what would be read and written, and do nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Write a report of the run as JSON: counts by channel, damage, files with hashes. `-` is
+    /// standard output.
+    #[arg(long, value_name = "FILE.json")]
+    pub(crate) report: Option<PathBuf>,
+
+    /// Where to run.
+    #[arg(long, value_name = "ENGINE", default_value = "local")]
+    pub(crate) engine: Engine,
+
+    /// How to show progress: auto is a bar on a terminal and a line now and then elsewhere.
+    #[arg(long, value_name = "FORM", default_value = "auto")]
+    pub(crate) progress: ProgressForm,
+}
+
+/// Where to run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Engine {
+    /// On this machine.
+    #[default]
+    Local,
+    /// On a Ballista cluster. This version cannot do that yet.
+    Ballista,
+}
+
+/// How to show progress.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProgressForm {
+    /// A bar on a terminal, a line every five seconds elsewhere.
+    #[default]
+    Auto,
+    /// A bar.
+    Bar,
+    /// A line every five seconds.
+    Plain,
+    /// A JSON object twice a second.
+    Json,
+    /// Nothing.
+    None,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The format of the input is told by its first bytes, that of the output by the extension of OUT.
+A path that ends in .zst is read and written compressed.
+
+Examples:
+  sluice convert drive.lcm --to drive.jsonl
+  sluice convert a.lcm b.lcm --to both.lcm --channel 'CAM_*' --exclude CAM_TEST
+  sluice convert drive.lcm --to first.lcm --start +10 --end +1m30s
+  zcat drive.lcm.gz | sluice convert - --from lcm-log --to drive.lcm
+  sluice convert drive.lcm --to drive.jsonl --print-pipeline > drive.toml")]
+pub(crate) struct ConvertArgs {
+    /// The logs: files or globs, read one after another; `-` is standard input.
+    #[arg(required = true, value_name = "IN", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) inputs: Vec<String>,
+
+    /// The file to write; `-` is standard output.
+    #[arg(long, value_name = "OUT", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) to: String,
+
+    #[command(flatten)]
+    pub(crate) selection: SelectionArgs,
+
+    /// The format of the input, by the name of a source; told by its first bytes if left out.
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) from: Option<String>,
+
+    /// The format of the output, by the name of a sink; told by the extension of OUT if left out.
+    #[arg(long = "as", value_name = "FORMAT")]
+    pub(crate) sink: Option<String>,
+
+    /// Set any option of the source; VALUE is TOML, or else taken as text.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
+    pub(crate) source_option: Vec<Assignment>,
+
+    /// Set any option of the sink; VALUE is TOML, or else taken as text.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
+    pub(crate) sink_option: Vec<Assignment>,
+
+    /// Print the pipeline file that does this, and do nothing.
+    #[arg(long)]
+    pub(crate) print_pipeline: bool,
+
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+}
+
+/// Which events are wanted.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Which events")]
+pub(crate) struct SelectionArgs {
+    /// Only channels that match: a name, a glob, or `re:` and a regular expression. May be repeated.
+    #[arg(short, long, value_name = "GLOB", value_parser = pattern)]
+    pub(crate) channel: Vec<String>,
+
+    /// No channels that match. May be repeated.
+    #[arg(short = 'x', long, value_name = "GLOB", value_parser = pattern)]
+    pub(crate) exclude: Vec<String>,
+
+    /// Only events from this time on: 2007-11-03T14:00:00Z, seconds since 1970, or +SECONDS after the
+    /// first event.
+    #[arg(long, value_name = "T", value_parser = time, allow_hyphen_values = true)]
+    pub(crate) start: Option<String>,
+
+    /// Only events before this time.
+    #[arg(long, value_name = "T", value_parser = time, allow_hyphen_values = true)]
+    pub(crate) end: Option<String>,
+
+    /// Files with the types of payloads, for decoding. This version cannot do that yet.
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) types: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Pipeline files, or names of built-in pipelines.
+    #[arg(required = true)]
+    pub(crate) files: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) variables: SetArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
+    /// A pipeline file, or the name of a built-in pipeline.
+    pub(crate) file: String,
+
+    #[command(flatten)]
+    pub(crate) variables: SetArgs,
+
+    /// Print it as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GraphArgs {
+    /// A pipeline file, or the name of a built-in pipeline.
+    pub(crate) file: String,
+
+    #[command(flatten)]
+    pub(crate) variables: SetArgs,
+
+    /// The language to draw in.
+    #[arg(long, value_name = "FORMAT", default_value = "mermaid")]
+    pub(crate) format: GraphFormat,
+}
+
+/// The language of a drawing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GraphFormat {
+    /// A Mermaid flowchart, as Markdown pages show it.
+    Mermaid,
+    /// Graphviz' language.
+    Dot,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PluginsArgs {
+    /// The name of a plugin; all are listed if left out.
+    pub(crate) name: Option<String>,
+
+    /// Print a JSON array with options and schemas.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sluice info drive.lcm
+  sluice info logs/*.lcm --json | jq '[.path, .events]'")]
+pub(crate) struct InfoArgs {
+    /// The logs: files or globs; `-` is standard input.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<String>,
+
+    /// The format, by the name of a source; told by the first bytes if left out.
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) from: Option<String>,
+
+    /// Print a JSON object a file, one per line.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sluice cat drive.lcm --channel POSE --limit 10
+  sluice cat drive.lcm --start +5 --end +6 --json | jq .channel | sort | uniq -c")]
+pub(crate) struct CatArgs {
+    /// The log; `-` is standard input.
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) file: String,
+
+    #[command(flatten)]
+    pub(crate) selection: SelectionArgs,
+
+    /// Only the first N events of those.
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+
+    /// Print a JSON object an event.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// With --json: also the payload, in base64.
+    #[arg(long, requires = "json")]
+    pub(crate) payload: bool,
+
+    /// The format, by the name of a source; told by the first bytes if left out.
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) from: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes: 0 all is as it should be; 1 something differs or is missing; 3 a log is damaged.")]
+pub(crate) struct VerifyArgs {
+    /// Folders with a manifest, reports of `--report`, or logs.
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Write a page for the program and one for each verb into this folder, instead of printing the
+    /// program's.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// A name with a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Assignment {
+    pub(crate) name: String,
+    pub(crate) value: String,
+}
+
+fn assignment(text: &str) -> Result<Assignment, String> {
+    let (name, value) = text.split_once('=').unwrap_or_default();
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if name.is_empty() || !name.chars().all(allowed) {
+        return Err("expected a name, `=` and a value".to_owned());
+    }
+    Ok(Assignment { name: name.to_owned(), value: value.to_owned() })
+}
+
+fn pattern(text: &str) -> Result<String, String> {
+    Pattern::parse(text).map(|_| text.to_owned())
+}
+
+fn time(text: &str) -> Result<String, String> {
+    When::parse(text).map(|_| text.trim().to_owned())
+}

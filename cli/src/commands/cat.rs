@@ -1,0 +1,33 @@
+//! `cat`: prints events, as lines for people or as JSON.
+
+use sluice_core::Kind;
+use sluice_pipeline::run::{self, Options};
+
+use crate::args::{Assignment, CatArgs};
+use crate::commands::{convert, execute};
+use crate::ending::{Ending, Outcome};
+use crate::inputs;
+use crate::recipe::Recipe;
+use crate::shell::Shell;
+
+pub(crate) fn run(args: &CatArgs, shell: &Shell) -> Outcome {
+    convert::refuse_types(&args.selection)?;
+    let files = inputs::expand(&args.file)?;
+    let source = inputs::source_of(shell, &files, args.from.as_deref())?;
+    let sink = inputs::named(shell, Kind::Sink, if args.json { "jsonl" } else { "text" })?;
+    let payload = Assignment { name: "payload".into(), value: "true".into() };
+    let recipe = Recipe {
+        source: source.name,
+        inputs: std::slice::from_ref(&args.file),
+        source_options: &[],
+        selection: Some(&args.selection),
+        limit: args.limit,
+        sink: sink.name,
+        output: "-",
+        sink_options: if args.payload { &[payload] } else { &[] },
+    };
+    let pipeline = convert::read("sluice cat", &recipe.text(), shell)?;
+    let report = run::run(pipeline, &Options::default())?;
+    execute::tell_losses(&report, shell);
+    Ok(if report.is_complete() { Ending::Done } else { Ending::Losses })
+}

@@ -1,0 +1,29 @@
+//! `check`: shows every mistake of every file. Opens no input.
+
+use std::io::{self, Write};
+
+use sluice_pipeline::Pipeline;
+
+use crate::args::CheckArgs;
+use crate::commands::{document, variables};
+use crate::ending::{Ending, Failure, Outcome};
+use crate::shell::Shell;
+
+pub(crate) fn run(args: &CheckArgs, shell: &Shell) -> Outcome {
+    let mut worst = Ending::Done;
+    for file in &args.files {
+        match check(file, args, shell) {
+            Ok(()) => writeln!(io::stdout(), "{file}: ok")?,
+            Err(failure) => {
+                failure.tell(shell);
+                worst = Ending::WrongFiles;
+            }
+        }
+    }
+    Ok(worst)
+}
+
+fn check(file: &str, args: &CheckArgs, shell: &Shell) -> Result<(), Failure> {
+    Pipeline::read(&document(file)?, &variables(&args.variables), &shell.registry)?;
+    Ok(())
+}

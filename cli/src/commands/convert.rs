@@ -1,0 +1,149 @@
+//! `convert`: the pipeline most people need, made from arguments and run like any other.
+
+use std::path::Path;
+
+use std::io::{self, Write};
+
+use sluice_core::{Kind, Plugin, files};
+use sluice_pipeline::{Document, Pipeline, Variables};
+
+use crate::args::{Assignment, ConvertArgs, SelectionArgs};
+use crate::commands::execute;
+use crate::ending::{Ending, Failure, Outcome};
+use crate::inputs;
+use crate::recipe::Recipe;
+use crate::shell::Shell;
+
+pub(crate) fn run(args: &ConvertArgs, shell: &Shell) -> Outcome {
+    execute::refuse_what_is_missing(&args.engine)?;
+    refuse_types(&args.selection)?;
+    let text = text(args, shell)?;
+    let pipeline = read("sluice convert", &text, shell)?;
+    if args.print_pipeline {
+        io::stdout().write_all(text.as_bytes())?;
+        return Ok(Ending::Done);
+    }
+    execute::execute(pipeline, &args.engine, shell)
+}
+
+/// Refuses what this version cannot decode.
+pub(crate) fn refuse_types(selection: &SelectionArgs) -> Result<(), Failure> {
+    if selection.types.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::WrongUse("this version cannot decode payloads yet; leave --types out".into()))
+}
+
+/// Reads a pipeline that was made on the spot. Its text has no variables in it.
+pub(crate) fn read(name: &str, text: &str, shell: &Shell) -> Result<Pipeline, Failure> {
+    let document = Document::generated(format!("{name} (the pipeline made for it)"), text);
+    Ok(Pipeline::read(&document, &Variables::default(), &shell.registry)?)
+}
+
+/// The pipeline file that does what was asked for.
+pub(crate) fn text(args: &ConvertArgs, shell: &Shell) -> Result<String, Failure> {
+    refuse_urls(args)?;
+    let sink = Sink::of(args, shell)?;
+    let source = source(args, shell)?;
+    let recipe = Recipe {
+        source: source.name,
+        inputs: &args.inputs,
+        source_options: &args.source_option,
+        selection: Some(&args.selection),
+        limit: None,
+        sink: sink.plugin.name,
+        output: &sink.path,
+        sink_options: &[sink.options, args.sink_option.clone()].concat(),
+    };
+    Ok(recipe.text())
+}
+
+fn source<'s>(args: &ConvertArgs, shell: &'s Shell) -> Result<&'s Plugin, Failure> {
+    // What `--from` names is opened by the run; there is nothing to find out before.
+    if args.from.is_some() {
+        return inputs::source_of(shell, &[], args.from.as_deref());
+    }
+    let names: Vec<_> = args.inputs.iter().map(Into::into).collect();
+    inputs::source_of(shell, &files::expand(&names)?, None)
+}
+
+fn refuse_urls(args: &ConvertArgs) -> Result<(), Failure> {
+    let is_url = |text: &&String| text.starts_with("udpm://");
+    match args.inputs.iter().chain([&args.to]).find(is_url) {
+        None => Ok(()),
+        Some(url) => Err(Failure::WrongUse(format!("this version has no live LCM yet: {url}"))),
+    }
+}
+
+/// The sink for an output, the path it gets, and the options that follow from the path.
+struct Sink<'s> {
+    plugin: &'s Plugin,
+    path: String,
+    options: Vec<Assignment>,
+}
+
+impl<'s> Sink<'s> {
+    fn of(args: &ConvertArgs, shell: &'s Shell) -> Result<Self, Failure> {
+        let path = folder_with_slash(&args.to);
+        if let Some(name) = &args.sink {
+            let plugin = inputs::named(shell, Kind::Sink, name)?;
+            return Ok(Self { plugin, path, options: Vec::new() });
+        }
+        if path == "-" {
+            let names = shell.registry.names(Kind::Sink).join(", ");
+            let what = "standard output has no extension that tells a format";
+            return Err(Failure::WrongUse(format!("{what}; say --as with one of: {names}")));
+        }
+        if path.ends_with('/') {
+            let plugin = tables(&path, shell)?;
+            return Ok(Self { plugin, path, options: Vec::new() });
+        }
+        Self::by_extension(path, shell)
+    }
+
+    fn by_extension(path: String, shell: &'s Shell) -> Result<Self, Failure> {
+        let (extension, packed) = inputs::extension(Path::new(&path));
+        let named = extension.as_deref();
+        let inner = named.and_then(|e| shell.registry.by_extension(Kind::Sink, e));
+        let archive = shell.registry.get(Kind::Sink, "archive").filter(|_| packed);
+        let options = match inner.map(|plugin| plugin.name) {
+            // The formats an archive can hold; what else is compressed does that by itself.
+            None | Some("lcm-log") => Vec::new(),
+            Some("vel") => vec![Assignment { name: "format".into(), value: "vel".into() }],
+            Some(_) => return Self::plain(inner, path, shell),
+        };
+        match archive {
+            Some(plugin) => Ok(Self { plugin, path, options }),
+            None => Self::plain(inner, path, shell),
+        }
+    }
+
+    fn plain(inner: Option<&'s Plugin>, path: String, shell: &Shell) -> Result<Self, Failure> {
+        let names = || shell.registry.names(Kind::Sink).join(", ");
+        let unknown = || {
+            Failure::WrongUse(format!(
+                "the extension of `{path}` tells no format that this program writes; say --as with one \
+                 of: {}",
+                names()
+            ))
+        };
+        let plugin = inner.ok_or_else(unknown)?;
+        Ok(Self { plugin, path, options: Vec::new() })
+    }
+}
+
+/// Folders are told from files by the slash at their end.
+fn folder_with_slash(path: &str) -> String {
+    let is_folder = path != "-" && !path.ends_with('/') && Path::new(path).is_dir();
+    if is_folder { format!("{path}/") } else { path.to_owned() }
+}
+
+/// A folder takes tables, one a channel.
+fn tables<'s>(path: &str, shell: &'s Shell) -> Result<&'s Plugin, Failure> {
+    let name = "parquet";
+    shell.registry.get(Kind::Sink, name).ok_or_else(|| {
+        Failure::WrongUse(format!(
+            "a folder takes tables, and this program has no sink `{name}`; name a file instead of {path}"
+        ))
+    })
+}

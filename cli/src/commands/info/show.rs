@@ -1,0 +1,164 @@
+//! Shows what was found in a log: as JSON, or as text with a table of its channels.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+use sluice_core::name::printable;
+use sluice_core::{Channel, Clock, time};
+
+use super::Found;
+use super::census::{Tally, Times};
+use crate::units;
+
+/// How many damaged ranges the text lists; the JSON has them all.
+const MOST_SHOWN: usize = 20;
+
+/// What was found, as one JSON object.
+pub(super) fn json(found: &Found) -> Value {
+    let Found { path, format, bytes, census, report } = found;
+    let some = |time: i64| (census.all.events > 0).then_some(time);
+    let damage = report.damage.iter().map(|damage| {
+        json!({ "offset": damage.offset, "length": damage.length, "reason": damage.reason })
+    });
+    json!({
+        "path": path.to_string_lossy(),
+        "format": format,
+        "events": census.all.events,
+        "bytes": bytes,
+        "first_timestamp_ns": some(census.all.first),
+        "last_timestamp_ns": some(census.all.last),
+        "earliest_timestamp_ns": some(census.all.earliest),
+        "latest_timestamp_ns": some(census.all.latest),
+        "steps_back": census.all.steps_back,
+        "largest_step_back_ns": census.all.largest_step_back,
+        "number_jumps": census.number_jumps,
+        "channels": census.channels.iter().map(|(c, tally)| channel_json(c, tally)).collect::<Vec<_>>(),
+        "damage": damage.collect::<Vec<_>>(),
+        "damaged_ranges": report.damaged_ranges,
+    })
+}
+
+fn channel_json(channel: &Channel, tally: &Tally) -> Value {
+    let Tally { bytes, times } = tally;
+    json!({
+        "name": channel.name.text(),
+        "source": &*channel.source,
+        "events": times.events,
+        "bytes": bytes,
+        "encoding": channel.encoding.as_str(),
+        "type": channel.type_name.as_deref(),
+        "first_timestamp_ns": times.first,
+        "last_timestamp_ns": times.last,
+        "rate_hz": times.rate(),
+        "largest_gap_ns": times.largest_gap,
+        "steps_back": times.steps_back,
+        "largest_step_back_ns": times.largest_step_back,
+    })
+}
+
+/// What was found, for people.
+pub(super) fn text(found: &Found) -> String {
+    let Found { path, format, bytes, census, report } = found;
+    let mut text = String::new();
+    line(&mut text, format_args!("{}", path.display()));
+    let size = bytes.map_or("size not known".to_owned(), units::bytes);
+    line(&mut text, format_args!("  format   {format}, {size}"));
+    let (events, channels) = (census.all.events, census.channels.len() as u64);
+    let on = units::many(channels, "channel");
+    line(&mut text, format_args!("  events   {} on {on}", units::count(events)));
+    if events > 0 {
+        let relative = census.channels.iter().any(|(channel, _)| channel.clock == Clock::Relative);
+        line(&mut text, format_args!("  time     {}", period(&census.all, relative)));
+        line(&mut text, format_args!("  order    {}", order(&census.all, census.number_jumps)));
+    }
+    let ranges = units::many(report.damaged_ranges, "damaged range");
+    let damage = if report.damaged_ranges == 0 { "none" } else { &ranges };
+    line(&mut text, format_args!("  damage   {damage}"));
+    list_damage(found, &mut text);
+    if events > 0 {
+        text.push('\n');
+        table(found, &mut text);
+    }
+    text.push('\n');
+    text
+}
+
+fn period(times: &Times, relative: bool) -> String {
+    let moment = |nanos: i64| match relative {
+        true => format!("{:.6} s", nanos as f64 / 1e9),
+        false => time::format(nanos),
+    };
+    let (from, to) = (moment(times.earliest), moment(times.latest));
+    format!("{from} to {to} ({})", units::length(times.span()))
+}
+
+fn order(times: &Times, number_jumps: u64) -> String {
+    let steps = match times.steps_back {
+        0 => "by time".to_owned(),
+        steps => {
+            let largest = units::length(times.largest_step_back);
+            format!("{} back in time, the largest {largest}", units::many(steps, "step"))
+        }
+    };
+    match number_jumps {
+        0 => steps,
+        jumps => format!("{steps}; event numbers jump {}", units::many(jumps, "time")),
+    }
+}
+
+fn list_damage(found: &Found, text: &mut String) {
+    let report = &found.report;
+    for damage in report.damage.iter().take(MOST_SHOWN) {
+        let (length, offset) = (damage.length, damage.offset);
+        line(text, format_args!("           {length} bytes at byte {offset}: {}", damage.reason));
+    }
+    let more = report.damaged_ranges.saturating_sub(report.damage.len().min(MOST_SHOWN) as u64);
+    if more > 0 {
+        line(text, format_args!("           and {} more", units::count(more)));
+    }
+}
+
+const HEADS: [&str; 8] =
+    ["channel", "events", "bytes", "rate", "largest gap", "steps back", "encoding", "type"];
+
+/// The columns with numbers, which are aligned at their right.
+const NUMBERS: std::ops::Range<usize> = 1..6;
+
+fn table(found: &Found, text: &mut String) {
+    let mut rows = vec![HEADS.map(str::to_owned)];
+    rows.extend(found.census.channels.iter().map(|(channel, tally)| row(channel, tally)));
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; HEADS.len()] = std::array::from_fn(width);
+    for row in &rows {
+        let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| {
+            if NUMBERS.contains(&column) {
+                format!("{cell:>width$}")
+            } else {
+                format!("{cell:width$}")
+            }
+        });
+        let cells: Vec<String> = cells.collect();
+        line(text, format_args!("  {}", cells.join("  ").trim_end()));
+    }
+}
+
+fn row(channel: &Channel, tally: &Tally) -> [String; HEADS.len()] {
+    let Tally { bytes, times } = tally;
+    let dash = || "-".to_owned();
+    [
+        printable(channel.name.text()).into_owned(),
+        units::count(times.events),
+        units::bytes(*bytes),
+        times.rate().map_or_else(dash, |rate| format!("{rate:.1} Hz")),
+        if times.events > 1 { units::length(times.largest_gap) } else { dash() },
+        units::count(times.steps_back),
+        channel.encoding.as_str().to_owned(),
+        channel.type_name.as_deref().map_or_else(dash, |name| printable(name).into_owned()),
+    ]
+}
+
+fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
+    // Writing to a string does not fail.
+    let _written = writeln!(text, "{line}");
+}

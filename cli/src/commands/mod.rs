@@ -1,0 +1,50 @@
+//! The verbs, one a module. What several share is in `execute` and in the modules beside this one.
+
+pub(crate) mod cat;
+pub(crate) mod check;
+pub(crate) mod completions;
+pub(crate) mod convert;
+pub(crate) mod execute;
+pub(crate) mod graph;
+pub(crate) mod info;
+pub(crate) mod man;
+pub(crate) mod plan;
+pub(crate) mod plugins;
+pub(crate) mod run;
+pub(crate) mod schema;
+pub(crate) mod verify;
+
+use sluice_pipeline::{Document, Pipeline, Variables};
+
+use crate::args::SetArgs;
+use crate::ending::Failure;
+use crate::shell::Shell;
+
+/// The pipeline in this file, or the built-in one of that name.
+fn pipeline(file: &str, set: &SetArgs, shell: &Shell) -> Result<Pipeline, Failure> {
+    let document = document(file)?;
+    for name in unused(&document, set) {
+        shell.warn(&format!("nothing in {} asks for the variable `{name}`", document.name));
+    }
+    Ok(Pipeline::read(&document, &variables(set), &shell.registry)?)
+}
+
+/// A file that is not there is wrong use: nothing has been tried yet.
+fn document(file: &str) -> Result<Document, Failure> {
+    Document::open(file).map_err(|error| Failure::WrongUse(error.to_string()))
+}
+
+fn variables(set: &SetArgs) -> Variables {
+    let given = set.set.iter().map(|given| (given.name.clone(), given.value.clone()));
+    Variables { set: given.collect(), environment: true }
+}
+
+/// The variables that were set but that the file does not mention.
+fn unused<'s>(document: &Document, set: &'s SetArgs) -> Vec<&'s str> {
+    let mentions = |name: &str| {
+        [format!("${{{name}}}"), format!("${{{name}:-")]
+            .iter()
+            .any(|use_| document.text.contains(use_))
+    };
+    set.set.iter().map(|given| given.name.as_str()).filter(|name| !mentions(name)).collect()
+}

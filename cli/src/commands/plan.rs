@@ -1,0 +1,154 @@
+//! `plan`: what a pipeline would read and write. Reads no more than finding that out takes.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+use sluice_core::files::is_special;
+use sluice_core::{Input, Kind, time};
+use sluice_pipeline::run::{self, Options, Reading, SourceReading};
+use sluice_pipeline::{Node, Part, Pipeline};
+
+use crate::args::PlanArgs;
+use crate::commands::pipeline;
+use crate::ending::{Ending, Failure, Outcome};
+use crate::shell::Shell;
+use crate::units;
+
+pub(crate) fn run(args: &PlanArgs, shell: &Shell) -> Outcome {
+    let pipeline = pipeline(&args.file, &args.variables, shell)?;
+    if !args.json {
+        return print_text(&pipeline, &Options::default());
+    }
+    let plan = json_of(&pipeline, &reading(&pipeline, &Options::default())?);
+    writeln!(io::stdout(), "{plan:#}")?;
+    Ok(Ending::Done)
+}
+
+/// Prints the plan for people.
+pub(crate) fn print_text(pipeline: &Pipeline, options: &Options) -> Outcome {
+    let text = text_of(pipeline, &reading(pipeline, options)?);
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(Ending::Done)
+}
+
+fn reading(pipeline: &Pipeline, options: &Options) -> Result<Reading, Failure> {
+    Ok(run::plan(pipeline, options)?)
+}
+
+fn text_of(pipeline: &Pipeline, reading: &Reading) -> String {
+    let sources = reading.sources.iter().map(|source| source_text(pipeline, source));
+    let of = |kind: Kind| pipeline.nodes.iter().filter(move |node| node.kind == kind);
+    let stages = of(Kind::Stage).map(|stage| stage_text(pipeline, stage));
+    let sinks = of(Kind::Sink).map(|sink| sink_text(pipeline, sink));
+    sources.chain(stages).chain(sinks).collect()
+}
+
+fn source_text(pipeline: &Pipeline, source: &SourceReading) -> String {
+    let node = &pipeline.nodes[source.node];
+    let pieces = units::many(source.splits.len() as u64, "piece");
+    let mut text = format!("reads  {} ({}) in {pieces}", node.name, node.plugin);
+    for (word, when) in [("from", source.query.start), ("before", source.query.end)] {
+        if let Some(when) = when {
+            line(&mut text, format_args!(", {word} {}", time::format(when)));
+        }
+    }
+    text.push('\n');
+    for Input { path, bytes } in &source.inputs {
+        let size = bytes.map_or("size not known".to_owned(), units::bytes);
+        line(&mut text, format_args!("         {}  {size}\n", path.display()));
+    }
+    text
+}
+
+fn stage_text(pipeline: &Pipeline, node: &Node) -> String {
+    format!(
+        "does   {} ({}) from {}  {}\n",
+        node.name,
+        node.plugin,
+        from(pipeline, node),
+        node.options
+    )
+}
+
+fn sink_text(pipeline: &Pipeline, node: &Node) -> String {
+    let mut text =
+        format!("writes {} ({}) from {}\n", node.name, node.plugin, from(pipeline, node));
+    for target in targets(node) {
+        let note = if exists(&target) { "  exists; --overwrite replaces it" } else { "" };
+        line(&mut text, format_args!("         {}{note}\n", target.display()));
+    }
+    text
+}
+
+fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
+    // Writing to a string does not fail.
+    let _written = text.write_fmt(line);
+}
+
+fn from(pipeline: &Pipeline, node: &Node) -> String {
+    from_names(pipeline, node).join(", ")
+}
+
+fn from_names<'p>(pipeline: &'p Pipeline, node: &Node) -> Vec<&'p str> {
+    node.from.iter().map(|from| pipeline.nodes[*from].name.as_str()).collect()
+}
+
+fn targets(node: &Node) -> Vec<PathBuf> {
+    if let Part::Sink(sink) = &node.part { sink.targets() } else { Vec::new() }
+}
+
+/// Whether something is there that would have to be replaced.
+fn exists(target: &Path) -> bool {
+    let is_empty_folder = || target.read_dir().is_ok_and(|mut inside| inside.next().is_none());
+    target != Path::new("-") && target.exists() && !is_special(target) && !is_empty_folder()
+}
+
+fn json_of(pipeline: &Pipeline, reading: &Reading) -> Value {
+    let sources = reading.sources.iter().map(|source| source_json(pipeline, source));
+    let of = |kind: Kind| pipeline.nodes.iter().filter(move |node| node.kind == kind);
+    json!({
+        "name": pipeline.name,
+        "sources": sources.collect::<Vec<_>>(),
+        "stages": of(Kind::Stage).map(|node| node_json(pipeline, node)).collect::<Vec<_>>(),
+        "sinks": of(Kind::Sink).map(|node| sink_json(pipeline, node)).collect::<Vec<_>>(),
+    })
+}
+
+fn source_json(pipeline: &Pipeline, source: &SourceReading) -> Value {
+    let SourceReading { node, inputs, query, splits } = source;
+    let mut value = node_json(pipeline, &pipeline.nodes[*node]);
+    extend(
+        &mut value,
+        json!({
+            "inputs": inputs,
+            "splits": splits.len(),
+            "start_ns": query.start,
+            "end_ns": query.end,
+        }),
+    );
+    value
+}
+
+fn sink_json(pipeline: &Pipeline, node: &Node) -> Value {
+    let targets = targets(node)
+        .into_iter()
+        .map(|target| json!({ "path": target.to_string_lossy(), "exists": exists(&target) }));
+    let mut value = node_json(pipeline, node);
+    extend(&mut value, json!({ "targets": targets.collect::<Vec<_>>() }));
+    value
+}
+
+fn node_json(pipeline: &Pipeline, node: &Node) -> Value {
+    let mut value = json!({ "name": node.name, "plugin": node.plugin, "options": node.options });
+    if node.kind != Kind::Source {
+        extend(&mut value, json!({ "from": from_names(pipeline, node) }));
+    }
+    value
+}
+
+fn extend(value: &mut Value, more: Value) {
+    let fields = value.as_object_mut().into_iter();
+    fields.for_each(|fields| fields.extend(more.as_object().cloned().unwrap_or_else(Map::new)));
+}

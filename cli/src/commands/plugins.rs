@@ -1,0 +1,91 @@
+//! `plugins`: what plugins this program has, and the options of one.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use serde_json::Value;
+use sluice_core::{Kind, Plugin};
+use sluice_pipeline::schema;
+
+use crate::args::PluginsArgs;
+use crate::ending::{Ending, Failure, Outcome};
+use crate::shell::Shell;
+
+const KINDS: [Kind; 4] = [Kind::Source, Kind::Stage, Kind::Codec, Kind::Sink];
+
+pub(crate) fn run(args: &PluginsArgs, shell: &Shell) -> Outcome {
+    let wanted: Vec<&Plugin> = match &args.name {
+        Some(name) => called(name, shell)?,
+        None => shell.registry.iter().collect(),
+    };
+    let text = match (args.json, &args.name) {
+        (true, _) => {
+            format!("{:#}\n", wanted.iter().map(|p| schema::plugin_json(p)).collect::<Value>())
+        }
+        (false, Some(_)) => {
+            wanted.iter().map(|plugin| told(plugin)).collect::<Vec<_>>().join("\n\n")
+        }
+        (false, None) => list(&wanted),
+    };
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(Ending::Done)
+}
+
+fn called<'s>(name: &str, shell: &'s Shell) -> Result<Vec<&'s Plugin>, Failure> {
+    let found: Vec<&Plugin> = shell.registry.iter().filter(|plugin| plugin.name == name).collect();
+    if found.is_empty() {
+        let mut names: Vec<&str> = shell.registry.iter().map(|plugin| plugin.name).collect();
+        names.dedup();
+        let names = names.join(", ");
+        return Err(Failure::WrongUse(format!(
+            "this program has no plugin `{name}`; it has: {names}"
+        )));
+    }
+    Ok(found)
+}
+
+fn list(plugins: &[&Plugin]) -> String {
+    let width = plugins.iter().map(|plugin| plugin.name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for kind in KINDS {
+        let of_kind: Vec<_> = plugins.iter().filter(|plugin| plugin.kind() == kind).collect();
+        if of_kind.is_empty() {
+            continue;
+        }
+        let gap = if text.is_empty() { "" } else { "\n" };
+        line(&mut text, format_args!("{gap}{kind}s"));
+        for plugin in of_kind {
+            line(&mut text, format_args!("  {:width$}  {}", plugin.name, plugin.about));
+        }
+    }
+    text + "\n`sluice plugins NAME` tells the options of one.\n"
+}
+
+fn told(plugin: &Plugin) -> String {
+    let mut text = format!("{} {}: {}\n", plugin.kind(), plugin.name, plugin.about);
+    let json = schema::plugin_json(plugin);
+    for option in json["options"].as_array().into_iter().flatten() {
+        tell_option(option, &mut text);
+    }
+    if !plugin.sample.is_empty() {
+        line(&mut text, format_args!("\nexample\n"));
+        plugin.sample.trim_end().lines().for_each(|l| line(&mut text, format_args!("    {l}")));
+    }
+    text
+}
+
+fn tell_option(option: &Value, text: &mut String) {
+    let word = |key: &str| option[key].as_str().unwrap_or_default();
+    let when = match (&option["default"], option["required"].as_bool()) {
+        (_, Some(true)) => ", required".to_owned(),
+        (Value::Null, _) => String::new(),
+        (default, _) => format!(", {default} if left out"),
+    };
+    line(text, format_args!("\n  {}  ({}{when})", word("name"), word("type")));
+    word("doc").lines().for_each(|doc| line(text, format_args!("      {doc}")));
+}
+
+fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
+    // Writing to a string does not fail.
+    let _written = writeln!(text, "{line}");
+}

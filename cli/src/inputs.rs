@@ -1,0 +1,143 @@
+//! Finds out which source reads a file: by its first bytes, or else by its extension. Reads no event.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use sluice_core::options::ByteSize;
+use sluice_core::{DynSink, Input, Kind, Make, Plugin, Source, files};
+use sluice_pipeline::run::{self, Options};
+use sluice_pipeline::{Node, OnDamage, Part, Pipeline, Report};
+
+use crate::ending::Failure;
+use crate::shell::Shell;
+
+/// How much of a file is looked at. Damage at the beginning of a log must not hide what follows.
+const HEAD: usize = 256 << 10;
+
+/// The source for these inputs: the one called `from`, or else the one they all look like.
+pub(crate) fn source_of<'s>(
+    shell: &'s Shell,
+    inputs: &[Input],
+    from: Option<&str>,
+) -> Result<&'s Plugin, Failure> {
+    if let Some(name) = from {
+        return named(shell, Kind::Source, name);
+    }
+    let mut found: Option<(&Input, &Plugin)> = None;
+    for input in inputs {
+        let plugin = format_of(shell, &input.path)?;
+        match found {
+            Some((first, other)) if other.name != plugin.name => {
+                return Err(Failure::WrongUse(format!(
+                    "the inputs are of different formats: {} is {}, {} is {}; convert them one by one",
+                    first.path.display(),
+                    other.name,
+                    input.path.display(),
+                    plugin.name
+                )));
+            }
+            _ => found = found.or(Some((input, plugin))),
+        }
+    }
+    found.map(|(_, plugin)| plugin).ok_or_else(|| Failure::WrongUse("there is no input".into()))
+}
+
+/// The plugin of that kind and name.
+pub(crate) fn named<'s>(shell: &'s Shell, kind: Kind, name: &str) -> Result<&'s Plugin, Failure> {
+    let found = shell.registry.get(kind, name);
+    found.ok_or_else(|| missing(shell, kind, &format!("`{name}`")))
+}
+
+/// The failure that this program has no such plugin.
+pub(crate) fn missing(shell: &Shell, kind: Kind, what: &str) -> Failure {
+    let names = shell.registry.names(kind).join(", ");
+    Failure::WrongUse(format!("this program has no {kind} {what}; it has: {names}"))
+}
+
+/// The extension of a path without `.zst`, and whether that was there.
+pub(crate) fn extension(path: &Path) -> (Option<String>, bool) {
+    let last = |path: &Path| path.extension().map(|e| e.to_string_lossy().into_owned());
+    match last(path) {
+        Some(packed) if packed == "zst" => (last(&path.with_extension("")), true),
+        other => (other, false),
+    }
+}
+
+fn format_of<'s>(shell: &'s Shell, path: &Path) -> Result<&'s Plugin, Failure> {
+    let is_stdin = path == Path::new("-");
+    let head = if is_stdin { Vec::new() } else { files::head(path, HEAD)? };
+    let sniffed = shell.registry.sniff(&head).into_iter().next();
+    let by_extension =
+        || extension(path).0.and_then(|e| shell.registry.by_extension(Kind::Source, &e));
+    sniffed.or_else(by_extension).ok_or_else(|| {
+        let path = if is_stdin { "standard input".into() } else { path.display().to_string() };
+        let names = readers(shell).join(", ");
+        Failure::WrongUse(format!(
+            "cannot tell the format of {path}; say --from with one of: {names}"
+        ))
+    })
+}
+
+/// The names of the sources that read files.
+fn readers(shell: &Shell) -> Vec<&'static str> {
+    let sources = shell.registry.iter().filter(|plugin| plugin.kind() == Kind::Source);
+    let readers = sources.filter(|plugin| plugin.option_names().iter().any(|name| name == "path"));
+    readers.map(|plugin| plugin.name).collect()
+}
+
+/// Reads a whole file through its source into `sink`, which is not part of any pipeline file.
+pub(crate) fn read_into(
+    plugin: &Plugin,
+    path: &Path,
+    sink: Box<dyn DynSink>,
+) -> Result<Report, Failure> {
+    let nodes = vec![source_node(plugin, path)?, sink_node(sink)];
+    let pipeline = Pipeline { name: None, memory: Some(MEMORY), nodes, text: String::new() };
+    run::run(pipeline, &Options::default()).map_err(Failure::from)
+}
+
+/// Looking at a log takes little memory.
+const MEMORY: ByteSize = ByteSize(256 << 20);
+
+fn source_node(plugin: &Plugin, path: &Path) -> Result<Node, Failure> {
+    let Make::Source(make) = plugin.make else { return Err(Failure::Failed("no source".into())) };
+    let options = json!({ "path": text(path)? });
+    let unfit = |e| Failure::WrongUse(format!("`{}` does not read just a file: {e}", plugin.name));
+    let source: Box<dyn Source> = make(options.clone()).map_err(unfit)?;
+    Ok(Node {
+        name: SOURCE.into(),
+        plugin: plugin.name,
+        kind: Kind::Source,
+        from: Vec::new(),
+        part: Part::Source(source),
+        options,
+        damage: OnDamage::Skip,
+        span: 0..0,
+    })
+}
+
+/// What a source is called where the user has given it no name.
+pub(crate) const SOURCE: &str = "log";
+
+fn sink_node(sink: Box<dyn DynSink>) -> Node {
+    Node {
+        name: "sink".into(),
+        plugin: "sink",
+        kind: Kind::Sink,
+        from: vec![0],
+        part: Part::Sink(sink),
+        options: json!({}),
+        damage: OnDamage::Skip,
+        span: 0..0,
+    }
+}
+
+/// The files that one name stands for.
+pub(crate) fn expand(name: impl Into<PathBuf>) -> Result<Vec<Input>, Failure> {
+    Ok(files::expand(&[name.into()])?)
+}
+
+fn text(path: &Path) -> Result<&str, Failure> {
+    let not_text = || Failure::WrongUse(format!("this path is not UTF-8: {}", path.display()));
+    path.to_str().ok_or_else(not_text)
+}

@@ -1,0 +1,244 @@
+//! Pipeline files made on the spot: what `convert` and `cat` run, as text that can be saved.
+
+use std::fmt::Write;
+
+use sluice_core::Kind;
+
+use crate::args::{Assignment, SelectionArgs};
+use crate::inputs::SOURCE;
+
+/// A pipeline of one source, at most a few stages, and one sink.
+#[derive(Debug, Default)]
+pub(crate) struct Recipe<'r> {
+    /// The source's plugin.
+    pub(crate) source: &'r str,
+    /// What it reads.
+    pub(crate) inputs: &'r [String],
+    /// Its other options.
+    pub(crate) source_options: &'r [Assignment],
+    /// Which events go on.
+    pub(crate) selection: Option<&'r SelectionArgs>,
+    /// How many of them.
+    pub(crate) limit: Option<u64>,
+    /// The sink's plugin.
+    pub(crate) sink: &'r str,
+    /// What it writes.
+    pub(crate) output: &'r str,
+    /// Its other options.
+    pub(crate) sink_options: &'r [Assignment],
+}
+
+impl Recipe<'_> {
+    /// The pipeline file.
+    pub(crate) fn text(&self) -> String {
+        let mut file = FileText::default();
+        file.node(Kind::Source, SOURCE, self.source);
+        file.option("path", &strings(self.inputs));
+        file.options(self.source_options);
+        if let Some(selection) = self.selection.filter(|selection| selects(selection)) {
+            file.node(Kind::Stage, "keep", "filter");
+            file.selection(selection);
+        }
+        if let Some(limit) = self.limit {
+            file.node(Kind::Stage, "first", "limit");
+            file.option("events", &limit.to_string());
+        }
+        file.node(Kind::Sink, "out", self.sink);
+        file.option("path", &string(self.output));
+        file.options(self.sink_options);
+        file.text
+    }
+}
+
+fn selects(selection: &SelectionArgs) -> bool {
+    let SelectionArgs { channel, exclude, start, end, types: _ } = selection;
+    !channel.is_empty() || !exclude.is_empty() || start.is_some() || end.is_some()
+}
+
+#[derive(Default)]
+struct FileText {
+    text: String,
+    /// The node before, which the next one reads from.
+    before: Option<&'static str>,
+}
+
+impl FileText {
+    fn node(&mut self, kind: Kind, name: &'static str, plugin: &str) {
+        let gap = if self.text.is_empty() { "" } else { "\n" };
+        self.line(format_args!("{gap}[{kind}s.{name}]"));
+        self.option("plugin", &string(plugin));
+        if let Some(before) = self.before.replace(name) {
+            self.option("from", &string(before));
+        }
+    }
+
+    fn selection(&mut self, selection: &SelectionArgs) {
+        for (key, patterns) in [("channels", &selection.channel), ("exclude", &selection.exclude)] {
+            if !patterns.is_empty() {
+                self.option(key, &strings(patterns));
+            }
+        }
+        for (key, time) in [("start", &selection.start), ("end", &selection.end)] {
+            if let Some(time) = time {
+                self.option(key, &string(time));
+            }
+        }
+    }
+
+    fn options(&mut self, options: &[Assignment]) {
+        options.iter().for_each(|Assignment { name, value }| self.option(name, &toml_of(value)));
+    }
+
+    fn option(&mut self, key: &str, value: &str) {
+        self.line(format_args!("{key} = {value}"));
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        // Writing to a string does not fail.
+        let _written = writeln!(self.text, "{line}");
+    }
+}
+
+/// One string as it is, or a list with a line for each.
+fn strings(texts: &[String]) -> String {
+    match texts {
+        [one] => string(one),
+        many => {
+            let lines: String =
+                many.iter().map(|text| format!("    {},\n", string(text))).collect();
+            format!("[\n{lines}]")
+        }
+    }
+}
+
+/// A TOML string that stands for exactly this text: nothing in it is a variable.
+fn string(text: &str) -> String {
+    let special = text.contains("${") || text.contains("$$");
+    let text = if special { text.replace('$', "$$") } else { text.to_owned() };
+    toml::Value::String(text).to_string()
+}
+
+/// `value` as it is if it is TOML, or else as a string.
+fn toml_of(value: &str) -> String {
+    let line = format!("value = {value}");
+    let is_toml = line.lines().count() == 1 && toml::from_str::<toml::Table>(&line).is_ok();
+    if is_toml { value.trim().to_owned() } else { string(value) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_core::Registry;
+    use sluice_pipeline::{Document, Pipeline, Variables};
+
+    fn texts(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    fn assignment(name: &str, value: &str) -> Assignment {
+        Assignment { name: name.into(), value: value.into() }
+    }
+
+    #[test]
+    fn without_a_selection_the_sink_reads_from_the_source() {
+        let inputs = texts(&["drive.lcm"]);
+        let recipe = Recipe {
+            source: "lcm-log",
+            inputs: &inputs,
+            selection: Some(&SelectionArgs::default()),
+            sink: "jsonl",
+            output: "-",
+            ..Recipe::default()
+        };
+        let wanted = "\
+[sources.log]
+plugin = \"lcm-log\"
+path = \"drive.lcm\"
+
+[sinks.out]
+plugin = \"jsonl\"
+from = \"log\"
+path = \"-\"
+";
+        assert_eq!(recipe.text(), wanted);
+    }
+
+    #[test]
+    fn everything_that_was_asked_for_is_in_the_file() {
+        let (inputs, selection) = (
+            texts(&["a.lcm", "logs/*.lcm"]),
+            SelectionArgs {
+                channel: texts(&["POSE", "CAM_*"]),
+                exclude: texts(&["re:CAM_[0-9]+$"]),
+                start: Some("+10".into()),
+                end: Some("2007-11-03".into()),
+                types: Vec::new(),
+            },
+        );
+        let recipe = Recipe {
+            source: "lcm-log",
+            inputs: &inputs,
+            source_options: &[assignment("max_event", "64MiB"), assignment("seek", "false")],
+            selection: Some(&selection),
+            limit: Some(7),
+            sink: "lcm-log",
+            output: "out.lcm",
+            sink_options: &[assignment("split_mb", "1.5")],
+        };
+        let wanted = "\
+[sources.log]
+plugin = \"lcm-log\"
+path = [
+    \"a.lcm\",
+    \"logs/*.lcm\",
+]
+max_event = \"64MiB\"
+seek = false
+
+[stages.keep]
+plugin = \"filter\"
+from = \"log\"
+channels = [
+    \"POSE\",
+    \"CAM_*\",
+]
+exclude = \"re:CAM_[0-9]+$\"
+start = \"+10\"
+end = \"2007-11-03\"
+
+[stages.first]
+plugin = \"limit\"
+from = \"keep\"
+events = 7
+
+[sinks.out]
+plugin = \"lcm-log\"
+from = \"first\"
+path = \"out.lcm\"
+split_mb = 1.5
+";
+        assert_eq!(recipe.text(), wanted);
+    }
+
+    #[test]
+    fn odd_texts_stand_for_themselves() {
+        let odd = ["a\"b", r"a\b", "${HOME}", "$$", "$", "a$${", "a\tb", "\nb", "ü'''\"\"\""];
+        let inputs = texts(&odd);
+        let (source, sink, output) = ("lcm-log", "null", "");
+        let recipe = Recipe { source, inputs: &inputs, sink, output, ..Recipe::default() };
+        // The sink `null` takes no path.
+        let text = recipe.text().replace("path = \"\"\n", "");
+        let (document, registry) = (Document::generated("test", text), Registry::linked());
+        let pipeline = Pipeline::read(&document, &Variables::default(), &registry).unwrap();
+        assert_eq!(pipeline.nodes[0].options["path"], serde_json::json!(odd));
+        assert_eq!(string("re:A$"), "\"re:A$\"");
+    }
+
+    #[test]
+    fn values_are_toml_if_they_can_be() {
+        let values = ["3", "true", "[1, 2]", "\"x\"", "{ a = 1 }"];
+        values.iter().for_each(|value| assert_eq!(toml_of(value), *value));
+        assert_eq!(toml_of("64MiB"), "\"64MiB\"");
+        assert_eq!(toml_of("1\nother = 2"), "\"\"\"\n1\nother = 2\"\"\"");
+    }
+}

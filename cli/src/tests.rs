@@ -1,0 +1,146 @@
+//! Exit codes, and what `convert` makes of its arguments, in a program with every plugin.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+use clap::{CommandFactory, Parser};
+use sluice_all as _;
+use sluice_core::Registry;
+
+use crate::args::{Cli, Color, Verb};
+use crate::commands::convert;
+use crate::ending::Failure;
+use crate::shell::Shell;
+
+fn exit_code(arguments: &[&str]) -> u8 {
+    let arguments = ["sluice", "-q"].iter().chain(arguments).map(OsString::from);
+    crate::exit_code(arguments, Registry::linked())
+}
+
+fn shell() -> Shell {
+    Shell::new(Registry::linked(), true, Color::Never)
+}
+
+fn pipeline_of(arguments: &[&str]) -> Result<String, Failure> {
+    let cli = Cli::try_parse_from(["sluice", "convert"].iter().chain(arguments)).unwrap();
+    let Verb::Convert(args) = cli.verb else { panic!("not convert") };
+    convert::text(&args, &shell())
+}
+
+/// A folder with the log of a short drive, `drive.lcm`.
+fn folder_with_log() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let pipeline = folder.path().join("make.toml");
+    let text = "[sources.drive]\nplugin = \"demo\"\nseconds = 0.5\n\n\
+        [sinks.log]\nplugin = \"lcm-log\"\nfrom = \"drive\"\npath = \"drive.lcm\"\n";
+    fs::write(&pipeline, text).unwrap();
+    assert_eq!(exit_code(&["run", text_of(&pipeline)]), 0);
+    folder
+}
+
+fn text_of(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn the_arguments_are_consistent() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn help_and_version_are_no_mistakes_and_wrong_use_is() {
+    assert_eq!((exit_code(&["--version"]), exit_code(&["run", "--help"])), (0, 0));
+    let wrong: [&[&str]; 6] = [
+        &["frobnicate"],
+        &["run", "no-such-pipeline"],
+        &["run", "quickstart", "--resume"],
+        &["run", "quickstart", "--engine", "ballista"],
+        &["convert", "x", "--to", "y.lcm", "--start", "noon"],
+        &["cat", "x", "--channel", "odd[name"],
+    ];
+    for arguments in wrong {
+        assert_eq!(exit_code(arguments), 2, "{arguments:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_opened_fails() {
+    for arguments in
+        [&["info", "/no/such.lcm"][..], &["convert", "/no/such.lcm", "--to", "/no/x.lcm"]]
+    {
+        assert_eq!(exit_code(arguments), 1, "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_log_is_converted_checked_and_refused_the_second_time() {
+    let folder = folder_with_log();
+    let at = |name: &str| text_of(&folder.path().join(name)).to_owned();
+    let (log, copy, report) = (at("drive.lcm"), at("copy.lcm"), at("report.json"));
+    let convert = ["convert", &log, "--to", &copy, "--report", &report];
+    assert_eq!(exit_code(&convert), 0);
+    assert_eq!(fs::read(&log).unwrap(), fs::read(&copy).unwrap());
+    assert_eq!(exit_code(&["verify", &log, &copy, &report]), 0);
+    assert_eq!(exit_code(&convert), 1);
+    let failed: serde_json::Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+    assert_eq!(failed["exit"], 1);
+    assert!(failed["error"].as_str().unwrap().contains("exists"));
+}
+
+#[test]
+fn a_damaged_log_is_converted_with_losses() {
+    let folder = folder_with_log();
+    let at = |name: &str| text_of(&folder.path().join(name)).to_owned();
+    let (log, copy) = (at("drive.lcm"), at("copy.lcm"));
+    let mut bytes = fs::read(&log).unwrap();
+    bytes.truncate(bytes.len() - 3);
+    fs::write(&log, bytes).unwrap();
+    for arguments in [&["info", &log][..], &["verify", &log], &["convert", &log, "--to", &copy]] {
+        assert_eq!(exit_code(arguments), 3, "{arguments:?}");
+    }
+    assert_eq!(exit_code(&["verify", &copy]), 0);
+}
+
+#[test]
+fn a_report_does_not_replace_a_log() {
+    let folder = folder_with_log();
+    let at = |name: &str| text_of(&folder.path().join(name)).to_owned();
+    let (log, copy) = (at("drive.lcm"), at("copy.lcm"));
+    for report in [&log, &copy] {
+        assert_eq!(exit_code(&["convert", &log, "--to", &copy, "--report", report]), 2);
+    }
+    assert_eq!(exit_code(&["verify", &log]), 0);
+}
+
+#[test]
+fn formats_are_told_by_magic_and_by_extension() {
+    let folder = folder_with_log();
+    let odd = folder.path().join("drive.odd");
+    fs::copy(folder.path().join("drive.lcm"), &odd).unwrap();
+    let text = pipeline_of(&[text_of(&odd), "--to", "out.jsonl.zst"]).unwrap();
+    assert!(text.contains("plugin = \"lcm-log\"") && text.contains("plugin = \"jsonl\""), "{text}");
+    let empty = folder.path().join("empty.lcm");
+    fs::write(&empty, "").unwrap();
+    assert!(pipeline_of(&[text_of(&empty), "--to", "x", "--as", "csv"]).unwrap().contains("csv"));
+}
+
+#[test]
+fn what_tells_no_format_is_wrong_use() {
+    let folder = folder_with_log();
+    let log = folder.path().join("drive.lcm");
+    let other = folder.path().join("other");
+    fs::write(&other, "neither").unwrap();
+    let wrong: [&[&str]; 6] = [
+        &[text_of(&other), "--to", "x.lcm"],
+        &["-", "--to", "x.lcm"],
+        &[text_of(&log), "--to", "-"],
+        &[text_of(&log), "--to", "x.odd"],
+        &[text_of(&log), "--to", "x.lcm", "--as", "odd"],
+        &[text_of(&log), "--to", "udpm://239.255.76.67:7667"],
+    ];
+    for arguments in wrong {
+        let failure = pipeline_of(arguments).unwrap_err();
+        assert_eq!(failure.code(), 2, "{arguments:?}: {failure:?}");
+    }
+}
