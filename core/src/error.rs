@@ -15,7 +15,7 @@ pub struct Error(Box<ErrorKind>);
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The system refused something.
-    #[error("cannot {action} {path}: {what}", path = path.display(), what = explain(source))]
+    #[error("cannot {action} {path}: {what}", path = named(path, action), what = explain(source))]
     Io {
         /// What was tried, as a verb: `open`, `read`, `write`.
         action: &'static str,
@@ -95,6 +95,15 @@ impl Error {
 impl From<ErrorKind> for Error {
     fn from(kind: ErrorKind) -> Self {
         Self(Box::new(kind))
+    }
+}
+
+/// A path as a user knows it: `-` is a stream.
+fn named<'p>(path: &'p Path, action: &str) -> std::borrow::Cow<'p, str> {
+    match (path == Path::new("-"), action) {
+        (true, "read") => "standard input".into(),
+        (true, _) => "standard output".into(),
+        (false, _) => path.to_string_lossy(),
     }
 }
 

@@ -4,7 +4,7 @@
 //! the run had finished. What a killed run leaves are files named `.NAME.*.sluice-tmp`, which the next
 //! run with the same target removes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Component, Path, PathBuf};
@@ -56,6 +56,8 @@ pub struct Outputs {
 struct State {
     /// Temporary files in the making, by target.
     open: BTreeMap<PathBuf, PathBuf>,
+    /// The places of all targets so far, however they were written.
+    taken: BTreeSet<PathBuf>,
     /// Files that are complete.
     staged: Vec<Staged>,
     /// Folders that get a manifest.
@@ -217,6 +219,10 @@ impl Outputs {
 
     fn temporary(&self, target: &Path) -> Result<(PathBuf, File), Error> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
+        if !self.state().taken.insert(place(target)) {
+            let target = target.display();
+            return Err(Error::refused(format!("two sinks write to one file: {target}")));
+        }
         let name = target.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         remove_stale(target, &name);
         // Long names still have to fit into what a file system allows with our parts around them.
@@ -229,16 +235,7 @@ impl Outputs {
         // The lock tells other runs that this file is in use. Where locks do not work, it is only not
         // told; nothing else depends on it.
         drop(file.try_lock());
-        let mut state = self.state();
-        if state.open.insert(target.to_owned(), temporary.clone()).is_some()
-            || state.staged.iter().any(|staged| staged.file.path == target)
-        {
-            drop(fs::remove_file(&temporary));
-            return Err(Error::refused(format!(
-                "two sinks write to one file: {}",
-                target.display()
-            )));
-        }
+        self.state().open.insert(target.to_owned(), temporary.clone());
         Ok((temporary, file))
     }
 
@@ -277,11 +274,23 @@ fn remove_if_there(path: &Path) -> Result<(), Error> {
     }
 }
 
+/// The folder of a target, as something that can be opened.
+fn folder_of(target: &Path) -> &Path {
+    target.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Where a target in a folder that exists really lies: the same for every way to write it.
+fn place(target: &Path) -> PathBuf {
+    let folder = folder_of(target);
+    let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    real.join(target.file_name().unwrap_or_default())
+}
+
 /// Removes what killed runs left for this target. What cannot be removed is left: it is only litter.
 fn remove_stale(target: &Path, name: &str) {
     let short: String = name.chars().take(48).collect();
     let prefix = format!(".{short}.");
-    let folder = target.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder_of(target);
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let found = entry.file_name();
         let found = found.to_string_lossy();

@@ -35,7 +35,7 @@ pub(crate) fn refuse_what_is_missing(args: &EngineArgs) -> Result<(), Failure> {
 /// Runs a pipeline, or shows its plan if that is all that is wanted.
 pub(crate) fn execute(pipeline: Pipeline, args: &EngineArgs, shell: &Shell) -> Outcome {
     if args.dry_run {
-        return plan::print_text(&pipeline, &options(&pipeline, args));
+        return plan::print_text(&pipeline, &options(args));
     }
     let only_prints = targets(&pipeline).iter().all(|target| target == Path::new("-"));
     let report_file = args.report.as_deref().map(|path| ReportFile::open(path, &pipeline));
@@ -56,7 +56,7 @@ pub(crate) fn execute(pipeline: Pipeline, args: &EngineArgs, shell: &Shell) -> O
 
 fn run_watched(pipeline: Pipeline, args: &EngineArgs, shell: &Shell) -> Result<Report, Failure> {
     let meter = Arc::new(Meter::new(args.progress, shell.quiet));
-    let options = Options { progress: Some(meter.clone()), ..options(&pipeline, args) };
+    let options = Options { progress: Some(meter.clone()), ..options(args) };
     let (quiet, told) = (shell.quiet, Arc::clone(&meter));
     let listening = Listening::start(Arc::clone(&options.stop), move |text| {
         if !quiet {
@@ -69,14 +69,12 @@ fn run_watched(pipeline: Pipeline, args: &EngineArgs, shell: &Shell) -> Result<R
     Ok(result?)
 }
 
-fn options(pipeline: &Pipeline, args: &EngineArgs) -> Options {
-    // A slash at the end makes a folder, whose manifest holds the hashes of its files.
-    let is_folder = |target: &PathBuf| target.as_os_str().as_encoded_bytes().ends_with(b"/");
+fn options(args: &EngineArgs) -> Options {
     Options {
         jobs: args.jobs,
         memory: args.memory,
         overwrite: if args.overwrite { Overwrite::Replace } else { Overwrite::Refuse },
-        hash: args.report.is_some() || targets(pipeline).iter().any(is_folder),
+        hash: args.report.is_some(),
         ..Options::default()
     }
 }

@@ -163,19 +163,34 @@ impl<'r> Driver<'r> {
                 self.end_source(source)?;
             }
         }
-        let turns = |source: &usize| (self.sources[*source].turns, *source);
         let open = |source: &usize| !self.sources[*source].ended;
-        let starved = self.merges.iter().find_map(|merge| {
+        let turns =
+            |source: &usize| (self.is_held_back(*source), self.sources[*source].turns, *source);
+        let starved = self.merges.iter().filter_map(|merge| {
             let roots = &merge.roots[merge.merge.starved()?];
             roots.iter().copied().filter(open).min_by_key(turns)
         });
+        let starved = starved.min_by_key(turns);
         Ok(starved.or_else(|| (0..self.sources.len()).filter(open).min_by_key(turns)))
+    }
+
+    /// Whether what a source brings would only wait, at a merge where much of it waits already for
+    /// another source. Two merges that share a source would otherwise fill memory at one of them.
+    fn is_held_back(&self, source: usize) -> bool {
+        let limit = self.setup.memory / 4;
+        self.merges.iter().any(|MergeNode { merge, roots, .. }| {
+            let feeds = roots.iter().enumerate().filter(|(_, roots)| roots.contains(&source));
+            let mut waits = feeds.filter(|(input, _)| merge.waiting_bytes(*input) > limit);
+            waits.any(|(input, _)| merge.starved().is_some_and(|starved| starved != input))
+        })
     }
 
     fn take(&mut self, source: usize, unit: Unit) -> Result<(), Error> {
         for damage in unit.damage {
             self.note_damage(source, damage)?;
         }
+        let read = unit.outcome.tally.get(self.sources[source].node).left;
+        self.events += read.total();
         self.deliver(unit.outcome)?;
         self.end_step()?;
         self.tell();
@@ -209,7 +224,6 @@ impl<'r> Driver<'r> {
         for delivery in outcome.deliveries {
             match delivery {
                 Delivery::Block { node, block, events } => {
-                    self.events += events;
                     let sink = self.sinks.get_mut(&node);
                     sink.ok_or_else(|| Error::broken("a block for no sink"))?
                         .append(block, events)?;

@@ -79,6 +79,11 @@ impl Merge {
         self.inputs.iter().position(|waiting| !waiting.ended && waiting.batches.is_empty())
     }
 
+    /// How many bytes of a stream wait.
+    pub(crate) fn waiting_bytes(&self, input: usize) -> usize {
+        self.inputs[input].bytes
+    }
+
     /// What can come out now. `step_over` says that everything the last step brought has arrived.
     pub(crate) fn take(&mut self, step_over: bool) -> Option<Batch> {
         let forced = self.patience == Patience::Step && step_over;

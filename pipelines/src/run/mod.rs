@@ -92,7 +92,7 @@ pub struct Snapshot {
     pub bytes: u64,
     /// Bytes of input in all, where that is known.
     pub total_bytes: Option<u64>,
-    /// Events that have reached their sinks or were dropped on the way.
+    /// Events read.
     pub events: u64,
     /// Damaged ranges met.
     pub damage: u64,

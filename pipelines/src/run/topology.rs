@@ -193,7 +193,13 @@ impl<'o> Builder<'o> {
         roots: Vec<BTreeSet<usize>>,
         segment: Vec<Branch>,
     ) -> usize {
-        let merge = Merge::new(inputs, patience, self.merge_limit);
+        // Only where a source feeds two inputs can one of them grow while the other is waited for.
+        let shares = |(n, set): (usize, &BTreeSet<usize>)| {
+            roots.iter().take(n).any(|other| !other.is_disjoint(set))
+        };
+        let grows = patience == Patience::Source && roots.iter().enumerate().any(shares);
+        let limit = if grows { self.merge_limit } else { usize::MAX };
+        let merge = Merge::new(inputs, patience, limit);
         self.built.merges.push(MergeNode { merge, roots, segment: Arc::new(segment) });
         self.built.merges.len() - 1
     }

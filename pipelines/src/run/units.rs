@@ -99,6 +99,7 @@ impl Units {
                 Started::Task { split, result } => {
                     let (split, unit) = (*split, received(result)?);
                     self.started.pop_front();
+                    self.stop_here_if_cancelled();
                     return self.seamless(split, unit).map(Some);
                 }
                 Started::Stream { batches, tasks } => {
@@ -109,10 +110,21 @@ impl Units {
                         Ok(piece) => return self.run_now(piece?).map(Some),
                         // A reader that waits for input cannot see that the run is to end.
                         Err(RecvTimeoutError::Timeout) if !self.context.is_cancelled() => {}
-                        Err(_) => drop(self.started.pop_front()),
+                        Err(_) => {
+                            self.started.pop_front();
+                            self.stop_here_if_cancelled();
+                        }
                     }
                 }
             }
+        }
+    }
+
+    /// What was read when the run was asked to end may have been left unfinished: nothing may follow it,
+    /// however much of that has been read already.
+    fn stop_here_if_cancelled(&mut self) {
+        if self.context.is_cancelled() {
+            self.started.clear();
         }
     }
 

@@ -86,7 +86,7 @@ impl LogReader {
 
     /// Reads events until the block is used up or the split ends.
     fn fill(&mut self) -> Result<Batch, Error> {
-        let mut batch = BatchBuilder::with_capacity(LIKELY_EVENTS);
+        let (mut batch, from) = (BatchBuilder::with_capacity(LIKELY_EVENTS), self.at);
         while self.at < self.end {
             match self.hop(&mut batch)? {
                 Hop::Event => {}
@@ -102,6 +102,7 @@ impl LogReader {
             }
         }
         self.done |= self.at >= self.end;
+        self.context.count_read(self.at - from);
         self.log.file.forget(self.at);
         if !batch.is_empty() {
             batch.segment(self.log.share());
@@ -149,7 +150,7 @@ impl LogReader {
         self.at = start + at as u64;
         Ok(match hop {
             Hop::NextBlock if self.log.reaches_end() => Hop::Slow,
-            Hop::NextBlock if self.log.extend(&self.context)? => Hop::Event,
+            Hop::NextBlock if self.log.extend()? => Hop::Event,
             // A full block that begins here does not hold the event: it is longer than a block.
             Hop::NextBlock if self.log.begins_at(self.at) => Hop::Slow,
             other => other,
@@ -307,13 +308,12 @@ impl Window {
         let want = usize::try_from(want).unwrap_or(usize::MAX);
         let mut block = context.blocks.block_of(want);
         let read = self.file.read_at(at, block.get_mut(..want).unwrap_or_default())?;
-        context.count_read(read as u64);
         (self.block, self.start, self.filled, self.ended) = (Some(block), at, read, read < want);
         Ok(())
     }
 
     /// Reads on into what is left of the block. False if it is full.
-    fn extend(&mut self, context: &ReadContext) -> Result<bool, Error> {
+    fn extend(&mut self) -> Result<bool, Error> {
         let Some(block) = &mut self.block else { return Ok(false) };
         let room = block.get_mut(self.filled..).unwrap_or_default();
         if room.is_empty() {
@@ -323,7 +323,6 @@ impl Window {
         let step = room.len().min(64 << 10);
         let room = room.get_mut(..step).unwrap_or_default();
         let read = self.file.read_at(self.start + self.filled as u64, room)?;
-        context.count_read(read as u64);
         self.filled += read;
         self.ended = read < step;
         Ok(true)
