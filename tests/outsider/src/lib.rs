@@ -1,0 +1,48 @@
+//! Source `ticks`: a plugin that needs no input, made outside the repository.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use sluice_core::{
+    BatchBuilder, Channel, Encoding, Entry, Error, Input, Name, Query, ReadContext, Reader, Source,
+    Split,
+};
+
+/// Ticks like a clock: an event a second.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Ticks {
+    /// How many events.
+    count: u64,
+}
+
+sluice_core::register! {
+    source "ticks": Ticks,
+    about: "ticks like a clock, an event a second",
+    sample: "[sources.clock]\nplugin = \"ticks\"\n## How many events.\ncount = 60\n",
+}
+
+impl Source for Ticks {
+    fn inputs(&self) -> Result<Vec<Input>, Error> {
+        Ok(Vec::new())
+    }
+
+    fn splits(&self, _: u64, _: &Query) -> Result<Vec<Split>, Error> {
+        Ok(vec![Split::whole("ticks", Some(self.count))])
+    }
+
+    fn read<'s>(
+        &'s self,
+        _: &Split,
+        _: Entry,
+        run: &ReadContext,
+    ) -> Result<Box<dyn Reader + 's>, Error> {
+        let channel = Channel::new(Name::from_text("TICK"), run.source.clone(), Encoding::Text);
+        let channel = run.channels.intern(channel)?;
+        let seconds = 0i64..i64::try_from(self.count).unwrap_or(i64::MAX);
+        Ok(Box::new(seconds.map(move |second| {
+            let mut batch = BatchBuilder::default();
+            batch.push_copy(second * 1_000_000_000, second, channel, b"tick");
+            Ok(batch.finish())
+        })))
+    }
+}

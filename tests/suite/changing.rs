@@ -1,0 +1,103 @@
+//! Logs that grow or shrink between the moment they were looked at and the moment they are read.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+
+use serde_json::json;
+use sluice_core::{Entry, Kind, Make, Query, ReadContext, Registry, Source};
+
+use crate::kit::{BEGIN, Event, Folder, log};
+
+/// A log of a thousand events of 100 bytes.
+fn folder_with_log() -> Folder {
+    let events: Vec<Event> =
+        (0..1_000).map(|n| Event::new(n, BEGIN + n, "POSE", &[n as u8; 68])).collect();
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&events));
+    folder
+}
+
+/// What is read of `in.lcm`, cut into pieces of `target` bytes before `change` is done to it: the
+/// events' numbers, and offset and length of the damage.
+fn read_after(
+    folder: &Folder,
+    target: u64,
+    change: impl Fn(&std::path::Path),
+) -> (Vec<i64>, Vec<(u64, u64)>) {
+    let path = folder.at("in.lcm");
+    let plugin = *Registry::linked().get(Kind::Source, "lcm-log").unwrap();
+    let Make::Source(make) = plugin.make else { panic!("{plugin:?} is a source") };
+    let source: Box<dyn Source> = make(json!({ "path": path })).unwrap();
+    let splits = source.splits(target, &Query::default()).unwrap();
+    change(&path);
+    let context = ReadContext::standalone("log");
+    let (mut numbers, mut ended) = (Vec::new(), None);
+    for split in &splits {
+        // As the engine does in the end: each split from where the one before stopped.
+        let entry = Entry::At(ended.unwrap_or(split.start));
+        let mut reader = source.read(split, entry, &context).unwrap();
+        while let Some(batch) = reader.next_batch().unwrap() {
+            numbers.extend_from_slice(batch.sequences());
+        }
+        ended = reader.seam().ended;
+    }
+    let damage = context.damage.take();
+    (numbers, damage.iter().map(|d| (d.offset, d.length)).collect())
+}
+
+fn truncate(path: &std::path::Path, len: u64) {
+    OpenOptions::new().write(true).open(path).unwrap().set_len(len).unwrap();
+}
+
+#[test]
+fn what_a_log_lost_is_damage() {
+    for target in [u64::MAX, 30_000] {
+        let folder = folder_with_log();
+        let (numbers, damage) = read_after(&folder, target, |path| truncate(path, 50_000));
+        assert_eq!(numbers, (0..500).collect::<Vec<_>>());
+        let missing: u64 = damage.iter().map(|(_, length)| length).sum();
+        assert_eq!((damage[0].0, missing), (50_000, 50_000), "pieces of {target}: {damage:?}");
+    }
+}
+
+#[test]
+fn a_log_cut_in_an_event_keeps_those_before() {
+    let folder = folder_with_log();
+    let (numbers, damage) = read_after(&folder, u64::MAX, |path| truncate(path, 50_050));
+    assert_eq!(numbers, (0..500).collect::<Vec<_>>());
+    let missing: u64 = damage.iter().map(|(_, length)| length).sum();
+    assert_eq!((damage[0].0, missing), (50_000, 50_000), "{damage:?}");
+}
+
+#[test]
+fn a_log_that_became_empty_is_damage_from_its_first_byte() {
+    let folder = folder_with_log();
+    let (numbers, damage) = read_after(&folder, u64::MAX, |path| truncate(path, 0));
+    assert_eq!((numbers, damage), (Vec::new(), vec![(0, 100_000)]));
+}
+
+#[test]
+fn what_is_appended_while_it_is_read_is_read_too() {
+    for target in [u64::MAX, 30_000] {
+        let folder = folder_with_log();
+        let (numbers, damage) = read_after(&folder, target, |path| {
+            let more: Vec<Event> =
+                (1_000..1_010).map(|n| Event::new(n, BEGIN + n, "POSE", b"more")).collect();
+            let mut file = OpenOptions::new().append(true).open(path).unwrap();
+            file.write_all(&log(&more)).unwrap();
+        });
+        assert_eq!((numbers, damage), ((0..1_010).collect::<Vec<_>>(), Vec::new()));
+    }
+}
+
+#[test]
+fn a_log_that_is_gone_ends_the_run() {
+    let folder = folder_with_log();
+    let plugin = *Registry::linked().get(Kind::Source, "lcm-log").unwrap();
+    let Make::Source(make) = plugin.make else { panic!("{plugin:?} is a source") };
+    let source = make(json!({ "path": folder.at("in.lcm") })).unwrap();
+    let split = source.splits(u64::MAX, &Query::default()).unwrap().remove(0);
+    fs::remove_file(folder.at("in.lcm")).unwrap();
+    let opened = source.read(&split, Entry::At(0), &ReadContext::standalone("log"));
+    assert!(opened.is_err_and(|e| e.to_string().contains("in.lcm")));
+}

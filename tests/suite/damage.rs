@@ -1,0 +1,350 @@
+//! The damage matrix of LCM logs, through the whole engine: what is read around damage, to the byte,
+//! what is reported, and that the log written is exactly the events that are left.
+
+use crate::kit::{BEGIN, COPY, Event, Folder, log, ran, run};
+use crate::shape::Shape;
+
+/// A stretch of a log.
+#[derive(Clone)]
+enum Piece {
+    /// An event that is to be read.
+    Kept(Event),
+    /// Bytes that are to be read as an event, though its header says something odd.
+    Odd(Vec<u8>),
+    /// Bytes that are to be reported.
+    Lost(Vec<u8>),
+}
+
+use Piece::{Kept, Lost, Odd};
+
+/// Every ordinary event is 100 bytes long, so that positions are easily seen.
+fn event(number: i64) -> Event {
+    Event::new(number, BEGIN + number * 1_000, "POSE", &[number as u8; 68])
+}
+
+fn e(number: i64) -> Piece {
+    Kept(event(number))
+}
+
+/// An event of 100 bytes in all on this channel, so that its payload is shorter.
+fn on(number: i64, channel: &[u8]) -> Event {
+    let payload = vec![7; 72usize.saturating_sub(channel.len())];
+    Event { channel: channel.to_vec(), payload, ..event(number) }
+}
+
+/// Bytes that are no event.
+fn stray(len: usize) -> Piece {
+    Lost((0..len).map(|n| b"stray!"[n % 6]).collect())
+}
+
+/// An event that was cut off after `len` bytes.
+fn cut(number: i64, len: usize) -> Piece {
+    Lost(event(number).bytes()[..len].to_vec())
+}
+
+/// An event with other bytes at `at`.
+fn with(number: i64, at: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut event = event(number).bytes();
+    event[at..at + bytes.len()].copy_from_slice(bytes);
+    event
+}
+
+/// Where the fields of an event begin.
+const NUMBER: usize = 4;
+const TIME: usize = 12;
+const CHANNEL_LEN: usize = 20;
+const DATA_LEN: usize = 24;
+const SYNC: [u8; 4] = [0xED, 0xA1, 0xDA, 0x01];
+
+struct Case {
+    name: &'static str,
+    log: Vec<Piece>,
+    /// The numbers of the events that are read.
+    numbers: Vec<i64>,
+    /// Offset and length of what is reported.
+    damage: Vec<(u64, u64)>,
+}
+
+fn case(name: &'static str, log: &[Piece], numbers: &[i64], damage: &[(u64, u64)]) -> Case {
+    Case { name, log: log.to_vec(), numbers: numbers.into(), damage: damage.into() }
+}
+
+fn clean(name: &'static str, log: &[Piece], numbers: &[i64]) -> Case {
+    case(name, log, numbers, &[])
+}
+
+fn cases() -> Vec<Case> {
+    let be = i32::to_be_bytes;
+    let long = |len: usize| on(1, &vec![b'c'; len]);
+    let lies = |len: i32| Lost(with(1, DATA_LEN, &be(len)));
+    let named = |len: i32| Lost(with(1, CHANNEL_LEN, &be(len)));
+    let whole = |event: Event| Kept(event);
+    let payload = |bytes: &[u8]| Event { payload: bytes.into(), ..event(1) };
+    let inner = [event(50).bytes(), event(51).bytes()].concat();
+    let stale = log(&[event(70), event(71)])[130..].to_vec();
+    vec![
+        // Whole logs.
+        clean("empty", &[], &[]),
+        clean("clean", &[e(0), e(1), e(2)], &[0, 1, 2]),
+        case("rubbish only", &[stray(300)], &[], &[(0, 300)]),
+        // Bytes before a sync word.
+        case("1 byte before the first event", &[stray(1), e(0)], &[0], &[(0, 1)]),
+        case("5 bytes before the first event", &[stray(5), e(0), e(1)], &[0, 1], &[(0, 5)]),
+        case("500 bytes before the first event", &[stray(500), e(0)], &[0], &[(0, 500)]),
+        case("a hole of zeros", &[e(0), Lost(vec![0; 4096]), e(1)], &[0, 1], &[(100, 4096)]),
+        case("a hole that looks like text", &[e(0), stray(999), e(1)], &[0, 1], &[(100, 999)]),
+        // After each event.
+        case("1 byte between events", &[e(0), stray(1), e(1), e(2)], &[0, 1, 2], &[(100, 1)]),
+        case("2 bytes between events", &[e(0), stray(2), e(1), e(2)], &[0, 1, 2], &[(100, 2)]),
+        case("3 bytes between events", &[e(0), stray(3), e(1), e(2)], &[0, 1, 2], &[(100, 3)]),
+        case("4 bytes between events", &[e(0), stray(4), e(1), e(2)], &[0, 1, 2], &[(100, 4)]),
+        case("5 bytes between events", &[e(0), stray(5), e(1), e(2)], &[0, 1, 2], &[(100, 5)]),
+        case(
+            "1 byte of a sync word between events",
+            &[e(0), Lost(SYNC[..1].into()), e(1), e(2)],
+            &[0, 1, 2],
+            &[(100, 1)],
+        ),
+        case(
+            "3 bytes of a sync word between events",
+            &[e(0), Lost(SYNC[..3].into()), e(1), e(2)],
+            &[0, 1, 2],
+            &[(100, 3)],
+        ),
+        case(
+            "a sync word too many between events",
+            &[e(0), Lost(SYNC.into()), e(1), e(2)],
+            &[0, 1, 2],
+            &[(100, 4)],
+        ),
+        case(
+            "damage in two places",
+            &[e(0), stray(7), e(1), stray(70), e(2)],
+            &[0, 1, 2],
+            &[(100, 7), (207, 70)],
+        ),
+        // Truncated tail, in each field.
+        case("cut in the sync word", &[e(0), cut(1, 2)], &[0], &[(100, 2)]),
+        case("cut behind the sync word", &[e(0), cut(1, 4)], &[0], &[(100, 4)]),
+        case("cut in the number", &[e(0), cut(1, 8)], &[0], &[(100, 8)]),
+        case("cut in the time", &[e(0), cut(1, 15)], &[0], &[(100, 15)]),
+        case("cut in the channel length", &[e(0), cut(1, 22)], &[0], &[(100, 22)]),
+        case("cut in the data length", &[e(0), cut(1, 26)], &[0], &[(100, 26)]),
+        case("cut behind the header", &[e(0), cut(1, 28)], &[0], &[(100, 28)]),
+        case("cut in the channel", &[e(0), cut(1, 30)], &[0], &[(100, 30)]),
+        case("cut in the payload", &[e(0), cut(1, 99)], &[0], &[(100, 99)]),
+        case("cut, and written on", &[e(0), cut(1, 50), e(2), e(3)], &[0, 2, 3], &[(100, 50)]),
+        // Stray bytes at the end.
+        case("1 byte at the end", &[e(0), e(1), stray(1)], &[0, 1], &[(200, 1)]),
+        case("3 bytes at the end", &[e(0), e(1), stray(3)], &[0, 1], &[(200, 3)]),
+        case("4 bytes at the end", &[e(0), e(1), stray(4)], &[0, 1], &[(200, 4)]),
+        case("400 bytes at the end", &[e(0), e(1), stray(400)], &[0, 1], &[(200, 400)]),
+        case("a longer old log's tail", &[e(0), e(1), Lost(stale)], &[0, 1], &[(200, 70)]),
+        // Channel length.
+        clean("channel length 0", &[e(0), whole(on(1, b"")), e(2)], &[0, 1, 2]),
+        clean("channel length 63", &[e(0), whole(long(63)), e(2)], &[0, 1, 2]),
+        clean("channel length 256", &[e(0), whole(long(256)), e(2)], &[0, 1, 2]),
+        clean("channel length 999", &[e(0), whole(long(999)), e(2)], &[0, 1, 2]),
+        clean("channel length 1000", &[e(0), whole(long(1000)), e(2)], &[0, 1, 2]),
+        clean("channel length 5000", &[e(0), whole(long(5000)), e(2)], &[0, 1, 2]),
+        case("channel length -1", &[e(0), named(-1), e(2)], &[0, 2], &[(100, 100)]),
+        case("channel length least", &[e(0), named(i32::MIN), e(2)], &[0, 2], &[(100, 100)]),
+        case("channel length most", &[e(0), named(i32::MAX), e(2)], &[0, 2], &[(100, 100)]),
+        case("channel length 2 MiB", &[e(0), named(2 << 20), e(2)], &[0, 2], &[(100, 100)]),
+        case("channel length one too many", &[e(0), named(5), e(2)], &[0, 2], &[(100, 100)]),
+        // Data length.
+        clean("data length 0", &[e(0), whole(payload(b"")), e(2)], &[0, 1, 2]),
+        case("data length -1", &[e(0), lies(-1), e(2)], &[0, 2], &[(100, 100)]),
+        case("data length least", &[e(0), lies(i32::MIN), e(2)], &[0, 2], &[(100, 100)]),
+        case("data length 0x7fffffff", &[e(0), lies(i32::MAX), e(2)], &[0, 2], &[(100, 100)]),
+        case("data length past the end", &[e(0), lies(1 << 20), e(2)], &[0, 2], &[(100, 100)]),
+        case("data length one too many", &[e(0), lies(69), e(2), e(3)], &[0, 2, 3], &[(100, 100)]),
+        case(
+            "data length reaching into the event after next",
+            &[e(0), lies(200), e(2), e(3), e(4)],
+            &[0, 2, 3, 4],
+            &[(100, 100)],
+        ),
+        case(
+            "data length one too few",
+            &[e(0), Odd(with(1, DATA_LEN, &be(67))[..99].into()), Lost(vec![1]), e(2)],
+            &[0, 1, 2],
+            &[(199, 1)],
+        ),
+        // Sync words.
+        case(
+            "a flipped bit in the sync word",
+            &[e(0), Lost(with(1, 0, &[0xEC])), e(2)],
+            &[0, 2],
+            &[(100, 100)],
+        ),
+        case(
+            "another flipped bit in the sync word",
+            &[e(0), Lost(with(1, 3, &[0x00])), e(2)],
+            &[0, 2],
+            &[(100, 100)],
+        ),
+        clean(
+            "a sync word in a payload",
+            &[e(0), whole(payload(&SYNC.repeat(5))), e(2)],
+            &[0, 1, 2],
+        ),
+        clean("events in a payload", &[e(0), whole(payload(&inner)), e(2)], &[0, 1, 2]),
+        case(
+            "events in a payload, in front of damage",
+            &[e(0), whole(payload(&inner)), stray(9), e(2)],
+            &[0, 1, 2],
+            &[(332, 9)],
+        ),
+        // Order of numbers and times, start, gaps.
+        clean("numbers that do not begin at 0", &[e(5), e(6), e(7)], &[5, 6, 7]),
+        clean("gaps in the numbers", &[e(0), e(9), e(90)], &[0, 9, 90]),
+        clean("numbers and times that go back", &[e(5), e(3), e(4), e(0)], &[5, 3, 4, 0]),
+        clean("an event twice", &[e(0), e(1), e(1), e(2)], &[0, 1, 1, 2]),
+        clean("a log appended to itself", &[e(0), e(1), e(0), e(1)], &[0, 1, 0, 1]),
+        clean(
+            "a negative number",
+            &[e(0), Kept(Event { number: -3, ..event(1) }), e(2)],
+            &[0, -3, 2],
+        ),
+        clean(
+            "a number of 2^63 and above",
+            &[e(0), Odd(with(1, NUMBER, &[0x80, 0, 0, 0, 0, 0, 0, 0])), e(2)],
+            &[0, i64::MIN, 2],
+        ),
+        clean("a time before 1970", &[Kept(Event { utime: -7, ..event(0) }), e(1)], &[0, 1]),
+        case(
+            "a time beyond what can be held",
+            &[e(0), Lost(with(1, TIME, &i64::MAX.to_be_bytes())), e(2)],
+            &[0, 2],
+            &[(100, 100)],
+        ),
+        // Names.
+        clean("a channel that is not UTF-8", &[e(0), whole(on(1, b"\xff\xfe")), e(2)], &[0, 1, 2]),
+        clean("a NUL in the channel", &[e(0), whole(on(1, b"PO\0SE")), e(2)], &[0, 1, 2]),
+        case(
+            "a NUL in the channel in front of damage",
+            &[e(0), Lost([on(1, b"PO\0SE").bytes(), b"stray".to_vec()].concat()), e(2)],
+            &[0, 2],
+            &[(100, 105)],
+        ),
+    ]
+}
+
+impl Case {
+    fn log(&self) -> Vec<u8> {
+        let bytes = |piece: &Piece| match piece {
+            Kept(event) => event.bytes(),
+            Odd(bytes) | Lost(bytes) => bytes.clone(),
+        };
+        self.log.iter().flat_map(bytes).collect()
+    }
+
+    /// The log of exactly the events that can be read.
+    fn ideal(&self) -> Vec<u8> {
+        let bytes = |piece: &Piece| match piece {
+            Kept(event) => event.bytes(),
+            Odd(bytes) => bytes.clone(),
+            Lost(_) => Vec::new(),
+        };
+        self.log.iter().flat_map(bytes).collect()
+    }
+
+    /// Runs the case behind this many clean events, and compares everything.
+    fn check(&self, folder: &Folder, before: i64, jobs: usize) {
+        let name = format!("{}, behind {before} events, {jobs} jobs", self.name);
+        let front = log(&(0..before).map(|n| event(n - before)).collect::<Vec<_>>());
+        folder.write("in.lcm", [front.clone(), self.log()].concat());
+        let report = run(COPY, folder.path(), jobs).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let written = folder.read("out.lcm");
+        let read = crate::kit::numbers(&written);
+        assert_eq!(read[before as usize..], self.numbers, "{name}: events");
+        let shift = front.len() as u64;
+        let damage: Vec<_> = report.damage.iter().map(|d| (d.offset - shift, d.length)).collect();
+        assert_eq!(damage, self.damage, "{name}: damage");
+        assert!(written == [front, self.ideal()].concat(), "{name}: the log written");
+        let lossy = !self.damage.is_empty();
+        assert_eq!(report.exit(), if lossy { 3 } else { 0 }, "{name}: exit code");
+        let lost: u64 = self.damage.iter().map(|(_, length)| length).sum();
+        assert_eq!(report.sources["log"].damaged_bytes, lost, "{name}: damaged bytes");
+        Shape::of(&report).check();
+    }
+}
+
+#[test]
+fn every_kind_of_damage_costs_what_it_must_and_no_more() {
+    let folder = Folder::new();
+    for case in cases() {
+        case.check(&folder, 0, 1);
+    }
+}
+
+/// Logs are read in pieces of 64 KiB here: the damage lies before, on and behind the cut.
+#[test]
+fn damage_at_a_cut_between_pieces_costs_the_same() {
+    let folder = Folder::new();
+    for case in cases() {
+        for before in [653, 654, 655] {
+            case.check(&folder, before, 2);
+        }
+    }
+}
+
+#[test]
+fn two_cases_do_not_share_a_name() {
+    let mut names: Vec<&str> = cases().iter().map(|case| case.name).collect();
+    let all = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), all);
+}
+
+#[test]
+fn compressed_and_piped_logs_have_the_same_damage_at_the_same_places() {
+    let folder = Folder::new();
+    for case in cases().iter().filter(|case| !case.log().is_empty()) {
+        folder.write("in.lcm.zst", zstd::encode_all(&case.log()[..], 1).unwrap());
+        let report = run(&COPY.replace("in.lcm", "in.lcm.zst"), folder.path(), 2);
+        let report = report.unwrap_or_else(|e| panic!("{}: {e}", case.name));
+        let damage: Vec<_> = report.damage.iter().map(|d| (d.offset, d.length)).collect();
+        assert_eq!(damage, case.damage, "{}", case.name);
+        assert!(folder.read("out.lcm") == case.ideal(), "{}", case.name);
+    }
+}
+
+const POLICY: &str = r#"
+[sources.log]
+plugin = "lcm-log"
+path = "in.lcm"
+on_damage = "skip"
+[sinks.out]
+plugin = "lcm-log"
+from = "log"
+path = "out.lcm"
+"#;
+
+#[test]
+fn a_run_that_is_to_stop_at_damage_publishes_nothing() {
+    let folder = Folder::new();
+    folder.write("in.lcm", [event(0).bytes(), b"stray".to_vec(), event(1).bytes()].concat());
+    folder.write("stop.toml", POLICY.replace("skip", "stop"));
+    let stopped = ran(&folder, &["run", "stop.toml"]).expect(1);
+    stopped.says("5 bytes at byte 100");
+    assert_eq!(folder.names(), ["in.lcm", "stop.toml"]);
+}
+
+#[test]
+fn quarantine_keeps_the_bytes_that_could_not_be_read_and_only_those() {
+    let folder = Folder::new();
+    let bytes =
+        [event(0).bytes(), b"first".to_vec(), event(1).bytes(), b"second".to_vec()].concat();
+    folder.write("in.lcm", &bytes);
+    folder.write("in.lcm.zst", zstd::encode_all(&bytes[..], 1).unwrap());
+    let policy = "quarantine\"\nquarantine = \"bad.bin";
+    for input in ["in.lcm", "in.lcm.zst"] {
+        folder.write("keep.toml", POLICY.replace("skip", policy).replace("in.lcm", input));
+        ran(&folder, &["run", "keep.toml", "--overwrite"]).expect(3);
+        assert_eq!(folder.read("bad.bin"), b"firstsecond", "{input}");
+        assert_eq!(folder.read("out.lcm"), log(&[event(0), event(1)]), "{input}");
+    }
+}

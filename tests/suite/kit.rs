@@ -1,0 +1,229 @@
+//! What the tests build on: small logs, pipelines run in this program, and the program itself.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+
+use sluice_all as _;
+use sluice_core::options::ByteSize;
+use sluice_core::{Error, Overwrite, Registry};
+use sluice_lcm::wire::{HEADER_LEN, Header, append_event};
+use sluice_pipeline::run::{self, Options, Stop};
+use sluice_pipeline::{Document, Pipeline, Report, Variables};
+
+/// With this cap on memory files are read in pieces of 64 KiB, so that small logs have many.
+pub(crate) const SMALL_MEMORY: ByteSize = ByteSize(16 << 20);
+
+/// An event of an LCM log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) number: i64,
+    pub(crate) utime: i64,
+    pub(crate) channel: Vec<u8>,
+    pub(crate) payload: Vec<u8>,
+}
+
+impl Event {
+    pub(crate) fn new(number: i64, utime: i64, channel: &str, payload: &[u8]) -> Self {
+        Self { number, utime, channel: channel.into(), payload: payload.into() }
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        append_event(&mut bytes, self.number, self.utime, &self.channel, &self.payload).unwrap();
+        bytes
+    }
+}
+
+/// The bytes of a log of these events.
+pub(crate) fn log(events: &[Event]) -> Vec<u8> {
+    events.iter().flat_map(Event::bytes).collect()
+}
+
+/// The events of a log without damage. Anything else fails the test.
+pub(crate) fn events(mut log: &[u8]) -> Vec<Event> {
+    let mut events = Vec::new();
+    while let Some((head, rest)) = log.split_first_chunk::<HEADER_LEN>() {
+        let header = Header::parse(head).expect("a log without damage");
+        let (channel, rest) = rest.split_at(header.channel_len as usize);
+        let (payload, rest) = rest.split_at(header.data_len as usize);
+        let (channel, payload) = (channel.to_vec(), payload.to_vec());
+        events.push(Event { number: header.number, utime: header.utime, channel, payload });
+        log = rest;
+    }
+    assert!(log.is_empty(), "{} bytes behind the last event", log.len());
+    events
+}
+
+/// What a compressed file holds.
+pub(crate) fn unpacked(packed: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    zstd::stream::copy_decode(packed, &mut plain).unwrap();
+    plain
+}
+
+pub(crate) fn numbers(log: &[u8]) -> Vec<i64> {
+    events(log).iter().map(|event| event.number).collect()
+}
+
+/// Numbers that look random and are the same every time.
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+/// When the logs of these tests begin, in microseconds: 2007-11-03T14:00:00Z.
+pub(crate) const BEGIN: i64 = 1_194_098_400_000_000;
+
+/// `count` events on the channels `A` to `E`, a millisecond apart, with payloads of many lengths.
+pub(crate) fn drive(seed: u64, count: i64) -> Vec<Event> {
+    let mut dice = Dice(seed);
+    let each = (0..count).map(|number| {
+        let channel = char::from(b'A' + dice.below(5) as u8).to_string();
+        let payload: Vec<u8> = (0..dice.below(700)).map(|_| dice.below(256) as u8).collect();
+        Event::new(number, BEGIN + number * 1_000 + dice.below(900) as i64, &channel, &payload)
+    });
+    each.collect()
+}
+
+/// A folder for one test, gone when the test is over.
+pub(crate) struct Folder(tempfile::TempDir);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.at(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.at(name))
+            .unwrap_or_else(|e| panic!("{name}: {e}; there are {:?}", self.names()))
+    }
+
+    /// The names of everything in it, sorted.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.path()).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+/// The pipeline of this text, whose `${DIR}` is the folder.
+pub(crate) fn pipeline(text: &str, folder: &Path) -> Pipeline {
+    let set = BTreeMap::from([("DIR".to_owned(), folder.display().to_string())]);
+    let variables = Variables { set, environment: false };
+    let document = Document::generated("test.toml", text);
+    Pipeline::read(&document, &variables, &Registry::linked()).unwrap_or_else(|m| panic!("{m}"))
+}
+
+/// Runs a pipeline in this program, replacing what is there.
+pub(crate) fn run(text: &str, folder: &Path, jobs: usize) -> Result<Report, Error> {
+    run_with(text, folder, jobs, SMALL_MEMORY)
+}
+
+pub(crate) fn run_with(
+    text: &str,
+    folder: &Path,
+    jobs: usize,
+    memory: ByteSize,
+) -> Result<Report, Error> {
+    let options = Options {
+        jobs: Some(jobs),
+        memory: Some(memory),
+        overwrite: Overwrite::Replace,
+        hash: false,
+        stop: Arc::<Stop>::default(),
+        progress: None,
+    };
+    run::run(pipeline(text, folder), &options)
+}
+
+/// Copies `in.lcm` to `out.lcm`.
+pub(crate) const COPY: &str = r#"
+[sources.log]
+plugin = "lcm-log"
+path = "${DIR}/in.lcm"
+[sinks.out]
+plugin = "lcm-log"
+from = "log"
+path = "${DIR}/out.lcm"
+"#;
+
+/// The program, to be run in this folder with an empty standard input.
+pub(crate) fn sluice(folder: &Folder) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice-under-test"));
+    command.current_dir(folder.path()).stdin(Stdio::null()).env_remove("NO_COLOR");
+    command
+}
+
+/// What came of running the program.
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: String,
+}
+
+impl Ran {
+    pub(crate) fn of(output: Output) -> Self {
+        let Output { status, stdout, stderr } = output;
+        Self { code: status.code(), stdout, stderr: String::from_utf8_lossy(&stderr).into_owned() }
+    }
+
+    /// Fails the test unless it ended with this exit code.
+    #[track_caller]
+    pub(crate) fn expect(self, code: i32) -> Self {
+        let out = String::from_utf8_lossy(&self.stdout);
+        assert_eq!(self.code, Some(code), "stderr:\n{}\nstdout:\n{out:.2000}", self.stderr);
+        self
+    }
+
+    /// Fails the test unless it said this on standard error.
+    #[track_caller]
+    pub(crate) fn says(self, what: &str) -> Self {
+        assert!(self.stderr.contains(what), "no `{what}` in:\n{}", self.stderr);
+        self
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.stdout.clone()).unwrap()
+    }
+}
+
+/// Runs the program with these arguments in this folder.
+pub(crate) fn ran(folder: &Folder, arguments: &[&str]) -> Ran {
+    Ran::of(sluice(folder).args(arguments).output().unwrap())
+}
+
+/// Says that a test could not do what it is for on this machine. Aloud: what `eprintln!` says in a test
+/// that passes is not shown.
+pub(crate) fn skipped(what: &str) {
+    io::stderr().write_all(format!("skipped: {what}\n").as_bytes()).unwrap();
+}
+
+/// The root of the workspace.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}

@@ -1,0 +1,145 @@
+//! Every family is linked, and every crate knows only those that it may.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::process::Command;
+use std::sync::LazyLock;
+
+use serde_json::Value;
+use sluice_core::{Kind, Registry};
+
+use crate::kit::root;
+
+struct Crate {
+    /// Its folder, from the root of the workspace: `plugins/lcm`.
+    folder: String,
+    /// Everything it depends on in any way, for building, running and testing.
+    dependencies: BTreeSet<String>,
+}
+
+impl Crate {
+    fn is_family(&self) -> bool {
+        self.folder.starts_with("plugins/") && self.folder != "plugins/all"
+    }
+}
+
+/// The crates of the workspace, by name.
+static CRATES: LazyLock<BTreeMap<String, Crate>> = LazyLock::new(|| {
+    let cargo = Command::new(env!("CARGO"))
+        .args(["metadata", "--offline", "--no-deps", "--format-version", "1"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(cargo.status.success(), "{}", String::from_utf8_lossy(&cargo.stderr));
+    let metadata: Value = serde_json::from_slice(&cargo.stdout).unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let each = metadata["packages"].as_array().unwrap().iter().map(|package| {
+        let manifest = text(&package["manifest_path"]);
+        let folder = manifest.strip_suffix("/Cargo.toml").unwrap();
+        let folder = folder.strip_prefix(&format!("{}/", root().display())).unwrap().to_owned();
+        let dependencies = package["dependencies"].as_array().unwrap();
+        let dependencies = dependencies.iter().map(|d| text(&d["name"])).collect();
+        (text(&package["name"]), Crate { folder, dependencies })
+    });
+    each.collect()
+});
+
+/// The crates of the workspace that this one depends on.
+fn ours(name: &str) -> BTreeSet<&str> {
+    let dependencies = &CRATES[name].dependencies;
+    dependencies.iter().map(|d| &d[..]).filter(|d| CRATES.contains_key(*d)).collect()
+}
+
+fn families() -> Vec<(&'static str, &'static Crate)> {
+    CRATES.iter().filter(|(_, c)| c.is_family()).map(|(name, c)| (&name[..], c)).collect()
+}
+
+#[test]
+fn every_folder_of_plugins_is_a_crate_of_that_name() {
+    let folders = fs::read_dir(root().join("plugins")).unwrap().map(|entry| entry.unwrap());
+    let folders = folders.filter(|entry| entry.path().is_dir());
+    for name in folders.map(|entry| entry.file_name().into_string().unwrap()) {
+        let member = CRATES.get(&format!("sluice-{name}"));
+        assert_eq!(member.map(|c| c.folder.clone()), Some(format!("plugins/{name}")));
+    }
+}
+
+#[test]
+fn every_family_but_the_example_is_named_so_that_it_is_linked() {
+    let text = fs::read_to_string(root().join("plugins/all/src/lib.rs")).unwrap();
+    let lines = text.lines().filter_map(|line| line.strip_prefix("use ")?.strip_suffix(" as _;"));
+    let used: BTreeSet<String> = lines.map(|name| name.replace('_', "-")).collect();
+    let families = families().into_iter().map(|(name, _)| name.to_owned());
+    let families: BTreeSet<String> = families.filter(|name| name != "sluice-example").collect();
+    assert_eq!(used, families, "plugins/all/src/lib.rs and the folders of plugins/");
+    assert_eq!(CRATES["sluice-all"].dependencies, families, "plugins/all/Cargo.toml");
+}
+
+#[test]
+fn every_family_has_its_plugins_in_the_registry() {
+    let registry = Registry::linked();
+    for (name, family) in families() {
+        let names = registered_in(&root().join(&family.folder).join("src"));
+        assert!(!names.is_empty(), "{name} registers nothing");
+        for (kind, plugin) in names {
+            let found = registry.get(kind, &plugin).is_some();
+            assert_eq!(found, name != "sluice-example", "{kind} {plugin} of {name}");
+        }
+    }
+}
+
+/// What the sources of a crate say in `register!`: `source "lcm-log": …`.
+fn registered_in(folder: &std::path::Path) -> Vec<(Kind, String)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if entry.is_dir() {
+            found.extend(registered_in(&entry));
+            continue;
+        }
+        let text = fs::read_to_string(entry).unwrap();
+        for registration in text.split("register! {").skip(1) {
+            let (kind, rest) = registration.trim_start().split_once(" \"").unwrap();
+            let kinds = [Kind::Source, Kind::Stage, Kind::Codec, Kind::Sink];
+            let kind = kinds.into_iter().find(|k| k.to_string() == kind).unwrap();
+            found.push((kind, rest.split('"').next().unwrap().to_owned()));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_core_knows_no_other_crate_no_thread_pool_and_no_toml() {
+    assert_eq!(ours("sluice-core"), BTreeSet::new());
+    for unwanted in ["rayon", "crossbeam-channel", "toml", "clap"] {
+        assert!(!CRATES["sluice-core"].dependencies.contains(unwanted), "{unwanted}");
+    }
+}
+
+#[test]
+fn pipelines_know_the_core_only() {
+    assert_eq!(ours("sluice-pipeline"), BTreeSet::from(["sluice-core"]));
+}
+
+#[test]
+fn families_know_the_core_only_and_never_each_other() {
+    for (name, _) in families() {
+        assert_eq!(ours(name), BTreeSet::from(["sluice-core"]), "{name}");
+    }
+}
+
+#[test]
+fn only_programs_tests_and_benches_name_all_plugins() {
+    let users = CRATES.keys().filter(|name| ours(name).contains("sluice-all"));
+    let users: BTreeSet<&str> = users.map(|name| &name[..]).collect();
+    assert!(
+        users.is_subset(&BTreeSet::from(["sluice", "sluice-tests", "sluice-benches"])),
+        "{users:?}"
+    );
+}
+
+#[test]
+fn nothing_but_tests_and_benches_depends_on_the_program() {
+    let users = CRATES.keys().filter(|name| ours(name).contains("sluice"));
+    let users: BTreeSet<&str> = users.map(|name| &name[..]).collect();
+    assert!(users.is_subset(&BTreeSet::from(["sluice-tests", "sluice-benches"])), "{users:?}");
+}

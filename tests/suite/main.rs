@@ -1,0 +1,17 @@
+//! Tests that need more than one crate of Sluice, its program, or the tools of others.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod changing;
+mod damage;
+mod determinism;
+mod kit;
+mod library;
+mod linking;
+mod merge;
+mod outsider;
+mod peers;
+mod process;
+mod samples;
+mod shape;
+mod stopping;

@@ -1,0 +1,166 @@
+//! What comes out where streams meet: by time, each stream in its own order.
+
+use sluice_core::options::ByteSize;
+
+use crate::kit::{BEGIN, Dice, Event, Folder, drive, events, log, numbers, run, run_with};
+
+/// What merging is: the stream whose next event is the earliest goes first, at equal times the one
+/// named first; a stream's own order is kept, whatever its times do.
+fn merged(streams: &[Vec<Event>]) -> Vec<Event> {
+    let mut next = vec![0; streams.len()];
+    let mut all = Vec::new();
+    while let Some((_, stream)) = (0..streams.len())
+        .filter_map(|stream| Some((streams[stream].get(next[stream])?.utime, stream)))
+        .min()
+    {
+        all.push(streams[stream][next[stream]].clone());
+        next[stream] += 1;
+    }
+    all
+}
+
+fn fan_in(folder: &Folder, streams: &[Vec<Event>]) -> String {
+    let mut text = String::new();
+    for (n, events) in streams.iter().enumerate() {
+        folder.write(&format!("{n}.lcm"), log(events));
+        text += &format!("[sources.s{n}]\nplugin = \"lcm-log\"\npath = \"${{DIR}}/{n}.lcm\"\n");
+    }
+    let from: Vec<String> = (0..streams.len()).map(|n| format!("s{n}")).collect();
+    text + &format!(
+        "[sinks.out]\nplugin = \"lcm-log\"\nfrom = {from:?}\npath = \"${{DIR}}/out.lcm\"\n"
+    )
+}
+
+fn check(streams: &[Vec<Event>]) {
+    let folder = Folder::new();
+    let text = fan_in(&folder, streams);
+    run(&text, folder.path(), 2).unwrap();
+    let (found, expected) = (events(&folder.read("out.lcm")), merged(streams));
+    let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
+    assert_eq!((differs, found.len()), (None, expected.len()), "the first that differs");
+}
+
+fn named(seed: u64, count: i64, change: impl Fn(&mut Event, &mut Dice)) -> Vec<Event> {
+    let (mut events, mut dice) = (drive(seed, count), Dice(seed));
+    for event in &mut events {
+        event.channel.extend(format!("_{seed}").into_bytes());
+        change(event, &mut dice);
+    }
+    events
+}
+
+#[test]
+fn streams_are_merged_by_time() {
+    check(&[named(1, 900, |_, _| {}), named(2, 700, |_, _| {}), named(3, 50, |_, _| {})]);
+}
+
+#[test]
+fn at_equal_times_the_source_named_first_goes_first() {
+    let same = |event: &mut Event, _: &mut Dice| event.utime = BEGIN + event.number / 10 * 1_000;
+    check(&[named(1, 500, same), named(2, 500, same), named(3, 500, same)]);
+}
+
+#[test]
+fn a_stream_whose_times_step_back_keeps_its_order() {
+    let jumpy = |event: &mut Event, dice: &mut Dice| event.utime -= dice.below(300_000) as i64;
+    check(&[named(1, 800, jumpy), named(2, 800, |_, _| {}), named(3, 800, jumpy)]);
+}
+
+#[test]
+fn streams_that_lie_far_apart_in_time_come_one_after_another() {
+    let later = |event: &mut Event, _: &mut Dice| event.utime += 3_600_000_000;
+    check(&[named(1, 900, later), named(2, 900, |_, _| {})]);
+}
+
+#[test]
+fn an_empty_stream_holds_nobody_up() {
+    check(&[Vec::new(), named(2, 300, |_, _| {}), Vec::new()]);
+}
+
+#[test]
+fn a_stream_that_is_filtered_to_nothing_holds_nobody_up() {
+    let folder = Folder::new();
+    let streams = [named(1, 900, |_, _| {}), named(2, 300, |_, _| {})];
+    let none = "[stages.none]\nplugin = \"filter\"\nfrom = \"s0\"\nchannels = \"NOTHING\"\n";
+    let text = fan_in(&folder, &streams).replace("\"s0\", ", "\"none\", ") + none;
+    run(&text, folder.path(), 2).unwrap();
+    assert!(folder.read("out.lcm") == log(&streams[1]));
+}
+
+/// Long events on two channels, of which the second's come first.
+fn long_events() -> [Vec<Event>; 2] {
+    let stream = |channel: &str, first: i64| -> Vec<Event> {
+        let image = vec![first as u8; 400_000];
+        (0..12).map(|n| Event::new(n, BEGIN + first + n * 10, channel, &image)).collect()
+    };
+    [stream("LEFT", 5), stream("RIGHT", 0)]
+}
+
+fn times(folder: &Folder) -> Vec<i64> {
+    events(&folder.read("out.lcm")).iter().map(|event| event.utime - BEGIN).collect()
+}
+
+#[test]
+fn long_events_are_merged_by_time_however_little_memory_there_is() {
+    let folder = Folder::new();
+    let text = fan_in(&folder, &long_events());
+    run_with(&text, folder.path(), 2, ByteSize(1 << 20)).unwrap();
+    assert_eq!(times(&folder), (0..24).map(|n| n * 5).collect::<Vec<_>>());
+}
+
+#[test]
+fn long_events_taken_apart_are_put_together_by_time_however_little_memory_there_is() {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&merged(&long_events())));
+    let keep = |name: &str, channel: &str| {
+        format!("[stages.{name}]\nplugin = \"filter\"\nfrom = \"s\"\nchannels = \"{channel}\"\n")
+    };
+    let text = "[sources.s]\nplugin = \"lcm-log\"\npath = \"${DIR}/in.lcm\"\n".to_owned()
+        + &keep("l", "LEFT")
+        + &keep("r", "RIGHT")
+        + "[sinks.out]\nplugin = \"lcm-log\"\nfrom = [\"l\", \"r\"]\npath = \"${DIR}/out.lcm\"\n";
+    run_with(&text, folder.path(), 2, ByteSize(1 << 20)).unwrap();
+    assert_eq!(times(&folder), (0..24).map(|n| n * 5).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_source_taken_apart_and_put_together_is_what_it_was() {
+    let folder = Folder::new();
+    let whole = drive(7, 2_000);
+    folder.write("in.lcm", log(&whole));
+    let text = r#"
+        [sources.log]
+        plugin = "lcm-log"
+        path = "${DIR}/in.lcm"
+        [stages.left]
+        plugin = "filter"
+        from = "log"
+        channels = ["A", "C"]
+        [stages.right]
+        plugin = "filter"
+        from = "log"
+        exclude = ["A", "C"]
+        [sinks.out]
+        plugin = "lcm-log"
+        from = ["left", "right"]
+        path = "${DIR}/out.lcm"
+    "#;
+    let report = run(text, folder.path(), 2).unwrap();
+    assert!(folder.read("out.lcm") == log(&whole));
+    let rows = report.channels.iter().map(|row| (row.entered, row.out, row.filtered));
+    // Each event went two ways, and one of them led on.
+    rows.for_each(|(entered, out, filtered)| assert_eq!((entered, filtered), (2 * out, out)));
+}
+
+#[test]
+fn files_of_one_source_are_read_one_after_another_not_merged() {
+    let folder = Folder::new();
+    let (a, b) = (drive(1, 20), drive(2, 20));
+    folder.write("1.lcm", log(&a));
+    folder.write("2.lcm", log(&b));
+    let text = "[sources.log]\nplugin = \"lcm-log\"\npath = [\"${DIR}/2.lcm\", \"${DIR}/1.lcm\"]\n\
+        [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"${DIR}/out.lcm\"\n";
+    run(text, folder.path(), 2).unwrap();
+    assert_eq!(numbers(&folder.read("out.lcm")), (0..20).chain(0..20).collect::<Vec<_>>());
+    assert!(folder.read("out.lcm") == [log(&b), log(&a)].concat());
+}

@@ -1,0 +1,73 @@
+//! A program made outside the workspace, with a plugin of its own, builds and works.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use crate::kit::{Folder, Ran, events, root};
+
+/// The outsider's program, built without a network.
+static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
+    let folder = root().join("tests/outsider");
+    // The versions that the workspace has been built with are surely here.
+    fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
+    // In the workspace's own target folder, so that nothing is compiled twice that both need.
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let cargo = Command::new(env!("CARGO"))
+        .args(["build", "--offline", "--quiet"])
+        .current_dir(&folder)
+        .env("CARGO_TARGET_DIR", target)
+        .output()
+        .unwrap();
+    assert!(cargo.status.success(), "{}", String::from_utf8_lossy(&cargo.stderr));
+    target.join("debug/outsider")
+});
+
+fn ran(folder: &Folder, arguments: &[&str]) -> Ran {
+    Ran::of(Command::new(&*PROGRAM).args(arguments).current_dir(folder.path()).output().unwrap())
+}
+
+#[test]
+fn the_plugin_is_listed_beside_those_of_the_families_named() {
+    let listed = ran(&Folder::new(), &["plugins", "--json"]).expect(0).text();
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    let names: Vec<&str> =
+        listed.as_array().unwrap().iter().map(|plugin| plugin["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["lcm-log", "lcm-log", "ticks"]);
+}
+
+#[test]
+fn the_plugin_runs_in_a_pipeline() {
+    let folder = Folder::new();
+    folder.write(
+        "ticks.toml",
+        "[sources.clock]\nplugin = \"ticks\"\ncount = 3\n\
+         [sinks.log]\nplugin = \"lcm-log\"\nfrom = \"clock\"\npath = \"ticks.lcm\"\n",
+    );
+    ran(&folder, &["run", "ticks.toml"]).expect(0);
+    let events = events(&folder.read("ticks.lcm"));
+    let plain: Vec<_> = events.iter().map(|e| (e.number, e.utime, &e.channel[..])).collect();
+    assert_eq!(plain, [(0, 0, &b"TICK"[..]), (1, 1_000_000, b"TICK"), (2, 2_000_000, b"TICK")]);
+}
+
+#[test]
+fn mistakes_in_its_options_are_shown_like_any_other() {
+    let folder = Folder::new();
+    folder.write(
+        "ticks.toml",
+        "[sources.clock]\nplugin = \"ticks\"\ncuont = 3\n\
+         [sinks.log]\nplugin = \"lcm-log\"\nfrom = \"clock\"\npath = \"ticks.lcm\"\n",
+    );
+    ran(&folder, &["check", "ticks.toml"]).expect(2).says("ticks.toml:3:1").says("`count`");
+}
+
+#[test]
+fn the_plugin_and_the_program_are_short() {
+    let lines = |name: &str| {
+        fs::read_to_string(root().join("tests/outsider/src").join(name)).unwrap().lines().count()
+    };
+    assert!(lines("lib.rs") <= 60 && lines("main.rs") <= 6);
+}

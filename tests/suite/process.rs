@@ -1,0 +1,8 @@
+//! The program as scripts see it: exit codes, what is written and what is not, pipes and signals.
+
+mod codes;
+mod files;
+mod mistakes;
+mod pipes;
+mod signals;
+mod verbs;

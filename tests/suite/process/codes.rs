@@ -1,0 +1,117 @@
+//! Exit codes: 0 done, 1 failed, 2 wrong use, 3 done with losses.
+
+use crate::kit::{Folder, drive, log, ran};
+
+const PIPELINE: &str = r#"
+[sources.log]
+plugin = "lcm-log"
+path = "${INPUT}"
+[sinks.out]
+plugin = "lcm-log"
+from = "log"
+path = "out.lcm"
+"#;
+
+/// A folder with a clean log, a damaged one, and a pipeline.
+fn folder() -> Folder {
+    let folder = Folder::new();
+    let clean = log(&drive(1, 50));
+    folder.write("bad.lcm", [&clean[..], b"stray", &clean].concat());
+    folder.write("clean.lcm", clean);
+    folder.write("copy.toml", PIPELINE);
+    folder
+}
+
+fn codes(cases: &[(&[&str], i32)]) {
+    for (arguments, code) in cases {
+        eprintln!("sluice {arguments:?}");
+        ran(&folder(), arguments).expect(*code);
+    }
+}
+
+#[test]
+fn nothing_lost_is_0() {
+    codes(&[
+        (&["run", "copy.toml", "--set", "INPUT=clean.lcm"], 0),
+        (&["convert", "clean.lcm", "--to", "out.lcm"], 0),
+        (&["check", "copy.toml", "--set", "INPUT=nowhere.lcm"], 0),
+        (&["plan", "copy.toml", "--set", "INPUT=clean.lcm"], 0),
+        (&["graph", "copy.toml", "--set", "INPUT=nowhere.lcm"], 0),
+        (&["graph", "copy.toml", "--set", "INPUT=nowhere.lcm", "--format", "dot"], 0),
+        (&["info", "clean.lcm"], 0),
+        (&["cat", "clean.lcm"], 0),
+        (&["verify", "clean.lcm"], 0),
+        (&["plugins"], 0),
+        (&["plugins", "lcm-log"], 0),
+        (&["schema"], 0),
+        (&["completions", "bash"], 0),
+        (&["man"], 0),
+        (&["--help"], 0),
+        (&["--version"], 0),
+        (&["convert", "--help"], 0),
+    ]);
+}
+
+#[test]
+fn what_failed_is_1() {
+    codes(&[
+        (&["run", "copy.toml", "--set", "INPUT=nowhere.lcm"], 1),
+        (&["convert", "nowhere.lcm", "--to", "out.lcm"], 1),
+        (&["convert", "clean.lcm", "--to", "bad.lcm"], 1),
+        (&["info", "nowhere.lcm"], 1),
+        (&["cat", "nowhere.lcm"], 1),
+        (&["verify", "nowhere.lcm"], 1),
+        (&["plan", "copy.toml", "--set", "INPUT=nowhere.lcm"], 1),
+    ]);
+}
+
+#[test]
+fn wrong_use_is_2() {
+    codes(&[
+        (&[], 2),
+        (&["dance"], 2),
+        (&["run"], 2),
+        (&["run", "nowhere.toml"], 2),
+        (&["run", "copy.toml"], 2),
+        (&["check", "copy.toml"], 2),
+        (&["check", "nowhere.toml"], 2),
+        (&["run", "clean.lcm"], 2),
+        (&["convert", "clean.lcm"], 2),
+        (&["convert", "clean.lcm", "--to", "out.unheard-of"], 2),
+        (&["convert", "clean.lcm", "--to", "out.lcm", "--from", "unheard-of"], 2),
+        (&["convert", "clean.lcm", "--to", "out.lcm", "--as", "unheard-of"], 2),
+        (&["convert", "clean.lcm", "--to", "out.lcm", "--start", "noon"], 2),
+        (&["convert", "clean.lcm", "--to", "out.lcm", "--channel", "re:("], 2),
+        (&["convert", "clean.lcm", "--to", "out.lcm", "--memory", "lots"], 2),
+        (&["convert", "clean.lcm", "--to", "out.lcm", "--jobs", "many"], 2),
+        (&["convert", "copy.toml", "--to", "out.lcm"], 2),
+        (&["cat"], 2),
+        (&["cat", "clean.lcm", "--limit", "few"], 2),
+        (&["plugins", "unheard-of"], 2),
+        (&["graph", "copy.toml", "--set", "INPUT=x", "--format", "oil"], 2),
+    ]);
+}
+
+#[test]
+fn losses_that_were_reported_are_3() {
+    codes(&[
+        (&["run", "copy.toml", "--set", "INPUT=bad.lcm"], 3),
+        (&["convert", "bad.lcm", "--to", "out.lcm"], 3),
+        (&["info", "bad.lcm"], 3),
+        (&["info", "clean.lcm", "bad.lcm"], 3),
+        (&["cat", "bad.lcm"], 3),
+        (&["verify", "bad.lcm"], 3),
+    ]);
+}
+
+#[test]
+fn talk_goes_to_standard_error_and_data_to_standard_output() {
+    let folder = folder();
+    let quiet = ran(&folder, &["-q", "convert", "clean.lcm", "--to", "out.lcm"]).expect(0);
+    assert_eq!((quiet.text(), quiet.stderr), (String::new(), String::new()));
+    let told = ran(&folder, &["convert", "clean.lcm", "--to", "out2.lcm"]).expect(0);
+    assert_eq!(told.text(), "");
+    assert!(told.stderr.contains("out2.lcm"), "{}", told.stderr);
+    let cat = ran(&folder, &["cat", "clean.lcm"]).expect(0);
+    assert_eq!((cat.text().lines().count(), cat.stderr), (50, String::new()));
+}

@@ -1,0 +1,303 @@
+//! Outputs appear whole or not at all, and inputs are never written.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Command;
+
+use sluice_lcm::wire::append_event;
+
+use crate::kit::{Event, Folder, drive, log, ran, skipped, unpacked};
+
+fn folder_with_log() -> Folder {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(1, 300)));
+    folder
+}
+
+/// Runs what has to fail, and looks that the folder is what it was.
+#[track_caller]
+fn fails(folder: &Folder, arguments: &[&str], says: &str) {
+    let before: Vec<_> = folder.names().into_iter().map(|name| look(folder, name)).collect();
+    ran(folder, arguments).expect(1).says(says);
+    let after: Vec<_> = folder.names().into_iter().map(|name| look(folder, name)).collect();
+    assert!(before == after, "before: {:?}; now: {:?}", names(&before), names(&after));
+}
+
+fn look(folder: &Folder, name: String) -> (String, Option<Vec<u8>>) {
+    let path = folder.at(&name);
+    let bytes = path.is_file().then(|| fs::read(path).unwrap());
+    (name, bytes)
+}
+
+fn names(files: &[(String, Option<Vec<u8>>)]) -> Vec<&str> {
+    files.iter().map(|(name, _)| &name[..]).collect()
+}
+
+#[test]
+fn a_missing_input_is_named() {
+    let folder = folder_with_log();
+    fails(&folder, &["convert", "nowhere.lcm", "--to", "out.lcm"], "nowhere.lcm");
+    fails(&folder, &["convert", "in.lcm", "nowhere.lcm", "--to", "out.lcm"], "nowhere.lcm");
+    fails(&folder, &["convert", "no*.lcm", "--to", "out.lcm"], "no*.lcm");
+}
+
+#[test]
+fn a_folder_in_place_of_a_file_is_named() {
+    let folder = folder_with_log();
+    fs::create_dir(folder.at("dir.lcm")).unwrap();
+    fails(&folder, &["convert", "dir.lcm", "--to", "out.lcm"], "dir.lcm");
+    for sink in ["lcm-log", "jsonl"] {
+        let taken = format!(
+            "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
+             [sinks.out]\nplugin = \"{sink}\"\nfrom = \"log\"\npath = \"dir.lcm\"\n"
+        );
+        folder.write("taken.toml", taken);
+        fails(&folder, &["run", "taken.toml", "--overwrite"], "dir.lcm");
+    }
+}
+
+#[test]
+fn an_input_that_may_not_be_read_is_named() {
+    let folder = folder_with_log();
+    fs::set_permissions(folder.at("in.lcm"), fs::Permissions::from_mode(0o000)).unwrap();
+    if fs::read(folder.at("in.lcm")).is_ok() {
+        return skipped("a file that may not be read: this user may read any");
+    }
+    ran(&folder, &["convert", "in.lcm", "--to", "out.lcm"]).expect(1).says("permission denied");
+}
+
+#[test]
+fn a_folder_that_may_not_be_written_is_named() {
+    let folder = folder_with_log();
+    fs::create_dir(folder.at("closed")).unwrap();
+    fs::set_permissions(folder.at("closed"), fs::Permissions::from_mode(0o500)).unwrap();
+    if fs::write(folder.at("closed/try"), "").is_ok() {
+        return skipped("a folder that may not be written: this user may write any");
+    }
+    fails(&folder, &["convert", "in.lcm", "--to", "closed/out.lcm"], "permission denied");
+}
+
+#[test]
+fn a_file_in_place_of_a_folder_is_named() {
+    let folder = folder_with_log();
+    fails(&folder, &["convert", "in.lcm", "--to", "in.lcm/out.lcm"], "in.lcm");
+}
+
+#[test]
+fn an_output_that_exists_is_left_as_it_is() {
+    let folder = folder_with_log();
+    folder.write("out.lcm", "mine");
+    fails(&folder, &["convert", "in.lcm", "--to", "out.lcm"], "--overwrite");
+    ran(&folder, &["convert", "in.lcm", "--to", "out.lcm", "--overwrite"]).expect(0);
+    assert!(folder.read("out.lcm") == folder.read("in.lcm"));
+}
+
+#[test]
+fn an_input_is_never_written() {
+    let folder = folder_with_log();
+    symlink("in.lcm", folder.at("soft.lcm")).unwrap();
+    fs::hard_link(folder.at("in.lcm"), folder.at("hard.lcm")).unwrap();
+    fs::create_dir(folder.at("sub")).unwrap();
+    for output in ["in.lcm", "./in.lcm", "sub/../in.lcm", "soft.lcm", "hard.lcm"] {
+        let to =
+            |options: &[&'static str]| [&["convert", "in.lcm", "--to", output], options].concat();
+        fails(&folder, &to(&["--overwrite"]), "also an input");
+        fails(&folder, &to(&["--sink-option", "append=true"]), "also an input");
+    }
+}
+
+#[test]
+fn two_sinks_cannot_write_one_file() {
+    for other in ["out.lcm", "./out.lcm", "sub/../out.lcm", "link.lcm"] {
+        let folder = folder_with_log();
+        fs::create_dir(folder.at("sub")).unwrap();
+        symlink("out.lcm", folder.at("link.lcm")).unwrap();
+        let sink = |name: &str, path: &str| {
+            format!("[sinks.{name}]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"{path}\"\n")
+        };
+        let source = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n";
+        folder.write("two.toml", source.to_owned() + &sink("a", "out.lcm") + &sink("b", other));
+        let tried = ran(&folder, &["run", "two.toml"]);
+        assert!(matches!(tried.code, Some(1 | 2)), "{other}: {:?} {}", tried.code, tried.stderr);
+        let left = folder.names();
+        assert_eq!(left, ["in.lcm", "link.lcm", "sub", "two.toml"], "{other}");
+    }
+}
+
+#[test]
+fn a_link_is_followed_and_stays() {
+    let folder = folder_with_log();
+    fs::create_dir(folder.at("real")).unwrap();
+    folder.write("real/out.lcm", "old");
+    symlink("real/out.lcm", folder.at("out.lcm")).unwrap();
+    ran(&folder, &["convert", "in.lcm", "--to", "out.lcm", "--overwrite"]).expect(0);
+    assert!(folder.at("out.lcm").is_symlink());
+    assert!(folder.read("real/out.lcm") == folder.read("in.lcm"));
+}
+
+#[test]
+fn folders_on_the_way_are_made_and_taken_away_if_it_fails() {
+    let folder = folder_with_log();
+    ran(&folder, &["convert", "in.lcm", "--to", "a/b/out.lcm"]).expect(0);
+    assert!(folder.at("a/b/out.lcm").is_file());
+    // The second input is not there, which is only found out while the first is read.
+    let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"cut.lcm\"\non_damage = \"stop\"\n\
+         [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"c/d/out.lcm\"\n";
+    folder.write("stop.toml", text);
+    folder.write("cut.lcm", &folder.read("in.lcm")[..5_000]);
+    fails(&folder, &["run", "stop.toml"], "could not be read");
+}
+
+#[test]
+fn a_full_device_is_told_and_nothing_is_published() {
+    let folder = folder_with_log();
+    let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
+         [sinks.full]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"/dev/full\"\n\
+         [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"out.lcm\"\n";
+    folder.write("full.toml", text);
+    fails(&folder, &["run", "full.toml"], "no space left");
+    let to_device = ["convert", "in.lcm", "--to", "/dev/full", "--as", "jsonl"];
+    fails(&folder, &to_device, "no space left");
+}
+
+/// A small disk, as long as it lives.
+struct SmallDisk<'f>(&'f Folder);
+
+impl<'f> SmallDisk<'f> {
+    fn mount(folder: &'f Folder) -> Option<Self> {
+        fs::create_dir(folder.at("disk")).unwrap();
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"])
+            .arg(folder.at("disk"))
+            .output();
+        mount.is_ok_and(|mount| mount.status.success()).then_some(Self(folder))
+    }
+}
+
+impl Drop for SmallDisk<'_> {
+    fn drop(&mut self) {
+        Command::new("umount").arg(self.0.at("disk")).status().unwrap();
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_and_nothing_is_left_on_it() {
+    let folder = folder_with_log();
+    let Some(disk) = SmallDisk::mount(&folder) else {
+        return skipped("a disk that fills up: this user may not mount one");
+    };
+    for name in ["disk/out.lcm", "disk/deep/out.lcm"] {
+        ran(&folder, &["convert", "in.lcm", "--to", name]).expect(1).says("no space left");
+        assert_eq!(fs::read_dir(folder.at("disk")).unwrap().count(), 0, "{name}");
+    }
+    drop(disk);
+}
+
+#[test]
+fn a_log_is_cut_into_files_of_limited_size() {
+    let folder = folder_with_log();
+    let convert = ["convert", "in.lcm", "--to", "out.lcm", "--sink-option", "split_mb=0.03125"];
+    ran(&folder, &convert).expect(0);
+    let names: Vec<String> = folder.names().into_iter().filter(|n| n.starts_with("out")).collect();
+    assert!(names.len() > 2 && names[0] == "out-00000.lcm", "{names:?}");
+    let files: Vec<Vec<u8>> = names.iter().map(|name| folder.read(name)).collect();
+    assert!(files.concat() == folder.read("in.lcm"));
+    assert!(files.iter().all(|file| file.len() <= 32 << 10));
+}
+
+#[test]
+fn numbers_are_kept_or_given_anew_in_each_file() {
+    let folder = Folder::new();
+    let events: Vec<Event> =
+        drive(1, 300).into_iter().map(|e| Event { number: e.number * 3 + 7, ..e }).collect();
+    folder.write("in.lcm", log(&events));
+    ran(&folder, &["convert", "in.lcm", "--to", "kept.lcm"]).expect(0);
+    assert_eq!(folder.read("kept.lcm"), log(&events));
+    let anew = ["--sink-option", "renumber=true", "--sink-option", "split_mb=0.0625"];
+    ran(&folder, &[&["convert", "in.lcm", "--to", "new.lcm"][..], &anew].concat()).expect(0);
+    let (first, second) = (folder.read("new-00000.lcm"), folder.read("new-00001.lcm"));
+    for file in [&first, &second] {
+        let numbers = crate::kit::numbers(file);
+        assert_eq!(numbers, (0..numbers.len() as i64).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_log_is_continued() {
+    let folder = Folder::new();
+    let (first, second) = (drive(1, 30), drive(2, 40));
+    for (name, events) in [("1.lcm", &first), ("2.lcm", &second)] {
+        folder.write(name, log(events));
+    }
+    for output in ["out.lcm", "out.lcm.zst"] {
+        for input in ["1.lcm", "2.lcm"] {
+            let append = ["convert", input, "--to", output, "--sink-option", "append=true"];
+            ran(&folder, &append).expect(0);
+        }
+    }
+    assert_eq!(folder.read("out.lcm"), [log(&first), log(&second)].concat());
+    let continued = unpacked(&folder.read("out.lcm.zst"));
+    assert_eq!(continued, folder.read("out.lcm"));
+    let renumber = ["--sink-option", "append=true", "--sink-option", "renumber=true"];
+    for input in ["1.lcm", "2.lcm"] {
+        ran(&folder, &[&["convert", input, "--to", "n.lcm"][..], &renumber].concat()).expect(0);
+    }
+    assert_eq!(crate::kit::numbers(&folder.read("n.lcm")), (0..70).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_run_that_fails_leaves_the_log_it_was_to_continue_as_it_was() {
+    let folder = folder_with_log();
+    folder.write("out.lcm", log(&drive(2, 10)));
+    folder.write("cut.lcm", &folder.read("in.lcm")[..5_000]);
+    let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"cut.lcm\"\non_damage = \"stop\"\n\
+        [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"out.lcm\"\nappend = true\n";
+    folder.write("stop.toml", text);
+    fails(&folder, &["run", "stop.toml"], "could not be read");
+}
+
+#[test]
+fn compressed_logs_are_read_and_written() {
+    let folder = folder_with_log();
+    ran(&folder, &["convert", "in.lcm", "--to", "out.lcm.zst"]).expect(0);
+    let plain = unpacked(&folder.read("out.lcm.zst"));
+    assert!(plain == folder.read("in.lcm") && plain.len() > folder.read("out.lcm.zst").len());
+    ran(&folder, &["convert", "out.lcm.zst", "--to", "back.lcm"]).expect(0);
+    assert!(folder.read("back.lcm") == plain);
+    ran(&folder, &["convert", "in.lcm", "--to", "out.jsonl.zst"]).expect(0);
+    let lines = unpacked(&folder.read("out.jsonl.zst"));
+    assert_eq!(String::from_utf8(lines).unwrap().lines().count(), 300);
+}
+
+#[test]
+fn a_compressed_log_that_is_cut_off_is_never_taken_for_whole() {
+    let folder = folder_with_log();
+    let packed = zstd::encode_all(&folder.read("in.lcm")[..], 1).unwrap();
+    folder.write("cut.lcm.zst", &packed[..packed.len() / 2]);
+    let tried = ran(&folder, &["convert", "cut.lcm.zst", "--to", "out.lcm"]);
+    assert!(matches!(tried.code, Some(1 | 3)), "{:?} {}", tried.code, tried.stderr);
+    assert_eq!(folder.at("out.lcm").exists(), tried.code == Some(3));
+}
+
+#[test]
+fn several_logs_become_one_and_a_window_is_cut_out() {
+    let folder = Folder::new();
+    folder.write("a.lcm", log(&drive(1, 100)));
+    let mut later = drive(2, 100);
+    later.iter_mut().for_each(|event| event.utime += 1_000_000);
+    folder.write("b.lcm", log(&later));
+    ran(&folder, &["convert", "b.lcm", "a.lcm", "--to", "both.lcm"]).expect(0);
+    assert!(folder.read("both.lcm") == [log(&later), log(&drive(1, 100))].concat());
+    let window = ["convert", "[ab].lcm", "--to", "part.lcm", "--start", "+0.05", "--end", "+1.05"];
+    ran(&folder, &[&window[..], &["-c", "[A-C]", "-x", "B"]].concat()).expect(0);
+    let begin = drive(1, 100)[0].utime;
+    let mut expected = Vec::new();
+    for event in drive(1, 100).iter().chain(&later) {
+        let inside = (begin + 50_000..begin + 1_050_000).contains(&event.utime);
+        if inside && matches!(&event.channel[..], b"A" | b"C") {
+            let Event { number, utime, channel, payload } = event;
+            append_event(&mut expected, *number, *utime, channel, payload).unwrap();
+        }
+    }
+    assert!(!expected.is_empty() && folder.read("part.lcm") == expected);
+}

@@ -1,0 +1,161 @@
+//! Ctrl-C, and being killed.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::kit::{BEGIN, Event, Folder, Ran, drive, events, log, ran, sluice};
+
+/// A folder with a pipe `in.lcm` for a log that comes slowly.
+fn folder_with_pipe() -> Folder {
+    let folder = Folder::new();
+    mknodat(CWD, folder.at("in.lcm"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    folder
+}
+
+/// The end of the pipe that is written. Waits until the program has opened the other one.
+fn producer(folder: &Folder) -> File {
+    OpenOptions::new().write(true).open(folder.at("in.lcm")).unwrap()
+}
+
+fn start(command: &mut Command) -> Child {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+fn wait_for(stderr: &mut BufReader<ChildStderr>, word: &str) {
+    let mut line = String::new();
+    while !line.contains(word) {
+        line.clear();
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it never said `{word}`");
+    }
+}
+
+/// Writes the log to a file, and lines to standard output, so that a test sees how far it is.
+const TEE: &str = "memory = \"16MiB\"\n\
+    [sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
+    [sinks.file]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"out.lcm\"\n\
+    [sinks.lines]\nplugin = \"jsonl\"\nfrom = \"log\"\npath = \"-\"\n";
+
+/// About 200 KiB: more than a block, whose events are passed on while the next one is waited for.
+fn slow_log() -> Vec<Event> {
+    (0..500).map(|n| Event::new(n, BEGIN + n, "POSE", &[n as u8; 400])).collect()
+}
+
+#[test]
+fn an_interrupt_finishes_and_publishes_what_is_whole() {
+    let folder = folder_with_pipe();
+    folder.write("tee.toml", TEE);
+    let mut child = start(sluice(&folder).args(["run", "tee.toml"]));
+    let mut pipe = producer(&folder);
+    pipe.write_all(&log(&slow_log())).unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut text = String::new();
+    lines.read_line(&mut text).unwrap();
+    signal(&child, Signal::INT);
+    lines.read_to_string(&mut text).unwrap();
+    let ended = Ran::of(child.wait_with_output().unwrap()).expect(3);
+    drop(pipe);
+    ended.says("stopp");
+    let written = events(&folder.read("out.lcm"));
+    assert!(!written.is_empty() && slow_log().starts_with(&written), "{}", written.len());
+    assert_eq!(text.lines().count(), written.len());
+    assert_eq!(folder.names(), ["in.lcm", "out.lcm", "tee.toml"]);
+}
+
+#[test]
+fn a_request_to_end_is_heeded_like_an_interrupt() {
+    let folder = folder_with_pipe();
+    let mut child =
+        start(sluice(&folder).args(["convert", "in.lcm", "--to", "out.lcm", "--from", "lcm-log"]));
+    let pipe = producer(&folder);
+    signal(&child, Signal::TERM);
+    let code = child.wait().unwrap().code();
+    drop(pipe);
+    assert_eq!(code, Some(3));
+    assert_eq!(folder.names(), ["in.lcm", "out.lcm"]);
+}
+
+/// Nobody reads its standard output, so it cannot come to an end by itself.
+fn stuck(folder: &Folder) -> (Child, BufReader<ChildStderr>) {
+    folder.write("in.lcm", log(&drive(1, 5_000)));
+    folder.write("tee.toml", TEE);
+    let mut child = start(sluice(folder).args(["run", "tee.toml"]));
+    child.stdout.as_mut().unwrap().read_exact(&mut [0; 10]).unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    signal(&child, Signal::INT);
+    wait_for(&mut stderr, "once more");
+    signal(&child, Signal::INT);
+    wait_for(&mut stderr, "abort");
+    (child, stderr)
+}
+
+#[test]
+fn a_second_interrupt_aborts_and_publishes_nothing() {
+    let folder = Folder::new();
+    let (mut child, _stderr) = stuck(&folder);
+    child.stdout.take().unwrap().read_to_end(&mut Vec::new()).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert_eq!(folder.names(), ["in.lcm", "tee.toml"]);
+}
+
+#[test]
+fn a_third_interrupt_ends_a_program_that_is_stuck() {
+    let folder = Folder::new();
+    let (mut child, _stderr) = stuck(&folder);
+    signal(&child, Signal::INT);
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert!(!folder.at("out.lcm").exists());
+}
+
+#[test]
+fn being_killed_leaves_only_temporary_files_which_the_next_run_removes() {
+    let bytes = log(&drive(1, 2_000));
+    for moment in [0, 100, 70_000, 300_000, bytes.len()] {
+        let folder = folder_with_pipe();
+        let convert =
+            ["convert", "in.lcm", "--to", "out.lcm", "--from", "lcm-log", "--memory", "16MiB"];
+        let mut child = start(sluice(&folder).args(convert));
+        let mut pipe = producer(&folder);
+        pipe.write_all(&bytes[..moment]).unwrap();
+        signal(&child, Signal::KILL);
+        child.wait().unwrap();
+        drop(pipe);
+        let left = folder.names();
+        let (temporary, others): (Vec<_>, Vec<_>) = left
+            .iter()
+            .partition(|name| name.starts_with(".out.lcm.") && name.ends_with(".sluice-tmp"));
+        assert_eq!((temporary.len(), &others[..]), (1, &[&"in.lcm".to_owned()][..]), "{left:?}");
+        folder.write("whole.lcm", &bytes);
+        ran(&folder, &["convert", "whole.lcm", "--to", "out.lcm"]).expect(0);
+        assert_eq!(
+            folder.names(),
+            ["in.lcm", "out.lcm", "whole.lcm"],
+            "killed after {moment} bytes"
+        );
+        assert!(folder.read("out.lcm") == bytes);
+    }
+}
+
+#[test]
+fn a_run_beside_another_leaves_its_temporary_file_alone() {
+    let folder = folder_with_pipe();
+    let mut slow =
+        start(sluice(&folder).args(["convert", "in.lcm", "--to", "out.lcm", "--from", "lcm-log"]));
+    let mut pipe = producer(&folder);
+    folder.write("other.lcm", log(&drive(2, 10)));
+    ran(&folder, &["convert", "other.lcm", "--to", "out.lcm"]).expect(0);
+    pipe.write_all(&log(&drive(1, 10))).unwrap();
+    drop(pipe);
+    // The target was free when it began; what has come there since is not its to replace unasked.
+    let code = slow.wait().unwrap().code();
+    let left = folder.read("out.lcm");
+    assert!(left == log(&drive(1, 10)) || left == log(&drive(2, 10)), "{code:?}");
+    assert_eq!(folder.names(), ["in.lcm", "other.lcm", "out.lcm"]);
+}

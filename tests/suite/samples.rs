@@ -1,0 +1,72 @@
+//! Every plugin says what it is for and shows how it is used.
+
+use std::collections::BTreeMap;
+
+use sluice_core::{Kind, Plugin, Registry};
+use sluice_pipeline::{Document, Pipeline, Variables};
+
+/// The sample as a whole pipeline: with a source for what it reads from and a sink for what it leaves.
+fn completed(plugin: &Plugin) -> String {
+    let table: toml::Table = plugin.sample.parse().unwrap_or_else(|e| panic!("{plugin:?}: {e}"));
+    let nodes = || table.values().filter_map(toml::Value::as_table).flatten();
+    let mut from: Vec<&str> = nodes().filter_map(|(_, node)| node.get("from")?.as_str()).collect();
+    from.dedup();
+    let mut text = plugin.sample.to_owned();
+    for name in from.iter().filter(|from| !nodes().any(|(name, _)| name == *from)) {
+        text += &format!("\n[sources.{name}]\nplugin = \"demo\"\n");
+    }
+    let sinks = table.get("sinks").and_then(toml::Value::as_table);
+    for (name, _) in nodes() {
+        let read = from.contains(&&name[..]) || sinks.is_some_and(|sinks| sinks.contains_key(name));
+        if !read {
+            text += &format!("\n[sinks.{name}_end]\nplugin = \"null\"\nfrom = \"{name}\"\n");
+        }
+    }
+    text
+}
+
+#[test]
+fn every_sample_is_a_piece_of_a_pipeline_file() {
+    let registry = Registry::linked();
+    for plugin in registry.iter().filter(|plugin| plugin.kind() != Kind::Codec) {
+        let document = Document::generated(plugin.name, completed(plugin));
+        let variables = Variables { set: BTreeMap::new(), environment: false };
+        let read = Pipeline::read(&document, &variables, &registry);
+        let pipeline = read.unwrap_or_else(|mistakes| panic!("{plugin:?}:\n{mistakes}"));
+        let shown =
+            pipeline.nodes.iter().any(|n| n.plugin == plugin.name && n.kind == plugin.kind());
+        assert!(shown, "the sample of {plugin:?} uses it");
+    }
+}
+
+#[test]
+fn every_sample_mentions_every_option() {
+    for plugin in Registry::linked().iter() {
+        for option in plugin.option_names() {
+            let mentions = plugin.sample.lines().any(|line| {
+                let line = line.trim_start_matches(['#', ' ']);
+                line.strip_prefix(&option).is_some_and(|rest| rest.trim_start().starts_with('='))
+            });
+            assert!(mentions, "{plugin:?}: the sample has no `{option} = …`");
+        }
+    }
+}
+
+#[test]
+fn every_option_is_explained() {
+    for plugin in Registry::linked().iter() {
+        let schema = (plugin.schema)().to_value();
+        for option in plugin.option_names() {
+            let about = &schema["properties"][&option];
+            assert!(about["description"].is_string(), "{plugin:?}: `{option}` has no doc comment");
+        }
+    }
+}
+
+#[test]
+fn every_plugin_says_what_it_does_in_one_line() {
+    for plugin in Registry::linked().iter() {
+        let about = plugin.about;
+        assert!(!about.is_empty() && !about.ends_with('.') && !about.contains('\n'), "{plugin:?}");
+    }
+}
