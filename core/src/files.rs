@@ -135,7 +135,7 @@ impl LogFile {
         if is_zstd(path)? {
             return Ok(Self {
                 path: path.to_owned(),
-                form: Form::Stream(Stream::new(decompressed(path, file)?)),
+                form: Form::Stream(Stream::packed(decompressed(path, file)?)),
             });
         }
         Ok(Self { path: path.to_owned(), form: Form::File(file) })
@@ -152,7 +152,7 @@ impl LogFile {
         let mut magic = [0; 4];
         let found = stream.read_at(0, &mut magic).map_err(|e| Error::io("read", path, e))?;
         if found == 4 && magic == ZSTD_MAGIC {
-            stream = Stream::new(decompressed(path, stream)?);
+            stream = Stream::packed(decompressed(path, stream)?);
         }
         Ok(Self { path: path.to_owned(), form: Form::Stream(stream) })
     }
@@ -189,6 +189,15 @@ impl LogFile {
             Form::Stream(stream) => stream.read_at(position, buffer),
         };
         read.map_err(|e| Error::io("read", &self.path, e))
+    }
+
+    /// What is wrong with a compressed log that could only be read up to here. Known once reading has
+    /// come to its end.
+    pub fn broken(&self) -> Option<&str> {
+        match &self.form {
+            Form::File(_) => None,
+            Form::Stream(stream) => stream.broken.as_deref(),
+        }
     }
 
     /// Says that nothing before `position` will be asked for again.
@@ -234,6 +243,9 @@ struct Stream {
     /// How much of the front of `kept` has been forgotten but not yet moved out.
     stale: usize,
     ended: bool,
+    /// Whether the bytes come out of a decompressor.
+    packed: bool,
+    broken: Option<String>,
 }
 
 impl Stream {
@@ -241,7 +253,19 @@ impl Stream {
     const STEP: usize = 256 << 10;
 
     fn new(from: Box<dyn Read + Send>) -> Self {
-        Self { from, base: 0, kept: Vec::new(), stale: 0, ended: false }
+        Self {
+            from,
+            base: 0,
+            kept: Vec::new(),
+            stale: 0,
+            ended: false,
+            packed: false,
+            broken: None,
+        }
+    }
+
+    fn packed(from: Box<dyn Read + Send>) -> Self {
+        Self { packed: true, ..Self::new(from) }
     }
 
     fn read_at(&mut self, position: u64, buffer: &mut [u8]) -> io::Result<usize> {
@@ -268,7 +292,14 @@ impl Stream {
             }
         };
         self.kept.truncate(len + *read.as_ref().unwrap_or(&0));
-        self.ended = read? == 0;
+        match read {
+            // What the system did not say, the decompressor did: the rest of the log cannot be had.
+            Err(error) if self.packed && error.raw_os_error().is_none() => {
+                self.broken = Some(format!("the compressed data is damaged or cut off: {error}"));
+                self.ended = true;
+            }
+            read => self.ended = read? == 0,
+        }
         Ok(())
     }
 
@@ -376,5 +407,18 @@ mod tests {
             assert!(buffer.starts_with(&plain));
         }
         assert_eq!(head(file.path(), 6).unwrap(), b"events");
+    }
+
+    #[test]
+    fn a_compressed_log_that_is_cut_off_gives_what_is_left_and_says_so() {
+        let plain: Vec<u8> =
+            (0..400_000u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+        let mut packed = zstd::encode_all(&plain[..], 1).unwrap();
+        packed.truncate(packed.len() / 2);
+        let mut log = LogFile::stream(Path::new("-"), Box::new(io::Cursor::new(packed))).unwrap();
+        let mut buffer = vec![0; plain.len()];
+        let read = log.read_at(0, &mut buffer).unwrap();
+        assert!(read > 0 && plain.starts_with(&buffer[..read]));
+        assert!(log.broken().unwrap().contains("cut off"));
     }
 }

@@ -11,6 +11,8 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -70,6 +72,8 @@ struct State {
 struct Staged {
     temporary: Option<PathBuf>,
     file: Published,
+    /// Whether the run knew of a file that has the final name, and may replace it.
+    replaces: bool,
 }
 
 impl Outputs {
@@ -194,6 +198,7 @@ impl Outputs {
         let (temporary, file) = self.temporary(&target)?;
         let mut output = self.file(&target, file, compresses(&target));
         if kept {
+            output.continues = true;
             output.copy_from(&target, &temporary)?;
         }
         Ok(output)
@@ -206,6 +211,7 @@ impl Outputs {
             to: To::Direct(to),
             hasher: self.hash.then(blake3::Hasher::new),
             bytes: 0,
+            continues: false,
         }
     }
 
@@ -214,7 +220,8 @@ impl Outputs {
         let counted =
             Counted { file, hasher: if compress { hasher.clone() } else { None }, bytes: 0 };
         let to = if compress { To::fresh_frames(counted) } else { To::Plain(counted.file) };
-        OutputFile { outputs: Arc::clone(self), target: target.to_owned(), to, hasher, bytes: 0 }
+        let (outputs, target) = (Arc::clone(self), target.to_owned());
+        OutputFile { outputs, target, to, hasher, bytes: 0, continues: false }
     }
 
     fn temporary(&self, target: &Path) -> Result<(PathBuf, File), Error> {
@@ -294,11 +301,13 @@ fn remove_stale(target: &Path, name: &str) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let found = entry.file_name();
         let found = found.to_string_lossy();
-        if !found.starts_with(&prefix) || !found.ends_with(TEMPORARY) {
-            continue;
-        }
+        let inner = found.strip_prefix(&prefix).and_then(|rest| rest.strip_suffix(TEMPORARY));
+        let Some((process, _)) = inner.and_then(|inner| inner.split_once('-')) else { continue };
+        // A dot would make it the file of another target, whose name begins as this one's does.
+        let Ok(process) = process.parse::<u32>() else { continue };
+        // The writer may be on another machine, or have closed the file and not yet published it.
         let free = File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
-        if free {
+        if free && !Path::new("/proc").join(process.to_string()).exists() {
             drop(fs::remove_file(entry.path()));
         }
     }
@@ -339,6 +348,28 @@ fn clear_manifests(folders: &[PathBuf], files: &[Published]) -> Result<Vec<PathB
     Ok(stale)
 }
 
+fn appeared(target: &Path) -> Error {
+    Error::refused(format!(
+        "the output has appeared since the run began; --overwrite replaces it: {}",
+        target.display()
+    ))
+}
+
+/// Renames, without replacing a file that appeared meanwhile unless that is wanted.
+fn rename(from: &Path, to: &Path, replace: bool) -> io::Result<()> {
+    if replace {
+        return fs::rename(from, to);
+    }
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Not every file system can do it in one step.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) if to.exists() => {
+            Err(io::ErrorKind::AlreadyExists.into())
+        }
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => fs::rename(from, to),
+        other => Ok(other?),
+    }
+}
+
 /// Gives every file its final name. When one cannot have it, those before it are taken back where
 /// nothing was replaced.
 fn rename_all(staged: &mut [Staged]) -> Result<(), Error> {
@@ -347,10 +378,13 @@ fn rename_all(staged: &mut [Staged]) -> Result<(), Error> {
         let Some(temporary) = &staged.temporary else { continue };
         let target = &staged.file.path;
         let new = !target.exists();
-        if let Err(error) = fs::rename(temporary, target) {
+        if let Err(error) = rename(temporary, target, staged.replaces) {
             // A second failure here changes nothing about the first, which is reported.
             fresh.iter().for_each(|path| drop(fs::remove_file(path)));
-            return Err(Error::io("publish", target, error));
+            return Err(match error.kind() {
+                io::ErrorKind::AlreadyExists => appeared(target),
+                _ => Error::io("publish", target, error),
+            });
         }
         staged.temporary = None;
         if new {
@@ -406,6 +440,8 @@ pub struct OutputFile {
     to: To,
     hasher: Option<blake3::Hasher>,
     bytes: u64,
+    /// Whether it continues a file, which it then replaces.
+    continues: bool,
 }
 
 enum To {
@@ -496,7 +532,7 @@ impl OutputFile {
 
     /// Completes the file: it will be published with the others. `rows` is what it is said to hold.
     pub fn finish(self, rows: u64) -> Result<(), Error> {
-        let Self { outputs, target, to, hasher, bytes } = self;
+        let Self { outputs, target, to, hasher, bytes, continues } = self;
         let fail = |e| Error::io("write", &target, e);
         let (file, hasher, bytes) = match to {
             To::Plain(file) => (Some(file), hasher, bytes),
@@ -513,12 +549,11 @@ impl OutputFile {
             file.sync_all().map_err(fail)?;
         }
         let blake3 = hasher.map(|hasher| hasher.finalize().to_hex().to_string());
+        let replaces = continues || outputs.overwrite == Overwrite::Replace;
         let mut state = outputs.state();
         let temporary = state.open.remove(&target);
-        state.staged.push(Staged {
-            temporary,
-            file: Published { path: target.clone(), rows, bytes, blake3 },
-        });
+        let file = Published { path: target.clone(), rows, bytes, blake3 };
+        state.staged.push(Staged { temporary, file, replaces });
         Ok(())
     }
 
@@ -600,7 +635,8 @@ mod tests {
     fn what_a_killed_run_left_is_removed_and_what_a_running_one_uses_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("out.bin");
-        fs::write(folder.path().join(".out.bin.1-0.sluice-tmp"), b"stale").unwrap();
+        // No system has that many processes.
+        fs::write(folder.path().join(".out.bin.4294967295-0.sluice-tmp"), b"stale").unwrap();
         let running = outputs(Overwrite::Refuse).create(&target).unwrap();
         write(&outputs(Overwrite::Refuse), &target, b"abc");
         assert_eq!(names(folder.path()).len(), 1, "{:?}", names(folder.path()));
@@ -621,6 +657,20 @@ mod tests {
         assert!(refusal(Overwrite::Replace, folder.path()).contains("folder"));
         fs::write(folder.path().join("old"), b"y").unwrap();
         assert!(refusal(Overwrite::Refuse, &folder.path().join("old")).contains("--overwrite"));
+    }
+
+    #[test]
+    fn a_file_that_appears_meanwhile_is_not_replaced_unasked() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("out");
+        for (overwrite, kept) in [(Overwrite::Refuse, "theirs"), (Overwrite::Replace, "ours")] {
+            drop(fs::remove_file(&target));
+            let outputs = outputs(overwrite);
+            write(&outputs, &target, b"ours");
+            fs::write(&target, "theirs").unwrap();
+            drop(outputs.publish(|_, _| Ok(String::new())));
+            assert_eq!(fs::read_to_string(&target).unwrap(), kept);
+        }
     }
 
     #[test]

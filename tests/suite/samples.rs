@@ -70,3 +70,23 @@ fn every_plugin_says_what_it_does_in_one_line() {
         assert!(!about.is_empty() && !about.ends_with('.') && !about.contains('\n'), "{plugin:?}");
     }
 }
+
+#[test]
+fn a_readme_tells_of_every_plugin_and_option() {
+    let families =
+        std::fs::read_dir(crate::kit::root().join("plugins")).expect("there are plugins");
+    let readmes: Vec<String> = families
+        .filter_map(|family| std::fs::read_to_string(family.ok()?.path().join("README.md")).ok())
+        .collect();
+    for plugin in Registry::linked().iter() {
+        let tells = |readme: &&String| {
+            let options = plugin.option_names();
+            readme.contains(&format!("`{}`", plugin.name))
+                && options.iter().all(|option| readme.contains(&format!("| `{option}` |")))
+        };
+        assert!(
+            readmes.iter().any(|readme| tells(&readme)),
+            "{plugin:?} is in no README with all options"
+        );
+    }
+}

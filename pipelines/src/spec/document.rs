@@ -10,7 +10,7 @@ use super::wording::{did_you_mean, listed};
 use crate::library;
 
 /// Longer files are no pipeline files; most likely a log was named by mistake.
-const LONGEST: u64 = 1 << 20;
+const LONGEST: u64 = 256 << 10;
 
 /// A pipeline file as text.
 #[derive(Clone, Debug, PartialEq, Eq)]

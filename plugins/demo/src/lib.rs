@@ -9,8 +9,8 @@ use drive::{Drive, DriveOptions, SLICE_NS, START_NS, Slice};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::{
-    Batch, BatchBuilder, Channel, ChannelId, Encoding, Entry, Error, Input, Name, Place, Query, ReadContext,
-    Reader, Source, Split,
+    Batch, BatchBuilder, Channel, ChannelId, Encoding, Entry, Error, Input, Name, Place, Query,
+    ReadContext, Reader, Source, Split,
 };
 
 /// A deterministic robot drive with the sensors and message types of the MIT Urban Challenge vehicle:
@@ -62,7 +62,12 @@ impl Source for Demo {
         let many = (target / SLICE_BYTES).max(1);
         let whole = |start: u64| {
             let end = (start + many).min(slices);
-            Split { input: "demo".into(), start, end: Some(end), bytes: Some((end - start) * SLICE_BYTES) }
+            Split {
+                input: "demo".into(),
+                start,
+                end: Some(end),
+                bytes: Some((end - start) * SLICE_BYTES),
+            }
         };
         let begins = |slice: u64| START_NS.saturating_add(SLICE_NS.saturating_mul(slice as i64));
         let wanted = |split: &Split| {
@@ -100,7 +105,8 @@ impl Source for Demo {
 fn batch(slice: &mut Slice, first: u64, ids: &[ChannelId]) -> Batch {
     let mut builder = BatchBuilder::with_capacity(slice.events.len());
     for (n, event) in slice.events.iter().enumerate() {
-        let (place, sequence) = (Place { segment: 0, offset: event.payload.start as u32 }, first + n as u64);
+        let (place, sequence) =
+            (Place { segment: 0, offset: event.payload.start as u32 }, first + n as u64);
         let payload = &slice.payloads[event.payload.clone()];
         builder.push(event.timestamp_ns, sequence as i64, ids[event.channel], payload, place);
     }

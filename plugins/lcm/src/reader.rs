@@ -163,6 +163,7 @@ impl LogReader {
         match self.log.scanning(|log| scan::judge(log, at, &limits))? {
             Verdict::End => {
                 self.miss_what_was_cut_off();
+                self.miss_what_is_packed();
                 return Ok(false);
             }
             Verdict::Damage { end, reason } => {
@@ -242,6 +243,14 @@ impl LogReader {
         }
         let (length, reason) = (self.expected - from, "the log became shorter while it was read");
         self.context.damage.report(Damage::new(&self.input, from, length, reason));
+    }
+}
+
+impl LogReader {
+    /// The log is compressed, and cannot be decompressed any further: how much is missing is not known.
+    fn miss_what_is_packed(&mut self) {
+        let Some(reason) = self.log.file.broken() else { return };
+        self.context.damage.report(Damage::new(&self.input, self.at, 0, reason));
     }
 }
 
