@@ -1,0 +1,47 @@
+//! Makes up a log, and prints how many events and bytes of payload it has by channel.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+use sluice_benches::mix;
+
+#[derive(Parser)]
+#[command(about)]
+struct Arguments {
+    #[command(subcommand)]
+    kind: Kind,
+}
+
+#[derive(Subcommand)]
+enum Kind {
+    /// What a robot car records: laser packets, pictures, scans, and many small events
+    Dgc {
+        /// Length in millions of bytes
+        #[arg(long, default_value_t = 1000)]
+        mb: u64,
+        /// The log to write
+        out: PathBuf,
+    },
+    /// Nothing but small events
+    Small {
+        /// How many
+        #[arg(long, default_value_t = 10_000_000)]
+        events: u64,
+        /// The log to write
+        out: PathBuf,
+    },
+}
+
+fn main() -> anyhow::Result<()> {
+    let create =
+        |path: &PathBuf| File::create(path).with_context(|| format!("create {}", path.display()));
+    let counts = match Arguments::parse().kind {
+        Kind::Dgc { mb, out } => mix::drive(mb * 1_000_000, create(&out)?)?,
+        Kind::Small { events, out } => mix::small(events, create(&out)?)?,
+    };
+    write!(io::stdout(), "{counts}")?;
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! The least that reading a log can cost: counts the events of a log, or copies some channels of it,
+//! without Sluice.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Parser;
+use sluice_benches::bare;
+
+#[derive(Parser)]
+#[command(about)]
+struct Arguments {
+    /// The log to read
+    log: PathBuf,
+    /// Copies events there instead of counting them
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Copies only channels that begin like this
+    #[arg(long, default_value = "", requires = "out")]
+    keep: String,
+    /// Copies no channels that begin like this
+    #[arg(long, requires = "out")]
+    drop: Option<String>,
+}
+
+fn main() -> anyhow::Result<()> {
+    let Arguments { log, out, keep, drop } = Arguments::parse();
+    let input = File::open(&log).with_context(|| format!("open {}", log.display()))?;
+    let Some(out) = out else {
+        write!(io::stdout(), "{}", bare::count(input)?)?;
+        return Ok(());
+    };
+    let output = File::create(&out).with_context(|| format!("create {}", out.display()))?;
+    let dropped = |channel: &[u8]| drop.as_ref().is_some_and(|d| channel.starts_with(d.as_bytes()));
+    bare::filter(input, output, |channel| {
+        channel.starts_with(keep.as_bytes()) && !dropped(channel)
+    })?;
+    Ok(())
+}

@@ -1,0 +1,262 @@
+//! Made-up logs of two kinds, always the same: what a robot car records, and nothing but small events.
+//!
+//! Payloads have the sizes and about the compressibility of the real ones, and no other meaning.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{self, Write};
+
+use crate::bare::append_event;
+use crate::counts::Counts;
+use crate::noise::Noise;
+
+/// 2007-11-03T14:00:00Z in microseconds.
+const START: u64 = 1_194_098_400_000_000;
+/// What is written at a time.
+const BLOCK: usize = 1 << 20;
+
+/// Writes at least `bytes` of the log of a robot car: 61 channels, 4576 events and 5.1 MB a second; of
+/// its bytes, 64 % are of a Velodyne, 18 % of cameras and 14 % of laser scanners.
+pub fn drive(bytes: u64, to: impl Write) -> io::Result<Counts> {
+    let mut log = Log::new(to);
+    let mut channels = drive_channels();
+    let mut due: BinaryHeap<Reverse<(u64, usize)>> =
+        channels.iter().enumerate().map(|(n, channel)| Reverse((channel.phase(n), n))).collect();
+    let mut payload = Vec::new();
+    while log.written < bytes
+        && let Some(Reverse((time, n))) = due.pop()
+    {
+        let channel = &mut channels[n];
+        payload.clear();
+        channel.content.append(channel.events, START + time / 1_000, &mut payload);
+        channel.events += 1;
+        channel.bytes += payload.len() as u64;
+        log.event(START + time / 1_000, channel.name.as_bytes(), &payload)?;
+        due.push(Reverse((time + channel.period, n)));
+    }
+    log.finish(&channels)
+}
+
+/// Writes `events` events of 81 bytes of payload on average, on 32 channels in no order.
+pub fn small(events: u64, to: impl Write) -> io::Result<Counts> {
+    const KINDS: [&str; 16] = [
+        "IMU", "POSE", "TWIST", "JOINT", "FORCE", "TORQUE", "TEMP", "GRIP", "VOLT", "AMP", "MODE",
+        "CMD", "ACK", "LIMIT", "CLOCK", "ALARM",
+    ];
+    let names =
+        ["ARM", "BASE"].into_iter().flat_map(|part| KINDS.map(|kind| format!("{part}_{kind}")));
+    let mut channels: Vec<Channel> = names
+        .zip(0..)
+        .map(|(name, n)| {
+            Channel::new(name, 1, Content::Status { size: 19 + 4 * n, noise: Noise::new(n) })
+        })
+        .collect();
+    let mut log = Log::new(to);
+    let (mut order, mut payload) = (Noise::new(99), Vec::new());
+    for n in 0..events {
+        let channel = &mut channels[order.below(32) as usize];
+        payload.clear();
+        channel.content.append(channel.events, START + n * 50, &mut payload);
+        channel.events += 1;
+        channel.bytes += payload.len() as u64;
+        log.event(START + n * 50, channel.name.as_bytes(), &payload)?;
+    }
+    log.finish(&channels)
+}
+
+/// A log being written.
+struct Log<W> {
+    to: W,
+    block: Vec<u8>,
+    events: u64,
+    written: u64,
+}
+
+impl<W: Write> Log<W> {
+    fn new(to: W) -> Self {
+        Self { to, block: Vec::with_capacity(2 * BLOCK), events: 0, written: 0 }
+    }
+
+    fn event(&mut self, utime: u64, channel: &[u8], payload: &[u8]) -> io::Result<()> {
+        let before = self.block.len();
+        append_event(&mut self.block, self.events, utime, channel, payload);
+        self.events += 1;
+        self.written += (self.block.len() - before) as u64;
+        if self.block.len() < BLOCK {
+            return Ok(());
+        }
+        self.to.write_all(&self.block)?;
+        self.block.clear();
+        Ok(())
+    }
+
+    fn finish(mut self, channels: &[Channel]) -> io::Result<Counts> {
+        self.to.write_all(&self.block)?;
+        self.to.flush()?;
+        let mut counts = Counts::default();
+        for channel in channels.iter().filter(|channel| channel.events > 0) {
+            counts.add(&channel.name, channel.events, channel.bytes);
+        }
+        Ok(counts)
+    }
+}
+
+struct Channel {
+    name: String,
+    /// Nanoseconds from one event to the next.
+    period: u64,
+    content: Content,
+    events: u64,
+    bytes: u64,
+}
+
+impl Channel {
+    fn new(name: impl Into<String>, hertz: u64, content: Content) -> Self {
+        Self { name: name.into(), period: 1_000_000_000 / hertz, content, events: 0, bytes: 0 }
+    }
+
+    /// When the first event is due: not with those of other channels.
+    fn phase(&self, n: usize) -> u64 {
+        (n as u64 * 7_654_321) % self.period
+    }
+}
+
+fn drive_channels() -> Vec<Channel> {
+    let mut channels = vec![Channel::new("VELODYNE", 2600, Content::velodyne())];
+    let corners = ["FL", "FC", "FR", "RL", "RC", "RR"];
+    for (n, corner) in corners.into_iter().flat_map(|c| [("BROOM", c), ("SKIRT", c)]).enumerate() {
+        let (kind, corner) = corner;
+        let ranges = if n == 0 { 361 } else { 180 };
+        let scanner = Content::Scanner { ranges, noise: Noise::new(100 + n as u64) };
+        channels.push(Channel::new(format!("{kind}_{corner}"), 75, scanner));
+    }
+    for (n, side) in ["RFC", "RFL", "RFR", "RRC", "LFC"].into_iter().enumerate() {
+        let camera = Content::Camera { noise: Noise::new(200 + n as u64) };
+        channels.push(Channel::new(format!("CAM_THUMB_{side}"), 10, camera));
+    }
+    let status = |name: String, hertz, size, n| {
+        Channel::new(name, hertz, Content::Status { size, noise: Noise::new(300 + n) })
+    };
+    channels.push(status("POSE".into(), 100, 144, 0));
+    channels.push(status("GPS_TO_LOCAL".into(), 10, 136, 1));
+    for n in 0..41u64 {
+        // 916 events a second of 30 to 300 bytes.
+        let hertz = if n < 21 { 20 } else { 24 } + if n < 16 { 1 } else { 0 };
+        channels.push(status(format!("STATUS_{n:02}"), hertz, 30 + n * 271 / 41, n + 2));
+    }
+    channels
+}
+
+/// What a channel's payloads look like.
+enum Content {
+    Velodyne { ranges: Vec<u16>, noise: Noise },
+    Scanner { ranges: u64, noise: Noise },
+    Camera { noise: Noise },
+    Status { size: u64, noise: Noise },
+}
+
+impl Content {
+    fn velodyne() -> Self {
+        let ranges = (0..64).map(|laser| 1_500 + 400 * laser).collect();
+        Self::Velodyne { ranges, noise: Noise::new(1) }
+    }
+
+    fn append(&mut self, event: u64, utime: u64, out: &mut Vec<u8>) {
+        match self {
+            Self::Velodyne { ranges, noise } => velodyne(event, utime, ranges, noise, out),
+            Self::Scanner { ranges, noise } => scanner(event, utime, *ranges, noise, out),
+            Self::Camera { noise } => camera(utime, noise, out),
+            Self::Status { size, noise } => status(event, utime, *size as usize, noise, out),
+        }
+    }
+}
+
+/// A packet of 1206 bytes, 20 bytes around it: 12 blocks of 32 ranges that wander from block to block.
+fn velodyne(event: u64, utime: u64, ranges: &mut [u16], noise: &mut Noise, out: &mut Vec<u8>) {
+    out.extend_from_slice(&0x1ab2_5c93_7d44_01e7_u64.to_be_bytes());
+    out.extend_from_slice(&utime.to_be_bytes());
+    out.extend_from_slice(&1206_u32.to_be_bytes());
+    for block in 0..12 {
+        let lower = block % 2;
+        let azimuth = ((event * 6 + block / 2) * 35 % 36_000) as u16;
+        out.extend_from_slice(&if lower == 0 { [0xFF, 0xEE] } else { [0xFF, 0xDD] });
+        out.extend_from_slice(&azimuth.to_le_bytes());
+        let lasers = &mut ranges[lower as usize * 32..][..32];
+        for range in lasers {
+            let word = noise.word();
+            *range = range.wrapping_add((word & 31) as u16).wrapping_sub(15).clamp(450, 50_000);
+            let seen = if (word >> 8) & 15 == 0 { 0 } else { *range };
+            let [low, high] = seen.to_le_bytes();
+            out.extend_from_slice(&[low, high, (word >> 16) as u8 & 0x7F]);
+        }
+    }
+    out.extend_from_slice(&(utime as u32).to_le_bytes());
+    out.extend_from_slice(&[0, 0]);
+}
+
+/// A scan of ranges as 32-bit floats of whole centimetres.
+fn scanner(event: u64, utime: u64, ranges: u64, noise: &mut Noise, out: &mut Vec<u8>) {
+    out.extend_from_slice(&0xf1e8_ba11_8c05_af46_u64.to_be_bytes());
+    out.extend_from_slice(&utime.to_be_bytes());
+    out.extend_from_slice(&(ranges as u32).to_be_bytes());
+    let mut centimetres = 800 + event % 97;
+    for _ in 0..ranges {
+        let word = noise.word();
+        centimetres = (centimetres + (word & 7)).saturating_sub(3).clamp(50, 8_000);
+        let metres = if (word >> 8) & 31 == 0 { 81.91 } else { centimetres as f32 * 0.01 };
+        out.extend_from_slice(&metres.to_be_bytes());
+    }
+    out.extend_from_slice(&[0; 16]);
+}
+
+/// 10 to 25 kB that cannot be compressed.
+fn camera(utime: u64, noise: &mut Noise, out: &mut Vec<u8>) {
+    out.extend_from_slice(&0x5a1c_29e3_0b7d_44f1_u64.to_be_bytes());
+    out.extend_from_slice(&utime.to_be_bytes());
+    for _ in 0..1_300 + noise.below(1_825) {
+        out.extend_from_slice(&noise.word().to_le_bytes());
+    }
+}
+
+/// A fingerprint, a time, and words that change a little from event to event.
+fn status(event: u64, utime: u64, size: usize, noise: &mut Noise, out: &mut Vec<u8>) {
+    let end = out.len() + size;
+    out.extend_from_slice(&(0x77c2_91d3_5a60_0000_u64 + size as u64).to_be_bytes());
+    out.extend_from_slice(&utime.to_be_bytes());
+    let mut word = 0;
+    while out.len() < end {
+        if word % 4 == 0 {
+            word = noise.word() & !3;
+        }
+        let value = 1_000_000 * (word % 4) + event + (word >> (8 + 8 * (word % 4)) & 0xFF);
+        out.extend_from_slice(&(value as u32).to_be_bytes());
+        word += 1;
+    }
+    out.truncate(end);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bare;
+
+    #[test]
+    fn a_drive_is_clean_has_61_channels_and_most_bytes_are_of_the_velodyne() {
+        let mut log = Vec::new();
+        let counts = drive(20_000_000, &mut log).unwrap();
+        assert_eq!(bare::count(&log[..]).unwrap(), counts);
+        assert_eq!(counts.0.len(), 61);
+        let share = |name| counts.0[name].bytes as f64 / counts.total().bytes as f64;
+        assert!((0.60..0.68).contains(&share("VELODYNE")));
+    }
+
+    #[test]
+    fn small_events_have_81_bytes_on_average() {
+        let mut log = Vec::new();
+        let counts = small(100_000, &mut log).unwrap();
+        assert_eq!(bare::count(&log[..]).unwrap(), counts);
+        let total = counts.total();
+        assert_eq!((counts.0.len(), total.events), (32, 100_000));
+        assert!((8_050_000..8_150_000).contains(&total.bytes));
+    }
+}
