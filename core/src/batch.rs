@@ -175,7 +175,7 @@ impl Batch {
             count += usize::from(keep(row));
         }
         kept.truncate(count);
-        let batch = self.take_at(&kept);
+        let batch = if count == self.len() { self.clone() } else { self.take_at(&kept) };
         give_back(kept);
         batch
     }

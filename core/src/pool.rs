@@ -15,8 +15,17 @@ pub struct BlockPool(Arc<Stock>);
 struct Stock {
     usual: usize,
     keep: usize,
-    free: Mutex<Vec<Vec<u8>>>,
+    free: Mutex<Free>,
     lent: AtomicUsize,
+}
+
+/// What nobody uses.
+#[derive(Debug, Default)]
+struct Free {
+    /// As long as usual: to be read into without being filled with zeros again.
+    blocks: Vec<Vec<u8>>,
+    /// Empty, with the usual capacity: to be written into.
+    buffers: Vec<Vec<u8>>,
 }
 
 /// A buffer of a pool: goes back to it when dropped.
@@ -51,21 +60,23 @@ impl BlockPool {
 
     /// A block of at least `len` bytes. Longer ones than usual are not kept for others.
     pub fn block_of(&self, len: usize) -> Block {
-        let old = if len <= self.0.usual { self.stock().pop() } else { None };
-        let bytes = old.unwrap_or_else(|| vec![0; len.max(self.0.usual)]);
-        let counted = bytes.len();
-        self.0.lent.fetch_add(counted, Ordering::Relaxed);
-        Block { bytes, home: Arc::clone(&self.0), counted }
+        let old = if len <= self.0.usual { self.free().blocks.pop() } else { None };
+        self.lend(old.unwrap_or_else(|| vec![0; len.max(self.0.usual)]))
     }
 
     /// An empty buffer with the usual capacity, for output that is built up.
     pub fn buffer(&self) -> Block {
-        let mut block = self.block();
-        block.bytes.clear();
-        block
+        let old = self.free().buffers.pop();
+        self.lend(old.unwrap_or_else(|| Vec::with_capacity(self.0.usual)))
     }
 
-    fn stock(&self) -> std::sync::MutexGuard<'_, Vec<Vec<u8>>> {
+    fn lend(&self, bytes: Vec<u8>) -> Block {
+        let counted = bytes.capacity();
+        self.0.lent.fetch_add(counted, Ordering::Relaxed);
+        Block { bytes, home: Arc::clone(&self.0), counted }
+    }
+
+    fn free(&self) -> std::sync::MutexGuard<'_, Free> {
         self.0.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -104,10 +115,15 @@ impl Drop for Block {
             return;
         }
         let mut free = self.home.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if free.len() < self.home.keep {
-            // Only what a buffer user cut off has to be filled again.
-            bytes.resize(self.home.usual.max(bytes.len()), 0);
-            free.push(bytes);
+        if free.blocks.len() + free.buffers.len() >= self.home.keep {
+            return;
+        }
+        // A block that was cut short would have to be filled again: it serves as a buffer.
+        if bytes.len() >= self.home.usual {
+            free.blocks.push(bytes);
+        } else {
+            bytes.clear();
+            free.buffers.push(bytes);
         }
     }
 }
@@ -120,17 +136,21 @@ mod tests {
     fn a_block_comes_back_when_its_last_share_is_dropped() {
         let pool = BlockPool::new(16, 4);
         let share = pool.block().freeze().slice(3..5);
-        assert_eq!((pool.lent(), pool.stock().len()), (16, 0));
+        assert_eq!((pool.lent(), pool.free().blocks.len()), (16, 0));
         drop(share);
-        assert_eq!((pool.lent(), pool.stock().len()), (0, 1));
-        assert_eq!(pool.buffer().len(), 0);
-        assert_eq!(pool.block().len(), 16);
+        assert_eq!((pool.lent(), pool.free().blocks.len()), (0, 1));
+        assert_eq!((pool.buffer().len(), pool.block().len()), (0, 16));
+        let mut written = pool.buffer();
+        written.extend([1; 10]);
+        drop(written);
+        assert_eq!(pool.free().buffers.len(), 1);
+        assert!(pool.buffer().is_empty());
     }
 
     #[test]
     fn long_blocks_are_given_but_not_kept() {
         let pool = BlockPool::new(16, 4);
         assert_eq!(pool.block_of(100).len(), 100);
-        assert_eq!((pool.lent(), pool.stock().len()), (0, 0));
+        assert_eq!((pool.lent(), pool.free().blocks.len()), (0, 0));
     }
 }

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use sluice_core::{Channel, ChannelId, Channels, Encoding, Error, Name};
 
-const SLOTS: usize = 256;
+/// So many that a few dozen channels rarely share one: those that do are looked up again and again.
+const SLOTS: usize = 2048;
 
 /// A reader's own memory of channels, so that it rarely asks the run's.
 pub(crate) struct Ids {
     source: Arc<str>,
     channels: Arc<Channels>,
-    known: HashMap<Box<[u8]>, ChannelId, foldhash::fast::RandomState>,
+    known: HashMap<Arc<[u8]>, ChannelId, foldhash::fast::RandomState>,
     /// The name met last in each slot: most logs have fewer channels than there are slots.
-    recent: Vec<Option<(Box<[u8]>, ChannelId)>>,
+    recent: Vec<Option<(Arc<[u8]>, ChannelId)>>,
 }
 
 impl Ids {
@@ -33,18 +34,19 @@ impl Ids {
 
     #[cold]
     fn look_up(&mut self, slot: usize, name: &[u8]) -> Result<ChannelId, Error> {
-        let id = match self.known.get(name) {
-            Some(id) => *id,
+        let known = self.known.get_key_value(name).map(|(name, id)| (Arc::clone(name), *id));
+        let (name, id) = match known {
+            Some(known) => known,
             None => {
-                let channel =
-                    Channel::new(Name::from_bytes(name), Arc::clone(&self.source), Encoding::Lcm);
+                let (source, shared) = (Arc::clone(&self.source), Arc::from(name));
+                let channel = Channel::new(Name::from_bytes(name), source, Encoding::Lcm);
                 let id = self.channels.intern(channel)?;
-                self.known.insert(name.into(), id);
-                id
+                self.known.insert(Arc::clone(&shared), id);
+                (shared, id)
             }
         };
         if let Some(recent) = self.recent.get_mut(slot) {
-            *recent = Some((name.into(), id));
+            *recent = Some((name, id));
         }
         Ok(id)
     }
@@ -60,5 +62,5 @@ fn slot(name: &[u8]) -> usize {
     };
     let mixed =
         (head.rotate_left(23) ^ tail ^ name.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> 56) as usize % SLOTS
+    (mixed >> 48) as usize % SLOTS
 }

@@ -187,19 +187,18 @@ impl Sink for LcmLogSink {
         let names =
             self.names.table(context.channels, |channel| Ok(channel.name.as_bytes().into()))?;
         let mut bytes = context.buffers.buffer();
-        bytes.reserve(batch.payload_bytes() as usize + batch.len() * (HEADER_LEN + 24));
+        let named = batch.channels().iter().map(|id| names[*id as usize].len());
+        bytes.reserve(
+            batch.payload_bytes() as usize + batch.len() * HEADER_LEN + named.sum::<usize>(),
+        );
         let mut starts = Vec::new();
-        let mut events = 0;
+        let (mut events, mut is_cut) = (0, false);
         for (row, event) in batch.iter().enumerate() {
             if self.looks_at_events() {
                 starts.push(bytes.len() as u32);
             }
             let utime = event.timestamp.div_euclid(1_000);
-            if utime * 1_000 != event.timestamp {
-                context
-                    .losses
-                    .insert("times are written in whole microseconds; what is finer is cut off");
-            }
+            is_cut |= utime * 1_000 != event.timestamp;
             let name = &names[event.channel.index()];
             match append_event(&mut bytes, event.sequence, utime, name, event.payload) {
                 Ok(()) => events += 1,
@@ -208,6 +207,11 @@ impl Sink for LcmLogSink {
                     context.refused.push((row as u32, error.to_string()));
                 }
             }
+        }
+        if is_cut {
+            context
+                .losses
+                .insert("times are written in whole microseconds; what is finer is cut off");
         }
         Ok(Encoded { bytes, events, starts })
     }
