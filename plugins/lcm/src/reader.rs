@@ -150,8 +150,11 @@ impl LogReader {
             batch.push(timestamp, header.number, id, payload, Place { segment: 0, offset });
             at += len as usize;
         };
+        let is_beyond = at > bytes.len();
         self.at = start + at as u64;
         Ok(match hop {
+            // Damage led out of the block: what lies between has been looked at, and may be gone.
+            Hop::NextBlock if is_beyond => Hop::NextBlock,
             Hop::NextBlock if self.log.reaches_end() => Hop::Slow,
             Hop::NextBlock if self.log.extend()? => Hop::Event,
             // A full block that begins here does not hold the event: it is longer than a block.

@@ -117,6 +117,24 @@ fn several_logs_are_read_in_the_order_of_their_names() {
 }
 
 #[test]
+fn long_damage_in_a_stream_is_stepped_over_without_keeping_it() {
+    const DAMAGE: u64 = 5 << 20;
+    let mut bytes = vec![0; DAMAGE as usize];
+    bytes.extend(log(20));
+    let folder = tempfile::tempdir().unwrap();
+    for (name, packed) in
+        [("front", bytes.clone()), ("back", [log(3), bytes[..4 << 20].to_vec()].concat())]
+    {
+        let path = folder.path().join(name);
+        std::fs::write(&path, zstd::encode_all(&packed[..], 1).unwrap()).unwrap();
+    }
+    let front = gather(&*source(&folder.path().join("front")), u64::MAX).unwrap();
+    assert_eq!((front.events.len(), front.damage[0].0, front.damage[0].1), (20, 0, DAMAGE));
+    let back = gather(&*source(&folder.path().join("back")), u64::MAX).unwrap();
+    assert_eq!((back.events.len(), back.damage[0].1), (3, 4 << 20));
+}
+
+#[test]
 fn an_empty_log_is_read_as_no_events() {
     let (_folder, path) = written(b"");
     assert_eq!(gather(&*source(&path), 100).unwrap(), Gathered::default());
