@@ -1,7 +1,6 @@
 //! The report: what a run did, and the proof that it lost nothing without saying so.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -136,10 +135,10 @@ impl Report {
         }
         report.damage =
             finished.damage.iter().map(|(n, d)| damage_report(&labels[*n].0, d)).collect();
-        let order: Vec<&PathBuf> = inputs.iter().map(|input| &input.path).collect();
-        let place =
-            |d: &DamageReport| order.iter().position(|path| path.to_string_lossy() == d.input);
-        report.damage.sort_by_key(|damage| (place(damage), damage.offset));
+        let names = inputs.iter().enumerate();
+        let places: BTreeMap<String, usize> =
+            names.rev().map(|(n, input)| (input.path.to_string_lossy().into_owned(), n)).collect();
+        report.damage.sort_by_key(|damage| (places.get(&damage.input).copied(), damage.offset));
         Ok(report)
     }
 

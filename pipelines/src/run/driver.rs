@@ -177,7 +177,7 @@ impl<'r> Driver<'r> {
     /// Whether what a source brings would only wait, at a merge where much of it waits already for
     /// another source. Two merges that share a source would otherwise fill memory at one of them.
     fn is_held_back(&self, source: usize) -> bool {
-        let limit = self.setup.memory / 4;
+        let limit = self.setup.merge_limit();
         self.merges.iter().any(|MergeNode { merge, roots, .. }| {
             let feeds = roots.iter().enumerate().filter(|(_, roots)| roots.contains(&source));
             let mut waits = feeds.filter(|(input, _)| merge.waiting_bytes(*input) > limit);

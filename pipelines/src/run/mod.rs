@@ -122,7 +122,7 @@ pub fn run(pipeline: Pipeline, options: &Options) -> Result<Report, Error> {
         nodes.iter().map(|node| (node.name.clone(), node.from.clone())).collect::<Vec<_>>();
     let all_inputs: Vec<Input> = reading.inputs().cloned().collect();
 
-    let topology = Topology::of(nodes, &reading.origins, setup.memory / 4)?;
+    let topology = Topology::of(nodes, &reading.origins, setup.merge_limit())?;
     let driver = Driver::new(topology, reading, &setup, (&outputs, quarantines, options))?;
     let finished = driver.drive()?;
     let mut report = Report::of(&labels, finished, &all_inputs, setup.channels())?;
@@ -204,6 +204,11 @@ impl Setup {
             stop: Arc::clone(&options.stop),
             bytes_read: Arc::default(),
         }
+    }
+
+    /// How many bytes may wait at a merge for another stream, before that is too much.
+    fn merge_limit(&self) -> usize {
+        self.memory / 4
     }
 
     fn channels(&self) -> &Channels {

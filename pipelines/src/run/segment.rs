@@ -118,18 +118,12 @@ impl Shared {
         let tally = outcome.tally.node(node);
         tally.entered.add(counts);
         tally.left.add(counts);
+        let mut refused = Counts::default();
         for (row, reason) in &context.refused {
-            let channel = origins.origins()[*row as usize];
-            tally.damaged.add_one(channel);
+            refused.add_one(origins.origins()[*row as usize]);
             tally.note(reason, 1);
         }
-        let refused = Counts::of(
-            &context
-                .refused
-                .iter()
-                .map(|(row, _)| origins.origins()[*row as usize])
-                .collect::<Vec<_>>(),
-        );
+        tally.damaged.add(&refused);
         tally.left.subtract(&refused);
         for loss in &context.losses {
             tally.note(loss, 0);
