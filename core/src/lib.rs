@@ -16,6 +16,8 @@ pub mod contract;
 pub mod damage;
 pub mod error;
 pub mod files;
+pub mod format;
+pub mod frames;
 pub mod name;
 pub mod options;
 pub mod output;
@@ -24,6 +26,7 @@ pub mod plugin;
 pub mod pool;
 pub mod registry;
 pub mod rows;
+pub mod tasks;
 pub mod time;
 
 mod arrow;
@@ -33,16 +36,19 @@ pub use batch::{Batch, BatchBuilder, Event, Place};
 pub use channel::{Channel, ChannelId, Channels, Clock, Encoding, PerChannel};
 pub use damage::{Damage, DamageLog};
 pub use error::{Error, ErrorKind, OptionsError};
+pub use format::ByteFormat;
 pub use name::Name;
 pub use output::{OutputFile, Outputs, Overwrite};
 pub use pattern::{Pattern, Patterns};
 pub use plugin::{
-    Codec, DynSink, EncodeContext, Entry, Fold, Input, Map, MapQuery, Query, ReadContext, Reader,
-    Seam, Sink, SinkContext, Source, Split, Stage, StageContext, TypeKey,
+    ChannelQuery, Codec, DynSink, EncodeContext, Entry, Fold, Input, Map, MapQuery, Origin,
+    OriginInput, Query, ReadContext, Reader, Seam, Sink, SinkContext, Source, Split, Stage,
+    StageContext, TypeKey,
 };
 pub use pool::BlockPool;
 pub use registry::{Kind, Make, Plugin, Registry, Sniff};
 pub use rows::Rows;
+pub use tasks::{Ordered, Tasks};
 
 // What the `register!` macro needs, so that plugin crates need no dependency of their own for it.
 #[doc(hidden)]

@@ -16,8 +16,10 @@ use rustix::io::Errno;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::Error;
 use crate::files::{Identity, is_special};
+use crate::frames::{self, Table};
+use crate::tasks::Inline;
+use crate::{Error, Ordered, Tasks};
 
 const TEMPORARY: &str = ".sluice-tmp";
 const MANIFEST: &str = "_manifest.json";
@@ -46,11 +48,12 @@ pub struct Published {
 }
 
 /// The outputs of a run: makes files under temporary names, and publishes them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Outputs {
     overwrite: Overwrite,
     hash: bool,
     inputs: Vec<Identity>,
+    tasks: Arc<dyn Tasks>,
     state: Mutex<State>,
 }
 
@@ -81,19 +84,40 @@ impl Outputs {
     /// only if `hash` says so.
     pub fn new(overwrite: Overwrite, hash: bool, inputs: &[PathBuf]) -> Self {
         let inputs = inputs.iter().filter_map(|path| Identity::of(path)).collect();
-        Self { overwrite, hash, inputs, state: Mutex::default() }
+        Self { overwrite, hash, inputs, tasks: Arc::new(Inline), state: Mutex::default() }
+    }
+
+    /// The same outputs, which compress by these tasks.
+    pub fn with_tasks(mut self, tasks: Arc<dyn Tasks>) -> Self {
+        self.tasks = tasks;
+        self
     }
 
     /// Opens a file that will be published as `target`. A target that ends in `.zst` is compressed.
     ///
     /// `-` is standard output; that and devices are written directly.
     pub fn create(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
-        self.create_with(target, Existing::Judge)
+        self.create_with(target, Existing::Judge, compresses(target))
+    }
+
+    /// Opens a file that will be published as `target`, and holds just the bytes it is given, whatever
+    /// its name.
+    pub fn create_as_is(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
+        self.create_with(target, Existing::Judge, Packing::Plain)
     }
 
     /// Opens a file that begins with what `target` holds now, if it exists, and will replace it.
     pub fn extend(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
-        self.create_with(target, Existing::Keep)
+        self.create_with(target, Existing::Keep, compresses(target))
+    }
+
+    /// Opens a file somewhere below `folder`, whose name is only known when it is complete: see
+    /// [`OutputFile::finish_as`].
+    pub fn create_below(self: &Arc<Self>, folder: &Path) -> Result<OutputFile, Error> {
+        self.make_folder(folder)?;
+        let (temporary, file) = self.temporary(folder, "unnamed")?;
+        self.state().open.insert(temporary.clone(), temporary.clone());
+        Ok(self.file(&temporary, file, Packing::Plain))
     }
 
     /// Declares a folder whose files are to be described by a manifest. It must be empty or new.
@@ -172,6 +196,7 @@ impl Outputs {
         self: &Arc<Self>,
         target: &Path,
         existing: Existing,
+        packing: Packing,
     ) -> Result<OutputFile, Error> {
         if target == Path::new("-") {
             return Ok(self.direct(target, Box::new(io::stdout())));
@@ -195,8 +220,11 @@ impl Outputs {
         if let Some(folder) = target.parent() {
             self.make_folder(folder)?;
         }
-        let (temporary, file) = self.temporary(&target)?;
-        let mut output = self.file(&target, file, compresses(&target));
+        self.take(&target)?;
+        let name = target.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let (temporary, file) = self.temporary(folder_of(&target), &name)?;
+        self.state().open.insert(target.clone(), temporary.clone());
+        let mut output = self.file(&target, file, packing);
         if kept {
             output.continues = true;
             output.copy_from(&target, &temporary)?;
@@ -215,34 +243,41 @@ impl Outputs {
         }
     }
 
-    fn file(self: &Arc<Self>, target: &Path, file: File, compress: bool) -> OutputFile {
-        let hasher = self.hash.then(blake3::Hasher::new);
-        let counted =
-            Counted { file, hasher: if compress { hasher.clone() } else { None }, bytes: 0 };
-        let to = if compress { To::fresh_frames(counted) } else { To::Plain(counted.file) };
+    fn file(self: &Arc<Self>, target: &Path, file: File, packing: Packing) -> OutputFile {
+        let mut hasher = self.hash.then(blake3::Hasher::new);
+        let to = match packing {
+            Packing::Plain => To::Plain(file),
+            Packing::Frames => {
+                let counted = Counted { file, hasher: hasher.take(), bytes: 0 };
+                To::Packed(Box::new(Packed::new(counted, &self.tasks)))
+            }
+        };
         let (outputs, target) = (Arc::clone(self), target.to_owned());
         OutputFile { outputs, target, to, hasher, bytes: 0, continues: false }
     }
 
-    fn temporary(&self, target: &Path) -> Result<(PathBuf, File), Error> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        if !self.state().taken.insert(place(target)) {
-            let target = target.display();
-            return Err(Error::refused(format!("two sinks write to one file: {target}")));
+    /// Notes that a target is written; no other file may have its name.
+    fn take(&self, target: &Path) -> Result<(), Error> {
+        if self.state().taken.insert(place(target)) {
+            return Ok(());
         }
-        let name = target.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        remove_stale(target, &name);
+        Err(Error::refused(format!("two sinks write to one file: {}", target.display())))
+    }
+
+    /// Opens a temporary file in `folder` for a target of that name.
+    fn temporary(&self, folder: &Path, name: &str) -> Result<(PathBuf, File), Error> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        remove_stale(folder, name);
         // Long names still have to fit into what a file system allows with our parts around them.
         let short: String = name.chars().take(48).collect();
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let temporary = format!(".{short}.{}-{number}{TEMPORARY}", std::process::id());
-        let temporary = target.with_file_name(temporary);
+        let temporary = folder.join(temporary);
         let file = OpenOptions::new().write(true).create_new(true).open(&temporary);
-        let file = file.map_err(|e| Error::io("create", target, e))?;
+        let file = file.map_err(|e| Error::io("create", folder.join(name), e))?;
         // The lock tells other runs that this file is in use. Where locks do not work, it is only not
         // told; nothing else depends on it.
         drop(file.try_lock());
-        self.state().open.insert(target.to_owned(), temporary.clone());
         Ok((temporary, file))
     }
 
@@ -268,8 +303,16 @@ enum Existing {
     Keep,
 }
 
-fn compresses(target: &Path) -> bool {
-    target.extension().is_some_and(|extension| extension == "zst")
+/// What becomes of the bytes on their way into a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Packing {
+    Plain,
+    Frames,
+}
+
+fn compresses(target: &Path) -> Packing {
+    let is_packed = target.extension().is_some_and(|extension| extension == "zst");
+    if is_packed { Packing::Frames } else { Packing::Plain }
 }
 
 fn remove_if_there(path: &Path) -> Result<(), Error> {
@@ -294,10 +337,9 @@ fn place(target: &Path) -> PathBuf {
 }
 
 /// Removes what killed runs left for this target. What cannot be removed is left: it is only litter.
-fn remove_stale(target: &Path, name: &str) {
+fn remove_stale(folder: &Path, name: &str) {
     let short: String = name.chars().take(48).collect();
     let prefix = format!(".{short}.");
-    let folder = folder_of(target);
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let found = entry.file_name();
         let found = found.to_string_lossy();
@@ -446,16 +488,76 @@ pub struct OutputFile {
 
 enum To {
     Plain(File),
-    Packed(Box<zstd::stream::write::Encoder<'static, Counted>>),
+    Packed(Box<Packed>),
     Direct(Box<dyn Write + Send>),
 }
 
-impl To {
-    fn fresh_frames(file: Counted) -> Self {
-        let encoder = zstd::stream::write::Encoder::new(file, 3);
-        let mut encoder = encoder.expect("zstd has a level 3 and memory for it");
-        encoder.include_checksum(true).expect("zstd takes the checksum flag before the first byte");
-        Self::Packed(Box::new(encoder))
+/// A file of compressed frames, made by tasks.
+struct Packed {
+    file: Counted,
+    /// What the next frame will hold.
+    plain: Vec<u8>,
+    frames: Ordered<Frame>,
+    /// Says where frames begin; nothing for a file that goes on behind what another program wrote.
+    table: Option<Table>,
+}
+
+struct Frame {
+    packed: Vec<u8>,
+    plain: usize,
+}
+
+impl Packed {
+    fn new(file: Counted, tasks: &Arc<dyn Tasks>) -> Self {
+        let frames = Ordered::new(tasks, tasks.width() + 2);
+        Self { file, plain: Vec::new(), frames, table: Some(Table::default()) }
+    }
+
+    fn write(&mut self, target: &Path, mut bytes: &[u8]) -> Result<(), Error> {
+        while !bytes.is_empty() {
+            let room = frames::USUAL_LEN - self.plain.len();
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            self.plain.extend_from_slice(now);
+            bytes = later;
+            if self.plain.len() == frames::USUAL_LEN {
+                self.cut(target)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn cut(&mut self, target: &Path) -> Result<(), Error> {
+        let (plain, at) = (std::mem::take(&mut self.plain), target.to_owned());
+        let done = self.frames.push(move || {
+            let packed = frames::compress(&plain, frames::DEFAULT_LEVEL);
+            let packed = packed.map_err(|e| Error::io("compress", at, e))?;
+            Ok(Frame { packed, plain: plain.len() })
+        })?;
+        done.map_or(Ok(()), |frame| self.put(target, &frame))
+    }
+
+    fn put(&mut self, target: &Path, frame: &Frame) -> Result<(), Error> {
+        let mut put = || {
+            if let Some(table) = &mut self.table {
+                table.push(frame.packed.len(), frame.plain)?;
+            }
+            self.file.write_all(&frame.packed)
+        };
+        put().map_err(|e| Error::io("write", target, e))
+    }
+
+    fn finish(mut self, target: &Path) -> Result<Counted, Error> {
+        // A file without any frame would not be a compressed file.
+        if !self.plain.is_empty() || self.file.bytes == 0 && self.frames.is_empty() {
+            self.cut(target)?;
+        }
+        while let Some(frame) = self.frames.next()? {
+            self.put(target, &frame)?;
+        }
+        if let Some(table) = self.table.take() {
+            self.file.write_all(&table.finish()).map_err(|e| Error::io("write", target, e))?;
+        }
+        Ok(self.file)
     }
 }
 
@@ -519,7 +621,10 @@ impl OutputFile {
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let written = match &mut self.to {
             To::Plain(file) => file.write_all(bytes),
-            To::Packed(encoder) => encoder.write_all(bytes),
+            To::Packed(packed) => {
+                packed.write(&self.target, bytes)?;
+                Ok(())
+            }
             To::Direct(to) => to.write_all(bytes),
         };
         written.map_err(|e| Error::io("write", &self.target, e))?;
@@ -532,12 +637,26 @@ impl OutputFile {
 
     /// Completes the file: it will be published with the others. `rows` is what it is said to hold.
     pub fn finish(self, rows: u64) -> Result<(), Error> {
+        let target = self.target.clone();
+        self.complete(&target, rows)
+    }
+
+    /// Completes a file of [`Outputs::create_below`]: it will be published as `target`, which lies in
+    /// the same folder or below it.
+    pub fn finish_as(self, target: &Path, rows: u64) -> Result<(), Error> {
+        self.outputs.judge(target)?;
+        self.outputs.make_folder(folder_of(target))?;
+        self.outputs.take(target)?;
+        self.complete(target, rows)
+    }
+
+    fn complete(self, name: &Path, rows: u64) -> Result<(), Error> {
         let Self { outputs, target, to, hasher, bytes, continues } = self;
-        let fail = |e| Error::io("write", &target, e);
+        let fail = |e| Error::io("write", name, e);
         let (file, hasher, bytes) = match to {
             To::Plain(file) => (Some(file), hasher, bytes),
-            To::Packed(encoder) => {
-                let counted = encoder.finish().map_err(fail)?;
+            To::Packed(packed) => {
+                let counted = packed.finish(name)?;
                 (Some(counted.file), counted.hasher, counted.bytes)
             }
             To::Direct(mut to) => {
@@ -552,7 +671,7 @@ impl OutputFile {
         let replaces = continues || outputs.overwrite == Overwrite::Replace;
         let mut state = outputs.state();
         let temporary = state.open.remove(&target);
-        let file = Published { path: target.clone(), rows, bytes, blake3 };
+        let file = Published { path: name.to_owned(), rows, bytes, blake3 };
         state.staged.push(Staged { temporary, file, replaces });
         Ok(())
     }
@@ -578,8 +697,9 @@ impl OutputFile {
                 return Ok(());
             }
             match &mut self.to {
-                To::Packed(encoder) => {
-                    encoder.get_mut().write_all(&buffer[..read]).map_err(fail)?
+                To::Packed(packed) => {
+                    packed.table = None;
+                    packed.file.write_all(&buffer[..read]).map_err(fail)?;
                 }
                 _ => self.write(&buffer[..read])?,
             }

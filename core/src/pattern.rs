@@ -51,6 +51,15 @@ impl Pattern {
     }
 }
 
+/// Patterns are equal if they are spelled alike.
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Pattern {}
+
 impl Serialize for Pattern {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.text.serialize(serializer)
@@ -75,7 +84,7 @@ impl JsonSchema for Pattern {
 }
 
 /// Several patterns, of which one has to match. A pipeline file may give one as a plain string.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Patterns(pub Vec<Pattern>);
 

@@ -6,15 +6,19 @@
 
 use std::any::Any;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::{BinaryArray, RecordBatch};
 use arrow_schema::SchemaRef;
 use serde::{Deserialize, Serialize};
 
-use crate::{Batch, BlockPool, Channel, Channels, DamageLog, Error, Outputs, Rows};
+use crate::tasks::Inline;
+use crate::{
+    Batch, BlockPool, Channel, Channels, DamageLog, Error, Outputs, Overwrite, Patterns, Rows,
+    Tasks,
+};
 
 /// A file (or the like) that a source reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -80,12 +84,90 @@ pub struct Query {
     pub start: Option<i64>,
     /// Only events before this time.
     pub end: Option<i64>,
+    /// Only events of these channels.
+    pub channels: ChannelQuery,
 }
 
 impl Query {
     /// Whether it asks for everything.
     pub fn is_all(&self) -> bool {
-        self.start.is_none() && self.end.is_none()
+        self.start.is_none() && self.end.is_none() && self.channels.is_all()
+    }
+
+    /// Whether any time from `first` to `last` is asked for.
+    pub fn wants_times(&self, first: i64, last: i64) -> bool {
+        self.start.is_none_or(|start| last >= start) && self.end.is_none_or(|end| first < end)
+    }
+
+    /// What this query or the other wants; as little more as can be said.
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            start: self.start.zip(other.start).map(|(a, b)| a.min(b)),
+            end: self.end.zip(other.end).map(|(a, b)| a.max(b)),
+            channels: self.channels.or(other.channels),
+        }
+    }
+}
+
+/// Which channels are wanted. Says yes where it cannot tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChannelQuery(
+    /// A channel is wanted if one of these lists wants it, and a list does if each of its choices does.
+    /// No list wants every channel.
+    Vec<Vec<Choice>>,
+);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Choice {
+    channels: Patterns,
+    exclude: Patterns,
+    source: Patterns,
+}
+
+impl ChannelQuery {
+    /// The channels that one of `channels` matches and none of `exclude`, and whose source one of
+    /// `source` matches. Where `channels` or `source` is empty, it matches all.
+    pub fn of(channels: &Patterns, exclude: &Patterns, source: &Patterns) -> Self {
+        if channels.is_empty() && exclude.is_empty() && source.is_empty() {
+            return Self::default();
+        }
+        let (channels, exclude, source) = (channels.clone(), exclude.clone(), source.clone());
+        Self(vec![vec![Choice { channels, exclude, source }]])
+    }
+
+    /// Whether every channel is wanted.
+    pub fn is_all(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether a channel of that name and source is wanted.
+    pub fn wants(&self, name: &str, source: &str) -> bool {
+        self.is_all()
+            || self.0.iter().any(|list| list.iter().all(|choice| choice.wants(name, source)))
+    }
+
+    /// What both want.
+    pub fn and(&self, other: &Self) -> Self {
+        if self.is_all() || other.is_all() {
+            return Self(self.0.iter().chain(&other.0).cloned().collect());
+        }
+        let both = |a: &Vec<Choice>, b: &Vec<Choice>| a.iter().chain(b).cloned().collect();
+        Self(self.0.iter().flat_map(|a| other.0.iter().map(move |b| both(a, b))).collect())
+    }
+
+    /// What one of them wants.
+    pub fn or(self, other: Self) -> Self {
+        if self.is_all() || other.is_all() {
+            return Self::default();
+        }
+        Self(self.0.into_iter().chain(other.0).collect())
+    }
+}
+
+impl Choice {
+    fn wants(&self, name: &str, source: &str) -> bool {
+        let allows = |patterns: &Patterns, name| patterns.is_empty() || patterns.matches(name);
+        allows(&self.channels, name) && !self.exclude.matches(name) && allows(&self.source, source)
     }
 }
 
@@ -100,6 +182,8 @@ pub struct ReadContext {
     pub damage: Arc<DamageLog>,
     /// Whether damaged bytes of inputs that cannot be read twice are to be kept with their damage.
     pub keep_damaged_bytes: bool,
+    /// What of the source is wanted: the same as its splits were made for.
+    pub query: Query,
     /// Buffers to read into.
     pub blocks: BlockPool,
     /// Raised when the run ends early. Readers that wait, or read long, look at it.
@@ -116,6 +200,7 @@ impl ReadContext {
             channels: Arc::default(),
             damage: Arc::default(),
             keep_damaged_bytes: false,
+            query: Query::default(),
             blocks: BlockPool::new(1 << 20, 4),
             cancelled: Arc::default(),
             bytes_read: Arc::default(),
@@ -152,6 +237,13 @@ pub trait Source: Send + Sync {
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
         let _ = (target, query);
         Ok(self.inputs()?.into_iter().map(|input| Split::whole(input.path, input.bytes)).collect())
+    }
+
+    /// How many events an input holds, where the file says so by itself: told from what was written at
+    /// its end, without reading events.
+    fn events_in(&self, input: &Path) -> Result<Option<u64>, Error> {
+        let _ = input;
+        Ok(None)
     }
 
     /// Reads a split in order. Damage that can be stepped over goes to `context.damage`; `Err` means
@@ -242,15 +334,19 @@ pub trait Map: Send + Sync {
     }
 }
 
-/// What a stage lets through, as far as times go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What a stage lets through, as far as times and channels go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MapQuery {
     /// Only events at or after this time pass.
     pub start: Option<crate::time::When>,
     /// Only events before this time pass.
     pub end: Option<crate::time::When>,
+    /// Only events of these channels pass.
+    pub channels: ChannelQuery,
     /// The stage leaves timestamps as they are, so that what stages after it want can be passed on.
     pub keeps_times: bool,
+    /// The stage leaves channels as they are.
+    pub keeps_channels: bool,
 }
 
 /// A stage with memory.
@@ -282,6 +378,65 @@ pub struct SinkContext {
     pub outputs: Arc<Outputs>,
     /// Every channel of the run.
     pub channels: Arc<Channels>,
+    /// Runs what a sink has to do beside everything else.
+    pub tasks: Arc<dyn Tasks>,
+    /// How many bytes of events a sink may hold. Decides the size of what it writes, so it must not
+    /// depend on the number of threads.
+    pub memory: usize,
+    /// What is being run, for sinks that write it down.
+    pub origin: Arc<Origin>,
+}
+
+impl SinkContext {
+    /// A context in which tasks run at once; for tests and small tools.
+    pub fn standalone() -> Self {
+        Self {
+            outputs: Arc::new(Outputs::new(Overwrite::Refuse, false, &[])),
+            channels: Arc::default(),
+            tasks: Arc::new(Inline),
+            memory: 256 << 20,
+            origin: Arc::default(),
+        }
+    }
+}
+
+/// What a run is: its pipeline and what it reads.
+#[derive(Debug, Default)]
+pub struct Origin {
+    /// The pipeline's name.
+    pub name: Option<String>,
+    /// The pipeline file's text.
+    pub pipeline: String,
+    /// The inputs, in reading order.
+    pub inputs: Vec<OriginInput>,
+}
+
+/// An input, with its hash once that is known.
+#[derive(Debug, Serialize)]
+pub struct OriginInput {
+    /// Its path, as the user named it.
+    pub path: PathBuf,
+    /// Its length, where it has one.
+    pub bytes: Option<u64>,
+    /// The BLAKE3 hash of its bytes, in hex. Worked out beside the run, where it can be read twice; a
+    /// sink that wants it waits for it when it finishes.
+    #[serde(serialize_with = "known")]
+    pub blake3: OnceLock<Option<String>>,
+}
+
+impl OriginInput {
+    /// An input of which no hash will be known.
+    pub fn unhashed(input: &Input) -> Self {
+        let Input { path, bytes } = input.clone();
+        Self { path, bytes, blake3: OnceLock::from(None) }
+    }
+}
+
+fn known<S: serde::Serializer>(
+    hash: &OnceLock<Option<String>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    hash.wait().serialize(serializer)
 }
 
 /// What encoding needs from its run.
@@ -314,6 +469,16 @@ pub trait Sink: Send + Sync + 'static {
     /// The files or folders that will be there at the end; `-` is standard output.
     fn targets(&self) -> Vec<PathBuf>;
 
+    /// Whether it keeps events, as many as [`SinkContext::memory`] lets it, before it writes them.
+    fn holds_events(&self) -> bool {
+        false
+    }
+
+    /// Whether it writes down the hashes of the inputs.
+    fn wants_hashes(&self) -> bool {
+        false
+    }
+
     /// Opens the output under temporary names, through `context.outputs`.
     fn open(&self, context: &SinkContext) -> Result<Self::Output, Error>;
 
@@ -331,6 +496,10 @@ pub trait Sink: Send + Sync + 'static {
 pub trait DynSink: Send + Sync {
     /// See [`Sink::targets`].
     fn targets(&self) -> Vec<PathBuf>;
+    /// See [`Sink::holds_events`].
+    fn holds_events(&self) -> bool;
+    /// See [`Sink::wants_hashes`].
+    fn wants_hashes(&self) -> bool;
     /// See [`Sink::open`].
     fn open(&self, context: &SinkContext) -> Result<Box<dyn Any + Send>, Error>;
     /// See [`Sink::encode`].
@@ -350,6 +519,14 @@ const OWN_TYPES: &str = "a sink is only given the blocks and outputs it made";
 impl<S: Sink> DynSink for S {
     fn targets(&self) -> Vec<PathBuf> {
         Sink::targets(self)
+    }
+
+    fn holds_events(&self) -> bool {
+        Sink::holds_events(self)
+    }
+
+    fn wants_hashes(&self) -> bool {
+        Sink::wants_hashes(self)
     }
 
     fn open(&self, context: &SinkContext) -> Result<Box<dyn Any + Send>, Error> {

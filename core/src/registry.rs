@@ -4,12 +4,13 @@
 //! no code names: `plugins/all` names ours. Tests and embedders can make a registry by hand.
 
 use std::fmt;
+use std::path::Path;
 
 use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::{Codec, DynSink, OptionsError, Sink, Source, Stage, options};
+use crate::{ByteFormat, Codec, DynSink, Error, OptionsError, Sink, Source, Stage, options};
 
 /// The four kinds of plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,6 +73,11 @@ pub struct Plugin {
     pub extensions: &'static [&'static str],
     /// Judges the first bytes of a file.
     pub sniff: fn(&[u8]) -> Sniff,
+    /// Judges a file, or a folder, where its first bytes do not tell: by what stands at its end, or by
+    /// what is in it. Asked before `sniff`.
+    pub sniff_path: fn(&Path) -> Result<Sniff, Error>,
+    /// Its format, if that can lie in an archive. A source says so for both directions.
+    pub byte_format: Option<&'static dyn ByteFormat>,
     /// The JSON Schema of its options.
     pub schema: fn() -> Schema,
     /// Makes one.
@@ -82,7 +88,9 @@ impl Plugin {
     /// A plugin with only what every one has. `register!` fills in the rest.
     pub const fn new(name: &'static str, make: Make, schema: fn() -> Schema) -> Self {
         let sniff = |_: &[u8]| Sniff::No;
-        Self { name, about: "", sample: "", extensions: &[], sniff, schema, make }
+        let sniff_path = |_: &Path| Ok(Sniff::No);
+        let (about, sample, extensions, byte_format) = ("", "", &[] as &[_], None);
+        Self { name, about, sample, extensions, sniff, sniff_path, byte_format, schema, make }
     }
 
     /// Its kind.
@@ -246,6 +254,31 @@ impl Registry {
             .collect();
         sure.sort_by_key(|(sniff, _)| std::cmp::Reverse(*sniff));
         sure.into_iter().map(|(_, plugin)| plugin).collect()
+    }
+
+    /// The sources that may read what is at `path`, the surest first, as far as that can be told from
+    /// more than its first bytes.
+    pub fn sniff_path(&self, path: &Path) -> Result<Vec<&Plugin>, Error> {
+        let mut sure = Vec::new();
+        for plugin in self.iter().filter(|plugin| plugin.kind() == Kind::Source) {
+            let sniff = (plugin.sniff_path)(path)?;
+            sure.extend((sniff != Sniff::No).then_some((sniff, plugin)));
+        }
+        sure.sort_by_key(|(sniff, _)| std::cmp::Reverse(*sniff));
+        Ok(sure.into_iter().map(|(_, plugin)| plugin).collect())
+    }
+
+    /// The byte format that the source of this name offers.
+    pub fn byte_format(&self, name: &str) -> Option<&'static dyn ByteFormat> {
+        self.get(Kind::Source, name)?.byte_format
+    }
+
+    /// The names of all byte formats, sorted.
+    pub fn byte_formats(&self) -> Vec<&'static str> {
+        self.iter()
+            .filter(|plugin| plugin.byte_format.is_some())
+            .map(|plugin| plugin.name)
+            .collect()
     }
 
     /// The plugin of that kind whose format has this extension.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sluice_core::output::Published;
-use sluice_core::{Error, Input, files::LogFile};
+use sluice_core::{Error, Origin, OriginInput, files::LogFile};
 
 /// What a manifest says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -49,10 +49,8 @@ pub struct OutputFile {
 
 /// The part of a manifest that is the same for every folder of a run.
 pub(crate) struct Base<'r> {
-    pub(crate) name: Option<String>,
-    pub(crate) text: &'r str,
+    pub(crate) origin: &'r Origin,
     pub(crate) plugins: &'r [String],
-    pub(crate) inputs: &'r [Input],
 }
 
 impl Base<'_> {
@@ -60,26 +58,25 @@ impl Base<'_> {
         let mut plugins = self.plugins.to_vec();
         plugins.sort();
         plugins.dedup();
-        let inputs: Result<Vec<InputFile>, Error> = self.inputs.iter().map(input_file).collect();
         let files = files.iter().map(|file| {
             let path = file.path.strip_prefix(folder).unwrap_or(&file.path).to_owned();
             OutputFile { path, rows: file.rows, bytes: file.bytes, blake3: file.blake3.clone() }
         });
         let manifest = Manifest {
             sluice: env!("CARGO_PKG_VERSION").to_owned(),
-            name: self.name.clone(),
-            pipeline: self.text.to_owned(),
+            name: self.origin.name.clone(),
+            pipeline: self.origin.pipeline.clone(),
             plugins,
-            inputs: inputs?,
+            inputs: self.origin.inputs.iter().map(input_file).collect(),
             files: files.collect(),
         };
         serde_json::to_string_pretty(&manifest).map_err(|e| Error::broken(e.to_string()))
     }
 }
 
-fn input_file(input: &Input) -> Result<InputFile, Error> {
-    let blake3 = input.bytes.map(|_| hash_file(&input.path)).transpose()?;
-    Ok(InputFile { path: input.path.clone(), bytes: input.bytes, blake3 })
+fn input_file(input: &OriginInput) -> InputFile {
+    let blake3 = input.blake3.wait().clone();
+    InputFile { path: input.path.clone(), bytes: input.bytes, blake3 }
 }
 
 /// The BLAKE3 hash of a file's bytes, in hex.

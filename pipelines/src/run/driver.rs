@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, bounded};
-use sluice_core::{Batch, Damage, DynSink, Error, Outputs, SinkContext, StageContext};
+use sluice_core::{Batch, Damage, DynSink, Error, SinkContext, StageContext};
 
 use super::quarantine::Quarantines;
 use super::segment::{Branch, Delivery, Outcome, account};
 use super::tally::{Counts, Tally};
 use super::topology::{FoldNode, MergeNode, Port, Topology};
-use super::units::{Unit, Units};
+use super::units::{Limits, Unit, Units};
 use super::{Options, Reading, Setup, Snapshot, keeps_bytes};
 use crate::spec::OnDamage;
 
@@ -82,32 +82,30 @@ impl<'r> Driver<'r> {
         topology: Topology,
         reading: Reading,
         setup: &'r Setup,
-        (outputs, quarantines, options): (&Arc<Outputs>, Quarantines, &'r Options),
+        (context, quarantines, options): (&SinkContext, Quarantines, &'r Options),
     ) -> Result<Self, Error> {
         let Topology { sources, folds, merges, sinks, ports } = topology;
         let total_bytes = total_bytes(&reading);
         let mut running = Vec::new();
         let window = (setup.window / sources.len().max(1)).max(1);
         for (source, reading) in sources.iter().zip(reading.sources) {
-            let context = setup.context(&source.name, keeps_bytes(&source.damage));
+            let mut reads = setup.context(&source.name, keeps_bytes(&source.damage));
+            reads.query = reading.query;
             let shared = (setup.shared.clone(), setup.pool()?);
-            let sizes = (window, setup.piece as u64 * 4);
+            let limits =
+                Limits { window, task_bytes: setup.piece as u64 * 4, most_lent: setup.most_lent() };
             running.push(RunningSource {
                 node: source.node,
-                units: Units::new(source, reading.splits, context, shared, sizes),
+                units: Units::new(source, reading.splits, reads, shared, limits),
                 damage: source.damage.clone(),
                 segment: Arc::clone(&source.segment),
                 turns: 0,
                 ended: false,
             });
         }
-        let context = SinkContext {
-            outputs: Arc::clone(outputs),
-            channels: Arc::clone(&setup.shared.channels),
-        };
         let mut open = BTreeMap::new();
         for sink in sinks {
-            let output = sink.sink.open(&context)?;
+            let output = sink.sink.open(context)?;
             open.insert(sink.node, RunningSink { sink: sink.sink, output, written: 0, handed: 0 });
         }
         Ok(Self {

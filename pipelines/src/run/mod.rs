@@ -6,10 +6,12 @@
 //! was done first, so the output is the same for any number of threads.
 
 mod driver;
+mod hashing;
 mod merge;
 mod quarantine;
 mod segment;
 mod tally;
+mod tasks;
 mod topology;
 mod units;
 
@@ -22,8 +24,8 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use sluice_core::options::ByteSize;
 use sluice_core::time::When;
 use sluice_core::{
-    BlockPool, Channels, Entry, Error, Input, MapQuery, Outputs, Overwrite, Query, ReadContext,
-    Source, Split, Stage,
+    BlockPool, ChannelQuery, Channels, DynSink, Entry, Error, Input, MapQuery, Outputs, Overwrite,
+    Query, ReadContext, SinkContext, Source, Split, Stage, Tasks,
 };
 
 use crate::manifest;
@@ -111,22 +113,33 @@ pub trait Progress: Send + Sync {
 pub fn run(pipeline: Pipeline, options: &Options) -> Result<Report, Error> {
     let started = Instant::now();
     let Pipeline { name, memory, nodes, text } = pipeline;
-    let setup = Setup::new(options, memory);
+    let setup = Setup::new(options, memory, holders(&nodes));
     let reading = setup.prepare(&nodes)?;
     let inputs: Vec<PathBuf> = reading.inputs().map(|input| input.path.clone()).collect();
     let hash = options.hash || writes_folder(&nodes);
-    let outputs = Arc::new(Outputs::new(options.overwrite, hash, &inputs));
+    let outputs = Outputs::new(options.overwrite, hash, &inputs).with_tasks(setup.tasks()?);
+    let outputs = Arc::new(outputs);
     let quarantines = quarantine::open(&nodes, &outputs)?;
     let plugins = nodes.iter().map(|node| node.plugin.to_string()).collect::<Vec<_>>();
     let labels =
         nodes.iter().map(|node| (node.name.clone(), node.from.clone())).collect::<Vec<_>>();
     let all_inputs: Vec<Input> = reading.inputs().cloned().collect();
 
+    let wants_hashes = writes_folder(&nodes) || sinks(&nodes).any(|sink| sink.wants_hashes());
+    let origin =
+        hashing::origin(name, text, &all_inputs, wants_hashes.then(|| setup.pool()).transpose()?);
     let topology = Topology::of(nodes, &reading.origins, setup.merge_limit())?;
-    let driver = Driver::new(topology, reading, &setup, (&outputs, quarantines, options))?;
+    let context = SinkContext {
+        outputs: Arc::clone(&outputs),
+        channels: Arc::clone(&setup.shared.channels),
+        tasks: setup.tasks()?,
+        memory: setup.sink_memory(),
+        origin: Arc::clone(&origin),
+    };
+    let driver = Driver::new(topology, reading, &setup, (&context, quarantines, options))?;
     let finished = driver.drive()?;
     let mut report = Report::of(&labels, finished, &all_inputs, setup.channels())?;
-    let base = manifest::Base { name, text: &text, plugins: &plugins, inputs: &all_inputs };
+    let base = manifest::Base { origin: &origin, plugins: &plugins };
     options.stop.check()?;
     report.files = outputs.publish(|folder, files| base.text_for(folder, files))?;
     report.seconds = started.elapsed().as_secs_f64();
@@ -163,12 +176,14 @@ impl Reading {
 
 /// Finds out what running this pipeline would read, without reading more than that takes.
 pub fn plan(pipeline: &Pipeline, options: &Options) -> Result<Reading, Error> {
-    Setup::new(options, pipeline.memory).prepare(&pipeline.nodes)
+    Setup::new(options, pipeline.memory, holders(&pipeline.nodes)).prepare(&pipeline.nodes)
 }
 
 /// What follows from the options, before anything is opened.
 struct Setup {
     memory: usize,
+    /// How many sinks hold events.
+    holders: usize,
     /// How large the pieces are that files are read in. Must not depend on the number of threads: it
     /// decides how events are cut into batches.
     piece: usize,
@@ -180,12 +195,15 @@ struct Setup {
 }
 
 impl Setup {
-    fn new(options: &Options, memory: Option<ByteSize>) -> Self {
+    fn new(options: &Options, memory: Option<ByteSize>, holders: usize) -> Self {
         let memory = options.memory.or(memory).unwrap_or(DEFAULT_MEMORY).0 as usize;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let jobs = options.jobs.filter(|jobs| *jobs > 0).unwrap_or(cores);
         let piece = (memory / 256).clamp(64 << 10, 2 << 20);
-        let window = (memory / (piece * 4)).clamp(1, 2 * jobs + 1);
+        // Half of the memory is for sinks that hold events, if there are any.
+        let for_reading = if holders > 0 { memory / 2 } else { memory };
+        let window = (for_reading / (piece * 4)).clamp(1, 2 * jobs + 1);
+        let held = (memory - for_reading) / piece;
         let pool = ThreadPoolBuilder::new()
             .num_threads(jobs)
             .thread_name(|n| format!("sluice-{n}"))
@@ -194,11 +212,12 @@ impl Setup {
             .build();
         Self {
             memory,
+            holders,
             piece,
             window,
             shared: Shared {
                 channels: Arc::default(),
-                blocks: BlockPool::new(piece + (64 << 10), window * 3),
+                blocks: BlockPool::new(piece + (64 << 10), window * 3 + held.min(64)),
             },
             pool: pool.map(Arc::new).map_err(|e| e.to_string()),
             stop: Arc::clone(&options.stop),
@@ -209,6 +228,21 @@ impl Setup {
     /// How many bytes may wait at a merge for another stream, before that is too much.
     fn merge_limit(&self) -> usize {
         self.memory / 4
+    }
+
+    /// How many bytes of events each sink that holds some may hold.
+    fn sink_memory(&self) -> usize {
+        self.memory / 2 / self.holders.max(1)
+    }
+
+    /// How many bytes of blocks may be in use before reading waits for some to come back.
+    fn most_lent(&self) -> usize {
+        let held = if self.holders > 0 { self.memory / 2 } else { 0 };
+        self.window * 3 * self.shared.blocks.usual() + held
+    }
+
+    fn tasks(&self) -> Result<Arc<dyn Tasks>, Error> {
+        Ok(Arc::new(tasks::OnPool(self.pool()?)))
     }
 
     fn channels(&self) -> &Channels {
@@ -225,6 +259,7 @@ impl Setup {
             channels: Arc::clone(&self.shared.channels),
             damage: Arc::default(),
             keep_damaged_bytes,
+            query: Query::default(),
             blocks: self.shared.blocks.clone(),
             cancelled: Arc::clone(&self.stop.drain),
             bytes_read: Arc::clone(&self.bytes_read),
@@ -294,23 +329,21 @@ impl Setup {
 /// What of a node's events anybody after it wants.
 fn wanted(nodes: &[Node], node: usize, origins: &[Option<i64>]) -> Query {
     let users = || nodes.iter().enumerate().filter(|(_, user)| user.from.contains(&node));
-    let mut hull: Option<Query> = None;
-    for (place, user) in users() {
-        let wants = match &user.part {
-            Part::Stage(Stage::Map(map)) => {
-                let own = map.query();
-                let after =
-                    if own.keeps_times { wanted(nodes, place, origins) } else { Query::default() };
-                narrowed(own, after, origins[place])
+    let wants = users().map(|(place, user)| match &user.part {
+        Part::Stage(Stage::Map(map)) => {
+            let own = map.query();
+            let mut after = wanted(nodes, place, origins);
+            if !own.keeps_times {
+                (after.start, after.end) = (None, None);
             }
-            _ => Query::default(),
-        };
-        hull = Some(hull.map_or(wants.clone(), |hull| Query {
-            start: hull.start.zip(wants.start).map(|(a, b)| a.min(b)),
-            end: hull.end.zip(wants.end).map(|(a, b)| a.max(b)),
-        }));
-    }
-    hull.unwrap_or_default()
+            if !own.keeps_channels {
+                after.channels = ChannelQuery::default();
+            }
+            narrowed(own, after, origins[place])
+        }
+        _ => Query::default(),
+    });
+    wants.reduce(Query::or).unwrap_or_default()
 }
 
 fn narrowed(own: MapQuery, after: Query, origin: Option<i64>) -> Query {
@@ -327,16 +360,26 @@ fn narrowed(own: MapQuery, after: Query, origin: Option<i64>) -> Query {
     Query {
         start: later(resolve(own.start), after.start),
         end: earlier(resolve(own.end), after.end),
+        channels: own.channels.and(&after.channels),
     }
+}
+
+fn sinks(nodes: &[Node]) -> impl Iterator<Item = &dyn DynSink> {
+    nodes.iter().filter_map(|node| match &node.part {
+        Part::Sink(sink) => Some(&**sink),
+        _ => None,
+    })
+}
+
+/// How many sinks hold events.
+fn holders(nodes: &[Node]) -> usize {
+    sinks(nodes).filter(|sink| sink.holds_events()).count()
 }
 
 /// Whether a sink makes a folder, whose manifest holds hashes.
 fn writes_folder(nodes: &[Node]) -> bool {
-    let targets = nodes.iter().flat_map(|node| match &node.part {
-        Part::Sink(sink) => sink.targets(),
-        _ => Vec::new(),
-    });
-    targets.into_iter().any(|target| target.as_os_str().as_encoded_bytes().ends_with(b"/"))
+    let mut targets = sinks(nodes).flat_map(DynSink::targets);
+    targets.any(|target| target.as_os_str().as_encoded_bytes().ends_with(b"/"))
 }
 
 /// Whether damage of a source is to be kept with its bytes.

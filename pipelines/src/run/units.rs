@@ -44,9 +44,17 @@ pub(crate) struct Units {
     started: VecDeque<Started>,
     /// The split handed over last, and where reading it ended.
     last: Option<(usize, Option<u64>)>,
-    window: usize,
+    limits: Limits,
+}
+
+/// How far a source may be read ahead.
+pub(crate) struct Limits {
+    /// Units in the making.
+    pub(crate) window: usize,
     /// Splits up to this size are read by a task.
-    task_bytes: u64,
+    pub(crate) task_bytes: u64,
+    /// Bytes of blocks in use.
+    pub(crate) most_lent: usize,
 }
 
 enum Started {
@@ -72,7 +80,7 @@ impl Units {
         splits: Vec<Split>,
         context: ReadContext,
         (shared, pool): (Shared, Arc<ThreadPool>),
-        (window, task_bytes): (usize, u64),
+        limits: Limits,
     ) -> Self {
         Self {
             node: source.node,
@@ -85,8 +93,7 @@ impl Units {
             next: 0,
             started: VecDeque::new(),
             last: None,
-            window,
-            task_bytes,
+            limits,
         }
     }
 
@@ -134,7 +141,8 @@ impl Units {
         while self.next < self.splits.len() && self.may_start() {
             let split = self.next;
             self.next += 1;
-            let small = self.splits[split].bytes.is_some_and(|bytes| bytes <= self.task_bytes);
+            let small =
+                self.splits[split].bytes.is_some_and(|bytes| bytes <= self.limits.task_bytes);
             let started = if small {
                 self.start_task(split, Entry::Search)
             } else {
@@ -146,9 +154,9 @@ impl Units {
     }
 
     fn may_start(&self) -> bool {
-        let full = self.started.len() >= self.window;
+        let full = self.started.len() >= self.limits.window;
         // However little memory there is, one unit at a time always goes through.
-        let short = self.context.blocks.lent() >= self.window * 3 * self.context.blocks.usual();
+        let short = self.context.blocks.lent() >= self.limits.most_lent;
         !self.context.is_cancelled() && !full && (self.started.is_empty() || !short)
     }
 
@@ -158,7 +166,7 @@ impl Units {
             let Some(Started::Stream { batches, tasks }) = self.started.front() else {
                 return Ok(());
             };
-            if tasks.len() >= self.window {
+            if tasks.len() >= self.limits.window {
                 return Ok(());
             }
             let Ok(piece) = batches.try_recv() else { return Ok(()) };

@@ -2,7 +2,9 @@
 
 #![warn(unused_crate_dependencies)]
 
+use sluice_archive as _;
 use sluice_demo as _;
 use sluice_lcm as _;
+use sluice_parquet as _;
 use sluice_stages as _;
 use sluice_text as _;

@@ -172,7 +172,8 @@ fn a_window_of_an_ordered_log_reads_a_part_of_it_and_gives_all_of_the_window() {
     }
     let (_folder, path) = written(&bytes);
     let log = source(&path);
-    let query = Query { start: Some(500_000_000_000), end: Some(510_000_000_000) };
+    let query =
+        Query { start: Some(500_000_000_000), end: Some(510_000_000_000), ..Query::default() };
     let splits = log.splits(1 << 20, &query).unwrap();
     let read: u64 = splits.iter().filter_map(|split| split.bytes).sum();
     assert!(read < bytes.len() as u64 / 10, "{read} of {}", bytes.len());
@@ -190,7 +191,7 @@ fn a_log_whose_times_jump_is_read_whole() {
         append_event(&mut bytes, n, (n % 200) * 1_000_000, b"C", &payload).unwrap();
     }
     let (_folder, path) = written(&bytes);
-    let query = Query { start: Some(5_000_000_000), end: Some(6_000_000_000) };
+    let query = Query { start: Some(5_000_000_000), end: Some(6_000_000_000), ..Query::default() };
     let splits = source(&path).splits(1 << 20, &query).unwrap();
     assert_eq!(splits.iter().filter_map(|split| split.bytes).sum::<u64>(), bytes.len() as u64);
 }

@@ -4,7 +4,8 @@ use serde::Deserialize;
 use sluice_core::schemars::JsonSchema;
 use sluice_core::time::When;
 use sluice_core::{
-    Batch, Channel, Error, Map, OptionsError, Patterns, PerChannel, Stage, StageContext, plugin,
+    Batch, Channel, ChannelQuery, Error, Map, OptionsError, Patterns, PerChannel, Stage,
+    StageContext, plugin,
 };
 
 use crate::window::Window;
@@ -74,7 +75,9 @@ impl Map for Filter {
 
     fn query(&self) -> plugin::MapQuery {
         let Window { start, end, .. } = self.window;
-        plugin::MapQuery { start, end, keeps_times: true }
+        let FilterOptions { channels, exclude, source, .. } = &self.options;
+        let channels = ChannelQuery::of(channels, exclude, source);
+        plugin::MapQuery { start, end, channels, keeps_times: true, keeps_channels: true }
     }
 
     fn needs_origin(&self) -> bool {

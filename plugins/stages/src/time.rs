@@ -131,6 +131,8 @@ impl Map for Adjust {
             start: self.clip.start.and_then(before_shift),
             end: self.clip.end.and_then(before_shift),
             keeps_times: self.shift == 0,
+            keeps_channels: true,
+            ..plugin::MapQuery::default()
         }
     }
 

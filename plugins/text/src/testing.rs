@@ -8,7 +8,7 @@ use arrow_array::{ArrayRef, Int32Array, RecordBatch};
 use serde_json::{Map, Value};
 use sluice_core::{
     Batch, BatchBuilder, BlockPool, Channel, Channels, EncodeContext, Encoding, Kind, Make, Name,
-    OptionsError, Outputs, Registry, Rows, SinkContext, TypeKey,
+    OptionsError, Outputs, Overwrite, Registry, Rows, SinkContext, TypeKey,
 };
 
 pub(crate) struct Log {
@@ -58,9 +58,11 @@ impl Log {
     fn write(&self, sink: &str, options: Value, cuts: &[usize], path: &Path) -> String {
         let sink = make(sink, options).unwrap();
         assert_eq!(sink.targets(), [path]);
-        let (outputs, buffers) = (Arc::new(Outputs::default()), BlockPool::new(64, 2));
+        let (outputs, buffers) =
+            (Arc::new(Outputs::new(Overwrite::Refuse, false, &[])), BlockPool::new(64, 2));
         let (channels, len) = (Arc::clone(&self.channels), self.batch.len());
-        let context = SinkContext { outputs: Arc::clone(&outputs), channels };
+        let context =
+            SinkContext { outputs: Arc::clone(&outputs), channels, ..SinkContext::standalone() };
         let mut output = sink.open(&context).unwrap();
         let mut written = 0;
         let ends = cuts.iter().map(|cut| cut % (len + 1)).chain([len]);

@@ -1,0 +1,50 @@
+//! The hashes of a run's inputs, worked out on the pool beside the run, one input after another.
+
+use std::sync::{Arc, Weak};
+
+use rayon::ThreadPool;
+use sluice_core::{Input, Origin, OriginInput};
+
+use crate::manifest::hash_file;
+
+/// What is run, and what it reads. Hashes are worked out if there is a pool for it; inputs that cannot
+/// be read twice have none.
+pub(super) fn origin(
+    name: Option<String>,
+    pipeline: String,
+    inputs: &[Input],
+    pool: Option<Arc<ThreadPool>>,
+) -> Arc<Origin> {
+    let each = inputs.iter().map(|input| match input.bytes.filter(|_| pool.is_some()) {
+        Some(bytes) => {
+            let (path, blake3) = (input.path.clone(), Default::default());
+            OriginInput { path, bytes: Some(bytes), blake3 }
+        }
+        None => OriginInput::unhashed(input),
+    });
+    let origin = Arc::new(Origin { name, pipeline, inputs: each.collect() });
+    if let Some(pool) = pool {
+        hash_from(0, Arc::downgrade(&origin), pool);
+    }
+    origin
+}
+
+/// Hashes the first input from place `from` on that has no hash, then has the next one hashed. Ends when
+/// nobody needs the run's origin any more.
+fn hash_from(from: usize, origin: Weak<Origin>, pool: Arc<ThreadPool>) {
+    let next = |origin: &Origin| {
+        let mut open = origin.inputs.iter().enumerate().skip(from);
+        open.find(|(_, input)| input.blake3.get().is_none()).map(|(place, _)| place)
+    };
+    let Some(place) = origin.upgrade().and_then(|origin| next(&origin)) else { return };
+    let on = Arc::clone(&pool);
+    on.spawn(move || {
+        if let Some(origin) = origin.upgrade()
+            && let Some(input) = origin.inputs.get(place)
+        {
+            // An input that can no longer be read fails the run where it is read.
+            input.blake3.get_or_init(|| hash_file(&input.path).ok());
+        }
+        hash_from(place + 1, origin, pool);
+    });
+}
