@@ -123,6 +123,31 @@ impl Batch {
         })
     }
 
+    /// Events from columns that were worked out one by one: as many of each, and none null.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many of each.
+    pub fn from_columns(
+        timestamps: ScalarBuffer<i64>,
+        sequences: ScalarBuffer<i64>,
+        channels: Vec<u32>,
+        payloads: &BinaryViewArray,
+    ) -> Self {
+        let len = timestamps.len();
+        let same = sequences.len() == len && channels.len() == len && payloads.len() == len;
+        assert!(same, "one value an event");
+        Self {
+            timestamps,
+            sequences,
+            channels: channels.into(),
+            origins: None,
+            payloads: payloads.views().clone(),
+            segments: payloads.data_buffers().to_vec().into(),
+            rows: Vec::new(),
+        }
+    }
+
     /// For each event the place of its channel in the list, which is in order of first appearance.
     fn local_channels(&self, channels: &Channels) -> (ScalarBuffer<i32>, Vec<Arc<Channel>>) {
         let mut local: HashMap<u32, i32> = HashMap::new();

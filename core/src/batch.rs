@@ -263,14 +263,24 @@ impl Batch {
     /// keep alive. For those who hold batches for long.
     pub fn compact(self) -> Self {
         let kept: usize = self.segments.iter().map(Buffer::len).sum();
-        if self.payload_bytes() as usize >= kept / 4 {
-            return self;
+        if self.payload_bytes() as usize >= kept / 4 { self } else { self.owned() }
+    }
+
+    /// The same events, with payloads in memory of their own: no segment is kept alive.
+    pub fn owned(self) -> Self {
+        let mut copy = BatchBuilder { payloads: vector(self.len()), ..BatchBuilder::default() };
+        copy.copied.reserve(self.payload_bytes() as usize);
+        for row in 0..self.len() {
+            copy.push_payload_copy(self.payload(row));
         }
-        let mut copy = BatchBuilder::with_capacity(self.len());
-        for event in self.iter() {
-            copy.push_copy(event.timestamp, event.sequence, event.channel, event.payload);
-        }
-        Self { origins: self.origins.clone(), rows: self.rows.clone(), ..copy.finish() }
+        let (payloads, segments) = copy.finish_payloads();
+        Self { payloads, segments, ..self }
+    }
+
+    /// The same events with empty payloads.
+    pub fn without_payloads(self) -> Self {
+        let payloads = vec![0; self.len()].into();
+        Self { payloads, segments: Vec::new().into(), ..self }
     }
 }
 
@@ -358,6 +368,13 @@ impl BatchBuilder {
 
     /// Adds an event whose payload is copied. For formats that have to build payloads.
     pub fn push_copy(&mut self, timestamp: i64, sequence: i64, channel: ChannelId, payload: &[u8]) {
+        self.timestamps.push(timestamp);
+        self.sequences.push(sequence);
+        self.channels.push(channel.0);
+        self.push_payload_copy(payload);
+    }
+
+    fn push_payload_copy(&mut self, payload: &[u8]) {
         let segment = match self.copies {
             Some(segment) => segment,
             None => {
@@ -365,11 +382,10 @@ impl BatchBuilder {
                 *self.copies.insert(segment)
             }
         };
-        let place = Place { segment, offset: self.copied.len() as u32 };
+        self.payloads.push(make_view(payload, segment, self.copied.len() as u32));
         if payload.len() > INLINE as usize {
             self.copied.extend_from_slice(payload);
         }
-        self.push(timestamp, sequence, channel, payload, place);
     }
 
     /// The batch.
@@ -378,6 +394,22 @@ impl BatchBuilder {
     ///
     /// If a payload does not lie in its segment: the plugin that built the batch is wrong.
     pub fn finish(mut self) -> Batch {
+        let [timestamps, sequences] =
+            [&mut self.timestamps, &mut self.sequences].map(std::mem::take);
+        let channels = std::mem::take(&mut self.channels);
+        let (payloads, segments) = self.finish_payloads();
+        Batch {
+            timestamps: column(timestamps),
+            sequences: column(sequences),
+            channels: column(channels),
+            origins: None,
+            payloads,
+            segments,
+            rows: Vec::new(),
+        }
+    }
+
+    fn finish_payloads(mut self) -> (ScalarBuffer<u128>, Arc<[Buffer]>) {
         if let Some(slot) = self.copies.and_then(|at| self.segments.get_mut(at as usize)) {
             *slot = Buffer::from_vec(self.copied);
         }
@@ -390,15 +422,7 @@ impl BatchBuilder {
                     .is_some_and(|s| offset as usize + len as usize <= s.len())
         };
         assert!(self.payloads.iter().all(inside), "payloads lie in the segments of their batch");
-        Batch {
-            timestamps: column(self.timestamps),
-            sequences: column(self.sequences),
-            channels: column(self.channels),
-            origins: None,
-            payloads: column(self.payloads),
-            segments: self.segments.into(),
-            rows: Vec::new(),
-        }
+        (column(self.payloads), self.segments.into())
     }
 }
 

@@ -331,7 +331,7 @@ impl Read for Stream {
 }
 
 /// What a file is, whatever its name: two names of one file have one identity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity {
     device: u64,
     inode: u64,

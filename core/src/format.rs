@@ -21,6 +21,16 @@ pub trait ByteFormat: Send + Sync {
         Ok(Vec::new())
     }
 
+    /// What times are whole multiples of, in nanoseconds. What is finer is cut off, towards the past.
+    fn resolution(&self) -> i64 {
+        1
+    }
+
+    /// Whether an event keeps the source of its channel, instead of taking that of whoever reads it.
+    fn keeps_sources(&self) -> bool {
+        false
+    }
+
     /// About how many bytes each event of the batch will take, one number an event. Events that the
     /// format cannot hold at all are told to `context.refused`; what it cannot hold of others, to
     /// `context.losses`.

@@ -7,9 +7,12 @@
 use std::cell::RefCell;
 use std::io;
 
-use zeekstd::SeekTable;
+use zeekstd::{BytesWrapper, SeekTable};
 use zstd::bulk::Compressor;
-use zstd::zstd_safe::CParameter;
+use zstd::zstd_safe::{self, CParameter, DCtx};
+
+use crate::Error;
+use crate::files::LogFile;
 
 /// The compression levels that zstd has.
 pub const LEVELS: std::ops::RangeInclusive<i32> = 1..=22;
@@ -18,12 +21,22 @@ pub const DEFAULT_LEVEL: i32 = 3;
 /// How much a frame holds where nothing else is asked for: it fits a core's own cache.
 pub const USUAL_LEN: usize = 1 << 20;
 
-/// The four bytes that begin a skippable frame of ours.
+/// The four bytes that begin a frame.
+pub const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// The four bytes that begin a skippable frame of ours; a seek table begins with them, too.
 const SKIPPABLE: [u8; 4] = [0x5e, 0x2a, 0x4d, 0x18];
+const SKIPPABLE_HEADER: u64 = 8;
+
+/// What a seek table ends with: how many frames it has (four bytes), flags (one), and four bytes of magic.
+const FOOTER: u64 = 9;
+const FOOTER_MAGIC: [u8; 4] = [0xb1, 0xea, 0x92, 0x8f];
+/// The flag that says that a table has checksums of what frames hold: four more bytes a frame.
+const TABLE_HAS_CHECKSUMS: u8 = 1 << 7;
 
 thread_local! {
     /// A compressor holds tables of a megabyte: making one for each frame costs more than it saves.
     static COMPRESSOR: RefCell<Option<(i32, Compressor<'static>)>> = const { RefCell::new(None) };
+    static DECOMPRESSOR: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
 }
 
 /// One frame with `plain`, its length and a checksum.
@@ -41,6 +54,41 @@ pub fn compress(plain: &[u8], level: i32) -> io::Result<Vec<u8>> {
     })
 }
 
+/// How much a frame says it holds; nothing if it does not say, or is no frame.
+pub fn declared(frame: &[u8]) -> Option<u64> {
+    let is_frame = frame.starts_with(&MAGIC);
+    is_frame.then(|| zstd_safe::get_frame_content_size(frame).ok().flatten()).flatten()
+}
+
+/// The length of the frame that these bytes begin with; nothing if that is not there whole.
+///
+/// Goes from block to block, and decompresses nothing.
+pub fn packed_len(bytes: &[u8]) -> Option<usize> {
+    zstd_safe::find_frame_compressed_size(bytes).ok().filter(|len| *len <= bytes.len())
+}
+
+/// The most bytes that a frame of so much takes.
+pub fn most_packed(plain: u64) -> u64 {
+    usize::try_from(plain).map_or(u64::MAX, |plain| zstd_safe::compress_bound(plain) as u64)
+}
+
+/// Decompresses a frame that holds exactly as much as `to` has room for.
+///
+/// `Err` says what is wrong with it; what `to` holds then means nothing.
+pub fn decompress(frame: &[u8], to: &mut [u8]) -> Result<(), String> {
+    let (want, says) = (to.len() as u64, declared(frame));
+    if says != Some(want) {
+        let says = says.map_or("nothing".to_owned(), |says| format!("{says} bytes"));
+        return Err(format!("{want} bytes are due, and it says that it holds {says}"));
+    }
+    let held = DECOMPRESSOR.with_borrow_mut(|decompressor| decompressor.decompress(to, frame));
+    match held.map_err(zstd_safe::get_error_name) {
+        Ok(held) if held as u64 == want => Ok(()),
+        Ok(held) => Err(format!("{want} bytes are due, and it holds {held}")),
+        Err(what) => Err(what.to_lowercase()),
+    }
+}
+
 /// A frame that decompressors skip, with `bytes` in it.
 ///
 /// `Err` if they are more than a frame can hold.
@@ -54,6 +102,84 @@ pub fn skipped(frame: &[u8]) -> Option<&[u8]> {
     let rest = frame.strip_prefix(&SKIPPABLE)?;
     let (len, rest) = rest.split_first_chunk()?;
     rest.get(..usize::try_from(u32::from_le_bytes(*len)).ok()?)
+}
+
+/// Whether a skippable frame ends as a seek table does.
+pub fn is_table(frame: &[u8]) -> bool {
+    frame.starts_with(&SKIPPABLE) && frame.ends_with(&FOOTER_MAGIC)
+}
+
+/// The length of the skippable frame that these bytes begin with, by its first eight bytes; nothing if
+/// they begin otherwise.
+pub fn skippable_len(bytes: &[u8]) -> Option<u64> {
+    let (magic, rest) = bytes.split_first_chunk::<4>()?;
+    let (len, _) = rest.split_first_chunk()?;
+    let (low, high) = (u32::from_le_bytes(*magic), u32::from_le_bytes(SKIPPABLE));
+    (low >> 4 == high >> 4).then(|| SKIPPABLE_HEADER + u64::from(u32::from_le_bytes(*len)))
+}
+
+/// Where a frame lies in its file, and how much it holds, as a seek table has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Where it begins.
+    pub start: u64,
+    /// Its compressed length.
+    pub packed: u32,
+    /// The length of what it holds.
+    pub plain: u32,
+}
+
+impl Span {
+    /// Where it ends.
+    pub fn end(&self) -> u64 {
+        self.start + u64::from(self.packed)
+    }
+}
+
+/// Where the seek table of a file begins; nothing if none stands at its foot.
+///
+/// Reads the last bytes only.
+pub fn table_start(log: &mut LogFile) -> Result<Option<u64>, Error> {
+    let Some(len) = log.len() else { return Ok(None) };
+    let Some(at) = len.checked_sub(FOOTER) else { return Ok(None) };
+    let mut footer = [0; FOOTER as usize];
+    let is_whole = log.read_at(at, &mut footer)? == footer.len();
+    let [a, b, c, d, flags, magic @ ..] = footer;
+    if !is_whole || magic != FOOTER_MAGIC {
+        return Ok(None);
+    }
+    let each = if flags & TABLE_HAS_CHECKSUMS == 0 { 8 } else { 12 };
+    let table = SKIPPABLE_HEADER + u64::from(u32::from_le_bytes([a, b, c, d])) * each + FOOTER;
+    let Some(start) = len.checked_sub(table) else { return Ok(None) };
+    let mut header = [0; SKIPPABLE_HEADER as usize];
+    let is_whole = log.read_at(start, &mut header)? == header.len();
+    let fits = header.starts_with(&SKIPPABLE) && skippable_len(&header) == Some(table);
+    Ok((is_whole && fits).then_some(start))
+}
+
+/// The frames of a file and where its seek table begins; nothing if there is no table, or it says what
+/// cannot be.
+///
+/// Reads the table only: what frames hold is not looked at.
+pub fn seek_table(log: &mut LogFile) -> Result<Option<(Vec<Span>, u64)>, Error> {
+    let Some(start) = table_start(log)? else { return Ok(None) };
+    // The table was found to lie in the file: it takes no more memory than that has bytes.
+    let len = log.len().and_then(|len| usize::try_from(len.checked_sub(start)?).ok());
+    let mut bytes = vec![0; len.unwrap_or_default()];
+    let read = log.read_at(start, &mut bytes)?;
+    bytes.truncate(read);
+    let Ok(table) = SeekTable::from_seekable(&mut BytesWrapper::new(&bytes)) else {
+        return Ok(None);
+    };
+    let span = |n: u32| {
+        let (first, last) = (table.frame_start_comp(n).ok()?, table.frame_end_comp(n).ok()?);
+        let plain = table.frame_end_decomp(n).ok()? - table.frame_start_decomp(n).ok()?;
+        let (packed, plain) = (u32::try_from(last - first).ok()?, u32::try_from(plain).ok()?);
+        Some(Span { start: first, packed, plain })
+    };
+    let spans: Option<Vec<Span>> = (0..table.num_frames()).map(span).collect();
+    let fits = |spans: &Vec<Span>| spans.last().is_none_or(|last| last.end() <= start);
+    Ok(spans.filter(fits).map(|spans| (spans, start)))
 }
 
 /// The seek table of a file in the making.
@@ -72,6 +198,11 @@ impl std::fmt::Debug for Table {
 }
 
 impl Table {
+    /// Whether no frame has been noted yet.
+    pub fn is_empty(&self) -> bool {
+        self.0.num_frames() == 0
+    }
+
     /// Notes the next frame: its compressed length, and the length of what it holds.
     pub fn push(&mut self, packed: usize, plain: usize) -> io::Result<()> {
         let (packed, plain) = (u32::try_from(packed), u32::try_from(plain));
@@ -124,11 +255,83 @@ mod tests {
         let mut frame = compress(&plain, 3).unwrap();
         for at in 10..frame.len() {
             frame[at] ^= 4;
-            let found = zstd::stream::decode_all(&frame[..]);
+            let mut found = vec![0; plain.len()];
+            let read = decompress(&frame, &mut found);
             // Some bits mean nothing.
-            assert!(found.is_err() || found.is_ok_and(|found| found == plain), "byte {at}");
+            assert!(read.is_err() || found == plain, "byte {at}");
             frame[at] ^= 4;
         }
+    }
+
+    fn seekable(frames: u8) -> Vec<u8> {
+        let (mut file, mut table) = (Vec::new(), Table::default());
+        for n in 0..frames {
+            let frame = compress(&[n; 100], 3).unwrap();
+            table.push(frame.len(), 100).unwrap();
+            file.extend(frame);
+        }
+        file.extend(table.finish());
+        file
+    }
+
+    fn read_table(bytes: &[u8]) -> Option<(Vec<Span>, u64)> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        seek_table(&mut LogFile::open_plain(file.path()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_seek_table_tells_where_frames_lie() {
+        for frames in [0, 1, 5] {
+            let file = seekable(frames);
+            let (spans, start) = read_table(&file).unwrap();
+            assert_eq!(spans.len(), usize::from(frames));
+            for (n, span) in spans.iter().enumerate() {
+                let frame = &file[span.start as usize..span.end() as usize];
+                let mut plain = vec![0; span.plain as usize];
+                decompress(frame, &mut plain).unwrap();
+                assert_eq!((plain, packed_len(frame)), (vec![n as u8; 100], Some(frame.len())));
+            }
+            assert_eq!(spans.last().map_or(0, Span::end), start);
+        }
+    }
+
+    #[test]
+    fn a_seek_table_that_cannot_be_is_none() {
+        let good = seekable(3);
+        let len = good.len();
+        let patched = |at: usize, bytes: &[u8]| {
+            let mut file = good.clone();
+            file[at..at + bytes.len()].copy_from_slice(bytes);
+            read_table(&file)
+        };
+        assert!(patched(0, &[0]).is_some(), "frames are not looked at");
+        // The number of frames, the flags, the magic, the length, and a frame as long as can be.
+        for (at, bytes) in [
+            (len - 9, &[0xff; 4][..]),
+            (len - 9, &[2, 0, 0, 0]),
+            (len - 5, &[0x80]),
+            (len - 5, &[0x04]),
+            (len - 1, &[0]),
+            (len - 37, &[1]),
+            (len - 33, &[0xff; 4]),
+        ] {
+            assert_eq!(patched(at, bytes), None, "{at}");
+        }
+        for cut in 0..len {
+            assert_eq!(read_table(&good[..cut]), None, "{cut}");
+        }
+    }
+
+    #[test]
+    fn a_frame_never_gives_more_or_less_than_is_due() {
+        let frame = compress(&[7; 1000], 3).unwrap();
+        for due in [0, 999, 1001] {
+            assert!(decompress(&frame, &mut vec![0; due]).unwrap_err().contains("1000 bytes"));
+        }
+        let twice = [frame.clone(), frame].concat();
+        assert!(decompress(&twice, &mut [0; 1000]).is_err());
+        assert!(decompress(b"no frame", &mut []).unwrap_err().contains("nothing"));
     }
 
     #[test]
@@ -137,5 +340,6 @@ mod tests {
         assert_eq!(skipped(&frame), Some(&b"index"[..]));
         assert_eq!(skipped(&frame[..10]), None);
         assert_eq!(skipped(b"PAR1"), None);
+        assert_eq!((skippable_len(&frame), skippable_len(b"PAR1....")), (Some(13), None));
     }
 }

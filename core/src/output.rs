@@ -22,7 +22,9 @@ use crate::tasks::Inline;
 use crate::{Error, Ordered, Tasks};
 
 const TEMPORARY: &str = ".sluice-tmp";
-const MANIFEST: &str = "_manifest.json";
+
+/// The file that describes an output folder.
+pub const MANIFEST: &str = "_manifest.json";
 
 /// What becomes of a target that exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +34,9 @@ pub enum Overwrite {
     Refuse,
     /// It is replaced when the run has succeeded.
     Replace,
+    /// It is replaced, too, but nothing is continued: what is there may be this run's own work, from
+    /// before it was interrupted.
+    Redo,
 }
 
 /// A file that was published.
@@ -107,7 +112,17 @@ impl Outputs {
     }
 
     /// Opens a file that begins with what `target` holds now, if it exists, and will replace it.
+    ///
+    /// `Err` if the run goes on after an interruption, and the target exists: it may have the events
+    /// already.
     pub fn extend(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
+        if self.overwrite == Overwrite::Redo && target.exists() {
+            return Err(Error::refused(format!(
+                "whether an output that is continued has these events already cannot be told; run \
+                 without --resume: {}",
+                target.display()
+            )));
+        }
         self.create_with(target, Existing::Keep, compresses(target))
     }
 
@@ -122,14 +137,15 @@ impl Outputs {
 
     /// Declares a folder whose files are to be described by a manifest. It must be empty or new.
     pub fn folder(&self, folder: &Path) -> Result<(), Error> {
-        let used = fs::read_dir(folder).is_ok_and(|entries| {
-            entries
-                .flatten()
-                .any(|e| !e.file_name().as_encoded_bytes().ends_with(TEMPORARY.as_bytes()))
-        });
-        if used && self.overwrite == Overwrite::Refuse {
+        if self.overwrite == Overwrite::Refuse && is_used(folder) {
             return Err(Error::refused(format!(
                 "the output folder exists and is not empty; --overwrite replaces it: {}",
+                folder.display()
+            )));
+        }
+        if holds_batch(folder) {
+            return Err(Error::refused(format!(
+                "the output folder holds the record of a batch; write elsewhere: {}",
                 folder.display()
             )));
         }
@@ -175,13 +191,28 @@ impl Outputs {
         &self,
         manifest: impl Fn(&Path, &[Published]) -> Result<String, Error>,
     ) -> Result<Vec<Published>, Error> {
+        self.publish_announced(manifest, |_| Ok(()))
+    }
+
+    /// As [`publish`](Self::publish), but first tells `announce` of every file that is about to appear,
+    /// manifests included. If that fails, nothing is published.
+    pub fn publish_announced(
+        &self,
+        manifest: impl Fn(&Path, &[Published]) -> Result<String, Error>,
+        announce: impl FnOnce(&[Published]) -> Result<(), Error>,
+    ) -> Result<Vec<Published>, Error> {
         let mut state = std::mem::take(&mut *self.state());
         let files: Vec<Published> = state.staged.iter().map(|staged| staged.file.clone()).collect();
         let published = describe(&state.folders, &files, manifest).and_then(|manifests| {
+            let described = manifests.iter().map(|(folder, text)| published_manifest(folder, text));
+            announce(&files.iter().cloned().chain(described).collect::<Vec<_>>())?;
             let stale = clear_manifests(&state.folders, &files)?;
             rename_all(&mut state.staged)?;
             stale.iter().try_for_each(|path| remove_if_there(path))?;
-            manifests.iter().try_for_each(|(folder, text)| write_manifest(folder, text))
+            let write = |(folder, text): &(PathBuf, String)| {
+                replace_file(&folder.join(MANIFEST), text.as_bytes())
+            };
+            manifests.iter().try_for_each(write)
         });
         if let Err(error) = published {
             // What was not published is litter of this run, and goes the way of a failed run's.
@@ -267,14 +298,28 @@ impl Outputs {
     /// Opens a temporary file in `folder` for a target of that name.
     fn temporary(&self, folder: &Path, name: &str) -> Result<(PathBuf, File), Error> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        remove_stale(folder, name);
         // Long names still have to fit into what a file system allows with our parts around them.
         let short: String = name.chars().take(48).collect();
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let temporary = format!(".{short}.{}-{number}{TEMPORARY}", std::process::id());
-        let temporary = folder.join(temporary);
-        let file = OpenOptions::new().write(true).create_new(true).open(&temporary);
-        let file = file.map_err(|e| Error::io("create", folder.join(name), e))?;
+        remove_stale(folder, Some(&short));
+        let (temporary, file) = loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let temporary = format!(".{short}.{}-{number}{TEMPORARY}", std::process::id());
+            let temporary = folder.join(temporary);
+            live().insert(temporary.clone());
+            match OpenOptions::new().write(true).create_new(true).open(&temporary) {
+                // What a killed process left that had the number this one has.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    live().remove(&temporary);
+                }
+                // Another run beside this one had made the folder, failed, and took it away again.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.exists() => {
+                    live().remove(&temporary);
+                    fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
+                }
+                Err(error) => return Err(Error::io("create", folder.join(name), error)),
+                Ok(file) => break (temporary, file),
+            }
+        };
         // The lock tells other runs that this file is in use. Where locks do not work, it is only not
         // told; nothing else depends on it.
         drop(file.try_lock());
@@ -330,29 +375,99 @@ fn folder_of(target: &Path) -> &Path {
 }
 
 /// Where a target in a folder that exists really lies: the same for every way to write it.
-fn place(target: &Path) -> PathBuf {
+pub fn place(target: &Path) -> PathBuf {
     let folder = folder_of(target);
     let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     real.join(target.file_name().unwrap_or_default())
 }
 
-/// Removes what killed runs left for this target. What cannot be removed is left: it is only litter.
-fn remove_stale(folder: &Path, name: &str) {
-    let short: String = name.chars().take(48).collect();
-    let prefix = format!(".{short}.");
+/// The temporary files of this process.
+fn live() -> std::sync::MutexGuard<'static, BTreeSet<PathBuf>> {
+    static LIVE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes what killed runs left for targets in `folder`, or for the one whose name begins so. What
+/// cannot be removed is left: it is only litter.
+fn remove_stale(folder: &Path, short: Option<&str>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let found = entry.file_name();
-        let found = found.to_string_lossy();
-        let inner = found.strip_prefix(&prefix).and_then(|rest| rest.strip_suffix(TEMPORARY));
-        let Some((process, _)) = inner.and_then(|inner| inner.split_once('-')) else { continue };
+        let Some(inner) = found.to_str().and_then(|name| inner_name(name, short)) else { continue };
         // A dot would make it the file of another target, whose name begins as this one's does.
+        let Some((process, _)) = inner.split_once('-') else { continue };
         let Ok(process) = process.parse::<u32>() else { continue };
-        // The writer may be on another machine, or have closed the file and not yet published it.
-        let free = File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
-        if free && !Path::new("/proc").join(process.to_string()).exists() {
-            drop(fs::remove_file(entry.path()));
+        let path = entry.path();
+        if is_free(&path) && !is_in_use(process, &path) {
+            drop(fs::remove_file(path));
         }
     }
+}
+
+/// What stands behind a target's name in that of a temporary file.
+fn inner_name<'n>(name: &'n str, short: Option<&str>) -> Option<&'n str> {
+    let inner = name.strip_prefix('.')?.strip_suffix(TEMPORARY)?;
+    match short {
+        Some(short) => inner.strip_prefix(short)?.strip_prefix('.'),
+        None => inner.rsplit_once('.').map(|(_, behind)| behind),
+    }
+}
+
+/// Whether nobody writes it.
+fn is_free(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| file.try_lock().is_ok())
+}
+
+/// Whether the process that made it may still publish it: it may have closed the file, or be on a
+/// machine whose locks are not seen here.
+fn is_in_use(process: u32, path: &Path) -> bool {
+    if process == std::process::id() {
+        return live().contains(path);
+    }
+    Path::new("/proc").join(process.to_string()).exists()
+}
+
+/// Removes what killed runs left at the places of these outputs, and in the folders among them.
+///
+/// In folders among them, manifests in the making go, too: nobody else may be writing there.
+pub fn sweep<'p>(targets: impl IntoIterator<Item = &'p Path>) {
+    let mut folders = BTreeSet::new();
+    for target in targets {
+        if target.is_dir() {
+            folders_below(target, &mut folders);
+        } else {
+            folders.insert(folder_of(target).to_owned());
+        }
+    }
+    folders.iter().for_each(|folder| remove_stale(folder, None));
+}
+
+/// Removes a folder's manifest in the making. Nobody else may be writing it.
+pub fn remove_unfinished_manifest(folder: &Path) {
+    drop(fs::remove_file(beside(&folder.join(MANIFEST))));
+}
+
+fn folders_below(folder: &Path, folders: &mut BTreeSet<PathBuf>) {
+    folders.insert(folder.to_owned());
+    remove_unfinished_manifest(folder);
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        // Links may lead anywhere, also in circles.
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            folders_below(&entry.path(), folders);
+        }
+    }
+}
+
+/// Whether anything is in a folder but what killed runs left.
+pub fn is_used(folder: &Path) -> bool {
+    fs::read_dir(folder).is_ok_and(|entries| {
+        entries.flatten().any(|e| !e.file_name().as_encoded_bytes().ends_with(TEMPORARY.as_bytes()))
+    })
+}
+
+fn holds_batch(folder: &Path) -> bool {
+    let text = fs::read(folder.join(MANIFEST)).ok();
+    let manifest = text.and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+    manifest.is_some_and(|manifest| manifest.get("units").is_some())
 }
 
 /// The text of each folder's manifest.
@@ -428,6 +543,7 @@ fn rename_all(staged: &mut [Staged]) -> Result<(), Error> {
                 _ => Error::io("publish", target, error),
             });
         }
+        live().remove(temporary);
         staged.temporary = None;
         if new {
             fresh.push(target.clone());
@@ -436,15 +552,37 @@ fn rename_all(staged: &mut [Staged]) -> Result<(), Error> {
     Ok(())
 }
 
-fn write_manifest(folder: &Path, text: &str) -> Result<(), Error> {
-    let (path, temporary) = (folder.join(MANIFEST), folder.join(format!(".{MANIFEST}{TEMPORARY}")));
+fn published_manifest(folder: &Path, text: &str) -> Published {
+    Published {
+        path: folder.join(MANIFEST),
+        rows: 0,
+        bytes: text.len() as u64,
+        blake3: Some(blake3::hash(text.as_bytes()).to_hex().to_string()),
+    }
+}
+
+/// The name under which a file is written that one writer at a time replaces.
+fn beside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}{TEMPORARY}"))
+}
+
+/// Writes a file so that its name always stands for a whole one: the old or the new. Only one writer at
+/// a time may do so.
+pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let temporary = beside(path);
     let write = || -> io::Result<()> {
         let mut file = File::create(&temporary)?;
-        file.write_all(text.as_bytes())?;
+        file.write_all(bytes)?;
         file.sync_all()?;
-        fs::rename(&temporary, &path)
+        fs::rename(&temporary, path)
     };
-    write().map_err(|e| Error::io("write", &path, e))
+    write().map_err(|e| {
+        drop(fs::remove_file(&temporary));
+        Error::io("write", path, e)
+    })?;
+    sync_folder(folder_of(path));
+    Ok(())
 }
 
 /// Makes the renames last through a power cut.
@@ -452,21 +590,25 @@ fn sync_folders(files: &[Published]) {
     let mut folders: Vec<&Path> = files.iter().filter_map(|file| file.path.parent()).collect();
     folders.dedup();
     for folder in folders {
-        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        // Some file systems refuse to sync a folder; the files themselves are synced.
-        if let Ok(handle) = File::open(folder) {
-            drop(handle.sync_all());
-        }
+        sync_folder(if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
+    }
+}
+
+/// Makes what was renamed or removed in a folder last through a power cut.
+pub fn sync_folder(folder: &Path) {
+    // Some file systems refuse to sync a folder; the files themselves are synced.
+    if let Ok(handle) = File::open(folder) {
+        drop(handle.sync_all());
     }
 }
 
 impl Drop for Outputs {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for temporary in
-            state.open.values().chain(state.staged.iter().filter_map(|s| s.temporary.as_ref()))
-        {
+        let staged = state.staged.iter().filter_map(|staged| staged.temporary.as_ref());
+        for temporary in state.open.values().chain(staged) {
             drop(fs::remove_file(temporary));
+            live().remove(temporary);
         }
         // Innermost first; those that hold something stay.
         for folder in &state.made {
@@ -551,7 +693,7 @@ impl Packed {
         if !self.plain.is_empty() || self.file.bytes == 0 && self.frames.is_empty() {
             self.cut(target)?;
         }
-        while let Some(frame) = self.frames.next()? {
+        while let Some(frame) = self.frames.take_oldest()? {
             self.put(target, &frame)?;
         }
         if let Some(table) = self.table.take() {
@@ -668,7 +810,7 @@ impl OutputFile {
             file.sync_all().map_err(fail)?;
         }
         let blake3 = hasher.map(|hasher| hasher.finalize().to_hex().to_string());
-        let replaces = continues || outputs.overwrite == Overwrite::Replace;
+        let replaces = continues || outputs.overwrite != Overwrite::Refuse;
         let mut state = outputs.state();
         let temporary = state.open.remove(&target);
         let file = Published { path: name.to_owned(), rows, bytes, blake3 };
@@ -761,6 +903,65 @@ mod tests {
         write(&outputs(Overwrite::Refuse), &target, b"abc");
         assert_eq!(names(folder.path()).len(), 1, "{:?}", names(folder.path()));
         drop(running);
+    }
+
+    #[test]
+    fn what_a_killed_run_left_is_removed_also_where_it_had_this_ones_number() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("sub")).unwrap();
+        let own = std::process::id();
+        for name in ["sub/.part.bin.4294967295-1", "sub/._manifest.json", ".out.bin.4294967295-7"] {
+            fs::write(folder.path().join(format!("{name}{TEMPORARY}")), "").unwrap();
+        }
+        for number in 0..50 {
+            let name = format!(".out.bin.{own}-{number}{TEMPORARY}");
+            fs::write(folder.path().join(name), "stale").unwrap();
+        }
+        let running = outputs(Overwrite::Refuse).create(&folder.path().join("out.bin")).unwrap();
+        sweep([folder.path()]);
+        assert_eq!(names(folder.path()).len(), 2, "{:?}", names(folder.path()));
+        assert!(names(&folder.path().join("sub")).is_empty());
+        drop(running);
+    }
+
+    #[test]
+    fn what_is_about_to_appear_is_announced_and_may_be_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (out, outputs) = (folder.path().join("out"), outputs(Overwrite::Refuse));
+        outputs.folder(&out).unwrap();
+        write(&outputs, &out.join("a"), b"abc");
+        let mut told = Vec::new();
+        let published = outputs.publish_announced(
+            |_, _| Ok("{}".into()),
+            |files| {
+                told.extend(files.iter().map(|file| (file.path.clone(), file.bytes)));
+                Err(Error::refused("no"))
+            },
+        );
+        assert!(published.is_err() && !out.join("a").exists());
+        assert_eq!(told, [(out.join("a"), 3), (out.join(MANIFEST), 2)]);
+        drop(outputs);
+        assert!(!out.exists());
+    }
+
+    #[test]
+    fn an_interrupted_run_does_not_continue_what_may_be_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("log");
+        write(&outputs(Overwrite::Redo), &folder.path().join("other"), b"abc");
+        let outputs = outputs(Overwrite::Redo);
+        outputs.extend(&target).unwrap();
+        fs::write(&target, "old").unwrap();
+        let refused = outputs.extend(&target).unwrap_err().to_string();
+        assert!(refused.contains("without --resume"), "{refused}");
+    }
+
+    #[test]
+    fn a_folder_with_the_record_of_a_batch_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(MANIFEST), r#"{"units": []}"#).unwrap();
+        let refused = outputs(Overwrite::Replace).folder(folder.path()).unwrap_err().to_string();
+        assert!(refused.contains("batch"), "{refused}");
     }
 
     #[test]

@@ -146,6 +146,11 @@ impl ChannelQuery {
             || self.0.iter().any(|list| list.iter().all(|choice| choice.wants(name, source)))
     }
 
+    /// Whether a channel of that name is wanted where its source is not known yet.
+    pub fn may_want(&self, name: &str) -> bool {
+        self.is_all() || self.0.iter().any(|list| list.iter().all(|choice| choice.names(name)))
+    }
+
     /// What both want.
     pub fn and(&self, other: &Self) -> Self {
         if self.is_all() || other.is_all() {
@@ -166,8 +171,12 @@ impl ChannelQuery {
 
 impl Choice {
     fn wants(&self, name: &str, source: &str) -> bool {
-        let allows = |patterns: &Patterns, name| patterns.is_empty() || patterns.matches(name);
-        allows(&self.channels, name) && !self.exclude.matches(name) && allows(&self.source, source)
+        self.names(name) && (self.source.is_empty() || self.source.matches(source))
+    }
+
+    fn names(&self, name: &str) -> bool {
+        let channels = self.channels.is_empty() || self.channels.matches(name);
+        channels && !self.exclude.matches(name)
     }
 }
 
@@ -405,7 +414,7 @@ impl SinkContext {
 pub struct Origin {
     /// The pipeline's name.
     pub name: Option<String>,
-    /// The pipeline file's text.
+    /// All that decides what is written: the pipeline file with its variables filled in.
     pub pipeline: String,
     /// The inputs, in reading order.
     pub inputs: Vec<OriginInput>,

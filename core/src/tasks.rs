@@ -70,7 +70,7 @@ impl<T: Send + 'static> Ordered<T> {
         &mut self,
         task: impl FnOnce() -> Result<T, Error> + Send + 'static,
     ) -> Result<Option<T>, Error> {
-        let oldest = if self.waiting.len() >= self.most { self.next()? } else { None };
+        let oldest = if self.waiting.len() >= self.most { self.take_oldest()? } else { None };
         let (sender, result) = sync_channel(1);
         // Nobody listens any more when the run has failed elsewhere.
         self.tasks.spawn(Box::new(move || drop(sender.send(task()))));
@@ -79,7 +79,7 @@ impl<T: Send + 'static> Ordered<T> {
     }
 
     /// The oldest result, waited for; nothing if none is due.
-    pub fn next(&mut self) -> Result<Option<T>, Error> {
+    pub fn take_oldest(&mut self) -> Result<Option<T>, Error> {
         let Some(oldest) = self.waiting.pop_front() else { return Ok(None) };
         let result = oldest.recv();
         let panicked = |_| Err(Error::broken("a task panicked; what it said is above"));
@@ -118,7 +118,7 @@ mod tests {
                 assert!(ordered.len() <= 3);
             }
             let mut results: Vec<u64> = results.into_iter().flatten().collect();
-            while let Some(result) = ordered.next().unwrap() {
+            while let Some(result) = ordered.take_oldest().unwrap() {
                 results.push(result);
             }
             assert_eq!(results, (0..50).collect::<Vec<_>>());
@@ -132,9 +132,9 @@ mod tests {
         ordered.push(|| Ok(1)).unwrap();
         ordered.push(|| Err(Error::refused("no"))).unwrap();
         ordered.push(|| panic!("a panic that this test is about")).unwrap();
-        assert_eq!(ordered.next().unwrap(), Some(1));
-        assert_eq!(ordered.next().unwrap_err().to_string(), "no");
-        assert!(ordered.next().unwrap_err().to_string().contains("panicked"));
-        assert_eq!(ordered.next().unwrap(), None);
+        assert_eq!(ordered.take_oldest().unwrap(), Some(1));
+        assert_eq!(ordered.take_oldest().unwrap_err().to_string(), "no");
+        assert!(ordered.take_oldest().unwrap_err().to_string().contains("panicked"));
+        assert_eq!(ordered.take_oldest().unwrap(), None);
     }
 }

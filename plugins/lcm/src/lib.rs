@@ -1,8 +1,10 @@
 //! LCM event logs: source and sink `lcm-log`.
 //!
 //! [`wire`] is the bytes of one event; [`scan`] decides what is an event where damage makes that a
-//! question; [`reader`] goes through a log block by block; [`source`] and [`sink`] are the plugins.
+//! question; [`reader`] goes through a log block by block; [`source`] and [`sink`] are the plugins;
+//! [`format`](mod@format) is the log as a byte format, which archives hold.
 
+pub mod format;
 pub mod reader;
 pub mod scan;
 pub mod sink;

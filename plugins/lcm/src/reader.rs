@@ -20,12 +20,12 @@ const OVERHANG: u64 = 4 << 10;
 /// How far a log may have grown, since it was cut into splits, for the last split still to read it all.
 const MOST_GROWTH: u64 = 4 << 20;
 /// Room that a batch is begun with; columns are used again, so that more than is needed costs little.
-const LIKELY_EVENTS: usize = 8 << 10;
+pub(crate) const LIKELY_EVENTS: usize = 8 << 10;
 /// Where blocks are read to: the system copies twice as fast to a multiple of this as to where an
 /// allocator puts a long vector.
 const ALIGNED: usize = 64;
 /// Nanoseconds a microsecond.
-const MICRO: i64 = 1_000;
+pub(crate) const MICRO: i64 = 1_000;
 /// The most damaged bytes of one range that are kept for inputs that cannot be read again.
 const MOST_KEPT: u64 = 64 << 20;
 

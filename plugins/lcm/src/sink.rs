@@ -12,9 +12,10 @@ use sluice_core::{
     SinkContext, Split,
 };
 
+use crate::format::Fitted;
 use crate::reader::LogReader;
 use crate::scan::Limits;
-use crate::wire::{HEADER_LEN, append_event};
+use crate::wire::HEADER_LEN;
 
 /// Writes an LCM event log.
 ///
@@ -192,26 +193,15 @@ impl Sink for LcmLogSink {
             batch.payload_bytes() as usize + batch.len() * HEADER_LEN + named.sum::<usize>(),
         );
         let mut starts = Vec::new();
-        let (mut events, mut is_cut) = (0, false);
+        let mut events = 0;
         for (row, event) in batch.iter().enumerate() {
+            let name = &names[event.channel.index()];
+            let Some(fitted) = Fitted::judged(row, &event, name, context) else { continue };
             if self.looks_at_events() {
                 starts.push(bytes.len() as u32);
             }
-            let utime = event.timestamp.div_euclid(1_000);
-            is_cut |= utime * 1_000 != event.timestamp;
-            let name = &names[event.channel.index()];
-            match append_event(&mut bytes, event.sequence, utime, name, event.payload) {
-                Ok(()) => events += 1,
-                Err(error) => {
-                    starts.truncate(events as usize);
-                    context.refused.push((row as u32, error.to_string()));
-                }
-            }
-        }
-        if is_cut {
-            context
-                .losses
-                .insert("times are written in whole microseconds; what is finer is cut off");
+            fitted.append(&mut bytes)?;
+            events += 1;
         }
         Ok(Encoded { bytes, events, starts })
     }

@@ -8,6 +8,7 @@ use sluice_core::files::{self, LogFile};
 use sluice_core::options::{ByteSize, InPaths};
 use sluice_core::{Entry, Error, Input, Query, ReadContext, Reader, Sniff, Source, Split};
 
+use crate::format::Log;
 use crate::reader::LogReader;
 use crate::scan::{self, Limits, ReadAt};
 use crate::wire::{HEADER_LEN, Header, SYNC};
@@ -53,6 +54,7 @@ sluice_core::register! {
     sample: include_str!("../samples/lcm-log-source.toml"),
     extensions: &["lcm", "lcmlog", "log"],
     sniff: sniff,
+    byte_format: Some(&Log),
 }
 
 impl LcmLog {

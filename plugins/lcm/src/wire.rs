@@ -90,6 +90,12 @@ pub fn append_event(
     Ok(())
 }
 
+/// Bytes of the record that [`append_event`] would append.
+pub fn record_len(channel: &[u8], data: &[u8]) -> Result<u64, TooLong> {
+    let (channel, data) = (length("channel name", channel)?, length("payload", data)?);
+    Ok(HEADER_LEN as u64 + u64::from(channel.unsigned_abs()) + u64::from(data.unsigned_abs()))
+}
+
 fn length(part: &'static str, bytes: &[u8]) -> Result<i32, TooLong> {
     i32::try_from(bytes.len()).map_err(|_| TooLong { part, len: bytes.len() })
 }

@@ -1,0 +1,243 @@
+//! The byte format `lcm-log`: what of an event a log can hold, and whole events as bytes and back.
+//!
+//! What it reads was made by [`Log::encode`] and has not changed since: anything else is refused as a
+//! whole. Logs that may be damaged are for [`reader`](crate::reader).
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sluice_core::{
+    Batch, BatchBuilder, ByteFormat, Channel, Channels, EncodeContext, Error, Event, Place,
+    ReadContext,
+};
+
+use crate::ids::Ids;
+use crate::reader::{LIKELY_EVENTS, MICRO};
+use crate::wire::{HEADER_LEN, Header, append_event, record_len};
+
+/// LCM logs as a byte format: a log is its events, one behind another, with nothing around them.
+#[derive(Clone, Copy, Debug)]
+pub struct Log;
+
+/// An event as a log holds it.
+pub(crate) struct Fitted<'e> {
+    event: &'e Event<'e>,
+    name: &'e [u8],
+    utime: i64,
+    len: u64,
+    /// Whether the log's time is coarser than the event's.
+    is_cut: bool,
+}
+
+impl<'e> Fitted<'e> {
+    /// `Err` says why no log can hold it.
+    fn of(event: &'e Event<'e>, name: &'e [u8]) -> Result<Self, String> {
+        let len = record_len(name, event.payload).map_err(|e| e.to_string())?;
+        let utime = event.timestamp.div_euclid(MICRO);
+        let held = utime.checked_mul(MICRO).ok_or_else(|| beyond(utime))?;
+        Ok(Self { event, name, utime, len, is_cut: held != event.timestamp })
+    }
+
+    /// Event `row` of a batch; nothing if no log can hold it, which `context` is told.
+    pub(crate) fn judged(
+        row: usize,
+        event: &'e Event<'e>,
+        name: &'e [u8],
+        context: &mut EncodeContext<'_>,
+    ) -> Option<Self> {
+        let refuse = |reason| context.refused.push((row as u32, reason));
+        let fitted = Self::of(event, name).map_err(refuse).ok()?;
+        if fitted.is_cut {
+            let loss = "times are written in whole microseconds; what is finer is cut off";
+            context.losses.insert(loss);
+        }
+        Some(fitted)
+    }
+
+    pub(crate) fn append(&self, out: &mut Vec<u8>) -> Result<(), Error> {
+        let Event { sequence, payload, .. } = *self.event;
+        append_event(out, sequence, self.utime, self.name, payload).map_err(unfit)
+    }
+}
+
+fn beyond(utime: i64) -> String {
+    format!("time {utime} µs is beyond the times that can be held")
+}
+
+fn unfit(reason: impl std::fmt::Display) -> Error {
+    Error::broken(format!("an event that a log cannot hold was not refused: {reason}"))
+}
+
+impl ByteFormat for Log {
+    fn resolution(&self) -> i64 {
+        MICRO
+    }
+
+    fn lengths(&self, batch: &Batch, context: &mut EncodeContext<'_>) -> Result<Vec<u32>, Error> {
+        let known = context.channels.since(0);
+        let each = batch.iter().enumerate().map(|(row, event)| {
+            let fitted = Fitted::judged(row, &event, name_of(&known, &event), context);
+            fitted.map_or(0, |fitted| u32::try_from(fitted.len).unwrap_or(u32::MAX))
+        });
+        Ok(each.collect())
+    }
+
+    fn encode(
+        &self,
+        events: &[Batch],
+        channels: &Channels,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let known = channels.since(0);
+        for batch in events {
+            out.reserve(batch.payload_bytes() as usize + batch.len() * HEADER_LEN);
+            for event in batch.iter() {
+                Fitted::of(&event, name_of(&known, &event)).map_err(unfit)?.append(out)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn decode(
+        &self,
+        piece: Bytes,
+        _: &Path,
+        context: &ReadContext,
+    ) -> Result<Result<Vec<Batch>, String>, Error> {
+        let mut batch = BatchBuilder::with_capacity(LIKELY_EVENTS);
+        let mut ids = Ids::new(Arc::clone(&context.source), Arc::clone(&context.channels));
+        let mut at = 0;
+        while at < piece.len() {
+            let (header, name, payload) = match whole_event(piece.get(at..).unwrap_or_default()) {
+                Ok(found) => found,
+                Err(reason) => return Ok(Err(format!("{reason}, {at} bytes into what it holds"))),
+            };
+            let Some(timestamp) = header.utime.checked_mul(MICRO) else {
+                return Ok(Err(beyond(header.utime)));
+            };
+            at += HEADER_LEN + name.len() + payload.len();
+            let Ok(offset) = u32::try_from(at - payload.len()) else {
+                return Ok(Err("a piece of a log is shorter than 4 GiB".into()));
+            };
+            let place = Place { segment: 0, offset };
+            batch.push(timestamp, header.number, ids.of(name)?, payload, place);
+        }
+        if batch.is_empty() {
+            return Ok(Ok(Vec::new()));
+        }
+        batch.segment(piece.clone());
+        Ok(Ok(vec![batch.finish()]))
+    }
+}
+
+fn name_of<'c>(known: &'c [Arc<Channel>], event: &Event<'_>) -> &'c [u8] {
+    known[event.channel.index()].name.as_bytes()
+}
+
+/// The event that these bytes begin with.
+fn whole_event(bytes: &[u8]) -> Result<(Header, &[u8], &[u8]), &'static str> {
+    let (head, rest) = bytes.split_first_chunk().ok_or("an event's header is cut off")?;
+    let header = Header::parse(head).ok_or("there is no sync word where an event is due")?;
+    let (name, payload) = (usize::try_from(header.channel_len), usize::try_from(header.data_len));
+    let (Ok(name), Ok(payload)) = (name, payload) else { return Err("a length is negative") };
+    let (name, rest) = rest.split_at_checked(name).ok_or("an event's channel is cut off")?;
+    let (payload, _) = rest.split_at_checked(payload).ok_or("an event's payload is cut off")?;
+    Ok((header, name, payload))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use sluice_core::{BlockPool, Encoding, Name};
+
+    fn batch(events: &[(i64, i64, u8, Vec<u8>)], channels: &Channels) -> Batch {
+        let mut batch = BatchBuilder::default();
+        for (time, number, name, payload) in events {
+            let name = Name::from_bytes(&vec![*name; usize::from(*name % 5)]);
+            let id = channels.intern(Channel::new(name, "test", Encoding::Lcm)).unwrap();
+            batch.push_copy(*time, *number, id, payload);
+        }
+        batch.finish()
+    }
+
+    fn decoded(piece: &[u8]) -> Result<Vec<Batch>, String> {
+        let context = ReadContext::standalone("test");
+        Log.decode(Bytes::copy_from_slice(piece), Path::new("x"), &context).unwrap()
+    }
+
+    fn one() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        append_event(&mut bytes, 7, 2_000_000, b"POSE", b"payload, longer than a view").unwrap();
+        bytes
+    }
+
+    #[test]
+    fn payloads_are_not_copied() {
+        let piece = Bytes::from([one(), one()].concat());
+        let context = ReadContext::standalone("test");
+        let batches = Log.decode(piece.clone(), Path::new("x"), &context).unwrap().unwrap();
+        let [batch] = &batches[..] else { panic!("one piece is one batch") };
+        assert_eq!((batch.len(), batch.timestamps()), (2, &[2_000_000_000; 2][..]));
+        assert_eq!(batch.payload(1).as_ptr(), piece[one().len() + 32..].as_ptr());
+    }
+
+    #[test]
+    fn what_is_no_run_of_whole_events_is_refused_as_a_whole() {
+        let (good, len) = (one(), one().len());
+        for cut in 1..len {
+            assert!(decoded(&[&good[..], &good[..cut]].concat()).is_err(), "{cut}");
+        }
+        for (at, with, says) in
+            [(0, 0, "sync word"), (20, 0xff, "negative"), (12, 0x7f, "beyond the times")]
+        {
+            let mut bad = [&good[..], &good].concat();
+            bad[len + at] = with;
+            assert!(decoded(&bad).unwrap_err().contains(says), "{says}");
+        }
+        assert!(decoded(b"").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_time_that_no_reader_could_hold_is_refused() {
+        let channels = Channels::default();
+        let times = [i64::MIN, i64::MIN + 808, i64::MAX, 1_999];
+        let events = batch(&times.map(|time| (time, 0, 1, Vec::new())), &channels);
+        let buffers = BlockPool::new(16, 1);
+        let mut context = EncodeContext::new(&channels, &buffers);
+        let lengths = Log.lengths(&events, &mut context).unwrap();
+        assert_eq!(lengths, [0, 29, 29, 29]);
+        assert_eq!((context.refused.len(), context.refused[0].0, context.losses.len()), (1, 0, 1));
+        assert!(Log.encode(&[events], &channels, &mut Vec::new()).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn events_survive_however_they_are_cut_into_batches(
+            events in proptest::collection::vec(
+                (-1_000_000i64..1_000_000, any::<i64>(), 1u8..20, proptest::collection::vec(any::<u8>(), 0..40)),
+                0..20),
+            cut in 0usize..20)
+        {
+            let channels = Channels::default();
+            let whole = batch(&events, &channels);
+            let buffers = BlockPool::new(16, 1);
+            let lengths = Log.lengths(&whole, &mut EncodeContext::new(&channels, &buffers)).unwrap();
+            let cut = cut.min(whole.len());
+            let parts = [whole.slice(0, cut), whole.slice(cut, whole.len() - cut)];
+            let (mut bytes, mut in_parts) = (Vec::new(), Vec::new());
+            Log.encode(std::slice::from_ref(&whole), &channels, &mut bytes).unwrap();
+            Log.encode(&parts, &channels, &mut in_parts).unwrap();
+            prop_assert_eq!(&bytes, &in_parts);
+            prop_assert_eq!(lengths.iter().sum::<u32>() as usize, bytes.len());
+            let back = decoded(&bytes).unwrap();
+            let back: Vec<_> = back.iter().flat_map(Batch::iter).collect();
+            prop_assert_eq!(back.len(), events.len());
+            for (event, (time, number, _, payload)) in back.iter().zip(&events) {
+                prop_assert_eq!(event.timestamp, time.div_euclid(1000) * 1000);
+                prop_assert_eq!((event.sequence, event.payload), (*number, &payload[..]));
+            }
+        }
+    }
+}
