@@ -1,0 +1,171 @@
+//! The shape of a table: which columns it has, and a batch as these columns. Encodes nothing.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampNanosecondType;
+use arrow_array::{Array, ArrayRef, Int64Array, TimestampMicrosecondArray};
+use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
+use sluice_core::{Batch, Channels, Error};
+
+/// Names of columns that stand in front of a message's fields.
+pub(crate) const TIMESTAMP: &str = "timestamp";
+/// Nanoseconds, where the source is finer than microseconds.
+pub(crate) const TIMESTAMP_NS: &str = "timestamp_ns";
+/// Where events come from.
+pub(crate) const SOURCE: &str = "source";
+/// The channel; only in a table of all channels.
+pub(crate) const CHANNEL: &str = "channel";
+/// The number an event's origin gave it.
+pub(crate) const SEQUENCE: &str = "sequence";
+/// The payload's bytes.
+pub(crate) const PAYLOAD: &str = "payload";
+
+const OWN: [&str; 6] = [TIMESTAMP, TIMESTAMP_NS, SOURCE, CHANNEL, SEQUENCE, PAYLOAD];
+
+/// Nanoseconds a microsecond.
+const MICRO: i64 = 1_000;
+
+/// Which columns a table has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// Whether there is a column of nanoseconds.
+    pub(crate) nanos: bool,
+    /// Whether there is a column of channels.
+    pub(crate) channel: bool,
+    /// The columns of the decoded message, as they are called in the table.
+    pub(crate) fields: Fields,
+    /// Whether there is a column of payloads.
+    pub(crate) payload: bool,
+}
+
+impl Shape {
+    /// The shape of a table of these batches.
+    pub(crate) fn of(batches: &[Batch], channel: bool, payload: bool) -> Self {
+        let nanos = batches.iter().any(is_fine);
+        let rows = batches.iter().find_map(|batch| batch.rows().first());
+        let fields = rows.map(|rows| {
+            let fields = rows.columns.schema_ref().fields().iter();
+            fields.map(|field| Arc::new(field.as_ref().clone().with_name(outer_name(field.name()))))
+        });
+        Self { nanos, channel, fields: fields.into_iter().flatten().collect(), payload }
+    }
+
+    /// The table's columns as readers see them.
+    pub(crate) fn schema(&self) -> SchemaRef {
+        let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+        let own = |name: &str, data_type| Arc::new(Field::new(name, data_type, false));
+        let mut fields = vec![own(TIMESTAMP, time)];
+        fields.extend(self.nanos.then(|| own(TIMESTAMP_NS, DataType::Int64)));
+        fields.push(own(SOURCE, DataType::Utf8));
+        fields.extend(self.channel.then(|| own(CHANNEL, DataType::Utf8)));
+        fields.push(own(SEQUENCE, DataType::Int64));
+        fields.extend(self.fields.iter().cloned());
+        fields.extend(self.payload.then(|| own(PAYLOAD, DataType::Binary)));
+        Arc::new(Schema::new(fields))
+    }
+
+    /// A batch as the table's columns. Copies no payload.
+    pub(crate) fn columns(
+        &self,
+        batch: &Batch,
+        channels: &Channels,
+    ) -> Result<Vec<ArrayRef>, Error> {
+        let arrow = batch.to_arrow(channels)?;
+        let column = |name: &str| {
+            let found = arrow.column_by_name(name).cloned();
+            found.ok_or_else(|| Error::broken(format!("a batch without a column `{name}`")))
+        };
+        let nanos = column(TIMESTAMP)?;
+        let nanos = nanos.as_primitive::<TimestampNanosecondType>();
+        let micros: TimestampMicrosecondArray =
+            nanos.values().iter().map(|nanos| nanos.div_euclid(MICRO)).collect::<Vec<_>>().into();
+        let mut columns: Vec<ArrayRef> = vec![Arc::new(micros.with_timezone("UTC"))];
+        if self.nanos {
+            columns.push(Arc::new(Int64Array::new(nanos.values().clone(), None)));
+        }
+        columns.push(column(SOURCE)?);
+        if self.channel {
+            columns.push(column(CHANNEL)?);
+        }
+        columns.push(column(SEQUENCE)?);
+        if !self.fields.is_empty() {
+            columns.extend(self.message(batch)?);
+        }
+        if self.payload {
+            columns.push(column(PAYLOAD)?);
+        }
+        Ok(columns)
+    }
+
+    fn message(&self, batch: &Batch) -> Result<Vec<ArrayRef>, Error> {
+        let [rows] = batch.rows() else {
+            return Err(Error::broken("a table of messages was given others"));
+        };
+        if rows.events.len() != batch.len() || rows.columns.num_columns() != self.fields.len() {
+            return Err(Error::broken("a table of messages was given events without a message"));
+        }
+        Ok(rows.columns.columns().to_vec())
+    }
+}
+
+/// The name that a message's field has in a table: our own columns keep theirs.
+pub(crate) fn outer_name(field: &str) -> String {
+    // What is ours already, with any number of lines below, gets one more: so it can be taken away.
+    let is_ours = OWN.contains(&field.trim_end_matches('_'));
+    if is_ours { format!("{field}_") } else { field.to_owned() }
+}
+
+/// The name of the message's field that a table's column holds; nothing if the column is one of ours.
+pub(crate) fn inner_name(column: &str) -> Option<&str> {
+    if OWN.contains(&column) {
+        return None;
+    }
+    let is_ours = OWN.contains(&column.trim_end_matches('_'));
+    if is_ours { column.strip_suffix('_') } else { Some(column) }
+}
+
+/// Whether a batch has times between microseconds.
+pub(crate) fn is_fine(batch: &Batch) -> bool {
+    batch.timestamps().iter().any(|time| time % MICRO != 0)
+}
+
+/// The leaves of these columns, in the order in which Parquet has them.
+pub(crate) fn leaves(columns: &[ArrayRef]) -> Vec<ArrayRef> {
+    let mut leaves = Vec::new();
+    columns.iter().for_each(|column| add_leaves(column, &mut leaves));
+    leaves
+}
+
+fn add_leaves(array: &ArrayRef, leaves: &mut Vec<ArrayRef>) {
+    match array.data_type() {
+        DataType::Struct(_) => {
+            array.as_struct().columns().iter().for_each(|child| add_leaves(child, leaves));
+        }
+        DataType::List(_) => add_leaves(array.as_list::<i32>().values(), leaves),
+        DataType::LargeList(_) => add_leaves(array.as_list::<i64>().values(), leaves),
+        DataType::FixedSizeList(..) => add_leaves(array.as_fixed_size_list().values(), leaves),
+        DataType::Map(..) => {
+            let entries = array.as_map().entries();
+            entries.columns().iter().for_each(|child| add_leaves(child, leaves));
+        }
+        _ => leaves.push(Arc::clone(array)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_that_are_called_as_our_columns_come_back() {
+        for name in
+            ["x", "timestamp", "timestamp_", "timestamp_ns", "payload___", "_", "source_x", ""]
+        {
+            let outer = outer_name(name);
+            assert!(!OWN.contains(&outer.as_str()));
+            assert_eq!(inner_name(&outer), Some(name));
+        }
+        assert_eq!(inner_name("sequence"), None);
+    }
+}

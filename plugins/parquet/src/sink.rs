@@ -1,0 +1,684 @@
+//! Sink `parquet`: sorts events into tables and cuts row groups; encoding them is [`group`](crate::group)'s
+//! business, writing them [`file`](crate::file)'s.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parquet::arrow::ArrowSchemaConverter;
+use parquet::arrow::add_encoded_arrow_schema_to_metadata;
+use parquet::arrow::arrow_writer::ArrowRowGroupWriterFactory;
+use parquet::basic::{Compression as Codec, ZstdLevel};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::SchemaDescPtr;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use sluice_core::options::{ByteSize, OutPath};
+use sluice_core::{
+    Batch, ChannelId, EncodeContext, Error, Ordered, PerChannel, Sink, SinkContext, TypeKey,
+};
+
+use crate::encoding::{self, Choice};
+use crate::file::TableFile;
+use crate::group::{Group, GroupEncoder, unfit};
+use crate::meta::{ChannelMeta, GroupsMeta, MessageMeta, Meta, hex};
+use crate::shape::{self, PAYLOAD, Shape};
+
+/// Writes Parquet tables.
+///
+/// A table a channel, below a folder, for those who analyse; or one table of all events, which turns
+/// back into the log it was made from. What is written is the same for any number of threads.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ParquetSink {
+    /// The table; or, with a slash at its end, the folder for a table a channel.
+    path: OutPath,
+    /// `channel`: a folder with a table a channel. `single`: one table of all events. Told from the path
+    /// if left out.
+    #[serde(default)]
+    layout: Option<Layout>,
+    /// How pages are compressed: `zstd`, `snappy` or `none`.
+    #[serde(default)]
+    compression: Compression,
+    /// The level of zstd, 1 to 22: more is smaller and slower.
+    #[serde(default = "usual_level", deserialize_with = "level")]
+    level: i32,
+    /// Whether tables have a column with the events' bytes: `auto` where they were not decoded, `keep`
+    /// always, `drop` never.
+    #[serde(default)]
+    payload: Payload,
+    /// Whether tables have a column with nanoseconds: told from the first row group if left out.
+    #[serde(default)]
+    timestamp_ns: Option<bool>,
+    /// How rows lie in the row groups of one table of all events: `channel` sorts each row group by
+    /// channel, `time` leaves rows as they come. Numbers of events tell their order in both cases.
+    #[serde(default)]
+    order: Order,
+    /// Most rows of a row group.
+    #[serde(default = "usual_rows", deserialize_with = "above_zero")]
+    row_group_rows: u32,
+    /// Most bytes of a row group, before compression. It is also kept below a sixteenth of the memory
+    /// that a run may use.
+    #[serde(default = "usual_bytes")]
+    row_group_bytes: ByteSize,
+    #[serde(skip)]
+    names: PerChannel<Arc<str>>,
+}
+
+/// How events are laid out in tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Layout {
+    Channel,
+    Single,
+}
+
+/// How pages are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Compression {
+    #[default]
+    Zstd,
+    Snappy,
+    None,
+}
+
+/// Which tables have payloads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Payload {
+    #[default]
+    Auto,
+    Keep,
+    Drop,
+}
+
+/// How rows lie in a row group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Order {
+    #[default]
+    Channel,
+    Time,
+}
+
+sluice_core::register! {
+    sink "parquet": ParquetSink,
+    about: "writes Parquet tables, one a channel or one of all events",
+    sample: include_str!("../samples/parquet-sink.toml"),
+    extensions: &["parquet"],
+}
+
+fn usual_level() -> i32 {
+    3
+}
+
+fn usual_rows() -> u32 {
+    128 << 10
+}
+
+fn usual_bytes() -> ByteSize {
+    ByteSize(64 << 20)
+}
+
+fn level<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
+    let level = i32::deserialize(deserializer)?;
+    if ZstdLevel::try_new(level).is_ok() {
+        return Ok(level);
+    }
+    Err(serde::de::Error::custom("expected a level from 1 to 22"))
+}
+
+fn above_zero<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    match u32::deserialize(deserializer)? {
+        0 => Err(serde::de::Error::custom("expected a number above 0")),
+        rows => Ok(rows),
+    }
+}
+
+/// The longest payload that a page can hold.
+const LONGEST: usize = 1 << 30;
+
+/// Which table an event belongs to: nothing for the one of all, or channel and type.
+type Key = Option<(Arc<str>, Option<TypeKey>)>;
+
+/// Events by the table they belong to.
+pub struct Sorted {
+    parts: Vec<(Key, Batch)>,
+    /// What the numbers of the events did, in the order in which they came.
+    numbers: Numbers,
+}
+
+/// The tables in the making.
+pub struct Tables {
+    context: SinkContext,
+    limits: Limits,
+    /// In order of first appearance.
+    tables: Vec<Table>,
+    places: BTreeMap<Key, usize>,
+    /// Bytes of events that wait for their row group to be full, in all tables.
+    waiting: usize,
+    groups: Ordered<(usize, Group)>,
+    numbers: Numbers,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Rows of a row group.
+    rows: usize,
+    /// Bytes of a row group.
+    bytes: usize,
+    /// Bytes that may wait.
+    waiting: usize,
+}
+
+struct Table {
+    key: Key,
+    waiting: Vec<Batch>,
+    rows: usize,
+    bytes: usize,
+    /// Row groups handed over.
+    groups: usize,
+    form: Option<Form>,
+    file: Option<TableFile>,
+    channels: BTreeSet<ChannelId>,
+    /// For each row group written, its channels and their rows.
+    rows_by_channel: Vec<Vec<(ChannelId, u32)>>,
+}
+
+/// What is known of a table once its first row group is full.
+#[derive(Clone)]
+struct Form {
+    encoder: Arc<GroupEncoder>,
+    schema: SchemaDescPtr,
+    properties: WriterPropertiesPtr,
+    message: Option<MessageMeta>,
+}
+
+/// What the numbers of events do, in the order in which they come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Numbers {
+    /// There are no events.
+    #[default]
+    None,
+    /// They rise from the first to the last.
+    Rise { first: i64, last: i64 },
+    /// Some are not above those before.
+    Fall,
+}
+
+impl Numbers {
+    fn of(batch: &Batch) -> Self {
+        let numbers = batch.sequences();
+        let (Some(first), Some(last)) = (numbers.first(), numbers.last()) else {
+            return Self::None;
+        };
+        let rise = numbers.windows(2).all(|pair| pair[0] < pair[1]);
+        if rise { Self::Rise { first: *first, last: *last } } else { Self::Fall }
+    }
+
+    fn and_then(self, next: Self) -> Self {
+        match (self, next) {
+            (Self::None, other) | (other, Self::None) => other,
+            (Self::Rise { first, last }, Self::Rise { first: next, last: end }) if last < next => {
+                Self::Rise { first, last: end }
+            }
+            _ => Self::Fall,
+        }
+    }
+}
+
+impl ParquetSink {
+    fn layout(&self) -> Layout {
+        let told = if self.path.is_folder() { Layout::Channel } else { Layout::Single };
+        self.layout.unwrap_or(told)
+    }
+
+    /// The folder for a table a channel.
+    fn folder(&self) -> PathBuf {
+        let mut path = self.path.0.clone().into_os_string();
+        if !self.path.is_folder() {
+            path.push("/");
+        }
+        path.into()
+    }
+
+    fn writes_folder(&self) -> bool {
+        self.layout() == Layout::Channel || self.path.is_folder()
+    }
+
+    fn has_payload(&self, key: &Key) -> bool {
+        let decoded = matches!(key, Some((_, Some(_))));
+        match self.payload {
+            Payload::Auto => !decoded,
+            Payload::Keep => true,
+            Payload::Drop => false,
+        }
+    }
+
+    fn compression(&self) -> Result<Codec, Error> {
+        Ok(match self.compression {
+            Compression::Zstd => Codec::ZSTD(ZstdLevel::try_new(self.level).map_err(unfit)?),
+            Compression::Snappy => Codec::SNAPPY,
+            Compression::None => Codec::UNCOMPRESSED,
+        })
+    }
+
+    /// The form of a table whose first row group holds these events.
+    fn form(&self, key: &Key, first: &[Batch], context: &SinkContext) -> Result<Form, Error> {
+        let mut shape = Shape::of(first, key.is_none(), self.has_payload(key));
+        shape.nanos = self.timestamp_ns.unwrap_or(shape.nanos);
+        let arrow = shape.schema();
+        let schema = ArrowSchemaConverter::new().convert(&arrow).map_err(unfit)?;
+        let mut properties = WriterProperties::builder()
+            .set_created_by(format!("sluice {}", env!("CARGO_PKG_VERSION")))
+            .set_compression(self.compression()?)
+            .set_statistics_enabled(EnabledStatistics::Page);
+        let sample = sample(first);
+        let leaves = shape::leaves(&shape.columns(&sample, &context.channels)?);
+        for (column, leaf) in schema.columns().iter().zip(&leaves) {
+            let path = column.path().clone();
+            if column.name() == PAYLOAD && shape.payload {
+                // The least and greatest of payloads tell nothing.
+                properties =
+                    properties.set_column_statistics_enabled(path.clone(), EnabledStatistics::None);
+            }
+            properties = match encoding::choose(leaf) {
+                Choice::Dictionary => properties.set_column_dictionary_enabled(path, true),
+                Choice::Plain(encoding) => properties
+                    .set_column_dictionary_enabled(path.clone(), false)
+                    .set_column_encoding(path, encoding),
+            };
+        }
+        let mut properties = properties.build();
+        add_encoded_arrow_schema_to_metadata(&arrow, &mut properties);
+        let properties = Arc::new(properties);
+        // Row groups are encoded before their file exists; the library wants to see one.
+        let root = schema.root_schema_ptr();
+        let stand_in = SerializedFileWriter::new(io::sink(), root, Arc::clone(&properties));
+        let stand_in = stand_in.map_err(unfit)?;
+        let columns = ArrowRowGroupWriterFactory::new(&stand_in, Arc::clone(&arrow));
+        let rows = first.iter().find_map(|batch| batch.rows().first());
+        let message = rows.map(|rows| MessageMeta::new(Arc::clone(&rows.type_name), rows.key));
+        let encoder = GroupEncoder {
+            by_channel: self.order == Order::Channel && shape.channel,
+            shape,
+            schema: arrow,
+            columns,
+            channels: Arc::clone(&context.channels),
+        };
+        Ok(Form { encoder: Arc::new(encoder), schema: Arc::new(schema), properties, message })
+    }
+
+    fn add(&self, tables: &mut Tables, key: Key, batch: Batch) -> Result<u64, Error> {
+        let mut written = 0;
+        let place = match tables.places.get(&key) {
+            Some(place) => *place,
+            None => {
+                tables.tables.push(Table::new(key.clone()));
+                tables.places.insert(key, tables.tables.len() - 1);
+                tables.tables.len() - 1
+            }
+        };
+        let limits = tables.limits;
+        let mut from = 0;
+        while from < batch.len() {
+            let table = &mut tables.tables[place];
+            let (taken, bytes) = table.room(limits).take(&batch, from);
+            let is_full = from + taken < batch.len();
+            if taken > 0 {
+                table.waiting.push(batch.slice(from, taken));
+                table.rows += taken;
+                table.bytes += bytes;
+                tables.waiting += bytes;
+                from += taken;
+            }
+            if is_full || table.rows == limits.rows || table.bytes >= limits.bytes {
+                written += self.cut(tables, place)?;
+            }
+        }
+        // Many channels share the memory: those that have gathered most give way.
+        while tables.waiting > limits.waiting {
+            let most = tables.tables.iter().enumerate().max_by_key(|(n, t)| (t.bytes, *n));
+            let Some((place, _)) = most else { break };
+            written += self.cut(tables, place)?;
+        }
+        Ok(written)
+    }
+
+    /// Hands what waits in a table over as a row group. Gives the rows that were written meanwhile.
+    fn cut(&self, tables: &mut Tables, place: usize) -> Result<u64, Error> {
+        let table = &mut tables.tables[place];
+        if table.waiting.is_empty() {
+            return Ok(0);
+        }
+        let batches = std::mem::take(&mut table.waiting);
+        tables.waiting -= std::mem::take(&mut table.bytes);
+        table.rows = 0;
+        if table.form.is_none() {
+            table.form = Some(self.form(&table.key, &batches, &tables.context)?);
+        }
+        let form = table.form.as_ref().ok_or_else(|| Error::broken("a table without a form"))?;
+        let has_place = form.encoder.shape.nanos || self.timestamp_ns == Some(false);
+        if !has_place && batches.iter().any(shape::is_fine) {
+            return Err(Error::unfit(format!(
+                "events with times between microseconds came after a whole row group without any: say \
+                 `timestamp_ns = true` (or false, to cut them off) for the table {}",
+                self.path.0.display()
+            )));
+        }
+        let (encoder, number) = (Arc::clone(&form.encoder), table.groups);
+        table.groups += 1;
+        let done = tables.groups.push(move || Ok((place, encoder.encode(batches, number)?)))?;
+        done.map_or(Ok(0), |(place, group)| self.write(tables, place, group))
+    }
+
+    fn write(&self, tables: &mut Tables, place: usize, group: Group) -> Result<u64, Error> {
+        let (table, rows) = (&mut tables.tables[place], group.rows);
+        table.channels.extend(group.channels.iter().map(|(id, _)| *id));
+        table.rows_by_channel.push(group.channels.clone());
+        let mut file = match table.file.take() {
+            Some(file) => file,
+            None => self.create(table, &tables.context)?,
+        };
+        file.append(group)?;
+        table.file = Some(file);
+        Ok(rows)
+    }
+
+    /// Begins the file of a table. Not before there is something to write: a channel in a thousand needs
+    /// no open file.
+    fn create(&self, table: &Table, context: &SinkContext) -> Result<TableFile, Error> {
+        let file = if self.writes_folder() {
+            context.outputs.create_below(&self.folder())?
+        } else {
+            context.outputs.create_as_is(&self.path.0)?
+        };
+        let form = table.form.as_ref();
+        let form = form.ok_or_else(|| Error::broken("a row group without a table"))?;
+        TableFile::new(file, Arc::clone(&form.schema), Arc::clone(&form.properties))
+    }
+
+    /// Where a table is, in the folder or as the file that was asked for.
+    fn place(&self, key: &Key, has_one_type: bool) -> PathBuf {
+        const PART: &str = "part-00000.parquet";
+        let Some((channel, kind)) = key else { return self.folder().join(PART) };
+        let mut path = self.folder().join(format!("channel={}", escaped(channel)));
+        if !has_one_type {
+            path.push(format!("schema={}", kind.map_or_else(|| "raw".to_owned(), hex)));
+        }
+        path.join(PART)
+    }
+
+    fn close(&self, tables: &mut Tables) -> Result<(), Error> {
+        let by_sequence = tables.numbers != Numbers::Fall;
+        let mut types: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+        for (channel, _) in tables.places.keys().flatten() {
+            *types.entry(Arc::clone(channel)).or_default() += 1;
+        }
+        let Tables { tables, places, context, .. } = tables;
+        for place in places.values() {
+            let table = &mut tables[*place];
+            let Some(file) = table.file.take() else { continue };
+            let (channels, rows) = table.channels(context);
+            let Table { key, form, .. } = table;
+            let meta = Meta {
+                channels,
+                groups: GroupsMeta { rows, ..file.said.clone() },
+                by_sequence,
+                message: form.as_ref().and_then(|form| form.message.clone()),
+            };
+            let entries = meta.to_entries(&context.origin)?;
+            let has_one_type = key.as_ref().is_none_or(|(channel, _)| types[channel] == 1);
+            let target = self.writes_folder().then(|| self.place(key, has_one_type));
+            file.finish(entries, target.as_deref())?;
+        }
+        Ok(())
+    }
+
+    /// Events by channel and type, with payloads of their own: what a table gathers must not keep whole
+    /// blocks of input alive.
+    fn sort(&self, batch: Batch, context: &EncodeContext<'_>) -> Result<Vec<(Key, Batch)>, Error> {
+        let names = self.names.table(context.channels, |channel| Ok(channel.name.text().into()))?;
+        const RAW: usize = usize::MAX;
+        let mut kinds = vec![RAW; batch.len()];
+        for (kind, rows) in batch.rows().iter().enumerate() {
+            rows.events.iter().for_each(|event| kinds[*event as usize] = kind);
+        }
+        let mut positions: BTreeMap<(Arc<str>, usize), Vec<u32>> = BTreeMap::new();
+        let mut last: Option<(u32, usize)> = None;
+        let mut places: Vec<Vec<u32>> = Vec::new();
+        let mut known: std::collections::HashMap<(u32, usize), usize> = Default::default();
+        let mut at = 0;
+        for (row, channel) in batch.channels().iter().enumerate() {
+            let group = (*channel, kinds[row]);
+            if last != Some(group) {
+                at = *known.entry(group).or_insert_with(|| {
+                    places.push(Vec::new());
+                    places.len() - 1
+                });
+                last = Some(group);
+            }
+            places[at].push(row as u32);
+        }
+        let mut groups: Vec<((u32, usize), usize)> = known.into_iter().collect();
+        groups.sort_unstable();
+        for ((channel, kind), at) in groups {
+            let name = Arc::clone(&names[channel as usize]);
+            // Channels that differ in something else than their name share a table.
+            positions.entry((name, kind)).or_default().append(&mut places[at]);
+        }
+        let all = batch.rows().to_vec();
+        let sorted = positions.into_iter().map(|((name, kind), mut positions)| {
+            positions.sort_unstable();
+            let rows = all.get(kind).cloned();
+            let key = Some((name, rows.as_ref().map(|rows| rows.key)));
+            let keeps = self.has_payload(&key);
+            let part = batch.clone().with_rows(rows.into_iter().collect()).take(positions);
+            (key, if keeps { part.owned() } else { part.without_payloads() })
+        });
+        Ok(sorted.collect())
+    }
+}
+
+/// What still fits into a row group.
+struct Room {
+    rows: usize,
+    bytes: usize,
+    /// Nothing is in it yet.
+    is_empty: bool,
+}
+
+impl Room {
+    /// How many events of the batch from `from` on fit, and how many bytes they are. The first always
+    /// fits into a row group of its own.
+    fn take(&self, batch: &Batch, from: usize) -> (usize, usize) {
+        let rows = memory_of_rows(batch);
+        let (mut taken, mut bytes) = (0, 0);
+        for row in from..batch.len() {
+            let more = EVENT_BYTES + batch.payload_len(row) + rows;
+            let is_first = self.is_empty && taken == 0;
+            if taken == self.rows || !is_first && bytes + more > self.bytes {
+                break;
+            }
+            taken += 1;
+            bytes += more;
+        }
+        (taken, bytes)
+    }
+}
+
+/// What an event takes beside its payload and message.
+const EVENT_BYTES: usize = 40;
+
+fn memory_of_rows(batch: &Batch) -> usize {
+    let all: usize = batch.rows().iter().map(sluice_core::Rows::memory).sum();
+    all / batch.len().max(1)
+}
+
+/// The first events of these batches, as many as encodings are chosen by.
+fn sample(batches: &[Batch]) -> Batch {
+    let picks: Vec<(u32, u32)> = batches
+        .iter()
+        .enumerate()
+        .flat_map(|(n, batch)| (0..batch.len() as u32).map(move |row| (n as u32, row)))
+        .take(8192)
+        .collect();
+    Batch::interleave(batches, &picks)
+}
+
+/// A name as it stands in a path: what could mean something else there is written as `%` and two digits.
+fn escaped(name: &str) -> String {
+    let mut escaped = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        let plain = byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'~');
+        if plain {
+            escaped.push(char::from(byte));
+        } else {
+            // Writing to a string does not fail.
+            let _written = write!(escaped, "%{byte:02X}");
+        }
+    }
+    if escaped.is_empty() { "__HIVE_DEFAULT_PARTITION__".to_owned() } else { escaped }
+}
+
+impl Table {
+    fn new(key: Key) -> Self {
+        Self {
+            key,
+            waiting: Vec::new(),
+            rows: 0,
+            bytes: 0,
+            groups: 0,
+            form: None,
+            file: None,
+            channels: BTreeSet::new(),
+            rows_by_channel: Vec::new(),
+        }
+    }
+
+    /// The channels as the footer lists them, and for each row group their places and rows.
+    fn channels(&self, context: &SinkContext) -> (Vec<ChannelMeta>, Vec<Vec<(u32, u32)>>) {
+        let named =
+            self.channels.iter().map(|id| (ChannelMeta::of(&context.channels.get(*id)), *id));
+        let mut named: Vec<(ChannelMeta, ChannelId)> = named.collect();
+        named.sort();
+        let places: BTreeMap<ChannelId, u32> =
+            named.iter().enumerate().map(|(place, (_, id))| (*id, place as u32)).collect();
+        let place = |(id, rows): &(ChannelId, u32)| (places[id], *rows);
+        let groups = self.rows_by_channel.iter().map(|group| group.iter().map(place).collect());
+        let groups = groups.collect();
+        (named.into_iter().map(|(channel, _)| channel).collect(), groups)
+    }
+
+    fn room(&self, limits: Limits) -> Room {
+        let bytes = limits.bytes.saturating_sub(self.bytes);
+        Room { rows: limits.rows - self.rows, bytes, is_empty: self.rows == 0 }
+    }
+}
+
+impl Sink for ParquetSink {
+    type Block = Sorted;
+    type Output = Tables;
+
+    fn targets(&self) -> Vec<PathBuf> {
+        vec![if self.writes_folder() { self.folder() } else { self.path.0.clone() }]
+    }
+
+    fn holds_events(&self) -> bool {
+        true
+    }
+
+    fn wants_hashes(&self) -> bool {
+        true
+    }
+
+    fn open(&self, context: &SinkContext) -> Result<Tables, Error> {
+        if self.path.is_stdout() && self.layout() == Layout::Channel {
+            return Err(Error::unfit("a table a channel needs a folder; `-` takes one table"));
+        }
+        if self.writes_folder() {
+            context.outputs.folder(&self.folder())?;
+        } else {
+            context.outputs.judge(&self.path.0)?;
+        }
+        let share = context.memory;
+        let bytes = usize::try_from(self.row_group_bytes.0).unwrap_or(usize::MAX);
+        let bytes = bytes.min(share / 8).max(1 << 10);
+        let limits = Limits { rows: self.row_group_rows as usize, bytes, waiting: share / 4 };
+        let most = context.tasks.width().min(share / 2 / bytes);
+        Ok(Tables {
+            limits,
+            tables: Vec::new(),
+            places: BTreeMap::new(),
+            waiting: 0,
+            groups: Ordered::new(&context.tasks, most),
+            numbers: Numbers::default(),
+            context: context.clone(),
+        })
+    }
+
+    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Sorted, Error> {
+        let long = (0..batch.len()).filter(|row| batch.payload_len(*row) > LONGEST);
+        let refused = long.map(|row| {
+            (row as u32, format!("a payload of more than {LONGEST} bytes does not fit into a page"))
+        });
+        let refused: Vec<(u32, String)> = refused.collect();
+        let batch = if refused.is_empty() {
+            batch
+        } else {
+            let is_refused = |row| refused.iter().any(|(r, _)| *r as usize == row);
+            batch.retain(|row| !is_refused(row))
+        };
+        context.refused.extend(refused);
+        if self.timestamp_ns == Some(false) && shape::is_fine(&batch) {
+            context
+                .losses
+                .insert("times are written in whole microseconds; what is finer is cut off");
+        }
+        let numbers = Numbers::of(&batch);
+        let parts = match self.layout() {
+            Layout::Channel => self.sort(batch, context)?,
+            Layout::Single if self.payload == Payload::Drop => {
+                vec![(None, batch.with_rows(Vec::new()).without_payloads())]
+            }
+            Layout::Single => vec![(None, batch.with_rows(Vec::new()).compact())],
+        };
+        Ok(Sorted { parts, numbers })
+    }
+
+    fn append(&self, tables: &mut Tables, sorted: Sorted) -> Result<u64, Error> {
+        let Sorted { parts, numbers } = sorted;
+        tables.numbers = tables.numbers.and_then(numbers);
+        let mut written = 0;
+        for (key, batch) in parts {
+            written += self.add(tables, key, batch)?;
+        }
+        Ok(written)
+    }
+
+    fn finish(&self, mut tables: Tables) -> Result<u64, Error> {
+        let mut written = 0;
+        // A table of no events is still a table.
+        if self.layout() == Layout::Single && tables.tables.is_empty() {
+            tables.tables.push(Table::new(None));
+            tables.places.insert(None, 0);
+            let form = self.form(&None, &[], &tables.context)?;
+            let table = &mut tables.tables[0];
+            table.form = Some(form);
+            table.file = Some(self.create(table, &tables.context)?);
+        }
+        let places: Vec<usize> = tables.places.values().copied().collect();
+        for place in places {
+            written += self.cut(&mut tables, place)?;
+        }
+        while let Some((place, group)) = tables.groups.take_oldest()? {
+            written += self.write(&mut tables, place, group)?;
+        }
+        self.close(&mut tables)?;
+        Ok(written)
+    }
+}

@@ -1,0 +1,210 @@
+//! Source `parquet`: tables as events. One table is read in row groups, beside each other; the tables of
+//! a folder are put together in order.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use sluice_core::options::InPaths;
+use sluice_core::{
+    Batch, Entry, Error, Input, Query, ReadContext, Reader, Sniff, Source, Split, files,
+};
+
+use crate::merge::{Merge, MergeReader};
+use crate::table::{GroupPlace, GroupReader, Table};
+
+/// Reads Parquet tables: those that the sink of this name wrote, and others with a column `timestamp`.
+///
+/// A table of all events gives back the events it was made from. Columns that are not ours become the
+/// fields of decoded messages.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Parquet {
+    /// The tables: a file, a glob, a folder, or a list of them. The tables of a folder or glob that hold
+    /// a channel each are put together in the order of their events.
+    path: InPaths,
+}
+
+sluice_core::register! {
+    source "parquet": Parquet,
+    about: "reads Parquet tables as events",
+    sample: include_str!("../samples/parquet-source.toml"),
+    extensions: &["parquet"],
+    sniff: sniff,
+    sniff_path: sniff_path,
+}
+
+const MAGIC: &[u8] = b"PAR1";
+
+fn sniff(head: &[u8]) -> Sniff {
+    if head.starts_with(MAGIC) { Sniff::Yes } else { Sniff::No }
+}
+
+/// A folder with tables in it.
+fn sniff_path(path: &Path) -> Result<Sniff, Error> {
+    let has_tables = path.is_dir() && !tables_below(path)?.is_empty();
+    Ok(if has_tables { Sniff::Yes } else { Sniff::No })
+}
+
+/// What is read in one go.
+enum Piece {
+    /// A table.
+    One(PathBuf),
+    /// The tables that one name stands for, put together.
+    Together { name: PathBuf, tables: Vec<PathBuf> },
+}
+
+impl Parquet {
+    /// The files that each name stands for.
+    fn named(&self) -> Result<Vec<(PathBuf, Vec<Input>)>, Error> {
+        let each = self.path.0.iter().map(|name| {
+            let inputs = if name.is_dir() {
+                let inputs = tables_below(name)?;
+                if inputs.is_empty() {
+                    return Err(Error::refused(format!(
+                        "there is no Parquet file in this folder: {}",
+                        name.display()
+                    )));
+                }
+                inputs
+            } else {
+                files::expand(std::slice::from_ref(name))?
+            };
+            Ok((name.clone(), inputs))
+        });
+        each.collect()
+    }
+
+    fn pieces(&self) -> Result<Vec<Piece>, Error> {
+        let mut pieces = Vec::new();
+        for (name, inputs) in self.named()? {
+            let tables: Vec<PathBuf> = inputs.into_iter().map(|input| input.path).collect();
+            let mut channels = 0;
+            if tables.len() > 1 {
+                for table in &tables {
+                    channels += usize::from(!Table::open(table)?.has_channels());
+                }
+            }
+            if tables.len() > 1 && channels == tables.len() {
+                pieces.push(Piece::Together { name, tables });
+            } else {
+                pieces.extend(tables.into_iter().map(Piece::One));
+            }
+        }
+        Ok(pieces)
+    }
+}
+
+/// Every Parquet file below a folder, by name. What begins with a dot or a line is not a table.
+fn tables_below(folder: &Path) -> Result<Vec<Input>, Error> {
+    let fail = |e| Error::io("list", folder, e);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(fail)? {
+        names.push(entry.map_err(fail)?.path());
+    }
+    names.sort();
+    let mut found = Vec::new();
+    for path in names {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name.starts_with(['.', '_']) {
+            continue;
+        }
+        if path.is_dir() {
+            found.append(&mut tables_below(&path)?);
+        } else if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("parquet")) {
+            let bytes = fs::metadata(&path).map_err(|e| Error::io("open", &path, e))?.len();
+            found.push(Input { path, bytes: Some(bytes) });
+        }
+    }
+    Ok(found)
+}
+
+impl Source for Parquet {
+    fn inputs(&self) -> Result<Vec<Input>, Error> {
+        Ok(self.named()?.into_iter().flat_map(|(_, inputs)| inputs).collect())
+    }
+
+    fn splits(&self, _target: u64, query: &Query) -> Result<Vec<Split>, Error> {
+        let mut splits = Vec::new();
+        for piece in self.pieces()? {
+            match piece {
+                Piece::Together { name, tables } => {
+                    let mut bytes = 0;
+                    for table in &tables {
+                        bytes += Table::open(table)?.bytes();
+                    }
+                    splits.push(Split::whole(name, Some(bytes)));
+                }
+                Piece::One(path) => {
+                    let groups = Table::open(&path)?.wanted(query, None);
+                    splits.extend(groups.into_iter().map(|group| Split {
+                        input: path.clone(),
+                        start: group.start,
+                        end: Some(group.end),
+                        bytes: Some(group.plain),
+                    }));
+                }
+            }
+        }
+        Ok(splits)
+    }
+
+    fn events_in(&self, input: &Path) -> Result<Option<u64>, Error> {
+        Ok(Some(Table::open(input)?.rows()))
+    }
+
+    fn read<'s>(
+        &'s self,
+        split: &Split,
+        _entry: Entry,
+        context: &ReadContext,
+    ) -> Result<Box<dyn Reader + 's>, Error> {
+        // A split of one table has an end: that of its row group.
+        if split.end.is_some() {
+            let table = Arc::new(Table::open(&split.input)?);
+            let inside =
+                |group: &GroupPlace| split.start <= group.start && Some(group.end) <= split.end;
+            let mut groups = table.wanted(&context.query, Some(&context.source));
+            groups.retain(inside);
+            groups.reverse();
+            let context = context.clone();
+            return Ok(Box::new(TableReader { table, groups, reader: None, context }));
+        }
+        for piece in self.pieces()? {
+            if let Piece::Together { name, tables } = piece
+                && name == split.input
+            {
+                let tables = tables.iter().map(|table| Table::open(table).map(Arc::new));
+                let tables = tables.collect::<Result<_, _>>()?;
+                let merge = Merge::new(tables, &context.query, context)?;
+                return Ok(Box::new(MergeReader { merge, context: context.clone() }));
+            }
+        }
+        Err(Error::refused(format!("its tables have changed: {}", split.input.display())))
+    }
+}
+
+/// Reads row groups of one table.
+struct TableReader {
+    table: Arc<Table>,
+    /// The next one last.
+    groups: Vec<GroupPlace>,
+    reader: Option<GroupReader>,
+    context: ReadContext,
+}
+
+impl Reader for TableReader {
+    fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
+        loop {
+            let batch = self.reader.as_mut().map(GroupReader::next_batch).transpose()?.flatten();
+            if batch.is_some() {
+                return Ok(batch);
+            }
+            let Some(group) = self.groups.pop() else { return Ok(None) };
+            let query = self.context.query.clone();
+            self.reader = Some(self.table.read_group(group, &query, &self.context)?);
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Tables of all events and tables a channel: what goes in comes back, in order, whatever was cut where.
+
+#![expect(clippy::unwrap_used, reason = "these are tests")]
+
+mod kit;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
+use kit::{batch, context, drive, event, read, source, write, write_single};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use proptest::prelude::*;
+use serde_json::json;
+use sluice_core::contract::{PlainEvent, gather_splits};
+use sluice_core::{
+    ChannelQuery, Pattern, Patterns, Query, ReadContext, Rows, SinkContext, TypeKey,
+};
+
+fn footer(path: &Path) -> SerializedFileReader<fs::File> {
+    SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap()
+}
+
+#[test]
+fn a_table_of_all_events_gives_them_back_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("all.parquet");
+    let events = drive(5_000);
+    for order in ["channel", "time"] {
+        for compression in ["zstd", "snappy", "none"] {
+            let more = json!({ "order": order, "compression": compression, "row_group_rows": 700 });
+            write_single(&path, &events, 900, more);
+            let back = read(&path).unwrap();
+            assert!(back.events == events, "{order} {compression}");
+            assert_eq!(back.damage, []);
+            assert_eq!(footer(&path).num_row_groups(), 8);
+            assert_eq!(source(&path).events_in(&path).unwrap(), Some(5_000));
+        }
+    }
+}
+
+#[test]
+fn rows_are_sorted_by_channel_only_where_numbers_tell_their_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("all.parquet");
+    let mut events = drive(1_000);
+    // The second half was appended by a logger that counted from 0 again.
+    for (n, event) in events[700..].iter_mut().enumerate() {
+        event.sequence = n as i64;
+    }
+    write_single(&path, &events, 100, json!({ "row_group_rows": 500 }));
+    assert_eq!(read(&path).unwrap().events, events);
+    let footer = footer(&path);
+    let sorted = |group: usize| {
+        let columns = footer.metadata().row_group(group).sorting_columns().cloned();
+        columns.map(|columns| columns.iter().map(|c| c.column_idx).collect::<Vec<_>>())
+    };
+    assert_eq!(sorted(0), Some(vec![1, 2, 3]), "source, channel, sequence");
+    // Times of these events step back here and there.
+    assert_eq!(sorted(1), None);
+}
+
+#[test]
+fn what_is_said_of_sorting_is_true() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("all.parquet");
+    let mut events = drive(100);
+    events.sort_by_key(|event| event.timestamp);
+    write_single(&path, &events, 100, json!({ "order": "time" }));
+    let rising = footer(&path).metadata().row_group(0).sorting_columns().cloned().unwrap();
+    assert_eq!(
+        rising.iter().map(|c| (c.column_idx, c.descending)).collect::<Vec<_>>(),
+        [(0, false)]
+    );
+    events.swap(3, 70);
+    write_single(&path, &events, 100, json!({ "order": "time" }));
+    assert_eq!(footer(&path).metadata().row_group(0).sorting_columns(), None);
+}
+
+#[test]
+fn the_same_events_give_the_same_bytes_however_they_are_cut_and_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out");
+    let events = drive(6_000);
+    for (name, more) in [
+        ("all.parquet", json!({ "row_group_rows": 900 })),
+        ("tables/", json!({ "row_group_rows": 300 })),
+    ] {
+        let mut found: Option<BTreeMap<String, Vec<u8>>> = None;
+        for cut in [1, 333, 6_000] {
+            for threads in [false, true] {
+                drop(fs::remove_dir_all(&path));
+                let mut context = context(64 << 20);
+                if threads {
+                    context = SinkContext { tasks: Arc::new(kit::Threads), ..context };
+                }
+                let batches =
+                    events.chunks(cut).map(|some| batch(some, &context.channels)).collect();
+                let mut options = json!({ "path": path.join(name) });
+                options.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+                assert_eq!(write(options, batches, &context).unwrap(), 6_000);
+                let bytes = files(&path);
+                assert!(
+                    found.get_or_insert_with(|| bytes.clone()) == &bytes,
+                    "{name} {cut} {threads}"
+                );
+            }
+        }
+    }
+}
+
+/// Every file below a folder.
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() {
+            found.extend(
+                files(&path).into_iter().map(|(below, bytes)| (format!("{name}/{below}"), bytes)),
+            );
+        } else {
+            found.insert(name, fs::read(&path).unwrap());
+        }
+    }
+    found
+}
+
+#[test]
+fn tables_a_channel_give_back_the_events_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tables/");
+    let mut events = drive(3_000);
+    events[5].channel = "odd/näme=%".to_owned();
+    events[6].channel = String::new();
+    let context = context(64 << 20);
+    let batches = events.chunks(777).map(|some| batch(some, &context.channels)).collect();
+    write(json!({ "path": path, "row_group_rows": 100 }), batches, &context).unwrap();
+    let names: Vec<String> = files(&path).into_keys().collect();
+    assert!(
+        names.contains(&"channel=odd%2Fn%C3%A4me%3D%25/part-00000.parquet".to_owned()),
+        "{names:?}"
+    );
+    assert_eq!(names.len(), 7 + 1, "seven tables and the manifest: {names:?}");
+    assert!(read(&path).unwrap().events == events);
+}
+
+#[test]
+fn tables_whose_numbers_do_not_rise_come_back_by_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tables/");
+    let mut events = drive(1_000);
+    for (n, event) in events.iter_mut().enumerate() {
+        (event.timestamp, event.sequence) = (n as i64 * 1_000, 1);
+    }
+    let context = context(64 << 20);
+    write(json!({ "path": path }), vec![batch(&events, &context.channels)], &context).unwrap();
+    let back = read(&path).unwrap().events;
+    assert!(back == events);
+}
+
+#[test]
+fn times_between_microseconds_have_a_column_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("all.parquet");
+    let columns =
+        |path: &Path| footer(path).metadata().file_metadata().schema_descr().num_columns();
+    let mut events = drive(50);
+    write_single(&path, &events, 50, json!({}));
+    assert_eq!(columns(&path), 5);
+    events[7].timestamp += 1;
+    events[8].timestamp = -1;
+    events[9].timestamp = i64::MIN;
+    write_single(&path, &events, 50, json!({}));
+    assert_eq!(columns(&path), 6);
+    assert_eq!(read(&path).unwrap().events, events);
+    // They come too late for a table whose first row group has been written.
+    let context = context(64 << 20);
+    let options = json!({ "path": path, "row_group_rows": 5 });
+    let late = write(options, vec![batch(&events, &context.channels)], &context).unwrap_err();
+    assert!(late.to_string().contains("timestamp_ns = true"), "{late}");
+    write_single(&path, &events, 50, json!({ "row_group_rows": 5, "timestamp_ns": true }));
+    assert_eq!(read(&path).unwrap().events, events);
+}
+
+#[test]
+fn only_row_groups_and_rows_that_are_asked_for_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("all.parquet");
+    let events = drive(10_000);
+    write_single(&path, &events, 10_000, json!({ "row_group_rows": 1_000 }));
+    let source = source(&path);
+    let (start, end) = (events[4_500].timestamp, events[4_600].timestamp);
+    let window = Query { start: Some(start), end: Some(end), ..Query::default() };
+    let splits = source.splits(1 << 20, &window).unwrap();
+    assert_eq!(splits.len(), 1);
+    let channels = Patterns(vec![Pattern::parse("B").unwrap()]);
+    let only = |channels: &Patterns| Query {
+        channels: ChannelQuery::of(channels, &Patterns::default(), &Patterns::default()),
+        ..Query::default()
+    };
+    let query = only(&channels);
+    let splits = source.splits(1 << 20, &query).unwrap();
+    assert_eq!(splits.len(), 10);
+    let context = ReadContext { query, ..ReadContext::standalone("log") };
+    let found = gather_splits(&*source, splits, &context).unwrap().events;
+    let wanted: Vec<PlainEvent> = events.iter().filter(|e| e.channel == "B").cloned().collect();
+    assert_eq!(found, wanted);
+    let none = Patterns(vec![Pattern::parse("X").unwrap()]);
+    assert_eq!(source.splits(1 << 20, &only(&none)).unwrap(), []);
+}
+
+#[test]
+fn many_channels_share_the_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tables/");
+    let names: Vec<String> = (0..300).map(|n| format!("CHANNEL_{n}")).collect();
+    let events: Vec<PlainEvent> = (0..30_000)
+        .map(|n| event(n * 1_000, n, &names[n as usize * 7 % 300], &[n as u8; 100]))
+        .collect();
+    let context = context(1 << 20);
+    let batches = events.chunks(1_000).map(|some| batch(some, &context.channels)).collect();
+    assert_eq!(write(json!({ "path": path }), batches, &context).unwrap(), 30_000);
+    let groups = footer(&path.join("channel=CHANNEL_7/part-00000.parquet")).num_row_groups();
+    assert!(groups > 1, "a quarter of a MiB does not hold 4 MiB of events");
+    assert!(read(&path).unwrap().events == events);
+}
+
+/// A batch of decoded messages on the channel POSE: one message an event, but for each third.
+fn poses(channels: &sluice_core::Channels, key: u64, from: i64) -> sluice_core::Batch {
+    let events: Vec<PlainEvent> =
+        (from..from + 90).map(|n| event(n * 1_000, n, "POSE", &n.to_le_bytes())).collect();
+    let decoded: Vec<u32> = (0..90).filter(|n| n % 3 != 0).collect();
+    let x: Float64Array = decoded.iter().map(|n| f64::from(*n)).collect::<Vec<_>>().into();
+    let timestamp: Int64Array =
+        decoded.iter().map(|n| i64::from(*n) * 5).collect::<Vec<_>>().into();
+    let frame: StringArray = decoded.iter().map(|n| Some(format!("frame {}", n % 2))).collect();
+    let columns: [(&str, ArrayRef); 3] =
+        [("x", Arc::new(x)), ("timestamp", Arc::new(timestamp)), ("frame", Arc::new(frame))];
+    let columns = RecordBatch::try_from_iter(columns).unwrap();
+    let rows = Rows { key: TypeKey(key), type_name: "pose_t".into(), events: decoded, columns };
+    batch(&events, channels).with_rows(vec![rows])
+}
+
+#[test]
+fn decoded_messages_have_columns_and_come_back_decoded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tables/");
+    let context = context(64 << 20);
+    let batches = vec![poses(&context.channels, 7, 0), poses(&context.channels, 7, 90)];
+    assert_eq!(write(json!({ "path": path }), batches, &context).unwrap(), 180);
+    let typed = path.join("channel=POSE/schema=0000000000000007/part-00000.parquet");
+    let names: Vec<String> = footer(&typed)
+        .metadata()
+        .file_metadata()
+        .schema_descr()
+        .columns()
+        .iter()
+        .map(|column| column.name().to_owned())
+        .collect();
+    assert_eq!(names, ["timestamp", "source", "sequence", "x", "timestamp_", "frame"]);
+    assert_eq!(
+        footer(&path.join("channel=POSE/schema=raw/part-00000.parquet"))
+            .metadata()
+            .file_metadata()
+            .num_rows(),
+        60
+    );
+    let (source, context) = (source(&typed), ReadContext::standalone("log"));
+    let splits = source.splits(1 << 20, &Query::default()).unwrap();
+    let mut reader = source.read(&splits[0], sluice_core::Entry::At(0), &context).unwrap();
+    let back = reader.next_batch().unwrap().unwrap();
+    let original = poses(&context.channels, 7, 0);
+    assert_eq!(back.rows()[0].key, TypeKey(7));
+    assert_eq!(&*back.rows()[0].type_name, "pose_t");
+    let (back, original) = (&back.rows()[0].columns, &original.rows()[0].columns);
+    assert_eq!(back.slice(0, 60).columns(), original.columns());
+    assert_eq!(back.schema().field(1).name(), "timestamp");
+}
+
+#[test]
+fn a_channel_of_one_type_has_no_folder_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tables/");
+    let context = context(64 << 20);
+    let all = poses(&context.channels, 7, 0);
+    let decoded = all.take(all.rows()[0].events.clone());
+    write(json!({ "path": path, "payload": "keep" }), vec![decoded], &context).unwrap();
+    let table = path.join("channel=POSE/part-00000.parquet");
+    let schema = footer(&table).metadata().file_metadata().schema_descr_ptr();
+    assert_eq!(schema.columns().last().unwrap().name(), "payload");
+    assert_eq!(read(&table).unwrap().events.len(), 60);
+}
+
+#[test]
+fn a_table_of_no_events_is_a_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("none.parquet");
+    write_single(&path, &[], 1, json!({}));
+    assert_eq!(footer(&path).metadata().file_metadata().num_rows(), 0);
+    assert_eq!(read(&path).unwrap().events, []);
+}
+
+#[test]
+fn an_event_larger_than_a_row_group_has_one_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("all.parquet");
+    let mut events = drive(100);
+    events[50].payload = vec![5; 3 << 20];
+    write_single(&path, &events, 100, json!({ "row_group_bytes": "1MiB" }));
+    assert_eq!(footer(&path).num_row_groups(), 3);
+    assert!(read(&path).unwrap().events == events);
+}
+
+fn any_event() -> impl Strategy<Value = PlainEvent> {
+    let payload = proptest::collection::vec(any::<u8>(), 0..40);
+    (any::<i64>(), any::<i64>(), "[A-C]|\\PC{0,5}", payload).prop_map(
+        |(time, number, channel, payload)| {
+            // The text form of a name, as every source gives it.
+            let channel = sluice_core::Name::from_text(&channel).text().to_owned();
+            event(time, number, &channel, &payload)
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_events_come_back(
+        events in proptest::collection::vec(any_event(), 0..60),
+        rise: bool, cut in 1usize..20, rows in 1u32..30,
+    ) {
+        let mut events = events;
+        if rise {
+            events.iter_mut().enumerate().for_each(|(n, event)| event.sequence = n as i64);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("all.parquet");
+        write_single(&path, &events, cut, json!({ "row_group_rows": rows, "timestamp_ns": true }));
+        let back = read(&path).unwrap();
+        prop_assert_eq!(back.events, events);
+        prop_assert_eq!(back.damage, []);
+    }
+}
