@@ -1,0 +1,74 @@
+//! What is no archive, read by the source that knows it: plain logs, logs compressed in one piece, pipes.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use serde_json::json;
+use sluice_core::{Entry, Error, Kind, Make, ReadContext, Reader, Registry, Source, Split, files};
+
+use crate::format::Chosen;
+use crate::source::NAME;
+
+/// The other sources that were needed so far, each made once.
+#[derive(Default)]
+pub struct Others(OnceLock<Vec<Slot>>);
+
+struct Slot {
+    name: &'static str,
+    made: OnceLock<Box<dyn Source>>,
+}
+
+/// How much of a file is looked at to find out what it is.
+const HEAD: usize = 256 << 10;
+
+impl Others {
+    /// Reads all of a file through the source that knows it. `paths` are all that the archive source was
+    /// given; nothing if no source knows it.
+    pub fn read<'s>(
+        &'s self,
+        path: &Path,
+        paths: &[PathBuf],
+        context: &ReadContext,
+    ) -> Result<Option<Box<dyn Reader + 's>>, Error> {
+        let Some(name) = source_of(path)? else { return Ok(None) };
+        let source = self.source(name, paths)?;
+        source.read(&Split::whole(path, None), Entry::At(0), context).map(Some)
+    }
+
+    fn source(&self, name: &'static str, paths: &[PathBuf]) -> Result<&dyn Source, Error> {
+        let slots = self.0.get_or_init(|| {
+            let names = Registry::linked().names(Kind::Source);
+            names.into_iter().map(|name| Slot { name, made: OnceLock::new() }).collect()
+        });
+        let broken = || Error::broken(format!("the source `{name}` is gone"));
+        let slot = slots.iter().find(|slot| slot.name == name).ok_or_else(broken)?;
+        if let Some(made) = slot.made.get() {
+            return Ok(&**made);
+        }
+        let made = make(name, paths)?;
+        Ok(&**slot.made.get_or_init(|| made))
+    }
+}
+
+fn make(name: &'static str, paths: &[PathBuf]) -> Result<Box<dyn Source>, Error> {
+    let registry = Registry::linked();
+    let Some(Make::Source(make)) = registry.get(Kind::Source, name).map(|plugin| plugin.make)
+    else {
+        return Err(Error::broken(format!("there is no source `{name}`")));
+    };
+    make(json!({ "path": paths }))
+        .map_err(|e| Error::unfit(format!("the source `{name}` does not read just files: {e}")))
+}
+
+/// The name of the source that reads a file.
+fn source_of(path: &Path) -> Result<Option<&'static str>, Error> {
+    let registry = Registry::linked();
+    if path == Path::new("-") || files::is_special(path) {
+        // Nothing of a pipe can be looked at without being lost. What archives mostly hold it will be.
+        let usual = Chosen::default();
+        return Ok(registry.get(Kind::Source, usual.name()).map(|plugin| plugin.name));
+    }
+    let head = files::head(path, HEAD)?;
+    let mut knows = registry.sniff(&head).into_iter().map(|plugin| plugin.name);
+    Ok(knows.find(|name| *name != NAME))
+}

@@ -1,0 +1,166 @@
+//! What damage costs: the frames it lies in, and never a wrong event.
+
+use sluice_core::contract::Gathered;
+
+use crate::kit::{FORMATS, Folder, Making, are_among, log, plain, read, spans, unpacked};
+
+/// Every event is one of the log's, in order; if any is missing, that has been said.
+#[track_caller]
+fn honest(all: &Gathered, count: i64, what: &str) {
+    let expected = plain(&log(count));
+    assert!(are_among(&all.events, &expected), "{what}: wrong events");
+    let missing = expected.len() - all.events.len();
+    assert!(missing == 0 || !all.damage.is_empty(), "{what}: {missing} events in silence");
+}
+
+#[test]
+fn a_damaged_frame_is_one_damage_and_costs_only_its_events() {
+    let folder = Folder::new();
+    for format in FORMATS {
+        let mut bytes = Making::of(format).archive(&log(60));
+        let spans = spans(&folder, &bytes);
+        let middle = spans[spans.len() / 2];
+        bytes[middle.start as usize + 20] ^= 1;
+        let all = read(&folder, &bytes);
+        honest(&all, 60, format);
+        let [(offset, length, reason)] = &all.damage[..] else { panic!("{:?}", all.damage) };
+        assert_eq!((*offset, *length), (middle.start, u64::from(middle.packed)));
+        let number = format!("frame {} of {}, with ", spans.len() / 2 + 1, spans.len());
+        assert!(reason.starts_with(&number) && reason.contains("1970-01-01T00:00:00."), "{reason}");
+        let lost: usize = reason[number.len()..].split(' ').next().unwrap().parse().unwrap();
+        assert_eq!(all.events.len() + lost, 60);
+    }
+}
+
+#[test]
+fn any_byte_may_be_wrong() {
+    let folder = Folder::new();
+    for format in FORMATS {
+        let mut bytes = Making { frame: 300, ..Making::of(format) }.archive(&log(25));
+        for at in 0..bytes.len() {
+            for flip in [0x01, 0xff] {
+                bytes[at] ^= flip;
+                honest(&read(&folder, &bytes), 25, &format!("{format}, byte {at} ^ {flip}"));
+                bytes[at] ^= flip;
+            }
+        }
+    }
+}
+
+#[test]
+fn any_byte_may_be_wrong_where_the_foot_is_gone() {
+    let folder = Folder::new();
+    for format in FORMATS {
+        let mut bytes = Making { frame: 300, ..Making::of(format) }.archive(&log(25));
+        let frames = spans(&folder, &bytes);
+        bytes.truncate(frames.last().unwrap().end() as usize);
+        for at in 0..bytes.len() {
+            bytes[at] ^= 0x41;
+            let all = read(&folder, &bytes);
+            honest(&all, 25, &format!("{format}, byte {at}"));
+            let hit = frames.iter().find(|span| (at as u64) < span.end()).unwrap();
+            let lost: u64 = all.damage.iter().map(|(_, length, _)| length).sum();
+            assert!(lost <= u64::from(hit.packed), "{format}, byte {at}: {:?}", all.damage);
+            bytes[at] ^= 0x41;
+        }
+    }
+}
+
+#[test]
+fn a_cut_archive_gives_every_whole_frame_and_one_damage() {
+    let folder = Folder::new();
+    for format in FORMATS {
+        let bytes = Making { frame: 300, ..Making::of(format) }.archive(&log(25));
+        let frames = spans(&folder, &bytes);
+        for cut in 0..bytes.len() {
+            let all = read(&folder, &bytes[..cut]);
+            let whole = frames.iter().filter(|span| span.end() <= cut as u64).count();
+            let is_whole = whole == 1 && frames[0].end() == cut as u64;
+            if format == "toy" && is_whole {
+                // Nothing tells it from a log that was compressed in one piece.
+                assert_eq!(all.damage, []);
+                continue;
+            }
+            honest(&all, 25, &format!("{format}, cut at {cut}"));
+            if format == "toy" && whole == 0 {
+                // Nor this, which its own source reads as far as it can be unpacked.
+                continue;
+            }
+            let [(offset, length, _)] = &all.damage[..] else {
+                panic!("{format}, cut at {cut}: {:?}", all.damage)
+            };
+            assert_eq!(offset + length, cut as u64, "{format}, cut at {cut}");
+            let held: usize = frames[..whole]
+                .iter()
+                .map(|span| unpacked(&bytes[span.start as usize..span.end() as usize]))
+                .map(|plain| count(format, &plain))
+                .sum();
+            assert_eq!(all.events.len(), held, "{format}, cut at {cut}");
+        }
+    }
+}
+
+/// How many events a frame has: none, if it is a format's head or tail.
+fn count(format: &str, plain: &[u8]) -> usize {
+    let format = sluice_archive::format::find(format).unwrap();
+    let context = sluice_core::ReadContext::standalone("test");
+    let piece = bytes::Bytes::copy_from_slice(plain);
+    let read = format.decode(piece, std::path::Path::new("x"), &context).unwrap();
+    read.map_or(0, |batches| batches.iter().map(sluice_core::Batch::len).sum())
+}
+
+#[test]
+fn bytes_between_frames_are_one_damage() {
+    let folder = Folder::new();
+    let bytes = Making::of("toy").archive(&log(60));
+    let at = spans(&folder, &bytes)[3].start as usize;
+    for stray in [&b"stray bytes"[..], &[0x28, 0xb5, 0x2f, 0xfd], &[0; 5000]] {
+        let all = read(&folder, &[&bytes[..at], stray, &bytes[at..]].concat());
+        assert_eq!(all.events, plain(&log(60)));
+        let [(offset, length, _)] = &all.damage[..] else { panic!("{:?}", all.damage) };
+        assert_eq!((*offset, *length), (at as u64, stray.len() as u64));
+    }
+}
+
+#[test]
+fn a_frame_that_claims_ten_gigabytes_is_damage() {
+    let folder = Folder::new();
+    let bytes = Making::of("toy").archive(&log(60));
+    let spans = spans(&folder, &bytes);
+    // A frame header that says so, in eight bytes, in front of an empty last block.
+    let mut huge = vec![0x28, 0xb5, 0x2f, 0xfd, 0xe4];
+    huge.extend(10_000_000_000u64.to_le_bytes());
+    huge.extend([1, 0, 0, 0, 0, 0, 0]);
+    for without_foot in [false, true] {
+        let mut file = bytes.clone();
+        let at = spans[3].start as usize;
+        file[at..at + huge.len()].copy_from_slice(&huge);
+        if without_foot {
+            file.truncate(spans.last().unwrap().end() as usize);
+        }
+        let all = read(&folder, &file);
+        honest(&all, 60, "ten gigabytes");
+        assert_eq!(all.damage[0].0, spans[3].start);
+        assert!(all.events.len() > 40);
+    }
+    let all = read(&folder, &[&huge[..], &bytes].concat());
+    assert!(are_among(&all.events, &plain(&log(60))) && !all.damage.is_empty());
+}
+
+#[test]
+fn archives_one_behind_another_are_read_one_behind_another() {
+    let folder = Folder::new();
+    for format in FORMATS {
+        let bytes = Making::of(format).archive(&log(30));
+        let all = read(&folder, &[&bytes[..], &bytes].concat());
+        let once = plain(&log(30));
+        assert_eq!((all.events, all.damage.len()), ([&once[..], &once].concat(), 0), "{format}");
+    }
+}
+
+#[test]
+fn an_empty_file_is_damage() {
+    let all = read(&Folder::new(), b"");
+    assert_eq!((all.events.len(), all.damage.len()), (0, 1));
+    assert!(all.damage[0].2.contains("empty"), "{:?}", all.damage);
+}

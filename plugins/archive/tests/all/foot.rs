@@ -1,0 +1,148 @@
+//! Feet that lie. The frames are sound: whatever the foot says, no wrong event is given.
+
+use serde_json::{Value, json};
+use sluice_core::contract::gather;
+use sluice_core::frames::{self, Table};
+
+use crate::kit::{Folder, Making, are_among, log, plain, read, source, spans};
+
+/// An archive of 60 events in frames of `toy`, without its foot, and where the frames lie.
+fn frames_only(folder: &Folder) -> (Vec<u8>, Vec<frames::Span>) {
+    let mut bytes = Making::of("toy").archive(&log(60));
+    let spans = spans(folder, &bytes);
+    bytes.truncate(spans.last().unwrap().end() as usize);
+    (bytes, spans)
+}
+
+fn index(text: &[u8]) -> Vec<u8> {
+    let mut packed = zstd::bulk::compress(text, 3).unwrap();
+    packed.extend((packed.len() as u32).to_le_bytes());
+    packed.extend(b"sluiceix");
+    frames::skippable(&packed).unwrap()
+}
+
+fn table(frames: &[(u32, u32)]) -> Vec<u8> {
+    let mut table = Table::default();
+    frames.iter().for_each(|(packed, plain)| {
+        table.push(*packed as usize, *plain as usize).unwrap();
+    });
+    table.finish()
+}
+
+fn sizes(spans: &[frames::Span]) -> Vec<(u32, u32)> {
+    spans.iter().map(|span| (span.packed, span.plain)).collect()
+}
+
+/// What an index says of the frames, which a test may change.
+fn honest(frames: usize) -> Value {
+    let note = json!([0, 60_000_000, 7, [0, 7]]);
+    json!({ "version": 1, "format": "toy", "frames": vec![note; frames], "channels": [["A"]],
+            "events": 60 })
+}
+
+#[test]
+fn an_index_is_not_taken_for_the_events() {
+    let folder = Folder::new();
+    let (bytes, spans) = frames_only(&folder);
+    let seek = table(&sizes(&spans));
+    let with = |change: &dyn Fn(&mut Value)| {
+        let mut lie = honest(spans.len());
+        change(&mut lie);
+        let path = folder.write(&[&bytes[..], &index(lie.to_string().as_bytes()), &seek].concat());
+        gather(&source(&path), 300)
+    };
+    let note = |note: Value| {
+        move |lie: &mut Value| {
+            lie["frames"].as_array_mut().unwrap().iter_mut().for_each(|old| *old = note.clone());
+        }
+    };
+    let all = plain(&log(60));
+    // Other counts, times and channels; fewer frames; what this version does not know.
+    for change in [
+        &note(json!([5, -5, 0, []])) as &dyn Fn(&mut Value),
+        &note(json!([0, 0, 1_000_000, [77, 1]])),
+        &note(json!([0, 0, 1, null])),
+        &note(json!([0, 0, 1, [1]])),
+        &note(json!([0, 0, -1, []])),
+        &|lie| lie["events"] = json!(3),
+        &|lie| lie["channels"] = json!([]),
+        &|lie| lie["channels"] = json!([[]]),
+        &|lie| lie["version"] = json!(2),
+        &|lie| lie["frames"] = json!([]),
+        &|lie| lie["frames"] = json!("none"),
+        &|lie| lie["more"] = json!({ "than": "is known" }),
+    ] {
+        let read = with(change).unwrap();
+        assert_eq!(read.events, all);
+    }
+    // Another format, which would have two more frames.
+    assert_eq!(with(&|lie| lie["format"] = json!("arrow")).unwrap().events, all);
+    let error = with(&|lie| lie["format"] = json!("lcm")).unwrap_err();
+    assert!(error.to_string().contains("cannot hold `lcm`"), "{error}");
+}
+
+/// Changes the lengths that a seek table has, compressed and not.
+type Change = dyn Fn(&mut Vec<(u32, u32)>);
+
+#[test]
+fn a_seek_table_that_cannot_be_is_not_believed() {
+    let folder = Folder::new();
+    let (bytes, spans) = frames_only(&folder);
+    let (index, good) = (index(honest(spans.len()).to_string().as_bytes()), sizes(&spans));
+    let changed = |change: &Change| {
+        let mut sizes = good.clone();
+        change(&mut sizes);
+        read(&folder, &[&bytes[..], &index, &table(&sizes)].concat())
+    };
+    let all = plain(&log(60));
+    assert_eq!(changed(&|_| ()).events, all);
+    assert!(changed(&|_| ()).damage.is_empty());
+    for change in [
+        &(|sizes: &mut Vec<(u32, u32)>| sizes[3].0 += 1) as &Change,
+        &|sizes| sizes[3].0 -= 1,
+        &|sizes| sizes[3].0 = u32::MAX,
+        &|sizes| sizes[3].1 = u32::MAX,
+        &|sizes| sizes[3].1 = 0,
+        &|sizes| sizes.swap(2, 3),
+        &|sizes| sizes.clear(),
+        &|sizes| sizes.truncate(sizes.len() - 1),
+        &|sizes| sizes.extend([(0, 0); 10_000]),
+        &|sizes| (sizes[2].0, sizes[3].0) = (sizes[2].0 + 5, sizes[3].0 - 5),
+    ] {
+        let read = changed(change);
+        assert!(are_among(&read.events, &all));
+        assert!(read.events.len() == 60 || !read.damage.is_empty());
+    }
+}
+
+#[test]
+fn footers_that_claim_too_much_take_no_memory() {
+    let folder = Folder::new();
+    let (bytes, spans) = frames_only(&folder);
+    let good =
+        [&bytes[..], &index(honest(spans.len()).to_string().as_bytes()), &table(&sizes(&spans))]
+            .concat();
+    let len = good.len();
+    // The number of frames, and the flag for checksums.
+    for (at, with) in
+        [(len - 9, &[0xff, 0xff, 0xff, 0x07][..]), (len - 9, &[0xff; 4]), (len - 5, &[0x80])]
+    {
+        let mut bad = good.clone();
+        bad[at..at + with.len()].copy_from_slice(with);
+        assert_eq!(read(&folder, &bad).events, plain(&log(60)));
+    }
+}
+
+#[test]
+fn an_index_that_cannot_be_read_is_damage_and_costs_no_event() {
+    let folder = Folder::new();
+    let (bytes, spans) = frames_only(&folder);
+    let mut bad = index(honest(spans.len()).to_string().as_bytes());
+    let len = bad.len() as u64;
+    bad[30] ^= 1;
+    let all = read(&folder, &[&bytes[..], &bad, &table(&sizes(&spans))].concat());
+    assert_eq!(all.events, plain(&log(60)));
+    let [(offset, length, reason)] = &all.damage[..] else { panic!("{:?}", all.damage) };
+    assert_eq!((*offset, *length), (bytes.len() as u64, len));
+    assert!(reason.contains("index"), "{reason}");
+}

@@ -1,0 +1,153 @@
+//! Small logs, archives of them, and what is read.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sluice_archive::source::Archive;
+use sluice_core::contract::{Gathered, PlainEvent, gather};
+use sluice_core::frames::{Span, seek_table};
+use sluice_core::{
+    Batch, BatchBuilder, BlockPool, Channel, Channels, DynSink, EncodeContext, Encoding, Error,
+    Kind, Make, Name, OptionsError, Registry, SinkContext, Tasks, files::LogFile, options,
+};
+
+/// An event of these tests: microseconds, channel, payload.
+pub(crate) type Event = (i64, String, Vec<u8>);
+
+/// `count` events, a millisecond apart, on the channels `A` to `D`, with payloads that do not compress.
+pub(crate) fn log(count: i64) -> Vec<Event> {
+    let mut state = 7u32;
+    let mut dice = move || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 16) as u8
+    };
+    let each = (0..count).map(|n| {
+        let payload: Vec<u8> = (0..dice() % 40).map(|_| dice()).collect();
+        (n * 1_000, char::from(b'A' + dice() % 4).to_string(), payload)
+    });
+    each.collect()
+}
+
+pub(crate) fn batch(events: &[Event], first: usize, channels: &Channels) -> Batch {
+    let mut batch = BatchBuilder::default();
+    for ((time, name, payload), number) in events.iter().zip(first as i64..) {
+        let channel = Channel::new(Name::from_text(name), "test", Encoding::Unknown);
+        batch.push_copy(time * 1_000, number, channels.intern(channel).unwrap(), payload);
+    }
+    batch.finish()
+}
+
+/// What reading a log gives where nothing is wrong.
+pub(crate) fn plain(events: &[Event]) -> Vec<PlainEvent> {
+    let each = events.iter().zip(0..).map(|((time, name, payload), number)| PlainEvent {
+        timestamp: time * 1_000,
+        sequence: number,
+        source: "test".into(),
+        channel: name.clone(),
+        payload: payload.clone(),
+    });
+    each.collect()
+}
+
+pub(crate) fn sink(options: Value) -> Result<Box<dyn DynSink>, OptionsError> {
+    let registry = Registry::linked();
+    match registry.get(Kind::Sink, "archive").unwrap().make {
+        Make::Sink(make) => make(options),
+        _ => unreachable!("a sink"),
+    }
+}
+
+pub(crate) struct Folder(tempfile::TempDir);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn write(&self, bytes: &[u8]) -> PathBuf {
+        let path = self.at("in.zst");
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+/// How an archive is made.
+pub(crate) struct Making {
+    pub(crate) format: &'static str,
+    pub(crate) frame: u64,
+    /// Events in a batch.
+    pub(crate) batch: usize,
+    pub(crate) tasks: Option<Arc<dyn Tasks>>,
+}
+
+impl Making {
+    pub(crate) fn of(format: &'static str) -> Self {
+        Self { format, frame: 200, batch: 7, tasks: None }
+    }
+
+    /// The bytes of an archive of these events.
+    pub(crate) fn archive(&self, events: &[Event]) -> Vec<u8> {
+        self.try_archive(events, &mut Vec::new()).unwrap()
+    }
+
+    pub(crate) fn try_archive(
+        &self,
+        events: &[Event],
+        refused: &mut Vec<String>,
+    ) -> Result<Vec<u8>, Error> {
+        let folder = Folder::new();
+        let path = folder.at("out");
+        let sink =
+            sink(json!({ "path": path, "format": self.format, "frame": self.frame })).unwrap();
+        let mut context = SinkContext::standalone();
+        context.tasks = self.tasks.clone().unwrap_or(context.tasks);
+        let mut output = sink.open(&context)?;
+        let buffers = BlockPool::new(1 << 10, 4);
+        for (n, events) in events.chunks(self.batch).enumerate() {
+            let batch = batch(events, n * self.batch, &context.channels);
+            let mut encoding = EncodeContext::new(&context.channels, &buffers);
+            let block = sink.encode(batch, &mut encoding)?;
+            refused.extend(encoding.refused.into_iter().map(|(_, reason)| reason));
+            sink.append(&mut *output, block)?;
+        }
+        sink.finish(output)?;
+        context.outputs.publish(|_, _| Ok(String::new()))?;
+        Ok(std::fs::read(path).unwrap())
+    }
+}
+
+pub(crate) fn source(path: &Path) -> Archive {
+    options::read(json!({ "path": path })).unwrap()
+}
+
+/// Everything that reading these bytes as an archive gives.
+pub(crate) fn read(folder: &Folder, bytes: &[u8]) -> Gathered {
+    let all = gather(&source(&folder.write(bytes)), 300);
+    all.unwrap_or_else(|e| panic!("an archive of {} bytes: {e}", bytes.len()))
+}
+
+/// Where the frames of an archive lie.
+pub(crate) fn spans(folder: &Folder, bytes: &[u8]) -> Vec<Span> {
+    let mut log = LogFile::open_plain(&folder.write(bytes)).unwrap();
+    seek_table(&mut log).unwrap().unwrap().0
+}
+
+/// What any program finds in a compressed file.
+pub(crate) fn unpacked(bytes: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    zstd::stream::copy_decode(bytes, &mut plain).unwrap();
+    plain
+}
+
+/// Whether all of `some` are in `all`, in their order.
+pub(crate) fn are_among(some: &[PlainEvent], all: &[PlainEvent]) -> bool {
+    let mut rest = all.iter();
+    some.iter().all(|event| rest.any(|other| other == event))
+}
+
+pub(crate) const FORMATS: [&str; 2] = ["toy", "arrow"];

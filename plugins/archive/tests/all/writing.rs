@@ -1,0 +1,135 @@
+//! What the sink writes.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::json;
+use sluice_core::{Registry, SinkContext, Source, Tasks};
+
+use crate::kit::{Event, FORMATS, Folder, Making, batch, log, read, sink, source, spans, unpacked};
+
+/// Runs each task on a thread of its own, the later the shorter it waits.
+struct Threads;
+
+impl Tasks for Threads {
+    fn width(&self) -> usize {
+        3
+    }
+
+    fn spawn(&self, task: Box<dyn FnOnce() + Send>) {
+        drop(std::thread::Builder::new().spawn(task).unwrap());
+    }
+}
+
+/// The plain log: what a format's own sink would write.
+fn plain_log(format: &str, events: &[Event]) -> Vec<u8> {
+    let channels = sluice_core::Channels::default();
+    let mut log = Vec::new();
+    let format = Registry::linked().byte_format(format).unwrap();
+    format.encode(&[batch(events, 0, &channels)], &channels, &mut log).unwrap();
+    log
+}
+
+#[test]
+fn any_decompressor_gives_the_plain_log() {
+    let events = log(50);
+    assert_eq!(unpacked(&Making::of("toy").archive(&events)), plain_log("toy", &events));
+}
+
+#[test]
+fn frames_hold_whole_events_and_as_much_as_was_asked_for() {
+    let (events, folder) = (log(50), Folder::new());
+    let bytes = Making::of("toy").archive(&events);
+    let spans = spans(&folder, &bytes);
+    assert!(spans.len() > 5);
+    let longest = 22 + 1 + 40;
+    for (n, span) in spans.iter().enumerate() {
+        let most = 200 + longest;
+        assert!(span.plain < most && (span.plain >= 200 || n == spans.len() - 1), "{span:?}");
+        let frame = unpacked(&bytes[span.start as usize..span.end() as usize]);
+        let head = frame.first().copied();
+        assert_eq!((frame.len(), head), (span.plain as usize, Some(b'E')));
+    }
+}
+
+#[test]
+fn an_archive_of_no_event_is_a_compressed_file_and_an_archive() {
+    let folder = Folder::new();
+    for format in FORMATS {
+        let bytes = Making::of(format).archive(&[]);
+        assert!(format == "arrow" || unpacked(&bytes).is_empty());
+        let all = read(&folder, &bytes);
+        assert_eq!((all.events.len(), all.damage.len()), (0, 0), "{format}");
+        assert_eq!(source(&folder.at("in.zst")).events_in(&folder.at("in.zst")).unwrap(), Some(0));
+    }
+}
+
+#[test]
+fn a_long_event_has_a_frame_or_ends_one() {
+    let mut events = log(6);
+    events[1].2 = vec![1; 500];
+    events[3].2 = vec![2; 500];
+    let folder = Folder::new();
+    let bytes = Making { frame: 100, ..Making::of("toy") }.archive(&events);
+    let held: Vec<usize> = spans(&folder, &bytes)
+        .iter()
+        .map(|span| unpacked(&bytes[span.start as usize..span.end() as usize]).len())
+        .collect();
+    assert!(held.iter().filter(|len| **len > 500).count() == 2, "{held:?}");
+    assert_eq!(read(&folder, &bytes).events.len(), 6);
+}
+
+#[test]
+fn what_the_format_refuses_is_not_in_the_archive() {
+    let (mut events, folder) = (log(20), Folder::new());
+    events[3].1 = "REFUSED".into();
+    events[19].1 = "REFUSED".into();
+    let mut refused = Vec::new();
+    let bytes = Making::of("toy").try_archive(&events, &mut refused).unwrap();
+    assert_eq!(refused, ["this name is refused"; 2]);
+    let all = read(&folder, &bytes);
+    assert_eq!((all.events.len(), all.damage.len()), (18, 0));
+    assert!(all.events.iter().all(|event| event.channel != "REFUSED"));
+}
+
+#[test]
+fn mistakes_in_options_are_told_before_anything_is_opened() {
+    for (key, value, says) in [
+        ("level", json!(0), "levels 1 to 22"),
+        ("level", json!(23), "not 23"),
+        ("level", json!(5_000_000_000i64), "levels 1 to 22"),
+        ("frame", json!(0), "more than nothing"),
+        ("frame", json!("2GiB"), "at most 1GiB"),
+        ("format", json!("vle"), "`vle` in this program; it can hold: arrow, toy"),
+    ] {
+        let mut options = json!({ "path": "out" });
+        options[key] = value;
+        let error = sink(options).err().unwrap();
+        assert_eq!(error.path, [key]);
+        assert!(error.message.contains(says), "{error}");
+    }
+}
+
+#[test]
+fn a_usual_format_that_the_program_lacks_is_told_when_the_run_begins() {
+    let folder = Folder::new();
+    let sink = sink(json!({ "path": folder.at("out") })).unwrap();
+    let error = sink.open(&SinkContext::standalone()).err().unwrap();
+    assert!(error.to_string().contains("`lcm-log`"), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn no_byte_depends_on_batches_or_threads(
+        count in 0i64..200, frame in 1u64..3000, cuts in proptest::array::uniform2(1usize..250))
+    {
+        let events = log(count);
+        for format in FORMATS {
+            let making = |batch, tasks| Making { format, frame, batch, tasks };
+            let one = making(cuts[0], None).archive(&events);
+            let many = making(cuts[1], Some(Arc::new(Threads) as Arc<dyn Tasks>)).archive(&events);
+            prop_assert!(one == many, "{}", format);
+        }
+    }
+}
