@@ -89,7 +89,8 @@ pub(crate) enum Color {
 Examples:
   sluice run quickstart
   sluice run drive.toml --set INPUT=drive.lcm --jobs 8 --report report.json
-  sluice run drive.toml --dry-run                what it would read and write")]
+  sluice run drive.toml --dry-run                what it would read and write
+  sluice run tables.toml --resume                what an interrupted run has left to do")]
 pub(crate) struct RunArgs {
     /// A pipeline file, or the name of a built-in pipeline such as `quickstart`.
     pub(crate) file: String,
@@ -125,9 +126,14 @@ pub(crate) struct EngineArgs {
     #[arg(long, conflicts_with = "resume")]
     pub(crate) overwrite: bool,
 
-    /// Go on where an earlier run was interrupted. This version cannot do that yet.
+    /// Go on where an earlier run was interrupted: what it made of the same inputs with the same
+    /// pipeline is checked and kept, what else is there is replaced.
     #[arg(long)]
     pub(crate) resume: bool,
+
+    /// Where outputs are named after inputs: when one input fails, go on with the others.
+    #[arg(long)]
+    pub(crate) keep_going: bool,
 
     /// Show what would be read and written, and do nothing.
     #[arg(long)]
@@ -178,8 +184,12 @@ pub(crate) enum ProgressForm {
 The format of the input is told by its first bytes, that of the output by the extension of OUT.
 A path that ends in .zst is read and written compressed.
 
+Placeholders in OUT make an output for each input: {stem} is its name without extensions, {name} its whole
+name, {ext} its extension, {parent} the name of its folder, {index} its number. {{ and }} are braces.
+
 Examples:
   sluice convert drive.lcm --to drive.jsonl
+  sluice convert logs/*.lcm --to 'out/{stem}.lcm.zst' --resume
   sluice convert a.lcm b.lcm --to both.lcm --channel 'CAM_*' --exclude CAM_TEST
   sluice convert drive.lcm --to first.lcm --start +10 --end +1m30s
   zcat drive.lcm.gz | sluice convert - --from lcm-log --to drive.lcm
@@ -352,9 +362,13 @@ pub(crate) struct CatArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit codes: 0 all is as it should be; 1 something differs or is missing; 3 a log is damaged.")]
+Outputs are compared with what was recorded of them: length, hash, and rows where the format counts them.
+Logs are read through.
+
+Exit codes: 0 all is as it should be; 1 something differs or is missing, or a batch is not over; 3 a log is
+damaged.")]
 pub(crate) struct VerifyArgs {
-    /// Folders with a manifest, reports of `--report`, or logs.
+    /// Folders with a manifest, reports of `--report`, or files.
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
 }

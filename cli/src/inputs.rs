@@ -23,23 +23,48 @@ pub(crate) fn source_of<'s>(
     if let Some(name) = from {
         return named(shell, Kind::Source, name);
     }
-    let mut found: Option<(&Input, &Plugin)> = None;
-    for input in inputs {
-        let plugin = format_of(shell, &input.path)?;
-        match found {
-            Some((first, other)) if other.name != plugin.name => {
-                return Err(Failure::WrongUse(format!(
-                    "the inputs are of different formats: {} is {}, {} is {}; convert them one by one",
-                    first.path.display(),
-                    other.name,
-                    input.path.display(),
-                    plugin.name
-                )));
-            }
-            _ => found = found.or(Some((input, plugin))),
-        }
+    if inputs.is_empty() {
+        return Err(Failure::WrongUse("there is no input".into()));
     }
-    found.map(|(_, plugin)| plugin).ok_or_else(|| Failure::WrongUse("there is no input".into()))
+    match common(shell, inputs, By::Path)? {
+        Ok(plugin) => Ok(plugin),
+        // What is one format by its first bytes can be read together, though some files could be read
+        // in a better way.
+        Err(_) => common(shell, inputs, By::Head)?.map_err(Failure::WrongUse),
+    }
+}
+
+/// What a file is judged by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// By all that can be found out of it, and else by its first bytes.
+    Path,
+    /// By its first bytes, uncompressed.
+    Head,
+}
+
+/// The source that all inputs look like. The inner `Err` says which two differ.
+fn common<'s>(
+    shell: &'s Shell,
+    inputs: &[Input],
+    by: By,
+) -> Result<Result<&'s Plugin, String>, Failure> {
+    let formats: Vec<&Plugin> =
+        inputs.iter().map(|input| format_of(shell, &input.path, by)).collect::<Result<_, _>>()?;
+    let (Some(first), Some(input)) = (formats.first(), inputs.first()) else {
+        return Ok(Err("there is no input".into()));
+    };
+    let mut others = inputs.iter().zip(&formats);
+    Ok(match others.find(|(_, plugin)| plugin.name != first.name) {
+        None => Ok(first),
+        Some((other, plugin)) => Err(format!(
+            "the inputs are of different formats: {} is {}, {} is {}; convert them one by one",
+            input.path.display(),
+            first.name,
+            other.path.display(),
+            plugin.name
+        )),
+    })
 }
 
 /// The plugin of that kind and name.
@@ -63,8 +88,14 @@ pub(crate) fn extension(path: &Path) -> (Option<String>, bool) {
     }
 }
 
-fn format_of<'s>(shell: &'s Shell, path: &Path) -> Result<&'s Plugin, Failure> {
+fn format_of<'s>(shell: &'s Shell, path: &Path, by: By) -> Result<&'s Plugin, Failure> {
     let is_stdin = path == Path::new("-");
+    if by == By::Path
+        && !is_stdin
+        && let Some(plugin) = shell.registry.sniff_path(path)?.into_iter().next()
+    {
+        return Ok(plugin);
+    }
     let head = if is_stdin { Vec::new() } else { files::head(path, HEAD)? };
     let sniffed = shell.registry.sniff(&head).into_iter().next();
     let by_extension =
@@ -92,7 +123,7 @@ pub(crate) fn read_into(
     sink: Box<dyn DynSink>,
 ) -> Result<Report, Failure> {
     let nodes = vec![source_node(plugin, path)?, sink_node(sink)];
-    let pipeline = Pipeline { name: None, memory: Some(MEMORY), nodes, text: String::new() };
+    let pipeline = Pipeline { name: None, memory: Some(MEMORY), nodes, ..Pipeline::default() };
     run::run(pipeline, &Options::default()).map_err(Failure::from)
 }
 
@@ -132,9 +163,13 @@ fn sink_node(sink: Box<dyn DynSink>) -> Node {
     }
 }
 
-/// The files that one name stands for.
-pub(crate) fn expand(name: impl Into<PathBuf>) -> Result<Vec<Input>, Failure> {
-    Ok(files::expand(&[name.into()])?)
+/// The files that one name stands for; or the folder, if that is what a source reads.
+pub(crate) fn expand(shell: &Shell, name: impl Into<PathBuf>) -> Result<Vec<Input>, Failure> {
+    let path = name.into();
+    if path.is_dir() && !shell.registry.sniff_path(&path)?.is_empty() {
+        return Ok(vec![Input { path, bytes: None }]);
+    }
+    Ok(files::expand(&[path])?)
 }
 
 fn text(path: &Path) -> Result<&str, Failure> {

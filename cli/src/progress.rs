@@ -101,7 +101,8 @@ impl Meter {
             None => units::bytes(snapshot.bytes),
         };
         let speed = units::speed(snapshot.bytes, seconds);
-        tell(&format!("{read} read, {}, {speed}, {seconds:.0} s", events(snapshot)));
+        let inputs = inputs(snapshot).map(|inputs| format!("{inputs}, ")).unwrap_or_default();
+        tell(&format!("{inputs}{read} read, {}, {speed}, {seconds:.0} s", events(snapshot)));
     }
 
     fn tell_machine(&self, snapshot: &Snapshot, done: bool) {
@@ -112,8 +113,14 @@ impl Meter {
             "damage": snapshot.damage,
             "seconds": self.started.elapsed().as_secs_f64(),
         });
-        if let Some(fields) = line.as_object_mut().filter(|_| done) {
-            fields.insert("done".into(), true.into());
+        if let Some(fields) = line.as_object_mut() {
+            if snapshot.units > 0 {
+                fields.insert("units".into(), snapshot.units.into());
+                fields.insert("units_done".into(), snapshot.units_done.into());
+            }
+            if done {
+                fields.insert("done".into(), true.into());
+            }
         }
         tell(&line.to_string());
     }
@@ -125,7 +132,8 @@ impl Meter {
         }
         let rate = snapshot.events as f64 / self.started.elapsed().as_secs_f64().max(1e-9);
         let damage = if snapshot.damage > 0 { ", damage" } else { "" };
-        bar.set_message(format!("{} events/s{damage}", units::count(rate as u64)));
+        let inputs = inputs(snapshot).map(|inputs| format!("{inputs}, ")).unwrap_or_default();
+        bar.set_message(format!("{inputs}{} events/s{damage}", units::count(rate as u64)));
         bar.set_position(snapshot.bytes);
     }
 }
@@ -151,6 +159,12 @@ impl Form {
             Self::Silent => Duration::MAX,
         }
     }
+}
+
+/// How many inputs of a batch are done.
+fn inputs(snapshot: &Snapshot) -> Option<String> {
+    let Snapshot { units, units_done, .. } = snapshot;
+    (*units > 0).then(|| format!("{units_done}/{units} inputs"))
 }
 
 fn events(snapshot: &Snapshot) -> String {

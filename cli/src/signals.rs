@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::flag;
 use signal_hook::iterator::{Handle, Signals};
 use sluice_pipeline::run::Stop;
 
@@ -16,6 +17,8 @@ impl Listening {
     ///
     /// Where signals cannot be had, they do what they always do: end the program.
     pub(crate) fn start(stop: Arc<Stop>, say: impl Fn(&str) + Send + 'static) -> Self {
+        // A write beyond the size that files may have is then an error that is told, and no death.
+        drop(flag::register(SIGXFSZ, Arc::default()));
         let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else { return Self(None) };
         let handle = signals.handle();
         let listen = move || signals.forever().enumerate().for_each(|(n, _)| heard(n, &stop, &say));

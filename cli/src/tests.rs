@@ -54,7 +54,7 @@ fn help_and_version_are_no_mistakes_and_wrong_use_is() {
     let wrong: [&[&str]; 6] = [
         &["frobnicate"],
         &["run", "no-such-pipeline"],
-        &["run", "quickstart", "--resume"],
+        &["run", "quickstart", "--resume", "--overwrite"],
         &["run", "quickstart", "--engine", "ballista"],
         &["convert", "x", "--to", "y.lcm", "--start", "noon"],
         &["cat", "x", "--channel", "odd[name"],

@@ -1,10 +1,13 @@
 //! Pipelines: what a file says, and running it.
 
+pub mod batch;
 pub mod graph;
 pub mod library;
 pub mod manifest;
 pub mod mistake;
 pub mod report;
+mod resolved;
+pub mod resume;
 pub mod run;
 pub mod schema;
 pub mod spec;

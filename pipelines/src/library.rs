@@ -1,6 +1,13 @@
 //! The pipelines that every program carries, by name. They work without any file beside them.
 
-const PIPELINES: [(&str, &str); 1] = [("quickstart", include_str!("../library/quickstart.toml"))];
+macro_rules! carried {
+    ($($name:literal),*) => {
+        [$(($name, include_str!(concat!("../library/", $name, ".toml")))),*]
+    };
+}
+
+const PIPELINES: [(&str, &str); 5] =
+    carried!["archive-to-log", "batch", "log-to-archive", "log-to-tables", "quickstart"];
 
 /// The text of the pipeline of that name, given with or without `.toml`.
 pub fn get(name: &str) -> Option<&'static str> {

@@ -1,10 +1,16 @@
 //! The manifest of an output folder: what is in it, and what it was made from.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sluice_core::output::Published;
 use sluice_core::{Error, Origin, OriginInput, files::LogFile};
+
+use crate::spec::Node;
+
+/// The version of Sluice that writes manifests.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What a manifest says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -13,7 +19,7 @@ pub struct Manifest {
     pub sluice: String,
     /// The pipeline's name.
     pub name: Option<String>,
-    /// The pipeline file's text.
+    /// What was run, as a pipeline file without variables.
     pub pipeline: String,
     /// The plugins that took part.
     pub plugins: Vec<String>,
@@ -21,10 +27,20 @@ pub struct Manifest {
     pub inputs: Vec<InputFile>,
     /// What was written, with paths relative to the folder.
     pub files: Vec<OutputFile>,
+    /// The exit code: 3 if there were losses.
+    #[serde(default)]
+    pub exit: u8,
+    /// Whether the run was asked to end before it had read everything.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub partial: bool,
+}
+
+pub(crate) fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// An input as a manifest names it.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputFile {
     /// Its path as the user gave it.
     pub path: PathBuf,
@@ -35,7 +51,7 @@ pub struct InputFile {
 }
 
 /// An output as a manifest names it.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputFile {
     /// Its path in the folder.
     pub path: PathBuf,
@@ -51,27 +67,45 @@ pub struct OutputFile {
 pub(crate) struct Base<'r> {
     pub(crate) origin: &'r Origin,
     pub(crate) plugins: &'r [String],
+    pub(crate) ended: Ended,
+}
+
+/// How a run ended whose files are about to appear.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(crate) exit: u8,
+    pub(crate) partial: bool,
+}
+
+/// The plugins that take part, sorted, each once.
+pub(crate) fn plugins(nodes: &[Node]) -> Vec<String> {
+    let names: BTreeSet<&str> = nodes.iter().map(|node| node.plugin).collect();
+    names.into_iter().map(str::to_owned).collect()
 }
 
 impl Base<'_> {
     pub(crate) fn text_for(&self, folder: &Path, files: &[Published]) -> Result<String, Error> {
-        let mut plugins = self.plugins.to_vec();
-        plugins.sort();
-        plugins.dedup();
         let files = files.iter().map(|file| {
             let path = file.path.strip_prefix(folder).unwrap_or(&file.path).to_owned();
             OutputFile { path, rows: file.rows, bytes: file.bytes, blake3: file.blake3.clone() }
         });
         let manifest = Manifest {
-            sluice: env!("CARGO_PKG_VERSION").to_owned(),
+            sluice: VERSION.to_owned(),
             name: self.origin.name.clone(),
             pipeline: self.origin.pipeline.clone(),
-            plugins,
-            inputs: self.origin.inputs.iter().map(input_file).collect(),
+            plugins: self.plugins.to_vec(),
+            inputs: inputs(self.origin),
             files: files.collect(),
+            exit: self.ended.exit,
+            partial: self.ended.partial,
         };
         serde_json::to_string_pretty(&manifest).map_err(|e| Error::broken(e.to_string()))
     }
+}
+
+/// The inputs of a run. Waits for their hashes.
+pub(crate) fn inputs(origin: &Origin) -> Vec<InputFile> {
+    origin.inputs.iter().map(input_file).collect()
 }
 
 fn input_file(input: &OriginInput) -> InputFile {

@@ -98,6 +98,9 @@ pub struct Note {
     pub count: u64,
 }
 
+/// How many damaged ranges a report lists; a log of rubbish has no end of them.
+pub(crate) const MOST_DAMAGE: usize = 100_000;
+
 /// A node's name and inputs.
 type Label = (String, Vec<usize>);
 
@@ -140,6 +143,49 @@ impl Report {
             names.rev().map(|(n, input)| (input.path.to_string_lossy().into_owned(), n)).collect();
         report.damage.sort_by_key(|damage| (places.get(&damage.input).copied(), damage.offset));
         Ok(report)
+    }
+
+    /// Adds what a later unit of the same batch did. Seconds are left as they are: units run beside each
+    /// other.
+    pub(crate) fn add(&mut self, unit: Self) {
+        for (name, source) in unit.sources {
+            let ours = self.sources.entry(name).or_default();
+            ours.events += source.events;
+            ours.damaged_bytes += source.damaged_bytes;
+        }
+        for (name, sink) in unit.sinks {
+            self.sinks.entry(name).or_default().events += sink.events;
+        }
+        unit.channels.into_iter().for_each(|row| self.add_channel(row));
+        let room = MOST_DAMAGE.saturating_sub(self.damage.len());
+        self.damage.extend(unit.damage.into_iter().take(room));
+        self.damaged_ranges += unit.damaged_ranges;
+        for note in unit.notes {
+            let same = |ours: &&mut Note| ours.node == note.node && ours.what == note.what;
+            match self.notes.iter_mut().find(same) {
+                Some(ours) => ours.count += note.count,
+                None => self.notes.push(note),
+            }
+        }
+        self.files.extend(unit.files);
+        self.interrupted |= unit.interrupted;
+        self.bytes_read += unit.bytes_read;
+    }
+
+    /// Rows come by sink, source and channel.
+    fn add_channel(&mut self, row: ChannelReport) {
+        let key = |row: &ChannelReport| (row.sink.clone(), row.source.clone(), row.channel.clone());
+        match self.channels.binary_search_by_key(&key(&row), key) {
+            Ok(at) => {
+                let ours = &mut self.channels[at];
+                ours.entered += row.entered;
+                ours.out += row.out;
+                ours.filtered += row.filtered;
+                ours.damaged += row.damaged;
+                ours.undecoded += row.undecoded;
+            }
+            Err(at) => self.channels.insert(at, row),
+        }
     }
 
     /// Whether everything was read and carried.

@@ -12,7 +12,7 @@ use crate::shell::Shell;
 
 pub(crate) fn run(args: &CatArgs, shell: &Shell) -> Outcome {
     convert::refuse_types(&args.selection)?;
-    let files = inputs::expand(&args.file)?;
+    let files = inputs::expand(shell, &args.file)?;
     let source = inputs::source_of(shell, &files, args.from.as_deref())?;
     let sink = inputs::named(shell, Kind::Sink, if args.json { "jsonl" } else { "text" })?;
     let payload = Assignment { name: "payload".into(), value: "true".into() };

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use std::io::{self, Write};
 
-use sluice_core::{Kind, Plugin, files};
+use sluice_core::{Kind, Plugin};
 use sluice_pipeline::{Document, Pipeline, Variables};
 
 use crate::args::{Assignment, ConvertArgs, SelectionArgs};
@@ -63,8 +63,9 @@ fn source<'s>(args: &ConvertArgs, shell: &'s Shell) -> Result<&'s Plugin, Failur
     if args.from.is_some() {
         return inputs::source_of(shell, &[], args.from.as_deref());
     }
-    let names: Vec<_> = args.inputs.iter().map(Into::into).collect();
-    inputs::source_of(shell, &files::expand(&names)?, None)
+    let files = args.inputs.iter().map(|name| inputs::expand(shell, name));
+    let files: Vec<_> = files.collect::<Result<_, _>>()?;
+    inputs::source_of(shell, &files.concat(), None)
 }
 
 fn refuse_urls(args: &ConvertArgs) -> Result<(), Failure> {
@@ -98,24 +99,30 @@ impl<'s> Sink<'s> {
             let plugin = tables(&path, shell)?;
             return Ok(Self { plugin, path, options: Vec::new() });
         }
-        Self::by_extension(path, shell)
+        Self::by_extension(path, &args.sink_option, shell)
     }
 
-    fn by_extension(path: String, shell: &'s Shell) -> Result<Self, Failure> {
+    fn by_extension(path: String, given: &[Assignment], shell: &'s Shell) -> Result<Self, Failure> {
         let (extension, packed) = inputs::extension(Path::new(&path));
         let named = extension.as_deref();
         let inner = named.and_then(|e| shell.registry.by_extension(Kind::Sink, e));
         let archive = shell.registry.get(Kind::Sink, "archive").filter(|_| packed);
-        let options = match inner.map(|plugin| plugin.name) {
-            // The formats an archive can hold; what else is compressed does that by itself.
-            None | Some("lcm-log") => Vec::new(),
-            Some("vel") => vec![Assignment { name: "format".into(), value: "vel".into() }],
-            Some(_) => return Self::plain(inner, path, shell),
+        // The formats an archive can hold; what else is compressed does that by itself.
+        let format = match (named, inner.map(|plugin| plugin.name)) {
+            (Some("arrow"), None) => Some("arrow"),
+            (_, None | Some("lcm-log")) => None,
+            (_, Some("vel")) => Some("vel"),
+            (_, Some(_)) => return Self::plain(inner, path, shell),
         };
-        match archive {
-            Some(plugin) => Ok(Self { plugin, path, options }),
-            None => Self::plain(inner, path, shell),
-        }
+        // Options that only the log's own sink has say which one is meant.
+        let takes = |plugin: &&Plugin| {
+            let names = plugin.option_names();
+            inner.is_none() || given.iter().all(|option| names.contains(&option.name))
+        };
+        let Some(plugin) = archive.filter(takes) else { return Self::plain(inner, path, shell) };
+        let format = format.filter(|_| given.iter().all(|option| option.name != "format"));
+        let option = |value: &str| Assignment { name: "format".into(), value: value.into() };
+        Ok(Self { plugin, path, options: format.map(option).into_iter().collect() })
     }
 
     fn plain(inner: Option<&'s Plugin>, path: String, shell: &Shell) -> Result<Self, Failure> {

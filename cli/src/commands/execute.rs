@@ -8,11 +8,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sluice_core::files::Identity;
 use sluice_core::{Error, Overwrite};
+use sluice_pipeline::resume::{self, Before};
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Part, Pipeline, Report};
 
 use crate::args::{Engine, EngineArgs, ProgressForm};
-use crate::commands::plan;
+use crate::commands::{batch, plan};
 use crate::ending::{Ending, Failure, Outcome};
 use crate::progress::Meter;
 use crate::shell::Shell;
@@ -24,28 +25,42 @@ const MOST_SHOWN: usize = 20;
 
 /// Refuses options that this version knows but cannot obey.
 pub(crate) fn refuse_what_is_missing(args: &EngineArgs) -> Result<(), Failure> {
-    let missing = match args {
-        EngineArgs { resume: true, .. } => "--resume",
-        EngineArgs { engine: Engine::Ballista, .. } => "--engine ballista",
-        _ => return Ok(()),
-    };
-    Err(Failure::WrongUse(format!("this version does not have {missing} yet; nothing was done")))
+    match args.engine {
+        Engine::Local => Ok(()),
+        Engine::Ballista => {
+            let what = "this version does not have --engine ballista yet; nothing was done";
+            Err(Failure::WrongUse(what.into()))
+        }
+    }
 }
 
 /// Runs a pipeline, or shows its plan if that is all that is wanted.
 pub(crate) fn execute(pipeline: Pipeline, args: &EngineArgs, shell: &Shell) -> Outcome {
     if args.dry_run {
-        return plan::print_text(&pipeline, &options(args));
+        return plan::print_text(&pipeline, &options(args), shell);
     }
-    let only_prints = targets(&pipeline).iter().all(|target| target == Path::new("-"));
-    let report_file = args.report.as_deref().map(|path| ReportFile::open(path, &pipeline));
-    let report_file = report_file.transpose()?;
-    let result = run_watched(pipeline, args, shell);
+    if !pipeline.templates.is_empty() {
+        return batch::execute(&pipeline, args, shell);
+    }
+    let targets = resume::targets(&pipeline);
+    let only_prints = targets.iter().all(|target| target == Path::new("-"));
+    let report_file = ReportFile::of(args, &pipeline, &targets)?;
+    if args.resume
+        && let Some(before) = resume::done_before(&pipeline, &options(args))?
+    {
+        resume::sweep_outputs(&targets);
+        return already_done(&before, report_file, shell);
+    }
+    let watched = |options: &Options| Ok(run::run(pipeline, options)?);
+    let result = watch(args, shell, watched);
     if let Some(file) = report_file {
-        file.write(&result)?;
+        file.write(result.as_ref().map(Report::to_json))?;
     }
     let report =
         result.map_err(|failure| if only_prints { failure } else { failure.not_closed() })?;
+    if args.resume {
+        resume::sweep_outputs(&targets);
+    }
     tell_losses(&report, shell);
     // Machines have had their last word.
     if args.progress != ProgressForm::Json {
@@ -54,7 +69,30 @@ pub(crate) fn execute(pipeline: Pipeline, args: &EngineArgs, shell: &Shell) -> O
     Ok(if report.is_complete() { Ending::Done } else { Ending::Losses })
 }
 
-fn run_watched(pipeline: Pipeline, args: &EngineArgs, shell: &Shell) -> Result<Report, Failure> {
+/// Says that there is nothing to do.
+fn already_done(before: &Before, report_file: Option<ReportFile>, shell: &Shell) -> Outcome {
+    let ending = if before.exit == 0 { Ending::Done } else { Ending::Losses };
+    if let Some(file) = report_file {
+        let mut value = Report::default().to_json();
+        value["exit"] = ending.code().into();
+        value["skipped"] = true.into();
+        file.write(Ok(value))?;
+    }
+    let folders: Vec<String> = before.folders.iter().map(|f| f.display().to_string()).collect();
+    let files = units::many(before.files, "file");
+    shell.say(&format!("already done: {} ({files})", folders.join(", ")));
+    if ending == Ending::Losses {
+        shell.warn("there were losses when it was done");
+    }
+    Ok(ending)
+}
+
+/// Runs something that can be stopped, and shows how it goes.
+pub(crate) fn watch<T>(
+    args: &EngineArgs,
+    shell: &Shell,
+    run: impl FnOnce(&Options) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let meter = Arc::new(Meter::new(args.progress, shell.quiet));
     let options = Options { progress: Some(meter.clone()), ..options(args) };
     let (quiet, told) = (shell.quiet, Arc::clone(&meter));
@@ -63,50 +101,56 @@ fn run_watched(pipeline: Pipeline, args: &EngineArgs, shell: &Shell) -> Result<R
             told.say(text);
         }
     });
-    let result = run::run(pipeline, &options);
+    let result = run(&options);
     drop(listening);
     meter.finish();
-    Ok(result?)
+    result
 }
 
-fn options(args: &EngineArgs) -> Options {
+/// The engine's options.
+pub(crate) fn options(args: &EngineArgs) -> Options {
     Options {
         jobs: args.jobs,
         memory: args.memory,
-        overwrite: if args.overwrite { Overwrite::Replace } else { Overwrite::Refuse },
+        overwrite: match (args.overwrite, args.resume) {
+            (true, _) => Overwrite::Replace,
+            (_, true) => Overwrite::Redo,
+            _ => Overwrite::Refuse,
+        },
         hash: args.report.is_some(),
         ..Options::default()
     }
 }
 
-/// Everything a pipeline writes.
-fn targets(pipeline: &Pipeline) -> Vec<PathBuf> {
-    let of = |part: &Part| if let Part::Sink(sink) = part { sink.targets() } else { Vec::new() };
-    pipeline.nodes.iter().flat_map(|node| of(&node.part)).collect()
-}
-
 /// Where the report goes: opened before the run, so that a run is not done in vain.
-struct ReportFile {
+pub(crate) struct ReportFile {
     path: PathBuf,
     to: Box<dyn Write>,
 }
 
 impl ReportFile {
-    fn open(path: &Path, pipeline: &Pipeline) -> Result<Self, Failure> {
+    /// The report that is asked for, of a pipeline that writes these outputs.
+    pub(crate) fn of(
+        args: &EngineArgs,
+        pipeline: &Pipeline,
+        outputs: &[PathBuf],
+    ) -> Result<Option<Self>, Failure> {
+        args.report.as_deref().map(|path| Self::open(path, pipeline, outputs)).transpose()
+    }
+
+    fn open(path: &Path, pipeline: &Pipeline, outputs: &[PathBuf]) -> Result<Self, Failure> {
         let to: Box<dyn Write> = if path == Path::new("-") {
             Box::new(io::stdout())
         } else {
-            refuse_log(path, pipeline)?;
+            refuse_log(path, pipeline, outputs)?;
             Box::new(File::create(path).map_err(|e| Error::io("create", path, e))?)
         };
         Ok(Self { path: path.to_owned(), to })
     }
 
-    fn write(mut self, result: &Result<Report, Failure>) -> Result<(), Failure> {
-        let value = match result {
-            Ok(report) => report.to_json(),
-            Err(failure) => failed(failure),
-        };
+    /// Writes it: a report, or why there is none.
+    pub(crate) fn write(mut self, result: Result<Value, &Failure>) -> Result<(), Failure> {
+        let value = result.unwrap_or_else(failed);
         let written = writeln!(self.to, "{value:#}").and_then(|()| self.to.flush());
         Ok(written.map_err(|e| Error::io("write", &self.path, e))?)
     }
@@ -122,11 +166,11 @@ fn failed(failure: &Failure) -> Value {
 }
 
 /// A slip of the finger must not write the report over a log.
-fn refuse_log(path: &Path, pipeline: &Pipeline) -> Result<(), Failure> {
+fn refuse_log(path: &Path, pipeline: &Pipeline, outputs: &[PathBuf]) -> Result<(), Failure> {
     let taken = |what: &str| {
         Err(Failure::WrongUse(format!("the report would replace {what}: {}", path.display())))
     };
-    if targets(pipeline).iter().any(|target| target == path) {
+    if outputs.iter().any(|output| output == path) {
         return taken("an output");
     }
     let Some(identity) = Identity::of(path) else { return Ok(()) };
@@ -163,7 +207,8 @@ pub(crate) fn tell_losses(report: &Report, shell: &Shell) {
     }
 }
 
-fn summary(report: &Report) -> String {
+/// What a run did, in a line.
+pub(crate) fn summary(report: &Report) -> String {
     let read: u64 = report.sources.values().map(|source| source.events).sum();
     let written: u64 = report.sinks.values().map(|sink| sink.events).sum();
     let (bytes, seconds) = (report.bytes_read, report.seconds);

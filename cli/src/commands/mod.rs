@@ -1,5 +1,6 @@
 //! The verbs, one a module. What several share is in `execute` and in the modules beside this one.
 
+pub(crate) mod batch;
 pub(crate) mod cat;
 pub(crate) mod check;
 pub(crate) mod completions;

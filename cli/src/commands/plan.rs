@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 use sluice_core::files::is_special;
 use sluice_core::{Input, Kind, time};
+use sluice_pipeline::batch::{self, Batch, Unit};
 use sluice_pipeline::run::{self, Options, Reading, SourceReading};
 use sluice_pipeline::{Node, Part, Pipeline};
 
@@ -19,22 +20,69 @@ use crate::units;
 pub(crate) fn run(args: &PlanArgs, shell: &Shell) -> Outcome {
     let pipeline = pipeline(&args.file, &args.variables, shell)?;
     if !args.json {
-        return print_text(&pipeline, &Options::default());
+        return print_text(&pipeline, &Options::default(), shell);
     }
-    let plan = json_of(&pipeline, &reading(&pipeline, &Options::default())?);
+    let units = units_of(&pipeline, shell)?;
+    let mut plan = json_of(&pipeline, &reading(&pipeline, &Options::default())?);
+    if let Some(units) = units {
+        extend(&mut plan, json!({ "units": units.iter().map(unit_json).collect::<Vec<_>>() }));
+    }
     writeln!(io::stdout(), "{plan:#}")?;
     Ok(Ending::Done)
 }
 
 /// Prints the plan for people.
-pub(crate) fn print_text(pipeline: &Pipeline, options: &Options) -> Outcome {
-    let text = text_of(pipeline, &reading(pipeline, options)?);
+pub(crate) fn print_text(pipeline: &Pipeline, options: &Options, shell: &Shell) -> Outcome {
+    let text = match units_of(pipeline, shell)? {
+        Some(units) => batch_text(pipeline, &units),
+        None => text_of(pipeline, &reading(pipeline, options)?),
+    };
     io::stdout().write_all(text.as_bytes())?;
     Ok(Ending::Done)
 }
 
 fn reading(pipeline: &Pipeline, options: &Options) -> Result<Reading, Failure> {
     Ok(run::plan(pipeline, options)?)
+}
+
+/// The units, where outputs are named after inputs.
+fn units_of(pipeline: &Pipeline, shell: &Shell) -> Result<Option<Vec<Unit>>, Failure> {
+    if pipeline.templates.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Batch::of(pipeline, &shell.registry)?.units))
+}
+
+fn batch_text(pipeline: &Pipeline, batch: &[Unit]) -> String {
+    let of = |kind: Kind| pipeline.nodes.iter().filter(move |node| node.kind == kind);
+    let inputs = units::many(batch.len() as u64, "input");
+    let sources = of(Kind::Source)
+        .map(|node| format!("reads  {} ({}) for each of {inputs}\n", node.name, node.plugin));
+    let stages = of(Kind::Stage).map(|stage| stage_text(pipeline, stage));
+    let sinks = of(Kind::Sink).map(|node| {
+        format!("writes {} ({}) from {}\n", node.name, node.plugin, from(pipeline, node))
+    });
+    sources.chain(stages).chain(sinks).chain(batch.iter().map(unit_text)).collect()
+}
+
+fn unit_text(unit: &Unit) -> String {
+    let size = unit.input.bytes.map_or("size not known".to_owned(), units::bytes);
+    let mut text = format!("unit   {}  {size}\n", unit.input.path.display());
+    for output in &unit.outputs {
+        let note = if batch::exists(output) { EXISTS } else { "" };
+        line(&mut text, format_args!("         {}{note}\n", output.display()));
+    }
+    text
+}
+
+const EXISTS: &str = "  exists; --resume checks it, --overwrite replaces it";
+
+fn unit_json(unit: &Unit) -> Value {
+    let outputs = unit
+        .outputs
+        .iter()
+        .map(|output| json!({ "path": output.to_string_lossy(), "exists": batch::exists(output) }));
+    json!({ "input": unit.input, "outputs": outputs.collect::<Vec<_>>() })
 }
 
 fn text_of(pipeline: &Pipeline, reading: &Reading) -> String {

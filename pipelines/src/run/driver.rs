@@ -10,14 +10,12 @@ use sluice_core::{Batch, Damage, DynSink, Error, SinkContext, StageContext};
 
 use super::quarantine::Quarantines;
 use super::segment::{Branch, Delivery, Outcome, account};
+use super::steps::{Limits, Step, Steps};
 use super::tally::{Counts, Tally};
 use super::topology::{FoldNode, MergeNode, Port, Topology};
-use super::units::{Limits, Unit, Units};
 use super::{Options, Reading, Setup, Snapshot, keeps_bytes};
+use crate::report::MOST_DAMAGE;
 use crate::spec::OnDamage;
-
-/// How many damaged ranges a report lists; a log of rubbish has no end of them.
-const MOST_DAMAGE: usize = 100_000;
 
 /// A stream's head inside the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,7 +46,7 @@ pub(super) struct Driver<'r> {
 
 struct RunningSource {
     node: usize,
-    units: Units,
+    steps: Steps,
     damage: OnDamage,
     segment: Arc<Vec<Branch>>,
     /// How often it has been asked, so that sources take turns.
@@ -96,7 +94,7 @@ impl<'r> Driver<'r> {
                 Limits { window, task_bytes: setup.piece as u64 * 4, most_lent: setup.most_lent() };
             running.push(RunningSource {
                 node: source.node,
-                units: Units::new(source, reading.splits, reads, shared, limits),
+                steps: Steps::new(source, reading.splits, reads, shared, limits),
                 damage: source.damage.clone(),
                 segment: Arc::clone(&source.segment),
                 turns: 0,
@@ -132,8 +130,8 @@ impl<'r> Driver<'r> {
         while let Some(source) = self.next_source()? {
             self.options.stop.check()?;
             self.sources[source].turns += 1;
-            match self.sources[source].units.next_unit()? {
-                Some(unit) => self.take(source, unit)?,
+            match self.sources[source].steps.next_step()? {
+                Some(step) => self.take(source, step)?,
                 None => self.end_source(source)?,
             }
         }
@@ -183,13 +181,13 @@ impl<'r> Driver<'r> {
         })
     }
 
-    fn take(&mut self, source: usize, unit: Unit) -> Result<(), Error> {
-        for damage in unit.damage {
+    fn take(&mut self, source: usize, step: Step) -> Result<(), Error> {
+        for damage in step.damage {
             self.note_damage(source, damage)?;
         }
-        let read = unit.outcome.tally.get(self.sources[source].node).left;
+        let read = step.outcome.tally.get(self.sources[source].node).left;
         self.events += read.total();
-        self.deliver(unit.outcome)?;
+        self.deliver(step.outcome)?;
         self.end_step()?;
         self.tell();
         Ok(())
@@ -370,6 +368,7 @@ impl<'r> Driver<'r> {
             total_bytes: self.total_bytes,
             events: self.events,
             damage: self.damaged_ranges,
+            ..Snapshot::default()
         });
     }
 }
@@ -409,5 +408,6 @@ fn leads_to_port(segment: &[Branch]) -> bool {
 /// The bytes that will be read, if every split says how long it is.
 fn total_bytes(reading: &Reading) -> Option<u64> {
     let splits = reading.sources.iter().flat_map(|source| &source.splits);
-    splits.map(|split| split.bytes).sum()
+    // What is compressed holds more than is read of it.
+    splits.map(|split| split.end.map(|end| end - split.start).or(split.bytes)).sum()
 }

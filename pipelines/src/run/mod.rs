@@ -1,6 +1,6 @@
 //! The engine: runs a pipeline on this machine.
 //!
-//! One thread, the driver, asks sources for units in order, appends what tasks encoded to the sinks, and
+//! One thread, the driver, asks sources for steps in order, appends what tasks encoded to the sinks, and
 //! runs whatever needs order (stages with memory, merges). Reading, stages without memory and encoding
 //! are tasks on a rayon pool. What the driver does depends on the events alone and never on which task
 //! was done first, so the output is the same for any number of threads.
@@ -10,10 +10,10 @@ mod hashing;
 mod merge;
 mod quarantine;
 mod segment;
+mod steps;
 mod tally;
 mod tasks;
 mod topology;
-mod units;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,14 +22,16 @@ use std::time::Instant;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use sluice_core::options::ByteSize;
+use sluice_core::output::Published;
 use sluice_core::time::When;
 use sluice_core::{
-    BlockPool, ChannelQuery, Channels, DynSink, Entry, Error, Input, MapQuery, Outputs, Overwrite,
-    Query, ReadContext, SinkContext, Source, Split, Stage, Tasks,
+    BlockPool, ChannelQuery, Channels, DynSink, Entry, Error, Input, MapQuery, Origin, Outputs,
+    Overwrite, Query, ReadContext, SinkContext, Source, Split, Stage, Tasks,
 };
 
-use crate::manifest;
+use crate::manifest::{self, Ended};
 use crate::report::Report;
+use crate::resolved;
 use crate::spec::{Node, OnDamage, Part, Pipeline};
 pub(crate) use driver::Finished;
 pub(crate) use tally::{Counts, Tally};
@@ -79,8 +81,13 @@ impl Stop {
         self.drain.load(Ordering::Relaxed)
     }
 
+    /// Whether it was asked to end at once.
+    pub fn is_aborted(&self) -> bool {
+        self.abort.load(Ordering::Relaxed)
+    }
+
     fn check(&self) -> Result<(), Error> {
-        if self.abort.load(Ordering::Relaxed) {
+        if self.is_aborted() {
             return Err(sluice_core::ErrorKind::Aborted.into());
         }
         Ok(())
@@ -98,9 +105,13 @@ pub struct Snapshot {
     pub events: u64,
     /// Damaged ranges met.
     pub damage: u64,
+    /// Inputs that are done, in a batch.
+    pub units_done: u64,
+    /// Inputs in all, in a batch.
+    pub units: u64,
 }
 
-/// Is told how a run goes, from one thread, after every unit of work.
+/// Is told how a run goes, from one thread at a time, after every step.
 pub trait Progress: Send + Sync {
     /// Called a few hundred times a second at most; must not block.
     fn update(&self, snapshot: &Snapshot);
@@ -111,21 +122,43 @@ pub trait Progress: Send + Sync {
 /// `Err` means that it failed and that nothing was published. Damage and events that could not be
 /// carried are in the report.
 pub fn run(pipeline: Pipeline, options: &Options) -> Result<Report, Error> {
+    run_within(pipeline, options, None)
+}
+
+/// What a run that is a part of a batch gets from there.
+pub(crate) struct Within<'b> {
+    /// The threads of the whole batch.
+    pub(crate) pool: Arc<ThreadPool>,
+    /// Is told how the run ended, and of all files that are about to appear. If it fails, none do.
+    pub(crate) announce: &'b Announce<'b>,
+}
+
+pub(crate) type Announce<'b> = dyn Fn(&Origin, Ended, &[Published]) -> Result<(), Error> + 'b;
+
+/// As [`run`]. In a batch, inputs and outputs are hashed in any case.
+pub(crate) fn run_within(
+    pipeline: Pipeline,
+    options: &Options,
+    within: Option<&Within<'_>>,
+) -> Result<Report, Error> {
     let started = Instant::now();
-    let Pipeline { name, memory, nodes, text } = pipeline;
-    let setup = Setup::new(options, memory, holders(&nodes));
+    let text = resolved::text(&pipeline, memory(options, pipeline.memory));
+    let Pipeline { name, memory, nodes, .. } = pipeline;
+    let pool = within.map(|within| Arc::clone(&within.pool));
+    let setup = Setup::new(options, memory, holders(&nodes), pool);
     let reading = setup.prepare(&nodes)?;
     let inputs: Vec<PathBuf> = reading.inputs().map(|input| input.path.clone()).collect();
-    let hash = options.hash || writes_folder(&nodes);
+    let hash = options.hash || within.is_some() || writes_folder(&nodes);
     let outputs = Outputs::new(options.overwrite, hash, &inputs).with_tasks(setup.tasks()?);
     let outputs = Arc::new(outputs);
     let quarantines = quarantine::open(&nodes, &outputs)?;
-    let plugins = nodes.iter().map(|node| node.plugin.to_string()).collect::<Vec<_>>();
+    let plugins = manifest::plugins(&nodes);
     let labels =
         nodes.iter().map(|node| (node.name.clone(), node.from.clone())).collect::<Vec<_>>();
     let all_inputs: Vec<Input> = reading.inputs().cloned().collect();
 
-    let wants_hashes = writes_folder(&nodes) || sinks(&nodes).any(|sink| sink.wants_hashes());
+    let wants_hashes =
+        within.is_some() || writes_folder(&nodes) || sinks(&nodes).any(|sink| sink.wants_hashes());
     let origin =
         hashing::origin(name, text, &all_inputs, wants_hashes.then(|| setup.pool()).transpose()?);
     let topology = Topology::of(nodes, &reading.origins, setup.merge_limit())?;
@@ -139,11 +172,15 @@ pub fn run(pipeline: Pipeline, options: &Options) -> Result<Report, Error> {
     let driver = Driver::new(topology, reading, &setup, (&context, quarantines, options))?;
     let finished = driver.drive()?;
     let mut report = Report::of(&labels, finished, &all_inputs, setup.channels())?;
-    let base = manifest::Base { origin: &origin, plugins: &plugins };
     options.stop.check()?;
-    report.files = outputs.publish(|folder, files| base.text_for(folder, files))?;
-    report.seconds = started.elapsed().as_secs_f64();
     report.interrupted = options.stop.is_requested();
+    let ended = Ended { exit: report.exit(), partial: report.interrupted };
+    let base = manifest::Base { origin: &origin, plugins: &plugins, ended };
+    report.files = outputs.publish_announced(
+        |folder, files| base.text_for(folder, files),
+        |files| within.map_or(Ok(()), |within| (within.announce)(&origin, ended, files)),
+    )?;
+    report.seconds = started.elapsed().as_secs_f64();
     Ok(report)
 }
 
@@ -176,7 +213,29 @@ impl Reading {
 
 /// Finds out what running this pipeline would read, without reading more than that takes.
 pub fn plan(pipeline: &Pipeline, options: &Options) -> Result<Reading, Error> {
-    Setup::new(options, pipeline.memory, holders(&pipeline.nodes)).prepare(&pipeline.nodes)
+    Setup::new(options, pipeline.memory, holders(&pipeline.nodes), None).prepare(&pipeline.nodes)
+}
+
+/// The cap on memory.
+pub(crate) fn memory(options: &Options, from_file: Option<ByteSize>) -> ByteSize {
+    options.memory.or(from_file).unwrap_or(DEFAULT_MEMORY)
+}
+
+/// How many threads there are to be.
+pub(crate) fn jobs(options: &Options) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    options.jobs.filter(|jobs| *jobs > 0).unwrap_or(cores)
+}
+
+/// Starts the threads that run tasks.
+pub(crate) fn start_pool(jobs: usize) -> Result<Arc<ThreadPool>, Error> {
+    let pool = ThreadPoolBuilder::new()
+        .num_threads(jobs)
+        .thread_name(|n| format!("sluice-{n}"))
+        // The driver sees that the task's result never came, and fails the run.
+        .panic_handler(|_| {})
+        .build();
+    pool.map(Arc::new).map_err(|e| Error::refused(format!("cannot start worker threads: {e}")))
 }
 
 /// What follows from the options, before anything is opened.
@@ -195,21 +254,20 @@ struct Setup {
 }
 
 impl Setup {
-    fn new(options: &Options, memory: Option<ByteSize>, holders: usize) -> Self {
-        let memory = options.memory.or(memory).unwrap_or(DEFAULT_MEMORY).0 as usize;
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let jobs = options.jobs.filter(|jobs| *jobs > 0).unwrap_or(cores);
+    fn new(
+        options: &Options,
+        from_file: Option<ByteSize>,
+        holders: usize,
+        pool: Option<Arc<ThreadPool>>,
+    ) -> Self {
+        let memory = memory(options, from_file).0 as usize;
+        let jobs = jobs(options);
         let piece = (memory / 256).clamp(64 << 10, 2 << 20);
         // Half of the memory is for sinks that hold events, if there are any.
         let for_reading = if holders > 0 { memory / 2 } else { memory };
         let window = (for_reading / (piece * 4)).clamp(1, 2 * jobs + 1);
         let held = (memory - for_reading) / piece;
-        let pool = ThreadPoolBuilder::new()
-            .num_threads(jobs)
-            .thread_name(|n| format!("sluice-{n}"))
-            // The driver sees that the task's result never came, and fails the run.
-            .panic_handler(|_| {})
-            .build();
+        let pool = pool.map_or_else(|| start_pool(jobs), Ok);
         Self {
             memory,
             holders,
@@ -219,7 +277,7 @@ impl Setup {
                 channels: Arc::default(),
                 blocks: BlockPool::new(piece + (64 << 10), window * 3 + held.min(64)),
             },
-            pool: pool.map(Arc::new).map_err(|e| e.to_string()),
+            pool: pool.map_err(|e| e.to_string()),
             stop: Arc::clone(&options.stop),
             bytes_read: Arc::default(),
         }
@@ -250,7 +308,7 @@ impl Setup {
     }
 
     fn pool(&self) -> Result<Arc<ThreadPool>, Error> {
-        self.pool.clone().map_err(|e| Error::refused(format!("cannot start worker threads: {e}")))
+        self.pool.clone().map_err(Error::refused)
     }
 
     fn context(&self, source: &str, keep_damaged_bytes: bool) -> ReadContext {

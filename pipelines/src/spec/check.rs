@@ -10,6 +10,7 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::node::Draft;
 use super::shape::Shape;
 use super::syntax::{self, Broken};
+use super::templates::{Found, Slot};
 use super::variables::Variables;
 use super::wording::{kind_of, nearest, plain, suggest};
 use super::{Document, GROUPS, Pipeline};
@@ -69,12 +70,14 @@ impl<'c> Check<'c> {
             self.both_ends(table.get_ref());
         }
         let links = self.links(&top.nodes);
+        self.batch(&top.nodes);
         if !self.mistakes.is_empty() {
             return Err(Mistakes::new(self.document.clone(), self.mistakes));
         }
+        let templates = slots(&top.nodes);
         let nodes = top.nodes.into_iter().zip(links).filter_map(|(node, from)| node.finish(from));
-        let text = self.document.text.clone();
-        Ok(Pipeline { name: top.name, memory: top.memory, nodes: nodes.collect(), text })
+        let (nodes, text) = (nodes.collect(), self.document.text.clone());
+        Ok(Pipeline { name: top.name, memory: top.memory, nodes, text, templates })
     }
 
     /// Notes a mistake.
@@ -198,6 +201,17 @@ impl<'c> Check<'c> {
             }
         }
     }
+}
+
+fn slots(nodes: &[Draft]) -> Vec<Slot> {
+    let of = |(node, draft): (usize, &Draft)| {
+        let slot = move |found: &Found| {
+            let Found { place, template, span: _ } = found.clone();
+            Slot { node, place, template }
+        };
+        draft.templates.iter().map(slot).collect::<Vec<_>>()
+    };
+    nodes.iter().enumerate().flat_map(of).collect()
 }
 
 fn node_help(group: &str) -> String {

@@ -16,14 +16,16 @@ mod document;
 mod keys;
 mod links;
 mod node;
-mod options;
+pub(crate) mod options;
 pub(crate) mod shape;
 mod syntax;
+pub(crate) mod templates;
 mod values;
 mod variables;
 pub(crate) mod wording;
 
 pub use document::Document;
+pub use templates::Slot;
 pub use variables::Variables;
 
 /// The groups of nodes of a pipeline file, with the kind of plugin they hold.
@@ -31,7 +33,7 @@ pub(crate) const GROUPS: [(&str, Kind); 3] =
     [("sources", Kind::Source), ("stages", Kind::Stage), ("sinks", Kind::Sink)];
 
 /// A pipeline file that makes sense: its graph is whole and its plugins took their options.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Pipeline {
     /// What it calls itself.
     pub name: Option<String>,
@@ -41,6 +43,9 @@ pub struct Pipeline {
     pub nodes: Vec<Node>,
     /// The file as it was read.
     pub text: String,
+    /// The output paths that are filled in for each input. If there are any, the pipeline is run as a
+    /// batch: see [`crate::batch`].
+    pub templates: Vec<Slot>,
 }
 
 impl Pipeline {

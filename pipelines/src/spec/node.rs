@@ -8,6 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::check::{Check, Given, Key};
 use super::keys::From;
+use super::templates::Found;
 use super::wording::{joined, suggest};
 use super::{Node, OnDamage, Part};
 
@@ -22,7 +23,10 @@ pub(super) struct Draft {
     header: Range<usize>,
     plugin: Option<Plugin>,
     made: Option<(Part, Value)>,
-    damage: OnDamage,
+    pub(super) damage: OnDamage,
+    pub(super) templates: Vec<Found>,
+    /// The values of `path` and `quarantine`.
+    spans: [Option<Range<usize>>; 2],
 }
 
 impl Draft {
@@ -31,6 +35,28 @@ impl Draft {
         let (plugin, kind, (part, options)) = (self.plugin?.name, self.kind?, self.made?);
         let Self { name, damage, header: span, .. } = self;
         Some(Node { name, plugin, kind, from, part, options, damage, span })
+    }
+}
+
+impl Draft {
+    /// What its plugin became.
+    pub(super) fn part(&self) -> Option<&Part> {
+        self.made.as_ref().map(|(part, _)| part)
+    }
+
+    /// Whether its plugin has an option of that name. One that is not known may have any.
+    pub(super) fn takes(&self, option: &str) -> bool {
+        self.plugin.is_none_or(|plugin| plugin.option_names().iter().any(|name| name == option))
+    }
+
+    /// Where its path is, or else the node.
+    pub(super) fn path_span(&self) -> Range<usize> {
+        self.spans[0].clone().unwrap_or(self.header.clone())
+    }
+
+    /// Where its quarantine file is named, or else the node.
+    pub(super) fn quarantine_span(&self) -> Range<usize> {
+        self.spans[1].clone().unwrap_or(self.header.clone())
     }
 }
 
@@ -56,16 +82,31 @@ impl Check<'_> {
         let judged = kind.filter(|_| !matches!(choice, Choice::Misplaced));
         let from = self.from(judged, &header, table);
         let is_source = kind == Some(Kind::Source);
-        let damage = if is_source { self.on_damage(table) } else { OnDamage::default() };
+        let mut damage = if is_source { self.on_damage(table) } else { OnDamage::default() };
+        let spans = ["path", "quarantine"].map(|key| table.get(key).map(Given::span));
+        let quarantine = spans[1].clone().unwrap_or(header.clone());
+        let mut templates: Vec<Found> =
+            self.quarantine_template(&mut damage, quarantine).into_iter().collect();
         let reserved = |key: &str| {
             matches!(key, "plugin" | "from")
                 || is_source && matches!(key, "on_damage" | "quarantine")
         };
         let options: Vec<_> = table.iter().filter(|(key, _)| !reserved(key.get_ref())).collect();
         let plugin = if let Choice::Plugin(plugin) = choice { Some(plugin) } else { None };
-        let made = self.options(plugin.as_ref(), &header, &options);
+        let made = self.options(plugin.as_ref(), &header, &options, &mut templates);
         let (name, name_span) = (key.get_ref().to_string(), key.span());
-        Draft { name, name_span, kind: judged, from, header, plugin, made, damage }
+        Draft {
+            name,
+            name_span,
+            kind: judged,
+            from,
+            header,
+            plugin,
+            made,
+            damage,
+            templates,
+            spans,
+        }
     }
 
     fn node_name(&mut self, key: &Key<'_>) {

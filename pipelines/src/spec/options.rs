@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use serde_json::{Map, Value};
-use sluice_core::{Make, OptionsError, Plugin};
+use sluice_core::{Kind, Make, OptionsError, Plugin};
 use toml::de::{DeTable, DeValue};
 
 use super::Part;
 use super::check::{Check, Given, Key};
 use super::shape::Shape;
+use super::templates::Found;
 use super::wording::{did_you_mean, field, listed, nearest, plain, variants};
 
 type Written<'w, 't> = (&'w Key<'t>, &'w Given<'t>);
@@ -32,6 +33,7 @@ impl<'t> Check<'_> {
         plugin: Option<&Plugin>,
         header: &Range<usize>,
         written: &[Written<'_, 't>],
+        templates: &mut Vec<Found>,
     ) -> Option<(Part, Value)> {
         let Some(plugin) = plugin else {
             for (_, value) in written {
@@ -44,7 +46,7 @@ impl<'t> Check<'_> {
         let (options, noted) = (Map::new(), BTreeSet::new());
         let mut trial = Trial { plugin, written, header, options, noted };
         for (key, value) in written {
-            self.option(&mut trial, key, value, &shape);
+            templates.extend(self.option(&mut trial, key, value, &shape));
         }
         for key in shape.required() {
             self.required(&mut trial, key, &shape);
@@ -58,17 +60,24 @@ impl<'t> Check<'_> {
         key: &Key<'t>,
         value: &Given<'t>,
         shape: &Shape<'_>,
-    ) {
+    ) -> Vec<Found> {
         let (name, known) = (key.get_ref().as_ref(), shape.keys());
         let json = self.value(value, &shape.property(name));
         if !known.contains(&name) && !shape.takes_any_key() {
             self.unknown_option(trial, key, &known);
-            return;
+            return Vec::new();
         }
-        match json {
-            Some(json) => drop(trial.options.insert(name.to_owned(), json)),
-            None => drop(trial.noted.insert(name.to_owned())),
-        }
+        let Some(mut json) = json else {
+            trial.noted.insert(name.to_owned());
+            return Vec::new();
+        };
+        let found = if trial.plugin.kind() == Kind::Sink {
+            self.templates(&[name.to_owned()], value, &mut json, &shape.property(name))
+        } else {
+            Vec::new()
+        };
+        trial.options.insert(name.to_owned(), json);
+        found
     }
 
     fn unknown_option(&mut self, trial: &mut Trial<'_, 't>, key: &Key<'t>, known: &[&str]) {
@@ -160,7 +169,8 @@ fn child<'a, 't>(table: &'a DeTable<'t>, key: &str) -> Option<&'a Given<'t>> {
     table.get(key)
 }
 
-fn make(plugin: &Plugin, options: Value) -> Result<Part, OptionsError> {
+/// Makes a plugin that can be a node.
+pub(crate) fn make(plugin: &Plugin, options: Value) -> Result<Part, OptionsError> {
     match plugin.make {
         Make::Source(make) => make(options).map(Part::Source),
         Make::Stage(make) => make(options).map(Part::Stage),

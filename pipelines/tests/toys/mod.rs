@@ -26,6 +26,7 @@ pub(crate) fn registry() -> Registry {
         Plugin::new("lcm-log", Make::Sink(make_sink::<Table>), schema_of::<Table>),
         Plugin::new("jsonl", Make::Sink(make_sink::<Lines>), schema_of::<Lines>),
         Plugin::new("table", Make::Sink(make_sink::<Table>), schema_of::<Table>),
+        Plugin::new("file", Make::Sink(make_sink::<File>), schema_of::<File>),
         Plugin::new("filter", Make::Stage(make_stage::<Filter>), schema_of::<Filter>),
         Plugin::new("pass", Make::Stage(make_stage::<Pass>), schema_of::<Pass>),
         Plugin::new("lcm", Make::Codec(|_| Err(OptionsError::at("", "a toy"))), schema_of::<Pass>),
@@ -75,6 +76,16 @@ toy!(Table {
     #[serde(default)]
     level: Option<i32>,
 });
+
+/// Says what it writes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct File {
+    path: OutPath,
+    #[serde(default)]
+    #[expect(dead_code, reason = "only read")]
+    more: Vec<OutPath>,
+}
 
 /// How blocks are compressed.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -153,12 +164,13 @@ macro_rules! source {
 source!(Demo, Log);
 
 macro_rules! sink {
-    ($($type:ty),*) => {$(
+    ($($type:ty: $targets:expr),*) => {$(
         impl Sink for $type {
             type Block = ();
             type Output = ();
             fn targets(&self) -> Vec<std::path::PathBuf> {
-                Vec::new()
+                let targets: fn(&Self) -> Vec<std::path::PathBuf> = $targets;
+                targets(self)
             }
             fn open(&self, _: &SinkContext) -> Result<(), Error> {
                 Ok(())
@@ -175,4 +187,4 @@ macro_rules! sink {
         }
     )*};
 }
-sink!(Lines, Table);
+sink!(Lines: |_| Vec::new(), Table: |_| Vec::new(), File: |file| vec![file.path.0.clone()]);

@@ -30,7 +30,7 @@ struct Found {
 pub(crate) fn run(args: &InfoArgs, shell: &Shell) -> Outcome {
     let mut worst = Ok(Ending::Done);
     for name in &args.files {
-        let files = match inputs::expand(name) {
+        let files = match inputs::expand(shell, name) {
             Ok(files) => files,
             Err(failure) => {
                 worst = worse(worst, Err(failure), shell);

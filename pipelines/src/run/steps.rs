@@ -1,4 +1,4 @@
-//! Units: a source's splits read ahead on the pool, handed over one after another, in order.
+//! Steps: a source's splits read ahead on the pool, handed over one after another, in order.
 //!
 //! Splits of known, small size are read and run through the source's segment by one task each. Others
 //! (pipes, compressed files, live inputs) are read by a thread of their own that hands over batches
@@ -24,14 +24,14 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// What one step of a source gave.
 #[derive(Default)]
-pub(crate) struct Unit {
+pub(crate) struct Step {
     pub(crate) outcome: Outcome,
     pub(crate) damage: Vec<Damage>,
     seam: Seam,
 }
 
 /// A source being read.
-pub(crate) struct Units {
+pub(crate) struct Steps {
     node: usize,
     source: Arc<dyn Source>,
     segment: Arc<Vec<Branch>>,
@@ -49,7 +49,7 @@ pub(crate) struct Units {
 
 /// How far a source may be read ahead.
 pub(crate) struct Limits {
-    /// Units in the making.
+    /// Steps in the making.
     pub(crate) window: usize,
     /// Splits up to this size are read by a task.
     pub(crate) task_bytes: u64,
@@ -60,11 +60,11 @@ pub(crate) struct Limits {
 enum Started {
     Task {
         split: usize,
-        result: Receiver<Result<Unit, Error>>,
+        result: Receiver<Result<Step, Error>>,
     },
     Stream {
         batches: Receiver<Result<Piece, Error>>,
-        tasks: VecDeque<Receiver<Result<Unit, Error>>>,
+        tasks: VecDeque<Receiver<Result<Step, Error>>>,
     },
 }
 
@@ -74,7 +74,7 @@ struct Piece {
     damage: Vec<Damage>,
 }
 
-impl Units {
+impl Steps {
     pub(crate) fn new(
         source: &SourceNode,
         splits: Vec<Split>,
@@ -97,17 +97,17 @@ impl Units {
         }
     }
 
-    /// The next unit in order; nothing when the source is at its end, or drained after a request to stop.
-    pub(crate) fn next_unit(&mut self) -> Result<Option<Unit>, Error> {
+    /// The next step in order; nothing when the source is at its end, or drained after a request to stop.
+    pub(crate) fn next_step(&mut self) -> Result<Option<Step>, Error> {
         loop {
             self.start_ahead()?;
             let Some(front) = self.started.front_mut() else { return Ok(None) };
             match front {
                 Started::Task { split, result } => {
-                    let (split, unit) = (*split, received(result)?);
+                    let (split, step) = (*split, received(result)?);
                     self.started.pop_front();
                     self.stop_here_if_cancelled();
-                    return self.seamless(split, unit).map(Some);
+                    return self.seamless(split, step).map(Some);
                 }
                 Started::Stream { batches, tasks } => {
                     if let Some(task) = tasks.pop_front() {
@@ -155,7 +155,7 @@ impl Units {
 
     fn may_start(&self) -> bool {
         let full = self.started.len() >= self.limits.window;
-        // However little memory there is, one unit at a time always goes through.
+        // However little memory there is, one step at a time always goes through.
         let short = self.context.blocks.lent() >= self.limits.most_lent;
         !self.context.is_cancelled() && !full && (self.started.is_empty() || !short)
     }
@@ -187,9 +187,9 @@ impl Units {
         // The first split of an input begins where the input does: nothing to guess.
         let entry = if first && entry == Entry::Search { Entry::At(piece.start) } else { entry };
         self.pool.spawn(move || {
-            let unit = read_split(&*source, &piece, entry, &context, (&shared, &segment, node));
+            let step = read_split(&*source, &piece, entry, &context, (&shared, &segment, node));
             // Nobody listens any more when the run has failed elsewhere.
-            drop(sender.send(unit));
+            drop(sender.send(step));
         });
         Started::Task { split, result }
     }
@@ -208,36 +208,36 @@ impl Units {
         Ok(Started::Stream { batches, tasks: VecDeque::new() })
     }
 
-    fn start_piece(&self, piece: Piece) -> Receiver<Result<Unit, Error>> {
+    fn start_piece(&self, piece: Piece) -> Receiver<Result<Step, Error>> {
         let (sender, result) = bounded(1);
         let (shared, segment, node) = (self.shared.clone(), Arc::clone(&self.segment), self.node);
         self.pool.spawn(move || drop(sender.send(run_piece(&shared, &segment, node, piece))));
         result
     }
 
-    fn run_now(&self, piece: Piece) -> Result<Unit, Error> {
+    fn run_now(&self, piece: Piece) -> Result<Step, Error> {
         received(&self.start_piece(piece))
     }
 
-    /// The unit of `split`, read again if it did not begin where the split before it ended.
-    fn seamless(&mut self, split: usize, unit: Unit) -> Result<Unit, Error> {
+    /// The step of `split`, read again if it did not begin where the split before it ended.
+    fn seamless(&mut self, split: usize, step: Step) -> Result<Step, Error> {
         let follows = |last: usize| self.splits[last].is_followed_by(&self.splits[split]);
         let due = self.last.filter(|(last, _)| follows(*last)).and_then(|(_, ended)| ended);
-        let unit = match due {
-            Some(due) if unit.seam.began != Some(due) => {
+        let step = match due {
+            Some(due) if step.seam.began != Some(due) => {
                 let Started::Task { result, .. } = self.start_task(split, Entry::At(due)) else {
                     return Err(Error::broken("a task was asked for"));
                 };
                 received(&result)?
             }
-            _ => unit,
+            _ => step,
         };
-        self.last = Some((split, unit.seam.ended));
-        Ok(unit)
+        self.last = Some((split, step.seam.ended));
+        Ok(step)
     }
 }
 
-fn received(result: &Receiver<Result<Unit, Error>>) -> Result<Unit, Error> {
+fn received(result: &Receiver<Result<Step, Error>>) -> Result<Step, Error> {
     result.recv().unwrap_or_else(|_| Err(Error::broken("a task panicked; what it said is above")))
 }
 
@@ -247,15 +247,15 @@ fn read_split(
     entry: Entry,
     context: &ReadContext,
     (shared, segment, node): (&Shared, &[Branch], usize),
-) -> Result<Unit, Error> {
+) -> Result<Step, Error> {
     let mut reader = source.read(split, entry, context)?;
-    let mut unit = Unit::default();
+    let mut step = Step::default();
     while let Some(batch) = reader.next_batch()? {
-        shared.run(segment, Some(node), batch, &mut unit.outcome)?;
+        shared.run(segment, Some(node), batch, &mut step.outcome)?;
     }
-    unit.seam = reader.seam();
-    note_damage(context.damage.take(), node, &mut unit);
-    Ok(unit)
+    step.seam = reader.seam();
+    note_damage(context.damage.take(), node, &mut step);
+    Ok(step)
 }
 
 fn hand_over(
@@ -280,19 +280,19 @@ fn run_piece(
     segment: &[Branch],
     node: usize,
     piece: Piece,
-) -> Result<Unit, Error> {
-    let mut unit = Unit::default();
+) -> Result<Step, Error> {
+    let mut step = Step::default();
     if let Some(batch) = piece.batch {
-        shared.run(segment, Some(node), batch, &mut unit.outcome)?;
+        shared.run(segment, Some(node), batch, &mut step.outcome)?;
     }
-    note_damage(piece.damage, node, &mut unit);
-    Ok(unit)
+    note_damage(piece.damage, node, &mut step);
+    Ok(step)
 }
 
 /// Counts the damage that was one event of a known channel.
-fn note_damage(damage: Vec<Damage>, node: usize, unit: &mut Unit) {
+fn note_damage(damage: Vec<Damage>, node: usize, step: &mut Step) {
     for channel in damage.iter().filter_map(|damage| damage.channel) {
-        unit.outcome.tally.node(node).damaged.add_one(channel.0);
+        step.outcome.tally.node(node).damaged.add_one(channel.0);
     }
-    unit.damage = damage;
+    step.damage = damage;
 }

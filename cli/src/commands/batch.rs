@@ -1,0 +1,89 @@
+//! Runs a pipeline for each input by itself, where outputs are named after inputs, and says what became
+//! of each.
+
+use std::path::PathBuf;
+
+use sluice_pipeline::Pipeline;
+use sluice_pipeline::batch::{Batch, BatchReport, Failing, Status};
+use sluice_pipeline::run::Options;
+
+use crate::args::{EngineArgs, ProgressForm};
+use crate::commands::execute::{ReportFile, summary, tell_losses, watch};
+use crate::ending::{Ending, Outcome};
+use crate::shell::Shell;
+use crate::units;
+
+/// How many failed inputs are listed; the report has all of them.
+const MOST_SHOWN: usize = 100;
+
+/// Runs a batch.
+pub(crate) fn execute(pipeline: &Pipeline, args: &EngineArgs, shell: &Shell) -> Outcome {
+    let batch = Batch::of(pipeline, &shell.registry)?;
+    let outputs: Vec<PathBuf> =
+        batch.units.iter().flat_map(|unit| unit.outputs.iter().cloned()).collect();
+    let report_file = ReportFile::of(args, pipeline, &outputs)?;
+    let failing = if args.keep_going { Failing::GoOn } else { Failing::Stop };
+    let run = |options: &Options| Ok(batch.run(&shell.registry, options, failing)?);
+    let result = watch(args, shell, run);
+    if let Some(file) = report_file {
+        file.write(result.as_ref().map(BatchReport::to_json))?;
+    }
+    let report = result?;
+    tell_losses(&report.report, shell);
+    // Machines have had their last word.
+    if args.progress != ProgressForm::Json {
+        shell.say(&words(&report));
+    }
+    tell_failures(&report, shell);
+    Ok(match report.exit() {
+        0 => Ending::Done,
+        1 => Ending::Wrong,
+        _ => Ending::Losses,
+    })
+}
+
+fn words(report: &BatchReport) -> String {
+    let inputs = |status| units::many(report.count(status) as u64, "input");
+    let mut text = format!("{} done", inputs(Status::Done));
+    let others = [
+        (Status::Skipped, "done before"),
+        (Status::Failed, "failed"),
+        (Status::NotStarted, "not started"),
+    ];
+    for (status, word) in others {
+        match report.count(status) {
+            0 => {}
+            count => text += &format!(", {} {word}", units::count(count as u64)),
+        }
+    }
+    if report.count(Status::Done) > 0 {
+        text += &format!("; {}", summary(&report.report));
+    }
+    text
+}
+
+fn tell_failures(report: &BatchReport, shell: &Shell) {
+    let before = report.units.iter().filter(|unit| unit.status == Status::Skipped);
+    match before.filter(|unit| unit.exit != Some(0)).count() {
+        0 => {}
+        losses => {
+            let inputs = units::many(losses as u64, "input");
+            shell.warn(&format!("there were losses when {inputs} had been done before"));
+        }
+    }
+    let failed = || report.units.iter().filter(|unit| unit.status == Status::Failed);
+    for unit in failed().take(MOST_SHOWN) {
+        let reason = unit.error.as_deref().unwrap_or_default();
+        shell.error(&format!("{} failed: {reason}", unit.input.display()));
+    }
+    let more = failed().count().saturating_sub(MOST_SHOWN);
+    if more > 0 {
+        shell.error(&format!("and {} more", units::count(more as u64)));
+    }
+    let left = report.count(Status::NotStarted) as u64;
+    if left > 0 {
+        let inputs = units::many(left, "input");
+        let all = "--keep-going does the others when one fails";
+        shell.warn(&format!("{inputs} not started; --resume goes on with them, {all}"));
+    }
+}

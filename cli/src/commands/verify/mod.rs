@@ -1,0 +1,176 @@
+//! `verify`: compares outputs with what was written of them when they were made, and looks for damage.
+//! Changes nothing.
+
+mod record;
+mod verdict;
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use sluice_pipeline::batch;
+
+use crate::args::VerifyArgs;
+use crate::commands::info::Counting;
+use crate::ending::{Ending, Failure, Outcome};
+use crate::inputs;
+use crate::shell::Shell;
+use record::{Said, judge_folder, judge_report};
+use verdict::Verdict;
+
+/// Judges every path, also behind one that is wrong.
+pub(crate) fn run(args: &VerifyArgs, shell: &Shell) -> Outcome {
+    let mut worst = Ending::Done;
+    for path in &args.paths {
+        let verdict = match judge(path, shell) {
+            Ok(verdict) => verdict,
+            Err(Failure::WrongUse(message) | Failure::Failed(message)) => {
+                Verdict::different(message)
+            }
+            Err(failure) => return Err(failure),
+        };
+        io::stdout().write_all(verdict.text(path).as_bytes())?;
+        worst = worst.max(verdict.ending());
+    }
+    Ok(worst)
+}
+
+fn judge(path: &Path, shell: &Shell) -> Result<Verdict, Failure> {
+    if path.is_dir() {
+        return judge_folder(path, shell);
+    }
+    if batch::is_record(path) {
+        return judge_folder(path.parent().unwrap_or(Path::new(".")), shell);
+    }
+    if let Some(report) = record::report(path)? {
+        return Ok(judge_report(&report, shell));
+    }
+    judge_file(path, shell)
+}
+
+/// Reads a file through, after comparing it with what is recorded of it in the folders around it.
+fn judge_file(path: &Path, shell: &Shell) -> Result<Verdict, Failure> {
+    let mut verdict = Verdict::default();
+    let files = inputs::expand(shell, path)?;
+    let recorded = record::recorded(path)?;
+    match compared(path, &recorded, shell) {
+        Some(compared) => verdict = compared,
+        None => verdict.count(&files),
+    }
+    for file in &files {
+        match inputs::source_of(shell, std::slice::from_ref(file), None) {
+            Ok(source) => read_through(&file.path, source, &mut verdict)?,
+            // Not all that can be written can be read; then what is recorded is all there is.
+            Err(Failure::WrongUse(_)) if !recorded.is_empty() => {}
+            Err(Failure::WrongUse(_)) => verdict.differences.push(NOTHING_TO_COMPARE.to_owned()),
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(verdict)
+}
+
+/// What comes of comparing a file with what is recorded of it: it has to be one of these.
+fn compared(path: &Path, recorded: &[Said], shell: &Shell) -> Option<Verdict> {
+    let verdicts = recorded.iter().map(|said| {
+        let mut verdict = Verdict::default();
+        verdict.compare(path, said, shell);
+        verdict
+    });
+    let mut verdicts: Vec<Verdict> = verdicts.collect();
+    let fits = verdicts.iter().position(|verdict| verdict.ending() == Ending::Done).unwrap_or(0);
+    (!verdicts.is_empty()).then(|| verdicts.swap_remove(fits))
+}
+
+const NOTHING_TO_COMPARE: &str =
+    "no source of this program reads it and no manifest names it, so nothing can be said";
+
+fn read_through(
+    path: &Path,
+    source: &sluice_core::Plugin,
+    verdict: &mut Verdict,
+) -> Result<(), Failure> {
+    let counting = Counting { result: Arc::new(Mutex::default()) };
+    let report = inputs::read_into(source, path, Box::new(counting))?;
+    for damage in &report.damage {
+        let (length, offset) = (damage.length, damage.offset);
+        verdict
+            .damage
+            .push(format!("{length} bytes at byte {offset} could not be read: {}", damage.reason));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Color;
+    use sluice_core::Registry;
+    use sluice_core::output::MANIFEST;
+    use std::fs;
+
+    fn shell() -> Shell {
+        Shell::new(Registry::of([]), true, Color::Never)
+    }
+
+    fn folder(files: &[(&str, &str)], manifest: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        fs::write(folder.path().join(MANIFEST), manifest).unwrap();
+        folder
+    }
+
+    fn differences(files: &[(&str, &str)], manifest: &str) -> Vec<String> {
+        judge_folder(folder(files, manifest).path(), &shell()).unwrap().differences
+    }
+
+    /// The BLAKE3 hash of `abc`.
+    const ABC: &str = "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85";
+
+    #[test]
+    fn a_folder_that_is_as_it_was_written_is_fine() {
+        let manifest =
+            format!(r#"{{"files": [{{"path": "x/a", "bytes": 3, "blake3": "{ABC}"}}]}}"#);
+        assert_eq!(differences(&[("x/a", "abc")], &manifest), [""; 0]);
+        assert_eq!(differences(&[("x/a", "abc"), (".b.1-0.sluice-tmp", "")], &manifest), [""; 0]);
+    }
+
+    #[test]
+    fn everything_that_differs_is_told() {
+        let manifest = format!(
+            r#"{{"files": [{{"path": "a", "bytes": 3, "blake3": "{ABC}"}},
+                {{"path": "b", "bytes": 3, "blake3": null}}, {{"path": "c", "bytes": 0, "blake3": null}},
+                {{"path": "../d", "bytes": 0, "blake3": null}}]}}"#
+        );
+        let found = differences(&[("a", "abd"), ("b", "abcd"), ("y/e", "")], &manifest);
+        let words = [
+            "a has the hash",
+            "b has 4 bytes instead of 3",
+            "c is missing",
+            "../d",
+            "y/e is not in",
+        ];
+        assert_eq!(found.len(), words.len(), "{found:?}");
+        for (sentence, word) in found.iter().zip(words) {
+            assert!(sentence.contains(word), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn a_folder_without_a_manifest_or_with_a_broken_one_differs() {
+        let empty = tempfile::tempdir().unwrap();
+        assert_eq!(judge_folder(empty.path(), &shell()).unwrap().ending(), Ending::Wrong);
+        assert_eq!(differences(&[], "{").len(), 1);
+    }
+
+    #[test]
+    fn differences_weigh_more_than_damage() {
+        let mut verdict = Verdict { damage: vec!["torn".into()], ..Verdict::default() };
+        assert_eq!(verdict.ending().code(), 3);
+        verdict.differences.push("other".into());
+        assert_eq!(verdict.ending().code(), 1);
+    }
+}

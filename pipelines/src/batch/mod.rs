@@ -1,0 +1,236 @@
+//! Batches: a pipeline whose outputs are named after its inputs, run for each of them by itself.
+//!
+//! Every input is a *unit*, with the outputs that are named after it. Units know nothing of each other:
+//! what each one writes is what running the pipeline for its input alone would write.
+
+mod book;
+mod progress;
+mod record;
+mod schedule;
+pub(crate) mod template;
+mod units;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use serde::Serialize;
+use serde_json::Value;
+use sluice_core::files::is_special;
+use sluice_core::output::{MANIFEST, is_used, sweep};
+use sluice_core::{Error, Input, Overwrite, Registry};
+
+use crate::report::Report;
+use crate::run::{self, Options};
+use crate::spec::Pipeline;
+pub(crate) use record::{Claim, Due};
+pub use record::{JOURNAL, Record, UnitRecord};
+
+use book::Book;
+use units::Blueprint;
+
+/// What becomes of the other units when one has failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Failing {
+    /// Those that run are run to their end; no other one is begun.
+    #[default]
+    Stop,
+    /// All are run.
+    GoOn,
+}
+
+/// A pipeline and the units it is run for.
+#[derive(Debug)]
+pub struct Batch {
+    /// The units, in the order of the inputs.
+    pub units: Vec<Unit>,
+    /// The folder that has the record.
+    pub folder: PathBuf,
+    blueprint: Blueprint,
+}
+
+/// One input, and what is written of it.
+#[derive(Clone, Debug)]
+pub struct Unit {
+    /// The input.
+    pub input: Input,
+    /// The files and folders that are named after it.
+    pub outputs: Vec<PathBuf>,
+    /// Its place among the inputs.
+    pub index: usize,
+}
+
+/// What became of a unit.
+#[derive(Clone, Debug, Serialize)]
+pub struct UnitReport {
+    /// The input.
+    pub input: PathBuf,
+    /// How it ended.
+    pub status: Status,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The exit code that a run for this input alone would have had; nothing if it was not started.
+    pub exit: Option<u8>,
+}
+
+/// How a unit ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// It was run.
+    Done,
+    /// An earlier run had done it.
+    Skipped,
+    /// It was run and failed, and published nothing.
+    Failed,
+    /// It was not run.
+    #[serde(rename = "not started")]
+    NotStarted,
+}
+
+/// What a batch did.
+#[derive(Debug)]
+pub struct BatchReport {
+    /// What its units did, put together. Has nothing of those that were skipped.
+    pub report: Report,
+    /// What became of each unit, in the order of the inputs.
+    pub units: Vec<UnitReport>,
+}
+
+impl BatchReport {
+    /// How many units ended so.
+    pub fn count(&self, status: Status) -> usize {
+        self.units.iter().filter(|unit| unit.status == status).count()
+    }
+
+    /// The exit code: 1 if a unit failed, 3 if there were losses or units are left over.
+    pub fn exit(&self) -> u8 {
+        let failed = self.count(Status::Failed) > 0;
+        let complete = self.units.iter().all(|unit| unit.exit == Some(0));
+        match (failed, complete) {
+            (true, _) => 1,
+            (false, false) => 3,
+            (false, true) => 0,
+        }
+    }
+
+    /// The report as `--report` writes it: that of a run, and `units`.
+    pub fn to_json(&self) -> Value {
+        let mut value = self.report.to_json();
+        if let Some(fields) = value.as_object_mut() {
+            fields.insert("units".into(), serde_json::to_value(&self.units).unwrap_or_default());
+            fields.insert("exit".into(), self.exit().into());
+        }
+        value
+    }
+}
+
+impl Batch {
+    /// The units of a pipeline that has templates. Looks at names and lengths, and opens nothing.
+    ///
+    /// `Err` if two units would write to one place, or one to an input.
+    pub fn of(pipeline: &Pipeline, registry: &Registry) -> Result<Self, Error> {
+        let blueprint = Blueprint::of(pipeline);
+        let units = units::all(pipeline, &blueprint, registry)?;
+        Ok(Self { units, folder: units::folder(pipeline), blueprint })
+    }
+
+    /// The pipeline of one unit.
+    pub fn pipeline(&self, unit: &Unit, registry: &Registry) -> Result<Pipeline, Error> {
+        self.blueprint.pipeline(&unit.input.path, unit.index, registry)
+    }
+
+    /// Runs every unit; with [`Overwrite::Redo`] those that are not done.
+    ///
+    /// Units run beside each other, on the same threads, as far as memory allows. `Err` means that none
+    /// was run, or that the record could not be written; what became of each is in the report.
+    pub fn run(
+        &self,
+        registry: &Registry,
+        options: &Options,
+        failing: Failing,
+    ) -> Result<BatchReport, Error> {
+        let started = Instant::now();
+        let record = Record::to_continue(&self.folder)?;
+        if options.overwrite == Overwrite::Refuse {
+            self.refuse_existing(&record)?;
+        }
+        let pool = run::start_pool(run::jobs(options))?;
+        let book = Book::open(&self.folder, record)?;
+        let crew = schedule::Crew { batch: self, registry, options, failing, pool, book: &book };
+        let (results, done) = crew.run();
+        book.close(done)?;
+        if options.overwrite == Overwrite::Redo {
+            self.sweep(&results);
+        }
+        Ok(self.report(results, started))
+    }
+
+    /// Whether a sink writes to standard output: units then come one after another, in order.
+    fn prints(&self) -> bool {
+        self.blueprint.prints()
+    }
+
+    /// The report of units that came to this.
+    fn report(&self, results: Vec<schedule::Result>, started: Instant) -> BatchReport {
+        let (mut report, mut units) = (Report::default(), Vec::new());
+        for (unit, result) in self.units.iter().zip(results) {
+            let (status, error, exit) = match result {
+                schedule::Result::Done(done) => {
+                    let exit = done.exit();
+                    report.add(*done);
+                    (Status::Done, None, Some(exit))
+                }
+                schedule::Result::Skipped(exit) => (Status::Skipped, None, Some(exit)),
+                schedule::Result::Failed(error) => (Status::Failed, Some(error), Some(1)),
+                schedule::Result::NotStarted => (Status::NotStarted, None, None),
+            };
+            units.push(UnitReport { input: unit.input.path.clone(), status, error, exit });
+        }
+        report.seconds = started.elapsed().as_secs_f64();
+        BatchReport { report, units }
+    }
+
+    fn refuse_existing(&self, record: &Record) -> Result<(), Error> {
+        for unit in &self.units {
+            let known = record::relative_all(&unit.outputs, &self.folder)?.into_iter().collect();
+            let files = record.of(&known).flat_map(|unit| &unit.files);
+            let files = files.map(|file| self.folder.join(&file.path));
+            let outputs = unit.outputs.iter().filter(|output| exists(output)).cloned();
+            let found = outputs.chain(files.filter(|path| path.exists())).next();
+            if let Some(found) = found {
+                return Err(Error::refused(format!(
+                    "the output exists; --resume goes on with what is missing, --overwrite replaces \
+                     everything: {}",
+                    found.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what killed runs left where everything is done now.
+    fn sweep(&self, results: &[schedule::Result]) {
+        let is_done = |result: &schedule::Result| {
+            matches!(result, schedule::Result::Done(_) | schedule::Result::Skipped(_))
+        };
+        let done = self.units.iter().zip(results).filter(|(_, result)| is_done(result));
+        let outputs: BTreeSet<&Path> =
+            done.flat_map(|(unit, _)| &unit.outputs).map(PathBuf::as_path).collect();
+        sweep(outputs);
+    }
+}
+
+/// Whether something is there that a unit would have to replace.
+pub fn exists(output: &Path) -> bool {
+    if output.is_dir() {
+        return is_used(output);
+    }
+    output.exists() && !is_special(output)
+}
+
+/// Whether a batch has its record in this folder, or is about to have it.
+pub fn is_record(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == MANIFEST || name == JOURNAL)
+}

@@ -1,0 +1,244 @@
+//! Templates: output paths that are filled in for each input. Touches no output.
+
+use std::path::{Path, PathBuf};
+
+use sluice_core::Error;
+
+use crate::spec::wording::{did_you_mean, listed};
+
+/// The name of a placeholder, and what it stands for.
+const PLACEHOLDERS: [(&str, Placeholder); 5] = [
+    ("stem", Placeholder::Stem),
+    ("name", Placeholder::Name),
+    ("ext", Placeholder::Ext),
+    ("parent", Placeholder::Parent),
+    ("index", Placeholder::Index),
+];
+
+/// An output path with placeholders: `out/{stem}.parquet`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Template(Vec<Piece>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Of(Placeholder),
+}
+
+/// What of an input goes into a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Placeholder {
+    /// The file's name without `.zst`, and then without its last extension.
+    Stem,
+    /// The whole name of the file.
+    Name,
+    /// The last extension, before `.zst`.
+    Ext,
+    /// The name of the folder that the file is in.
+    Parent,
+    /// Its place among the inputs, from 0, with five digits.
+    Index,
+}
+
+/// Why a text is no template, and what to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NoTemplate {
+    pub(crate) message: String,
+    pub(crate) help: String,
+}
+
+impl Template {
+    /// Reads a template; `{{` and `}}` are braces. `Err` holds everything that is wrong with it.
+    pub(crate) fn parse(text: &str) -> Result<Self, Vec<NoTemplate>> {
+        let (mut pieces, mut wrong) = (Vec::new(), Vec::new());
+        let mut plain = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find(['{', '}']) {
+            let (before, brace) = rest.split_at(at);
+            plain.push_str(before);
+            if let Some(after) = brace.strip_prefix("{{").or_else(|| brace.strip_prefix("}}")) {
+                plain.push_str(&brace[..1]);
+                rest = after;
+                continue;
+            }
+            let Some(inner) = brace.strip_prefix('{') else {
+                wrong.push(single("`}` without `{`"));
+                rest = &brace[1..];
+                continue;
+            };
+            let Some((name, after)) = inner.split_once('}') else {
+                wrong.push(single("`{` without `}`"));
+                rest = "";
+                break;
+            };
+            match placeholder(name) {
+                Ok(found) => {
+                    pieces.extend((!plain.is_empty()).then(|| Piece::Text(plain.split_off(0))));
+                    pieces.push(Piece::Of(found));
+                }
+                Err(reason) => wrong.push(reason),
+            }
+            rest = after;
+        }
+        plain.push_str(rest);
+        pieces.extend((!plain.is_empty()).then_some(Piece::Text(plain)));
+        if wrong.is_empty() { Ok(Self(pieces)) } else { Err(wrong) }
+    }
+
+    /// The text that it always gives; nothing if it has placeholders.
+    pub(crate) fn fixed(&self) -> Option<String> {
+        let texts = self.0.iter().map(|piece| match piece {
+            Piece::Text(text) => Some(text.as_str()),
+            Piece::Of(_) => None,
+        });
+        texts.collect()
+    }
+
+    /// The folder that everything it gives is in.
+    pub(crate) fn folder(&self) -> PathBuf {
+        let begin = match self.0.first() {
+            Some(Piece::Text(text)) => text.rsplit_once('/').map(|(folder, _)| folder),
+            _ => None,
+        };
+        match begin {
+            Some("") => PathBuf::from("/"),
+            Some(folder) => PathBuf::from(folder),
+            None => PathBuf::new(),
+        }
+    }
+
+    /// The path for an input at this place in the list.
+    ///
+    /// `Err` if what the input would have to give for it is not there.
+    pub(crate) fn fill(&self, input: &Path, index: usize) -> Result<String, Error> {
+        let parts = self.0.iter().map(|piece| match piece {
+            Piece::Text(text) => Ok(text.clone()),
+            Piece::Of(placeholder) => placeholder.value(input, index),
+        });
+        parts.collect()
+    }
+}
+
+impl Placeholder {
+    fn value(self, input: &Path, index: usize) -> Result<String, Error> {
+        let value = match self {
+            Self::Index => return Ok(format!("{index:05}")),
+            Self::Name => input.file_name().map(|name| name.to_string_lossy().into_owned()),
+            Self::Stem => unpacked(input).file_stem().map(|s| s.to_string_lossy().into_owned()),
+            Self::Ext => unpacked(input).extension().map(|e| e.to_string_lossy().into_owned()),
+            Self::Parent => parent(input),
+        };
+        // These would make a path that leads elsewhere.
+        let unusable = |value: &String| matches!(value.as_str(), "" | "." | "..");
+        let value = value.filter(|value| !unusable(value) && input != Path::new("-"));
+        value.ok_or_else(|| {
+            let known = PLACEHOLDERS.iter().find(|(_, other)| *other == self);
+            let name = known.map(|(name, _)| *name).unwrap_or_default();
+            let input = if input == Path::new("-") {
+                "standard input".into()
+            } else {
+                input.to_string_lossy()
+            };
+            Error::refused(format!("{input} gives nothing for `{{{name}}}`: take `{{index}}`"))
+        })
+    }
+}
+
+fn unpacked(input: &Path) -> PathBuf {
+    if input.extension().is_some_and(|e| e == "zst") {
+        input.with_extension("")
+    } else {
+        input.to_owned()
+    }
+}
+
+/// The folder's name as the user wrote it, or else what it is called on disk.
+fn parent(input: &Path) -> Option<String> {
+    let folder = input.parent()?;
+    let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    name(folder).or_else(|| name(&here.canonicalize().ok()?))
+}
+
+fn placeholder(name: &str) -> Result<Placeholder, NoTemplate> {
+    if let Some((_, found)) = PLACEHOLDERS.iter().find(|(known, _)| *known == name) {
+        return Ok(*found);
+    }
+    let names = PLACEHOLDERS.map(|(name, _)| name);
+    let hint = did_you_mean(name, &names).unwrap_or_else(|| listed("they are", &names));
+    Err(NoTemplate {
+        message: format!("there is no placeholder `{{{name}}}`"),
+        help: format!("{hint}; write `{{{{` for a brace itself"),
+    })
+}
+
+fn single(message: &str) -> NoTemplate {
+    NoTemplate {
+        message: message.to_owned(),
+        help: "write `{{` and `}}` for the braces themselves".to_owned(),
+    }
+}
+
+/// The text of a path as it is written where templates are read.
+pub(crate) fn escaped(text: &str) -> String {
+    text.replace('{', "{{").replace('}', "}}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(template: &str, input: &str) -> Result<String, String> {
+        let template = Template::parse(template).unwrap();
+        template.fill(Path::new(input), 7).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn placeholders_are_filled_from_the_input() {
+        let all = "{stem}|{name}|{ext}|{parent}|{index}|{{x}}";
+        let filled = |input| fill(all, input).unwrap();
+        assert_eq!(filled("a/b.lcm"), "b|b.lcm|lcm|a|00007|{x}");
+        assert_eq!(filled("/x/a.b.lcm.zst"), "a.b|a.b.lcm.zst|lcm|x|00007|{x}");
+        assert_eq!(fill("{stem}", ".hidden").unwrap(), ".hidden");
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(fill("{parent}", "b.lcm").unwrap(), here.file_name().unwrap().to_str().unwrap());
+    }
+
+    #[test]
+    fn what_an_input_cannot_give_is_refused() {
+        for (template, input) in
+            [("{ext}", "drive"), ("{stem}", "-"), ("{name}", "-"), ("{stem}/x", "...lcm")]
+        {
+            assert!(fill(template, input).unwrap_err().contains("{index}"), "{template} {input}");
+        }
+        assert_eq!(fill("{index}", "-").unwrap(), "00007");
+    }
+
+    #[test]
+    fn everything_wrong_with_a_template_is_told() {
+        let messages = |text: &str| -> Vec<String> {
+            let wrong = Template::parse(text).unwrap_err();
+            wrong.into_iter().map(|one| format!("{}; {}", one.message, one.help)).collect()
+        };
+        assert_eq!(messages("{steam}}{nme}").len(), 3);
+        assert!(messages("{steam}")[0].contains("did you mean `stem`?"));
+        assert!(messages("{}")[0].contains("`index`"));
+        assert!(messages("x{stem")[0].contains("without"));
+    }
+
+    #[test]
+    fn the_fixed_folder_ends_before_the_first_placeholder() {
+        let folder = |text: &str| Template::parse(text).unwrap().folder();
+        assert_eq!(folder("out/x-{stem}.lcm"), Path::new("out"));
+        assert_eq!(folder("a/b/{stem}/c"), Path::new("a/b"));
+        assert_eq!(folder("{stem}.lcm"), Path::new(""));
+        assert_eq!(folder("/{stem}.lcm"), Path::new("/"));
+    }
+
+    #[test]
+    fn braces_that_are_escaped_stand_for_themselves() {
+        let parsed = Template::parse(&escaped("a{b}c}{")).unwrap();
+        assert_eq!(parsed.fixed().as_deref(), Some("a{b}c}{"));
+        assert_eq!(Template::parse("{stem}").unwrap().fixed(), None);
+    }
+}

@@ -1,0 +1,220 @@
+//! The units of a batch: what each reads, what each writes, and the pipeline of each. Runs none.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use sluice_core::files::Identity;
+use sluice_core::options::ByteSize;
+use sluice_core::output::place;
+use sluice_core::{Error, Kind, Registry};
+
+use super::Unit;
+use crate::spec::options::make;
+use crate::spec::templates::{Place, Slot};
+use crate::spec::{Node, OnDamage, Part, Pipeline};
+
+/// A pipeline before its plugins are made: as many as are wanted can be made from it, on any thread.
+#[derive(Debug)]
+pub(super) struct Blueprint {
+    name: Option<String>,
+    pub(super) memory: Option<ByteSize>,
+    text: String,
+    nodes: Vec<Draft>,
+    slots: Vec<Slot>,
+}
+
+#[derive(Clone, Debug)]
+struct Draft {
+    name: String,
+    plugin: &'static str,
+    kind: Kind,
+    from: Vec<usize>,
+    options: Value,
+    damage: OnDamage,
+    span: std::ops::Range<usize>,
+}
+
+impl Blueprint {
+    pub(super) fn of(pipeline: &Pipeline) -> Self {
+        let draft = |node: &Node| Draft {
+            name: node.name.clone(),
+            plugin: node.plugin,
+            kind: node.kind,
+            from: node.from.clone(),
+            options: node.options.clone(),
+            damage: node.damage.clone(),
+            span: node.span.clone(),
+        };
+        Self {
+            name: pipeline.name.clone(),
+            memory: pipeline.memory,
+            text: pipeline.text.clone(),
+            nodes: pipeline.nodes.iter().map(draft).collect(),
+            slots: pipeline.templates.clone(),
+        }
+    }
+
+    /// The pipeline for the input at this place in the list.
+    pub(super) fn pipeline(
+        &self,
+        input: &Path,
+        index: usize,
+        registry: &Registry,
+    ) -> Result<Pipeline, Error> {
+        let drafts = self.filled(input, index)?;
+        let nodes = drafts.into_iter().map(|draft| draft.node(registry));
+        Ok(Pipeline {
+            name: self.name.clone(),
+            memory: self.memory,
+            nodes: nodes.collect::<Result<_, Error>>()?,
+            text: self.text.clone(),
+            templates: Vec::new(),
+        })
+    }
+
+    /// Whether a sink writes to standard output.
+    pub(super) fn prints(&self) -> bool {
+        let is_stdout = |draft: &Draft| draft.options.get("path").is_some_and(|path| path == "-");
+        self.nodes.iter().any(|draft| draft.kind == Kind::Sink && is_stdout(draft))
+    }
+
+    /// What is written for the input at this place in the list; `-` is left out.
+    fn outputs(
+        &self,
+        input: &Path,
+        index: usize,
+        registry: &Registry,
+    ) -> Result<Vec<PathBuf>, Error> {
+        let mut outputs = Vec::new();
+        for draft in self.filled(input, index)? {
+            if let OnDamage::Quarantine(Some(path)) = &draft.damage {
+                outputs.push(path.clone());
+            }
+            if draft.kind == Kind::Sink
+                && let Part::Sink(sink) = draft.node(registry)?.part
+            {
+                outputs.extend(sink.targets().into_iter().filter(|path| path != Path::new("-")));
+            }
+        }
+        Ok(outputs)
+    }
+
+    fn filled(&self, input: &Path, index: usize) -> Result<Vec<Draft>, Error> {
+        let mut drafts = self.nodes.clone();
+        for draft in drafts.iter_mut().filter(|draft| draft.kind == Kind::Source) {
+            let path = input.to_str().ok_or_else(|| {
+                Error::refused(format!("this path is not UTF-8: {}", input.display()))
+            })?;
+            draft.options["path"] = path.into();
+        }
+        for Slot { node, place, template } in &self.slots {
+            let text = template.fill(input, index)?;
+            let Some(draft) = drafts.get_mut(*node) else { continue };
+            match place {
+                Place::Option(at) => put(&mut draft.options, at, text),
+                Place::Quarantine => draft.damage = OnDamage::Quarantine(Some(text.into())),
+            }
+        }
+        Ok(drafts)
+    }
+}
+
+impl Draft {
+    fn node(self, registry: &Registry) -> Result<Node, Error> {
+        let Self { name, plugin, kind, from, options, damage, span } = self;
+        let found = registry.get(kind, plugin);
+        let found = found.ok_or_else(|| Error::broken(format!("no {kind} `{plugin}`")))?;
+        let part = make(found, options.clone())
+            .map_err(|e| Error::unfit(format!("{kind} `{name}`: {e}")))?;
+        Ok(Node { name, plugin, kind, from, part, options, damage, span })
+    }
+}
+
+/// Puts a text where these keys and list positions lead to.
+fn put(options: &mut Value, at: &[String], text: String) {
+    let mut place = options;
+    for step in at {
+        let next = match place {
+            Value::Array(list) => step.parse().ok().and_then(|n: usize| list.get_mut(n)),
+            other => other.get_mut(step),
+        };
+        let Some(next) = next else { return };
+        place = next;
+    }
+    *place = text.into();
+}
+
+/// The folder that has the record: that of everything the first template gives.
+pub(super) fn folder(pipeline: &Pipeline) -> PathBuf {
+    let of_sinks = pipeline.templates.iter().find(|slot| slot.place != Place::Quarantine);
+    of_sinks.map(|slot| slot.template.folder()).unwrap_or_default()
+}
+
+/// The units of a pipeline, in the order of its source's inputs.
+pub(super) fn all(
+    pipeline: &Pipeline,
+    blueprint: &Blueprint,
+    registry: &Registry,
+) -> Result<Vec<Unit>, Error> {
+    let sources = pipeline.nodes.iter().filter_map(|node| match &node.part {
+        Part::Source(source) => Some(source.inputs()),
+        _ => None,
+    });
+    let inputs = sources.collect::<Result<Vec<_>, Error>>()?.concat();
+    let units = inputs.into_iter().enumerate().map(|(index, input)| {
+        let outputs = blueprint.outputs(&input.path, index, registry)?;
+        Ok(Unit { input, outputs, index })
+    });
+    let units = units.collect::<Result<Vec<_>, Error>>()?;
+    apart(&units)?;
+    beside_inputs(&units)?;
+    Ok(units)
+}
+
+/// Refuses units of which one writes where another one does.
+fn apart(units: &[Unit]) -> Result<(), Error> {
+    let mut taken: BTreeMap<PathBuf, &Unit> = BTreeMap::new();
+    for unit in units {
+        for output in &unit.outputs {
+            let other = taken.insert(place(output), unit);
+            if let Some(other) = other.filter(|other| other.index != unit.index) {
+                return Err(collision(other, unit, output));
+            }
+        }
+    }
+    for (path, unit) in &taken {
+        // A file of one unit in the folder of another one would not be in its manifest.
+        let around = path.ancestors().skip(1).find_map(|folder| taken.get(folder));
+        if let Some(other) = around.filter(|other| other.index != unit.index) {
+            return Err(collision(other, unit, path));
+        }
+    }
+    Ok(())
+}
+
+fn collision(one: &Unit, other: &Unit, output: &Path) -> Error {
+    Error::refused(format!(
+        "two inputs, {} and {}, would be written to the same place: put `{{parent}}` or `{{index}}` \
+         into {}",
+        one.input.path.display(),
+        other.input.path.display(),
+        output.display()
+    ))
+}
+
+/// Refuses units that write to an input, their own or that of another.
+fn beside_inputs(units: &[Unit]) -> Result<(), Error> {
+    let known = |unit: &Unit| Some((Identity::of(&unit.input.path)?, unit.input.path.clone()));
+    let inputs: BTreeMap<Identity, PathBuf> = units.iter().filter_map(known).collect();
+    for output in units.iter().flat_map(|unit| &unit.outputs) {
+        if let Some(input) = Identity::of(output).and_then(|identity| inputs.get(&identity)) {
+            return Err(Error::refused(format!(
+                "the output is also an input ({}); write elsewhere: {}",
+                input.display(),
+                output.display()
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! What a pipeline comes to when variables and placeholders are filled in: all that decides its outputs,
+//! as a pipeline file.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+use sluice_core::Kind;
+use sluice_core::options::ByteSize;
+
+use crate::batch::template::escaped;
+use crate::spec::{GROUPS, Node, OnDamage, Pipeline};
+
+/// The pipeline file without variables and placeholders that does what `pipeline` does with this much
+/// memory. The same for two pipelines only if both do the same.
+pub(crate) fn text(pipeline: &Pipeline, memory: ByteSize) -> String {
+    let mut text = String::new();
+    if let Some(name) = &pipeline.name {
+        line(&mut text, format_args!("name = {}", string(name)));
+    }
+    line(&mut text, format_args!("memory = {}", memory.0));
+    for node in &pipeline.nodes {
+        describe(&mut text, pipeline, node);
+    }
+    text
+}
+
+fn describe(text: &mut String, pipeline: &Pipeline, node: &Node) {
+    let group = GROUPS.iter().find(|(_, kind)| *kind == node.kind).map_or("", |(group, _)| group);
+    line(text, format_args!("\n[{group}.{}]", node.name));
+    line(text, format_args!("plugin = {}", string(node.plugin)));
+    if !node.from.is_empty() {
+        let names: Vec<String> =
+            node.from.iter().map(|from| string(&pipeline.nodes[*from].name)).collect();
+        line(text, format_args!("from = [{}]", names.join(", ")));
+    }
+    match &node.damage {
+        OnDamage::Skip => {}
+        OnDamage::Stop => line(text, format_args!("on_damage = \"stop\"")),
+        OnDamage::Quarantine(path) => {
+            line(text, format_args!("on_damage = \"quarantine\""));
+            if let Some(path) = path {
+                let path = string(&escaped(&path.to_string_lossy()));
+                line(text, format_args!("quarantine = {path}"));
+            }
+        }
+    }
+    for (key, option) in node.options.as_object().into_iter().flatten() {
+        // What else a sink takes is not read as a path with placeholders.
+        let braces = node.kind == Kind::Sink && key == "path";
+        line(text, format_args!("{} = {}", bare(key), value(option, braces)));
+    }
+}
+
+fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
+    // Writing to a string does not fail.
+    let _written = writeln!(text, "{line}");
+}
+
+fn value(json: &Value, braces: bool) -> String {
+    match json {
+        // TOML has no null; options that are null were never written.
+        Value::Null => "\"\"".to_owned(),
+        Value::Bool(boolean) => boolean.to_string(),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) if braces => string(&escaped(text)),
+        Value::String(text) => string(text),
+        Value::Array(list) => {
+            let each: Vec<String> = list.iter().map(|json| value(json, braces)).collect();
+            format!("[{}]", each.join(", "))
+        }
+        Value::Object(fields) => {
+            let each =
+                fields.iter().map(|(key, json)| format!("{} = {}", bare(key), value(json, braces)));
+            format!("{{ {} }}", each.collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+/// A string in which nothing is a variable.
+fn string(text: &str) -> String {
+    let special = text.contains("${") || text.contains("$$");
+    let text = if special { text.replace('$', "$$") } else { text.to_owned() };
+    toml::Value::String(text).to_string()
+}
+
+fn bare(key: &str) -> String {
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if !key.is_empty() && key.chars().all(is_bare) { key.to_owned() } else { string(key) }
+}

@@ -1,0 +1,158 @@
+//! Output paths with placeholders: which options hold one, and whether the pipeline can be run for each
+//! input by itself.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use sluice_core::Kind;
+use toml::de::DeValue;
+
+use super::check::{Check, Given};
+use super::node::Draft;
+use super::shape::Shape;
+use super::{OnDamage, Part};
+use crate::batch::template::Template;
+
+/// A template in a pipeline file, and what it is the value of.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    /// The node, as a position in [`super::Pipeline::nodes`].
+    pub(crate) node: usize,
+    pub(crate) place: Place,
+    pub(crate) template: Template,
+}
+
+/// What a template is the value of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// An option of a sink, by the keys and list positions that lead to it.
+    Option(Vec<String>),
+    /// The file for a source's damaged bytes.
+    Quarantine,
+}
+
+/// A template of a node that is being read, and where it stands.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) place: Place,
+    pub(super) template: Template,
+    pub(super) span: Range<usize>,
+}
+
+impl Check<'_> {
+    /// Finds the templates in an option of a sink. Paths without placeholders become what they stand
+    /// for.
+    pub(super) fn templates(
+        &mut self,
+        at: &[String],
+        given: &Given<'_>,
+        json: &mut Value,
+        shape: &Shape<'_>,
+    ) -> Vec<Found> {
+        let below = |step: String| [at, &[step]].concat();
+        match (given.get_ref(), json) {
+            (DeValue::String(_), Value::String(text)) if shape.is_path() => {
+                self.template(Place::Option(at.to_vec()), text, given.span()).into_iter().collect()
+            }
+            (DeValue::Array(list), Value::Array(values)) => {
+                let each = list.iter().zip(values).enumerate();
+                let found = each.map(|(n, (given, value))| {
+                    self.templates(&below(n.to_string()), given, value, &shape.element())
+                });
+                found.flatten().collect()
+            }
+            (DeValue::Table(table), Value::Object(fields)) => {
+                let mut found = Vec::new();
+                for (key, given) in table {
+                    let key = key.get_ref();
+                    if let Some(value) = fields.get_mut(key.as_ref()) {
+                        let place = below(key.to_string());
+                        found.extend(self.templates(&place, given, value, &shape.property(key)));
+                    }
+                }
+                found
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The template in a source's quarantine file. Without placeholders it becomes what it stands for.
+    pub(super) fn quarantine_template(
+        &mut self,
+        damage: &mut OnDamage,
+        span: Range<usize>,
+    ) -> Option<Found> {
+        let OnDamage::Quarantine(Some(path)) = damage else { return None };
+        let mut text = path.to_string_lossy().into_owned();
+        let found = self.template(Place::Quarantine, &mut text, span);
+        *path = PathBuf::from(text);
+        found
+    }
+
+    fn template(&mut self, place: Place, text: &mut String, span: Range<usize>) -> Option<Found> {
+        match Template::parse(text) {
+            Ok(template) => match template.fixed() {
+                Some(fixed) => {
+                    *text = fixed;
+                    None
+                }
+                None => Some(Found { place, template, span }),
+            },
+            Err(wrong) => {
+                for reason in wrong {
+                    self.wrong(span.clone(), reason.message, Some(reason.help));
+                }
+                None
+            }
+        }
+    }
+
+    /// Judges a pipeline in which there is a template: it is run for each input by itself.
+    pub(super) fn batch(&mut self, nodes: &[Draft]) {
+        let Some(first) = nodes.iter().flat_map(|node| &node.templates).next() else { return };
+        let sources: Vec<&Draft> = of_kind(nodes, Kind::Source).collect();
+        match sources[..] {
+            [source] => self.batch_source(source, first),
+            [] => {}
+            _ => {
+                let message =
+                    format!("a path for each input, and {} sources: whose inputs?", sources.len());
+                let help = "a pipeline whose outputs have placeholders has exactly one source";
+                self.wrong(first.span.clone(), message, Some(help.to_owned()));
+            }
+        }
+        for sink in of_kind(nodes, Kind::Sink) {
+            let writes =
+                matches!(sink.part(), Some(Part::Sink(sink)) if writes_file(&sink.targets()));
+            if writes && sink.templates.is_empty() {
+                let message = format!("every input would be written to the same `{}`", sink.name);
+                let help = "the outputs of other nodes have placeholders: this one needs one, too, such \
+                            as `{stem}`";
+                self.wrong(sink.path_span(), message, Some(help.to_owned()));
+            }
+        }
+    }
+
+    fn batch_source(&mut self, source: &Draft, first: &Found) {
+        if !source.takes("path") {
+            let message = format!("`{}` has no input files to name outputs after", source.name);
+            let help = "give the sinks paths without placeholders".to_owned();
+            self.wrong(first.span.clone(), message, Some(help));
+        }
+        if matches!(source.damage, OnDamage::Quarantine(_)) && source.templates.is_empty() {
+            let message = "the damaged bytes of every input would be written to the same file";
+            let help =
+                "give each a file of its own: `quarantine = \"{stem}.quarantine\"`".to_owned();
+            self.wrong(source.quarantine_span(), message, Some(help));
+        }
+    }
+}
+
+fn of_kind(nodes: &[Draft], kind: Kind) -> impl Iterator<Item = &Draft> {
+    nodes.iter().filter(move |node| node.kind == Some(kind))
+}
+
+fn writes_file(targets: &[PathBuf]) -> bool {
+    targets.iter().any(|target| target != Path::new("-"))
+}
