@@ -28,6 +28,12 @@ pub fn append_event(out: &mut Vec<u8>, number: u64, utime: u64, channel: &[u8], 
     out.extend_from_slice(payload);
 }
 
+/// Number and time in microseconds of a whole event, as [`for_each_event`] gives it.
+pub fn number_and_utime(event: &[u8]) -> (u64, u64) {
+    let word = |from: usize| event[from..][..8].iter().fold(0, |w, byte| w << 8 | u64::from(*byte));
+    (word(4), word(12))
+}
+
 /// Calls `each` with channel, payload and the whole event, for every event of a log.
 ///
 /// `Err` if reading fails or something is no event.
@@ -139,6 +145,17 @@ mod tests {
         let mut some = Vec::new();
         filter(&log()[..], &mut some, |channel| channel == b"A").unwrap();
         assert_eq!(count(&some[..]).unwrap().to_string(), "A\t2\t3\n");
+    }
+
+    #[test]
+    fn numbers_and_times_are_those_of_the_event() {
+        let mut stamps = Vec::new();
+        for_each_event(&log()[..], |_, _, event| {
+            stamps.push(number_and_utime(event));
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(stamps, [(0, 10), (1, 20), (2, 30)]);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Made-up logs of two kinds, always the same: what a robot car records, and nothing but small events.
+//! Made-up logs of three kinds, always the same: what a robot car records, nothing but small events, and many
+//! channels that all count.
 //!
 //! Payloads have the sizes and about the compressibility of the real ones, and no other meaning.
 
@@ -18,8 +19,22 @@ const BLOCK: usize = 1 << 20;
 /// Writes at least `bytes` of the log of a robot car: 61 channels, 4576 events and 5.1 MB a second; of
 /// its bytes, 64 % are of a Velodyne, 18 % of cameras and 14 % of laser scanners.
 pub fn drive(bytes: u64, to: impl Write) -> io::Result<Counts> {
+    by_time(drive_channels(), bytes, to)
+}
+
+/// Writes at least `bytes` of scans of 228 to 1820 bytes, on 200 channels with about as many bytes each.
+pub fn many(bytes: u64, to: impl Write) -> io::Result<Counts> {
+    let channels = (0..200).map(|n| {
+        let ranges = 50 + 2 * n;
+        let scanner = Content::Scanner { ranges, noise: Noise::new(400 + n) };
+        Channel::new(format!("SCAN_{n:03}"), 20_000 / ranges, scanner)
+    });
+    by_time(channels.collect(), bytes, to)
+}
+
+/// Writes the events of all channels as they fall due.
+fn by_time(mut channels: Vec<Channel>, bytes: u64, to: impl Write) -> io::Result<Counts> {
     let mut log = Log::new(to);
-    let mut channels = drive_channels();
     let mut due: BinaryHeap<Reverse<(u64, usize)>> =
         channels.iter().enumerate().map(|(n, channel)| Reverse((channel.phase(n), n))).collect();
     let mut payload = Vec::new();
@@ -248,6 +263,15 @@ mod tests {
         assert_eq!(counts.0.len(), 61);
         let share = |name| counts.0[name].bytes as f64 / counts.total().bytes as f64;
         assert!((0.60..0.68).contains(&share("VELODYNE")));
+    }
+
+    #[test]
+    fn many_channels_share_the_bytes_evenly() {
+        let mut log = Vec::new();
+        let counts = many(20_000_000, &mut log).unwrap();
+        assert_eq!(bare::count(&log[..]).unwrap(), counts);
+        assert_eq!(counts.0.len(), 200);
+        assert!(counts.0.values().all(|count| (70_000..130_000).contains(&count.bytes)));
     }
 
     #[test]

@@ -25,6 +25,14 @@ enum Kind {
         /// The log to write
         out: PathBuf,
     },
+    /// Scans on 200 channels with about as many bytes each
+    Many {
+        /// Length in millions of bytes
+        #[arg(long, default_value_t = 1000)]
+        mb: u64,
+        /// The log to write
+        out: PathBuf,
+    },
     /// Nothing but small events
     Small {
         /// How many
@@ -40,6 +48,7 @@ fn main() -> anyhow::Result<()> {
         |path: &PathBuf| File::create(path).with_context(|| format!("create {}", path.display()));
     let counts = match Arguments::parse().kind {
         Kind::Dgc { mb, out } => mix::drive(mb * 1_000_000, create(&out)?)?,
+        Kind::Many { mb, out } => mix::many(mb * 1_000_000, create(&out)?)?,
         Kind::Small { events, out } => mix::small(events, create(&out)?)?,
     };
     write!(io::stdout(), "{counts}")?;

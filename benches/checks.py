@@ -1,0 +1,35 @@
+"""What was written is what had to be written. Every check takes a path and says yes or no."""
+
+import filecmp
+import subprocess
+from pathlib import Path
+
+COUNT_ROWS = Path(__file__).resolve().parent / "count_rows.py"
+
+
+def same_as(path):
+    """The same bytes as another file; `path` is a path, a log or something prepared."""
+    return lambda out: filecmp.cmp(out, str(path), shallow=False)
+
+
+def has_rows_of(log, python):
+    """A table, or tables, with all rows and all bytes of payload of a log, channel by channel."""
+
+    def check(out):
+        counted = subprocess.run([python, COUNT_ROWS, out], stdout=subprocess.PIPE, check=False)
+        return counted.returncode == 0 and counted.stdout.decode() == log.counted()
+
+    return check
+
+
+def unpacks_to(log, zstd):
+    """Something that the zstd program unpacks to the log."""
+
+    def check(out):
+        with subprocess.Popen([zstd, "-d", "-q", "-c", out], stdout=subprocess.PIPE) as unpacking:
+            compared = subprocess.run(["cmp", "-s", "-", log.path], stdin=unpacking.stdout, check=False)
+            # Or zstd would wait for ever for somebody to read what is left.
+            unpacking.stdout.close()
+        return compared.returncode == 0 and unpacking.returncode == 0
+
+    return check

@@ -1,0 +1,122 @@
+"""What is wanted of Sluice, beside peers and in memory, and what of it was reached."""
+
+from operator import attrgetter, methodcaller
+
+import jobs_archive
+from jobs_memory import CAP
+
+
+class Goal:
+    """How one job has to compare with another: at least or at most so many times its figure."""
+
+    def __init__(self, text, ours, theirs, figure, *, least=None, most=None):
+        self.text, self.ours, self.theirs = text, ours, theirs
+        self.figure, self.least, self.most = figure, least, most
+
+    def row(self, found):
+        ours, theirs = found.get(self.ours), found.get(self.theirs)
+        if not ours or not theirs:
+            return None
+        mine, other = self.figure(ours), self.figure(theirs)
+        if self.least is not None:
+            # So many times faster: the other's figure in parts of ours.
+            reached = other / mine
+            shown = f"{reached:.1f} (CPU {theirs.cpu() / ours.cpu():.1f})"
+            return row(self.text, f">= {self.least}", shown, reached >= self.least)
+        reached = mine / other
+        return row(self.text, f"<= {self.most}", f"{reached:.3f}", reached <= self.most)
+
+
+def row(goal, wanted, reached, good):
+    return f"| {goal} | {wanted} | {reached} | {'yes' if good else '**no**'} |"
+
+
+WALL, CPU = methodcaller("wall"), methodcaller("cpu")
+SIZE, ANONYMOUS = attrgetter("size"), attrgetter("anonymous")
+
+
+def goals():
+    """What is wanted beside peers, job by job. A job's name is task, log and who."""
+
+    def times(task, log, who, least, ours="sluice"):
+        name = f"{task}, {log}" if ours == "sluice" else f"{task}, {log}, {ours},"
+        return Goal(f"{name} times {who}", (task, log, ours), (task, log, who), WALL, least=least)
+
+    yield times("read", "small", "C liblcm", 6)
+    yield times("read", "dgc", "C liblcm", 3)
+    yield times("read", "small", "Python lcm", 16)
+    yield times("read", "dgc", "Python lcm", 7)
+    yield times("copy", "dgc", "lcm-logfilter", 3)
+    yield times("filter: half the channels", "small", "lcm-logfilter", 14)
+
+    zstd, arrow, pyarrow = "parquet zstd:3", "Rust ArrowWriter", "Python lcm + pyarrow"
+    comes = "sluice as it comes"
+    yield times(zstd, "dgc", pyarrow, 2.8)
+    yield times(zstd, "dgc", "Python lcm + pandas", 4)
+    yield times(zstd, "small", pyarrow, 8)
+    yield times("parquet none", "dgc", pyarrow, 6.5)
+    yield times("parquet snappy", "dgc", pyarrow, 3.2)
+
+    def share(what, task, log, who, figure, most, ours="sluice"):
+        text = f"{what} of {task}, {log}" + ("" if ours == "sluice" else f", {ours}") + f", in parts of {who}'s"
+        return Goal(text, (task, log, ours), (task, log, who), figure, most=most)
+
+    for log in ("dgc", "small"):
+        yield share("size", zstd, log, pyarrow, SIZE, 1.01)
+        yield share("CPU", zstd, log, arrow, CPU, 1)
+        yield share("wall", zstd, log, arrow, WALL, 0.5)
+        yield share("size", zstd, log, pyarrow, SIZE, 1, ours=comes)
+        yield share("size", zstd, log, "sluice", SIZE, 1, ours=comes)
+        yield share("CPU", zstd, log, "sluice", CPU, 1, ours=comes)
+    zstd_program = (jobs_archive.TASK, "dgc", jobs_archive.PEER)
+    text = "wall of a table of dgc, zstd:3, in parts of an archive by zstd -3 -T2"
+    yield Goal(text, (zstd, "dgc", "sluice"), zstd_program, WALL, most=1)
+    for log in ("dgc", "small"):
+        yield share("wall", jobs_archive.TASK, log, jobs_archive.PEER, WALL, 0.9)
+        yield share("size", jobs_archive.TASK, log, jobs_archive.PEER, SIZE, 1)
+        yield share("wall", "restore", log, "zstd -d, its own file", WALL, 0.8)
+    for task in ("tables by channel", "one table", "archive"):
+        ours, theirs = (task, "large", "sluice"), (task, "dgc", "sluice")
+        yield Goal(f"anonymous memory of {task}, 4 GB in parts of 1 GB", ours, theirs, ANONYMOUS, most=1.25)
+
+
+# Anonymous memory in MiB that tasks of the group `memory` may have, whatever the log.
+CAPS = {"one table": 256, "archive": 64, "tables by channel": 256, f"tables by channel, --memory {CAP}": 128}
+
+
+def verdicts(jobs):
+    """The goals, and what of them was reached."""
+    found = {(job.task, job.log.name, job.who): job for job in jobs}
+    rows = [reached for goal in goals() if (reached := goal.row(found))]
+    rows += [*overhead(found), *memory(jobs, found)]
+    if rows:
+        yield "\n## Goals\n\n| goal | wanted | reached | |\n| --- | --- | --- | --- |"
+        yield from rows
+
+
+def memory(jobs, found):
+    """What a task may have, whatever the log."""
+    for log in ("dgc", "small", "large"):
+        copy = found.get(("copy", log, "sluice"))
+        if copy:
+            mib = copy.peak / 1024
+            name = f"peak RSS of copy, {copy.log.name}, {copy.log.bytes / 1e9:.1f} GB"
+            yield row(name, "<= 64 MiB", f"{mib:.0f} MiB", mib <= 64)
+    for job in jobs:
+        if job.group == "memory" and job.task in CAPS:
+            mib, cap = job.anonymous / 1024, CAPS[job.task]
+            name = f"anonymous memory of {job.task}, {job.log.name}, {job.log.bytes / 1e9:.1f} GB"
+            yield row(name, f"<= {cap} MiB", f"{mib:.0f} MiB", mib <= cap)
+
+
+def overhead(found):
+    """What the engine adds to reading small events."""
+    bare, one = found.get(("read", "small", "bare loop")), found.get(("read", "small", "sluice --jobs 1"))
+    four, all_cores = found.get(("read", "small", "sluice --jobs 1, 4 stages")), found.get(("read", "small", "sluice"))
+    if not (bare and one and four and all_cores):
+        return
+    for who, job in (("1 thread", one), ("2 threads", all_cores)):
+        over = (job.cpu() - bare.cpu()) / bare.log.events * 1e9
+        yield row(f"CPU over a bare loop, small, {who}", "<= 40 ns/event", f"{over:.1f}", over <= 40)
+    stage = (four.cpu() - one.cpu()) / 4 / one.log.events * 1e9
+    yield row("CPU of a pass-through stage, small", "<= 30 ns/event", f"{stage:.1f}", stage <= 30)

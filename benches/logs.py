@@ -1,0 +1,92 @@
+"""The logs that are measured: made up, always the same, or real ones that somebody gives."""
+
+import subprocess
+from functools import cached_property
+from pathlib import Path
+
+from harness import fail, say
+
+HERE = Path(__file__).resolve().parent
+# How each is made, and its length in millions of bytes or in events.
+MADE_UP = {
+    "dgc": (["dgc", "--mb"], 1000),
+    "small": (["small", "--events"], 10_000_000),
+    "many": (["many", "--mb"], 1000),
+    "large": (["dgc", "--mb"], 4000),
+}
+
+
+class Log:
+    """A log, and how many events and bytes of payload each of its channels has. Is made when asked for."""
+
+    def __init__(self, name, path, programs):
+        self.name, self.path, self.programs = name, path, programs
+        self.there = False
+
+    def __str__(self):
+        return str(self.path)
+
+    def make(self):
+        if not self.there:
+            self.write()
+            self.there = True
+
+    def write(self):
+        """Nothing to write, unless the log is made up."""
+
+    def table(self):
+        """Channel, events and bytes, with tabs between them."""
+        counted = subprocess.run([self.programs / "read-loop", self.path], stdout=subprocess.PIPE, check=False)
+        if counted.returncode:
+            fail(f"{self.path} is no clean LCM log")
+        return counted.stdout.decode()
+
+    @cached_property
+    def bytes(self):
+        self.make()
+        return self.path.stat().st_size
+
+    @cached_property
+    def channels(self):
+        self.make()
+        rows = [line.split("\t") for line in self.table().splitlines()]
+        return {channel: (int(events), int(size)) for channel, events, size in rows}
+
+    @cached_property
+    def events(self):
+        return sum(events for events, _ in self.channels.values())
+
+    def counted(self):
+        """What a program that counts events and bytes of payload has to print."""
+        return "".join(f"{c}\t{n}\t{size}\n" for c, (n, size) in sorted(self.channels.items()))
+
+    def carried(self, keeps=lambda channel: True):
+        """What a pipeline that keeps some channels has to print."""
+        rows = sorted(self.channels.items())
+        return "".join(f"{c}\t{n}\t{n if keeps(c) else 0}\n" for c, (n, _) in rows)
+
+
+class MadeUp(Log):
+    """A log of the generator's, kept until the generator is another one."""
+
+    def __init__(self, name, data, programs, percent):
+        super().__init__(name, data / f"{name}.lcm", programs)
+        words, length = MADE_UP[name]
+        self.how = [*words, str(max(1, length * percent // 100))]
+
+    def table(self):
+        return self.path.with_suffix(".tsv").read_text()
+
+    def write(self):
+        stamp = self.path.with_suffix(".made")
+        generator = (HERE / "src" / "mix.rs").read_text() + repr(self.how)
+        if stamp.exists() and stamp.read_text() == generator and self.path.exists():
+            return
+        say(f"making {self.path}")
+        with open(self.path.with_suffix(".tsv"), "wb") as table:
+            subprocess.run([self.programs / "gen-log", *self.how, self.path], stdout=table, check=True)
+        stamp.write_text(generator)
+
+    def remove(self):
+        for path in self.path.parent.glob(f"{self.name}.*"):
+            path.unlink()

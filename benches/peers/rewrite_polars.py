@@ -1,0 +1,13 @@
+"""Writes the rows of a Parquet file again with polars, and prints the seconds of writing: wall and CPU.
+
+    rewrite_polars.py IN OUT
+"""
+
+import sys
+
+import polars as pl
+from timed import timed
+
+source, out = sys.argv[1:]
+rows = pl.read_parquet(source)
+timed(lambda: rows.write_parquet(out, compression="zstd", compression_level=3))

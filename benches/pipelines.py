@@ -1,0 +1,82 @@
+"""The pipelines that are measured, and how they are run. The one place that knows how options are spelled."""
+
+import json
+import subprocess
+
+from harness import fail, say
+
+NONE, SNAPPY = "none", "snappy"
+
+
+def zstd(level):
+    return f"zstd:{level}"
+
+
+def parquet(out, layout="single", order=None, compression=None):
+    """Tables; what is not given is left to the sink."""
+    codec, _, level = (compression or "").partition(":")
+    options = {"plugin": "parquet", "path": str(out), "layout": layout, "order": order}
+    options |= {"compression": codec or None, "level": int(level) if level else None}
+    return {key: value for key, value in options.items() if value is not None}
+
+
+def archive(out, level=3):
+    return {"plugin": "archive", "path": str(out), "level": level}
+
+
+def lcm_log(path):
+    """A log, as a source or as a sink."""
+    return {"plugin": "lcm-log", "path": str(path)}
+
+
+def archived(path):
+    """The source that reads what the archive sink wrote."""
+    return {"plugin": "archive", "path": str(path)}
+
+
+def null():
+    return {"plugin": "null"}
+
+
+def text(source, sink):
+    """A pipeline file. JSON's strings and numbers are TOML's, too."""
+    tables = {"sources.log": source, "sinks.out": {"from": "log", **sink}}
+    lines = []
+    for table, options in tables.items():
+        lines += [f"[{table}]", *(f"{key} = {json.dumps(value)}" for key, value in options.items()), ""]
+    return "\n".join(lines)
+
+
+class Sluice:
+    """The program as users run it, with pipeline files that are kept in a folder."""
+
+    def __init__(self, program, folder):
+        self.program, self.folder = program, folder
+        self.files = {}
+
+    def run(self, name, source, sink, *flags):
+        """The command that runs a pipeline."""
+        file = self.folder / f"{name}.toml"
+        self.files[file] = text(source, sink)
+        return [self.program, "run", "-q", "--progress", "none", *flags, file]
+
+    def check(self, jobs):
+        """Writes the pipelines of these jobs, and fails if this program cannot run one of them."""
+        if not self.program.exists():
+            fail(f"{self.program} is not there: run.py builds it, unless told otherwise")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        wrong = {}
+        for job in jobs:
+            for command in (job.command, *(prepared.command for prepared in job.needs)):
+                file = command[-1]
+                if file in self.files and not self.can_run(file):
+                    wrong[f"{job.group} {job.log.name}"] = None
+        if wrong:
+            fail(f"this sluice cannot run the pipelines of: {', '.join(wrong)}; see the mistakes above")
+
+    def can_run(self, file):
+        file.write_text(self.files[file])
+        checked = subprocess.run([self.program, "check", "-q", file], capture_output=True, text=True, check=False)
+        if checked.returncode:
+            say(checked.stderr)
+        return checked.returncode == 0

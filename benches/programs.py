@@ -1,0 +1,84 @@
+"""The programs that are measured: what is built here, and the peers that are found. What is missing is said."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+VENV = ROOT / ".cache" / "peers-venv"
+PACKAGES = ["lcm", "pyarrow", "pandas", "polars", "duckdb"]
+
+
+def built(build):
+    """The folder of our own programs, after building them if asked."""
+    command = ["cargo", "build", "--release", "--quiet", "-p", "sluice-benches", "-p", "sluice"]
+    if build:
+        subprocess.run(command, cwd=ROOT, check=True)
+    return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
+
+
+class Peers:
+    """What others use; what is not there is None."""
+
+    def __init__(self):
+        self.missing, self.versions = [], {}
+        python = VENV / "bin" / "python"
+        self.python = python if python.exists() else None
+        if self.python:
+            self.versions = versions_of(python)
+        self.missing += [f"Python's {name}" for name in PACKAGES if name not in self.versions]
+        self.filter = self.find("lcm-logfilter", VENV / "bin" / "lcm-logfilter")
+        self.zstd = self.find("zstd", shutil.which("zstd"))
+        if self.zstd:
+            said = subprocess.run([self.zstd, "--version"], capture_output=True, text=True, check=True)
+            self.versions["zstd"] = re.search(r"v([\d.]+)", said.stdout)[1]
+        self.reader = self.c_reader()
+
+    def has(self, *packages):
+        return all(name in self.versions for name in packages)
+
+    def script(self, name, *words):
+        """The command for one of the scripts in `peers`."""
+        return [self.python, HERE / "peers" / name, *words]
+
+    def find(self, what, path):
+        if path and Path(path).exists():
+            return path
+        self.missing.append(what)
+        return None
+
+    def c_reader(self):
+        """The C reader, with the liblcm of the wheel if it has one, or else the system's."""
+        program = ROOT / ".cache" / "read_c"
+        flags, version = ["-llcm"], "of the system"
+        library = next(VENV.glob("lib/python*/site-packages/lib/liblcm.so.*.*"), None)
+        if library:
+            flags = [f"-I{library.parent.parent / 'include'}", str(library), f"-Wl,-rpath,{library.parent}"]
+            version = library.name.removeprefix("liblcm.so.")
+        program.parent.mkdir(exist_ok=True)
+        command = ["cc", "-O2", "-o", str(program), str(HERE / "peers" / "read_c.c"), *flags]
+        if subprocess.run(command, capture_output=True, check=False).returncode:
+            return self.find("C reader (liblcm)", None)
+        self.versions["liblcm"] = version
+        return program
+
+
+def versions_of(python):
+    """The versions of those packages that can be imported."""
+    script = (
+        "import importlib, importlib.metadata as metadata, json, sys\n"
+        "versions = {}\n"
+        "for name in sys.argv[1:]:\n"
+        "    try:\n"
+        "        importlib.import_module('lcm._lcm' if name == 'lcm' else name)\n"
+        "        versions[name] = metadata.version(name)\n"
+        "    except ImportError:\n"
+        "        pass\n"
+        "print(json.dumps(versions))\n"
+    )
+    said = subprocess.run([python, "-c", script, *PACKAGES], capture_output=True, text=True, check=True)
+    return json.loads(said.stdout)
