@@ -2,7 +2,7 @@
 
 use sluice_pipeline::library;
 
-use crate::kit::{Folder, events, ran, root};
+use crate::kit::{Folder, drive, events, log, ran, root, unpacked};
 
 #[test]
 fn every_file_of_the_library_is_carried() {
@@ -14,35 +14,92 @@ fn every_file_of_the_library_is_carried() {
     names.sort();
     assert_eq!(library::names().collect::<Vec<_>>(), names);
     // Each of them has a test below.
-    assert_eq!(names, ["quickstart"]);
+    assert_eq!(names, ["archive-to-log", "batch", "log-to-archive", "log-to-tables", "quickstart"]);
+}
+
+/// What `verify` and the table's own source say: how many events there are.
+fn events_in(folder: &Folder, path: &str) -> usize {
+    let told = ran(folder, &["info", path, "--json"]).expect(0);
+    let told: serde_json::Value = serde_json::from_str(told.text().trim()).unwrap();
+    usize::try_from(told["events"].as_u64().unwrap()).unwrap()
 }
 
 #[test]
-fn the_quick_start_writes_a_log_and_as_many_lines() {
+fn the_quick_start_writes_the_same_events_three_times() {
     let folder = Folder::new();
     ran(&folder, &["run", "quickstart", "--set", "SECONDS=2"]).expect(0);
     assert_eq!(folder.names(), ["quickstart-out"]);
-    let log = events(&folder.read("quickstart-out/drive.lcm"));
-    assert!(log.len() > 100, "{}", log.len());
-    let lines = String::from_utf8(folder.read("quickstart-out/events.jsonl")).unwrap();
-    assert_eq!(lines.lines().count(), log.len());
-    for (line, event) in lines.lines().zip(&log) {
-        let line: serde_json::Value = serde_json::from_str(line).unwrap();
-        assert_eq!(line["channel"].as_str().map(str::as_bytes), Some(&event.channel[..]));
-        assert_eq!(line["timestamp_ns"].as_i64().map(|ns| ns / 1_000), Some(event.utime));
-        assert_eq!(line["size"], event.payload.len());
-    }
+    let log = folder.read("quickstart-out/drive.lcm");
+    assert!(events(&log).len() > 100, "{}", events(&log).len());
+    assert!(unpacked(&folder.read("quickstart-out/drive.lcm.zst")) == log);
+    ran(&folder, &["convert", "quickstart-out/tables", "--to", "back.lcm"]).expect(0);
+    assert!(folder.read("back.lcm") == log);
+    ran(&folder, &["verify", "quickstart-out/tables"]).expect(0);
 }
 
 #[test]
 fn the_quick_start_is_the_same_every_time() {
-    let folder = Folder::new();
-    for out in ["a", "b"] {
-        let set = format!("OUT={out}");
-        ran(&folder, &["run", "quickstart", "--set", "SECONDS=1", "--set", &set]).expect(0);
+    let (one, two) = (Folder::new(), Folder::new());
+    for folder in [&one, &two] {
+        ran(folder, &["run", "quickstart", "--set", "SECONDS=1"]).expect(0);
     }
-    assert_eq!(folder.read("a/drive.lcm"), folder.read("b/drive.lcm"));
-    assert_eq!(folder.read("a/events.jsonl"), folder.read("b/events.jsonl"));
+    for file in [
+        "drive.lcm",
+        "drive.lcm.zst",
+        "tables/channel=POSE/part-00000.parquet",
+        "tables/_manifest.json",
+    ] {
+        let file = format!("quickstart-out/{file}");
+        assert!(one.read(&file) == two.read(&file), "{file}");
+    }
+}
+
+/// A folder with two logs, of different lengths.
+fn two_logs() -> Folder {
+    let folder = Folder::new();
+    folder.write("one.lcm", log(&drive(1, 700)));
+    folder.write("two.lcm", log(&drive(2, 300)));
+    folder
+}
+
+#[test]
+fn logs_become_tables() {
+    let folder = two_logs();
+    let set = ["--set", "INPUT=*.lcm", "--set", "OUT=tables/"];
+    ran(&folder, &[&["run", "log-to-tables"][..], &set].concat()).expect(0);
+    assert_eq!(events_in(&folder, "tables"), 1_000);
+}
+
+#[test]
+fn a_log_becomes_an_archive_and_a_log_again_or_a_part_of_it() {
+    let folder = two_logs();
+    ran(&folder, &["run", "log-to-archive", "--set", "INPUT=one.lcm", "--set", "OUT=a.zst"])
+        .expect(0);
+    ran(&folder, &["run", "archive-to-log", "--set", "INPUT=a.zst", "--set", "OUT=back.lcm"])
+        .expect(0);
+    assert!(folder.read("back.lcm") == folder.read("one.lcm"));
+    let window = [
+        "--set",
+        "INPUT=a.zst",
+        "--set",
+        "OUT=cut.lcm",
+        "--set",
+        "START=+0.1",
+        "--set",
+        "END=+0.2",
+    ];
+    ran(&folder, &[&["run", "archive-to-log"][..], &window].concat()).expect(0);
+    let cut = events(&folder.read("cut.lcm"));
+    assert!((90..=110).contains(&cut.len()), "{}", cut.len());
+}
+
+#[test]
+fn a_batch_makes_a_table_and_an_archive_of_each_log() {
+    let folder = two_logs();
+    ran(&folder, &["run", "batch", "--set", "INPUT=*.lcm"]).expect(0);
+    assert!(unpacked(&folder.read("done/two.lcm.zst")) == folder.read("two.lcm"));
+    assert_eq!(events_in(&folder, "done/one.parquet"), 700);
+    ran(&folder, &["verify", "done"]).expect(0);
 }
 
 #[test]

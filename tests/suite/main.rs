@@ -2,9 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod archive;
+mod batch;
 mod changing;
 mod damage;
 mod determinism;
+mod kill;
 mod kit;
 mod library;
 mod linking;
@@ -15,3 +18,4 @@ mod process;
 mod samples;
 mod shape;
 mod stopping;
+mod tables;

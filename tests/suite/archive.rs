@@ -1,0 +1,228 @@
+//! Archives from end to end, and in the hands of the programs that read zstd and Arrow.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+use sluice_core::options::ByteSize;
+
+use crate::kit::{BEGIN, Folder, drive, events, log, ran, root, run_with, skipped, unpacked};
+
+/// A folder with `in.lcm`: 4000 events, a millisecond apart, in about 1.5 MB.
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(7, 4_000)));
+    folder
+}
+
+/// Small frames, so that a small log has many.
+const SMALL: [&str; 2] = ["--sink-option", "frame=32KiB"];
+
+/// Writes `in.lcm` as an archive, in frames of 32 KiB.
+fn archived(folder: &Folder, name: &str) {
+    ran(folder, &[&["convert", "in.lcm", "--to", name][..], &SMALL].concat()).expect(0);
+}
+
+fn report(folder: &Folder) -> Value {
+    serde_json::from_slice(&folder.read("report.json")).unwrap()
+}
+
+#[test]
+fn a_log_comes_back_from_an_archive_as_it_was() {
+    let folder = folder();
+    for name in ["drive.lcm.zst", "drive.arrow.zst"] {
+        archived(&folder, name);
+        ran(&folder, &["convert", name, "--to", "back.lcm", "--overwrite"]).expect(0);
+        assert!(folder.read("back.lcm") == folder.read("in.lcm"), "{name}");
+        ran(&folder, &["info", name]).expect(0);
+    }
+    assert!(unpacked(&folder.read("drive.lcm.zst")) == folder.read("in.lcm"));
+}
+
+#[test]
+fn threads_and_memory_change_no_byte_of_an_archive() {
+    let folder = folder();
+    let text = |format: &str| {
+        format!(
+            "[sources.log]\nplugin = \"lcm-log\"\npath = \"${{DIR}}/in.lcm\"\n\
+             [sinks.out]\nplugin = \"archive\"\nfrom = \"log\"\npath = \"${{DIR}}/out.zst\"\n\
+             frame = \"32KiB\"\nformat = \"{format}\"\n\
+             [stages.some]\nplugin = \"filter\"\nfrom = \"log\"\nchannels = \"B\"\n\
+             [sinks.some_out]\nplugin = \"archive\"\nfrom = \"some\"\npath = \"${{DIR}}/some.zst\"\n\
+             format = \"{format}\"\nlevel = 19\n"
+        )
+    };
+    for format in ["lcm-log", "arrow"] {
+        let written = |(jobs, memory)| {
+            let report = run_with(&text(format), folder.path(), jobs, ByteSize(memory)).unwrap();
+            assert_eq!(report.exit(), 0);
+            [folder.read("out.zst"), folder.read("some.zst")]
+        };
+        let first = written((1, 512 << 20));
+        for limits in [(2, 512 << 20), (8, 512 << 20), (1, 16 << 20), (8, 16 << 20)] {
+            assert!(written(limits) == first, "{format}, {limits:?}");
+        }
+    }
+}
+
+#[test]
+fn threads_and_memory_change_nothing_of_what_is_read() {
+    let folder = folder();
+    let text = "[sources.log]\nplugin = \"archive\"\npath = \"${DIR}/drive.lcm.zst\"\n\
+         [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"${DIR}/out.lcm\"\n";
+    archived(&folder, "drive.lcm.zst");
+    for (jobs, memory) in [(1, 512 << 20), (8, 512 << 20), (2, 16 << 20)] {
+        run_with(text, folder.path(), jobs, ByteSize(memory)).unwrap();
+        assert!(folder.read("out.lcm") == folder.read("in.lcm"), "{jobs} jobs");
+    }
+}
+
+#[test]
+fn a_time_window_and_a_channel_read_a_part_of_an_archive() {
+    let folder = Folder::new();
+    let mut all = drive(7, 4_000);
+    // A channel that is in a few frames only.
+    all[2_000..2_010].iter_mut().for_each(|event| event.channel = b"RARE".to_vec());
+    folder.write("in.lcm", log(&all));
+    archived(&folder, "drive.lcm.zst");
+    let whole = folder.read("drive.lcm.zst").len() as u64;
+    let start = format!("{}us", BEGIN + 1_000_000);
+    let end = format!("{}us", BEGIN + 1_100_000);
+    for (chosen, count) in
+        [(vec!["--start", &start, "--end", &end], 100), (vec!["--channel", "RARE"], 10)]
+    {
+        let convert = ["convert", "drive.lcm.zst", "--to", "part.lcm", "--overwrite"];
+        let report_to = ["--report", "report.json"];
+        ran(&folder, &[&convert[..], &chosen, &report_to].concat()).expect(0);
+        let found = events(&folder.read("part.lcm")).len();
+        assert!(found.abs_diff(count) <= 1, "{chosen:?}: {found}");
+        let read = report(&folder)["bytes_read"].as_u64().unwrap();
+        assert!(read > 0 && read < whole / 5, "{chosen:?}: {read} of {whole}");
+    }
+}
+
+#[test]
+fn a_damaged_frame_is_reported_and_costs_only_its_events() {
+    let folder = folder();
+    archived(&folder, "drive.lcm.zst");
+    let mut bytes = folder.read("drive.lcm.zst");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x20;
+    folder.write("drive.lcm.zst", bytes);
+    let convert = ["convert", "drive.lcm.zst", "--to", "back.lcm", "--report", "report.json"];
+    ran(&folder, &convert).expect(3).says("frame ");
+    let (all, back) = (events(&folder.read("in.lcm")), events(&folder.read("back.lcm")));
+    assert!(back.iter().all(|event| all.contains(event)));
+    let lost = all.len() - back.len();
+    assert!((1..200).contains(&lost), "{lost}");
+    let report = report(&folder);
+    let [damage] = &report["damage"].as_array().unwrap()[..] else { panic!("{report}") };
+    let reason = damage["reason"].as_str().unwrap();
+    assert!(reason.contains(&format!("with {lost} events from 2007-11-03T14:00:0")), "{reason}");
+}
+
+#[test]
+fn an_archive_that_is_cut_off_gives_its_whole_frames() {
+    let folder = folder();
+    for name in ["drive.lcm.zst", "drive.arrow.zst"] {
+        archived(&folder, name);
+        let bytes = folder.read(name);
+        folder.write("cut.zst", &bytes[..bytes.len() / 2]);
+        for from in [&[][..], &["--from", "archive"]] {
+            let convert = ["convert", "cut.zst", "--to", "back.lcm", "--overwrite"];
+            ran(&folder, &[&convert[..], from].concat()).expect(3);
+            let (all, back) = (events(&folder.read("in.lcm")), events(&folder.read("back.lcm")));
+            assert!(all.starts_with(&back) && back.len() > all.len() / 3, "{name}: {}", back.len());
+        }
+    }
+}
+
+#[test]
+fn archives_and_plain_logs_are_read_together() {
+    let folder = folder();
+    archived(&folder, "drive.lcm.zst");
+    ran(&folder, &["convert", "in.lcm", "drive.lcm.zst", "--to", "twice.lcm"]).expect(0);
+    let once = folder.read("in.lcm");
+    assert!(folder.read("twice.lcm") == [once.clone(), once].concat());
+}
+
+#[test]
+fn options_of_the_plain_log_compress_it_as_before() {
+    let folder = folder();
+    let split = ["--sink-option", "split_mb=1"];
+    ran(&folder, &[&["convert", "in.lcm", "--to", "out.lcm.zst"][..], &split].concat()).expect(0);
+    assert!(folder.names().contains(&"out-00001.lcm.zst".into()), "{:?}", folder.names());
+}
+
+#[test]
+fn the_zstd_program_tests_and_unpacks_archives() {
+    if Command::new("zstd").arg("--version").output().is_err() {
+        return skipped("the program `zstd` is not there");
+    }
+    let folder = folder();
+    folder.write("none.lcm", b"");
+    archived(&folder, "drive.lcm.zst");
+    archived(&folder, "drive.arrow.zst");
+    ran(&folder, &["convert", "none.lcm", "--to", "none.lcm.zst"]).expect(0);
+    let zstd = |arguments: &[&str]| {
+        let output = Command::new("zstd").args(arguments).current_dir(folder.path()).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    };
+    for (name, plain) in [("drive", Some("in.lcm")), ("none", Some("none.lcm"))] {
+        let name = format!("{name}.lcm.zst");
+        zstd(&["-q", "-t", &name]);
+        assert!(plain.is_some_and(|plain| zstd(&["-q", "-d", "-c", &name]) == folder.read(plain)));
+    }
+    zstd(&["-q", "-t", "drive.arrow.zst"]);
+}
+
+/// The Python that has pyarrow; nothing, said aloud, if there is none.
+fn python() -> Option<PathBuf> {
+    let given = std::env::var_os("SLUICE_PEERS").map(PathBuf::from);
+    let python = given.unwrap_or_else(|| root().join(".cache/peers-venv")).join("bin/python3");
+    let works = Command::new(&python).args(["-c", "import pyarrow"]).output();
+    if works.is_ok_and(|works| works.status.success()) {
+        return Some(python);
+    }
+    skipped("no Python with pyarrow is there; .ci/run installs it");
+    None
+}
+
+/// What pyarrow finds: a line an event.
+const READ: &str = r#"
+import json, pyarrow, sys
+stream = pyarrow.ipc.open_stream(pyarrow.input_stream(sys.argv[1], compression="zstd"))
+batches = 0
+for batch in stream:
+    batches += 1
+    rows = batch.to_pydict()
+    for at in range(batch.num_rows):
+        time = batch["timestamp"][at].value
+        row = [rows[name][at] for name in ("source", "channel", "sequence", "encoding", "attributes")]
+        print(json.dumps([time] + row + [rows["payload"][at].hex()]))
+assert batches > 10, batches
+"#;
+
+#[test]
+fn pyarrow_reads_an_archive_of_arrow() {
+    let Some(python) = python() else { return };
+    let folder = folder();
+    archived(&folder, "drive.arrow.zst");
+    let mut read = Command::new(python);
+    let read = read.args(["-c", READ, "drive.arrow.zst"]).current_dir(folder.path()).output();
+    let read = read.unwrap();
+    assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+    let text = String::from_utf8(read.stdout).unwrap();
+    let found: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let expected: Vec<Value> = events(&folder.read("in.lcm"))
+        .iter()
+        .map(|event| {
+            let hex: String = event.payload.iter().map(|byte| format!("{byte:02x}")).collect();
+            let channel = str::from_utf8(&event.channel).unwrap();
+            serde_json::json!([event.utime * 1_000, "log", channel, event.number, "lcm", null, hex])
+        })
+        .collect();
+    assert!(found == expected, "{} events of {}", found.len(), expected.len());
+}

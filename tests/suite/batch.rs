@@ -1,0 +1,518 @@
+//! Batches: outputs named after inputs, each input by itself, and going on where a batch was interrupted.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::SystemTime;
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::kit::{Folder, Ran, drive, log, ran, sluice, unpacked};
+use crate::shape::Shape;
+
+/// A folder with logs `in/0.lcm` to `in/4.lcm`.
+fn folder() -> Folder {
+    let folder = Folder::new();
+    fs::create_dir(folder.at("in")).unwrap();
+    for n in 0..5 {
+        folder.write(&format!("in/{n}.lcm"), log(&drive(n + 1, 300 + 400 * (n as i64 % 3))));
+    }
+    folder
+}
+
+const BATCH: &str = r#"
+[sources.log]
+plugin = "lcm-log"
+path = "in/*.lcm"
+[sinks.packed]
+plugin = "lcm-log"
+from = "log"
+path = "out/{stem}.lcm.zst"
+[sinks.lines]
+plugin = "jsonl"
+from = "log"
+path = "out/lines/{stem}.jsonl"
+"#;
+
+/// Every file below a folder, by its path.
+fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        if path.is_dir() {
+            let inside =
+                tree(&path).into_iter().map(|(below, text)| (format!("{name}/{below}"), text));
+            files.extend(inside);
+        } else {
+            files.insert(name, fs::read(path).unwrap());
+        }
+    }
+    files
+}
+
+#[track_caller]
+fn same(a: &BTreeMap<String, Vec<u8>>, b: &BTreeMap<String, Vec<u8>>) {
+    assert_eq!(a.keys().collect::<Vec<_>>(), b.keys().collect::<Vec<_>>());
+    for (name, bytes) in a {
+        assert!(&b[name] == bytes, "{name} differs");
+    }
+}
+
+fn times(folder: &Folder, names: &[&str]) -> Vec<SystemTime> {
+    names.iter().map(|name| fs::metadata(folder.at(name)).unwrap().modified().unwrap()).collect()
+}
+
+fn json(bytes: &[u8]) -> Value {
+    serde_json::from_slice(bytes).unwrap()
+}
+
+fn statuses(report: &Value) -> Vec<&str> {
+    report["units"].as_array().unwrap().iter().map(|u| u["status"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn every_input_has_outputs_of_its_own() {
+    let folder = folder();
+    folder.write("batch.toml", BATCH);
+    ran(&folder, &["run", "batch.toml"]).expect(0).says("5 inputs done");
+    for n in 0..5 {
+        let input = folder.read(&format!("in/{n}.lcm"));
+        assert!(unpacked(&folder.read(&format!("out/{n}.lcm.zst"))) == input);
+        let lines = String::from_utf8(folder.read(&format!("out/lines/{n}.jsonl"))).unwrap();
+        assert_eq!(lines.lines().count(), crate::kit::events(&input).len());
+    }
+    ran(&folder, &["verify", "out"]).expect(0);
+}
+
+#[test]
+fn a_unit_is_what_converting_its_input_alone_gives() {
+    let folder = folder();
+    let convert = ["convert", "in/0.lcm", "in/1.lcm", "--to", "out/{parent}-{stem}-{index}.jsonl"];
+    ran(&folder, &convert).expect(0);
+    for n in 0..2 {
+        let (input, alone) = (format!("in/{n}.lcm"), format!("{n}.jsonl"));
+        ran(&folder, &["convert", &input, "--to", &alone]).expect(0);
+        assert!(folder.read(&alone) == folder.read(&format!("out/in-{n}-0000{n}.jsonl")));
+    }
+    let one = ["convert", "in/3.lcm", "--to", "one/{name}.zst", "--as", "lcm-log", "--report", "-"];
+    let report = json(&ran(&folder, &one).expect(0).stdout);
+    assert_eq!(statuses(&report), ["done"]);
+    assert!(folder.at("one/3.lcm.zst").exists());
+}
+
+#[test]
+fn a_path_with_braces_of_its_own_is_one_path() {
+    let folder = folder();
+    ran(&folder, &["convert", "in/0.lcm", "in/1.lcm", "--to", "{{stem}}.lcm"]).expect(0);
+    assert!(folder.at("{stem}.lcm").exists());
+}
+
+#[test]
+fn nothing_depends_on_what_runs_beside_what() {
+    let mut first = None;
+    for (jobs, memory) in [("1", "64MiB"), ("2", "64MiB"), ("8", "64MiB")] {
+        let folder = folder();
+        folder.write("batch.toml", BATCH);
+        ran(&folder, &["run", "batch.toml", "--jobs", jobs, "--memory", memory]).expect(0);
+        let tree = tree(&folder.at("out"));
+        same(first.get_or_insert_with(|| tree.clone()), &tree);
+    }
+}
+
+#[test]
+fn the_order_of_inputs_matters_only_to_the_index() {
+    let (forth, back) = (folder(), folder());
+    let names = ["in/0.lcm", "in/1.lcm", "in/2.lcm", "in/3.lcm", "in/4.lcm"];
+    let mut reversed = names;
+    reversed.reverse();
+    for (folder, names) in [(&forth, names), (&back, reversed)] {
+        ran(folder, &[&["convert"], &names[..], &["--to", "out/{stem}.jsonl.zst"]].concat())
+            .expect(0);
+    }
+    same(&tree(&forth.at("out")), &tree(&back.at("out")));
+}
+
+#[test]
+fn outputs_that_are_not_apart_are_refused_before_anything_runs() {
+    let folder = folder();
+    fs::create_dir(folder.at("other")).unwrap();
+    folder.write("other/1.lcm", folder.read("in/0.lcm"));
+    let inputs = ["convert", "in/1.lcm", "in/2.lcm", "other/1.lcm", "--to"];
+    let tried = ran(&folder, &[&inputs[..], &["out/{stem}.lcm"]].concat()).expect(1);
+    let tried = tried.says("in/1.lcm").says("other/1.lcm");
+    tried.says("{parent}");
+    ran(&folder, &[&inputs[..], &["out/{ext}.lcm"]].concat()).expect(1).says("in/2.lcm");
+    ran(&folder, &[&inputs[..], &["in/{stem}.lcm", "--overwrite"]].concat())
+        .expect(1)
+        .says("{parent}");
+    let onto = ["convert", "in/0.lcm", "in/1.lcm", "--to", "in/{name}", "--as", "lcm-log"];
+    ran(&folder, &[&onto[..], &["--overwrite"]].concat()).expect(1).says("also an input");
+    assert!(!folder.at("out").exists());
+    ran(&folder, &[&inputs[..], &["out/{parent}/{stem}.lcm"]].concat()).expect(0);
+}
+
+#[test]
+fn what_exists_is_refused_before_anything_runs() {
+    let folder = folder();
+    folder.write("batch.toml", BATCH);
+    fs::create_dir(folder.at("out")).unwrap();
+    folder.write("out/4.lcm.zst", "mine");
+    ran(&folder, &["run", "batch.toml"]).expect(1).says("out/4.lcm.zst").says("--resume");
+    assert_eq!(tree(&folder.at("out")).len(), 1);
+    ran(&folder, &["run", "batch.toml", "--overwrite"]).expect(0);
+    assert_eq!(unpacked(&folder.read("out/4.lcm.zst")), folder.read("in/4.lcm"));
+    ran(&folder, &["run", "batch.toml", "--overwrite", "--resume"]).expect(2);
+}
+
+#[test]
+fn a_folder_of_a_single_run_takes_no_batch_and_the_other_way_round() {
+    let folder = folder();
+    let single = ["convert", "in/0.lcm", "--to", "out/", "--as", "lcm-log"];
+    ran(&folder, &single).expect(0);
+    let batch = ["convert", "in/0.lcm", "in/1.lcm", "--to", "out/{stem}.lcm"];
+    ran(&folder, &[&batch[..], &["--resume"]].concat()).expect(1).says("single run");
+    fs::remove_dir_all(folder.at("out")).unwrap();
+    ran(&folder, &batch).expect(0);
+    ran(&folder, &[&single[..], &["--overwrite"]].concat()).expect(1).says("record of a batch");
+}
+
+#[test]
+fn mistakes_in_templates_are_shown_with_the_others() {
+    let folder = folder();
+    let wrong = BATCH.replace("out/{stem}.lcm.zst", "out/{stme}.lcm.zst");
+    folder.write("wrong.toml", wrong.replace("out/lines/{stem}.jsonl", "all.jsonl"));
+    let shown = ran(&folder, &["check", "wrong.toml"]).expect(2).says("did you mean `stem`?");
+    shown.says("wrong.toml:8:8");
+    folder.write("wrong.toml", BATCH.replace("out/lines/{stem}.jsonl", "all.jsonl"));
+    ran(&folder, &["check", "wrong.toml"]).expect(2).says("wrong.toml:12:8").says("`lines`");
+    folder.write("right.toml", BATCH.replace("out/lines/{stem}.jsonl", "-"));
+    ran(&folder, &["check", "right.toml"]).expect(0);
+}
+
+#[test]
+fn the_plan_shows_units_and_their_outputs() {
+    let folder = folder();
+    folder.write("batch.toml", BATCH);
+    let plan = json(&ran(&folder, &["plan", "batch.toml", "--json"]).expect(0).stdout);
+    assert_eq!(plan["units"][3]["input"]["path"], "in/3.lcm");
+    assert_eq!(plan["units"][3]["outputs"][0]["path"], "out/3.lcm.zst");
+    for arguments in [&["plan", "batch.toml"][..], &["run", "batch.toml", "--dry-run"]] {
+        let text = ran(&folder, arguments).expect(0).text();
+        assert!(text.contains("in/4.lcm") && text.contains("out/lines/4.jsonl"), "{text}");
+    }
+    assert!(!folder.at("out").exists());
+}
+
+#[test]
+fn standard_output_has_one_input_after_another() {
+    let folder = folder();
+    folder.write("batch.toml", BATCH.replace("out/lines/{stem}.jsonl", "-"));
+    let out = ran(&folder, &["run", "batch.toml", "--jobs", "8"]).expect(0).stdout;
+    let inputs = ["convert", "in/*.lcm", "--to", "-", "--as", "jsonl"];
+    assert!(out == ran(&folder, &inputs).expect(0).stdout);
+}
+
+/// `in/2.lcm` ends the run that reads it.
+const STRICT: &str = r#"
+[sources.log]
+plugin = "lcm-log"
+path = "in/*.lcm"
+on_damage = "stop"
+[sinks.out]
+plugin = "lcm-log"
+from = "log"
+path = "out/{stem}.lcm"
+"#;
+
+fn folder_with_broken_log() -> Folder {
+    let folder = folder();
+    let broken = [&folder.read("in/2.lcm")[..], b"stray", &folder.read("in/2.lcm")].concat();
+    folder.write("in/2.lcm", broken);
+    folder.write("strict.toml", STRICT);
+    folder
+}
+
+#[test]
+fn a_failed_input_ends_the_batch_and_what_is_finished_stays() {
+    let folder = folder_with_broken_log();
+    let run = ["run", "strict.toml", "--jobs", "1", "--report", "report.json"];
+    ran(&folder, &run).expect(1).says("in/2.lcm failed: ").says("2 inputs not started");
+    let report = json(&folder.read("report.json"));
+    assert_eq!(statuses(&report), ["done", "done", "failed", "not started", "not started"]);
+    assert_eq!(report["exit"], 1);
+    let written: Vec<String> = tree(&folder.at("out")).into_keys().collect();
+    assert_eq!(written, ["0.lcm", "1.lcm", "_manifest.json"]);
+    ran(&folder, &["verify", "out"]).expect(0);
+    folder.write("in/2.lcm", log(&drive(2, 20)));
+    ran(&folder, &["run", "strict.toml", "--resume"]).expect(0).says("2 done before");
+    assert_eq!(tree(&folder.at("out")).len(), 6);
+}
+
+#[test]
+fn keep_going_does_all_others_and_lists_what_failed() {
+    for jobs in ["1", "4"] {
+        let folder = folder_with_broken_log();
+        let run = ["run", "strict.toml", "--keep-going", "--jobs", jobs, "--report", "report.json"];
+        let ended = ran(&folder, &run).expect(1).says("in/2.lcm failed: ");
+        ended.says("could not be read");
+        let report = json(&folder.read("report.json"));
+        assert_eq!(statuses(&report), ["done", "done", "failed", "done", "done"]);
+        assert!(report["units"][2]["error"].as_str().unwrap().contains("could not be read"));
+        assert_eq!(tree(&folder.at("out")).len(), 5);
+        Shape(report).check();
+    }
+}
+
+#[test]
+fn the_report_of_a_batch_is_the_sum_of_its_units() {
+    let folder = folder();
+    let stray = [&folder.read("in/1.lcm")[..], b"stray"].concat();
+    folder.write("in/1.lcm", stray);
+    folder.write("batch.toml", BATCH);
+    ran(&folder, &["run", "batch.toml", "--report", "report.json"]).expect(3);
+    let report = json(&folder.read("report.json"));
+    let events: usize = [0, 2, 3, 4]
+        .iter()
+        .map(|n| crate::kit::events(&folder.read(&format!("in/{n}.lcm"))).len())
+        .sum();
+    assert_eq!(report["sources"]["log"]["events"], events + 700);
+    assert_eq!(report["exit"], 3);
+    assert_eq!(report["damage"].as_array().unwrap().len(), 1);
+    let exits: Vec<u64> =
+        report["units"].as_array().unwrap().iter().map(|u| u["exit"].as_u64().unwrap()).collect();
+    assert_eq!(exits, [0, 3, 0, 0, 0]);
+    let files: Vec<&str> =
+        report["files"].as_array().unwrap().iter().map(|f| f["path"].as_str().unwrap()).collect();
+    assert_eq!(files.len(), 10);
+    assert_eq!((files[0], files[9]), ("out/0.lcm.zst", "out/lines/4.jsonl"));
+    Shape(report).check();
+    // Losses are not forgotten when there is nothing left to do.
+    ran(&folder, &["run", "batch.toml", "--resume"]).expect(3).says("losses");
+}
+
+#[test]
+fn resuming_a_batch_that_is_done_does_nothing() {
+    let folder = folder();
+    folder.write("batch.toml", BATCH);
+    ran(&folder, &["run", "batch.toml"]).expect(0);
+    let names = ["out", "out/_manifest.json", "out/0.lcm.zst", "out/lines/0.jsonl", "out/lines"];
+    let before = times(&folder, &names);
+    ran(&folder, &["run", "batch.toml", "--resume"]).expect(0).says("5 done before");
+    assert_eq!(times(&folder, &names), before);
+}
+
+#[test]
+fn resuming_makes_again_what_is_gone_or_differs() {
+    let folder = folder();
+    folder.write("batch.toml", BATCH);
+    ran(&folder, &["run", "batch.toml"]).expect(0);
+    let whole = tree(&folder.at("out"));
+    let untouched = times(&folder, &["out/4.lcm.zst"]);
+    fs::remove_file(folder.at("out/0.lcm.zst")).unwrap();
+    let mut bytes = folder.read("out/lines/1.jsonl");
+    bytes[100] ^= 1;
+    folder.write("out/lines/1.jsonl", bytes);
+    folder.write("out/2.lcm.zst", "cut");
+    let differs = ran(&folder, &["verify", "out"]).expect(1).text();
+    for what in ["0.lcm.zst is missing", "lines/1.jsonl has the hash", "2.lcm.zst has 3 bytes"] {
+        assert!(differs.contains(what), "{differs}");
+    }
+    ran(&folder, &["run", "batch.toml", "--resume"]).expect(0).says("3 inputs done, 2 done before");
+    same(&tree(&folder.at("out")), &whole);
+    assert_eq!(times(&folder, &["out/4.lcm.zst"]), untouched);
+}
+
+#[test]
+fn resuming_notices_another_input_pipeline_or_memory() {
+    let folder = folder();
+    folder.write("batch.toml", BATCH);
+    ran(&folder, &["run", "batch.toml"]).expect(0);
+    let mut bytes = folder.read("in/3.lcm");
+    let at = bytes.len() - 1;
+    bytes[at] ^= 1;
+    folder.write("in/3.lcm", bytes);
+    ran(&folder, &["run", "batch.toml", "--resume"]).expect(0).says("1 input done, 4 done before");
+    folder.write("batch.toml", BATCH.replace("\"jsonl\"", "\"jsonl\"\npayload = true"));
+    ran(&folder, &["run", "batch.toml", "--resume"]).expect(0).says("5 inputs done");
+    assert!(folder.read("out/lines/0.jsonl").windows(9).any(|w| w == b"\"payload\""));
+    ran(&folder, &["run", "batch.toml", "--resume", "--memory", "64MiB"])
+        .expect(0)
+        .says("5 inputs done");
+    ran(&folder, &["verify", "out"]).expect(0);
+}
+
+#[test]
+fn a_comment_in_the_pipeline_file_changes_nothing() {
+    let folder = folder();
+    folder.write("batch.toml", BATCH);
+    ran(&folder, &["run", "batch.toml"]).expect(0);
+    folder.write("batch.toml", format!("# The same.\n{BATCH}"));
+    ran(&folder, &["run", "batch.toml", "--resume"]).expect(0).says("5 done before");
+}
+
+#[test]
+fn files_that_a_unit_no_longer_writes_go_when_it_is_made_again() {
+    let folder = folder();
+    let convert = |split: &str| {
+        let split = format!("split_mb={split}");
+        let convert = ["convert", "in/*.lcm", "--to", "out/{stem}.lcm", "--resume"];
+        ran(&folder, &[&convert[..], &["--sink-option", &split]].concat()).expect(0);
+        tree(&folder.at("out")).len()
+    };
+    let (small, large) = (convert("0.03125"), convert("1"));
+    assert!(small > large && large == 6, "{small} and {large} files");
+    ran(&folder, &["verify", "out"]).expect(0);
+}
+
+#[test]
+fn several_batches_share_a_folder() {
+    let folder = folder();
+    folder.write("out.lcm", "");
+    ran(&folder, &["convert", "in/0.lcm", "in/1.lcm", "--to", "out/{stem}.lcm"]).expect(0);
+    let first = folder.read("out/0.lcm");
+    ran(&folder, &["convert", "in/2.lcm", "in/3.lcm", "--to", "out/{stem}.lcm"]).expect(0);
+    folder.write("out/notes.txt", "mine");
+    ran(&folder, &["verify", "out"]).expect(0);
+    let manifest = json(&folder.read("out/_manifest.json"));
+    assert_eq!(manifest["units"].as_array().unwrap().len(), 4);
+    assert_eq!(folder.read("out/0.lcm"), first);
+    assert_eq!(manifest["units"][0]["files"][0]["path"], "0.lcm");
+    assert!(manifest["units"][0]["inputs"][0]["blake3"].is_string());
+}
+
+#[test]
+fn a_folder_for_each_input_is_checked_by_its_own_list() {
+    let folder = folder();
+    let convert = ["convert", "in/*.lcm", "--to", "out/{stem}/", "--as", "lcm-log"];
+    ran(&folder, &convert).expect(0);
+    ran(&folder, &["verify", "out"]).expect(0);
+    let whole = tree(&folder.at("out"));
+    folder.write("out/1/extra", "x");
+    let text = ran(&folder, &["verify", "out"]).expect(1).text();
+    assert!(text.contains("1: extra is not in"), "{text}");
+    fs::remove_file(folder.at("out/1/extra")).unwrap();
+    fs::remove_file(folder.at("out/2/_manifest.json")).unwrap();
+    fs::remove_file(folder.at("out/3/part-00000.lcm")).unwrap();
+    ran(&folder, &[&convert[..], &["--resume"]].concat())
+        .expect(0)
+        .says("2 inputs done, 3 done before");
+    same(&tree(&folder.at("out")), &whole);
+}
+
+#[test]
+fn a_run_that_is_no_batch_is_resumed_by_its_folder() {
+    let folder = folder();
+    let convert = ["convert", "in/0.lcm", "--to", "out/", "--as", "lcm-log", "--resume"];
+    ran(&folder, &convert).expect(0);
+    let (whole, before) = (tree(&folder.at("out")), times(&folder, &["out", "out/_manifest.json"]));
+    ran(&folder, &convert).expect(0).says("already done");
+    assert_eq!(times(&folder, &["out", "out/_manifest.json"]), before);
+    folder.write("out/part-00000.lcm", "cut");
+    folder.write("out/.part-00000.lcm.4294967295-0.sluice-tmp", "left");
+    ran(&folder, &convert).expect(0);
+    same(&tree(&folder.at("out")), &whole);
+    folder.write("in/0.lcm", folder.read("in/1.lcm"));
+    ran(&folder, &convert).expect(0);
+    assert!(folder.read("out/part-00000.lcm") == folder.read("in/1.lcm"));
+}
+
+#[test]
+fn a_single_file_is_made_again() {
+    let folder = folder();
+    folder.write("out.lcm", "old");
+    ran(&folder, &["convert", "in/0.lcm", "--to", "out.lcm", "--resume"]).expect(0);
+    assert!(folder.read("out.lcm") == folder.read("in/0.lcm"));
+    let append = ["--resume", "--sink-option", "append=true"];
+    ran(&folder, &[&["convert", "in/1.lcm", "--to", "out.lcm"][..], &append].concat())
+        .expect(1)
+        .says("without --resume");
+}
+
+#[test]
+fn an_interrupted_batch_says_so_when_it_is_verified() {
+    let folder = folder();
+    folder.write("batch.toml", BATCH);
+    ran(&folder, &["run", "batch.toml"]).expect(0);
+    let whole = tree(&folder.at("out"));
+    // As if it had been killed after two units, in the middle of writing down the third.
+    let manifest = json(&folder.read("out/_manifest.json"));
+    let units = manifest["units"].as_array().unwrap();
+    let lines: Vec<String> = units.iter().map(Value::to_string).collect();
+    folder.write("out/_units.jsonl", format!("{}\n{}\n{}", lines[0], lines[1], &lines[2][..50]));
+    for name in ["_manifest.json", "3.lcm.zst", "lines/3.jsonl", "4.lcm.zst", "lines/4.jsonl"] {
+        fs::remove_file(folder.at(&format!("out/{name}"))).unwrap();
+    }
+    let text = ran(&folder, &["verify", "out"]).expect(1).text();
+    assert!(text.contains("2 inputs recorded") && text.contains("--resume"), "{text}");
+    ran(&folder, &["verify", "out/lines/1.jsonl", "out/0.lcm.zst"]).expect(0);
+    ran(&folder, &["run", "batch.toml", "--resume"]).expect(0).says("3 inputs done, 2 done before");
+    same(&tree(&folder.at("out")), &whole);
+}
+
+#[test]
+fn damaged_bytes_of_each_input_have_a_file_of_their_own() {
+    let folder = folder_with_broken_log();
+    let quarantine = STRICT.replace("\"stop\"", "\"quarantine\"");
+    folder.write("bad.toml", &quarantine);
+    ran(&folder, &["check", "bad.toml"]).expect(2).says("{stem}.quarantine");
+    let own =
+        quarantine.replace("\"quarantine\"", "\"quarantine\"\nquarantine = \"out/{stem}.bad\"");
+    folder.write("bad.toml", own);
+    ran(&folder, &["run", "bad.toml"]).expect(3);
+    assert_eq!(folder.read("out/2.bad"), b"stray");
+    assert_eq!(tree(&folder.at("out")).len(), 7);
+    ran(&folder, &["run", "bad.toml", "--resume"]).expect(3).says("5 done before");
+}
+
+#[test]
+fn an_interrupt_lets_running_inputs_finish_and_resuming_does_the_rest() {
+    let folder = folder();
+    folder.write("batch.toml", BATCH);
+    ran(&folder, &["run", "batch.toml"]).expect(0);
+    let (whole, slow) = (tree(&folder.at("out")), folder.read("in/2.lcm"));
+    fs::remove_dir_all(folder.at("out")).unwrap();
+    fs::remove_file(folder.at("in/2.lcm")).unwrap();
+    mknodat(CWD, folder.at("in/2.lcm"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let run = ["run", "batch.toml", "--jobs", "1", "--report", "report.json"];
+    let child = sluice(&folder).args(run).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.unwrap();
+    // Opens when the program has come to this input.
+    let mut pipe = OpenOptions::new().write(true).open(folder.at("in/2.lcm")).unwrap();
+    pipe.write_all(&slow[..50_000]).unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    Ran::of(child.wait_with_output().unwrap()).expect(3).says("2 inputs not started");
+    drop(pipe);
+    let report = json(&folder.read("report.json"));
+    assert_eq!(statuses(&report), ["done", "done", "done", "not started", "not started"]);
+    assert_eq!((&report["interrupted"], &report["units"][2]["exit"]), (&true.into(), &3.into()));
+    let text = ran(&folder, &["verify", "out"]).expect(1).text();
+    assert!(text.contains("2.lcm.zst") && text.contains("stopped early"), "{text}");
+    fs::remove_file(folder.at("in/2.lcm")).unwrap();
+    folder.write("in/2.lcm", slow);
+    ran(&folder, &["run", "batch.toml", "--resume"]).expect(0).says("3 inputs done, 2 done before");
+    same(&tree(&folder.at("out")), &whole);
+}
+
+#[test]
+fn inputs_that_fail_take_no_folder_away_from_others() {
+    let folder = folder();
+    for n in 5..40 {
+        let bytes = log(&drive(n, 5));
+        let stray = if n % 2 == 0 { &b"stray"[..] } else { b"" };
+        folder.write(&format!("in/{n}.lcm"), [&bytes[..], stray, &bytes].concat());
+    }
+    let deep = STRICT.replace("out/{stem}.lcm", "out/{ext}/deep/{stem}.lcm");
+    folder.write("strict.toml", deep);
+    let run = ["run", "strict.toml", "--keep-going", "--jobs", "8", "--report", "report.json"];
+    ran(&folder, &run).expect(1);
+    let report = json(&folder.read("report.json"));
+    for (n, unit) in report["units"].as_array().unwrap().iter().enumerate() {
+        let stray = unit["error"].as_str().is_none_or(|error| error.contains("could not be read"));
+        assert!(stray, "{n}: {unit}");
+    }
+}

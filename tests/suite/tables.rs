@@ -1,0 +1,184 @@
+//! Tables of ours in the hands of those who read tables: DuckDB, Polars, pandas and pyarrow. Needs them in
+//! the Python of `.cache/peers-venv`, where `.ci/run` puts them; says so where they are not there.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::kit::{Folder, drive, log, ran, root, skipped};
+
+/// The Python that has this module; nothing, said aloud, if there is none.
+fn python(module: &str) -> Option<PathBuf> {
+    let given = std::env::var_os("SLUICE_PEERS").map(PathBuf::from);
+    let python = given.unwrap_or_else(|| root().join(".cache/peers-venv")).join("bin/python3");
+    let has = |python: &PathBuf| {
+        let asked = Command::new(python).args(["-c", &format!("import {module}")]).output();
+        asked.is_ok_and(|asked| asked.status.success())
+    };
+    if python.exists() && has(&python) {
+        return Some(python);
+    }
+    skipped(&format!("there is no Python with {module}; .ci/run installs it"));
+    None
+}
+
+/// Runs a script in the folder and fails the test with what it says if it fails.
+#[track_caller]
+fn asks(module: &str, folder: &Folder, script: &str) {
+    let Some(python) = python(module) else { return };
+    let ran =
+        Command::new(python).args(["-c", script]).current_dir(folder.path()).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+}
+
+/// What the quick start makes of two seconds of driving, and how many events these are.
+fn quickstart() -> (Folder, u64) {
+    let folder = Folder::new();
+    ran(&folder, &["run", "quickstart", "--set", "SECONDS=2", "--report", "report.json"]).expect(0);
+    ran(&folder, &["convert", "quickstart-out/drive.lcm", "--to", "all.parquet"]).expect(0);
+    let report: serde_json::Value = serde_json::from_slice(&folder.read("report.json")).unwrap();
+    let events = report["sinks"]["tables"]["events"].as_u64().unwrap();
+    std::fs::write(folder.at("events"), events.to_string()).unwrap();
+    (folder, events)
+}
+
+#[test]
+fn duckdb_opens_them_with_the_right_types_and_counts() {
+    let (folder, _) = quickstart();
+    asks(
+        "duckdb",
+        &folder,
+        r#"
+import duckdb
+events = int(open("events").read())
+tables, single = "'quickstart-out/tables/**/*.parquet'", "'all.parquet'"
+ask = lambda q: duckdb.sql(q).fetchall()
+types = {row[0]: row[1] for row in ask(f"describe select * from {single}")}
+assert types == {"timestamp": "TIMESTAMP WITH TIME ZONE", "source": "VARCHAR", "channel": "VARCHAR",
+                 "sequence": "BIGINT", "payload": "BLOB"}, types
+counts = lambda of: ask(f"select channel, count(*), epoch_us(min(timestamp)), max(sequence), sum(octet_length(payload)) from {of} group by 1 order by 1")
+assert counts(single) == counts(tables)
+assert ask(f"select count(*) from {tables}") == [(events,)]
+assert ask(f"select count(distinct sequence) from {single}") == [(events,)]
+assert ask(f"select count(*) from {single} where channel = 'POSE'")[0][0] > 0
+"#,
+    );
+}
+
+#[test]
+fn polars_opens_them_with_the_right_types_and_counts() {
+    let (folder, _) = quickstart();
+    asks(
+        "polars",
+        &folder,
+        r#"
+import polars as pl
+events = int(open("events").read())
+single = pl.read_parquet("all.parquet")
+assert single.schema == {"timestamp": pl.Datetime("us", "UTC"), "source": pl.String, "channel": pl.String,
+                         "sequence": pl.Int64, "payload": pl.Binary}, single.schema
+tables = pl.read_parquet("quickstart-out/tables/**/*.parquet")
+assert len(single) == len(tables) == events
+pose = pl.scan_parquet("all.parquet").filter(pl.col("channel") == "POSE").collect().sort("sequence")
+other = pl.read_parquet("quickstart-out/tables/channel=POSE/*.parquet", hive_partitioning=False).sort("sequence")
+# One was made by the drive itself, the other from its log.
+assert pose.drop("channel", "source").equals(other.drop("source"))
+"#,
+    );
+}
+
+#[test]
+fn pandas_opens_them_with_the_right_types_and_counts() {
+    let (folder, _) = quickstart();
+    asks(
+        "pandas, pyarrow",
+        &folder,
+        r#"
+import pandas as pd
+events = int(open("events").read())
+single = pd.read_parquet("all.parquet")
+assert str(single.timestamp.dtype) == "datetime64[us, UTC]", single.dtypes
+assert pd.api.types.is_string_dtype(single.channel) and str(single.sequence.dtype) == "int64"
+tables = pd.read_parquet("quickstart-out/tables/")
+assert len(single) == len(tables) == events
+assert set(tables.channel.unique()) == set(single.channel.unique())
+"#,
+    );
+}
+
+#[test]
+fn pyarrow_finds_in_the_footer_what_is_true_of_the_rows() {
+    let (folder, _) = quickstart();
+    asks(
+        "pyarrow",
+        &folder,
+        r#"
+import json
+import pyarrow as pa, pyarrow.parquet as pq, pyarrow.dataset as ds
+events = int(open("events").read())
+file = pq.ParquetFile("all.parquet")
+assert file.schema_arrow.field("timestamp").type == pa.timestamp("us", "UTC")
+assert file.schema_arrow.field("payload").type == pa.binary()
+assert file.metadata.num_rows == events
+meta = {k.decode(): v.decode() for k, v in file.metadata.metadata.items()}
+assert meta["sluice.inputs"] and json.loads(meta["sluice.inputs"])[0]["blake3"]
+assert "lcm-log" in meta["sluice.pipeline"]
+for n in range(file.num_row_groups):
+    group, rows = file.metadata.row_group(n), file.read_row_group(n)
+    names = [group.column(c.column_index).path_in_schema for c in group.sorting_columns]
+    assert names, "rows of this drive are numbered"
+    keys = list(zip(*(rows.column(name).to_pylist() for name in names)))
+    assert keys == sorted(keys)
+    column = group.column(0)
+    assert column.path_in_schema == "timestamp" and column.compression == "ZSTD"
+    assert column.has_column_index and column.has_offset_index
+    times = rows.column("timestamp").to_pylist()
+    assert (column.statistics.min, column.statistics.max) == (min(times), max(times))
+tables = ds.dataset("quickstart-out/tables", format="parquet", partitioning="hive", exclude_invalid_files=True)
+assert tables.count_rows() == events
+assert tables.count_rows(filter=ds.field("channel") == "POSE") > 0
+"#,
+    );
+}
+
+#[test]
+fn a_log_becomes_a_table_and_the_same_log_again() {
+    let folder = Folder::new();
+    let bytes = log(&drive(3, 20_000));
+    folder.write("drive.lcm", &bytes);
+    for table in ["drive.parquet", "tables/"] {
+        ran(&folder, &["convert", "drive.lcm", "--to", table]).expect(0);
+        ran(&folder, &["convert", table, "--to", "back.lcm", "--overwrite"]).expect(0);
+        assert!(folder.read("back.lcm") == bytes, "{table}");
+        ran(&folder, &["verify", table]).expect(0);
+    }
+}
+
+#[test]
+fn tables_are_the_same_for_any_number_of_threads() {
+    let folder = Folder::new();
+    folder.write("drive.lcm", log(&drive(3, 40_000)));
+    for (to, file) in [("t.parquet", "t.parquet"), ("t/", "t/channel=C/part-00000.parquet")] {
+        let mut first: Option<Vec<u8>> = None;
+        for jobs in ["1", "2", "8"] {
+            let convert = ["convert", "drive.lcm", "--to", to, "--memory", "16MiB", "--overwrite"];
+            ran(&folder, &[&convert[..], &["--jobs", jobs]].concat()).expect(0);
+            let bytes = folder.read(file);
+            assert!(first.get_or_insert_with(|| bytes.clone()) == &bytes, "{to} {jobs}");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_table_gives_the_rest_and_says_so() {
+    let folder = Folder::new();
+    folder.write("drive.lcm", log(&drive(3, 2_000)));
+    let rows = ["--sink-option", "row_group_rows=500"];
+    ran(&folder, &[&["convert", "drive.lcm", "--to", "t.parquet"][..], &rows].concat()).expect(0);
+    let mut bytes = folder.read("t.parquet");
+    bytes[1000] ^= 1;
+    folder.write("t.parquet", bytes);
+    let told = ran(&folder, &["convert", "t.parquet", "--to", "back.lcm"]).expect(3);
+    told.says("row group 0").says("checksum");
+    assert_eq!(crate::kit::events(&folder.read("back.lcm")).len(), 1_500);
+    ran(&folder, &["verify", "t.parquet"]).expect(3);
+}
