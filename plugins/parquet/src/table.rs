@@ -101,8 +101,9 @@ impl Table {
                 return Err(format!("row group {number} says it has {} rows", group.num_rows()));
             }
             for column in group.columns() {
-                let (start, bytes) = (column.data_page_offset(), column.compressed_size());
-                let start = column.dictionary_page_offset().map_or(start, |at| at.min(start));
+                // As the library takes them: it does not look at what is below zero.
+                let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+                let bytes = column.compressed_size();
                 let end = u64::try_from(start).ok().zip(u64::try_from(bytes).ok());
                 let end = end.and_then(|(start, bytes)| start.checked_add(bytes));
                 if end.is_none_or(|end| end > len) {

@@ -36,6 +36,9 @@ fn a_flipped_bit_is_an_error_or_damage_and_changes_no_event() {
         wrong[at] ^= 1 << (at % 8);
         fs::write(&path, &wrong).unwrap();
         let Ok(found) = read(&path) else { continue };
+        let inside =
+            |(offset, length, _): &(u64, u64, String)| offset + length <= bytes.len() as u64;
+        assert!(found.damage.iter().all(inside), "byte {at}: {:?}", found.damage);
         if at >= body {
             continue;
         }
