@@ -4,9 +4,12 @@
 //! the run had finished. What a killed run leaves are files named `.NAME.*.sluice-tmp`, which the next
 //! run with the same target removes.
 
+mod file;
+mod litter;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,9 +20,14 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::files::{Identity, is_special};
-use crate::frames::{self, Table};
 use crate::tasks::Inline;
-use crate::{Error, Ordered, Tasks};
+use crate::{Error, Tasks};
+
+use file::{Counted, Packed, To};
+use litter::{live, remove_stale};
+
+pub use file::OutputFile;
+pub use litter::{is_used, remove_unfinished_manifest, sweep};
 
 const TEMPORARY: &str = ".sluice-tmp";
 
@@ -150,6 +158,8 @@ impl Outputs {
             )));
         }
         self.make_folder(folder)?;
+        // Once, and not for each of what may be thousands of files.
+        remove_stale(folder, None);
         self.state().folders.push(folder.to_owned());
         Ok(())
     }
@@ -253,6 +263,7 @@ impl Outputs {
         }
         self.take(&target)?;
         let name = target.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        remove_stale(folder_of(&target), Some(&short(&name)));
         let (temporary, file) = self.temporary(folder_of(&target), &name)?;
         self.state().open.insert(target.clone(), temporary.clone());
         let mut output = self.file(&target, file, packing);
@@ -298,9 +309,7 @@ impl Outputs {
     /// Opens a temporary file in `folder` for a target of that name.
     fn temporary(&self, folder: &Path, name: &str) -> Result<(PathBuf, File), Error> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        // Long names still have to fit into what a file system allows with our parts around them.
-        let short: String = name.chars().take(48).collect();
-        remove_stale(folder, Some(&short));
+        let short = short(name);
         let (temporary, file) = loop {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
             let temporary = format!(".{short}.{}-{number}{TEMPORARY}", std::process::id());
@@ -348,6 +357,11 @@ enum Existing {
     Keep,
 }
 
+/// As much of a name as fits into what a file system allows with our parts around it.
+fn short(name: &str) -> String {
+    name.chars().take(48).collect()
+}
+
 /// What becomes of the bytes on their way into a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Packing {
@@ -379,89 +393,6 @@ pub fn place(target: &Path) -> PathBuf {
     let folder = folder_of(target);
     let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     real.join(target.file_name().unwrap_or_default())
-}
-
-/// The temporary files of this process.
-fn live() -> std::sync::MutexGuard<'static, BTreeSet<PathBuf>> {
-    static LIVE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Removes what killed runs left for targets in `folder`, or for the one whose name begins so. What
-/// cannot be removed is left: it is only litter.
-fn remove_stale(folder: &Path, short: Option<&str>) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let found = entry.file_name();
-        let Some(inner) = found.to_str().and_then(|name| inner_name(name, short)) else { continue };
-        // A dot would make it the file of another target, whose name begins as this one's does.
-        let Some((process, _)) = inner.split_once('-') else { continue };
-        let Ok(process) = process.parse::<u32>() else { continue };
-        let path = entry.path();
-        if is_free(&path) && !is_in_use(process, &path) {
-            drop(fs::remove_file(path));
-        }
-    }
-}
-
-/// What stands behind a target's name in that of a temporary file.
-fn inner_name<'n>(name: &'n str, short: Option<&str>) -> Option<&'n str> {
-    let inner = name.strip_prefix('.')?.strip_suffix(TEMPORARY)?;
-    match short {
-        Some(short) => inner.strip_prefix(short)?.strip_prefix('.'),
-        None => inner.rsplit_once('.').map(|(_, behind)| behind),
-    }
-}
-
-/// Whether nobody writes it.
-fn is_free(path: &Path) -> bool {
-    File::open(path).is_ok_and(|file| file.try_lock().is_ok())
-}
-
-/// Whether the process that made it may still publish it: it may have closed the file, or be on a
-/// machine whose locks are not seen here.
-fn is_in_use(process: u32, path: &Path) -> bool {
-    if process == std::process::id() {
-        return live().contains(path);
-    }
-    Path::new("/proc").join(process.to_string()).exists()
-}
-
-/// Removes what killed runs left at the places of these outputs, and in the folders among them.
-///
-/// In folders among them, manifests in the making go, too: nobody else may be writing there.
-pub fn sweep<'p>(targets: impl IntoIterator<Item = &'p Path>) {
-    let mut folders = BTreeSet::new();
-    for target in targets {
-        if target.is_dir() {
-            folders_below(target, &mut folders);
-        } else {
-            folders.insert(folder_of(target).to_owned());
-        }
-    }
-    folders.iter().for_each(|folder| remove_stale(folder, None));
-}
-
-/// Removes a folder's manifest in the making. Nobody else may be writing it.
-pub fn remove_unfinished_manifest(folder: &Path) {
-    drop(fs::remove_file(beside(&folder.join(MANIFEST))));
-}
-
-fn folders_below(folder: &Path, folders: &mut BTreeSet<PathBuf>) {
-    folders.insert(folder.to_owned());
-    remove_unfinished_manifest(folder);
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        // Links may lead anywhere, also in circles.
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            folders_below(&entry.path(), folders);
-        }
-    }
-}
-
-/// Whether anything is in a folder but what killed runs left.
-pub fn is_used(folder: &Path) -> bool {
-    fs::read_dir(folder).is_ok_and(|entries| {
-        entries.flatten().any(|e| !e.file_name().as_encoded_bytes().ends_with(TEMPORARY.as_bytes()))
-    })
 }
 
 fn holds_batch(folder: &Path) -> bool {
@@ -613,238 +544,6 @@ impl Drop for Outputs {
         // Innermost first; those that hold something stay.
         for folder in &state.made {
             drop(fs::remove_dir(folder));
-        }
-    }
-}
-
-/// An output in the making. Dropped without [`finish`](Self::finish), it will never be published.
-pub struct OutputFile {
-    outputs: Arc<Outputs>,
-    target: PathBuf,
-    to: To,
-    hasher: Option<blake3::Hasher>,
-    bytes: u64,
-    /// Whether it continues a file, which it then replaces.
-    continues: bool,
-}
-
-enum To {
-    Plain(File),
-    Packed(Box<Packed>),
-    Direct(Box<dyn Write + Send>),
-}
-
-/// A file of compressed frames, made by tasks.
-struct Packed {
-    file: Counted,
-    /// What the next frame will hold.
-    plain: Vec<u8>,
-    frames: Ordered<Frame>,
-    /// Says where frames begin; nothing for a file that goes on behind what another program wrote.
-    table: Option<Table>,
-}
-
-struct Frame {
-    packed: Vec<u8>,
-    plain: usize,
-}
-
-impl Packed {
-    fn new(file: Counted, tasks: &Arc<dyn Tasks>) -> Self {
-        let frames = Ordered::new(tasks, tasks.width() + 2);
-        Self { file, plain: Vec::new(), frames, table: Some(Table::default()) }
-    }
-
-    fn write(&mut self, target: &Path, mut bytes: &[u8]) -> Result<(), Error> {
-        while !bytes.is_empty() {
-            let room = frames::USUAL_LEN - self.plain.len();
-            let (now, later) = bytes.split_at(room.min(bytes.len()));
-            self.plain.extend_from_slice(now);
-            bytes = later;
-            if self.plain.len() == frames::USUAL_LEN {
-                self.cut(target)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn cut(&mut self, target: &Path) -> Result<(), Error> {
-        let (plain, at) = (std::mem::take(&mut self.plain), target.to_owned());
-        let done = self.frames.push(move || {
-            let packed = frames::compress(&plain, frames::DEFAULT_LEVEL);
-            let packed = packed.map_err(|e| Error::io("compress", at, e))?;
-            Ok(Frame { packed, plain: plain.len() })
-        })?;
-        done.map_or(Ok(()), |frame| self.put(target, &frame))
-    }
-
-    fn put(&mut self, target: &Path, frame: &Frame) -> Result<(), Error> {
-        let mut put = || {
-            if let Some(table) = &mut self.table {
-                table.push(frame.packed.len(), frame.plain)?;
-            }
-            self.file.write_all(&frame.packed)
-        };
-        put().map_err(|e| Error::io("write", target, e))
-    }
-
-    fn finish(mut self, target: &Path) -> Result<Counted, Error> {
-        // A file without any frame would not be a compressed file.
-        if !self.plain.is_empty() || self.file.bytes == 0 && self.frames.is_empty() {
-            self.cut(target)?;
-        }
-        while let Some(frame) = self.frames.take_oldest()? {
-            self.put(target, &frame)?;
-        }
-        if let Some(table) = self.table.take() {
-            self.file.write_all(&table.finish()).map_err(|e| Error::io("write", target, e))?;
-        }
-        Ok(self.file)
-    }
-}
-
-/// The file below a compressor: what arrives here is what the file holds.
-struct Counted {
-    file: File,
-    hasher: Option<blake3::Hasher>,
-    bytes: u64,
-}
-
-impl Write for Counted {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(bytes)?;
-        self.bytes += written as u64;
-        if let Some(hasher) = &mut self.hasher {
-            hasher.update(&bytes[..written]);
-        }
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
-}
-
-impl std::fmt::Debug for OutputFile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "OutputFile({})", self.target.display())
-    }
-}
-
-impl OutputFile {
-    /// Where it will be.
-    pub fn target(&self) -> &Path {
-        &self.target
-    }
-
-    /// Bytes given to it so far, before compression.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Whether what is written shows on a terminal.
-    pub fn is_terminal(&self) -> bool {
-        matches!(self.to, To::Direct(_))
-            && self.target == Path::new("-")
-            && io::stdout().is_terminal()
-    }
-
-    /// Writes bytes that are not text: refused on a terminal.
-    pub fn write_binary(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        if self.bytes == 0 && self.is_terminal() {
-            return Err(Error::refused(
-                "binary data is not shown on a terminal; send it to a file or a pipe",
-            ));
-        }
-        self.write(bytes)
-    }
-
-    /// Writes bytes.
-    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let written = match &mut self.to {
-            To::Plain(file) => file.write_all(bytes),
-            To::Packed(packed) => {
-                packed.write(&self.target, bytes)?;
-                Ok(())
-            }
-            To::Direct(to) => to.write_all(bytes),
-        };
-        written.map_err(|e| Error::io("write", &self.target, e))?;
-        self.bytes += bytes.len() as u64;
-        if let (Some(hasher), To::Plain(_) | To::Direct(_)) = (&mut self.hasher, &self.to) {
-            hasher.update(bytes);
-        }
-        Ok(())
-    }
-
-    /// Completes the file: it will be published with the others. `rows` is what it is said to hold.
-    pub fn finish(self, rows: u64) -> Result<(), Error> {
-        let target = self.target.clone();
-        self.complete(&target, rows)
-    }
-
-    /// Completes a file of [`Outputs::create_below`]: it will be published as `target`, which lies in
-    /// the same folder or below it.
-    pub fn finish_as(self, target: &Path, rows: u64) -> Result<(), Error> {
-        self.outputs.judge(target)?;
-        self.outputs.make_folder(folder_of(target))?;
-        self.outputs.take(target)?;
-        self.complete(target, rows)
-    }
-
-    fn complete(self, name: &Path, rows: u64) -> Result<(), Error> {
-        let Self { outputs, target, to, hasher, bytes, continues } = self;
-        let fail = |e| Error::io("write", name, e);
-        let (file, hasher, bytes) = match to {
-            To::Plain(file) => (Some(file), hasher, bytes),
-            To::Packed(packed) => {
-                let counted = packed.finish(name)?;
-                (Some(counted.file), counted.hasher, counted.bytes)
-            }
-            To::Direct(mut to) => {
-                to.flush().map_err(fail)?;
-                (None, hasher, bytes)
-            }
-        };
-        if let Some(file) = file {
-            file.sync_all().map_err(fail)?;
-        }
-        let blake3 = hasher.map(|hasher| hasher.finalize().to_hex().to_string());
-        let replaces = continues || outputs.overwrite != Overwrite::Refuse;
-        let mut state = outputs.state();
-        let temporary = state.open.remove(&target);
-        let file = Published { path: name.to_owned(), rows, bytes, blake3 };
-        state.staged.push(Staged { temporary, file, replaces });
-        Ok(())
-    }
-
-    /// Begins with what `target` holds now.
-    fn copy_from(&mut self, target: &Path, temporary: &Path) -> Result<(), Error> {
-        let fail = |e| Error::io("copy", target, e);
-        if self.hasher.is_none()
-            && let To::Plain(file) = &mut self.to
-        {
-            // The system may share the blocks instead of copying them.
-            self.bytes = fs::copy(target, temporary).map_err(fail)?;
-            *file = OpenOptions::new().append(true).open(temporary).map_err(fail)?;
-            drop(file.try_lock());
-            return Ok(());
-        }
-        // A compressed target is continued with a new frame: what it holds already stays packed.
-        let mut old = File::open(target).map_err(fail)?;
-        let mut buffer = vec![0; 1 << 20];
-        loop {
-            let read = old.read(&mut buffer).map_err(fail)?;
-            if read == 0 {
-                return Ok(());
-            }
-            match &mut self.to {
-                To::Packed(packed) => {
-                    packed.table = None;
-                    packed.file.write_all(&buffer[..read]).map_err(fail)?;
-                }
-                _ => self.write(&buffer[..read])?,
-            }
         }
     }
 }

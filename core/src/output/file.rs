@@ -1,0 +1,242 @@
+//! One output in the making: where its bytes go, compressed or as they are, and what is known of them.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Outputs, Overwrite, Published, Staged, folder_of};
+use crate::frames::{self, Table};
+use crate::{Error, Ordered, Tasks};
+
+/// An output in the making. Dropped without [`finish`](Self::finish), it will never be published.
+pub struct OutputFile {
+    pub(super) outputs: Arc<Outputs>,
+    pub(super) target: PathBuf,
+    pub(super) to: To,
+    pub(super) hasher: Option<blake3::Hasher>,
+    pub(super) bytes: u64,
+    /// Whether it continues a file, which it then replaces.
+    pub(super) continues: bool,
+}
+
+pub(super) enum To {
+    Plain(File),
+    Packed(Box<Packed>),
+    Direct(Box<dyn Write + Send>),
+}
+
+/// A file of compressed frames, made by tasks.
+pub(super) struct Packed {
+    file: Counted,
+    /// What the next frame will hold.
+    plain: Vec<u8>,
+    frames: Ordered<Frame>,
+    /// Says where frames begin; nothing for a file that goes on behind what another program wrote.
+    table: Option<Table>,
+}
+
+struct Frame {
+    packed: Vec<u8>,
+    plain: usize,
+}
+
+impl Packed {
+    pub(super) fn new(file: Counted, tasks: &Arc<dyn Tasks>) -> Self {
+        let frames = Ordered::new(tasks, tasks.width() + 2);
+        Self { file, plain: Vec::new(), frames, table: Some(Table::default()) }
+    }
+
+    fn write(&mut self, target: &Path, mut bytes: &[u8]) -> Result<(), Error> {
+        while !bytes.is_empty() {
+            let room = frames::USUAL_LEN - self.plain.len();
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            self.plain.extend_from_slice(now);
+            bytes = later;
+            if self.plain.len() == frames::USUAL_LEN {
+                self.cut(target)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn cut(&mut self, target: &Path) -> Result<(), Error> {
+        let (plain, at) = (std::mem::take(&mut self.plain), target.to_owned());
+        let done = self.frames.push(move || {
+            let packed = frames::compress(&plain, frames::DEFAULT_LEVEL);
+            let packed = packed.map_err(|e| Error::io("compress", at, e))?;
+            Ok(Frame { packed, plain: plain.len() })
+        })?;
+        done.map_or(Ok(()), |frame| self.put(target, &frame))
+    }
+
+    fn put(&mut self, target: &Path, frame: &Frame) -> Result<(), Error> {
+        let mut put = || {
+            if let Some(table) = &mut self.table {
+                table.push(frame.packed.len(), frame.plain)?;
+            }
+            self.file.write_all(&frame.packed)
+        };
+        put().map_err(|e| Error::io("write", target, e))
+    }
+
+    fn finish(mut self, target: &Path) -> Result<Counted, Error> {
+        // A file without any frame would not be a compressed file.
+        if !self.plain.is_empty() || self.file.bytes == 0 && self.frames.is_empty() {
+            self.cut(target)?;
+        }
+        while let Some(frame) = self.frames.take_oldest()? {
+            self.put(target, &frame)?;
+        }
+        if let Some(table) = self.table.take() {
+            self.file.write_all(&table.finish()).map_err(|e| Error::io("write", target, e))?;
+        }
+        Ok(self.file)
+    }
+}
+
+/// The file below a compressor: what arrives here is what the file holds.
+pub(super) struct Counted {
+    pub(super) file: File,
+    pub(super) hasher: Option<blake3::Hasher>,
+    pub(super) bytes: u64,
+}
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.bytes += written as u64;
+        if let Some(hasher) = &mut self.hasher {
+            hasher.update(&bytes[..written]);
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl std::fmt::Debug for OutputFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "OutputFile({})", self.target.display())
+    }
+}
+
+impl OutputFile {
+    /// Where it will be.
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// Bytes given to it so far, before compression.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether what is written shows on a terminal.
+    pub fn is_terminal(&self) -> bool {
+        matches!(self.to, To::Direct(_))
+            && self.target == Path::new("-")
+            && io::stdout().is_terminal()
+    }
+
+    /// Writes bytes that are not text: refused on a terminal.
+    pub fn write_binary(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if self.bytes == 0 && self.is_terminal() {
+            return Err(Error::refused(
+                "binary data is not shown on a terminal; send it to a file or a pipe",
+            ));
+        }
+        self.write(bytes)
+    }
+
+    /// Writes bytes.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let written = match &mut self.to {
+            To::Plain(file) => file.write_all(bytes),
+            To::Packed(packed) => {
+                packed.write(&self.target, bytes)?;
+                Ok(())
+            }
+            To::Direct(to) => to.write_all(bytes),
+        };
+        written.map_err(|e| Error::io("write", &self.target, e))?;
+        self.bytes += bytes.len() as u64;
+        if let (Some(hasher), To::Plain(_) | To::Direct(_)) = (&mut self.hasher, &self.to) {
+            hasher.update(bytes);
+        }
+        Ok(())
+    }
+
+    /// Completes the file: it will be published with the others. `rows` is what it is said to hold.
+    pub fn finish(self, rows: u64) -> Result<(), Error> {
+        let target = self.target.clone();
+        self.complete(&target, rows)
+    }
+
+    /// Completes a file of [`Outputs::create_below`]: it will be published as `target`, which lies in
+    /// the same folder or below it.
+    pub fn finish_as(self, target: &Path, rows: u64) -> Result<(), Error> {
+        self.outputs.judge(target)?;
+        self.outputs.make_folder(folder_of(target))?;
+        self.outputs.take(target)?;
+        self.complete(target, rows)
+    }
+
+    fn complete(self, name: &Path, rows: u64) -> Result<(), Error> {
+        let Self { outputs, target, to, hasher, bytes, continues } = self;
+        let fail = |e| Error::io("write", name, e);
+        let (file, hasher, bytes) = match to {
+            To::Plain(file) => (Some(file), hasher, bytes),
+            To::Packed(packed) => {
+                let counted = packed.finish(name)?;
+                (Some(counted.file), counted.hasher, counted.bytes)
+            }
+            To::Direct(mut to) => {
+                to.flush().map_err(fail)?;
+                (None, hasher, bytes)
+            }
+        };
+        if let Some(file) = file {
+            file.sync_all().map_err(fail)?;
+        }
+        let blake3 = hasher.map(|hasher| hasher.finalize().to_hex().to_string());
+        let replaces = continues || outputs.overwrite != Overwrite::Refuse;
+        let mut state = outputs.state();
+        let temporary = state.open.remove(&target);
+        let file = Published { path: name.to_owned(), rows, bytes, blake3 };
+        state.staged.push(Staged { temporary, file, replaces });
+        Ok(())
+    }
+
+    /// Begins with what `target` holds now.
+    pub(super) fn copy_from(&mut self, target: &Path, temporary: &Path) -> Result<(), Error> {
+        let fail = |e| Error::io("copy", target, e);
+        if self.hasher.is_none()
+            && let To::Plain(file) = &mut self.to
+        {
+            // The system may share the blocks instead of copying them.
+            self.bytes = fs::copy(target, temporary).map_err(fail)?;
+            *file = OpenOptions::new().append(true).open(temporary).map_err(fail)?;
+            drop(file.try_lock());
+            return Ok(());
+        }
+        // A compressed target is continued with a new frame: what it holds already stays packed.
+        let mut old = File::open(target).map_err(fail)?;
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            let read = old.read(&mut buffer).map_err(fail)?;
+            if read == 0 {
+                return Ok(());
+            }
+            match &mut self.to {
+                To::Packed(packed) => {
+                    packed.table = None;
+                    packed.file.write_all(&buffer[..read]).map_err(fail)?;
+                }
+                _ => self.write(&buffer[..read])?,
+            }
+        }
+    }
+}
