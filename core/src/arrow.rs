@@ -150,13 +150,17 @@ impl Batch {
 
     /// For each event the place of its channel in the list, which is in order of first appearance.
     fn local_channels(&self, channels: &Channels) -> (ScalarBuffer<i32>, Vec<Arc<Channel>>) {
-        let mut local: HashMap<u32, i32> = HashMap::new();
-        let mut used = Vec::new();
+        // A table, not a map: this is asked for every event.
+        const NEW: i32 = -1;
+        let most = self.channels.iter().max().map_or(0, |id| *id as usize + 1);
+        let (mut local, mut used) = (vec![NEW; most], Vec::new());
         let keys = self.channels.iter().map(|id| {
-            *local.entry(*id).or_insert_with(|| {
+            let key = &mut local[*id as usize];
+            if *key == NEW {
                 used.push(channels.get(ChannelId(*id)));
-                (used.len() - 1) as i32
-            })
+                *key = (used.len() - 1) as i32;
+            }
+            *key
         });
         (keys.collect(), used)
     }

@@ -115,10 +115,16 @@ fn input_file(input: &OriginInput) -> InputFile {
 
 /// The BLAKE3 hash of a file's bytes, in hex.
 pub fn hash_file(path: &Path) -> Result<String, Error> {
+    // Short enough to stay in a core's own cache, and where the system copies fastest to.
+    const LEN: usize = 256 << 10;
+    const ALIGNED: usize = 64;
     let mut log = LogFile::open_plain(path)?;
-    let (mut hasher, mut buffer, mut at) = (blake3::Hasher::new(), vec![0; 1 << 20], 0);
+    let mut buffer = vec![0; LEN + ALIGNED];
+    let start = buffer.as_ptr().align_offset(ALIGNED).min(ALIGNED);
+    let buffer = &mut buffer[start..start + LEN];
+    let (mut hasher, mut at) = (blake3::Hasher::new(), 0);
     loop {
-        let read = log.read_at(at, &mut buffer)?;
+        let read = log.read_at(at, buffer)?;
         if read == 0 {
             return Ok(hasher.finalize().to_hex().to_string());
         }
