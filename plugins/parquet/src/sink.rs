@@ -1,5 +1,5 @@
-//! Sink `parquet`: sorts events into tables and cuts row groups; encoding them is [`group`](crate::group)'s
-//! business, writing them [`file`](crate::file)'s.
+//! Sink `parquet`: sorts events into tables and cuts row groups; encoding them is `group`'s
+//! business, writing them `file`'s.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
