@@ -189,7 +189,6 @@ struct Table {
     groups: usize,
     form: Option<Form>,
     file: Option<TableFile>,
-    channels: BTreeSet<ChannelId>,
     /// For each row group written, its channels and their rows.
     rows_by_channel: Vec<Vec<(ChannelId, u32)>>,
 }
@@ -384,7 +383,6 @@ impl ParquetSink {
 
     fn write(&self, tables: &mut Tables, place: usize, group: Group) -> Result<u64, Error> {
         let (table, rows) = (&mut tables.tables[place], group.rows);
-        table.channels.extend(group.channels.iter().map(|(id, _)| *id));
         table.rows_by_channel.push(group.channels.clone());
         let mut file = match table.file.take() {
             Some(file) => file,
@@ -561,15 +559,15 @@ impl Table {
             groups: 0,
             form: None,
             file: None,
-            channels: BTreeSet::new(),
             rows_by_channel: Vec::new(),
         }
     }
 
     /// The channels as the footer lists them, and for each row group their places and rows.
     fn channels(&self, context: &SinkContext) -> (Vec<ChannelMeta>, Vec<Vec<(u32, u32)>>) {
-        let named =
-            self.channels.iter().map(|id| (ChannelMeta::of(&context.channels.get(*id)), *id));
+        let groups = self.rows_by_channel.iter().flatten();
+        let used: BTreeSet<ChannelId> = groups.map(|(id, _)| *id).collect();
+        let named = used.iter().map(|id| (ChannelMeta::of(&context.channels.get(*id)), *id));
         let mut named: Vec<(ChannelMeta, ChannelId)> = named.collect();
         named.sort();
         let places: BTreeMap<ChannelId, u32> =

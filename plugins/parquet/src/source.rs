@@ -53,7 +53,7 @@ enum Piece {
     /// A table.
     One(PathBuf),
     /// The tables that one name stands for, put together.
-    Together { name: PathBuf, tables: Vec<PathBuf> },
+    Together { name: PathBuf, tables: Vec<Table> },
 }
 
 impl Parquet {
@@ -81,20 +81,29 @@ impl Parquet {
         let mut pieces = Vec::new();
         for (name, inputs) in self.named()? {
             let tables: Vec<PathBuf> = inputs.into_iter().map(|input| input.path).collect();
-            let mut channels = 0;
-            if tables.len() > 1 {
-                for table in &tables {
-                    channels += usize::from(!Table::open(table)?.has_channels());
-                }
-            }
-            if tables.len() > 1 && channels == tables.len() {
-                pieces.push(Piece::Together { name, tables });
-            } else {
-                pieces.extend(tables.into_iter().map(Piece::One));
+            match a_channel_each(&tables)? {
+                Some(tables) => pieces.push(Piece::Together { name, tables }),
+                None => pieces.extend(tables.into_iter().map(Piece::One)),
             }
         }
         Ok(pieces)
     }
+}
+
+/// Several tables, opened, if each holds one channel.
+fn a_channel_each(paths: &[PathBuf]) -> Result<Option<Vec<Table>>, Error> {
+    if paths.len() < 2 {
+        return Ok(None);
+    }
+    let mut tables = Vec::new();
+    for path in paths {
+        let table = Table::open(path)?;
+        if table.has_channels() {
+            return Ok(None);
+        }
+        tables.push(table);
+    }
+    Ok(Some(tables))
 }
 
 /// Every Parquet file below a folder, by name. What begins with a dot or a line is not a table.
@@ -131,10 +140,7 @@ impl Source for Parquet {
         for piece in self.pieces()? {
             match piece {
                 Piece::Together { name, tables } => {
-                    let mut bytes = 0;
-                    for table in &tables {
-                        bytes += Table::open(table)?.bytes();
-                    }
+                    let bytes = tables.iter().map(Table::bytes).fold(0, u64::saturating_add);
                     splits.push(Split::whole(name, Some(bytes)));
                 }
                 Piece::One(path) => {
@@ -176,8 +182,7 @@ impl Source for Parquet {
             if let Piece::Together { name, tables } = piece
                 && name == split.input
             {
-                let tables = tables.iter().map(|table| Table::open(table).map(Arc::new));
-                let tables = tables.collect::<Result<_, _>>()?;
+                let tables = tables.into_iter().map(Arc::new).collect();
                 let merge = Merge::new(tables, &context.query, context)?;
                 return Ok(Box::new(MergeReader { merge, context: context.clone() }));
             }
