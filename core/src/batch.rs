@@ -7,11 +7,12 @@
 use std::sync::Arc;
 
 use arrow_array::builder::make_view;
+use arrow_array::{Array, BinaryArray};
 use arrow_buffer::{Buffer, ScalarBuffer};
 use bytes::Bytes;
 
 use crate::column::{Element, column, give_back, vector};
-use crate::{ChannelId, Rows};
+use crate::{ChannelId, Payloads, Rows};
 
 /// Some thousand events in order.
 #[derive(Clone, Debug, Default)]
@@ -277,10 +278,41 @@ impl Batch {
         Self { payloads, segments, ..self }
     }
 
-    /// The same events with empty payloads.
-    pub fn without_payloads(self) -> Self {
+    /// The same events with empty payloads. What is decoded of them is all that is left.
+    pub fn without_payloads(mut self) -> Self {
         let payloads = vec![0; self.len()].into();
+        self.rows.iter_mut().for_each(|rows| rows.payloads = Payloads::Gone);
         Self { payloads, segments: Vec::new().into(), ..self }
+    }
+
+    /// The same events, where those at `events` have these payloads.
+    ///
+    /// # Panics
+    ///
+    /// If there is not one payload for each of `events`, or one of them is out of range.
+    pub fn with_payloads(self, events: &[u32], payloads: &BinaryArray) -> Self {
+        assert_eq!(events.len(), payloads.len(), "one payload an event");
+        let segment = self.segments.len() as u32;
+        let (mut views, offsets) = (self.payloads.to_vec(), payloads.value_offsets());
+        for (row, event) in events.iter().enumerate() {
+            views[*event as usize] = make_view(payloads.value(row), segment, offsets[row] as u32);
+        }
+        let segments = self.segments.iter().cloned().chain([payloads.values().clone()]).collect();
+        Self { payloads: views.into(), segments, ..self }
+    }
+
+    /// The batch without the events of which only decoded rows are left, and the positions of these;
+    /// nothing if there are none.
+    pub(crate) fn without_rows_alone(&self) -> Option<(Self, Vec<u32>)> {
+        let gone = self.rows.iter().filter(|rows| rows.payloads == Payloads::Gone);
+        let mut alone: Vec<u32> = gone.flat_map(|rows| rows.events.iter().copied()).collect();
+        if alone.is_empty() {
+            return None;
+        }
+        alone.sort_unstable();
+        alone.dedup();
+        let kept = self.retain(|row| alone.binary_search(&(row as u32)).is_err());
+        Some((kept, alone))
     }
 }
 

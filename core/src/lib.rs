@@ -12,6 +12,7 @@
 
 pub mod batch;
 pub mod channel;
+pub mod codec;
 pub mod contract;
 pub mod damage;
 pub mod error;
@@ -34,6 +35,7 @@ mod column;
 
 pub use batch::{Batch, BatchBuilder, Event, Place};
 pub use channel::{Channel, ChannelId, Channels, Clock, Encoding, PerChannel};
+pub use codec::{Codec, KnownType, MessageType, PayloadType, TypeKey};
 pub use damage::{Damage, DamageLog};
 pub use error::{Error, ErrorKind, OptionsError};
 pub use format::ByteFormat;
@@ -41,13 +43,12 @@ pub use name::Name;
 pub use output::{OutputFile, Outputs, Overwrite};
 pub use pattern::{Pattern, Patterns};
 pub use plugin::{
-    ChannelQuery, Codec, DynSink, EncodeContext, Entry, Fold, Input, Map, MapQuery, Origin,
-    OriginInput, Query, ReadContext, Reader, Seam, Sink, SinkContext, Source, Split, Stage,
-    StageContext, TypeKey,
+    ChannelQuery, DynSink, EncodeContext, Entry, Fold, Input, Map, MapQuery, Origin, OriginInput,
+    Query, ReadContext, Reader, Seam, Sink, SinkContext, Source, Split, Stage, StageContext,
 };
 pub use pool::BlockPool;
 pub use registry::{Kind, Make, Plugin, Registry, Sniff};
-pub use rows::Rows;
+pub use rows::{Payloads, Rows};
 pub use tasks::{Ordered, Tasks};
 
 // What the `register!` macro needs, so that plugin crates need no dependency of their own for it.

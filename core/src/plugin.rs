@@ -10,15 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arrow_array::{BinaryArray, RecordBatch};
-use arrow_schema::SchemaRef;
 use serde::{Deserialize, Serialize};
 
 use crate::tasks::Inline;
-use crate::{
-    Batch, BlockPool, Channel, Channels, DamageLog, Error, Outputs, Overwrite, Patterns, Rows,
-    Tasks,
-};
+use crate::{Batch, BlockPool, Channels, DamageLog, Error, Outputs, Overwrite, Patterns, Tasks};
 
 /// A file (or the like) that a source reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -341,6 +336,12 @@ pub trait Map: Send + Sync {
     fn needs_origin(&self) -> bool {
         false
     }
+
+    /// What beside its options decides what it does, as a line of text: the contents of files they name.
+    /// Outputs made with another one are made again under `--resume`.
+    fn beside_options(&self) -> Option<String> {
+        None
+    }
 }
 
 /// What a stage lets through, as far as times and channels go.
@@ -488,6 +489,12 @@ pub trait Sink: Send + Sync + 'static {
         false
     }
 
+    /// Whether it can write events of which only decoded rows are there. Others are not given such
+    /// events.
+    fn takes_rows(&self) -> bool {
+        false
+    }
+
     /// Opens the output under temporary names, through `context.outputs`.
     fn open(&self, context: &SinkContext) -> Result<Self::Output, Error>;
 
@@ -509,6 +516,8 @@ pub trait DynSink: Send + Sync {
     fn holds_events(&self) -> bool;
     /// See [`Sink::wants_hashes`].
     fn wants_hashes(&self) -> bool;
+    /// See [`Sink::takes_rows`].
+    fn takes_rows(&self) -> bool;
     /// See [`Sink::open`].
     fn open(&self, context: &SinkContext) -> Result<Box<dyn Any + Send>, Error>;
     /// See [`Sink::encode`].
@@ -522,6 +531,9 @@ pub trait DynSink: Send + Sync {
     /// See [`Sink::finish`].
     fn finish(&self, output: Box<dyn Any + Send>) -> Result<u64, Error>;
 }
+
+const ROWS_ALONE: &str =
+    "only decoded fields are there and no payload; put the stage `encode` before the sink";
 
 const OWN_TYPES: &str = "a sink is only given the blocks and outputs it made";
 
@@ -538,6 +550,10 @@ impl<S: Sink> DynSink for S {
         Sink::wants_hashes(self)
     }
 
+    fn takes_rows(&self) -> bool {
+        Sink::takes_rows(self)
+    }
+
     fn open(&self, context: &SinkContext) -> Result<Box<dyn Any + Send>, Error> {
         Ok(Box::new(Sink::open(self, context)?))
     }
@@ -547,7 +563,21 @@ impl<S: Sink> DynSink for S {
         batch: Batch,
         context: &mut EncodeContext<'_>,
     ) -> Result<Box<dyn Any + Send>, Error> {
-        Ok(Box::new(Sink::encode(self, batch, context)?))
+        let given = if Sink::takes_rows(self) { None } else { batch.without_rows_alone() };
+        let Some((batch, alone)) = given else {
+            return Ok(Box::new(Sink::encode(self, batch, context)?));
+        };
+        let mut own = EncodeContext::new(context.channels, context.buffers);
+        let places: Vec<u32> = (0..batch.len() + alone.len())
+            .map(|row| row as u32)
+            .filter(|row| alone.binary_search(row).is_err())
+            .collect();
+        let block = Sink::encode(self, batch, &mut own)?;
+        context.losses.append(&mut own.losses);
+        let refused = own.refused.into_iter().map(|(row, why)| (places[row as usize], why));
+        context.refused.extend(refused);
+        context.refused.extend(alone.into_iter().map(|row| (row, ROWS_ALONE.to_owned())));
+        Ok(Box::new(block))
     }
 
     fn append(&self, output: &mut dyn Any, block: Box<dyn Any + Send>) -> Result<u64, Error> {
@@ -558,34 +588,4 @@ impl<S: Sink> DynSink for S {
     fn finish(&self, output: Box<dyn Any + Send>) -> Result<u64, Error> {
         Sink::finish(self, *output.downcast().expect(OWN_TYPES))
     }
-}
-
-/// A type of payload, as its codec numbers it: for LCM, the fingerprint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TypeKey(pub u64);
-
-/// Turns payloads of known types into Arrow columns, and back.
-pub trait Codec: Send + Sync {
-    /// The type of this payload, if the codec knows it. Asked once an event, so it must be cheap.
-    fn type_of(&self, channel: &Channel, payload: &[u8]) -> Option<TypeKey>;
-
-    /// The name of a type.
-    fn type_name(&self, key: TypeKey) -> Arc<str>;
-
-    /// The columns of a type; the same for the whole run.
-    fn schema(&self, key: TypeKey) -> SchemaRef;
-
-    /// Decodes the payloads of `events` (positions in `batch`, ascending) into whole rows.
-    ///
-    /// A payload that is not what its type says gives no row; `bad` is told its position and why.
-    fn decode(
-        &self,
-        key: TypeKey,
-        batch: &Batch,
-        events: &[u32],
-        bad: &mut Vec<(u32, String)>,
-    ) -> Result<Rows, Error>;
-
-    /// The payloads that decode to these rows, one a row; null where a row cannot be encoded.
-    fn encode(&self, key: TypeKey, columns: &RecordBatch) -> Result<BinaryArray, Error>;
 }

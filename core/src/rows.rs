@@ -3,25 +3,35 @@
 
 use std::sync::Arc;
 
-use arrow_array::{RecordBatch, UInt32Array};
-use arrow_select::interleave::interleave_record_batch;
-use arrow_select::take::take_record_batch;
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow_select::interleave::interleave;
+use arrow_select::take::take_arrays;
 
-use crate::{Batch, TypeKey};
+use crate::{Batch, MessageType};
 
 const GONE: u32 = u32::MAX;
 
 /// The decoded messages of one type in a batch.
 #[derive(Clone, Debug)]
 pub struct Rows {
-    /// The type, as its codec numbers it.
-    pub key: TypeKey,
-    /// The type's name.
-    pub type_name: Arc<str>,
+    /// The messages' type.
+    pub message: Arc<MessageType>,
+    /// Whether the events' payloads are there too.
+    pub payloads: Payloads,
     /// For each row, the event it was decoded from; ascending.
     pub events: Vec<u32>,
     /// One row an event of `events`.
     pub columns: RecordBatch,
+}
+
+/// Whether the payloads that rows were decoded from travel with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payloads {
+    /// The events have their payloads.
+    Kept,
+    /// The rows are all there is of the events: their payloads are empty and have to be encoded before
+    /// anybody may take them for the events'.
+    Gone,
 }
 
 impl Rows {
@@ -41,9 +51,19 @@ impl Rows {
         if rows.is_empty() {
             return None;
         }
-        let columns = take_record_batch(&self.columns, &UInt32Array::from(rows))
+        let rows = UInt32Array::from(rows);
+        let taken = take_arrays(self.columns.columns(), &rows, None)
             .expect("rows are numbered as the columns are long");
-        Some(Self { key: self.key, type_name: Arc::clone(&self.type_name), events, columns })
+        Some(self.with(events, taken))
+    }
+
+    /// Other rows of the same kind.
+    fn with(&self, events: Vec<u32>, columns: Vec<ArrayRef>) -> Self {
+        // A message without fields has rows, but no column that would tell how many.
+        let options = RecordBatchOptions::new().with_row_count(Some(events.len()));
+        let columns = RecordBatch::try_new_with_options(self.columns.schema(), columns, &options)
+            .expect("columns keep their types when rows are picked");
+        Self { message: Arc::clone(&self.message), payloads: self.payloads, events, columns }
     }
 
     fn row_of_event(&self, len: usize) -> Vec<u32> {
@@ -67,7 +87,8 @@ impl Rows {
     }
 
     fn is_like(&self, other: &Self) -> bool {
-        self.key == other.key && self.columns.schema() == other.columns.schema()
+        let same = Arc::ptr_eq(&self.message, &other.message) || self.message == other.message;
+        same && self.payloads == other.payloads && self.columns.schema() == other.columns.schema()
     }
 
     fn interleave_kind(&self, batches: &[Batch], picks: &[(u32, u32)]) -> Option<Self> {
@@ -91,18 +112,22 @@ impl Rows {
             return None;
         }
         let empty = RecordBatch::new_empty(self.columns.schema());
-        let columns: Vec<&RecordBatch> =
+        let parts: Vec<&RecordBatch> =
             found.iter().map(|f| f.as_ref().map_or(&empty, |(rows, _)| &rows.columns)).collect();
-        let columns = interleave_record_batch(&columns, &indices)
-            .expect("only columns of one schema are interleaved");
-        Some(Self { key: self.key, type_name: Arc::clone(&self.type_name), events, columns })
+        let column = |at: usize| {
+            let parts: Vec<&dyn Array> =
+                parts.iter().map(|part| part.column(at).as_ref()).collect();
+            interleave(&parts, &indices).expect("only columns of one schema are interleaved")
+        };
+        let columns = (0..self.columns.num_columns()).map(column).collect();
+        Some(self.with(events, columns))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BatchBuilder, ChannelId};
+    use crate::{BatchBuilder, ChannelId, TypeKey};
     use arrow_array::{ArrayRef, Int32Array, cast::AsArray, types::Int32Type};
 
     fn batch(values: &[Option<i32>]) -> Batch {
@@ -114,7 +139,8 @@ mod tests {
             values.iter().enumerate().filter_map(|(n, v)| Some((n as u32, (*v)?))).unzip();
         let column: ArrayRef = Arc::new(Int32Array::from(values));
         let columns = RecordBatch::try_from_iter([("v", column)]).unwrap();
-        let rows = Rows { key: TypeKey(7), type_name: "t".into(), events, columns };
+        let message = MessageType::named("t", TypeKey(7)).into();
+        let rows = Rows { message, payloads: Payloads::Kept, events, columns };
         builder.finish().with_rows(vec![rows])
     }
 

@@ -4,11 +4,11 @@
 use std::fmt::Write;
 
 use serde_json::Value;
-use sluice_core::Kind;
 use sluice_core::options::ByteSize;
+use sluice_core::{Kind, Stage};
 
 use crate::batch::template::escaped;
-use crate::spec::{GROUPS, Node, OnDamage, Pipeline};
+use crate::spec::{GROUPS, Node, OnDamage, Part, Pipeline};
 
 /// The pipeline file without variables and placeholders that does what `pipeline` does with this much
 /// memory. The same for two pipelines only if both do the same.
@@ -48,6 +48,11 @@ fn describe(text: &mut String, pipeline: &Pipeline, node: &Node) {
         // What else a sink takes is not read as a path with placeholders.
         let braces = node.kind == Kind::Sink && key == "path";
         line(text, format_args!("{} = {}", bare(key), value(option, braces)));
+    }
+    if let Part::Stage(Stage::Map(map)) = &node.part
+        && let Some(beside) = map.beside_options()
+    {
+        line(text, format_args!("# {beside}"));
     }
 }
 

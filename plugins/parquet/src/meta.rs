@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parquet::file::metadata::KeyValue;
 use serde::{Deserialize, Serialize};
-use sluice_core::{Channel, Clock, Encoding, Error, Name, Origin, TypeKey};
+use sluice_core::{Channel, Clock, Encoding, Error, MessageType, Name, Origin};
 
 const VERSION: &str = "sluice.version";
 const PIPELINE: &str = "sluice.pipeline";
@@ -27,30 +27,7 @@ pub(crate) struct Meta {
     /// the order in which the sink was given the events.
     pub(crate) by_sequence: bool,
     /// The type of the messages, where they were decoded.
-    pub(crate) message: Option<MessageMeta>,
-}
-
-/// The type of a table's messages.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct MessageMeta {
-    pub(crate) name: Arc<str>,
-    /// As its codec numbers it, in hex.
-    key: String,
-}
-
-impl MessageMeta {
-    pub(crate) fn new(name: Arc<str>, key: TypeKey) -> Self {
-        Self { name, key: hex(key) }
-    }
-
-    pub(crate) fn key(&self) -> TypeKey {
-        TypeKey(u64::from_str_radix(&self.key, 16).unwrap_or_default())
-    }
-}
-
-/// A type's number as it stands in paths and footers.
-pub(crate) fn hex(TypeKey(key): TypeKey) -> String {
-    format!("{key:016x}")
+    pub(crate) message: Option<Arc<MessageType>>,
 }
 
 /// For each row group, in order.

@@ -18,13 +18,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::options::{ByteSize, OutPath};
 use sluice_core::{
-    Batch, ChannelId, EncodeContext, Error, Ordered, PerChannel, Sink, SinkContext, TypeKey,
+    Batch, ChannelId, EncodeContext, Error, MessageType, Ordered, PerChannel, Sink, SinkContext,
+    TypeKey,
 };
 
 use crate::encoding::{self, Choice};
 use crate::file::TableFile;
 use crate::group::{Group, GroupEncoder, unfit};
-use crate::meta::{ChannelMeta, GroupsMeta, MessageMeta, Meta, hex};
+use crate::meta::{ChannelMeta, GroupsMeta, Meta};
 use crate::shape::{self, PAYLOAD, Shape};
 
 /// Writes Parquet tables.
@@ -199,7 +200,7 @@ struct Form {
     encoder: Arc<GroupEncoder>,
     schema: SchemaDescPtr,
     properties: WriterPropertiesPtr,
-    message: Option<MessageMeta>,
+    message: Option<Arc<MessageType>>,
 }
 
 /// What the numbers of events do, in the order in which they come.
@@ -307,7 +308,7 @@ impl ParquetSink {
         let stand_in = stand_in.map_err(unfit)?;
         let columns = ArrowRowGroupWriterFactory::new(&stand_in, Arc::clone(&arrow));
         let rows = first.iter().find_map(|batch| batch.rows().first());
-        let message = rows.map(|rows| MessageMeta::new(Arc::clone(&rows.type_name), rows.key));
+        let message = rows.map(|rows| Arc::clone(&rows.message));
         let encoder = GroupEncoder {
             by_channel: self.order == Order::Channel && shape.channel,
             shape,
@@ -412,7 +413,10 @@ impl ParquetSink {
         let Some((channel, kind)) = key else { return self.folder().join(PART) };
         let mut path = self.folder().join(format!("channel={}", escaped(channel)));
         if !has_one_type {
-            path.push(format!("schema={}", kind.map_or_else(|| "raw".to_owned(), hex)));
+            path.push(format!(
+                "schema={}",
+                kind.map_or_else(|| "raw".to_owned(), |kind| kind.to_string())
+            ));
         }
         path.join(PART)
     }
@@ -479,7 +483,7 @@ impl ParquetSink {
         let sorted = positions.into_iter().map(|((name, kind), mut positions)| {
             positions.sort_unstable();
             let rows = all.get(kind).cloned();
-            let key = Some((name, rows.as_ref().map(|rows| rows.key)));
+            let key = Some((name, rows.as_ref().map(|rows| rows.message.key)));
             let keeps = self.has_payload(&key);
             let part = batch.clone().with_rows(rows.into_iter().collect()).take(positions);
             (key, if keeps { part.owned() } else { part.without_payloads() })
@@ -598,6 +602,13 @@ impl Sink for ParquetSink {
 
     fn wants_hashes(&self) -> bool {
         true
+    }
+
+    fn takes_rows(&self) -> bool {
+        match self.layout() {
+            Layout::Channel => self.payload != Payload::Keep,
+            Layout::Single => self.payload == Payload::Drop,
+        }
     }
 
     fn open(&self, context: &SinkContext) -> Result<Tables, Error> {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
-use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch};
+use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch, RecordBatchOptions};
 use arrow_cast::cast;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use parquet::arrow::arrow_reader::{
@@ -23,7 +23,8 @@ use parquet::arrow::arrow_reader::{
 use parquet::file::metadata::{PageIndexPolicy, RowGroupMetaData};
 use parquet::file::statistics::Statistics;
 use sluice_core::{
-    Batch, Channel, ChannelId, Damage, Encoding, Error, Name, Query, ReadContext, Rows, TypeKey,
+    Batch, Channel, ChannelId, Damage, Encoding, Error, MessageType, Name, Payloads, Query,
+    ReadContext, Rows, TypeKey,
 };
 
 use crate::meta::{ChannelMeta, Meta};
@@ -551,16 +552,21 @@ impl GroupReader {
             Some((Arc::new(field.as_ref().clone().with_name(name)), Arc::clone(column)))
         });
         let (fields, columns): (Vec<_>, Vec<_>) = mine.unzip();
-        if fields.is_empty() {
+        let said = self.table.said.message.clone();
+        if fields.is_empty() && said.is_none() {
             return None;
         }
-        let said = self.table.said.message.as_ref();
-        let key = said.map_or_else(|| key_of(&fields), crate::meta::MessageMeta::key);
-        let type_name =
-            said.map_or_else(|| self.table.channel.text().into(), |m| Arc::clone(&m.name));
-        let columns = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).ok()?;
+        // A table of another program: what its rows are called is all that is known of their type.
+        let message = said.unwrap_or_else(|| {
+            MessageType::named(self.table.channel.text(), key_of(&fields)).into()
+        });
+        let has_payload = schema.column_with_name(PAYLOAD).is_some();
+        let payloads = if has_payload { Payloads::Kept } else { Payloads::Gone };
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+        let schema = Arc::new(Schema::new(fields));
+        let columns = RecordBatch::try_new_with_options(schema, columns, &options).ok()?;
         let events = (0..rows.num_rows() as u32).collect();
-        Some(Rows { key, type_name, events, columns })
+        Some(Rows { message, payloads, events, columns })
     }
 }
 

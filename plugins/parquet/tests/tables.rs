@@ -16,7 +16,8 @@ use proptest::prelude::*;
 use serde_json::json;
 use sluice_core::contract::{PlainEvent, gather_splits};
 use sluice_core::{
-    ChannelQuery, Pattern, Patterns, Query, ReadContext, Rows, SinkContext, TypeKey,
+    ChannelQuery, MessageType, Pattern, Patterns, Payloads, Query, ReadContext, Rows, SinkContext,
+    TypeKey,
 };
 
 fn footer(path: &Path) -> SerializedFileReader<fs::File> {
@@ -240,7 +241,8 @@ fn poses(channels: &sluice_core::Channels, key: u64, from: i64) -> sluice_core::
     let columns: [(&str, ArrayRef); 3] =
         [("x", Arc::new(x)), ("timestamp", Arc::new(timestamp)), ("frame", Arc::new(frame))];
     let columns = RecordBatch::try_from_iter(columns).unwrap();
-    let rows = Rows { key: TypeKey(key), type_name: "pose_t".into(), events: decoded, columns };
+    let message = MessageType::named("pose_t", TypeKey(key)).into();
+    let rows = Rows { message, payloads: Payloads::Kept, events: decoded, columns };
     batch(&events, channels).with_rows(vec![rows])
 }
 
@@ -273,8 +275,8 @@ fn decoded_messages_have_columns_and_come_back_decoded() {
     let mut reader = source.read(&splits[0], sluice_core::Entry::At(0), &context).unwrap();
     let back = reader.next_batch().unwrap().unwrap();
     let original = poses(&context.channels, 7, 0);
-    assert_eq!(back.rows()[0].key, TypeKey(7));
-    assert_eq!(&*back.rows()[0].type_name, "pose_t");
+    assert_eq!(back.rows()[0].message.key, TypeKey(7));
+    assert_eq!(&*back.rows()[0].message.name, "pose_t");
     let (back, original) = (&back.rows()[0].columns, &original.rows()[0].columns);
     assert_eq!(back.slice(0, 60).columns(), original.columns());
     assert_eq!(back.schema().field(1).name(), "timestamp");

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int32Array, RecordBatch};
 use serde_json::{Map, Value};
 use sluice_core::{
-    Batch, BatchBuilder, BlockPool, Channel, Channels, EncodeContext, Encoding, Kind, Make, Name,
-    OptionsError, Outputs, Overwrite, Registry, Rows, SinkContext, TypeKey,
+    Batch, BatchBuilder, BlockPool, Channel, Channels, EncodeContext, Encoding, Kind, Make,
+    MessageType, Name, OptionsError, Outputs, Overwrite, Payloads, Registry, Rows, SinkContext,
+    TypeKey,
 };
 
 pub(crate) struct Log {
@@ -34,8 +35,8 @@ impl Log {
         let mut rows = self.batch.rows().to_vec();
         let column: ArrayRef = Arc::new(Int32Array::from(values.to_vec()));
         rows.push(Rows {
-            key: TypeKey(rows.len() as u64),
-            type_name: "t".into(),
+            message: MessageType::named("t", TypeKey(rows.len() as u64)).into(),
+            payloads: Payloads::Kept,
             events: events.to_vec(),
             columns: RecordBatch::try_from_iter([("v", column)]).unwrap(),
         });

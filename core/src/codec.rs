@@ -1,0 +1,131 @@
+//! Codecs: which type a payload has, and payloads of one type as Arrow columns and back. Knows no format.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_array::{BinaryArray, RecordBatch};
+use arrow_schema::SchemaRef;
+use serde::{Deserialize, Serialize};
+
+use crate::{Batch, Channel, Error, Rows};
+
+/// A type of payload, as its codec numbers it: for LCM, the fingerprint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TypeKey(pub u64);
+
+impl fmt::Display for TypeKey {
+    /// Sixteen lower-case hexadecimal digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl TypeKey {
+    /// Reads what [`Display`](fmt::Display) writes.
+    pub fn parse(text: &str) -> Option<Self> {
+        u64::from_str_radix(text, 16).ok().map(Self)
+    }
+}
+
+impl Serialize for TypeKey {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for TypeKey {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let wrong = || serde::de::Error::custom("expected sixteen hexadecimal digits");
+        Self::parse(&text).ok_or_else(wrong)
+    }
+}
+
+/// What is said of a type wherever its rows go: enough to make their payloads again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageType {
+    /// Its full name.
+    pub name: Arc<str>,
+    /// As its codec numbers it.
+    pub key: TypeKey,
+    /// The name of its codec; empty where nobody knows it.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub codec: Arc<str>,
+    /// How the codec describes it and everything it is made of, in the codec's own language.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub text: Arc<str>,
+}
+
+impl MessageType {
+    /// A type of which only name and number are known.
+    pub fn named(name: impl Into<Arc<str>>, key: TypeKey) -> Self {
+        Self { name: name.into(), key, ..Self::default() }
+    }
+}
+
+/// A type that its codec knows.
+#[derive(Clone, Debug)]
+pub struct KnownType {
+    /// What it is.
+    pub described: Arc<MessageType>,
+    /// The file that declares it, where there is one.
+    pub file: Option<PathBuf>,
+    /// The line of its declaration.
+    pub line: usize,
+    /// Reads and makes its payloads; nothing if it has none of its own, or `unfit` says why not.
+    pub form: Option<Arc<dyn PayloadType>>,
+    /// Why its payloads cannot be decoded although its declaration is right.
+    pub unfit: Option<String>,
+}
+
+/// Knows the types of one kind of payload.
+///
+/// It is made from files that declare types. Mistakes in these do not keep it from being made, so that
+/// all of them can be told; stages refuse a codec that has some.
+pub trait Codec: Send + Sync {
+    /// The mistakes in the files it was made from: with file, line, column and what to do.
+    fn mistakes(&self) -> &[String];
+
+    /// Every type it knows, by name.
+    fn types(&self) -> &[KnownType];
+
+    /// Whether payloads of this channel may be of its types. Asked once a channel.
+    fn may_read(&self, channel: &Channel) -> bool;
+
+    /// The number of the payload's type, known or not; nothing if it has none. Asked once an event.
+    fn key_of(&self, payload: &[u8]) -> Option<TypeKey>;
+
+    /// A type from its description, which may come from anywhere. `Err` says what is wrong with it.
+    fn adopt(&self, described: &MessageType) -> Result<Arc<dyn PayloadType>, String>;
+}
+
+/// Turns payloads of one type into Arrow columns, and back.
+pub trait PayloadType: fmt::Debug + Send + Sync {
+    /// What it is.
+    fn described(&self) -> &Arc<MessageType>;
+
+    /// Its columns; the same for the whole run.
+    fn schema(&self) -> &SchemaRef;
+
+    /// Decodes the payloads of `events` (positions in `batch`, ascending) into whole rows.
+    ///
+    /// A payload that is not what its type says gives no row; `bad` is told its position and why. Reasons
+    /// are few: they hold nothing of the payload.
+    fn decode(
+        &self,
+        batch: &Batch,
+        events: &[u32],
+        bad: &mut Vec<(u32, &'static str)>,
+    ) -> Result<Rows, Error>;
+
+    /// The payloads that decode to these rows, one a row; null for a row that stands for no payload, of
+    /// which `bad` is told the number and why.
+    ///
+    /// `Err` says why none of them can be one: a column is missing or of another type.
+    fn encode(
+        &self,
+        columns: &RecordBatch,
+        bad: &mut Vec<(u32, &'static str)>,
+    ) -> Result<BinaryArray, String>;
+}
