@@ -107,15 +107,15 @@ impl FieldPath {
 
     /// The values it leads to, one a row: null where a value on the way is null or a list too short.
     ///
-    /// An element of a binary value is a byte. Nothing if the columns' types have no such value.
+    /// An element of a binary value is a byte; dictionaries are looked through. Nothing if the columns'
+    /// types have no such value.
     pub fn resolve(&self, columns: &RecordBatch) -> Option<ArrayRef> {
         let column = columns.column_by_name(&self.column).cloned()?;
-        self.steps.iter().try_fold(column, |array, step| {
-            let array = without_dictionary(array)?;
-            match step {
-                Step::Name(name) => member(&array, name),
-                Step::Index(index) => element(&array, *index),
-            }
+        self.steps.iter().try_fold(without_dictionary(column)?, |array, step| {
+            without_dictionary(match step {
+                Step::Name(name) => member(&array, name)?,
+                Step::Index(index) => element(&array, *index)?,
+            })
         })
     }
 

@@ -1,4 +1,5 @@
-//! `filter`: lets events pass by channel, source and time. Does not look at payloads or change events.
+//! `filter`: lets events pass by channel, source, time, and a condition on their decoded fields. Does not
+//! look at payloads or change events.
 
 use serde::Deserialize;
 use sluice_core::schemars::JsonSchema;
@@ -8,6 +9,7 @@ use sluice_core::{
     StageContext, plugin,
 };
 
+use crate::condition::Condition;
 use crate::window::Window;
 
 /// Options of `filter`. An event passes if it passes each of them that is given.
@@ -25,6 +27,24 @@ pub struct FilterOptions {
     pub start: Option<When>,
     /// Events at or after this time do not pass.
     pub end: Option<When>,
+    /// A condition on decoded fields, such as `vel[0] > 3 and quality != 0`. Events for which it does not
+    /// hold do not pass.
+    #[serde(rename = "where")]
+    pub condition: Option<Condition>,
+    /// What becomes of events for which `where` cannot be told, as a value that it needs is missing.
+    pub missing: Missing,
+}
+
+/// What becomes of events of which nobody can tell whether a condition holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(crate = "sluice_core::schemars")]
+pub enum Missing {
+    /// They do not pass.
+    #[default]
+    Drop,
+    /// They pass.
+    Pass,
 }
 
 #[derive(Debug)]
@@ -45,7 +65,7 @@ impl TryFrom<FilterOptions> for Stage {
 
 sluice_core::register! {
     stage "filter": FilterOptions,
-    about: "lets events pass by channel, source and time",
+    about: "lets events pass by channel, source, time and decoded fields",
     sample: include_str!("../samples/filter.toml"),
 }
 
@@ -70,7 +90,13 @@ impl Map for Filter {
         let passes = self.passes.table(context.channels, decide)?;
         let (times, channels) = (batch.timestamps(), batch.channels());
         let passes = |row: usize| passes[channels[row] as usize] & bounds.contains(times[row]);
-        Ok(crate::keep(&batch, context, passes))
+        let Some(condition) = &self.options.condition else {
+            return Ok(crate::keep(&batch, context, passes));
+        };
+        let decided = condition.decide(&batch, passes, context)?;
+        let unknown = self.options.missing == Missing::Pass;
+        let holds = |row: usize| passes(row) & decided[row].unwrap_or(unknown);
+        Ok(crate::keep(&batch, context, holds))
     }
 
     fn query(&self) -> plugin::MapQuery {
@@ -88,7 +114,7 @@ impl Map for Filter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Run, times};
+    use crate::testing::{Run, int_rows, times};
     use serde_json::{Value, json};
 
     /// The times of the events that pass: POSE at 0 and 30, GPS at 10 and 40, ODO at 20 and 50.
@@ -151,6 +177,53 @@ mod tests {
     fn a_window_without_any_time_is_refused() {
         let error = Run::refusal("filter", json!({ "start": 20, "end": 10 }));
         assert_eq!(error.path, ["end"]);
+    }
+
+    /// The times of the events that pass: POSE at 0, 20, 40 decoded with v = 0, 1, 2; GPS at 10, 30, 50 not.
+    fn passing_where(options: Value) -> (Vec<i64>, Vec<(String, u64)>) {
+        let mut run = Run::of("filter", options);
+        let events: Vec<_> =
+            (0..6).map(|n| (if n % 2 == 0 { "POSE" } else { "GPS" }, n * 10)).collect();
+        let batch = run.batch(&events);
+        let batch = batch.with_rows(vec![int_rows("pose_t", &[0, 2, 4], &[0, 1, 2])]);
+        let out = run.all([batch]).unwrap();
+        assert_eq!(out.len() as u64 + run.filtered, 6);
+        (times(&out), run.notes)
+    }
+
+    const NOT_DECODED: &str =
+        "not decoded, so `where` finds no field; put the stage `decode` before";
+
+    #[test]
+    fn events_pass_where_the_condition_holds() {
+        let (times, notes) = passing_where(json!({ "where": "v > 0" }));
+        assert_eq!((times, notes), (vec![20, 40], vec![(NOT_DECODED.to_owned(), 3)]));
+    }
+
+    #[test]
+    fn events_of_which_it_cannot_be_told_pass_if_wanted() {
+        let (times, _) = passing_where(json!({ "where": "v > 0", "missing": "pass" }));
+        assert_eq!(times, [10, 20, 30, 40, 50]);
+    }
+
+    #[test]
+    fn only_events_that_pass_otherwise_are_told_to_lack_a_field() {
+        let options = json!({ "where": "w > 0 and exists(v)", "channels": "POSE", "end": "30ns" });
+        let (times, notes) = passing_where(options);
+        let note = ("no field `w` in the decoded type".to_owned(), 2);
+        assert_eq!((times, notes), (vec![], vec![note]));
+        let (times, notes) = passing_where(json!({ "where": "v < 2", "channels": "POSE" }));
+        assert_eq!((times, notes), (vec![0, 20], vec![]));
+    }
+
+    #[test]
+    fn a_wrong_condition_is_told_with_its_place() {
+        let error = Run::refusal("filter", json!({ "where": "v >> 3" }));
+        assert_eq!(error.path, ["where"]);
+        assert_eq!(
+            error.message,
+            "at column 3: `>>` means nothing here; there are no bit operations\n  v >> 3\n    ^^"
+        );
     }
 
     #[test]

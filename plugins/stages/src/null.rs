@@ -28,6 +28,10 @@ impl Sink for Null {
         Vec::new()
     }
 
+    fn takes_rows(&self) -> bool {
+        true
+    }
+
     fn open(&self, _: &SinkContext) -> Result<(), Error> {
         Ok(())
     }
@@ -59,5 +63,6 @@ mod tests {
         let events = Null {}.encode(batch, &mut context).unwrap();
         assert_eq!(Null {}.append(&mut (), events).unwrap(), 2);
         assert_eq!((Null {}.finish(()).unwrap(), Null {}.targets().len()), (0, 0));
+        assert!(Null {}.takes_rows());
     }
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use arrow_array::{ArrayRef, Int32Array, RecordBatch};
 use serde_json::Value;
 use sluice_core::{
-    Batch, BatchBuilder, Channel, Channels, Encoding, Error, Kind, Make, Name, OptionsError,
-    Registry, Stage, StageContext,
+    Batch, BatchBuilder, Channel, Channels, Encoding, Error, Kind, Make, MessageType, Name,
+    OptionsError, Payloads, Registry, Rows, Stage, StageContext, TypeKey,
 };
 
 pub(crate) struct Run {
@@ -25,6 +26,22 @@ fn make(name: &str, options: Value) -> Result<Stage, OptionsError> {
 
 pub(crate) fn times(batch: &Batch) -> Vec<i64> {
     batch.timestamps().to_vec()
+}
+
+/// Decoded rows of one field `v`.
+pub(crate) fn int_rows(name: &str, events: &[u32], values: &[i32]) -> Rows {
+    rows(name, events, vec![("v", Arc::new(Int32Array::from(values.to_vec())))])
+}
+
+/// Decoded rows of a type of that name.
+pub(crate) fn rows(name: &str, events: &[u32], columns: Vec<(&str, ArrayRef)>) -> Rows {
+    let columns = columns.into_iter().map(|(name, column)| (name, column, true));
+    Rows {
+        message: MessageType::named(name, TypeKey(1)).into(),
+        payloads: Payloads::Kept,
+        events: events.to_vec(),
+        columns: RecordBatch::try_from_iter_with_nullable(columns).unwrap(),
+    }
 }
 
 impl Run {
@@ -121,6 +138,8 @@ mod properties {
     use std::collections::BTreeMap;
 
     use super::*;
+    use arrow_array::types::Int64Type;
+    use arrow_array::{Int64Array, ListArray};
     use proptest::prelude::*;
     use serde_json::json;
     use sluice_core::ChannelId;
@@ -149,7 +168,8 @@ mod properties {
             events.iter().map(|event| (NAMES[event.0], event.1)).collect()
         };
         let pieces: Vec<_> = events.chunk_by(|_, next| !(cut && next.2)).map(named).collect();
-        let batches: Vec<Batch> = pieces.iter().map(|piece| run.batch(piece)).collect();
+        let batches: Vec<Batch> =
+            pieces.iter().map(|piece| decoded(run.batch(piece), piece)).collect();
         let out = run.all(batches).unwrap();
         let mut notes = BTreeMap::new();
         for (what, count) in run.notes {
@@ -166,6 +186,22 @@ mod properties {
         Outcome { events, filtered: run.filtered, notes }
     }
 
+    /// As if a stage before had decoded the channels `A`, to their times, and `B`, to lists of so many.
+    fn decoded(batch: Batch, events: &[(&str, i64)]) -> Batch {
+        let of = |wanted: &str| -> (Vec<u32>, Vec<i64>) {
+            let events = (0u32..).zip(events).filter(|(_, event)| event.0 == wanted);
+            events.map(|(at, event)| (at, event.1)).unzip()
+        };
+        let ((a, times), (b, lengths)) = (of("A"), of("B"));
+        let list = |len: &i64| (*len >= 0).then(|| (0..len % 4).map(Some).collect::<Vec<_>>());
+        let lists: ListArray =
+            ListArray::from_iter_primitive::<Int64Type, _, _>(lengths.iter().map(list));
+        let times: ArrayRef = Arc::new(Int64Array::from(times));
+        let all =
+            [rows("a_t", &a, vec![("t", times)]), rows("b_t", &b, vec![("l", Arc::new(lists))])];
+        batch.with_rows(all.into_iter().filter(|rows| !rows.events.is_empty()).collect())
+    }
+
     fn options() -> impl Strategy<Value = (&'static str, Value)> {
         let ns = |n: i64| format!("{n}ns");
         prop_oneof![
@@ -174,6 +210,15 @@ mod properties {
                 json!({ "start": ns(start), "end": ns(end), "exclude": "CAM_*" })
             )),
             (-5i64..5).prop_map(|_| ("filter", json!({ "channels": ["A", "odd*"] }))),
+            (-10i64..40, any::<bool>()).prop_map(|(than, pass)| (
+                "filter",
+                json!({ "where": format!("t > {than} or l[-1] in [1, 2] and len(l) + t != 3"),
+                    "missing": if pass { "pass" } else { "drop" }, "exclude": "CAM_*" })
+            )),
+            (0i64..60).prop_map(|than| (
+                "filter",
+                json!({ "where": format!("$sequence < {than} or t == 'text' or $channel matches '?'") })
+            )),
             (-9i64..9).prop_map(move |by| (
                 "time",
                 json!({ "shift": ns(by), "clip_start": "+10ns", "clip_end": "+40ns" })

@@ -1,0 +1,296 @@
+//! Cuts a condition into tokens. Does not know in which order they may stand.
+
+use std::ops::Range;
+
+use sluice_core::FieldPath;
+use sluice_core::field::Dash;
+
+use super::number::Number;
+use super::tree::{EventField, Function};
+use super::{Mistake, wrong};
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Token {
+    pub(super) kind: TokenKind,
+    /// The bytes of the condition it stands for.
+    pub(super) span: Range<usize>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum TokenKind {
+    Number(Number),
+    Text(String),
+    Field(FieldPath),
+    EventField(EventField),
+    Function(Function),
+    /// A keyword, operator or bracket, as [`SYMBOLS`] and [`KEYWORDS`] spell it.
+    Sign(&'static str),
+    End,
+}
+
+const KEYWORDS: [&str; 7] = ["and", "or", "not", "in", "matches", "true", "false"];
+
+/// With what each stands for; longer ones before those they begin with.
+const SYMBOLS: [(&str, &str); 22] = [
+    ("&&", "and"),
+    ("||", "or"),
+    ("==", "=="),
+    ("!=", "!="),
+    ("<=", "<="),
+    (">=", ">="),
+    ("=", "=="),
+    ("!", "!"),
+    ("<", "<"),
+    (">", ">"),
+    ("+", "+"),
+    ("-", "-"),
+    ("*", "*"),
+    ("/", "/"),
+    ("%", "%"),
+    ("(", "("),
+    (")", ")"),
+    ("[", "["),
+    ("]", "]"),
+    (",", ","),
+    ("−", "-"),
+    ("≠", "!="),
+];
+
+/// What other languages write, and what is written here.
+const STRANGERS: [(&str, &str); 10] = [
+    ("===", "write `==`"),
+    ("!==", "write `!=`"),
+    ("<>", "write `!=`"),
+    ("=<", "write `<=`"),
+    ("=>", "write `>=`"),
+    ("=~", "write `matches`"),
+    ("**", "there are no powers; write a product"),
+    ("//", "write `/`, which gives fractions"),
+    ("<<", "there are no bit operations"),
+    (">>", "there are no bit operations"),
+];
+
+/// Words that other languages have, and what is written here.
+const STRANGE_WORDS: [(&str, &str); 6] = [
+    ("null", "write `exists(field)`"),
+    ("none", "write `exists(field)`"),
+    ("nan", "write `isnan(field)`"),
+    ("like", "write `matches`"),
+    ("between", "write two comparisons with `and`"),
+    ("is", "write `==`, or `exists(field)`"),
+];
+
+/// The tokens of `text`, with one at its end that says so.
+pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Mistake> {
+    let mut lexer = Lexer { text, at: 0 };
+    let mut tokens = Vec::new();
+    loop {
+        let token = lexer.token()?;
+        let is_end = token.kind == TokenKind::End;
+        tokens.push(token);
+        if is_end {
+            return Ok(tokens);
+        }
+    }
+}
+
+struct Lexer<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl<'t> Lexer<'t> {
+    fn rest(&self) -> &'t str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    fn token(&mut self) -> Result<Token, Mistake> {
+        self.at = self.text.len() - self.rest().trim_start().len();
+        let start = self.at;
+        let kind = self.kind()?;
+        Ok(Token { kind, span: start..self.at })
+    }
+
+    fn kind(&mut self) -> Result<TokenKind, Mistake> {
+        let mut chars = self.rest().chars();
+        let (Some(first), second) = (chars.next(), chars.next()) else {
+            return Ok(TokenKind::End);
+        };
+        let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
+        match first {
+            '"' | '\'' => self.text(first),
+            '`' => self.field(),
+            '$' => self.event_field(),
+            '.' if is_digit(second) => self.number(),
+            c if c.is_ascii_digit() => self.number(),
+            c if is_word(c) && !"−≠".contains(c) => self.word(),
+            _ => self.symbol(first),
+        }
+    }
+
+    fn take(&mut self, len: usize) -> &'t str {
+        let taken = self.rest().get(..len).unwrap_or_default();
+        self.at += taken.len();
+        taken
+    }
+
+    fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> &'t str {
+        let rest = self.rest();
+        self.take(rest.find(|c| !wanted(c)).unwrap_or(rest.len()))
+    }
+
+    /// A quote in a text is written twice. There are no escapes: patterns would have to double theirs.
+    fn text(&mut self, quote: char) -> Result<TokenKind, Mistake> {
+        let start = self.at;
+        let mut text = String::new();
+        loop {
+            self.take(1);
+            text.push_str(self.take_while(|c| c != quote));
+            if self.rest().is_empty() {
+                return Err(wrong(
+                    start..start + 1,
+                    "this quote has no other at the end of its text",
+                ));
+            }
+            self.take(1);
+            if !self.rest().starts_with(quote) {
+                return Ok(TokenKind::Text(text));
+            }
+            text.push(quote);
+        }
+    }
+
+    fn field(&mut self) -> Result<TokenKind, Mistake> {
+        let scanned = FieldPath::scan(self.rest(), Dash::EndsNames);
+        let (path, len) = scanned.map_err(|error| {
+            let at = self.at + error.at;
+            wrong(at..at + 1, error.what)
+        })?;
+        self.take(len);
+        Ok(TokenKind::Field(path))
+    }
+
+    fn event_field(&mut self) -> Result<TokenKind, Mistake> {
+        let start = self.at;
+        self.take(1);
+        let name = self.take_while(is_word);
+        EventField::named(name).map(TokenKind::EventField).ok_or_else(|| {
+            let known = EventField::ALL.map(|(name, _)| format!("`${name}`")).join(", ");
+            wrong(start..self.at, format!("no event has `${name}`; known are {known}"))
+        })
+    }
+
+    fn word(&mut self) -> Result<TokenKind, Mistake> {
+        let start = self.at;
+        let word = self.take_while(is_word);
+        if let Some(keyword) = KEYWORDS.into_iter().find(|keyword| *keyword == word) {
+            return Ok(TokenKind::Sign(keyword));
+        }
+        if self.rest().trim_start().starts_with('(') {
+            return self.function(word, start);
+        }
+        self.at = start;
+        let field = self.field()?;
+        let is_only_word = self.at == start + word.len();
+        match strange(word).filter(|_| is_only_word) {
+            Some(advice) => Err(wrong(
+                start..self.at,
+                format!("{advice}; a field of that name stands in backquotes: `{word}`"),
+            )),
+            None => Ok(field),
+        }
+    }
+
+    fn function(&self, name: &str, start: usize) -> Result<TokenKind, Mistake> {
+        Function::named(name).map(TokenKind::Function).ok_or_else(|| {
+            let known = Function::ALL.map(|(name, _)| format!("`{name}`")).join(", ");
+            let advice = strange(name).map_or_else(|| format!("known are {known}"), str::to_owned);
+            wrong(start..self.at, format!("there is no function `{name}`; {advice}"))
+        })
+    }
+
+    fn number(&mut self) -> Result<TokenKind, Mistake> {
+        let start = self.at;
+        let hex = self.rest().strip_prefix("0x").or_else(|| self.rest().strip_prefix("0X"));
+        let number = match hex {
+            Some(_) => self.hexadecimal(),
+            None => self.decimal(),
+        };
+        self.take_while(|c| is_word(c) || c == '.');
+        let span = start..self.at;
+        let spelled = self.text.get(span.clone()).unwrap_or_default();
+        let whole = number.filter(|(_, end)| *end == self.at);
+        whole.map(|(number, _)| TokenKind::Number(number)).ok_or_else(|| {
+            wrong(
+                span,
+                format!(
+                    "`{spelled}` is no number; names that begin with a digit stand in backquotes"
+                ),
+            )
+        })
+    }
+
+    /// The number here and where it ends.
+    fn hexadecimal(&mut self) -> Option<(Number, usize)> {
+        self.take(2);
+        let digits = self.take_while(|c| c.is_ascii_hexdigit());
+        let number = u64::from_str_radix(digits, 16).ok()?;
+        Some((Number::of(number.into()), self.at))
+    }
+
+    fn decimal(&mut self) -> Option<(Number, usize)> {
+        let start = self.at;
+        let digits = |c: char| c.is_ascii_digit();
+        self.take_while(digits);
+        if self.rest().starts_with('.') {
+            self.take(1);
+            self.take_while(digits);
+        }
+        if self.rest().starts_with(['e', 'E']) {
+            self.take(1);
+            let sign = usize::from(self.rest().starts_with(['+', '-']));
+            self.take(sign);
+            self.take_while(digits);
+        }
+        let spelled = self.text.get(start..self.at)?;
+        let float = || spelled.parse().ok().map(Number::Float);
+        let number = spelled.parse().ok().map(Number::of).or_else(float)?;
+        Some((number, self.at))
+    }
+
+    fn symbol(&mut self, first: char) -> Result<TokenKind, Mistake> {
+        let (start, rest) = (self.at, self.rest());
+        if let Some((spelled, advice)) = STRANGERS.into_iter().find(|(s, _)| rest.starts_with(s)) {
+            return Err(wrong(
+                start..start + spelled.len(),
+                format!("`{spelled}` means nothing here; {advice}"),
+            ));
+        }
+        if let Some((spelled, sign)) = SYMBOLS.into_iter().find(|(s, _)| rest.starts_with(s)) {
+            self.take(spelled.len());
+            return Ok(TokenKind::Sign(sign));
+        }
+        let advice = match first {
+            '&' => "; write `and`",
+            '|' => "; write `or`",
+            '~' => "; write `matches`",
+            _ => "",
+        };
+        let end = start + first.len_utf8();
+        Err(wrong(start..end, format!("`{first}` means nothing here{advice}")))
+    }
+}
+
+/// What a name without backquotes is made of.
+fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || !(c.is_ascii() || c.is_whitespace())
+}
+
+/// What to write instead of a word that other languages have.
+fn strange(word: &str) -> Option<&'static str> {
+    let lower = word.to_ascii_lowercase();
+    let stranger = STRANGE_WORDS.into_iter().find(|(strange, _)| *strange == lower);
+    let is_keyword = || KEYWORDS.contains(&lower.as_str());
+    let keyword = || is_keyword().then_some("keywords are written in lower case");
+    stranger.map(|(_, advice)| advice).or_else(keyword)
+}

@@ -1,0 +1,261 @@
+//! Conditions on events, such as `vel[0] > 3 and quality != 0`: reads them, and says for which events of
+//! a batch they hold. Does not decide what becomes of the events.
+//!
+//! The crate's `README.md` describes the language.
+
+mod evaluate;
+mod lexer;
+mod number;
+mod parser;
+mod tree;
+mod values;
+
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer};
+use sluice_core::schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use sluice_core::{Batch, Channel, Error, FieldPath, Payloads, PerChannel, Rows, StageContext};
+
+use evaluate::{Misfits, Scope};
+use number::Number;
+use tree::{EventField, Node, Says};
+use values::Values;
+
+/// A condition that holds for an event, does not, or cannot be told because a value is missing.
+#[derive(Debug)]
+pub struct Condition {
+    text: String,
+    node: Node,
+    /// The fields it names, each once.
+    fields: Vec<FieldPath>,
+    /// Which of them it needs: it does not only ask whether they exist.
+    needed: Vec<bool>,
+    names: PerChannel<Names>,
+}
+
+/// Longer ones are refused: reading one takes memory many times its length.
+const MOST_BYTES: usize = 16 << 10;
+
+/// What conditions are told of a channel.
+#[derive(Clone, Debug)]
+struct Names {
+    source: Arc<str>,
+    channel: Arc<str>,
+}
+
+/// What is wrong with a condition.
+#[derive(Clone, Debug, PartialEq)]
+struct Mistake {
+    span: Range<usize>,
+    what: String,
+}
+
+fn wrong(span: Range<usize>, what: impl Into<String>) -> Mistake {
+    Mistake { span, what: what.into() }
+}
+
+impl Condition {
+    /// Reads a condition. `Err` says what is wrong with it, with a caret under the place.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.len() > MOST_BYTES {
+            return Err(format!("the condition is longer than {MOST_BYTES} bytes"));
+        }
+        let (node, fields) = parser::parse(text).map_err(|mistake| mistake.shown(text))?;
+        let mut needed = vec![false; fields.len()];
+        note_needed(&node, &mut needed);
+        Ok(Self { text: text.to_owned(), node, fields, needed, names: PerChannel::default() })
+    }
+
+    /// Whether it holds, one an event; nothing where it cannot be told. Takes note in `context` of what
+    /// was missing for those events that `counts` says count.
+    pub fn decide(
+        &self,
+        batch: &Batch,
+        counts: impl Fn(usize) -> bool,
+        context: &mut StageContext<'_>,
+    ) -> Result<Vec<Option<bool>>, Error> {
+        let name = |channel: &Channel| {
+            Ok(Names { source: Arc::clone(&channel.source), channel: channel.name.text().into() })
+        };
+        let names = self.names.table(context.channels, name)?;
+        let mut decided = vec![None; batch.len()];
+        for group in groups(batch) {
+            let count = group.events.iter().filter(|event| counts(**event as usize)).count();
+            if count == 0 {
+                continue;
+            }
+            let mut notes = Notes { condition: self, count: count as u64, context };
+            let truths = self.decide_group(batch, &names, &group, &mut notes);
+            for (event, truth) in group.events.iter().zip(truths) {
+                if let Some(decided) = decided.get_mut(*event as usize) {
+                    *decided = truth;
+                }
+            }
+        }
+        Ok(decided)
+    }
+
+    fn decide_group(
+        &self,
+        batch: &Batch,
+        names: &[Names],
+        group: &Group<'_>,
+        notes: &mut Notes<'_, '_>,
+    ) -> Vec<Option<bool>> {
+        let resolve = |path: &FieldPath| path.resolve(&group.rows?.columns);
+        let fields: Vec<_> = self.fields.iter().map(resolve).collect();
+        notes.missing(group.rows.is_some(), fields.iter().map(Option::is_some));
+        let events = |field| event_values(batch, names, group, field);
+        let scope = Scope { len: group.events.len(), fields: &fields, events: &events };
+        let mut misfits = Misfits::new();
+        let truths = scope.decide(&self.node, &mut misfits);
+        notes.misfits(&misfits);
+        truths
+    }
+}
+
+/// Which fields a condition needs.
+fn note_needed(node: &Node, needed: &mut [bool]) {
+    match &node.says {
+        Says::Field(at) => needed.iter_mut().skip(*at).take(1).for_each(|needed| *needed = true),
+        Says::Negate(inner) | Says::Not(inner) | Says::Call(_, inner) => note_needed(inner, needed),
+        Says::In(inner, _) | Says::Matches(inner, _) => note_needed(inner, needed),
+        Says::All(inner) | Says::Any(inner) => {
+            inner.iter().for_each(|node| note_needed(node, needed));
+        }
+        Says::Calculate(first, rest) => {
+            note_needed(first, needed);
+            rest.iter().for_each(|(_, node)| note_needed(node, needed));
+        }
+        Says::Compare(left, _, right) => {
+            note_needed(left, needed);
+            note_needed(right, needed);
+        }
+        Says::Number(_) | Says::Text(_) | Says::Truth(_) | Says::EventField(_) => {}
+        Says::Exists(_) => {}
+    }
+}
+
+/// Events of a batch that were decoded together, or not at all.
+struct Group<'b> {
+    rows: Option<&'b Rows>,
+    events: Cow<'b, [u32]>,
+}
+
+fn groups(batch: &Batch) -> Vec<Group<'_>> {
+    let decoded = |rows| Group { rows: Some(rows), events: Cow::Borrowed(rows.events.as_slice()) };
+    let mut groups: Vec<_> = batch.rows().iter().map(decoded).collect();
+    let mut is_decoded = vec![false; batch.len()];
+    for event in groups.iter().flat_map(|group| group.events.iter()) {
+        is_decoded[*event as usize] = true;
+    }
+    let rest = (0u32..).zip(&is_decoded).filter(|(_, is_decoded)| !**is_decoded);
+    let rest: Vec<u32> = rest.map(|(event, _)| event).collect();
+    groups.push(Group { rows: None, events: Cow::Owned(rest) });
+    groups
+}
+
+fn event_values<'a>(
+    batch: &'a Batch,
+    names: &'a [Names],
+    group: &Group<'_>,
+    field: EventField,
+) -> Values<'a> {
+    let rows = || group.events.iter().map(|event| *event as usize);
+    let number = |of: &dyn Fn(usize) -> i64| {
+        Values::Numbers(rows().map(|row| Some(Number::Whole(of(row)))).collect())
+    };
+    let text = |of: &dyn Fn(&'a Names) -> &'a str| {
+        let names = rows().map(|row| names.get(batch.channels()[row] as usize));
+        Values::Texts(names.map(|names| names.map(of)).collect())
+    };
+    // The payloads that are gone had sizes nobody knows.
+    let is_gone = group.rows.is_some_and(|rows| rows.payloads == Payloads::Gone);
+    match field {
+        EventField::Timestamp => number(&|row| batch.timestamps()[row]),
+        EventField::Sequence => number(&|row| batch.sequences()[row]),
+        EventField::Size if is_gone => Values::Missing,
+        EventField::Size => number(&|row| batch.payload_len(row) as i64),
+        EventField::Source => text(&|names| &names.source),
+        EventField::Channel => text(&|names| &names.channel),
+    }
+}
+
+/// What the report is told of a group of events.
+struct Notes<'n, 'r> {
+    condition: &'n Condition,
+    /// How many events of the group count.
+    count: u64,
+    context: &'n mut StageContext<'r>,
+}
+
+impl Notes<'_, '_> {
+    fn missing(&mut self, is_decoded: bool, is_there: impl Iterator<Item = bool>) {
+        let Condition { fields, needed, .. } = self.condition;
+        let is_missing = |(at, is_there): (usize, bool)| (needed[at] && !is_there).then_some(at);
+        let missing: Vec<usize> = is_there.enumerate().filter_map(is_missing).collect();
+        if !is_decoded && !missing.is_empty() {
+            let what = "not decoded, so `where` finds no field; put the stage `decode` before";
+            return self.context.note(what, self.count);
+        }
+        for at in missing {
+            self.context.note(format!("no field `{}` in the decoded type", fields[at]), self.count);
+        }
+    }
+
+    fn misfits(&mut self, misfits: &Misfits) {
+        for (span, what) in misfits {
+            let part = self.condition.text.get(span.clone()).unwrap_or_default();
+            self.context.note(format!("`{part}` cannot be told: {what}"), self.count);
+        }
+    }
+}
+
+impl Mistake {
+    /// What is wrong, in which column, and the line of the condition with carets under the place.
+    fn shown(&self, text: &str) -> String {
+        /// What is shown of a line on either side.
+        const AROUND: usize = 60;
+        let (before, rest) = text.split_at(text.floor_char_boundary(self.span.start));
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let line_number = before.matches('\n').count() + 1;
+        let line =
+            |text: &str| text.lines().next().unwrap_or_default().replace(char::is_control, " ");
+        let (before, rest) = (line(before.get(line_start..).unwrap_or_default()), line(rest));
+        let column = before.chars().count() + 1;
+        let skipped = column.saturating_sub(AROUND + 1);
+        let shown_before: String = before.chars().skip(skipped).collect();
+        let shown_rest: String = rest.chars().take(AROUND).collect();
+        let indent = " ".repeat(column - 1 - skipped);
+        let marked = text.get(self.span.clone()).unwrap_or_default().chars().count();
+        let carets = "^".repeat(marked.clamp(1, shown_rest.chars().count().max(1)));
+        let place = match text.contains('\n') {
+            true => format!("line {line_number}, column {column}"),
+            false => format!("column {column}"),
+        };
+        format!("at {place}: {}\n  {shown_before}{shown_rest}\n  {indent}{carets}", self.what)
+    }
+}
+
+impl<'de> Deserialize<'de> for Condition {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        Self::parse(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for Condition {
+    fn schema_name() -> Cow<'static, str> {
+        "Condition".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string",
+            "description": "a condition, such as `vel[0] > 3 and quality != 0`" })
+    }
+}

@@ -1,0 +1,391 @@
+//! Reads a condition from its tokens, or says what is wrong with it and where. Looks at no event.
+
+use std::ops::Range;
+
+use sluice_core::{FieldPath, Pattern};
+
+use super::lexer::{Token, TokenKind, tokens};
+use super::number::{Arithmetic, Number};
+use super::tree::{Comparison, Function, Kind, Literal, Node, Says};
+use super::{Mistake, wrong};
+
+/// How deep parentheses and the like may lie in one another. Each level takes some stack.
+const MOST_NESTED: usize = 50;
+
+/// The tree of a condition and the fields it names, each once.
+pub(super) fn parse(text: &str) -> Result<(Node, Vec<FieldPath>), Mistake> {
+    let mut parser = Parser { text, tokens: tokens(text)?, next: 0, depth: 0, fields: Vec::new() };
+    let node = parser.any()?;
+    match parser.peek() {
+        TokenKind::End => {}
+        TokenKind::Sign(")") => return parser.unexpected("`)` without `(`"),
+        _ => return parser.expected("an operator such as `and` or `==`"),
+    }
+    parser.expect(&node, Kind::Truth)?;
+    Ok((node, parser.fields))
+}
+
+struct Parser<'t> {
+    text: &'t str,
+    tokens: Vec<Token>,
+    next: usize,
+    depth: usize,
+    fields: Vec<FieldPath>,
+}
+
+impl Parser<'_> {
+    /// The token it is at. The last one is the end and stays.
+    fn token(&self) -> &Token {
+        self.tokens.get(self.next).or(self.tokens.last()).expect("the end is a token")
+    }
+
+    fn peek(&self) -> &TokenKind {
+        &self.token().kind
+    }
+
+    fn advance(&mut self) -> Token {
+        let token = self.token().clone();
+        self.next += 1;
+        token
+    }
+
+    fn accept(&mut self, sign: &'static str) -> bool {
+        let is_next = *self.peek() == TokenKind::Sign(sign);
+        self.next += usize::from(is_next);
+        is_next
+    }
+
+    fn require(&mut self, sign: &'static str) -> Result<(), Mistake> {
+        if self.accept(sign) { Ok(()) } else { self.expected(&format!("`{sign}`")) }
+    }
+
+    fn unexpected<T>(&self, what: impl Into<String>) -> Result<T, Mistake> {
+        Err(wrong(self.token().span.clone(), what))
+    }
+
+    fn expected<T>(&self, what: &str) -> Result<T, Mistake> {
+        let token = self.token();
+        let found = match token.kind {
+            TokenKind::End => "the end".to_owned(),
+            _ => format!("`{}`", self.spelled(&token.span)),
+        };
+        self.unexpected(format!("expected {what}, found {found}"))
+    }
+
+    fn spelled(&self, span: &Range<usize>) -> &str {
+        self.text.get(span.clone()).unwrap_or_default()
+    }
+
+    fn node(&self, start: usize, says: Says) -> Node {
+        let end = self.tokens.get(self.next - 1).map_or(start, |token| token.span.end);
+        Node { says, span: start..end }
+    }
+
+    fn nested<T>(
+        &mut self,
+        inner: impl FnOnce(&mut Self) -> Result<T, Mistake>,
+    ) -> Result<T, Mistake> {
+        if self.depth == MOST_NESTED {
+            return self.unexpected(format!("nested deeper than {MOST_NESTED} levels"));
+        }
+        self.depth += 1;
+        let found = inner(self);
+        self.depth -= 1;
+        found
+    }
+
+    fn any(&mut self) -> Result<Node, Mistake> {
+        self.operands("or", Self::all, Says::Any)
+    }
+
+    fn all(&mut self) -> Result<Node, Mistake> {
+        self.operands("and", Self::not, Says::All)
+    }
+
+    fn operands(
+        &mut self,
+        sign: &'static str,
+        operand: impl Fn(&mut Self) -> Result<Node, Mistake>,
+        says: impl FnOnce(Vec<Node>) -> Says,
+    ) -> Result<Node, Mistake> {
+        let start = self.token().span.start;
+        let first = operand(self)?;
+        if *self.peek() != TokenKind::Sign(sign) {
+            return Ok(first);
+        }
+        let mut operands = vec![first];
+        while self.accept(sign) {
+            operands.push(operand(self)?);
+        }
+        for operand in &operands {
+            self.expect(operand, Kind::Truth)?;
+        }
+        Ok(self.node(start, says(operands)))
+    }
+
+    fn not(&mut self) -> Result<Node, Mistake> {
+        let start = self.token().span.start;
+        if !self.accept("not") {
+            return self.comparison();
+        }
+        let operand = self.nested(Self::not)?;
+        self.expect(&operand, Kind::Truth)?;
+        Ok(self.node(start, Says::Not(Box::new(operand))))
+    }
+
+    fn comparison(&mut self) -> Result<Node, Mistake> {
+        let (start, is_denied) = (self.token().span.start, *self.peek() == TokenKind::Sign("!"));
+        let left = self.sum()?;
+        let TokenKind::Sign(sign) = *self.peek() else { return Ok(left) };
+        let compares =
+            Comparison::spelled(sign).is_some() || ["in", "matches", "not"].contains(&sign);
+        if !compares {
+            return Ok(left);
+        }
+        if is_denied {
+            return self.unexpected("what does `!` belong to? write `not a == b` or `(!a) == b`");
+        }
+        let sign = self.advance();
+        let node = match Comparison::spelled(self.spelled_sign(&sign)) {
+            Some(comparison) => self.compared(start, left, comparison)?,
+            None => self.tested(start, left, &sign)?,
+        };
+        self.refuse_chain()?;
+        Ok(node)
+    }
+
+    fn spelled_sign(&self, token: &Token) -> &'static str {
+        if let TokenKind::Sign(sign) = token.kind { sign } else { "" }
+    }
+
+    fn compared(
+        &mut self,
+        start: usize,
+        left: Node,
+        comparison: Comparison,
+    ) -> Result<Node, Mistake> {
+        let right = self.sum()?;
+        let kinds = [left.kind(), right.kind()];
+        let node = self.node(start, Says::Compare(Box::new(left), comparison, Box::new(right)));
+        let mixes_text = kinds.contains(&Kind::Text)
+            && !kinds.iter().all(|kind| matches!(kind, Kind::Text | Kind::Any));
+        if mixes_text {
+            return Err(wrong(node.span, "text can only be compared with text"));
+        }
+        Ok(node)
+    }
+
+    /// `in`, `matches`, or one of them behind `not`.
+    fn tested(&mut self, start: usize, left: Node, sign: &Token) -> Result<Node, Mistake> {
+        let sign = self.spelled_sign(sign);
+        let is_denied = sign == "not";
+        let node = if sign == "in" || is_denied && self.accept("in") {
+            let list = self.list(&left)?;
+            self.node(start, Says::In(Box::new(left), list))
+        } else if sign == "matches" || is_denied && self.accept("matches") {
+            self.expect(&left, Kind::Text)?;
+            let pattern = self.pattern()?;
+            self.node(start, Says::Matches(Box::new(left), pattern))
+        } else {
+            return self.expected("`in` or `matches`");
+        };
+        Ok(if is_denied { self.node(start, Says::Not(Box::new(node))) } else { node })
+    }
+
+    fn refuse_chain(&self) -> Result<(), Mistake> {
+        match self.peek() {
+            TokenKind::Sign(sign) if Comparison::spelled(sign).is_some() => {
+                self.unexpected("one comparison too many; write `a < b and b < c`")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn list(&mut self, left: &Node) -> Result<Vec<Literal>, Mistake> {
+        if !self.accept("[") {
+            return self.expected("a list such as `[1, 2]`");
+        }
+        let mut list = Vec::new();
+        loop {
+            list.push(self.literal(left.kind(), list.first())?);
+            if self.accept("]") {
+                return Ok(list);
+            }
+            self.require(",")?;
+        }
+    }
+
+    fn literal(&mut self, left: Kind, first: Option<&Literal>) -> Result<Literal, Mistake> {
+        let token = self.token().clone();
+        let is_negative = self.accept("-");
+        let literal = match self.peek() {
+            TokenKind::Number(number) => {
+                Literal::Number(if is_negative { number.negate() } else { *number })
+            }
+            TokenKind::Text(text) if !is_negative => Literal::Text(text.clone()),
+            _ => return self.expected("a number or a text"),
+        };
+        self.advance();
+        let is_text = matches!(literal, Literal::Text(_));
+        let fits_left = left == Kind::Any || is_text == (left == Kind::Text);
+        let fits_first = first.is_none_or(|first| is_text == matches!(first, Literal::Text(_)));
+        if !fits_left || !fits_first {
+            return Err(wrong(token.span, "text can only be compared with text"));
+        }
+        Ok(literal)
+    }
+
+    fn pattern(&mut self) -> Result<Pattern, Mistake> {
+        let TokenKind::Text(text) = self.peek() else {
+            return self.expected("a pattern in quotes");
+        };
+        let pattern = Pattern::parse(text).or_else(|what| self.unexpected(what))?;
+        self.advance();
+        Ok(pattern)
+    }
+
+    fn sum(&mut self) -> Result<Node, Mistake> {
+        let signs = [("+", Arithmetic::Add), ("-", Arithmetic::Subtract)];
+        self.calculation(&signs, Self::product)
+    }
+
+    fn product(&mut self) -> Result<Node, Mistake> {
+        let signs =
+            [("*", Arithmetic::Multiply), ("/", Arithmetic::Divide), ("%", Arithmetic::Remainder)];
+        self.calculation(&signs, Self::signed)
+    }
+
+    fn calculation(
+        &mut self,
+        signs: &[(&'static str, Arithmetic)],
+        operand: impl Fn(&mut Self) -> Result<Node, Mistake>,
+    ) -> Result<Node, Mistake> {
+        let start = self.token().span.start;
+        let first = operand(self)?;
+        let mut rest = Vec::new();
+        while let Some((_, operation)) = signs.iter().find(|(sign, _)| self.accept(sign)) {
+            rest.push((*operation, operand(self)?));
+        }
+        if rest.is_empty() {
+            return Ok(first);
+        }
+        for node in rest.iter().map(|(_, node)| node).chain([&first]) {
+            self.expect(node, Kind::Number)?;
+        }
+        Ok(self.node(start, Says::Calculate(Box::new(first), rest)))
+    }
+
+    fn signed(&mut self) -> Result<Node, Mistake> {
+        let start = self.token().span.start;
+        if self.accept("-") {
+            let operand = self.nested(Self::signed)?;
+            self.expect(&operand, Kind::Number)?;
+            let says = match operand.says {
+                Says::Number(number) => Says::Number(number.negate()),
+                _ => Says::Negate(Box::new(operand)),
+            };
+            return Ok(self.node(start, says));
+        }
+        if self.accept("!") {
+            let operand = self.nested(Self::signed)?;
+            self.expect(&operand, Kind::Truth)?;
+            return Ok(self.node(start, Says::Not(Box::new(operand))));
+        }
+        self.value()
+    }
+
+    fn value(&mut self) -> Result<Node, Mistake> {
+        let start = self.token().span.start;
+        let says = match self.peek().clone() {
+            TokenKind::Number(number) => Says::Number(number),
+            TokenKind::Text(text) => Says::Text(text),
+            TokenKind::Sign(truth @ ("true" | "false")) => Says::Truth(truth == "true"),
+            TokenKind::EventField(field) => Says::EventField(field),
+            TokenKind::Field(path) => Says::Field(self.field(path)),
+            TokenKind::Function(function) => return self.call(start, function),
+            TokenKind::Sign("(") => return self.parenthesised(start),
+            TokenKind::Sign("not") => {
+                return self.unexpected("`not` needs parentheses here: `(not a)`");
+            }
+            _ => return self.expected("a field, a number, a text or `(`"),
+        };
+        self.advance();
+        Ok(self.node(start, says))
+    }
+
+    fn parenthesised(&mut self, start: usize) -> Result<Node, Mistake> {
+        self.advance();
+        let inner = self.nested(Self::any)?;
+        self.require(")")?;
+        Ok(self.node(start, inner.says))
+    }
+
+    fn call(&mut self, start: usize, function: Function) -> Result<Node, Mistake> {
+        self.advance();
+        self.require("(")?;
+        let says = match function {
+            Function::Exists => Says::Exists(self.existing()?),
+            _ => Says::Call(function, Box::new(self.argument(function)?)),
+        };
+        self.require(")")?;
+        Ok(self.node(start, says))
+    }
+
+    fn argument(&mut self, function: Function) -> Result<Node, Mistake> {
+        let argument = self.nested(Self::any)?;
+        match (function, argument.kind()) {
+            (Function::Len, Kind::Number | Kind::Truth) => {
+                Err(wrong(argument.span, "`len` is for lists, texts and bytes"))
+            }
+            (Function::Len, _) => Ok(argument),
+            _ => self.expect(&argument, Kind::Number).map(|()| argument),
+        }
+    }
+
+    fn existing(&mut self) -> Result<usize, Mistake> {
+        let TokenKind::Field(path) = self.peek().clone() else {
+            return self.expected("a field");
+        };
+        self.advance();
+        Ok(self.field(path))
+    }
+
+    /// The number of a field in the list.
+    fn field(&mut self, path: FieldPath) -> usize {
+        let known = self.fields.iter().position(|known| *known == path);
+        known.unwrap_or_else(|| {
+            self.fields.push(path);
+            self.fields.len() - 1
+        })
+    }
+
+    fn expect(&self, node: &Node, wanted: Kind) -> Result<(), Mistake> {
+        let found = node.kind();
+        // What is true or false counts as 1 or 0 where a number is needed.
+        let fits =
+            found == wanted || found == Kind::Any || (found, wanted) == (Kind::Truth, Kind::Number);
+        if fits {
+            return Ok(());
+        }
+        Err(wrong(node.span.clone(), self.misfit(node, wanted)))
+    }
+
+    fn misfit(&self, node: &Node, wanted: Kind) -> String {
+        let spelled = self.spelled(&node.span);
+        match (wanted, &node.says) {
+            (
+                Kind::Truth,
+                Says::Number(Number::Whole(_) | Number::Large(_) | Number::Float(_))
+                | Says::Text(_),
+            ) => format!(
+                "expected something that holds or does not, found {spelled}; write `a == {spelled}`, or \
+                 `a in [{spelled}, …]` for one of several"
+            ),
+            (Kind::Truth, _) => format!(
+                "expected something that holds or does not, found the value `{spelled}`; compare it"
+            ),
+            (Kind::Text, _) => format!("expected a text, found `{spelled}`"),
+            _ => format!("expected a number, found {spelled}"),
+        }
+    }
+}
