@@ -65,6 +65,8 @@ pub(crate) enum Verb {
     Info(InfoArgs),
     /// Print events as text or JSON lines
     Cat(CatArgs),
+    /// List the types that files declare, with their fingerprints
+    Types(TypesArgs),
     /// Check outputs against their manifest, and logs for damage
     Verify(VerifyArgs),
     /// Print a completion script for a shell
@@ -191,6 +193,9 @@ Examples:
   sluice convert drive.lcm --to drive.jsonl
   sluice convert logs/*.lcm --to 'out/{stem}.lcm.zst' --resume
   sluice convert a.lcm b.lcm --to both.lcm --channel 'CAM_*' --exclude CAM_TEST
+  sluice convert drive.lcm --types 'lcmtypes/*.lcm' --to tables/
+  sluice convert drive.lcm --types lcmtypes/ --channel POSE --field utime --field 'pos[0]' --to pose.csv
+  sluice convert drive.lcm --types lcmtypes/ --where 'vel[0] > 3' --to fast.lcm
   sluice convert drive.lcm --to first.lcm --start +10 --end +1m30s
   zcat drive.lcm.gz | sluice convert - --from lcm-log --to drive.lcm
   sluice convert drive.lcm --to drive.jsonl --print-pipeline > drive.toml")]
@@ -213,6 +218,10 @@ pub(crate) struct ConvertArgs {
     /// The format of the output, by the name of a sink; told by the extension of OUT if left out.
     #[arg(long = "as", value_name = "FORMAT")]
     pub(crate) sink: Option<String>,
+
+    /// Only this field of decoded messages, such as pos[0]; for CSV and JSON lines. May be repeated.
+    #[arg(short, long, value_name = "PATH", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) field: Vec<String>,
 
     /// Set any option of the source; VALUE is TOML, or else taken as text.
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
@@ -251,9 +260,14 @@ pub(crate) struct SelectionArgs {
     #[arg(long, value_name = "T", value_parser = time, allow_hyphen_values = true)]
     pub(crate) end: Option<String>,
 
-    /// Files with the types of payloads, for decoding. This version cannot do that yet.
-    #[arg(long, value_name = "GLOB")]
+    /// Decode payloads by the types that these files declare: files, globs, folders, or the name of a
+    /// built-in set such as mit-dgc. May be repeated.
+    #[arg(long, value_name = "GLOB", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) types: Vec<String>,
+
+    /// Only events whose decoded fields meet a condition, such as "vel[0] > 3 and quality != 0".
+    #[arg(long = "where", value_name = "CONDITION", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) condition: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -315,6 +329,7 @@ pub(crate) struct PluginsArgs {
 #[command(after_help = "\
 Examples:
   sluice info drive.lcm
+  sluice info drive.lcm --types lcmtypes/
   sluice info logs/*.lcm --json | jq '[.path, .events]'")]
 pub(crate) struct InfoArgs {
     /// The logs: files or globs; `-` is standard input.
@@ -324,6 +339,11 @@ pub(crate) struct InfoArgs {
     /// The format, by the name of a source; told by the first bytes if left out.
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<String>,
+
+    /// Name the types of channels by what these files declare: files, globs, folders, or names of
+    /// built-in sets, which are known in any case. May be repeated.
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) types: Vec<PathBuf>,
 
     /// Print a JSON object a file, one per line.
     #[arg(long)]
@@ -355,9 +375,30 @@ pub(crate) struct CatArgs {
     #[arg(long, requires = "json")]
     pub(crate) payload: bool,
 
+    /// With --json: only this field of decoded messages, such as pos[0]. May be repeated.
+    #[arg(short, long, value_name = "PATH", requires = "json", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) field: Vec<String>,
+
     /// The format, by the name of a source; told by the first bytes if left out.
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sluice types lcmtypes/
+  sluice types mit-dgc --json
+
+Exit codes: 0 all files are right; 2 a file is wrong, and what is said of it is on standard error.")]
+pub(crate) struct TypesArgs {
+    /// Files that declare types, folders of them, globs, or names of built-in sets.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Print a JSON object a type, one per line.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

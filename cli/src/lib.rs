@@ -86,6 +86,7 @@ fn dispatch(verb: Verb, shell: &Shell) -> Outcome {
         Verb::Schema => commands::schema::run(shell),
         Verb::Info(args) => commands::info::run(&args, shell),
         Verb::Cat(args) => commands::cat::run(&args, shell),
+        Verb::Types(args) => commands::types::run(&args, shell),
         Verb::Verify(args) => commands::verify::run(&args, shell),
         Verb::Completions(args) => commands::completions::run(&args),
         Verb::Man(args) => commands::man::run(&args, shell),

@@ -20,12 +20,16 @@ pub(crate) struct Recipe<'r> {
     pub(crate) selection: Option<&'r SelectionArgs>,
     /// How many of them.
     pub(crate) limit: Option<u64>,
+    /// Whether events of which only decoded rows are there have to get payloads again.
+    pub(crate) encodes: bool,
     /// The sink's plugin.
     pub(crate) sink: &'r str,
     /// What it writes.
     pub(crate) output: &'r str,
     /// Its other options.
     pub(crate) sink_options: &'r [Assignment],
+    /// The fields of decoded messages it writes; all if there are none.
+    pub(crate) fields: &'r [String],
 }
 
 impl Recipe<'_> {
@@ -39,19 +43,37 @@ impl Recipe<'_> {
             file.node(Kind::Stage, "keep", "filter");
             file.selection(selection);
         }
+        let types = self.selection.map_or(&[][..], |selection| &selection.types);
+        if !types.is_empty() {
+            file.node(Kind::Stage, "typed", "decode");
+            file.option("types", &strings(types));
+        }
+        if let Some(condition) = self.selection.and_then(|selection| selection.condition.as_ref()) {
+            file.node(Kind::Stage, "matching", "filter");
+            file.option("where", &string(condition));
+        }
         if let Some(limit) = self.limit {
             file.node(Kind::Stage, "first", "limit");
             file.option("events", &limit.to_string());
         }
+        if self.encodes {
+            file.node(Kind::Stage, "payloads", "encode");
+            if !types.is_empty() {
+                file.option("types", &strings(types));
+            }
+        }
         file.node(Kind::Sink, "out", self.sink);
         file.option("path", &string(self.output));
         file.options(self.sink_options);
+        if !self.fields.is_empty() {
+            file.option("fields", &strings(self.fields));
+        }
         file.text
     }
 }
 
 fn selects(selection: &SelectionArgs) -> bool {
-    let SelectionArgs { channel, exclude, start, end, types: _ } = selection;
+    let SelectionArgs { channel, exclude, start, end, .. } = selection;
     !channel.is_empty() || !exclude.is_empty() || start.is_some() || end.is_some()
 }
 
@@ -172,7 +194,8 @@ path = \"-\"
                 exclude: texts(&["re:CAM_[0-9]+$"]),
                 start: Some("+10".into()),
                 end: Some("2007-11-03".into()),
-                types: Vec::new(),
+                types: texts(&["lcmtypes/", "mit-dgc"]),
+                condition: Some("vel[0] > 3 and name != \"x\"".into()),
             },
         );
         let recipe = Recipe {
@@ -181,9 +204,11 @@ path = \"-\"
             source_options: &[assignment("max_event", "64MiB"), assignment("seek", "false")],
             selection: Some(&selection),
             limit: Some(7),
+            encodes: true,
             sink: "lcm-log",
             output: "out.lcm",
             sink_options: &[assignment("split_mb", "1.5")],
+            fields: &texts(&["pos[0]", "utime"]),
         };
         let wanted = "\
 [sources.log]
@@ -206,16 +231,41 @@ exclude = \"re:CAM_[0-9]+$\"
 start = \"+10\"
 end = \"2007-11-03\"
 
+[stages.typed]
+plugin = \"decode\"
+from = \"keep\"
+types = [
+    \"lcmtypes/\",
+    \"mit-dgc\",
+]
+
+[stages.matching]
+plugin = \"filter\"
+from = \"typed\"
+where = 'vel[0] > 3 and name != \"x\"'
+
 [stages.first]
 plugin = \"limit\"
-from = \"keep\"
+from = \"matching\"
 events = 7
+
+[stages.payloads]
+plugin = \"encode\"
+from = \"first\"
+types = [
+    \"lcmtypes/\",
+    \"mit-dgc\",
+]
 
 [sinks.out]
 plugin = \"lcm-log\"
-from = \"first\"
+from = \"payloads\"
 path = \"out.lcm\"
 split_mb = 1.5
+fields = [
+    \"pos[0]\",
+    \"utime\",
+]
 ";
         assert_eq!(recipe.text(), wanted);
     }

@@ -1,14 +1,19 @@
 //! Codecs: which type a payload has, and payloads of one type as Arrow columns and back. Knows no format.
 
+use std::borrow::Cow;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{BinaryArray, RecordBatch};
 use arrow_schema::SchemaRef;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use crate::{Batch, Channel, Error, Rows};
+use crate::options::{self, TYPES_FORMAT};
+use crate::registry::{type_set, type_sets};
+use crate::{Batch, Channel, Error, Kind, Make, OptionsError, Plugin, Registry, Rows, files};
 
 /// A type of payload, as its codec numbers it: for LCM, the fingerprint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -40,6 +45,126 @@ impl<'de> Deserialize<'de> for TypeKey {
         let wrong = || serde::de::Error::custom("expected sixteen hexadecimal digits");
         Self::parse(&text).ok_or_else(wrong)
     }
+}
+
+/// Where types come from: files, globs, folders, and names of sets that the program has built in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct TypePaths(pub Vec<PathBuf>);
+
+impl<'de> Deserialize<'de> for TypePaths {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        options::one_or_many(deserializer).map(Self)
+    }
+}
+
+impl JsonSchema for TypePaths {
+    fn schema_name() -> Cow<'static, str> {
+        "TypePaths".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let one = json_schema!({ "type": "string", "format": TYPES_FORMAT });
+        json_schema!({ "anyOf": [one, { "type": "array", "items": one }],
+            "description": "files, globs, folders, or names of built-in sets of types" })
+    }
+}
+
+/// The codecs of a registry, made from files and sets of types; each gets those of its own kind, and
+/// `depth` if it has such an option.
+///
+/// Mistakes in the files stand in the codecs. `Err` is a file that cannot be read, or that no codec
+/// knows.
+pub fn codecs(
+    registry: &Registry,
+    types: &TypePaths,
+    depth: Option<u8>,
+) -> Result<Vec<(&'static str, Box<dyn Codec>)>, OptionsError> {
+    let plugins: Vec<&Plugin> = registry.iter().filter(|p| p.kind() == Kind::Codec).collect();
+    let mut files: Vec<Vec<PathBuf>> = vec![Vec::new(); plugins.len()];
+    for (at, path) in types.0.iter().enumerate() {
+        let wrong = |message: String| OptionsError {
+            path: vec!["types".to_owned(), at.to_string()],
+            message,
+        };
+        for file in expanded(path, &plugins).map_err(|e| wrong(e.to_string()))? {
+            let place = plugins.iter().position(|plugin| reads(plugin, &file));
+            let place = place.ok_or_else(|| wrong(unknown(&file, &plugins)))?;
+            if !files[place].contains(&file) {
+                files[place].push(file);
+            }
+        }
+    }
+    let made = plugins.into_iter().zip(files).map(|(plugin, files)| {
+        let mut options = serde_json::Map::from_iter([("types".to_owned(), json!(files))]);
+        if let Some(depth) = depth.filter(|_| plugin.option_names().contains(&"depth".to_owned())) {
+            options.insert("depth".to_owned(), json!(depth));
+        }
+        let Make::Codec(make) = plugin.make else {
+            return Err(OptionsError { path: Vec::new(), message: "no codec".to_owned() });
+        };
+        Ok((plugin.name, make(options.into())?))
+    });
+    made.collect()
+}
+
+fn reads(plugin: &Plugin, file: &Path) -> bool {
+    if let Some(set) = type_set(file) {
+        return set.codec == plugin.name;
+    }
+    let extension = file.extension().map(|e| e.to_string_lossy().into_owned());
+    extension.is_some_and(|found| plugin.extensions.iter().any(|e| e.eq_ignore_ascii_case(&found)))
+}
+
+fn unknown(file: &Path, plugins: &[&Plugin]) -> String {
+    let extensions = plugins.iter().flat_map(|plugin| plugin.extensions).map(|e| format!(".{e}"));
+    let mut known: Vec<String> = extensions.collect();
+    known.extend(type_sets().into_iter().map(|set| set.name.to_owned()));
+    format!(
+        "{} declares no types that this program can read; it knows {}",
+        file.display(),
+        known.join(", ")
+    )
+}
+
+/// The files and sets that one path stands for.
+fn expanded(path: &Path, plugins: &[&Plugin]) -> Result<Vec<PathBuf>, Error> {
+    if type_set(path).is_some() {
+        return Ok(vec![path.to_owned()]);
+    }
+    if path.is_dir() {
+        let mut found = Vec::new();
+        below(path, plugins, 0, &mut found)?;
+        found.sort();
+        let none = || Error::refused(format!("no file below {} declares types", path.display()));
+        return if found.is_empty() { Err(none()) } else { Ok(found) };
+    }
+    let inputs = files::expand(&[path.to_owned()])?;
+    Ok(inputs.into_iter().map(|input| input.path).collect())
+}
+
+/// Folders nest no deeper; links can make them go round.
+const DEEPEST_FOLDER: usize = 32;
+
+fn below(
+    folder: &Path,
+    plugins: &[&Plugin],
+    depth: usize,
+    found: &mut Vec<PathBuf>,
+) -> Result<(), Error> {
+    if depth == DEEPEST_FOLDER {
+        return Ok(());
+    }
+    let list = |e| Error::io("list", folder, e);
+    for entry in std::fs::read_dir(folder).map_err(list)? {
+        let path = entry.map_err(list)?.path();
+        if path.is_dir() {
+            below(&path, plugins, depth + 1, found)?;
+        } else if plugins.iter().any(|plugin| reads(plugin, &path)) {
+            found.push(path);
+        }
+    }
+    Ok(())
 }
 
 /// What is said of a type wherever its rows go: enough to make their payloads again.

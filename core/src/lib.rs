@@ -20,6 +20,7 @@ pub mod field;
 pub mod files;
 pub mod format;
 pub mod frames;
+pub mod mistake;
 pub mod name;
 pub mod options;
 pub mod output;

@@ -55,6 +55,20 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(spelled.collect())
 }
 
+/// Bytes as text that loses nothing: what is UTF-8 stays as it is, other bytes become `\xNN`, and a
+/// backslash that would read as such an escape becomes `\x5c`.
+pub fn escaped(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.contains('\\') => Cow::Borrowed(text),
+        _ => Cow::Owned(escape(bytes)),
+    }
+}
+
+/// The bytes that [`escaped`] made text of.
+pub fn unescaped(text: &str) -> Cow<'_, [u8]> {
+    if text.contains('\\') { Cow::Owned(unescape(text)) } else { Cow::Borrowed(text.as_bytes()) }
+}
+
 fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

@@ -14,6 +14,9 @@ use crate::OptionsError;
 /// them.
 pub const PATH_FORMAT: &str = "sluice-path";
 
+/// The JSON Schema `format` of options that name types: paths, unless they are the name of a built-in set.
+pub const TYPES_FORMAT: &str = "sluice-types";
+
 /// Reads a plugin's options from the value that stands for its table.
 ///
 /// `Err` names the key at fault.

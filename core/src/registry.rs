@@ -78,6 +78,8 @@ pub struct Plugin {
     pub sniff_path: fn(&Path) -> Result<Sniff, Error>,
     /// Its format, if that can lie in an archive. A source says so for both directions.
     pub byte_format: Option<&'static dyn ByteFormat>,
+    /// Whether it is a source that may give events of which only decoded rows are there.
+    pub gives_rows: bool,
     /// The JSON Schema of its options.
     pub schema: fn() -> Schema,
     /// Makes one.
@@ -89,8 +91,18 @@ impl Plugin {
     pub const fn new(name: &'static str, make: Make, schema: fn() -> Schema) -> Self {
         let sniff = |_: &[u8]| Sniff::No;
         let sniff_path = |_: &Path| Ok(Sniff::No);
-        let (about, sample, extensions, byte_format) = ("", "", &[] as &[_], None);
-        Self { name, about, sample, extensions, sniff, sniff_path, byte_format, schema, make }
+        Self {
+            name,
+            about: "",
+            sample: "",
+            extensions: &[],
+            sniff,
+            sniff_path,
+            byte_format: None,
+            gives_rows: false,
+            schema,
+            make,
+        }
     }
 
     /// Its kind.
@@ -119,6 +131,34 @@ impl fmt::Debug for Plugin {
 
 inventory::collect!(Plugin);
 
+/// Types that a program has built in, under a name that stands for their files wherever types are asked
+/// for.
+#[derive(Clone, Copy, Debug)]
+pub struct TypeSet {
+    /// The name.
+    pub name: &'static str,
+    /// What the types are for, in a sentence.
+    pub about: &'static str,
+    /// The codec that reads their files.
+    pub codec: &'static str,
+    /// The files: name and text.
+    pub files: &'static [(&'static str, &'static str)],
+}
+
+inventory::collect!(TypeSet);
+
+/// All built-in sets of types, by name.
+pub fn type_sets() -> Vec<&'static TypeSet> {
+    let mut sets: Vec<_> = inventory::iter::<TypeSet>.into_iter().collect();
+    sets.sort_by_key(|set| set.name);
+    sets
+}
+
+/// The built-in set of types that is called like this.
+pub fn type_set(name: &Path) -> Option<&'static TypeSet> {
+    type_sets().into_iter().find(|set| Path::new(set.name) == name)
+}
+
 /// Reads options as `T` and boxes it as a source.
 #[doc(hidden)]
 pub fn make_source<T: Source + DeserializeOwned + 'static>(
@@ -135,12 +175,13 @@ pub fn make_sink<T: Sink + DeserializeOwned>(
     options::read::<T>(value).map(|sink| Box::new(sink) as _)
 }
 
-/// Reads options as `T` and boxes it as a codec.
+/// Reads options as `T` and turns it into a codec.
 #[doc(hidden)]
-pub fn make_codec<T: Codec + DeserializeOwned + 'static>(
-    value: Value,
-) -> Result<Box<dyn Codec>, OptionsError> {
-    options::read::<T>(value).map(|codec| Box::new(codec) as _)
+pub fn make_codec<T>(value: Value) -> Result<Box<dyn Codec>, OptionsError>
+where
+    T: DeserializeOwned + TryInto<Box<dyn Codec>, Error = OptionsError>,
+{
+    options::read::<T>(value)?.try_into()
 }
 
 /// Reads options as `T` and turns it into a stage.
@@ -161,8 +202,10 @@ pub fn schema_of<T: JsonSchema>() -> Schema {
 /// Registers a plugin with the program its crate is linked into.
 ///
 /// The type holds the options: it is `Deserialize` (with `deny_unknown_fields`) and `JsonSchema`, and it
-/// implements [`Source`], [`Sink`] or [`Codec`]; a stage's options implement
-/// `TryFrom<Options, Error = OptionsError> for Stage`.
+/// implements [`Source`] or [`Sink`]; options of a stage or codec turn into one: they implement
+/// `TryFrom<Options, Error = OptionsError>` for [`Stage`] or `Box<dyn Codec>`.
+///
+/// `register! { types "name": FILES, codec: "lcm", about: "…" }` gives a set of types a name.
 ///
 /// ```
 /// # use sluice_core::{*, error::OptionsError};
@@ -187,6 +230,11 @@ macro_rules! register {
     (@make stage $type:ty) => { $crate::Make::Stage($crate::registry::make_stage::<$type>) };
     (@make codec $type:ty) => { $crate::Make::Codec($crate::registry::make_codec::<$type>) };
     (@make sink $type:ty) => { $crate::Make::Sink($crate::registry::make_sink::<$type>) };
+    (types $name:literal : $files:expr, codec: $codec:literal, about: $about:literal $(,)?) => {
+        $crate::inventory::submit! {
+            $crate::registry::TypeSet { name: $name, about: $about, codec: $codec, files: $files }
+        }
+    };
     ($kind:ident $name:literal : $type:ty $(, $field:ident : $value:expr)* $(,)?) => {
         $crate::inventory::submit! {
             $crate::Plugin {

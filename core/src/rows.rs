@@ -40,6 +40,21 @@ impl Rows {
         self.columns.get_array_memory_size()
     }
 
+    /// Some of the rows, by their numbers, ascending.
+    ///
+    /// # Panics
+    ///
+    /// If a number is out of range.
+    pub fn pick(&self, rows: &[u32]) -> Self {
+        let events = rows.iter().map(|row| self.events[*row as usize]).collect();
+        self.with(events, self.take_rows(rows.to_vec()))
+    }
+
+    fn take_rows(&self, rows: Vec<u32>) -> Vec<ArrayRef> {
+        take_arrays(self.columns.columns(), &UInt32Array::from(rows), None)
+            .expect("rows are numbered as the columns are long")
+    }
+
     /// The rows of the events at `positions` of a batch of `len`, or none if no row is left.
     pub(crate) fn take(&self, positions: &[u32], len: usize) -> Option<Self> {
         let row_of = self.row_of_event(len);
@@ -51,10 +66,7 @@ impl Rows {
         if rows.is_empty() {
             return None;
         }
-        let rows = UInt32Array::from(rows);
-        let taken = take_arrays(self.columns.columns(), &rows, None)
-            .expect("rows are numbered as the columns are long");
-        Some(self.with(events, taken))
+        Some(self.with(events, self.take_rows(rows)))
     }
 
     /// Other rows of the same kind.

@@ -11,7 +11,6 @@ use crate::recipe::Recipe;
 use crate::shell::Shell;
 
 pub(crate) fn run(args: &CatArgs, shell: &Shell) -> Outcome {
-    convert::refuse_types(&args.selection)?;
     let files = inputs::expand(shell, &args.file)?;
     let source = inputs::source_of(shell, &files, args.from.as_deref())?;
     let sink = inputs::named(shell, Kind::Sink, if args.json { "jsonl" } else { "text" })?;
@@ -22,9 +21,12 @@ pub(crate) fn run(args: &CatArgs, shell: &Shell) -> Outcome {
         source_options: &[],
         selection: Some(&args.selection),
         limit: args.limit,
+        // To show a payload, it has to be there.
+        encodes: args.payload && source.gives_rows,
         sink: sink.name,
         output: "-",
         sink_options: if args.payload { &[payload] } else { &[] },
+        fields: &args.field,
     };
     let pipeline = convert::read("sluice cat", &recipe.text(), shell)?;
     let report = run::run(pipeline, &Options::default())?;

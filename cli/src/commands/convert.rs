@@ -5,9 +5,9 @@ use std::path::Path;
 use std::io::{self, Write};
 
 use sluice_core::{Kind, Plugin};
-use sluice_pipeline::{Document, Pipeline, Variables};
+use sluice_pipeline::{Document, Part, Pipeline, Variables};
 
-use crate::args::{Assignment, ConvertArgs, SelectionArgs};
+use crate::args::{Assignment, ConvertArgs};
 use crate::commands::execute;
 use crate::ending::{Ending, Failure, Outcome};
 use crate::inputs;
@@ -16,7 +16,6 @@ use crate::shell::Shell;
 
 pub(crate) fn run(args: &ConvertArgs, shell: &Shell) -> Outcome {
     execute::refuse_what_is_missing(&args.engine)?;
-    refuse_types(&args.selection)?;
     let text = text(args, shell)?;
     let pipeline = read("sluice convert", &text, shell)?;
     if args.print_pipeline {
@@ -24,14 +23,6 @@ pub(crate) fn run(args: &ConvertArgs, shell: &Shell) -> Outcome {
         return Ok(Ending::Done);
     }
     execute::execute(pipeline, &args.engine, shell)
-}
-
-/// Refuses what this version cannot decode.
-pub(crate) fn refuse_types(selection: &SelectionArgs) -> Result<(), Failure> {
-    if selection.types.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::WrongUse("this version cannot decode payloads yet; leave --types out".into()))
 }
 
 /// Reads a pipeline that was made on the spot. Its text has no variables in it.
@@ -51,11 +42,23 @@ pub(crate) fn text(args: &ConvertArgs, shell: &Shell) -> Result<String, Failure>
         source_options: &args.source_option,
         selection: Some(&args.selection),
         limit: None,
+        encodes: false,
         sink: sink.plugin.name,
         output: &sink.path,
         sink_options: &[sink.options, args.sink_option.clone()].concat(),
+        fields: &args.field,
     };
-    Ok(recipe.text())
+    let text = recipe.text();
+    if source.gives_rows && wants_payloads(&text, shell) {
+        return Ok(Recipe { encodes: true, ..recipe }.text());
+    }
+    Ok(text)
+}
+
+/// Whether a sink of this pipeline needs payloads. What is wrong with it is said elsewhere.
+fn wants_payloads(text: &str, shell: &Shell) -> bool {
+    let Ok(pipeline) = read("sluice convert", text, shell) else { return false };
+    pipeline.nodes.iter().any(|node| matches!(&node.part, Part::Sink(sink) if !sink.takes_rows()))
 }
 
 fn source<'s>(args: &ConvertArgs, shell: &'s Shell) -> Result<&'s Plugin, Failure> {

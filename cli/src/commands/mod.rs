@@ -13,6 +13,7 @@ pub(crate) mod plan;
 pub(crate) mod plugins;
 pub(crate) mod run;
 pub(crate) mod schema;
+pub(crate) mod types;
 pub(crate) mod verify;
 
 use sluice_pipeline::{Document, Pipeline, Variables};

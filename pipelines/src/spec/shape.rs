@@ -1,7 +1,7 @@
 //! What a JSON Schema says about one value: just enough of it to read options and to describe them.
 
 use serde_json::Value;
-use sluice_core::options::PATH_FORMAT;
+use sluice_core::options::{PATH_FORMAT, TYPES_FORMAT};
 
 /// Deeper than schemas of options nest; ends the walk through types that hold themselves.
 const DEEPEST: usize = 16;
@@ -78,7 +78,16 @@ impl<'s> Shape<'s> {
 
     /// Whether it is a path.
     pub(crate) fn is_path(&self) -> bool {
-        self.forms.iter().any(|form| form.get("format").is_some_and(|f| f == PATH_FORMAT))
+        self.is_format(PATH_FORMAT)
+    }
+
+    /// Whether it names types, by a path or in another way.
+    pub(crate) fn is_types(&self) -> bool {
+        self.is_format(TYPES_FORMAT)
+    }
+
+    fn is_format(&self, format: &str) -> bool {
+        self.forms.iter().any(|form| form.get("format").is_some_and(|f| f == format))
     }
 
     /// Whether it may be a string, as far as is known.

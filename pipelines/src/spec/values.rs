@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde_json::{Map, Value};
+use sluice_core::registry::type_set;
 use toml::Spanned;
 use toml::de::{DeArray, DeFloat, DeInteger, DeTable, DeValue};
 
@@ -31,7 +32,8 @@ impl Check<'_> {
 
     fn text(&mut self, text: &str, span: Range<usize>, shape: &Shape<'_>) -> Option<Value> {
         let expanded = self.expand(text, span)?;
-        if shape.is_path() {
+        let is_set = shape.is_types() && type_set(Path::new(&expanded.text)).is_some();
+        if shape.is_path() || shape.is_types() && !is_set {
             return Some(Value::String(self.located(expanded)));
         }
         let other =

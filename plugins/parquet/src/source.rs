@@ -34,6 +34,7 @@ sluice_core::register! {
     extensions: &["parquet"],
     sniff: sniff,
     sniff_path: sniff_path,
+    gives_rows: true,
 }
 
 const MAGIC: &[u8] = b"PAR1";

@@ -4,6 +4,8 @@
 //! None of them looks into a payload: what a payload means is for the crates of its format.
 
 pub mod condition;
+pub mod decode;
+pub mod encode;
 pub mod filter;
 pub mod limit;
 pub mod null;

@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sluice_core::{Batch, Channel, Channels, EncodeContext, Error, Sink, SinkContext};
+use sluice_core::{
+    Batch, Channel, ChannelId, Channels, Codec, EncodeContext, Encoding, Error, Payloads,
+    PerChannel, Sink, SinkContext, TypeKey,
+};
 
 /// What there is in a log.
 #[derive(Debug, Default)]
@@ -17,6 +20,8 @@ pub(crate) struct Census {
     pub(super) number_jumps: u64,
     /// Every channel, by name and source.
     pub(super) channels: Vec<(Arc<Channel>, Tally)>,
+    /// The names of the types, as far as they are known.
+    pub(super) types: BTreeMap<TypeKey, Arc<str>>,
 }
 
 /// The events of a channel.
@@ -26,6 +31,46 @@ pub(super) struct Tally {
     pub(super) bytes: u64,
     /// Their times.
     pub(super) times: Times,
+    /// The types of their payloads that were met first, and how many events are of each.
+    pub(super) types: Vec<(TypeKey, u64)>,
+}
+
+/// More types than these are not told of a channel: a damaged log may have one for each event.
+const MOST_TYPES: usize = 8;
+
+impl Tally {
+    fn add_type(&mut self, key: TypeKey, events: u64) {
+        if let Some((_, count)) = self.types.iter_mut().find(|(known, _)| *known == key) {
+            *count += events;
+        } else if self.types.len() < MOST_TYPES {
+            self.types.push((key, events));
+        }
+    }
+}
+
+/// The types that payloads and rows may be of.
+#[derive(Default)]
+pub(crate) struct Types(pub(crate) Vec<(&'static str, Box<dyn Codec>)>);
+
+impl Types {
+    /// The number of the type that a payload is of. Where its encoding is not known, only if its type is.
+    fn key_of(&self, channel: &Channel, payload: &[u8]) -> Option<TypeKey> {
+        let able = self.0.iter().filter(|(_, codec)| codec.may_read(channel));
+        let mut keys = able.filter_map(|(_, codec)| Some((codec, codec.key_of(payload)?)));
+        let is_told = channel.encoding != Encoding::Unknown;
+        keys.find(|(codec, key)| is_told || knows(&***codec, *key)).map(|(_, key)| key)
+    }
+
+    /// The name of a type.
+    fn name(&self, key: TypeKey) -> Option<Arc<str>> {
+        let mut types = self.0.iter().flat_map(|(_, codec)| codec.types());
+        let found = types.find(|known| known.described.key == key)?;
+        Some(Arc::clone(&found.described.name))
+    }
+}
+
+fn knows(codec: &dyn Codec, key: TypeKey) -> bool {
+    codec.types().iter().any(|known| known.described.key == key)
 }
 
 /// The times of some events, in their order.
@@ -107,10 +152,12 @@ pub(crate) struct Part {
     numbers: Option<(i64, i64)>,
     number_jumps: u64,
     channels: BTreeMap<u32, Tally>,
+    /// Names of types that came with decoded rows.
+    named: BTreeMap<TypeKey, Arc<str>>,
 }
 
 impl Part {
-    fn of(batch: &Batch) -> Self {
+    fn of(batch: &Batch, key_of: impl Fn(ChannelId, &[u8]) -> Option<TypeKey>) -> Self {
         let mut part = Self::default();
         // A place for each channel of the batch, so that no event needs a search.
         let mut places: Vec<u32> = Vec::new();
@@ -121,6 +168,16 @@ impl Part {
             let tally = tally_of(*channel, &mut places, &mut tallies);
             tally.times.push(*time);
             tally.bytes += batch.payload_len(row) as u64;
+            if let Some(key) = key_of(ChannelId(*channel), batch.payload(row)) {
+                tally.add_type(key, 1);
+            }
+        }
+        for rows in batch.rows() {
+            part.named.insert(rows.message.key, Arc::clone(&rows.message.name));
+            for event in rows.events.iter().filter(|_| rows.payloads == Payloads::Gone) {
+                let channel = batch.channels()[*event as usize];
+                tally_of(channel, &mut places, &mut tallies).add_type(rows.message.key, 1);
+            }
         }
         part.channels = tallies.into_iter().collect();
         part
@@ -142,10 +199,12 @@ impl Part {
             self.numbers = self.numbers.or(next.numbers);
         }
         self.number_jumps += next.number_jumps;
+        self.named.extend(next.named);
         for (channel, tally) in next.channels {
             let ours = self.channels.entry(channel).or_default();
             ours.bytes += tally.bytes;
             ours.times.append(&tally.times);
+            tally.types.into_iter().for_each(|(key, events)| ours.add_type(key, events));
         }
     }
 }
@@ -169,7 +228,17 @@ fn tally_of<'t>(
 /// The sink that counts.
 pub(crate) struct Counting {
     /// Where the census is left.
-    pub(crate) result: Arc<Mutex<Census>>,
+    result: Arc<Mutex<Census>>,
+    /// What payloads may be.
+    types: Types,
+    channels: PerChannel<Arc<Channel>>,
+}
+
+impl Counting {
+    /// Leaves the census at `result`.
+    pub(crate) fn new(result: Arc<Mutex<Census>>, types: Types) -> Self {
+        Self { result, types, channels: PerChannel::default() }
+    }
 }
 
 /// The census in the making.
@@ -190,8 +259,14 @@ impl Sink for Counting {
         Ok(Count { channels: Arc::clone(&context.channels), part: Part::default() })
     }
 
-    fn encode(&self, batch: Batch, _: &mut EncodeContext<'_>) -> Result<Part, Error> {
-        Ok(Part::of(&batch))
+    fn takes_rows(&self) -> bool {
+        true
+    }
+
+    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Part, Error> {
+        let channel = |channel: &Channel| Ok(Arc::new(channel.clone()));
+        let channels = self.channels.table(context.channels, channel)?;
+        Ok(Part::of(&batch, |id, payload| self.types.key_of(&channels[id.index()], payload)))
     }
 
     fn append(&self, output: &mut Count, block: Part) -> Result<u64, Error> {
@@ -209,7 +284,15 @@ impl Sink for Counting {
             .filter_map(|(id, tally)| Some((Arc::clone(all.get(id as usize)?), tally)));
         let mut channels: Vec<_> = named.collect();
         channels.sort_by(|(a, _), (b, _)| (&a.name, &a.source).cmp(&(&b.name, &b.source)));
-        let census = Census { all: part.all, number_jumps: part.number_jumps, channels };
+        let keys = channels.iter().flat_map(|(_, tally)| &tally.types).map(|(key, _)| *key);
+        let mut names = part.named;
+        for key in keys {
+            if let Some(name) = self.types.name(key) {
+                names.insert(key, name);
+            }
+        }
+        let census =
+            Census { types: names, all: part.all, number_jumps: part.number_jumps, channels };
         *self.result.lock().unwrap_or_else(PoisonError::into_inner) = census;
         Ok(0)
     }
@@ -234,7 +317,7 @@ mod tests {
 
     #[test]
     fn gaps_and_steps_back_are_told_by_channel_and_over_all() {
-        let part = Part::of(&batch(&EVENTS));
+        let part = Part::of(&batch(&EVENTS), |_, _| None);
         assert_eq!((part.all.steps_back, part.all.largest_step_back), (2, 310));
         assert_eq!(
             (part.all.first, part.all.last, part.all.earliest, part.all.latest),
@@ -251,11 +334,13 @@ mod tests {
 
     #[test]
     fn how_events_are_cut_into_batches_does_not_matter() {
-        let whole = Part::of(&batch(&EVENTS));
+        let whole = Part::of(&batch(&EVENTS), |_, _| None);
         for cut in 0..=EVENTS.len() {
             let (front, back) = EVENTS.split_at(cut);
             let mut joined = Part::default();
-            [front, back].into_iter().for_each(|events| joined.append(Part::of(&batch(events))));
+            [front, back]
+                .into_iter()
+                .for_each(|events| joined.append(Part::of(&batch(events), |_, _| None)));
             assert_eq!((&joined.all, joined.number_jumps), (&whole.all, 1), "cut at {cut}");
             assert_eq!(format!("{:?}", joined.channels), format!("{:?}", whole.channels));
         }
@@ -263,14 +348,15 @@ mod tests {
 
     #[test]
     fn rates_need_two_times() {
-        let rate = |events: &[(u32, i64, i64)]| Part::of(&batch(events)).all.rate();
+        let rate = |events: &[(u32, i64, i64)]| Part::of(&batch(events), |_, _| None).all.rate();
         assert_eq!(rate(&[(0, 0, 0), (0, 500_000_000, 1), (0, 1_000_000_000, 2)]), Some(2.0));
         assert_eq!((rate(&[(0, 5, 0)]), rate(&[(0, 5, 0), (0, 5, 1)])), (None, None));
     }
 
     #[test]
     fn the_ends_of_time_do_not_overflow() {
-        let part = Part::of(&batch(&[(0, i64::MIN, i64::MAX), (0, i64::MAX, i64::MIN)]));
+        let part =
+            Part::of(&batch(&[(0, i64::MIN, i64::MAX), (0, i64::MAX, i64::MIN)]), |_, _| None);
         assert_eq!(
             (part.all.largest_gap, part.all.span(), part.number_jumps),
             (u64::MAX, u64::MAX, 0)

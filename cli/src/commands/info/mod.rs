@@ -7,7 +7,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sluice_core::Input;
+use sluice_core::codec::{self, TypePaths};
+use sluice_core::{Input, registry};
 use sluice_pipeline::Report;
 
 use crate::args::InfoArgs;
@@ -15,7 +16,7 @@ use crate::ending::{Ending, Failure, Outcome};
 use crate::inputs;
 use crate::shell::Shell;
 use census::Census;
-pub(crate) use census::Counting;
+pub(crate) use census::{Counting, Types};
 
 /// What was found in one file.
 struct Found {
@@ -73,8 +74,20 @@ fn tell_of(file: &Input, args: &InfoArgs, shell: &Shell) -> Outcome {
 fn look_into(file: &Input, args: &InfoArgs, shell: &Shell) -> Result<Found, Failure> {
     let source = inputs::source_of(shell, std::slice::from_ref(file), args.from.as_deref())?;
     let result = Arc::new(Mutex::new(Census::default()));
-    let counting = Counting { result: Arc::clone(&result) };
+    let counting = Counting::new(Arc::clone(&result), types(args, shell)?);
     let report = inputs::read_into(source, &file.path, Box::new(counting))?;
     let census = std::mem::take(&mut *result.lock().unwrap_or_else(PoisonError::into_inner));
     Ok(Found { path: file.path.clone(), format: source.name, bytes: file.bytes, census, report })
+}
+
+/// The types that were named, and all that are built in.
+fn types(args: &InfoArgs, shell: &Shell) -> Result<Types, Failure> {
+    let built_in = registry::type_sets().into_iter().map(|set| PathBuf::from(set.name));
+    let paths = TypePaths(args.types.iter().cloned().chain(built_in).collect());
+    let codecs = codec::codecs(&shell.registry, &paths, None);
+    let codecs = codecs.map_err(|error| Failure::WrongUse(error.message))?;
+    match codecs.iter().find_map(|(_, codec)| codec.mistakes().first()) {
+        None => Ok(Types(codecs)),
+        Some(mistake) => Err(Failure::WrongUse(format!("types have mistakes\n\n{mistake}"))),
+    }
 }

@@ -7,7 +7,7 @@ use sluice_core::name::printable;
 use sluice_core::{Channel, Clock, time};
 
 use super::Found;
-use super::census::{Tally, Times};
+use super::census::{Census, Tally, Times};
 use crate::units;
 
 /// How many damaged ranges the text lists; the JSON has them all.
@@ -20,6 +20,8 @@ pub(super) fn json(found: &Found) -> Value {
     let damage = report.damage.iter().map(|damage| {
         json!({ "offset": damage.offset, "length": damage.length, "reason": damage.reason })
     });
+    let channels =
+        census.channels.iter().map(|(channel, tally)| channel_json(channel, tally, census));
     json!({
         "path": path.to_string_lossy(),
         "format": format,
@@ -32,21 +34,27 @@ pub(super) fn json(found: &Found) -> Value {
         "steps_back": census.all.steps_back,
         "largest_step_back_ns": census.all.largest_step_back,
         "number_jumps": census.number_jumps,
-        "channels": census.channels.iter().map(|(c, tally)| channel_json(c, tally)).collect::<Vec<_>>(),
+        "channels": channels.collect::<Vec<_>>(),
         "damage": damage.collect::<Vec<_>>(),
         "damaged_ranges": report.damaged_ranges,
     })
 }
 
-fn channel_json(channel: &Channel, tally: &Tally) -> Value {
-    let Tally { bytes, times } = tally;
+fn channel_json(channel: &Channel, tally: &Tally, census: &Census) -> Value {
+    let Tally { bytes, times, types } = tally;
+    let types = types.iter().map(|(key, events)| {
+        let name = census.types.get(key);
+        json!({ "fingerprint": key.to_string(), "name": name.map(|name| &**name), "events": events })
+    });
+    let types: Vec<Value> = types.collect();
     json!({
         "name": channel.name.text(),
         "source": &*channel.source,
         "events": times.events,
         "bytes": bytes,
         "encoding": channel.encoding.as_str(),
-        "type": channel.type_name.as_deref(),
+        "type": type_of(channel, tally, census),
+        "types": types,
         "first_timestamp_ns": times.first,
         "last_timestamp_ns": times.last,
         "rate_hz": times.rate(),
@@ -54,6 +62,27 @@ fn channel_json(channel: &Channel, tally: &Tally) -> Value {
         "steps_back": times.steps_back,
         "largest_step_back_ns": times.largest_step_back,
     })
+}
+
+/// The name of the type that most of a channel's events are of; nothing if it is not known.
+fn type_of<'c>(channel: &'c Channel, tally: &Tally, census: &'c Census) -> Option<&'c str> {
+    let most = tally.types.iter().max_by_key(|(_, events)| *events);
+    let told = most.and_then(|(key, _)| census.types.get(key));
+    told.or(channel.type_name.as_ref()).map(|name| &**name)
+}
+
+/// The types of a channel's events for people: names, or fingerprints of those that have none.
+fn types_of(channel: &Channel, tally: &Tally, census: &Census) -> String {
+    let each = tally.types.iter().map(|(key, _)| match census.types.get(key) {
+        Some(name) => printable(name).into_owned(),
+        None => format!("{key}?"),
+    });
+    let each: Vec<String> = each.collect();
+    match (each.is_empty(), channel.type_name.as_deref()) {
+        (true, None) => "-".to_owned(),
+        (true, Some(name)) => printable(name).into_owned(),
+        (false, _) => each.join(", "),
+    }
 }
 
 /// What was found, for people.
@@ -126,7 +155,9 @@ const NUMBERS: std::ops::Range<usize> = 1..6;
 
 fn table(found: &Found, text: &mut String) {
     let mut rows = vec![HEADS.map(str::to_owned)];
-    rows.extend(found.census.channels.iter().map(|(channel, tally)| row(channel, tally)));
+    rows.extend(
+        found.census.channels.iter().map(|(channel, tally)| row(channel, tally, &found.census)),
+    );
     let width =
         |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; HEADS.len()] = std::array::from_fn(width);
@@ -143,8 +174,8 @@ fn table(found: &Found, text: &mut String) {
     }
 }
 
-fn row(channel: &Channel, tally: &Tally) -> [String; HEADS.len()] {
-    let Tally { bytes, times } = tally;
+fn row(channel: &Channel, tally: &Tally, census: &Census) -> [String; HEADS.len()] {
+    let Tally { bytes, times, .. } = tally;
     let dash = || "-".to_owned();
     [
         printable(channel.name.text()).into_owned(),
@@ -154,7 +185,7 @@ fn row(channel: &Channel, tally: &Tally) -> [String; HEADS.len()] {
         if times.events > 1 { units::length(times.largest_gap) } else { dash() },
         units::count(times.steps_back),
         channel.encoding.as_str().to_owned(),
-        channel.type_name.as_deref().map_or_else(dash, |name| printable(name).into_owned()),
+        types_of(channel, tally, census),
     ]
 }
 

@@ -6,12 +6,12 @@ mod verdict;
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use sluice_pipeline::batch;
 
 use crate::args::VerifyArgs;
-use crate::commands::info::Counting;
+use crate::commands::info::{Counting, Types};
 use crate::ending::{Ending, Failure, Outcome};
 use crate::inputs;
 use crate::shell::Shell;
@@ -89,7 +89,7 @@ fn read_through(
     source: &sluice_core::Plugin,
     verdict: &mut Verdict,
 ) -> Result<(), Failure> {
-    let counting = Counting { result: Arc::new(Mutex::default()) };
+    let counting = Counting::new(Arc::default(), Types::default());
     let report = inputs::read_into(source, path, Box::new(counting))?;
     for damage in &report.damage {
         let (length, offset) = (damage.length, damage.offset);

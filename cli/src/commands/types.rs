@@ -1,0 +1,125 @@
+//! `types`: the types that files declare, with their fingerprints, and which of them clash.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde_json::{Value, json};
+use sluice_core::codec::{self, TypePaths};
+use sluice_core::{KnownType, TypeKey};
+
+use crate::args::TypesArgs;
+use crate::ending::{Ending, Failure, Outcome};
+use crate::shell::Shell;
+
+pub(crate) fn run(args: &TypesArgs, shell: &Shell) -> Outcome {
+    let paths = TypePaths(args.files.clone());
+    let codecs = codec::codecs(&shell.registry, &paths, None);
+    let codecs = codecs.map_err(|error| Failure::WrongUse(error.message))?;
+    let types: Vec<KnownType> =
+        codecs.iter().flat_map(|(_, codec)| codec.types()).cloned().collect();
+    let clashes = Clashes::of(&types);
+    let text = if args.json {
+        types.iter().map(|known| json(known, &clashes).to_string() + "\n").collect()
+    } else {
+        table(&types)
+    };
+    io::stdout().write_all(text.as_bytes())?;
+    if !args.json {
+        clashes.tell(shell);
+    }
+    let mistakes: Vec<&str> =
+        codecs.iter().flat_map(|(_, codec)| codec.mistakes()).map(String::as_str).collect();
+    if mistakes.is_empty() {
+        return Ok(Ending::Done);
+    }
+    Err(Failure::WrongUse(format!("types have mistakes\n\n{}", mistakes.join("\n\n"))))
+}
+
+/// Types that cannot be told apart by one of the two things that name them.
+struct Clashes {
+    /// Names that share a fingerprint.
+    names: BTreeMap<TypeKey, Vec<String>>,
+    /// Places that declare different types of one name.
+    places: BTreeMap<String, Vec<String>>,
+}
+
+impl Clashes {
+    fn of(types: &[KnownType]) -> Self {
+        let mut names: BTreeMap<TypeKey, Vec<String>> = BTreeMap::new();
+        let mut versions: BTreeMap<String, BTreeMap<TypeKey, String>> = BTreeMap::new();
+        for known in types {
+            let (name, key) = (known.described.name.to_string(), known.described.key);
+            let shared = names.entry(key).or_default();
+            if !shared.contains(&name) {
+                shared.push(name.clone());
+            }
+            versions.entry(name).or_default().entry(key).or_insert_with(|| place(known));
+        }
+        names.retain(|_, names| names.len() > 1);
+        versions.retain(|_, versions| versions.len() > 1);
+        let places = versions.into_iter();
+        let places = places.map(|(name, places)| (name, places.into_values().collect())).collect();
+        Self { names, places }
+    }
+
+    fn tell(&self, shell: &Shell) {
+        for (key, names) in &self.names {
+            shell.warn(&format!(
+                "{} share the fingerprint {key}: messages are taken for the first, unless \
+                 `channel_types` of `decode` says otherwise",
+                names.join(" and ")
+            ));
+        }
+        for (name, places) in &self.places {
+            shell.warn(&format!("{name} has several versions: {}", places.join(", ")));
+        }
+    }
+}
+
+fn place(known: &KnownType) -> String {
+    let file = known.file.as_deref().unwrap_or(Path::new("built in"));
+    format!("{}:{}", file.display(), known.line)
+}
+
+fn json(known: &KnownType, clashes: &Clashes) -> Value {
+    let KnownType { described, file, line, unfit, .. } = known;
+    let name = &*described.name;
+    let mut object = json!({
+        "name": name,
+        "fingerprint": described.key.to_string(),
+        "file": file.as_deref().map(Path::to_string_lossy),
+        "line": line,
+    });
+    if let Some(names) = clashes.names.get(&described.key) {
+        let others: Vec<&String> = names.iter().filter(|other| *other != name).collect();
+        object["same_fingerprint"] = json!(others);
+    }
+    if let Some(places) = clashes.places.get(name) {
+        object["versions"] = json!(places);
+    }
+    if let Some(unfit) = unfit {
+        object["not_decoded"] = json!(unfit);
+    }
+    object
+}
+
+fn table(types: &[KnownType]) -> String {
+    let width = types.iter().map(|known| known.described.name.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for known in types {
+        let described = &known.described;
+        let unfit = known.unfit.as_deref().map(|why| format!("  (not decoded: {why})"));
+        // Writing to a string does not fail.
+        let _written = writeln!(
+            text,
+            "{}  {:width$}  {}{}",
+            described.key,
+            described.name,
+            place(known),
+            unfit.unwrap_or_default()
+        );
+    }
+    text
+}

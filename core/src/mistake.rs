@@ -1,0 +1,54 @@
+//! Mistakes in text that people write, and how they are shown: file, line, column, a caret and what to
+//! do. Finds none itself.
+
+use std::ops::Range;
+
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+
+/// One mistake in a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// The bytes of the text it is about.
+    pub span: Range<usize>,
+    /// What is wrong.
+    pub message: String,
+    /// What to do, where that is known.
+    pub help: Option<String>,
+}
+
+impl Mistake {
+    /// The mistake as text with the source line and a caret, without a newline at its end. `name` is what
+    /// the text is called; `color` adds ANSI escapes.
+    pub fn render(&self, name: &str, text: &str, color: bool) -> String {
+        let renderer = if color { Renderer::styled() } else { Renderer::plain() };
+        let place = Place::of(text, &self.span);
+        let caret = AnnotationKind::Primary.span(place.span);
+        let source = Snippet::source(place.line).line_start(place.number).annotation(caret);
+        let mut group = Level::ERROR.primary_title(&self.message).element(source.path(name));
+        if let Some(help) = &self.help {
+            group = group.element(Level::HELP.message(help));
+        }
+        renderer.render(&[group])
+    }
+}
+
+/// The line in which a mistake begins.
+struct Place<'t> {
+    line: &'t str,
+    number: usize,
+    /// What of the mistake is on that line: carets below one line are easier to read than a bracket
+    /// around many.
+    span: Range<usize>,
+}
+
+impl<'t> Place<'t> {
+    fn of(text: &'t str, span: &Range<usize>) -> Self {
+        let (before, after) = text.split_at(text.floor_char_boundary(span.start));
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let line_end = before.len() + after.find(['\n', '\r']).unwrap_or(after.len());
+        let end = text.ceil_char_boundary(span.end).clamp(before.len(), line_end);
+        let line = text.get(line_start..line_end).unwrap_or_default();
+        let number = before.matches('\n').count() + 1;
+        Self { line, number, span: before.len() - line_start..end - line_start }
+    }
+}

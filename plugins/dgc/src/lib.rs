@@ -1,0 +1,16 @@
+//! The MIT Urban Challenge dataset: its message types, as the set of types `mit-dgc`.
+
+/// The files that declare the dataset's messages: name and text.
+pub const TYPES: &[(&str, &str)] = &[
+    ("gps_to_local_t.lcm", include_str!("../types/gps_to_local_t.lcm")),
+    ("image_t.lcm", include_str!("../types/image_t.lcm")),
+    ("laser_t.lcm", include_str!("../types/laser_t.lcm")),
+    ("pose_t.lcm", include_str!("../types/pose_t.lcm")),
+    ("velodyne_t.lcm", include_str!("../types/velodyne_t.lcm")),
+];
+
+sluice_core::register! {
+    types "mit-dgc": TYPES,
+    codec: "lcm",
+    about: "poses, GPS, laser scans, images and Velodyne packets of the MIT Urban Challenge vehicle",
+}

@@ -1,0 +1,237 @@
+//! Codec `lcm`: LCM messages as Arrow columns and back, by the types that `.lcm` files declare.
+//!
+//! | member | column |
+//! |---|---|
+//! | `int8_t` … `int64_t`, `float`, `double`, `boolean` | as it is |
+//! | `byte` | `UInt8` |
+//! | `byte x[n]`, `byte x[8]` | `Binary`, `FixedSizeBinary(8)` |
+//! | `string` | `Utf8`; bytes that are none become `\xNN`, see [`sluice_core::name::escaped`] |
+//! | enum | `Int32`, with the names in the field's metadata as `sluice.enum` |
+//! | struct | `Struct` |
+//! | `x[3]`, `x[n]`, `x[n][3]` | `FixedSizeList`, `List`, `List` of `FixedSizeList` |
+//! | a struct inside of itself | columns as deep as `depth` says; below that `Binary`, the bytes as they lie in the message |
+//! | a struct without members, and arrays of it | none: it has no bytes |
+//!
+//! Decoding and encoding are inverse: a payload that would not come back byte for byte is not decoded.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::{BinaryArray, RecordBatch};
+use arrow_schema::SchemaRef;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use sluice_core::codec::TypePaths;
+use sluice_core::{
+    Batch, Channel, Codec, Encoding, Error, KnownType, MessageType, OptionsError, PayloadType,
+    Payloads, Rows, TypeKey, files,
+};
+
+use crate::types::library::TypeFile;
+use crate::types::{Library, TypeId, fingerprint};
+
+mod columns;
+mod decode;
+mod encode;
+mod plan;
+mod wire;
+
+use plan::Plan;
+
+/// Its name in the registry, and in descriptions of types.
+pub const NAME: &str = "lcm";
+
+/// Options of the codec `lcm`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LcmTypes {
+    /// Files that declare types, or names of sets of types that this program has.
+    pub types: TypePaths,
+    /// How often a type that holds itself is taken apart inside itself; what is below stays bytes.
+    pub depth: Option<u8>,
+}
+
+const USUAL_DEPTH: u8 = 1;
+
+sluice_core::register! {
+    codec "lcm": LcmTypes,
+    about: "LCM messages, by the types that .lcm files declare",
+    sample: include_str!("../../samples/lcm-codec.toml"),
+    extensions: &["lcm"],
+}
+
+/// The types of a set of `.lcm` files.
+#[derive(Debug)]
+pub struct LcmCodec {
+    types: Vec<KnownType>,
+    mistakes: Vec<String>,
+    depth: usize,
+}
+
+impl TryFrom<LcmTypes> for Box<dyn Codec> {
+    type Error = OptionsError;
+
+    fn try_from(options: LcmTypes) -> Result<Self, OptionsError> {
+        let mut texts = Vec::new();
+        for (at, path) in options.types.0.iter().enumerate() {
+            let wrong = |e: Error| OptionsError {
+                path: vec!["types".to_owned(), at.to_string()],
+                message: e.to_string(),
+            };
+            texts.extend(read(path).map_err(wrong)?);
+        }
+        let depth = options.depth.unwrap_or(USUAL_DEPTH).into();
+        Ok(Box::new(LcmCodec::of(texts, depth)))
+    }
+}
+
+/// A type file is read whole; none is longer than this.
+const LONGEST_FILE: usize = 16 << 20;
+
+fn read(path: &Path) -> Result<Vec<TypeFile>, Error> {
+    if let Some(set) = sluice_core::registry::type_set(path).filter(|set| set.codec == NAME) {
+        let file = |(name, text): &(&str, &str)| TypeFile {
+            path: Path::new(set.name).join(name),
+            text: (*text).to_owned(),
+        };
+        return Ok(set.files.iter().map(file).collect());
+    }
+    let bytes = files::head(path, LONGEST_FILE + 1)?;
+    if bytes.len() > LONGEST_FILE {
+        return Err(Error::unfit(format!("no types file is that long: {}", path.display())));
+    }
+    let text = String::from_utf8(bytes).map_err(|e| {
+        let at = e.utf8_error().valid_up_to() as u64;
+        Error::malformed(path.to_string_lossy(), at, "types files are UTF-8, and this byte is not")
+    })?;
+    Ok(vec![TypeFile { path: path.to_owned(), text }])
+}
+
+impl LcmCodec {
+    /// The types that these files declare. Types that hold themselves are taken apart `depth` times.
+    pub fn of(files: Vec<TypeFile>, depth: usize) -> Self {
+        let library = Arc::new(Library::of(files));
+        let mut mistakes = library.mistakes();
+        let mut types = Vec::new();
+        let fingerprints = fingerprint::fingerprints(&library);
+        for (id, fingerprint) in library.ids().zip(fingerprints) {
+            if !library.is_sound(id) {
+                continue;
+            }
+            match fingerprint {
+                Ok(fingerprint) => types.push(known(&library, id, TypeKey(fingerprint), depth)),
+                Err(reason) => mistakes.push(format!(
+                    "error: `{}`: {reason}: {}:{}",
+                    library.name(id),
+                    library.file_of(id).display(),
+                    library.line_of(id)
+                )),
+            }
+        }
+        types.sort_by(|a, b| (&a.described.name, &a.file).cmp(&(&b.described.name, &b.file)));
+        Self { types, mistakes, depth }
+    }
+}
+
+fn known(library: &Arc<Library>, id: TypeId, key: TypeKey, depth: usize) -> KnownType {
+    let (name, codec) = (library.name(id).into(), NAME.into());
+    let text = library.text_of(id).unwrap_or_default().into();
+    let described = Arc::new(MessageType { name, key, codec, text });
+    let (form, unfit) = match Compiled::of(library, id, &described, depth) {
+        Ok(compiled) => (Some(Arc::new(compiled) as Arc<dyn PayloadType>), None),
+        Err(reason) => (None, Some(reason)),
+    };
+    let (file, line) = (Some(library.file_of(id).to_owned()), library.line_of(id));
+    KnownType { described, file, line, form, unfit }
+}
+
+impl Codec for LcmCodec {
+    fn mistakes(&self) -> &[String] {
+        &self.mistakes
+    }
+
+    fn types(&self) -> &[KnownType] {
+        &self.types
+    }
+
+    fn may_read(&self, channel: &Channel) -> bool {
+        matches!(channel.encoding, Encoding::Lcm | Encoding::Unknown)
+    }
+
+    fn key_of(&self, payload: &[u8]) -> Option<TypeKey> {
+        payload.first_chunk().map(|bytes| TypeKey(u64::from_be_bytes(*bytes)))
+    }
+
+    fn adopt(&self, described: &MessageType) -> Result<Arc<dyn PayloadType>, String> {
+        let path = PathBuf::from(format!("the description of {}", described.name));
+        let text = described.text.to_string();
+        let library = Arc::new(Library::of(vec![TypeFile { path, text }]));
+        if let Some(mistake) = library.mistakes().into_iter().next() {
+            return Err(mistake);
+        }
+        let fingerprints = fingerprint::fingerprints(&library);
+        let is_it = |(id, fingerprint): &(TypeId, Result<u64, _>)| {
+            library.name(*id) == &*described.name && *fingerprint == Ok(described.key.0)
+        };
+        let found = library.ids().zip(fingerprints).find(is_it);
+        let (id, _) = found.ok_or("its description does not give its fingerprint")?;
+        let described = Arc::new(described.clone());
+        Ok(Arc::new(Compiled::of(&library, id, &described, self.depth)?))
+    }
+}
+
+/// A type and its plan.
+struct Compiled {
+    described: Arc<MessageType>,
+    library: Arc<Library>,
+    plan: Plan,
+}
+
+impl std::fmt::Debug for Compiled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.described.name, self.described.key)
+    }
+}
+
+impl Compiled {
+    fn of(
+        library: &Arc<Library>,
+        id: TypeId,
+        described: &Arc<MessageType>,
+        depth: usize,
+    ) -> Result<Self, String> {
+        let plan = plan::compile(library, id, depth)?;
+        Ok(Self { described: Arc::clone(described), library: Arc::clone(library), plan })
+    }
+}
+
+impl PayloadType for Compiled {
+    fn described(&self) -> &Arc<MessageType> {
+        &self.described
+    }
+
+    fn schema(&self) -> &SchemaRef {
+        &self.plan.schema
+    }
+
+    fn decode(
+        &self,
+        batch: &Batch,
+        events: &[u32],
+        bad: &mut Vec<(u32, &'static str)>,
+    ) -> Result<Rows, Error> {
+        let decoder = decode::Decoder::new(&self.plan, &self.library);
+        let decoded = decoder.decode(batch, events, bad);
+        let (events, columns) = decoded.map_err(|e| Error::broken(e.to_string()))?;
+        let message = Arc::clone(&self.described);
+        Ok(Rows { message, payloads: Payloads::Kept, events, columns })
+    }
+
+    fn encode(
+        &self,
+        columns: &RecordBatch,
+        bad: &mut Vec<(u32, &'static str)>,
+    ) -> Result<BinaryArray, String> {
+        encode::encode(&self.plan, &self.library, self.described.key.0, columns, bad)
+    }
+}

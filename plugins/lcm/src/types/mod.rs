@@ -1,0 +1,13 @@
+//! The `.lcm` language: what types files declare, and the fingerprints of their messages. Decodes nothing.
+//!
+//! Text becomes [`syntax`], files of it become a [`Library`] in which names are resolved.
+
+pub mod fingerprint;
+pub mod library;
+pub mod syntax;
+
+mod graph;
+mod text;
+mod token;
+
+pub use library::{Library, TypeId};

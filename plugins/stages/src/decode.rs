@@ -1,0 +1,334 @@
+//! `decode`: payloads become columns that travel with their events. Knows no format: codecs do.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use sluice_core::codec::{self, TypePaths};
+use sluice_core::{
+    Batch, Channel, ChannelId, Codec, Error, KnownType, Map, MapQuery, OptionsError, Pattern,
+    Patterns, PerChannel, Registry, Stage, StageContext, TypeKey,
+};
+
+/// Options of `decode`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DecodeOptions {
+    /// Files that declare types: files, globs, folders, or names of built-in sets of types.
+    pub types: TypePaths,
+    /// Channels that are decoded. None given: all.
+    pub channels: Patterns,
+    /// Which of several types with one fingerprint a channel has: by channel, or pattern of channels.
+    pub channel_types: BTreeMap<String, String>,
+    /// How often a type that holds itself is taken apart inside itself; what is below stays bytes. 1 if
+    /// left out.
+    pub depth: Option<u8>,
+    /// What becomes of events that cannot be decoded.
+    pub undecoded: Undecoded,
+}
+
+/// What becomes of events that cannot be decoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Undecoded {
+    /// They go on as they are, and are counted.
+    #[default]
+    Keep,
+    /// They are left out.
+    Drop,
+    /// They end the run.
+    Stop,
+}
+
+sluice_core::register! {
+    stage "decode": DecodeOptions,
+    about: "turns payloads into columns, by the types they are of",
+    sample: include_str!("../samples/decode.toml"),
+}
+
+struct Decode {
+    codecs: Vec<NamedCodec>,
+    /// All types of all codecs.
+    types: Vec<KnownType>,
+    /// The types of a number, by codec: several, if they share it.
+    by_key: HashMap<(usize, TypeKey), Vec<usize>>,
+    channels: Patterns,
+    channel_types: Vec<(Pattern, String)>,
+    undecoded: Undecoded,
+    plans: PerChannel<Option<Arc<ChannelPlan>>>,
+}
+
+/// How events of a channel are decoded.
+struct ChannelPlan {
+    /// The codecs that may know its payloads.
+    codecs: Vec<usize>,
+    /// The type it has, if several would do.
+    wanted: Option<String>,
+}
+
+impl TryFrom<DecodeOptions> for Stage {
+    type Error = OptionsError;
+
+    fn try_from(options: DecodeOptions) -> Result<Self, OptionsError> {
+        let codecs = known_codecs(&options.types, options.depth)?;
+        let mut types = Vec::new();
+        let mut by_key: HashMap<_, Vec<usize>> = HashMap::new();
+        for (place, (_, codec)) in codecs.iter().enumerate() {
+            for known in codec.types() {
+                by_key.entry((place, known.described.key)).or_default().push(types.len());
+                types.push(known.clone());
+            }
+        }
+        if types.is_empty() {
+            let message = "no types are given: name files, folders or sets that declare some";
+            return Err(OptionsError { path: vec!["types".into()], message: message.into() });
+        }
+        let channel_types = channel_types(options.channel_types, &types)?;
+        let DecodeOptions { channels, undecoded, .. } = options;
+        let plans = PerChannel::default();
+        let decode = Decode { codecs, types, by_key, channels, channel_types, undecoded, plans };
+        Ok(Self::Map(Box::new(decode)))
+    }
+}
+
+/// A codec and its name.
+pub(crate) type NamedCodec = (&'static str, Box<dyn Codec>);
+
+/// The codecs of these types; `Err` with every mistake in the files, if there are any.
+pub(crate) fn known_codecs(
+    types: &TypePaths,
+    depth: Option<u8>,
+) -> Result<Vec<NamedCodec>, OptionsError> {
+    let codecs = codec::codecs(&Registry::linked(), types, depth)?;
+    let mistakes: Vec<&str> =
+        codecs.iter().flat_map(|(_, codec)| codec.mistakes()).map(String::as_str).collect();
+    if mistakes.is_empty() {
+        return Ok(codecs);
+    }
+    let message = format!("the types have mistakes\n\n{}", mistakes.join("\n\n"));
+    Err(OptionsError { path: vec!["types".into()], message })
+}
+
+/// Patterns of channels with the names of their types, which must be known.
+pub(crate) fn channel_types(
+    given: BTreeMap<String, String>,
+    types: &[KnownType],
+) -> Result<Vec<(Pattern, String)>, OptionsError> {
+    let checked = given.into_iter().map(|(channels, name)| {
+        let wrong = |message: String| OptionsError {
+            path: vec!["channel_types".into(), channels.clone()],
+            message,
+        };
+        let pattern = Pattern::parse(&channels).map_err(wrong)?;
+        if !types.iter().any(|known| *known.described.name == *name) {
+            return Err(wrong(format!("no type `{name}` is declared")));
+        }
+        Ok((pattern, name))
+    });
+    checked.collect()
+}
+
+/// What of types decides what is decoded, as a line of text.
+pub(crate) fn summary(codecs: &[NamedCodec]) -> Option<String> {
+    let mut hash = blake3::Hasher::new();
+    let types = || codecs.iter().flat_map(|(_, codec)| codec.types());
+    for known in types() {
+        hash.update(known.described.name.as_bytes());
+        hash.update(&known.described.key.0.to_be_bytes());
+        hash.update(known.described.text.as_bytes());
+    }
+    (types().count() > 0).then(|| format!("types: blake3 {}", hash.finalize().to_hex()))
+}
+
+/// What an event is decoded as.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// One of the known types.
+    Type(usize),
+    /// Nothing; why not, by its place among [`REASONS`].
+    Nothing(usize),
+    /// It was not asked for.
+    Passed,
+}
+
+const REASONS: [&str; 2] =
+    ["a payload of none of the types that are given", "a payload too short to say what type it is"];
+const UNKNOWN: Verdict = Verdict::Nothing(0);
+const NO_KEY: Verdict = Verdict::Nothing(1);
+
+impl Decode {
+    fn plan(&self, channel: &Channel) -> Option<Arc<ChannelPlan>> {
+        let name = channel.name.text();
+        if !self.channels.is_empty() && !self.channels.matches(name) {
+            return None;
+        }
+        let may_read = |place: &usize| self.codecs[*place].1.may_read(channel);
+        let codecs = (0..self.codecs.len()).filter(may_read).collect();
+        let wanted = self.channel_types.iter().find(|(pattern, _)| pattern.matches(name));
+        Some(Arc::new(ChannelPlan { codecs, wanted: wanted.map(|(_, name)| name.clone()) }))
+    }
+
+    /// What payloads with this number on a channel are decoded as. Asked once a batch, channel and number.
+    fn choose(
+        &self,
+        plan: &ChannelPlan,
+        codec: usize,
+        key: TypeKey,
+        context: &mut StageContext<'_>,
+    ) -> Verdict {
+        let Some(candidates) = self.by_key.get(&(codec, key)) else { return UNKNOWN };
+        let name = |at: &usize| &*self.types[*at].described.name;
+        let wanted = plan.wanted.as_deref();
+        if let Some(found) = candidates.iter().find(|at| Some(name(at)) == wanted) {
+            return Verdict::Type(*found);
+        }
+        let first = candidates[0];
+        if let Some(other) = candidates.iter().find(|at| name(at) != name(&first)) {
+            let (first, other) = (name(&first), name(other));
+            context.note(
+                format!(
+                    "messages that may be `{first}` or `{other}` (fingerprint {key}) are taken for the \
+                     first; `channel_types` can say which"
+                ),
+                0,
+            );
+        }
+        Verdict::Type(first)
+    }
+
+    /// What each event is decoded as.
+    fn verdicts(
+        &self,
+        batch: &Batch,
+        context: &mut StageContext<'_>,
+    ) -> Result<Vec<Verdict>, Error> {
+        let plans = self.plans.table(context.channels, |channel| Ok(self.plan(channel)))?;
+        let mut verdicts = vec![Verdict::Passed; batch.len()];
+        let mut has_rows = vec![false; batch.len()];
+        for rows in batch.rows() {
+            rows.events.iter().for_each(|event| has_rows[*event as usize] = true);
+        }
+        let mut known: HashMap<(u32, usize, TypeKey), Verdict> = HashMap::new();
+        let mut last = None;
+        for (row, channel) in batch.channels().iter().enumerate() {
+            let Some(plan) = plans[*channel as usize].as_deref() else { continue };
+            if has_rows[row] {
+                continue;
+            }
+            let payload = batch.payload(row);
+            verdicts[row] = if plan.codecs.is_empty() { UNKNOWN } else { NO_KEY };
+            for codec in &plan.codecs {
+                let Some(key) = self.codecs[*codec].1.key_of(payload) else { continue };
+                let asked = (*channel, *codec, key);
+                let verdict = match last {
+                    Some((same, verdict)) if same == asked => verdict,
+                    _ => *known
+                        .entry(asked)
+                        .or_insert_with(|| self.choose(plan, *codec, key, context)),
+                };
+                last = Some((asked, verdict));
+                verdicts[row] = verdict;
+                if verdict != UNKNOWN {
+                    break;
+                }
+            }
+        }
+        Ok(verdicts)
+    }
+
+    fn decode(
+        &self,
+        batch: Batch,
+        verdicts: &[Verdict],
+        failed: &mut Failed,
+    ) -> Result<Batch, Error> {
+        let mut groups: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+        for (row, verdict) in verdicts.iter().enumerate() {
+            match verdict {
+                Verdict::Type(at) => groups.entry(*at).or_default().push(row as u32),
+                Verdict::Nothing(why) => failed.add(row as u32, || REASONS[*why].to_owned()),
+                Verdict::Passed => {}
+            }
+        }
+        let mut all = batch.rows().to_vec();
+        for (at, events) in groups {
+            let KnownType { described, form, unfit, .. } = &self.types[at];
+            let name = &described.name;
+            let Some(form) = form else {
+                let why = || {
+                    format!("`{name}` cannot be decoded: {}", unfit.as_deref().unwrap_or_default())
+                };
+                events.iter().for_each(|event| failed.add(*event, why));
+                continue;
+            };
+            let mut bad = Vec::new();
+            let rows = form.decode(&batch, &events, &mut bad)?;
+            for (event, reason) in bad {
+                failed.add(event, || format!("a payload that is no `{name}`: {reason}"));
+            }
+            if !rows.events.is_empty() {
+                all.push(rows);
+            }
+        }
+        Ok(batch.with_rows(all))
+    }
+}
+
+/// Events that could not be decoded.
+#[derive(Default)]
+struct Failed {
+    events: Vec<u32>,
+    reasons: BTreeMap<String, u64>,
+    /// The first in the batch, and why.
+    first: Option<(u32, String)>,
+}
+
+impl Failed {
+    fn add(&mut self, event: u32, why: impl FnOnce() -> String) {
+        let why = why();
+        self.events.push(event);
+        if self.first.as_ref().is_none_or(|(first, _)| event < *first) {
+            self.first = Some((event, why.clone()));
+        }
+        *self.reasons.entry(why).or_default() += 1;
+    }
+}
+
+impl Map for Decode {
+    fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
+        let verdicts = self.verdicts(&batch, context)?;
+        let mut failed = Failed::default();
+        let batch = self.decode(batch, &verdicts, &mut failed)?;
+        let Some((first, why)) = failed.first else { return Ok(batch) };
+        if self.undecoded == Undecoded::Stop {
+            let event = batch.event(first as usize);
+            let channel = context.channels.get(ChannelId(event.channel.0));
+            return Err(Error::unfit(format!(
+                "event {} on channel `{}` cannot be decoded: {why}; `undecoded = \"keep\"` would let it \
+                 pass as it is",
+                event.sequence,
+                channel.name.text()
+            )));
+        }
+        for (why, count) in failed.reasons {
+            context.note(why, count);
+        }
+        failed.events.sort_unstable();
+        if self.undecoded == Undecoded::Drop {
+            let is_good = |row: usize| failed.events.binary_search(&(row as u32)).is_err();
+            return Ok(crate::keep(&batch, context, is_good));
+        }
+        let origins = batch.origins();
+        context.undecoded.extend(failed.events.iter().map(|event| origins[*event as usize]));
+        Ok(batch)
+    }
+
+    fn query(&self) -> MapQuery {
+        MapQuery { keeps_times: true, keeps_channels: true, ..MapQuery::default() }
+    }
+
+    fn beside_options(&self) -> Option<String> {
+        summary(&self.codecs)
+    }
+}
