@@ -225,16 +225,14 @@ impl<'t> Parser<'t> {
         self.expect(";", "behind the package's name")
     }
 
-    /// The full name of what is declared. A dot in it names another package, which holds from there on.
+    /// The full name of what is declared. With a dot in it, it is of another package: it alone, not the types
+    /// of its members nor what follows.
     fn declared_name(&mut self, what: &str) -> Parsed<(String, Range<usize>)> {
         let name = self.word(what)?;
         if Primitive::of(name.text).is_some() {
             let message = format!("`{}` is a type of the language", name.text);
             self.wrong(name.span, message, Some("call it otherwise".into()));
             return Err(Noted);
-        }
-        if let Some((package, _)) = name.text.rsplit_once('.') {
-            self.package = package.to_owned();
         }
         Ok((self.full(name.text), name.span))
     }
@@ -609,7 +607,9 @@ fn notation(word: &str) -> (u32, &str) {
 /// Whether a word is a floating-point number as C reads them.
 fn is_float(word: &str) -> bool {
     let unsigned = word.strip_prefix('-').unwrap_or(word).to_ascii_lowercase();
-    let Some(digits) = unsigned.strip_prefix("0x") else { return unsigned.parse::<f64>().is_ok() };
+    let Some(digits) = unsigned.strip_prefix("0x") else {
+        return !unsigned.starts_with('-') && unsigned.parse::<f64>().is_ok();
+    };
     let (mantissa, exponent) = digits.split_once('p').unwrap_or((digits, "0"));
     let hex = mantissa.replacen('.', "", 1);
     let is_hex = !hex.is_empty() && hex.chars().all(|c| c.is_ascii_hexdigit());
