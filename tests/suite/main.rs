@@ -9,6 +9,7 @@ mod damage;
 mod determinism;
 mod kill;
 mod kit;
+mod lcmtypes;
 mod library;
 mod linking;
 mod merge;

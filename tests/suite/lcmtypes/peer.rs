@@ -1,0 +1,54 @@
+//! The Python and the lcm-gen of LCM's package. Judges nothing.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::kit::{root, skipped};
+
+/// LCM's own tools for types.
+pub(super) struct Peer {
+    python: PathBuf,
+    pub(super) lcm_gen: PathBuf,
+}
+
+/// The package has lcm-gen as a program, and beside it a script that starts that.
+const WHERE: &str = r#"
+import lcm, pathlib
+print(pathlib.Path(lcm.__file__).parent.parent / "bin" / "lcm-gen")
+"#;
+
+impl Peer {
+    /// Nothing, said aloud, if this machine does not have them with these modules of Python.
+    pub(super) fn with(modules: &str) -> Option<Self> {
+        let given = std::env::var_os("SLUICE_PEERS").map(PathBuf::from);
+        let python = given.unwrap_or_else(|| root().join(".cache/peers-venv")).join("bin/python3");
+        let asked =
+            Command::new(&python).args(["-c", &format!("import {modules}\n{WHERE}")]).output();
+        let found = asked.ok().filter(|asked| asked.status.success());
+        let lcm_gen = found.and_then(|asked| String::from_utf8(asked.stdout).ok());
+        let lcm_gen = lcm_gen.map(|path| PathBuf::from(path.trim())).filter(|path| path.exists());
+        let Some(lcm_gen) = lcm_gen else {
+            skipped(&format!("there is no Python with {modules} and lcm-gen; .ci/run installs it"));
+            return None;
+        };
+        Some(Self { python, lcm_gen })
+    }
+
+    /// What a script of this folder prints, run in a folder of the test. It is told lcm-gen and these
+    /// arguments.
+    #[track_caller]
+    pub(super) fn script(&self, script: &str, folder: &Path, arguments: &[&str]) -> String {
+        let mut command = Command::new(&self.python);
+        command.env("PYTHONDONTWRITEBYTECODE", "1").current_dir(folder);
+        command.arg(here().join(script)).arg(&self.lcm_gen).args(arguments);
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{script} {arguments:?}: {}\n{said}", output.status);
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+/// Where these tests have their files.
+pub(super) fn here() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("suite/lcmtypes")
+}
