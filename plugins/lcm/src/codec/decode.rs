@@ -41,7 +41,7 @@ pub(crate) struct Decoder<'p, 'b> {
 /// Where one region lies in messages.
 #[derive(Default)]
 struct Waiting<'b> {
-    /// One or several records side by side.
+    /// One or several records side by side, never none.
     records: Vec<&'b [u8]>,
     /// How many records have been read into columns.
     read: usize,
@@ -90,8 +90,9 @@ impl<'p, 'b> Decoder<'p, 'b> {
     }
 
     fn message(&mut self, payload: &'b [u8]) -> Result<(), Reason> {
-        let mut cursor = Cursor::new(payload.get(FINGERPRINT..).unwrap_or_default());
         let plan = self.plan;
+        let body = payload.get(FINGERPRINT..).unwrap_or_default();
+        let mut cursor = Cursor::new(body, plan.program.empty);
         let walked = self.walk(&plan.program, &mut cursor).and_then(|()| cursor.end());
         match walked {
             Ok(()) => self.rows += 1,
@@ -172,6 +173,9 @@ impl<'p, 'b> Decoder<'p, 'b> {
 
     #[inline]
     fn wait(&mut self, region: &Region, records: &'b [u8], count: usize) {
+        if count == 0 {
+            return;
+        }
         let waiting = &mut self.waiting[region.id];
         waiting.records.push(records);
         waiting.seen += count;

@@ -172,7 +172,7 @@ impl Encoder<'_> {
                 Op::Wire { slot, of } => {
                     let start = self.out.len();
                     self.bytes(*slot, row)?;
-                    let mut cursor = Cursor::new(&self.out[start..]);
+                    let mut cursor = Cursor::new(&self.out[start..], 0);
                     let skipped = cursor.skip(self.library, *of).and_then(|_| cursor.end());
                     skipped.map_err(|_| BAD_WIRE)?;
                 }

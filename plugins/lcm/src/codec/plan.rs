@@ -33,6 +33,8 @@ pub(crate) struct Program {
     pub(crate) ops: Vec<Op>,
     /// The fewest bytes a row takes.
     pub(crate) least: usize,
+    /// How many elements of arrays of known length may take no bytes in a row.
+    pub(crate) empty: usize,
 }
 
 /// A step of a program.
@@ -186,6 +188,8 @@ const MOST_SLOTS: usize = 2_000;
 const DEEPEST: usize = 64;
 /// Arrays of structs with at most so many numbers are read as part of what is around them.
 const MOST_PLACES: usize = 64;
+/// Arrays of known length may have so many elements that take no bytes; each costs some in memory.
+const MOST_EMPTY: usize = 4096;
 /// Messages are no longer than a log can hold them.
 const LONGEST: usize = i32::MAX as usize;
 
@@ -258,6 +262,12 @@ impl Builder {
             Op::Region(region) => region.size,
             Op::Bytes { .. } | Op::Numbers { .. } | Op::List { .. } => 0,
         };
+        if let Op::Repeat { count, item } = &op
+            && item.least == 0
+        {
+            let more = count.saturating_mul(item.empty + 1);
+            self.program.empty = self.program.empty.saturating_add(more).min(MOST_EMPTY);
+        }
         self.program.ops.push(op);
     }
 

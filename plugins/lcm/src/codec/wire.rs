@@ -33,9 +33,9 @@ pub(crate) struct Cursor<'b> {
 }
 
 impl<'b> Cursor<'b> {
-    /// What lies behind the fingerprint.
-    pub(crate) fn new(body: &'b [u8]) -> Self {
-        Self { rest: body, empty: body.len().max(MOST_EMPTY) }
+    /// What lies behind the fingerprint. Its type itself asks for up to `empty` elements without bytes.
+    pub(crate) fn new(body: &'b [u8], empty: usize) -> Self {
+        Self { rest: body, empty: body.len().max(MOST_EMPTY) + empty }
     }
 
     #[inline]
@@ -145,7 +145,9 @@ impl<'b> Cursor<'b> {
                 }
             }
             (TypeName::Declared(_), Some(used)) if !library.takes_no_bytes(used) => {
-                self.check(elements, 1)?;
+                if !member.dimensions.is_empty() {
+                    self.check(elements, 1)?;
+                }
                 for _ in 0..elements {
                     self.skip_value(library, used, depth + 1)?;
                 }

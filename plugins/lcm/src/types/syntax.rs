@@ -161,6 +161,7 @@ pub fn parse(text: &str) -> (Vec<Declaration>, Vec<Mistake>) {
         end: text.len(),
         next: 0,
         package: String::new(),
+        is_inside: false,
         mistakes: Vec::new(),
     };
     let declared = parser.file();
@@ -178,6 +179,8 @@ struct Parser<'t> {
     end: usize,
     next: usize,
     package: String,
+    /// Whether a declaration inside of another one is read.
+    is_inside: bool,
     mistakes: Vec<Mistake>,
 }
 
@@ -204,7 +207,10 @@ impl<'t> Parser<'t> {
             };
             match read {
                 Ok(declaration) => declared.extend(declaration),
-                Err(Noted) => self.skip_to_declaration(),
+                Err(Noted) => {
+                    self.is_inside = false;
+                    self.skip_to_declaration();
+                }
             }
         }
         declared
@@ -261,11 +267,15 @@ impl<'t> Parser<'t> {
                     let message = format!("a{} inside of a struct", article(token.text));
                     let help = "declare it for itself, and a member of its type here";
                     self.wrong(token.span, message, Some(help.into()));
+                    if std::mem::replace(&mut self.is_inside, true) {
+                        return Err(Noted);
+                    }
                     self.next += 1;
-                    // What is inside is read for its own mistakes.
+                    // What is inside is read for its own mistakes, but not what is inside of that.
                     let inner =
                         if token.text == "enum" { Self::enumeration } else { Self::structure };
                     inner(self)?;
+                    self.is_inside = false;
                 }
                 "const" => {
                     self.next += 1;

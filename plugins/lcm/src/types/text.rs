@@ -23,14 +23,13 @@ impl Library {
                 }
             }
         }
-        // A package, once named, holds for all that follows: types without one come first.
-        order.sort_by_key(|id| self.name(*id).contains('.'));
         let mut text = String::new();
         order.iter().for_each(|id| self.declare(*id, &mut text));
         Some(text)
     }
 
     fn declare(&self, id: TypeId, text: &mut String) {
+        // Names are given in full, so that no package has to be said.
         let name = self.name(id);
         match &self.get(id).declaration.body {
             Body::Enum(values) => {

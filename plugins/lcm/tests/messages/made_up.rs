@@ -1,0 +1,191 @@
+//! Types and messages made up from a number: an own writer of the wire format, to hold the codec against.
+
+use std::fmt::Write;
+
+/// A small generator of numbers that look random; the same for the same seed.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Of {
+    Number(&'static str, usize),
+    Text,
+    Boolean,
+    Enum,
+    Struct(usize),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Size {
+    Fixed(usize),
+    Counted(usize),
+}
+
+#[derive(Debug)]
+struct Member {
+    of: Of,
+    sizes: Vec<Size>,
+}
+
+/// Structs, each of which holds only those before it; the last is the message.
+#[derive(Debug)]
+pub(crate) struct Types(Vec<Vec<Member>>);
+
+const NUMBERS: [(&str, usize); 7] = [
+    ("int8_t", 1),
+    ("int16_t", 2),
+    ("int32_t", 4),
+    ("int64_t", 8),
+    ("byte", 1),
+    ("float", 4),
+    ("double", 8),
+];
+
+impl Types {
+    pub(crate) fn of(random: &mut Random) -> Self {
+        let mut structs = Vec::new();
+        for at in 0..1 + random.below(4) {
+            structs.push(members(at, random));
+        }
+        Self(structs)
+    }
+
+    /// The name of the message's type.
+    pub(crate) fn name(&self) -> String {
+        format!("made.t{}", self.0.len() - 1)
+    }
+
+    /// The types as a file.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::from("package made;\nenum kind { A, B = 7, C }\n");
+        for (at, members) in self.0.iter().enumerate() {
+            writeln!(text, "struct t{at} {{").unwrap();
+            for (place, Member { of, sizes }) in members.iter().enumerate() {
+                let of = match of {
+                    Of::Number(name, _) => (*name).to_owned(),
+                    Of::Text => "string".to_owned(),
+                    Of::Boolean => "boolean".to_owned(),
+                    Of::Enum => "kind".to_owned(),
+                    Of::Struct(at) => format!("t{at}"),
+                };
+                let sizes: String = sizes
+                    .iter()
+                    .map(|size| match size {
+                        Size::Fixed(n) => format!("[{n}]"),
+                        Size::Counted(place) => format!("[m{place}]"),
+                    })
+                    .collect();
+                writeln!(text, "    {of} m{place}{sizes};").unwrap();
+            }
+            text += "}\n";
+        }
+        text
+    }
+
+    /// A message's body, without the fingerprint.
+    pub(crate) fn body(&self, random: &mut Random) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.value(self.0.len() - 1, random, &mut out);
+        out
+    }
+
+    fn value(&self, at: usize, random: &mut Random, out: &mut Vec<u8>) {
+        let members = &self.0[at];
+        // Arrays of many empty arrays are taken for hostile, so only arrays of one dimension are empty.
+        let is_inner = |place| {
+            let inner = members.iter().filter(|member| member.sizes.len() > 1);
+            let mut sizes = inner.flat_map(|member| &member.sizes);
+            sizes.any(|size| matches!(size, Size::Counted(p) if *p == place))
+        };
+        let count = |place| random.below(4).max(usize::from(is_inner(place)));
+        let counts: Vec<usize> = (0..members.len()).map(count).collect();
+        let is_count = |place| {
+            let sizes = members.iter().flat_map(|member| &member.sizes);
+            sizes.into_iter().any(|size| matches!(size, Size::Counted(p) if *p == place))
+        };
+        for (place, Member { of, sizes }) in members.iter().enumerate() {
+            if let (Of::Number(_, width), true) = (of, is_count(place)) {
+                out.extend_from_slice(&(counts[place] as u64).to_be_bytes()[8 - width..]);
+                continue;
+            }
+            let each = sizes.iter().map(|size| match size {
+                Size::Fixed(n) => *n,
+                Size::Counted(place) => counts[*place],
+            });
+            for _ in 0..each.product() {
+                self.element(*of, random, out);
+            }
+        }
+    }
+
+    fn element(&self, of: Of, random: &mut Random, out: &mut Vec<u8>) {
+        match of {
+            Of::Number(_, width) => out.extend_from_slice(&random.next().to_be_bytes()[..width]),
+            Of::Boolean => out.push(random.below(2) as u8),
+            Of::Enum => out.extend_from_slice(&(random.next() as u32).to_be_bytes()),
+            Of::Struct(at) => self.value(at, random, out),
+            Of::Text => {
+                let texts: [&[u8]; 7] = [
+                    b"",
+                    b"plain",
+                    "größe →".as_bytes(),
+                    b"\xff\xfe",
+                    b"\\xff",
+                    b"a\0b",
+                    b"C:\\x41",
+                ];
+                let text = texts[random.below(texts.len())];
+                out.extend_from_slice(&(text.len() as u32 + 1).to_be_bytes());
+                out.extend_from_slice(text);
+                out.push(0);
+            }
+        }
+    }
+}
+
+fn members(at: usize, random: &mut Random) -> Vec<Member> {
+    let mut members: Vec<Member> = Vec::new();
+    for _ in 0..random.below(7) {
+        let of = match random.below(12) {
+            0..7 => {
+                let (name, width) = NUMBERS[random.below(NUMBERS.len())];
+                Of::Number(name, width)
+            }
+            7 => Of::Text,
+            8 => Of::Boolean,
+            9 => Of::Enum,
+            _ if at > 0 => Of::Struct(random.below(at)),
+            _ => Of::Number("int32_t", 4),
+        };
+        let counters: Vec<usize> = (0..members.len())
+            .filter(|place| {
+                let member: &Member = &members[*place];
+                let counts = matches!(member.of, Of::Number(name, _) if name.starts_with("int"));
+                counts && member.sizes.is_empty()
+            })
+            .collect();
+        let dimensions = [0, 0, 0, 1, 1, 2, 3][random.below(7)];
+        let size = |_| match counters.as_slice() {
+            [] => Size::Fixed(1 + random.below(3)),
+            counters if random.below(2) == 0 => {
+                Size::Counted(counters[random.below(counters.len())])
+            }
+            _ => Size::Fixed([1, 2, 3, 5, 40][random.below(5)]),
+        };
+        members.push(Member { of, sizes: (0..dimensions).map(size).collect() });
+    }
+    members
+}
