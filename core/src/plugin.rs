@@ -504,6 +504,13 @@ pub trait Sink: Send + Sync + 'static {
     /// Appends a block; called in the order of the events. Gives the number of events written.
     fn append(&self, output: &mut Self::Output, block: Self::Block) -> Result<u64, Error>;
 
+    /// What the output lacks that only the whole run could tell, with how often; 0 where that does not
+    /// count. Asked once, before the output is completed.
+    fn notes(&self, output: &Self::Output) -> Vec<(String, u64)> {
+        let _ = output;
+        Vec::new()
+    }
+
     /// Completes the output. What was held back until now is counted in what it gives.
     fn finish(&self, output: Self::Output) -> Result<u64, Error>;
 }
@@ -528,6 +535,8 @@ pub trait DynSink: Send + Sync {
     ) -> Result<Box<dyn Any + Send>, Error>;
     /// See [`Sink::append`].
     fn append(&self, output: &mut dyn Any, block: Box<dyn Any + Send>) -> Result<u64, Error>;
+    /// See [`Sink::notes`].
+    fn notes(&self, output: &dyn Any) -> Vec<(String, u64)>;
     /// See [`Sink::finish`].
     fn finish(&self, output: Box<dyn Any + Send>) -> Result<u64, Error>;
 }
@@ -583,6 +592,10 @@ impl<S: Sink> DynSink for S {
     fn append(&self, output: &mut dyn Any, block: Box<dyn Any + Send>) -> Result<u64, Error> {
         let block = block.downcast::<S::Block>().expect(OWN_TYPES);
         Sink::append(self, output.downcast_mut().expect(OWN_TYPES), *block)
+    }
+
+    fn notes(&self, output: &dyn Any) -> Vec<(String, u64)> {
+        Sink::notes(self, output.downcast_ref().expect(OWN_TYPES))
     }
 
     fn finish(&self, output: Box<dyn Any + Send>) -> Result<u64, Error> {

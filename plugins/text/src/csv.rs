@@ -1,4 +1,5 @@
-//! `csv`: a table with a row an event. Decoded fields are not in it.
+//! `csv`: a table with a row an event: what every event has, and fields of decoded ones. Which columns of
+//! fields there are is decided in [`crate::table`].
 //!
 //! As RFC 4180 has it, but that lines end with a line feed alone.
 
@@ -10,7 +11,10 @@ use sluice_core::options::OutPath;
 use sluice_core::schemars::JsonSchema;
 use sluice_core::{Batch, Channel, EncodeContext, Error, Event, PerChannel, Sink, SinkContext};
 
+use crate::fields::Gone;
 use crate::file::{self, TextBlock, TextFile};
+use crate::selection::FieldList;
+use crate::table::{self, Columns, FieldParts, Front, Table, TableBlock};
 use crate::write::{self, Moments};
 
 /// Options of `csv`.
@@ -20,9 +24,16 @@ use crate::write::{self, Moments};
 pub struct Csv {
     /// The file to write; `-` is standard output.
     path: OutPath,
+    /// The columns of what every event has, in this order; all of them by default.
+    #[serde(default = "all_columns", deserialize_with = "distinct_columns")]
+    event_columns: Vec<EventColumn>,
     /// How the column `payload` spells payloads; `none`, the default, leaves it out.
     #[serde(default)]
     payload: Payload,
+    /// The fields of decoded events that are columns, in this order. Without it they are all fields of the
+    /// first event's type, if it is decoded.
+    #[serde(default)]
+    fields: Option<FieldList>,
     /// Whether the first line names the columns.
     #[serde(default = "yes")]
     header: bool,
@@ -31,7 +42,28 @@ pub struct Csv {
     delimiter: char,
     /// Source and channel, as rows have them.
     #[serde(skip)]
-    origins: PerChannel<Arc<str>>,
+    origins: PerChannel<Origin>,
+}
+
+/// What every event has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(crate = "sluice_core::schemars")]
+pub enum EventColumn {
+    /// When it happened, in nanoseconds since 1970.
+    TimestampNs,
+    /// When it happened, as RFC 3339 has it.
+    Timestamp,
+    /// The source of its channel.
+    Source,
+    /// Its channel.
+    Channel,
+    /// The number its origin gave it.
+    Sequence,
+    /// How many bytes its payload has.
+    Size,
+    /// The CRC-32 of its payload.
+    Crc32,
 }
 
 /// How payloads are spelled.
@@ -48,8 +80,22 @@ pub enum Payload {
     Base64,
 }
 
-const COLUMNS: [&str; 7] =
-    ["timestamp_ns", "timestamp", "source", "channel", "sequence", "size", "crc32"];
+/// Where events come from, in quotes where they are needed.
+#[derive(Clone, Debug)]
+struct Origin {
+    source: Arc<str>,
+    channel: Arc<str>,
+}
+
+const COLUMNS: [(EventColumn, &str); 7] = [
+    (EventColumn::TimestampNs, "timestamp_ns"),
+    (EventColumn::Timestamp, "timestamp"),
+    (EventColumn::Source, "source"),
+    (EventColumn::Channel, "channel"),
+    (EventColumn::Sequence, "sequence"),
+    (EventColumn::Size, "size"),
+    (EventColumn::Crc32, "crc32"),
+];
 
 fn yes() -> bool {
     true
@@ -57,6 +103,22 @@ fn yes() -> bool {
 
 fn comma() -> char {
     ','
+}
+
+fn all_columns() -> Vec<EventColumn> {
+    COLUMNS.map(|(column, _)| column).to_vec()
+}
+
+fn distinct_columns<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<EventColumn>, D::Error> {
+    let columns = Vec::<EventColumn>::deserialize(deserializer)?;
+    for (column, name) in COLUMNS {
+        if columns.iter().filter(|found| **found == column).count() > 1 {
+            return Err(serde::de::Error::custom(format!("`{name}` is named twice")));
+        }
+    }
+    Ok(columns)
 }
 
 fn delimiter<'de, D: Deserializer<'de>>(deserializer: D) -> Result<char, D::Error> {
@@ -72,94 +134,161 @@ fn delimiter<'de, D: Deserializer<'de>>(deserializer: D) -> Result<char, D::Erro
 
 sluice_core::register! {
     sink "csv": Csv,
-    about: "writes a table with a row an event, without decoded fields",
+    about: "writes a table with a row an event, and columns for fields of decoded events",
     sample: include_str!("../samples/csv.toml"),
     extensions: &["csv"],
 }
 
 impl Csv {
-    fn head(&self) -> String {
-        let mut columns = COLUMNS.to_vec();
-        if self.payload != Payload::None {
-            columns.push("payload");
-        }
-        columns.join(self.delimiter.encode_utf8(&mut [0; 4])) + "\n"
-    }
-
-    fn origin(&self, channel: &Channel) -> String {
-        let quoted = |value: &str| match value.contains(['"', '\r', '\n', self.delimiter]) {
-            true => format!("\"{}\"", value.replace('"', "\"\"")),
-            false => value.to_owned(),
+    /// The columns in front of those of fields.
+    fn front(&self) -> Front {
+        let name = |wanted: &EventColumn| {
+            COLUMNS.into_iter().find(|(column, _)| column == wanted).map(|(_, name)| name)
         };
-        format!("{}{}{}", quoted(&channel.source), self.delimiter, quoted(channel.name.text()))
+        let payload = (self.payload != Payload::None).then_some("payload");
+        let names = self.event_columns.iter().filter_map(name).chain(payload).collect();
+        Front { names, delimiter: self.delimiter }
     }
 
+    fn origin(&self, channel: &Channel) -> Origin {
+        let quoted = |value: &str| {
+            let mut quoted = Vec::new();
+            write::csv_value(&mut quoted, value, self.delimiter);
+            String::from_utf8_lossy(&quoted).into()
+        };
+        Origin { source: quoted(&channel.source), channel: quoted(channel.name.text()) }
+    }
+
+    /// Writes a line an event: what is in front of the columns of fields, and then what `behind` writes.
     fn write(
         &self,
         batch: &Batch,
         context: &EncodeContext<'_>,
         out: &mut Vec<u8>,
+        mut behind: impl FnMut(usize, &mut Vec<u8>),
     ) -> Result<(), Error> {
-        let origins =
-            self.origins.table(context.channels, |channel| Ok(self.origin(channel).into()))?;
-        let mut moments = Moments::default();
-        for event in batch.iter() {
-            self.write_row(&event, &origins[event.channel.index()], &mut moments, out);
+        let origins = self.origins.table(context.channels, |channel| Ok(self.origin(channel)))?;
+        let (mut moments, gone) = (Moments::default(), Gone::of(batch));
+        for (row, event) in batch.iter().enumerate() {
+            let payload = (!gone.has(row)).then_some(event.payload);
+            let start = out.len();
+            self.write_front(&event, payload, &origins[event.channel.index()], &mut moments, out);
+            behind(row, out);
+            table::end_line(start, out);
         }
         Ok(())
     }
 
-    fn write_row(&self, event: &Event<'_>, origin: &str, moments: &mut Moments, out: &mut Vec<u8>) {
-        let mut encoded = [0; 4];
-        let delimiter = self.delimiter.encode_utf8(&mut encoded).as_bytes();
-        write::integer(out, event.timestamp);
-        out.extend_from_slice(delimiter);
-        moments.write(out, event.timestamp);
-        out.extend_from_slice(delimiter);
-        out.extend_from_slice(origin.as_bytes());
-        out.extend_from_slice(delimiter);
-        write::integer(out, event.sequence);
-        out.extend_from_slice(delimiter);
-        write::integer(out, event.payload.len());
-        out.extend_from_slice(delimiter);
-        write::integer(out, crc32fast::hash(event.payload));
-        self.write_payload(event.payload, delimiter, out);
-        out.push(b'\n');
+    fn write_front(
+        &self,
+        event: &Event<'_>,
+        payload: Option<&[u8]>,
+        origin: &Origin,
+        moments: &mut Moments,
+        out: &mut Vec<u8>,
+    ) {
+        for (at, column) in self.event_columns.iter().enumerate() {
+            if at > 0 {
+                write::delimiter(out, self.delimiter);
+            }
+            match (column, payload) {
+                (EventColumn::TimestampNs, _) => write::integer(out, event.timestamp),
+                (EventColumn::Timestamp, _) => moments.write(out, event.timestamp),
+                (EventColumn::Source, _) => out.extend_from_slice(origin.source.as_bytes()),
+                (EventColumn::Channel, _) => out.extend_from_slice(origin.channel.as_bytes()),
+                (EventColumn::Sequence, _) => write::integer(out, event.sequence),
+                (EventColumn::Size, Some(payload)) => write::integer(out, payload.len()),
+                (EventColumn::Crc32, Some(payload)) => {
+                    write::integer(out, crc32fast::hash(payload));
+                }
+                // The payload is gone, and nobody knows what it was like.
+                (EventColumn::Size | EventColumn::Crc32, None) => {}
+            }
+        }
+        self.write_payload(event.payload, out);
     }
 
-    fn write_payload(&self, payload: &[u8], delimiter: &[u8], out: &mut Vec<u8>) {
+    fn write_payload(&self, payload: &[u8], out: &mut Vec<u8>) {
         let write = match self.payload {
             Payload::None => return,
             Payload::Hex => write::hex,
             Payload::Base64 => write::base64,
         };
-        out.extend_from_slice(delimiter);
+        if !self.event_columns.is_empty() {
+            write::delimiter(out, self.delimiter);
+        }
         write(out, payload);
+    }
+
+    fn encode_chosen(
+        &self,
+        fields: &FieldList,
+        batch: &Batch,
+        context: &EncodeContext<'_>,
+    ) -> Result<TableBlock, Error> {
+        let (front, mut found) = (self.front(), fields.none_found());
+        let columns = Columns::chosen(fields, batch, &mut found);
+        let (mut types, count) = (columns.cells(batch, self.delimiter)?, fields.0.len());
+        let text = TextBlock::of(batch, context, |out| {
+            self.write(batch, context, out, |event, out| {
+                table::write_chosen(&mut types, event, count, &front, out);
+            })
+        })?;
+        Ok(TableBlock::complete(text, found))
+    }
+
+    fn encode_apart(
+        &self,
+        batch: &Batch,
+        context: &EncodeContext<'_>,
+    ) -> Result<TableBlock, Error> {
+        let (mut parts, columns) = FieldParts::of(batch);
+        let mut types = columns.cells(batch, self.delimiter)?;
+        let text = TextBlock::of(batch, context, |out| {
+            self.write(batch, context, out, |event, out| parts.take(&mut types, event, out))
+        })?;
+        Ok(TableBlock::apart(text, parts))
     }
 }
 
 impl Sink for Csv {
-    type Block = TextBlock;
-    type Output = TextFile;
+    type Block = TableBlock;
+    type Output = Table;
 
     fn targets(&self) -> Vec<PathBuf> {
         file::targets(&self.path)
     }
 
-    fn open(&self, context: &SinkContext) -> Result<TextFile, Error> {
-        let head = if self.header { self.head() } else { String::new() };
-        TextFile::open(&self.path, head.as_bytes(), context)
+    fn takes_rows(&self) -> bool {
+        self.payload == Payload::None
     }
 
-    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<TextBlock, Error> {
-        TextBlock::of(&batch, context, |out| self.write(&batch, context, out))
+    fn open(&self, context: &SinkContext) -> Result<Table, Error> {
+        let file = TextFile::open(&self.path, b"", context)?;
+        Table::new(file, self.front(), self.header, self.fields.as_ref())
     }
 
-    fn append(&self, output: &mut TextFile, block: TextBlock) -> Result<u64, Error> {
+    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<TableBlock, Error> {
+        if let Some(fields) = &self.fields {
+            return self.encode_chosen(fields, &batch, context);
+        }
+        if !batch.rows().is_empty() {
+            return self.encode_apart(&batch, context);
+        }
+        let text =
+            TextBlock::of(&batch, context, |out| self.write(&batch, context, out, |_, _| {}))?;
+        Ok(TableBlock::plain(text))
+    }
+
+    fn append(&self, output: &mut Table, block: TableBlock) -> Result<u64, Error> {
         output.append(block)
     }
 
-    fn finish(&self, output: TextFile) -> Result<u64, Error> {
+    fn notes(&self, output: &Table) -> Vec<(String, u64)> {
+        output.notes()
+    }
+
+    fn finish(&self, output: Table) -> Result<u64, Error> {
         output.finish()
     }
 }
@@ -223,6 +352,90 @@ mod tests {
         for delimiter in ["1", "T", "\"", "\n", ":", ""] {
             let error = make("csv", json!({ "path": "x", "delimiter": delimiter })).err().unwrap();
             assert_eq!(error.path, ["delimiter"], "{delimiter}");
+        }
+    }
+
+    /// The cells of every line, read back.
+    fn cells(text: &str, delimiter: u8) -> Vec<Vec<String>> {
+        let mut reader = ::csv::ReaderBuilder::new()
+            .delimiter(delimiter)
+            .has_headers(false)
+            .from_reader(text.as_bytes());
+        let row =
+            |row: Result<::csv::StringRecord, _>| row.unwrap().iter().map(str::to_owned).collect();
+        reader.records().map(row).collect()
+    }
+
+    fn mixed() -> Log {
+        let log = Log::of(&[(b"A", 1, b"ab"), (b"B", 2, b""), (b"C", 3, b""), (b"A", 4, b"")]);
+        log.decoded_pose(&[0, 3]).decoded(&[2], &[7])
+    }
+
+    #[test]
+    fn chosen_fields_are_columns_named_by_their_paths() {
+        let options = json!({ "fields": ["v", "pos[0]", "names", "hash"],
+            "event_columns": ["channel", "timestamp_ns"], "delimiter": ";" });
+        let text = mixed().written("csv", options, &[1]);
+        let wanted = "channel;timestamp_ns;v;pos[0];names;hash\n\
+            A;1;;NaN;\"[\"\"a;\"\",\"\"\"\"]\";/wA=\nB;2;;;;\nC;3;7;;;\nA;4;;NaN;\"[\"\"a;\"\",\"\"\"\"]\";/wA=\n";
+        assert_eq!(text, wanted);
+        assert_eq!(cells(&text, b';')[1][4], "[\"a;\",\"\"]");
+    }
+
+    #[test]
+    fn the_first_event_decides_which_fields_are_columns() {
+        let options = json!({ "event_columns": ["sequence"] });
+        let (text, notes) = mixed().written_with_notes("csv", options.clone(), &[1, 2]);
+        let wanted = [
+            ["sequence", "utime", "pos[0]", "pos[1]", "names", "s.x", "text", "hash"],
+            ["0", "5", "NaN", "2.5", "[\"a;\",\"\"]", "1", "", "/wA="],
+            ["1", "", "", "", "", "", "", ""],
+            ["2", "", "", "", "", "", "", ""],
+            ["3", "5", "NaN", "2.5", "[\"a;\",\"\"]", "1", "", "/wA="],
+        ];
+        assert_eq!(cells(&text, b','), wanted);
+        // An empty text is not the same as none.
+        assert_eq!(text.matches(",\"\",").count(), 2);
+        assert!(notes[0].0.contains("not of the first one's type") && notes[0].1 == 1, "{notes:?}");
+
+        let bare = Log::of(&[(b"A", 1, b""), (b"B", 2, b"")]).decoded(&[1], &[7]);
+        let (text, notes) = bare.written_with_notes("csv", options, &[1]);
+        assert_eq!(text, "sequence\n0\n1\n");
+        assert!(notes[0].0.contains("first event is not decoded") && notes[0].1 == 1, "{notes:?}");
+    }
+
+    #[test]
+    fn lines_of_one_blank_column_are_read_back() {
+        for (options, wanted) in [
+            (json!({ "event_columns": [], "fields": ["v"] }), ["v", "", "", "7", ""]),
+            (json!({ "event_columns": ["size"], "fields": [] }), ["size", "", "0", "", ""]),
+        ] {
+            let text = mixed().without_payloads().written("csv", options, &[2]);
+            let found: Vec<_> = cells(&text, b',').into_iter().map(|row| row[0].clone()).collect();
+            assert_eq!(found, wanted);
+        }
+    }
+
+    #[test]
+    fn names_of_fields_are_quoted_where_they_need_it() {
+        let options = json!({ "fields": ["`a;b`.`\"`"], "event_columns": [], "delimiter": ";" });
+        let text = Log::of(&[]).written("csv", options, &[]);
+        assert_eq!(cells(&text, b';'), [["`a;b`.`\"`"]]);
+    }
+
+    #[test]
+    fn a_field_that_no_event_has_is_told() {
+        let options = json!({ "fields": ["v", "vv"] });
+        let notes = mixed().written_with_notes("csv", options.clone(), &[3]).1;
+        assert_eq!(notes, [("no event has a field `vv`".to_owned(), 0)]);
+        assert!(Log::of(&[]).written_with_notes("csv", options, &[]).1.is_empty());
+    }
+
+    #[test]
+    fn columns_named_twice_and_unknown_ones_are_refused() {
+        for columns in [json!(["size", "size"]), json!(["length"])] {
+            let options = json!({ "path": "x", "event_columns": columns });
+            assert_eq!(make("csv", options).err().unwrap().path[0], "event_columns");
         }
     }
 }

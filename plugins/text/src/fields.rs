@@ -1,4 +1,4 @@
-//! Rows of Arrow columns as JSON objects. Does not know what the columns mean.
+//! Values of Arrow columns as JSON, and as cells of a table. Does not know what the columns mean.
 //!
 //! | Arrow | JSON |
 //! |---|---|
@@ -15,12 +15,12 @@ use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, OffsetSizeTrait, RecordBatch};
 use arrow_buffer::ArrowNativeType;
 use arrow_schema::{DataType, TimeUnit};
-use sluice_core::{Batch, Error};
+use sluice_core::{Batch, Error, Payloads};
 
 use crate::write;
 
 /// Writes the value of one row of a column.
-type Cell<'c> = Box<dyn Fn(usize, &mut Vec<u8>) + 'c>;
+pub(crate) type Cell<'c> = Box<dyn Fn(usize, &mut Vec<u8>) + 'c>;
 
 /// The rows of some columns, ready to be written as JSON objects.
 pub struct Fields<'c>(Vec<(String, Cell<'c>)>);
@@ -75,10 +75,20 @@ impl<'c> Fields<'c> {
 #[derive(Debug)]
 pub struct DecodedRows<'b>(Vec<Cursor<'b>>);
 
+/// Finds the rows of one type, event by event in order.
 #[derive(Debug)]
-struct Cursor<'b> {
+pub(crate) struct RowFinder<'b> {
     events: &'b [u32],
     next: usize,
+}
+
+/// Which events of a batch have no payload any more.
+#[derive(Debug)]
+pub(crate) struct Gone(Vec<bool>);
+
+#[derive(Debug)]
+struct Cursor<'b> {
+    rows: RowFinder<'b>,
     fields: Fields<'b>,
 }
 
@@ -86,7 +96,8 @@ impl<'b> DecodedRows<'b> {
     /// The decoded rows that travel with `batch`.
     pub fn of(batch: &'b Batch) -> Result<Self, Error> {
         let cursor = |rows: &'b sluice_core::Rows| {
-            Ok(Cursor { events: &rows.events, next: 0, fields: Fields::of(&rows.columns)? })
+            let fields = Fields::of(&rows.columns)?;
+            Ok(Cursor { rows: RowFinder::of(&rows.events), fields })
         };
         batch.rows().iter().map(cursor).collect::<Result<_, Error>>().map(Self)
     }
@@ -94,29 +105,98 @@ impl<'b> DecodedRows<'b> {
     /// Appends the fields of an event, if it was decoded, behind `before`. Events are asked for in
     /// ascending order, each at most once. Says whether there were any.
     pub fn write(&mut self, event: usize, before: &str, out: &mut Vec<u8>) -> bool {
-        let mut found = false;
         for cursor in &mut self.0 {
-            if cursor.finds(event) && !found {
+            if let Some(row) = cursor.rows.find(event) {
                 out.extend_from_slice(before.as_bytes());
-                cursor.fields.write(cursor.next - 1, out);
-                found = true;
-            }
-        }
-        found
-    }
-}
-
-impl Cursor<'_> {
-    /// Whether the event has a row, which then is the one before `next`.
-    fn finds(&mut self, event: usize) -> bool {
-        while let Some(found) = self.events.get(self.next).filter(|at| **at as usize <= event) {
-            self.next += 1;
-            if *found as usize == event {
+                cursor.fields.write(row, out);
                 return true;
             }
         }
         false
     }
+}
+
+impl<'b> RowFinder<'b> {
+    /// The rows that stand for `events`, which ascend.
+    pub(crate) fn of(events: &'b [u32]) -> Self {
+        Self { events, next: 0 }
+    }
+
+    /// The row of an event. Events are asked for in ascending order; some may be left out.
+    pub(crate) fn find(&mut self, event: usize) -> Option<usize> {
+        while let Some(found) = self.events.get(self.next).filter(|at| **at as usize <= event) {
+            self.next += 1;
+            if *found as usize == event {
+                return Some(self.next - 1);
+            }
+        }
+        None
+    }
+}
+
+impl Gone {
+    pub(crate) fn of(batch: &Batch) -> Self {
+        let gone = || batch.rows().iter().filter(|rows| rows.payloads == Payloads::Gone);
+        let mut is_gone = vec![false; if gone().next().is_some() { batch.len() } else { 0 }];
+        for event in gone().flat_map(|rows| &rows.events) {
+            is_gone[*event as usize] = true;
+        }
+        Self(is_gone)
+    }
+
+    pub(crate) fn has(&self, event: usize) -> bool {
+        self.0.get(event).copied().unwrap_or(false)
+    }
+}
+
+/// Writes the values of a column as a CSV has them: nothing for null, `""` for an empty text, lists and
+/// structs as JSON, all else as in JSON, without its quotes. Quoted where that is needed.
+pub(crate) fn table_cell(array: &ArrayRef, delimiter: char) -> Result<Cell<'_>, Error> {
+    let write = table_value(array, delimiter)?;
+    let Some(nulls) = array.nulls() else { return Ok(write) };
+    Ok(Box::new(move |row, out| {
+        if nulls.is_valid(row) {
+            write(row, out);
+        }
+    }))
+}
+
+fn table_value(array: &ArrayRef, delimiter: char) -> Result<Cell<'_>, Error> {
+    Ok(match array.data_type() {
+        DataType::Null => Box::new(|_, _| {}),
+        DataType::Utf8 => table_strings(array.as_string::<i32>(), delimiter),
+        DataType::LargeUtf8 => table_strings(array.as_string::<i64>(), delimiter),
+        DataType::Utf8View => table_strings(array.as_string_view(), delimiter),
+        DataType::List(_) | DataType::LargeList(_) => table_json(array, delimiter)?,
+        DataType::FixedSizeList(_, _) | DataType::Struct(_) => table_json(array, delimiter)?,
+        _ => {
+            let write = value(array)?;
+            Box::new(move |row, out| {
+                let start = out.len();
+                write(row, out);
+                write::unquote(out, start);
+            })
+        }
+    })
+}
+
+fn table_strings<'c>(
+    array: impl arrow_array::ArrayAccessor<Item = &'c str> + 'c,
+    delimiter: char,
+) -> Cell<'c> {
+    Box::new(move |row, out| match array.value(row) {
+        "" => out.extend_from_slice(b"\"\""),
+        text => write::csv_value(out, text, delimiter),
+    })
+}
+
+fn table_json(array: &ArrayRef, delimiter: char) -> Result<Cell<'_>, Error> {
+    let write = value(array)?;
+    Ok(Box::new(move |row, out| {
+        let start = out.len();
+        write(row, out);
+        write::quote_csv(out, start, delimiter);
+    }))
 }
 
 fn cell(array: &ArrayRef) -> Result<Cell<'_>, Error> {

@@ -24,6 +24,16 @@ impl TextBlock {
         write(&mut text)?;
         Ok(Self { text, events: batch.len() as u64 })
     }
+
+    /// The lines.
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// How many events they are of.
+    pub(crate) fn events(&self) -> u64 {
+        self.events
+    }
 }
 
 /// A file of lines in the making.
@@ -43,9 +53,14 @@ impl TextFile {
 
     /// Appends a block; gives the number of its events.
     pub(crate) fn append(&mut self, block: TextBlock) -> Result<u64, Error> {
-        self.file.write(&block.text)?;
-        self.events += block.events;
-        Ok(block.events)
+        self.append_as(&block.text, block.events)
+    }
+
+    /// Appends the lines of so many events.
+    pub(crate) fn append_as(&mut self, text: &[u8], events: u64) -> Result<u64, Error> {
+        self.file.write(text)?;
+        self.events += events;
+        Ok(events)
     }
 
     /// Completes the file. Gives 0: no event was held back.

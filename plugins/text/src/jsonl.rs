@@ -9,6 +9,7 @@ use sluice_core::{Batch, EncodeContext, Error, Sink, SinkContext};
 
 use crate::file::{self, TextBlock, TextFile};
 use crate::line::{JsonLines, JsonParts};
+use crate::selection::{self, FieldList, Found};
 
 /// Options of `jsonl`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -23,8 +24,30 @@ pub struct Jsonl {
     /// Whether lines have the CRC-32 of the payload.
     #[serde(default = "yes")]
     crc32: bool,
+    /// The fields that lines of decoded events have, flat and in this order; all where none are named.
+    #[serde(default)]
+    fields: Option<FieldList>,
+    /// Whether members of structs and elements of short fixed lists stand beside one another, named by
+    /// their paths. What `fields` names always does.
+    #[serde(default)]
+    flatten: bool,
     #[serde(skip)]
     lines: JsonLines,
+}
+
+/// Lines, and which of the wanted fields their events had.
+#[derive(Debug)]
+pub struct JsonlBlock {
+    text: TextBlock,
+    found: Option<Found>,
+}
+
+/// A file of lines in the making, and which of the wanted fields its events had.
+#[derive(Debug)]
+pub struct JsonlFile {
+    file: TextFile,
+    found: Option<Found>,
+    is_empty: bool,
 }
 
 fn yes() -> bool {
@@ -38,35 +61,66 @@ sluice_core::register! {
     extensions: &["jsonl", "ndjson"],
 }
 
+impl Jsonl {
+    /// The events with the fields that are wanted of them.
+    fn selected(&self, batch: Batch, found: Option<&mut Found>) -> Result<Batch, Error> {
+        match (&self.fields, found) {
+            (Some(fields), Some(found)) => fields.select(batch, found),
+            _ if self.flatten => selection::flat(batch),
+            _ => Ok(batch),
+        }
+    }
+}
+
 impl Sink for Jsonl {
-    type Block = TextBlock;
-    type Output = TextFile;
+    type Block = JsonlBlock;
+    type Output = JsonlFile;
 
     fn targets(&self) -> Vec<PathBuf> {
         file::targets(&self.path)
     }
 
-    fn open(&self, context: &SinkContext) -> Result<TextFile, Error> {
-        TextFile::open(&self.path, b"", context)
+    fn takes_rows(&self) -> bool {
+        !self.payload
     }
 
-    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<TextBlock, Error> {
+    fn open(&self, context: &SinkContext) -> Result<JsonlFile, Error> {
+        let file = TextFile::open(&self.path, b"", context)?;
+        let found = self.fields.as_ref().map(FieldList::none_found);
+        Ok(JsonlFile { file, found, is_empty: true })
+    }
+
+    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<JsonlBlock, Error> {
         let parts = JsonParts { crc32: self.crc32, payload: self.payload };
-        TextBlock::of(&batch, context, |out| self.lines.write(&batch, context.channels, parts, out))
+        let mut found = self.fields.as_ref().map(FieldList::none_found);
+        let batch = self.selected(batch, found.as_mut())?;
+        let write = |out: &mut _| self.lines.write(&batch, context.channels, parts, out);
+        Ok(JsonlBlock { text: TextBlock::of(&batch, context, write)?, found })
     }
 
-    fn append(&self, output: &mut TextFile, block: TextBlock) -> Result<u64, Error> {
-        output.append(block)
+    fn append(&self, output: &mut JsonlFile, block: JsonlBlock) -> Result<u64, Error> {
+        if let (Some(ours), Some(found)) = (&mut output.found, &block.found) {
+            ours.add(found);
+        }
+        output.is_empty &= block.text.events() == 0;
+        output.file.append(block.text)
     }
 
-    fn finish(&self, output: TextFile) -> Result<u64, Error> {
-        output.finish()
+    fn notes(&self, output: &JsonlFile) -> Vec<(String, u64)> {
+        match (&self.fields, &output.found) {
+            (Some(fields), Some(found)) if !output.is_empty => fields.notes(found),
+            _ => Vec::new(),
+        }
+    }
+
+    fn finish(&self, output: JsonlFile) -> Result<u64, Error> {
+        output.file.finish()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::Log;
+    use crate::testing::{Log, make};
     use serde_json::{Value, json};
 
     #[test]
@@ -84,6 +138,42 @@ mod tests {
         assert_eq!(keys(json!({})), format!("{common} crc32"));
         assert_eq!(keys(json!({ "crc32": false })), common);
         assert_eq!(keys(json!({ "payload": true })), format!("{common} crc32 payload"));
+    }
+
+    fn fields(log: &Log, options: Value) -> Vec<String> {
+        let text = log.written("jsonl", options, &[]);
+        let fields = |line: &str| line.split_once(",\"fields\":").map_or("", |(_, f)| f).to_owned();
+        text.lines().map(fields).collect()
+    }
+
+    #[test]
+    fn fields_are_chosen_and_named_by_their_paths() {
+        let log = Log::of(&[(b"A", 1, b"ab"), (b"B", 2, b""), (b"C", 3, b"")]);
+        let log = log.decoded_pose(&[0]).decoded(&[2], &[7]);
+        let options = json!({ "fields": ["v", "pos[1]", "names", "s.x"] });
+        let chosen = "{\"pos[1]\":2.5,\"names\":[\"a;\",\"\"],\"s.x\":1}}";
+        assert_eq!(fields(&log, options), [chosen, "", "{\"v\":7}}"]);
+        let flat = "{\"utime\":5,\"pos[0]\":\"NaN\",\"pos[1]\":2.5,\"names\":[\"a;\",\"\"],\"s.x\":1,\
+            \"text\":\"\",\"hash\":\"/wA=\"}}";
+        assert_eq!(fields(&log, json!({ "flatten": true })), [flat, "", "{\"v\":7}}"]);
+    }
+
+    #[test]
+    fn a_field_that_no_event_has_is_told() {
+        let log = Log::of(&[(b"A", 1, b""), (b"B", 2, b"")]).decoded_pose(&[0]);
+        let options = json!({ "fields": ["poss", "utime"] });
+        let notes = log.written_with_notes("jsonl", options, &[1]).1;
+        assert_eq!(notes, [("no event has a field `poss`".to_owned(), 0)]);
+        let error = make("jsonl", json!({ "path": "x", "fields": ["a", "a"] })).err().unwrap();
+        assert_eq!(error.path, ["fields"]);
+    }
+
+    #[test]
+    fn events_without_payload_are_taken_unless_it_is_wanted() {
+        let takes = |payload: bool| {
+            make("jsonl", json!({ "path": "x", "payload": payload })).unwrap().takes_rows()
+        };
+        assert_eq!((takes(false), takes(true)), (true, false));
     }
 
     #[test]

@@ -8,6 +8,8 @@ pub mod fields;
 pub mod file;
 pub mod jsonl;
 pub mod line;
+pub mod selection;
+pub mod table;
 pub mod text;
 
 mod write;

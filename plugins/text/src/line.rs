@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sluice_core::name::printable;
 use sluice_core::{Batch, Channel, Channels, Error, Event, PerChannel};
 
-use crate::fields::DecodedRows;
+use crate::fields::{DecodedRows, Gone};
 use crate::write::{self, Moments};
 
 /// What a JSON line has beside what every one has.
@@ -19,7 +19,8 @@ pub struct JsonParts {
 
 /// Writes the events of a run as JSON lines:
 /// `{"timestamp_ns":…,"source":"…","channel":"…","sequence":…,"size":…,"crc32":…,"fields":{…},"payload":"…"}`,
-/// with `fields` where an event is decoded. Used from any thread.
+/// with `fields` where an event is decoded. Size and CRC are null where only the fields are left of an
+/// event. Used from any thread.
 #[derive(Debug, Default)]
 pub struct JsonLines {
     /// What a channel's lines have in common.
@@ -38,13 +39,10 @@ impl JsonLines {
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
         let middles = self.middles.table(channels, |channel| Ok(json_middle(channel).into()))?;
-        let mut decoded = DecodedRows::of(batch)?;
+        let (mut decoded, gone) = (DecodedRows::of(batch)?, Gone::of(batch));
         for (row, event) in batch.iter().enumerate() {
             write_json_head(&event, &middles[event.channel.index()], out);
-            if parts.crc32 {
-                out.extend_from_slice(b",\"crc32\":");
-                write::integer(out, crc32fast::hash(event.payload));
-            }
+            write_json_payload_facts((!gone.has(row)).then_some(event.payload), parts, out);
             decoded.write(row, ",\"fields\":", out);
             if parts.payload {
                 out.extend_from_slice(b",\"payload\":\"");
@@ -62,8 +60,21 @@ fn write_json_head(event: &Event<'_>, middle: &[u8], out: &mut Vec<u8>) {
     write::integer(out, event.timestamp);
     out.extend_from_slice(middle);
     write::integer(out, event.sequence);
-    out.extend_from_slice(b",\"size\":");
-    write::integer(out, event.payload.len());
+}
+
+/// Size and CRC of a payload that may be gone.
+fn write_json_payload_facts(payload: Option<&[u8]>, parts: JsonParts, out: &mut Vec<u8>) {
+    let write = |out: &mut Vec<u8>, key: &str, fact: &dyn Fn(&[u8]) -> u64| {
+        out.extend_from_slice(key.as_bytes());
+        match payload {
+            Some(payload) => write::integer(out, fact(payload)),
+            None => out.extend_from_slice(b"null"),
+        }
+    };
+    write(out, ",\"size\":", &|payload| payload.len() as u64);
+    if parts.crc32 {
+        write(out, ",\"crc32\":", &|payload| crc32fast::hash(payload).into());
+    }
 }
 
 fn json_middle(channel: &Channel) -> Vec<u8> {
@@ -98,9 +109,12 @@ impl TextLines {
         let name = |channel: &Channel| Ok(printable(channel.name.text()).into());
         let names = self.names.table(channels, name)?;
         let (mut decoded, mut moments) = (DecodedRows::of(batch)?, Moments::default());
-        let mut fields = Vec::new();
+        let (gone, mut fields) = (Gone::of(batch), Vec::new());
         for (row, event) in batch.iter().enumerate() {
             write_text_head(&mut moments, &names[event.channel.index()], &event, out);
+            if !gone.has(row) {
+                write_size(event.payload, out);
+            }
             fields.clear();
             match decoded.write(row, "  ", &mut fields) {
                 true => write_printable(&fields, out),
@@ -120,6 +134,7 @@ impl TextLines {
 pub fn text_line(channel: &Channel, event: &Event<'_>, out: &mut Vec<u8>) {
     let name = printable(channel.name.text());
     write_text_head(&mut Moments::default(), &name, event, out);
+    write_size(event.payload, out);
     write_shown_bytes(event.payload, out);
     out.push(b'\n');
 }
@@ -130,8 +145,11 @@ fn write_text_head(moments: &mut Moments, name: &str, event: &Event<'_>, out: &m
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b"  #");
     write::integer(out, event.sequence);
+}
+
+fn write_size(payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"  ");
-    write::integer(out, event.payload.len());
+    write::integer(out, payload.len());
     out.extend_from_slice(b" B");
 }
 
@@ -241,6 +259,21 @@ mod tests {
         let log = Log::of(&[(b"\x1b[2J\n\x7f", 0, b"\x1b")]);
         let lines = text_lines(&log);
         assert!(lines.len() == 1 && !lines[0].chars().any(char::is_control), "{lines:?}");
+    }
+
+    #[test]
+    fn payloads_that_are_gone_have_no_size() {
+        let log = Log::of(&[(b"A", 0, b"x"), (b"B", 1, b"yz")]).decoded(&[0], &[7]);
+        let batch = log.batch().without_payloads();
+        let (mut json_out, mut text_out) = (Vec::new(), Vec::new());
+        let parts = JsonParts { crc32: true, payload: false };
+        JsonLines::default().write(&batch, &log.channels, parts, &mut json_out).unwrap();
+        let lines = String::from_utf8(json_out).unwrap();
+        let line: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+        assert_eq!((&line["size"], &line["crc32"]), (&Value::Null, &Value::Null));
+        TextLines::default().write(&batch, &log.channels, &mut text_out).unwrap();
+        let text = String::from_utf8(text_out).unwrap();
+        assert!(text.starts_with("1970-01-01T00:00:00.000000000Z  A  #0  {\"v\":7}\n"), "{text}");
     }
 
     #[test]

@@ -4,7 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int32Array, RecordBatch};
+use arrow_array::builder::{FixedSizeBinaryBuilder, ListBuilder, StringBuilder};
+use arrow_array::types::Float64Type;
+use arrow_array::{
+    ArrayRef, FixedSizeListArray, Int32Array, Int64Array, RecordBatch, StringArray, StructArray,
+};
 use serde_json::{Map, Value};
 use sluice_core::{
     Batch, BatchBuilder, BlockPool, Channel, Channels, EncodeContext, Encoding, Kind, Make,
@@ -32,15 +36,46 @@ impl Log {
 
     /// The same with a decoded type more: rows of one field `v`.
     pub(crate) fn decoded(self, events: &[u32], values: &[i32]) -> Self {
+        self.with_rows(events, vec![("v", Arc::new(Int32Array::from(values.to_vec())))])
+    }
+
+    /// The same with a decoded type more that has a bit of everything.
+    pub(crate) fn decoded_pose(self, events: &[u32]) -> Self {
+        let len = events.len();
+        let x: ArrayRef = Arc::new(Int32Array::from(vec![1; len]));
+        let (mut names, mut hash) =
+            (ListBuilder::new(StringBuilder::new()), FixedSizeBinaryBuilder::new(2));
+        for _ in events {
+            names.append_value([Some("a;"), Some("")]);
+            hash.append_value([0xff, 0]).unwrap();
+        }
+        let pos = vec![Some([Some(f64::NAN), Some(2.5)]); len];
+        let pos = FixedSizeListArray::from_iter_primitive::<Float64Type, _, _>(pos, 2);
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            ("utime", Arc::new(Int64Array::from(vec![5; len]))),
+            ("pos", Arc::new(pos)),
+            ("names", Arc::new(names.finish())),
+            ("s", Arc::new(StructArray::try_from(vec![("x", x)]).unwrap())),
+            ("text", Arc::new(StringArray::from(vec![""; len]))),
+            ("hash", Arc::new(hash.finish())),
+        ];
+        self.with_rows(events, columns)
+    }
+
+    fn with_rows(self, events: &[u32], columns: Vec<(&str, ArrayRef)>) -> Self {
         let mut rows = self.batch.rows().to_vec();
-        let column: ArrayRef = Arc::new(Int32Array::from(values.to_vec()));
         rows.push(Rows {
             message: MessageType::named("t", TypeKey(rows.len() as u64)).into(),
             payloads: Payloads::Kept,
             events: events.to_vec(),
-            columns: RecordBatch::try_from_iter([("v", column)]).unwrap(),
+            columns: RecordBatch::try_from_iter(columns).unwrap(),
         });
         Self { batch: self.batch.with_rows(rows), ..self }
+    }
+
+    /// The same with nothing left of decoded events but their rows.
+    pub(crate) fn without_payloads(self) -> Self {
+        Self { batch: self.batch.without_payloads(), ..self }
     }
 
     pub(crate) fn batch(&self) -> Batch {
@@ -49,6 +84,16 @@ impl Log {
 
     /// What a sink writes of the log, cut into batches at `cuts`.
     pub(crate) fn written(&self, sink: &str, options: Value, cuts: &[usize]) -> String {
+        self.written_with_notes(sink, options, cuts).0
+    }
+
+    /// The same, and what the sink notes of it.
+    pub(crate) fn written_with_notes(
+        &self,
+        sink: &str,
+        options: Value,
+        cuts: &[usize],
+    ) -> (String, Vec<(String, u64)>) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
         let mut options: Map<String, Value> = options.as_object().unwrap().clone();
@@ -56,7 +101,13 @@ impl Log {
         self.write(sink, options.into(), cuts, &path)
     }
 
-    fn write(&self, sink: &str, options: Value, cuts: &[usize], path: &Path) -> String {
+    fn write(
+        &self,
+        sink: &str,
+        options: Value,
+        cuts: &[usize],
+        path: &Path,
+    ) -> (String, Vec<(String, u64)>) {
         let sink = make(sink, options).unwrap();
         assert_eq!(sink.targets(), [path]);
         let (outputs, buffers) =
@@ -77,10 +128,11 @@ impl Log {
             written += sink.append(output.as_mut(), block).unwrap();
             start = end;
         }
+        let notes = sink.notes(output.as_ref());
         written += sink.finish(output).unwrap();
         let published = outputs.publish(|_, _| Ok(String::new())).unwrap();
         assert_eq!((written, published[0].rows), (len as u64, len as u64));
-        fs::read_to_string(path).unwrap()
+        (fs::read_to_string(path).unwrap(), notes)
     }
 }
 
@@ -101,27 +153,36 @@ mod properties {
     use serde_json::json;
 
     proptest! {
-        // Each case syncs six files to the disk.
+        // Each case syncs twelve files to the disk.
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
         fn batch_boundaries_do_not_matter(
             events in vec((vec(any::<u8>(), 0..6), any::<i64>(), vec(any::<u8>(), 0..40)), 0..30),
+            kinds in vec(0u8..3, 1..9),
             cuts in vec(any::<usize>(), 0..8))
         {
             let slices: Vec<(&[u8], i64, &[u8])> =
                 events.iter().map(|(name, time, payload)| (&name[..], *time, &payload[..])).collect();
             let log = Log::of(&slices);
-            let values: Vec<i32> = (0..).take(slices.len().div_ceil(2)).collect();
-            let even: Vec<u32> = (0..slices.len() as u32).step_by(2).collect();
-            let log = if even.is_empty() { log } else { log.decoded(&even, &values) };
+            let of = |kind: u8| -> Vec<u32> {
+                let kinds = (0..slices.len() as u32).zip(kinds.iter().cycle());
+                kinds.filter(|(_, found)| **found == kind).map(|(event, _)| event).collect()
+            };
+            let values: Vec<i32> = (0..).take(of(1).len()).collect();
+            let log = if values.is_empty() { log } else { log.decoded(&of(1), &values) };
+            let log = if of(2).is_empty() { log } else { log.decoded_pose(&of(2)) };
+            let fields = json!(["v", "names", "nowhere", "pos[-1]"]);
             let sinks = [
                 ("jsonl", json!({ "payload": true })),
+                ("jsonl", json!({ "fields": fields, "flatten": true })),
                 ("csv", json!({ "payload": "hex" })),
+                ("csv", json!({ "event_columns": ["size"] })),
+                ("csv", json!({ "event_columns": [], "fields": fields })),
                 ("text", json!({})),
             ];
             for (sink, options) in sinks {
-                let whole = log.written(sink, options.clone(), &[]);
-                prop_assert_eq!(log.written(sink, options, &cuts), whole);
+                let whole = log.written_with_notes(sink, options.clone(), &[]);
+                prop_assert_eq!(log.written_with_notes(sink, options, &cuts), whole);
             }
         }
     }

@@ -41,6 +41,10 @@ impl Sink for Text {
         file::targets(&self.path)
     }
 
+    fn takes_rows(&self) -> bool {
+        true
+    }
+
     fn open(&self, context: &SinkContext) -> Result<TextFile, Error> {
         TextFile::open(&self.path, b"", context)
     }

@@ -1,0 +1,109 @@
+//! Which fields of decoded events are written, and under which names. Writes nothing.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_schema::{Field, Schema};
+use serde::{Deserialize, Deserializer};
+use sluice_core::schemars::{JsonSchema, Schema as OptionSchema, SchemaGenerator};
+use sluice_core::{Batch, Error, FieldPath, Rows};
+
+/// Fields, in the order in which they are written; none twice.
+#[derive(Clone, Debug)]
+pub struct FieldList(pub(crate) Arc<[FieldPath]>);
+
+/// Which fields of a list some event had.
+#[derive(Debug)]
+pub(crate) struct Found(Vec<bool>);
+
+impl FieldList {
+    /// The values of each field in these rows, where their type has it. Takes note of those in `found`.
+    pub(crate) fn resolve(&self, rows: &Rows, found: &mut Found) -> Vec<Option<ArrayRef>> {
+        let resolved: Vec<_> = self.0.iter().map(|path| path.resolve(&rows.columns)).collect();
+        for (found, array) in found.0.iter_mut().zip(&resolved) {
+            *found |= array.is_some();
+        }
+        resolved
+    }
+
+    /// The same events with these fields only, each a column that is named by its path.
+    pub(crate) fn select(&self, batch: Batch, found: &mut Found) -> Result<Batch, Error> {
+        let select = |rows: &Rows| {
+            let resolved = self.resolve(rows, found);
+            let named = self.0.iter().zip(resolved);
+            with_columns(rows, named.filter_map(|(path, array)| Some((path, array?))))
+        };
+        let rows = batch.rows().iter().map(select).collect::<Result<_, Error>>()?;
+        Ok(batch.with_rows(rows))
+    }
+
+    /// That none of them was found yet.
+    pub(crate) fn none_found(&self) -> Found {
+        Found(vec![false; self.0.len()])
+    }
+
+    /// What is said of fields that no event had.
+    pub(crate) fn notes(&self, found: &Found) -> Vec<(String, u64)> {
+        let lost = self.0.iter().zip(&found.0).filter(|(_, found)| !**found);
+        lost.map(|(path, _)| (format!("no event has a field `{path}`"), 0)).collect()
+    }
+}
+
+impl Found {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.0.iter_mut().zip(&other.0).for_each(|(ours, theirs)| *ours |= theirs);
+    }
+}
+
+/// The same events with all their fields flat: each leaf a column that is named by its path.
+pub(crate) fn flat(batch: Batch) -> Result<Batch, Error> {
+    let flat = |rows: &Rows| {
+        let leaves = FieldPath::leaves(rows.columns.schema_ref());
+        let arrays = leaves.iter().map(|path| (path, path.resolve(&rows.columns)));
+        with_columns(rows, arrays.filter_map(|(path, array)| Some((path, array?))))
+    };
+    let rows = batch.rows().iter().map(flat).collect::<Result<_, Error>>()?;
+    Ok(batch.with_rows(rows))
+}
+
+fn with_columns<'p>(
+    rows: &Rows,
+    columns: impl Iterator<Item = (&'p FieldPath, ArrayRef)>,
+) -> Result<Rows, Error> {
+    let field = |path: &FieldPath, array: &ArrayRef| {
+        Field::new(path.to_string(), array.data_type().clone(), true)
+    };
+    let (fields, columns): (Vec<_>, Vec<_>) =
+        columns.map(|(path, array)| (field(path, &array), array)).unzip();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.events.len()));
+    let columns =
+        RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
+            .map_err(|e| Error::broken(format!("fields do not fit their rows: {e}")))?;
+    Ok(Rows { columns, ..rows.clone() })
+}
+
+impl<'de> Deserialize<'de> for FieldList {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let paths = Vec::<FieldPath>::deserialize(deserializer)?;
+        let mut known = BTreeSet::new();
+        match paths.iter().find(|path| !known.insert(*path)) {
+            Some(path) => Err(serde::de::Error::custom(format!("`{path}` is named twice"))),
+            None => Ok(Self(paths.into())),
+        }
+    }
+}
+
+impl JsonSchema for FieldList {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "FieldList".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> OptionSchema {
+        Vec::<FieldPath>::json_schema(generator)
+    }
+}
