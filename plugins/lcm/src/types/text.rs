@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::syntax::{Body, Dimension, TypeName};
+use super::syntax::{Body, Constant, Dimension, TypeName};
 use super::{Library, TypeId};
 
 impl Library {
@@ -56,6 +56,12 @@ impl Library {
                         .dimensions
                         .iter()
                         .map(|dimension| match dimension {
+                            // A size of 0 can only be given by a constant.
+                            Dimension::Fixed { size: 0, text } => {
+                                let is_it = |constant: &&Constant| constant.text == *text;
+                                let constant = constants.iter().find(is_it);
+                                format!("[{}]", constant.map_or("", |constant| &constant.name))
+                            }
                             Dimension::Fixed { text, .. } => format!("[{text}]"),
                             Dimension::Counted(place) => {
                                 format!("[{}]", members.get(*place).map_or("", |m| &m.name))
