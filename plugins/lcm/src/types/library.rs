@@ -118,9 +118,14 @@ impl Library {
     fn measure(&mut self) {
         let groups = Groups::of(self);
         self.empty = vec![false; self.types.len()];
-        for id in groups.iter().flatten() {
-            // What holds itself takes bytes: something has to say where it ends.
-            self.empty[id.index()] = self.has_nothing(*id);
+        for group in groups.iter() {
+            let is_next =
+                |library: &Self, id: TypeId| !library.takes_no_bytes(id) && library.has_nothing(id);
+            // What holds itself takes bytes, as something has to say where it ends. But it may hold itself in
+            // arrays of no elements: then one type of a group shows what the next one is.
+            while let Some(id) = group.iter().find(|id| is_next(self, **id)) {
+                self.empty[id.index()] = true;
+            }
         }
         let wrong: HashSet<usize> = self.mistakes.iter().map(|(file, _)| *file).collect();
         self.sound = vec![true; self.types.len()];
