@@ -3,4 +3,5 @@
 
 mod acceptance;
 mod fingerprints;
+mod hostile;
 mod peer;
