@@ -70,42 +70,82 @@ impl JsonSchema for TypePaths {
     }
 }
 
-/// The codecs of a registry, made from files and sets of types; each gets those of its own kind, and
-/// `depth` if it has such an option.
-///
-/// Mistakes in the files stand in the codecs. `Err` is a file that cannot be read, or that no codec
-/// knows.
-pub fn codecs(
-    registry: &Registry,
-    types: &TypePaths,
-    depth: Option<u8>,
-) -> Result<Vec<(&'static str, Box<dyn Codec>)>, OptionsError> {
-    let plugins: Vec<&Plugin> = registry.iter().filter(|p| p.kind() == Kind::Codec).collect();
-    let mut files: Vec<Vec<PathBuf>> = vec![Vec::new(); plugins.len()];
-    for (at, path) in types.0.iter().enumerate() {
-        let wrong = |message: String| OptionsError {
-            path: vec!["types".to_owned(), at.to_string()],
-            message,
-        };
-        for file in expanded(path, &plugins).map_err(|e| wrong(e.to_string()))? {
-            let place = plugins.iter().position(|plugin| reads(plugin, &file));
-            let place = place.ok_or_else(|| wrong(unknown(&file, &plugins)))?;
-            if !files[place].contains(&file) {
-                files[place].push(file);
+/// Codecs with the types they were made from.
+#[derive(Default)]
+pub struct Codecs(Vec<(&'static str, Box<dyn Codec>)>);
+
+impl fmt::Debug for Codecs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+impl Codecs {
+    /// The codecs of a registry, made from files and sets of types; each gets those of its own kind, and
+    /// `depth` if it has such an option.
+    ///
+    /// Mistakes in the files stand in the codecs. `Err` is a file that cannot be read, or that no codec
+    /// knows.
+    pub fn of(
+        registry: &Registry,
+        types: &TypePaths,
+        depth: Option<u8>,
+    ) -> Result<Self, OptionsError> {
+        let plugins: Vec<&Plugin> = registry.iter().filter(|p| p.kind() == Kind::Codec).collect();
+        let mut files: Vec<Vec<PathBuf>> = vec![Vec::new(); plugins.len()];
+        for (at, path) in types.0.iter().enumerate() {
+            let wrong = |message: String| OptionsError {
+                path: vec!["types".to_owned(), at.to_string()],
+                message,
+            };
+            for file in expanded(path, &plugins).map_err(|e| wrong(e.to_string()))? {
+                let place = plugins.iter().position(|plugin| reads(plugin, &file));
+                let place = place.ok_or_else(|| wrong(unknown(&file, &plugins)))?;
+                if !files[place].contains(&file) {
+                    files[place].push(file);
+                }
             }
         }
+        let made = plugins.into_iter().zip(files);
+        let made = made.map(|(plugin, files)| Ok((plugin.name, make(plugin, &files, depth)?)));
+        made.collect::<Result<_, _>>().map(Self)
     }
-    let made = plugins.into_iter().zip(files).map(|(plugin, files)| {
-        let mut options = serde_json::Map::from_iter([("types".to_owned(), json!(files))]);
-        if let Some(depth) = depth.filter(|_| plugin.option_names().contains(&"depth".to_owned())) {
-            options.insert("depth".to_owned(), json!(depth));
-        }
-        let Make::Codec(make) = plugin.make else {
-            return Err(OptionsError { path: Vec::new(), message: "no codec".to_owned() });
-        };
-        Ok((plugin.name, make(options.into())?))
-    });
-    made.collect()
+
+    /// The codecs, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &dyn Codec> {
+        self.0.iter().map(|(_, codec)| &**codec)
+    }
+
+    /// The codec of this name.
+    pub fn get(&self, name: &str) -> Option<&dyn Codec> {
+        self.0.iter().find(|(known, _)| *known == name).map(|(_, codec)| &**codec)
+    }
+
+    /// All types of all codecs.
+    pub fn types(&self) -> impl Iterator<Item = &KnownType> {
+        self.iter().flat_map(Codec::types)
+    }
+
+    /// Every mistake in the files as one text; nothing if there is none.
+    pub fn mistakes(&self) -> Option<String> {
+        let all: Vec<&str> = self.iter().flat_map(Codec::mistakes).map(String::as_str).collect();
+        (!all.is_empty()).then(|| format!("the types have mistakes\n\n{}", all.join("\n\n")))
+    }
+}
+
+fn make(
+    plugin: &Plugin,
+    files: &[PathBuf],
+    depth: Option<u8>,
+) -> Result<Box<dyn Codec>, OptionsError> {
+    let mut options = serde_json::Map::from_iter([("types".to_owned(), json!(files))]);
+    if let Some(depth) = depth.filter(|_| plugin.option_names().contains(&"depth".to_owned())) {
+        options.insert("depth".to_owned(), json!(depth));
+    }
+    match plugin.make {
+        Make::Codec(make) => make(options.into()),
+        _ => Err(OptionsError { path: Vec::new(), message: "this is no codec".to_owned() }),
+    }
 }
 
 fn reads(plugin: &Plugin, file: &Path) -> bool {

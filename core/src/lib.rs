@@ -37,7 +37,7 @@ mod column;
 
 pub use batch::{Batch, BatchBuilder, Event, Place};
 pub use channel::{Channel, ChannelId, Channels, Clock, Encoding, PerChannel};
-pub use codec::{Codec, KnownType, MessageType, PayloadType, TypeKey};
+pub use codec::{Codec, Codecs, KnownType, MessageType, PayloadType, TypeKey};
 pub use damage::{Damage, DamageLog};
 pub use error::{Error, ErrorKind, OptionsError};
 pub use field::FieldPath;

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use serde_json::{Value, json};
-use sluice_core::codec::{self, TypePaths};
-use sluice_core::{KnownType, TypeKey};
+use sluice_core::codec::TypePaths;
+use sluice_core::{Codecs, KnownType, TypeKey};
 
 use crate::args::TypesArgs;
 use crate::ending::{Ending, Failure, Outcome};
@@ -15,10 +15,9 @@ use crate::shell::Shell;
 
 pub(crate) fn run(args: &TypesArgs, shell: &Shell) -> Outcome {
     let paths = TypePaths(args.files.clone());
-    let codecs = codec::codecs(&shell.registry, &paths, None);
+    let codecs = Codecs::of(&shell.registry, &paths, None);
     let codecs = codecs.map_err(|error| Failure::WrongUse(error.message))?;
-    let types: Vec<KnownType> =
-        codecs.iter().flat_map(|(_, codec)| codec.types()).cloned().collect();
+    let types: Vec<KnownType> = codecs.types().cloned().collect();
     let clashes = Clashes::of(&types);
     let text = if args.json {
         types.iter().map(|known| json(known, &clashes).to_string() + "\n").collect()
@@ -29,12 +28,7 @@ pub(crate) fn run(args: &TypesArgs, shell: &Shell) -> Outcome {
     if !args.json {
         clashes.tell(shell);
     }
-    let mistakes: Vec<&str> =
-        codecs.iter().flat_map(|(_, codec)| codec.mistakes()).map(String::as_str).collect();
-    if mistakes.is_empty() {
-        return Ok(Ending::Done);
-    }
-    Err(Failure::WrongUse(format!("types have mistakes\n\n{}", mistakes.join("\n\n"))))
+    codecs.mistakes().map_or(Ok(Ending::Done), |mistakes| Err(Failure::WrongUse(mistakes)))
 }
 
 /// Types that cannot be told apart by one of the two things that name them.

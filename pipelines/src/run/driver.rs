@@ -135,8 +135,11 @@ impl<'r> Driver<'r> {
                 None => self.end_source(source)?,
             }
         }
-        for sink in std::mem::take(&mut self.sinks).into_values() {
+        for (node, sink) in std::mem::take(&mut self.sinks) {
             self.options.stop.check()?;
+            for (what, count) in sink.sink.notes(&*sink.output) {
+                self.tally.node(node).note(&what, count);
+            }
             sink.finish()?;
         }
         for quarantine in std::mem::take(&mut self.quarantines).into_values() {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::codec::{self, TypePaths};
+use sluice_core::codec::TypePaths;
 use sluice_core::{
-    Batch, Channel, ChannelId, Codec, Error, KnownType, Map, MapQuery, OptionsError, Pattern,
-    Patterns, PerChannel, Registry, Stage, StageContext, TypeKey,
+    Batch, Channel, ChannelId, Codec, Codecs, Error, KnownType, Map, MapQuery, OptionsError,
+    Pattern, Patterns, PerChannel, Registry, Stage, StageContext, TypeKey,
 };
 
 /// Options of `decode`.
@@ -48,7 +48,7 @@ sluice_core::register! {
 }
 
 struct Decode {
-    codecs: Vec<NamedCodec>,
+    codecs: Codecs,
     /// All types of all codecs.
     types: Vec<KnownType>,
     /// The types of a number, by codec: several, if they share it.
@@ -74,7 +74,7 @@ impl TryFrom<DecodeOptions> for Stage {
         let codecs = known_codecs(&options.types, options.depth)?;
         let mut types = Vec::new();
         let mut by_key: HashMap<_, Vec<usize>> = HashMap::new();
-        for (place, (_, codec)) in codecs.iter().enumerate() {
+        for (place, codec) in codecs.iter().enumerate() {
             for known in codec.types() {
                 by_key.entry((place, known.described.key)).or_default().push(types.len());
                 types.push(known.clone());
@@ -92,22 +92,13 @@ impl TryFrom<DecodeOptions> for Stage {
     }
 }
 
-/// A codec and its name.
-pub(crate) type NamedCodec = (&'static str, Box<dyn Codec>);
-
 /// The codecs of these types; `Err` with every mistake in the files, if there are any.
-pub(crate) fn known_codecs(
-    types: &TypePaths,
-    depth: Option<u8>,
-) -> Result<Vec<NamedCodec>, OptionsError> {
-    let codecs = codec::codecs(&Registry::linked(), types, depth)?;
-    let mistakes: Vec<&str> =
-        codecs.iter().flat_map(|(_, codec)| codec.mistakes()).map(String::as_str).collect();
-    if mistakes.is_empty() {
-        return Ok(codecs);
+pub(crate) fn known_codecs(types: &TypePaths, depth: Option<u8>) -> Result<Codecs, OptionsError> {
+    let codecs = Codecs::of(&Registry::linked(), types, depth)?;
+    match codecs.mistakes() {
+        None => Ok(codecs),
+        Some(message) => Err(OptionsError { path: vec!["types".into()], message }),
     }
-    let message = format!("the types have mistakes\n\n{}", mistakes.join("\n\n"));
-    Err(OptionsError { path: vec!["types".into()], message })
 }
 
 /// Patterns of channels with the names of their types, which must be known.
@@ -130,15 +121,14 @@ pub(crate) fn channel_types(
 }
 
 /// What of types decides what is decoded, as a line of text.
-pub(crate) fn summary(codecs: &[NamedCodec]) -> Option<String> {
+pub(crate) fn summary(codecs: &Codecs) -> Option<String> {
     let mut hash = blake3::Hasher::new();
-    let types = || codecs.iter().flat_map(|(_, codec)| codec.types());
-    for known in types() {
+    for known in codecs.types() {
         hash.update(known.described.name.as_bytes());
         hash.update(&known.described.key.0.to_be_bytes());
         hash.update(known.described.text.as_bytes());
     }
-    (types().count() > 0).then(|| format!("types: blake3 {}", hash.finalize().to_hex()))
+    (codecs.types().count() > 0).then(|| format!("types: blake3 {}", hash.finalize().to_hex()))
 }
 
 /// What an event is decoded as.
@@ -163,8 +153,9 @@ impl Decode {
         if !self.channels.is_empty() && !self.channels.matches(name) {
             return None;
         }
-        let may_read = |place: &usize| self.codecs[*place].1.may_read(channel);
-        let codecs = (0..self.codecs.len()).filter(may_read).collect();
+        let codecs = self.codecs.iter().enumerate();
+        let codecs =
+            codecs.filter(|(_, codec)| codec.may_read(channel)).map(|(at, _)| at).collect();
         let wanted = self.channel_types.iter().find(|(pattern, _)| pattern.matches(name));
         Some(Arc::new(ChannelPlan { codecs, wanted: wanted.map(|(_, name)| name.clone()) }))
     }
@@ -209,6 +200,7 @@ impl Decode {
         for rows in batch.rows() {
             rows.events.iter().for_each(|event| has_rows[*event as usize] = true);
         }
+        let codecs: Vec<&dyn Codec> = self.codecs.iter().collect();
         let mut known: HashMap<(u32, usize, TypeKey), Verdict> = HashMap::new();
         let mut last = None;
         for (row, channel) in batch.channels().iter().enumerate() {
@@ -219,7 +211,7 @@ impl Decode {
             let payload = batch.payload(row);
             verdicts[row] = if plan.codecs.is_empty() { UNKNOWN } else { NO_KEY };
             for codec in &plan.codecs {
-                let Some(key) = self.codecs[*codec].1.key_of(payload) else { continue };
+                let Some(key) = codecs[*codec].key_of(payload) else { continue };
                 let asked = (*channel, *codec, key);
                 let verdict = match last {
                     Some((same, verdict)) if same == asked => verdict,

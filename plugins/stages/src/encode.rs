@@ -7,11 +7,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::codec::TypePaths;
 use sluice_core::{
-    Batch, ChannelId, Error, KnownType, Map, MapQuery, MessageType, OptionsError, Pattern,
+    Batch, ChannelId, Codecs, Error, KnownType, Map, MapQuery, MessageType, OptionsError, Pattern,
     PayloadType, Payloads, Rows, Stage, StageContext,
 };
 
-use crate::decode::{NamedCodec, channel_types, known_codecs, summary};
+use crate::decode::{channel_types, known_codecs, summary};
 
 /// Options of `encode`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -33,7 +33,7 @@ sluice_core::register! {
 }
 
 struct Encode {
-    codecs: Vec<NamedCodec>,
+    codecs: Codecs,
     types: Vec<KnownType>,
     channel_types: Vec<(Pattern, String)>,
     all: bool,
@@ -50,8 +50,7 @@ impl TryFrom<EncodeOptions> for Stage {
 
     fn try_from(options: EncodeOptions) -> Result<Self, OptionsError> {
         let codecs = known_codecs(&options.types, None)?;
-        let types: Vec<KnownType> =
-            codecs.iter().flat_map(|(_, codec)| codec.types()).cloned().collect();
+        let types: Vec<KnownType> = codecs.types().cloned().collect();
         let channel_types = channel_types(options.channel_types, &types)?;
         let beside = summary(&codecs);
         let (all, adopted) = (options.all, Mutex::default());
@@ -109,9 +108,8 @@ impl Encode {
         if let Some((_, found)) = adopted.iter().find(is_it) {
             return found.clone();
         }
-        let codec = self.codecs.iter().find(|(name, _)| **name == *message.codec);
-        let found = match codec {
-            Some((_, codec)) => codec.adopt(message),
+        let found = match self.codecs.get(&message.codec) {
+            Some(codec) => codec.adopt(message),
             None => Err(format!("this program has no codec `{}`", message.codec)),
         };
         adopted.push((Arc::clone(message), found.clone()));

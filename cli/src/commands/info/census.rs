@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sluice_core::{
-    Batch, Channel, ChannelId, Channels, Codec, EncodeContext, Encoding, Error, Payloads,
+    Batch, Channel, ChannelId, Channels, Codec, Codecs, EncodeContext, Encoding, Error, Payloads,
     PerChannel, Sink, SinkContext, TypeKey,
 };
 
@@ -50,20 +50,20 @@ impl Tally {
 
 /// The types that payloads and rows may be of.
 #[derive(Default)]
-pub(crate) struct Types(pub(crate) Vec<(&'static str, Box<dyn Codec>)>);
+pub(crate) struct Types(pub(crate) Codecs);
 
 impl Types {
     /// The number of the type that a payload is of. Where its encoding is not known, only if its type is.
     fn key_of(&self, channel: &Channel, payload: &[u8]) -> Option<TypeKey> {
-        let able = self.0.iter().filter(|(_, codec)| codec.may_read(channel));
-        let mut keys = able.filter_map(|(_, codec)| Some((codec, codec.key_of(payload)?)));
+        let able = self.0.iter().filter(|codec| codec.may_read(channel));
+        let mut keys = able.filter_map(|codec| Some((codec, codec.key_of(payload)?)));
         let is_told = channel.encoding != Encoding::Unknown;
-        keys.find(|(codec, key)| is_told || knows(&***codec, *key)).map(|(_, key)| key)
+        keys.find(|(codec, key)| is_told || knows(*codec, *key)).map(|(_, key)| key)
     }
 
     /// The name of a type.
     fn name(&self, key: TypeKey) -> Option<Arc<str>> {
-        let mut types = self.0.iter().flat_map(|(_, codec)| codec.types());
+        let mut types = self.0.types();
         let found = types.find(|known| known.described.key == key)?;
         Some(Arc::clone(&found.described.name))
     }

@@ -7,8 +7,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sluice_core::codec::{self, TypePaths};
-use sluice_core::{Input, registry};
+use sluice_core::codec::TypePaths;
+use sluice_core::{Codecs, Input, registry};
 use sluice_pipeline::Report;
 
 use crate::args::InfoArgs;
@@ -84,10 +84,7 @@ fn look_into(file: &Input, args: &InfoArgs, shell: &Shell) -> Result<Found, Fail
 fn types(args: &InfoArgs, shell: &Shell) -> Result<Types, Failure> {
     let built_in = registry::type_sets().into_iter().map(|set| PathBuf::from(set.name));
     let paths = TypePaths(args.types.iter().cloned().chain(built_in).collect());
-    let codecs = codec::codecs(&shell.registry, &paths, None);
+    let codecs = Codecs::of(&shell.registry, &paths, None);
     let codecs = codecs.map_err(|error| Failure::WrongUse(error.message))?;
-    match codecs.iter().find_map(|(_, codec)| codec.mistakes().first()) {
-        None => Ok(Types(codecs)),
-        Some(mistake) => Err(Failure::WrongUse(format!("types have mistakes\n\n{mistake}"))),
-    }
+    codecs.mistakes().map_or(Ok(Types(codecs)), |mistakes| Err(Failure::WrongUse(mistakes)))
 }

@@ -58,7 +58,9 @@ impl Library {
                         .map(|dimension| match dimension {
                             // A size of 0 can only be given by a constant.
                             Dimension::Fixed { size: 0, text } => {
-                                let is_it = |constant: &&Constant| constant.text == *text;
+                                let is_it = |constant: &&Constant| {
+                                    constant.integer == Some(0) && constant.text == *text
+                                };
                                 let constant = constants.iter().find(is_it);
                                 format!("[{}]", constant.map_or("", |constant| &constant.name))
                             }
