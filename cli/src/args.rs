@@ -392,8 +392,9 @@ Examples:
 
 Exit codes: 0 all files are right; 2 a file is wrong, and what is said of it is on standard error.")]
 pub(crate) struct TypesArgs {
-    /// Files that declare types, folders of them, globs, or names of built-in sets.
-    #[arg(required = true, value_name = "FILE")]
+    /// Files that declare types, folders of them, globs, or names of built-in sets. All built-in sets if
+    /// left out.
+    #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
     /// Print a JSON object a type, one per line.

@@ -1,13 +1,21 @@
 //! The pipelines that every program carries, by name. They work without any file beside them.
 
 macro_rules! carried {
-    ($($name:literal),*) => {
+    ($($name:literal),* $(,)?) => {
         [$(($name, include_str!(concat!("../library/", $name, ".toml")))),*]
     };
 }
 
-const PIPELINES: [(&str, &str); 5] =
-    carried!["archive-to-log", "batch", "log-to-archive", "log-to-tables", "quickstart"];
+const PIPELINES: [(&str, &str); 8] = carried![
+    "archive-to-log",
+    "batch",
+    "fields-to-csv",
+    "filter-by-field",
+    "log-to-archive",
+    "log-to-tables",
+    "quickstart",
+    "typed-tables",
+];
 
 /// The text of the pipeline of that name, given with or without `.toml`.
 pub fn get(name: &str) -> Option<&'static str> {

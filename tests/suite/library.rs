@@ -14,7 +14,17 @@ fn every_file_of_the_library_is_carried() {
     names.sort();
     assert_eq!(library::names().collect::<Vec<_>>(), names);
     // Each of them has a test below.
-    assert_eq!(names, ["archive-to-log", "batch", "log-to-archive", "log-to-tables", "quickstart"]);
+    let tested = [
+        "archive-to-log",
+        "batch",
+        "fields-to-csv",
+        "filter-by-field",
+        "log-to-archive",
+        "log-to-tables",
+        "quickstart",
+        "typed-tables",
+    ];
+    assert_eq!(names, tested);
 }
 
 /// What `verify` and the table's own source say: how many events there are.
@@ -109,4 +119,57 @@ fn a_file_that_stands_there_is_taken_instead() {
     folder.write("quickstart", text);
     ran(&folder, &["run", "quickstart", "--set", "SECONDS=0.1", "--set", "OUT=o"]).expect(0);
     assert!(folder.at("o/other.lcm").exists());
+}
+
+/// A folder with `drive.lcm`, two seconds of the made-up drive.
+fn drive_log() -> Folder {
+    let folder = Folder::new();
+    ran(&folder, &["run", "quickstart", "--set", "SECONDS=2", "--set", "OUT=made"]).expect(0);
+    folder.write("drive.lcm", folder.read("made/drive.lcm"));
+    folder
+}
+
+#[test]
+fn logs_become_typed_tables_and_these_the_log_again() {
+    let folder = drive_log();
+    ran(&folder, &["run", "typed-tables", "--set", "INPUT=drive.lcm"]).expect(0);
+    let told = ran(&folder, &["info", "tables", "--json"]).expect(0);
+    assert!(told.text().contains("\"type\":\"lcmtypes.pose_t\""), "{}", told.text());
+    ran(&folder, &["convert", "tables", "--to", "back.lcm"]).expect(0);
+    assert!(folder.read("back.lcm") == folder.read("drive.lcm"));
+}
+
+#[test]
+fn chosen_fields_become_a_table_of_text() {
+    let folder = drive_log();
+    let fields = "FIELDS=utime, pos[2], vel[-1]";
+    ran(&folder, &["run", "fields-to-csv", "--set", "INPUT=drive.lcm", "--set", fields]).expect(0);
+    let text = String::from_utf8(folder.read("fields.csv")).unwrap();
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("timestamp,utime,pos[2],vel[-1]"));
+    let numbers = |line: &str| {
+        let cells: Vec<&str> = line.split(',').collect();
+        let last = cells[1..].iter().filter_map(|cell| cell.parse::<f64>().ok()).count();
+        cells.len() == 4 && last == 3
+    };
+    assert!(text.lines().count() > 100 && lines.all(numbers), "{text}");
+}
+
+#[test]
+fn a_log_is_filtered_by_the_value_of_a_field() {
+    let folder = drive_log();
+    let condition = "WHERE=nranges > 181 or pos[0] < 299.9";
+    ran(&folder, &["run", "filter-by-field", "--set", "INPUT=drive.lcm", "--set", condition])
+        .expect(0);
+    let (all, kept) = (events_in(&folder, "drive.lcm"), events_in(&folder, "matching.lcm"));
+    assert!(kept > 0 && kept < all, "{kept} of {all}");
+    // What is left meets the condition, and is in the log as it was.
+    let told = ran(&folder, &["cat", "matching.lcm", "--types", "mit-dgc", "--json"]).expect(0);
+    for line in told.text().lines() {
+        let event: serde_json::Value = serde_json::from_str(line).unwrap();
+        let fields = &event["fields"];
+        let is_wanted = fields["nranges"].as_i64().is_some_and(|n| n > 181)
+            || fields["pos"][0].as_f64().is_some_and(|x| x < 299.9);
+        assert!(is_wanted, "{line}");
+    }
 }

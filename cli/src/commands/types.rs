@@ -3,18 +3,20 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use sluice_core::codec::TypePaths;
-use sluice_core::{Codecs, KnownType, TypeKey};
+use sluice_core::{Codecs, KnownType, TypeKey, registry};
 
 use crate::args::TypesArgs;
 use crate::ending::{Ending, Failure, Outcome};
 use crate::shell::Shell;
 
 pub(crate) fn run(args: &TypesArgs, shell: &Shell) -> Outcome {
-    let paths = TypePaths(args.files.clone());
+    let built_in = || registry::type_sets().into_iter().map(|set| PathBuf::from(set.name));
+    let files = args.files.clone();
+    let paths = TypePaths(if files.is_empty() { built_in().collect() } else { files });
     let codecs = Codecs::of(&shell.registry, &paths, None);
     let codecs = codecs.map_err(|error| Failure::WrongUse(error.message))?;
     let types: Vec<KnownType> = codecs.types().cloned().collect();

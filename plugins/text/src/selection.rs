@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Field, Schema};
 use serde::{Deserialize, Deserializer};
-use sluice_core::schemars::{JsonSchema, Schema as OptionSchema, SchemaGenerator};
+use sluice_core::schemars::{JsonSchema, Schema as OptionSchema, SchemaGenerator, json_schema};
 use sluice_core::{Batch, Error, FieldPath, Rows};
 
 /// Fields, in the order in which they are written; none twice.
@@ -85,7 +85,17 @@ fn with_columns<'p>(
 
 impl<'de> Deserialize<'de> for FieldList {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let paths = Vec::<FieldPath>::deserialize(deserializer)?;
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a list of fields, or a text with commas between them")]
+        enum Given {
+            Text(String),
+            List(Vec<String>),
+        }
+        let paths = match Given::deserialize(deserializer)? {
+            Given::Text(text) => separated(&text),
+            Given::List(texts) => texts.iter().map(|text| FieldPath::parse(text)).collect(),
+        };
+        let paths: Vec<FieldPath> = paths.map_err(serde::de::Error::custom)?;
         let mut known = BTreeSet::new();
         match paths.iter().find(|path| !known.insert(*path)) {
             Some(path) => Err(serde::de::Error::custom(format!("`{path}` is named twice"))),
@@ -104,6 +114,41 @@ impl JsonSchema for FieldList {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> OptionSchema {
-        Vec::<FieldPath>::json_schema(generator)
+        let list = Vec::<FieldPath>::json_schema(generator);
+        json_schema!({ "anyOf": [{ "type": "string" }, list] })
+    }
+}
+
+/// The paths of a text that has commas between them: so one variable of a pipeline can name several.
+fn separated(text: &str) -> Result<Vec<FieldPath>, String> {
+    let (mut paths, mut is_quoted) = (Vec::new(), false);
+    let pieces = text.split(|c| {
+        is_quoted ^= c == '`';
+        c == ',' && !is_quoted
+    });
+    for piece in pieces.map(str::trim).filter(|piece| !piece.is_empty()) {
+        paths.push(FieldPath::parse(piece)?);
+    }
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn paths(given: Value) -> Result<Vec<String>, String> {
+        let list: FieldList = serde_json::from_value(given).map_err(|e| e.to_string())?;
+        Ok(list.0.iter().map(FieldPath::to_string).collect())
+    }
+
+    #[test]
+    fn fields_are_a_list_or_a_text_with_commas() {
+        let wanted = Ok(vec!["a".to_owned(), "`b,c`[0]".to_owned()]);
+        assert_eq!(paths(json!(["a", "`b,c`[0]"])), wanted);
+        assert_eq!(paths(json!(" a, `b,c`[0] ,")), wanted);
+        assert_eq!(paths(json!("")), Ok(Vec::new()));
+        assert!(paths(json!("a, [")).unwrap_err().contains("no field path"));
+        assert!(paths(json!("a, a")).unwrap_err().contains("named twice"));
     }
 }

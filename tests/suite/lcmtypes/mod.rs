@@ -5,3 +5,4 @@ mod acceptance;
 mod fingerprints;
 mod hostile;
 mod peer;
+mod values;
