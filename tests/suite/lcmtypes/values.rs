@@ -1,0 +1,62 @@
+//! Messages of random types, written by the Python that lcm-gen makes: what is in them, in JSON and in
+//! tables, and that they come back byte for byte.
+//!
+//! `SLUICE_SEED` takes another seed, `SLUICE_CASES` another number of types.
+
+use serde_json::Value;
+
+use super::peer::Peer;
+use crate::kit::{Folder, ran};
+
+const SEEDS: [u64; 2] = [1, 2];
+const CASES: u64 = 60;
+
+fn given(variable: &str) -> Option<u64> {
+    let value = std::env::var(variable).ok()?;
+    Some(value.parse().unwrap_or_else(|e| panic!("{variable}: {e}")))
+}
+
+#[test]
+fn values_of_random_types_are_those_that_the_python_classes_wrote() {
+    let Some(peer) = Peer::with("lcm, pyarrow, duckdb") else { return };
+    let seeds = given("SLUICE_SEED").map_or(SEEDS.to_vec(), |seed| vec![seed]);
+    let cases = given("SLUICE_CASES").unwrap_or(CASES).to_string();
+    for seed in seeds {
+        println!("SLUICE_SEED={seed} SLUICE_CASES={cases}");
+        let folder = Folder::new();
+        peer.script("values.py", folder.path(), &[&seed.to_string(), &cases]);
+        assert_shown_as_expected(&peer, &folder, "in.lcm");
+        assert_tables_come_back(&folder);
+        peer.script("tables.py", folder.path(), &[]);
+        assert_tables_of_others_come_back(&peer, &folder);
+    }
+}
+
+/// Fails the test unless `sluice cat` shows in a log what the writer says it has written.
+fn assert_shown_as_expected(peer: &Peer, folder: &Folder, log: &str) {
+    let shown = ran(folder, &["cat", log, "--types", "types", "--json"]).expect(0);
+    folder.write("shown.jsonl", shown.stdout);
+    peer.script("same.py", folder.path(), &[]);
+}
+
+fn assert_tables_come_back(folder: &Folder) {
+    let to = ["convert", "in.lcm", "--types", "types", "--to", "tables/", "--report", "r.json"];
+    ran(folder, &to).expect(0);
+    let report: Value = serde_json::from_slice(&folder.read("r.json")).unwrap();
+    let channels = report["channels"].as_array().unwrap();
+    assert!(channels.len() > 1 && channels.iter().all(|channel| channel["undecoded"] == 0));
+    // Without `--types`: the tables say what they hold.
+    ran(folder, &["convert", "tables/", "--to", "back.lcm"]).expect(0);
+    assert!(folder.read("back.lcm") == folder.read("in.lcm"));
+}
+
+/// Tables that others have written say no more than their columns: which types these are has to be given.
+fn assert_tables_of_others_come_back(peer: &Peer, folder: &Folder) {
+    for tool in ["pyarrow", "duckdb"] {
+        let (tables, back) = (format!("{tool}/"), format!("{tool}.lcm"));
+        ran(folder, &["convert", &tables, "--types", "types", "--to", &back]).expect(0);
+    }
+    assert!(folder.read("pyarrow.lcm") == folder.read("in.lcm"));
+    // To DuckDB all that is not a number is one and the same NaN.
+    assert_shown_as_expected(peer, folder, "duckdb.lcm");
+}
