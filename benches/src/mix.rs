@@ -1,7 +1,9 @@
 //! Made-up logs of three kinds, always the same: what a robot car records, nothing but small events, and many
 //! channels that all count.
 //!
-//! Payloads have the sizes and about the compressibility of the real ones, and no other meaning.
+//! Payloads have the sizes and about the compressibility of the real ones. Those of the car and of the scans
+//! are messages of the types in `plugins/dgc/types` and of `words_t` in `types/bench.lcm`; the small ones mean
+//! nothing.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,13 +18,21 @@ const START: u64 = 1_194_098_400_000_000;
 /// What is written at a time.
 const BLOCK: usize = 1 << 20;
 
+// Fingerprints of types.
+const VELODYNE: u64 = 0x6d7d_fc11_eda8_2da7;
+const LASER: u64 = 0xe3d1_7423_180b_5e8d;
+const IMAGE: u64 = 0xcc27_dfe2_9341_1b79;
+const POSE: u64 = 0x2e16_efb0_52b0_105e;
+const GPS_TO_LOCAL: u64 = 0x4d0c_279a_87b8_ec9d;
+const WORDS: u64 = 0x9973_46d4_72b8_0897;
+
 /// Writes at least `bytes` of the log of a robot car: 61 channels, 4576 events and 5.1 MB a second; of
 /// its bytes, 64 % are of a Velodyne, 18 % of cameras and 14 % of laser scanners.
 pub fn drive(bytes: u64, to: impl Write) -> io::Result<Counts> {
     by_time(drive_channels(), bytes, to)
 }
 
-/// Writes at least `bytes` of scans of 228 to 1820 bytes, on 200 channels with about as many bytes each.
+/// Writes at least `bytes` of scans of 232 to 1824 bytes, on 200 channels with about as many bytes each.
 pub fn many(bytes: u64, to: impl Write) -> io::Result<Counts> {
     let channels = (0..200).map(|n| {
         let ranges = 50 + 2 * n;
@@ -149,15 +159,15 @@ fn drive_channels() -> Vec<Channel> {
         let camera = Content::Camera { noise: Noise::new(200 + n as u64) };
         channels.push(Channel::new(format!("CAM_THUMB_{side}"), 10, camera));
     }
-    let status = |name: String, hertz, size, n| {
-        Channel::new(name, hertz, Content::Status { size, noise: Noise::new(300 + n) })
-    };
-    channels.push(status("POSE".into(), 100, 144, 0));
-    channels.push(status("GPS_TO_LOCAL".into(), 10, 136, 1));
-    for n in 0..41u64 {
-        // 916 events a second of 30 to 300 bytes.
+    let pose = Content::Pose { values: [0.0; 16], noise: Noise::new(300) };
+    channels.push(Channel::new("POSE", 100, pose));
+    let fix = Content::Fix { values: [0.0; 7], noise: Noise::new(301) };
+    channels.push(Channel::new("GPS_TO_LOCAL", 10, fix));
+    for n in 0..41 {
+        // 916 events a second of 28 to 288 bytes.
         let hertz = if n < 21 { 20 } else { 24 } + if n < 16 { 1 } else { 0 };
-        channels.push(status(format!("STATUS_{n:02}"), hertz, 30 + n * 271 / 41, n + 2));
+        let words = Content::Words { count: 2 + n * 67 / 41, noise: Noise::new(302 + n) };
+        channels.push(Channel::new(format!("STATUS_{n:02}"), hertz, words));
     }
     channels
 }
@@ -167,6 +177,9 @@ enum Content {
     Velodyne { ranges: Vec<u16>, noise: Noise },
     Scanner { ranges: u64, noise: Noise },
     Camera { noise: Noise },
+    Pose { values: [f64; 16], noise: Noise },
+    Fix { values: [f64; 7], noise: Noise },
+    Words { count: u64, noise: Noise },
     Status { size: u64, noise: Noise },
 }
 
@@ -181,15 +194,23 @@ impl Content {
             Self::Velodyne { ranges, noise } => velodyne(event, utime, ranges, noise, out),
             Self::Scanner { ranges, noise } => scanner(event, utime, *ranges, noise, out),
             Self::Camera { noise } => camera(utime, noise, out),
+            Self::Pose { values, noise } => pose(utime, values, noise, out),
+            Self::Fix { values, noise } => fix(utime, values, noise, out),
+            Self::Words { count, noise } => words(event, utime, *count, noise, out),
             Self::Status { size, noise } => status(event, utime, *size as usize, noise, out),
         }
     }
 }
 
-/// A packet of 1206 bytes, 20 bytes around it: 12 blocks of 32 ranges that wander from block to block.
-fn velodyne(event: u64, utime: u64, ranges: &mut [u16], noise: &mut Noise, out: &mut Vec<u8>) {
-    out.extend_from_slice(&0x1ab2_5c93_7d44_01e7_u64.to_be_bytes());
+/// A fingerprint, and the time that all messages begin with.
+fn head(fingerprint: u64, utime: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(&fingerprint.to_be_bytes());
     out.extend_from_slice(&utime.to_be_bytes());
+}
+
+/// A `velodyne_t`. A packet of 1206 bytes, 20 bytes in front of it: 12 blocks of 32 ranges that wander from block to block.
+fn velodyne(event: u64, utime: u64, ranges: &mut [u16], noise: &mut Noise, out: &mut Vec<u8>) {
+    head(VELODYNE, utime, out);
     out.extend_from_slice(&1206_u32.to_be_bytes());
     for block in 0..12 {
         let lower = block % 2;
@@ -209,10 +230,9 @@ fn velodyne(event: u64, utime: u64, ranges: &mut [u16], noise: &mut Noise, out: 
     out.extend_from_slice(&[0, 0]);
 }
 
-/// A scan of ranges as 32-bit floats of whole centimetres.
+/// A `laser_t`: a scan of ranges as 32-bit floats of whole centimetres.
 fn scanner(event: u64, utime: u64, ranges: u64, noise: &mut Noise, out: &mut Vec<u8>) {
-    out.extend_from_slice(&0xf1e8_ba11_8c05_af46_u64.to_be_bytes());
-    out.extend_from_slice(&utime.to_be_bytes());
+    head(LASER, utime, out);
     out.extend_from_slice(&(ranges as u32).to_be_bytes());
     let mut centimetres = 800 + event % 97;
     for _ in 0..ranges {
@@ -221,23 +241,65 @@ fn scanner(event: u64, utime: u64, ranges: u64, noise: &mut Noise, out: &mut Vec
         let metres = if (word >> 8) & 31 == 0 { 81.91 } else { centimetres as f32 * 0.01 };
         out.extend_from_slice(&metres.to_be_bytes());
     }
-    out.extend_from_slice(&[0; 16]);
+    out.extend_from_slice(&0_u32.to_be_bytes());
+    out.extend_from_slice(&(-1.5_f32).to_be_bytes());
+    out.extend_from_slice(&(3.0 / ranges as f32).to_be_bytes());
 }
 
-/// 10 to 25 kB that cannot be compressed.
+/// An `image_t` of 10 to 25 kB that cannot be compressed.
 fn camera(utime: u64, noise: &mut Noise, out: &mut Vec<u8>) {
-    out.extend_from_slice(&0x5a1c_29e3_0b7d_44f1_u64.to_be_bytes());
-    out.extend_from_slice(&utime.to_be_bytes());
-    for _ in 0..1_300 + noise.below(1_825) {
+    head(IMAGE, utime, out);
+    for pixels in [376_u16, 240, 376] {
+        out.extend_from_slice(&pixels.to_be_bytes());
+    }
+    let words = 1_300 + noise.below(1_825);
+    out.extend_from_slice(b"MJPG");
+    out.extend_from_slice(&(8 * words as u32).to_be_bytes());
+    for _ in 0..words {
         out.extend_from_slice(&noise.word().to_le_bytes());
     }
+}
+
+/// A `pose_t`: numbers that wander.
+fn pose(utime: u64, values: &mut [f64; 16], noise: &mut Noise, out: &mut Vec<u8>) {
+    head(POSE, utime, out);
+    wander(values, noise, out);
+}
+
+/// A `gps_to_local_t`: numbers that wander, and a covariance that stays.
+fn fix(utime: u64, values: &mut [f64; 7], noise: &mut Noise, out: &mut Vec<u8>) {
+    head(GPS_TO_LOCAL, utime, out);
+    wander(values, noise, out);
+    for n in 0..16 {
+        let variance = if n % 5 == 0 { 0.25_f32 } else { 0.0 };
+        out.extend_from_slice(&variance.to_be_bytes());
+    }
+}
+
+fn wander(values: &mut [f64], noise: &mut Noise, out: &mut Vec<u8>) {
+    for value in values {
+        *value += (noise.below(2_001) as f64 - 1_000.0) * 1e-5;
+        out.extend_from_slice(&value.to_be_bytes());
+    }
+}
+
+/// A `words_t`: words that change a little from event to event.
+fn words(event: u64, utime: u64, count: u64, noise: &mut Noise, out: &mut Vec<u8>) {
+    head(WORDS, utime, out);
+    out.extend_from_slice(&(count as u32).to_be_bytes());
+    append_words(event, out.len() + 4 * count as usize, noise, out);
 }
 
 /// A fingerprint, a time, and words that change a little from event to event.
 fn status(event: u64, utime: u64, size: usize, noise: &mut Noise, out: &mut Vec<u8>) {
     let end = out.len() + size;
-    out.extend_from_slice(&(0x77c2_91d3_5a60_0000_u64 + size as u64).to_be_bytes());
-    out.extend_from_slice(&utime.to_be_bytes());
+    head(0x77c2_91d3_5a60_0000 + size as u64, utime, out);
+    append_words(event, end, noise, out);
+    out.truncate(end);
+}
+
+/// Words up to `end`, or a little more.
+fn append_words(event: u64, end: usize, noise: &mut Noise, out: &mut Vec<u8>) {
     let mut word = 0;
     while out.len() < end {
         if word % 4 == 0 {
@@ -247,13 +309,25 @@ fn status(event: u64, utime: u64, size: usize, noise: &mut Noise, out: &mut Vec<
         out.extend_from_slice(&(value as u32).to_be_bytes());
         word += 1;
     }
-    out.truncate(end);
 }
 
 #[cfg(test)]
 mod tests {
+    use sluice_core::{BatchBuilder, ChannelId, Codec};
+    use sluice_lcm::codec::LcmCodec;
+    use sluice_lcm::types::library::TypeFile;
+
     use super::*;
     use crate::bare;
+
+    const TYPES: [&str; 6] = [
+        include_str!("../../plugins/dgc/types/gps_to_local_t.lcm"),
+        include_str!("../../plugins/dgc/types/image_t.lcm"),
+        include_str!("../../plugins/dgc/types/laser_t.lcm"),
+        include_str!("../../plugins/dgc/types/pose_t.lcm"),
+        include_str!("../../plugins/dgc/types/velodyne_t.lcm"),
+        include_str!("../types/bench.lcm"),
+    ];
 
     #[test]
     fn a_drive_is_clean_has_61_channels_and_most_bytes_are_of_the_velodyne() {
@@ -263,6 +337,26 @@ mod tests {
         assert_eq!(counts.0.len(), 61);
         let share = |name| counts.0[name].bytes as f64 / counts.total().bytes as f64;
         assert!((0.60..0.68).contains(&share("VELODYNE")));
+    }
+
+    #[test]
+    fn every_event_of_a_drive_is_a_message_of_a_type() {
+        let mut log = Vec::new();
+        drive(2_000_000, &mut log).unwrap();
+        let file = |text: &&str| TypeFile { path: "types.lcm".into(), text: (*text).to_owned() };
+        let codec = LcmCodec::of(TYPES.iter().map(file).collect(), 1);
+        bare::for_each_event(&log[..], |_, payload, _| {
+            let mut batch = BatchBuilder::default();
+            batch.push_copy(0, 0, ChannelId(0), payload);
+            let key = codec.key_of(payload).unwrap();
+            let mut types = codec.types().iter();
+            let known = types.find(|known| known.described.key == key).unwrap();
+            let mut bad = Vec::new();
+            known.form.as_ref().unwrap().decode(&batch.finish(), &[0], &mut bad).unwrap();
+            assert!(bad.is_empty(), "{}: {bad:?}", known.described.name);
+            Ok(())
+        })
+        .unwrap();
     }
 
     #[test]

@@ -20,3 +20,4 @@ mod samples;
 mod shape;
 mod stopping;
 mod tables;
+mod typed;

@@ -196,7 +196,7 @@ pub(crate) fn tell_losses(report: &Report, shell: &Shell) {
     }
     for note in &report.notes {
         let times = if note.count > 0 {
-            format!(" ({} times)", units::count(note.count))
+            format!(" ({})", units::many(note.count, "time"))
         } else {
             String::new()
         };

@@ -1,0 +1,326 @@
+//! Typed messages through the whole program: versions and clashes of types, tables and back, conditions,
+//! and what is said where something cannot be decoded or encoded.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::kit::{BEGIN, Event, Folder, log, ran};
+
+/// The fingerprint of a type, as the program tells it.
+fn fingerprint(folder: &Folder, types: &str, name: &str) -> u64 {
+    let told = ran(folder, &["types", types, "--json"]).expect(0).text();
+    let types = told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut named = types.filter(|known| known["name"] == name);
+    u64::from_str_radix(named.next().unwrap()["fingerprint"].as_str().unwrap(), 16).unwrap()
+}
+
+fn payload(fingerprint: u64, parts: &[&[u8]]) -> Vec<u8> {
+    [&fingerprint.to_be_bytes()[..], &parts.concat()].concat()
+}
+
+/// A log with one event for each of these channels and payloads.
+fn logged(folder: &Folder, name: &str, events: &[(&str, Vec<u8>)]) {
+    let event = |(number, (channel, payload)): (i64, &(&str, Vec<u8>))| {
+        Event::new(number, BEGIN + number * 1_000, channel, payload)
+    };
+    let events: Vec<Event> = (0..).zip(events).map(event).collect();
+    folder.write(name, log(&events));
+}
+
+fn types(folder: &Folder, name: &str, text: &str) {
+    let path = folder.at(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// Makes tables of `in.lcm` and a log of these, which must be the same.
+fn there_and_back(folder: &Folder, types: &str) {
+    ran(folder, &["convert", "in.lcm", "--types", types, "--to", "tables/"]).expect(0);
+    ran(folder, &["verify", "tables"]).expect(0);
+    ran(folder, &["convert", "tables", "--to", "back.lcm"]).expect(0);
+    assert!(folder.read("back.lcm") == folder.read("in.lcm"));
+}
+
+fn report(folder: &Folder) -> Value {
+    serde_json::from_slice(&folder.read("report.json")).unwrap()
+}
+
+/// How many events of a channel were not decoded.
+fn undecoded(report: &Value, channel: &str) -> u64 {
+    let rows = report["channels"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["channel"] == channel).unwrap();
+    row["undecoded"].as_u64().unwrap()
+}
+
+#[test]
+fn versions_of_a_type_are_decoded_side_by_side() {
+    let folder = Folder::new();
+    types(&folder, "types/old/pose.lcm", "package p; struct pose_t { int32_t x; }");
+    types(&folder, "types/new/pose.lcm", "package p; struct pose_t { int32_t x; double y; }");
+    let (old, new) = (
+        fingerprint(&folder, "types/old", "p.pose_t"),
+        fingerprint(&folder, "types/new", "p.pose_t"),
+    );
+    let of_old = payload(old, &[&7_i32.to_be_bytes()]);
+    let of_new = payload(new, &[&8_i32.to_be_bytes(), &0.5_f64.to_be_bytes()]);
+    let raw = b"something else altogether".to_vec();
+    logged(
+        &folder,
+        "in.lcm",
+        &[("POSE", of_old.clone()), ("POSE", of_new), ("POSE", raw), ("POSE", of_old)],
+    );
+    there_and_back(&folder, "types");
+    let below = fs::read_dir(folder.at("tables/channel=POSE")).unwrap();
+    let mut schemas: Vec<String> =
+        below.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    schemas.sort();
+    let mut wanted =
+        [format!("schema={old:016x}"), format!("schema={new:016x}"), "schema=raw".into()];
+    wanted.sort();
+    assert_eq!(schemas, wanted);
+    ran(&folder, &["types", "types"]).expect(0).says("p.pose_t has several versions");
+}
+
+#[test]
+fn of_two_names_with_one_fingerprint_the_user_may_choose() {
+    let folder = Folder::new();
+    types(&folder, "types.lcm", "struct speed_t { double v; } struct angle_t { double v; }");
+    let key = fingerprint(&folder, "types.lcm", "angle_t");
+    assert_eq!(fingerprint(&folder, "types.lcm", "speed_t"), key);
+    logged(&folder, "in.lcm", &[("SPEED", payload(key, &[&1.0_f64.to_be_bytes()]))]);
+    ran(&folder, &["types", "types.lcm"]).expect(0).says("share the fingerprint");
+    ran(&folder, &["convert", "in.lcm", "--types", "types.lcm", "--to", "guessed/"])
+        .expect(0)
+        .says("may be `angle_t` or `speed_t`");
+    folder.write(
+        "told.toml",
+        "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
+         [stages.typed]\nplugin = \"decode\"\nfrom = \"log\"\ntypes = \"types.lcm\"\n\
+         channel_types = { \"SP*\" = \"speed_t\" }\n\
+         [sinks.tables]\nplugin = \"parquet\"\nfrom = \"typed\"\npath = \"told/\"\n",
+    );
+    let told = ran(&folder, &["run", "told.toml"]).expect(0);
+    assert!(!told.stderr.contains("may be"), "{}", told.stderr);
+    for (tables, name) in [("guessed", "angle_t"), ("told", "speed_t")] {
+        let told = ran(&folder, &["info", tables, "--json"]).expect(0).text();
+        assert!(told.contains(&format!("\"type\":\"{name}\"")), "{told}");
+    }
+    let wrong = fs::read_to_string(folder.at("told.toml")).unwrap().replace("speed_t", "sped_t");
+    folder.write("wrong.toml", wrong);
+    ran(&folder, &["check", "wrong.toml"]).expect(2).says("no type `sped_t` is declared");
+}
+
+#[test]
+fn what_becomes_of_events_that_cannot_be_decoded_is_chosen() {
+    let folder = Folder::new();
+    types(&folder, "types.lcm", "struct t { int32_t x; }");
+    let key = fingerprint(&folder, "types.lcm", "t");
+    let (good, short) = (payload(key, &[&1_i32.to_be_bytes()]), payload(key, &[&[0]]));
+    logged(&folder, "in.lcm", &[("A", good), ("A", short), ("B", b"text".to_vec())]);
+    let pipeline = |undecoded: &str| {
+        format!(
+            "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
+             [stages.typed]\nplugin = \"decode\"\nfrom = \"log\"\ntypes = \"types.lcm\"\n\
+             undecoded = \"{undecoded}\"\n\
+             [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"typed\"\npath = \"{undecoded}.lcm\"\n"
+        )
+    };
+    for choice in ["keep", "drop", "stop"] {
+        folder.write(&format!("{choice}.toml"), pipeline(choice));
+    }
+    ran(&folder, &["run", "keep.toml", "--report", "report.json"])
+        .expect(0)
+        .says("a payload that is no `t`: the payload ends before its message does (1 time)")
+        .says("a payload too short to say what type it is (1 time)");
+    assert!(folder.read("keep.lcm") == folder.read("in.lcm"));
+    assert_eq!((undecoded(&report(&folder), "A"), undecoded(&report(&folder), "B")), (1, 1));
+    ran(&folder, &["run", "drop.toml"]).expect(0);
+    assert_eq!(crate::kit::numbers(&folder.read("drop.lcm")), [0]);
+    ran(&folder, &["run", "stop.toml"])
+        .expect(1)
+        .says("event 1 on channel `A` cannot be decoded: a payload that is no `t`");
+}
+
+#[test]
+fn mistakes_in_types_are_found_when_a_pipeline_is_checked() {
+    let folder = Folder::new();
+    types(&folder, "types/a.lcm", "struct a_t { b_t b; uint8_t c; }");
+    types(&folder, "types/b.lcm", "struct b_t {\n    int32_t n;\n    float x[m];\n}\n");
+    folder.write(
+        "typed.toml",
+        "[sources.log]\nplugin = \"demo\"\n\
+         [stages.typed]\nplugin = \"decode\"\nfrom = \"log\"\ntypes = \"types/\"\n\
+         [sinks.out]\nplugin = \"null\"\nfrom = \"typed\"\n",
+    );
+    ran(&folder, &["check", "typed.toml"])
+        .expect(2)
+        .says("a.lcm:1:21")
+        .says("the language has `byte`")
+        .says("b.lcm:3:13")
+        .says("`m` is neither a number nor declared before");
+    let told = ran(&folder, &["types", "types"]).expect(2).says("b.lcm:3:13");
+    assert_eq!(told.text(), "");
+    types(&folder, "types/c.lcm", "struct c_t { int8_t x; }");
+    assert!(ran(&folder, &["types", "types"]).expect(2).text().contains("c_t"));
+    ran(&folder, &["types", "nowhere.lcm"]).expect(2).says("nowhere.lcm");
+    ran(&folder, &["types", "typed.toml"]).expect(2).says(".lcm");
+}
+
+#[test]
+fn tables_are_made_again_when_types_have_changed() {
+    let folder = Folder::new();
+    types(&folder, "types.lcm", "enum e { A } struct t { e x; }");
+    let key = fingerprint(&folder, "types.lcm", "t");
+    logged(&folder, "in.lcm", &[("A", payload(key, &[&1_i32.to_be_bytes()]))]);
+    let convert = [
+        "convert",
+        "in.lcm",
+        "--types",
+        "types.lcm",
+        "--to",
+        "{stem}.tables/",
+        "--as",
+        "parquet",
+        "--resume",
+    ];
+    ran(&folder, &convert).expect(0);
+    ran(&folder, &convert).expect(0).says("1 done before");
+    // Names of values are not in a fingerprint, but in the tables.
+    types(&folder, "types.lcm", "enum e { B } struct t { e x; }");
+    let again = ran(&folder, &convert).expect(0);
+    assert!(
+        again.stderr.contains("0 done before") || !again.stderr.contains("done before"),
+        "{}",
+        again.stderr
+    );
+}
+
+#[test]
+fn odd_names_of_fields_and_messages_without_fields_come_back() {
+    let folder = Folder::new();
+    let text = "struct odd_t { int64_t timestamp; string source; int8_t payload[2]; double a-b; \
+        float größe; int16_t timestamp_; } struct none_t { }";
+    types(&folder, "types.lcm", text);
+    let (odd, none) =
+        (fingerprint(&folder, "types.lcm", "odd_t"), fingerprint(&folder, "types.lcm", "none_t"));
+    let text = [&3_i32.to_be_bytes()[..], b"\xffx\0"].concat();
+    let parts: [&[u8]; 6] =
+        [&[1; 8], &text, &[5, 6], &[0x7f, 0xf8, 0, 0, 0, 0, 0, 1], &[0x40, 0, 0, 0], &[0, 9]];
+    let odd = payload(odd, &parts);
+    logged(
+        &folder,
+        "in.lcm",
+        &[("ODD", odd), ("NONE", payload(none, &[])), ("NONE", payload(none, &[]))],
+    );
+    there_and_back(&folder, "types.lcm");
+    let told = ran(&folder, &["cat", "tables/channel=ODD", "--json"]).expect(0).text();
+    let event: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(event["fields"]["timestamp"], 0x0101_0101_0101_0101_i64);
+    assert_eq!((&event["fields"]["a-b"], &event["fields"]["größe"]), (&"NaN".into(), &2.0.into()));
+    assert_eq!(event["fields"]["source"], "\\xffx");
+}
+
+#[test]
+fn fields_alone_are_no_payload() {
+    let folder = Folder::new();
+    types(&folder, "types.lcm", "struct t { int32_t x; }");
+    let key = fingerprint(&folder, "types.lcm", "t");
+    let one = payload(key, &[&1_i32.to_be_bytes()]);
+    logged(&folder, "in.lcm", &[("A", one.clone()), ("B", b"something of no type".to_vec())]);
+    ran(&folder, &["convert", "in.lcm", "--types", "types.lcm", "--to", "tables/"]).expect(0);
+    folder.write(
+        "straight.toml",
+        "[sources.tables]\nplugin = \"parquet\"\npath = \"tables/\"\n\
+         [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"tables\"\npath = \"out.lcm\"\n",
+    );
+    ran(&folder, &["run", "straight.toml", "--report", "report.json"])
+        .expect(3)
+        .says("put the stage `encode` before the sink");
+    assert_eq!(crate::kit::numbers(&folder.read("out.lcm")), [1]);
+    assert_eq!(report(&folder)["channels"][0]["damaged"], 1);
+    // To show a payload, it is made again.
+    let told = ran(&folder, &["cat", "tables", "--json", "--payload"]).expect(0).text();
+    assert!(told.lines().all(|line| line.contains("\"payload\":\"")), "{told}");
+    // Every other way keeps both.
+    for out in ["again/", "one.parquet", "log.lcm.zst", "log.jsonl"] {
+        ran(&folder, &["convert", "tables", "--to", out]).expect(0);
+    }
+    for log in ["again", "one.parquet", "log.lcm.zst"] {
+        ran(&folder, &["convert", log, "--to", "back.lcm", "--overwrite"]).expect(0);
+        assert!(folder.read("back.lcm") == folder.read("in.lcm"), "{log}");
+    }
+}
+
+#[test]
+fn a_log_is_told_what_types_its_channels_have() {
+    let folder = Folder::new();
+    types(&folder, "types.lcm", "package p; struct t { int32_t x; }");
+    let key = fingerprint(&folder, "types.lcm", "p.t");
+    let events = [
+        ("A", payload(key, &[&1_i32.to_be_bytes()])),
+        ("A", payload(key, &[&2_i32.to_be_bytes()])),
+        ("B", payload(0x1234, &[&[0; 4]])),
+    ];
+    logged(&folder, "in.lcm", &events);
+    let told = ran(&folder, &["info", "in.lcm", "--types", "types.lcm", "--json"]).expect(0).text();
+    let told: Value = serde_json::from_str(&told).unwrap();
+    let (a, b) = (&told["channels"][0], &told["channels"][1]);
+    assert_eq!((&a["type"], &b["type"]), (&"p.t".into(), &Value::Null));
+    assert_eq!(a["types"][0]["events"], 2);
+    assert_eq!(b["types"][0]["fingerprint"], "0000000000001234");
+    let text = ran(&folder, &["info", "in.lcm", "--types", "types.lcm"]).expect(0).text();
+    assert!(text.contains("p.t") && text.contains("0000000000001234?"), "{text}");
+}
+
+#[test]
+fn typed_tables_are_the_same_for_any_number_of_threads() {
+    let folder = Folder::new();
+    ran(&folder, &["run", "quickstart", "--set", "SECONDS=3", "--set", "OUT=made"]).expect(0);
+    let tables = |jobs: &str| {
+        let convert = ["convert", "made/drive.lcm", "--types", "mit-dgc", "--to", "tables/"];
+        ran(&folder, &[&convert[..], &["--jobs", jobs, "--overwrite"]].concat()).expect(0);
+        folder.read("tables/_manifest.json")
+    };
+    assert!(tables("1") == tables("8"), "the manifests, and with them all hashes");
+}
+
+#[test]
+fn conditions_and_fields_work_from_the_command_line() {
+    let folder = Folder::new();
+    types(&folder, "types.lcm", "struct t { int32_t n; double v[3]; string s; }");
+    let key = fingerprint(&folder, "types.lcm", "t");
+    let message = |n: i32, text: &[u8]| {
+        let v: Vec<u8> = (0..3).flat_map(|k| f64::from(n * 10 + k).to_be_bytes()).collect();
+        let len = (text.len() as i32 + 1).to_be_bytes();
+        payload(key, &[&n.to_be_bytes(), &v, &len, text, &[0]])
+    };
+    let events =
+        [("A", message(1, b"x")), ("B", b"not decoded".to_vec()), ("A", message(2, b"y,\"z\""))];
+    logged(&folder, "in.lcm", &events);
+    let types = ["--types", "types.lcm"];
+    let convert = [&["convert", "in.lcm", "--where", "v[0] > 15", "--to", "out.lcm"][..], &types];
+    ran(&folder, &convert.concat()).expect(0).says("not decoded");
+    assert_eq!(crate::kit::numbers(&folder.read("out.lcm")), [2]);
+    let csv = [
+        "convert",
+        "in.lcm",
+        "--channel",
+        "A",
+        "--to",
+        "out.csv",
+        "--field",
+        "v[1]",
+        "--field",
+        "s",
+    ];
+    ran(&folder, &[&csv[..], &types].concat()).expect(0);
+    let text = String::from_utf8(folder.read("out.csv")).unwrap();
+    assert!(text.lines().next().unwrap().ends_with(",crc32,v[1],s"), "{text}");
+    assert!(text.lines().nth(2).unwrap().ends_with(",21.0,\"y,\"\"z\"\"\""), "{text}");
+    let cat = ["cat", "in.lcm", "--json", "--field", "v[-1]", "--where", "s matches 'y*'"];
+    let told = ran(&folder, &[&cat[..], &types].concat()).expect(0).text();
+    assert!(told.contains("\"fields\":{\"v[-1]\":22.0}") && told.lines().count() == 1, "{told}");
+    let wrong = ["convert", "in.lcm", "--where", "v[0] >", "--to", "x.lcm"];
+    ran(&folder, &[&wrong[..], &types].concat()).expect(2).says("v[0] >");
+}
