@@ -72,10 +72,12 @@ class Struct(Type):
         for _ in range(dimensions):
             kind = 2 if only_counted else dice.randrange(4)
             if kind == 0:
-                dims.append(dice.randrange(1, 5))
+                # Arrays are read in one way or another by how long they are.
+                is_small = dimensions == 1 and (of in PRIMITIVES or of.depth == 0)
+                dims.append(dice.choice([1, 2, 3, 4, *([20, 70] if is_small else [])]))
             elif kind == 1:
                 name = f"CONST_{self.short}_{len(self.constants)}"
-                self.constants[name] = dice.randrange(1, 4)
+                self.constants[name] = dice.choice([0, 1, 2, 3, 3])
                 dims.append(name)
             else:
                 counts = [m for m, t, d in self.members if t in COUNTING and not d and m[0] == "n"]
@@ -101,8 +103,13 @@ class Struct(Type):
             lines.append(f"    {of} {name}" + "".join(f"[{size}]" for size in dims) + ";")
         return "\n".join(lines) + "\n}\n"
 
+    def has_nothing(self, of, dims):
+        """Whether a member has no bytes, however many elements it has."""
+        is_empty = isinstance(of, Struct) and of is not self and not of.takes_bytes()
+        return is_empty or any(self.constants.get(size) == 0 for size in dims)
+
     def takes_bytes(self):
-        return any(t in PRIMITIVES or t is self or isinstance(t, Enum) or t.takes_bytes() for _, t, _ in self.members)
+        return not all(self.has_nothing(of, dims) for _, of, dims in self.members)
 
 
 def declare():
@@ -236,7 +243,7 @@ def fields(t, new, path=()):
         return new.value if path else {"value": new.value}
     shows = {}
     for name, of, dims in t.members:
-        if isinstance(of, Struct) and not of.takes_bytes():
+        if t.has_nothing(of, dims):
             continue
         shows[name] = elements(t, of, len(dims), getattr(new, name), path + (t,))
     return shows
@@ -261,9 +268,11 @@ with open("expected.jsonl", "w") as expected:
     time = 1_194_098_400_000_000
     # What has no columns is in no table that does not say more.
     sent = [t for t in types if isinstance(t, Enum) or t.takes_bytes()]
-    events = [(t, n) for t in sent for n in range(dice.randrange(1, 6))]
+    # Of one there are many: they are read some hundred at a time.
+    many = dice.choice([t for t in sent if t.depth == 0])
+    events = [t for t in sent for _ in range(600 if t is many else dice.randrange(1, 6))]
     dice.shuffle(events)
-    for t, _ in events:
+    for t in events:
         new = message(t)
         log.write_event(time, f"CH_{t.name}", new.encode())
         expected.write(json.dumps({"channel": f"CH_{t.name}", "fields": fields(t, new)}) + "\n")
