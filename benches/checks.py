@@ -4,7 +4,8 @@ import filecmp
 import subprocess
 from pathlib import Path
 
-COUNT_ROWS = Path(__file__).resolve().parent / "count_rows.py"
+HERE = Path(__file__).resolve().parent
+COUNT_ROWS, SUMS = HERE / "count_rows.py", HERE / "sums.py"
 
 
 def same_as(path):
@@ -18,6 +19,16 @@ def has_rows_of(log, python):
     def check(out):
         counted = subprocess.run([python, COUNT_ROWS, out], stdout=subprocess.PIPE, check=False)
         return counted.returncode == 0 and counted.stdout.decode() == log.counted()
+
+    return check
+
+
+def has_sums(sums, python):
+    """Typed tables whose columns add up, channel by channel, to what a file says."""
+
+    def check(out):
+        added = subprocess.run([python, SUMS, out], stdout=subprocess.PIPE, check=False)
+        return added.returncode == 0 and added.stdout.decode() == sums.path.read_text()
 
     return check
 

@@ -1,8 +1,11 @@
 """What is wanted of Sluice, beside peers and in memory, and what of it was reached."""
 
+import os
 from operator import attrgetter, methodcaller
 
 import jobs_archive
+import jobs_decode
+import jobs_typed
 from jobs_memory import CAP
 
 
@@ -21,7 +24,7 @@ class Goal:
         if self.least is not None:
             # So many times faster: the other's figure in parts of ours.
             reached = other / mine
-            shown = f"{reached:.1f} (CPU {theirs.cpu() / ours.cpu():.1f})"
+            shown = f"{reached:.3g} (CPU {theirs.cpu() / ours.cpu():.3g})"
             return row(self.text, f">= {self.least}", shown, reached >= self.least)
         reached = mine / other
         return row(self.text, f"<= {self.most}", f"{reached:.3f}", reached <= self.most)
@@ -48,6 +51,12 @@ def goals():
     yield times("read", "dgc", "Python lcm", 7)
     yield times("copy", "dgc", "lcm-logfilter", 3)
     yield times("filter: half the channels", "small", "lcm-logfilter", 14)
+
+    for of in jobs_decode.TYPES:
+        yield times("decode", of, jobs_decode.PYTHON, 150 if of == "pose" else 60)
+    for of, least in (("pose", 0.6), ("imu", 0.6), ("laser", 0.9)):
+        yield times("decode", of, jobs_decode.HAND, least)
+    yield times(jobs_typed.TASK, "car", jobs_typed.PANDAS, 5)
 
     zstd, arrow, pyarrow = "parquet zstd:3", "Rust ArrowWriter", "Python lcm + pyarrow"
     comes = "sluice as it comes"
@@ -88,7 +97,7 @@ def verdicts(jobs):
     """The goals, and what of them was reached."""
     found = {(job.task, job.log.name, job.who): job for job in jobs}
     rows = [reached for goal in goals() if (reached := goal.row(found))]
-    rows += [*overhead(found), *memory(jobs, found)]
+    rows += [*overhead(found), *memory(jobs, found), *typed(found)]
     if rows:
         yield "\n## Goals\n\n| goal | wanted | reached | |\n| --- | --- | --- | --- |"
         yield from rows
@@ -120,3 +129,15 @@ def overhead(found):
         yield row(f"CPU over a bare loop, small, {who}", "<= 40 ns/event", f"{over:.1f}", over <= 40)
     stage = (four.cpu() - one.cpu()) / 4 / one.log.events * 1e9
     yield row("CPU of a pass-through stage, small", "<= 30 ns/event", f"{stage:.1f}", stage <= 30)
+
+
+def typed(found):
+    """What typed tables may have, and that no channel keeps the cores waiting."""
+    job = found.get((jobs_typed.TASK, "car", "sluice"))
+    if not job:
+        return
+    if job.walls:
+        busy, least = job.cpu() / job.wall(), 0.9 * os.cpu_count()
+        yield row(f"cores busy with {jobs_typed.TASK}, car", f">= {least:.1f}", f"{busy:.2f}", busy >= least)
+    mib = job.anonymous / 1024
+    yield row(f"anonymous memory of {jobs_typed.TASK}, car", "<= 384 MiB", f"{mib:.0f} MiB", mib <= 384)

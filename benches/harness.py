@@ -43,7 +43,7 @@ class Job:
     """Something to measure: a command, and how what it prints and writes is checked."""
 
     def __init__(self, group, task, who, log, command, *, prints=None, out=None, check=None, needs=(),
-                 rounds=None, times_itself=False):
+                 rounds=None, times_itself=None):
         self.group, self.task, self.who, self.log = group, task, who, log
         self.command = command
         # Gives what has to be printed; takes what was written and fails if it is wrong.
@@ -51,7 +51,7 @@ class Job:
         self.out, self.needs = out, needs
         # At most so many rounds. Whatever is watched only, for its memory, has none.
         self.rounds = rounds
-        # Prints its wall and CPU seconds, because a part of it only is to be measured.
+        # For what times a part of itself: takes what was printed and gives wall and CPU seconds.
         self.times_itself = times_itself
         self.walls, self.cpus = [], []
         self.peak = self.anonymous = self.size = 0
@@ -92,7 +92,7 @@ class Job:
         if self.check and not self.check(self.out):
             fail(f"{' '.join(command)} did not write what it should; it is kept")
         remove(self.out)
-        return tuple(map(float, text.split())) if self.times_itself else cost
+        return self.times_itself(text) if self.times_itself else cost
 
     def time(self, printed):
         wall, cpu = self.run_once(printed)
@@ -135,6 +135,12 @@ class Watcher(threading.Thread):
 
 def kib(status, field):
     return int(re.search(rf"^{field}:\s+(\d+) kB", status, re.M)[1])
+
+
+def two_numbers(text):
+    """The wall and CPU seconds that a program printed."""
+    wall, cpu = text.split()
+    return float(wall), float(cpu)
 
 
 def size_of(path):

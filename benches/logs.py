@@ -7,12 +7,19 @@ from pathlib import Path
 from harness import fail, say
 
 HERE = Path(__file__).resolve().parent
+# The programs that make logs, and what decides what they make.
+GENERATORS = {"gen-log": "mix.rs", "decoders": "bin/decoders.rs"}
 # How each is made, and its length in millions of bytes or in events.
 MADE_UP = {
-    "dgc": (["dgc", "--mb"], 1000),
-    "small": (["small", "--events"], 10_000_000),
-    "many": (["many", "--mb"], 1000),
-    "large": (["dgc", "--mb"], 4000),
+    "dgc": (["gen-log", "dgc", "--mb"], 1000),
+    "small": (["gen-log", "small", "--events"], 10_000_000),
+    "many": (["gen-log", "many", "--mb"], 1000),
+    "large": (["gen-log", "dgc", "--mb"], 4000),
+    "car": (["gen-log", "dgc", "--mb"], 200),
+    "pose": (["decoders", "make", "pose"], 500_000),
+    "imu": (["decoders", "make", "imu"], 500_000),
+    "laser": (["decoders", "make", "laser"], 100_000),
+    "status": (["decoders", "make", "status"], 300_000),
 }
 
 
@@ -67,7 +74,7 @@ class Log:
 
 
 class MadeUp(Log):
-    """A log of the generator's, kept until the generator is another one."""
+    """A log of a generator's, kept until the generator is another one."""
 
     def __init__(self, name, data, programs, percent):
         super().__init__(name, data / f"{name}.lcm", programs)
@@ -79,12 +86,13 @@ class MadeUp(Log):
 
     def write(self):
         stamp = self.path.with_suffix(".made")
-        generator = (HERE / "src" / "mix.rs").read_text() + repr(self.how)
+        program, *words = self.how
+        generator = (HERE / "src" / GENERATORS[program]).read_text() + repr(self.how)
         if stamp.exists() and stamp.read_text() == generator and self.path.exists():
             return
         say(f"making {self.path}")
         with open(self.path.with_suffix(".tsv"), "wb") as table:
-            subprocess.run([self.programs / "gen-log", *self.how, self.path], stdout=table, check=True)
+            subprocess.run([self.programs / program, *words, self.path], stdout=table, check=True)
         stamp.write_text(generator)
 
     def remove(self):

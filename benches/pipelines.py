@@ -34,13 +34,31 @@ def archived(path):
     return {"plugin": "archive", "path": str(path)}
 
 
+def decode(types):
+    """Payloads to columns."""
+    return {"plugin": "decode", "types": [str(path) for path in types], "undecoded": "stop"}
+
+
+def encode():
+    """Columns to payloads, by what the columns say themselves."""
+    return {"plugin": "encode"}
+
+
+def typed(tables):
+    """The source that reads a folder of tables."""
+    return {"plugin": "parquet", "path": str(tables)}
+
+
 def null():
     return {"plugin": "null"}
 
 
-def text(source, sink):
-    """A pipeline file. JSON's strings and numbers are TOML's, too."""
-    tables = {"sources.log": source, "sinks.out": {"from": "log", **sink}}
+def text(source, sink, stage=None):
+    """A pipeline file. JSON's strings, numbers and lists of them are TOML's, too."""
+    tables = {"sources.log": source}
+    if stage:
+        tables["stages.between"] = {"from": "log", **stage}
+    tables["sinks.out"] = {"from": "between" if stage else "log", **sink}
     lines = []
     for table, options in tables.items():
         lines += [f"[{table}]", *(f"{key} = {json.dumps(value)}" for key, value in options.items()), ""]
@@ -54,10 +72,10 @@ class Sluice:
         self.program, self.folder = program, folder
         self.files = {}
 
-    def run(self, name, source, sink, *flags):
+    def run(self, name, source, sink, *flags, stage=None):
         """The command that runs a pipeline."""
         file = self.folder / f"{name}.toml"
-        self.files[file] = text(source, sink)
+        self.files[file] = text(source, sink, stage)
         return [self.program, "run", "-q", "--progress", "none", *flags, file]
 
     def check(self, jobs):

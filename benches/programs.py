@@ -32,6 +32,7 @@ class Peers:
             self.versions = versions_of(python)
         self.missing += [f"Python's {name}" for name in PACKAGES if name not in self.versions]
         self.filter = self.find("lcm-logfilter", VENV / "bin" / "lcm-logfilter")
+        self.lcm_gen = self.find("lcm-gen", VENV / "bin" / "lcm-gen")
         self.zstd = self.find("zstd", shutil.which("zstd"))
         if self.zstd:
             said = subprocess.run([self.zstd, "--version"], capture_output=True, text=True, check=True)

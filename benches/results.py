@@ -1,11 +1,13 @@
 """What was measured, as Markdown: a table for each task and log. What was wanted is in `goals`."""
 
 # Where it is of interest how large the output is.
-SIZED = ("parquet", "tables", "archive")
+SIZED = ("parquet", "tables", "typed", "archive")
 TITLES = {
     "lcm": "LCM logs",
+    "decode": "Messages to columns and back, in memory",
     "parquet": "One Parquet table",
     "tables": "A Parquet table for each channel",
+    "typed": "A typed table for each channel",
     "archive": "Archives",
     "memory": "Memory",
 }

@@ -13,15 +13,17 @@ from pathlib import Path
 
 import goals
 import jobs_archive
+import jobs_decode
 import jobs_lcm
 import jobs_memory
 import jobs_real
 import jobs_tables
+import jobs_typed
 import results
-from harness import Prepared, fail, measure, say
+from harness import Prepared, fail, measure, remove, say
 from logs import MadeUp
 from pipelines import Sluice
-from programs import ROOT, Peers, built
+from programs import HERE, ROOT, Peers, built
 
 
 class Bench:
@@ -34,6 +36,7 @@ class Bench:
         self.scratch = (options.out or self.data).resolve() / "sluice-bench.out"
         self.sluice = Sluice(self.programs / "sluice", self.data / "pipelines")
         self.percent, self.logs, self.files = options.percent, {}, {}
+        self.types = HERE / "types" / "bench.lcm"
 
     def log(self, name):
         if name not in self.logs:
@@ -48,10 +51,15 @@ class Bench:
         """The file that a command writes; one for all that ask for it."""
         return self.files.setdefault(path, Prepared(path, *command))
 
+    def classes(self):
+        """The folder of the Python classes that LCM's own compiler makes of all types."""
+        folder, of_the_car = self.data / "lcmtypes", sorted((ROOT / "plugins" / "dgc" / "types").glob("*.lcm"))
+        return self.prepared(folder, self.peers.lcm_gen, "-p", "--ppath", folder, self.types, *of_the_car)
+
     def remove(self):
         """Removes what is made anew each time, or too large to be kept."""
         for path in self.files:
-            path.unlink(missing_ok=True)
+            remove(path)
         if "large" in self.logs:
             self.logs["large"].remove()
 
@@ -59,10 +67,13 @@ class Bench:
 def jobs_of(bench, options):
     """All jobs that there are, as far as their peers are here."""
     yield from jobs_lcm.jobs(bench)
+    yield from jobs_decode.jobs(bench)
     tables, archives = bench.peers.has("pyarrow"), bench.peers.zstd
     if tables:
         yield from jobs_tables.jobs(bench)
         yield from jobs_tables.by_channel(bench)
+    if tables and bench.peers.lcm_gen and bench.peers.has("lcm"):
+        yield from jobs_typed.jobs(bench)
     if archives:
         yield from jobs_archive.jobs(bench)
     if tables:
@@ -91,7 +102,7 @@ def arguments():
     parser.add_argument("--out", type=Path, default=shared if shared.is_dir() else None,
                         help="where outputs go; by default, memory")
     parser.add_argument("--only", action="append", default=[], metavar="WORD",
-                        help="only this group (lcm, parquet, tables, archive, memory, real), or jobs whose task, log "
+                        help="only this group (lcm, decode, parquet, tables, typed, archive, memory, real), or jobs whose task, log "
                              "or name has this word; may be repeated")
     parser.add_argument("--large", action="store_true", help="also a log of 4 GB, once, for the memory it takes")
     parser.add_argument("--real", type=Path, metavar="FOLDER", help="also the LCM logs in this folder, as tables")

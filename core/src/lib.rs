@@ -13,6 +13,7 @@
 pub mod batch;
 pub mod channel;
 pub mod codec;
+pub mod codecs;
 pub mod contract;
 pub mod damage;
 pub mod error;
@@ -37,7 +38,8 @@ mod column;
 
 pub use batch::{Batch, BatchBuilder, Event, Place};
 pub use channel::{Channel, ChannelId, Channels, Clock, Encoding, PerChannel};
-pub use codec::{Codec, Codecs, KnownType, MessageType, PayloadType, TypeKey};
+pub use codec::{Codec, KnownType, MessageType, PayloadType, TypeKey};
+pub use codecs::{Codecs, TypePaths};
 pub use damage::{Damage, DamageLog};
 pub use error::{Error, ErrorKind, OptionsError};
 pub use field::FieldPath;

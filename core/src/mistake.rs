@@ -14,6 +14,8 @@ pub struct Mistake {
     pub message: String,
     /// What to do, where that is known.
     pub help: Option<String>,
+    /// What else there is to see: lines that are shown below as they are.
+    pub detail: Option<String>,
 }
 
 impl Mistake {
@@ -28,7 +30,11 @@ impl Mistake {
         if let Some(help) = &self.help {
             group = group.element(Level::HELP.message(help));
         }
-        renderer.render(&[group])
+        let mut shown = renderer.render(&[group]);
+        if let Some(detail) = &self.detail {
+            shown = shown + "\n\n" + detail.trim_end();
+        }
+        shown
     }
 }
 

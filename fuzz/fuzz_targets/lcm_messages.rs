@@ -29,7 +29,7 @@ static FORMS: LazyLock<Vec<Arc<dyn PayloadType>>> = LazyLock::new(|| {
         let file = TypeFile { path: "f.lcm".into(), text: TYPES.to_owned() };
         let codec = LcmCodec::of(vec![file], depth);
         assert!(codec.mistakes().is_empty(), "{:?}", codec.mistakes());
-        codec.types().iter().filter_map(|known| known.form.clone()).collect::<Vec<_>>()
+        codec.types().iter().filter_map(|known| known.form.clone().ok()).collect::<Vec<_>>()
     });
     all.collect()
 });

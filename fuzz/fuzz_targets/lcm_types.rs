@@ -16,7 +16,7 @@ fuzz_target!(|text: &str| {
         || mistake.contains("second.lcm")
         || mistake.starts_with("and ")));
     for known in codec.types() {
-        let Some(form) = &known.form else { continue };
+        let Ok(form) = &known.form else { continue };
         if known.described.text.is_empty() {
             continue;
         }

@@ -36,7 +36,7 @@ fn the_plugin_is_listed_beside_those_of_the_families_named() {
     let listed: Value = serde_json::from_str(&listed).unwrap();
     let names: Vec<&str> =
         listed.as_array().unwrap().iter().map(|plugin| plugin["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["lcm-log", "lcm-log", "ticks"]);
+    assert_eq!(names, ["lcm", "lcm-log", "lcm-log", "ticks"]);
 }
 
 #[test]

@@ -30,27 +30,29 @@ fn asks(module: &str, folder: &Folder, script: &str) {
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
 }
 
-/// What the quick start makes of two seconds of driving, and how many events these are.
-fn quickstart() -> (Folder, u64) {
+/// Two seconds of driving as tables of every kind, and how many events these are in a file.
+fn tables() -> Folder {
     let folder = Folder::new();
     ran(&folder, &["run", "quickstart", "--set", "SECONDS=2", "--report", "report.json"]).expect(0);
-    ran(&folder, &["convert", "quickstart-out/drive.lcm", "--to", "all.parquet"]).expect(0);
+    for out in ["all.parquet", "tables/"] {
+        ran(&folder, &["convert", "quickstart-out/drive.lcm", "--to", out]).expect(0);
+    }
     let report: serde_json::Value = serde_json::from_slice(&folder.read("report.json")).unwrap();
     let events = report["sinks"]["tables"]["events"].as_u64().unwrap();
     std::fs::write(folder.at("events"), events.to_string()).unwrap();
-    (folder, events)
+    folder
 }
 
 #[test]
 fn duckdb_opens_them_with_the_right_types_and_counts() {
-    let (folder, _) = quickstart();
+    let folder = tables();
     asks(
         "duckdb",
         &folder,
         r#"
 import duckdb
 events = int(open("events").read())
-tables, single = "'quickstart-out/tables/**/*.parquet'", "'all.parquet'"
+tables, single = "'tables/**/*.parquet'", "'all.parquet'"
 ask = lambda q: duckdb.sql(q).fetchall()
 types = {row[0]: row[1] for row in ask(f"describe select * from {single}")}
 assert types == {"timestamp": "TIMESTAMP WITH TIME ZONE", "source": "VARCHAR", "channel": "VARCHAR",
@@ -60,13 +62,22 @@ assert counts(single) == counts(tables)
 assert ask(f"select count(*) from {tables}") == [(events,)]
 assert ask(f"select count(distinct sequence) from {single}") == [(events,)]
 assert ask(f"select count(*) from {single} where channel = 'POSE'")[0][0] > 0
+typed = "'quickstart-out/tables/channel={}/*.parquet'".format
+types = {row[0]: row[1] for row in ask(f"describe select * from {typed('POSE')}")}
+assert types["pos"] == types["orientation"] == "DOUBLE[]" and types["utime"] == "BIGINT", types
+types = {row[0]: row[1] for row in ask(f"describe select * from {typed('BROOM_C')}")}
+assert types["ranges"] == "FLOAT[]" and types["nranges"] == "INTEGER", types
+assert ask(f"select bool_and(len(ranges) = nranges) from {typed('BROOM_C')}") == [(True,)]
+assert ask(f"select max(abs(list_dot_product(orientation, orientation) - 1)) < 1e-6 from {typed('POSE')}") == [(True,)]
+every = "read_parquet('quickstart-out/tables/**/*.parquet', union_by_name = true)"
+assert ask(f"select count(*), count(distinct channel) from {every}") == ask(f"select count(*), count(distinct channel) from {single}")
 "#,
     );
 }
 
 #[test]
 fn polars_opens_them_with_the_right_types_and_counts() {
-    let (folder, _) = quickstart();
+    let folder = tables();
     asks(
         "polars",
         &folder,
@@ -76,19 +87,25 @@ events = int(open("events").read())
 single = pl.read_parquet("all.parquet")
 assert single.schema == {"timestamp": pl.Datetime("us", "UTC"), "source": pl.String, "channel": pl.String,
                          "sequence": pl.Int64, "payload": pl.Binary}, single.schema
-tables = pl.read_parquet("quickstart-out/tables/**/*.parquet")
+tables = pl.read_parquet("tables/**/*.parquet")
 assert len(single) == len(tables) == events
 pose = pl.scan_parquet("all.parquet").filter(pl.col("channel") == "POSE").collect().sort("sequence")
-other = pl.read_parquet("quickstart-out/tables/channel=POSE/*.parquet", hive_partitioning=False).sort("sequence")
-# One was made by the drive itself, the other from its log.
-assert pose.drop("channel", "source").equals(other.drop("source"))
+other = pl.read_parquet("tables/channel=POSE/*.parquet", hive_partitioning=False).sort("sequence")
+assert pose.drop("channel").equals(other)
+# This one was made by the drive itself, the others from its log.
+typed = pl.read_parquet("quickstart-out/tables/channel=POSE/*.parquet", hive_partitioning=False).sort("sequence")
+assert typed.schema["pos"] == pl.List(pl.Float64) and typed.schema["utime"] == pl.Int64, typed.schema
+assert pose.select("timestamp", "sequence").equals(typed.select("timestamp", "sequence"))
+laser = pl.read_parquet("quickstart-out/tables/channel=BROOM_C/*.parquet")
+assert laser.schema["ranges"] == pl.List(pl.Float32)
+assert laser["nranges"].equals(laser["ranges"].list.len().cast(pl.Int32).alias("nranges"))
 "#,
     );
 }
 
 #[test]
 fn pandas_opens_them_with_the_right_types_and_counts() {
-    let (folder, _) = quickstart();
+    let folder = tables();
     asks(
         "pandas, pyarrow",
         &folder,
@@ -98,7 +115,7 @@ events = int(open("events").read())
 single = pd.read_parquet("all.parquet")
 assert str(single.timestamp.dtype) == "datetime64[us, UTC]", single.dtypes
 assert pd.api.types.is_string_dtype(single.channel) and str(single.sequence.dtype) == "int64"
-tables = pd.read_parquet("quickstart-out/tables/")
+tables = pd.read_parquet("tables/")
 assert len(single) == len(tables) == events
 assert set(tables.channel.unique()) == set(single.channel.unique())
 "#,
@@ -107,7 +124,7 @@ assert set(tables.channel.unique()) == set(single.channel.unique())
 
 #[test]
 fn pyarrow_finds_in_the_footer_what_is_true_of_the_rows() {
-    let (folder, _) = quickstart();
+    let folder = tables();
     asks(
         "pyarrow",
         &folder,
@@ -133,7 +150,7 @@ for n in range(file.num_row_groups):
     assert column.has_column_index and column.has_offset_index
     times = rows.column("timestamp").to_pylist()
     assert (column.statistics.min, column.statistics.max) == (min(times), max(times))
-tables = ds.dataset("quickstart-out/tables", format="parquet", partitioning="hive", exclude_invalid_files=True)
+tables = ds.dataset("tables", format="parquet", partitioning="hive", exclude_invalid_files=True)
 assert tables.count_rows() == events
 assert tables.count_rows(filter=ds.field("channel") == "POSE") > 0
 "#,

@@ -18,6 +18,7 @@ use arrow_array::{
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field};
 use clap::{Parser, Subcommand, ValueEnum};
+use sluice_benches::counts::Counts;
 use sluice_core::{Batch, BatchBuilder, ChannelId, PayloadType};
 use sluice_lcm::codec::LcmCodec;
 use sluice_lcm::types::library::TypeFile;
@@ -31,7 +32,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Writes a log with messages of one type
+    /// Writes a log with messages of one type, and prints how many events and bytes of payload it has
     Make { of: Type, events: usize, log: PathBuf },
     /// Decodes such a log, as often as wanted
     Decode {
@@ -82,7 +83,7 @@ impl Type {
         let codec = LcmCodec::of(vec![file], 1);
         let types = sluice_core::Codec::types(&codec).iter();
         let known = types.into_iter().find(|known| &*known.described.name == name);
-        known.and_then(|known| known.form.clone()).context("the type is declared")
+        known.and_then(|known| known.form.clone().ok()).context("the type is declared")
     }
 
     fn payload(self, n: usize, out: &mut Vec<u8>) {
@@ -130,7 +131,7 @@ impl Type {
 fn make(of: Type, events: usize, log: &PathBuf) -> anyhow::Result<()> {
     let mut out = std::io::BufWriter::new(std::fs::File::create(log)?);
     let key = of.form()?.described().key.0;
-    let mut payload = Vec::new();
+    let (mut payload, mut bytes) = (Vec::new(), 0);
     for n in 0..events {
         payload.clear();
         payload.extend_from_slice(&key.to_be_bytes());
@@ -142,8 +143,12 @@ fn make(of: Type, events: usize, log: &PathBuf) -> anyhow::Result<()> {
         out.write_all(&(payload.len() as i32).to_be_bytes())?;
         out.write_all(b"BENCH")?;
         out.write_all(&payload)?;
+        bytes += payload.len() as u64;
     }
-    Ok(out.flush()?)
+    out.flush()?;
+    let mut counts = Counts::default();
+    counts.add("BENCH", events as u64, bytes);
+    Ok(write!(std::io::stdout(), "{counts}")?)
 }
 
 fn decode(of: Type, log: &PathBuf, who: Who, rounds: usize) -> anyhow::Result<()> {

@@ -6,8 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use sluice_core::codec::TypePaths;
-use sluice_core::{Codecs, KnownType, TypeKey, registry};
+use sluice_core::{Codecs, KnownType, TypeKey, TypePaths, registry};
 
 use crate::args::TypesArgs;
 use crate::ending::{Ending, Failure, Outcome};
@@ -80,7 +79,7 @@ fn place(known: &KnownType) -> String {
 }
 
 fn json(known: &KnownType, clashes: &Clashes) -> Value {
-    let KnownType { described, file, line, unfit, .. } = known;
+    let KnownType { described, file, line, form } = known;
     let name = &*described.name;
     let mut object = json!({
         "name": name,
@@ -95,8 +94,8 @@ fn json(known: &KnownType, clashes: &Clashes) -> Value {
     if let Some(places) = clashes.places.get(name) {
         object["versions"] = json!(places);
     }
-    if let Some(unfit) = unfit {
-        object["not_decoded"] = json!(unfit);
+    if let Err(why) = form {
+        object["not_decoded"] = json!(why);
     }
     object
 }
@@ -106,7 +105,7 @@ fn table(types: &[KnownType]) -> String {
     let mut text = String::new();
     for known in types {
         let described = &known.described;
-        let unfit = known.unfit.as_deref().map(|why| format!("  (not decoded: {why})"));
+        let unfit = known.form.as_ref().err().map(|why| format!("  (not decoded: {why})"));
         // Writing to a string does not fail.
         let _written = writeln!(
             text,

@@ -80,6 +80,13 @@ impl<'c> Check<'c> {
         Ok(Pipeline { name: top.name, memory: top.memory, nodes, text, templates })
     }
 
+    /// Adds lines to the mistake that was noted last.
+    pub(super) fn detail(&mut self, detail: Option<&str>) {
+        if let (Some(mistake), Some(detail)) = (self.mistakes.last_mut(), detail) {
+            mistake.detail = Some(detail.to_owned());
+        }
+    }
+
     /// Notes a mistake.
     pub(super) fn wrong(
         &mut self,
@@ -92,7 +99,7 @@ impl<'c> Check<'c> {
         let made_up = span == (0..0) && !self.broken.is_empty();
         let follows = made_up || self.broken.iter().any(|broken| broken.contains(&span.start));
         if !follows {
-            self.mistakes.push(Mistake { span, message: message.into(), help });
+            self.mistakes.push(Mistake { span, message: message.into(), help, detail: None });
         }
     }
 
@@ -116,7 +123,8 @@ impl<'c> Check<'c> {
 
     fn not_toml(&mut self, broken: Vec<Broken>, help: Option<&str>) {
         for Broken { span, message, area } in broken {
-            self.mistakes.push(Mistake { span, message, help: help.map(str::to_owned) });
+            let help = help.map(str::to_owned);
+            self.mistakes.push(Mistake { span, message, help, detail: None });
             self.broken.push(syntax::whole_lines(&self.document.text, &area));
         }
     }

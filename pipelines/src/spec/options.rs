@@ -11,7 +11,7 @@ use super::Part;
 use super::check::{Check, Given, Key};
 use super::shape::Shape;
 use super::templates::Found;
-use super::wording::{did_you_mean, field, listed, nearest, plain, variants};
+use super::wording::{did_you_mean, field, lines, listed, nearest, plain, variants};
 
 type Written<'w, 't> = (&'w Key<'t>, &'w Given<'t>);
 
@@ -125,12 +125,14 @@ impl<'t> Check<'_> {
             return;
         }
         let (span, found) = trial.find(&error.path);
-        let message = match field(&error.message, "missing") {
+        let (first, detail) = lines(&error.message);
+        let message = match field(first, "missing") {
             Some(name) => format!("the option `{name}` is missing"),
-            None => plain(&error.message, found),
+            None => plain(first, found),
         };
         let help = variants(&error.message).and_then(|(given, known)| did_you_mean(given, &known));
         self.wrong(span, message, help.or_else(|| filled_in(found?, removed?)));
+        self.detail(detail);
     }
 }
 

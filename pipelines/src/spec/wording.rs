@@ -102,6 +102,14 @@ fn is_expectation(message: &str) -> bool {
 }
 
 /// One line: regular expressions come with a drawing of their own.
+/// A message, and what it draws behind an empty line.
+pub(crate) fn lines(message: &str) -> (&str, Option<&str>) {
+    match message.split_once("\n\n") {
+        Some((first, drawn)) => (first, Some(drawn)),
+        None => (message, None),
+    }
+}
+
 fn shorten(message: &str) -> String {
     let drawn = message.split_once("regex parse error:");
     let short = drawn.and_then(|(intro, drawing)| {

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::codec::TypePaths;
 use sluice_core::{
     Batch, Channel, ChannelId, Codec, Codecs, Error, KnownType, Map, MapQuery, OptionsError,
-    Pattern, Patterns, PerChannel, Registry, Stage, StageContext, TypeKey,
+    Pattern, Patterns, PerChannel, Registry, Stage, StageContext, TypeKey, TypePaths,
 };
 
 /// Options of `decode`.
@@ -245,14 +244,15 @@ impl Decode {
         }
         let mut all = batch.rows().to_vec();
         for (at, events) in groups {
-            let KnownType { described, form, unfit, .. } = &self.types[at];
+            let KnownType { described, form, .. } = &self.types[at];
             let name = &described.name;
-            let Some(form) = form else {
-                let why = || {
-                    format!("`{name}` cannot be decoded: {}", unfit.as_deref().unwrap_or_default())
-                };
-                events.iter().for_each(|event| failed.add(*event, why));
-                continue;
+            let form = match form {
+                Ok(form) => form,
+                Err(why) => {
+                    let why = || format!("`{name}` cannot be decoded: {why}");
+                    events.iter().for_each(|event| failed.add(*event, why));
+                    continue;
+                }
             };
             let mut bad = Vec::new();
             let rows = form.decode(&batch, &events, &mut bad)?;

@@ -5,10 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::codec::TypePaths;
 use sluice_core::{
     Batch, ChannelId, Codecs, Error, KnownType, Map, MapQuery, MessageType, OptionsError, Pattern,
-    PayloadType, Payloads, Rows, Stage, StageContext,
+    PayloadType, Payloads, Rows, Stage, StageContext, TypePaths,
 };
 
 use crate::decode::{channel_types, known_codecs, summary};
@@ -79,7 +78,7 @@ impl Encode {
         // Rows of another program: the one type with just these fields.
         let schema = rows.columns.schema();
         self.given(|known| {
-            let Some(form) = &known.form else { return false };
+            let Ok(form) = &known.form else { return false };
             let fields = form.schema().fields();
             fields.len() == schema.fields().len()
                 && fields.iter().all(|field| schema.column_with_name(field.name()).is_some())
@@ -97,7 +96,7 @@ impl Encode {
                 "they may be `{first}` or `{other}`: say which with `channel_types`"
             ));
         }
-        first.form.clone().ok_or_else(|| first.unfit.clone().unwrap_or_default())
+        first.form.clone()
     }
 
     fn adopt(&self, message: &Arc<MessageType>) -> Found {

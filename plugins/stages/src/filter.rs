@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(error.path, ["where"]);
         assert_eq!(
             error.message,
-            "at column 3: `>>` means nothing here; there are no bit operations\n  v >> 3\n    ^^"
+            "at column 3: `>>` means nothing here; there are no bit operations\n\n  v >> 3\n    ^^"
         );
     }
 

@@ -7,8 +7,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sluice_core::codec::TypePaths;
-use sluice_core::{Codecs, Input, registry};
+use sluice_core::{Codecs, Input, TypePaths, registry};
 use sluice_pipeline::Report;
 
 use crate::args::InfoArgs;

@@ -21,10 +21,9 @@ use arrow_array::{BinaryArray, RecordBatch};
 use arrow_schema::SchemaRef;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::codec::TypePaths;
 use sluice_core::{
     Batch, Channel, Codec, Encoding, Error, KnownType, MessageType, OptionsError, PayloadType,
-    Payloads, Rows, TypeKey, files,
+    Payloads, Rows, TypeKey, TypePaths, files,
 };
 
 use crate::types::library::TypeFile;
@@ -100,10 +99,12 @@ fn read(path: &Path) -> Result<Vec<TypeFile>, Error> {
     if bytes.len() > LONGEST_FILE {
         return Err(Error::unfit(format!("no types file is that long: {}", path.display())));
     }
-    let text = String::from_utf8(bytes).map_err(|e| {
-        let at = e.utf8_error().valid_up_to() as u64;
-        Error::malformed(path.to_string_lossy(), at, "types files are UTF-8, and this byte is not")
-    })?;
+    if bytes.contains(&0) {
+        let what = "zero bytes are in it: it is no file of types, but a log perhaps";
+        return Err(Error::unfit(format!("{what}: {}", path.display())));
+    }
+    // Comments may be in any encoding; names with such bytes are told as mistakes.
+    let text = String::from_utf8_lossy(&bytes).into_owned();
     Ok(vec![TypeFile { path: path.to_owned(), text }])
 }
 
@@ -135,14 +136,15 @@ impl LcmCodec {
 
 fn known(library: &Arc<Library>, id: TypeId, key: TypeKey, depth: usize) -> KnownType {
     let (name, codec) = (library.name(id).into(), NAME.into());
-    let text = library.text_of(id).unwrap_or_default().into();
+    let plan = plan::compile(library, id, depth);
+    // Only what can be decoded has rows that need a description.
+    let text = plan.as_ref().ok().and_then(|_| library.text_of(id)).unwrap_or_default().into();
     let described = Arc::new(MessageType { name, key, codec, text });
-    let (form, unfit) = match Compiled::of(library, id, &described, depth) {
-        Ok(compiled) => (Some(Arc::new(compiled) as Arc<dyn PayloadType>), None),
-        Err(reason) => (None, Some(reason)),
-    };
+    let (of, library_of) = (Arc::clone(&described), Arc::clone(library));
+    let compiled = |plan| Arc::new(Compiled { described: of, library: library_of, plan }) as _;
+    let form: Result<Arc<dyn PayloadType>, String> = plan.map(compiled);
     let (file, line) = (Some(library.file_of(id).to_owned()), library.line_of(id));
-    KnownType { described, file, line, form, unfit }
+    KnownType { described, file, line, form }
 }
 
 impl Codec for LcmCodec {
@@ -175,8 +177,8 @@ impl Codec for LcmCodec {
         };
         let found = library.ids().zip(fingerprints).find(is_it);
         let (id, _) = found.ok_or("its description does not give its fingerprint")?;
-        let described = Arc::new(described.clone());
-        Ok(Arc::new(Compiled::of(&library, id, &described, self.depth)?))
+        let plan = plan::compile(&library, id, self.depth)?;
+        Ok(Arc::new(Compiled { described: Arc::new(described.clone()), library, plan }))
     }
 }
 
@@ -190,18 +192,6 @@ struct Compiled {
 impl std::fmt::Debug for Compiled {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.described.name, self.described.key)
-    }
-}
-
-impl Compiled {
-    fn of(
-        library: &Arc<Library>,
-        id: TypeId,
-        described: &Arc<MessageType>,
-        depth: usize,
-    ) -> Result<Self, String> {
-        let plan = plan::compile(library, id, depth)?;
-        Ok(Self { described: Arc::clone(described), library: Arc::clone(library), plan })
     }
 }
 

@@ -83,7 +83,8 @@ impl Library {
             let versions = self.by_name.entry(declaration.name.clone()).or_default();
             if versions.last().is_some_and(|last| self.types[last.index()].file == file) {
                 let message = format!("`{}` is declared twice in this file", declaration.name);
-                let mistake = Mistake { span: declaration.span, message, help: None };
+                let span = declaration.span;
+                let mistake = Mistake { span, message, help: None, detail: None };
                 self.mistakes.push((file, mistake));
                 continue;
             }
@@ -106,7 +107,8 @@ impl Library {
                     Ok(found) => uses.push(Some(found)),
                     Err((message, help)) => {
                         let (span, help) = (member.span.clone(), Some(help));
-                        self.mistakes.push((file, Mistake { span, message, help }));
+                        let mistake = Mistake { span, message, help, detail: None };
+                        self.mistakes.push((file, mistake));
                         uses.push(None);
                     }
                 }
@@ -167,7 +169,10 @@ impl Library {
             (other == file, shared_folders(&self.files[file].path, &self.files[other].path))
         };
         let Some(nearest) = versions.iter().map(nearness).max() else {
-            return Err((format!("no type `{name}`"), self.suggestion(name)));
+            // Names are compared with all others: not for mistakes that are not shown.
+            let is_shown = self.mistakes.len() < MOST_SHOWN;
+            let help = if is_shown { self.suggestion(name) } else { String::new() };
+            return Err((format!("no type `{name}`"), help));
         };
         let near: Vec<TypeId> =
             versions.iter().copied().filter(|id| nearness(id) == nearest).collect();

@@ -534,6 +534,12 @@ impl<'t> Parser<'t> {
             self.wrong(token.span, message, None);
             return Err(Noted);
         }
+        if token.text.contains(char::REPLACEMENT_CHARACTER) {
+            let message = format!("{what} is not UTF-8");
+            let help = "only comments may be in another encoding";
+            self.wrong(token.span, message, Some(help.into()));
+            return Err(Noted);
+        }
         self.next += 1;
         Ok(token)
     }
@@ -555,7 +561,7 @@ impl<'t> Parser<'t> {
     }
 
     fn wrong(&mut self, span: Range<usize>, message: impl Into<String>, help: Option<String>) {
-        self.mistakes.push(Mistake { span, message: message.into(), help });
+        self.mistakes.push(Mistake { span, message: message.into(), help, detail: None });
     }
 }
 

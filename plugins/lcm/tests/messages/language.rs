@@ -192,7 +192,7 @@ fn hostile_types_cost_little() {
     let codec = LcmCodec::of(files(&[("doubling.lcm", &doubling)]), 1);
     assert!(codec.mistakes().is_empty());
     let last = codec.types().iter().find(|known| &*known.described.name == "t59").unwrap();
-    assert!(last.unfit.as_deref().unwrap().contains("columns"), "{:?}", last.unfit);
+    assert!(last.form.as_ref().unwrap_err().contains("columns"), "{:?}", last.form);
 
     let mut chain = String::from("struct t0 { int8_t x; }");
     for n in 1..20_000 {
@@ -215,7 +215,7 @@ fn hostile_types_cost_little() {
     assert!(mistakes(&"struct t { int8_t x[".repeat(10_000)).len() <= 101);
     let huge = "struct t { double x[2147483647][2147483647]; }";
     let codec = LcmCodec::of(files(&[("huge.lcm", huge)]), 1);
-    assert!(codec.types()[0].unfit.as_deref().unwrap().contains("2 GiB"));
+    assert!(codec.types()[0].form.as_ref().unwrap_err().contains("2 GiB"));
 }
 
 proptest! {

@@ -238,7 +238,7 @@ impl Mistake {
             true => format!("line {line_number}, column {column}"),
             false => format!("column {column}"),
         };
-        format!("at {place}: {}\n  {shown_before}{shown_rest}\n  {indent}{carets}", self.what)
+        format!("at {place}: {}\n\n  {shown_before}{shown_rest}\n  {indent}{carets}", self.what)
     }
 }
 

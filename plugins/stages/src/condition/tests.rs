@@ -229,7 +229,7 @@ fn the_place_is_shown_in_long_and_in_broken_conditions() {
     let long = format!("{} == 1 or ?", vec!["a"; 60].join(" + "));
     let message = Condition::parse(&long).unwrap_err();
     let lines: Vec<_> = message.lines().collect();
-    assert_eq!(lines[1].chars().nth(lines[2].find('^').unwrap()), Some('?'));
+    assert_eq!(lines[2].chars().nth(lines[3].find('^').unwrap()), Some('?'));
     let message = Condition::parse("a == 1\nand b ==\n").unwrap_err();
     assert!(message.starts_with("at line 3, column 1: "), "{message}");
 }
