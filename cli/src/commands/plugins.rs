@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use serde_json::Value;
+use sluice_core::registry::type_sets;
 use sluice_core::{Kind, Plugin};
 use sluice_pipeline::schema;
 
@@ -58,7 +59,13 @@ fn list(plugins: &[&Plugin]) -> String {
             line(&mut text, format_args!("  {:width$}  {}", plugin.name, plugin.about));
         }
     }
-    text + "\n`sluice plugins NAME` tells the options of one.\n"
+    if !type_sets().is_empty() {
+        line(&mut text, format_args!("\ntypes"));
+        for set in type_sets() {
+            line(&mut text, format_args!("  {:width$}  {}", set.name, set.about));
+        }
+    }
+    text + "\n`sluice plugins NAME` tells the options of one, `sluice types NAME` what is in a set of types.\n"
 }
 
 fn told(plugin: &Plugin) -> String {
