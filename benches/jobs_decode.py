@@ -1,0 +1,43 @@
+"""Messages of one type to columns in memory, beside decoders written for just this type and classes of lcm-gen."""
+
+import json
+
+from harness import Job, fail
+
+GROUP = "decode"
+TYPES = ("pose", "imu", "laser", "status")
+HAND, PYTHON = "by hand, in Rust", "Python classes + pyarrow"
+# Of so many in one process the best counts.
+OURS, THEIRS = 9, 2
+
+
+def jobs(bench):
+    program, peers = bench.programs / "decoders", bench.peers
+    for name in TYPES:
+        log = bench.log(name)
+
+        def decodes(task, who, *command, needs=()):
+            return Job(GROUP, task, who, log, command, needs=needs, times_itself=best(log))
+
+        yield decodes("decode", "sluice", program, "decode", name, log, "sluice", OURS)
+        yield decodes("decode", HAND, program, "decode", name, log, "hand", OURS)
+        if peers.lcm_gen and peers.has("lcm", "pyarrow"):
+            classes = bench.classes()
+            command = peers.script("decode_lcm_pyarrow.py", log, classes, THEIRS)
+            yield decodes("decode", PYTHON, *command, needs=[classes])
+    for name in TYPES:
+        log = bench.log(name)
+        command = [program, "decode", name, log, "encode", OURS]
+        yield Job(GROUP, "encode", "sluice", log, command, times_itself=best(log))
+
+
+def best(log):
+    """Takes what such a program prints. It has one thread that never waits: its CPU time is its wall time."""
+
+    def seconds(text):
+        said = json.loads(text)
+        if said["rows"] != log.events:
+            fail(f"{said['rows']} messages of {log} were decoded, not {log.events}")
+        return said["seconds"], said["seconds"]
+
+    return seconds
