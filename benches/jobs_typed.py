@@ -12,25 +12,24 @@ ROUNDS = 3
 
 def jobs(bench):
     log, peers = bench.log("car"), bench.peers
-    sums = sums_of(bench, log)
     yield ours(bench, log, GROUP, TASK, rounds=ROUNDS)
     yield ours(bench, log, GROUP, TASK, "sluice --jobs 1", "--jobs", 1, rounds=ROUNDS)
-    classes, out = bench.classes(), bench.out("")
+    out, needs = bench.out(""), sums_of(bench, log)
+    classes, sums = needs
     for package in ("pandas", "pyarrow"):
         if peers.has(package):
             command = peers.script(f"typed_lcm_{package}.py", log, out, classes)
-            check, needs = has_sums(sums, peers.python), [classes, sums]
-            who = f"Python classes + {package}"
+            check, who = has_sums(sums, peers.python), f"Python classes + {package}"
             yield Job(GROUP, TASK, who, log, command, out=out, check=check, needs=needs, rounds=ROUNDS)
     yield restoring(bench, log)
 
 
 def ours(bench, log, group, task, who="sluice", *flags, rounds):
-    out, sums = bench.out(""), sums_of(bench, log)
+    out, needs = bench.out(""), sums_of(bench, log)
     name = f"{group} {log.name} {who}".replace(" ", "-")
     command = to_tables(bench, name, log, out, *flags)
-    check = has_sums(sums, bench.peers.python)
-    return Job(group, task, who, log, command, out=out, check=check, needs=[sums], rounds=rounds)
+    check = has_sums(needs[-1], bench.peers.python)
+    return Job(group, task, who, log, command, out=out, check=check, needs=needs, rounds=rounds)
 
 
 def to_tables(bench, name, log, out, *flags):
@@ -48,7 +47,7 @@ def restoring(bench, log):
 
 
 def sums_of(bench, log):
-    """What the columns of the tables have to add up to."""
+    """The classes of lcm-gen, and what by them the columns of the tables have to add up to."""
     classes, path = bench.classes(), bench.data / f"{log.name}.sums"
     script = bench.peers.script("typed_sums.py", log, path, classes)
-    return bench.prepared(path, *script)
+    return [classes, bench.prepared(path, *script)]

@@ -5,7 +5,6 @@
 FOLDER has the classes that lcm-gen made. Events are in memory; reading them is not timed.
 """
 
-import gc
 import json
 import sys
 import time
@@ -20,8 +19,6 @@ def main():
     payloads = [event.data for event in lcm.EventLog(log)]
     of = classes.of_folder(folder)[payloads[0][:8]]
     columns, best = classes.Columns(of), float("inf")
-    # As `timeit` does: where all messages are kept, what looks for rubbish among them again and again takes long.
-    gc.disable()
     for _ in range(int(rounds[0]) if rounds else 1):
         began = time.perf_counter()
         messages = list(map(of.decode, payloads))
