@@ -64,6 +64,11 @@ impl<T: Send + 'static> Ordered<T> {
         self.waiting.is_empty()
     }
 
+    /// Lets so many tasks be under way from now on.
+    pub fn allow(&mut self, most: usize) {
+        self.most = most.max(1);
+    }
+
     /// Hands over a task. When that makes more than the queue may hold, waits for the oldest and gives
     /// its result.
     pub fn push(

@@ -169,6 +169,15 @@ impl OutputFile {
         Ok(())
     }
 
+    /// Waits until what has been written is on the disk. Completing the file does that, too; many files
+    /// are faster synced beside each other before.
+    pub fn sync(&self) -> Result<(), Error> {
+        match &self.to {
+            To::Plain(file) => file.sync_all().map_err(|e| Error::io("write", &self.target, e)),
+            To::Packed(_) | To::Direct(_) => Ok(()),
+        }
+    }
+
     /// Completes the file: it will be published with the others. `rows` is what it is said to hold.
     pub fn finish(self, rows: u64) -> Result<(), Error> {
         let target = self.target.clone();

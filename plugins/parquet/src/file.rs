@@ -40,6 +40,22 @@ pub(crate) struct TableFile {
     pub(crate) rows: u64,
 }
 
+/// A table with its footer.
+pub(crate) struct ClosedTable {
+    file: OutputFile,
+    rows: u64,
+}
+
+impl ClosedTable {
+    /// Completes the file, as `target` if its name was not known before.
+    pub(crate) fn finish(self, target: Option<&Path>) -> Result<(), Error> {
+        match target {
+            Some(target) => self.file.finish_as(target, self.rows),
+            None => self.file.finish(self.rows),
+        }
+    }
+}
+
 /// The output below the Parquet library: keeps a checksum, and the reason when writing fails.
 struct Below {
     file: OutputFile,
@@ -148,12 +164,8 @@ impl TableFile {
         Ok(())
     }
 
-    /// Writes the footer and completes the file, as `target` if its name was not known before.
-    pub(crate) fn finish(
-        mut self,
-        entries: Vec<KeyValue>,
-        target: Option<&Path>,
-    ) -> Result<(), Error> {
+    /// Writes the footer, and waits until all is on the disk.
+    pub(crate) fn close(mut self, entries: Vec<KeyValue>) -> Result<ClosedTable, Error> {
         let metadata = FileMetaData::new(
             self.properties.writer_version().as_num(),
             self.rows as i64,
@@ -174,10 +186,8 @@ impl TableFile {
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
         told(written, failed)?;
-        match target {
-            Some(target) => file.finish_as(target, rows),
-            None => file.finish(rows),
-        }
+        file.sync()?;
+        Ok(ClosedTable { file, rows })
     }
 
     /// Does something that writes; what the output says of a failure is what is told.

@@ -428,6 +428,8 @@ impl ParquetSink {
             *types.entry(Arc::clone(channel)).or_default() += 1;
         }
         let Tables { tables, places, context, .. } = tables;
+        // Footers are written and files synced beside each other; they are completed in order.
+        let mut closing = Ordered::new(&context.tasks, 4 * context.tasks.width());
         for place in places.values() {
             let table = &mut tables[*place];
             let Some(file) = table.file.take() else { continue };
@@ -442,7 +444,13 @@ impl ParquetSink {
             let entries = meta.to_entries(&context.origin)?;
             let has_one_type = key.as_ref().is_none_or(|(channel, _)| types[channel] == 1);
             let target = self.writes_folder().then(|| self.place(key, has_one_type));
-            file.finish(entries, target.as_deref())?;
+            let close = move || Ok((file.close(entries)?, target));
+            if let Some((table, target)) = closing.push(close)? {
+                table.finish(target.as_deref())?;
+            }
+        }
+        while let Some((table, target)) = closing.take_oldest()? {
+            table.finish(target.as_deref())?;
         }
         Ok(())
     }
@@ -686,7 +694,11 @@ impl Sink for ParquetSink {
             table.form = Some(form);
             table.file = Some(self.create(table, &tables.context)?);
         }
-        let places: Vec<usize> = tables.places.values().copied().collect();
+        // What is left is held already, so all of it may be under way; the longest first, so that no thread
+        // is left alone with it. In which order tables are written does not show in any of them.
+        let mut places: Vec<usize> = tables.places.values().copied().collect();
+        places.sort_by_key(|place| std::cmp::Reverse(tables.tables[*place].bytes));
+        tables.groups.allow(tables.groups.len() + places.len());
         for place in places {
             written += self.cut(&mut tables, place)?;
         }
