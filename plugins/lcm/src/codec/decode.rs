@@ -12,7 +12,7 @@ use sluice_core::name;
 
 use super::columns::{self, Filling, last};
 use super::plan::{Leaf, Numbers, Op, Plan, Program, Region};
-use super::wire::{Cursor, HUGE, Reason, check_booleans, integer};
+use super::wire::{Cursor, HUGE, Reason, check_booleans};
 use crate::types::Library;
 
 /// Length of the fingerprint.
@@ -153,7 +153,9 @@ impl<'p, 'b> Decoder<'p, 'b> {
                     .chunks_exact(region.size)
                     .try_for_each(|record| self.check(region, record))?;
             }
-            self.wait(region, records, count);
+            if count > 0 {
+                self.wait(region, records, count);
+            }
             return Ok(());
         }
         (0..count).try_for_each(|_| self.walk(item, cursor))
@@ -165,17 +167,14 @@ impl<'p, 'b> Decoder<'p, 'b> {
             check_booleans(record.get(*at..=*at).unwrap_or_default())?;
         }
         for count in &region.counts {
-            let bytes = record.get(count.place..count.place + count.width).unwrap_or_default();
-            self.registers[count.register] = integer(bytes);
+            self.registers[count.register] = count.read(record);
         }
         Ok(())
     }
 
+    /// Notes where records lie, at least one of them.
     #[inline]
     fn wait(&mut self, region: &Region, records: &'b [u8], count: usize) {
-        if count == 0 {
-            return;
-        }
         let waiting = &mut self.waiting[region.id];
         waiting.records.push(records);
         waiting.seen += count;
@@ -190,6 +189,7 @@ impl<'p, 'b> Decoder<'p, 'b> {
         push_bytes(&mut self.slots[slot], escaped.as_bytes())
     }
 
+    #[inline]
     fn numbers(&mut self, leaf: &Numbers, bytes: &[u8]) -> Result<(), Reason> {
         if leaf.are_booleans {
             check_booleans(bytes)?;
@@ -204,6 +204,7 @@ impl<'p, 'b> Decoder<'p, 'b> {
         Ok(())
     }
 
+    #[inline]
     fn push_offset(&mut self, slot: usize, count: usize) -> Result<(), Reason> {
         let Filling::Offsets(offsets) = &mut self.slots[slot] else { return Ok(()) };
         let end = i32::try_from(last(offsets) + count).map_err(|_| FULL)?;

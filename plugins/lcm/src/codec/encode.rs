@@ -11,7 +11,7 @@ use arrow_schema::DataType;
 use sluice_core::name;
 
 use super::plan::{Leaf, Node, Op, Plan, Program, Region};
-use super::wire::{Cursor, Reason, integer};
+use super::wire::{Cursor, Reason};
 use crate::types::Library;
 use crate::types::syntax::Primitive;
 
@@ -197,7 +197,7 @@ impl Encoder<'_> {
             }
         }
         for count in &region.counts {
-            registers[count.register] = integer(&record[count.place..count.place + count.width]);
+            registers[count.register] = count.read(record);
         }
         Ok(())
     }

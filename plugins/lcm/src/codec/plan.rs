@@ -115,6 +115,20 @@ pub(crate) struct Count {
     pub(crate) register: usize,
 }
 
+impl Count {
+    /// The number in this record.
+    #[inline]
+    pub(crate) fn read(&self, record: &[u8]) -> i64 {
+        let bytes = record.get(self.place..).unwrap_or_default();
+        match self.width {
+            1 => bytes.first_chunk().map_or(0, |b| i8::from_be_bytes(*b).into()),
+            2 => bytes.first_chunk().map_or(0, |b| i16::from_be_bytes(*b).into()),
+            4 => bytes.first_chunk().map_or(0, |b| i32::from_be_bytes(*b).into()),
+            _ => bytes.first_chunk().map_or(0, |b| i64::from_be_bytes(*b)),
+        }
+    }
+}
+
 /// What a slot holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slot {

@@ -58,6 +58,7 @@ impl<'b> Cursor<'b> {
     }
 
     /// How many elements there are of at least `least` bytes each, if there can be so many.
+    #[inline]
     pub(crate) fn count(&mut self, number: i64, least: usize) -> Result<usize, Reason> {
         let count = usize::try_from(number).map_err(|_| NEGATIVE)?;
         self.check(count, least)?;
@@ -65,6 +66,7 @@ impl<'b> Cursor<'b> {
     }
 
     /// Whether `count` elements of at least `least` bytes can follow.
+    #[inline]
     pub(crate) fn check(&mut self, count: usize, least: usize) -> Result<(), Reason> {
         if least == 0 {
             self.empty = self.empty.checked_sub(count).ok_or(HUGE)?;
@@ -164,7 +166,7 @@ pub(crate) fn check_booleans(bytes: &[u8]) -> Result<(), Reason> {
 }
 
 /// The integer that these bytes are, with its sign; 0 for none.
-pub(crate) fn integer(bytes: &[u8]) -> i64 {
+fn integer(bytes: &[u8]) -> i64 {
     match *bytes {
         [a] => i64::from(i8::from_be_bytes([a])),
         [a, b] => i64::from(i16::from_be_bytes([a, b])),
