@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use sluice_core::mistake::Mistake;
 
 use super::graph::Groups;
-use super::syntax::{self, Body, Declaration, Dimension, TypeName};
+use super::parser;
+use super::syntax::{Body, Declaration, Dimension, TypeName};
 
 /// A type's number in its library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -76,7 +77,7 @@ impl Library {
     }
 
     fn add(&mut self, file: usize) {
-        let (declared, mistakes) = syntax::parse(&self.files[file].text);
+        let (declared, mistakes) = parser::parse(&self.files[file].text);
         self.mistakes.extend(mistakes.into_iter().map(|mistake| (file, mistake)));
         for declaration in declared {
             let id = TypeId::at(self.types.len());

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use sluice_core::Codec;
 use sluice_lcm::codec::LcmCodec;
 use sluice_lcm::types::library::TypeFile;
-use sluice_lcm::types::{Library, fingerprint, syntax};
+use sluice_lcm::types::{Library, fingerprint, parser, syntax};
 
 use crate::made_up::{Random, Types};
 
@@ -176,7 +176,7 @@ fn what_lcm_gen_reads_is_read() {
 
 #[test]
 fn values_of_enums_go_on_above_the_greatest() {
-    let (declared, mistakes) = syntax::parse("enum e { A, B = 5, C, D = -7, E }");
+    let (declared, mistakes) = parser::parse("enum e { A, B = 5, C, D = -7, E }");
     assert!(mistakes.is_empty());
     let syntax::Body::Enum(values) = &declared[0].body else { panic!("an enum") };
     let numbers: Vec<i32> = values.iter().map(|(_, number)| *number).collect();
