@@ -62,7 +62,7 @@ pub struct ParquetSink {
     #[serde(default = "usual_rows", deserialize_with = "above_zero")]
     row_group_rows: u32,
     /// Most bytes of a row group, before compression. It is also kept below a sixteenth of the memory
-    /// that a run may use.
+    /// that a run may use, and below half of that where there is a table a channel.
     #[serde(default = "usual_bytes")]
     row_group_bytes: ByteSize,
     #[serde(skip)]
@@ -630,9 +630,12 @@ impl Sink for ParquetSink {
         }
         let share = context.memory;
         let bytes = usize::try_from(self.row_group_bytes.0).unwrap_or(usize::MAX);
-        let bytes = bytes.min(share / 8).max(1 << 10);
+        // A column of a row group is one thread's work. Of many tables one may have most of the bytes, and
+        // most of these in one column: its row groups have to be small for others to help.
+        let part = if self.layout() == Layout::Channel { 16 } else { 8 };
+        let bytes = bytes.min(share / part).max(1 << 10);
         let limits = Limits { rows: self.row_group_rows as usize, bytes, waiting: share / 4 };
-        let most = context.tasks.width().min(share / 2 / bytes);
+        let most = (context.tasks.width() * part / 8).min(share / 2 / bytes);
         Ok(Tables {
             limits,
             tables: Vec::new(),

@@ -184,9 +184,12 @@ impl<'p, 'b> Decoder<'p, 'b> {
     }
 
     fn text(&mut self, slot: usize, text: &[u8]) -> Result<(), Reason> {
-        // Nearly every string is UTF-8 without anything that reads as an escape, and stays as it is.
-        let escaped = name::escaped(text);
-        push_bytes(&mut self.slots[slot], escaped.as_bytes())
+        let slot = &mut self.slots[slot];
+        // Nearly every string is plain, and stays as it is.
+        if text.is_ascii() && memchr::memchr(b'\\', text).is_none() {
+            return push_bytes(slot, text);
+        }
+        push_bytes(slot, name::escaped(text).as_bytes())
     }
 
     #[inline]

@@ -70,7 +70,7 @@ impl<'b> Cursor<'b> {
     pub(crate) fn check(&mut self, count: usize, least: usize) -> Result<(), Reason> {
         if least == 0 {
             self.empty = self.empty.checked_sub(count).ok_or(HUGE)?;
-        } else if count > self.rest.len() / least {
+        } else if count.checked_mul(least).is_none_or(|bytes| bytes > self.rest.len()) {
             return Err(HUGE);
         }
         Ok(())
