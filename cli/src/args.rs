@@ -265,6 +265,11 @@ pub(crate) struct SelectionArgs {
     #[arg(long, value_name = "GLOB", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) types: Vec<String>,
 
+    /// Which type a channel has, where types share a fingerprint or fields: a channel or a pattern of
+    /// channels, and the type's full name. May be repeated.
+    #[arg(long = "type", value_name = "CHANNEL=TYPE", value_parser = channel_type, requires = "types")]
+    pub(crate) channel_types: Vec<(String, String)>,
+
     /// Only events whose decoded fields meet a condition, such as "vel[0] > 3 and quality != 0".
     #[arg(long = "where", value_name = "CONDITION", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) condition: Option<String>,
@@ -443,6 +448,11 @@ fn assignment(text: &str) -> Result<Assignment, String> {
         return Err("expected a name, `=` and a value".to_owned());
     }
     Ok(Assignment { name: name.to_owned(), value: value.to_owned() })
+}
+
+fn channel_type(text: &str) -> Result<(String, String), String> {
+    let (channel, name) = text.rsplit_once('=').ok_or("expected a channel, `=` and a type")?;
+    Ok((pattern(channel)?, name.to_owned()))
 }
 
 fn pattern(text: &str) -> Result<String, String> {

@@ -43,10 +43,10 @@ impl Recipe<'_> {
             file.node(Kind::Stage, "keep", "filter");
             file.selection(selection);
         }
-        let types = self.selection.map_or(&[][..], |selection| &selection.types);
-        if !types.is_empty() {
+        let types = self.selection.filter(|selection| !selection.types.is_empty());
+        if let Some(types) = types {
             file.node(Kind::Stage, "typed", "decode");
-            file.option("types", &strings(types));
+            file.types(types);
         }
         if let Some(condition) = self.selection.and_then(|selection| selection.condition.as_ref()) {
             file.node(Kind::Stage, "matching", "filter");
@@ -58,8 +58,8 @@ impl Recipe<'_> {
         }
         if self.encodes {
             file.node(Kind::Stage, "payloads", "encode");
-            if !types.is_empty() {
-                file.option("types", &strings(types));
+            if let Some(types) = types {
+                file.types(types);
             }
         }
         file.node(Kind::Sink, "out", self.sink);
@@ -104,6 +104,16 @@ impl FileText {
             if let Some(time) = time {
                 self.option(key, &string(time));
             }
+        }
+    }
+
+    fn types(&mut self, selection: &SelectionArgs) {
+        self.option("types", &strings(&selection.types));
+        let each = selection.channel_types.iter();
+        let each = each.map(|(channel, name)| format!("{} = {}", string(channel), string(name)));
+        let each: Vec<String> = each.collect();
+        if !each.is_empty() {
+            self.option("channel_types", &format!("{{ {} }}", each.join(", ")));
         }
     }
 
@@ -195,6 +205,7 @@ path = \"-\"
                 start: Some("+10".into()),
                 end: Some("2007-11-03".into()),
                 types: texts(&["lcmtypes/", "mit-dgc"]),
+                channel_types: vec![("CAM_*".into(), "p.image_t".into())],
                 condition: Some("vel[0] > 3 and name != \"x\"".into()),
             },
         );
@@ -238,6 +249,7 @@ types = [
     \"lcmtypes/\",
     \"mit-dgc\",
 ]
+channel_types = { \"CAM_*\" = \"p.image_t\" }
 
 [stages.matching]
 plugin = \"filter\"
@@ -256,6 +268,7 @@ types = [
     \"lcmtypes/\",
     \"mit-dgc\",
 ]
+channel_types = { \"CAM_*\" = \"p.image_t\" }
 
 [sinks.out]
 plugin = \"lcm-log\"

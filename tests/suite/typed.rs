@@ -102,7 +102,9 @@ fn of_two_names_with_one_fingerprint_the_user_may_choose() {
     );
     let told = ran(&folder, &["run", "told.toml"]).expect(0);
     assert!(!told.stderr.contains("may be"), "{}", told.stderr);
-    for (tables, name) in [("guessed", "angle_t"), ("told", "speed_t")] {
+    let convert = ["convert", "in.lcm", "--types", "types.lcm", "--type", "S?EED=speed_t"];
+    ran(&folder, &[&convert[..], &["--to", "typed/"]].concat()).expect(0);
+    for (tables, name) in [("guessed", "angle_t"), ("told", "speed_t"), ("typed", "speed_t")] {
         let told = ran(&folder, &["info", tables, "--json"]).expect(0).text();
         assert!(told.contains(&format!("\"type\":\"{name}\"")), "{told}");
     }
