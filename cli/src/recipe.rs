@@ -110,7 +110,7 @@ impl FileText {
     fn types(&mut self, selection: &SelectionArgs) {
         self.option("types", &strings(&selection.types));
         let each = selection.channel_types.iter();
-        let each = each.map(|(channel, name)| format!("{} = {}", string(channel), string(name)));
+        let each = each.map(|(channel, name)| format!("{} = {}", key(channel), string(name)));
         let each: Vec<String> = each.collect();
         if !each.is_empty() {
             self.option("channel_types", &format!("{{ {} }}", each.join(", ")));
@@ -129,6 +129,11 @@ impl FileText {
         // Writing to a string does not fail.
         let _written = writeln!(self.text, "{line}");
     }
+}
+
+/// A key of a table, quoted as JSON has it, which TOML reads, too.
+fn key(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
 }
 
 /// One string as it is, or a list with a line for each.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::{BinaryArray, RecordBatch};
-use arrow_schema::SchemaRef;
+use arrow_schema::{Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 
 use crate::{Batch, Channel, Error, Rows};
@@ -24,7 +24,8 @@ impl fmt::Display for TypeKey {
 impl TypeKey {
     /// Reads what [`Display`](fmt::Display) writes.
     pub fn parse(text: &str) -> Option<Self> {
-        u64::from_str_radix(text, 16).ok().map(Self)
+        let is_key = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_key.then(|| u64::from_str_radix(text, 16).ok()).flatten().map(Self)
     }
 }
 
@@ -94,8 +95,16 @@ pub trait Codec: Send + Sync {
     /// The number of the payload's type, known or not; nothing if it has none. Asked once an event.
     fn key_of(&self, payload: &[u8]) -> Option<TypeKey>;
 
-    /// A type from its description, which may come from anywhere. `Err` says what is wrong with it.
-    fn adopt(&self, described: &MessageType) -> Result<Arc<dyn PayloadType>, String>;
+    /// What it was made from, as a line of text: another one for other types.
+    fn made_from(&self) -> &str;
+
+    /// A type from its description, which may come from anywhere, for rows with these columns. `Err` says
+    /// what is wrong with it.
+    fn adopt(
+        &self,
+        described: &MessageType,
+        columns: &Schema,
+    ) -> Result<Arc<dyn PayloadType>, String>;
 }
 
 /// Turns payloads of one type into Arrow columns, and back.

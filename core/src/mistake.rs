@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use crate::name::printable;
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
 /// One mistake in a text.
@@ -26,8 +27,9 @@ impl Mistake {
         let place = Place::of(text, &self.span);
         let caret = AnnotationKind::Primary.span(place.span);
         let source = Snippet::source(place.line).line_start(place.number).annotation(caret);
-        let mut group = Level::ERROR.primary_title(&self.message).element(source.path(name));
-        if let Some(help) = &self.help {
+        let (message, help) = (printable(&self.message), self.help.as_deref().map(printable));
+        let mut group = Level::ERROR.primary_title(message).element(source.path(printable(name)));
+        if let Some(help) = help {
             group = group.element(Level::HELP.message(help));
         }
         let mut shown = renderer.render(&[group]);

@@ -326,3 +326,77 @@ fn conditions_and_fields_work_from_the_command_line() {
     let wrong = ["convert", "in.lcm", "--where", "v[0] >", "--to", "x.lcm"];
     ran(&folder, &[&wrong[..], &types].concat()).expect(2).says("v[0] >");
 }
+
+#[test]
+fn types_that_only_differ_inside_are_not_guessed() {
+    let folder = Folder::new();
+    let inner = "struct b_t { int32_t p; } struct c_t { float q; } ";
+    types(&folder, "old/types.lcm", &format!("{inner} struct a_t {{ b_t x; c_t y; }}"));
+    types(&folder, "new/types.lcm", &format!("{inner} struct a_t {{ c_t x; b_t y; }}"));
+    let key = fingerprint(&folder, "old", "a_t");
+    assert_eq!(fingerprint(&folder, "new", "a_t"), key);
+    ran(&folder, &["types", "old", "new"]).expect(0).says("a_t has several versions");
+    logged(
+        &folder,
+        "in.lcm",
+        &[("A", payload(key, &[&7_i32.to_be_bytes(), &1.5_f32.to_be_bytes()]))],
+    );
+    let convert = ["convert", "in.lcm", "--to", "out.jsonl", "--overwrite", "--types", "old"];
+    ran(&folder, &convert).expect(0);
+    assert!(String::from_utf8(folder.read("out.jsonl")).unwrap().contains("\"p\":7"));
+    ran(&folder, &[&convert[..], &["--types", "new"]].concat())
+        .expect(0)
+        .says("may be one of several types with other fields");
+    assert!(!String::from_utf8(folder.read("out.jsonl")).unwrap().contains("fields"));
+}
+
+#[test]
+fn events_without_payload_are_not_written_as_if_they_were_empty() {
+    let folder = Folder::new();
+    logged(&folder, "in.lcm", &[("A", b"something".to_vec()), ("A", b"else".to_vec())]);
+    let drop = ["convert", "in.lcm", "--to", "t.parquet", "--sink-option", "payload=drop"];
+    ran(&folder, &drop).expect(0);
+    ran(&folder, &["convert", "t.parquet", "--to", "back.lcm"]).expect(3).says("without a payload");
+    assert!(folder.read("back.lcm").is_empty());
+    let told = ran(&folder, &["cat", "t.parquet", "--json"]).expect(0).text();
+    assert!(told.contains("\"size\":null"), "{told}");
+}
+
+#[test]
+fn tables_of_every_depth_become_messages_again() {
+    let folder = Folder::new();
+    types(&folder, "types.lcm", "struct t { int8_t v; int8_t n; t kids[n]; }");
+    let key = fingerprint(&folder, "types.lcm", "t");
+    let chain = payload(key, &[&[1, 1, 2, 1, 3, 1, 4, 1, 5, 0]]);
+    logged(&folder, "in.lcm", &[("A", chain.clone()), ("A", chain)]);
+    for depth in [0, 1, 3] {
+        folder.write(
+            "deep.toml",
+            format!(
+                "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
+                 [stages.typed]\nplugin = \"decode\"\nfrom = \"log\"\ntypes = \"types.lcm\"\n\
+                 depth = {depth}\n\
+                 [sinks.tables]\nplugin = \"parquet\"\nfrom = \"typed\"\npath = \"deep/\"\n"
+            ),
+        );
+        ran(&folder, &["run", "deep.toml", "--overwrite"]).expect(0);
+        ran(&folder, &["convert", "deep", "--to", "back.lcm", "--overwrite"]).expect(0);
+        assert!(folder.read("back.lcm") == folder.read("in.lcm"), "{depth}");
+    }
+}
+
+#[test]
+fn types_are_counted_wherever_batches_are_cut() {
+    let folder = Folder::new();
+    let of = |key: u64| ("A", payload(key, &[]));
+    let events: Vec<_> =
+        (0..30_000_u64).map(|n| of(if n % 3 == 0 { 1 } else { 2 + n % 20 })).collect();
+    logged(&folder, "in.lcm", &events);
+    let told = ran(&folder, &["info", "in.lcm", "--json"]).expect(0).text();
+    let told: Value = serde_json::from_str(&told).unwrap();
+    let most = &told["channels"][0]["types"][0];
+    assert_eq!(
+        (&most["events"], &most["fingerprint"]),
+        (&10_000.into(), &"0000000000000001".into())
+    );
+}

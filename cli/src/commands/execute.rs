@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sluice_core::files::Identity;
+use sluice_core::name::printable;
 use sluice_core::{Error, Overwrite};
 use sluice_pipeline::resume::{self, Before};
 use sluice_pipeline::run::{self, Options};
@@ -200,7 +201,7 @@ pub(crate) fn tell_losses(report: &Report, shell: &Shell) {
         } else {
             String::new()
         };
-        shell.say(&format!("note: {}: {}{times}", note.node, note.what));
+        shell.say(&format!("note: {}: {}{times}", note.node, printable(&note.what)));
     }
     if report.interrupted {
         shell.warn("stopped early: what was read until then has been written whole");

@@ -1,6 +1,6 @@
 //! `types`: the types that files declare, with their fingerprints, and which of them clash.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -35,22 +35,20 @@ pub(crate) fn run(args: &TypesArgs, shell: &Shell) -> Outcome {
 /// Types that cannot be told apart by one of the two things that name them.
 struct Clashes {
     /// Names that share a fingerprint.
-    names: BTreeMap<TypeKey, Vec<String>>,
+    names: BTreeMap<TypeKey, BTreeSet<String>>,
     /// Places that declare different types of one name.
     places: BTreeMap<String, Vec<String>>,
 }
 
 impl Clashes {
     fn of(types: &[KnownType]) -> Self {
-        let mut names: BTreeMap<TypeKey, Vec<String>> = BTreeMap::new();
-        let mut versions: BTreeMap<String, BTreeMap<TypeKey, String>> = BTreeMap::new();
+        let mut names: BTreeMap<TypeKey, BTreeSet<String>> = BTreeMap::new();
+        let mut versions: BTreeMap<String, BTreeMap<(TypeKey, &str), String>> = BTreeMap::new();
         for known in types {
             let (name, key) = (known.described.name.to_string(), known.described.key);
-            let shared = names.entry(key).or_default();
-            if !shared.contains(&name) {
-                shared.push(name.clone());
-            }
-            versions.entry(name).or_default().entry(key).or_insert_with(|| place(known));
+            names.entry(key).or_default().insert(name.clone());
+            let version = (key, &*known.described.text);
+            versions.entry(name).or_default().entry(version).or_insert_with(|| place(known));
         }
         names.retain(|_, names| names.len() > 1);
         versions.retain(|_, versions| versions.len() > 1);
@@ -64,13 +62,22 @@ impl Clashes {
             shell.warn(&format!(
                 "{} share the fingerprint {key}: messages are taken for the first, unless \
                  `channel_types` of `decode` says otherwise",
-                names.join(" and ")
+                few(names.iter().map(String::as_str), " and ")
             ));
         }
         for (name, places) in &self.places {
-            shell.warn(&format!("{name} has several versions: {}", places.join(", ")));
+            let places = few(places.iter().map(String::as_str), ", ");
+            shell.warn(&format!("{name} has several versions: {places}"));
         }
     }
+}
+
+/// The first of many, and how many more there are.
+fn few<'w>(words: impl ExactSizeIterator<Item = &'w str>, between: &str) -> String {
+    const FEW: usize = 8;
+    let more = words.len().saturating_sub(FEW);
+    let text = words.take(FEW).collect::<Vec<_>>().join(between);
+    if more == 0 { text } else { format!("{text} and {more} more") }
 }
 
 fn place(known: &KnownType) -> String {

@@ -101,7 +101,6 @@ fn is_expectation(message: &str) -> bool {
     (message.starts_with("a ") || message.starts_with("an ")) && !message.contains(" is ")
 }
 
-/// One line: regular expressions come with a drawing of their own.
 /// A message, and what it draws behind an empty line.
 pub(crate) fn lines(message: &str) -> (&str, Option<&str>) {
     match message.split_once("\n\n") {
@@ -110,6 +109,7 @@ pub(crate) fn lines(message: &str) -> (&str, Option<&str>) {
     }
 }
 
+/// One line: regular expressions come with a drawing of their own.
 fn shorten(message: &str) -> String {
     let drawn = message.split_once("regex parse error:");
     let short = drawn.and_then(|(intro, drawing)| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampNanosecondType;
 use arrow_array::{Array, ArrayRef, Int64Array, TimestampMicrosecondArray};
-use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
+use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
 use sluice_core::{Batch, Channels, Error};
 
 /// Names of columns that stand in front of a message's fields.
@@ -102,10 +102,23 @@ impl Shape {
         let [rows] = batch.rows() else {
             return Err(Error::broken("a table of messages was given others"));
         };
-        if rows.events.len() != batch.len() || rows.columns.num_columns() != self.fields.len() {
+        if rows.events.len() != batch.len() {
             return Err(Error::broken("a table of messages was given events without a message"));
         }
-        Ok(rows.columns.columns().to_vec())
+        let column = |field: &FieldRef| {
+            let name = inner_name(field.name()).unwrap_or_default();
+            let column = rows.columns.column_by_name(name);
+            column.filter(|column| column.data_type() == field.data_type()).cloned()
+        };
+        let columns: Option<Vec<ArrayRef>> = self.fields.iter().map(column).collect();
+        let all = columns.filter(|columns| columns.len() == rows.columns.num_columns());
+        all.ok_or_else(|| {
+            Error::unfit(format!(
+                "messages of one type, `{}`, come with several kinds of columns: write those that were \
+                 decoded in another way to a table of their own",
+                rows.message.name
+            ))
+        })
     }
 }
 

@@ -553,14 +553,14 @@ impl GroupReader {
         });
         let (fields, columns): (Vec<_>, Vec<_>) = mine.unzip();
         let said = self.table.said.message.clone();
-        if fields.is_empty() && said.is_none() {
+        let has_payload = schema.column_with_name(PAYLOAD).is_some();
+        if fields.is_empty() && said.is_none() && has_payload {
             return None;
         }
         // A table of another program: what its rows are called is all that is known of their type.
         let message = said.unwrap_or_else(|| {
             MessageType::named(self.table.channel.text(), key_of(&fields)).into()
         });
-        let has_payload = schema.column_with_name(PAYLOAD).is_some();
         let payloads = if has_payload { Payloads::Kept } else { Payloads::Gone };
         let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
         let schema = Arc::new(Schema::new(fields));

@@ -119,15 +119,11 @@ pub(crate) fn channel_types(
     checked.collect()
 }
 
-/// What of types decides what is decoded, as a line of text.
-pub(crate) fn summary(codecs: &Codecs) -> Option<String> {
-    let mut hash = blake3::Hasher::new();
-    for known in codecs.types() {
-        hash.update(known.described.name.as_bytes());
-        hash.update(&known.described.key.0.to_be_bytes());
-        hash.update(known.described.text.as_bytes());
-    }
-    (codecs.types().count() > 0).then(|| format!("types: blake3 {}", hash.finalize().to_hex()))
+/// What beside options decides what is decoded, as a line of text.
+pub(crate) fn made_from(codecs: &Codecs) -> Option<String> {
+    let with_types = codecs.iter().filter(|codec| !codec.types().is_empty());
+    let lines: Vec<&str> = with_types.map(Codec::made_from).collect();
+    (!lines.is_empty()).then(|| lines.join("; "))
 }
 
 /// What an event is decoded as.
@@ -141,10 +137,14 @@ enum Verdict {
     Passed,
 }
 
-const REASONS: [&str; 2] =
-    ["a payload of none of the types that are given", "a payload too short to say what type it is"];
+const REASONS: [&str; 3] = [
+    "a payload of none of the types that are given",
+    "a payload too short to say what type it is",
+    "a payload that may be one of several types with other fields: give the files of one of them",
+];
 const UNKNOWN: Verdict = Verdict::Nothing(0);
 const NO_KEY: Verdict = Verdict::Nothing(1);
+const SEVERAL: Verdict = Verdict::Nothing(2);
 
 impl Decode {
     fn plan(&self, channel: &Channel) -> Option<Arc<ChannelPlan>> {
@@ -170,10 +170,16 @@ impl Decode {
         let Some(candidates) = self.by_key.get(&(codec, key)) else { return UNKNOWN };
         let name = |at: &usize| &*self.types[*at].described.name;
         let wanted = plan.wanted.as_deref();
-        if let Some(found) = candidates.iter().find(|at| Some(name(at)) == wanted) {
-            return Verdict::Type(*found);
-        }
+        let is_wanted = |at: &&usize| Some(name(at)) == wanted;
+        let chosen: Vec<usize> = candidates.iter().filter(is_wanted).copied().collect();
+        let candidates = if chosen.is_empty() { candidates } else { &chosen };
         let first = candidates[0];
+        // A number says which fields a type has, but of types inside of it only that they are there.
+        let fields =
+            |at: &usize| self.types[*at].form.as_ref().ok().map(|form| Arc::clone(form.schema()));
+        if candidates.iter().any(|at| fields(at) != fields(&first)) {
+            return SEVERAL;
+        }
         if let Some(other) = candidates.iter().find(|at| name(at) != name(&first)) {
             let (first, other) = (name(&first), name(other));
             context.note(
@@ -321,6 +327,6 @@ impl Map for Decode {
     }
 
     fn beside_options(&self) -> Option<String> {
-        summary(&self.codecs)
+        made_from(&self.codecs)
     }
 }

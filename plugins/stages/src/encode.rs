@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arrow_array::BinaryArray;
+use arrow_schema::SchemaRef;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::{
@@ -10,7 +12,7 @@ use sluice_core::{
     PayloadType, Payloads, Rows, Stage, StageContext, TypePaths,
 };
 
-use crate::decode::{channel_types, known_codecs, summary};
+use crate::decode::{channel_types, known_codecs, made_from};
 
 /// Options of `encode`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -37,8 +39,8 @@ struct Encode {
     channel_types: Vec<(Pattern, String)>,
     all: bool,
     beside: Option<String>,
-    /// Types that were made from what rows say of them.
-    adopted: Mutex<Vec<(Arc<MessageType>, Found)>>,
+    /// Types that were made from what rows say of them, and the columns these have.
+    adopted: Mutex<Vec<(Arc<MessageType>, SchemaRef, Found)>>,
 }
 
 /// A type, or why there is none.
@@ -51,26 +53,49 @@ impl TryFrom<EncodeOptions> for Stage {
         let codecs = known_codecs(&options.types, None)?;
         let types: Vec<KnownType> = codecs.types().cloned().collect();
         let channel_types = channel_types(options.channel_types, &types)?;
-        let beside = summary(&codecs);
+        let beside = made_from(&codecs);
         let (all, adopted) = (options.all, Mutex::default());
         Ok(Self::Map(Box::new(Encode { codecs, types, channel_types, all, beside, adopted })))
     }
 }
 
 impl Encode {
+    /// The type that a channel is said to have.
+    fn wanted(&self, channel: u32, context: &StageContext<'_>) -> Option<&str> {
+        let channel = context.channels.get(ChannelId(channel));
+        let name = channel.name.text();
+        let found = self.channel_types.iter().find(|(pattern, _)| pattern.matches(name));
+        found.map(|(_, wanted)| wanted.as_str())
+    }
+
+    /// Rows that do not describe their type, apart by what their channels are said to have.
+    fn apart<'s>(
+        &'s self,
+        batch: &Batch,
+        rows: Rows,
+        context: &StageContext<'_>,
+    ) -> Vec<(Rows, Option<&'s str>)> {
+        if !rows.message.text.is_empty() || self.channel_types.is_empty() {
+            return vec![(rows, None)];
+        }
+        let mut known: BTreeMap<u32, Option<&str>> = BTreeMap::new();
+        let mut parts: BTreeMap<Option<&str>, Vec<u32>> = BTreeMap::new();
+        for (row, event) in rows.events.iter().enumerate() {
+            let channel = batch.channels()[*event as usize];
+            let wanted = known.entry(channel).or_insert_with(|| self.wanted(channel, context));
+            parts.entry(*wanted).or_default().push(row as u32);
+        }
+        parts.into_iter().map(|(wanted, part)| (rows.pick(&part), wanted)).collect()
+    }
+
     /// The type of rows: the one they describe, or else one that was given.
-    fn type_of(&self, batch: &Batch, rows: &Rows, context: &StageContext<'_>) -> Found {
+    fn type_of(&self, rows: &Rows, wanted: Option<&str>) -> Found {
         let message = &rows.message;
         if !message.text.is_empty() {
-            return self.adopt(message);
+            return self.adopt(rows);
         }
-        let channel = rows.events.first().map(|event| batch.channels()[*event as usize]);
-        let name = channel.map(|id| context.channels.get(ChannelId(id)).name.clone());
-        let wanted = name.and_then(|name| {
-            self.channel_types.iter().find(|(pattern, _)| pattern.matches(name.text()))
-        });
-        if let Some((_, wanted)) = wanted {
-            return self.given(|known| *known.described.name == **wanted);
+        if let Some(wanted) = wanted {
+            return self.given(|known| *known.described.name == *wanted);
         }
         if !message.codec.is_empty() {
             return self.given(|known| known.described.key == message.key);
@@ -99,63 +124,67 @@ impl Encode {
         first.form.clone()
     }
 
-    fn adopt(&self, message: &Arc<MessageType>) -> Found {
+    fn adopt(&self, rows: &Rows) -> Found {
+        let (message, schema) = (&rows.message, rows.columns.schema());
         let mut adopted = self.adopted.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |known: &&(Arc<MessageType>, Found)| {
-            Arc::ptr_eq(&known.0, message) || known.0 == *message
+        let is_it = |(known, columns, _): &&(Arc<MessageType>, SchemaRef, Found)| {
+            (Arc::ptr_eq(known, message) || known == message) && *columns == schema
         };
-        if let Some((_, found)) = adopted.iter().find(is_it) {
+        if let Some((_, _, found)) = adopted.iter().find(is_it) {
             return found.clone();
         }
         let found = match self.codecs.get(&message.codec) {
-            Some(codec) => codec.adopt(message),
+            Some(codec) => codec.adopt(message, &schema),
             None => Err(format!("this program has no codec `{}`", message.codec)),
         };
-        adopted.push((Arc::clone(message), found.clone()));
+        adopted.push((Arc::clone(message), schema, found.clone()));
         found
     }
 
+    /// Gives events the payloads that their rows make. Rows that make none stay as they are.
     fn encode(
         &self,
         batch: Batch,
         rows: Rows,
+        wanted: Option<&str>,
         done: &mut Vec<Rows>,
         context: &mut StageContext<'_>,
-    ) -> Result<Batch, Error> {
+    ) -> Batch {
         let name = Arc::clone(&rows.message.name);
         let mut bad = Vec::new();
-        let encoded =
-            self.type_of(&batch, &rows, context).and_then(|of| of.encode(&rows.columns, &mut bad));
+        let encoded = self.type_of(&rows, wanted).and_then(|of| of.encode(&rows.columns, &mut bad));
         let payloads = match encoded {
             Ok(payloads) => payloads,
             Err(reason) => {
-                context.note(
-                    format!("rows of `{name}` without a payload: {reason}"),
-                    rows.events.len() as u64,
-                );
+                let count = rows.events.len() as u64;
+                context.note(format!("rows of `{name}` without a payload: {reason}"), count);
                 undecoded(&batch, &rows.events, context);
                 done.push(rows);
-                return Ok(batch);
+                return batch;
             }
         };
-        let batch = batch.with_payloads(&rows.events, &payloads);
+        for (_, reason) in &bad {
+            context.note(format!("a row of `{name}` without a payload: {reason}"), 1);
+        }
         if bad.is_empty() {
+            let batch = batch.with_payloads(&rows.events, &payloads);
             done.push(Rows { payloads: Payloads::Kept, ..rows });
-            return Ok(batch);
+            return batch;
         }
         let is_bad = |row: &u32| bad.binary_search_by_key(row, |(bad, _)| *bad).is_ok();
         let all = 0..rows.events.len() as u32;
         let (bad_rows, good_rows): (Vec<u32>, Vec<u32>) = all.partition(is_bad);
-        for (_, reason) in &bad {
-            context.note(format!("a row of `{name}` without a payload: {reason}"), 1);
-        }
         let bad = rows.pick(&bad_rows);
         undecoded(&batch, &bad.events, context);
-        if !good_rows.is_empty() {
-            done.push(Rows { payloads: Payloads::Kept, ..rows.pick(&good_rows) });
+        done.push(bad);
+        if good_rows.is_empty() {
+            return batch;
         }
-        done.push(Rows { payloads: Payloads::Gone, ..bad });
-        Ok(batch)
+        let good = rows.pick(&good_rows);
+        let payloads = BinaryArray::from_iter_values(payloads.iter().flatten());
+        let batch = batch.with_payloads(&good.events, &payloads);
+        done.push(Rows { payloads: Payloads::Kept, ..good });
+        batch
     }
 }
 
@@ -168,10 +197,12 @@ impl Map for Encode {
     fn apply(&self, mut batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
         let mut done = Vec::with_capacity(batch.rows().len());
         for rows in batch.rows().to_vec() {
-            if rows.payloads == Payloads::Gone || self.all {
-                batch = self.encode(batch, rows, &mut done, context)?;
-            } else {
+            if rows.payloads == Payloads::Kept && !self.all {
                 done.push(rows);
+                continue;
+            }
+            for (rows, wanted) in self.apart(&batch, rows, context) {
+                batch = self.encode(batch, rows, wanted, &mut done, context);
             }
         }
         Ok(batch.with_rows(done))

@@ -2,13 +2,14 @@
 //!
 //! Batches are counted on any thread; what that gives is put together in the order of the events.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sluice_core::{
-    Batch, Channel, ChannelId, Channels, Codec, Codecs, EncodeContext, Encoding, Error, Payloads,
-    PerChannel, Sink, SinkContext, TypeKey,
+    Batch, Channel, ChannelId, Channels, Codecs, EncodeContext, Encoding, Error, KnownType,
+    Payloads, PerChannel, Sink, SinkContext, TypeKey,
 };
 
 /// What there is in a log.
@@ -31,46 +32,52 @@ pub(super) struct Tally {
     pub(super) bytes: u64,
     /// Their times.
     pub(super) times: Times,
-    /// The types of their payloads that were met first, and how many events are of each.
-    pub(super) types: Vec<(TypeKey, u64)>,
+    /// The types of their payloads, and how many events are of each.
+    pub(super) types: BTreeMap<TypeKey, u64>,
 }
 
-/// More types than these are not told of a channel: a damaged log may have one for each event.
-const MOST_TYPES: usize = 8;
+/// More types than these are not counted of a channel: a damaged log may have one for each event.
+const MOST_TYPES: usize = 1024;
 
 impl Tally {
     fn add_type(&mut self, key: TypeKey, events: u64) {
-        if let Some((_, count)) = self.types.iter_mut().find(|(known, _)| *known == key) {
-            *count += events;
-        } else if self.types.len() < MOST_TYPES {
-            self.types.push((key, events));
+        if self.types.len() < MOST_TYPES || self.types.contains_key(&key) {
+            *self.types.entry(key).or_default() += events;
         }
+    }
+
+    /// The types that most events are of, and how many these are.
+    pub(super) fn common_types(&self) -> Vec<(TypeKey, u64)> {
+        const SHOWN: usize = 8;
+        let mut types: Vec<_> = self.types.iter().map(|(key, events)| (*key, *events)).collect();
+        types.sort_by_key(|(key, events)| (Reverse(*events), *key));
+        types.truncate(SHOWN);
+        types
     }
 }
 
 /// The types that payloads and rows may be of.
 #[derive(Default)]
-pub(crate) struct Types(pub(crate) Codecs);
-
-impl Types {
-    /// The number of the type that a payload is of. Where its encoding is not known, only if its type is.
-    fn key_of(&self, channel: &Channel, payload: &[u8]) -> Option<TypeKey> {
-        let able = self.0.iter().filter(|codec| codec.may_read(channel));
-        let mut keys = able.filter_map(|codec| Some((codec, codec.key_of(payload)?)));
-        let is_told = channel.encoding != Encoding::Unknown;
-        keys.find(|(codec, key)| is_told || knows(*codec, *key)).map(|(_, key)| key)
-    }
-
-    /// The name of a type.
-    fn name(&self, key: TypeKey) -> Option<Arc<str>> {
-        let mut types = self.0.types();
-        let found = types.find(|known| known.described.key == key)?;
-        Some(Arc::clone(&found.described.name))
-    }
+pub(crate) struct Types {
+    codecs: Codecs,
+    names: BTreeMap<TypeKey, Arc<str>>,
 }
 
-fn knows(codec: &dyn Codec, key: TypeKey) -> bool {
-    codec.types().iter().any(|known| known.described.key == key)
+impl Types {
+    /// Those that these codecs know.
+    pub(crate) fn of(codecs: Codecs) -> Self {
+        let name = |known: &KnownType| (known.described.key, Arc::clone(&known.described.name));
+        let names = codecs.types().map(name).collect();
+        Self { codecs, names }
+    }
+
+    /// The number of the type that a payload is of. Where its encoding is not known, only if its type is.
+    fn key_of(&self, channel: &Channel, payload: &[u8]) -> Option<TypeKey> {
+        let able = self.codecs.iter().filter(|codec| codec.may_read(channel));
+        let mut keys = able.filter_map(|codec| codec.key_of(payload));
+        let is_told = channel.encoding != Encoding::Unknown;
+        keys.find(|key| is_told || self.names.contains_key(key))
+    }
 }
 
 /// The times of some events, in their order.
@@ -284,11 +291,10 @@ impl Sink for Counting {
             .filter_map(|(id, tally)| Some((Arc::clone(all.get(id as usize)?), tally)));
         let mut channels: Vec<_> = named.collect();
         channels.sort_by(|(a, _), (b, _)| (&a.name, &a.source).cmp(&(&b.name, &b.source)));
-        let keys = channels.iter().flat_map(|(_, tally)| &tally.types).map(|(key, _)| *key);
         let mut names = part.named;
-        for key in keys {
-            if let Some(name) = self.types.name(key) {
-                names.insert(key, name);
+        for key in channels.iter().flat_map(|(_, tally)| tally.types.keys()) {
+            if let Some(name) = self.types.names.get(key) {
+                names.insert(*key, Arc::clone(name));
             }
         }
         let census =

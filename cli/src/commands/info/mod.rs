@@ -85,5 +85,7 @@ fn types(args: &InfoArgs, shell: &Shell) -> Result<Types, Failure> {
     let paths = TypePaths(args.types.iter().cloned().chain(built_in).collect());
     let codecs = Codecs::of(&shell.registry, &paths, None);
     let codecs = codecs.map_err(|error| Failure::WrongUse(error.message))?;
-    codecs.mistakes().map_or(Ok(Types(codecs)), |mistakes| Err(Failure::WrongUse(mistakes)))
+    codecs
+        .mistakes()
+        .map_or_else(|| Ok(Types::of(codecs)), |mistakes| Err(Failure::WrongUse(mistakes)))
 }

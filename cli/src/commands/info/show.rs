@@ -41,7 +41,8 @@ pub(super) fn json(found: &Found) -> Value {
 }
 
 fn channel_json(channel: &Channel, tally: &Tally, census: &Census) -> Value {
-    let Tally { bytes, times, types } = tally;
+    let Tally { bytes, times, .. } = tally;
+    let types = tally.common_types();
     let types = types.iter().map(|(key, events)| {
         let name = census.types.get(key);
         json!({ "fingerprint": key.to_string(), "name": name.map(|name| &**name), "events": events })
@@ -66,14 +67,15 @@ fn channel_json(channel: &Channel, tally: &Tally, census: &Census) -> Value {
 
 /// The name of the type that most of a channel's events are of; nothing if it is not known.
 fn type_of<'c>(channel: &'c Channel, tally: &Tally, census: &'c Census) -> Option<&'c str> {
-    let most = tally.types.iter().max_by_key(|(_, events)| *events);
-    let told = most.and_then(|(key, _)| census.types.get(key));
+    let types = tally.common_types();
+    let told = types.first().and_then(|(key, _)| census.types.get(key));
     told.or(channel.type_name.as_ref()).map(|name| &**name)
 }
 
 /// The types of a channel's events for people: names, or fingerprints of those that have none.
 fn types_of(channel: &Channel, tally: &Tally, census: &Census) -> String {
-    let each = tally.types.iter().map(|(key, _)| match census.types.get(key) {
+    let types = tally.common_types();
+    let each = types.iter().map(|(key, _)| match census.types.get(key) {
         Some(name) => printable(name).into_owned(),
         None => format!("{key}?"),
     });

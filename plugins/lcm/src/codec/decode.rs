@@ -12,7 +12,7 @@ use sluice_core::name;
 
 use super::columns::{self, Filling, last};
 use super::plan::{Leaf, Numbers, Op, Plan, Program, Region};
-use super::wire::{Cursor, HUGE, Reason, check_booleans};
+use super::wire::{Cursor, Reason, check_booleans};
 use crate::types::Library;
 
 /// Length of the fingerprint.
@@ -24,8 +24,9 @@ const BLOCK: usize = 256;
 /// How many regions of one place may wait.
 const MOST_WAITING: usize = 8 * 1024;
 
-/// A reason why two good messages do not fit into one batch.
-const FULL: Reason = "its column has no room for more elements";
+/// A reason why two good messages do not fit into one batch. A batch would have to hold 2 GiB of texts, or as
+/// many elements.
+const FULL: Reason = "the column of its batch has no room for more";
 
 /// Rows in the making.
 pub(crate) struct Decoder<'p, 'b> {
@@ -164,7 +165,7 @@ impl<'p, 'b> Decoder<'p, 'b> {
     #[inline]
     fn check(&mut self, region: &Region, record: &[u8]) -> Result<(), Reason> {
         for at in &region.booleans {
-            check_booleans(record.get(*at..=*at).unwrap_or_default())?;
+            check_booleans(record.get(at.clone()).unwrap_or_default())?;
         }
         for count in &region.counts {
             self.registers[count.register] = count.read(record);
@@ -291,7 +292,7 @@ impl<'p, 'b> Decoder<'p, 'b> {
 
 fn push_bytes(slot: &mut Filling, taken: &[u8]) -> Result<(), Reason> {
     let Filling::Bytes { offsets, bytes } = slot else { return Ok(()) };
-    let end = i32::try_from(bytes.len() + taken.len()).map_err(|_| HUGE)?;
+    let end = i32::try_from(bytes.len() + taken.len()).map_err(|_| FULL)?;
     bytes.extend_from_slice(taken);
     offsets.push(end);
     Ok(())

@@ -18,6 +18,7 @@ use crate::types::syntax::Primitive;
 const NULL: Reason = "a field is null";
 const OTHER_LENGTH: Reason = "a list is not as long as its length field says";
 const LONG: Reason = "a text is longer than 2 GiB";
+const UNFIT: Reason = "a value does not fit into its field";
 const BAD_WIRE: Reason = "what is kept as bytes is no value of its type";
 
 /// The payloads of all rows; null where a row stands for none, of which `bad` is told.
@@ -34,11 +35,12 @@ pub(crate) fn encode(
         registers: vec![0; plan.registers],
         out: Vec::new(),
     };
+    let mut unfit = vec![false; columns.num_rows()];
     for (field, node) in plan.schema.fields().iter().zip(&plan.columns) {
         let name = field.name();
         let column =
             columns.column_by_name(name).ok_or_else(|| format!("there is no column `{name}`"))?;
-        let column = as_type(column, field.data_type())
+        let column = as_type(column, field.data_type(), &mut unfit)
             .map_err(|reason| format!("column `{name}`: {reason}"))?;
         encoder.take(node, &column, None);
     }
@@ -46,7 +48,8 @@ pub(crate) fn encode(
     for row in 0..columns.num_rows() {
         let start = encoder.out.len();
         encoder.out.extend_from_slice(&fingerprint.to_be_bytes());
-        let written = encoder.program(&plan.program, row);
+        let is_unfit = unfit.get(row) == Some(&true);
+        let written = if is_unfit { Err(UNFIT) } else { encoder.program(&plan.program, row) };
         if let Err(reason) = written {
             encoder.out.truncate(start);
             bad.push((row as u32, reason));
@@ -60,17 +63,24 @@ pub(crate) fn encode(
     BinaryArray::try_new(offsets, encoder.out.into(), nulls).map_err(|e| e.to_string())
 }
 
-/// A column as the type it was decoded as: other programs write lists and numbers in other ways.
-fn as_type(column: &ArrayRef, data_type: &DataType) -> Result<ArrayRef, String> {
+/// A column as the type it was decoded as: other programs write lists and numbers in other ways. Rows of
+/// which anything is lost on the way are `unfit`.
+fn as_type(
+    column: &ArrayRef,
+    data_type: &DataType,
+    unfit: &mut [bool],
+) -> Result<ArrayRef, String> {
     if column.data_type() == data_type {
         return Ok(Arc::clone(column));
     }
-    let nulls = column.logical_null_count();
-    let cast = cast(column, data_type).map_err(|e| e.to_string())?;
-    if cast.logical_null_count() == nulls {
-        return Ok(cast);
+    let there = cast(column, data_type).map_err(|e| e.to_string())?;
+    let back = cast(&there, column.data_type()).map_err(|e| e.to_string())?;
+    if &back != column {
+        for (row, unfit) in unfit.iter_mut().enumerate() {
+            *unfit |= back.slice(row, 1) != column.slice(row, 1);
+        }
     }
-    Err(format!("{} does not fit into {data_type}", column.data_type()))
+    Ok(there)
 }
 
 /// What a slot is filled from.

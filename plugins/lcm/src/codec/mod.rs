@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{BinaryArray, RecordBatch};
-use arrow_schema::SchemaRef;
+use arrow_schema::{Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::{
@@ -65,6 +65,7 @@ pub struct LcmCodec {
     types: Vec<KnownType>,
     mistakes: Vec<String>,
     depth: usize,
+    made_from: String,
 }
 
 impl TryFrom<LcmTypes> for Box<dyn Codec> {
@@ -111,41 +112,95 @@ fn read(path: &Path) -> Result<Vec<TypeFile>, Error> {
 impl LcmCodec {
     /// The types that these files declare. Types that hold themselves are taken apart `depth` times.
     pub fn of(files: Vec<TypeFile>, depth: usize) -> Self {
+        let mut hash = blake3::Hasher::new();
+        for file in &files {
+            hash.update(&(file.text.len() as u64).to_be_bytes()).update(file.text.as_bytes());
+        }
+        let made_from = format!("{NAME} types, blake3 {}", hash.finalize().to_hex());
         let library = Arc::new(Library::of(files));
         let mut mistakes = library.mistakes();
-        let mut types = Vec::new();
+        let (mut types, mut room) = (Vec::new(), Room::default());
         let fingerprints = fingerprint::fingerprints(&library);
         for (id, fingerprint) in library.ids().zip(fingerprints) {
             if !library.is_sound(id) {
                 continue;
             }
             match fingerprint {
-                Ok(fingerprint) => types.push(known(&library, id, TypeKey(fingerprint), depth)),
+                Ok(fingerprint) => {
+                    types.push(known(&library, id, TypeKey(fingerprint), depth, &mut room));
+                }
                 Err(reason) => mistakes.push(format!(
                     "error: `{}`: {reason}: {}:{}",
                     library.name(id),
                     library.file_of(id).display(),
-                    library.line_of(id)
+                    library.get(id).line
                 )),
             }
         }
         types.sort_by(|a, b| (&a.described.name, &a.file).cmp(&(&b.described.name, &b.file)));
-        Self { types, mistakes, depth }
+        Self { types, mistakes, depth, made_from }
     }
 }
 
-fn known(library: &Arc<Library>, id: TypeId, key: TypeKey, depth: usize) -> KnownType {
+/// What the plans and descriptions of all types together may still take: a small file can declare types that
+/// hold each other's columns over and over.
+struct Room {
+    columns: usize,
+    text: usize,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { columns: 300_000, text: 32 << 20 }
+    }
+}
+
+const NO_ROOM: &str = "the types given have too many columns together; give fewer files";
+
+impl Room {
+    /// The plan of a type and its description.
+    fn take(
+        &mut self,
+        library: &Library,
+        id: TypeId,
+        depth: usize,
+    ) -> Result<(Plan, String), String> {
+        if self.columns == 0 || self.text == 0 {
+            return Err(NO_ROOM.to_owned());
+        }
+        let plan = plan::compile(library, id, depth)?;
+        let text = library.text_of(id).unwrap_or_default();
+        self.columns = self.columns.saturating_sub(plan.slots.len());
+        self.text = self.text.saturating_sub(text.len());
+        Ok((plan, text))
+    }
+}
+
+fn known(
+    library: &Arc<Library>,
+    id: TypeId,
+    key: TypeKey,
+    depth: usize,
+    room: &mut Room,
+) -> KnownType {
     let (name, codec) = (library.name(id).into(), NAME.into());
-    let plan = plan::compile(library, id, depth);
-    // Only what can be decoded has rows that need a description.
-    let text = plan.as_ref().ok().and_then(|_| library.text_of(id)).unwrap_or_default().into();
+    let (plan, text) = match room.take(library, id, depth) {
+        Ok((plan, text)) => (Ok(plan), text.into()),
+        // Only what can be decoded has rows that need a description.
+        Err(reason) => (Err(reason), Arc::default()),
+    };
     let described = Arc::new(MessageType { name, key, codec, text });
     let (of, library_of) = (Arc::clone(&described), Arc::clone(library));
     let compiled = |plan| Arc::new(Compiled { described: of, library: library_of, plan }) as _;
     let form: Result<Arc<dyn PayloadType>, String> = plan.map(compiled);
-    let (file, line) = (Some(library.file_of(id).to_owned()), library.line_of(id));
+    let (file, line) = (Some(library.file_of(id).to_owned()), library.get(id).line);
     KnownType { described, file, line, form }
 }
+
+/// Descriptions come out of files that anybody may have written; none of ours is longer.
+const LONGEST_DESCRIPTION: usize = 1 << 20;
+/// How deep types that hold themselves may have been taken apart in rows.
+const DEEPEST: usize = 64;
 
 impl Codec for LcmCodec {
     fn mistakes(&self) -> &[String] {
@@ -164,7 +219,18 @@ impl Codec for LcmCodec {
         payload.first_chunk().map(|bytes| TypeKey(u64::from_be_bytes(*bytes)))
     }
 
-    fn adopt(&self, described: &MessageType) -> Result<Arc<dyn PayloadType>, String> {
+    fn made_from(&self) -> &str {
+        &self.made_from
+    }
+
+    fn adopt(
+        &self,
+        described: &MessageType,
+        columns: &Schema,
+    ) -> Result<Arc<dyn PayloadType>, String> {
+        if described.text.len() > LONGEST_DESCRIPTION {
+            return Err("its description is longer than any of ours".to_owned());
+        }
         let path = PathBuf::from(format!("the description of {}", described.name));
         let text = described.text.to_string();
         let library = Arc::new(Library::of(vec![TypeFile { path, text }]));
@@ -177,9 +243,35 @@ impl Codec for LcmCodec {
         };
         let found = library.ids().zip(fingerprints).find(is_it);
         let (id, _) = found.ok_or("its description does not give its fingerprint")?;
-        let plan = plan::compile(&library, id, self.depth)?;
+        let plan = plan_for(&library, id, self.depth, columns)?;
         Ok(Arc::new(Compiled { described: Arc::new(described.clone()), library, plan }))
     }
+}
+
+/// The plan of a type taken apart as deep as these columns are; `usual` if no depth gives just these.
+fn plan_for(library: &Library, id: TypeId, usual: usize, columns: &Schema) -> Result<Plan, String> {
+    let plan = plan::compile(library, id, usual)?;
+    let fits = |plan: &Plan| {
+        plan.schema.fields().iter().all(|field| {
+            let found = columns.field_with_name(field.name());
+            found.is_ok_and(|found| found.data_type().equals_datatype(field.data_type()))
+        })
+    };
+    if fits(&plan) {
+        return Ok(plan);
+    }
+    let mut before: Option<SchemaRef> = None;
+    for depth in 0..=DEEPEST {
+        let other = plan::compile(library, id, depth)?;
+        if fits(&other) {
+            return Ok(other);
+        }
+        // Deeper down it is the same: it does not hold itself, or there would be too many columns.
+        if before.replace(Arc::clone(&other.schema)).is_some_and(|before| before == other.schema) {
+            break;
+        }
+    }
+    Ok(plan)
 }
 
 /// A type and its plan.

@@ -6,6 +6,7 @@
 //! become Arrow arrays. Members that take no bytes have no column: there is nothing in them.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
@@ -91,7 +92,7 @@ pub(crate) struct Region {
     pub(crate) size: usize,
     pub(crate) leaves: Vec<Leaf>,
     /// Where booleans lie: each has to be 0 or 1.
-    pub(crate) booleans: Vec<usize>,
+    pub(crate) booleans: Vec<Range<usize>>,
     /// Members that say how long something behind them is.
     pub(crate) counts: Vec<Count>,
 }
@@ -203,7 +204,7 @@ const DEEPEST: usize = 64;
 /// Arrays of structs with at most so many numbers are read as part of what is around them.
 const MOST_PLACES: usize = 64;
 /// Arrays of known length may have so many elements that take no bytes; each costs some in memory.
-const MOST_EMPTY: usize = 4096;
+const MOST_EMPTY: usize = 256;
 /// Messages are no longer than a log can hold them.
 const LONGEST: usize = i32::MAX as usize;
 
@@ -471,7 +472,7 @@ impl<'l> Compiler<'l> {
         let (slot, place) = (self.slot(Slot::Numbers(width))?, out.open.size);
         out.open.size = grown(place, checked(width, run)?)?;
         if of == Primitive::Boolean {
-            out.open.booleans.extend(place..out.open.size);
+            out.open.booleans.push(place..out.open.size);
         }
         out.open.leaves.push(Leaf { slot, width, places: vec![place], run });
         Ok((Node::Number { slot, of }, slot))
@@ -564,7 +565,10 @@ fn repeat(
         out.open
             .leaves
             .extend(leaves.map(|leaf| Leaf { places: moved(&leaf.places), ..leaf.clone() }));
-        out.open.booleans.extend(moved(&region.booleans));
+        let booleans = starts.iter().flat_map(|start| {
+            region.booleans.iter().map(move |at| start + at.start..start + at.end)
+        });
+        out.open.booleans.extend(booleans);
         out.open.size = grown(out.open.size, count * region.size)?;
     }
     Ok(())

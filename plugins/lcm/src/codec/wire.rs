@@ -14,7 +14,7 @@ pub(crate) const SHORT: Reason = "the payload ends before its message does";
 /// The payload goes on.
 pub(crate) const LEFT_OVER: Reason = "bytes are left over behind the message";
 /// A count that cannot be true.
-pub(crate) const HUGE: Reason = "a length field says more than the payload holds";
+const HUGE: Reason = "a length field says more than the payload holds";
 const NEGATIVE: Reason = "a length field is negative";
 const NOT_BOOLEAN: Reason = "a boolean is neither 0 nor 1";
 const BAD_TEXT: Reason = "a string does not end with a zero where its length says";

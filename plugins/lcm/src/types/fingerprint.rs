@@ -4,6 +4,8 @@
 //! dimensions as they are written. To that the fingerprints of the types it holds are added, and the sum
 //! is turned by a bit. Where a type holds itself, its inner occurrence counts as 0.
 
+use std::cell::Cell;
+
 use super::graph::Groups;
 use super::syntax::{Body, Declaration, Dimension, TypeName};
 use super::{Library, TypeId};
@@ -13,7 +15,8 @@ pub fn fingerprints(library: &Library) -> Vec<Result<u64, &'static str>> {
     let groups = Groups::of(library);
     let bases = library.ids().map(|id| base(&library.get(id).declaration)).collect();
     let known = vec![Err("not worked out yet"); library.ids().count()];
-    let mut sums = Sums { library, groups: &groups, bases, known };
+    let steps = Cell::new(MOST_STEPS);
+    let mut sums = Sums { library, groups: &groups, bases, known, steps };
     for group in groups.iter() {
         let worked_out: Vec<_> = group.iter().map(|id| (*id, sums.of(*id, group))).collect();
         for (id, fingerprint) in worked_out {
@@ -23,10 +26,11 @@ pub fn fingerprints(library: &Library) -> Vec<Result<u64, &'static str>> {
     sums.known
 }
 
-/// How many steps types that hold each other may take: paths through them grow faster than powers.
-const MOST_STEPS: usize = 1_000_000;
+/// How many steps all types of a library may take: paths through types that hold each other grow faster
+/// than powers.
+const MOST_STEPS: usize = 4_000_000;
 /// How many types may hold each other.
-const LARGEST_GROUP: usize = 64;
+pub(super) const LARGEST_GROUP: usize = 64;
 const ENTANGLED: &str = "too many types hold each other to work out a fingerprint";
 
 struct Sums<'l> {
@@ -35,6 +39,8 @@ struct Sums<'l> {
     bases: Vec<i64>,
     /// What is known of the types of earlier groups.
     known: Vec<Result<u64, &'static str>>,
+    /// How many steps may still be taken.
+    steps: Cell<usize>,
 }
 
 impl Sums<'_> {
@@ -42,17 +48,11 @@ impl Sums<'_> {
         if group.len() > LARGEST_GROUP {
             return Err(ENTANGLED);
         }
-        let mut steps = 0;
-        self.on_path(id, &mut Vec::new(), &mut steps).map(i64::cast_unsigned)
+        self.on_path(id, &mut Vec::new()).map(i64::cast_unsigned)
     }
 
     /// The part of a type that is held by the types of `path`, the outermost first.
-    fn on_path(
-        &self,
-        id: TypeId,
-        path: &mut Vec<TypeId>,
-        steps: &mut usize,
-    ) -> Result<i64, &'static str> {
+    fn on_path(&self, id: TypeId, path: &mut Vec<TypeId>) -> Result<i64, &'static str> {
         if path.contains(&id) {
             return Ok(0);
         }
@@ -63,13 +63,13 @@ impl Sums<'_> {
         }
         path.push(id);
         for used in declared.uses.iter().flatten() {
-            *steps += 1;
-            if *steps > MOST_STEPS {
+            if self.steps.get() == 0 {
                 return Err(ENTANGLED);
             }
+            self.steps.set(self.steps.get() - 1);
             // What cannot hold this type again is the same wherever it is held.
             let part = if self.groups.are_together(id, *used) {
-                self.on_path(*used, path, steps)?
+                self.on_path(*used, path)?
             } else {
                 self.known[used.index()].map(u64::cast_signed)?
             };

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use sluice_core::mistake::Mistake;
 
+use super::fingerprint::LARGEST_GROUP;
 use super::graph::Groups;
 use super::parser;
 use super::syntax::{Body, Declaration, Dimension, TypeName};
@@ -43,6 +44,8 @@ pub struct Declared {
     pub declaration: Declaration,
     /// For each member of a struct, the type that was declared elsewhere.
     pub uses: Vec<Option<TypeId>>,
+    /// The line of its name.
+    pub line: usize,
     /// The file, by its place among the library's.
     file: usize,
 }
@@ -79,7 +82,11 @@ impl Library {
     fn add(&mut self, file: usize) {
         let (declared, mistakes) = parser::parse(&self.files[file].text);
         self.mistakes.extend(mistakes.into_iter().map(|mistake| (file, mistake)));
+        let (mut line, mut seen) = (1, 0);
         for declaration in declared {
+            let before = self.files[file].text.as_bytes().get(seen..declaration.span.start);
+            line += before.unwrap_or_default().iter().filter(|byte| **byte == b'\n').count();
+            seen = declaration.span.start;
             let id = TypeId::at(self.types.len());
             let versions = self.by_name.entry(declaration.name.clone()).or_default();
             if versions.last().is_some_and(|last| self.types[last.index()].file == file) {
@@ -90,7 +97,7 @@ impl Library {
                 continue;
             }
             versions.push(id);
-            self.types.push(Declared { declaration, uses: Vec::new(), file });
+            self.types.push(Declared { declaration, uses: Vec::new(), file, line });
         }
     }
 
@@ -126,7 +133,10 @@ impl Library {
                 |library: &Self, id: TypeId| !library.takes_no_bytes(id) && library.has_nothing(id);
             // What holds itself takes bytes, as something has to say where it ends. But it may hold itself in
             // arrays of no elements: then one type of a group shows what the next one is.
-            while let Some(id) = group.iter().find(|id| is_next(self, **id)) {
+            // Larger groups are refused elsewhere.
+            while group.len() <= LARGEST_GROUP
+                && let Some(id) = group.iter().find(|id| is_next(self, **id))
+            {
                 self.empty[id.index()] = true;
             }
         }
@@ -239,17 +249,6 @@ impl Library {
     /// The file that declares a type.
     pub fn file_of(&self, id: TypeId) -> &Path {
         &self.files[self.get(id).file].path
-    }
-
-    /// The line on which a type is declared.
-    pub fn line_of(&self, id: TypeId) -> usize {
-        let (text, span) = (&self.files[self.get(id).file].text, &self.get(id).declaration.span);
-        text.as_bytes().iter().take(span.start).filter(|byte| **byte == b'\n').count() + 1
-    }
-
-    /// The versions of a name.
-    pub fn versions(&self, name: &str) -> &[TypeId] {
-        self.by_name.get(name).map_or(&[], Vec::as_slice)
     }
 
     /// The mistakes in the files, each with its place, shown as text.

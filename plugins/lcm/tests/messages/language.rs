@@ -213,6 +213,16 @@ fn hostile_types_cost_little() {
     let wide: String = (0..5000).map(|n| format!("int8_t m{n};")).collect();
     assert!(mistakes(&format!("struct t {{ {wide} }}")).is_empty());
     assert!(mistakes(&"struct t { int8_t x[".repeat(10_000)).len() <= 101);
+    let booleans = "struct t { boolean x[2000000000]; }";
+    assert!(mistakes(booleans).is_empty());
+    let lines: String = (0..60_000).map(|n| format!("struct t{n} {{ int8_t x; }}\n")).collect();
+    assert!(mistakes(&lines).is_empty());
+    let members: String = (0..1900).map(|n| format!("int8_t m{n}; ")).collect();
+    let wide: String = (0..3000).map(|n| format!("struct s{n} {{ w x; }} ")).collect();
+    let codec =
+        LcmCodec::of(files(&[("wide.lcm", &format!("struct w {{ {members} }} {wide}"))]), 1);
+    let refused = codec.types().iter().filter_map(|known| known.form.as_ref().err());
+    assert!(refused.last().unwrap().contains("too many columns together"));
     let huge = "struct t { double x[2147483647][2147483647]; }";
     let codec = LcmCodec::of(files(&[("huge.lcm", huge)]), 1);
     assert!(codec.types()[0].form.as_ref().unwrap_err().contains("2 GiB"));
@@ -231,8 +241,9 @@ proptest! {
         let codec = LcmCodec::of(files(&[("made/up.lcm", &types.text())]), 1);
         prop_assert!(codec.mistakes().is_empty(), "{:?}\n{}", codec.mistakes(), types.text());
         for known in codec.types() {
-            let again = codec.adopt(&known.described).map_err(TestCaseError::fail)?;
-            prop_assert_eq!(again.schema(), known.form.as_ref().unwrap().schema());
+            let columns = known.form.as_ref().unwrap().schema();
+            let again = codec.adopt(&known.described, columns).map_err(TestCaseError::fail)?;
+            prop_assert_eq!(again.schema(), columns);
         }
     }
 }
