@@ -221,8 +221,8 @@ fn hostile_types_cost_little() {
     let wide: String = (0..3000).map(|n| format!("struct s{n} {{ w x; }} ")).collect();
     let codec =
         LcmCodec::of(files(&[("wide.lcm", &format!("struct w {{ {members} }} {wide}"))]), 1);
-    let refused = codec.types().iter().filter_map(|known| known.form.as_ref().err());
-    assert!(refused.last().unwrap().contains("too many columns together"));
+    let mut refused = codec.types().iter().filter_map(|known| known.form.as_ref().err());
+    assert!(refused.next_back().unwrap().contains("too many columns together"));
     let huge = "struct t { double x[2147483647][2147483647]; }";
     let codec = LcmCodec::of(files(&[("huge.lcm", huge)]), 1);
     assert!(codec.types()[0].form.as_ref().unwrap_err().contains("2 GiB"));
