@@ -7,6 +7,9 @@ use parquet::file::metadata::KeyValue;
 use serde::{Deserialize, Serialize};
 use sluice_core::{Channel, Clock, Encoding, Error, MessageType, Name, Origin};
 
+/// How what a footer says of its writer begins, if that was ours.
+pub(crate) const CREATED_BY: &str = "sluice ";
+
 const VERSION: &str = "sluice.version";
 const PIPELINE: &str = "sluice.pipeline";
 const NAME: &str = "sluice.pipeline_name";
@@ -87,6 +90,12 @@ impl ChannelMeta {
 }
 
 impl Meta {
+    /// What is still true of it when another program has written the file anew and kept the entries: what
+    /// is said of rows and their bytes no longer is.
+    pub(crate) fn of_rewritten(self) -> Self {
+        Self { groups: GroupsMeta::default(), by_sequence: false, ..self }
+    }
+
     /// The footer's entries.
     pub(crate) fn to_entries(&self, origin: &Origin) -> Result<Vec<KeyValue>, Error> {
         let mut entries = vec![

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampNanosecondType;
 use arrow_array::{Array, ArrayRef, Int64Array, TimestampMicrosecondArray};
+use arrow_cast::cast;
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
-use sluice_core::{Batch, Channels, Error};
+use arrow_select::interleave::interleave;
+use sluice_core::{Batch, Channels, Error, Rows};
 
 /// Names of columns that stand in front of a message's fields.
 pub(crate) const TIMESTAMP: &str = "timestamp";
@@ -98,28 +100,53 @@ impl Shape {
         Ok(columns)
     }
 
+    /// The message's fields, found by name: other programs may have put columns in another order.
     fn message(&self, batch: &Batch) -> Result<Vec<ArrayRef>, Error> {
-        let [rows] = batch.rows() else {
-            return Err(Error::broken("a table of messages was given others"));
-        };
-        if rows.events.len() != batch.len() {
-            return Err(Error::broken("a table of messages was given events without a message"));
+        let mut places = vec![None; batch.len()];
+        for (kind, rows) in batch.rows().iter().enumerate() {
+            for (row, event) in rows.events.iter().enumerate() {
+                places[*event as usize] = Some((kind, row));
+            }
         }
-        let column = |field: &FieldRef| {
-            let name = inner_name(field.name()).unwrap_or_default();
-            let column = rows.columns.column_by_name(name);
-            column.filter(|column| column.data_type() == field.data_type()).cloned()
-        };
-        let columns: Option<Vec<ArrayRef>> = self.fields.iter().map(column).collect();
-        let all = columns.filter(|columns| columns.len() == rows.columns.num_columns());
-        all.ok_or_else(|| {
+        let places: Option<Vec<(usize, usize)>> = places.into_iter().collect();
+        let places = places.ok_or_else(|| {
+            Error::broken("a table of messages was given events without a message")
+        })?;
+        self.fields.iter().map(|field| field_of(field, batch.rows(), &places)).collect()
+    }
+}
+
+/// One field of every event, of which `places` says the rows and where it is in them.
+fn field_of(field: &FieldRef, all: &[Rows], places: &[(usize, usize)]) -> Result<ArrayRef, Error> {
+    let name = inner_name(field.name()).unwrap_or_default();
+    let column = |rows: &Rows| {
+        let column = rows.columns.column_by_name(name);
+        column.and_then(|column| as_type(column, field.data_type())).ok_or_else(|| {
             Error::unfit(format!(
                 "messages of one type, `{}`, come with several kinds of columns: write those that were \
                  decoded in another way to a table of their own",
                 rows.message.name
             ))
         })
+    };
+    let columns: Vec<ArrayRef> = all.iter().map(column).collect::<Result<_, _>>()?;
+    match columns.as_slice() {
+        [one] => Ok(Arc::clone(one)),
+        several => {
+            let several: Vec<&dyn Array> = several.iter().map(AsRef::as_ref).collect();
+            interleave(&several, places).map_err(|e| Error::broken(e.to_string()))
+        }
     }
+}
+
+/// A column as another type, if nothing of it is lost: other programs call the items of lists otherwise.
+fn as_type(column: &ArrayRef, data_type: &DataType) -> Option<ArrayRef> {
+    if column.data_type() == data_type {
+        return Some(Arc::clone(column));
+    }
+    let there = cast(column, data_type).ok()?;
+    let back = cast(&there, column.data_type()).ok()?;
+    (&back == column).then_some(there)
 }
 
 /// The name that a message's field has in a table: our own columns keep theirs.

@@ -25,7 +25,7 @@ use sluice_core::{
 use crate::encoding::{self, Choice};
 use crate::file::TableFile;
 use crate::group::{Group, GroupEncoder, unfit};
-use crate::meta::{ChannelMeta, GroupsMeta, Meta};
+use crate::meta::{CREATED_BY, ChannelMeta, GroupsMeta, Meta};
 use crate::shape::{self, PAYLOAD, Shape};
 
 /// Writes Parquet tables.
@@ -279,7 +279,7 @@ impl ParquetSink {
         let arrow = shape.schema();
         let schema = ArrowSchemaConverter::new().convert(&arrow).map_err(unfit)?;
         let mut properties = WriterProperties::builder()
-            .set_created_by(format!("sluice {}", env!("CARGO_PKG_VERSION")))
+            .set_created_by(format!("{CREATED_BY}{}", env!("CARGO_PKG_VERSION")))
             .set_compression(self.compression()?)
             .set_data_page_size_limit(PAGE)
             .set_statistics_enabled(EnabledStatistics::Page);

@@ -27,7 +27,7 @@ use sluice_core::{
     ReadContext, Rows, TypeKey,
 };
 
-use crate::meta::{ChannelMeta, Meta};
+use crate::meta::{CREATED_BY, ChannelMeta, Meta};
 use crate::shape::{CHANNEL, PAYLOAD, SEQUENCE, SOURCE, TIMESTAMP, TIMESTAMP_NS, inner_name};
 
 /// Most rows of a batch.
@@ -82,7 +82,11 @@ impl Table {
         let options =
             || ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
         let footer = guarded(|| ArrowReaderMetadata::load(&file, options())).map_err(wrong)?;
-        let said = Meta::of(footer.metadata().file_metadata().key_value_metadata());
+        let about = footer.metadata().file_metadata();
+        let mut said = Meta::of(about.key_value_metadata());
+        if about.created_by().is_none_or(|by| !by.starts_with(CREATED_BY)) {
+            said = said.of_rewritten();
+        }
         let own = with_views(footer.schema());
         let metadata = Arc::clone(footer.metadata());
         // Where the file's own types do not take our views, they are cast later.
