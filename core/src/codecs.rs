@@ -19,6 +19,13 @@ use crate::{Codec, Error, Kind, KnownType, Make, OptionsError, Plugin, Registry,
 #[serde(transparent)]
 pub struct TypePaths(pub Vec<PathBuf>);
 
+impl TypePaths {
+    /// All sets that the program has built in.
+    pub fn built_in() -> Self {
+        Self(type_sets().into_iter().map(|set| PathBuf::from(set.name)).collect())
+    }
+}
+
 impl<'de> Deserialize<'de> for TypePaths {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         options::one_or_many(deserializer).map(Self)

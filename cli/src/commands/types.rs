@@ -3,19 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Value, json};
-use sluice_core::{Codecs, KnownType, TypeKey, TypePaths, registry};
+use sluice_core::{Codecs, KnownType, TypeKey, TypePaths};
 
 use crate::args::TypesArgs;
 use crate::ending::{Ending, Failure, Outcome};
 use crate::shell::Shell;
 
 pub(crate) fn run(args: &TypesArgs, shell: &Shell) -> Outcome {
-    let built_in = || registry::type_sets().into_iter().map(|set| PathBuf::from(set.name));
-    let files = args.files.clone();
-    let paths = TypePaths(if files.is_empty() { built_in().collect() } else { files });
+    let files = TypePaths(args.files.clone());
+    let paths = if files.0.is_empty() { TypePaths::built_in() } else { files };
     let codecs = Codecs::of(&shell.registry, &paths, None);
     let codecs = codecs.map_err(|error| Failure::WrongUse(error.message))?;
     let types: Vec<KnownType> = codecs.types().cloned().collect();

@@ -80,26 +80,25 @@ impl<'c> Check<'c> {
         Ok(Pipeline { name: top.name, memory: top.memory, nodes, text, templates })
     }
 
-    /// Adds lines to the mistake that was noted last.
-    pub(super) fn detail(&mut self, detail: Option<&str>) {
-        if let (Some(mistake), Some(detail)) = (self.mistakes.last_mut(), detail) {
-            mistake.detail = Some(detail.to_owned());
-        }
-    }
-
-    /// Notes a mistake.
+    /// Notes a mistake that shows nothing but its place.
     pub(super) fn wrong(
         &mut self,
         span: Range<usize>,
         message: impl Into<String>,
         help: Option<String>,
     ) {
+        self.note(Mistake { span, message: message.into(), help, detail: None });
+    }
+
+    /// Notes a mistake, unless it follows from another one.
+    pub(super) fn note(&mut self, mistake: Mistake) {
+        let span = &mistake.span;
         // What the parser made up to go on has no place, and the lines of a broken place are not what
         // they were meant to be.
-        let made_up = span == (0..0) && !self.broken.is_empty();
+        let made_up = *span == (0..0) && !self.broken.is_empty();
         let follows = made_up || self.broken.iter().any(|broken| broken.contains(&span.start));
         if !follows {
-            self.mistakes.push(Mistake { span, message: message.into(), help, detail: None });
+            self.mistakes.push(mistake);
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use serde_json::{Map, Value};
+use sluice_core::mistake::Mistake;
 use sluice_core::{Kind, Make, OptionsError, Plugin};
 use toml::de::{DeTable, DeValue};
 
@@ -131,8 +132,8 @@ impl<'t> Check<'_> {
             None => plain(first, found),
         };
         let help = variants(&error.message).and_then(|(given, known)| did_you_mean(given, &known));
-        self.wrong(span, message, help.or_else(|| filled_in(found?, removed?)));
-        self.detail(detail);
+        let help = help.or_else(|| filled_in(found?, removed?));
+        self.note(Mistake { span, message, help, detail: detail.map(str::to_owned) });
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::{
-    Batch, Channel, ChannelId, Codec, Codecs, Error, KnownType, Map, MapQuery, OptionsError,
-    Pattern, Patterns, PerChannel, Registry, Stage, StageContext, TypeKey, TypePaths,
+    Batch, Channel, Codec, Codecs, Error, KnownType, Map, MapQuery, OptionsError, Pattern,
+    Patterns, PerChannel, Registry, Stage, StageContext, TypeKey, TypePaths,
 };
 
 /// Options of `decode`.
@@ -53,7 +53,7 @@ struct Decode {
     /// The types of a number, by codec: several, if they share it.
     by_key: HashMap<(usize, TypeKey), Vec<usize>>,
     channels: Patterns,
-    channel_types: Vec<(Pattern, String)>,
+    channel_types: ChannelTypes,
     undecoded: Undecoded,
     plans: PerChannel<Option<Arc<ChannelPlan>>>,
 }
@@ -83,7 +83,7 @@ impl TryFrom<DecodeOptions> for Stage {
             let message = "no types are given: name files, folders or sets that declare some";
             return Err(OptionsError { path: vec!["types".into()], message: message.into() });
         }
-        let channel_types = channel_types(options.channel_types, &types)?;
+        let channel_types = ChannelTypes::of(options.channel_types, &types)?;
         let DecodeOptions { channels, undecoded, .. } = options;
         let plans = PerChannel::default();
         let decode = Decode { codecs, types, by_key, channels, channel_types, undecoded, plans };
@@ -100,23 +100,39 @@ pub(crate) fn known_codecs(types: &TypePaths, depth: Option<u8>) -> Result<Codec
     }
 }
 
-/// Patterns of channels with the names of their types, which must be known.
-pub(crate) fn channel_types(
-    given: BTreeMap<String, String>,
-    types: &[KnownType],
-) -> Result<Vec<(Pattern, String)>, OptionsError> {
-    let checked = given.into_iter().map(|(channels, name)| {
-        let wrong = |message: String| OptionsError {
-            path: vec!["channel_types".into(), channels.clone()],
-            message,
-        };
-        let pattern = Pattern::parse(&channels).map_err(wrong)?;
-        if !types.iter().any(|known| *known.described.name == *name) {
-            return Err(wrong(format!("no type `{name}` is declared")));
-        }
-        Ok((pattern, name))
-    });
-    checked.collect()
+/// Which types channels are said to have, by pattern.
+pub(crate) struct ChannelTypes(Vec<(Pattern, String)>);
+
+impl ChannelTypes {
+    /// `Err` for what is no pattern, and for types that are not known.
+    pub(crate) fn of(
+        given: BTreeMap<String, String>,
+        types: &[KnownType],
+    ) -> Result<Self, OptionsError> {
+        let checked = given.into_iter().map(|(channels, name)| {
+            let wrong = |message: String| OptionsError {
+                path: vec!["channel_types".into(), channels.clone()],
+                message,
+            };
+            let pattern = Pattern::parse(&channels).map_err(wrong)?;
+            if !types.iter().any(|known| *known.described.name == *name) {
+                return Err(wrong(format!("no type `{name}` is declared")));
+            }
+            Ok((pattern, name))
+        });
+        checked.collect::<Result<_, _>>().map(Self)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The type that a channel is said to have.
+    pub(crate) fn of_channel(&self, channel: &Channel) -> Option<&str> {
+        let name = channel.name.text();
+        let found = self.0.iter().find(|(pattern, _)| pattern.matches(name));
+        found.map(|(_, wanted)| wanted.as_str())
+    }
 }
 
 /// What beside options decides what is decoded, as a line of text.
@@ -155,8 +171,8 @@ impl Decode {
         let codecs = self.codecs.iter().enumerate();
         let codecs =
             codecs.filter(|(_, codec)| codec.may_read(channel)).map(|(at, _)| at).collect();
-        let wanted = self.channel_types.iter().find(|(pattern, _)| pattern.matches(name));
-        Some(Arc::new(ChannelPlan { codecs, wanted: wanted.map(|(_, name)| name.clone()) }))
+        let wanted = self.channel_types.of_channel(channel).map(str::to_owned);
+        Some(Arc::new(ChannelPlan { codecs, wanted }))
     }
 
     /// What payloads with this number on a channel are decoded as. Asked once a batch, channel and number.
@@ -244,27 +260,19 @@ impl Decode {
         for (row, verdict) in verdicts.iter().enumerate() {
             match verdict {
                 Verdict::Type(at) => groups.entry(*at).or_default().push(row as u32),
-                Verdict::Nothing(why) => failed.add(row as u32, || REASONS[*why].to_owned()),
+                Verdict::Nothing(why) => failed.add(row as u32, Why::NoType(*why)),
                 Verdict::Passed => {}
             }
         }
         let mut all = batch.rows().to_vec();
         for (at, events) in groups {
-            let KnownType { described, form, .. } = &self.types[at];
-            let name = &described.name;
-            let form = match form {
-                Ok(form) => form,
-                Err(why) => {
-                    let why = || format!("`{name}` cannot be decoded: {why}");
-                    events.iter().for_each(|event| failed.add(*event, why));
-                    continue;
-                }
+            let Ok(form) = &self.types[at].form else {
+                events.iter().for_each(|event| failed.add(*event, Why::Unfit(at)));
+                continue;
             };
             let mut bad = Vec::new();
             let rows = form.decode(&batch, &events, &mut bad)?;
-            for (event, reason) in bad {
-                failed.add(event, || format!("a payload that is no `{name}`: {reason}"));
-            }
+            bad.into_iter().for_each(|(event, why)| failed.add(event, Why::Wrong(at, why)));
             if !rows.events.is_empty() {
                 all.push(rows);
             }
@@ -273,21 +281,46 @@ impl Decode {
     }
 }
 
+/// Why an event could not be decoded.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Why {
+    /// It is of no type, as one of [`REASONS`] says.
+    NoType(usize),
+    /// Its type cannot be decoded at all.
+    Unfit(usize),
+    /// Its payload is not what its type says.
+    Wrong(usize, &'static str),
+}
+
+impl Why {
+    /// In words. Put together once a batch and reason, not once an event.
+    fn told(self, types: &[KnownType]) -> String {
+        let name = |at: usize| &types[at].described.name;
+        match self {
+            Self::NoType(at) => REASONS[at].to_owned(),
+            Self::Unfit(at) => {
+                let why = types[at].form.as_ref().err().map_or("", String::as_str);
+                format!("`{}` cannot be decoded: {why}", name(at))
+            }
+            Self::Wrong(at, why) => format!("a payload that is no `{}`: {why}", name(at)),
+        }
+    }
+}
+
 /// Events that could not be decoded.
 #[derive(Default)]
 struct Failed {
     events: Vec<u32>,
-    reasons: BTreeMap<String, u64>,
+    reasons: BTreeMap<Why, u64>,
     /// The first in the batch, and why.
-    first: Option<(u32, String)>,
+    first: Option<(u32, Why)>,
 }
 
 impl Failed {
-    fn add(&mut self, event: u32, why: impl FnOnce() -> String) {
-        let why = why();
+    fn add(&mut self, event: u32, why: Why) {
         self.events.push(event);
-        if self.first.as_ref().is_none_or(|(first, _)| event < *first) {
-            self.first = Some((event, why.clone()));
+        if self.first.is_none_or(|(first, _)| event < first) {
+            self.first = Some((event, why));
         }
         *self.reasons.entry(why).or_default() += 1;
     }
@@ -301,7 +334,8 @@ impl Map for Decode {
         let Some((first, why)) = failed.first else { return Ok(batch) };
         if self.undecoded == Undecoded::Stop {
             let event = batch.event(first as usize);
-            let channel = context.channels.get(ChannelId(event.channel.0));
+            let channel = context.channels.get(event.channel);
+            let why = why.told(&self.types);
             return Err(Error::unfit(format!(
                 "event {} on channel `{}` cannot be decoded: {why}; `undecoded = \"keep\"` would let it \
                  pass as it is",
@@ -310,7 +344,7 @@ impl Map for Decode {
             )));
         }
         for (why, count) in failed.reasons {
-            context.note(why, count);
+            context.note(why.told(&self.types), count);
         }
         failed.events.sort_unstable();
         if self.undecoded == Undecoded::Drop {

@@ -8,11 +8,11 @@ use arrow_schema::SchemaRef;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::{
-    Batch, ChannelId, Codecs, Error, KnownType, Map, MapQuery, MessageType, OptionsError, Pattern,
+    Batch, ChannelId, Codecs, Error, KnownType, Map, MapQuery, MessageType, OptionsError,
     PayloadType, Payloads, Rows, Stage, StageContext, TypePaths,
 };
 
-use crate::decode::{channel_types, known_codecs, made_from};
+use crate::decode::{ChannelTypes, known_codecs, made_from};
 
 /// Options of `encode`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -36,7 +36,7 @@ sluice_core::register! {
 struct Encode {
     codecs: Codecs,
     types: Vec<KnownType>,
-    channel_types: Vec<(Pattern, String)>,
+    channel_types: ChannelTypes,
     all: bool,
     beside: Option<String>,
     /// Types that were made from what rows say of them, and the columns these have.
@@ -52,7 +52,7 @@ impl TryFrom<EncodeOptions> for Stage {
     fn try_from(options: EncodeOptions) -> Result<Self, OptionsError> {
         let codecs = known_codecs(&options.types, None)?;
         let types: Vec<KnownType> = codecs.types().cloned().collect();
-        let channel_types = channel_types(options.channel_types, &types)?;
+        let channel_types = ChannelTypes::of(options.channel_types, &types)?;
         let beside = made_from(&codecs);
         let (all, adopted) = (options.all, Mutex::default());
         Ok(Self::Map(Box::new(Encode { codecs, types, channel_types, all, beside, adopted })))
@@ -60,14 +60,6 @@ impl TryFrom<EncodeOptions> for Stage {
 }
 
 impl Encode {
-    /// The type that a channel is said to have.
-    fn wanted(&self, channel: u32, context: &StageContext<'_>) -> Option<&str> {
-        let channel = context.channels.get(ChannelId(channel));
-        let name = channel.name.text();
-        let found = self.channel_types.iter().find(|(pattern, _)| pattern.matches(name));
-        found.map(|(_, wanted)| wanted.as_str())
-    }
-
     /// Rows that do not describe their type, apart by what their channels are said to have.
     fn apart<'s>(
         &'s self,
@@ -82,7 +74,9 @@ impl Encode {
         let mut parts: BTreeMap<Option<&str>, Vec<u32>> = BTreeMap::new();
         for (row, event) in rows.events.iter().enumerate() {
             let channel = batch.channels()[*event as usize];
-            let wanted = known.entry(channel).or_insert_with(|| self.wanted(channel, context));
+            let wanted = known.entry(channel).or_insert_with(|| {
+                self.channel_types.of_channel(&context.channels.get(ChannelId(channel)))
+            });
             parts.entry(*wanted).or_default().push(row as u32);
         }
         parts.into_iter().map(|(wanted, part)| (rows.pick(&part), wanted)).collect()
@@ -163,8 +157,10 @@ impl Encode {
                 return batch;
             }
         };
-        for (_, reason) in &bad {
-            context.note(format!("a row of `{name}` without a payload: {reason}"), 1);
+        let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
+        bad.iter().for_each(|(_, reason)| *reasons.entry(reason).or_default() += 1);
+        for (reason, count) in reasons {
+            context.note(format!("a row of `{name}` without a payload: {reason}"), count);
         }
         if bad.is_empty() {
             let batch = batch.with_payloads(&rows.events, &payloads);

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sluice_core::{Codecs, Input, TypePaths, registry};
+use sluice_core::{Codecs, Input, TypePaths};
 use sluice_pipeline::Report;
 
 use crate::args::InfoArgs;
@@ -81,8 +81,7 @@ fn look_into(file: &Input, args: &InfoArgs, shell: &Shell) -> Result<Found, Fail
 
 /// The types that were named, and all that are built in.
 fn types(args: &InfoArgs, shell: &Shell) -> Result<Types, Failure> {
-    let built_in = registry::type_sets().into_iter().map(|set| PathBuf::from(set.name));
-    let paths = TypePaths(args.types.iter().cloned().chain(built_in).collect());
+    let paths = TypePaths([&args.types[..], &TypePaths::built_in().0].concat());
     let codecs = Codecs::of(&shell.registry, &paths, None);
     let codecs = codecs.map_err(|error| Failure::WrongUse(error.message))?;
     codecs
