@@ -142,6 +142,7 @@ fn source_node(plugin: &Plugin, path: &Path) -> Result<Node, Failure> {
         from: Vec::new(),
         part: Part::Source(source),
         options,
+        again: None,
         damage: OnDamage::Skip,
         span: 0..0,
     })
@@ -158,6 +159,7 @@ fn sink_node(sink: Box<dyn DynSink>) -> Node {
         from: vec![0],
         part: Part::Sink(sink),
         options: json!({}),
+        again: None,
         damage: OnDamage::Skip,
         span: 0..0,
     }

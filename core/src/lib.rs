@@ -1,4 +1,4 @@
-//! The vocabulary that every part of Sluice shares: events and batches, channels, the four kinds of
+//! The vocabulary that every part of Sluice shares: events and batches, channels, the kinds of
 //! plugin, the registry that finds them, damage, errors, and the contract tests plugins are held to.
 //!
 //! This crate deliberately knows no plugin, no pipeline file and no thread pool.
@@ -21,11 +21,13 @@ pub mod field;
 pub mod files;
 pub mod format;
 pub mod frames;
+pub mod loss;
 pub mod mistake;
 pub mod name;
 pub mod options;
 pub mod output;
 pub mod pattern;
+pub mod playback;
 pub mod plugin;
 pub mod pool;
 pub mod registry;
@@ -44,12 +46,15 @@ pub use damage::{Damage, DamageLog};
 pub use error::{Error, ErrorKind, OptionsError};
 pub use field::FieldPath;
 pub use format::ByteFormat;
+pub use loss::LossLog;
 pub use name::Name;
 pub use output::{OutputFile, Outputs, Overwrite};
 pub use pattern::{Pattern, Patterns};
+pub use playback::Playback;
 pub use plugin::{
     ChannelQuery, DynSink, EncodeContext, Entry, Fold, Input, Map, MapQuery, Origin, OriginInput,
-    Query, ReadContext, Reader, Seam, Sink, SinkContext, Source, Split, Stage, StageContext,
+    Query, ReadContext, Reader, Seam, Service, Sink, SinkContext, Source, Split, Stage,
+    StageContext,
 };
 pub use pool::BlockPool;
 pub use registry::{Kind, Make, Plugin, Registry, Sniff};

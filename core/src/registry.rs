@@ -10,9 +10,11 @@ use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::{ByteFormat, Codec, DynSink, Error, OptionsError, Sink, Source, Stage, options};
+use crate::{
+    ByteFormat, Codec, DynSink, Error, OptionsError, Service, Sink, Source, Stage, options,
+};
 
-/// The four kinds of plugin.
+/// The kinds of plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Reads events.
@@ -23,6 +25,8 @@ pub enum Kind {
     Codec,
     /// Writes events.
     Sink,
+    /// Serves others, beside any pipeline.
+    Service,
 }
 
 impl fmt::Display for Kind {
@@ -32,6 +36,7 @@ impl fmt::Display for Kind {
             Self::Stage => "stage",
             Self::Codec => "codec",
             Self::Sink => "sink",
+            Self::Service => "service",
         })
     }
 }
@@ -47,6 +52,8 @@ pub enum Make {
     Codec(fn(Value) -> Result<Box<dyn Codec>, OptionsError>),
     /// Makes a sink.
     Sink(fn(Value) -> Result<Box<dyn DynSink>, OptionsError>),
+    /// Makes a service.
+    Service(fn(Value) -> Result<Box<dyn Service>, OptionsError>),
 }
 
 /// How sure a plugin is that bytes are of its format.
@@ -71,6 +78,8 @@ pub struct Plugin {
     pub sample: &'static str,
     /// Extensions of files of its format, without the dot; for choosing a sink by its path.
     pub extensions: &'static [&'static str],
+    /// What stands before `://` in addresses that it takes as its option `url`.
+    pub schemes: &'static [&'static str],
     /// Judges the first bytes of a file.
     pub sniff: fn(&[u8]) -> Sniff,
     /// Judges a file, or a folder, where its first bytes do not tell: by what stands at its end, or by
@@ -96,6 +105,7 @@ impl Plugin {
             about: "",
             sample: "",
             extensions: &[],
+            schemes: &[],
             sniff,
             sniff_path,
             byte_format: None,
@@ -112,6 +122,7 @@ impl Plugin {
             Make::Stage(_) => Kind::Stage,
             Make::Codec(_) => Kind::Codec,
             Make::Sink(_) => Kind::Sink,
+            Make::Service(_) => Kind::Service,
         }
     }
 
@@ -175,6 +186,14 @@ pub fn make_sink<T: Sink + DeserializeOwned>(
     options::read::<T>(value).map(|sink| Box::new(sink) as _)
 }
 
+/// Reads options as `T` and boxes it as a service.
+#[doc(hidden)]
+pub fn make_service<T: Service + DeserializeOwned + 'static>(
+    value: Value,
+) -> Result<Box<dyn Service>, OptionsError> {
+    options::read::<T>(value).map(|service| Box::new(service) as _)
+}
+
 /// Reads options as `T` and turns it into a codec.
 #[doc(hidden)]
 pub fn make_codec<T>(value: Value) -> Result<Box<dyn Codec>, OptionsError>
@@ -202,7 +221,7 @@ pub fn schema_of<T: JsonSchema>() -> Schema {
 /// Registers a plugin with the program its crate is linked into.
 ///
 /// The type holds the options: it is `Deserialize` (with `deny_unknown_fields`) and `JsonSchema`, and it
-/// implements [`Source`] or [`Sink`]; options of a stage or codec turn into one: they implement
+/// implements [`Source`], [`Sink`] or [`Service`]; options of a stage or codec turn into one: they implement
 /// `TryFrom<Options, Error = OptionsError>` for [`Stage`] or `Box<dyn Codec>`.
 ///
 /// `register! { types "name": FILES, codec: "lcm", about: "…" }` gives a set of types a name.
@@ -230,6 +249,7 @@ macro_rules! register {
     (@make stage $type:ty) => { $crate::Make::Stage($crate::registry::make_stage::<$type>) };
     (@make codec $type:ty) => { $crate::Make::Codec($crate::registry::make_codec::<$type>) };
     (@make sink $type:ty) => { $crate::Make::Sink($crate::registry::make_sink::<$type>) };
+    (@make service $type:ty) => { $crate::Make::Service($crate::registry::make_service::<$type>) };
     (types $name:literal : $files:expr, codec: $codec:literal, about: $about:literal $(,)?) => {
         $crate::inventory::submit! {
             $crate::registry::TypeSet { name: $name, about: $about, codec: $codec, files: $files }
@@ -333,6 +353,13 @@ impl Registry {
     pub fn by_extension(&self, kind: Kind, extension: &str) -> Option<&Plugin> {
         let has =
             |plugin: &&Plugin| plugin.extensions.iter().any(|e| e.eq_ignore_ascii_case(extension));
+        self.iter().filter(|plugin| plugin.kind() == kind).find(has)
+    }
+
+    /// The plugin of that kind that takes an address like this one, if it is one: `udpm://…`.
+    pub fn by_url(&self, kind: Kind, url: &str) -> Option<&Plugin> {
+        let (scheme, _) = url.split_once("://")?;
+        let has = |plugin: &&Plugin| plugin.schemes.iter().any(|s| s.eq_ignore_ascii_case(scheme));
         self.iter().filter(|plugin| plugin.kind() == kind).find(has)
     }
 }

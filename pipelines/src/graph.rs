@@ -11,7 +11,7 @@ pub fn mermaid(pipeline: &Pipeline) -> String {
         let (open, close) = match node.kind {
             Kind::Source => ("([", "])"),
             Kind::Sink => ("[(", ")]"),
-            Kind::Stage | Kind::Codec => ("[", "]"),
+            Kind::Stage | Kind::Codec | Kind::Service => ("[", "]"),
         };
         format!("    n{at}{open}\"{name}<br/>{plugin}\"{close}")
     };
@@ -25,7 +25,7 @@ pub fn dot(pipeline: &Pipeline) -> String {
         let shape = match node.kind {
             Kind::Source => "oval",
             Kind::Sink => "cylinder",
-            Kind::Stage | Kind::Codec => "box",
+            Kind::Stage | Kind::Codec | Kind::Service => "box",
         };
         format!("    n{at} [label=\"{name}\\n{plugin}\", shape={shape}];")
     };

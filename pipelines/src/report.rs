@@ -41,6 +41,10 @@ pub struct SourceReport {
     pub events: u64,
     /// Damaged bytes stepped over.
     pub damaged_bytes: u64,
+    /// Messages of a live input that were lost.
+    pub lost: u64,
+    /// The same by reason.
+    pub losses: BTreeMap<String, u64>,
 }
 
 /// What reached a sink.
@@ -118,6 +122,7 @@ impl Report {
         let mut report = Self {
             damaged_ranges: finished.damaged_ranges,
             bytes_read: finished.bytes_read,
+            files: finished.published,
             ..Self::default()
         };
         books.check_stages()?;
@@ -127,7 +132,9 @@ impl Report {
             let tally = finished.tally.get(node);
             if from.is_empty() {
                 let damaged_bytes = finished.damaged_bytes.get(&node).copied().unwrap_or(0);
-                let source = SourceReport { events: tally.left.total(), damaged_bytes };
+                let losses = finished.losses.get(&node).cloned().unwrap_or_default();
+                let (events, lost) = (tally.left.total(), losses.values().sum());
+                let source = SourceReport { events, damaged_bytes, lost, losses };
                 report.sources.insert(name.clone(), source);
             } else if !users.contains(&node) {
                 report.sinks.insert(name.clone(), SinkReport { events: tally.left.total() });
@@ -152,6 +159,10 @@ impl Report {
             let ours = self.sources.entry(name).or_default();
             ours.events += source.events;
             ours.damaged_bytes += source.damaged_bytes;
+            ours.lost += source.lost;
+            for (reason, count) in source.losses {
+                *ours.losses.entry(reason).or_default() += count;
+            }
         }
         for (name, sink) in unit.sinks {
             self.sinks.entry(name).or_default().events += sink.events;
@@ -191,7 +202,8 @@ impl Report {
     /// Whether everything was read and carried.
     pub fn is_complete(&self) -> bool {
         let carried = self.channels.iter().all(|row| row.damaged == 0);
-        self.damaged_ranges == 0 && carried && !self.interrupted
+        let received = self.sources.values().all(|source| source.lost == 0);
+        self.damaged_ranges == 0 && carried && received && !self.interrupted
     }
 
     /// The exit code that says how the run ended: 0 done, 3 done with losses.

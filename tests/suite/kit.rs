@@ -156,7 +156,7 @@ pub(crate) fn run_with(
         overwrite: Overwrite::Replace,
         hash: false,
         stop: Arc::<Stop>::default(),
-        progress: None,
+        ..Options::default()
     };
     run::run(pipeline(text, folder), &options)
 }

@@ -103,7 +103,7 @@ fn registered_in(folder: &std::path::Path) -> Vec<(Option<Kind>, String)> {
         let text = fs::read_to_string(entry).unwrap();
         for registration in text.split("register! {").skip(1) {
             let (kind, rest) = registration.trim_start().split_once(" \"").unwrap();
-            let kinds = [Kind::Source, Kind::Stage, Kind::Codec, Kind::Sink];
+            let kinds = [Kind::Source, Kind::Stage, Kind::Codec, Kind::Sink, Kind::Service];
             let known = kinds.into_iter().find(|k| k.to_string() == kind);
             assert!(known.is_some() || kind == "types", "{kind}");
             found.push((known, rest.split('"').next().unwrap().to_owned()));

@@ -46,6 +46,7 @@ fn run_until(
         hash: false,
         stop,
         progress: Some(Arc::new(impatient)),
+        ..Options::default()
     };
     run::run(pipeline(text, folder.path()), &options)
 }

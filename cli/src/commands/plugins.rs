@@ -12,7 +12,7 @@ use crate::args::PluginsArgs;
 use crate::ending::{Ending, Failure, Outcome};
 use crate::shell::Shell;
 
-const KINDS: [Kind; 4] = [Kind::Source, Kind::Stage, Kind::Codec, Kind::Sink];
+const KINDS: [Kind; 5] = [Kind::Source, Kind::Stage, Kind::Codec, Kind::Sink, Kind::Service];
 
 pub(crate) fn run(args: &PluginsArgs, shell: &Shell) -> Outcome {
     let wanted: Vec<&Plugin> = match &args.name {

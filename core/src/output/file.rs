@@ -1,9 +1,10 @@
 //! One output in the making: where its bytes go, compressed or as they are, and what is known of them.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::{Outputs, Overwrite, Published, Staged, folder_of};
 use crate::frames::{self, Table};
@@ -16,6 +17,8 @@ pub struct OutputFile {
     pub(super) to: To,
     pub(super) hasher: Option<blake3::Hasher>,
     pub(super) bytes: u64,
+    /// How long it was when it was opened, where it grows under its final name.
+    pub(super) base: Option<u64>,
     /// Whether it continues a file, which it then replaces.
     pub(super) continues: bool,
 }
@@ -80,14 +83,22 @@ impl Packed {
         put().map_err(|e| Error::io("write", target, e))
     }
 
-    fn finish(mut self, target: &Path) -> Result<Counted, Error> {
-        // A file without any frame would not be a compressed file.
-        if !self.plain.is_empty() || self.file.bytes == 0 && self.frames.is_empty() {
+    fn flush(&mut self, target: &Path) -> Result<(), Error> {
+        if !self.plain.is_empty() {
             self.cut(target)?;
         }
         while let Some(frame) = self.frames.take_oldest()? {
             self.put(target, &frame)?;
         }
+        Ok(())
+    }
+
+    fn finish(mut self, target: &Path) -> Result<Counted, Error> {
+        // A file without any frame would not be a compressed file.
+        if !self.plain.is_empty() || self.file.bytes == 0 && self.frames.is_empty() {
+            self.cut(target)?;
+        }
+        self.flush(target)?;
         if let Some(table) = self.table.take() {
             self.file.write_all(&table.finish()).map_err(|e| Error::io("write", target, e))?;
         }
@@ -161,8 +172,14 @@ impl OutputFile {
             }
             To::Direct(to) => to.write_all(bytes),
         };
+        if let (Err(_), Some(base), To::Plain(file)) = (&written, self.base, &mut self.to) {
+            // Half an event would hide what it is continued with. That fails only where nothing works.
+            let len = base + self.bytes;
+            drop(file.set_len(len).and_then(|()| file.seek(SeekFrom::Start(len))));
+        }
         written.map_err(|e| Error::io("write", &self.target, e))?;
         self.bytes += bytes.len() as u64;
+        self.outputs.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         if let (Some(hasher), To::Plain(_) | To::Direct(_)) = (&mut self.hasher, &self.to) {
             hasher.update(bytes);
         }
@@ -178,6 +195,24 @@ impl OutputFile {
         }
     }
 
+    /// Brings what was written into the file, where others can read it. What is compressed is cut for it.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        match &mut self.to {
+            To::Plain(_) => Ok(()),
+            To::Packed(packed) => packed.flush(&self.target),
+            To::Direct(to) => to.flush().map_err(|e| Error::io("write", &self.target, e)),
+        }
+    }
+
+    /// Does without a hash.
+    pub(super) fn forget_hash(&mut self) {
+        self.hasher = None;
+        if let To::Packed(packed) = &mut self.to {
+            packed.file.hasher = None;
+            packed.table = None;
+        }
+    }
+
     /// Completes the file: it will be published with the others. `rows` is what it is said to hold.
     pub fn finish(self, rows: u64) -> Result<(), Error> {
         let target = self.target.clone();
@@ -187,6 +222,7 @@ impl OutputFile {
     /// Completes a file of [`Outputs::create_below`]: it will be published as `target`, which lies in
     /// the same folder or below it.
     pub fn finish_as(self, target: &Path, rows: u64) -> Result<(), Error> {
+        let target = &self.outputs.named(target);
         self.outputs.judge(target)?;
         self.outputs.make_folder(folder_of(target))?;
         self.outputs.take(target)?;
@@ -194,7 +230,7 @@ impl OutputFile {
     }
 
     fn complete(self, name: &Path, rows: u64) -> Result<(), Error> {
-        let Self { outputs, target, to, hasher, bytes, continues } = self;
+        let Self { outputs, target, to, hasher, bytes, base, continues } = self;
         let fail = |e| Error::io("write", name, e);
         let (file, hasher, bytes) = match to {
             To::Plain(file) => (Some(file), hasher, bytes),
@@ -214,6 +250,8 @@ impl OutputFile {
         let replaces = continues || outputs.overwrite != Overwrite::Refuse;
         let mut state = outputs.state();
         let temporary = state.open.remove(&target);
+        state.growing.remove(&target);
+        let bytes = bytes + base.unwrap_or(0);
         let file = Published { path: name.to_owned(), rows, bytes, blake3 };
         state.staged.push(Staged { temporary, file, replaces });
         Ok(())

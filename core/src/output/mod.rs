@@ -3,6 +3,9 @@
 //! A file under its final name is always whole: it was written, synced and renamed after every sink of
 //! the run had finished. What a killed run leaves are files named `.NAME.*.sluice-tmp`, which the next
 //! run with the same target removes.
+//!
+//! Recordings are the exception: their files grow under their final names ([`Outputs::in_place`]), so
+//! that what they have is there whatever happens.
 
 mod file;
 mod litter;
@@ -67,11 +70,18 @@ pub struct Outputs {
     hash: bool,
     inputs: Vec<Identity>,
     tasks: Arc<dyn Tasks>,
+    in_place: bool,
+    /// The names that files of targets have instead.
+    names: BTreeMap<PathBuf, PathBuf>,
+    /// Bytes written so far.
+    written: AtomicU64,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    /// Files that grow under their final names.
+    growing: BTreeMap<PathBuf, Arc<File>>,
     /// Temporary files in the making, by target.
     open: BTreeMap<PathBuf, PathBuf>,
     /// The places of all targets so far, however they were written.
@@ -97,7 +107,28 @@ impl Outputs {
     /// only if `hash` says so.
     pub fn new(overwrite: Overwrite, hash: bool, inputs: &[PathBuf]) -> Self {
         let inputs = inputs.iter().filter_map(|path| Identity::of(path)).collect();
-        Self { overwrite, hash, inputs, tasks: Arc::new(Inline), state: Mutex::default() }
+        Self {
+            overwrite,
+            hash,
+            inputs,
+            tasks: Arc::new(Inline),
+            in_place: false,
+            names: BTreeMap::new(),
+            written: AtomicU64::new(0),
+            state: Mutex::default(),
+        }
+    }
+
+    /// The same outputs, whose files grow under their final names.
+    pub fn in_place(mut self, in_place: bool) -> Self {
+        self.in_place = in_place;
+        self
+    }
+
+    /// The same outputs, of which this target has another name. Of a folder, so does what is in it.
+    pub fn renamed(mut self, target: &Path, name: PathBuf) -> Self {
+        self.names.insert(target.to_owned(), name);
+        self
     }
 
     /// The same outputs, which compress by these tasks.
@@ -106,17 +137,38 @@ impl Outputs {
         self
     }
 
+    /// How many bytes have been written so far.
+    pub fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    /// The files that grow under their final names, to be synced by whoever has the time.
+    pub fn growing(&self) -> Vec<(PathBuf, Arc<File>)> {
+        let state = self.state();
+        state.growing.iter().map(|(path, file)| (path.clone(), Arc::clone(file))).collect()
+    }
+
+    /// The name that the file or folder for this target has.
+    pub(super) fn named(&self, target: &Path) -> PathBuf {
+        let inside = |(from, to): (&PathBuf, &PathBuf)| {
+            let rest = target.strip_prefix(from).ok()?;
+            // Joining nothing would make a folder of a file.
+            Some(if rest.as_os_str().is_empty() { to.clone() } else { to.join(rest) })
+        };
+        self.names.iter().find_map(inside).unwrap_or_else(|| target.to_owned())
+    }
+
     /// Opens a file that will be published as `target`. A target that ends in `.zst` is compressed.
     ///
     /// `-` is standard output; that and devices are written directly.
     pub fn create(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
-        self.create_with(target, Existing::Judge, compresses(target))
+        self.create_with(&self.named(target), Existing::Judge, compresses(target))
     }
 
     /// Opens a file that will be published as `target`, and holds just the bytes it is given, whatever
     /// its name.
     pub fn create_as_is(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
-        self.create_with(target, Existing::Judge, Packing::Plain)
+        self.create_with(&self.named(target), Existing::Judge, Packing::Plain)
     }
 
     /// Opens a file that begins with what `target` holds now, if it exists, and will replace it.
@@ -124,6 +176,8 @@ impl Outputs {
     /// `Err` if the run goes on after an interruption, and the target exists: it may have the events
     /// already.
     pub fn extend(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
+        let packing = compresses(target);
+        let target = &self.named(target);
         if self.overwrite == Overwrite::Redo && target.exists() {
             return Err(Error::refused(format!(
                 "whether an output that is continued has these events already cannot be told; run \
@@ -131,12 +185,13 @@ impl Outputs {
                 target.display()
             )));
         }
-        self.create_with(target, Existing::Keep, compresses(target))
+        self.create_with(target, Existing::Keep, packing)
     }
 
     /// Opens a file somewhere below `folder`, whose name is only known when it is complete: see
     /// [`OutputFile::finish_as`].
     pub fn create_below(self: &Arc<Self>, folder: &Path) -> Result<OutputFile, Error> {
+        let folder = &self.named(folder);
         self.make_folder(folder)?;
         let (temporary, file) = self.temporary(folder, "unnamed")?;
         self.state().open.insert(temporary.clone(), temporary.clone());
@@ -145,6 +200,7 @@ impl Outputs {
 
     /// Declares a folder whose files are to be described by a manifest. It must be empty or new.
     pub fn folder(&self, folder: &Path) -> Result<(), Error> {
+        let folder = &self.named(folder);
         if self.overwrite == Overwrite::Refuse && is_used(folder) {
             return Err(Error::refused(format!(
                 "the output folder exists and is not empty; --overwrite replaces it: {}",
@@ -262,6 +318,9 @@ impl Outputs {
             self.make_folder(folder)?;
         }
         self.take(&target)?;
+        if self.in_place {
+            return self.grow(&target, kept, packing);
+        }
         let name = target.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         remove_stale(folder_of(&target), Some(&short(&name)));
         let (temporary, file) = self.temporary(folder_of(&target), &name)?;
@@ -274,6 +333,36 @@ impl Outputs {
         Ok(output)
     }
 
+    /// Opens a file under its final name.
+    fn grow(
+        self: &Arc<Self>,
+        target: &Path,
+        kept: bool,
+        packing: Packing,
+    ) -> Result<OutputFile, Error> {
+        let mut open = OpenOptions::new();
+        match (kept, self.overwrite) {
+            (true, _) => open.append(true),
+            (false, Overwrite::Refuse) => open.write(true).create_new(true),
+            (false, _) => open.write(true).create(true).truncate(true),
+        };
+        let file = open.open(target).map_err(|e| match e.kind() {
+            io::ErrorKind::AlreadyExists => appeared(target),
+            _ => Error::io("create", target, e),
+        })?;
+        let shared = file.try_clone().map_err(|e| Error::io("create", target, e))?;
+        self.state().growing.insert(target.to_owned(), Arc::new(shared));
+        let base = file.metadata().map_err(|e| Error::io("look at", target, e))?.len();
+        let mut output = self.file(target, file, packing);
+        output.base = Some(base);
+        output.continues = kept;
+        if kept {
+            // The hash would have to begin with what is there.
+            output.forget_hash();
+        }
+        Ok(output)
+    }
+
     fn direct(self: &Arc<Self>, target: &Path, to: Box<dyn Write + Send>) -> OutputFile {
         OutputFile {
             outputs: Arc::clone(self),
@@ -281,6 +370,7 @@ impl Outputs {
             to: To::Direct(to),
             hasher: self.hash.then(blake3::Hasher::new),
             bytes: 0,
+            base: None,
             continues: false,
         }
     }
@@ -295,7 +385,7 @@ impl Outputs {
             }
         };
         let (outputs, target) = (Arc::clone(self), target.to_owned());
-        OutputFile { outputs, target, to, hasher, bytes: 0, continues: false }
+        OutputFile { outputs, target, to, hasher, bytes: 0, base: None, continues: false }
     }
 
     /// Notes that a target is written; no other file may have its name.

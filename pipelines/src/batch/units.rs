@@ -127,7 +127,8 @@ impl Draft {
         let found = found.ok_or_else(|| Error::broken(format!("no {kind} `{plugin}`")))?;
         let part = make(found, options.clone())
             .map_err(|e| Error::unfit(format!("{kind} `{name}`: {e}")))?;
-        Ok(Node { name, plugin, kind, from, part, options, damage, span })
+        let again = crate::spec::again(found);
+        Ok(Node { name, plugin, kind, from, part, options, again, damage, span })
     }
 }
 

@@ -6,14 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, bounded};
-use sluice_core::{Batch, Damage, DynSink, Error, SinkContext, StageContext};
+use sluice_core::output::Published;
+use sluice_core::{Batch, Damage, DynSink, Error, ErrorKind, Query, Source, Split, StageContext};
 
+use super::publisher::{Publisher, Room};
 use super::quarantine::Quarantines;
+use super::recording::Syncer;
 use super::segment::{Branch, Delivery, Outcome, account};
 use super::steps::{Limits, Step, Steps};
 use super::tally::{Counts, Tally};
-use super::topology::{FoldNode, MergeNode, Port, Topology};
+use super::topology::{FoldNode, MergeNode, Port, SinkNode, Topology};
 use super::{Options, Reading, Setup, Snapshot, keeps_bytes};
+use crate::manifest::Ended;
 use crate::report::MOST_DAMAGE;
 use crate::spec::OnDamage;
 
@@ -29,6 +33,10 @@ type Pending = VecDeque<Receiver<Result<Outcome, Error>>>;
 pub(super) struct Driver<'r> {
     setup: &'r Setup,
     options: &'r Options,
+    publisher: &'r Publisher<'r>,
+    room: Room,
+    published: Vec<Published>,
+    syncer: Option<Syncer>,
     sources: Vec<RunningSource>,
     folds: Vec<RunningFold>,
     merges: Vec<MergeNode>,
@@ -42,10 +50,16 @@ pub(super) struct Driver<'r> {
     damaged_bytes: BTreeMap<usize, u64>,
     total_bytes: Option<u64>,
     events: u64,
+    /// How often the sources have been read to their ends.
+    rounds: u64,
 }
 
 struct RunningSource {
     node: usize,
+    name: Arc<str>,
+    source: Arc<dyn Source>,
+    /// What is read when it is read from the beginning again.
+    reading: (Vec<Split>, Query),
     steps: Steps,
     damage: OnDamage,
     segment: Arc<Vec<Branch>>,
@@ -61,9 +75,11 @@ struct RunningFold {
 
 struct RunningSink {
     sink: Arc<dyn DynSink>,
-    output: Box<dyn Any + Send>,
+    /// Nothing, once the disk was full.
+    output: Option<Box<dyn Any + Send>>,
     written: u64,
     handed: u64,
+    left_out: u64,
 }
 
 /// What a run that went through leaves for its report.
@@ -73,27 +89,35 @@ pub(crate) struct Finished {
     pub(crate) damaged_ranges: u64,
     pub(crate) damaged_bytes: BTreeMap<usize, u64>,
     pub(crate) bytes_read: u64,
+    /// For each live source, the messages it lost by reason.
+    pub(crate) losses: BTreeMap<usize, BTreeMap<String, u64>>,
+    /// What has been published before the end.
+    pub(crate) published: Vec<Published>,
 }
 
 impl<'r> Driver<'r> {
     pub(super) fn new(
         topology: Topology,
         reading: Reading,
-        setup: &'r Setup,
-        (context, quarantines, options): (&SinkContext, Quarantines, &'r Options),
+        publisher: &'r Publisher<'r>,
+        (room, quarantines): (Room, Quarantines),
     ) -> Result<Self, Error> {
+        let (setup, options) = (publisher.setup, publisher.options);
         let Topology { sources, folds, merges, sinks, ports } = topology;
         let total_bytes = total_bytes(&reading);
         let mut running = Vec::new();
         let window = (setup.window / sources.len().max(1)).max(1);
         for (source, reading) in sources.iter().zip(reading.sources) {
             let mut reads = setup.context(&source.name, keeps_bytes(&source.damage));
-            reads.query = reading.query;
+            reads.query = reading.query.clone();
             let shared = (setup.shared.clone(), setup.pool()?);
             let limits =
                 Limits { window, task_bytes: setup.piece as u64 * 4, most_lent: setup.most_lent() };
             running.push(RunningSource {
                 node: source.node,
+                name: Arc::clone(&source.name),
+                source: Arc::clone(&source.source),
+                reading: (reading.splits.clone(), reading.query),
                 steps: Steps::new(source, reading.splits, reads, shared, limits),
                 damage: source.damage.clone(),
                 segment: Arc::clone(&source.segment),
@@ -101,19 +125,20 @@ impl<'r> Driver<'r> {
                 ended: false,
             });
         }
-        let mut open = BTreeMap::new();
-        for sink in sinks {
-            let output = sink.sink.open(context)?;
-            open.insert(sink.node, RunningSink { sink: sink.sink, output, written: 0, handed: 0 });
-        }
-        Ok(Self {
+        let syncer = options.recording.as_ref().map(|recording| Syncer::start(recording.flush));
+        let closed = |sink: SinkNode| (sink.node, RunningSink::closed(sink.sink));
+        let mut driver = Self {
             setup,
             options,
+            publisher,
+            room,
+            published: Vec::new(),
+            syncer: syncer.transpose()?,
             sources: running,
             folds: folds.into_iter().map(|fold| RunningFold { fold, ended: false }).collect(),
             merges,
             ports,
-            sinks: open,
+            sinks: sinks.into_iter().map(closed).collect(),
             pending: BTreeMap::new(),
             quarantines,
             tally: Tally::default(),
@@ -122,37 +147,174 @@ impl<'r> Driver<'r> {
             damaged_bytes: BTreeMap::new(),
             total_bytes,
             events: 0,
-        })
+            rounds: 0,
+        };
+        driver.open_sinks()?;
+        Ok(driver)
     }
 
-    /// Runs everything to its end.
-    pub(super) fn drive(mut self) -> Result<Finished, Error> {
-        while let Some(source) = self.next_source()? {
-            self.options.stop.check()?;
-            self.sources[source].turns += 1;
-            match self.sources[source].steps.next_step()? {
-                Some(step) => self.take(source, step)?,
-                None => self.end_source(source)?,
+    /// Runs everything to its end. What is complete then has to be published.
+    pub(super) fn drive(mut self) -> Result<(Finished, Room), Error> {
+        loop {
+            let before = self.events;
+            self.drive_round()?;
+            if !self.next_round(self.events > before)? {
+                break;
             }
         }
-        for (node, sink) in std::mem::take(&mut self.sinks) {
-            self.options.stop.check()?;
-            for (what, count) in sink.sink.notes(&*sink.output) {
-                self.tally.node(node).note(&what, count);
-            }
-            sink.finish()?;
-        }
+        self.syncer = None;
+        self.finish_sinks()?;
         for quarantine in std::mem::take(&mut self.quarantines).into_values() {
             quarantine.finish()?;
         }
         self.tell();
-        Ok(Finished {
+        let losses = |source: &RunningSource| (source.node, source.steps.losses().losses());
+        let finished = Finished {
             tally: self.tally,
             damage: self.damage,
             damaged_ranges: self.damaged_ranges,
             damaged_bytes: self.damaged_bytes,
             bytes_read: self.setup.bytes_read.load(Ordering::Relaxed),
-        })
+            losses: self.sources.iter().map(losses).collect(),
+            published: self.published,
+        };
+        Ok((finished, self.room))
+    }
+
+    /// Reads every source to its end, unless somebody wants to be elsewhere.
+    fn drive_round(&mut self) -> Result<(), Error> {
+        while let Some(source) = self.next_source()? {
+            self.options.stop.check()?;
+            if self.options.playback.is_elsewhere() {
+                break;
+            }
+            self.sources[source].turns += 1;
+            match self.sources[source].steps.next_step()? {
+                Some(step) => self.take(source, step)?,
+                None => self.end_source(source)?,
+            }
+            self.look_after_recording()?;
+        }
+        // What is on its way has been counted, and goes where it was going to.
+        (0..self.sources.len()).try_for_each(|source| self.end_source(source))
+    }
+
+    /// Begins anew where somebody wants to be, or where a sink wants everything once more. Gives whether
+    /// there is another round.
+    fn next_round(&mut self, moved: bool) -> Result<bool, Error> {
+        let playback = &self.options.playback;
+        if self.options.stop.is_requested() || playback.is_over() {
+            return Ok(false);
+        }
+        let sought = playback.take_seek();
+        if sought.is_none() {
+            self.rounds += 1;
+            let wanted = self.sinks.values().map(|sink| sink.sink.rounds()).max().unwrap_or(1);
+            // Where nothing comes, nothing will come the next time.
+            if self.rounds >= wanted || !moved {
+                return Ok(false);
+            }
+        }
+        for source in &mut self.sources {
+            let (mut splits, mut query) = source.reading.clone();
+            if let Some(time) = sought {
+                query.start = Some(query.start.map_or(time, |start| start.max(time)));
+                splits = source.source.splits(self.setup.piece as u64, &query)?;
+            }
+            source.steps.begin_again(splits, query);
+            source.ended = false;
+        }
+        for RunningFold { fold, ended } in &mut self.folds {
+            (fold.fold, *ended) = (fold.again.make()?, false);
+        }
+        self.merges.iter_mut().for_each(|merge| merge.merge.begin_again());
+        Ok(true)
+    }
+
+    fn open_sinks(&mut self) -> Result<(), Error> {
+        let context = self.publisher.context(&self.room)?;
+        for sink in self.sinks.values_mut() {
+            let opened = RunningSink::closed(Arc::clone(&sink.sink));
+            *sink = RunningSink { output: Some(sink.sink.open(&context)?), ..opened };
+        }
+        Ok(())
+    }
+
+    fn finish_sinks(&mut self) -> Result<(), Error> {
+        for node in self.sinks.keys().copied().collect::<Vec<_>>() {
+            self.options.stop.check()?;
+            let Some(sink) = self.sinks.get_mut(&node) else { continue };
+            let Some(output) = sink.output.take() else { continue };
+            for (what, count) in sink.sink.notes(&*output) {
+                self.tally.node(node).note(&what, count);
+            }
+            if let Err(error) = sink.finish(output) {
+                self.give_up(node, error)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Flushes what is recorded when that is due, and begins the next piece when this one is complete.
+    fn look_after_recording(&mut self) -> Result<(), Error> {
+        let Some(recording) = &self.options.recording else { return Ok(()) };
+        let waiting = self.sinks.values().map(|sink| sink.handed - sink.written).sum();
+        if recording.pieces.is_complete(&self.room.piece(waiting)) {
+            self.next_piece()?;
+        }
+        let due = self.syncer.as_ref().is_some_and(Syncer::is_due);
+        if !due {
+            return Ok(());
+        }
+        for node in self.sinks.keys().copied().collect::<Vec<_>>() {
+            let Some(sink) = self.sinks.get_mut(&node) else { continue };
+            let Some(output) = &mut sink.output else { continue };
+            if let Err(error) = sink.sink.flush(&mut **output) {
+                self.give_up(node, error)?;
+            }
+        }
+        match &mut self.syncer {
+            Some(syncer) => syncer.sync(&self.room.outputs),
+            None => Ok(()),
+        }
+    }
+
+    fn next_piece(&mut self) -> Result<(), Error> {
+        for head in self.pending.keys().copied().collect::<Vec<_>>() {
+            self.settle(head, usize::MAX)?;
+        }
+        self.finish_sinks()?;
+        let whole = Ended { exit: 0, partial: false };
+        self.published.extend(self.publisher.publish(&self.room, whole)?);
+        self.room = self.publisher.room()?;
+        self.open_sinks()
+    }
+
+    /// Whether an error says that a recording has no more room. What is received from then on is counted
+    /// and not kept, and the run ends as if it had been asked to.
+    fn disk_is_full(&mut self, node: usize, error: &Error) -> bool {
+        let is_full = matches!(error.kind(), ErrorKind::Io { source, .. } if is_full(source));
+        if !is_full || self.options.recording.is_none() {
+            return false;
+        }
+        let what =
+            format!("{error}; what was recorded until then is there, up to what still waited");
+        self.tally.node(node).note(&what, 0);
+        self.options.stop.drain.store(true, Ordering::Relaxed);
+        true
+    }
+
+    /// Completes an output that takes no more, as far as that goes.
+    fn give_up(&mut self, node: usize, error: Error) -> Result<(), Error> {
+        if !self.disk_is_full(node, &error) {
+            return Err(error);
+        }
+        let Some(sink) = self.sinks.get_mut(&node) else { return Ok(()) };
+        if let Some(output) = sink.output.take() {
+            // What is missing at its end has been said.
+            drop(sink.sink.finish(output));
+        }
+        Ok(())
     }
 
     /// The source to go on with: one that a merge waits for, or else the one that had the fewest turns.
@@ -188,8 +350,18 @@ impl<'r> Driver<'r> {
         for damage in step.damage {
             self.note_damage(source, damage)?;
         }
-        let read = step.outcome.tally.get(self.sources[source].node).left;
-        self.events += read.total();
+        let RunningSource { node, name, steps, .. } = &self.sources[source];
+        let read = step.outcome.tally.get(*node).left.total();
+        self.events += read;
+        if steps.is_live() {
+            for (what, count) in steps.losses().take_notes() {
+                if let Some(progress) = &self.options.progress {
+                    progress.note(name, &what);
+                }
+                self.tally.node(*node).note(&what, count);
+            }
+            self.note_silence(source, read == 0);
+        }
         self.deliver(step.outcome)?;
         self.end_step()?;
         self.tell();
@@ -218,19 +390,60 @@ impl<'r> Driver<'r> {
         Ok(())
     }
 
+    /// Tells merges whether a live source has nothing now, so that they do not wait for it.
+    fn note_silence(&mut self, source: usize, silent: bool) {
+        for MergeNode { merge, roots, .. } in &mut self.merges {
+            for (input, roots) in roots.iter().enumerate() {
+                if roots.contains(&source) {
+                    merge.set_idle(input, silent);
+                }
+            }
+        }
+    }
+
     fn deliver(&mut self, outcome: Outcome) -> Result<(), Error> {
         self.tally.add(&outcome.tally);
         for delivery in outcome.deliveries {
             match delivery {
                 Delivery::Block { node, block, events } => {
-                    let sink = self.sinks.get_mut(&node);
-                    sink.ok_or_else(|| Error::broken("a block for no sink"))?
-                        .append(block, events)?;
+                    self.append(node, block, events, &outcome.tally)?;
                 }
                 Delivery::Batch { port, batch } => self.arrive(port, batch)?,
             }
         }
         Ok(())
+    }
+
+    /// Appends a block that was made in a task with these counts.
+    fn append(
+        &mut self,
+        node: usize,
+        block: Box<dyn Any + Send>,
+        events: u64,
+        counts: &Tally,
+    ) -> Result<(), Error> {
+        let sink = self.sinks.get_mut(&node).ok_or_else(|| Error::broken("a block for no sink"))?;
+        let Some(output) = &mut sink.output else {
+            self.tally.node(node).lose(&counts.get(node).left);
+            return Ok(());
+        };
+        match sink.sink.append(&mut **output, block) {
+            Ok(written) => {
+                sink.handed += events;
+                sink.written += written;
+                self.room.events += events;
+                for channel in sink.sink.left_out(&mut **output) {
+                    sink.left_out += 1;
+                    self.tally.node(node).left.take_one(channel);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                self.give_up(node, error)?;
+                self.tally.node(node).lose(&counts.get(node).left);
+                Ok(())
+            }
+        }
     }
 
     fn arrive(&mut self, port: usize, batch: Batch) -> Result<(), Error> {
@@ -371,28 +584,33 @@ impl<'r> Driver<'r> {
             total_bytes: self.total_bytes,
             events: self.events,
             damage: self.damaged_ranges,
+            lost: self.sources.iter().map(|source| source.steps.losses().total()).sum(),
             ..Snapshot::default()
         });
     }
 }
 
 impl RunningSink {
-    fn append(&mut self, block: Box<dyn Any + Send>, events: u64) -> Result<(), Error> {
-        self.handed += events;
-        self.written += self.sink.append(&mut *self.output, block)?;
-        Ok(())
+    fn closed(sink: Arc<dyn DynSink>) -> Self {
+        Self { sink, output: None, written: 0, handed: 0, left_out: 0 }
     }
 
-    fn finish(self) -> Result<(), Error> {
-        let Self { sink, output, written, handed } = self;
-        let written = written + sink.finish(output)?;
-        if written != handed {
+    fn finish(&mut self, output: Box<dyn Any + Send>) -> Result<(), Error> {
+        let Self { sink, written, handed, left_out, .. } = self;
+        let written = *written + sink.finish(output)?;
+        if written + *left_out != *handed {
             return Err(Error::broken(format!(
-                "a sink was handed {handed} events and wrote {written}"
+                "a sink was handed {handed} events, left out {left_out} and wrote {written}"
             )));
         }
         Ok(())
     }
+}
+
+/// Whether a file cannot grow because there is no more room for it.
+fn is_full(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 fn ports_of(segment: &[Branch]) -> Vec<usize> {

@@ -37,6 +37,8 @@ struct Waiting {
     next: usize,
     bytes: usize,
     ended: bool,
+    /// It has nothing now, and nobody knows when it will: a live stream that is silent.
+    idle: bool,
 }
 
 impl Waiting {
@@ -66,6 +68,16 @@ impl Merge {
         self.inputs[input].ended = true;
     }
 
+    /// Says whether a live stream is silent for now: others do not wait for it then.
+    pub(crate) fn set_idle(&mut self, input: usize, idle: bool) {
+        self.inputs[input].idle = idle;
+    }
+
+    /// Takes streams that have ended for ones that begin anew.
+    pub(crate) fn begin_again(&mut self) {
+        self.inputs.iter_mut().for_each(|waiting| waiting.ended = false);
+    }
+
     /// Whether every stream has ended and nothing waits.
     pub(crate) fn is_over(&self) -> bool {
         self.inputs.iter().all(|waiting| waiting.ended && waiting.batches.is_empty())
@@ -76,7 +88,8 @@ impl Merge {
         if self.is_full() {
             return None;
         }
-        self.inputs.iter().position(|waiting| !waiting.ended && waiting.batches.is_empty())
+        let brings = |waiting: &Waiting| !waiting.ended && !waiting.idle;
+        self.inputs.iter().position(|waiting| brings(waiting) && waiting.batches.is_empty())
     }
 
     /// How many bytes of a stream wait.
@@ -192,6 +205,17 @@ mod tests {
         merge.push(0, batch(&[1, 2], 0));
         assert!(drain(&mut merge, false).is_empty());
         assert_eq!(drain(&mut merge, true), [(1, 0), (2, 0)]);
+    }
+
+    #[test]
+    fn a_live_stream_that_is_silent_keeps_nobody_waiting() {
+        let mut merge = Merge::new(2, Patience::Source, 1 << 20);
+        merge.push(0, batch(&[1, 2], 0));
+        merge.set_idle(1, true);
+        assert_eq!(drain(&mut merge, false), [(1, 0), (2, 0)]);
+        merge.set_idle(1, false);
+        merge.push(0, batch(&[5], 0));
+        assert!(drain(&mut merge, false).is_empty());
     }
 
     #[test]

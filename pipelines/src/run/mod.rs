@@ -8,14 +8,15 @@
 mod driver;
 mod hashing;
 mod merge;
+mod publisher;
 mod quarantine;
+mod recording;
 mod segment;
 mod steps;
 mod tally;
 mod tasks;
 mod topology;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -25,8 +26,8 @@ use sluice_core::options::ByteSize;
 use sluice_core::output::Published;
 use sluice_core::time::When;
 use sluice_core::{
-    BlockPool, ChannelQuery, Channels, DynSink, Entry, Error, Input, MapQuery, Origin, Outputs,
-    Overwrite, Query, ReadContext, SinkContext, Source, Split, Stage, Tasks,
+    BlockPool, ChannelQuery, Channels, DynSink, Entry, Error, Input, MapQuery, Origin, Overwrite,
+    Playback, Query, ReadContext, Source, Split, Stage, Tasks,
 };
 
 use crate::manifest::{self, Ended};
@@ -34,9 +35,11 @@ use crate::report::Report;
 use crate::resolved;
 use crate::spec::{Node, OnDamage, Part, Pipeline};
 pub(crate) use driver::Finished;
+pub use recording::{Piece, Pieces, Recording};
 pub(crate) use tally::{Counts, Tally};
 
 use driver::Driver;
+use publisher::Publisher;
 use segment::Shared;
 use topology::Topology;
 
@@ -58,6 +61,10 @@ pub struct Options {
     pub stop: Arc<Stop>,
     /// Who is told how it goes.
     pub progress: Option<Arc<dyn Progress>>,
+    /// Who steers sinks that play events by their times.
+    pub playback: Arc<Playback>,
+    /// That it records, and how.
+    pub recording: Option<Recording>,
 }
 
 /// Stops a run: gently first, then at once.
@@ -105,6 +112,8 @@ pub struct Snapshot {
     pub events: u64,
     /// Damaged ranges met.
     pub damage: u64,
+    /// Messages of live inputs that were lost.
+    pub lost: u64,
     /// Inputs that are done, in a batch.
     pub units_done: u64,
     /// Inputs in all, in a batch.
@@ -115,6 +124,11 @@ pub struct Snapshot {
 pub trait Progress: Send + Sync {
     /// Called a few hundred times a second at most; must not block.
     fn update(&self, snapshot: &Snapshot);
+
+    /// Is told at once what a live input has to say about itself.
+    fn note(&self, node: &str, what: &str) {
+        let _ = (node, what);
+    }
 }
 
 /// Runs a pipeline.
@@ -147,39 +161,35 @@ pub(crate) fn run_within(
     let pool = within.map(|within| Arc::clone(&within.pool));
     let setup = Setup::new(options, memory, holders(&nodes), pool);
     let reading = setup.prepare(&nodes)?;
-    let inputs: Vec<PathBuf> = reading.inputs().map(|input| input.path.clone()).collect();
-    let hash = options.hash || within.is_some() || writes_folder(&nodes);
-    let outputs = Outputs::new(options.overwrite, hash, &inputs).with_tasks(setup.tasks()?);
-    let outputs = Arc::new(outputs);
-    let quarantines = quarantine::open(&nodes, &outputs)?;
-    let plugins = manifest::plugins(&nodes);
-    let labels =
-        nodes.iter().map(|node| (node.name.clone(), node.from.clone())).collect::<Vec<_>>();
-    let all_inputs: Vec<Input> = reading.inputs().cloned().collect();
-
+    let inputs: Vec<Input> = reading.inputs().cloned().collect();
+    let is_live = reading.sources.iter().all(SourceReading::is_live);
     let wants_hashes =
         within.is_some() || writes_folder(&nodes) || sinks(&nodes).any(|sink| sink.wants_hashes());
-    let origin =
-        hashing::origin(name, text, &all_inputs, wants_hashes.then(|| setup.pool()).transpose()?);
-    let topology = Topology::of(nodes, &reading.origins, setup.merge_limit())?;
-    let context = SinkContext {
-        outputs: Arc::clone(&outputs),
-        channels: Arc::clone(&setup.shared.channels),
-        tasks: setup.tasks()?,
-        memory: setup.sink_memory(),
-        origin: Arc::clone(&origin),
+    let hashing = wants_hashes.then(|| setup.pool()).transpose()?;
+    let publisher = Publisher {
+        setup: &setup,
+        options,
+        within,
+        origin: hashing::origin(name, text, &inputs, hashing),
+        plugins: manifest::plugins(&nodes),
+        inputs: inputs.iter().map(|input| input.path.clone()).collect(),
+        targets: sinks(&nodes).flat_map(DynSink::targets).collect(),
+        grows: sinks(&nodes).all(DynSink::is_readable_unfinished),
+        hash: options.hash || within.is_some() || writes_folder(&nodes),
     };
-    let driver = Driver::new(topology, reading, &setup, (&context, quarantines, options))?;
-    let finished = driver.drive()?;
-    let mut report = Report::of(&labels, finished, &all_inputs, setup.channels())?;
+    let room = publisher.room()?;
+    let quarantines = quarantine::open(&nodes, &room.outputs)?;
+    let labels =
+        nodes.iter().map(|node| (node.name.clone(), node.from.clone())).collect::<Vec<_>>();
+    let topology = Topology::of(nodes, &reading.origins, setup.merge_limit())?;
+    let driver = Driver::new(topology, reading, &publisher, (room, quarantines))?;
+    let (finished, room) = driver.drive()?;
+    let mut report = Report::of(&labels, finished, &inputs, setup.channels())?;
     options.stop.check()?;
-    report.interrupted = options.stop.is_requested();
+    // What has no end is ended by being asked to.
+    report.interrupted = options.stop.is_requested() && !is_live;
     let ended = Ended { exit: report.exit(), partial: report.interrupted };
-    let base = manifest::Base { origin: &origin, plugins: &plugins, ended };
-    report.files = outputs.publish_announced(
-        |folder, files| base.text_for(folder, files),
-        |files| within.map_or(Ok(()), |within| (within.announce)(&origin, ended, files)),
-    )?;
+    report.files.extend(publisher.publish(&room, ended)?);
     report.seconds = started.elapsed().as_secs_f64();
     Ok(report)
 }
@@ -203,6 +213,13 @@ pub struct SourceReading {
     pub query: Query,
     /// The pieces it will be read in.
     pub splits: Vec<Split>,
+}
+
+impl SourceReading {
+    /// Whether it goes on until somebody ends it.
+    fn is_live(&self) -> bool {
+        self.splits.iter().any(|split| split.live)
+    }
 }
 
 impl Reading {
@@ -316,6 +333,7 @@ impl Setup {
             source: source.into(),
             channels: Arc::clone(&self.shared.channels),
             damage: Arc::default(),
+            losses: Arc::default(),
             keep_damaged_bytes,
             query: Query::default(),
             blocks: self.shared.blocks.clone(),

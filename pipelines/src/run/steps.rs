@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use rayon::ThreadPool;
-use sluice_core::{Batch, Damage, Entry, Error, ReadContext, Seam, Source, Split};
+use sluice_core::{Batch, Damage, Entry, Error, LossLog, Query, ReadContext, Seam, Source, Split};
 
 use super::segment::{Branch, Outcome, Shared};
 use super::topology::SourceNode;
@@ -21,6 +21,9 @@ const AHEAD: usize = 4;
 
 /// How long to wait for a reading thread before looking whether the run is to end.
 const PATIENCE: Duration = Duration::from_millis(100);
+
+/// How long to wait for a live input before looking after everything else.
+const LIVE_PATIENCE: Duration = Duration::from_millis(20);
 
 /// What one step of a source gave.
 #[derive(Default)]
@@ -63,6 +66,7 @@ enum Started {
         result: Receiver<Result<Step, Error>>,
     },
     Stream {
+        live: bool,
         batches: Receiver<Result<Piece, Error>>,
         tasks: VecDeque<Receiver<Result<Step, Error>>>,
     },
@@ -97,7 +101,25 @@ impl Steps {
         }
     }
 
+    /// Whether it goes on until somebody ends it.
+    pub(crate) fn is_live(&self) -> bool {
+        self.splits.iter().any(|split| split.live)
+    }
+
+    /// What the source says it lost, and what else it says.
+    pub(crate) fn losses(&self) -> &LossLog {
+        &self.context.losses
+    }
+
+    /// Begins anew with these splits, which were made for `query`.
+    pub(crate) fn begin_again(&mut self, splits: Vec<Split>, query: Query) {
+        self.started.clear();
+        (self.next, self.last) = (0, None);
+        (self.splits, self.context.query) = (splits, query);
+    }
+
     /// The next step in order; nothing when the source is at its end, or drained after a request to stop.
+    /// A live source that is silent gives an empty step every now and then.
     pub(crate) fn next_step(&mut self) -> Result<Option<Step>, Error> {
         loop {
             self.start_ahead()?;
@@ -109,12 +131,15 @@ impl Steps {
                     self.stop_here_if_cancelled();
                     return self.seamless(split, step).map(Some);
                 }
-                Started::Stream { batches, tasks } => {
+                Started::Stream { live, batches, tasks } => {
                     if let Some(task) = tasks.pop_front() {
                         return received(&task).map(Some);
                     }
-                    match batches.recv_timeout(PATIENCE) {
+                    let live = *live;
+                    match batches.recv_timeout(if live { LIVE_PATIENCE } else { PATIENCE }) {
                         Ok(piece) => return self.run_now(piece?).map(Some),
+                        // A live reader ends by itself when it has given all it received.
+                        Err(RecvTimeoutError::Timeout) if live => return Ok(Some(Step::default())),
                         // A reader that waits for input cannot see that the run is to end.
                         Err(RecvTimeoutError::Timeout) if !self.context.is_cancelled() => {}
                         Err(_) => {
@@ -163,7 +188,7 @@ impl Steps {
     fn start_arrived(&mut self) -> Result<(), Error> {
         let Some(Started::Stream { .. }) = self.started.front() else { return Ok(()) };
         loop {
-            let Some(Started::Stream { batches, tasks }) = self.started.front() else {
+            let Some(Started::Stream { batches, tasks, .. }) = self.started.front() else {
                 return Ok(());
             };
             if tasks.len() >= self.limits.window {
@@ -196,6 +221,7 @@ impl Steps {
 
     fn start_stream(&self, split: usize) -> Result<Started, Error> {
         let (sender, batches) = bounded(AHEAD);
+        let live = self.splits[split].live;
         let (source, context) = (Arc::clone(&self.source), self.context.with_own_damage());
         let piece = self.splits[split].clone();
         let reader = std::thread::Builder::new().name("sluice-reader".into());
@@ -205,7 +231,7 @@ impl Steps {
             }
         });
         spawned.map_err(|e| Error::io("start a thread to read", &self.splits[split].input, e))?;
-        Ok(Started::Stream { batches, tasks: VecDeque::new() })
+        Ok(Started::Stream { live, batches, tasks: VecDeque::new() })
     }
 
     fn start_piece(&self, piece: Piece) -> Receiver<Result<Step, Error>> {
@@ -267,7 +293,7 @@ fn hand_over(
     let mut reader = source.read(split, Entry::At(split.start), context)?;
     while let Some(batch) = reader.next_batch()? {
         let piece = Piece { batch: Some(batch), damage: context.damage.take() };
-        if sender.send(Ok(piece)).is_err() || context.is_cancelled() {
+        if sender.send(Ok(piece)).is_err() || context.is_cancelled() && !split.live {
             return Ok(());
         }
     }

@@ -34,6 +34,13 @@ impl Counts {
         self.0[channel as usize] += 1;
     }
 
+    /// Takes one event of a channel away.
+    pub(crate) fn take_one(&mut self, channel: u32) {
+        self.grow(channel as usize + 1);
+        let count = &mut self.0[channel as usize];
+        *count = count.saturating_sub(1);
+    }
+
     pub(crate) fn add(&mut self, other: &Self) {
         self.grow(other.len());
         self.0.iter_mut().zip(&other.0).for_each(|(ours, theirs)| *ours += theirs);
@@ -84,6 +91,12 @@ impl NodeTally {
         for (note, count) in &other.notes {
             self.note(note, *count);
         }
+    }
+
+    /// Takes events for lost that were counted as written.
+    pub(crate) fn lose(&mut self, events: &Counts) {
+        self.left.subtract(events);
+        self.damaged.add(events);
     }
 
     pub(crate) fn note(&mut self, what: &str, count: u64) {

@@ -6,11 +6,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use serde_json::Value;
 use sluice_core::{DynSink, Error, Fold, Source, Stage};
 
 use super::merge::{Merge, Patience};
 use super::segment::Branch;
-use crate::spec::{Node, OnDamage, Part};
+use crate::spec::{MakeStage, Node, OnDamage, Part};
 
 /// What is behind a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +31,24 @@ pub(crate) struct SourceNode {
 pub(crate) struct FoldNode {
     pub(crate) node: usize,
     pub(crate) fold: Box<dyn Fold>,
+    /// Makes it again, without its memory.
+    pub(crate) again: Again,
     pub(crate) origin: Option<i64>,
     pub(crate) segment: Arc<Vec<Branch>>,
+}
+
+/// What makes a stage with memory again.
+#[derive(Clone)]
+pub(crate) struct Again(Value, Option<MakeStage>);
+
+impl Again {
+    pub(crate) fn make(&self) -> Result<Box<dyn Fold>, Error> {
+        let made = self.1.map(|make| make(self.0.clone()));
+        match made.transpose().map_err(|e| Error::broken(e.to_string()))? {
+            Some(Stage::Fold(fold)) => Ok(fold),
+            _ => Err(Error::broken("a stage with memory cannot be made again")),
+        }
+    }
 }
 
 pub(crate) struct MergeNode {
@@ -78,6 +95,7 @@ impl Topology {
 struct Builder<'o> {
     parts: Vec<Option<Part>>,
     about: Vec<(Arc<str>, OnDamage)>,
+    again: Vec<Again>,
     from: Vec<Vec<usize>>,
     roots: Vec<BTreeSet<usize>>,
     /// For nodes with several inputs, the port each input arrives at, once it is made.
@@ -94,8 +112,10 @@ impl<'o> Builder<'o> {
         let inlets = vec![None; nodes.len()];
         let about =
             nodes.iter().map(|node| (node.name.as_str().into(), node.damage.clone())).collect();
+        let again = nodes.iter().map(|node| Again(node.options.clone(), node.again)).collect();
         let parts = nodes.into_iter().map(|node| Some(node.part)).collect();
-        Self { parts, about, from, roots, inlets, origins, merge_limit, built: Topology::default() }
+        let built = Topology::default();
+        Self { parts, about, again, from, roots, inlets, origins, merge_limit, built }
     }
 
     fn take_source(&mut self, node: usize) -> Option<Part> {
@@ -140,7 +160,8 @@ impl<'o> Builder<'o> {
             }
             Part::Stage(Stage::Fold(fold)) => {
                 let (segment, origin) = (Arc::new(self.after(node)?), self.origins[node]);
-                self.built.folds.push(FoldNode { node, fold, origin, segment });
+                let again = self.again[node].clone();
+                self.built.folds.push(FoldNode { node, fold, again, origin, segment });
                 Ok(Branch::Port(self.port(Port::Fold(self.built.folds.len() - 1))))
             }
             Part::Source(_) => Err(Error::broken("a source has an input")),

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use sluice_core::options::ByteSize;
-use sluice_core::{DynSink, Kind, Registry, Source, Stage};
+use sluice_core::{DynSink, Kind, Make, OptionsError, Plugin, Registry, Source, Stage};
 
 use crate::mistake::Mistakes;
 
@@ -74,10 +74,23 @@ pub struct Node {
     pub part: Part,
     /// The options it was made from: variables filled in, paths resolved.
     pub options: serde_json::Value,
+    /// Makes a stage from its options again, for when the sources are read once more.
+    pub again: Option<MakeStage>,
     /// What happens to damaged input; means something on sources only.
     pub damage: OnDamage,
     /// Where the node begins in [`Pipeline::text`], for what can only be judged later.
     pub span: Range<usize>,
+}
+
+/// Makes a stage from its options.
+pub type MakeStage = fn(serde_json::Value) -> Result<Stage, OptionsError>;
+
+/// What makes this plugin again, if it is a stage.
+pub(crate) fn again(plugin: &Plugin) -> Option<MakeStage> {
+    match plugin.make {
+        Make::Stage(make) => Some(make),
+        _ => None,
+    }
 }
 
 /// A plugin at work in a pipeline.

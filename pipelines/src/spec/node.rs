@@ -32,9 +32,10 @@ pub(super) struct Draft {
 impl Draft {
     /// The node. Nothing only if a mistake was noted.
     pub(super) fn finish(self, from: Vec<usize>) -> Option<Node> {
-        let (plugin, kind, (part, options)) = (self.plugin?.name, self.kind?, self.made?);
+        let (plugin, kind, (part, options)) = (self.plugin?, self.kind?, self.made?);
         let Self { name, damage, header: span, .. } = self;
-        Some(Node { name, plugin, kind, from, part, options, damage, span })
+        let (plugin, again) = (plugin.name, super::again(&plugin));
+        Some(Node { name, plugin, kind, from, part, options, again, damage, span })
     }
 }
 
@@ -160,7 +161,7 @@ impl Check<'_> {
         };
         let message = format!("`{name}` is a {}, not a {kind}", other.kind());
         let help = match other.kind() {
-            Kind::Codec => None,
+            Kind::Codec | Kind::Service => None,
             right => Some(format!("write `[{right}s.{}]`", key.get_ref())),
         };
         self.wrong(given.span(), message, help);

@@ -178,8 +178,9 @@ pub(crate) fn make(plugin: &Plugin, options: Value) -> Result<Part, OptionsError
         Make::Source(make) => make(options).map(Part::Source),
         Make::Stage(make) => make(options).map(Part::Stage),
         Make::Sink(make) => make(options).map(Part::Sink),
-        Make::Codec(_) => {
-            Err(OptionsError { path: Vec::new(), message: "a codec is no node".into() })
+        Make::Codec(_) | Make::Service(_) => {
+            let message = format!("a {} is no node", plugin.kind());
+            Err(OptionsError { path: Vec::new(), message })
         }
     }
 }

@@ -194,6 +194,15 @@ impl Sink for ArchiveSink {
         Ok(batch.len() as u64)
     }
 
+    fn flush(&self, archive: &mut Archive) -> Result<(), Error> {
+        archive.cut()?;
+        archive.settle()
+    }
+
+    fn is_readable_unfinished(&self) -> bool {
+        true
+    }
+
     fn finish(&self, mut archive: Archive) -> Result<u64, Error> {
         archive.cut()?;
         archive.complete()?;
@@ -312,11 +321,17 @@ impl Archive {
         self.file.write_binary(packed)
     }
 
-    /// Writes what stands behind the frames.
-    fn complete(mut self) -> Result<(), Error> {
+    /// Writes every frame that is in the making.
+    fn settle(&mut self) -> Result<(), Error> {
         while let Some(frame) = self.frames.take_oldest()? {
             self.put(frame)?;
         }
+        Ok(())
+    }
+
+    /// Writes what stands behind the frames.
+    fn complete(mut self) -> Result<(), Error> {
+        self.settle()?;
         let tail = self.making.format.tail()?;
         if !tail.is_empty() {
             self.write_plain(&tail)?;

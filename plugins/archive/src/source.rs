@@ -173,6 +173,7 @@ fn cut(path: &Path, foot: &Foot, target: u64, query: &Query) -> Vec<Split> {
                 start: span.start,
                 end: Some(span.end()),
                 bytes: Some(plain),
+                live: false,
             }),
         }
     }

@@ -67,6 +67,7 @@ impl Source for Demo {
                 start,
                 end: Some(end),
                 bytes: Some((end - start) * SLICE_BYTES),
+                live: false,
             }
         };
         let begins = |slice: u64| START_NS.saturating_add(SLICE_NS.saturating_mul(slice as i64));

@@ -216,6 +216,14 @@ impl Sink for LcmLogSink {
         Ok(block.events)
     }
 
+    fn flush(&self, log: &mut Log) -> Result<(), Error> {
+        log.file.as_mut().map_or(Ok(()), OutputFile::flush)
+    }
+
+    fn is_readable_unfinished(&self) -> bool {
+        true
+    }
+
     fn finish(&self, mut log: Log) -> Result<u64, Error> {
         Self::close(&mut log)?;
         Ok(0)

@@ -107,6 +107,7 @@ fn cut(path: &Path, wanted: std::ops::Range<u64>, len: u64, target: u64, splits:
             start,
             end: (!open).then_some(end),
             bytes: Some(end - start),
+            live: false,
         });
         if open || end == start {
             return;

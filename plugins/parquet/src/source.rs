@@ -151,6 +151,7 @@ impl Source for Parquet {
                         start: group.start,
                         end: Some(group.end),
                         bytes: Some(group.plain),
+                        live: false,
                     }));
                 }
             }

@@ -288,6 +288,14 @@ impl Sink for Csv {
         output.notes()
     }
 
+    fn flush(&self, output: &mut Table) -> Result<(), Error> {
+        output.flush()
+    }
+
+    fn is_readable_unfinished(&self) -> bool {
+        true
+    }
+
     fn finish(&self, output: Table) -> Result<u64, Error> {
         output.finish()
     }

@@ -63,6 +63,11 @@ impl TextFile {
         Ok(events)
     }
 
+    /// Brings what was appended into the file.
+    pub(crate) fn flush(&mut self) -> Result<(), Error> {
+        self.file.flush()
+    }
+
     /// Completes the file. Gives 0: no event was held back.
     pub(crate) fn finish(self) -> Result<u64, Error> {
         self.file.finish(self.events)?;

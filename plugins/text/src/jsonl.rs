@@ -113,6 +113,14 @@ impl Sink for Jsonl {
         }
     }
 
+    fn flush(&self, output: &mut JsonlFile) -> Result<(), Error> {
+        output.file.flush()
+    }
+
+    fn is_readable_unfinished(&self) -> bool {
+        true
+    }
+
     fn finish(&self, output: JsonlFile) -> Result<u64, Error> {
         output.file.finish()
     }

@@ -400,6 +400,11 @@ impl Table {
         }
     }
 
+    /// Brings what was appended into the file.
+    pub(crate) fn flush(&mut self) -> Result<(), Error> {
+        self.file.flush()
+    }
+
     /// Completes the file. Gives 0: no event was held back.
     pub(crate) fn finish(mut self) -> Result<u64, Error> {
         if matches!(self.layout, Layout::Undecided) && !self.front.names.is_empty() {

@@ -57,6 +57,14 @@ impl Sink for Text {
         output.append(block)
     }
 
+    fn flush(&self, output: &mut TextFile) -> Result<(), Error> {
+        output.flush()
+    }
+
+    fn is_readable_unfinished(&self) -> bool {
+        true
+    }
+
     fn finish(&self, output: TextFile) -> Result<u64, Error> {
         output.finish()
     }

@@ -1,0 +1,73 @@
+//! Losses: messages of a live input that never arrived, or not whole. Counted while reading goes on.
+//!
+//! A file is all there, and what is wrong in it is [`crate::damage`]. Of what a network loses nothing is
+//! left but a gap in numbers, so it is only counted, by reason.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Where a live reader says what it lost. Shared by the reader and the engine.
+#[derive(Debug, Default)]
+pub struct LossLog(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    losses: BTreeMap<String, u64>,
+    notes: Vec<(String, u64)>,
+}
+
+impl LossLog {
+    /// Says how many messages were lost so far for this reason. A number may get smaller: what was
+    /// missing has come late.
+    pub fn set(&self, reason: &str, count: u64) {
+        let mut state = self.state();
+        match state.losses.get_mut(reason) {
+            Some(so_far) => *so_far = count,
+            None if count == 0 => {}
+            None => drop(state.losses.insert(reason.to_owned(), count)),
+        }
+    }
+
+    /// Says something that is no loss and that belongs into the report, once, with a count; 0 where
+    /// that has no meaning.
+    pub fn note(&self, what: impl Into<String>, count: u64) {
+        self.state().notes.push((what.into(), count));
+    }
+
+    /// The losses so far, by reason.
+    pub fn losses(&self) -> BTreeMap<String, u64> {
+        let losses = self.state().losses.clone();
+        losses.into_iter().filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// How many messages were lost so far.
+    pub fn total(&self) -> u64 {
+        self.state().losses.values().sum()
+    }
+
+    /// The notes since the last call.
+    pub fn take_notes(&self) -> Vec<(String, u64)> {
+        std::mem::take(&mut self.state().notes)
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_what_was_said_last_and_notes_are_given_once() {
+        let log = LossLog::default();
+        log.set("missing", 5);
+        log.set("late", 0);
+        log.set("missing", 3);
+        assert_eq!((log.total(), log.losses().len()), (3, 1));
+        log.note("small buffer", 0);
+        assert_eq!(log.take_notes(), [("small buffer".to_owned(), 0)]);
+        assert!(log.take_notes().is_empty());
+    }
+}

@@ -1,0 +1,361 @@
+//! Playback: when recorded events are due again, and how somebody pauses, steps or seeks meanwhile.
+//!
+//! [`Playback`] is the desk: whoever has it steers. [`Pace`] is the clock of one sink that plays: it says
+//! of each event whether it is due, waits for that, and follows the desk.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Steers what plays events by their times. Shared by the sinks of a run and whoever holds the keys.
+#[derive(Debug, Default)]
+pub struct Playback {
+    desk: Mutex<Desk>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Desk {
+    paused: bool,
+    /// Events to let go although it is paused.
+    steps: u64,
+    /// How much faster than its sink's own speed.
+    factor: f64,
+    /// Where to go on instead, until the engine has taken it.
+    seek: Option<i64>,
+    /// How often the engine has gone elsewhere.
+    seeks: u64,
+    /// What is earlier is not played, until something is not.
+    from: Option<i64>,
+    /// Nothing more is to be played.
+    over: bool,
+    /// The time of the event that was played last.
+    position: Option<i64>,
+}
+
+impl Default for Desk {
+    fn default() -> Self {
+        Self {
+            paused: false,
+            steps: 0,
+            factor: 1.0,
+            seek: None,
+            seeks: 0,
+            from: None,
+            over: false,
+            position: None,
+        }
+    }
+}
+
+impl Playback {
+    /// Stops playing until further notice, or goes on. Gives whether it is paused now.
+    pub fn toggle(&self) -> bool {
+        self.change(|desk| {
+            desk.paused = !desk.paused;
+            desk.steps = 0;
+            desk.paused
+        })
+    }
+
+    /// Plays so many more events, and pauses.
+    pub fn step(&self, events: u64) {
+        self.change(|desk| {
+            desk.paused = true;
+            desk.steps += events;
+        });
+    }
+
+    /// Plays at this multiple of the sinks' own speed from now on.
+    pub fn set_factor(&self, factor: f64) {
+        self.change(|desk| desk.factor = factor);
+    }
+
+    /// The multiple of the sinks' own speed.
+    pub fn factor(&self) -> f64 {
+        self.desk().factor
+    }
+
+    /// Goes on with the first event at or after this time.
+    pub fn seek(&self, time: i64) {
+        self.change(|desk| desk.seek = Some(time));
+    }
+
+    /// Plays nothing more: the run ends as if its sources had.
+    pub fn end(&self) {
+        self.change(|desk| desk.over = true);
+    }
+
+    /// Whether nothing more is played.
+    pub fn is_over(&self) -> bool {
+        self.desk().over
+    }
+
+    /// Whether it is paused.
+    pub fn is_paused(&self) -> bool {
+        self.desk().paused
+    }
+
+    /// The time of the event that was played last, or that was sought.
+    pub fn position(&self) -> Option<i64> {
+        let desk = self.desk();
+        desk.seek.or(desk.position)
+    }
+
+    /// Whether playing is to go on elsewhere, or to end.
+    pub fn is_elsewhere(&self) -> bool {
+        let desk = self.desk();
+        desk.over || desk.seek.is_some()
+    }
+
+    /// Where to go on, if somebody has asked for that since the last call. For the engine, which then
+    /// reads from about there.
+    pub fn take_seek(&self) -> Option<i64> {
+        let mut desk = self.desk();
+        let seek = desk.seek.take()?;
+        desk.seeks += 1;
+        (desk.from, desk.position) = (Some(seek), Some(seek));
+        Some(seek)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Desk) -> T) -> T {
+        let changed = change(&mut self.desk());
+        self.changed.notify_all();
+        changed
+    }
+
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How fast a sink plays.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tempo {
+    /// Times as fast as recorded; 0 is as fast as possible.
+    pub speed: f64,
+    /// Longer silences are cut to this.
+    pub max_gap: Option<Duration>,
+}
+
+/// What becomes of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It is due, and counts as played.
+    Now,
+    /// It is not due yet.
+    Later,
+    /// It is not played: playing goes on elsewhere, or is over.
+    Never,
+}
+
+/// The clock of one sink that plays events by their times.
+#[derive(Debug)]
+pub struct Pace {
+    playback: Arc<Playback>,
+    cancelled: Arc<AtomicBool>,
+    clock: Clock,
+    seeks: u64,
+}
+
+#[derive(Debug)]
+struct Clock {
+    tempo: Tempo,
+    /// What the next events are due relative to.
+    anchor: Option<Anchor>,
+    /// The time of the event that was played last.
+    last: Option<i64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Anchor {
+    event: i64,
+    played: Instant,
+    factor: f64,
+}
+
+/// How long to wait before looking whether the run is to end.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+impl Pace {
+    /// A clock that starts with the first event it is asked about.
+    pub fn new(playback: Arc<Playback>, cancelled: Arc<AtomicBool>, tempo: Tempo) -> Self {
+        let clock = Clock { tempo, anchor: None, last: None };
+        Self { playback, cancelled, clock, seeks: 0 }
+    }
+
+    /// Asks for an event of that time without waiting.
+    pub fn ask(&mut self, time: i64) -> Turn {
+        let mut desk = self.playback.desk();
+        if self.cancelled.load(Ordering::Relaxed) || desk.over || desk.seek.is_some() {
+            return Turn::Never;
+        }
+        if self.seeks != desk.seeks {
+            self.seeks = desk.seeks;
+            (self.clock.anchor, self.clock.last) = (None, None);
+        }
+        if desk.from.is_some_and(|from| time < from) {
+            return Turn::Never;
+        }
+        desk.from = None;
+        if desk.paused {
+            // However long the pause is, what comes after it is due at once.
+            self.clock.anchor = None;
+            if desk.steps == 0 {
+                return Turn::Later;
+            }
+            desk.steps -= 1;
+        } else if self.clock.due(time, desk.factor).is_some_and(|due| due > Instant::now()) {
+            return Turn::Later;
+        }
+        self.clock.last = Some(time);
+        desk.position = Some(time);
+        Turn::Now
+    }
+
+    /// Waits until an event of that time is due, or is not to be played at all.
+    pub fn wait(&mut self, time: i64) -> Turn {
+        loop {
+            match self.ask(time) {
+                Turn::Later => {}
+                turn => return turn,
+            }
+            let desk = self.playback.desk();
+            let due = if desk.paused { None } else { self.clock.due(time, desk.factor) };
+            let left = due.map(|due| due.saturating_duration_since(Instant::now()));
+            let wait = left.unwrap_or(PATIENCE).min(PATIENCE);
+            let waited = self.playback.changed.wait_timeout(desk, wait);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}
+
+impl Clock {
+    /// When an event of that time is due; nothing means at once.
+    fn due(&mut self, time: i64, factor: f64) -> Option<Instant> {
+        let speed = self.tempo.speed * factor;
+        if speed <= 0.0 || !speed.is_finite() {
+            return None;
+        }
+        let now = Instant::now();
+        // Where times step back nobody knows how long that took: such an event is due at once, and what
+        // follows relative to it.
+        if self.last.is_some_and(|last| time < last) {
+            self.last = None;
+            self.anchor = None;
+        }
+        let mut anchor = self.anchor.unwrap_or(Anchor { event: time, played: now, factor });
+        if anchor.factor != factor {
+            // As far as it had come at the old speed.
+            let gone = now.saturating_duration_since(anchor.played).as_nanos() as f64;
+            let reached =
+                anchor.event.saturating_add((gone * self.tempo.speed * anchor.factor) as i64);
+            let event = reached.clamp(self.last.unwrap_or(time).min(time), time);
+            anchor = Anchor { event, played: now, factor };
+        }
+        if let (Some(most), Some(last)) = (self.tempo.max_gap, self.last) {
+            let most = i64::try_from(most.as_nanos()).unwrap_or(i64::MAX);
+            if time.saturating_sub(last) > most {
+                // The silence is cut where it begins: what is left of it starts when the last event was due.
+                let played = anchor.at(last, speed).unwrap_or(now);
+                anchor = Anchor { event: time.saturating_sub(most), played, factor };
+                self.last = Some(anchor.event);
+            }
+        }
+        self.anchor = Some(anchor);
+        anchor.at(time, speed)
+    }
+}
+
+impl Anchor {
+    fn at(&self, time: i64, speed: f64) -> Option<Instant> {
+        let ahead = (i128::from(time) - i128::from(self.event)) as f64 / speed;
+        self.played.checked_add(Duration::try_from_secs_f64(ahead / 1e9).ok()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    fn pace(speed: f64, max_gap_ms: Option<u64>) -> (Arc<Playback>, Pace) {
+        let playback = Arc::<Playback>::default();
+        let tempo = Tempo { speed, max_gap: max_gap_ms.map(Duration::from_millis) };
+        (Arc::clone(&playback), Pace::new(playback, Arc::default(), tempo))
+    }
+
+    /// How long after the first event one of that time is due.
+    fn due_after(pace: &mut Pace, time: i64) -> Duration {
+        let start = pace.clock.anchor.map_or_else(Instant::now, |anchor| anchor.played);
+        let due = pace.clock.due(time, pace.playback.factor());
+        due.map_or(Duration::ZERO, |due| due.saturating_duration_since(start))
+    }
+
+    #[test]
+    fn events_are_due_by_their_times_and_the_speed() {
+        let (_, mut pace) = pace(2.0, None);
+        assert_eq!(pace.wait(1000 * MS), Turn::Now);
+        assert_eq!(due_after(&mut pace, 1500 * MS), Duration::from_millis(250));
+        assert_eq!(pace.ask(10_000 * MS), Turn::Later);
+    }
+
+    #[test]
+    fn flat_out_everything_is_due() {
+        let (_, mut pace) = pace(0.0, None);
+        assert!((0..5).all(|n| pace.ask(n * 1_000_000 * MS) == Turn::Now));
+    }
+
+    #[test]
+    fn times_that_step_back_are_due_at_once_and_gaps_go_on_from_there() {
+        let (_, mut pace) = pace(1.0, None);
+        assert_eq!(pace.wait(5000 * MS), Turn::Now);
+        assert_eq!(pace.ask(MS), Turn::Now);
+        assert_eq!(due_after(&mut pace, 101 * MS), Duration::from_millis(100));
+    }
+
+    #[test]
+    fn long_silences_are_cut() {
+        let (_, mut pace) = pace(1.0, Some(20));
+        assert_eq!(pace.wait(0), Turn::Now);
+        let before = Instant::now();
+        assert_eq!(pace.wait(3_600_000 * MS), Turn::Now);
+        assert!(before.elapsed() >= Duration::from_millis(15));
+        assert_eq!(pace.wait(3_600_001 * MS), Turn::Now);
+    }
+
+    #[test]
+    fn a_pause_lets_single_steps_through() {
+        let (playback, mut pace) = pace(0.0, None);
+        assert!(playback.toggle());
+        assert_eq!(pace.ask(1), Turn::Later);
+        playback.step(2);
+        assert_eq!([pace.ask(1), pace.ask(2), pace.ask(3)], [Turn::Now, Turn::Now, Turn::Later]);
+        assert_eq!(playback.position(), Some(2));
+        assert!(!playback.toggle());
+        assert_eq!(pace.ask(3), Turn::Now);
+    }
+
+    #[test]
+    fn seeking_leaves_out_what_is_earlier_and_waits_for_nothing() {
+        let (playback, mut pace) = pace(1.0, None);
+        assert_eq!(pace.ask(0), Turn::Now);
+        playback.seek(900 * MS);
+        assert_eq!(pace.ask(MS), Turn::Never);
+        assert_eq!(playback.take_seek(), Some(900 * MS));
+        assert_eq!(pace.ask(899 * MS), Turn::Never);
+        assert_eq!(pace.ask(901 * MS), Turn::Now);
+        playback.end();
+        assert_eq!(pace.wait(902 * MS), Turn::Never);
+    }
+
+    #[test]
+    fn a_new_speed_holds_from_now_on() {
+        let (playback, mut pace) = pace(1.0, None);
+        assert_eq!(pace.ask(0), Turn::Now);
+        assert_eq!(pace.ask(100_000 * MS), Turn::Later);
+        playback.set_factor(1e9);
+        assert_eq!(pace.wait(100_000 * MS), Turn::Now);
+    }
+}

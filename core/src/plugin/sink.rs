@@ -1,0 +1,290 @@
+//! Sinks: what writes events, and what the engine gives it.
+
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+
+use serde::Serialize;
+
+use super::Input;
+use crate::tasks::Inline;
+use crate::{Batch, BlockPool, Channels, Error, Outputs, Overwrite, Playback, Tasks};
+
+/// What a sink needs when it opens its output.
+#[derive(Clone, Debug)]
+pub struct SinkContext {
+    /// Makes the files, and publishes them when the whole run has succeeded.
+    pub outputs: Arc<Outputs>,
+    /// Every channel of the run.
+    pub channels: Arc<Channels>,
+    /// Runs what a sink has to do beside everything else.
+    pub tasks: Arc<dyn Tasks>,
+    /// How many bytes of events a sink may hold. Decides the size of what it writes, so it must not
+    /// depend on the number of threads.
+    pub memory: usize,
+    /// What is being run, for sinks that write it down.
+    pub origin: Arc<Origin>,
+    /// Who steers sinks that play events by their times.
+    pub playback: Arc<Playback>,
+    /// Raised when the run ends early. Sinks that wait look at it.
+    pub cancelled: Arc<AtomicBool>,
+}
+
+impl SinkContext {
+    /// A context in which tasks run at once; for tests and small tools.
+    pub fn standalone() -> Self {
+        Self {
+            outputs: Arc::new(Outputs::new(Overwrite::Refuse, false, &[])),
+            channels: Arc::default(),
+            tasks: Arc::new(Inline),
+            memory: 256 << 20,
+            origin: Arc::default(),
+            playback: Arc::default(),
+            cancelled: Arc::default(),
+        }
+    }
+}
+
+/// What a run is: its pipeline and what it reads.
+#[derive(Debug, Default)]
+pub struct Origin {
+    /// The pipeline's name.
+    pub name: Option<String>,
+    /// All that decides what is written: the pipeline file with its variables filled in.
+    pub pipeline: String,
+    /// The inputs, in reading order.
+    pub inputs: Vec<OriginInput>,
+}
+
+/// An input, with its hash once that is known.
+#[derive(Debug, Serialize)]
+pub struct OriginInput {
+    /// Its path, as the user named it.
+    pub path: PathBuf,
+    /// Its length, where it has one.
+    pub bytes: Option<u64>,
+    /// The BLAKE3 hash of its bytes, in hex. Worked out beside the run, where it can be read twice; a
+    /// sink that wants it waits for it when it finishes.
+    #[serde(serialize_with = "known")]
+    pub blake3: OnceLock<Option<String>>,
+}
+
+impl OriginInput {
+    /// An input of which no hash will be known.
+    pub fn unhashed(input: &Input) -> Self {
+        let Input { path, bytes } = input.clone();
+        Self { path, bytes, blake3: OnceLock::from(None) }
+    }
+}
+
+fn known<S: serde::Serializer>(
+    hash: &OnceLock<Option<String>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    hash.wait().serialize(serializer)
+}
+
+/// What encoding needs from its run.
+#[derive(Debug)]
+pub struct EncodeContext<'r> {
+    /// Every channel of the run.
+    pub channels: &'r Channels,
+    /// Buffers to encode into.
+    pub buffers: &'r BlockPool,
+    /// Events that the format cannot hold at all, by position in the batch, with the reason.
+    pub refused: Vec<(u32, String)>,
+    /// What the format cannot hold of events that it does hold: said once in the report.
+    pub losses: BTreeSet<&'static str>,
+}
+
+impl<'r> EncodeContext<'r> {
+    /// A context in which nothing has happened yet.
+    pub fn new(channels: &'r Channels, buffers: &'r BlockPool) -> Self {
+        Self { channels, buffers, refused: Vec::new(), losses: BTreeSet::new() }
+    }
+}
+
+/// Writes one kind of output, in two halves: `encode` on all cores, `append` in order on one.
+pub trait Sink: Send + Sync + 'static {
+    /// A finished piece of output: encoded events, a compressed frame.
+    type Block: Send + 'static;
+    /// The open output.
+    type Output: Send + 'static;
+
+    /// The files or folders that will be there at the end; `-` is standard output.
+    fn targets(&self) -> Vec<PathBuf>;
+
+    /// Whether it keeps events, as many as [`SinkContext::memory`] lets it, before it writes them.
+    fn holds_events(&self) -> bool {
+        false
+    }
+
+    /// Whether it writes down the hashes of the inputs.
+    fn wants_hashes(&self) -> bool {
+        false
+    }
+
+    /// Whether it can write events of which only decoded rows are there. Others are not given such
+    /// events.
+    fn takes_rows(&self) -> bool {
+        false
+    }
+
+    /// Opens the output under temporary names, through `context.outputs`.
+    fn open(&self, context: &SinkContext) -> Result<Self::Output, Error>;
+
+    /// Encodes a batch. Any thread, any order.
+    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Self::Block, Error>;
+
+    /// Appends a block; called in the order of the events. Gives the number of events written.
+    fn append(&self, output: &mut Self::Output, block: Self::Block) -> Result<u64, Error>;
+
+    /// What the output lacks that only the whole run could tell, with how often; 0 where that does not
+    /// count. Asked once, before the output is completed.
+    fn notes(&self, output: &Self::Output) -> Vec<(String, u64)> {
+        let _ = output;
+        Vec::new()
+    }
+
+    /// Brings what was appended to where whoever reads the unfinished output finds it. Asked of
+    /// recordings every now and then.
+    fn flush(&self, output: &mut Self::Output) -> Result<(), Error> {
+        let _ = output;
+        Ok(())
+    }
+
+    /// Whether an output that is cut off anywhere still gives what was flushed into it. Recordings of
+    /// others appear only when they are complete.
+    fn is_readable_unfinished(&self) -> bool {
+        false
+    }
+
+    /// How often the sources are to be read, one time after another.
+    fn rounds(&self) -> u64 {
+        1
+    }
+
+    /// The channels of events that were appended but left out since the last call, because the output
+    /// had no use for them: what a player was told to skip.
+    fn left_out(&self, output: &mut Self::Output) -> Vec<u32> {
+        let _ = output;
+        Vec::new()
+    }
+
+    /// Completes the output. What was held back until now is counted in what it gives.
+    fn finish(&self, output: Self::Output) -> Result<u64, Error>;
+}
+
+/// [`Sink`] with its types hidden, so that the engine can hold any of them.
+pub trait DynSink: Send + Sync {
+    /// See [`Sink::targets`].
+    fn targets(&self) -> Vec<PathBuf>;
+    /// See [`Sink::holds_events`].
+    fn holds_events(&self) -> bool;
+    /// See [`Sink::wants_hashes`].
+    fn wants_hashes(&self) -> bool;
+    /// See [`Sink::takes_rows`].
+    fn takes_rows(&self) -> bool;
+    /// See [`Sink::open`].
+    fn open(&self, context: &SinkContext) -> Result<Box<dyn Any + Send>, Error>;
+    /// See [`Sink::encode`].
+    fn encode(
+        &self,
+        batch: Batch,
+        context: &mut EncodeContext<'_>,
+    ) -> Result<Box<dyn Any + Send>, Error>;
+    /// See [`Sink::append`].
+    fn append(&self, output: &mut dyn Any, block: Box<dyn Any + Send>) -> Result<u64, Error>;
+    /// See [`Sink::notes`].
+    fn notes(&self, output: &dyn Any) -> Vec<(String, u64)>;
+    /// See [`Sink::flush`].
+    fn flush(&self, output: &mut dyn Any) -> Result<(), Error>;
+    /// See [`Sink::is_readable_unfinished`].
+    fn is_readable_unfinished(&self) -> bool;
+    /// See [`Sink::rounds`].
+    fn rounds(&self) -> u64;
+    /// See [`Sink::left_out`].
+    fn left_out(&self, output: &mut dyn Any) -> Vec<u32>;
+    /// See [`Sink::finish`].
+    fn finish(&self, output: Box<dyn Any + Send>) -> Result<u64, Error>;
+}
+
+const ROWS_ALONE: &str =
+    "only decoded fields are there and no payload; put the stage `encode` before the sink";
+
+const OWN_TYPES: &str = "a sink is only given the blocks and outputs it made";
+
+impl<S: Sink> DynSink for S {
+    fn targets(&self) -> Vec<PathBuf> {
+        Sink::targets(self)
+    }
+
+    fn holds_events(&self) -> bool {
+        Sink::holds_events(self)
+    }
+
+    fn wants_hashes(&self) -> bool {
+        Sink::wants_hashes(self)
+    }
+
+    fn takes_rows(&self) -> bool {
+        Sink::takes_rows(self)
+    }
+
+    fn open(&self, context: &SinkContext) -> Result<Box<dyn Any + Send>, Error> {
+        Ok(Box::new(Sink::open(self, context)?))
+    }
+
+    fn encode(
+        &self,
+        batch: Batch,
+        context: &mut EncodeContext<'_>,
+    ) -> Result<Box<dyn Any + Send>, Error> {
+        let given = if Sink::takes_rows(self) { None } else { batch.without_rows_alone() };
+        let Some((batch, alone)) = given else {
+            return Ok(Box::new(Sink::encode(self, batch, context)?));
+        };
+        let mut own = EncodeContext::new(context.channels, context.buffers);
+        let places: Vec<u32> = (0..batch.len() + alone.len())
+            .map(|row| row as u32)
+            .filter(|row| alone.binary_search(row).is_err())
+            .collect();
+        let block = Sink::encode(self, batch, &mut own)?;
+        context.losses.append(&mut own.losses);
+        let refused = own.refused.into_iter().map(|(row, why)| (places[row as usize], why));
+        context.refused.extend(refused);
+        context.refused.extend(alone.into_iter().map(|row| (row, ROWS_ALONE.to_owned())));
+        Ok(Box::new(block))
+    }
+
+    fn append(&self, output: &mut dyn Any, block: Box<dyn Any + Send>) -> Result<u64, Error> {
+        let block = block.downcast::<S::Block>().expect(OWN_TYPES);
+        Sink::append(self, output.downcast_mut().expect(OWN_TYPES), *block)
+    }
+
+    fn notes(&self, output: &dyn Any) -> Vec<(String, u64)> {
+        Sink::notes(self, output.downcast_ref().expect(OWN_TYPES))
+    }
+
+    fn flush(&self, output: &mut dyn Any) -> Result<(), Error> {
+        Sink::flush(self, output.downcast_mut().expect(OWN_TYPES))
+    }
+
+    fn is_readable_unfinished(&self) -> bool {
+        Sink::is_readable_unfinished(self)
+    }
+
+    fn rounds(&self) -> u64 {
+        Sink::rounds(self)
+    }
+
+    fn left_out(&self, output: &mut dyn Any) -> Vec<u32> {
+        Sink::left_out(self, output.downcast_mut().expect(OWN_TYPES))
+    }
+
+    fn finish(&self, output: Box<dyn Any + Send>) -> Result<u64, Error> {
+        Sink::finish(self, *output.downcast().expect(OWN_TYPES))
+    }
+}

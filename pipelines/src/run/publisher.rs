@@ -1,0 +1,82 @@
+//! Where a run's outputs go: makes the room for them, and publishes what is complete. Writes no event.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use sluice_core::output::Published;
+use sluice_core::{Error, Origin, Outputs, SinkContext};
+
+use super::recording::Piece;
+use super::{Options, Setup, Within};
+use crate::manifest::{Base, Ended};
+
+/// Publishes the outputs of a run: once, or piece by piece.
+pub(super) struct Publisher<'r> {
+    pub(super) setup: &'r Setup,
+    pub(super) options: &'r Options,
+    pub(super) within: Option<&'r Within<'r>>,
+    pub(super) origin: Arc<Origin>,
+    pub(super) plugins: Vec<String>,
+    /// The files that are read, none of which may be written.
+    pub(super) inputs: Vec<PathBuf>,
+    /// What the sinks call their outputs.
+    pub(super) targets: Vec<PathBuf>,
+    /// Whether what grows can be read.
+    pub(super) grows: bool,
+    pub(super) hash: bool,
+}
+
+/// The outputs that are written now.
+pub(super) struct Room {
+    pub(super) outputs: Arc<Outputs>,
+    begun: Instant,
+    /// Events appended.
+    pub(super) events: u64,
+}
+
+impl Room {
+    pub(super) fn piece(&self, waiting: u64) -> Piece {
+        let (events, begun) = (self.events, self.begun);
+        Piece { events, bytes: self.outputs.written() + waiting, begun }
+    }
+}
+
+impl Publisher<'_> {
+    /// Room for outputs: of the whole run, or of the next piece.
+    pub(super) fn room(&self) -> Result<Room, Error> {
+        let Self { options, inputs, targets, .. } = self;
+        let mut outputs = Outputs::new(options.overwrite, self.hash, inputs);
+        if let Some(recording) = &options.recording {
+            outputs = outputs.in_place(self.grows);
+            for target in targets {
+                outputs = outputs.renamed(target, recording.pieces.name(target)?);
+            }
+        }
+        let outputs = Arc::new(outputs.with_tasks(self.setup.tasks()?));
+        Ok(Room { outputs, begun: Instant::now(), events: 0 })
+    }
+
+    /// What sinks are opened with.
+    pub(super) fn context(&self, room: &Room) -> Result<SinkContext, Error> {
+        Ok(SinkContext {
+            outputs: Arc::clone(&room.outputs),
+            channels: Arc::clone(&self.setup.shared.channels),
+            tasks: self.setup.tasks()?,
+            memory: self.setup.sink_memory(),
+            origin: Arc::clone(&self.origin),
+            playback: Arc::clone(&self.options.playback),
+            cancelled: Arc::clone(&self.options.stop.drain),
+        })
+    }
+
+    /// Publishes all that is complete.
+    pub(super) fn publish(&self, room: &Room, ended: Ended) -> Result<Vec<Published>, Error> {
+        let Self { origin, plugins, .. } = self;
+        let base = Base { origin, plugins, ended };
+        room.outputs.publish_announced(
+            |folder, files| base.text_for(folder, files),
+            |files| self.within.map_or(Ok(()), |within| (within.announce)(origin, ended, files)),
+        )
+    }
+}
