@@ -34,6 +34,27 @@ pub(crate) fn source_of<'s>(
     }
 }
 
+/// Whether this is the address of something live, such as `udpm://…`, and no path.
+pub(crate) fn is_url(text: &str) -> bool {
+    let scheme = text.split_once("://").map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| {
+        !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric()) && scheme != "file"
+    })
+}
+
+/// The plugin that takes this address.
+pub(crate) fn of_url<'s>(shell: &'s Shell, kind: Kind, url: &str) -> Result<&'s Plugin, Failure> {
+    shell.registry.by_url(kind, url).ok_or_else(|| {
+        let all = shell.registry.iter().filter(|plugin| plugin.kind() == kind);
+        let schemes: Vec<String> =
+            all.flat_map(|plugin| plugin.schemes).map(|s| format!("{s}://")).collect();
+        Failure::WrongUse(format!(
+            "this program has no {kind} for {url}; it has one for: {}",
+            schemes.join(", ")
+        ))
+    })
+}
+
 /// What a file is judged by.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use sluice_core::Kind;
 
 use crate::args::{Assignment, SelectionArgs};
-use crate::inputs::SOURCE;
+use crate::inputs::{SOURCE, is_url};
 
 /// A pipeline of one source, at most a few stages, and one sink.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl Recipe<'_> {
     pub(crate) fn text(&self) -> String {
         let mut file = FileText::default();
         file.node(Kind::Source, SOURCE, self.source);
-        file.option("path", &strings(self.inputs));
+        file.inputs(self.inputs);
         file.options(self.source_options);
         if let Some(selection) = self.selection.filter(|selection| selects(selection)) {
             file.node(Kind::Stage, "keep", "filter");
@@ -63,13 +63,18 @@ impl Recipe<'_> {
             }
         }
         file.node(Kind::Sink, "out", self.sink);
-        file.option("path", &string(self.output));
+        file.option(key_of(self.output), &string(self.output));
         file.options(self.sink_options);
         if !self.fields.is_empty() {
             file.option("fields", &strings(self.fields));
         }
         file.text
     }
+}
+
+/// The option that an input or output is given as.
+fn key_of(text: &str) -> &'static str {
+    if is_url(text) { "url" } else { "path" }
 }
 
 fn selects(selection: &SelectionArgs) -> bool {
@@ -92,6 +97,11 @@ impl FileText {
         if let Some(before) = self.before.replace(name) {
             self.option("from", &string(before));
         }
+    }
+
+    fn inputs(&mut self, inputs: &[String]) {
+        let key = inputs.first().map_or("path", |input| key_of(input));
+        self.option(key, &strings(inputs));
     }
 
     fn selection(&mut self, selection: &SelectionArgs) {
@@ -198,6 +208,16 @@ from = \"log\"
 path = \"-\"
 ";
         assert_eq!(recipe.text(), wanted);
+    }
+
+    #[test]
+    fn what_is_live_has_an_address_and_no_path() {
+        let inputs = texts(&["udpm://239.255.76.67:7667"]);
+        let (source, sink, output) = ("lcm-udp", "lcm-udp", "tcpq://127.0.0.1:7700");
+        let recipe = Recipe { source, inputs: &inputs, sink, output, ..Recipe::default() };
+        let text = recipe.text();
+        assert!(text.contains("\nurl = \"udpm://239.255.76.67:7667\"\n"), "{text}");
+        assert!(text.contains("\nurl = \"tcpq://127.0.0.1:7700\"\n"), "{text}");
     }
 
     #[test]

@@ -11,8 +11,7 @@ use crate::recipe::Recipe;
 use crate::shell::Shell;
 
 pub(crate) fn run(args: &CatArgs, shell: &Shell) -> Outcome {
-    let files = inputs::expand(shell, &args.file)?;
-    let source = inputs::source_of(shell, &files, args.from.as_deref())?;
+    let source = convert::source(std::slice::from_ref(&args.file), args.from.as_deref(), shell)?;
     let sink = inputs::named(shell, Kind::Sink, if args.json { "jsonl" } else { "text" })?;
     let payload = Assignment { name: "payload".into(), value: "true".into() };
     let recipe = Recipe {

@@ -33,9 +33,8 @@ pub(crate) fn read(name: &str, text: &str, shell: &Shell) -> Result<Pipeline, Fa
 
 /// The pipeline file that does what was asked for.
 pub(crate) fn text(args: &ConvertArgs, shell: &Shell) -> Result<String, Failure> {
-    refuse_urls(args)?;
     let sink = Sink::of(args, shell)?;
-    let source = source(args, shell)?;
+    let source = source(&args.inputs, args.from.as_deref(), shell)?;
     let recipe = Recipe {
         source: source.name,
         inputs: &args.inputs,
@@ -61,21 +60,32 @@ fn wants_payloads(text: &str, shell: &Shell) -> bool {
     pipeline.nodes.iter().any(|node| matches!(&node.part, Part::Sink(sink) if !sink.takes_rows()))
 }
 
-fn source<'s>(args: &ConvertArgs, shell: &'s Shell) -> Result<&'s Plugin, Failure> {
+/// The source for these inputs: the one called `from`, or else the one that they ask for.
+pub(crate) fn source<'s>(
+    inputs: &[String],
+    from: Option<&str>,
+    shell: &'s Shell,
+) -> Result<&'s Plugin, Failure> {
     // What `--from` names is opened by the run; there is nothing to find out before.
-    if args.from.is_some() {
-        return inputs::source_of(shell, &[], args.from.as_deref());
+    if from.is_some() {
+        return inputs::source_of(shell, &[], from);
     }
-    let files = args.inputs.iter().map(|name| inputs::expand(shell, name));
+    if let Some(plugin) = live_source(inputs, shell)? {
+        return Ok(plugin);
+    }
+    let files = inputs.iter().map(|name| inputs::expand(shell, name));
     let files: Vec<_> = files.collect::<Result<_, _>>()?;
     inputs::source_of(shell, &files.concat(), None)
 }
 
-fn refuse_urls(args: &ConvertArgs) -> Result<(), Failure> {
-    let is_url = |text: &&String| text.starts_with("udpm://");
-    match args.inputs.iter().chain([&args.to]).find(is_url) {
-        None => Ok(()),
-        Some(url) => Err(Failure::WrongUse(format!("this version has no live LCM yet: {url}"))),
+/// The source that receives from the only input, if that is an address.
+fn live_source<'s>(inputs: &[String], shell: &'s Shell) -> Result<Option<&'s Plugin>, Failure> {
+    match inputs.iter().find(|input| inputs::is_url(input)) {
+        None => Ok(None),
+        Some(url) if inputs.len() == 1 => inputs::of_url(shell, Kind::Source, url).map(Some),
+        Some(url) => Err(Failure::WrongUse(format!(
+            "{url} cannot be read with other inputs, since it has no end; a pipeline file can merge them"
+        ))),
     }
 }
 
@@ -91,6 +101,10 @@ impl<'s> Sink<'s> {
         let path = folder_with_slash(&args.to);
         if let Some(name) = &args.sink {
             let plugin = inputs::named(shell, Kind::Sink, name)?;
+            return Ok(Self { plugin, path, options: Vec::new() });
+        }
+        if inputs::is_url(&path) {
+            let plugin = inputs::of_url(shell, Kind::Sink, &path)?;
             return Ok(Self { plugin, path, options: Vec::new() });
         }
         if path == "-" {

@@ -42,9 +42,12 @@ pub struct Piece {
     pub begun: Instant,
 }
 
+/// Files that grow, with their names.
+type Growing = Vec<(PathBuf, Arc<File>)>;
+
 /// Syncs files on a thread of its own: a slow disk must not keep the run from receiving.
 pub(super) struct Syncer {
-    files: Option<Sender<Vec<(PathBuf, Arc<File>)>>>,
+    files: Option<Sender<Growing>>,
     failed: Arc<Mutex<Option<Error>>>,
     thread: Option<JoinHandle<()>>,
     every: Duration,
@@ -53,7 +56,7 @@ pub(super) struct Syncer {
 
 impl Syncer {
     pub(super) fn start(every: Duration) -> Result<Self, Error> {
-        let (files, jobs) = bounded::<Vec<(PathBuf, Arc<File>)>>(1);
+        let (files, jobs) = bounded::<Growing>(1);
         let failed = Arc::new(Mutex::new(None));
         let failures = Arc::clone(&failed);
         let sync = move || {
