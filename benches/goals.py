@@ -2,9 +2,11 @@
 
 import os
 from operator import attrgetter, methodcaller
+from statistics import median
 
 import jobs_archive
 import jobs_decode
+import jobs_live
 import jobs_typed
 from jobs_memory import CAP
 
@@ -84,6 +86,8 @@ def goals():
         yield share("wall", jobs_archive.TASK, log, jobs_archive.PEER, WALL, 0.9)
         yield share("size", jobs_archive.TASK, log, jobs_archive.PEER, SIZE, 1)
         yield share("wall", "restore", log, "zstd -d, its own file", WALL, 0.8)
+    for size in jobs_live.FLAT_OUT:
+        yield times(jobs_live.PUBLISH, f"{size} B", jobs_live.C, 1)
     for task in ("tables by channel", "one table", "archive"):
         ours, theirs = (task, "large", "sluice"), (task, "dgc", "sluice")
         yield Goal(f"anonymous memory of {task}, 4 GB in parts of 1 GB", ours, theirs, ANONYMOUS, most=1.25)
@@ -97,7 +101,7 @@ def verdicts(jobs):
     """The goals, and what of them was reached."""
     found = {(job.task, job.log.name, job.who): job for job in jobs}
     rows = [reached for goal in goals() if (reached := goal.row(found))]
-    rows += [*overhead(found), *memory(jobs, found), *typed(found)]
+    rows += [*overhead(found), *memory(jobs, found), *typed(found), *live(found)]
     if rows:
         yield "\n## Goals\n\n| goal | wanted | reached | |\n| --- | --- | --- | --- |"
         yield from rows
@@ -141,3 +145,32 @@ def typed(found):
         yield row(f"cores busy with {jobs_typed.TASK}, car", f">= {least:.1f}", f"{busy:.2f}", busy >= least)
     mib = job.anonymous / 1024
     yield row(f"anonymous memory of {jobs_typed.TASK}, car", "<= 384 MiB", f"{mib:.0f} MiB", mib <= 384)
+
+
+def live(found):
+    """What has to come of what is sent over UDP. Of rounds in which nothing may be lost, the worst counts."""
+    log = f"{jobs_live.PACED} B"
+    ours, theirs = (found.get((jobs_live.RECEIVE, log, who)) for who in (jobs_live.RECORD, jobs_live.C))
+    if ours and theirs:
+        share, other = median(ours.shares()), median(theirs.shares())
+        text = f"{jobs_live.RECEIVE}, {log}, in parts of what was sent"
+        yield row(text, ">= 88 %", f"{share:.1%}", share >= 0.88)
+        # Of more than half, nobody can receive twice as much.
+        if other < 0.5:
+            yield row(f"{text}, times {jobs_live.C}", ">= 2", f"{share / other:.2f}", share >= 2 * other)
+    larger = f"{jobs_live.RECORD}, {jobs_live.LARGER}"
+    c = f"{jobs_live.C}, {jobs_live.LARGER}"
+    whole = [
+        (jobs_live.BURSTS, f"{jobs_live.BURST_BYTES} B", larger, c),
+        (jobs_live.PACED_IN, log, larger, c),
+        (jobs_live.PACED_OUT, log, "sluice", jobs_live.C),
+    ]
+    for task, log, who, peer in whole:
+        ours, theirs = found.get((task, log, who)), found.get((task, log, peer))
+        if ours and theirs:
+            lost, rate = max(ours.lost()), ours.log.events / ours.wall()
+            # On a machine that cannot keep the pace, nothing is shown.
+            kept = rate >= 0.95 * jobs_live.PACES.get(task, 0)
+            text = f"lost of {task}, {log}, {who}, of {ours.log.events:,}"
+            shown = f"{lost}, at {rate / 1e3:.1f} k/s ({peer}: {max(theirs.lost())})"
+            yield row(text, "0", shown, kept and lost == 0)

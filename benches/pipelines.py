@@ -49,6 +49,12 @@ def typed(tables):
     return {"plugin": "parquet", "path": str(tables)}
 
 
+def lcm_udp(url, **options):
+    """Live LCM, as a source or as a sink; what is None is left to it."""
+    options = {key: value for key, value in options.items() if value is not None}
+    return {"plugin": "lcm-udp", "url": url, **options}
+
+
 def null():
     return {"plugin": "null"}
 

@@ -32,12 +32,16 @@ class Peers:
             self.versions = versions_of(python)
         self.missing += [f"Python's {name}" for name in PACKAGES if name not in self.versions]
         self.filter = self.find("lcm-logfilter", VENV / "bin" / "lcm-logfilter")
+        # The programs themselves. What is in `bin` of the environment is a script that starts them.
+        self.logger = self.find("lcm-logger", in_wheel("bin/lcm-logger"))
+        self.player = self.find("lcm-logplayer", in_wheel("bin/lcm-logplayer"))
         self.lcm_gen = self.find("lcm-gen", VENV / "bin" / "lcm-gen")
         self.zstd = self.find("zstd", shutil.which("zstd"))
         if self.zstd:
             said = subprocess.run([self.zstd, "--version"], capture_output=True, text=True, check=True)
             self.versions["zstd"] = re.search(r"v([\d.]+)", said.stdout)[1]
-        self.reader = self.c_reader()
+        self.reader = self.c_program("read_c", "C reader (liblcm)")
+        self.live = self.c_program("live_c", "C sender and receiver (liblcm)")
 
     def has(self, *packages):
         return all(name in self.versions for name in packages)
@@ -52,20 +56,25 @@ class Peers:
         self.missing.append(what)
         return None
 
-    def c_reader(self):
-        """The C reader, with the liblcm of the wheel if it has one, or else the system's."""
-        program = ROOT / ".cache" / "read_c"
+    def c_program(self, name, what):
+        """A C program, with the liblcm of the wheel if it has one, or else the system's."""
+        program = ROOT / ".cache" / name
         flags, version = ["-llcm"], "of the system"
-        library = next(VENV.glob("lib/python*/site-packages/lib/liblcm.so.*.*"), None)
+        library = in_wheel("lib/liblcm.so.*.*")
         if library:
             flags = [f"-I{library.parent.parent / 'include'}", str(library), f"-Wl,-rpath,{library.parent}"]
             version = library.name.removeprefix("liblcm.so.")
         program.parent.mkdir(exist_ok=True)
-        command = ["cc", "-O2", "-o", str(program), str(HERE / "peers" / "read_c.c"), *flags]
+        command = ["cc", "-O2", "-o", str(program), str(HERE / "peers" / f"{name}.c"), *flags]
         if subprocess.run(command, capture_output=True, check=False).returncode:
-            return self.find("C reader (liblcm)", None)
+            return self.find(what, None)
         self.versions["liblcm"] = version
         return program
+
+
+def in_wheel(pattern):
+    """A file that Python's packages have brought, if there is one."""
+    return next(VENV.glob(f"lib/python*/site-packages/{pattern}"), None)
 
 
 def versions_of(python):

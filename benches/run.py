@@ -15,6 +15,7 @@ import goals
 import jobs_archive
 import jobs_decode
 import jobs_lcm
+import jobs_live
 import jobs_memory
 import jobs_real
 import jobs_tables
@@ -80,6 +81,8 @@ def jobs_of(bench, options):
         yield from jobs_memory.jobs(bench)
     if tables and options.large:
         yield from jobs_memory.long_jobs(bench)
+    if jobs_live.possible(bench.peers):
+        yield from jobs_live.jobs(bench)
     if tables and options.real:
         yield from jobs_real.jobs(bench, options.real)
 
@@ -102,8 +105,8 @@ def arguments():
     parser.add_argument("--out", type=Path, default=shared if shared.is_dir() else None,
                         help="where outputs go; by default, memory")
     parser.add_argument("--only", action="append", default=[], metavar="WORD",
-                        help="only this group (lcm, decode, parquet, tables, typed, archive, memory, real), or jobs "
-                             "whose task, log or name has this word; may be repeated")
+                        help="only this group (lcm, decode, parquet, tables, typed, archive, memory, live, real), or "
+                             "jobs whose task, log or name has this word; may be repeated")
     parser.add_argument("--large", action="store_true", help="also a log of 4 GB, once, for the memory it takes")
     parser.add_argument("--real", type=Path, metavar="FOLDER", help="also the LCM logs in this folder, as tables")
     parser.add_argument("--percent", type=int, default=100, help="length of the logs; goals are for whole ones")
@@ -123,10 +126,13 @@ def main():
         fail("no job is left")
     bench.sluice.check(jobs)
     real = [job for job in jobs if job.group == "real"]
-    jobs = [job for job in jobs if job.group != "real"]
+    live = [job for job in jobs if job.group == jobs_live.GROUP]
+    jobs = [job for job in jobs if job.group not in ("real", jobs_live.GROUP)]
     measure(jobs, options.rounds, bench.scratch)
+    jobs_live.measure(live, options.rounds, bench.scratch)
     jobs_real.measure(real, bench.scratch)
-    lines = [*goals.verdicts(jobs), "\n## All figures", *results.sections(jobs), *jobs_real.section(real)]
+    lines = [*goals.verdicts([*jobs, *live]), "\n## All figures", *results.sections(jobs)]
+    lines += [*jobs_live.section(live), *jobs_real.section(real)]
     versions = ", ".join(f"{name} {version}" for name, version in bench.peers.versions.items())
     print(f"{time.strftime('%Y-%m-%d')}, {options.rounds} rounds; median (least). {versions}.")
     share = results.share_of_a_core(jobs)
