@@ -141,7 +141,7 @@ impl TcpUrl {
             return Ok(Self::default());
         }
         let (host, port) = host_and_port(network)?;
-        Ok(Self { host: host.to_owned(), port: port.map_or(Ok(TCP_PORT), |port| read_port(port))? })
+        Ok(Self { host: host.to_owned(), port: port.map_or(Ok(TCP_PORT), read_port)? })
     }
 }
 

@@ -206,11 +206,11 @@ impl Bits {
         }
         let (mut next, mut left) = (sequence.wrapping_add(1), count);
         while left > 0 {
-            let step = if next.is_multiple_of(64) && left >= 64 { 64 } else { 1 };
             let (word, bit) = place(next);
-            self.0[word] &= if step == 64 { 0 } else { !bit };
-            next = next.wrapping_add(step);
-            left -= step;
+            let here = (64 - next % 64).min(left);
+            self.0[word] &= !(u64::MAX >> (64 - here) << bit.trailing_zeros());
+            next = next.wrapping_add(here);
+            left -= here;
         }
     }
 
@@ -346,6 +346,16 @@ mod tests {
         let most = MAX_AHEAD;
         assert_eq!(books([9]).note(9 + most, SOON), Note::New { skipped: most - 1 });
         assert_eq!(books([9]).note(10 + most, SOON), Note::Stray);
+    }
+
+    #[test]
+    fn a_jump_clears_what_it_passes_and_nothing_else() {
+        for (first, jump) in [(0, 1), (3, 60), (63, 64), (60, 200), (4000, 4095), (9, 4096)] {
+            let mut bits = Bits([u64::MAX; WORDS]);
+            bits.clear_after(first, jump);
+            let cleared = (0..WINDOW).filter(|ahead| !bits.has(first + 1 + ahead));
+            assert!(cleared.eq(0..jump), "{first} {jump}");
+        }
     }
 
     #[test]
