@@ -349,6 +349,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_settled_is_forgotten_when_it_leaves_the_window() {
+        for jump in [1, 7] {
+            let mut books = books([1, 2]);
+            books.settle(2);
+            let last = 2 + WINDOW - jump;
+            for number in 3..=last {
+                books.note(number, SOON);
+            }
+            books.note(last + jump, SOON);
+            assert_eq!(books.note(2 + WINDOW, SOON), Note::Seen);
+        }
+    }
+
+    #[test]
     fn a_jump_clears_what_it_passes_and_nothing_else() {
         for (first, jump) in [(0, 1), (3, 60), (63, 64), (60, 200), (4000, 4095), (9, 4096)] {
             let mut bits = Bits([u64::MAX; WORDS]);

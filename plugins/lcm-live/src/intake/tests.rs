@@ -358,6 +358,83 @@ fn a_sender_above_its_share_gives_up_its_own() {
 }
 
 #[test]
+fn a_sender_below_its_share_takes_from_who_holds_most() {
+    let mut desk = Desk::new(Limits { messages: 5, ..Limits::default() });
+    desk.take(2, &nine(0)[1]);
+    (4..8).for_each(|sequence| desk.take(1, &nine(sequence)[1]));
+    desk.take(3, &nine(0)[1]);
+    desk.take_all(1, &nine(5));
+    desk.take_all(2, &nine(0));
+    desk.take_all(3, &nine(0));
+    assert_eq!(desk.got, [nine_got(1, 5), nine_got(2, 0), nine_got(3, 0)]);
+    desk.take_all(1, &nine(4));
+    assert_eq!((desk.lost(Loss::Crowded), desk.counts().passed_over), (1, 3));
+    desk.check();
+}
+
+#[test]
+fn who_wants_more_than_its_share_does_not_take_from_its_equal() {
+    let mut desk = Desk::new(Limits { messages: 6, ..Limits::default() });
+    for sequence in 0..3 {
+        desk.take(1, &nine(sequence)[1]);
+        desk.take(2, &nine(sequence)[1]);
+    }
+    desk.take(1, &nine(3)[1]);
+    (0..3).for_each(|sequence| desk.take_all(2, &nine(sequence)));
+    assert_eq!(desk.got, [0, 1, 2].map(|sequence| nine_got(2, sequence)));
+    assert_eq!(desk.lost(Loss::Crowded), 1);
+    desk.check();
+}
+
+#[test]
+fn the_last_message_of_a_sender_above_its_share_goes_itself() {
+    let mut desk = Desk::new(Limits { bytes: 10 << 20, ..Limits::default() });
+    let large = sent(0, b"C", &payload(9 << 20, 0));
+    let (one, other) = large.split_at(80);
+    desk.take_all(1, one);
+    desk.take_all(2, one);
+    assert_eq!((desk.lost(Loss::Crowded), desk.intake.unfinished()), (1, 1));
+    desk.take_all(1, other);
+    desk.take_all(2, other);
+    assert_eq!((desk.got.len(), desk.lost(Loss::Crowded), desk.intake.memory()), (1, 1, 0));
+    desk.check();
+}
+
+#[test]
+fn room_is_made_before_memory_is_taken() {
+    let limits = Limits { bytes: 10 << 20, ..Limits::default() };
+    let mut desk = Desk::new(limits.clone());
+    for sequence in 0..4 {
+        desk.take(1, &fragment(sequence, 4 << 20, 0, (0, 99), b"C\0x"));
+        assert!(desk.intake.memory() <= limits.bytes);
+    }
+    assert_eq!((desk.lost(Loss::Crowded), desk.intake.unfinished()), (2, 2));
+    desk.check();
+}
+
+#[test]
+fn memory_does_not_depend_on_the_order_of_what_came() {
+    let datagrams = sent(4, b"C", &payload(900_000, 0));
+    let memory = |order: &mut dyn Iterator<Item = usize>| {
+        let mut desk = Desk::default();
+        order.for_each(|number| desk.take(1, &datagrams[number]));
+        desk.intake.memory()
+    };
+    assert_eq!(memory(&mut (0..12)), memory(&mut (0..12).rev()));
+}
+
+#[test]
+fn neighbours_that_change_places_do_not_overlap() {
+    let mut desk = Desk::default();
+    let payload = payload(1_000_000, 0);
+    for pair in sent(4, b"C", &payload).chunks(2) {
+        pair.iter().rev().for_each(|datagram| desk.take(1, datagram));
+    }
+    assert_eq!(desk.got, [(1, 4, b"C".to_vec(), payload)]);
+    desk.check();
+}
+
+#[test]
 fn a_flood_does_not_take_from_other_senders() {
     let limits = Limits { bytes: 20 << 20, messages: 40, ..Limits::default() };
     let mut desk = Desk::new(limits);
@@ -461,6 +538,9 @@ fn senders_heard_once_are_forgotten_before_others() {
     known.sort();
     assert_eq!(known, [1, 99, 200]);
     assert_eq!((desk.counts().lost(), desk.counts().messages), (3, 98));
+    // One that is forgotten is met anew.
+    desk.short(10, [3, 4]);
+    assert!(desk.intake.senders().any(|sender| sender.address.port() == 10 && sender.sent == 2));
     desk.check();
 }
 
