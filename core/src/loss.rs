@@ -17,14 +17,17 @@ struct State {
 }
 
 impl LossLog {
-    /// Says how many messages were lost so far for this reason. A number may get smaller: what was
-    /// missing has come late.
-    pub fn set(&self, reason: &str, count: u64) {
+    /// Says how many messages were lost so far, by reason: all of them, each time. A number may get
+    /// smaller: what was missing has come late.
+    pub fn set<'r>(&self, losses: impl IntoIterator<Item = (&'r str, u64)>) {
         let mut state = self.state();
-        match state.losses.get_mut(reason) {
-            Some(so_far) => *so_far = count,
-            None if count == 0 => {}
-            None => drop(state.losses.insert(reason.to_owned(), count)),
+        state.losses.values_mut().for_each(|count| *count = 0);
+        for (reason, count) in losses {
+            match state.losses.get_mut(reason) {
+                Some(so_far) => *so_far += count,
+                None if count == 0 => {}
+                None => drop(state.losses.insert(reason.to_owned(), count)),
+            }
         }
     }
 
@@ -62,9 +65,8 @@ mod tests {
     #[test]
     fn losses_are_what_was_said_last_and_notes_are_given_once() {
         let log = LossLog::default();
-        log.set("missing", 5);
-        log.set("late", 0);
-        log.set("missing", 3);
+        log.set([("missing", 5), ("late", 0), ("dropped", 7)]);
+        log.set([("missing", 3)]);
         assert_eq!((log.total(), log.losses().len()), (3, 1));
         log.note("small buffer", 0);
         assert_eq!(log.take_notes(), [("small buffer".to_owned(), 0)]);

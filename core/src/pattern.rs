@@ -41,6 +41,12 @@ impl Pattern {
         Ok(Self { text: text.to_owned(), form })
     }
 
+    /// The one name it stands for, if it is a plain name.
+    pub fn as_name(&self) -> Option<&str> {
+        let is_plain = !self.text.contains(['*', '?', '[', ']', '{', '}', '\\']);
+        (is_plain && matches!(self.form, Form::Glob(_))).then_some(&self.text)
+    }
+
     /// Whether `name` matches.
     pub fn matches(&self, name: &str) -> bool {
         match &self.form {
@@ -129,6 +135,13 @@ mod tests {
         assert!(matches("re:A|B", "A") && !matches("re:A|B", "AX"));
         assert!(matches("odd[1]", "odd[1]") && Pattern::parse("odd[name").is_err());
         assert!(Pattern::parse("re:(").unwrap_err().contains("no regular expression"));
+    }
+
+    #[test]
+    fn only_plain_names_are_names() {
+        let is_name = |text: &str| Pattern::parse(text).unwrap().as_name() == Some(text);
+        assert!(is_name("POSE") && is_name("/a/b.c"));
+        assert!(!["CAM_*", "re:POSE", "A{,B}", "A?"].into_iter().any(is_name));
     }
 
     #[test]

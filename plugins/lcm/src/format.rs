@@ -8,11 +8,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sluice_core::{
-    Batch, BatchBuilder, ByteFormat, Channel, Channels, EncodeContext, Error, Event, Place,
-    ReadContext,
+    Batch, BatchBuilder, ByteFormat, Channel, ChannelIds, Channels, EncodeContext, Encoding, Error,
+    Event, Place, ReadContext,
 };
 
-use crate::ids::Ids;
 use crate::reader::{LIKELY_EVENTS, MICRO};
 use crate::wire::{HEADER_LEN, Header, append_event, record_len};
 
@@ -106,7 +105,11 @@ impl ByteFormat for Log {
         context: &ReadContext,
     ) -> Result<Result<Vec<Batch>, String>, Error> {
         let mut batch = BatchBuilder::with_capacity(LIKELY_EVENTS);
-        let mut ids = Ids::new(Arc::clone(&context.source), Arc::clone(&context.channels));
+        let mut ids = ChannelIds::new(
+            Arc::clone(&context.source),
+            Encoding::Lcm,
+            Arc::clone(&context.channels),
+        );
         let mut at = 0;
         while at < piece.len() {
             let (header, name, payload) = match whole_event(piece.get(at..).unwrap_or_default()) {
@@ -150,7 +153,7 @@ fn whole_event(bytes: &[u8]) -> Result<(Header, &[u8], &[u8]), &'static str> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use sluice_core::{BlockPool, Encoding, Name};
+    use sluice_core::{BlockPool, Name};
 
     fn batch(events: &[(i64, i64, u8, Vec<u8>)], channels: &Channels) -> Batch {
         let mut batch = BatchBuilder::default();

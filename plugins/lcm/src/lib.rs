@@ -13,5 +13,3 @@ pub mod sink;
 pub mod source;
 pub mod types;
 pub mod wire;
-
-mod ids;

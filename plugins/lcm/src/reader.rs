@@ -8,10 +8,10 @@ use std::sync::Arc;
 use sluice_core::files::LogFile;
 use sluice_core::pool::Block;
 use sluice_core::{
-    Batch, BatchBuilder, Damage, Entry, Error, Place, ReadContext, Reader, Seam, Split,
+    Batch, BatchBuilder, ChannelIds, Damage, Encoding, Entry, Error, Place, ReadContext, Reader,
+    Seam, Split,
 };
 
-use crate::ids::Ids;
 use crate::scan::{self, Limits, ReadAt, Verdict};
 use crate::wire::{HEADER_LEN, Header, SYNC};
 
@@ -35,7 +35,7 @@ pub struct LogReader {
     limits: Limits,
     context: ReadContext,
     input: Arc<str>,
-    ids: Ids,
+    ids: ChannelIds,
     start: u64,
     /// Where reading is.
     at: u64,
@@ -76,7 +76,11 @@ impl LogReader {
             log,
             limits,
             input: path.to_string_lossy().into(),
-            ids: Ids::new(Arc::clone(&context.source), Arc::clone(&context.channels)),
+            ids: ChannelIds::new(
+                Arc::clone(&context.source),
+                Encoding::Lcm,
+                Arc::clone(&context.channels),
+            ),
             context: context.clone(),
             start: split.start,
             at: began.unwrap_or(end),

@@ -2,29 +2,47 @@
 
 use std::sync::Arc;
 
+use crate::{Channel, ChannelId, Channels, Encoding, Error, Name};
 use hashbrown::HashMap;
-use sluice_core::{Channel, ChannelId, Channels, Encoding, Error, Name};
 
 /// So many that a few dozen channels rarely share one: those that do are looked up again and again.
 const SLOTS: usize = 2048;
 
 /// A reader's own memory of channels, so that it rarely asks the run's.
-pub(crate) struct Ids {
+#[derive(Debug)]
+pub struct ChannelIds {
     source: Arc<str>,
+    encoding: Encoding,
     channels: Arc<Channels>,
     known: HashMap<Arc<[u8]>, ChannelId, foldhash::fast::RandomState>,
     /// The name met last in each slot: most logs have fewer channels than there are slots.
     recent: Vec<Option<(Arc<[u8]>, ChannelId)>>,
 }
 
-impl Ids {
-    pub(crate) fn new(source: Arc<str>, channels: Arc<Channels>) -> Self {
-        Self { source, channels, known: HashMap::default(), recent: vec![None; SLOTS] }
+impl ChannelIds {
+    /// For the channels of this source, all of this encoding.
+    pub fn new(source: Arc<str>, encoding: Encoding, channels: Arc<Channels>) -> Self {
+        Self { source, encoding, channels, known: HashMap::default(), recent: vec![None; SLOTS] }
+    }
+
+    /// Whether the channel of that name has been met.
+    pub fn knows(&self, name: &[u8]) -> bool {
+        self.known.contains_key(name)
+    }
+
+    /// How many channels have been met.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Whether none has been met.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
     }
 
     /// The number of the channel of that name.
     #[inline]
-    pub(crate) fn of(&mut self, name: &[u8]) -> Result<ChannelId, Error> {
+    pub fn of(&mut self, name: &[u8]) -> Result<ChannelId, Error> {
         let slot = slot(name);
         match self.recent.get(slot) {
             Some(Some((known, id))) if **known == *name => Ok(*id),
@@ -39,7 +57,7 @@ impl Ids {
             Some(known) => known,
             None => {
                 let (source, shared) = (Arc::clone(&self.source), Arc::from(name));
-                let channel = Channel::new(Name::from_bytes(name), source, Encoding::Lcm);
+                let channel = Channel::new(Name::from_bytes(name), source, self.encoding.clone());
                 let id = self.channels.intern(channel)?;
                 self.known.insert(Arc::clone(&shared), id);
                 (shared, id)

@@ -1,0 +1,409 @@
+//! Receiving: the threads that take messages off the network, as fast as it gives them, and keep the
+//! books of what it did not give.
+
+use std::io::{self, IoSliceMut};
+use std::net::SocketAddrV4;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrIn, recvmmsg};
+use nix::sys::time::TimeSpec;
+use sluice_core::{Batch, Error, LossLog, ReadContext, Reader};
+use socket2::Socket;
+
+use crate::batcher::{self, Batcher, Wanted};
+use crate::inbox::{Inbox, Mail};
+use crate::intake::{Intake, Limits, Payload};
+use crate::options::Card;
+use crate::tcpq::client::Client;
+use crate::udp;
+use crate::url::{TcpUrl, UdpUrl};
+
+/// When receiving ends by itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Until {
+    pub(crate) duration: Option<Duration>,
+    pub(crate) idle: Option<Duration>,
+}
+
+/// Gives what a thread receives.
+pub(crate) struct LiveReader {
+    inbox: Arc<Inbox>,
+    stop: Arc<AtomicBool>,
+    cancelled: Arc<AtomicBool>,
+    bytes_read: ReadContext,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// How long to wait for messages before looking whether the run is to end.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+impl LiveReader {
+    /// Starts a thread that receives, and fills the inbox until it is told to stop.
+    pub(crate) fn start(
+        inbox: Arc<Inbox>,
+        context: &ReadContext,
+        receive: impl FnOnce(&AtomicBool) -> Result<(), Error> + Send + 'static,
+    ) -> Result<Self, Error> {
+        let stop = Arc::<AtomicBool>::default();
+        let (full, stopped) = (Arc::clone(&inbox), Arc::clone(&stop));
+        let run = move || full.end(receive(&stopped));
+        let thread = std::thread::Builder::new().name("sluice-receive".into()).spawn(run);
+        let thread = thread
+            .map_err(|e| Error::refused(format!("cannot start a thread that receives: {e}")))?;
+        let (cancelled, bytes_read) = (Arc::clone(&context.cancelled), context.clone());
+        Ok(Self { inbox, stop, cancelled, bytes_read, thread: Some(thread) })
+    }
+}
+
+impl Reader for LiveReader {
+    fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
+        loop {
+            if self.cancelled.load(Ordering::Relaxed) {
+                self.stop.store(true, Ordering::Relaxed);
+            }
+            match self.inbox.take(PATIENCE)? {
+                Mail::Batch(batch) => {
+                    self.bytes_read.count_read(batch.payload_bytes());
+                    return Ok(Some(batch));
+                }
+                Mail::Nothing => {}
+                Mail::End => return Ok(None),
+            }
+        }
+    }
+}
+
+impl Drop for LiveReader {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+/// What a thread needs that receives.
+pub(crate) struct Receiving {
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) batcher: Batcher,
+    pub(crate) wanted: Wanted,
+    pub(crate) until: Until,
+    pub(crate) losses: Arc<LossLog>,
+    started: Instant,
+    /// When the last message came.
+    heard: Instant,
+    seen: u64,
+}
+
+impl Receiving {
+    pub(crate) fn new(
+        inbox: Arc<Inbox>,
+        batcher: Batcher,
+        wanted: Wanted,
+        until: Until,
+        losses: Arc<LossLog>,
+    ) -> Self {
+        let now = Instant::now();
+        Self { inbox, batcher, wanted, until, losses, started: now, heard: now, seen: 0 }
+    }
+
+    /// Whether it is time to end.
+    fn is_over(&mut self, stop: &AtomicBool) -> bool {
+        if self.batcher.events() > self.seen {
+            (self.seen, self.heard) = (self.batcher.events(), Instant::now());
+        }
+        let past = |limit: Option<Duration>, since: Instant| {
+            limit.is_some_and(|limit| since.elapsed() >= limit)
+        };
+        stop.load(Ordering::Relaxed)
+            || self.batcher.is_done()
+            || past(self.until.duration, self.started)
+            || past(self.until.idle, self.heard)
+    }
+
+    /// How long there is nothing to do unless something comes.
+    fn patience(&self) -> Duration {
+        let left = |limit: Option<Duration>, since: Instant| {
+            limit.map(|limit| limit.saturating_sub(since.elapsed()))
+        };
+        let times = [
+            self.batcher.due(),
+            left(self.until.duration, self.started),
+            left(self.until.idle, self.heard),
+        ];
+        times.into_iter().flatten().fold(PATIENCE, Duration::min)
+    }
+
+    /// What was lost on this side of the network.
+    fn own_losses(&self) -> [(&'static str, u64); 2] {
+        [
+            ("messages received while the pipeline or the disk was too slow", self.inbox.dropped()),
+            ("messages on more channels than are told apart (65536)", self.batcher.homeless),
+        ]
+    }
+}
+
+/// Datagrams that are taken at a time.
+const BATCH: usize = 64;
+/// The longest datagram there is, and more.
+const SLOT: usize = 1 << 16;
+/// How often the books are shown to others.
+const SHOWN: Duration = Duration::from_millis(100);
+/// How long a message may have been without news when receiving ends, and not count as lost.
+const IN_PROGRESS: Duration = Duration::from_millis(100);
+
+/// Receives from a multicast group.
+pub(crate) struct FromGroup {
+    socket: Socket,
+    url: UdpUrl,
+    card: Card,
+    intake: Intake,
+    /// When an unfinished message is given up.
+    age: Duration,
+    slots: Vec<u8>,
+    started: Instant,
+    /// Datagrams that the system has dropped, as it counts them: it wraps.
+    overflow: u32,
+    dropped: u64,
+    shown: Option<Instant>,
+}
+
+impl FromGroup {
+    pub(crate) fn new(socket: Socket, url: UdpUrl, card: Card, limits: Limits) -> Self {
+        let (age, intake) = (limits.age, Intake::new(limits));
+        let (slots, started) = (vec![0; BATCH * SLOT], Instant::now());
+        Self {
+            socket,
+            url,
+            card,
+            intake,
+            age,
+            slots,
+            started,
+            overflow: 0,
+            dropped: 0,
+            shown: None,
+        }
+    }
+
+    /// Receives until it is time to end.
+    pub(crate) fn run(mut self, mut to: Receiving, stop: &AtomicBool) -> Result<(), Error> {
+        while !to.is_over(stop) {
+            let got = self.receive(&mut to)?;
+            if got < BATCH {
+                to.batcher.tick(false);
+            }
+            self.show(&to, false);
+            if got == 0 {
+                self.wait(to.patience())?;
+            }
+        }
+        // What the system has received by now is ours, too.
+        let most = Instant::now() + Duration::from_secs(1);
+        while !to.batcher.is_done() && Instant::now() < most && self.receive(&mut to)? > 0 {}
+        to.batcher.tick(true);
+        self.finish(&to);
+        Ok(())
+    }
+
+    fn finish(&mut self, to: &Receiving) {
+        let now = self.now();
+        let spare = self.age.saturating_sub(IN_PROGRESS).as_nanos() as u64;
+        self.intake.expire(now.saturating_add(spare));
+        let unfinished = self.intake.unfinished() as u64;
+        if unfinished > 0 {
+            to.losses.note("messages were still coming in when receiving ended", unfinished);
+        }
+        self.show(to, true);
+        for (what, count) in self.intake.counts().observations() {
+            to.losses.note(what, count);
+        }
+        if self.dropped > 0 {
+            to.losses.note(
+                "datagrams were dropped by the system because the socket buffer was full: a larger \
+                 `socket_buffer` or recv_buf_size, or fewer of them at a time",
+                self.dropped,
+            );
+        }
+        for sender in self.intake.senders().filter(|sender| sender.lost() > 0).take(20) {
+            let what = format!("lost of the {} messages of {}", sender.sent, sender.address);
+            to.losses.note(what, sender.lost());
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+
+    /// Waits until something has come, at most that long.
+    fn wait(&self, patience: Duration) -> Result<(), Error> {
+        let timeout = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
+        let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, timeout) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    fn failed(&self, error: Errno) -> Error {
+        udp::explained("receive from", &self.url, self.card, io::Error::from(error))
+    }
+
+    /// Takes what has come, as much as fits; gives how many datagrams.
+    fn receive(&mut self, to: &mut Receiving) -> Result<usize, Error> {
+        let now = self.started.elapsed().as_nanos() as u64;
+        // Anew each time: the system writes how long control messages were to where it reads how long
+        // they may be.
+        let control = nix::cmsg_space!(TimeSpec, u32);
+        let mut headers = MultiHeaders::<SockaddrIn>::preallocate(BATCH, Some(control));
+        let mut slices: Vec<[IoSliceMut<'_>; 1]> =
+            self.slots.chunks_exact_mut(SLOT).map(|slot| [IoSliceMut::new(slot)]).collect();
+        let fd = self.socket.as_raw_fd();
+        let messages =
+            match recvmmsg(fd, &mut headers, slices.iter_mut(), MsgFlags::MSG_DONTWAIT, None) {
+                Ok(messages) => messages,
+                Err(Errno::EAGAIN | Errno::EINTR) => return Ok(0),
+                Err(error) => return Err(self.failed(error)),
+            };
+        let Receiving { batcher, wanted, .. } = to;
+        let (mut got, mut failed) = (0, None);
+        for message in messages {
+            got += 1;
+            let mut time = None;
+            for control in message.cmsgs().into_iter().flatten() {
+                match control {
+                    ControlMessageOwned::ScmTimestampns(at) => time = Some(nanos(at)),
+                    ControlMessageOwned::RxqOvfl(count) => {
+                        self.dropped += u64::from(count.wrapping_sub(self.overflow));
+                        self.overflow = count;
+                    }
+                    _ => {}
+                }
+            }
+            // LCM counts microseconds.
+            let time = time.unwrap_or_else(wall_clock);
+            let time = time - time.rem_euclid(1_000);
+            let from =
+                message.address.as_ref().map_or(SocketAddrV4::new([0; 4].into(), 0), |address| {
+                    SocketAddrV4::new(address.ip(), address.port())
+                });
+            let datagram = message.iovs().next().unwrap_or_default();
+            self.intake.take(
+                datagram,
+                from,
+                now,
+                |name| wanted.wants(name),
+                |message| {
+                    let payload = match message.payload {
+                        Payload::Borrowed(bytes) => batcher::Payload::Borrowed(bytes),
+                        Payload::Owned(bytes) => batcher::Payload::Owned(bytes.into()),
+                    };
+                    if let Err(error) = batcher.push(message.channel, payload, time) {
+                        failed.get_or_insert(error);
+                    }
+                },
+            );
+        }
+        failed.map_or(Ok(got), Err)
+    }
+
+    /// Shows the books, every now and then.
+    fn show(&mut self, to: &Receiving, at_end: bool) {
+        if !at_end && self.shown.is_some_and(|shown| shown.elapsed() < SHOWN) {
+            return;
+        }
+        self.shown = Some(Instant::now());
+        if !at_end {
+            self.intake.expire(self.now());
+        }
+        let counts = self.intake.counts();
+        // What was dropped shows in the numbers of what comes after it. Behind the last message, and of
+        // senders of whom nothing came, only the system's own count tells.
+        let unseen = if counts.lost() == 0 { self.dropped } else { 0 };
+        let unseen = [("datagrams dropped by the system, of which no number tells", unseen)];
+        to.losses.set(counts.losses().chain(to.own_losses()).chain(unseen));
+    }
+}
+
+/// Receives from a hub.
+pub(crate) struct FromHub {
+    url: TcpUrl,
+    /// What the hub is asked for.
+    regexes: Vec<String>,
+    client: Option<Client>,
+}
+
+/// How long to wait before trying again to reach a hub that is gone.
+const RETRY: Duration = Duration::from_millis(500);
+/// How long a hub has time to answer.
+const CONNECT: Duration = Duration::from_secs(5);
+
+impl FromHub {
+    /// Connects. The first time has to succeed.
+    pub(crate) fn connect(url: TcpUrl, regexes: Vec<String>) -> Result<Self, Error> {
+        let mut hub = Self { url, regexes, client: None };
+        hub.client = Some(hub.reach().map_err(Error::refused)?);
+        Ok(hub)
+    }
+
+    fn reach(&self) -> Result<Client, String> {
+        let mut client =
+            Client::connect(&self.url.host, self.url.port, CONNECT).map_err(|e| e.to_string())?;
+        for regex in &self.regexes {
+            client.subscribe(regex).map_err(|e| e.to_string())?;
+        }
+        client.flush().map_err(|e| e.to_string())?;
+        Ok(client)
+    }
+
+    /// Receives until it is time to end.
+    pub(crate) fn run(mut self, mut to: Receiving, stop: &AtomicBool) -> Result<(), Error> {
+        let mut tried = Instant::now();
+        while !to.is_over(stop) {
+            to.losses.set(to.own_losses());
+            let Some(client) = &mut self.client else {
+                if tried.elapsed() >= RETRY {
+                    tried = Instant::now();
+                    self.client = self.reach().ok();
+                } else {
+                    std::thread::sleep(PATIENCE.min(RETRY));
+                }
+                continue;
+            };
+            match client.next(to.patience()) {
+                Ok(Some(publish)) if to.wanted.wants(publish.channel()) => {
+                    let (time, channel) = (wall_clock(), publish.channel().to_vec());
+                    let payload = batcher::Payload::Owned(publish.into_payload());
+                    to.batcher.push(&channel, payload, time - time.rem_euclid(1_000))?;
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    to.losses.note(format!("{}: {error}; trying again", self.url), 1);
+                    let gone = error.ends_connection();
+                    self.client = self.client.take().filter(|_| !gone);
+                    tried = Instant::now();
+                }
+            }
+            to.batcher.tick(false);
+        }
+        to.batcher.tick(true);
+        to.losses.set(to.own_losses());
+        Ok(())
+    }
+}
+
+fn nanos(at: TimeSpec) -> i64 {
+    at.tv_sec().saturating_mul(1_000_000_000).saturating_add(at.tv_nsec())
+}
+
+/// The time of day, in nanoseconds since 1970.
+fn wall_clock() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}

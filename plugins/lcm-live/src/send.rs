@@ -1,0 +1,308 @@
+//! Sending: puts messages on the network, many with one call, no faster than asked.
+
+use std::io::{self, IoSlice};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, sendmmsg};
+use sluice_core::Error;
+use socket2::Socket;
+
+use crate::options::Card;
+use crate::tcpq::client::Client;
+use crate::udp;
+use crate::url::{TcpUrl, UdpUrl};
+use crate::wire::{self, Header};
+
+/// A message to be sent.
+#[derive(Clone, Copy)]
+pub(crate) struct Outgoing<'m> {
+    /// The channel's name with a NUL behind it.
+    pub(crate) channel: &'m [u8],
+    pub(crate) payload: &'m [u8],
+}
+
+/// Where messages go.
+pub(crate) enum Transport {
+    Group(ToGroup),
+    Hub(ToHub),
+}
+
+impl Transport {
+    /// Sends messages in order.
+    pub(crate) fn send(
+        &mut self,
+        messages: &[Outgoing<'_>],
+        limit: &mut Limiter,
+    ) -> Result<(), Error> {
+        match self {
+            Self::Group(group) => group.send(messages, limit),
+            Self::Hub(hub) => hub.send(messages, limit),
+        }
+    }
+
+    /// Has everything sent that is still kept back.
+    pub(crate) fn flush(&mut self) -> Result<(), Error> {
+        match self {
+            Self::Group(_) => Ok(()),
+            Self::Hub(hub) => hub.flush(),
+        }
+    }
+}
+
+/// Datagrams that are sent at a time.
+const BATCH: usize = 64;
+
+/// Sends to a multicast group.
+pub(crate) struct ToGroup {
+    socket: Socket,
+    url: UdpUrl,
+    card: Card,
+    /// The number of the next message.
+    sequence: u32,
+}
+
+/// One datagram, in the parts it is sent from.
+struct Parts<'m> {
+    header: Header,
+    channel: &'m [u8],
+    payload: &'m [u8],
+}
+
+impl Parts<'_> {
+    fn weight(&self) -> Weight {
+        let bytes = self.header.len() + self.channel.len() + self.payload.len();
+        Weight { bytes, messages: usize::from(!self.channel.is_empty()) }
+    }
+}
+
+impl ToGroup {
+    pub(crate) fn open(url: UdpUrl, card: Card) -> Result<Self, Error> {
+        let socket = udp::sender(&url, card)?;
+        Ok(Self { socket, url, card, sequence: 0 })
+    }
+
+    fn send(&mut self, messages: &[Outgoing<'_>], limit: &mut Limiter) -> Result<(), Error> {
+        if messages.is_empty() {
+            return Ok(());
+        }
+        let mut parts: Vec<Parts<'_>> = Vec::with_capacity(BATCH);
+        for message in messages {
+            let Outgoing { channel, payload } = *message;
+            let name = channel.split_last().map_or(channel, |(_, name)| name);
+            let cut = wire::cut(name, payload.len()).map_err(|e| Error::broken(e.to_string()))?;
+            for piece in cut {
+                parts.push(Parts {
+                    header: piece.header(self.sequence),
+                    channel: if piece.with_channel { channel } else { &[] },
+                    payload: payload.get(piece.payload.clone()).unwrap_or_default(),
+                });
+                if parts.len() == BATCH {
+                    self.send_parts(&mut parts, limit)?;
+                }
+            }
+            self.sequence = self.sequence.wrapping_add(1);
+        }
+        self.send_parts(&mut parts, limit)
+    }
+
+    fn send_parts(&mut self, parts: &mut Vec<Parts<'_>>, limit: &mut Limiter) -> Result<(), Error> {
+        let slices: Vec<[IoSlice<'_>; 3]> = parts
+            .iter()
+            .map(|Parts { header, channel, payload }| {
+                [IoSlice::new(header), IoSlice::new(channel), IoSlice::new(payload)]
+            })
+            .collect();
+        let mut headers = MultiHeaders::preallocate(slices.len(), None);
+        let mut sent = 0;
+        while sent < slices.len() {
+            let now = limit.admit(parts.iter().skip(sent).map(Parts::weight));
+            let next = slices.get(sent..sent + now).unwrap_or_default();
+            sent += send_some(&self.socket, &mut headers, next)
+                .map_err(|e| udp::explained("send to", &self.url, self.card, e))?;
+        }
+        parts.clear();
+        Ok(())
+    }
+}
+
+/// How long to wait when the system has no room for another datagram.
+const BREATH: Duration = Duration::from_micros(100);
+/// How long to go on waiting for that.
+const OUT_OF_BREATH: Duration = Duration::from_secs(5);
+
+/// Sends some of these datagrams, at least one; gives how many.
+fn send_some(
+    socket: &Socket,
+    headers: &mut MultiHeaders<SockaddrIn>,
+    datagrams: &[[IoSlice<'_>; 3]],
+) -> io::Result<usize> {
+    const NOWHERE: [Option<SockaddrIn>; BATCH] = [None; BATCH];
+    let since = Instant::now();
+    loop {
+        let fd = socket.as_raw_fd();
+        match sendmmsg(fd, headers, datagrams.iter(), NOWHERE, [], MsgFlags::empty()) {
+            Ok(results) => return Ok(results.count()),
+            Err(Errno::EINTR) => {}
+            Err(Errno::ENOBUFS | Errno::EAGAIN | Errno::ENOMEM)
+                if since.elapsed() < OUT_OF_BREATH =>
+            {
+                std::thread::sleep(BREATH);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// How long a hub has time to answer.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long to try to reach a hub that is gone, and how often.
+const GONE: Duration = Duration::from_secs(10);
+const RETRY: Duration = Duration::from_millis(500);
+
+/// Sends to a hub.
+pub(crate) struct ToHub {
+    url: TcpUrl,
+    client: Client,
+}
+
+impl ToHub {
+    pub(crate) fn open(url: TcpUrl) -> Result<Self, Error> {
+        let client = Client::connect(&url.host, url.port, CONNECT);
+        let client = client.map_err(|e| Error::refused(e.to_string()))?;
+        Ok(Self { url, client })
+    }
+
+    fn send(&mut self, messages: &[Outgoing<'_>], limit: &mut Limiter) -> Result<(), Error> {
+        for Outgoing { channel, payload } in messages {
+            limit.admit([Weight { bytes: channel.len() + payload.len(), messages: 1 }]);
+            let name = channel.split_last().map_or(*channel, |(_, name)| name);
+            self.insist(|client| client.publish(name, payload).map_err(|e| e.to_string()))?;
+        }
+        self.flush()
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        self.insist(|client| client.flush().map_err(|e| e.to_string()))
+    }
+
+    /// Does something with the hub; where that fails, reaches it again and does it once more.
+    fn insist(&mut self, act: impl Fn(&mut Client) -> Result<(), String>) -> Result<(), Error> {
+        let Err(first) = act(&mut self.client) else { return Ok(()) };
+        let since = Instant::now();
+        while since.elapsed() < GONE {
+            std::thread::sleep(RETRY);
+            let Ok(client) = Client::connect(&self.url.host, self.url.port, CONNECT) else {
+                continue;
+            };
+            self.client = client;
+            if act(&mut self.client).is_ok() {
+                return Ok(());
+            }
+        }
+        Err(Error::refused(format!("{}: {first}; it could not be reached again", self.url)))
+    }
+}
+
+/// Holds back what would be sent faster than it may be.
+#[derive(Debug)]
+pub(crate) struct Limiter {
+    /// Seconds a message and a byte take.
+    message: f64,
+    byte: f64,
+    /// When the next datagram may go.
+    next: Instant,
+    cancelled: Arc<AtomicBool>,
+}
+
+/// How much may be sent at once.
+const BURST: Duration = Duration::from_millis(1);
+/// How long to wait before looking whether the run is to end.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+impl Limiter {
+    /// At most so many messages, and bytes, a second.
+    pub(crate) fn new(
+        messages: Option<f64>,
+        bytes: Option<f64>,
+        cancelled: Arc<AtomicBool>,
+    ) -> Self {
+        let per = |rate: Option<f64>| rate.map_or(0.0, |rate| 1.0 / rate);
+        Self { message: per(messages), byte: per(bytes), next: Instant::now(), cancelled }
+    }
+
+    fn is_free(&self) -> bool {
+        self.message == 0.0 && self.byte == 0.0
+    }
+
+    /// Waits until something may be sent; gives how many of these may go now.
+    ///
+    /// When the run ends early they may all go: nobody is to get half a message.
+    fn admit(&mut self, weights: impl IntoIterator<Item = Weight>) -> usize {
+        let weights = weights.into_iter();
+        if self.is_free() {
+            return weights.count();
+        }
+        while let Some(wait) = self.next.checked_duration_since(Instant::now()) {
+            if self.cancelled.load(Ordering::Relaxed) {
+                return weights.count();
+            }
+            std::thread::sleep(wait.min(PATIENCE));
+        }
+        // Time that was not used is not saved up.
+        let now = Instant::now();
+        self.next = self.next.max(now.checked_sub(BURST).unwrap_or(now));
+        let mut admitted = 0;
+        for Weight { bytes, messages } in weights {
+            if admitted > 0 && self.next > now {
+                break;
+            }
+            let seconds = bytes as f64 * self.byte + messages as f64 * self.message;
+            self.next += Duration::from_secs_f64(seconds.min(3600.0));
+            admitted += 1;
+        }
+        admitted
+    }
+}
+
+/// What a datagram counts for.
+struct Weight {
+    bytes: usize,
+    /// 1, if it begins a message.
+    messages: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_kept_without_bursts() {
+        let mut limiter = Limiter::new(Some(10_000.0), None, Arc::default());
+        let (begun, mut sent, mut most) = (Instant::now(), 0, 0);
+        while sent < 500 {
+            let now = limiter.admit((sent..500).map(|_| Weight { bytes: 100, messages: 1 }));
+            (sent, most) = (sent + now, most.max(now));
+        }
+        // A burst and its last message may be ahead of their time.
+        assert!(begun.elapsed() >= Duration::from_millis(45), "{:?}", begun.elapsed());
+        assert!(most <= 30, "{most} at once");
+    }
+
+    #[test]
+    fn without_a_limit_everything_may_go() {
+        let mut limiter = Limiter::new(None, None, Arc::default());
+        assert_eq!(limiter.admit((0..64).map(|_| Weight { bytes: 65_507, messages: 1 })), 64);
+    }
+
+    #[test]
+    fn what_ends_early_is_not_cut() {
+        let cancelled = Arc::new(AtomicBool::new(true));
+        let mut limiter = Limiter::new(None, Some(1.0), cancelled);
+        limiter.admit([Weight { bytes: 1_000_000, messages: 1 }]);
+        assert_eq!(limiter.admit((0..46).map(|_| Weight { bytes: 65_507, messages: 0 })), 46);
+    }
+}
