@@ -1,7 +1,7 @@
 //! Makes messages of datagrams, and keeps the books: what came, what did not, and why.
 //!
 //! It has no socket, thread or clock: datagrams and the time are given to it. What it does depends on these
-//! alone. Whether a datagram is wrong in itself is decided by [`wire`](crate::wire).
+//! alone. Whether a datagram is wrong in itself is decided by [`wire`].
 //!
 //! # What is lost
 //!
