@@ -22,6 +22,7 @@ pub mod files;
 pub mod format;
 pub mod frames;
 pub mod ids;
+pub mod json;
 pub mod loss;
 pub mod mistake;
 pub mod name;

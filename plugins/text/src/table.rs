@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
+use sluice_core::json::Cell;
 use sluice_core::{Batch, Error, FieldPath, MessageType, Rows};
 
-use crate::fields::{Cell, RowFinder, table_cell};
+use crate::fields::{RowFinder, table_cell};
 use crate::file::{TextBlock, TextFile};
 use crate::selection::{FieldList, Found};
 use crate::write;

@@ -1,26 +1,9 @@
 //! Numbers, strings and bytes appended to a buffer of text, without allocating.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+pub(crate) use sluice_core::json::{base64, integer, string as json_string};
 use sluice_core::time;
 
 const NANOS: i64 = 1_000_000_000;
-
-pub(crate) fn integer(out: &mut Vec<u8>, value: impl itoa::Integer) {
-    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
-}
-
-/// A JSON string, with its quotes.
-pub(crate) fn json_string(out: &mut Vec<u8>, text: &str) {
-    serde_json::to_writer(out, text).expect("a Vec takes every string");
-}
-
-pub(crate) fn base64(out: &mut Vec<u8>, bytes: &[u8]) {
-    let start = out.len();
-    let len = base64::encoded_len(bytes.len(), true).expect("a payload is shorter than memory");
-    out.resize(start + len, 0);
-    STANDARD.encode_slice(bytes, &mut out[start..]).expect("it has just the length that is needed");
-}
 
 pub(crate) fn hex(out: &mut Vec<u8>, bytes: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
