@@ -31,6 +31,10 @@ struct Desk {
     over: bool,
     /// The time of the event that was played last.
     position: Option<i64>,
+    /// The time of the event that was played first.
+    first: Option<i64>,
+    /// How many events were played.
+    played: u64,
 }
 
 impl Default for Desk {
@@ -44,6 +48,8 @@ impl Default for Desk {
             from: None,
             over: false,
             position: None,
+            first: None,
+            played: 0,
         }
     }
 }
@@ -100,6 +106,16 @@ impl Playback {
     pub fn position(&self) -> Option<i64> {
         let desk = self.desk();
         desk.seek.or(desk.position)
+    }
+
+    /// The time of the event that was played first, wherever playing has gone since.
+    pub fn first(&self) -> Option<i64> {
+        self.desk().first
+    }
+
+    /// How many events were played so far, by all sinks together.
+    pub fn played(&self) -> u64 {
+        self.desk().played
     }
 
     /// Whether playing is to go on elsewhere, or to end.
@@ -210,6 +226,8 @@ impl Pace {
         }
         self.clock.last = Some(time);
         desk.position = Some(time);
+        desk.first.get_or_insert(time);
+        desk.played += 1;
         Turn::Now
     }
 
@@ -332,7 +350,7 @@ mod tests {
         assert_eq!(pace.ask(1), Turn::Later);
         playback.step(2);
         assert_eq!([pace.ask(1), pace.ask(2), pace.ask(3)], [Turn::Now, Turn::Now, Turn::Later]);
-        assert_eq!(playback.position(), Some(2));
+        assert_eq!((playback.position(), playback.first()), (Some(2), Some(1)));
         assert!(!playback.toggle());
         assert_eq!(pace.ask(3), Turn::Now);
     }
@@ -348,6 +366,7 @@ mod tests {
         assert_eq!(pace.ask(901 * MS), Turn::Now);
         playback.end();
         assert_eq!(pace.wait(902 * MS), Turn::Never);
+        assert_eq!((playback.first(), playback.played()), (Some(0), 2));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded};
 use sluice_core::output::Published;
@@ -52,7 +53,12 @@ pub(super) struct Driver<'r> {
     events: u64,
     /// How often the sources have been read to their ends.
     rounds: u64,
+    /// When it was told last what live sources lost.
+    told_losses: Instant,
 }
+
+/// How often it is told what live sources lost.
+const LOSSES_EVERY: Duration = Duration::from_millis(100);
 
 struct RunningSource {
     node: usize,
@@ -148,6 +154,7 @@ impl<'r> Driver<'r> {
             total_bytes,
             events: 0,
             rounds: 0,
+            told_losses: Instant::now(),
         };
         driver.open_sinks()?;
         Ok(driver)
@@ -168,6 +175,7 @@ impl<'r> Driver<'r> {
             quarantine.finish()?;
         }
         self.tell();
+        self.tell_losses();
         let losses = |source: &RunningSource| (source.node, source.steps.losses().losses());
         let finished = Finished {
             tally: self.tally,
@@ -365,6 +373,9 @@ impl<'r> Driver<'r> {
         self.deliver(step.outcome)?;
         self.end_step()?;
         self.tell();
+        if self.told_losses.elapsed() >= LOSSES_EVERY {
+            self.tell_losses();
+        }
         Ok(())
     }
 
@@ -575,6 +586,14 @@ impl<'r> Driver<'r> {
                 Port::Merge(merge, _) => self.is_wanted(&self.merges[merge].segment),
             },
         })
+    }
+
+    fn tell_losses(&mut self) {
+        self.told_losses = Instant::now();
+        let Some(progress) = &self.options.progress else { return };
+        for source in self.sources.iter().filter(|source| source.steps.is_live()) {
+            progress.losses(&source.name, &source.steps.losses().losses());
+        }
     }
 
     fn tell(&self) {

@@ -17,6 +17,7 @@ mod tally;
 mod tasks;
 mod topology;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -124,6 +125,11 @@ pub struct Snapshot {
 pub trait Progress: Send + Sync {
     /// Called a few hundred times a second at most; must not block.
     fn update(&self, snapshot: &Snapshot);
+
+    /// Is told what a live input has lost so far, by reason: ten times a second at most, and at the end.
+    fn losses(&self, node: &str, losses: &BTreeMap<String, u64>) {
+        let _ = (node, losses);
+    }
 
     /// Is told at once what a live input has to say about itself.
     fn note(&self, node: &str, what: &str) {
