@@ -1,6 +1,5 @@
 //! The driver: the one thread that sees everything in order.
 
-use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,17 +7,16 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded};
 use sluice_core::output::Published;
-use sluice_core::{Batch, Damage, DynSink, Error, ErrorKind, Query, Source, Split, StageContext};
+use sluice_core::{Batch, Damage, Error, Outputs, Query, Source, Split, StageContext};
 
 use super::publisher::{Publisher, Room};
 use super::quarantine::Quarantines;
-use super::recording::Syncer;
 use super::segment::{Branch, Delivery, Outcome, account};
 use super::steps::{Limits, Step, Steps};
 use super::tally::{Counts, Tally};
-use super::topology::{FoldNode, MergeNode, Port, SinkNode, Topology};
+use super::topology::{FoldNode, MergeNode, Port, Topology};
+use super::writers::Writers;
 use super::{Options, Reading, Setup, Snapshot, keeps_bytes};
-use crate::manifest::Ended;
 use crate::report::MOST_DAMAGE;
 use crate::spec::OnDamage;
 
@@ -34,15 +32,11 @@ type Pending = VecDeque<Receiver<Result<Outcome, Error>>>;
 pub(super) struct Driver<'r> {
     setup: &'r Setup,
     options: &'r Options,
-    publisher: &'r Publisher<'r>,
-    room: Room,
-    published: Vec<Published>,
-    syncer: Option<Syncer>,
+    writers: Writers<'r>,
     sources: Vec<RunningSource>,
     folds: Vec<RunningFold>,
     merges: Vec<MergeNode>,
     ports: Vec<Port>,
-    sinks: BTreeMap<usize, RunningSink>,
     pending: BTreeMap<Head, Pending>,
     quarantines: Quarantines,
     tally: Tally,
@@ -77,15 +71,6 @@ struct RunningSource {
 struct RunningFold {
     fold: FoldNode,
     ended: bool,
-}
-
-struct RunningSink {
-    sink: Arc<dyn DynSink>,
-    /// Nothing, once the disk was full.
-    output: Option<Box<dyn Any + Send>>,
-    written: u64,
-    handed: u64,
-    left_out: u64,
 }
 
 /// What a run that went through leaves for its report.
@@ -131,20 +116,14 @@ impl<'r> Driver<'r> {
                 ended: false,
             });
         }
-        let syncer = options.recording.as_ref().map(|recording| Syncer::start(recording.flush));
-        let closed = |sink: SinkNode| (sink.node, RunningSink::closed(sink.sink));
-        let mut driver = Self {
+        Ok(Self {
             setup,
             options,
-            publisher,
-            room,
-            published: Vec::new(),
-            syncer: syncer.transpose()?,
+            writers: Writers::open(publisher, room, sinks)?,
             sources: running,
             folds: folds.into_iter().map(|fold| RunningFold { fold, ended: false }).collect(),
             merges,
             ports,
-            sinks: sinks.into_iter().map(closed).collect(),
             pending: BTreeMap::new(),
             quarantines,
             tally: Tally::default(),
@@ -155,13 +134,11 @@ impl<'r> Driver<'r> {
             events: 0,
             rounds: 0,
             told_losses: Instant::now(),
-        };
-        driver.open_sinks()?;
-        Ok(driver)
+        })
     }
 
     /// Runs everything to its end. What is complete then has to be published.
-    pub(super) fn drive(mut self) -> Result<(Finished, Room), Error> {
+    pub(super) fn drive(mut self) -> Result<(Finished, Arc<Outputs>), Error> {
         loop {
             let before = self.events;
             self.drive_round()?;
@@ -169,13 +146,13 @@ impl<'r> Driver<'r> {
                 break;
             }
         }
-        self.syncer = None;
-        self.finish_sinks()?;
-        for quarantine in std::mem::take(&mut self.quarantines).into_values() {
-            quarantine.finish()?;
-        }
+        let finished = self.writers.finish(&mut self.tally);
         self.tell();
         self.tell_losses();
+        let (published, outputs) = finished?;
+        for quarantine in self.quarantines.into_values() {
+            quarantine.finish()?;
+        }
         let losses = |source: &RunningSource| (source.node, source.steps.losses().losses());
         let finished = Finished {
             tally: self.tally,
@@ -184,9 +161,9 @@ impl<'r> Driver<'r> {
             damaged_bytes: self.damaged_bytes,
             bytes_read: self.setup.bytes_read.load(Ordering::Relaxed),
             losses: self.sources.iter().map(losses).collect(),
-            published: self.published,
+            published,
         };
-        Ok((finished, self.room))
+        Ok((finished, outputs))
     }
 
     /// Reads every source to its end, unless somebody wants to be elsewhere.
@@ -217,9 +194,8 @@ impl<'r> Driver<'r> {
         let sought = playback.take_seek();
         if sought.is_none() {
             self.rounds += 1;
-            let wanted = self.sinks.values().map(|sink| sink.sink.rounds()).max().unwrap_or(1);
             // Where nothing comes, nothing will come the next time.
-            if self.rounds >= wanted || !moved {
+            if self.rounds >= self.writers.rounds() || !moved {
                 return Ok(false);
             }
         }
@@ -239,90 +215,15 @@ impl<'r> Driver<'r> {
         Ok(true)
     }
 
-    fn open_sinks(&mut self) -> Result<(), Error> {
-        let context = self.publisher.context(&self.room)?;
-        for sink in self.sinks.values_mut() {
-            let opened = RunningSink::closed(Arc::clone(&sink.sink));
-            *sink = RunningSink { output: Some(sink.sink.open(&context)?), ..opened };
-        }
-        Ok(())
-    }
-
-    fn finish_sinks(&mut self) -> Result<(), Error> {
-        for node in self.sinks.keys().copied().collect::<Vec<_>>() {
-            self.options.stop.check()?;
-            let Some(sink) = self.sinks.get_mut(&node) else { continue };
-            let Some(output) = sink.output.take() else { continue };
-            for (what, count) in sink.sink.notes(&*output) {
-                self.tally.node(node).note(&what, count);
-            }
-            if let Err(error) = sink.finish(output) {
-                self.give_up(node, error)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Flushes what is recorded when that is due, and begins the next piece when this one is complete.
+    /// Has recordings flushed when that is due, and begins the next piece when one is complete.
     fn look_after_recording(&mut self) -> Result<(), Error> {
-        let Some(recording) = &self.options.recording else { return Ok(()) };
-        let waiting = self.sinks.values().map(|sink| sink.handed - sink.written).sum();
-        if recording.pieces.is_complete(&self.room.piece(waiting)) {
-            self.next_piece()?;
-        }
-        let due = self.syncer.as_ref().is_some_and(Syncer::is_due);
-        if !due {
-            return Ok(());
-        }
-        for node in self.sinks.keys().copied().collect::<Vec<_>>() {
-            let Some(sink) = self.sinks.get_mut(&node) else { continue };
-            let Some(output) = &mut sink.output else { continue };
-            if let Err(error) = sink.sink.flush(&mut **output) {
-                self.give_up(node, error)?;
+        if self.writers.is_piece_complete() {
+            for head in self.pending.keys().copied().collect::<Vec<_>>() {
+                self.settle(head, usize::MAX)?;
             }
+            self.writers.next_piece(&mut self.tally)?;
         }
-        match &mut self.syncer {
-            Some(syncer) => syncer.sync(&self.room.outputs),
-            None => Ok(()),
-        }
-    }
-
-    fn next_piece(&mut self) -> Result<(), Error> {
-        for head in self.pending.keys().copied().collect::<Vec<_>>() {
-            self.settle(head, usize::MAX)?;
-        }
-        self.finish_sinks()?;
-        let whole = Ended { exit: 0, partial: false };
-        self.published.extend(self.publisher.publish(&self.room, whole)?);
-        self.room = self.publisher.room()?;
-        self.open_sinks()
-    }
-
-    /// Whether an error says that a recording has no more room. What is received from then on is counted
-    /// and not kept, and the run ends as if it had been asked to.
-    fn disk_is_full(&mut self, node: usize, error: &Error) -> bool {
-        let is_full = matches!(error.kind(), ErrorKind::Io { source, .. } if is_full(source));
-        if !is_full || self.options.recording.is_none() {
-            return false;
-        }
-        let what =
-            format!("{error}; what was recorded until then is there, up to what still waited");
-        self.tally.node(node).note(&what, 0);
-        self.options.stop.drain.store(true, Ordering::Relaxed);
-        true
-    }
-
-    /// Completes an output that takes no more, as far as that goes.
-    fn give_up(&mut self, node: usize, error: Error) -> Result<(), Error> {
-        if !self.disk_is_full(node, &error) {
-            return Err(error);
-        }
-        let Some(sink) = self.sinks.get_mut(&node) else { return Ok(()) };
-        if let Some(output) = sink.output.take() {
-            // What is missing at its end has been said.
-            drop(sink.sink.finish(output));
-        }
-        Ok(())
+        self.writers.flush_if_due(&mut self.tally)
     }
 
     /// The source to go on with: one that a merge waits for, or else the one that had the fewest turns.
@@ -417,44 +318,13 @@ impl<'r> Driver<'r> {
         for delivery in outcome.deliveries {
             match delivery {
                 Delivery::Block { node, block, events } => {
-                    self.append(node, block, events, &outcome.tally)?;
+                    let left = outcome.tally.get(node).left;
+                    self.writers.append(node, (block, events), &left, &mut self.tally)?;
                 }
                 Delivery::Batch { port, batch } => self.arrive(port, batch)?,
             }
         }
         Ok(())
-    }
-
-    /// Appends a block that was made in a task with these counts.
-    fn append(
-        &mut self,
-        node: usize,
-        block: Box<dyn Any + Send>,
-        events: u64,
-        counts: &Tally,
-    ) -> Result<(), Error> {
-        let sink = self.sinks.get_mut(&node).ok_or_else(|| Error::broken("a block for no sink"))?;
-        let Some(output) = &mut sink.output else {
-            self.tally.node(node).lose(&counts.get(node).left);
-            return Ok(());
-        };
-        match sink.sink.append(&mut **output, block) {
-            Ok(written) => {
-                sink.handed += events;
-                sink.written += written;
-                self.room.events += events;
-                for channel in sink.sink.left_out(&mut **output) {
-                    sink.left_out += 1;
-                    self.tally.node(node).left.take_one(channel);
-                }
-                Ok(())
-            }
-            Err(error) => {
-                self.give_up(node, error)?;
-                self.tally.node(node).lose(&counts.get(node).left);
-                Ok(())
-            }
-        }
     }
 
     fn arrive(&mut self, port: usize, batch: Batch) -> Result<(), Error> {
@@ -607,29 +477,6 @@ impl<'r> Driver<'r> {
             ..Snapshot::default()
         });
     }
-}
-
-impl RunningSink {
-    fn closed(sink: Arc<dyn DynSink>) -> Self {
-        Self { sink, output: None, written: 0, handed: 0, left_out: 0 }
-    }
-
-    fn finish(&mut self, output: Box<dyn Any + Send>) -> Result<(), Error> {
-        let Self { sink, written, handed, left_out, .. } = self;
-        let written = *written + sink.finish(output)?;
-        if written + *left_out != *handed {
-            return Err(Error::broken(format!(
-                "a sink was handed {handed} events, left out {left_out} and wrote {written}"
-            )));
-        }
-        Ok(())
-    }
-}
-
-/// Whether a file cannot grow because there is no more room for it.
-fn is_full(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 fn ports_of(segment: &[Branch]) -> Vec<usize> {

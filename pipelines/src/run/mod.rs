@@ -16,6 +16,7 @@ mod steps;
 mod tally;
 mod tasks;
 mod topology;
+mod writers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -189,13 +190,13 @@ pub(crate) fn run_within(
         nodes.iter().map(|node| (node.name.clone(), node.from.clone())).collect::<Vec<_>>();
     let topology = Topology::of(nodes, &reading.origins, setup.merge_limit())?;
     let driver = Driver::new(topology, reading, &publisher, (room, quarantines))?;
-    let (finished, room) = driver.drive()?;
+    let (finished, outputs) = driver.drive()?;
     let mut report = Report::of(&labels, finished, &inputs, setup.channels())?;
     options.stop.check()?;
     // What has no end is ended by being asked to.
     report.interrupted = options.stop.is_requested() && !is_live;
     let ended = Ended { exit: report.exit(), partial: report.interrupted };
-    report.files.extend(publisher.publish(&room, ended)?);
+    report.files.extend(publisher.publish(&outputs, ended)?);
     report.seconds = started.elapsed().as_secs_f64();
     Ok(report)
 }

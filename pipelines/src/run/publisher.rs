@@ -71,10 +71,10 @@ impl Publisher<'_> {
     }
 
     /// Publishes all that is complete.
-    pub(super) fn publish(&self, room: &Room, ended: Ended) -> Result<Vec<Published>, Error> {
+    pub(super) fn publish(&self, outputs: &Outputs, ended: Ended) -> Result<Vec<Published>, Error> {
         let Self { origin, plugins, .. } = self;
         let base = Base { origin, plugins, ended };
-        room.outputs.publish_announced(
+        outputs.publish_announced(
             |folder, files| base.text_for(folder, files),
             |files| self.within.map_or(Ok(()), |within| (within.announce)(origin, ended, files)),
         )

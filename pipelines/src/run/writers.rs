@@ -1,0 +1,207 @@
+//! The outputs of a run: opened, appended to in order, and completed; of a recording, piece by piece.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sluice_core::output::Published;
+use sluice_core::{DynSink, Error, ErrorKind, Outputs};
+
+use super::publisher::{Publisher, Room};
+use super::recording::Syncer;
+use super::tally::{Counts, Tally};
+use super::topology::SinkNode;
+use crate::manifest::Ended;
+
+/// Every sink of a run, with its open output.
+pub(super) struct Writers<'r> {
+    publisher: &'r Publisher<'r>,
+    room: Room,
+    /// What was complete before the end.
+    published: Vec<Published>,
+    syncer: Option<Syncer>,
+    writers: BTreeMap<usize, Writer>,
+}
+
+struct Writer {
+    sink: Arc<dyn DynSink>,
+    /// Nothing, once the disk was full.
+    output: Option<Box<dyn Any + Send>>,
+    handed: u64,
+    written: u64,
+    left_out: u64,
+}
+
+impl<'r> Writers<'r> {
+    pub(super) fn open(
+        publisher: &'r Publisher<'r>,
+        room: Room,
+        sinks: Vec<SinkNode>,
+    ) -> Result<Self, Error> {
+        let recording = publisher.options.recording.as_ref();
+        let syncer = recording.map(|recording| Syncer::start(recording.flush)).transpose()?;
+        let writer = |sink: SinkNode| (sink.node, Writer::closed(sink.sink));
+        let writers = sinks.into_iter().map(writer).collect();
+        let mut opened = Self { publisher, room, published: Vec::new(), syncer, writers };
+        opened.open_all()?;
+        Ok(opened)
+    }
+
+    fn open_all(&mut self) -> Result<(), Error> {
+        let context = self.publisher.context(&self.room)?;
+        for writer in self.writers.values_mut() {
+            let closed = Writer::closed(Arc::clone(&writer.sink));
+            *writer = Writer { output: Some(writer.sink.open(&context)?), ..closed };
+        }
+        Ok(())
+    }
+
+    /// How often the sources are to be read.
+    pub(super) fn rounds(&self) -> u64 {
+        self.writers.values().map(|writer| writer.sink.rounds()).max().unwrap_or(1)
+    }
+
+    /// Appends a block of so many events, which `tally` has as written: `left`, by channel.
+    pub(super) fn append(
+        &mut self,
+        node: usize,
+        (block, events): (Box<dyn Any + Send>, u64),
+        left: &Counts,
+        tally: &mut Tally,
+    ) -> Result<(), Error> {
+        let writer = self.writers.get_mut(&node);
+        let writer = writer.ok_or_else(|| Error::broken("a block for no sink"))?;
+        let Some(output) = &mut writer.output else {
+            tally.node(node).lose(left);
+            return Ok(());
+        };
+        match writer.sink.append(&mut **output, block) {
+            Ok(written) => {
+                writer.handed += events;
+                writer.written += written;
+                for channel in writer.sink.left_out(&mut **output) {
+                    writer.left_out += 1;
+                    tally.node(node).left.take_one(channel);
+                }
+                self.room.events += events;
+            }
+            Err(error) => {
+                self.give_up(node, error, tally)?;
+                tally.node(node).lose(left);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the piece that is recorded now is complete.
+    pub(super) fn is_piece_complete(&self) -> bool {
+        let Some(recording) = &self.publisher.options.recording else { return false };
+        let waiting = self.writers.values().map(|writer| writer.handed - writer.written).sum();
+        // What ends now ends with the piece it is in.
+        let goes_on = !self.publisher.options.stop.is_requested();
+        goes_on && recording.pieces.is_complete(&self.room.piece(waiting))
+    }
+
+    /// Completes and publishes the piece that is recorded now, and begins the next one.
+    pub(super) fn next_piece(&mut self, tally: &mut Tally) -> Result<(), Error> {
+        self.finish_all(tally)?;
+        let whole = Ended { exit: 0, partial: false };
+        self.published.extend(self.publisher.publish(&self.room.outputs, whole)?);
+        self.room = self.publisher.room()?;
+        self.open_all()
+    }
+
+    /// Has what was recorded flushed and synced, if that is due.
+    pub(super) fn flush_if_due(&mut self, tally: &mut Tally) -> Result<(), Error> {
+        if !self.syncer.as_ref().is_some_and(Syncer::is_due) {
+            return Ok(());
+        }
+        for node in self.nodes() {
+            let Some(Writer { sink, output: Some(output), .. }) = self.writers.get_mut(&node)
+            else {
+                continue;
+            };
+            if let Err(error) = sink.flush(&mut **output) {
+                self.give_up(node, error, tally)?;
+            }
+        }
+        self.syncer.as_mut().map_or(Ok(()), |syncer| syncer.sync(&self.room.outputs))
+    }
+
+    /// Completes everything. What is complete then has to be published.
+    pub(super) fn finish(
+        &mut self,
+        tally: &mut Tally,
+    ) -> Result<(Vec<Published>, Arc<Outputs>), Error> {
+        // Completed files are synced anyway.
+        self.syncer = None;
+        self.finish_all(tally)?;
+        Ok((std::mem::take(&mut self.published), Arc::clone(&self.room.outputs)))
+    }
+
+    fn finish_all(&mut self, tally: &mut Tally) -> Result<(), Error> {
+        for node in self.nodes() {
+            self.publisher.options.stop.check()?;
+            let Some(writer) = self.writers.get_mut(&node) else { continue };
+            let Some(output) = writer.output.take() else { continue };
+            for (what, count) in writer.sink.notes(&*output) {
+                tally.node(node).note(&what, count);
+            }
+            if let Err(error) = writer.finish(output) {
+                self.give_up(node, error, tally)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes an output that takes no more, as far as that goes; `Err` if the reason is not that a
+    /// recording has no more room. What is received from then on is counted and not kept, and the run
+    /// ends as if it had been asked to.
+    fn give_up(&mut self, node: usize, error: Error, tally: &mut Tally) -> Result<(), Error> {
+        let options = self.publisher.options;
+        let is_full = matches!(error.kind(), ErrorKind::Io { source, .. } if is_full(source));
+        if !is_full || options.recording.is_none() {
+            return Err(error);
+        }
+        let what =
+            format!("{error}; what was recorded until then is there, up to what still waited");
+        tally.node(node).note(&what, 0);
+        options.stop.drain.store(true, Ordering::Relaxed);
+        if let Some(Writer { sink, output, .. }) = self.writers.get_mut(&node)
+            && let Some(output) = output.take()
+        {
+            // What is missing at its end has been said.
+            drop(sink.finish(output));
+        }
+        Ok(())
+    }
+
+    fn nodes(&self) -> Vec<usize> {
+        self.writers.keys().copied().collect()
+    }
+}
+
+impl Writer {
+    fn closed(sink: Arc<dyn DynSink>) -> Self {
+        Self { sink, output: None, handed: 0, written: 0, left_out: 0 }
+    }
+
+    fn finish(&mut self, output: Box<dyn Any + Send>) -> Result<(), Error> {
+        let Self { sink, handed, written, left_out, .. } = self;
+        let written = *written + sink.finish(output)?;
+        if written + *left_out != *handed {
+            return Err(Error::broken(format!(
+                "a sink was handed {handed} events, left out {left_out} and wrote {written}"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a file cannot grow because there is no more room for it.
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
