@@ -1,0 +1,386 @@
+use std::sync::{Condvar, Mutex};
+
+use super::super::client::{Client, ClientError, ConnectError};
+use super::*;
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// What a hub said.
+#[derive(Default)]
+struct Log {
+    lines: Mutex<Vec<String>>,
+    more: Condvar,
+}
+
+impl Log {
+    fn say(&self, line: &str) {
+        self.lines.lock().unwrap().push(line.to_owned());
+        self.more.notify_all();
+    }
+
+    /// The first line that contains `words`, waited for.
+    fn line(&self, words: &str) -> String {
+        let lines = self.lines.lock().unwrap();
+        let lacks = |lines: &mut Vec<String>| !lines.iter().any(|line| line.contains(words));
+        let (lines, _) = self.more.wait_timeout_while(lines, LONG, lacks).unwrap();
+        let found = lines.iter().find(|line| line.contains(words));
+        found.unwrap_or_else(|| panic!("no `{words}` in {lines:#?}")).clone()
+    }
+}
+
+/// Stops a hub even if its test fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn with_hub<T>(limits: Limits, body: impl FnOnce(&Hub, &Log) -> T) -> T {
+    let hub = Hub::with_limits("127.0.0.1:0", limits).unwrap();
+    let (stop, log) = (AtomicBool::new(false), Log::default());
+    std::thread::scope(|scope| {
+        let serving = scope.spawn(|| hub.serve(&stop, |line| log.say(line)));
+        let guard = Stop(&stop);
+        let found = body(&hub, &log);
+        drop(guard);
+        serving.join().unwrap().unwrap();
+        found
+    })
+}
+
+fn client(hub: &Hub) -> Client {
+    Client::connect("127.0.0.1", hub.local_addr().port(), LONG).unwrap()
+}
+
+/// A client with these subscriptions, which the hub knows of.
+fn receiver(hub: &Hub, regexes: &[&str]) -> Client {
+    let mut client = client(hub);
+    for regex in regexes {
+        client.subscribe(regex).unwrap();
+    }
+    // The hub takes what one client sends in order. Nobody else is to hear of it.
+    let name = format!("SETTLED_{}", client.local_addr().port());
+    client.subscribe(&name).unwrap();
+    client.publish(name.as_bytes(), b"").unwrap();
+    assert_eq!(next(&mut client), (name.into_bytes(), Vec::new()));
+    client
+}
+
+fn next(client: &mut Client) -> (Vec<u8>, Vec<u8>) {
+    let message = client.next(LONG).unwrap().expect("a message comes");
+    (message.channel().to_vec(), message.payload().to_vec())
+}
+
+fn send(client: &mut Client, channel: &str, payload: &[u8]) {
+    client.publish(channel.as_bytes(), payload).unwrap();
+    client.flush().unwrap();
+}
+
+/// A connection that has greeted, to be used as no client would.
+fn raw(hub: &Hub) -> TcpStream {
+    let socket = TcpStream::connect(hub.local_addr()).unwrap();
+    socket.set_read_timeout(Some(LONG)).unwrap();
+    { &socket }.write_all(&greeting(Side::Client)).unwrap();
+    let mut hello = [0; GREETING_LEN];
+    { &socket }.read_exact(&mut hello).unwrap();
+    assert_eq!(hello, greeting(Side::Server));
+    socket
+}
+
+fn subscribe_raw(socket: &TcpStream, regex: &[u8]) {
+    let frame = Frame::Subscribe(Bytes::copy_from_slice(regex));
+    { socket }.write_all(&frame.to_bytes()).unwrap();
+}
+
+/// Waits until it is so, asking over and over.
+fn until(what: impl Fn() -> bool) {
+    let deadline = Instant::now() + LONG;
+    while !what() {
+        assert!(Instant::now() < deadline, "it does not come about");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_message_goes_once_to_every_client_that_wants_it() {
+    with_hub(Limits::default(), |hub, _| {
+        let mut one = receiver(hub, &["CAM_.*", "CAM_1", ".*_1"]);
+        let mut two = receiver(hub, &["POSE|CAM_2"]);
+        for (channel, payload) in [("CAM_1", "a"), ("CAM_2", "b"), ("CAM_22", "c"), ("POSE", "d")] {
+            send(&mut two, channel, payload.as_bytes());
+        }
+        let messages = |pairs: &[(&str, &str)]| -> Vec<(Vec<u8>, Vec<u8>)> {
+            pairs.iter().map(|(channel, text)| ((*channel).into(), (*text).into())).collect()
+        };
+        let got: Vec<_> = (0..3).map(|_| next(&mut one)).collect();
+        assert_eq!(got, messages(&[("CAM_1", "a"), ("CAM_2", "b"), ("CAM_22", "c")]));
+        let own: Vec<_> = (0..2).map(|_| next(&mut two)).collect();
+        assert_eq!(own, messages(&[("CAM_2", "b"), ("POSE", "d")]));
+        assert_eq!(one.next(Duration::ZERO).unwrap(), None);
+    });
+}
+
+#[test]
+fn messages_of_any_length_arrive_whole() {
+    with_hub(Limits::default(), |hub, _| {
+        let (mut to, mut from) = (receiver(hub, &["DATA"]), client(hub));
+        let byte = |i: usize| u8::try_from(i % 251).unwrap();
+        for len in [0, 1, 65_535, 65_536, 3_000_000] {
+            let payload: Vec<u8> = (0..len).map(byte).collect();
+            send(&mut from, "DATA", &payload);
+            assert!(next(&mut to) == (b"DATA".to_vec(), payload), "{len} bytes");
+        }
+    });
+}
+
+#[test]
+fn messages_keep_their_order_and_are_counted() {
+    with_hub(Limits::default(), |hub, _| {
+        let (mut to, mut from) = (receiver(hub, &["N"]), client(hub));
+        for n in 0..20_000u32 {
+            from.publish(b"N", &n.to_be_bytes()).unwrap();
+        }
+        from.flush().unwrap();
+        for n in 0..20_000u32 {
+            assert_eq!(next(&mut to).1, n.to_be_bytes());
+        }
+        // The first was the receiver's own. Who writes counts after writing.
+        until(|| hub.counts().messages_out == 20_001);
+        let name = format!("SETTLED_{}", to.local_addr().port());
+        let (bytes, settled) = (20_000 * (12 + 1 + 4), 12 + name.len() as u64);
+        assert_eq!(
+            hub.counts(),
+            Counts {
+                clients: 2,
+                messages_in: 20_001,
+                messages_out: 20_001,
+                dropped: 0,
+                bytes_in: bytes + settled,
+                bytes_out: bytes + settled,
+            }
+        );
+        assert_eq!(hub.clients()[0].sent, 20_001);
+        assert_eq!(hub.clients()[0].subscriptions, 2);
+    });
+}
+
+#[test]
+fn an_ended_subscription_gets_nothing_more() {
+    with_hub(Limits::default(), |hub, log| {
+        let (socket, mut from) = (raw(hub), client(hub));
+        subscribe_raw(&socket, b"A");
+        subscribe_raw(&socket, b"B");
+        until(|| hub.clients()[0].subscriptions == 2);
+        let received = |channel: &[u8], payload: &[u8]| {
+            let message = Publish::new(channel, payload, &frame::Limits::default()).unwrap();
+            let mut found = vec![0; message.frame().len()];
+            { &socket }.read_exact(&mut found).unwrap();
+            assert_eq!(found, message.frame()[..]);
+        };
+        send(&mut from, "A", b"1");
+        received(b"A", b"1");
+        let ended = |text: &'static [u8]| Frame::Unsubscribe(Bytes::from_static(text)).to_bytes();
+        { &socket }.write_all(&ended(b"A")).unwrap();
+        until(|| hub.clients()[0].subscriptions == 1);
+        send(&mut from, "A", b"2");
+        send(&mut from, "B", b"3");
+        received(b"B", b"3");
+        { &socket }.write_all(&ended(b"\x1b[2J")).unwrap();
+        assert!(log.line("ends the sub").ends_with("`\\u{1b}[2J`, which it has not"));
+    });
+}
+
+#[test]
+fn a_slow_client_loses_messages_which_is_said_and_a_fast_one_gets_all() {
+    let limits = Limits { queue_bytes: 1 << 20, ..Limits::default() };
+    with_hub(limits, |hub, log| {
+        let (slow, mut fast, mut from) = (raw(hub), receiver(hub, &["A"]), client(hub));
+        subscribe_raw(&slow, b".*");
+        until(|| hub.clients()[0].subscriptions == 1);
+        let payload = vec![1; 100_000];
+        let mut sent = 0;
+        while hub.clients()[0].dropped < 5 {
+            send(&mut from, "A", &payload);
+            assert_eq!(next(&mut fast).1, payload);
+            sent += 1;
+            assert!(sent < 10_000, "nothing is ever dropped");
+        }
+        assert!(log.line("is too slow: ").ends_with("in all"));
+        let slow_one = hub.clients()[0];
+        assert!(slow_one.waiting > 900_000, "{slow_one:?}");
+        assert_eq!(hub.counts().dropped, slow_one.dropped);
+        assert_eq!(hub.clients()[1].dropped, 0);
+        drop(slow);
+        let words = format!("waited for it, {} were dropped", slow_one.dropped);
+        assert!(log.line(&words).contains("has left"));
+        send(&mut from, "A", b"after");
+        assert_eq!(next(&mut fast).1, b"after");
+    });
+}
+
+#[test]
+fn a_client_that_never_reads_is_sent_away() {
+    let limits = Limits { stall: Duration::from_millis(200), ..Limits::default() };
+    with_hub(limits, |hub, log| {
+        let (idle, mut from) = (raw(hub), client(hub));
+        subscribe_raw(&idle, b".*");
+        until(|| hub.clients()[0].subscriptions == 1);
+        for _ in 0..20 {
+            send(&mut from, "A", &[0; 1 << 20]);
+        }
+        let line = log.line("taken nothing");
+        let words = format!(
+            "{} is sent away: it has taken nothing for 200ms; ",
+            idle.local_addr().unwrap()
+        );
+        assert!(line.starts_with(&words), "{line}");
+        until(|| hub.counts().clients == 1);
+    });
+}
+
+#[test]
+fn whoever_does_not_speak_the_protocol_is_sent_away_and_nobody_else() {
+    let limits = Limits { greeting: Duration::from_millis(200), ..Limits::default() };
+    with_hub(limits, |hub, log| {
+        let mut other = receiver(hub, &["A"]);
+        let _silent = TcpStream::connect(hub.local_addr()).unwrap();
+        let mut web = TcpStream::connect(hub.local_addr()).unwrap();
+        web.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        let mut of_type = raw(hub);
+        of_type.write_all(&[0, 0, 0, 9]).unwrap();
+        let mut too_long = raw(hub);
+        too_long.write_all(&[0, 0, 0, 2, 0xff, 0, 0, 0]).unwrap();
+        let mut too_large = raw(hub);
+        too_large.write_all(&[0, 0, 0, 1, 0, 0, 0, 0, 0x10, 0, 0, 1]).unwrap();
+        let mut cut = raw(hub);
+        cut.write_all(&[0, 0, 0, 1, 0]).unwrap();
+        cut.shutdown(Shutdown::Write).unwrap();
+        for words in [
+            "the greeting of an lcm client within 200ms, found nothing",
+            "found 47 45 54 20 2f 20 48 54 (`GET / HT`)",
+            "found type 9 (0x00000009) at byte 8 of the stream",
+            "regular expression of 4278190080 bytes is longer than the 65536 allowed at byte 12",
+            "payload of 268435457 bytes is longer than the 268435456 allowed at byte 16",
+            "has left 5 bytes into a frame",
+        ] {
+            let line = log.line(words);
+            assert!(line.contains(" is sent away: ") || line.contains("has left"), "{line}");
+        }
+        until(|| hub.counts().clients == 1);
+        send(&mut other, "A", b"still here");
+        assert_eq!(next(&mut other).1, b"still here");
+    });
+}
+
+#[test]
+fn what_is_no_regular_expression_is_said_and_ignored() {
+    with_hub(Limits::default(), |hub, log| {
+        let mut client = receiver(hub, &["CAM(", "B"]);
+        let line = log.line("CAM(");
+        assert!(
+            line.ends_with(": its subscription `CAM(` is no regular expression: unclosed group"),
+            "{line}"
+        );
+        send(&mut client, "B", b"1");
+        assert_eq!(next(&mut client).1, b"1");
+        for _ in 0..100 {
+            client.subscribe("(").unwrap();
+        }
+        log.line("; further ones are not told");
+        receiver(hub, &[]);
+        let complaints =
+            log.lines.lock().unwrap().iter().filter(|l| l.contains("unclosed")).count();
+        assert_eq!(complaints, 10);
+    });
+}
+
+#[test]
+fn names_that_are_no_utf_8_are_matched_as_latin_1() {
+    with_hub(Limits::default(), |hub, _| {
+        let mut client = receiver(hub, &["caf."]);
+        client.publish(b"caf\xe9", b"x").unwrap();
+        assert_eq!(next(&mut client), (b"caf\xe9".to_vec(), b"x".to_vec()));
+    });
+}
+
+#[test]
+fn one_client_too_many_is_sent_away() {
+    with_hub(Limits { clients: 1, ..Limits::default() }, |hub, log| {
+        let mut first = receiver(hub, &["A"]);
+        let second = Client::connect("127.0.0.1", hub.local_addr().port(), LONG);
+        assert!(matches!(
+            second,
+            Err(ConnectError::Greeting { .. } | ConnectError::Connect { .. })
+        ));
+        log.line("is sent away: 1 clients are connected, and no more allowed");
+        send(&mut first, "A", b"1");
+        assert_eq!(next(&mut first).1, b"1");
+        drop(first);
+        until(|| hub.counts().clients == 0);
+        receiver(hub, &["A"]);
+    });
+}
+
+#[test]
+fn a_stopped_hub_ends_all_connections() {
+    let mut left = with_hub(Limits::default(), |hub, log| {
+        let idle = TcpStream::connect(hub.local_addr()).unwrap();
+        until(|| hub.counts().clients == 1);
+        let clients = [receiver(hub, &["A"]), receiver(hub, &["B"])];
+        log.line("has come");
+        (idle, clients)
+    });
+    for client in &mut left.1 {
+        let error = client.next(LONG).unwrap_err();
+        assert!(matches!(error, ClientError::Closed { pending: 0 }), "{error}");
+    }
+}
+
+#[test]
+fn a_hub_can_serve_again() {
+    let hub = Hub::bind("127.0.0.1:0").unwrap();
+    for _ in 0..2 {
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| hub.serve(&stop, |_| {}));
+            let _guard = Stop(&stop);
+            receiver(&hub, &["A"]);
+        });
+        assert_eq!(hub.counts().clients, 0);
+    }
+}
+
+#[test]
+fn a_port_in_use_is_told() {
+    let hub = Hub::bind("127.0.0.1:0").unwrap();
+    let error = Hub::bind(hub.local_addr()).unwrap_err();
+    assert!(matches!(error, HubError::InUse), "{error}");
+    assert!(error.to_string().contains("choose another port"));
+}
+
+#[test]
+fn hosts_are_names_or_addresses_of_either_kind() {
+    with_hub(Limits::default(), |hub, _| {
+        let port = hub.local_addr().port();
+        // Where it also means ::1, on which nothing listens, the next address is tried.
+        assert!(Client::connect("localhost", port, LONG).is_ok());
+        assert!(matches!(
+            Client::connect("no such host", port, LONG),
+            Err(ConnectError::Resolve { .. })
+        ));
+    });
+    let Ok(hub) = Hub::bind("[::1]:0") else {
+        println!("skipped: no IPv6 here");
+        return;
+    };
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| hub.serve(&stop, |_| {}));
+        let _guard = Stop(&stop);
+        for host in ["::1", "[::1]"] {
+            assert!(Client::connect(host, hub.local_addr().port(), LONG).is_ok());
+        }
+    });
+}

@@ -1,0 +1,167 @@
+//! The frames that wait for one client of a hub: bounded in bytes, and never a wait for who adds one.
+//!
+//! It does not write to sockets; that is the [`hub`](super::hub)'s.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+/// What a waiting frame costs besides its bytes, so that empty messages fill a queue, too.
+const OVERHEAD: usize = 96;
+
+/// Frames taken to be written at once.
+const BATCH_FRAMES: usize = 256;
+
+/// Bytes after which a batch takes no further frame.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// A queue between those who publish and the one thread that writes to a client.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    limit: usize,
+    state: Mutex<State>,
+    ready: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    frames: VecDeque<Bytes>,
+    /// Cost of the frames that wait, and of those that are being written.
+    cost: usize,
+    closed: bool,
+    /// Frames that waited when it was closed.
+    left: usize,
+}
+
+/// What became of a frame.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Added {
+    /// It waits.
+    Waits,
+    /// There was no room for it.
+    Dropped,
+    /// The client is gone.
+    Closed,
+}
+
+impl Outbox {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, state: Mutex::default(), ready: Condvar::new() }
+    }
+
+    /// Adds a frame if there is room. One that is longer than the whole queue is taken if nothing else
+    /// waits, or it could never be sent.
+    pub(super) fn add(&self, frame: &Bytes) -> Added {
+        let mut state = self.state();
+        if state.closed {
+            return Added::Closed;
+        }
+        let cost = state.cost + frame.len() + OVERHEAD;
+        if state.cost > 0 && cost > self.limit {
+            return Added::Dropped;
+        }
+        state.cost = cost;
+        state.frames.push_back(frame.clone());
+        // The writer sleeps only when nothing is there: one call to the system a burst.
+        if state.frames.len() == 1 {
+            drop(state);
+            self.ready.notify_one();
+        }
+        Added::Waits
+    }
+
+    /// Moves the frames to be written next to `batch`, whose frames are done; waits for the first.
+    /// `false` when the outbox is closed.
+    pub(super) fn take(&self, batch: &mut Vec<Bytes>) -> bool {
+        let done: usize = batch.drain(..).map(|frame| frame.len() + OVERHEAD).sum();
+        let mut state = self.state();
+        state.cost = state.cost.saturating_sub(done);
+        while state.frames.is_empty() && !state.closed {
+            // A burst of small frames leaves a long queue behind; an idle client keeps none.
+            state.frames.shrink_to(BATCH_FRAMES);
+            state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let mut bytes = 0;
+        while bytes < BATCH_BYTES
+            && batch.len() < BATCH_FRAMES
+            && let Some(frame) = state.frames.pop_front()
+        {
+            bytes += frame.len();
+            batch.push(frame);
+        }
+        !state.closed
+    }
+
+    /// Ends it: frames that wait are gone. How many they were, also if it was closed before.
+    pub(super) fn close(&self) -> usize {
+        let mut state = self.state();
+        state.closed = true;
+        state.left += std::mem::take(&mut state.frames).len();
+        let left = state.left;
+        drop(state);
+        self.ready.notify_one();
+        left
+    }
+
+    /// Bytes that wait, or are being written.
+    pub(super) fn cost(&self) -> usize {
+        self.state().cost
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(len: usize) -> Bytes {
+        vec![0; len].into()
+    }
+
+    #[test]
+    fn the_newest_is_dropped_when_there_is_no_room() {
+        let outbox = Outbox::new(2 * (100 + OVERHEAD));
+        assert_eq!(outbox.add(&frame(100)), Added::Waits);
+        assert_eq!(outbox.add(&frame(101)), Added::Dropped);
+        assert_eq!(outbox.add(&frame(100)), Added::Waits);
+        assert_eq!(outbox.add(&frame(0)), Added::Dropped);
+        let mut batch = Vec::new();
+        assert!(outbox.take(&mut batch));
+        assert_eq!(batch.len(), 2);
+        assert_eq!(outbox.add(&frame(0)), Added::Dropped, "what is being written still counts");
+    }
+
+    #[test]
+    fn a_frame_longer_than_the_queue_is_taken_alone() {
+        let outbox = Outbox::new(10);
+        assert_eq!(outbox.add(&frame(1000)), Added::Waits);
+        assert_eq!(outbox.add(&frame(0)), Added::Dropped);
+    }
+
+    #[test]
+    fn what_is_written_makes_room() {
+        let outbox = Outbox::new(2 * (100 + OVERHEAD));
+        let mut batch = Vec::new();
+        for _ in 0..5 {
+            assert_eq!(outbox.add(&frame(100)), Added::Waits);
+            // Gives back the room of the frame before.
+            assert!(outbox.take(&mut batch));
+            assert_eq!((batch.len(), outbox.cost()), (1, 100 + OVERHEAD));
+        }
+    }
+
+    #[test]
+    fn a_closed_outbox_keeps_and_takes_nothing() {
+        let outbox = Outbox::new(1000);
+        outbox.add(&frame(1));
+        outbox.add(&frame(2));
+        assert_eq!((outbox.close(), outbox.close()), (2, 2));
+        assert_eq!(outbox.add(&frame(3)), Added::Closed);
+        let mut batch = Vec::new();
+        assert!(!outbox.take(&mut batch) && batch.is_empty());
+    }
+}
