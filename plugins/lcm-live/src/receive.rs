@@ -171,6 +171,8 @@ pub(crate) struct FromGroup {
     /// Datagrams that the system has dropped, as it counts them: it wraps.
     overflow: u32,
     dropped: u64,
+    /// How many of them behind the last datagram that came; known at the end.
+    dropped_last: u64,
     shown: Option<Instant>,
 }
 
@@ -188,6 +190,7 @@ impl FromGroup {
             started,
             overflow: 0,
             dropped: 0,
+            dropped_last: 0,
             shown: None,
         }
     }
@@ -213,6 +216,12 @@ impl FromGroup {
     }
 
     fn finish(&mut self, to: &Receiving) {
+        // Behind the last message that was asked for, nothing was.
+        if !to.batcher.is_done() {
+            let all = udp::drops(&self.socket).unwrap_or(self.dropped);
+            self.dropped_last = all.saturating_sub(self.dropped);
+            self.dropped = self.dropped.max(all);
+        }
         let now = self.now();
         let spare = self.age.saturating_sub(IN_PROGRESS).as_nanos() as u64;
         self.intake.expire(now.saturating_add(spare));
@@ -325,7 +334,7 @@ impl FromGroup {
         let counts = self.intake.counts();
         // What was dropped shows in the numbers of what comes after it. Behind the last message, and of
         // senders of whom nothing came, only the system's own count tells.
-        let unseen = if counts.lost() == 0 { self.dropped } else { 0 };
+        let unseen = if counts.lost() == 0 { self.dropped } else { self.dropped_last };
         let unseen = [("datagrams dropped by the system, of which no number tells", unseen)];
         to.losses.set(counts.losses().chain(to.own_losses()).chain(unseen));
     }

@@ -59,6 +59,21 @@ pub(crate) fn sender(url: &UdpUrl, card: Card) -> Result<Socket, Error> {
     Ok(socket)
 }
 
+/// How many datagrams the system has dropped because the socket's buffer was full, as its table of sockets
+/// has it: also those behind the last one received. Nothing where there is no such table.
+pub(crate) fn drops(socket: &Socket) -> Option<u64> {
+    let inode = rustix::fs::fstat(socket).ok()?.st_ino;
+    drops_in(&fs::read_to_string("/proc/net/udp").ok()?, inode)
+}
+
+fn drops_in(table: &str, inode: u64) -> Option<u64> {
+    table.lines().skip(1).find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let is_ours = fields.get(9)?.parse() == Ok(inode);
+        is_ours.then(|| fields.last()?.parse().ok()).flatten()
+    })
+}
+
 /// Why the group cannot be used, and what to do.
 pub(crate) fn explained(what: &str, url: &UdpUrl, card: Card, error: io::Error) -> Error {
     let at = format!("cannot {what} {}:{}", url.group, url.port);
@@ -154,4 +169,22 @@ fn grow_buffer(
 fn limit() -> String {
     let text = fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap_or_default();
     text.trim().parse().map_or_else(|_| "not known".into(), |bytes| ByteSize(bytes).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_are_found_in_the_systems_table() {
+        let table = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops
+ 1041: 00000000:0044 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 18152 2 0000000000000000 0
+ 8640: 434CFFEF:1DF3 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 99021 2 0000000000000000 4711
+";
+        assert_eq!(drops_in(table, 99_021), Some(4711));
+        assert_eq!(drops_in(table, 1), None);
+        let socket = socket().unwrap();
+        socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        assert_eq!(drops(&socket), Some(0));
+    }
 }

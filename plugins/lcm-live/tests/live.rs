@@ -377,14 +377,14 @@ fn playing_can_be_told_to_go_elsewhere() {
     let mut output = sink.open(&context).unwrap();
     let blocks = sluice_core::BlockPool::new(1 << 20, 4);
     let block = sink.encode(batch, &mut EncodeContext::new(&context.channels, &blocks)).unwrap();
-    let playback = Arc::clone(&context.playback);
-    let interrupt = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(100));
-        playback.end();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(100));
+            context.playback.end();
+        });
+        // The second message is an hour away.
+        assert_eq!(sink.append(&mut output, block).unwrap(), 1);
     });
-    // The second message is an hour away.
-    assert_eq!(sink.append(&mut output, block).unwrap(), 1);
-    interrupt.join().unwrap();
     assert_eq!(sink.left_out(&mut output).len(), 2);
     assert!(sink.left_out(&mut output).is_empty());
 }
@@ -428,9 +428,7 @@ fn what_cannot_be_reached_is_explained() {
         let context = ReadContext::standalone("live");
         let source = source(options);
         let split = source.splits(1 << 20, &Query::default()).unwrap().remove(0);
-        let refused =
-            source.read(&split, Entry::At(0), &context).map(drop).unwrap_err().to_string();
-        refused
+        source.read(&split, Entry::At(0), &context).map(drop).unwrap_err().to_string()
     };
     let none = refusal(json!({ "url": url(port), "interface": "no-such-card" }));
     assert!(none.contains("no-such-card") && none.contains("ip link"), "{none}");
