@@ -4,7 +4,7 @@
 //! less than it wants loses the newest messages, which is counted and said; it never holds up others,
 //! nor who publishes. A client that publishes gets its own messages, too, if it wants them.
 //!
-//! Every client has a thread that reads and one that writes, with an [`Outbox`] in front.
+//! Every client has a thread that reads and one that writes, with a bounded queue between it and all others.
 
 use std::fmt;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
