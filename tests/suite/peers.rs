@@ -20,7 +20,7 @@ fn tool(name: &str) -> Option<PathBuf> {
 }
 
 /// The Python of the LCM package; nothing, said aloud, if it has none.
-fn python() -> Option<PathBuf> {
+pub(crate) fn python() -> Option<PathBuf> {
     let python = tool("python3")?;
     let works = Command::new(&python).args(["-c", "import lcm"]).output().unwrap();
     if !works.status.success() {

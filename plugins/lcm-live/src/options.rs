@@ -78,3 +78,13 @@ impl Interface {
 pub(crate) fn card(interface: Option<&Interface>) -> Result<Card, Error> {
     interface.map_or(Ok(Card::Route), Interface::card)
 }
+
+/// Refuses an interface for an address that has none to choose.
+pub(crate) fn refuse_interface(interface: Option<&Interface>) -> Result<(), Error> {
+    match interface {
+        None => Ok(()),
+        Some(_) => Err(Error::unfit(
+            "`interface` chooses where multicast goes (udpm); leave it out for a hub (tcpq)",
+        )),
+    }
+}

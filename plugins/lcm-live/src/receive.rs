@@ -35,8 +35,7 @@ pub(crate) struct Until {
 pub(crate) struct LiveReader {
     inbox: Arc<Inbox>,
     stop: Arc<AtomicBool>,
-    cancelled: Arc<AtomicBool>,
-    bytes_read: ReadContext,
+    context: ReadContext,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -56,20 +55,19 @@ impl LiveReader {
         let thread = std::thread::Builder::new().name("sluice-receive".into()).spawn(run);
         let thread = thread
             .map_err(|e| Error::refused(format!("cannot start a thread that receives: {e}")))?;
-        let (cancelled, bytes_read) = (Arc::clone(&context.cancelled), context.clone());
-        Ok(Self { inbox, stop, cancelled, bytes_read, thread: Some(thread) })
+        Ok(Self { inbox, stop, context: context.clone(), thread: Some(thread) })
     }
 }
 
 impl Reader for LiveReader {
     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
         loop {
-            if self.cancelled.load(Ordering::Relaxed) {
+            if self.context.is_cancelled() {
                 self.stop.store(true, Ordering::Relaxed);
             }
             match self.inbox.take(PATIENCE)? {
                 Mail::Batch(batch) => {
-                    self.bytes_read.count_read(batch.payload_bytes());
+                    self.context.count_read(batch.payload_bytes());
                     return Ok(Some(batch));
                 }
                 Mail::Nothing => {}

@@ -103,7 +103,10 @@ impl LcmLiveSink {
             Url::Udp(url) => {
                 Transport::Group(ToGroup::open(url, options::card(self.interface.as_ref())?)?)
             }
-            Url::Tcp(url) => Transport::Hub(ToHub::open(url)?),
+            Url::Tcp(url) => {
+                options::refuse_interface(self.interface.as_ref())?;
+                Transport::Hub(ToHub::open(url)?)
+            }
         })
     }
 }

@@ -122,6 +122,7 @@ impl LcmLive {
     }
 
     fn listen_to_hub(&self, url: TcpUrl, context: &ReadContext) -> Result<LiveReader, Error> {
+        options::refuse_interface(self.interface.as_ref())?;
         let note = format!("listening to {url}");
         let hub = FromHub::connect(url, self.regexes())?;
         context.losses.note(note, 0);

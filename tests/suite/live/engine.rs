@@ -1,0 +1,159 @@
+//! What the engine does with sources that have no end and sinks that play: on the loopback interface.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_core::Playback;
+use sluice_pipeline::Report;
+use sluice_pipeline::run::{self, Options, Stop};
+
+use crate::kit::{BEGIN, Event, Folder, log, pipeline};
+
+fn port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn address(port: u16) -> String {
+    format!("url = \"udpm://239.255.76.67:{port}?ttl=0\"\ninterface = \"lo\"")
+}
+
+/// A source of this name and these options.
+fn live(name: &str, port: u16, options: &str) -> String {
+    format!("[sources.{name}]\nplugin = \"lcm-udp\"\n{}\n{options}\n", address(port))
+}
+
+/// A sink that plays what comes from `from`.
+fn player(from: &str, port: u16, options: &str) -> String {
+    format!(
+        "[sinks.again]\nplugin = \"lcm-udp\"\nfrom = \"{from}\"\n{}\n{options}\n",
+        address(port)
+    )
+}
+
+fn file(name: &str, from: &str) -> String {
+    format!(
+        "[sinks.{name}]\nplugin = \"lcm-log\"\nfrom = \"{from}\"\npath = \"${{DIR}}/{name}.lcm\"\n"
+    )
+}
+
+/// Sends short messages through the loopback interface.
+fn send(port: u16, messages: impl IntoIterator<Item = u32>) {
+    let socket = socket2::Socket::from(UdpSocket::bind("127.0.0.1:0").unwrap());
+    socket.set_multicast_if_v4(&Ipv4Addr::LOCALHOST).unwrap();
+    let to = std::net::SocketAddrV4::new([239, 255, 76, 67].into(), port);
+    for n in messages {
+        let datagram = [b"LC02", &n.to_be_bytes()[..], b"A\0", &n.to_be_bytes()].concat();
+        socket.send_to(&datagram, &to.into()).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn run(text: &str, folder: &Folder, options: &Options) -> Report {
+    run::run(pipeline(text, folder.path()), options).unwrap()
+}
+
+fn recorded(folder: &Folder, name: &str) -> Vec<Event> {
+    crate::kit::events(&folder.read(name))
+}
+
+/// A log of events a second apart, each with its number as its payload.
+fn slow_log(folder: &Folder, count: i64) {
+    let event = |n: i64| Event::new(n, BEGIN + n * 1_000_000, "A", &(n as u32).to_be_bytes());
+    folder.write("in.lcm", log(&(0..count).map(event).collect::<Vec<_>>()));
+}
+
+const LOG: &str = "[sources.log]\nplugin = \"lcm-log\"\npath = \"${DIR}/in.lcm\"\n";
+
+fn numbers(events: &[Event]) -> Vec<u32> {
+    let number = |event: &Event| u32::from_be_bytes(event.payload[..].try_into().unwrap());
+    events.iter().map(number).collect()
+}
+
+#[test]
+fn a_silent_live_source_keeps_no_other_waiting() {
+    let (folder, busy, silent) = (Folder::new(), port(), port());
+    // Neither of them ends: only that enough has come through the merge ends the run.
+    let text = live("busy", busy, "")
+        + &live("silent", silent, "")
+        + "[stages.some]\nplugin = \"limit\"\nfrom = [\"busy\", \"silent\"]\nevents = 20\n"
+        + &file("got", "some");
+    let report = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // As long as nobody listens, nobody is told.
+            (0..400).for_each(|_| send(busy, 0..20));
+        });
+        run(&text, &folder, &Options::default())
+    });
+    assert_eq!(recorded(&folder, "got.lcm").len(), 20);
+    assert!(!report.interrupted);
+}
+
+#[test]
+fn asking_a_live_run_to_end_is_its_end() {
+    let (folder, port) = (Folder::new(), port());
+    let text = live("live", port, "") + &file("got", "live");
+    let stop = Arc::<Stop>::default();
+    let options = Options { stop: Arc::clone(&stop), ..Options::default() };
+    let report = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(600));
+            send(port, 0..200);
+            stop.request();
+        });
+        run(&text, &folder, &options)
+    });
+    let got = numbers(&recorded(&folder, "got.lcm"));
+    // All that came after the first that was heard is there.
+    assert!(
+        got.last() == Some(&199) && got.windows(2).all(|pair| pair[1] == pair[0] + 1),
+        "{got:?}"
+    );
+    assert_eq!((report.interrupted, report.exit()), (false, 0));
+}
+
+#[test]
+fn a_loop_plays_everything_again_also_through_stages_with_memory() {
+    let (folder, port) = (Folder::new(), port());
+    slow_log(&folder, 10);
+    let text = LOG.to_owned()
+        + "[stages.sorted]\nplugin = \"time\"\nfrom = \"log\"\nsort = \"1s\"\n"
+        + &player("sorted", port, "speed = 0\nloop = 3\nmax_rate = 2000")
+        + &live("live", port, "limit = 30\nidle_timeout = 20")
+        + &file("got", "live");
+    let report = run(&text, &folder, &Options::default());
+    let thrice: Vec<u32> = (0..3).flat_map(|_| 0..10).collect();
+    assert_eq!(numbers(&recorded(&folder, "got.lcm")), thrice);
+    assert_eq!((report.sinks["again"].events, report.sources["log"].events), (30, 30));
+}
+
+#[test]
+fn seeking_goes_on_from_there_and_the_books_still_balance() {
+    let (folder, port) = (Folder::new(), port());
+    slow_log(&folder, 3600);
+    let text = LOG.to_owned() + &player("log", port, "speed = 1");
+    let playback = Arc::<Playback>::default();
+    let options = Options { playback: Arc::clone(&playback), ..Options::default() };
+    let report = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let at = |second: i64| (BEGIN + second * 1_000_000) * 1_000;
+            let wait_for = |second: i64| {
+                while playback.position() != Some(at(second)) {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            };
+            wait_for(0);
+            playback.seek(at(3000));
+            wait_for(3000);
+            // Back again, and to the end at once.
+            playback.seek(at(100));
+            wait_for(100);
+            playback.seek(at(3599));
+        });
+        run(&text, &folder, &options)
+    });
+    let row = &report.channels[0];
+    assert_eq!(row.entered, row.out + row.filtered);
+    assert!((3..=9).contains(&row.out), "{row:?}");
+    assert!(!report.interrupted);
+}

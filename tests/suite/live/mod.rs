@@ -1,0 +1,188 @@
+//! Live LCM beside the real one: what its client sends and what we make of it, and the other way round.
+//! In a network of its own that has nothing in it but `lo`; where the system gives none, that is said.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::kit::{Event, Folder, Ran, events, root, skipped, sluice};
+
+mod engine;
+mod peers;
+
+/// The multicast group and port of LCM, which is free in a network of our own.
+pub(crate) const URL: &str = "udpm://239.255.76.67:7667?ttl=0";
+
+/// A network of its own: only `lo`, on which multicast has a route.
+pub(crate) struct Network {
+    holder: Child,
+    /// Closing it ends the holder.
+    _stdin: ChildStdin,
+}
+
+impl Network {
+    /// A new network; nothing, said aloud, where the system gives none.
+    pub(crate) fn new() -> Option<Self> {
+        let script =
+            "ip link set lo up && ip route add 224.0.0.0/4 dev lo && echo ready && read line";
+        let holder = Command::new("unshare")
+            .args(["-rn", "sh", "-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        let has_nsenter = Command::new("nsenter").arg("--version").output().is_ok();
+        let mut holder = holder.ok().filter(|_| has_nsenter)?;
+        let mut said = String::new();
+        let read = BufReader::new(holder.stdout.take()?).read_line(&mut said);
+        let stdin = holder.stdin.take()?;
+        if read.is_err() || said.trim() != "ready" {
+            skipped("this system gives no network of one's own (unshare -rn, ip, nsenter)");
+            drop(stdin);
+            holder.wait().unwrap();
+            return None;
+        }
+        Some(Self { holder, _stdin: stdin })
+    }
+
+    /// A command to be run in this network.
+    pub(crate) fn enter(&self, command: &Command) -> Command {
+        let mut inside = Command::new("nsenter");
+        inside.args(["-t", &self.holder.id().to_string(), "-U", "-n", "--preserve-credentials"]);
+        inside.arg(command.get_program()).args(command.get_args());
+        inside.current_dir(command.get_current_dir().unwrap_or(&root())).stdin(Stdio::null());
+        inside
+    }
+
+    /// The program, to be run in this network and this folder.
+    pub(crate) fn sluice(&self, folder: &Folder, arguments: &[&str]) -> Command {
+        self.enter(sluice(folder).args(arguments))
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        drop(self.holder.kill());
+        drop(self.holder.wait());
+    }
+}
+
+/// A program that listens.
+pub(crate) struct Listener {
+    pub(crate) child: Child,
+    stdout: JoinHandle<Vec<u8>>,
+    stderr: JoinHandle<String>,
+}
+
+impl Listener {
+    /// Starts a program, and waits until it says `ready` on either of its outputs.
+    pub(crate) fn start(mut command: Command, ready: &'static str) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (tell, told) = mpsc::channel();
+        let stdout = listen(child.stdout.take().unwrap(), ready, tell.clone());
+        let stderr = listen_text(child.stderr.take().unwrap(), ready, tell);
+        if told.recv_timeout(Duration::from_secs(30)).is_err() {
+            drop(child.kill());
+            panic!("it never said `{ready}`: {}", stderr.join().unwrap());
+        }
+        Self { child, stdout, stderr }
+    }
+
+    /// What came of it, once it has ended.
+    pub(crate) fn end(mut self) -> Ran {
+        let code = self.child.wait().unwrap().code();
+        Ran { code, stdout: self.stdout.join().unwrap(), stderr: self.stderr.join().unwrap() }
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+}
+
+fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    std::thread::Builder::new().spawn(work).unwrap()
+}
+
+fn listen(
+    mut from: ChildStdout,
+    ready: &'static str,
+    tell: mpsc::Sender<()>,
+) -> JoinHandle<Vec<u8>> {
+    on_a_thread(move || {
+        let (mut all, mut part) = (Vec::new(), [0; 4096]);
+        let mut told = false;
+        while let Ok(len @ 1..) = from.read(&mut part) {
+            all.extend_from_slice(&part[..len]);
+            if !told && String::from_utf8_lossy(&all).contains(ready) {
+                told = true;
+                let _told = tell.send(());
+            }
+        }
+        all
+    })
+}
+
+fn listen_text(
+    from: ChildStderr,
+    ready: &'static str,
+    tell: mpsc::Sender<()>,
+) -> JoinHandle<String> {
+    on_a_thread(move || {
+        let mut all = String::new();
+        for line in BufReader::new(from).lines().map_while(Result::ok) {
+            if line.contains(ready) {
+                let _told = tell.send(());
+            }
+            all += &(line + "\n");
+        }
+        all
+    })
+}
+
+/// A pipeline that receives into `got.lcm` and leaves `report.json`.
+fn receiving(folder: &Folder, options: &str) -> Vec<String> {
+    let text = format!(
+        "[sources.live]\nplugin = \"lcm-udp\"\n{options}\n\n[sinks.out]\nplugin = \"lcm-log\"\nfrom = \"live\"\n\
+         path = \"got.lcm\"\n"
+    );
+    folder.write("receive.toml", text);
+    ["run", "receive.toml", "--report", "report.json"].map(String::from).to_vec()
+}
+
+/// Has the program receive with these options, and waits until it listens.
+fn receive(network: &Network, folder: &Folder, options: &str) -> Listener {
+    let arguments = receiving(folder, options);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    Listener::start(network.sluice(folder, &arguments), "listening")
+}
+
+fn got(folder: &Folder) -> Vec<Event> {
+    events(&folder.read("got.lcm"))
+}
+
+fn report(folder: &Folder) -> Value {
+    serde_json::from_slice(&folder.read("report.json")).unwrap()
+}
+
+/// The payload that the peer makes for message `number` of that size.
+fn pattern(number: u64, size: usize) -> Vec<u8> {
+    let rest = (8..size.max(8)).map(|at| (at * 131 + at / 251) as u8);
+    number.to_be_bytes().into_iter().chain(rest).take(size).collect()
+}
+
+/// What to publish: channel, bytes, and a pause in milliseconds after it.
+fn spec(messages: &[(&str, usize, u64)]) -> String {
+    let each = messages.iter().map(|(name, size, pause)| json!([name, size, pause]));
+    Value::from_iter(each).to_string()
+}
+
+fn peer_program() -> PathBuf {
+    root().join("tests/suite/live/peer.py")
+}

@@ -1,0 +1,216 @@
+//! Beside LCM's own client for Python, logger and player.
+
+use std::process::{Command, Output};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::{Listener, Network, URL, got, pattern, peer_program, receive, report, spec};
+use crate::kit::{BEGIN, Event, Folder, Ran, log};
+use crate::peers::python;
+
+/// A network with the real client in it; nothing, said aloud, where one of them is not to be had.
+fn peers() -> Option<Peers> {
+    let python = python()?;
+    Some(Peers { network: Network::new()?, python })
+}
+
+struct Peers {
+    network: Network,
+    python: std::path::PathBuf,
+}
+
+impl Peers {
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.python);
+        command.arg("-B").arg(peer_program()).args(arguments);
+        self.network.enter(&command)
+    }
+
+    /// Has the client publish what is in `spec.json`; gives what it says it has sent.
+    fn publish(&self, folder: &Folder) -> Value {
+        let spec = folder.at("spec.json");
+        let said = done(self.command(&["publish", URL, spec.to_str().unwrap()]).output().unwrap());
+        serde_json::from_str(&said).unwrap()
+    }
+}
+
+#[track_caller]
+fn done(output: Output) -> String {
+    Ran::of(output).expect(0).text()
+}
+
+#[test]
+fn what_the_real_client_sends_comes_in_and_goes_out_to_it_again() {
+    let Some(peers) = peers() else { return };
+    let folder = Folder::new();
+    let messages = [
+        ("TINY", 0, 20),
+        ("TINY", 1, 20),
+        // With a channel of four letters, 65494 bytes are the last that fit one datagram.
+        ("EDGE", 65_494, 20),
+        ("EDGE", 65_495, 20),
+        ("EDGE", 65_499, 20),
+        ("EDGE", 65_500, 20),
+        ("BÜROSTUHL", 300, 20),
+        ("IMAGE", 280_000, 50),
+        ("LARGE", 3_000_000, 200),
+        ("LARGE", 3_000_000, 200),
+    ];
+    folder.write("spec.json", spec(&messages));
+    let listener =
+        receive(&peers.network, &folder, &format!("limit = {}\nduration = 30", messages.len()));
+    let sent = peers.publish(&folder);
+    listener.end().expect(0);
+    let got: Vec<(String, Vec<u8>)> = got(&folder)
+        .into_iter()
+        .map(|event| (String::from_utf8(event.channel).unwrap(), event.payload))
+        .collect();
+    let wanted: Vec<(String, Vec<u8>)> = (0..)
+        .zip(&messages)
+        .map(|(n, (name, size, _))| ((*name).to_owned(), pattern(n, *size)))
+        .collect();
+    assert!(got == wanted, "{:?}", got.iter().map(|(c, p)| (c, p.len())).collect::<Vec<_>>());
+    let losses = &report(&folder)["sources"]["live"];
+    assert_eq!((&losses["lost"], &losses["events"]), (&0.into(), &messages.len().into()));
+
+    let out = folder.at("heard.json");
+    let count = messages.len().to_string();
+    let url = format!("{URL}&recv_buf_size=4194304");
+    let client = peers.command(&["record", &url, &count, out.to_str().unwrap()]);
+    let client = Listener::start(client, "ready");
+    let arguments = ["convert", "got.lcm", "--to", URL, "--sink-option", "max_bandwidth=50MB"];
+    done(peers.network.sluice(&folder, &arguments).output().unwrap());
+    client.end().expect(0);
+    assert_eq!(serde_json::from_slice::<Value>(&folder.read("heard.json")).unwrap(), sent);
+}
+
+#[test]
+fn typed_messages_are_decoded_as_they_come_and_sent_back_as_they_were() {
+    let Some(peers) = peers() else { return };
+    let folder = Folder::new();
+    let (made, count) = (folder.at("made"), 40);
+    std::fs::create_dir(&made).unwrap();
+    let made = made.to_str().unwrap();
+    let listener =
+        receive(&peers.network, &folder, &format!("limit = {}\nduration = 30", 3 * count));
+    let published = peers.command(&["typed", "publish", URL, made, &count.to_string()]);
+    let published = done({ published }.output().unwrap());
+    listener.end().expect(0);
+
+    let arguments = ["cat", "got.lcm", "--types", "mit-dgc", "--json"];
+    let decoded = done(peers.network.sluice(&folder, &arguments).output().unwrap());
+    let lines = |text: &str| -> Vec<Value> {
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let (ours, theirs) = (lines(&decoded), lines(&published));
+    assert_eq!((ours.len(), theirs.len()), (3 * count, 3 * count));
+    for (ours, theirs) in ours.iter().zip(&theirs) {
+        let channel = theirs.as_array().map_or(&theirs["channel"], |line| &line[0]);
+        let fields = theirs.as_array().map_or(&theirs["fields"], |line| &line[2]);
+        assert_eq!((&ours["channel"], &ours["fields"]), (channel, fields));
+    }
+
+    let client = peers.command(&["typed", "receive", URL, made, &(3 * count).to_string()]);
+    let client = Listener::start(client, "ready");
+    let arguments = ["convert", "got.lcm", "--to", URL, "--sink-option", "max_rate=2000"];
+    done(peers.network.sluice(&folder, &arguments).output().unwrap());
+    let heard = client.end().expect(0).text();
+    let heard: Vec<&str> = heard.lines().filter(|line| *line != "ready").collect();
+    assert_eq!(heard, published.lines().collect::<Vec<_>>());
+}
+
+#[test]
+fn bursts_that_the_real_logger_loses_are_received_whole() {
+    let Some(peers) = peers() else { return };
+    let folder = Folder::new();
+    let burst = |n: usize| {
+        (0..2000).map(move |at| ("BURST", 100, if at == 1999 && n < 4 { 200 } else { 0 }))
+    };
+    let messages: Vec<(&str, usize, u64)> = (0..5).flat_map(burst).collect();
+    folder.write("spec.json", spec(&messages));
+    let options =
+        format!("url = \"{URL}&recv_buf_size=4194304\"\nlimit = {}\nduration = 60", messages.len());
+    let listener = receive(&peers.network, &folder, &options);
+    peers.publish(&folder);
+    listener.end().expect(0);
+    let got = got(&folder);
+    assert_eq!(got.len(), 10_000);
+    assert!((0..).zip(&got).all(|(n, event)| event.payload == pattern(n, 100)));
+}
+
+#[test]
+fn what_the_system_drops_is_counted_message_by_message() {
+    let Some(peers) = peers() else { return };
+    let folder = Folder::new();
+    let mut messages = vec![("FIRST", 8, 500)];
+    messages.extend([("MANY", 1000, 0); 5000]);
+    messages.push(("GAP", 8, 1500));
+    messages.push(("LAST", 8, 0));
+    folder.write("spec.json", spec(&messages));
+    let options = format!("url = \"{URL}&recv_buf_size=65536\"\nidle_timeout = 5\nduration = 60");
+    let listener = receive(&peers.network, &folder, &options);
+    // It receives the first, cannot take what comes then, and goes on before the last.
+    let stopping = std::thread::scope(|scope| {
+        let publisher = scope.spawn(|| peers.publish(&folder));
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        listener.signal(Signal::STOP);
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        listener.signal(Signal::CONT);
+        publisher.join()
+    });
+    assert!(stopping.is_ok());
+    let ran = listener.end();
+    let (events, live) = (got(&folder), report(&folder)["sources"]["live"].clone());
+    let lost = live["lost"].as_u64().unwrap();
+    let is_last = events.last().is_some_and(|event| event.channel == b"LAST");
+    assert!(is_last && events.first().is_some_and(|event| event.channel == b"FIRST"));
+    assert_eq!(events.len() as u64 + lost, messages.len() as u64, "{live}");
+    assert_eq!(ran.code, Some(if lost > 0 { 3 } else { 0 }), "{}", ran.stderr);
+}
+
+#[test]
+fn the_real_player_is_heard_and_the_real_logger_hears_us() {
+    let Some(peers) = peers() else { return };
+    let folder = Folder::new();
+    let events: Vec<Event> = (0..50)
+        .map(|n| {
+            Event::new(n, BEGIN + n * 2_000, if n % 3 == 0 { "A" } else { "B" }, &[n as u8; 40])
+        })
+        .collect();
+    folder.write("in.lcm", log(&events));
+    let bin = peers.python.parent().unwrap();
+    let plain = |events: &[Event]| -> Vec<(Vec<u8>, Vec<u8>)> {
+        events.iter().map(|event| (event.channel.clone(), event.payload.clone())).collect()
+    };
+
+    let listener = receive(&peers.network, &folder, "limit = 50\nduration = 30");
+    let mut player = Command::new(bin.join("lcm-logplayer"));
+    done(
+        peers
+            .network
+            .enter(player.arg(format!("--lcm-url={URL}")).arg(folder.at("in.lcm")))
+            .output()
+            .unwrap(),
+    );
+    listener.end().expect(0);
+    let heard = got(&folder);
+    assert_eq!(plain(&heard), plain(&events));
+    // The player has kept the pauses between them, as far as a busy machine lets it.
+    assert!(heard[49].utime - heard[0].utime >= 98_000 - 5_000);
+
+    let mut logger = Command::new(bin.join("lcm-logger"));
+    let theirs = folder.at("theirs.lcm");
+    logger.args(["--flush-interval=1", &format!("--lcm-url={URL}")]).arg(&theirs);
+    let logger = Listener::start(peers.network.enter(&logger), "theirs.lcm");
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let arguments = ["convert", "in.lcm", "--to", URL];
+    done(peers.network.sluice(&folder, &arguments).output().unwrap());
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    logger.signal(Signal::INT);
+    drop(logger.end());
+    let theirs = crate::kit::events(&folder.read("theirs.lcm"));
+    let ours = |event: &Event| event.channel != b"LCM_SELF_TEST";
+    let theirs: Vec<Event> = theirs.into_iter().filter(ours).collect();
+    assert_eq!(plain(&theirs), plain(&events));
+}
