@@ -8,6 +8,8 @@ use sluice_core::Pattern;
 use sluice_core::options::ByteSize;
 use sluice_core::time::When;
 
+pub(crate) use crate::commands::record::RecordArgs;
+
 /// Converts robot sensor logs.
 ///
 /// Reads any log format it has a plugin for, passes the events through stages and writes them in any
@@ -51,6 +53,8 @@ pub(crate) enum Verb {
     Run(RunArgs),
     /// Convert logs, without a pipeline file
     Convert(ConvertArgs),
+    /// Record live LCM
+    Record(Box<RecordArgs>),
     /// Show every mistake in pipeline files
     Check(CheckArgs),
     /// Show what a pipeline would read and write
@@ -441,7 +445,8 @@ pub(crate) struct Assignment {
     pub(crate) value: String,
 }
 
-fn assignment(text: &str) -> Result<Assignment, String> {
+/// Reads a name, `=` and a value.
+pub(crate) fn assignment(text: &str) -> Result<Assignment, String> {
     let (name, value) = text.split_once('=').unwrap_or_default();
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if name.is_empty() || !name.chars().all(allowed) {
@@ -450,12 +455,14 @@ fn assignment(text: &str) -> Result<Assignment, String> {
     Ok(Assignment { name: name.to_owned(), value: value.to_owned() })
 }
 
-fn channel_type(text: &str) -> Result<(String, String), String> {
+/// Reads a channel, `=` and a type.
+pub(crate) fn channel_type(text: &str) -> Result<(String, String), String> {
     let (channel, name) = text.rsplit_once('=').ok_or("expected a channel, `=` and a type")?;
     Ok((pattern(channel)?, name.to_owned()))
 }
 
-fn pattern(text: &str) -> Result<String, String> {
+/// Judges a pattern of channels.
+pub(crate) fn pattern(text: &str) -> Result<String, String> {
     Pattern::parse(text).map(|_| text.to_owned())
 }
 

@@ -8,7 +8,9 @@ use sluice_core::{DynSink, Input, Kind, Make, Plugin, Source, files};
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Node, OnDamage, Part, Pipeline, Report};
 
+use crate::args::SelectionArgs;
 use crate::ending::Failure;
+pub(crate) use crate::file_url::{FileUrl, Mode, file_url};
 use crate::shell::Shell;
 
 /// How much of a file is looked at. Damage at the beginning of a log must not hide what follows.
@@ -40,6 +42,42 @@ pub(crate) fn is_url(text: &str) -> bool {
     scheme.is_some_and(|scheme| {
         !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric()) && scheme != "file"
     })
+}
+
+/// Reads an address `file://…`, and warns of what means nothing in it.
+pub(crate) fn told_file_url(text: &str, shell: &Shell) -> Result<Option<FileUrl>, Failure> {
+    let url = file_url(text).map_err(Failure::WrongUse)?;
+    url.iter().flat_map(FileUrl::warnings).for_each(|warning| shell.warn(&warning));
+    Ok(url)
+}
+
+/// The paths that inputs stand for, and the events that are wanted of them: an address `file://…` may
+/// say from when on.
+pub(crate) fn without_addresses(
+    inputs: &[String],
+    selection: &SelectionArgs,
+    shell: &Shell,
+) -> Result<(Vec<String>, SelectionArgs), Failure> {
+    let (mut paths, mut selection) = (Vec::new(), selection.clone());
+    for input in inputs {
+        let Some(url) = told_file_url(input, shell)? else {
+            paths.push(input.clone());
+            continue;
+        };
+        if matches!(url.mode, Some(Mode::Write | Mode::Append)) {
+            let what = format!("{input} is to be read: its mode can only be r");
+            return Err(Failure::WrongUse(what));
+        }
+        if let Some(start) = url.start_text() {
+            if inputs.len() > 1 || selection.start.is_some() {
+                let what = "start_timestamp stands for --start, which is said once, for all inputs";
+                return Err(Failure::WrongUse(what.into()));
+            }
+            selection.start = Some(start);
+        }
+        paths.push(url.path_text());
+    }
+    Ok((paths, selection))
 }
 
 /// The plugin that takes this address.

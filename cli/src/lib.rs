@@ -18,6 +18,7 @@
 mod args;
 mod commands;
 mod ending;
+mod file_url;
 mod inputs;
 mod progress;
 mod recipe;
@@ -79,6 +80,7 @@ fn dispatch(verb: Verb, shell: &Shell) -> Outcome {
     match verb {
         Verb::Run(args) => commands::run::run(&args, shell),
         Verb::Convert(args) => commands::convert::run(&args, shell),
+        Verb::Record(args) => commands::record::run(&args, shell),
         Verb::Check(args) => commands::check::run(&args, shell),
         Verb::Plan(args) => commands::plan::run(&args, shell),
         Verb::Graph(args) => commands::graph::run(&args, shell),

@@ -1,11 +1,15 @@
 //! Shows how a run goes on standard error: a bar, plain lines, or JSON. Decides nothing about the run.
 
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
+use sluice_core::name::printable;
+use sluice_pipeline::Report;
 use sluice_pipeline::run::{Progress, Snapshot};
 
 use crate::args::ProgressForm;
@@ -17,9 +21,13 @@ const BAR: &str =
     "{wide_bar} {percent:>3}% of {decimal_total_bytes}, {decimal_bytes_per_sec}, {msg}, {eta} left";
 const SPINNER: &str = "{spinner} {decimal_bytes}, {decimal_bytes_per_sec}, {msg}, {elapsed}";
 
+// What has no end has no bar, and its line is written by us.
+const RECORDING: &str = "{spinner} {wide_msg}";
+
 /// Shows how a run goes.
 pub(crate) struct Meter {
     form: Form,
+    quiet: bool,
     started: Instant,
     state: Mutex<State>,
 }
@@ -34,6 +42,12 @@ enum Form {
 struct State {
     last: Snapshot,
     told: Instant,
+    /// What was told last.
+    shown: Snapshot,
+    /// The file that is recorded into, if one is.
+    file: Option<PathBuf>,
+    /// What inputs have said of themselves, with their names.
+    notes: BTreeSet<(String, String)>,
 }
 
 impl Meter {
@@ -48,17 +62,37 @@ impl Meter {
             ProgressForm::Auto | ProgressForm::Plain => Form::Plain,
         };
         let (started, last) = (Instant::now(), Snapshot::default());
-        Self { form, started, state: Mutex::new(State { last, told: started }) }
+        let state =
+            State { last, told: started, shown: last, file: None, notes: BTreeSet::default() };
+        Self { form, quiet, started, state: Mutex::new(state) }
     }
 
-    /// Says something without tearing up the bar.
+    /// Says something without tearing up the bar. A quiet program does not.
     pub(crate) fn say(&self, text: &str) {
         match &self.form {
+            _ if self.quiet => {}
             Form::Bar(bar) => bar.suspend(|| tell(text)),
             // Machines read every line; a person's words are none of theirs.
             Form::Json => {}
             Form::Plain | Form::Silent => tell(text),
         }
+    }
+
+    /// Says into which file is recorded from now on.
+    pub(crate) fn records_into(&self, file: &Path) {
+        self.say(&format!("writing {}", file.display()));
+        let before = self.state().file.replace(file.to_owned());
+        if let (None, Form::Bar(bar)) = (before, &self.form) {
+            bar.set_style(style(RECORDING));
+        }
+    }
+
+    /// Leaves out of a report what was told when it happened, and has no count that is only known now.
+    pub(crate) fn forget_told(&self, report: &mut Report) {
+        let state = self.state();
+        report.notes.retain(|note| {
+            note.count > 0 || !state.notes.contains(&(note.node.clone(), note.what.clone()))
+        });
     }
 
     /// Takes the bar away, or says the last word.
@@ -74,24 +108,44 @@ impl Meter {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the snapshot; gives whether it is time to tell.
-    fn is_due(&self, snapshot: &Snapshot) -> bool {
+    /// Keeps the snapshot; gives what to tell, if it is time to.
+    fn due(&self, snapshot: &Snapshot) -> Option<Due> {
         let mut state = self.state();
         state.last = *snapshot;
-        let due = state.told.elapsed() >= self.form.pause();
-        if due {
-            state.told = Instant::now();
+        let (pause, since) = (self.form.pause(state.file.is_some()), state.told.elapsed());
+        if since < pause {
+            return None;
         }
-        due
+        state.told = Instant::now();
+        let before = std::mem::replace(&mut state.shown, *snapshot);
+        let recorded = state.file.as_deref().map(|file| Recorded {
+            file: file.display().to_string(),
+            events: snapshot.events.saturating_sub(before.events),
+            bytes: snapshot.bytes.saturating_sub(before.bytes),
+            since: since.as_secs_f64(),
+        });
+        Some(Due { recorded })
     }
 
-    fn show(&self, snapshot: &Snapshot) {
-        match &self.form {
-            Form::Bar(bar) => self.tell_bar(bar, snapshot),
-            Form::Plain => self.tell_person(snapshot),
-            Form::Json => self.tell_machine(snapshot, false),
-            Form::Silent => {}
+    fn show(&self, snapshot: &Snapshot, due: &Due) {
+        match (&self.form, &due.recorded) {
+            (Form::Bar(bar), Some(recorded)) => bar.set_message(self.line(snapshot, recorded)),
+            (Form::Plain, Some(recorded)) => tell(&self.line(snapshot, recorded)),
+            (Form::Bar(bar), None) => self.tell_bar(bar, snapshot),
+            (Form::Plain, None) => self.tell_person(snapshot),
+            (Form::Json, _) => self.tell_machine(snapshot, false),
+            (Form::Silent, _) => {}
         }
+    }
+
+    /// How a recording goes: in all, and how fast since the last line.
+    fn line(&self, snapshot: &Snapshot, recorded: &Recorded) -> String {
+        let Recorded { file, events: new, bytes, since } = recorded;
+        let seconds = self.started.elapsed().as_secs();
+        let rate = units::count((*new as f64 / since.max(1e-9)) as u64);
+        let speed = units::speed(*bytes, *since);
+        let (read, events) = (units::bytes(snapshot.bytes), events(snapshot));
+        format!("{file}: {seconds} s, {events}, {read}, {rate} events/s, {speed}")
     }
 
     fn tell_person(&self, snapshot: &Snapshot) {
@@ -111,6 +165,7 @@ impl Meter {
             "total_bytes": snapshot.total_bytes,
             "events": snapshot.events,
             "damage": snapshot.damage,
+            "lost": snapshot.lost,
             "seconds": self.started.elapsed().as_secs_f64(),
         });
         if let Some(fields) = line.as_object_mut() {
@@ -131,7 +186,11 @@ impl Meter {
             bar.set_style(style(BAR).progress_chars("=> "));
         }
         let rate = snapshot.events as f64 / self.started.elapsed().as_secs_f64().max(1e-9);
-        let damage = if snapshot.damage > 0 { ", damage" } else { "" };
+        let damage = match (snapshot.damage, snapshot.lost) {
+            (_, lost @ 1..) => format!(", {} lost", units::count(lost)),
+            (1.., _) => ", damage".to_owned(),
+            _ => String::new(),
+        };
         let inputs = inputs(snapshot).map(|inputs| format!("{inputs}, ")).unwrap_or_default();
         bar.set_message(format!("{inputs}{} events/s{damage}", units::count(rate as u64)));
         bar.set_position(snapshot.bytes);
@@ -143,16 +202,37 @@ impl Progress for Meter {
         // What lies across a cut is read twice; nobody wants to see more than all of it.
         let bytes = snapshot.bytes.min(snapshot.total_bytes.unwrap_or(u64::MAX));
         let snapshot = &Snapshot { bytes, ..*snapshot };
-        if self.is_due(snapshot) {
-            self.show(snapshot);
+        if let Some(due) = self.due(snapshot) {
+            self.show(snapshot, &due);
+        }
+    }
+
+    fn note(&self, node: &str, what: &str) {
+        if self.state().notes.insert((node.to_owned(), what.to_owned())) {
+            self.say(&format!("{node}: {}", printable(what)));
         }
     }
 }
 
+/// What there is to tell.
+struct Due {
+    /// How the recording went since the last time, if it is one.
+    recorded: Option<Recorded>,
+}
+
+struct Recorded {
+    file: String,
+    events: u64,
+    bytes: u64,
+    since: f64,
+}
+
 impl Form {
     /// How long to be silent between two words.
-    fn pause(&self) -> Duration {
+    fn pause(&self, recording: bool) -> Duration {
         match self {
+            // Numbers that change all the time cannot be read.
+            Self::Bar(_) if recording => Duration::from_secs(1),
             Self::Bar(_) => Duration::from_millis(100),
             Self::Json => Duration::from_millis(500),
             Self::Plain => Duration::from_secs(5),
@@ -168,11 +248,14 @@ fn inputs(snapshot: &Snapshot) -> Option<String> {
 }
 
 fn events(snapshot: &Snapshot) -> String {
-    let events = units::many(snapshot.events, "event");
-    match snapshot.damage {
-        0 => events,
-        damage => format!("{events}, {}", units::many(damage, "damaged range")),
+    let mut events = units::many(snapshot.events, "event");
+    if snapshot.damage > 0 {
+        events += &format!(", {}", units::many(snapshot.damage, "damaged range"));
     }
+    if snapshot.lost > 0 {
+        events += &format!(", {} lost", units::count(snapshot.lost));
+    }
+    events
 }
 
 fn bar() -> Form {

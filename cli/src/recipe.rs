@@ -100,8 +100,10 @@ impl FileText {
     }
 
     fn inputs(&mut self, inputs: &[String]) {
-        let key = inputs.first().map_or("path", |input| key_of(input));
-        self.option(key, &strings(inputs));
+        // Without any, the source knows by itself what to read.
+        if let Some(first) = inputs.first() {
+            self.option(key_of(first), &strings(inputs));
+        }
     }
 
     fn selection(&mut self, selection: &SelectionArgs) {
@@ -156,6 +158,12 @@ fn strings(texts: &[String]) -> String {
             format!("[\n{lines}]")
         }
     }
+}
+
+/// An option with a list of texts that stand for themselves.
+pub(crate) fn list(name: &str, texts: &[String]) -> Assignment {
+    let texts: Vec<String> = texts.iter().map(|text| string(text)).collect();
+    Assignment { name: name.into(), value: format!("[{}]", texts.join(", ")) }
 }
 
 /// A TOML string that stands for exactly this text: nothing in it is a variable.

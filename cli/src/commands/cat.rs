@@ -11,14 +11,15 @@ use crate::recipe::Recipe;
 use crate::shell::Shell;
 
 pub(crate) fn run(args: &CatArgs, shell: &Shell) -> Outcome {
-    let source = convert::source(std::slice::from_ref(&args.file), args.from.as_deref(), shell)?;
+    let file = std::slice::from_ref(&args.file);
+    let (inputs, selection) = inputs::without_addresses(file, &args.selection, shell)?;
+    let source = convert::source(&inputs, args.from.as_deref(), shell)?;
     let sink = inputs::named(shell, Kind::Sink, if args.json { "jsonl" } else { "text" })?;
     let payload = Assignment { name: "payload".into(), value: "true".into() };
     let recipe = Recipe {
         source: source.name,
-        inputs: std::slice::from_ref(&args.file),
-        source_options: &[],
-        selection: Some(&args.selection),
+        inputs: &inputs,
+        selection: Some(&selection),
         limit: args.limit,
         // To show a payload, it has to be there.
         encodes: args.payload && source.gives_rows,
@@ -26,6 +27,7 @@ pub(crate) fn run(args: &CatArgs, shell: &Shell) -> Outcome {
         output: "-",
         sink_options: if args.payload { &[payload] } else { &[] },
         fields: &args.field,
+        ..Recipe::default()
     };
     let pipeline = convert::read("sluice cat", &recipe.text(), shell)?;
     let report = run::run(pipeline, &Options::default())?;

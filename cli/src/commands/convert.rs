@@ -7,10 +7,10 @@ use std::io::{self, Write};
 use sluice_core::{Kind, Plugin};
 use sluice_pipeline::{Document, Part, Pipeline, Variables};
 
-use crate::args::{Assignment, ConvertArgs};
+use crate::args::{Assignment, ConvertArgs, EngineArgs};
 use crate::commands::execute;
 use crate::ending::{Ending, Failure, Outcome};
-use crate::inputs;
+use crate::inputs::{self, Mode};
 use crate::recipe::Recipe;
 use crate::shell::Shell;
 
@@ -22,7 +22,14 @@ pub(crate) fn run(args: &ConvertArgs, shell: &Shell) -> Outcome {
         io::stdout().write_all(text.as_bytes())?;
         return Ok(Ending::Done);
     }
-    execute::execute(pipeline, &args.engine, shell)
+    let overwrite = args.engine.overwrite || replaces(&args.to)?;
+    execute::execute(pipeline, &EngineArgs { overwrite, ..args.engine.clone() }, shell)
+}
+
+/// Whether an address says that the log it names is to be replaced.
+fn replaces(to: &str) -> Result<bool, Failure> {
+    let url = inputs::file_url(to).map_err(Failure::WrongUse)?;
+    Ok(url.is_some_and(|url| url.mode == Some(Mode::Write)))
 }
 
 /// Reads a pipeline that was made on the spot. Its text has no variables in it.
@@ -33,19 +40,19 @@ pub(crate) fn read(name: &str, text: &str, shell: &Shell) -> Result<Pipeline, Fa
 
 /// The pipeline file that does what was asked for.
 pub(crate) fn text(args: &ConvertArgs, shell: &Shell) -> Result<String, Failure> {
-    let sink = Sink::of(args, shell)?;
-    let source = source(&args.inputs, args.from.as_deref(), shell)?;
+    let sink = Sink::of(&args.to, args.sink.as_deref(), &args.sink_option, shell)?;
+    let (inputs, selection) = inputs::without_addresses(&args.inputs, &args.selection, shell)?;
+    let source = source(&inputs, args.from.as_deref(), shell)?;
     let recipe = Recipe {
         source: source.name,
-        inputs: &args.inputs,
+        inputs: &inputs,
         source_options: &args.source_option,
-        selection: Some(&args.selection),
-        limit: None,
-        encodes: false,
+        selection: Some(&selection),
         sink: sink.plugin.name,
         output: &sink.path,
         sink_options: &[sink.options, args.sink_option.clone()].concat(),
         fields: &args.field,
+        ..Recipe::default()
     };
     let text = recipe.text();
     if source.gives_rows && wants_payloads(&text, shell) {
@@ -90,16 +97,34 @@ fn live_source<'s>(inputs: &[String], shell: &'s Shell) -> Result<Option<&'s Plu
 }
 
 /// The sink for an output, the path it gets, and the options that follow from the path.
-struct Sink<'s> {
-    plugin: &'s Plugin,
-    path: String,
-    options: Vec<Assignment>,
+pub(crate) struct Sink<'s> {
+    pub(crate) plugin: &'s Plugin,
+    pub(crate) path: String,
+    pub(crate) options: Vec<Assignment>,
 }
 
 impl<'s> Sink<'s> {
-    fn of(args: &ConvertArgs, shell: &'s Shell) -> Result<Self, Failure> {
-        let path = folder_with_slash(&args.to);
-        if let Some(name) = &args.sink {
+    /// The sink for an output: the one called `name`, or else the one that the output asks for. `given`
+    /// are the options it will get besides.
+    pub(crate) fn of(
+        to: &str,
+        name: Option<&str>,
+        given: &[Assignment],
+        shell: &'s Shell,
+    ) -> Result<Self, Failure> {
+        if let Some(url) = inputs::told_file_url(to, shell)? {
+            let plugin = inputs::named(shell, Kind::Sink, name.unwrap_or("lcm-log"))?;
+            let path = url.output().map_err(Failure::WrongUse)?.display().to_string();
+            let append = Assignment { name: "append".into(), value: "true".into() };
+            let appends = url.mode == Some(Mode::Append);
+            return Ok(Self {
+                plugin,
+                path,
+                options: appends.then_some(append).into_iter().collect(),
+            });
+        }
+        let path = folder_with_slash(to);
+        if let Some(name) = name {
             let plugin = inputs::named(shell, Kind::Sink, name)?;
             return Ok(Self { plugin, path, options: Vec::new() });
         }
@@ -116,7 +141,7 @@ impl<'s> Sink<'s> {
             let plugin = tables(&path, shell)?;
             return Ok(Self { plugin, path, options: Vec::new() });
         }
-        Self::by_extension(path, &args.sink_option, shell)
+        Self::by_extension(path, given, shell)
     }
 
     fn by_extension(path: String, given: &[Assignment], shell: &'s Shell) -> Result<Self, Failure> {

@@ -18,7 +18,7 @@ use crate::commands::{batch, plan};
 use crate::ending::{Ending, Failure, Outcome};
 use crate::progress::Meter;
 use crate::shell::Shell;
-use crate::signals::Listening;
+use crate::signals::{self, Listening, Words};
 use crate::units;
 
 /// How many damaged ranges are listed; the report has all of them.
@@ -52,16 +52,18 @@ pub(crate) fn execute(pipeline: Pipeline, args: &EngineArgs, shell: &Shell) -> O
         resume::sweep_outputs(&targets);
         return already_done(&before, report_file, shell);
     }
+    let meter = Arc::new(Meter::new(args.progress, shell.quiet));
     let watched = |options: &Options| Ok(run::run(pipeline, options)?);
-    let result = watch(args, shell, watched);
+    let result = watch_with(&meter, options(args), &signals::PUBLISHING, watched);
     if let Some(file) = report_file {
         file.write(result.as_ref().map(Report::to_json))?;
     }
-    let report =
+    let mut report =
         result.map_err(|failure| if only_prints { failure } else { failure.not_closed() })?;
     if args.resume {
         resume::sweep_outputs(&targets);
     }
+    meter.forget_told(&mut report);
     tell_losses(&report, shell);
     // Machines have had their last word.
     if args.progress != ProgressForm::Json {
@@ -95,13 +97,20 @@ pub(crate) fn watch<T>(
     run: impl FnOnce(&Options) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let meter = Arc::new(Meter::new(args.progress, shell.quiet));
-    let options = Options { progress: Some(meter.clone()), ..options(args) };
-    let (quiet, told) = (shell.quiet, Arc::clone(&meter));
-    let listening = Listening::start(Arc::clone(&options.stop), move |text| {
-        if !quiet {
-            told.say(text);
-        }
-    });
+    watch_with(&meter, options(args), &signals::PUBLISHING, run)
+}
+
+/// As [`watch`], with a meter that others know, too, and words for those who stop the run.
+pub(crate) fn watch_with<T>(
+    meter: &Arc<Meter>,
+    options: Options,
+    words: &'static Words,
+    run: impl FnOnce(&Options) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let options = Options { progress: Some(meter.clone()), ..options };
+    let told = Arc::clone(meter);
+    let say = move |text: &str| told.say(text);
+    let listening = Listening::start(Arc::clone(&options.stop), words, say);
     let result = run(&options);
     drop(listening);
     meter.finish();
@@ -195,6 +204,11 @@ pub(crate) fn tell_losses(report: &Report, shell: &Shell) {
     if more > 0 {
         shell.warn(&format!("and {} more", units::count(more)));
     }
+    for (name, source) in &report.sources {
+        for (reason, count) in &source.losses {
+            shell.warn(&format!("{name}: {} lost: {reason}", units::many(*count, "message")));
+        }
+    }
     for note in &report.notes {
         let times = if note.count > 0 {
             format!(" ({})", units::many(note.count, "time"))
@@ -223,6 +237,10 @@ pub(crate) fn summary(report: &Report) -> String {
         &format!("; {} in {seconds:.2} s, {}", units::bytes(bytes), units::speed(bytes, seconds));
     if report.damaged_ranges > 0 {
         text += &format!("; {}", units::many(report.damaged_ranges, "damaged range"));
+    }
+    let lost = report.sources.values().map(|source| source.lost).sum();
+    if lost > 0 {
+        text += &format!("; {} lost", units::count(lost));
     }
     text + &written_files(report)
 }

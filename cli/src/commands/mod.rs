@@ -11,6 +11,7 @@ pub(crate) mod info;
 pub(crate) mod man;
 pub(crate) mod plan;
 pub(crate) mod plugins;
+pub(crate) mod record;
 pub(crate) mod run;
 pub(crate) mod schema;
 pub(crate) mod types;

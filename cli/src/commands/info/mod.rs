@@ -30,7 +30,7 @@ struct Found {
 pub(crate) fn run(args: &InfoArgs, shell: &Shell) -> Outcome {
     let mut worst = Ok(Ending::Done);
     for name in &args.files {
-        let files = match inputs::expand(shell, name) {
+        let files = match files(name, shell) {
             Ok(files) => files,
             Err(failure) => {
                 worst = worse(worst, Err(failure), shell);
@@ -46,6 +46,15 @@ pub(crate) fn run(args: &InfoArgs, shell: &Shell) -> Outcome {
         }
     }
     worst
+}
+
+/// The files that one name stands for, which may be an address `file://…`.
+fn files(name: &str, shell: &Shell) -> Result<Vec<Input>, Failure> {
+    let Some(url) = inputs::told_file_url(name, shell)? else { return inputs::expand(shell, name) };
+    if url.start.is_some() {
+        shell.warn(&format!("a log is told of as a whole, whatever start_timestamp says: {name}"));
+    }
+    inputs::expand(shell, url.path)
 }
 
 /// The worse of two endings. Of two failures, the first is told now and the other one is passed on.

@@ -1,0 +1,156 @@
+//! Addresses of logs, as LCM programs take them: `file:///path?speed=N&mode=w`. Opens nothing.
+
+use std::path::{Path, PathBuf};
+
+/// An address `file://PATH?speed=N&mode=r|w|a&start_timestamp=USEC`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct FileUrl {
+    /// The log: an absolute path after `file:///`, and else one relative to the working folder.
+    pub(crate) path: PathBuf,
+    /// How the log is opened, where that is said.
+    pub(crate) mode: Option<Mode>,
+    /// How many times as fast as recorded it is to be played; nothing above 0 is as fast as possible.
+    pub(crate) speed: Option<f64>,
+    /// From when on it is to be read, in microseconds since 1970.
+    pub(crate) start: Option<i64>,
+    /// Keys that mean nothing: worth a warning.
+    pub(crate) unknown: Vec<String>,
+}
+
+/// How a log is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// To be read.
+    Read,
+    /// To be written; what is there is replaced.
+    Write,
+    /// To be continued.
+    Append,
+}
+
+/// Reads `text` as such an address; nothing if it is none. `Err` says what is wrong with it.
+pub(crate) fn file_url(text: &str) -> Result<Option<FileUrl>, String> {
+    let Some(rest) = text.strip_prefix("file://") else { return Ok(None) };
+    let (path, options) = rest.split_once('?').unwrap_or((rest, ""));
+    if path.is_empty() {
+        return Err(format!("`{text}` names no file; write file:///PATH"));
+    }
+    let mut url =
+        FileUrl { path: path.into(), mode: None, speed: None, start: None, unknown: Vec::new() };
+    // The library takes several groups of options, each with its own `?`.
+    for option in options.split(['?', '&']).filter(|option| !option.is_empty()) {
+        let wrong = |wanted: &str| format!("`{option}` in {text}: expected {wanted}");
+        let (key, value) = option.split_once('=').unwrap_or((option, ""));
+        match key {
+            "mode" => {
+                let mode = Mode::parse(value);
+                url.mode = Some(mode.ok_or_else(|| wrong("mode=r, mode=w or mode=a"))?);
+            }
+            "speed" => {
+                let speed = value.parse().ok().filter(|speed: &f64| speed.is_finite());
+                url.speed = Some(speed.ok_or_else(|| wrong("speed= and a number"))?);
+            }
+            "start_timestamp" => {
+                let start = value.parse().map_err(|_| {
+                    wrong("start_timestamp= and a whole number of microseconds since 1970")
+                });
+                url.start = Some(start?);
+            }
+            unknown => url.unknown.push(unknown.to_owned()),
+        }
+    }
+    Ok(Some(url))
+}
+
+impl Mode {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "r" => Some(Self::Read),
+            "w" => Some(Self::Write),
+            "a" => Some(Self::Append),
+            _ => None,
+        }
+    }
+}
+
+impl FileUrl {
+    /// The path. An address is text, and so is the path in it.
+    pub(crate) fn path_text(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// The time from which on it is to be read, as `--start` takes it.
+    pub(crate) fn start_text(&self) -> Option<String> {
+        self.start.map(|micros| format!("{micros}us"))
+    }
+
+    /// The path of the log to be written. `Err` if it is to be read.
+    pub(crate) fn output(&self) -> Result<&Path, String> {
+        match self.mode {
+            Some(Mode::Read) => Err(format!(
+                "mode=r reads {}, and here it is to be written: say mode=w or mode=a",
+                self.path.display()
+            )),
+            _ => Ok(&self.path),
+        }
+    }
+
+    /// What is worth a warning where such an address stands.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
+        let path = self.path.display();
+        self.unknown.iter().map(move |key| format!("`{key}` means nothing in file://{path}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> FileUrl {
+        file_url(text).unwrap().unwrap()
+    }
+
+    #[test]
+    fn what_is_no_file_address_is_none() {
+        for text in ["drive.lcm", "udpm://239.255.76.67:7667", "-", "file:drive.lcm", ""] {
+            assert_eq!(file_url(text), Ok(None));
+        }
+    }
+
+    #[test]
+    fn paths_are_absolute_or_relative_and_taken_as_they_are() {
+        assert_eq!(url("file:///logs/a.lcm").path, Path::new("/logs/a.lcm"));
+        assert_eq!(url("file://logs/a%20b.lcm").path, Path::new("logs/a%20b.lcm"));
+    }
+
+    #[test]
+    fn options_may_stand_in_several_groups_and_the_last_one_counts() {
+        let url = url("file://a?speed=2&mode=w?start_timestamp=-5&mode=a&colour=red&x");
+        assert_eq!((url.speed, url.mode, url.start), (Some(2.0), Some(Mode::Append), Some(-5)));
+        assert_eq!(url.unknown, ["colour", "x"]);
+        assert_eq!(url.warnings().count(), 2);
+        assert_eq!(url.start_text().unwrap(), "-5us");
+    }
+
+    #[test]
+    fn wrong_options_are_said() {
+        for (text, said) in [
+            ("file://", "names no file"),
+            ("file://?mode=r", "names no file"),
+            ("file://a?mode=rw", "mode=r, mode=w"),
+            ("file://a?speed=fast", "a number"),
+            ("file://a?speed=inf", "a number"),
+            ("file://a?start_timestamp=1.5", "whole number"),
+        ] {
+            let wrong = file_url(text).unwrap_err();
+            assert!(wrong.contains(said), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_to_be_read_is_not_written() {
+        assert!(url("file://a?mode=r").output().is_err());
+        assert_eq!(url("file://a?mode=w").output(), Ok(Path::new("a")));
+        assert_eq!(url("file://a").output(), Ok(Path::new("a")));
+    }
+}
