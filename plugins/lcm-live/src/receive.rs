@@ -147,8 +147,12 @@ impl Receiving {
     }
 }
 
-/// Datagrams that are taken at a time.
+/// Most datagrams that are taken at a time.
 const BATCH: usize = 64;
+/// Fewer, if they are so long that together they would not stay in a core's own cache until they have been
+/// looked at.
+const NEAR: usize = 512 << 10;
+const FEW: usize = 8;
 /// The longest datagram there is, and more.
 const SLOT: usize = 1 << 16;
 /// How often the books are shown to others.
@@ -165,6 +169,8 @@ pub(crate) struct FromGroup {
     /// When an unfinished message is given up.
     age: Duration,
     slots: Vec<u8>,
+    /// How long datagrams usually are.
+    usual: usize,
     started: Instant,
     /// Datagrams that the system has dropped, as it counts them: it wraps.
     overflow: u32,
@@ -185,6 +191,7 @@ impl FromGroup {
             intake,
             age,
             slots,
+            usual: 0,
             started,
             overflow: 0,
             dropped: 0,
@@ -197,9 +204,7 @@ impl FromGroup {
     pub(crate) fn run(mut self, mut to: Receiving, stop: &AtomicBool) -> Result<(), Error> {
         while !to.is_over(stop) {
             let got = self.receive(&mut to)?;
-            if got < BATCH {
-                to.batcher.tick(false);
-            }
+            to.batcher.tick(false);
             self.show(&to, false);
             if got == 0 {
                 self.wait(to.patience())?;
@@ -268,9 +273,11 @@ impl FromGroup {
         // Anew each time: the system writes how long control messages were to where it reads how long
         // they may be.
         let control = nix::cmsg_space!(TimeSpec, u32);
-        let mut headers = MultiHeaders::<SockaddrIn>::preallocate(BATCH, Some(control));
+        let most = (NEAR / self.usual.max(1)).clamp(FEW, BATCH);
+        let mut headers = MultiHeaders::<SockaddrIn>::preallocate(most, Some(control));
+        let slots = self.slots.chunks_exact_mut(SLOT).take(most);
         let mut slices: Vec<[IoSliceMut<'_>; 1]> =
-            self.slots.chunks_exact_mut(SLOT).map(|slot| [IoSliceMut::new(slot)]).collect();
+            slots.map(|slot| [IoSliceMut::new(slot)]).collect();
         let fd = self.socket.as_raw_fd();
         let messages =
             match recvmmsg(fd, &mut headers, slices.iter_mut(), MsgFlags::MSG_DONTWAIT, None) {
@@ -301,6 +308,7 @@ impl FromGroup {
                     SocketAddrV4::new(address.ip(), address.port())
                 });
             let datagram = message.iovs().next().unwrap_or_default();
+            self.usual = (self.usual * 7 + datagram.len()) / 8;
             self.intake.take(
                 datagram,
                 from,
