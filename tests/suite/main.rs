@@ -16,6 +16,7 @@ mod merge;
 mod outsider;
 mod peers;
 mod process;
+mod record;
 mod samples;
 mod shape;
 mod stopping;

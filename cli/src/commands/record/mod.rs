@@ -17,7 +17,7 @@ use std::time::Duration;
 use sluice_core::output::Published;
 use sluice_core::{Kind, Overwrite, Plugin};
 use sluice_pipeline::run::{self, Options, Recording, Stop};
-use sluice_pipeline::{Pipeline, Report};
+use sluice_pipeline::{Node, Part, Pipeline, Report};
 
 use crate::args::{Assignment, EngineArgs, ProgressForm, SelectionArgs};
 use crate::commands::{convert, execute};
@@ -31,7 +31,7 @@ use crate::signals;
 pub(crate) use args::RecordArgs;
 use naming::{Existing, Numbering};
 use out::Out;
-use pieces::{Pieces, State};
+use pieces::{Limits, Pieces, State};
 use quota::Quota;
 
 /// The source that receives where no address is given.
@@ -50,6 +50,14 @@ pub(crate) fn run(args: &RecordArgs, shell: &Shell) -> Outcome {
 
 /// Runs the pipeline, which writes to this.
 fn record(pipeline: Pipeline, args: &RecordArgs, out: Out<'_>, shell: &Shell) -> Outcome {
+    let grows =
+        |node: &Node| !matches!(&node.part, Part::Sink(sink) if !sink.is_readable_unfinished());
+    if !pipeline.nodes.iter().all(grows) && out.limits == Limits::default() {
+        shell.warn(
+            "this format can be read only when a file is complete, and this one is when the recording \
+             ends: --split-seconds makes it several",
+        );
+    }
     let target = PathBuf::from(&out.sink.path);
     let quota = args.receiving.disk_quota.map(|least| Quota::of(&target, least));
     quota.as_ref().map_or(Ok(()), Quota::check)?;

@@ -10,9 +10,7 @@ use sluice_core::{
     BatchBuilder, Channel, Encoding, Entry, Error, Input, Name, Query, ReadContext, Reader,
     Registry, Split,
 };
-use sluice_pipeline::Part;
 
-use super::pieces::Limits;
 use super::*;
 use crate::args::{Cli, Color, Verb};
 

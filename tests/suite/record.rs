@@ -1,0 +1,522 @@
+//! `record` as robots run it: what is sent is in the file, whatever happens to the program, the file or the
+//! disk. Over sockets on `lo`, and a port that nobody else has.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use socket2::SockRef;
+
+use crate::kit::{Dice, Event, Folder, Ran, drive, events, log, ran, skipped, sluice, unpacked};
+
+const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 76, 67);
+
+/// How long anything may take on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Sends messages as LCM programs do.
+struct Sender {
+    socket: UdpSocket,
+    port: u16,
+    sent: u32,
+}
+
+impl Sender {
+    fn new() -> Self {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        SockRef::from(&socket).set_multicast_if_v4(&Ipv4Addr::LOCALHOST).unwrap();
+        socket.set_multicast_ttl_v4(0).unwrap();
+        // Another program cannot have this port while the socket lives.
+        let port = socket.local_addr().unwrap().port();
+        Self { socket, port, sent: 0 }
+    }
+
+    fn url(&self) -> String {
+        format!("udpm://{GROUP}:{}?ttl=0", self.port)
+    }
+
+    fn send(&mut self, channel: &str, payload: &[u8]) {
+        let mut datagram = b"LC02".to_vec();
+        datagram.extend(self.sent.to_be_bytes());
+        datagram.extend(channel.as_bytes());
+        datagram.push(0);
+        datagram.extend(payload);
+        self.sent += 1;
+        self.socket.send_to(&datagram, SocketAddrV4::new(GROUP, self.port)).unwrap();
+    }
+
+    fn send_all(&mut self, events: &[Event]) {
+        for event in events {
+            self.send(str::from_utf8(&event.channel).unwrap(), &event.payload);
+        }
+    }
+
+    /// `record` of what this sends, with the arguments.
+    fn record(&self, folder: &Folder, arguments: &[&str]) -> Command {
+        let mut command = sluice(folder);
+        command.args(["record", &self.url(), "--interface", "lo"]).args(arguments);
+        command
+    }
+
+    /// Starts recording, and waits until nothing that is sent is missed any more.
+    fn start(&self, folder: &Folder, arguments: &[&str]) -> Recorder {
+        Recorder::start(self.record(folder, arguments))
+    }
+}
+
+/// A program that records, and what it has said.
+struct Recorder {
+    child: Child,
+    lines: Receiver<String>,
+    said: String,
+}
+
+impl Recorder {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (tell, lines) = channel();
+        let listen = move || stderr.lines().map_while(Result::ok).try_for_each(|l| tell.send(l));
+        std::thread::Builder::new().spawn(listen).unwrap();
+        let mut recorder = Self { child, lines, said: String::new() };
+        recorder.wait_for("listening to");
+        recorder
+    }
+
+    /// Waits until it says this; what it said before does not count.
+    #[track_caller]
+    fn wait_for(&mut self, word: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok(line) = self.lines.recv_timeout(left) else {
+                panic!("it never said `{word}`:\n{}", self.said);
+            };
+            self.said += &format!("{line}\n");
+            if line.contains(word) {
+                return;
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// What came of it, once it has ended.
+    fn end(mut self) -> Ran {
+        let code = self.child.wait().unwrap().code();
+        self.lines.into_iter().for_each(|line| self.said += &format!("{line}\n"));
+        Ran { code, stdout: Vec::new(), stderr: self.said }
+    }
+
+    fn stop(self) -> Ran {
+        self.signal(Signal::INT);
+        self.end()
+    }
+}
+
+/// Waits until a file is that long.
+#[track_caller]
+fn wait_for_length(folder: &Folder, name: &str, wanted: usize) {
+    let deadline = Instant::now() + PATIENCE;
+    let len = || fs::metadata(folder.at(name)).map_or(0, |meta| meta.len());
+    while len() < wanted as u64 {
+        assert!(Instant::now() < deadline, "{name} has {} bytes, not {wanted}", len());
+        std::thread::yield_now();
+    }
+}
+
+/// `sent` as it was recorded at these times.
+fn as_recorded(sent: &[Event], log: &[u8]) -> Vec<Event> {
+    let times = events(log).into_iter().map(|event| event.utime);
+    let renumbered = (0..).zip(sent).zip(times);
+    renumbered.map(|((number, sent), utime)| Event { number, utime, ..sent.clone() }).collect()
+}
+
+fn report(folder: &Folder) -> Value {
+    serde_json::from_slice(&folder.read("report.json")).unwrap()
+}
+
+fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as i64
+}
+
+#[test]
+fn the_log_has_what_was_sent_byte_for_byte() {
+    let (folder, mut sender, mut sent) = (Folder::new(), Sender::new(), drive(1, 300));
+    sent.push(Event::new(0, 0, "BÜROSTUHL", b""));
+    sent.push(Event::new(0, 0, "", b"of no channel"));
+    let limit = sent.len().to_string();
+    let recorder = sender.start(&folder, &["--to", "new/a.lcm", "--limit", &limit]);
+    let before = now();
+    sender.send_all(&sent);
+    recorder.end().expect(0).says("writing new/a.lcm").says(&format!("{limit} events"));
+    let written = folder.read("new/a.lcm");
+    assert!(written == log(&as_recorded(&sent, &written)));
+    let times: Vec<i64> = events(&written).iter().map(|event| event.utime).collect();
+    assert!(times.is_sorted() && times[0] >= before && times[times.len() - 1] <= now());
+}
+
+#[test]
+fn a_request_to_end_loses_nothing_and_is_no_failure() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let (folder, mut sender, sent) = (Folder::new(), Sender::new(), drive(2, 100));
+        let recorder = sender.start(&folder, &["--to", "a", "--flush-interval", "60000"]);
+        sender.send_all(&sent);
+        recorder.signal(signal);
+        recorder.end().expect(0).says("stopping");
+        let written = folder.read("a");
+        assert!(written == log(&as_recorded(&sent, &written)));
+    }
+}
+
+#[test]
+fn channels_are_chosen_before_anything_is_counted() {
+    let (folder, mut sender) = (Folder::new(), Sender::new());
+    for (arguments, wanted) in [
+        (&["-c", "CAM_*", "-x", "CAM_B"][..], &["CAM_A"][..]),
+        (&["--regex", "CAM_A|POSE"], &["CAM_A", "POSE"]),
+        (&["--regex", "CAM_A|POSE", "-v"], &["CAM_B", "POSES"]),
+    ] {
+        let limit = wanted.len().to_string();
+        let arguments = [&["--to", "a", "-f", "-n", &limit], arguments].concat();
+        let recorder = sender.start(&folder, &arguments);
+        ["CAM_A", "CAM_B", "POSE", "POSES"].iter().for_each(|name| sender.send(name, b"x"));
+        recorder.end().expect(0);
+        let names: Vec<Vec<u8>> =
+            events(&folder.read("a")).into_iter().map(|event| event.channel).collect();
+        assert_eq!(names, wanted.iter().map(|name| name.as_bytes()).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn files_that_are_there_are_refused_continued_replaced_or_numbered() {
+    let (folder, mut sender) = (Folder::new(), Sender::new());
+    let mut record = |arguments: &[&str]| {
+        let recorder = sender.start(&folder, &[&["--to", "a", "-n", "2"], arguments].concat());
+        sender.send("A", b"1");
+        sender.send("A", b"2");
+        recorder.end().expect(0);
+    };
+    let numbers = |name: &str| crate::kit::numbers(&folder.read(name));
+    record(&[]);
+    record(&["--append"]);
+    assert_eq!(numbers("a"), [0, 1, 2, 3]);
+    record(&["--increment"]);
+    assert_eq!((numbers("a.00"), numbers("a").len()), (vec![0, 1], 4));
+    record(&["--force"]);
+    assert_eq!(numbers("a"), [0, 1]);
+    let refused = Ran::of(sender.record(&folder, &["--to", "a"]).output().unwrap());
+    refused.expect(1).says("exists; --force").says("a\n");
+    assert_eq!(folder.names(), ["a", "a.00"]);
+}
+
+#[test]
+fn a_file_that_is_long_enough_is_followed_by_the_next_number() {
+    let (folder, mut sender) = (Folder::new(), Sender::new());
+    let mut recorder = sender.start(&folder, &["--to", "a.lcm", "--split-mb", "0.001"]);
+    for number in 1..4 {
+        sender.send("A", &[number; 1024]);
+        recorder.wait_for(&format!("writing a.lcm.0{number}"));
+    }
+    recorder.stop().expect(0);
+    assert_eq!(folder.names(), ["a.lcm.00", "a.lcm.01", "a.lcm.02", "a.lcm.03"]);
+    for number in 0..3 {
+        let events = events(&folder.read(&format!("a.lcm.0{number}")));
+        assert_eq!((events.len(), events[0].number), (1, 0));
+        assert_eq!(events[0].payload, [number + 1; 1024]);
+    }
+}
+
+#[test]
+fn a_ring_of_files_keeps_the_newest() {
+    let (folder, mut sender) = (Folder::new(), Sender::new());
+    folder.write("a.0", log(&drive(1, 3)));
+    let ring = ["--to", "a", "--rotate", "3", "--split-mb", "0.001", "--report", "report.json"];
+    let mut recorder = sender.start(&folder, &ring);
+    for number in 1..5 {
+        sender.send("A", &[number; 1024]);
+        recorder.wait_for("writing a.0");
+    }
+    recorder.stop().expect(0);
+    assert_eq!(folder.names(), ["a.0", "a.1", "a.2", "report.json"]);
+    let payload = |name: &str| events(&folder.read(name))[0].payload[0];
+    assert_eq!((payload("a.1"), payload("a.2")), (4, 3));
+    ran(&folder, &["verify", "report.json"]).expect(0);
+}
+
+#[test]
+fn old_files_are_followed_by_new_ones_also_when_nothing_comes() {
+    let (folder, mut sender) = (Folder::new(), Sender::new());
+    let mut recorder =
+        sender.start(&folder, &["--to", "%Y/a.lcm.zst", "-s", "--split-seconds", "0.05"]);
+    sender.send("A", b"1");
+    recorder.wait_for("a.01.lcm.zst");
+    sender.send("A", b"2");
+    recorder.wait_for("a.02.lcm.zst");
+    recorder.stop().expect(0);
+    let year = folder.names().remove(0);
+    assert!(year.parse::<i32>().is_ok_and(|year| year > 2000), "{year}");
+    for number in 0..2 {
+        let packed = folder.read(&format!("{year}/a.0{number}.lcm.zst"));
+        assert_eq!(events(&unpacked(&packed)).len(), 1);
+    }
+}
+
+#[test]
+fn tables_are_pieces_of_one_dataset() {
+    let (folder, mut sender, sent) = (Folder::new(), Sender::new(), drive(3, 20));
+    let mut recorder = sender.start(&folder, &["--to", "tables/", "--split-seconds", "0.05"]);
+    for (number, sent) in sent.chunks(10).enumerate() {
+        sender.send_all(sent);
+        recorder.wait_for(&format!("writing tables/piece=0000{}", number + 1));
+    }
+    recorder.stop().expect(0);
+    ran(&folder, &["convert", "tables/", "--to", "back.lcm"]).expect(0);
+    let payloads = |events: Vec<Event>| -> Vec<(Vec<u8>, Vec<u8>)> {
+        events.into_iter().map(|event| (event.channel, event.payload)).collect()
+    };
+    let (mut back, mut sent) = (payloads(events(&folder.read("back.lcm"))), payloads(sent));
+    back.sort();
+    sent.sort();
+    assert!(back == sent);
+}
+
+#[test]
+fn what_cannot_be_read_before_the_end_is_said_unless_it_is_cut() {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(7, 10)));
+    let record = ["record", "file://in.lcm", "--to"];
+    let whole = ran(&folder, &[&record[..], &["t.parquet"]].concat()).expect(0);
+    whole.says("only when a file is complete");
+    let cut = [&record[..], &["cut.parquet", "--split-seconds", "60"]].concat();
+    let cut = ran(&folder, &cut).expect(0);
+    assert!(!cut.stderr.contains("complete"), "{}", cut.stderr);
+    assert_eq!(folder.names(), ["cut.00.parquet", "in.lcm", "t.parquet"]);
+}
+
+/// Sends one message, and waits until it is in a file that then has so many.
+fn one_more(sender: &mut Sender, folder: &Folder, name: &str, count: usize) {
+    sender.send("A", b"x");
+    wait_for_length(folder, name, count * (28 + 2));
+}
+
+#[test]
+fn a_hangup_begins_a_new_file_and_never_hurts_the_old_one() {
+    for more in [&[][..], &["--force"]] {
+        let (folder, mut sender) = (Folder::new(), Sender::new());
+        let mut recorder = sender.start(&folder, &[&["--to", "a"], more].concat());
+        one_more(&mut sender, &folder, "a", 1);
+        recorder.signal(Signal::HUP);
+        recorder.wait_for("writing a.00");
+        one_more(&mut sender, &folder, "a.00", 1);
+        // As logrotate does, with `create`.
+        fs::rename(folder.at("a"), folder.at("moved")).unwrap();
+        folder.write("a", "");
+        recorder.signal(Signal::HUP);
+        recorder.wait_for("writing a");
+        one_more(&mut sender, &folder, "a", 1);
+        recorder.stop().expect(0);
+        assert_eq!(folder.names(), ["a", "a.00", "moved"]);
+        let each = folder.names().into_iter().map(|name| events(&folder.read(&name)).len());
+        assert_eq!(each.collect::<Vec<_>>(), [1, 1, 1], "{more:?}");
+    }
+}
+
+#[test]
+fn a_hangup_begins_the_next_number() {
+    let (folder, mut sender) = (Folder::new(), Sender::new());
+    let mut recorder = sender.start(&folder, &["--to", "a.lcm", "-i"]);
+    one_more(&mut sender, &folder, "a.lcm.00", 1);
+    recorder.signal(Signal::HUP);
+    recorder.wait_for("writing a.lcm.01");
+    recorder.stop().expect(0);
+    assert_eq!(folder.names(), ["a.lcm.00", "a.lcm.01"]);
+}
+
+#[test]
+fn being_killed_half_a_second_after_the_last_message_loses_none() {
+    for (name, more) in [
+        ("a.lcm", &[][..]),
+        ("a.jsonl", &[]),
+        ("a.lcm.zst", &["--flush-interval", "100"]),
+        ("b.lcm.zst", &["--flush-interval", "100", "--as", "lcm-log"]),
+    ] {
+        let (folder, mut sender, sent) = (Folder::new(), Sender::new(), drive(4, 5));
+        let recorder = sender.start(&folder, &[&["--to", name], more].concat());
+        sender.send_all(&sent);
+        std::thread::sleep(Duration::from_millis(500));
+        recorder.signal(Signal::KILL);
+        assert_eq!(recorder.end().code, None);
+        let left = folder.read(name);
+        let count = match name {
+            "a.lcm" => events(&left).len(),
+            "a.jsonl" => String::from_utf8(left).unwrap().lines().count(),
+            _ => events(&unpacked(&left)).len(),
+        };
+        assert_eq!(count, sent.len(), "{name}");
+        if name.ends_with(".zst") {
+            ran(&folder, &["convert", name, "--to", "back.lcm"]).expect(0);
+            assert_eq!(events(&folder.read("back.lcm")).len(), sent.len(), "{name}");
+        }
+    }
+}
+
+/// What the report says of a sink's channels: events in, written, and not written.
+fn counts(report: &Value) -> [u64; 3] {
+    let rows = report["channels"].as_array().unwrap().iter();
+    rows.fold([0; 3], |sum, row| {
+        let add = |place: usize, key: &str| sum[place] + row[key].as_u64().unwrap();
+        [add(0, "in"), add(1, "out"), add(2, "damaged")]
+    })
+}
+
+/// Sends until the recorder has ended.
+fn send_until_the_end(sender: &mut Sender, mut recorder: Recorder) -> Ran {
+    let mut dice = Dice(5);
+    let deadline = Instant::now() + PATIENCE;
+    while recorder.child.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < deadline, "it goes on: {}", recorder.said);
+        let payload: Vec<u8> = (0..5_000).map(|_| dice.below(256) as u8).collect();
+        sender.send("A", &payload);
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    recorder.end()
+}
+
+#[test]
+fn a_file_that_cannot_grow_ends_a_recording_with_its_books_right() {
+    for name in ["a.lcm", "a.lcm.zst"] {
+        let (folder, mut sender) = (Folder::new(), Sender::new());
+        let record = sender.record(&folder, &["--to", name, "--report", "report.json"]);
+        let mut limited = Command::new("sh");
+        limited.args(["-c", "ulimit -f 600 && exec \"$0\" \"$@\""]);
+        limited.arg(record.get_program()).args(record.get_args()).current_dir(folder.path());
+        let ended = send_until_the_end(&mut sender, Recorder::start(limited));
+        ended.expect(3).says("what was recorded until then is there");
+        check_full(&folder, &report(&folder), name);
+    }
+}
+
+/// Holds a recording on a full disk to its report.
+fn check_full(folder: &Folder, report: &Value, name: &str) {
+    let [came, written, missing] = counts(report);
+    assert_eq!(came, written + missing, "{report:#}");
+    assert!(written > 0 && missing > 0, "{report:#}");
+    ran(folder, &["convert", name, "--to", "back.lcm", "--overwrite"]).expect(0);
+    let back = events(&folder.read("back.lcm")).len() as u64;
+    if name.ends_with(".zst") {
+        // Known to be wrong: what waits in an archive for its frame counts as written, and is lost with
+        // the frame for which there is no room. Everything else is there.
+        assert!(back <= written, "{back} of {written}");
+    } else {
+        assert_eq!(back, written);
+    }
+}
+
+/// The command in a place where `small/` is a disk of its own of that many kilobytes, whose files are
+/// copied to `kept/` in the end. Nothing, said aloud, where the system gives none.
+fn on_small_disk(folder: &Folder, command: &Command, kilobytes: u32) -> Option<Command> {
+    for name in ["small", "kept"] {
+        fs::create_dir_all(folder.at(name)).unwrap();
+    }
+    let mount = format!("mount -t tmpfs -o size={kilobytes}k tmpfs small");
+    let usual = ["-rm", "sh", "-c"];
+    let works = Command::new("unshare").args(usual).arg(&mount).current_dir(folder.path()).output();
+    if !works.is_ok_and(|output| output.status.success()) {
+        skipped("this system gives no disk of one's own (unshare -rm, mount -t tmpfs)");
+        return None;
+    }
+    let mut inside = Command::new("unshare");
+    // The shell waits for the program, so that the files can be copied before they are gone.
+    let script = format!("{mount} && {{ \"$0\" \"$@\"; code=$?; cp small/* kept/; exit $code; }}");
+    inside.args(usual).arg(script).current_dir(folder.path());
+    inside.arg(command.get_program()).args(command.get_args());
+    Some(inside)
+}
+
+#[test]
+fn a_full_disk_ends_a_recording_with_its_books_right() {
+    for name in ["a.lcm", "a.lcm.zst"] {
+        let (folder, mut sender) = (Folder::new(), Sender::new());
+        let to = format!("small/{name}");
+        let record = sender.record(&folder, &["--to", &to, "--report", "report.json"]);
+        let Some(record) = on_small_disk(&folder, &record, 400) else { return };
+        let ended = send_until_the_end(&mut sender, Recorder::start(record));
+        ended.expect(3).says("no space left");
+        check_full(&folder, &report(&folder), &format!("kept/{name}"));
+    }
+}
+
+#[test]
+fn a_disk_quota_ends_a_recording_well() {
+    let (folder, mut sender) = (Folder::new(), Sender::new());
+    let arguments = ["--to", "small/a.lcm", "--disk-quota", "63000KiB", "--report", "report.json"];
+    let record = sender.record(&folder, &arguments);
+    let Some(record) = on_small_disk(&folder, &record, 64_000) else { return };
+    let ended = send_until_the_end(&mut sender, Recorder::start(record));
+    ended.expect(0).says("less than the quota of 64.5 MB: stopping");
+    let [came, written, missing] = counts(&report(&folder));
+    assert_eq!((came, missing), (written, 0));
+    assert_eq!(events(&folder.read("kept/a.lcm")).len() as u64, written);
+}
+
+#[test]
+fn a_disk_quota_that_is_exceeded_already_refuses() {
+    let (folder, sender) = (Folder::new(), Sender::new());
+    let refused = Ran::of(sender.record(&folder, &["--disk-quota", "7PB"]).output().unwrap());
+    refused.expect(1).says("less than the quota").says("nothing was recorded");
+    assert!(folder.names().is_empty());
+}
+
+#[test]
+fn machines_are_told_how_it_goes_and_quiet_programs_say_nothing() {
+    let (folder, mut sender) = (Folder::new(), Sender::new());
+    let quiet = sender.record(&folder, &["-q", "--to", "quiet", "-n", "1", "--idle-timeout", "30"]);
+    let mut quiet = { quiet }.stderr(Stdio::piped()).spawn().unwrap();
+    let json = sender.record(&folder, &["--progress", "json", "--to", "json", "-n", "1"]);
+    let mut json = { json }.stderr(Stdio::piped()).spawn().unwrap();
+    // Neither says when it listens.
+    while json.try_wait().unwrap().is_none() || quiet.try_wait().unwrap().is_none() {
+        sender.send("A", b"x");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let quiet = Ran::of(quiet.wait_with_output().unwrap()).expect(0);
+    assert_eq!(quiet.stderr, "");
+    let json = Ran::of(json.wait_with_output().unwrap()).expect(0);
+    let last: Value = serde_json::from_str(json.stderr.lines().last().unwrap()).unwrap();
+    assert_eq!(
+        (&last["lost"], &last["done"], &last["events"]),
+        (&0.into(), &true.into(), &1.into())
+    );
+}
+
+#[test]
+fn addresses_of_files_are_read_from_a_time_on_and_written_as_their_mode_says() {
+    let (folder, events) = (Folder::new(), drive(6, 10));
+    folder.write("in.lcm", log(&events));
+    let from = events[6].utime;
+    let url = format!("file://in.lcm?start_timestamp={from}");
+    ran(&folder, &["convert", &url, "--to", "file://out?speed=0"]).expect(0);
+    assert_eq!(folder.read("out"), log(&events[6..]));
+    ran(&folder, &["record", &url, "--to", "recorded", "--limit", "2"]).expect(0);
+    assert_eq!(crate::kit::numbers(&folder.read("recorded")), [0, 1]);
+    let cat = ran(&folder, &["cat", &url, "--json"]).expect(0).text();
+    assert_eq!(cat.lines().count(), 4);
+    ran(&folder, &["info", "file://in.lcm?colour=red"]).expect(0).says("`colour` means nothing");
+
+    ran(&folder, &["convert", "in.lcm", "--to", "file://out"]).expect(1).says("exists");
+    ran(&folder, &["convert", "in.lcm", "--to", "file://out?mode=a"]).expect(0);
+    assert_eq!(folder.read("out"), [log(&events[6..]), log(&events)].concat());
+    ran(&folder, &["convert", "in.lcm", "--to", "file://out?mode=w"]).expect(0);
+    assert_eq!(folder.read("out"), log(&events));
+    ran(&folder, &["convert", "in.lcm", "--to", "file://out?mode=r"]).expect(2).says("mode=r");
+    ran(&folder, &["convert", "file://in.lcm?mode=w", "--to", "x.lcm"]).expect(2);
+    ran(&folder, &["convert", &url, "--start", "+1", "--to", "x.lcm"]).expect(2);
+}
