@@ -8,6 +8,7 @@ use sluice_core::Pattern;
 use sluice_core::options::ByteSize;
 use sluice_core::time::When;
 
+pub(crate) use crate::commands::play::PlayArgs;
 pub(crate) use crate::commands::record::RecordArgs;
 
 /// Converts robot sensor logs.
@@ -55,6 +56,8 @@ pub(crate) enum Verb {
     Convert(ConvertArgs),
     /// Record live LCM
     Record(Box<RecordArgs>),
+    /// Play logs as live LCM
+    Play(Box<PlayArgs>),
     /// Show every mistake in pipeline files
     Check(CheckArgs),
     /// Show what a pipeline would read and write

@@ -24,6 +24,7 @@ mod progress;
 mod recipe;
 mod shell;
 mod signals;
+mod terminal;
 mod units;
 
 use std::ffi::OsString;
@@ -81,6 +82,7 @@ fn dispatch(verb: Verb, shell: &Shell) -> Outcome {
         Verb::Run(args) => commands::run::run(&args, shell),
         Verb::Convert(args) => commands::convert::run(&args, shell),
         Verb::Record(args) => commands::record::run(&args, shell),
+        Verb::Play(args) => commands::play::run(&args, shell),
         Verb::Check(args) => commands::check::run(&args, shell),
         Verb::Plan(args) => commands::plan::run(&args, shell),
         Verb::Graph(args) => commands::graph::run(&args, shell),

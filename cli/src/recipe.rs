@@ -20,6 +20,8 @@ pub(crate) struct Recipe<'r> {
     pub(crate) selection: Option<&'r SelectionArgs>,
     /// How many of them.
     pub(crate) limit: Option<u64>,
+    /// New names of channels, by pattern.
+    pub(crate) renames: &'r [(String, String)],
     /// Whether events of which only decoded rows are there have to get payloads again.
     pub(crate) encodes: bool,
     /// The sink's plugin.
@@ -52,6 +54,10 @@ impl Recipe<'_> {
             file.node(Kind::Stage, "matching", "filter");
             file.option("where", &string(condition));
         }
+        if !self.renames.is_empty() {
+            file.node(Kind::Stage, "renamed", "rename");
+            file.renames(self.renames);
+        }
         if let Some(limit) = self.limit {
             file.node(Kind::Stage, "first", "limit");
             file.option("events", &limit.to_string());
@@ -63,7 +69,10 @@ impl Recipe<'_> {
             }
         }
         file.node(Kind::Sink, "out", self.sink);
-        file.option(key_of(self.output), &string(self.output));
+        // Without an output, the sink knows by itself where to.
+        if !self.output.is_empty() {
+            file.option(key_of(self.output), &string(self.output));
+        }
         file.options(self.sink_options);
         if !self.fields.is_empty() {
             file.option("fields", &strings(self.fields));
@@ -129,6 +138,14 @@ impl FileText {
         }
     }
 
+    fn renames(&mut self, renames: &[(String, String)]) {
+        let rule = |(from, to): &(String, String)| {
+            format!("    {{ from = {}, to = {} }},\n", string(from), string(to))
+        };
+        let rules: String = renames.iter().map(rule).collect();
+        self.option("channels", &format!("[\n{rules}]"));
+    }
+
     fn options(&mut self, options: &[Assignment]) {
         options.iter().for_each(|Assignment { name, value }| self.option(name, &toml_of(value)));
     }
@@ -167,7 +184,7 @@ pub(crate) fn list(name: &str, texts: &[String]) -> Assignment {
 }
 
 /// A TOML string that stands for exactly this text: nothing in it is a variable.
-fn string(text: &str) -> String {
+pub(crate) fn string(text: &str) -> String {
     let special = text.contains("${") || text.contains("$$");
     let text = if special { text.replace('$', "$$") } else { text.to_owned() };
     toml::Value::String(text).to_string()
@@ -248,6 +265,7 @@ path = \"-\"
             source_options: &[assignment("max_event", "64MiB"), assignment("seek", "false")],
             selection: Some(&selection),
             limit: Some(7),
+            renames: &[("re:CAM_([0-9])".into(), "CAMERA_$1".into())],
             encodes: true,
             sink: "lcm-log",
             output: "out.lcm",
@@ -289,9 +307,16 @@ plugin = \"filter\"
 from = \"typed\"
 where = 'vel[0] > 3 and name != \"x\"'
 
+[stages.renamed]
+plugin = \"rename\"
+from = \"matching\"
+channels = [
+    { from = \"re:CAM_([0-9])\", to = \"CAMERA_$1\" },
+]
+
 [stages.first]
 plugin = \"limit\"
-from = \"matching\"
+from = \"renamed\"
 events = 7
 
 [stages.payloads]
@@ -322,9 +347,8 @@ fields = [
         let inputs = texts(&odd);
         let (source, sink, output) = ("lcm-log", "null", "");
         let recipe = Recipe { source, inputs: &inputs, sink, output, ..Recipe::default() };
-        // The sink `null` takes no path.
-        let text = recipe.text().replace("path = \"\"\n", "");
-        let (document, registry) = (Document::generated("test", text), Registry::linked());
+        let (document, registry) =
+            (Document::generated("test", recipe.text()), Registry::linked());
         let pipeline = Pipeline::read(&document, &Variables::default(), &registry).unwrap();
         assert_eq!(pipeline.nodes[0].options["path"], serde_json::json!(odd));
         assert_eq!(string("re:A$"), "\"re:A$\"");

@@ -9,6 +9,7 @@ use signal_hook::iterator::{Handle, Signals};
 use sluice_pipeline::run::Stop;
 
 use crate::ending::FAILED;
+use crate::terminal;
 
 /// What is said to the first signal, and to the second.
 pub(crate) type Words = [&'static str; 2];
@@ -68,7 +69,10 @@ fn heard(before: usize, stop: &Stop, words: &Words, say: &impl Fn(&str)) {
     match words.get(before) {
         Some(word) => say(word),
         // The run does not come to the point where it looks: a disk or a pipe that does not answer.
-        None => std::process::exit(i32::from(FAILED)),
+        None => {
+            terminal::restore();
+            std::process::exit(i32::from(FAILED));
+        }
     }
     stop.request();
 }

@@ -4,13 +4,14 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
 
 use serde_json::{Value, json};
 use sluice_core::files::Identity;
 use sluice_core::name::printable;
 use sluice_core::{Error, Overwrite};
 use sluice_pipeline::resume::{self, Before};
-use sluice_pipeline::run::{self, Options};
+use sluice_pipeline::run::{self, Options, Stop};
 use sluice_pipeline::{Part, Pipeline, Report};
 
 use crate::args::{Engine, EngineArgs, ProgressForm};
@@ -115,6 +116,41 @@ pub(crate) fn watch_with<T>(
     drop(listening);
     meter.finish();
     result
+}
+
+/// Runs something, and has a thread beside it watch. That is told that it is over by the end of its
+/// channel. If it panics, the run is asked to end, and the panic goes on.
+pub(crate) fn beside<T>(
+    stop: &Stop,
+    watch: impl FnOnce(&Receiver<()>) + Send,
+    run: impl FnOnce() -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    /// A run without an end would never notice that nobody watches any more.
+    struct Watching<'s>(&'s Stop);
+    impl Drop for Watching<'_> {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                self.0.request();
+            }
+        }
+    }
+    std::thread::scope(|scope| {
+        let (running, over) = mpsc::channel();
+        let watch = move || {
+            let _watching = Watching(stop);
+            watch(&over);
+        };
+        let watcher = std::thread::Builder::new().name("sluice-watch".into());
+        let watcher = watcher.spawn_scoped(scope, watch);
+        let watcher =
+            watcher.map_err(|e| Failure::Failed(format!("cannot start a thread: {e}")))?;
+        let result = run();
+        drop(running);
+        match watcher.join() {
+            Ok(()) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
 }
 
 /// The engine's options.

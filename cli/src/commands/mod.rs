@@ -10,6 +10,7 @@ pub(crate) mod graph;
 pub(crate) mod info;
 pub(crate) mod man;
 pub(crate) mod plan;
+pub(crate) mod play;
 pub(crate) mod plugins;
 pub(crate) mod record;
 pub(crate) mod run;

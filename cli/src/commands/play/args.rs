@@ -1,0 +1,149 @@
+//! What `play` takes.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use sluice_core::options::ByteSize;
+use sluice_core::time::Length;
+
+use crate::args::{ProgressForm, SelectionArgs, pattern};
+
+#[derive(Debug, Default, Args)]
+#[command(after_help = "\
+On a terminal there are keys:
+  space             pause, and go on             left, right   10 seconds back, ahead
+  . or n or s       one event, then pause        [ and ]       60 seconds back, ahead
+  + and - (up,down) twice, half the speed        0 or Home     back to the start
+  ? or h            these keys                   q             end
+
+Examples:
+  sluice play drive.lcm
+  sluice play drive.lcm --speed 2 --channel 'CAM_*' --to tcpq://127.0.0.1:7700
+  sluice play drive.lcm --start +60 --end +90 --loop
+  sluice play drive.lcm --rename POSE=POSE_OLD --max-gap 2s
+  sluice play drive.lcm.zst --speed 0 --max-bandwidth 20MB
+
+Exit codes: 0 all that was wanted was played, or q ended it; 1 failed; 2 wrong use; 3 the log was damaged,
+events could not be sent, or Ctrl-C stopped it.")]
+pub(crate) struct PlayArgs {
+    /// The logs: files or globs, played one after another; `-` is standard input.
+    #[arg(required = true, value_name = "LOG", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) inputs: Vec<String>,
+
+    /// Where to: udpm://GROUP:PORT or tcpq://HOST:PORT. LCM_DEFAULT_URL if left out, or else
+    /// udpm://239.255.76.67:7667.
+    #[arg(short = 'l', long, visible_alias = "lcm-url", value_name = "URL",
+        value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) to: Option<String>,
+
+    /// How fast: 1 is as recorded, 2 twice as fast, 0 or less as fast as possible.
+    #[arg(short, long, value_name = "X", value_parser = number, allow_hyphen_values = true)]
+    pub(crate) speed: Option<f64>,
+
+    /// How often, for ever without N. Stands behind LOG, or as --loop=N.
+    #[arg(long = "loop", value_name = "N", num_args = 0..=1, default_missing_value = "0")]
+    pub(crate) rounds: Option<u64>,
+
+    /// Cut longer silences to this: seconds, or 200ms, 1m30s.
+    #[arg(long, value_name = "T", value_parser = length)]
+    pub(crate) max_gap: Option<String>,
+
+    /// Send at most N messages a second.
+    #[arg(long, value_name = "N", value_parser = above_zero)]
+    pub(crate) max_rate: Option<f64>,
+
+    /// Send at most this many bytes a second, such as 20MB.
+    #[arg(long, value_name = "SIZE", value_parser = ByteSize::parse)]
+    pub(crate) max_bandwidth: Option<ByteSize>,
+
+    /// The network interface to send through, by name or address; the one the group is routed to if left
+    /// out.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) interface: Option<String>,
+
+    /// Wait for a key before the first event. Needs a terminal.
+    #[arg(long)]
+    pub(crate) paused: bool,
+
+    /// Send events of a channel under another name; FROM may also be a glob, or `re:` and a regular
+    /// expression for the whole name, whose groups are $1 and so on in TO. The first that matches
+    /// counts. May be repeated.
+    #[arg(long, value_name = "FROM=TO", value_parser = renaming)]
+    pub(crate) rename: Vec<(String, String)>,
+
+    /// Only channels whose whole name matches this regular expression: --channel 're:REGEX'.
+    #[arg(short = 'e', long, visible_alias = "regexp", value_name = "REGEX", value_parser = regex)]
+    pub(crate) regex: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) selection: SelectionArgs,
+
+    /// The format of the logs, by the name of a source; told by the first bytes if left out.
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) from: Option<String>,
+
+    /// Without a terminal: say once a second where it is, instead of every five seconds.
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+
+    #[command(flatten)]
+    pub(crate) running: RunningArgs,
+}
+
+/// How to run.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Running")]
+pub(crate) struct RunningArgs {
+    /// How many threads to use; one a core if left out. Does not change what is sent.
+    #[arg(short, long, value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+
+    /// How much memory to use, such as 512MiB.
+    #[arg(long, value_name = "SIZE", value_parser = ByteSize::parse)]
+    pub(crate) memory: Option<ByteSize>,
+
+    /// Write a report as JSON when playing has ended: counts by channel, damage. `-` is standard output.
+    #[arg(long, value_name = "FILE.json")]
+    pub(crate) report: Option<PathBuf>,
+
+    /// How to show progress: auto is a line that changes on a terminal, and a line now and then
+    /// elsewhere. Keys work with that line only.
+    #[arg(long, value_name = "FORM", default_value = "auto")]
+    pub(crate) progress: ProgressForm,
+
+    /// Print the pipeline file that does this, and do nothing.
+    #[arg(long)]
+    pub(crate) print_pipeline: bool,
+}
+
+fn number(text: &str) -> Result<f64, String> {
+    let number = text.trim().parse().ok().filter(|number: &f64| number.is_finite());
+    number.ok_or_else(|| "expected a number".to_owned())
+}
+
+/// Judges a length of time; the text is what the sink gets.
+fn length(text: &str) -> Result<String, String> {
+    match Length::parse(text)? {
+        Length(1..) => Ok(text.trim().to_owned()),
+        Length(_) => Err("expected a length of time above 0".to_owned()),
+    }
+}
+
+fn above_zero(text: &str) -> Result<f64, String> {
+    let above = number(text).ok().filter(|number| *number > 0.0);
+    above.ok_or_else(|| "expected a number above 0".to_owned())
+}
+
+fn renaming(text: &str) -> Result<(String, String), String> {
+    let (from, to) = text.rsplit_once('=').ok_or("expected a channel, `=` and its new name")?;
+    if to.is_empty() {
+        return Err("expected a new name behind `=`".to_owned());
+    }
+    Ok((pattern(from)?, to.to_owned()))
+}
+
+/// A regular expression as the pattern that it is.
+fn regex(text: &str) -> Result<String, String> {
+    pattern(&format!("re:{text}"))
+}

@@ -1,0 +1,182 @@
+//! How playing goes, as a line for people or for machines. Draws nothing.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use sluice_core::time;
+
+use super::keys::Place;
+use crate::units;
+
+/// How playing goes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Status {
+    pub(super) place: Place,
+    pub(super) paused: bool,
+    /// Events played so far.
+    pub(super) events: u64,
+    /// Events a second, now.
+    pub(super) rate: f64,
+    /// Damaged ranges met.
+    pub(super) damage: u64,
+    /// Whether keys are read.
+    pub(super) keys: bool,
+}
+
+impl Status {
+    /// The line, with as much of it as fits into so many columns.
+    pub(super) fn line(&self, columns: usize) -> String {
+        let Place { position, factor, speed, .. } = self.place;
+        let state = if self.paused { "paused " } else { "playing" };
+        let speed = match speed * factor {
+            0.0 => "flat out".to_owned(),
+            speed => format!("{speed}x"),
+        };
+        let mut parts = vec![state.to_owned()];
+        parts.extend(self.far());
+        parts.extend([speed, format!("{} events/s", units::count(self.rate.round() as u64))]);
+        parts.extend((self.damage > 0).then(|| "damage".to_owned()));
+        parts.extend(position.map(moment));
+        parts.extend(self.keys.then(|| "? keys".to_owned()));
+        let mut line = String::new();
+        for part in parts {
+            let gap = if line.is_empty() { "" } else { "  " };
+            if line.chars().count() + gap.len() + part.chars().count() > columns {
+                break;
+            }
+            line += gap;
+            line += &part;
+        }
+        line
+    }
+
+    /// How far it is from the first event, and of what.
+    fn far(&self) -> Option<String> {
+        let far = self.seconds()?;
+        let Some(all) = self.all() else { return Some(format!("{far:+.3} s")) };
+        Some(format!("{far:+.3} s of {all:.1} s ({:.0} %)", percent(far, all)))
+    }
+
+    fn seconds(&self) -> Option<f64> {
+        Some(seconds(self.place.first?, self.place.position?))
+    }
+
+    fn all(&self) -> Option<f64> {
+        let all = seconds(self.place.first?, self.place.last?);
+        (all > 0.0).then_some(all)
+    }
+
+    /// The line for machines.
+    pub(super) fn json(&self, elapsed: f64, done: bool) -> Value {
+        let Place { position, first, speed, factor, .. } = self.place;
+        let percent = self.seconds().zip(self.all()).map(|(far, all)| percent(far, all));
+        let mut line = json!({
+            "timestamp_ns": position,
+            "first_timestamp_ns": first,
+            "position_seconds": self.seconds(),
+            "percent": percent,
+            "speed": speed * factor,
+            "paused": self.paused,
+            "events": self.events,
+            "events_per_second": self.rate,
+            "damage": self.damage,
+            "seconds": elapsed,
+        });
+        if let Some(fields) = line.as_object_mut().filter(|_| done) {
+            fields.insert("done".into(), true.into());
+        }
+        line
+    }
+}
+
+fn seconds(from: i64, to: i64) -> f64 {
+    (i128::from(to) - i128::from(from)) as f64 / 1e9
+}
+
+fn percent(far: f64, all: f64) -> f64 {
+    (far / all * 100.0).clamp(0.0, 100.0)
+}
+
+/// A time in UTC, to the millisecond.
+fn moment(nanos: i64) -> String {
+    let text = time::format(nanos);
+    match text.split_once('.') {
+        Some((whole, rest)) => format!("{whole}.{}Z", rest.get(..3).unwrap_or(rest)),
+        None => text,
+    }
+}
+
+/// How many events come a second, over about the last one.
+#[derive(Debug, Default)]
+pub(super) struct Rate(VecDeque<(Instant, u64)>);
+
+impl Rate {
+    /// The rate now that there were so many events.
+    pub(super) fn at(&mut self, now: Instant, events: u64) -> f64 {
+        const OVER: Duration = Duration::from_secs(1);
+        self.0.push_back((now, events));
+        // The oldest is the last one that is at least a second old.
+        while self.0.get(1).is_some_and(|(then, _)| now.duration_since(*then) >= OVER) {
+            self.0.pop_front();
+        }
+        let Some((then, before)) = self.0.front() else { return 0.0 };
+        let seconds = now.duration_since(*then).as_secs_f64();
+        if seconds > 0.0 { events.saturating_sub(*before) as f64 / seconds } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i64 = 1_000_000_000;
+    const BEGIN: i64 = 1_194_098_400 * SECOND;
+
+    fn status() -> Status {
+        let place = Place {
+            position: Some(BEGIN + 12_345_678_900),
+            first: Some(BEGIN),
+            last: Some(BEGIN + 50 * SECOND),
+            speed: 0.5,
+            factor: 4.0,
+        };
+        Status { place, paused: false, events: 99, rate: 1234.4, damage: 0, keys: true }
+    }
+
+    #[test]
+    fn the_line_says_where_it_is_and_how_fast() {
+        let wanted = "playing  +12.346 s of 50.0 s (25 %)  2x  1,234 events/s  \
+            2007-11-03T14:00:12.345Z  ? keys";
+        assert_eq!(status().line(120), wanted);
+        let mut unknown = Status { paused: true, damage: 1, ..status() };
+        (unknown.place.last, unknown.place.speed) = (None, 0.0);
+        let wanted = "paused   +12.346 s  flat out  1,234 events/s  damage  \
+            2007-11-03T14:00:12.345Z  ? keys";
+        assert_eq!(unknown.line(120), wanted);
+        assert_eq!(Status::default().line(120), "playing  flat out  0 events/s");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_left_out_from_the_end() {
+        assert_eq!(status().line(60), "playing  +12.346 s of 50.0 s (25 %)  2x  1,234 events/s");
+        assert_eq!(status().line(10), "playing");
+        assert_eq!(status().line(3), "");
+    }
+
+    #[test]
+    fn machines_get_plain_numbers() {
+        let json = status().json(1.5, true);
+        assert_eq!(json["timestamp_ns"], BEGIN + 12_345_678_900);
+        assert_eq!((&json["speed"], &json["done"]), (&2.0.into(), &true.into()));
+        assert_eq!(Status::default().json(0.0, false)["position_seconds"], Value::Null);
+    }
+
+    #[test]
+    fn the_rate_is_of_the_last_second() {
+        let (begin, mut rate) = (Instant::now(), Rate::default());
+        let mut at = |ms: u64, events| rate.at(begin + Duration::from_millis(ms), events);
+        assert_eq!((at(0, 0), at(500, 50), at(1000, 100)), (0.0, 100.0, 100.0));
+        assert_eq!((at(1500, 100), at(2000, 100), at(2500, 100)), (50.0, 0.0, 0.0));
+    }
+}
