@@ -8,6 +8,7 @@ use sluice_core::Pattern;
 use sluice_core::options::ByteSize;
 use sluice_core::time::When;
 
+pub(crate) use crate::commands::hub::HubArgs;
 pub(crate) use crate::commands::play::PlayArgs;
 pub(crate) use crate::commands::record::RecordArgs;
 
@@ -58,6 +59,8 @@ pub(crate) enum Verb {
     Record(Box<RecordArgs>),
     /// Play logs as live LCM
     Play(Box<PlayArgs>),
+    /// Hand live messages on between programs over TCP
+    Hub(HubArgs),
     /// Show every mistake in pipeline files
     Check(CheckArgs),
     /// Show what a pipeline would read and write

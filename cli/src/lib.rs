@@ -83,6 +83,7 @@ fn dispatch(verb: Verb, shell: &Shell) -> Outcome {
         Verb::Convert(args) => commands::convert::run(&args, shell),
         Verb::Record(args) => commands::record::run(&args, shell),
         Verb::Play(args) => commands::play::run(&args, shell),
+        Verb::Hub(args) => commands::hub::run(&args, shell),
         Verb::Check(args) => commands::check::run(&args, shell),
         Verb::Plan(args) => commands::plan::run(&args, shell),
         Verb::Graph(args) => commands::graph::run(&args, shell),

@@ -7,6 +7,7 @@ pub(crate) mod completions;
 pub(crate) mod convert;
 pub(crate) mod execute;
 pub(crate) mod graph;
+pub(crate) mod hub;
 pub(crate) mod info;
 pub(crate) mod man;
 pub(crate) mod plan;
