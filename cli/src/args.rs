@@ -11,6 +11,7 @@ use sluice_core::time::When;
 pub(crate) use crate::commands::hub::HubArgs;
 pub(crate) use crate::commands::play::PlayArgs;
 pub(crate) use crate::commands::record::RecordArgs;
+pub(crate) use crate::commands::spy::SpyArgs;
 
 /// Converts robot sensor logs.
 ///
@@ -61,6 +62,8 @@ pub(crate) enum Verb {
     Play(Box<PlayArgs>),
     /// Hand live messages on between programs over TCP
     Hub(HubArgs),
+    /// Show what is on a live network: channels, rates, losses, messages
+    Spy(Box<SpyArgs>),
     /// Show every mistake in pipeline files
     Check(CheckArgs),
     /// Show what a pipeline would read and write

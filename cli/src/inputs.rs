@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sluice_core::options::ByteSize;
 use sluice_core::{DynSink, Input, Kind, Make, Plugin, Source, files};
 use sluice_pipeline::run::{self, Options};
@@ -181,7 +181,7 @@ pub(crate) fn read_into(
     path: &Path,
     sink: Box<dyn DynSink>,
 ) -> Result<Report, Failure> {
-    let nodes = vec![source_node(plugin, path)?, sink_node(sink)];
+    let nodes = vec![source_node(plugin, json!({ "path": text(path)? }))?, sink_node(sink)];
     let pipeline = Pipeline { name: None, memory: Some(MEMORY), nodes, ..Pipeline::default() };
     run::run(pipeline, &Options::default()).map_err(Failure::from)
 }
@@ -189,10 +189,10 @@ pub(crate) fn read_into(
 /// Looking at a log takes little memory.
 const MEMORY: ByteSize = ByteSize(256 << 20);
 
-fn source_node(plugin: &Plugin, path: &Path) -> Result<Node, Failure> {
+/// A source with these options, which is part of no pipeline file.
+pub(crate) fn source_node(plugin: &Plugin, options: Value) -> Result<Node, Failure> {
     let Make::Source(make) = plugin.make else { return Err(Failure::Failed("no source".into())) };
-    let options = json!({ "path": text(path)? });
-    let unfit = |e| Failure::WrongUse(format!("`{}` does not read just a file: {e}", plugin.name));
+    let unfit = |e| Failure::WrongUse(format!("`{}` cannot read that: {e}", plugin.name));
     let source: Box<dyn Source> = make(options.clone()).map_err(unfit)?;
     Ok(Node {
         name: SOURCE.into(),
@@ -210,7 +210,8 @@ fn source_node(plugin: &Plugin, path: &Path) -> Result<Node, Failure> {
 /// What a source is called where the user has given it no name.
 pub(crate) const SOURCE: &str = "log";
 
-fn sink_node(sink: Box<dyn DynSink>) -> Node {
+/// A sink that is part of no pipeline file, and reads from the source before it.
+pub(crate) fn sink_node(sink: Box<dyn DynSink>) -> Node {
     Node {
         name: "sink".into(),
         plugin: "sink",

@@ -84,6 +84,7 @@ fn dispatch(verb: Verb, shell: &Shell) -> Outcome {
         Verb::Record(args) => commands::record::run(&args, shell),
         Verb::Play(args) => commands::play::run(&args, shell),
         Verb::Hub(args) => commands::hub::run(&args, shell),
+        Verb::Spy(args) => commands::spy::run(&args, shell),
         Verb::Check(args) => commands::check::run(&args, shell),
         Verb::Plan(args) => commands::plan::run(&args, shell),
         Verb::Graph(args) => commands::graph::run(&args, shell),

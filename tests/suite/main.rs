@@ -21,6 +21,7 @@ mod process;
 mod record;
 mod samples;
 mod shape;
+mod spying;
 mod stopping;
 mod tables;
 mod typed;

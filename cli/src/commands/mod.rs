@@ -16,6 +16,7 @@ pub(crate) mod plugins;
 pub(crate) mod record;
 pub(crate) mod run;
 pub(crate) mod schema;
+pub(crate) mod spy;
 pub(crate) mod types;
 pub(crate) mod verify;
 

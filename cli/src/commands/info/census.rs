@@ -9,8 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sluice_core::{
     Batch, Channel, ChannelId, Channels, Codecs, EncodeContext, Encoding, Error, KnownType,
-    Payloads, PerChannel, Sink, SinkContext, TypeKey,
+    Payloads, PerChannel, Registry, Sink, SinkContext, TypeKey, TypePaths,
 };
+
+use crate::ending::Failure;
 
 /// What there is in a log.
 #[derive(Debug, Default)]
@@ -64,6 +66,14 @@ pub(crate) struct Types {
 }
 
 impl Types {
+    /// Those that these files declare, and all that are built in.
+    pub(crate) fn named(paths: &[PathBuf], registry: &Registry) -> Result<Self, Failure> {
+        let paths = TypePaths([paths, &TypePaths::built_in().0].concat());
+        let codecs = Codecs::of(registry, &paths, None);
+        let codecs = codecs.map_err(|error| Failure::WrongUse(error.message))?;
+        codecs.mistakes().map_or_else(|| Ok(Self::of(codecs)), |it| Err(Failure::WrongUse(it)))
+    }
+
     /// Those that these codecs know.
     pub(crate) fn of(codecs: Codecs) -> Self {
         let name = |known: &KnownType| (known.described.key, Arc::clone(&known.described.name));
@@ -71,8 +81,13 @@ impl Types {
         Self { codecs, names }
     }
 
+    /// The name of a type, if it is known.
+    pub(crate) fn name(&self, key: TypeKey) -> Option<&str> {
+        self.names.get(&key).map(|name| &**name)
+    }
+
     /// The number of the type that a payload is of. Where its encoding is not known, only if its type is.
-    fn key_of(&self, channel: &Channel, payload: &[u8]) -> Option<TypeKey> {
+    pub(crate) fn key_of(&self, channel: &Channel, payload: &[u8]) -> Option<TypeKey> {
         let able = self.codecs.iter().filter(|codec| codec.may_read(channel));
         let mut keys = able.filter_map(|codec| codec.key_of(payload));
         let is_told = channel.encoding != Encoding::Unknown;

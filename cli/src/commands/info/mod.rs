@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sluice_core::{Codecs, Input, TypePaths};
+use sluice_core::Input;
 use sluice_pipeline::Report;
 
 use crate::args::InfoArgs;
@@ -82,18 +82,8 @@ fn tell_of(file: &Input, args: &InfoArgs, shell: &Shell) -> Outcome {
 fn look_into(file: &Input, args: &InfoArgs, shell: &Shell) -> Result<Found, Failure> {
     let source = inputs::source_of(shell, std::slice::from_ref(file), args.from.as_deref())?;
     let result = Arc::new(Mutex::new(Census::default()));
-    let counting = Counting::new(Arc::clone(&result), types(args, shell)?);
+    let counting = Counting::new(Arc::clone(&result), Types::named(&args.types, &shell.registry)?);
     let report = inputs::read_into(source, &file.path, Box::new(counting))?;
     let census = std::mem::take(&mut *result.lock().unwrap_or_else(PoisonError::into_inner));
     Ok(Found { path: file.path.clone(), format: source.name, bytes: file.bytes, census, report })
-}
-
-/// The types that were named, and all that are built in.
-fn types(args: &InfoArgs, shell: &Shell) -> Result<Types, Failure> {
-    let paths = TypePaths([&args.types[..], &TypePaths::built_in().0].concat());
-    let codecs = Codecs::of(&shell.registry, &paths, None);
-    let codecs = codecs.map_err(|error| Failure::WrongUse(error.message))?;
-    codecs
-        .mistakes()
-        .map_or_else(|| Ok(Types::of(codecs)), |mistakes| Err(Failure::WrongUse(mistakes)))
 }

@@ -1,0 +1,191 @@
+//! The table of channels as lines of text, as wide as there is room. Knows no terminal.
+
+use std::time::Duration;
+
+use sluice_core::name::printable;
+
+use super::messages::Type;
+use crate::terminal::{clipped, width};
+use crate::units;
+
+/// A channel as the table has it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) kind: Type,
+    pub(super) events: u64,
+    pub(super) hz: Option<f64>,
+    pub(super) jitter_ms: Option<f64>,
+    pub(super) bytes_per_second: Option<f64>,
+    pub(super) size: usize,
+    pub(super) age: Duration,
+}
+
+const COLUMNS: usize = 8;
+
+const HEADS: [&str; COLUMNS] =
+    ["channel", "type", "count", "Hz", "jitter", "bandwidth", "size", "age"];
+
+/// Which columns go, one after another, where there is no room for all.
+const DISPENSABLE: [usize; COLUMNS - 2] = [6, 4, 1, 7, 2, 5];
+
+/// The columns with texts, which are aligned at their left and may be clipped to so many columns.
+const TEXTS: [(usize, usize); 2] = [(0, 12), (1, 12)];
+
+const GAP: usize = 2;
+
+/// The heads and a line for each row, none of them wider than `room`.
+pub(super) fn lines(rows: &[Row], room: usize) -> Vec<String> {
+    let cells: Vec<[String; COLUMNS]> =
+        std::iter::once(HEADS.map(str::to_owned)).chain(rows.iter().map(cells)).collect();
+    let widest =
+        |column: usize| cells.iter().map(|row| width(&row[column])).max().unwrap_or_default();
+    let widths = fitted(std::array::from_fn(widest), room);
+    let line = |row: &[String; COLUMNS]| {
+        let each = row.iter().zip(widths).enumerate().filter(|(_, (_, width))| *width > 0);
+        let each = each.map(|(column, (cell, room))| padded(cell, room, is_text(column)));
+        let line = each.collect::<Vec<_>>().join(&" ".repeat(GAP));
+        clipped(line.trim_end(), room)
+    };
+    cells.iter().map(line).collect()
+}
+
+fn is_text(column: usize) -> bool {
+    TEXTS.iter().any(|(text, _)| *text == column)
+}
+
+fn padded(cell: &str, room: usize, left: bool) -> String {
+    let cell = clipped(cell, room);
+    let space = " ".repeat(room.saturating_sub(width(&cell)));
+    if left { cell + &space } else { space + &cell }
+}
+
+/// How wide columns are; those that are left out have no width.
+fn fitted(widest: [usize; COLUMNS], room: usize) -> [usize; COLUMNS] {
+    let mut least = widest;
+    TEXTS.iter().for_each(|(text, most)| least[*text] = widest[*text].min(*most));
+    for column in DISPENSABLE {
+        if total(&least) <= room {
+            break;
+        }
+        least[column] = 0;
+    }
+    // What is left over goes to names first.
+    for (text, _) in TEXTS {
+        let more = room.saturating_sub(total(&least));
+        if least[text] > 0 {
+            least[text] += more.min(widest[text] - least[text]);
+        }
+    }
+    least
+}
+
+fn total(widths: &[usize; COLUMNS]) -> usize {
+    let shown = widths.iter().filter(|width| **width > 0);
+    shown.clone().sum::<usize>() + shown.count().saturating_sub(1) * GAP
+}
+
+fn cells(row: &Row) -> [String; COLUMNS] {
+    let dash = || "-".to_owned();
+    [
+        printable(&row.name).into_owned(),
+        type_text(&row.kind),
+        units::count(row.events),
+        row.hz.map_or_else(dash, hertz),
+        row.jitter_ms.map_or_else(dash, |ms| format!("{ms:.2} ms")),
+        row.bytes_per_second.map_or_else(dash, |bytes| format!("{}/s", units::bytes(bytes as u64))),
+        units::bytes(row.size as u64),
+        age(row.age),
+    ]
+}
+
+/// The name of a type, or else its fingerprint.
+pub(super) fn type_text(kind: &Type) -> String {
+    match (&kind.name, kind.key) {
+        (Some(name), _) => printable(name).into_owned(),
+        (None, Some(key)) => format!("{key}?"),
+        (None, None) => "-".to_owned(),
+    }
+}
+
+fn hertz(hz: f64) -> String {
+    match hz {
+        1000.0.. => units::count(hz.round() as u64),
+        100.0.. => format!("{hz:.0}"),
+        _ => format!("{hz:.1}"),
+    }
+}
+
+/// Short, as it changes all the time.
+fn age(age: Duration) -> String {
+    match age.as_secs() {
+        0..10 => format!("{:.1} s", age.as_secs_f64()),
+        10..600 => format!("{} s", age.as_secs()),
+        _ => format!("{} min", units::count(age.as_secs() / 60)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_core::TypeKey;
+
+    fn row(name: &str) -> Row {
+        Row {
+            name: name.into(),
+            kind: Type { name: Some("nav.pose_t".into()), key: Some(TypeKey(1)) },
+            events: 12_345,
+            hz: Some(99.95),
+            jitter_ms: Some(0.128),
+            bytes_per_second: Some(14_400.0),
+            size: 144,
+            age: Duration::from_millis(49),
+        }
+    }
+
+    #[test]
+    fn every_column_is_shown_where_there_is_room() {
+        let unknown = Row {
+            kind: Type { name: None, key: Some(TypeKey(0x2e16)) },
+            hz: None,
+            jitter_ms: None,
+            bytes_per_second: Some(0.0),
+            age: Duration::from_secs(700),
+            ..row("LIDAR")
+        };
+        let wanted = [
+            "channel  type                count   Hz   jitter  bandwidth   size     age",
+            "POSE     nav.pose_t         12,345  100.0  0.13 ms  14.4 kB/s  144 B   0.0 s",
+            "LIDAR    0000000000002e16?  12,345      -        -      0 B/s  144 B  11 min",
+        ];
+        let lines = lines(&[row("POSE"), unknown], 120);
+        assert_eq!(lines[1..], wanted[1..]);
+        assert!(lines[0].split_whitespace().eq(wanted[0].split_whitespace()), "{}", lines[0]);
+    }
+
+    #[test]
+    fn no_line_is_wider_than_there_is_room() {
+        let rows = [row("A"), row(&"LONG_".repeat(20)), row("日本語の長い名前のチャンネル")];
+        for room in 0..130 {
+            for line in lines(&rows, room) {
+                assert!(width(&line) <= room, "{} of {room}: {line}", width(&line));
+            }
+        }
+        let names = |room| lines(&rows, room)[0].split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(names(25), "channel Hz");
+        assert_eq!(names(35), "channel Hz bandwidth");
+        assert_eq!(names(130), "channel type count Hz jitter bandwidth size age");
+    }
+
+    #[test]
+    fn what_names_hold_cannot_control_the_terminal() {
+        let lines = lines(&[row("A\x1b[2J\nB")], 120);
+        assert!(!lines.concat().contains(char::is_control), "{lines:?}");
+        assert!(lines[1].starts_with("A\\u{1b}[2J\\nB"), "{}", lines[1]);
+    }
+
+    #[test]
+    fn rates_have_as_many_digits_as_they_need() {
+        assert_eq!([0.1, 9.96, 123.4, 12_345.6].map(hertz), ["0.1", "10.0", "123", "12,346"]);
+    }
+}
