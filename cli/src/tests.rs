@@ -137,7 +137,7 @@ fn what_tells_no_format_is_wrong_use() {
         &[text_of(&log), "--to", "-"],
         &[text_of(&log), "--to", "x.odd"],
         &[text_of(&log), "--to", "x.lcm", "--as", "odd"],
-        &[text_of(&log), "--to", "udpm://239.255.76.67:7667"],
+        &[text_of(&log), "--to", "memq://"],
     ];
     for arguments in wrong {
         let failure = pipeline_of(arguments).unwrap_err();

@@ -148,8 +148,8 @@ impl Outputs {
         state.growing.iter().map(|(path, file)| (path.clone(), Arc::clone(file))).collect()
     }
 
-    /// The name that the file or folder for this target has.
-    pub(super) fn named(&self, target: &Path) -> PathBuf {
+    /// The name that the file or folder for this target has: mostly its own.
+    pub fn named(&self, target: &Path) -> PathBuf {
         let inside = |(from, to): (&PathBuf, &PathBuf)| {
             let rest = target.strip_prefix(from).ok()?;
             // Joining nothing would make a folder of a file.

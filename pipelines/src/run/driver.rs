@@ -318,8 +318,7 @@ impl<'r> Driver<'r> {
         for delivery in outcome.deliveries {
             match delivery {
                 Delivery::Block { node, block, events } => {
-                    let left = outcome.tally.get(node).left;
-                    self.writers.append(node, (block, events), &left, &mut self.tally)?;
+                    self.writers.append(node, block, &events, &mut self.tally)?;
                 }
                 Delivery::Batch { port, batch } => self.arrive(port, batch)?,
             }

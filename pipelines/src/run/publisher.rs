@@ -36,9 +36,9 @@ pub(super) struct Room {
 }
 
 impl Room {
-    pub(super) fn piece(&self, waiting: u64) -> Piece {
+    pub(super) fn piece(&self) -> Piece {
         let (events, begun) = (self.events, self.begun);
-        Piece { events, bytes: self.outputs.written() + waiting, begun }
+        Piece { events, bytes: self.outputs.written(), begun }
     }
 }
 

@@ -36,7 +36,7 @@ pub trait Pieces: Send + Sync {
 pub struct Piece {
     /// Events in it.
     pub events: u64,
-    /// Bytes written to its files, and about as many as wait to be.
+    /// Bytes written to its files.
     pub bytes: u64,
     /// When it was begun.
     pub begun: Instant,

@@ -22,8 +22,8 @@ pub(crate) enum Branch {
 
 /// What a segment made of a batch for those who work in order.
 pub(crate) enum Delivery {
-    /// For a sink to append; `events` is how many events it holds.
-    Block { node: usize, block: Box<dyn Any + Send>, events: u64 },
+    /// For a sink to append; `events` is what it holds, by channel.
+    Block { node: usize, block: Box<dyn Any + Send>, events: Counts },
     /// For whatever is behind a port.
     Batch { port: usize, batch: Batch },
 }
@@ -113,7 +113,6 @@ impl Shared {
     ) -> Result<(), Error> {
         let mut context = EncodeContext::new(&self.channels, &self.blocks);
         let origins = batch.clone();
-        let events = batch.len() as u64;
         let block = sink.encode(batch, &mut context)?;
         let tally = outcome.tally.node(node);
         tally.entered.add(counts);
@@ -125,10 +124,11 @@ impl Shared {
         }
         tally.damaged.add(&refused);
         tally.left.subtract(&refused);
+        let mut events = counts.clone();
+        events.subtract(&refused);
         for loss in &context.losses {
             tally.note(loss, 0);
         }
-        let events = events - context.refused.len() as u64;
         outcome.deliveries.push(Delivery::Block { node, block, events });
         Ok(())
     }

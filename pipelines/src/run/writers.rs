@@ -32,6 +32,8 @@ struct Writer {
     handed: u64,
     written: u64,
     left_out: u64,
+    /// What was written of a recording since it was flushed last.
+    unflushed: Counts,
 }
 
 impl<'r> Writers<'r> {
@@ -63,33 +65,36 @@ impl<'r> Writers<'r> {
         self.writers.values().map(|writer| writer.sink.rounds()).max().unwrap_or(1)
     }
 
-    /// Appends a block of so many events, which `tally` has as written: `left`, by channel.
+    /// Appends a block of these events, which `tally` has as written.
     pub(super) fn append(
         &mut self,
         node: usize,
-        (block, events): (Box<dyn Any + Send>, u64),
-        left: &Counts,
+        block: Box<dyn Any + Send>,
+        events: &Counts,
         tally: &mut Tally,
     ) -> Result<(), Error> {
         let writer = self.writers.get_mut(&node);
         let writer = writer.ok_or_else(|| Error::broken("a block for no sink"))?;
         let Some(output) = &mut writer.output else {
-            tally.node(node).lose(left);
+            tally.node(node).lose(events);
             return Ok(());
         };
         match writer.sink.append(&mut **output, block) {
             Ok(written) => {
-                writer.handed += events;
+                writer.handed += events.total();
                 writer.written += written;
                 for channel in writer.sink.left_out(&mut **output) {
                     writer.left_out += 1;
                     tally.node(node).left.take_one(channel);
                 }
-                self.room.events += events;
+                if self.syncer.is_some() {
+                    writer.unflushed.add(events);
+                }
+                self.room.events += events.total();
             }
             Err(error) => {
                 self.give_up(node, error, tally)?;
-                tally.node(node).lose(left);
+                tally.node(node).lose(events);
             }
         }
         Ok(())
@@ -98,10 +103,9 @@ impl<'r> Writers<'r> {
     /// Whether the piece that is recorded now is complete.
     pub(super) fn is_piece_complete(&self) -> bool {
         let Some(recording) = &self.publisher.options.recording else { return false };
-        let waiting = self.writers.values().map(|writer| writer.handed - writer.written).sum();
         // What ends now ends with the piece it is in.
         let goes_on = !self.publisher.options.stop.is_requested();
-        goes_on && recording.pieces.is_complete(&self.room.piece(waiting))
+        goes_on && recording.pieces.is_complete(&self.room.piece())
     }
 
     /// Completes and publishes the piece that is recorded now, and begins the next one.
@@ -135,8 +139,6 @@ impl<'r> Writers<'r> {
         &mut self,
         tally: &mut Tally,
     ) -> Result<(Vec<Published>, Arc<Outputs>), Error> {
-        // Completed files are synced anyway.
-        self.syncer = None;
         self.finish_all(tally)?;
         Ok((std::mem::take(&mut self.published), Arc::clone(&self.room.outputs)))
     }
@@ -165,15 +167,14 @@ impl<'r> Writers<'r> {
         if !is_full || options.recording.is_none() {
             return Err(error);
         }
-        let what =
-            format!("{error}; what was recorded until then is there, up to what still waited");
+        let what = format!("{error}; what was recorded until then is there");
         tally.node(node).note(&what, 0);
         options.stop.drain.store(true, Ordering::Relaxed);
-        if let Some(Writer { sink, output, .. }) = self.writers.get_mut(&node)
-            && let Some(output) = output.take()
-        {
-            // What is missing at its end has been said.
-            drop(sink.finish(output));
+        let Some(writer) = self.writers.get_mut(&node) else { return Ok(()) };
+        let closed = writer.output.take().map(|output| writer.sink.finish(output));
+        // What is missing at its end was held in memory: no more than what came since the last flush.
+        if !matches!(closed, Some(Ok(_))) {
+            tally.node(node).lose(&std::mem::take(&mut writer.unflushed));
         }
         Ok(())
     }
@@ -185,7 +186,8 @@ impl<'r> Writers<'r> {
 
 impl Writer {
     fn closed(sink: Arc<dyn DynSink>) -> Self {
-        Self { sink, output: None, handed: 0, written: 0, left_out: 0 }
+        let unflushed = Counts::default();
+        Self { sink, output: None, handed: 0, written: 0, left_out: 0, unflushed }
     }
 
     fn finish(&mut self, output: Box<dyn Any + Send>) -> Result<(), Error> {

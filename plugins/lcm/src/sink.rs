@@ -175,7 +175,7 @@ impl Sink for LcmLogSink {
         if self.path.is_folder() {
             outputs.folder(&self.path.0)?;
         }
-        let continued = if self.append { last_of(&self.path.0)? } else { None };
+        let continued = if self.append { last_of(&outputs.named(&self.path.0))? } else { None };
         let mut log = Log { outputs, file: None, files: 0, rows: 0, number: 0 };
         self.open_next(&mut log)?;
         if let Some((number, events)) = continued {

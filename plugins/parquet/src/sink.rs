@@ -626,7 +626,7 @@ impl Sink for ParquetSink {
         if self.writes_folder() {
             context.outputs.folder(&self.folder())?;
         } else {
-            context.outputs.judge(&self.path.0)?;
+            context.outputs.judge(&context.outputs.named(&self.path.0))?;
         }
         let share = context.memory;
         let bytes = usize::try_from(self.row_group_bytes.0).unwrap_or(usize::MAX);

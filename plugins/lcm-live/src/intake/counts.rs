@@ -39,7 +39,8 @@ pub struct Counts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Loss {
-    /// No fragment came for [`Limits::age`](super::Limits::age).
+    /// No fragment came for [`Limits::age`](super::Limits::age), or while very many other datagrams of its
+    /// sender did.
     Expired,
     /// Its room was needed for others.
     Crowded,

@@ -46,6 +46,9 @@ use store::Store;
 /// After such a silence no older datagram is on the way any more, in nanoseconds.
 const SILENCE: u64 = 1_000_000_000;
 
+/// After so many other datagrams of its sender no fragment of a message is on the way any more.
+const OVERTAKEN: u64 = 512;
+
 /// How much may be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -55,7 +58,7 @@ pub struct Limits {
     pub bytes: usize,
     /// Unfinished messages of all senders.
     pub messages: usize,
-    /// How long after its last fragment an unfinished message is given up.
+    /// How long after its last fragment an unfinished message is given up at the latest.
     pub age: Duration,
     /// Senders whose books are kept.
     pub senders: usize,
@@ -318,6 +321,7 @@ impl Intake {
             None => self.begin(sender, fragment, now)?,
         };
         self.store.touch(id, now);
+        self.store.get(id).heard = self.senders.slot(sender).sender.datagrams;
         if !self.make_room(sender, id, fragment) {
             return None;
         }
@@ -340,11 +344,23 @@ impl Intake {
             self.lose(sender, fragment.sequence, Loss::TooLarge);
             return None;
         }
+        self.give_up_overtaken(sender);
         while let Some(surplus) = self.store.surplus_message(sender) {
             self.give_up(surplus, Loss::Crowded);
         }
         self.senders.slot(sender).sender.unfinished += 1;
         Some(self.store.add(Partial::new(sender, fragment, now)))
+    }
+
+    /// Gives up messages of a sender of which nothing has come for so long that the memory they take is better
+    /// used for those that come: it is still in the cores' caches, and anew it would have to be asked for.
+    fn give_up_overtaken(&mut self, sender: u32) {
+        let heard = self.senders.slot(sender).sender.datagrams;
+        while let Some(id) = self.store.oldest_of(sender)
+            && heard.saturating_sub(self.store.get(id).heard) > OVERTAKEN
+        {
+            self.give_up(id, Loss::Expired);
+        }
     }
 
     /// Makes room for what a fragment needs; `false` if its own message had to go for that.

@@ -25,6 +25,8 @@ pub(super) struct Partial {
     pub(super) sequence: u32,
     /// When the last fragment came.
     pub(super) touched: u64,
+    /// How many datagrams had been heard of its sender then.
+    pub(super) heard: u64,
     /// Bytes of memory that it has been charged for.
     pub(super) charged: usize,
     size: u32,
@@ -62,6 +64,7 @@ impl Partial {
             sender,
             sequence: fragment.sequence,
             touched: now,
+            heard: u64::MAX,
             charged: 0,
             size: fragment.size,
             count: fragment.count,

@@ -207,6 +207,25 @@ fn a_message_of_which_a_fragment_never_comes_expires() {
 }
 
 #[test]
+fn a_message_that_very_many_others_have_overtaken_is_given_up() {
+    let mut desk = Desk::default();
+    let ([first, second, third], [next, ..]) = (nine(4), nine(1000));
+    desk.take(1, &first);
+    desk.short(1, 5..500);
+    desk.take(1, &second);
+    desk.short(1, 500..1000);
+    desk.take(1, &next);
+    assert_eq!((desk.lost(Loss::Expired), desk.intake.unfinished()), (0, 2));
+    desk.short(1, 1001..1100);
+    let [another, ..] = nine(1100);
+    desk.take(1, &another);
+    assert_eq!((desk.lost(Loss::Expired), desk.intake.unfinished()), (1, 2));
+    desk.take(1, &third);
+    assert_eq!((desk.counts().passed_over, desk.counts().lost()), (1, 1));
+    desk.check();
+}
+
+#[test]
 fn what_is_unfinished_at_the_end_is_lost() {
     let mut desk = Desk::default();
     desk.take(1, &nine(4)[1]);
