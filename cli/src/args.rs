@@ -60,10 +60,10 @@ pub(crate) enum Verb {
     Record(Box<RecordArgs>),
     /// Play logs as live LCM
     Play(Box<PlayArgs>),
-    /// Hand live messages on between programs over TCP
-    Hub(HubArgs),
     /// Show what is on a live network: channels, rates, losses, messages
     Spy(Box<SpyArgs>),
+    /// Hand live messages on between programs over TCP
+    Hub(HubArgs),
     /// Show every mistake in pipeline files
     Check(CheckArgs),
     /// Show what a pipeline would read and write

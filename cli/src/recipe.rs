@@ -347,8 +347,7 @@ fields = [
         let inputs = texts(&odd);
         let (source, sink, output) = ("lcm-log", "null", "");
         let recipe = Recipe { source, inputs: &inputs, sink, output, ..Recipe::default() };
-        let (document, registry) =
-            (Document::generated("test", recipe.text()), Registry::linked());
+        let (document, registry) = (Document::generated("test", recipe.text()), Registry::linked());
         let pipeline = Pipeline::read(&document, &Variables::default(), &registry).unwrap();
         assert_eq!(pipeline.nodes[0].options["path"], serde_json::json!(odd));
         assert_eq!(string("re:A$"), "\"re:A$\"");

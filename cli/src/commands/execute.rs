@@ -118,8 +118,8 @@ pub(crate) fn watch_with<T>(
     result
 }
 
-/// Runs something, and has a thread beside it watch. That is told that it is over by the end of its
-/// channel. If it panics, the run is asked to end, and the panic goes on.
+/// Runs something, and has a thread beside it watch. That is told when it went through; its channel is
+/// closed in any case. If the thread panics, the run is asked to end, and the panic goes on.
 pub(crate) fn beside<T>(
     stop: &Stop,
     watch: impl FnOnce(&Receiver<()>) + Send,
@@ -145,6 +145,10 @@ pub(crate) fn beside<T>(
         let watcher =
             watcher.map_err(|e| Failure::Failed(format!("cannot start a thread: {e}")))?;
         let result = run();
+        if result.is_ok() {
+            // Who has seen enough does not listen any more.
+            let _told = running.send(());
+        }
         drop(running);
         match watcher.join() {
             Ok(()) => result,

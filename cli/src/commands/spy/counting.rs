@@ -96,6 +96,8 @@ pub(super) struct Seen {
 pub(super) struct View {
     /// Since the run began.
     pub(super) elapsed: Duration,
+    /// How long has been counted.
+    pub(super) counted: Duration,
     pub(super) events: u64,
     pub(super) bytes: u64,
     pub(super) events_per_second: f64,
@@ -238,6 +240,7 @@ impl State {
         let met = self.table.as_ref().map_or(0, |table| table.len());
         View {
             elapsed: now,
+            counted: now.saturating_sub(self.counting),
             events: self.events,
             bytes: self.bytes,
             events_per_second,

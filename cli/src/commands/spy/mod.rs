@@ -246,7 +246,12 @@ impl Spy {
         let (mut due, mut since) = (Instant::now() + interval, Since::default());
         loop {
             let wait = due.saturating_duration_since(Instant::now());
-            let is_over = !matches!(over.recv_timeout(wait), Err(RecvTimeoutError::Timeout));
+            let is_over = match over.recv_timeout(wait) {
+                Ok(()) => true,
+                Err(RecvTimeoutError::Timeout) => false,
+                // It failed, which is all there is to say.
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
             let text = text(self, &mut since);
             let mut out = io::stdout().lock();
             if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
@@ -274,7 +279,7 @@ impl Spy {
     fn head(&self, view: &View) -> Head {
         Head {
             address: self.address.clone(),
-            elapsed: view.elapsed,
+            counted: view.counted,
             channels: view.channels.len(),
             more_channels: view.more_channels,
             events: view.events,

@@ -44,7 +44,8 @@ pub(super) enum Act {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Head {
     pub(super) address: String,
-    pub(super) elapsed: Duration,
+    /// How long has been counted.
+    pub(super) counted: Duration,
     pub(super) channels: usize,
     /// Channels that are not in the table.
     pub(super) more_channels: usize,
@@ -198,7 +199,7 @@ impl Head {
             units::many(self.channels as u64, "channel"),
             units::bytes(self.bytes_per_second as u64),
             units::many(self.events, "event"),
-            units::count(self.elapsed.as_secs()),
+            units::count(self.counted.as_secs()),
         )];
         lines.push(match self.losses.values().sum() {
             0 => "nothing lost".to_owned(),
