@@ -408,9 +408,10 @@ fn a_file_that_cannot_grow_ends_a_recording_with_its_books_right() {
 fn check_full(folder: &Folder, report: &Value, name: &str) {
     let [came, written, missing] = counts(report);
     assert_eq!(came, written + missing, "{report:#}");
-    assert!(written > 0 && missing > 0, "{report:#}");
+    assert!(missing > 0, "{report:#}");
     ran(folder, &["convert", name, "--to", "back.lcm", "--overwrite"]).expect(0);
     let back = events(&folder.read("back.lcm")).len() as u64;
+    assert!(back > 0);
     if name.ends_with(".zst") {
         // Of what came since an archive was flushed last nobody knows how much is in it: it counts as lost.
         assert!(back >= written, "{back} of {written}");

@@ -317,8 +317,8 @@ impl<'r> Driver<'r> {
         self.tally.add(&outcome.tally);
         for delivery in outcome.deliveries {
             match delivery {
-                Delivery::Block { node, block, events } => {
-                    self.writers.append(node, block, &events, &mut self.tally)?;
+                Delivery::Block { node, block } => {
+                    self.writers.append(node, block, &mut self.tally)?;
                 }
                 Delivery::Batch { port, batch } => self.arrive(port, batch)?,
             }

@@ -33,12 +33,14 @@ pub(super) struct Room {
     begun: Instant,
     /// Events appended.
     pub(super) events: u64,
+    /// Bytes of payloads appended to sinks that hold events back.
+    pub(super) held: u64,
 }
 
 impl Room {
     pub(super) fn piece(&self) -> Piece {
         let (events, begun) = (self.events, self.begun);
-        Piece { events, bytes: self.outputs.written(), begun }
+        Piece { events, bytes: self.outputs.written().max(self.held), begun }
     }
 }
 
@@ -54,7 +56,7 @@ impl Publisher<'_> {
             }
         }
         let outputs = Arc::new(outputs.with_tasks(self.setup.tasks()?));
-        Ok(Room { outputs, begun: Instant::now(), events: 0 })
+        Ok(Room { outputs, begun: Instant::now(), events: 0, held: 0 })
     }
 
     /// What sinks are opened with.

@@ -36,7 +36,7 @@ pub trait Pieces: Send + Sync {
 pub struct Piece {
     /// Events in it.
     pub events: u64,
-    /// Bytes written to its files.
+    /// Bytes written to its files; of tables, which are written late, the bytes of messages in them.
     pub bytes: u64,
     /// When it was begun.
     pub begun: Instant,

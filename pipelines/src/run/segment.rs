@@ -22,10 +22,19 @@ pub(crate) enum Branch {
 
 /// What a segment made of a batch for those who work in order.
 pub(crate) enum Delivery {
-    /// For a sink to append; `events` is what it holds, by channel.
-    Block { node: usize, block: Box<dyn Any + Send>, events: Counts },
+    /// For a sink to append.
+    Block { node: usize, block: Block },
     /// For whatever is behind a port.
     Batch { port: usize, batch: Batch },
+}
+
+/// What a sink has encoded.
+pub(crate) struct Block {
+    pub(crate) block: Box<dyn Any + Send>,
+    /// What it holds, by channel.
+    pub(crate) events: Counts,
+    /// Bytes of their payloads, for sinks that hold events back.
+    pub(crate) bytes: u64,
 }
 
 /// What every task of a run needs.
@@ -113,6 +122,7 @@ impl Shared {
     ) -> Result<(), Error> {
         let mut context = EncodeContext::new(&self.channels, &self.blocks);
         let origins = batch.clone();
+        let bytes = if sink.holds_events() { batch.payload_bytes() } else { 0 };
         let block = sink.encode(batch, &mut context)?;
         let tally = outcome.tally.node(node);
         tally.entered.add(counts);
@@ -129,7 +139,8 @@ impl Shared {
         for loss in &context.losses {
             tally.note(loss, 0);
         }
-        outcome.deliveries.push(Delivery::Block { node, block, events });
+        let block = Block { block, events, bytes };
+        outcome.deliveries.push(Delivery::Block { node, block });
         Ok(())
     }
 }

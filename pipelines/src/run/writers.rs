@@ -11,6 +11,7 @@ use sluice_core::{DynSink, Error, ErrorKind, Outputs};
 
 use super::publisher::{Publisher, Room};
 use super::recording::Syncer;
+use super::segment::Block;
 use super::tally::{Counts, Tally};
 use super::topology::SinkNode;
 use crate::manifest::Ended;
@@ -65,18 +66,17 @@ impl<'r> Writers<'r> {
         self.writers.values().map(|writer| writer.sink.rounds()).max().unwrap_or(1)
     }
 
-    /// Appends a block of these events, which `tally` has as written.
+    /// Appends a block, whose events `tally` has as written.
     pub(super) fn append(
         &mut self,
         node: usize,
-        block: Box<dyn Any + Send>,
-        events: &Counts,
+        Block { block, events, bytes }: Block,
         tally: &mut Tally,
     ) -> Result<(), Error> {
         let writer = self.writers.get_mut(&node);
         let writer = writer.ok_or_else(|| Error::broken("a block for no sink"))?;
         let Some(output) = &mut writer.output else {
-            tally.node(node).lose(events);
+            tally.node(node).lose(&events);
             return Ok(());
         };
         match writer.sink.append(&mut **output, block) {
@@ -88,13 +88,14 @@ impl<'r> Writers<'r> {
                     tally.node(node).left.take_one(channel);
                 }
                 if self.syncer.is_some() {
-                    writer.unflushed.add(events);
+                    writer.unflushed.add(&events);
                 }
                 self.room.events += events.total();
+                self.room.held += bytes;
             }
             Err(error) => {
                 self.give_up(node, error, tally)?;
-                tally.node(node).lose(events);
+                tally.node(node).lose(&events);
             }
         }
         Ok(())

@@ -29,9 +29,18 @@ impl Peers {
 
     /// Has the client publish what is in `spec.json`; gives what it says it has sent.
     fn publish(&self, folder: &Folder) -> Value {
+        self.publish_to(URL, folder)
+    }
+
+    fn publish_to(&self, url: &str, folder: &Folder) -> Value {
         let spec = folder.at("spec.json");
-        let said = done(self.command(&["publish", URL, spec.to_str().unwrap()]).output().unwrap());
+        let said = done(self.command(&["publish", url, spec.to_str().unwrap()]).output().unwrap());
         serde_json::from_str(&said).unwrap()
+    }
+
+    /// A program of the LCM package.
+    fn tool(&self, name: &str) -> Command {
+        Command::new(self.python.parent().unwrap().join(name))
     }
 }
 
@@ -179,13 +188,12 @@ fn the_real_player_is_heard_and_the_real_logger_hears_us() {
         })
         .collect();
     folder.write("in.lcm", log(&events));
-    let bin = peers.python.parent().unwrap();
     let plain = |events: &[Event]| -> Vec<(Vec<u8>, Vec<u8>)> {
         events.iter().map(|event| (event.channel.clone(), event.payload.clone())).collect()
     };
 
     let listener = receive(&peers.network, &folder, "limit = 50\nduration = 30");
-    let mut player = Command::new(bin.join("lcm-logplayer"));
+    let mut player = peers.tool("lcm-logplayer");
     done(
         peers
             .network
@@ -199,7 +207,7 @@ fn the_real_player_is_heard_and_the_real_logger_hears_us() {
     // The player has kept the pauses between them, as far as a busy machine lets it.
     assert!(heard[49].utime - heard[0].utime >= 98_000 - 5_000);
 
-    let mut logger = Command::new(bin.join("lcm-logger"));
+    let mut logger = peers.tool("lcm-logger");
     let theirs = folder.at("theirs.lcm");
     logger.args(["--flush-interval=1", &format!("--lcm-url={URL}")]).arg(&theirs);
     let logger = Listener::start(peers.network.enter(&logger), "theirs.lcm");
@@ -213,4 +221,71 @@ fn the_real_player_is_heard_and_the_real_logger_hears_us() {
     let ours = |event: &Event| event.channel != b"LCM_SELF_TEST";
     let theirs: Vec<Event> = theirs.into_iter().filter(ours).collect();
     assert_eq!(plain(&theirs), plain(&events));
+}
+
+#[test]
+fn a_recording_is_what_the_real_logger_records_beside_it() {
+    let Some(peers) = peers() else { return };
+    let folder = Folder::new();
+    let messages: Vec<(&str, usize, u64)> = (0..300)
+        .map(|n| (if n % 7 == 0 { "CAM" } else { "POSE" }, 10 + n * 37 % 70_000, 2))
+        .collect();
+    folder.write("spec.json", spec(&messages));
+    let mut logger = peers.tool("lcm-logger");
+    let theirs = folder.at("theirs.lcm");
+    logger
+        .args(["--flush-interval=1", &format!("--lcm-url={URL}&recv_buf_size=4194304")])
+        .arg(&theirs);
+    let logger = Listener::start(peers.network.enter(&logger), "theirs.lcm");
+    let ours = ["record", URL, "--to", "ours.lcm", "--source-option", "self_test=true"];
+    let ours = Listener::start(peers.network.sluice(&folder, &ours), "listening");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    peers.publish(&folder);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    logger.signal(Signal::INT);
+    ours.signal(Signal::INT);
+    drop(logger.end());
+    ours.end().expect(0);
+    let events = |name: &str| -> Vec<Event> {
+        let events = crate::kit::events(&folder.read(name));
+        // Each hears what others said when they began, if it had begun before.
+        let first = events.iter().position(|event| event.channel != b"LCM_SELF_TEST").unwrap();
+        events[first..].to_vec()
+    };
+    let (theirs, ours) = (events("theirs.lcm"), events("ours.lcm"));
+    assert_eq!((theirs.len(), ours.len()), (300, 300));
+    for (theirs, ours) in theirs.iter().zip(&ours) {
+        assert_eq!((&theirs.channel, &theirs.payload), (&ours.channel, &ours.payload));
+        // The logger takes the time when it looks, we that at which the system received it.
+        assert!((theirs.utime - ours.utime).abs() < 500_000, "{} {}", theirs.utime, ours.utime);
+    }
+}
+
+#[test]
+fn the_real_client_talks_through_our_hub() {
+    let Some(peers) = peers() else { return };
+    let folder = Folder::new();
+    let messages = [("A", 0, 20), ("B", 500, 20), ("LARGE", 3_000_000, 100), ("A", 70_000, 20)];
+    folder.write("spec.json", spec(&messages));
+    let hub = ["hub", "--listen", "127.0.0.1:7700", "-v"];
+    let hub = Listener::start(peers.network.sluice(&folder, &hub), "listening");
+    let url = "tcpq://127.0.0.1:7700";
+    let (out, count) = (folder.at("heard.json"), messages.len().to_string());
+    let client = peers.command(&["record", url, &count, out.to_str().unwrap()]);
+    let client = Listener::start(client, "ready");
+    let ours = ["record", url, "--to", "ours.lcm", "--limit", &count];
+    let ours = Listener::start(peers.network.sluice(&folder, &ours), "listening");
+    // Nobody confirms a subscription.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let sent = peers.publish_to(url, &folder);
+    client.end().expect(0);
+    ours.end().expect(0);
+    assert_eq!(serde_json::from_slice::<Value>(&folder.read("heard.json")).unwrap(), sent);
+    let recorded = crate::kit::events(&folder.read("ours.lcm"));
+    let payloads: Vec<Vec<u8>> = recorded.into_iter().map(|event| event.payload).collect();
+    let wanted: Vec<Vec<u8>> =
+        (0..).zip(&messages).map(|(n, (_, size, _))| pattern(n, *size)).collect();
+    assert!(payloads == wanted);
+    hub.signal(Signal::INT);
+    hub.end().expect(0);
 }
