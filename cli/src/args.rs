@@ -6,7 +6,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sluice_core::Pattern;
 use sluice_core::options::ByteSize;
-use sluice_core::time::When;
+use sluice_core::time::{Length, When};
 
 pub(crate) use crate::commands::hub::HubArgs;
 pub(crate) use crate::commands::play::PlayArgs;
@@ -129,13 +129,8 @@ pub(crate) struct SetArgs {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Running")]
 pub(crate) struct EngineArgs {
-    /// How many threads to use; one a core if left out. Does not change the output.
-    #[arg(short, long, value_name = "N")]
-    pub(crate) jobs: Option<usize>,
-
-    /// How much memory to use, such as 512MiB; goes before what the pipeline says.
-    #[arg(long, value_name = "SIZE", value_parser = ByteSize::parse)]
-    pub(crate) memory: Option<ByteSize>,
+    #[command(flatten)]
+    pub(crate) running: RunningArgs,
 
     /// Replace outputs that exist, once the run has succeeded.
     #[arg(long, conflicts_with = "resume")]
@@ -154,18 +149,53 @@ pub(crate) struct EngineArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
 
+    /// Where to run.
+    #[arg(long, value_name = "ENGINE", default_value = "local")]
+    pub(crate) engine: Engine,
+}
+
+/// With what to run, and how to tell of it.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Running")]
+pub(crate) struct RunningArgs {
+    /// How many threads to use; one a core if left out. Does not change the output.
+    #[arg(short, long, value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+
+    /// How much memory to use, such as 512MiB; goes before what the pipeline says.
+    #[arg(long, value_name = "SIZE", value_parser = ByteSize::parse)]
+    pub(crate) memory: Option<ByteSize>,
+
     /// Write a report of the run as JSON: counts by channel, damage, files with hashes. `-` is
     /// standard output.
     #[arg(long, value_name = "FILE.json")]
     pub(crate) report: Option<PathBuf>,
 
-    /// Where to run.
-    #[arg(long, value_name = "ENGINE", default_value = "local")]
-    pub(crate) engine: Engine,
-
     /// How to show progress: auto is a bar on a terminal and a line now and then elsewhere.
     #[arg(long, value_name = "FORM", default_value = "auto")]
     pub(crate) progress: ProgressForm,
+}
+
+/// What to receive through, and for how long.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Receiving")]
+pub(crate) struct ListenArgs {
+    /// End after this long: seconds, or 200ms, 1m30s, 2h.
+    #[arg(long, value_name = "T", value_parser = length)]
+    pub(crate) duration: Option<String>,
+
+    /// End when nothing has come for this long.
+    #[arg(long, value_name = "T", value_parser = length)]
+    pub(crate) idle_timeout: Option<String>,
+
+    /// End after N messages.
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+
+    /// The network interface to listen on, by name or address; the one the group is routed to if left
+    /// out.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) interface: Option<String>,
 }
 
 /// Where to run.
@@ -477,4 +507,27 @@ pub(crate) fn pattern(text: &str) -> Result<String, String> {
 
 fn time(text: &str) -> Result<String, String> {
     When::parse(text).map(|_| text.trim().to_owned())
+}
+
+/// A regular expression for whole names, as the pattern that it is.
+pub(crate) fn regex(text: &str) -> Result<String, String> {
+    pattern(&format!("re:{text}"))
+}
+
+/// A length of time; the text is what a plugin gets.
+pub(crate) fn length(text: &str) -> Result<String, String> {
+    match Length::parse(text)? {
+        Length(1..) => Ok(text.trim().to_owned()),
+        Length(_) => Err("expected a length of time above 0".to_owned()),
+    }
+}
+
+pub(crate) fn number(text: &str) -> Result<f64, String> {
+    let number = text.trim().parse().ok().filter(|number: &f64| number.is_finite());
+    number.ok_or_else(|| "expected a number".to_owned())
+}
+
+pub(crate) fn above_zero(text: &str) -> Result<f64, String> {
+    let above = number(text).ok().filter(|number| *number > 0.0);
+    above.ok_or_else(|| "expected a number above 0".to_owned())
 }

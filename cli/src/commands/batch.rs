@@ -21,7 +21,7 @@ pub(crate) fn execute(pipeline: &Pipeline, args: &EngineArgs, shell: &Shell) -> 
     let batch = Batch::of(pipeline, &shell.registry)?;
     let outputs: Vec<PathBuf> =
         batch.units.iter().flat_map(|unit| unit.outputs.iter().cloned()).collect();
-    let report_file = ReportFile::of(args, pipeline, &outputs)?;
+    let report_file = ReportFile::of(&args.running, pipeline, &outputs)?;
     let failing = if args.keep_going { Failing::GoOn } else { Failing::Stop };
     let run = |options: &Options| Ok(batch.run(&shell.registry, options, failing)?);
     let result = watch(args, shell, run);
@@ -31,7 +31,7 @@ pub(crate) fn execute(pipeline: &Pipeline, args: &EngineArgs, shell: &Shell) -> 
     let report = result?;
     tell_losses(&report.report, shell);
     // Machines have had their last word.
-    if args.progress != ProgressForm::Json {
+    if args.running.progress != ProgressForm::Json {
         shell.say(&words(&report));
     }
     tell_failures(&report, shell);

@@ -14,7 +14,7 @@ use sluice_pipeline::resume::{self, Before};
 use sluice_pipeline::run::{self, Options, Stop};
 use sluice_pipeline::{Part, Pipeline, Report};
 
-use crate::args::{Engine, EngineArgs, ProgressForm};
+use crate::args::{Engine, EngineArgs, ProgressForm, RunningArgs};
 use crate::commands::{batch, plan};
 use crate::ending::{Ending, Failure, Outcome};
 use crate::progress::Meter;
@@ -46,14 +46,14 @@ pub(crate) fn execute(pipeline: Pipeline, args: &EngineArgs, shell: &Shell) -> O
     }
     let targets = resume::targets(&pipeline);
     let only_prints = targets.iter().all(|target| target == Path::new("-"));
-    let report_file = ReportFile::of(args, &pipeline, &targets)?;
+    let report_file = ReportFile::of(&args.running, &pipeline, &targets)?;
     if args.resume
         && let Some(before) = resume::done_before(&pipeline, &options(args))?
     {
         resume::sweep_outputs(&targets);
         return already_done(&before, report_file, shell);
     }
-    let meter = Arc::new(Meter::new(args.progress, shell.quiet));
+    let meter = Arc::new(Meter::new(args.running.progress, shell.quiet));
     let watched = |options: &Options| Ok(run::run(pipeline, options)?);
     let result = watch_with(&meter, options(args), &signals::PUBLISHING, watched);
     if let Some(file) = report_file {
@@ -67,7 +67,7 @@ pub(crate) fn execute(pipeline: Pipeline, args: &EngineArgs, shell: &Shell) -> O
     meter.forget_told(&mut report);
     tell_losses(&report, shell);
     // Machines have had their last word.
-    if args.progress != ProgressForm::Json {
+    if args.running.progress != ProgressForm::Json {
         shell.say(&summary(&report));
     }
     Ok(if report.is_complete() { Ending::Done } else { Ending::Losses })
@@ -97,7 +97,7 @@ pub(crate) fn watch<T>(
     shell: &Shell,
     run: impl FnOnce(&Options) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let meter = Arc::new(Meter::new(args.progress, shell.quiet));
+    let meter = Arc::new(Meter::new(args.running.progress, shell.quiet));
     watch_with(&meter, options(args), &signals::PUBLISHING, run)
 }
 
@@ -160,16 +160,19 @@ pub(crate) fn beside<T>(
 /// The engine's options.
 pub(crate) fn options(args: &EngineArgs) -> Options {
     Options {
-        jobs: args.jobs,
-        memory: args.memory,
         overwrite: match (args.overwrite, args.resume) {
             (true, _) => Overwrite::Replace,
             (_, true) => Overwrite::Redo,
             _ => Overwrite::Refuse,
         },
-        hash: args.report.is_some(),
-        ..Options::default()
+        ..resources(&args.running)
     }
+}
+
+/// The engine's options as far as they say with what to run, and what to tell of it.
+pub(crate) fn resources(args: &RunningArgs) -> Options {
+    let RunningArgs { jobs, memory, report, .. } = args;
+    Options { jobs: *jobs, memory: *memory, hash: report.is_some(), ..Options::default() }
 }
 
 /// Where the report goes: opened before the run, so that a run is not done in vain.
@@ -181,7 +184,7 @@ pub(crate) struct ReportFile {
 impl ReportFile {
     /// The report that is asked for, of a pipeline that writes these outputs.
     pub(crate) fn of(
-        args: &EngineArgs,
+        args: &RunningArgs,
         pipeline: &Pipeline,
         outputs: &[PathBuf],
     ) -> Result<Option<Self>, Failure> {

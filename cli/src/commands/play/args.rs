@@ -1,13 +1,10 @@
 //! What `play` takes.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use sluice_core::options::ByteSize;
-use sluice_core::time::Length;
 
-use crate::args::{ProgressForm, SelectionArgs, pattern};
+use crate::args::{RunningArgs, SelectionArgs, above_zero, length, number, pattern, regex};
 
 #[derive(Debug, Default, Args)]
 #[command(after_help = "\
@@ -87,52 +84,12 @@ pub(crate) struct PlayArgs {
     #[arg(short, long)]
     pub(crate) verbose: bool,
 
-    #[command(flatten)]
-    pub(crate) running: RunningArgs,
-}
-
-/// How to run.
-#[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Running")]
-pub(crate) struct RunningArgs {
-    /// How many threads to use; one a core if left out. Does not change what is sent.
-    #[arg(short, long, value_name = "N")]
-    pub(crate) jobs: Option<usize>,
-
-    /// How much memory to use, such as 512MiB.
-    #[arg(long, value_name = "SIZE", value_parser = ByteSize::parse)]
-    pub(crate) memory: Option<ByteSize>,
-
-    /// Write a report as JSON when playing has ended: counts by channel, damage. `-` is standard output.
-    #[arg(long, value_name = "FILE.json")]
-    pub(crate) report: Option<PathBuf>,
-
-    /// How to show progress: auto is a line that changes on a terminal, and a line now and then
-    /// elsewhere. Keys work with that line only.
-    #[arg(long, value_name = "FORM", default_value = "auto")]
-    pub(crate) progress: ProgressForm,
-
     /// Print the pipeline file that does this, and do nothing.
     #[arg(long)]
     pub(crate) print_pipeline: bool,
-}
 
-fn number(text: &str) -> Result<f64, String> {
-    let number = text.trim().parse().ok().filter(|number: &f64| number.is_finite());
-    number.ok_or_else(|| "expected a number".to_owned())
-}
-
-/// Judges a length of time; the text is what the sink gets.
-fn length(text: &str) -> Result<String, String> {
-    match Length::parse(text)? {
-        Length(1..) => Ok(text.trim().to_owned()),
-        Length(_) => Err("expected a length of time above 0".to_owned()),
-    }
-}
-
-fn above_zero(text: &str) -> Result<f64, String> {
-    let above = number(text).ok().filter(|number| *number > 0.0);
-    above.ok_or_else(|| "expected a number above 0".to_owned())
+    #[command(flatten)]
+    pub(crate) running: RunningArgs,
 }
 
 fn renaming(text: &str) -> Result<(String, String), String> {
@@ -141,9 +98,4 @@ fn renaming(text: &str) -> Result<(String, String), String> {
         return Err("expected a new name behind `=`".to_owned());
     }
     Ok((pattern(from)?, to.to_owned()))
-}
-
-/// A regular expression as the pattern that it is.
-fn regex(text: &str) -> Result<String, String> {
-    pattern(&format!("re:{text}"))
 }

@@ -19,7 +19,7 @@ use sluice_core::{Kind, Playback};
 use sluice_pipeline::run::{self, Options, Progress, Snapshot};
 use sluice_pipeline::{Pipeline, Report};
 
-use crate::args::{Assignment, EngineArgs, ProgressForm};
+use crate::args::{Assignment, ProgressForm};
 use crate::commands::{convert, execute};
 use crate::ending::{Ending, Failure, Outcome};
 use crate::inputs;
@@ -42,7 +42,7 @@ const STOPPING: Words = ["stopping; once more aborts", "aborting"];
 pub(crate) fn run(args: &PlayArgs, shell: &Shell) -> Outcome {
     let (text, speed) = text(args, shell)?;
     let pipeline = convert::read("sluice play", &text, shell)?;
-    if args.running.print_pipeline {
+    if args.print_pipeline {
         io::stdout().write_all(text.as_bytes())?;
         return Ok(Ending::Done);
     }
@@ -140,13 +140,7 @@ impl Form {
 }
 
 fn play(pipeline: Pipeline, speed: f64, form: Form, args: &PlayArgs, shell: &Shell) -> Outcome {
-    let engine = EngineArgs {
-        jobs: args.running.jobs,
-        memory: args.running.memory,
-        report: args.running.report.clone(),
-        ..EngineArgs::default()
-    };
-    let report_file = execute::ReportFile::of(&engine, &pipeline, &[])?;
+    let report_file = execute::ReportFile::of(&args.running, &pipeline, &[])?;
     let last = match form {
         Form::Silent => None,
         _ => span::last(&pipeline, &args.selection),
@@ -159,7 +153,7 @@ fn play(pipeline: Pipeline, speed: f64, form: Form, args: &PlayArgs, shell: &She
     let options = Options {
         playback: Arc::clone(&playback),
         progress: Some(watch.clone()),
-        ..execute::options(&engine)
+        ..execute::resources(&args.running)
     };
     let told = Arc::clone(&watch);
     let listening =

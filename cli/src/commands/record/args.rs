@@ -1,13 +1,12 @@
 //! What `record` takes.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use sluice_core::options::ByteSize;
-use sluice_core::time::Length;
 
-use crate::args::{Assignment, ProgressForm, assignment, channel_type, pattern};
+use crate::args::{
+    Assignment, ListenArgs, RunningArgs, above_zero, assignment, channel_type, pattern, regex,
+};
 
 #[derive(Debug, Default, Args)]
 #[command(after_help = "\
@@ -67,6 +66,11 @@ pub(crate) struct RecordArgs {
 
     #[command(flatten)]
     pub(crate) receiving: ReceiveArgs,
+
+    /// Print the pipeline file that does this, and do nothing. Run by itself, it writes one file, which
+    /// appears at the end.
+    #[arg(long)]
+    pub(crate) print_pipeline: bool,
 
     #[command(flatten)]
     pub(crate) running: RunningArgs,
@@ -134,22 +138,8 @@ pub(crate) struct ChannelArgs {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Receiving")]
 pub(crate) struct ReceiveArgs {
-    /// End after this long: seconds, or 200ms, 1m30s, 2h.
-    #[arg(long, value_name = "T", value_parser = length)]
-    pub(crate) duration: Option<String>,
-
-    /// End when nothing has come for this long.
-    #[arg(long, value_name = "T", value_parser = length)]
-    pub(crate) idle_timeout: Option<String>,
-
-    /// End after N messages.
-    #[arg(short = 'n', long, value_name = "N")]
-    pub(crate) limit: Option<u64>,
-
-    /// The network interface to listen on, by name or address; the one the group is routed to if left
-    /// out.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) interface: Option<String>,
+    #[command(flatten)]
+    pub(crate) listening: ListenArgs,
 
     /// How many MiB may wait for the disk before messages are lost.
     #[arg(short, long, value_name = "MB", value_parser = above_zero)]
@@ -171,49 +161,4 @@ pub(crate) struct ReceiveArgs {
     /// Set any option of the sink; VALUE is TOML, or else taken as text.
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
     pub(crate) sink_option: Vec<Assignment>,
-}
-
-/// How to run.
-#[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Running")]
-pub(crate) struct RunningArgs {
-    /// How many threads to use; one a core if left out. Does not change the output.
-    #[arg(short, long, value_name = "N")]
-    pub(crate) jobs: Option<usize>,
-
-    /// How much memory to use besides what waits for the disk, such as 512MiB.
-    #[arg(long, value_name = "SIZE", value_parser = ByteSize::parse)]
-    pub(crate) memory: Option<ByteSize>,
-
-    /// Write a report as JSON when the recording has ended: counts by channel, losses, files with
-    /// hashes. `-` is standard output.
-    #[arg(long, value_name = "FILE.json")]
-    pub(crate) report: Option<PathBuf>,
-
-    /// How to show progress: auto is a line that changes on a terminal, and a line now and then
-    /// elsewhere.
-    #[arg(long, value_name = "FORM", default_value = "auto")]
-    pub(crate) progress: ProgressForm,
-
-    /// Print the pipeline file that does this, and do nothing. Run by itself, it writes one file, which
-    /// appears at the end.
-    #[arg(long)]
-    pub(crate) print_pipeline: bool,
-}
-
-fn above_zero(text: &str) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|n: &f64| n.is_finite() && *n > 0.0);
-    number.ok_or_else(|| "expected a number above 0".to_owned())
-}
-
-fn length(text: &str) -> Result<String, String> {
-    match Length::parse(text)? {
-        Length(1..) => Ok(text.trim().to_owned()),
-        Length(_) => Err("expected a length of time above 0".to_owned()),
-    }
-}
-
-/// A regular expression as the pattern that it is.
-fn regex(text: &str) -> Result<String, String> {
-    pattern(&format!("re:{text}"))
 }

@@ -19,7 +19,7 @@ use sluice_core::{Kind, Overwrite, Plugin};
 use sluice_pipeline::run::{self, Options, Recording, Stop};
 use sluice_pipeline::{Node, Part, Pipeline, Report};
 
-use crate::args::{Assignment, EngineArgs, ProgressForm, SelectionArgs};
+use crate::args::{Assignment, ProgressForm, SelectionArgs};
 use crate::commands::{convert, execute};
 use crate::ending::{Ending, Failure, Outcome};
 use crate::inputs;
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &RecordArgs, shell: &Shell) -> Outcome {
     let out = Out::of(args, shell)?;
     let text = text(args, &out, shell)?;
     let pipeline = convert::read("sluice record", &text, shell)?;
-    if args.running.print_pipeline {
+    if args.print_pipeline {
         io::stdout().write_all(text.as_bytes())?;
         return Ok(Ending::Done);
     }
@@ -61,10 +61,8 @@ fn record(pipeline: Pipeline, args: &RecordArgs, out: Out<'_>, shell: &Shell) ->
     let target = PathBuf::from(&out.sink.path);
     let quota = args.receiving.disk_quota.map(|least| Quota::of(&target, least));
     quota.as_ref().map_or(Ok(()), Quota::check)?;
-    let report_file = {
-        let engine = EngineArgs { report: args.running.report.clone(), ..EngineArgs::default() };
-        execute::ReportFile::of(&engine, &pipeline, std::slice::from_ref(&target))?
-    };
+    let targets = std::slice::from_ref(&target);
+    let report_file = execute::ReportFile::of(&args.running, &pipeline, targets)?;
     let meter = Arc::new(Meter::new(args.running.progress, shell.quiet));
     let (rotated, options) = (out.rotated(), options(args, out, &meter));
     let stop = Arc::clone(&options.stop);
@@ -181,7 +179,8 @@ impl<'s> Source<'s> {
         }
         let (inputs, selection) = inputs::without_addresses(&[url], selection, shell)?;
         let plugin = convert::source(&inputs, None, shell)?;
-        let (options, limit) = (args.receiving.source_option.clone(), args.receiving.limit);
+        let (options, limit) =
+            (args.receiving.source_option.clone(), args.receiving.listening.limit);
         Ok(Self { plugin, inputs, options, selection, limit })
     }
 }
@@ -197,10 +196,10 @@ fn receiving(args: &RecordArgs) -> Vec<(&'static str, &'static str, String)> {
     let given = &args.receiving;
     let buffer = given.max_unwritten_mb.map(|mb| bytes(mb).to_string());
     let all = [
-        ("--interface", "interface", given.interface.clone()),
-        ("--duration", "duration", given.duration.clone()),
-        ("--idle-timeout", "idle_timeout", given.idle_timeout.clone()),
-        (LIMIT, "limit", given.limit.map(|limit| limit.to_string())),
+        ("--interface", "interface", given.listening.interface.clone()),
+        ("--duration", "duration", given.listening.duration.clone()),
+        ("--idle-timeout", "idle_timeout", given.listening.idle_timeout.clone()),
+        (LIMIT, "limit", given.listening.limit.map(|limit| limit.to_string())),
         ("--max-unwritten-mb", "buffer", buffer),
     ];
     all.into_iter().filter_map(|(flag, name, value)| Some((flag, name, value?))).collect()
@@ -253,13 +252,10 @@ fn options(args: &RecordArgs, out: Out<'_>, meter: &Arc<Meter>) -> Options {
         state: State::new(out.naming),
     };
     Options {
-        jobs: args.running.jobs,
-        memory: args.running.memory,
         overwrite: if replaces { Overwrite::Replace } else { Overwrite::Refuse },
-        hash: args.running.report.is_some(),
         stop,
         recording: Some(Recording { flush, pieces: Arc::new(pieces) }),
-        ..Options::default()
+        ..execute::resources(&args.running)
     }
 }
 

@@ -2,9 +2,8 @@
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use sluice_core::time::Length;
 
-use crate::args::{channel_type, pattern};
+use crate::args::{ListenArgs, channel_type, length, pattern};
 
 #[derive(Debug, Default, Args)]
 #[command(after_help = "\
@@ -56,27 +55,6 @@ pub(crate) struct SpyArgs {
     #[arg(long, value_name = "T", value_parser = length, default_value = "1s")]
     pub(crate) interval: String,
 
-    /// End after this long.
-    #[arg(long, value_name = "T", value_parser = length)]
-    pub(crate) duration: Option<String>,
-
-    /// End when nothing has come for this long.
-    #[arg(long, value_name = "T", value_parser = length)]
-    pub(crate) idle_timeout: Option<String>,
-
-    /// End after N messages.
-    #[arg(short = 'n', long, value_name = "N")]
-    pub(crate) limit: Option<u64>,
-
-    /// The network interface to listen on, by name or address; the one the group is routed to if left
-    /// out.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) interface: Option<String>,
-}
-
-fn length(text: &str) -> Result<String, String> {
-    match Length::parse(text)? {
-        Length(1..) => Ok(text.trim().to_owned()),
-        Length(_) => Err("expected a length of time above 0".to_owned()),
-    }
+    #[command(flatten)]
+    pub(crate) listening: ListenArgs,
 }

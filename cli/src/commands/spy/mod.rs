@@ -115,10 +115,10 @@ fn options(args: &SpyArgs) -> Value {
     set("url", args.url.clone().map(Value::from));
     set("channels", list(&args.channel));
     set("exclude", list(&args.exclude));
-    set("duration", args.duration.clone().map(Value::from));
-    set("idle_timeout", args.idle_timeout.clone().map(Value::from));
-    set("limit", args.limit.map(Value::from));
-    set("interface", args.interface.clone().map(Value::from));
+    set("duration", args.listening.duration.clone().map(Value::from));
+    set("idle_timeout", args.listening.idle_timeout.clone().map(Value::from));
+    set("limit", args.listening.limit.map(Value::from));
+    set("interface", args.listening.interface.clone().map(Value::from));
     options.into()
 }
 
