@@ -13,6 +13,8 @@ pub struct LossLog(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     losses: BTreeMap<String, u64>,
+    /// Those of earlier rounds.
+    before: BTreeMap<String, u64>,
     notes: Vec<(String, u64)>,
 }
 
@@ -37,15 +39,28 @@ impl LossLog {
         self.state().notes.push((what.into(), count));
     }
 
+    /// Has what is said from now on counted on top of what was lost so far: the input is read again.
+    pub fn begin_again(&self) {
+        let mut state = self.state();
+        for (reason, count) in std::mem::take(&mut state.losses) {
+            *state.before.entry(reason).or_default() += count;
+        }
+    }
+
     /// The losses so far, by reason.
     pub fn losses(&self) -> BTreeMap<String, u64> {
-        let losses = self.state().losses.clone();
+        let state = self.state();
+        let mut losses = state.before.clone();
+        for (reason, count) in &state.losses {
+            *losses.entry(reason.clone()).or_default() += count;
+        }
         losses.into_iter().filter(|(_, count)| *count > 0).collect()
     }
 
     /// How many messages were lost so far.
     pub fn total(&self) -> u64 {
-        self.state().losses.values().sum()
+        let state = self.state();
+        state.losses.values().chain(state.before.values()).sum()
     }
 
     /// The notes since the last call.
@@ -68,6 +83,9 @@ mod tests {
         log.set([("missing", 5), ("late", 0), ("dropped", 7)]);
         log.set([("missing", 3)]);
         assert_eq!((log.total(), log.losses().len()), (3, 1));
+        log.begin_again();
+        log.set([("missing", 2)]);
+        assert_eq!((log.total(), log.losses()["missing"]), (5, 5));
         log.note("small buffer", 0);
         assert_eq!(log.take_notes(), [("small buffer".to_owned(), 0)]);
         assert!(log.take_notes().is_empty());

@@ -25,7 +25,7 @@ struct Desk {
     seek: Option<i64>,
     /// How often the engine has gone elsewhere.
     seeks: u64,
-    /// What is earlier is not played, until something is not.
+    /// Where it went last: each sink plays from the first event on that is no earlier.
     from: Option<i64>,
     /// Nothing more is to be played.
     over: bool,
@@ -134,6 +134,13 @@ impl Playback {
         Some(seek)
     }
 
+    /// Has everything played once more, from where it began. For the engine, which then reads it again.
+    pub fn begin_again(&self) {
+        let mut desk = self.desk();
+        desk.seeks += 1;
+        desk.from = None;
+    }
+
     fn change<T>(&self, change: impl FnOnce(&mut Desk) -> T) -> T {
         let changed = change(&mut self.desk());
         self.changed.notify_all();
@@ -172,6 +179,8 @@ pub struct Pace {
     cancelled: Arc<AtomicBool>,
     clock: Clock,
     seeks: u64,
+    /// What is earlier is not played, until something is not.
+    from: Option<i64>,
 }
 
 #[derive(Debug)]
@@ -197,7 +206,7 @@ impl Pace {
     /// A clock that starts with the first event it is asked about.
     pub fn new(playback: Arc<Playback>, cancelled: Arc<AtomicBool>, tempo: Tempo) -> Self {
         let clock = Clock { tempo, anchor: None, last: None };
-        Self { playback, cancelled, clock, seeks: 0 }
+        Self { playback, cancelled, clock, seeks: 0, from: None }
     }
 
     /// Asks for an event of that time without waiting.
@@ -207,13 +216,13 @@ impl Pace {
             return Turn::Never;
         }
         if self.seeks != desk.seeks {
-            self.seeks = desk.seeks;
+            (self.seeks, self.from) = (desk.seeks, desk.from);
             (self.clock.anchor, self.clock.last) = (None, None);
         }
-        if desk.from.is_some_and(|from| time < from) {
+        if self.from.is_some_and(|from| time < from) {
             return Turn::Never;
         }
-        desk.from = None;
+        self.from = None;
         if desk.paused {
             // However long the pause is, what comes after it is due at once.
             self.clock.anchor = None;
@@ -287,8 +296,10 @@ impl Clock {
 
 impl Anchor {
     fn at(&self, time: i64, speed: f64) -> Option<Instant> {
+        // However slow it is, a lifetime is as long as anybody waits.
+        const LIFETIME: f64 = 1e18;
         let ahead = (i128::from(time) - i128::from(self.event)) as f64 / speed;
-        self.played.checked_add(Duration::try_from_secs_f64(ahead / 1e9).ok()?)
+        self.played.checked_add(Duration::try_from_secs_f64(ahead.min(LIFETIME) / 1e9).ok()?)
     }
 }
 

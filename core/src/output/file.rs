@@ -37,6 +37,8 @@ pub(super) struct Packed {
     frames: Ordered<Frame>,
     /// Says where frames begin; nothing for a file that goes on behind what another program wrote.
     table: Option<Table>,
+    /// Whether every frame that was given to the file is in it.
+    whole: bool,
 }
 
 struct Frame {
@@ -47,7 +49,7 @@ struct Frame {
 impl Packed {
     pub(super) fn new(file: Counted, tasks: &Arc<dyn Tasks>) -> Self {
         let frames = Ordered::new(tasks, tasks.width() + 2);
-        Self { file, plain: Vec::new(), frames, table: Some(Table::default()) }
+        Self { file, plain: Vec::new(), frames, table: Some(Table::default()), whole: true }
     }
 
     fn write(&mut self, target: &Path, mut bytes: &[u8]) -> Result<(), Error> {
@@ -74,13 +76,27 @@ impl Packed {
     }
 
     fn put(&mut self, target: &Path, frame: &Frame) -> Result<(), Error> {
+        let before = self.file.file.stream_position();
         let mut put = || {
-            if let Some(table) = &mut self.table {
-                table.push(frame.packed.len(), frame.plain)?;
+            self.file.write_all(&frame.packed)?;
+            match &mut self.table {
+                Some(table) => table.push(frame.packed.len(), frame.plain),
+                None => Ok(()),
             }
-            self.file.write_all(&frame.packed)
         };
-        put().map_err(|e| Error::io("write", target, e))
+        put().map_err(|e| {
+            // Half a frame would hide what may still follow it.
+            self.whole = false;
+            if let Ok(before) = before {
+                drop(
+                    self.file
+                        .file
+                        .set_len(before)
+                        .and_then(|()| self.file.file.seek(SeekFrom::Start(before))),
+                );
+            }
+            Error::io("write", target, e)
+        })
     }
 
     fn flush(&mut self, target: &Path) -> Result<(), Error> {
@@ -99,6 +115,10 @@ impl Packed {
             self.cut(target)?;
         }
         self.flush(target)?;
+        if !self.whole {
+            let what = "a frame before could not be written";
+            return Err(Error::io("complete", target, io::Error::other(what)));
+        }
         if let Some(table) = self.table.take() {
             self.file.write_all(&table.finish()).map_err(|e| Error::io("write", target, e))?;
         }

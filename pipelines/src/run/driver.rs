@@ -17,6 +17,7 @@ use super::tally::{Counts, Tally};
 use super::topology::{FoldNode, MergeNode, Port, Topology};
 use super::writers::Writers;
 use super::{Options, Reading, Setup, Snapshot, keeps_bytes};
+use crate::manifest::Ended;
 use crate::report::MOST_DAMAGE;
 use crate::spec::OnDamage;
 
@@ -65,8 +66,18 @@ struct RunningSource {
     segment: Arc<Vec<Branch>>,
     /// How often it has been asked, so that sources take turns.
     turns: u64,
+    /// When it brought something last.
+    heard: Instant,
+    /// Whether it is live, and has brought nothing for a while.
+    silent: bool,
     ended: bool,
 }
+
+/// How long to wait for a live source before looking after everything else.
+const LIVE_PATIENCE: Duration = Duration::from_millis(20);
+
+/// How long a live source may bring nothing before merges go on without it.
+const SILENCE: Duration = Duration::from_millis(50);
 
 struct RunningFold {
     fold: FoldNode,
@@ -113,6 +124,8 @@ impl<'r> Driver<'r> {
                 damage: source.damage.clone(),
                 segment: Arc::clone(&source.segment),
                 turns: 0,
+                heard: Instant::now(),
+                silent: false,
                 ended: false,
             });
         }
@@ -140,9 +153,11 @@ impl<'r> Driver<'r> {
     /// Runs everything to its end. What is complete then has to be published.
     pub(super) fn drive(mut self) -> Result<(Finished, Arc<Outputs>), Error> {
         loop {
-            let before = self.events;
+            let before = (self.events, self.options.playback.played());
             self.drive_round()?;
-            if !self.next_round(self.events > before)? {
+            let after = (self.events, self.options.playback.played());
+            // Where nothing was read, or nothing played of it, there will be nothing the next time.
+            if !self.next_round(after.0 > before.0 && after.1 > before.1)? {
                 break;
             }
         }
@@ -174,7 +189,8 @@ impl<'r> Driver<'r> {
                 break;
             }
             self.sources[source].turns += 1;
-            match self.sources[source].steps.next_step()? {
+            let patience = self.patience(source);
+            match self.sources[source].steps.next_step(patience)? {
                 Some(step) => self.take(source, step)?,
                 None => self.end_source(source)?,
             }
@@ -194,10 +210,12 @@ impl<'r> Driver<'r> {
         let sought = playback.take_seek();
         if sought.is_none() {
             self.rounds += 1;
-            // Where nothing comes, nothing will come the next time.
             if self.rounds >= self.writers.rounds() || !moved {
                 return Ok(false);
             }
+        }
+        if sought.is_none() {
+            playback.begin_again();
         }
         for source in &mut self.sources {
             let (mut splits, mut query) = source.reading.clone();
@@ -218,30 +236,63 @@ impl<'r> Driver<'r> {
     /// Has recordings flushed when that is due, and begins the next piece when one is complete.
     fn look_after_recording(&mut self) -> Result<(), Error> {
         if self.writers.is_piece_complete() {
-            for head in self.pending.keys().copied().collect::<Vec<_>>() {
-                self.settle(head, usize::MAX)?;
-            }
-            self.writers.next_piece(&mut self.tally)?;
+            self.settle_all()?;
+            let exit = if self.has_losses() { 3 } else { 0 };
+            self.writers.next_piece(Ended { exit, partial: false }, &mut self.tally)?;
         }
-        self.writers.flush_if_due(&mut self.tally)
+        if self.writers.is_flush_due() {
+            self.settle_all()?;
+            self.writers.flush(&mut self.tally)?;
+        }
+        Ok(())
+    }
+
+    fn has_losses(&self) -> bool {
+        let lost = |source: &RunningSource| source.steps.losses().total() > 0;
+        self.damaged_ranges > 0 || self.sources.iter().any(lost)
     }
 
     /// The source to go on with: one that a merge waits for, or else the one that had the fewest turns.
+    /// A live one that has nothing now is only waited for where all have nothing.
     fn next_source(&mut self) -> Result<Option<usize>, Error> {
         for source in 0..self.sources.len() {
             if !self.is_wanted(&self.sources[source].segment) {
                 self.end_source(source)?;
             }
         }
+        self.note_silence();
         let open = |source: &usize| !self.sources[*source].ended;
-        let turns =
-            |source: &usize| (self.is_held_back(*source), self.sources[*source].turns, *source);
+        let turn = |source: &usize| {
+            let RunningSource { steps, turns, .. } = &self.sources[*source];
+            (!steps.has_news(), self.is_held_back(*source), *turns, *source)
+        };
+        // What a merge does not wait for, since it was silent, would never have its turn.
+        let back =
+            |source: &usize| self.sources[*source].silent && self.sources[*source].steps.has_news();
+        let back = (0..self.sources.len()).filter(open).filter(back).min_by_key(turn);
         let starved = self.merges.iter().filter_map(|merge| {
             let roots = &merge.roots[merge.merge.starved()?];
-            roots.iter().copied().filter(open).min_by_key(turns)
+            roots.iter().copied().filter(open).min_by_key(turn)
         });
-        let starved = starved.min_by_key(turns);
-        Ok(starved.or_else(|| (0..self.sources.len()).filter(open).min_by_key(turns)))
+        let starved = back.or_else(|| starved.min_by_key(turn));
+        Ok(starved.or_else(|| (0..self.sources.len()).filter(open).min_by_key(turn)))
+    }
+
+    /// How long to wait for a live source that has been chosen: not at all where there is something else
+    /// to do.
+    fn patience(&self, chosen: usize) -> Duration {
+        let others =
+            self.sources.iter().enumerate().filter(|(n, other)| *n != chosen && !other.ended);
+        let (mut count, mut busy) = (0, false);
+        for (_, other) in others {
+            count += 1;
+            busy |= other.steps.has_news();
+        }
+        match (busy, count) {
+            (true, _) => Duration::ZERO,
+            (false, 0) => LIVE_PATIENCE,
+            (false, _) => LIVE_PATIENCE / 10,
+        }
     }
 
     /// Whether what a source brings would only wait, at a merge where much of it waits already for
@@ -269,10 +320,16 @@ impl<'r> Driver<'r> {
                 }
                 self.tally.node(*node).note(&what, count);
             }
-            self.note_silence(source, read == 0);
+        }
+        if read > 0 {
+            self.sources[source].heard = Instant::now();
         }
         self.deliver(step.outcome)?;
         self.end_step()?;
+        if read == 0 {
+            // While nothing comes, nothing that has come is to wait.
+            self.settle_all()?;
+        }
         self.tell();
         if self.told_losses.elapsed() >= LOSSES_EVERY {
             self.tell_losses();
@@ -302,15 +359,28 @@ impl<'r> Driver<'r> {
         Ok(())
     }
 
-    /// Tells merges whether a live source has nothing now, so that they do not wait for it.
-    fn note_silence(&mut self, source: usize, silent: bool) {
+    /// Tells merges which inputs have had nothing for a while, as their live sources are silent: they do
+    /// not wait for these.
+    fn note_silence(&mut self) {
+        for source in &mut self.sources {
+            let silent = source.steps.is_live() && source.heard.elapsed() >= SILENCE;
+            source.silent = silent && !source.ended;
+        }
+        let sources = &self.sources;
         for MergeNode { merge, roots, .. } in &mut self.merges {
             for (input, roots) in roots.iter().enumerate() {
-                if roots.contains(&source) {
-                    merge.set_idle(input, silent);
-                }
+                let mut open = roots.iter().map(|root| &sources[*root]).filter(|root| !root.ended);
+                merge.set_idle(input, open.all(|root| root.silent));
             }
         }
+    }
+
+    /// Delivers everything that heads inside the graph have under way.
+    fn settle_all(&mut self) -> Result<(), Error> {
+        for head in self.pending.keys().copied().collect::<Vec<_>>() {
+            self.settle(head, usize::MAX)?;
+        }
+        Ok(())
     }
 
     fn deliver(&mut self, outcome: Outcome) -> Result<(), Error> {

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use rayon::ThreadPool;
@@ -22,8 +22,8 @@ const AHEAD: usize = 4;
 /// How long to wait for a reading thread before looking whether the run is to end.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// How long to wait for a live input before looking after everything else.
-const LIVE_PATIENCE: Duration = Duration::from_millis(20);
+/// How long a live input may go without being asked.
+const UNASKED: Duration = Duration::from_millis(100);
 
 /// What one step of a source gave.
 #[derive(Default)]
@@ -48,6 +48,8 @@ pub(crate) struct Steps {
     /// The split handed over last, and where reading it ended.
     last: Option<(usize, Option<u64>)>,
     limits: Limits,
+    /// When it was asked last.
+    asked: Instant,
 }
 
 /// How far a source may be read ahead.
@@ -98,12 +100,24 @@ impl Steps {
             started: VecDeque::new(),
             last: None,
             limits,
+            asked: Instant::now(),
         }
     }
 
     /// Whether it goes on until somebody ends it.
     pub(crate) fn is_live(&self) -> bool {
         self.splits.iter().any(|split| split.live)
+    }
+
+    /// Whether something has come, or might have: asking it will not be in vain. Of a source that is not
+    /// live, always.
+    pub(crate) fn has_news(&self) -> bool {
+        match self.started.front() {
+            Some(Started::Stream { live: true, batches, tasks }) => {
+                !tasks.is_empty() || !batches.is_empty() || self.asked.elapsed() >= UNASKED
+            }
+            _ => true,
+        }
     }
 
     /// What the source says it lost, and what else it says.
@@ -114,13 +128,16 @@ impl Steps {
     /// Begins anew with these splits, which were made for `query`.
     pub(crate) fn begin_again(&mut self, splits: Vec<Split>, query: Query) {
         self.started.clear();
+        self.context.losses.begin_again();
         (self.next, self.last) = (0, None);
         (self.splits, self.context.query) = (splits, query);
     }
 
     /// The next step in order; nothing when the source is at its end, or drained after a request to stop.
     /// A live source that is silent gives an empty step every now and then.
-    pub(crate) fn next_step(&mut self) -> Result<Option<Step>, Error> {
+    /// It is waited for that long.
+    pub(crate) fn next_step(&mut self, patience: Duration) -> Result<Option<Step>, Error> {
+        self.asked = Instant::now();
         loop {
             self.start_ahead()?;
             let Some(front) = self.started.front_mut() else { return Ok(None) };
@@ -136,7 +153,7 @@ impl Steps {
                         return received(&task).map(Some);
                     }
                     let live = *live;
-                    match batches.recv_timeout(if live { LIVE_PATIENCE } else { PATIENCE }) {
+                    match batches.recv_timeout(if live { patience } else { PATIENCE }) {
                         Ok(piece) => return self.run_now(piece?).map(Some),
                         // A live reader ends by itself when it has given all it received.
                         Err(RecvTimeoutError::Timeout) if live => return Ok(Some(Step::default())),

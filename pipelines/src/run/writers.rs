@@ -110,29 +110,53 @@ impl<'r> Writers<'r> {
     }
 
     /// Completes and publishes the piece that is recorded now, and begins the next one.
-    pub(super) fn next_piece(&mut self, tally: &mut Tally) -> Result<(), Error> {
+    pub(super) fn next_piece(&mut self, ended: Ended, tally: &mut Tally) -> Result<(), Error> {
         self.finish_all(tally)?;
-        let whole = Ended { exit: 0, partial: false };
-        self.published.extend(self.publisher.publish(&self.room.outputs, whole)?);
+        if self.publisher.options.stop.is_requested() {
+            // There was no more room for it: nothing follows.
+            return Ok(());
+        }
+        let Err(error) = self.begin_next(ended) else { return Ok(()) };
+        if !self.is_for_want_of_room(&error) {
+            return Err(error);
+        }
+        for node in self.nodes() {
+            self.note_full(node, &error, tally);
+            self.close(node, tally);
+        }
+        Ok(())
+    }
+
+    fn begin_next(&mut self, ended: Ended) -> Result<(), Error> {
+        self.published.extend(self.publisher.publish(&self.room.outputs, ended)?);
         self.room = self.publisher.room()?;
         self.open_all()
     }
 
-    /// Has what was recorded flushed and synced, if that is due.
-    pub(super) fn flush_if_due(&mut self, tally: &mut Tally) -> Result<(), Error> {
-        if !self.syncer.as_ref().is_some_and(Syncer::is_due) {
-            return Ok(());
-        }
+    /// Whether what was recorded is due to be flushed and synced.
+    pub(super) fn is_flush_due(&self) -> bool {
+        self.syncer.as_ref().is_some_and(Syncer::is_due)
+    }
+
+    /// Has what was recorded flushed and synced.
+    pub(super) fn flush(&mut self, tally: &mut Tally) -> Result<(), Error> {
         for node in self.nodes() {
-            let Some(Writer { sink, output: Some(output), .. }) = self.writers.get_mut(&node)
-            else {
-                continue;
-            };
-            if let Err(error) = sink.flush(&mut **output) {
-                self.give_up(node, error, tally)?;
+            let Some(writer) = self.writers.get_mut(&node) else { continue };
+            let Some(output) = &mut writer.output else { continue };
+            match writer.sink.flush(&mut **output) {
+                // Of others it is lost with the whole.
+                Ok(()) if writer.sink.is_readable_unfinished() => {
+                    writer.unflushed = Counts::default();
+                }
+                Ok(()) => {}
+                Err(error) => self.give_up(node, error, tally)?,
             }
         }
-        self.syncer.as_mut().map_or(Ok(()), |syncer| syncer.sync(&self.room.outputs))
+        let synced = self.syncer.as_mut().map_or(Ok(()), |syncer| syncer.sync(&self.room.outputs));
+        match (synced, self.nodes().first()) {
+            (Err(error), Some(node)) => self.give_up(*node, error, tally),
+            (synced, _) => synced,
+        }
     }
 
     /// Completes everything. What is complete then has to be published.
@@ -163,21 +187,33 @@ impl<'r> Writers<'r> {
     /// recording has no more room. What is received from then on is counted and not kept, and the run
     /// ends as if it had been asked to.
     fn give_up(&mut self, node: usize, error: Error, tally: &mut Tally) -> Result<(), Error> {
-        let options = self.publisher.options;
-        let is_full = matches!(error.kind(), ErrorKind::Io { source, .. } if is_full(source));
-        if !is_full || options.recording.is_none() {
+        if !self.is_for_want_of_room(&error) {
             return Err(error);
         }
+        self.note_full(node, &error, tally);
+        self.close(node, tally);
+        Ok(())
+    }
+
+    fn is_for_want_of_room(&self, error: &Error) -> bool {
+        let is_full = matches!(error.kind(), ErrorKind::Io { source, .. } if is_full(source));
+        is_full && self.publisher.options.recording.is_some()
+    }
+
+    fn note_full(&self, node: usize, error: &Error, tally: &mut Tally) {
         let what = format!("{error}; what was recorded until then is there");
         tally.node(node).note(&what, 0);
-        options.stop.drain.store(true, Ordering::Relaxed);
-        let Some(writer) = self.writers.get_mut(&node) else { return Ok(()) };
+        self.publisher.options.stop.drain.store(true, Ordering::Relaxed);
+    }
+
+    /// Completes an output, if that is possible; else counts as lost what may not be in it.
+    fn close(&mut self, node: usize, tally: &mut Tally) {
+        let Some(writer) = self.writers.get_mut(&node) else { return };
         let closed = writer.output.take().map(|output| writer.sink.finish(output));
-        // What is missing at its end was held in memory: no more than what came since the last flush.
         if !matches!(closed, Some(Ok(_))) {
+            // What is missing at its end was held in memory: no more than what came since the last flush.
             tally.node(node).lose(&std::mem::take(&mut writer.unflushed));
         }
-        Ok(())
     }
 
     fn nodes(&self) -> Vec<usize> {

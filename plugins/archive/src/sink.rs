@@ -97,6 +97,8 @@ pub struct Archive {
     frames: Ordered<Frame>,
     in_flight: u64,
     table: Table,
+    /// Whether every frame that was given to the file is in it.
+    whole: bool,
     index: IndexWriter,
     /// The channels' numbers in the index.
     numbers: HashMap<ChannelId, u32>,
@@ -146,6 +148,7 @@ impl Sink for ArchiveSink {
             frames: Ordered::new(&context.tasks, context.tasks.width() + 2),
             in_flight: 0,
             table: Table::default(),
+            whole: true,
             index,
             numbers: HashMap::new(),
             events: 0,
@@ -204,9 +207,14 @@ impl Sink for ArchiveSink {
     }
 
     fn finish(&self, mut archive: Archive) -> Result<u64, Error> {
+        let whole = archive.whole;
         archive.cut()?;
         archive.complete()?;
-        Ok(0)
+        if whole {
+            return Ok(0);
+        }
+        let what = std::io::Error::other("a frame before could not be written");
+        Err(Error::io("complete", &self.path.0, what))
     }
 }
 
@@ -317,8 +325,11 @@ impl Archive {
     }
 
     fn write(&mut self, packed: &[u8], plain: usize) -> Result<(), Error> {
-        self.table.push(packed.len(), plain).map_err(|e| self.making.failed(e))?;
-        self.file.write_binary(packed)
+        // A frame that could not be written is lost: what is completed then is not whole.
+        self.whole = false;
+        self.file.write_binary(packed)?;
+        self.whole = true;
+        self.table.push(packed.len(), plain).map_err(|e| self.making.failed(e))
     }
 
     /// Writes every frame that is in the making.

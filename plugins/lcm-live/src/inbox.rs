@@ -22,6 +22,8 @@ struct Queue {
     /// Events that did not fit.
     dropped: u64,
     ended: Option<Result<(), Error>>,
+    /// Whether it has been said that nothing more comes.
+    closed: bool,
 }
 
 /// What a look into the inbox gives.
@@ -54,9 +56,13 @@ impl Inbox {
         self.changed.notify_one();
     }
 
-    /// Says that nothing more will come, and why.
+    /// Says that nothing more will come, and why. Only the first time counts.
     pub(crate) fn end(&self, how: Result<(), Error>) {
-        self.queue().ended.get_or_insert(how);
+        let mut queue = self.queue();
+        if !std::mem::replace(&mut queue.closed, true) {
+            queue.ended = Some(how);
+        }
+        drop(queue);
         self.changed.notify_one();
     }
 

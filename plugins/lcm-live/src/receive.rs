@@ -50,12 +50,22 @@ impl LiveReader {
         receive: impl FnOnce(&AtomicBool) -> Result<(), Error> + Send + 'static,
     ) -> Result<Self, Error> {
         let stop = Arc::<AtomicBool>::default();
-        let (full, stopped) = (Arc::clone(&inbox), Arc::clone(&stop));
-        let run = move || full.end(receive(&stopped));
+        let (full, stopped) = (Ending(Arc::clone(&inbox)), Arc::clone(&stop));
+        let run = move || full.0.end(receive(&stopped));
         let thread = std::thread::Builder::new().name("sluice-receive".into()).spawn(run);
         let thread = thread
             .map_err(|e| Error::refused(format!("cannot start a thread that receives: {e}")))?;
         Ok(Self { inbox, stop, context: context.clone(), thread: Some(thread) })
+    }
+}
+
+/// Ends an inbox whatever becomes of who fills it: whoever waits for it would wait for ever.
+struct Ending(Arc<Inbox>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        // Does nothing where it has ended well.
+        self.0.end(Err(Error::broken("the thread that receives has panicked")));
     }
 }
 
@@ -255,6 +265,8 @@ impl FromGroup {
 
     /// Waits until something has come, at most that long.
     fn wait(&self, patience: Duration) -> Result<(), Error> {
+        // Rounded up, or the last millisecond would be spent in a busy loop.
+        let patience = patience + Duration::from_micros(999);
         let timeout = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
         let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
         match poll(&mut fds, timeout) {
@@ -288,6 +300,10 @@ impl FromGroup {
         let Receiving { batcher, wanted, .. } = to;
         let (mut got, mut failed) = (0, None);
         for message in messages {
+            if batcher.is_done() {
+                // What comes behind the last one that was asked for is nobody's loss.
+                break;
+            }
             got += 1;
             let mut time = None;
             for control in message.cmsgs().into_iter().flatten() {
@@ -379,37 +395,56 @@ impl FromHub {
 
     /// Receives until it is time to end.
     pub(crate) fn run(mut self, mut to: Receiving, stop: &AtomicBool) -> Result<(), Error> {
-        let mut tried = Instant::now();
+        let (mut tried, mut shown) = (Instant::now(), Instant::now());
         while !to.is_over(stop) {
-            to.losses.set(to.own_losses());
-            let Some(client) = &mut self.client else {
-                if tried.elapsed() >= RETRY {
+            if shown.elapsed() >= SHOWN {
+                shown = Instant::now();
+                to.losses.set(to.own_losses());
+            }
+            if self.client.is_some() {
+                let patience = to.patience();
+                if !self.receive(&mut to, patience)? && self.client.is_none() {
                     tried = Instant::now();
-                    self.client = self.reach().ok();
-                } else {
-                    std::thread::sleep(PATIENCE.min(RETRY));
                 }
-                continue;
-            };
-            match client.next(to.patience()) {
-                Ok(Some(publish)) if to.wanted.wants(publish.channel()) => {
+            } else if tried.elapsed() >= RETRY {
+                tried = Instant::now();
+                self.client = self.reach().ok();
+            } else {
+                std::thread::sleep(PATIENCE);
+            }
+            to.batcher.tick(false);
+        }
+        // What the system has received by now is ours, too.
+        let most = Instant::now() + Duration::from_secs(1);
+        while !to.batcher.is_done()
+            && Instant::now() < most
+            && self.receive(&mut to, Duration::ZERO)?
+        {}
+        to.batcher.tick(true);
+        to.losses.set(to.own_losses());
+        Ok(())
+    }
+
+    /// Takes a message, if one comes in that time; gives whether one has.
+    fn receive(&mut self, to: &mut Receiving, wait: Duration) -> Result<bool, Error> {
+        let Some(client) = &mut self.client else { return Ok(false) };
+        match client.next(wait) {
+            Ok(Some(publish)) => {
+                if to.wanted.wants(publish.channel()) {
                     let (time, channel) = (wall_clock(), publish.channel().to_vec());
                     let payload = batcher::Payload::Owned(publish.into_payload());
                     to.batcher.push(&channel, payload, time - time.rem_euclid(1_000))?;
                 }
-                Ok(_) => {}
-                Err(error) => {
-                    to.losses.note(format!("{}: {error}; trying again", self.url), 1);
-                    let gone = error.ends_connection();
-                    self.client = self.client.take().filter(|_| !gone);
-                    tried = Instant::now();
-                }
+                Ok(true)
             }
-            to.batcher.tick(false);
+            Ok(None) => Ok(false),
+            Err(error) => {
+                to.losses.note(format!("{}: {error}; trying again", self.url), 1);
+                let gone = error.ends_connection();
+                self.client = self.client.take().filter(|_| !gone);
+                Ok(false)
+            }
         }
-        to.batcher.tick(true);
-        to.losses.set(to.own_losses());
-        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, sendmmsg};
-use sluice_core::Error;
+use sluice_core::{Error, Playback};
 use socket2::Socket;
 
 use crate::options::Card;
@@ -44,11 +44,14 @@ impl Transport {
         }
     }
 
-    /// Has everything sent that is still kept back.
-    pub(crate) fn flush(&mut self) -> Result<(), Error> {
+    /// What the report is to say of the way there.
+    pub(crate) fn notes(&self) -> Vec<(String, u64)> {
         match self {
-            Self::Group(_) => Ok(()),
-            Self::Hub(hub) => hub.flush(),
+            Self::Hub(hub) if hub.reconnections > 0 => {
+                let what = "the hub went away and came back; messages sent then may have come twice, or not";
+                vec![(what.to_owned(), hub.reconnections)]
+            }
+            _ => Vec::new(),
         }
     }
 }
@@ -167,44 +170,48 @@ const RETRY: Duration = Duration::from_millis(500);
 pub(crate) struct ToHub {
     url: TcpUrl,
     client: Client,
+    /// How often it went away and came back.
+    reconnections: u64,
 }
 
 impl ToHub {
     pub(crate) fn open(url: TcpUrl) -> Result<Self, Error> {
         let client = Client::connect(&url.host, url.port, CONNECT);
         let client = client.map_err(|e| Error::refused(e.to_string()))?;
-        Ok(Self { url, client })
+        Ok(Self { url, client, reconnections: 0 })
     }
 
     fn send(&mut self, messages: &[Outgoing<'_>], limit: &mut Limiter) -> Result<(), Error> {
         for Outgoing { channel, payload } in messages {
             limit.admit([Weight { bytes: channel.len() + payload.len(), messages: 1 }]);
-            let name = channel.split_last().map_or(*channel, |(_, name)| name);
-            self.insist(|client| client.publish(name, payload).map_err(|e| e.to_string()))?;
         }
-        self.flush()
-    }
-
-    fn flush(&mut self) -> Result<(), Error> {
-        self.insist(|client| client.flush().map_err(|e| e.to_string()))
-    }
-
-    /// Does something with the hub; where that fails, reaches it again and does it once more.
-    fn insist(&mut self, act: impl Fn(&mut Client) -> Result<(), String>) -> Result<(), Error> {
-        let Err(first) = act(&mut self.client) else { return Ok(()) };
+        let Err(mut failed) = publish(&mut self.client, messages) else { return Ok(()) };
         let since = Instant::now();
-        while since.elapsed() < GONE {
+        while since.elapsed() < GONE && !limit.cancelled.load(Ordering::Relaxed) {
             std::thread::sleep(RETRY);
-            let Ok(client) = Client::connect(&self.url.host, self.url.port, CONNECT) else {
-                continue;
-            };
-            self.client = client;
-            if act(&mut self.client).is_ok() {
-                return Ok(());
+            let client = Client::connect(&self.url.host, self.url.port, RETRY);
+            let Ok(mut client) = client else { continue };
+            // All of them: nobody knows which the hub had handed on before it went away.
+            match publish(&mut client, messages) {
+                Ok(()) => {
+                    self.client = client;
+                    self.reconnections += 1;
+                    return Ok(());
+                }
+                Err(error) => failed = error,
             }
         }
-        Err(Error::refused(format!("{}: {first}; it could not be reached again", self.url)))
+        Err(Error::refused(format!("{}: {failed}; it could not be reached again", self.url)))
     }
+}
+
+/// Publishes messages, and sees to it that the system has them.
+fn publish(client: &mut Client, messages: &[Outgoing<'_>]) -> Result<(), String> {
+    for Outgoing { channel, payload } in messages {
+        let name = channel.split_last().map_or(*channel, |(_, name)| name);
+        client.publish(name, payload).map_err(|e| e.to_string())?;
+    }
+    client.flush().map_err(|e| e.to_string())
 }
 
 /// Holds back what would be sent faster than it may be.
@@ -216,6 +223,7 @@ pub(crate) struct Limiter {
     /// When the next datagram may go.
     next: Instant,
     cancelled: Arc<AtomicBool>,
+    playback: Arc<Playback>,
 }
 
 /// How much may be sent at once.
@@ -228,13 +236,15 @@ impl Limiter {
     pub(crate) fn new(
         messages: Option<f64>,
         bytes: Option<f64>,
-        cancelled: Arc<AtomicBool>,
+        (playback, cancelled): (Arc<Playback>, Arc<AtomicBool>),
     ) -> Self {
         let per = |rate: Option<f64>| rate.map_or(0.0, |rate| 1.0 / rate);
-        Self { message: per(messages), byte: per(bytes), next: Instant::now(), cancelled }
+        let next = Instant::now();
+        Self { message: per(messages), byte: per(bytes), next, cancelled, playback }
     }
 
-    fn is_free(&self) -> bool {
+    /// Whether nothing is ever held back.
+    pub(crate) fn is_free(&self) -> bool {
         self.message == 0.0 && self.byte == 0.0
     }
 
@@ -247,7 +257,7 @@ impl Limiter {
             return weights.count();
         }
         while let Some(wait) = self.next.checked_duration_since(Instant::now()) {
-            if self.cancelled.load(Ordering::Relaxed) {
+            if self.cancelled.load(Ordering::Relaxed) || self.playback.is_elsewhere() {
                 return weights.count();
             }
             std::thread::sleep(wait.min(PATIENCE));
@@ -281,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_rate_is_kept_without_bursts() {
-        let mut limiter = Limiter::new(Some(10_000.0), None, Arc::default());
+        let mut limiter = Limiter::new(Some(10_000.0), None, Default::default());
         let (begun, mut sent, mut most) = (Instant::now(), 0, 0);
         while sent < 500 {
             let now = limiter.admit((sent..500).map(|_| Weight { bytes: 100, messages: 1 }));
@@ -294,14 +304,14 @@ mod tests {
 
     #[test]
     fn without_a_limit_everything_may_go() {
-        let mut limiter = Limiter::new(None, None, Arc::default());
+        let mut limiter = Limiter::new(None, None, Default::default());
         assert_eq!(limiter.admit((0..64).map(|_| Weight { bytes: 65_507, messages: 1 })), 64);
     }
 
     #[test]
     fn what_ends_early_is_not_cut() {
         let cancelled = Arc::new(AtomicBool::new(true));
-        let mut limiter = Limiter::new(None, Some(1.0), cancelled);
+        let mut limiter = Limiter::new(None, Some(1.0), (Arc::default(), cancelled));
         limiter.admit([Weight { bytes: 1_000_000, messages: 1 }]);
         assert_eq!(limiter.admit((0..46).map(|_| Weight { bytes: 65_507, messages: 0 })), 46);
     }

@@ -57,10 +57,10 @@ fn once() -> u64 {
 
 fn speed<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     let speed = f64::deserialize(deserializer)?;
-    if speed >= 0.0 && speed.is_finite() {
+    if speed == 0.0 || (1e-6..=1e9).contains(&speed) {
         return Ok(speed);
     }
-    Err(serde::de::Error::custom("expected 0 (as fast as possible) or a number above it"))
+    Err(serde::de::Error::custom("expected 0 (as fast as possible), or a number from 0.000001 on"))
 }
 
 fn above_zero<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
@@ -131,7 +131,7 @@ impl Sink for LcmLiveSink {
         Ok(Sending {
             transport: self.transport()?,
             pace: Pace::new(Arc::clone(&context.playback), Arc::clone(&cancelled), tempo),
-            limiter: Limiter::new(self.max_rate, bytes, cancelled),
+            limiter: Limiter::new(self.max_rate, bytes, (Arc::clone(&context.playback), cancelled)),
             left_out: Vec::new(),
         })
     }
@@ -158,11 +158,12 @@ impl Sink for LcmLiveSink {
         let Sending { transport, pace, limiter, left_out } = sending;
         let mut next: Vec<Outgoing<'_>> = Vec::with_capacity(TOGETHER);
         let (mut bytes, mut sent) = (0, 0);
+        // Who holds messages back is to be asked for each whether it is still wanted.
+        let together = if limiter.is_free() { TOGETHER } else { 1 };
         for (row, event) in batch.iter().enumerate() {
             let mut turn = pace.ask(event.timestamp);
             if turn == Turn::Later {
                 transport.send(&next, limiter)?;
-                transport.flush()?;
                 (sent, bytes) = (sent + next.len() as u64, 0);
                 next.clear();
                 turn = pace.wait(event.timestamp);
@@ -173,14 +174,13 @@ impl Sink for LcmLiveSink {
             }
             next.push(Outgoing { channel: &names[event.channel.index()], payload: event.payload });
             bytes += event.payload.len();
-            if next.len() == TOGETHER || bytes >= TOGETHER_BYTES {
+            if next.len() == together || bytes >= TOGETHER_BYTES {
                 transport.send(&next, limiter)?;
                 (sent, bytes) = (sent + next.len() as u64, 0);
                 next.clear();
             }
         }
         transport.send(&next, limiter)?;
-        transport.flush()?;
         Ok(sent + next.len() as u64)
     }
 
@@ -188,8 +188,11 @@ impl Sink for LcmLiveSink {
         std::mem::take(&mut sending.left_out)
     }
 
-    fn finish(&self, mut sending: Sending) -> Result<u64, Error> {
-        sending.transport.flush()?;
+    fn notes(&self, sending: &Sending) -> Vec<(String, u64)> {
+        sending.transport.notes()
+    }
+
+    fn finish(&self, _: Sending) -> Result<u64, Error> {
         Ok(0)
     }
 }

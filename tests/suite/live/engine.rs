@@ -162,3 +162,31 @@ fn seeking_goes_on_from_there_and_the_books_still_balance() {
     assert!((4..=8).contains(&row.out), "{row:?}");
     assert!(!report.interrupted);
 }
+
+#[test]
+fn a_live_source_that_begins_to_talk_late_is_heard_at_once() {
+    let (folder, busy, late) = (Folder::new(), port(), port());
+    let text = live("busy", busy, "duration = 3")
+        + &live("late", late, "duration = 3")
+        + "[stages.renamed]\nplugin = \"rename\"\nfrom = \"late\"\nmap = { A = \"LATE\" }\n"
+        + "[sinks.got]\nplugin = \"lcm-log\"\nfrom = [\"busy\", \"renamed\"]\npath = \"${DIR}/got.lcm\"\n";
+    std::thread::scope(|scope| {
+        scope.spawn(|| send(busy, 0..2200));
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(1200));
+            send(late, 0..100);
+        });
+        run(&text, &folder, &Options::default())
+    });
+    let events = recorded(&folder, "got.lcm");
+    let (mut latest, mut late) = (0, 0);
+    for event in &events {
+        latest = latest.max(event.utime);
+        if event.channel == b"LATE" {
+            late += 1;
+            // As far as a stream is not waited for, and what a busy machine adds to that.
+            assert!(latest - event.utime < 700_000, "{} behind", latest - event.utime);
+        }
+    }
+    assert!(late > 50 && events.len() > 1000, "{late} of {}", events.len());
+}
