@@ -40,6 +40,21 @@ struct Member {
     sizes: Vec<Size>,
 }
 
+impl Member {
+    /// How many bytes it takes at most, if structs take so many.
+    fn longest(&self, structs: &[usize]) -> usize {
+        let one = match self.of {
+            Of::Struct(at) => structs[at],
+            _ => 16,
+        };
+        let each = self.sizes.iter().map(|size| match size {
+            Size::Fixed(count) => *count,
+            Size::Counted(_) => 3,
+        });
+        one * each.product::<usize>()
+    }
+}
+
 /// Structs, each of which holds only those before it; the last is the message.
 #[derive(Debug)]
 pub(crate) struct Types(Vec<Vec<Member>>);
@@ -56,9 +71,18 @@ const NUMBERS: [(&str, usize); 7] = [
 
 impl Types {
     pub(crate) fn of(random: &mut Random) -> Self {
-        let mut structs = Vec::new();
+        let (mut structs, mut longest) = (Vec::new(), Vec::new());
         for at in 0..1 + random.below(4) {
-            structs.push(members(at, random));
+            // Arrays of arrays of structs of arrays would make messages of gigabytes.
+            let (members, most) = loop {
+                let members = members(at, random);
+                let most: usize = members.iter().map(|member| member.longest(&longest)).sum();
+                if most <= 1 << 16 {
+                    break (members, most);
+                }
+            };
+            structs.push(members);
+            longest.push(most);
         }
         Self(structs)
     }
