@@ -520,3 +520,11 @@ fn addresses_of_files_are_read_from_a_time_on_and_written_as_their_mode_says() {
     ran(&folder, &["convert", "file://in.lcm?mode=w", "--to", "x.lcm"]).expect(2);
     ran(&folder, &["convert", &url, "--start", "+1", "--to", "x.lcm"]).expect(2);
 }
+
+#[test]
+fn a_recording_that_could_not_begin_leaves_nothing() {
+    let folder = Folder::new();
+    let refused = ran(&folder, &["record", "--to", "x.lcm", "--interface", "no-such-card"]);
+    refused.expect(1).says("no-such-card");
+    assert!(folder.names().is_empty(), "{:?}", folder.names());
+}

@@ -82,6 +82,8 @@ pub struct Outputs {
 struct State {
     /// Files that grow under their final names.
     growing: BTreeMap<PathBuf, Arc<File>>,
+    /// Those of them that were not there before.
+    fresh: BTreeSet<PathBuf>,
     /// Temporary files in the making, by target.
     open: BTreeMap<PathBuf, PathBuf>,
     /// The places of all targets so far, however they were written.
@@ -351,7 +353,12 @@ impl Outputs {
             _ => Error::io("create", target, e),
         })?;
         let shared = file.try_clone().map_err(|e| Error::io("create", target, e))?;
-        self.state().growing.insert(target.to_owned(), Arc::new(shared));
+        let mut state = self.state();
+        state.growing.insert(target.to_owned(), Arc::new(shared));
+        if !kept && self.overwrite == Overwrite::Refuse {
+            state.fresh.insert(target.to_owned());
+        }
+        drop(state);
         let base = file.metadata().map_err(|e| Error::io("look at", target, e))?.len();
         let mut output = self.file(target, file, packing);
         output.base = Some(base);
@@ -631,6 +638,12 @@ impl Drop for Outputs {
             drop(fs::remove_file(temporary));
             live().remove(temporary);
         }
+        // What was to grow and never did would only be in the way the next time.
+        for (path, file) in &state.growing {
+            if state.fresh.contains(path) && file.metadata().is_ok_and(|meta| meta.len() == 0) {
+                drop(fs::remove_file(path));
+            }
+        }
         // Innermost first; those that hold something stay.
         for folder in &state.made {
             drop(fs::remove_dir(folder));
@@ -743,6 +756,28 @@ mod tests {
         fs::write(&target, "old").unwrap();
         let refused = outputs.extend(&target).unwrap_err().to_string();
         assert!(refused.contains("without --resume"), "{refused}");
+    }
+
+    #[test]
+    fn what_grows_in_place_stays_unless_it_is_empty() {
+        let folder = tempfile::tempdir().unwrap();
+        let in_place = |overwrite| Arc::new(Outputs::new(overwrite, true, &[]).in_place(true));
+        for name in ["something", "nothing"] {
+            let outputs = in_place(Overwrite::Refuse);
+            let mut file = outputs.create(&folder.path().join(name)).unwrap();
+            file.write(name.strip_prefix("some").unwrap_or_default().as_bytes()).unwrap();
+            drop(file);
+            assert_eq!(outputs.growing().len(), 1);
+        }
+        assert_eq!(names(folder.path()), ["something"]);
+        assert!(in_place(Overwrite::Refuse).create(&folder.path().join("something")).is_err());
+        let outputs = in_place(Overwrite::Replace);
+        let mut file = outputs.extend(&folder.path().join("something")).unwrap();
+        file.write(b" more").unwrap();
+        file.finish(2).unwrap();
+        let published = outputs.publish(|_, _| Ok(String::new())).unwrap();
+        assert_eq!((published[0].bytes, &published[0].blake3), (10, &None));
+        assert_eq!(fs::read(folder.path().join("something")).unwrap(), b"thing more");
     }
 
     #[test]
