@@ -43,6 +43,15 @@ pub fn one_or_many<'de, T: DeserializeOwned, D: Deserializer<'de>>(
     listed.into_iter().map(read).collect()
 }
 
+/// Reads a number that has to be above 0.
+pub fn above_zero<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    let number = f64::deserialize(deserializer)?;
+    if number > 0.0 && number.is_finite() {
+        return Ok(Some(number));
+    }
+    Err(serde::de::Error::custom("expected a number above 0"))
+}
+
 /// One input path or several: files, globs, or `-` for standard input.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]

@@ -1,6 +1,7 @@
 //! Times as people write them: points in time, and lengths of time. All arithmetic is checked.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -146,6 +147,11 @@ impl Length {
             rest = tail;
         }
         Ok(Self(sign * total))
+    }
+
+    /// The same; none, if it is below 0.
+    pub fn duration(self) -> Duration {
+        Duration::from_nanos(u64::try_from(self.0).unwrap_or(0))
     }
 }
 

@@ -15,6 +15,7 @@ use sluice_core::{
 use hashbrown::HashMap;
 
 use crate::inbox::Inbox;
+use crate::intake::Payload;
 
 /// Most events of a batch.
 const MOST_EVENTS: usize = 8192;
@@ -123,12 +124,6 @@ impl Space {
     }
 }
 
-/// A message's payload on its way into a batch.
-pub(crate) enum Payload<'p> {
-    Borrowed(&'p [u8]),
-    Owned(Bytes),
-}
-
 /// Payloads from this length on stay in the memory they came in.
 const KEPT: usize = 256 << 10;
 
@@ -161,7 +156,7 @@ impl Batcher {
         self.sequence.unsigned_abs()
     }
 
-    /// Adds a message that came at that time.
+    /// Adds a message that came at that time, of which whole microseconds are kept: LCM counts these.
     pub(crate) fn push(
         &mut self,
         channel: &[u8],
@@ -176,6 +171,7 @@ impl Batcher {
             return Ok(());
         }
         let id = self.ids.of(channel)?;
+        let time = time - time.rem_euclid(1_000);
         if self.builder.is_empty() {
             self.begin();
         }

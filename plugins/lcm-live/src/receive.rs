@@ -16,11 +16,11 @@ use nix::sys::time::TimeSpec;
 use sluice_core::{Batch, Error, LossLog, ReadContext, Reader};
 use socket2::Socket;
 
-use crate::batcher::{self, Batcher, Wanted};
+use crate::batcher::{Batcher, Wanted};
 use crate::inbox::{Inbox, Mail};
 use crate::intake::{Intake, Limits, Payload};
 use crate::options::Card;
-use crate::tcpq::client::Client;
+use crate::tcpq::client::{CONNECT, Client, RETRY};
 use crate::udp;
 use crate::url::{TcpUrl, UdpUrl};
 
@@ -316,9 +316,7 @@ impl FromGroup {
                     _ => {}
                 }
             }
-            // LCM counts microseconds.
             let time = time.unwrap_or_else(wall_clock);
-            let time = time - time.rem_euclid(1_000);
             let from =
                 message.address.as_ref().map_or(SocketAddrV4::new([0; 4].into(), 0), |address| {
                     SocketAddrV4::new(address.ip(), address.port())
@@ -331,11 +329,7 @@ impl FromGroup {
                 now,
                 |name| wanted.wants(name),
                 |message| {
-                    let payload = match message.payload {
-                        Payload::Borrowed(bytes) => batcher::Payload::Borrowed(bytes),
-                        Payload::Owned(bytes) => batcher::Payload::Owned(bytes.into()),
-                    };
-                    if let Err(error) = batcher.push(message.channel, payload, time) {
+                    if let Err(error) = batcher.push(message.channel, message.payload, time) {
                         failed.get_or_insert(error);
                     }
                 },
@@ -369,11 +363,6 @@ pub(crate) struct FromHub {
     regexes: Vec<String>,
     client: Option<Client>,
 }
-
-/// How long to wait before trying again to reach a hub that is gone.
-const RETRY: Duration = Duration::from_millis(500);
-/// How long a hub has time to answer.
-const CONNECT: Duration = Duration::from_secs(5);
 
 impl FromHub {
     /// Connects. The first time has to succeed.
@@ -431,9 +420,9 @@ impl FromHub {
         match client.next(wait) {
             Ok(Some(publish)) => {
                 if to.wanted.wants(publish.channel()) {
-                    let (time, channel) = (wall_clock(), publish.channel().to_vec());
-                    let payload = batcher::Payload::Owned(publish.into_payload());
-                    to.batcher.push(&channel, payload, time - time.rem_euclid(1_000))?;
+                    let channel = publish.channel().to_vec();
+                    let payload = Payload::Owned(publish.into_payload());
+                    to.batcher.push(&channel, payload, wall_clock())?;
                 }
                 Ok(true)
             }

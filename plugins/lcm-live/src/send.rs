@@ -12,7 +12,7 @@ use sluice_core::{Error, Playback};
 use socket2::Socket;
 
 use crate::options::Card;
-use crate::tcpq::client::Client;
+use crate::tcpq::client::{CONNECT, Client, RETRY};
 use crate::udp;
 use crate::url::{TcpUrl, UdpUrl};
 use crate::wire::{self, Header};
@@ -23,6 +23,11 @@ pub(crate) struct Outgoing<'m> {
     /// The channel's name with a NUL behind it.
     pub(crate) channel: &'m [u8],
     pub(crate) payload: &'m [u8],
+}
+
+/// A channel's name without the NUL behind it.
+pub(crate) fn without_nul(channel: &[u8]) -> &[u8] {
+    channel.split_last().map_or(channel, |(_, name)| name)
 }
 
 /// Where messages go.
@@ -95,8 +100,8 @@ impl ToGroup {
         let mut parts: Vec<Parts<'_>> = Vec::with_capacity(BATCH);
         for message in messages {
             let Outgoing { channel, payload } = *message;
-            let name = channel.split_last().map_or(channel, |(_, name)| name);
-            let cut = wire::cut(name, payload.len()).map_err(|e| Error::broken(e.to_string()))?;
+            let cut = wire::cut(without_nul(channel), payload.len())
+                .map_err(|e| Error::broken(e.to_string()))?;
             for piece in cut {
                 parts.push(Parts {
                     header: piece.header(self.sequence),
@@ -160,11 +165,8 @@ fn send_some(
     }
 }
 
-/// How long a hub has time to answer.
-const CONNECT: Duration = Duration::from_secs(5);
-/// How long to try to reach a hub that is gone, and how often.
+/// How long to try to reach a hub that is gone.
 const GONE: Duration = Duration::from_secs(10);
-const RETRY: Duration = Duration::from_millis(500);
 
 /// Sends to a hub.
 pub(crate) struct ToHub {
@@ -208,8 +210,7 @@ impl ToHub {
 /// Publishes messages, and sees to it that the system has them.
 fn publish(client: &mut Client, messages: &[Outgoing<'_>]) -> Result<(), String> {
     for Outgoing { channel, payload } in messages {
-        let name = channel.split_last().map_or(*channel, |(_, name)| name);
-        client.publish(name, payload).map_err(|e| e.to_string())?;
+        client.publish(without_nul(channel), payload).map_err(|e| e.to_string())?;
     }
     client.flush().map_err(|e| e.to_string())
 }

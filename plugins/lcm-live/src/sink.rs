@@ -2,17 +2,16 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::options::ByteSize;
+use sluice_core::options::{ByteSize, above_zero};
 use sluice_core::playback::{Pace, Tempo, Turn};
 use sluice_core::time::Length;
 use sluice_core::{Batch, EncodeContext, Error, PerChannel, Sink, SinkContext};
 
 use crate::options::{self, Address, Interface};
-use crate::send::{Limiter, Outgoing, ToGroup, ToHub, Transport};
+use crate::send::{Limiter, Outgoing, ToGroup, ToHub, Transport, without_nul};
 use crate::url::Url;
 use crate::wire;
 
@@ -61,14 +60,6 @@ fn speed<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Er
         return Ok(speed);
     }
     Err(serde::de::Error::custom("expected 0 (as fast as possible), or a number from 0.000001 on"))
-}
-
-fn above_zero<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
-    let rate = f64::deserialize(deserializer)?;
-    if rate > 0.0 && rate.is_finite() {
-        return Ok(Some(rate));
-    }
-    Err(serde::de::Error::custom("expected a number above 0"))
 }
 
 sluice_core::register! {
@@ -124,8 +115,7 @@ impl Sink for LcmLiveSink {
     }
 
     fn open(&self, context: &SinkContext) -> Result<Sending, Error> {
-        let gap = self.max_gap.map(|gap| Duration::from_nanos(u64::try_from(gap.0).unwrap_or(0)));
-        let tempo = Tempo { speed: self.speed, max_gap: gap };
+        let tempo = Tempo { speed: self.speed, max_gap: self.max_gap.map(Length::duration) };
         let cancelled = Arc::clone(&context.cancelled);
         let bytes = self.max_bandwidth.map(|bytes| bytes.0.max(1) as f64);
         Ok(Sending {
@@ -142,8 +132,7 @@ impl Sink for LcmLiveSink {
         let names = self.names.table(context.channels, |channel| named(channel))?;
         let mut fits = vec![true; batch.len()];
         for (row, fits) in fits.iter_mut().enumerate() {
-            let name: &[u8] = &names[batch.channels()[row] as usize];
-            let name = name.split_last().map_or(name, |(_, name)| name);
+            let name = without_nul(&names[batch.channels()[row] as usize]);
             if let Err(unfit) = wire::cut(name, batch.payload_len(row)) {
                 *fits = false;
                 context.refused.push((row as u32, unfit.to_string()));

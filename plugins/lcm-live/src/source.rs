@@ -1,7 +1,6 @@
 //! Source `lcm-udp`: receives what is sent to a multicast group, or what a hub hands on.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -80,10 +79,8 @@ sluice_core::register! {
 
 impl LcmLive {
     fn until(&self) -> Until {
-        let length = |length: Option<Length>| {
-            length.map(|length| Duration::from_nanos(u64::try_from(length.0).unwrap_or(0)))
-        };
-        Until { duration: length(self.duration), idle: length(self.idle_timeout) }
+        let Self { duration, idle_timeout, .. } = self;
+        Until { duration: duration.map(Length::duration), idle: idle_timeout.map(Length::duration) }
     }
 
     fn receiving(&self, context: &ReadContext) -> Receiving {

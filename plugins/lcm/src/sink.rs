@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::options::OutPath;
+use sluice_core::options::{OutPath, above_zero};
 use sluice_core::pool::Block;
 use sluice_core::{
     Batch, EncodeContext, Entry, Error, OutputFile, Outputs, PerChannel, ReadContext, Reader, Sink,
@@ -46,14 +46,6 @@ sluice_core::register! {
     about: "writes LCM event logs",
     sample: include_str!("../samples/lcm-log-sink.toml"),
     extensions: &["lcm", "lcmlog", "log"],
-}
-
-fn above_zero<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
-    let mb = f64::deserialize(deserializer)?;
-    if mb > 0.0 && mb.is_finite() {
-        return Ok(Some(mb));
-    }
-    Err(serde::de::Error::custom("expected a number above 0"))
 }
 
 /// Encoded events.

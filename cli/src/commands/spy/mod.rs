@@ -99,8 +99,7 @@ fn source<'s>(args: &SpyArgs, shell: &'s Shell) -> Result<&'s Plugin, Failure> {
 }
 
 fn interval(args: &SpyArgs) -> Result<Duration, Failure> {
-    let length = Length::parse(&args.interval).map_err(Failure::WrongUse)?;
-    Ok(Duration::from_nanos(u64::try_from(length.0).unwrap_or(1)))
+    Length::parse(&args.interval).map(Length::duration).map_err(Failure::WrongUse)
 }
 
 /// The options of the source.

@@ -35,6 +35,8 @@ use std::net::SocketAddrV4;
 use std::ops::Deref;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 pub use counts::{Counts, Loss, Sender};
 
 use crate::wire::{self, Datagram, Fragment};
@@ -89,7 +91,7 @@ pub enum Payload<'m> {
     /// It stands in the datagram just taken.
     Borrowed(&'m [u8]),
     /// It was made of fragments.
-    Owned(Vec<u8>),
+    Owned(Bytes),
 }
 
 impl Deref for Payload<'_> {
@@ -159,7 +161,7 @@ impl Intake {
                 };
                 let sequence = whole.sequence;
                 let (channel, payload) = whole.into_parts();
-                let payload = Payload::Owned(payload);
+                let payload = Payload::Owned(payload.into());
                 deliver(Message { from, sequence, channel: &channel, payload });
             }
             Err(reject) => *self.counts.rejected.entry(reject).or_default() += 1,

@@ -91,6 +91,11 @@ fn in_a_frame(pending: usize) -> String {
     if pending == 0 { String::new() } else { format!(" {pending} bytes into a message") }
 }
 
+/// How long a hub has time to answer.
+pub(crate) const CONNECT: Duration = Duration::from_secs(5);
+/// How long to wait before trying again to reach a hub that is gone.
+pub(crate) const RETRY: Duration = Duration::from_millis(500);
+
 /// A connection to a hub.
 ///
 /// Not shared between threads: who receives and publishes at once makes two. What is published and
