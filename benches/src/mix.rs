@@ -314,7 +314,7 @@ fn append_words(event: u64, end: usize, noise: &mut Noise, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use sluice_core::{BatchBuilder, ChannelId, Codec};
-    use sluice_lcm::codec::LcmCodec;
+    use sluice_lcm::codec::{LcmCodec, fingerprint_of};
     use sluice_lcm::types::library::TypeFile;
 
     use super::*;
@@ -348,7 +348,7 @@ mod tests {
         bare::for_each_event(&log[..], |_, payload, _| {
             let mut batch = BatchBuilder::default();
             batch.push_copy(0, 0, ChannelId(0), payload);
-            let key = codec.key_of(payload).unwrap();
+            let key = fingerprint_of(payload).unwrap();
             let mut types = codec.types().iter();
             let known = types.find(|known| known.described.key == key).unwrap();
             let mut bad = Vec::new();

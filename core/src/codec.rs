@@ -78,6 +78,9 @@ pub struct KnownType {
     pub form: Result<Arc<dyn PayloadType>, String>,
 }
 
+/// Gives the number of a payload's type, known or not; nothing if it has none. Asked once an event.
+pub type KeyOf = Arc<dyn Fn(&[u8]) -> Option<TypeKey> + Send + Sync>;
+
 /// Knows the types of one kind of payload.
 ///
 /// It is made from files that declare types. Mistakes in these do not keep it from being made, so that
@@ -89,11 +92,9 @@ pub trait Codec: Send + Sync {
     /// Every type it knows, by name.
     fn types(&self) -> &[KnownType];
 
-    /// Whether payloads of this channel may be of its types. Asked once a channel.
-    fn may_read(&self, channel: &Channel) -> bool;
-
-    /// The number of the payload's type, known or not; nothing if it has none. Asked once an event.
-    fn key_of(&self, payload: &[u8]) -> Option<TypeKey>;
+    /// How payloads of this channel say which type they are of; nothing if they cannot be of its types.
+    /// Asked once a channel.
+    fn keys(&self, channel: &Channel) -> Option<KeyOf>;
 
     /// What it was made from, as a line of text: another one for other types.
     fn made_from(&self) -> &str;

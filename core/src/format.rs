@@ -21,9 +21,9 @@ pub trait ByteFormat: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// What times are whole multiples of, in nanoseconds. What is finer is cut off, towards the past.
-    fn resolution(&self) -> i64 {
-        1
+    /// The time that a reader will find for an event of this time, in nanoseconds.
+    fn held(&self, time: i64) -> i64 {
+        time
     }
 
     /// Whether an event keeps the source of its channel, instead of taking that of whoever reads it.

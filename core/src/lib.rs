@@ -20,6 +20,7 @@ pub mod error;
 pub mod field;
 pub mod files;
 pub mod format;
+pub mod framed;
 pub mod frames;
 pub mod ids;
 pub mod json;
@@ -36,13 +37,14 @@ pub mod registry;
 pub mod rows;
 pub mod tasks;
 pub mod time;
+pub mod window;
 
 mod arrow;
 mod column;
 
 pub use batch::{Batch, BatchBuilder, Event, Place};
 pub use channel::{Channel, ChannelId, Channels, Clock, Encoding, PerChannel};
-pub use codec::{Codec, KnownType, MessageType, PayloadType, TypeKey};
+pub use codec::{Codec, KeyOf, KnownType, MessageType, PayloadType, TypeKey};
 pub use codecs::{Codecs, TypePaths};
 pub use damage::{Damage, DamageLog};
 pub use error::{Error, ErrorKind, OptionsError};

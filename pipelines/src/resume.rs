@@ -62,7 +62,7 @@ pub fn targets(pipeline: &Pipeline) -> Vec<PathBuf> {
 
 fn inputs(pipeline: &Pipeline) -> Result<Vec<Input>, Error> {
     let sources = pipeline.nodes.iter().filter_map(|node| match &node.part {
-        Part::Source(source) => Some(source.inputs()),
+        Part::Source(source) => Some(source.files()),
         _ => None,
     });
     Ok(sources.collect::<Result<Vec<_>, Error>>()?.concat())

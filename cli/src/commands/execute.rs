@@ -229,7 +229,7 @@ fn refuse_log(path: &Path, pipeline: &Pipeline, outputs: &[PathBuf]) -> Result<(
     let Some(identity) = Identity::of(path) else { return Ok(()) };
     for node in &pipeline.nodes {
         let Part::Source(source) = &node.part else { continue };
-        if source.inputs()?.iter().any(|input| Identity::of(&input.path) == Some(identity)) {
+        if source.files()?.iter().any(|input| Identity::of(&input.path) == Some(identity)) {
             return taken("an input");
         }
     }

@@ -139,6 +139,12 @@ pub trait Source: Send + Sync {
     /// The inputs, in reading order. Looks at names and lengths, and opens nothing.
     fn inputs(&self) -> Result<Vec<Input>, Error>;
 
+    /// Every file that is read: the inputs, each followed by the files that belong to it. May look into
+    /// the inputs to find these.
+    fn files(&self) -> Result<Vec<Input>, Error> {
+        self.inputs()
+    }
+
     /// Pieces of about `target` bytes that cover the inputs once, in order, less what `query` lets the
     /// source skip. An input that cannot be cut is one split: that is the default.
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {

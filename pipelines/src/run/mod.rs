@@ -355,7 +355,7 @@ impl Setup {
         for (node, spec) in nodes.iter().enumerate() {
             let Part::Source(source) = &spec.part else { continue };
             let query = wanted(nodes, node, &origins);
-            let inputs = source.inputs()?;
+            let inputs = source.files()?;
             let splits = source.splits(self.piece as u64, &query)?;
             sources.push(SourceReading { node, inputs, query, splits });
         }

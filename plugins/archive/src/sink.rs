@@ -247,9 +247,8 @@ impl Making {
     fn noted(&self, events: &[Batch]) -> (Note, Vec<(ChannelId, u32)>) {
         let times = || events.iter().flat_map(|batch| batch.timestamps());
         // As a reader will find them.
-        let coarse = |time: i64| time.saturating_sub(time.rem_euclid(self.format.resolution()));
-        let first = times().min().map_or(0, |time| coarse(*time));
-        let last = times().max().map_or(0, |time| coarse(*time));
+        let first = times().min().map_or(0, |time| self.format.held(*time));
+        let last = times().max().map_or(0, |time| self.format.held(*time));
         let (mut counts, mut order) = (vec![0u32; self.channels.len()], Vec::new());
         for channel in events.iter().flat_map(|batch| batch.channels()) {
             let count = &mut counts[*channel as usize];

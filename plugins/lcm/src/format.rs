@@ -7,12 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sluice_core::framed::LIKELY_EVENTS;
 use sluice_core::{
     Batch, BatchBuilder, ByteFormat, Channel, ChannelIds, Channels, EncodeContext, Encoding, Error,
     Event, Place, ReadContext,
 };
 
-use crate::reader::{LIKELY_EVENTS, MICRO};
+use crate::reader::MICRO;
 use crate::wire::{HEADER_LEN, Header, append_event, record_len};
 
 /// LCM logs as a byte format: a log is its events, one behind another, with nothing around them.
@@ -69,8 +70,8 @@ fn unfit(reason: impl std::fmt::Display) -> Error {
 }
 
 impl ByteFormat for Log {
-    fn resolution(&self) -> i64 {
-        MICRO
+    fn held(&self, time: i64) -> i64 {
+        time.saturating_sub(time.rem_euclid(MICRO))
     }
 
     fn lengths(&self, batch: &Batch, context: &mut EncodeContext<'_>) -> Result<Vec<u32>, Error> {

@@ -54,6 +54,8 @@ use std::ops::Range;
 
 use memchr::memmem::Finder;
 
+use sluice_core::window::ReadAt;
+
 use crate::wire::{HEADER_LEN, Header, SYNC};
 
 /// Channel names above this length make a header impossible.
@@ -70,31 +72,6 @@ const FIRST_WINDOW: usize = 512;
 const LARGEST_WINDOW: usize = 64 * 1024;
 /// Channels are read in small pieces: one that runs over other headers fails at the first of them.
 const CHANNEL_PIECE: usize = 64;
-
-/// A log that can be read at any position.
-pub trait ReadAt {
-    /// Fills as much of `buf` as the log has at `pos`, and says how much that was.
-    ///
-    /// Fewer bytes than asked mean the end of the log; at or behind it the answer is 0.
-    fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> io::Result<usize>;
-
-    /// Says that nothing before `pos` will be asked for until the question at hand is answered: long
-    /// damage in a stream need not be kept.
-    fn forget(&mut self, pos: u64) {
-        let _ = pos;
-    }
-}
-
-impl ReadAt for &[u8] {
-    fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> io::Result<usize> {
-        let rest = usize::try_from(pos).ok().and_then(|pos| self.get(pos..)).unwrap_or_default();
-        let len = rest.len().min(buf.len());
-        if let (Some(to), Some(from)) = (buf.get_mut(..len), rest.get(..len)) {
-            to.copy_from_slice(from);
-        }
-        Ok(len)
-    }
-}
 
 /// How long an event may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

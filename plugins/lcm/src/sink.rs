@@ -13,7 +13,7 @@ use sluice_core::{
 };
 
 use crate::format::Fitted;
-use crate::reader::LogReader;
+use crate::reader;
 use crate::scan::Limits;
 use crate::wire::HEADER_LEN;
 
@@ -231,7 +231,7 @@ fn last_of(path: &Path) -> Result<Option<(i64, u64)>, Error> {
     }
     let context = ReadContext::standalone("old");
     let split = Split::whole(path, None);
-    let mut reader = LogReader::open(path, &split, Entry::At(0), Limits::default(), &context)?;
+    let mut reader = reader::open(path, &split, Entry::At(0), Limits::default(), &context)?;
     let (mut last, mut events) = (None, 0);
     while let Some(batch) = reader.next_batch()? {
         last = batch.sequences().last().copied().or(last);

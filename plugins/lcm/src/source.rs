@@ -6,11 +6,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::files::{self, LogFile};
 use sluice_core::options::{ByteSize, InPaths};
+use sluice_core::window::ReadAt;
 use sluice_core::{Entry, Error, Input, Query, ReadContext, Reader, Sniff, Source, Split};
 
 use crate::format::Log;
-use crate::reader::LogReader;
-use crate::scan::{self, Limits, ReadAt};
+use crate::reader;
+use crate::scan::{self, Limits};
 use crate::wire::{HEADER_LEN, Header, SYNC};
 
 /// Reads LCM event logs.
@@ -91,7 +92,7 @@ impl Source for LcmLog {
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let limits = self.limits();
-        Ok(Box::new(LogReader::open(&split.input, split, entry, limits, context)?))
+        Ok(Box::new(reader::open(&split.input, split, entry, limits, context)?))
     }
 }
 

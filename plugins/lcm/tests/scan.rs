@@ -4,7 +4,8 @@ use std::io;
 use std::ops::Range;
 
 use proptest::prelude::*;
-use sluice_lcm::scan::{Limits, ReadAt, Reason, Verdict, judge, next_event};
+use sluice_core::window::ReadAt;
+use sluice_lcm::scan::{Limits, Reason, Verdict, judge, next_event};
 use sluice_lcm::wire::{HEADER_LEN, Header, SYNC, append_event};
 
 /// All that a walk over a log finds.

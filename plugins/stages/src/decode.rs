@@ -6,7 +6,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::{
-    Batch, Channel, Codec, Codecs, Error, KnownType, Map, MapQuery, OptionsError, Pattern,
+    Batch, Channel, Codec, Codecs, Error, KeyOf, KnownType, Map, MapQuery, OptionsError, Pattern,
     Patterns, PerChannel, Registry, Stage, StageContext, TypeKey, TypePaths,
 };
 
@@ -60,8 +60,8 @@ struct Decode {
 
 /// How events of a channel are decoded.
 struct ChannelPlan {
-    /// The codecs that may know its payloads.
-    codecs: Vec<usize>,
+    /// The codecs that may know its payloads, and how each tells their types.
+    codecs: Vec<(usize, KeyOf)>,
     /// The type it has, if several would do.
     wanted: Option<String>,
 }
@@ -169,8 +169,7 @@ impl Decode {
             return None;
         }
         let codecs = self.codecs.iter().enumerate();
-        let codecs =
-            codecs.filter(|(_, codec)| codec.may_read(channel)).map(|(at, _)| at).collect();
+        let codecs = codecs.filter_map(|(at, codec)| Some((at, codec.keys(channel)?))).collect();
         let wanted = self.channel_types.of_channel(channel).map(str::to_owned);
         Some(Arc::new(ChannelPlan { codecs, wanted }))
     }
@@ -221,7 +220,6 @@ impl Decode {
         for rows in batch.rows() {
             rows.events.iter().for_each(|event| has_rows[*event as usize] = true);
         }
-        let codecs: Vec<&dyn Codec> = self.codecs.iter().collect();
         let mut known: HashMap<(u32, usize, TypeKey), Verdict> = HashMap::new();
         let mut last = None;
         for (row, channel) in batch.channels().iter().enumerate() {
@@ -231,8 +229,8 @@ impl Decode {
             }
             let payload = batch.payload(row);
             verdicts[row] = if plan.codecs.is_empty() { UNKNOWN } else { NO_KEY };
-            for codec in &plan.codecs {
-                let Some(key) = codecs[*codec].key_of(payload) else { continue };
+            for (codec, key_of) in &plan.codecs {
+                let Some(key) = key_of(payload) else { continue };
                 let asked = (*channel, *codec, key);
                 let verdict = match last {
                     Some((same, verdict)) if same == asked => verdict,

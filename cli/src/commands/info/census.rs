@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sluice_core::{
-    Batch, Channel, ChannelId, Channels, Codecs, EncodeContext, Encoding, Error, KnownType,
+    Batch, Channel, ChannelId, Channels, Codecs, EncodeContext, Encoding, Error, KeyOf, KnownType,
     Payloads, PerChannel, Registry, Sink, SinkContext, TypeKey, TypePaths,
 };
 
@@ -62,7 +62,7 @@ impl Tally {
 #[derive(Default)]
 pub(crate) struct Types {
     codecs: Codecs,
-    names: BTreeMap<TypeKey, Arc<str>>,
+    names: Arc<BTreeMap<TypeKey, Arc<str>>>,
 }
 
 impl Types {
@@ -77,7 +77,7 @@ impl Types {
     /// Those that these codecs know.
     pub(crate) fn of(codecs: Codecs) -> Self {
         let name = |known: &KnownType| (known.described.key, Arc::clone(&known.described.name));
-        let names = codecs.types().map(name).collect();
+        let names = Arc::new(codecs.types().map(name).collect());
         Self { codecs, names }
     }
 
@@ -86,12 +86,16 @@ impl Types {
         self.names.get(&key).map(|name| &**name)
     }
 
-    /// The number of the type that a payload is of. Where its encoding is not known, only if its type is.
-    pub(crate) fn key_of(&self, channel: &Channel, payload: &[u8]) -> Option<TypeKey> {
-        let able = self.codecs.iter().filter(|codec| codec.may_read(channel));
-        let mut keys = able.filter_map(|codec| codec.key_of(payload));
+    /// Gives the number of the type that a payload of this channel is of. Where its encoding is not
+    /// known, only if its type is.
+    pub(crate) fn keys(&self, channel: &Channel) -> KeyOf {
+        let able: Vec<KeyOf> = self.codecs.iter().filter_map(|codec| codec.keys(channel)).collect();
         let is_told = channel.encoding != Encoding::Unknown;
-        keys.find(|key| is_told || self.names.contains_key(key))
+        let names = Arc::clone(&self.names);
+        Arc::new(move |payload| {
+            let mut keys = able.iter().filter_map(|key_of| key_of(payload));
+            keys.find(|key| is_told || names.contains_key(key))
+        })
     }
 }
 
@@ -253,13 +257,13 @@ pub(crate) struct Counting {
     result: Arc<Mutex<Census>>,
     /// What payloads may be.
     types: Types,
-    channels: PerChannel<Arc<Channel>>,
+    keys: PerChannel<KeyOf>,
 }
 
 impl Counting {
     /// Leaves the census at `result`.
     pub(crate) fn new(result: Arc<Mutex<Census>>, types: Types) -> Self {
-        Self { result, types, channels: PerChannel::default() }
+        Self { result, types, keys: PerChannel::default() }
     }
 }
 
@@ -286,9 +290,8 @@ impl Sink for Counting {
     }
 
     fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Part, Error> {
-        let channel = |channel: &Channel| Ok(Arc::new(channel.clone()));
-        let channels = self.channels.table(context.channels, channel)?;
-        Ok(Part::of(&batch, |id, payload| self.types.key_of(&channels[id.index()], payload)))
+        let keys = self.keys.table(context.channels, |channel| Ok(self.types.keys(channel)))?;
+        Ok(Part::of(&batch, |id, payload| keys[id.index()](payload)))
     }
 
     fn append(&self, output: &mut Count, block: Part) -> Result<u64, Error> {

@@ -57,7 +57,7 @@ impl Messages {
 
     /// The type of a channel's last message.
     pub(super) fn type_of(&mut self, seen: &Seen, table: &Channels) -> Type {
-        let key = self.types.key_of(&seen.channel, seen.last.payload());
+        let key = self.types.keys(&seen.channel)(seen.last.payload());
         if let Some(known) = self.kinds.get(&(seen.id, key)) {
             return known.clone();
         }

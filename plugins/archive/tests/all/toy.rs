@@ -20,8 +20,8 @@ pub(crate) struct Format;
 const HEADER: usize = 1 + 8 + 8 + 1 + 4;
 
 impl ByteFormat for Format {
-    fn resolution(&self) -> i64 {
-        1_000
+    fn held(&self, time: i64) -> i64 {
+        time - time.rem_euclid(1_000)
     }
 
     fn lengths(&self, batch: &Batch, context: &mut EncodeContext<'_>) -> Result<Vec<u32>, Error> {

@@ -22,8 +22,8 @@ use arrow_schema::{Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::{
-    Batch, Channel, Codec, Encoding, Error, KnownType, MessageType, OptionsError, PayloadType,
-    Payloads, Rows, TypeKey, TypePaths, files,
+    Batch, Channel, Codec, Encoding, Error, KeyOf, KnownType, MessageType, OptionsError,
+    PayloadType, Payloads, Rows, TypeKey, TypePaths, files,
 };
 
 use crate::types::library::TypeFile;
@@ -211,12 +211,9 @@ impl Codec for LcmCodec {
         &self.types
     }
 
-    fn may_read(&self, channel: &Channel) -> bool {
-        matches!(channel.encoding, Encoding::Lcm | Encoding::Unknown)
-    }
-
-    fn key_of(&self, payload: &[u8]) -> Option<TypeKey> {
-        payload.first_chunk().map(|bytes| TypeKey(u64::from_be_bytes(*bytes)))
+    fn keys(&self, channel: &Channel) -> Option<KeyOf> {
+        let may_be = matches!(channel.encoding, Encoding::Lcm | Encoding::Unknown);
+        may_be.then(|| Arc::new(fingerprint_of) as KeyOf)
     }
 
     fn made_from(&self) -> &str {
@@ -246,6 +243,11 @@ impl Codec for LcmCodec {
         let plan = plan_for(&library, id, self.depth, columns)?;
         Ok(Arc::new(Compiled { described: Arc::new(described.clone()), library, plan }))
     }
+}
+
+/// The fingerprint that a message begins with.
+pub fn fingerprint_of(payload: &[u8]) -> Option<TypeKey> {
+    payload.first_chunk().map(|bytes| TypeKey(u64::from_be_bytes(*bytes)))
 }
 
 /// The plan of a type taken apart as deep as these columns are; `usual` if no depth gives just these.

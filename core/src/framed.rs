@@ -1,0 +1,320 @@
+//! Framed logs: files that are records, one behind another. Goes through one from front to back, block
+//! by block, and gives batches whose payloads lie in the blocks; steps over damage and reports it.
+//!
+//! What a record is, and where damage begins and ends, is its format's word ([`Framing`]).
+
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::files::LogFile;
+use crate::window::{ReadAt, Window};
+use crate::{
+    Batch, BatchBuilder, ChannelId, Damage, Entry, Error, Place, ReadContext, Reader, Seam, Split,
+};
+
+/// What is read beyond a split's end at first, for the record that lies across it.
+const OVERHANG: u64 = 4 << 10;
+/// How far a log may have grown, since it was cut into splits, for the last split still to read it all.
+const MOST_GROWTH: u64 = 4 << 20;
+/// Room that a batch is begun with; columns are used again, so that more than is needed costs little.
+pub const LIKELY_EVENTS: usize = 8 << 10;
+
+/// How a format lays out its records. Its answers depend on the bytes of the log and the position only,
+/// never on how they were read: so any splitting gives the same.
+pub trait Framing: Send {
+    /// The record that `bytes`, which lie at `pos`, begin with. The fast path: `Judge` wherever there is
+    /// any doubt.
+    fn peek(&mut self, pos: u64, bytes: &[u8]) -> Result<Peek, Error>;
+
+    /// What is at `pos`, away from the fast path. `Err` comes from `log` only.
+    fn judge(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<Verdict>;
+
+    /// Where the first record that begins in `range` begins.
+    fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> io::Result<Option<u64>>;
+
+    /// The event of a record at `pos` that has been judged to be one.
+    fn event(&mut self, pos: u64, record: &[u8]) -> Result<Found, Error>;
+}
+
+/// An event in the record that holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Nanoseconds.
+    pub timestamp: i64,
+    /// The number its origin gave it.
+    pub sequence: i64,
+    /// Its channel.
+    pub channel: ChannelId,
+    /// Where in the record its payload lies.
+    pub payload: Range<usize>,
+}
+
+/// What came of looking at bytes.
+#[derive(Debug)]
+pub enum Peek {
+    /// A whole record, and beyond doubt.
+    Event {
+        /// Bytes of the record.
+        len: usize,
+        /// The event in it.
+        head: Head,
+    },
+    /// More bytes are needed to tell.
+    More,
+    /// It has to be judged.
+    Judge,
+}
+
+/// What is at a position of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// A record.
+    Record {
+        /// The position behind it.
+        end: u64,
+    },
+    /// No record that can be believed.
+    Damage {
+        /// Where the next record begins, or the end of the log.
+        end: u64,
+        /// What was found instead.
+        reason: String,
+    },
+    /// Nothing: the log ends here, whatever follows.
+    End,
+}
+
+/// What a record holds.
+#[derive(Debug)]
+pub enum Found {
+    /// An event.
+    Event(Head),
+    /// No event that could be passed on, and why; the channel, where that is known.
+    Damage(String, Option<ChannelId>),
+}
+
+/// Reads one split of a framed log.
+#[derive(Debug)]
+pub struct FramedReader<F> {
+    log: Window,
+    framing: F,
+    context: ReadContext,
+    input: Arc<str>,
+    start: u64,
+    /// Where reading is.
+    at: u64,
+    /// Records that begin here or later are of the next split.
+    end: u64,
+    /// Where the log is known to go on to.
+    expected: u64,
+    began: Option<u64>,
+    done: bool,
+}
+
+impl<F: Framing> FramedReader<F> {
+    /// Opens a log at a split.
+    pub fn open(
+        path: &Path,
+        split: &Split,
+        entry: Entry,
+        mut framing: F,
+        context: &ReadContext,
+    ) -> Result<Self, Error> {
+        let mut log = Window::new(LogFile::open(path)?, context.keep_damaged_bytes);
+        let grown = |bytes: u64| split.start.saturating_add(bytes).saturating_add(MOST_GROWTH);
+        let end = split.end.or(split.bytes.map(grown)).unwrap_or(u64::MAX);
+        let began = match entry {
+            Entry::At(at) => Some(at),
+            Entry::Search => {
+                let want = end.saturating_sub(split.start).saturating_add(OVERHANG);
+                log.load(context, split.start, want)?;
+                let range = split.start..end;
+                log.scanning(|log| framing.find(log, range))?
+            }
+        };
+        let expected = split.bytes.map_or(0, |bytes| split.start.saturating_add(bytes));
+        Ok(Self {
+            log,
+            framing,
+            input: path.to_string_lossy().into(),
+            context: context.clone(),
+            start: split.start,
+            at: began.unwrap_or(end),
+            end,
+            expected: split.end.unwrap_or(expected),
+            began,
+            done: began.is_none(),
+        })
+    }
+
+    /// Reads events until the block is used up or the split ends.
+    fn fill(&mut self) -> Result<Batch, Error> {
+        let (mut batch, from) = (BatchBuilder::with_capacity(LIKELY_EVENTS), self.at);
+        while self.at < self.end {
+            match self.hop(&mut batch)? {
+                Hop::Event => {}
+                // What is there of the record has to stay with what follows: the block is full.
+                Hop::NextBlock if !batch.is_empty() => break,
+                Hop::NextBlock => self.load_next()?,
+                Hop::Slow => {
+                    if !self.step(&mut batch)? {
+                        self.done = true;
+                        break;
+                    }
+                }
+            }
+        }
+        self.done |= self.at >= self.end;
+        self.context.count_read(self.at - from);
+        self.log.file.forget(self.at);
+        if !batch.is_empty() {
+            batch.segment(self.log.share());
+        }
+        Ok(batch.finish())
+    }
+
+    /// The fast path: all records that lie in the block whole and are beyond doubt.
+    #[inline]
+    fn hop(&mut self, batch: &mut BatchBuilder) -> Result<Hop, Error> {
+        let start = self.log.start;
+        let bytes = self.log.bytes();
+        let stop = usize::try_from(self.end.saturating_sub(start)).unwrap_or(usize::MAX);
+        let Some(mut at) = self.at.checked_sub(start).and_then(|at| usize::try_from(at).ok())
+        else {
+            return Ok(Hop::NextBlock);
+        };
+        let hop = loop {
+            if at >= stop {
+                break Hop::Event;
+            }
+            let Some(rest) = bytes.get(at..) else { break Hop::NextBlock };
+            match self.framing.peek(start + at as u64, rest)? {
+                Peek::Event { len, head } => {
+                    let offset = (at + head.payload.start) as u32;
+                    let Head { timestamp, sequence, channel, payload } = head;
+                    let payload = rest.get(payload).unwrap_or_default();
+                    batch.push(timestamp, sequence, channel, payload, Place { segment: 0, offset });
+                    at += len;
+                }
+                Peek::More => break Hop::NextBlock,
+                Peek::Judge => break Hop::Slow,
+            }
+        };
+        let is_beyond = at > bytes.len();
+        self.at = start + at as u64;
+        Ok(match hop {
+            // Damage led out of the block: what lies between has been looked at, and may be gone.
+            Hop::NextBlock if is_beyond => Hop::NextBlock,
+            Hop::NextBlock if self.log.reaches_end() => Hop::Slow,
+            Hop::NextBlock if self.log.extend()? => Hop::Event,
+            // A full block that begins here does not hold the record: it is longer than a block.
+            Hop::NextBlock if self.log.begins_at(self.at) => Hop::Slow,
+            other => other,
+        })
+    }
+
+    /// One record or one damaged range, away from the fast path. False at the end of the log.
+    fn step(&mut self, batch: &mut BatchBuilder) -> Result<bool, Error> {
+        let (at, framing) = (self.at, &mut self.framing);
+        match self.log.scanning(|log| framing.judge(log, at))? {
+            Verdict::End => {
+                self.miss_what_was_cut_off();
+                self.miss_what_is_packed();
+                return Ok(false);
+            }
+            Verdict::Damage { end, reason } => {
+                self.report(end, reason, None);
+                self.at = end;
+            }
+            Verdict::Record { end } if self.log.holds(at, end) => self.accept(batch, end)?,
+            // A long record: as it has been judged, its length may be believed, and a block be made for
+            // it; what is there goes out first.
+            Verdict::Record { .. } if !batch.is_empty() => self.log.forget_after(at),
+            Verdict::Record { end } => {
+                self.log.load_exactly(&self.context, at, end - at)?;
+                if !self.log.holds(at, end) {
+                    return Err(self.log.file_changed(at));
+                }
+                self.accept(batch, end)?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn accept(&mut self, batch: &mut BatchBuilder, end: u64) -> Result<(), Error> {
+        let start = (self.at - self.log.start) as usize;
+        let record =
+            self.log.bytes().get(start..(end - self.log.start) as usize).unwrap_or_default();
+        match self.framing.event(self.at, record)? {
+            Found::Event(Head { timestamp, sequence, channel, payload }) => {
+                let offset = (start + payload.start) as u32;
+                let payload = record.get(payload).unwrap_or_default();
+                batch.push(timestamp, sequence, channel, payload, Place { segment: 0, offset });
+            }
+            Found::Damage(reason, channel) => self.report(end, reason, channel),
+        }
+        self.at = end;
+        Ok(())
+    }
+
+    fn load_next(&mut self) -> Result<(), Error> {
+        let left = self.end.saturating_sub(self.at).saturating_add(OVERHANG);
+        self.log.load(&self.context, self.at, left)
+    }
+
+    /// Reports `self.at..end`.
+    fn report(&mut self, end: u64, reason: String, channel: Option<ChannelId>) {
+        let mut damage = Damage::new(&self.input, self.at, end - self.at, reason);
+        damage.channel = channel;
+        if self.context.keep_damaged_bytes && !self.log.file.is_seekable() {
+            damage.bytes = self.log.kept(self.at, end);
+        }
+        self.context.damage.report(damage);
+    }
+
+    /// The log ends before the split does: it became shorter since it was looked at.
+    fn miss_what_was_cut_off(&mut self) {
+        // Each split tells of its own part.
+        let from = self.at.max(self.start);
+        let is_there = self.log.file.len().is_none_or(|len| len >= self.expected);
+        if from >= self.expected || is_there {
+            return;
+        }
+        let (length, reason) = (self.expected - from, "the log became shorter while it was read");
+        self.context.damage.report(Damage::new(&self.input, from, length, reason));
+    }
+
+    /// The log is compressed, and cannot be decompressed any further: how much is missing is not known.
+    fn miss_what_is_packed(&mut self) {
+        let Some(reason) = self.log.file.broken() else { return };
+        self.context.damage.report(Damage::new(&self.input, self.at, 0, reason));
+    }
+}
+
+impl<F: Framing> Reader for FramedReader<F> {
+    fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
+        while !self.done && !self.context.is_cancelled() {
+            let batch = self.fill()?;
+            if !batch.is_empty() {
+                return Ok(Some(batch));
+            }
+        }
+        Ok(None)
+    }
+
+    fn seam(&self) -> Seam {
+        Seam { began: self.began, ended: self.began.map(|_| self.at) }
+    }
+}
+
+/// What came of going on.
+enum Hop {
+    /// Events were read; there may be more.
+    Event,
+    /// The next record does not lie in the block whole, and the block is full.
+    NextBlock,
+    /// What comes next needs judging.
+    Slow,
+}

@@ -1,0 +1,188 @@
+//! The window through which a file that has to be judged is read: a block of it, which batches share, and
+//! the file around it for looking ahead. Knows no format.
+
+use std::io;
+
+use bytes::Bytes;
+
+use crate::files::LogFile;
+use crate::pool::Block;
+use crate::{Error, ReadContext};
+
+/// Where blocks are read to: the system copies twice as fast to a multiple of this as to where an
+/// allocator puts a long vector.
+const ALIGNED: usize = 64;
+/// The most damaged bytes of one range that are kept for inputs that cannot be read again.
+const MOST_KEPT: u64 = 64 << 20;
+
+/// A log that can be read at any position.
+pub trait ReadAt {
+    /// Fills as much of `buf` as the log has at `pos`, and says how much that was.
+    ///
+    /// Fewer bytes than asked mean the end of the log; at or behind it the answer is 0.
+    fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> io::Result<usize>;
+
+    /// Says that nothing before `pos` will be asked for until the question at hand is answered: long
+    /// damage in a stream need not be kept.
+    fn forget(&mut self, pos: u64) {
+        let _ = pos;
+    }
+}
+
+impl ReadAt for &[u8] {
+    fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let rest = usize::try_from(pos).ok().and_then(|pos| self.get(pos..)).unwrap_or_default();
+        let len = rest.len().min(buf.len());
+        if let (Some(to), Some(from)) = (buf.get_mut(..len), rest.get(..len)) {
+            to.copy_from_slice(from);
+        }
+        Ok(len)
+    }
+}
+
+/// The block that is being read, and the log around it.
+#[derive(Debug)]
+pub(crate) struct Window {
+    pub(crate) file: LogFile,
+    block: Option<Block>,
+    /// Where in the block reading begins.
+    pad: usize,
+    /// Where the block lies in the log.
+    pub(crate) start: u64,
+    /// How much of the block has been read.
+    filled: usize,
+    /// Whether the log ended in it.
+    ended: bool,
+    failed: Option<Error>,
+    /// Whether damaged bytes of a stream are to be kept until they have been reported.
+    keep: bool,
+    kept_from: Option<u64>,
+}
+
+impl Window {
+    pub(crate) fn new(file: LogFile, keep: bool) -> Self {
+        let (block, failed, kept_from) = (None, None, None);
+        Self { file, block, pad: 0, start: 0, filled: 0, ended: false, failed, keep, kept_from }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        let block = self.block.as_ref().map(|block| block.as_slice()).unwrap_or_default();
+        block.get(self.pad..self.pad + self.filled).unwrap_or_default()
+    }
+
+    /// Reads at most `want` bytes from `at` on, and at most a block.
+    pub(crate) fn load(&mut self, context: &ReadContext, at: u64, want: u64) -> Result<(), Error> {
+        let most = context.blocks.usual().saturating_sub(ALIGNED).max(1);
+        self.load_exactly(context, at, want.min(most as u64))
+    }
+
+    /// Reads `want` bytes from `at` on, for which a block is made. Only for what has been judged.
+    pub(crate) fn load_exactly(
+        &mut self,
+        context: &ReadContext,
+        at: u64,
+        want: u64,
+    ) -> Result<(), Error> {
+        let want = usize::try_from(want).unwrap_or(usize::MAX);
+        let mut block = context.blocks.block_of(want.saturating_add(ALIGNED));
+        let pad = block.as_ptr().align_offset(ALIGNED).min(ALIGNED);
+        let read = self.file.read_at(at, block.get_mut(pad..pad + want).unwrap_or_default())?;
+        (self.block, self.pad, self.start) = (Some(block), pad, at);
+        (self.filled, self.ended) = (read, read < want);
+        Ok(())
+    }
+
+    /// Reads on into what is left of the block. False if it is full.
+    pub(crate) fn extend(&mut self) -> Result<bool, Error> {
+        let Some(block) = &mut self.block else { return Ok(false) };
+        let room = block.get_mut(self.pad + self.filled..).unwrap_or_default();
+        if room.is_empty() {
+            return Ok(false);
+        }
+        // A little at a time: mostly one event lies across the end of what was asked for.
+        let step = room.len().min(64 << 10);
+        let room = room.get_mut(..step).unwrap_or_default();
+        let read = self.file.read_at(self.start + self.filled as u64, room)?;
+        self.filled += read;
+        self.ended = read < step;
+        Ok(true)
+    }
+
+    pub(crate) fn reaches_end(&self) -> bool {
+        self.ended && self.block.is_some()
+    }
+
+    pub(crate) fn begins_at(&self, at: u64) -> bool {
+        self.block.is_some() && self.start == at
+    }
+
+    pub(crate) fn holds(&self, at: u64, end: u64) -> bool {
+        self.start <= at && end <= self.start + self.filled as u64
+    }
+
+    pub(crate) fn forget_after(&mut self, at: u64) {
+        self.filled = at.saturating_sub(self.start).min(self.filled as u64) as usize;
+        self.ended = false;
+        if let Some(block) = &mut self.block {
+            block.truncate(self.pad + self.filled);
+        }
+    }
+
+    /// The block's bytes, to be shared with a batch. The window is empty afterwards.
+    pub(crate) fn share(&mut self) -> Bytes {
+        let filled = std::mem::take(&mut self.filled);
+        self.ended = false;
+        let span = self.pad..self.pad + filled;
+        self.block.take().map(|block| block.freeze().slice(span)).unwrap_or_default()
+    }
+
+    /// Lets `scan` read, with its errors kept as what they are.
+    pub(crate) fn scanning<T>(
+        &mut self,
+        scan: impl FnOnce(&mut dyn ReadAt) -> io::Result<T>,
+    ) -> Result<T, Error> {
+        let scanned = scan(self);
+        scanned.map_err(|error| {
+            self.failed.take().unwrap_or_else(|| Error::io("read", self.file.path(), error))
+        })
+    }
+
+    /// What a stream still has of a damaged range; nothing if it was too long to be kept.
+    pub(crate) fn kept(&mut self, at: u64, end: u64) -> Vec<Bytes> {
+        self.kept_from = None;
+        let mut bytes = vec![0; (end - at).min(MOST_KEPT) as usize];
+        let Ok(read) = self.file.read_at(at, &mut bytes) else { return Vec::new() };
+        bytes.truncate(read);
+        vec![bytes.into()]
+    }
+
+    pub(crate) fn file_changed(&self, at: u64) -> Error {
+        Error::malformed(
+            self.file.path().to_string_lossy(),
+            at,
+            "the log changed while it was read; run again when it is no longer written to",
+        )
+    }
+}
+
+impl ReadAt for Window {
+    fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let there = pos.checked_sub(self.start).and_then(|at| usize::try_from(at).ok());
+        let there = there.and_then(|at| self.bytes().get(at..)).unwrap_or_default();
+        if let Some(there) = there.get(..buf.len()) {
+            buf.copy_from_slice(there);
+            return Ok(there.len());
+        }
+        self.file.read_at(pos, buf).map_err(|error| {
+            self.failed = Some(error);
+            io::ErrorKind::Other.into()
+        })
+    }
+
+    fn forget(&mut self, pos: u64) {
+        let from = *self.kept_from.get_or_insert(pos);
+        if !self.keep || pos.saturating_sub(from) > MOST_KEPT {
+            self.file.forget(pos);
+        }
+    }
+}
