@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -224,6 +225,32 @@ impl OutputFile {
         }
     }
 
+    /// Whether what it begins with can be replaced once all has been written: not of what is compressed,
+    /// sent on, or continues another file.
+    pub fn can_replace_head(&self) -> bool {
+        matches!(self.to, To::Plain(_)) && self.base.unwrap_or(0) == 0 && !self.continues
+    }
+
+    /// Replaces the first `len` bytes by `head`. What follows moves if that is of another length: then
+    /// the file is read and written once.
+    pub fn replace_head(&mut self, len: u64, head: &[u8]) -> Result<(), Error> {
+        let broken = || Error::broken("the head of an output was replaced that cannot be");
+        let body = self.bytes.checked_sub(len).filter(|_| self.can_replace_head());
+        let body = body.ok_or_else(broken)?;
+        let To::Plain(file) = &mut self.to else { return Err(broken()) };
+        let fail = |e| Error::io("write", &self.target, e);
+        let end = body + head.len() as u64;
+        shift(file, len, head.len() as u64, body).map_err(fail)?;
+        file.write_all_at(head, 0).map_err(fail)?;
+        file.set_len(end).and_then(|()| file.seek(SeekFrom::Start(end))).map_err(fail)?;
+        if let Some(hasher) = &mut self.hasher {
+            *hasher = hashed(file, end).map_err(fail)?;
+        }
+        self.outputs.written.fetch_add(end.saturating_sub(self.bytes), Ordering::Relaxed);
+        self.bytes = end;
+        Ok(())
+    }
+
     /// Does without a hash.
     pub(super) fn forget_hash(&mut self) {
         self.hasher = None;
@@ -306,4 +333,38 @@ impl OutputFile {
             }
         }
     }
+}
+
+/// How much of a file is moved or hashed at a time.
+const STEP: u64 = 1 << 20;
+
+/// Moves `len` bytes of a file from one place to another.
+fn shift(file: &File, from: u64, to: u64, len: u64) -> io::Result<()> {
+    if from == to {
+        return Ok(());
+    }
+    let mut buffer = vec![0; STEP.min(len) as usize];
+    let mut moved = 0;
+    while moved < len {
+        let step = STEP.min(len - moved);
+        // What is not moved yet must not be written over.
+        let at = if to > from { len - moved - step } else { moved };
+        let part = buffer.get_mut(..step as usize).unwrap_or_default();
+        file.read_exact_at(part, from + at)?;
+        file.write_all_at(part, to + at)?;
+        moved += step;
+    }
+    Ok(())
+}
+
+/// The hash of a file's first `len` bytes.
+fn hashed(file: &File, len: u64) -> io::Result<blake3::Hasher> {
+    let (mut hasher, mut buffer, mut at) = (blake3::Hasher::new(), vec![0; STEP as usize], 0);
+    while at < len {
+        let part = buffer.get_mut(..STEP.min(len - at) as usize).unwrap_or_default();
+        file.read_exact_at(part, at)?;
+        hasher.update(part);
+        at += part.len() as u64;
+    }
+    Ok(hasher)
 }

@@ -345,8 +345,8 @@ impl Outputs {
         let mut open = OpenOptions::new();
         match (kept, self.overwrite) {
             (true, _) => open.append(true),
-            (false, Overwrite::Refuse) => open.write(true).create_new(true),
-            (false, _) => open.write(true).create(true).truncate(true),
+            (false, Overwrite::Refuse) => open.read(true).write(true).create_new(true),
+            (false, _) => open.read(true).write(true).create(true).truncate(true),
         };
         let file = open.open(target).map_err(|e| match e.kind() {
             io::ErrorKind::AlreadyExists => appeared(target),
@@ -412,7 +412,7 @@ impl Outputs {
             let temporary = format!(".{short}.{}-{number}{TEMPORARY}", std::process::id());
             let temporary = folder.join(temporary);
             live().insert(temporary.clone());
-            match OpenOptions::new().write(true).create_new(true).open(&temporary) {
+            match OpenOptions::new().read(true).write(true).create_new(true).open(&temporary) {
                 // What a killed process left that had the number this one has.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     live().remove(&temporary);
@@ -684,6 +684,41 @@ mod tests {
         assert_eq!(names(target.parent().unwrap()), ["out.bin"]);
         assert_eq!(fs::read(&target).unwrap(), b"abc");
         assert_eq!(published[0].blake3, Some(blake3::hash(b"abc").to_hex().to_string()));
+    }
+
+    #[test]
+    fn a_head_is_replaced_by_one_of_any_length() {
+        let folder = tempfile::tempdir().unwrap();
+        let body: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
+        for (name, in_place, head) in [
+            ("same", false, 12),
+            ("longer", false, 2_000_000),
+            ("shorter", true, 1),
+            ("none", true, 0),
+        ] {
+            let target = folder.path().join(name);
+            let outputs = Arc::new(Outputs::new(Overwrite::Refuse, true, &[]).in_place(in_place));
+            let mut file = outputs.create(&target).unwrap();
+            file.write(&[7; 12]).unwrap();
+            file.write(&body).unwrap();
+            assert!(file.can_replace_head());
+            file.replace_head(12, &vec![9; head]).unwrap();
+            file.write(b"more").unwrap();
+            file.finish(1).unwrap();
+            let published = outputs.publish(|_, _| Ok(String::new())).unwrap();
+            let wanted = [vec![9; head], body.clone(), b"more".to_vec()].concat();
+            assert!(fs::read(&target).unwrap() == wanted, "{name}");
+            assert_eq!(published[0].bytes, wanted.len() as u64);
+            assert_eq!(published[0].blake3, Some(blake3::hash(&wanted).to_hex().to_string()));
+        }
+    }
+
+    #[test]
+    fn what_is_compressed_keeps_its_head() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = outputs(Overwrite::Refuse).create(&folder.path().join("a.zst")).unwrap();
+        file.write(b"abc").unwrap();
+        assert!(!file.can_replace_head() && file.replace_head(1, b"").is_err());
     }
 
     #[test]
