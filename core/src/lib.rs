@@ -24,6 +24,7 @@ pub mod framed;
 pub mod frames;
 pub mod ids;
 pub mod json;
+pub mod layout;
 pub mod loss;
 pub mod mistake;
 pub mod name;

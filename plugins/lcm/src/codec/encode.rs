@@ -1,13 +1,10 @@
 //! Columns back into payloads, by the plan they were decoded with. Decodes nothing.
 
-use std::sync::Arc;
-
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch};
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow_cast::cast;
-use arrow_schema::DataType;
+use sluice_core::layout::as_type;
 use sluice_core::name;
 
 use super::plan::{Leaf, Node, Op, Plan, Program, Region};
@@ -61,26 +58,6 @@ pub(crate) fn encode(
     let offsets = OffsetBuffer::new(ScalarBuffer::from(ends));
     let nulls = Some(NullBuffer::from(valid)).filter(|nulls| nulls.null_count() > 0);
     BinaryArray::try_new(offsets, encoder.out.into(), nulls).map_err(|e| e.to_string())
-}
-
-/// A column as the type it was decoded as: other programs write lists and numbers in other ways. Rows of
-/// which anything is lost on the way are `unfit`.
-fn as_type(
-    column: &ArrayRef,
-    data_type: &DataType,
-    unfit: &mut [bool],
-) -> Result<ArrayRef, String> {
-    if column.data_type() == data_type {
-        return Ok(Arc::clone(column));
-    }
-    let there = cast(column, data_type).map_err(|e| e.to_string())?;
-    let back = cast(&there, column.data_type()).map_err(|e| e.to_string())?;
-    if &back != column {
-        for (row, unfit) in unfit.iter_mut().enumerate() {
-            *unfit |= back.slice(row, 1) != column.slice(row, 1);
-        }
-    }
-    Ok(there)
 }
 
 /// What a slot is filled from.

@@ -11,11 +11,10 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 
+use sluice_core::layout::ENUM;
+
 use crate::types::syntax::{Body, Dimension, Member, Primitive, TypeName};
 use crate::types::{Library, TypeId};
-
-/// The key of a field's metadata under which the names of an enum's values stand, as a JSON object.
-pub(crate) const ENUM: &str = "sluice.enum";
 
 /// What a message of a type is, and what becomes of it.
 #[derive(Debug)]

@@ -1,0 +1,413 @@
+//! Payloads into columns. Makes no payload.
+
+use std::sync::Arc;
+
+use arrow_array::types::*;
+use arrow_array::*;
+use arrow_buffer::{
+    ArrowNativeType, Buffer, MutableBuffer, NullBuffer, OffsetBuffer, ScalarBuffer,
+};
+use arrow_schema::ArrowError;
+
+use super::compile::{Count, Node, Variant};
+use super::wire::Cursor;
+use super::{Layout, Number, Reason};
+use crate::name;
+
+/// A reason why two good payloads do not fit into one batch.
+const FULL: Reason = "the column of its batch has no room for more";
+const NO_CASE: Reason = "it names a class that is none of those it can be";
+
+/// Rows of a layout in the making.
+#[derive(Debug)]
+pub struct LayoutRows<'l> {
+    layout: &'l Layout,
+    columns: Vec<Column>,
+    registers: Vec<i64>,
+    rows: usize,
+}
+
+impl<'l> LayoutRows<'l> {
+    pub(super) fn new(layout: &'l Layout) -> Self {
+        let columns = layout.compiled.nodes.iter().map(Column::of).collect();
+        Self { layout, columns, registers: vec![0; layout.compiled.registers], rows: 0 }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// Adds the row of a payload, all of which has to be of the layout. `Err` adds nothing.
+    pub fn push(&mut self, payload: &[u8]) -> Result<(), Reason> {
+        let mut cursor = Cursor::new(payload);
+        let (nodes, registers) = (&self.layout.compiled.nodes, &mut self.registers);
+        let mut columns = self.columns.iter_mut().zip(nodes);
+        let read = columns.try_for_each(|(column, node)| column.read(node, &mut cursor, registers));
+        let read = read.and_then(|()| cursor.end());
+        match read {
+            Ok(()) => self.rows += 1,
+            Err(_) => self.columns.iter_mut().for_each(|column| column.truncate(self.rows)),
+        }
+        read
+    }
+
+    /// The rows.
+    pub fn finish(self) -> Result<RecordBatch, ArrowError> {
+        let nodes = self.layout.compiled.nodes.iter();
+        let arrays = self.columns.into_iter().zip(nodes);
+        let arrays = arrays.map(|(column, node)| column.finish(node)).collect::<Result<_, _>>()?;
+        // A payload without fields has rows, but no column that would tell how many.
+        let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
+        RecordBatch::try_new_with_options(Arc::clone(self.layout.schema()), arrays, &options)
+    }
+}
+
+/// A column in the making.
+#[derive(Debug)]
+enum Column {
+    /// Numbers as they lie in payloads.
+    Words {
+        width: usize,
+        bytes: MutableBuffer,
+    },
+    Bools(Vec<bool>),
+    Values(Vec<i32>),
+    Bytes {
+        offsets: Vec<i32>,
+        bytes: Vec<u8>,
+    },
+    Fixed {
+        count: usize,
+        rows: usize,
+        item: Box<Column>,
+    },
+    List {
+        offsets: Vec<i32>,
+        item: Box<Column>,
+    },
+    Struct {
+        rows: usize,
+        children: Vec<Column>,
+    },
+    Variant {
+        /// Which case each is, from 1 on.
+        cases: Vec<u8>,
+        children: Vec<(Column, Vec<bool>)>,
+    },
+}
+
+impl Column {
+    fn of(node: &Node) -> Self {
+        match node {
+            Node::Number { of, .. } => {
+                Self::Words { width: of.width(), bytes: MutableBuffer::new(0) }
+            }
+            Node::Bool { .. } => Self::Bools(Vec::new()),
+            Node::Enum { .. } => Self::Values(Vec::new()),
+            Node::Text(_) | Node::Bytes(_) | Node::Rest => {
+                Self::Bytes { offsets: vec![0], bytes: Vec::new() }
+            }
+            Node::Fixed { count, item, .. } => {
+                Self::Fixed { count: *count, rows: 0, item: Box::new(Self::of(item)) }
+            }
+            Node::List { item, .. } => {
+                Self::List { offsets: vec![0], item: Box::new(Self::of(item)) }
+            }
+            Node::Struct { members, .. } => {
+                Self::Struct { rows: 0, children: members.iter().map(Self::of).collect() }
+            }
+            Node::Variant(Variant { children, .. }) => {
+                let children = children.iter().map(|node| (Self::of(node), Vec::new()));
+                Self::Variant { cases: Vec::new(), children: children.collect() }
+            }
+        }
+    }
+
+    fn read(
+        &mut self,
+        node: &Node,
+        cursor: &mut Cursor<'_>,
+        registers: &mut [i64],
+    ) -> Result<(), Reason> {
+        match (self, node) {
+            (Self::Words { width, bytes }, Node::Number { of, register }) => {
+                let word = cursor.take(*width)?;
+                bytes.extend_from_slice(word);
+                if let Some(register) = register.and_then(|at| registers.get_mut(at)) {
+                    *register = whole(*of, word);
+                }
+            }
+            (Self::Bools(bools), Node::Bool { width }) => bools.push(cursor.bool(*width)?),
+            (Self::Values(values), Node::Enum { width }) => values.push(cursor.value(*width)?),
+            (Self::Bytes { offsets, bytes }, Node::Text(lengths)) => {
+                let length = cursor.length(*lengths, 1)?;
+                push_text(offsets, bytes, cursor.take(length)?)?;
+            }
+            (Self::Bytes { offsets, bytes }, Node::Bytes(lengths)) => {
+                let length = cursor.length(*lengths, 1)?;
+                push_bytes(offsets, bytes, cursor.take(length)?)?;
+            }
+            (Self::Bytes { offsets, bytes }, Node::Rest) => {
+                push_bytes(offsets, bytes, cursor.take(cursor.left())?)?;
+            }
+            (Self::Fixed { count, rows, item }, Node::Fixed { item: of, .. }) => {
+                item.read_many(of, *count, cursor, registers)?;
+                *rows += 1;
+            }
+            (Self::List { offsets, item }, Node::List { count, least, item: of, .. }) => {
+                let length = match count {
+                    Count::Prefix(lengths) => cursor.length(*lengths, *least)?,
+                    Count::Register(at) => {
+                        cursor.fits(registers.get(*at).copied().unwrap_or_default(), *least)?
+                    }
+                };
+                item.read_many(of, length, cursor, registers)?;
+                push_end(offsets, last(offsets) + length)?;
+            }
+            (Self::Struct { rows, children }, Node::Struct { members, .. }) => {
+                for (child, node) in children.iter_mut().zip(members) {
+                    child.read(node, cursor, registers)?;
+                }
+                *rows += 1;
+            }
+            (Self::Variant { cases, children }, Node::Variant(variant)) => {
+                let case = cursor.byte()?;
+                let places = match case.checked_sub(1) {
+                    None => &[][..],
+                    Some(at) => variant.cases.get(usize::from(at)).ok_or(NO_CASE)?,
+                };
+                cursor.spend(variant.blank)?;
+                for place in places {
+                    let (child, node) = (children.get_mut(*place), variant.children.get(*place));
+                    let (Some((child, valid)), Some(node)) = (child, node) else { continue };
+                    child.read(node, cursor, registers)?;
+                    valid.push(true);
+                }
+                for (at, (child, valid)) in children.iter_mut().enumerate() {
+                    if !places.contains(&at) {
+                        child.blank();
+                        valid.push(false);
+                    }
+                }
+                cases.push(case);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Reads `count` values side by side.
+    fn read_many(
+        &mut self,
+        node: &Node,
+        count: usize,
+        cursor: &mut Cursor<'_>,
+        registers: &mut [i64],
+    ) -> Result<(), Reason> {
+        if let Self::Words { width, bytes } = self {
+            // Numbers lie in a payload as they do in their column.
+            let length = count.checked_mul(*width).ok_or(FULL)?;
+            bytes.extend_from_slice(cursor.take(length)?);
+            return Ok(());
+        }
+        (0..count).try_for_each(|_| self.read(node, cursor, registers))
+    }
+
+    /// Adds a value that stands for none.
+    fn blank(&mut self) {
+        match self {
+            Self::Words { width, bytes } => bytes.extend_zeros(*width),
+            Self::Bools(bools) => bools.push(false),
+            Self::Values(values) => values.push(0),
+            Self::Bytes { offsets, .. } | Self::List { offsets, .. } => {
+                offsets.push(offsets.last().copied().unwrap_or_default());
+            }
+            Self::Fixed { count, rows, item } => {
+                (0..*count).for_each(|_| item.blank());
+                *rows += 1;
+            }
+            Self::Struct { rows, children } => {
+                children.iter_mut().for_each(Self::blank);
+                *rows += 1;
+            }
+            Self::Variant { cases, children } => {
+                cases.push(0);
+                for (child, valid) in children {
+                    child.blank();
+                    valid.push(false);
+                }
+            }
+        }
+    }
+
+    /// Keeps the first `rows`.
+    fn truncate(&mut self, keep: usize) {
+        match self {
+            Self::Words { width, bytes } => bytes.truncate(keep * *width),
+            Self::Bools(bools) => bools.truncate(keep),
+            Self::Values(values) => values.truncate(keep),
+            Self::Bytes { offsets, bytes } => {
+                offsets.truncate(keep + 1);
+                bytes.truncate(last(offsets));
+            }
+            Self::Fixed { count, rows, item } => {
+                item.truncate(keep * *count);
+                *rows = keep.min(*rows);
+            }
+            Self::List { offsets, item } => {
+                offsets.truncate(keep + 1);
+                item.truncate(last(offsets));
+            }
+            Self::Struct { rows, children } => {
+                children.iter_mut().for_each(|child| child.truncate(keep));
+                *rows = keep.min(*rows);
+            }
+            Self::Variant { cases, children } => {
+                cases.truncate(keep);
+                for (child, valid) in children {
+                    child.truncate(keep);
+                    valid.truncate(keep);
+                }
+            }
+        }
+    }
+
+    fn finish(self, node: &Node) -> Result<ArrayRef, ArrowError> {
+        Ok(match (self, node) {
+            (Self::Words { bytes, .. }, Node::Number { of, .. }) => numbers(*of, bytes.into()),
+            (Self::Bools(bools), _) => Arc::new(BooleanArray::from(bools)),
+            (Self::Values(values), _) => Arc::new(Int32Array::from(values)),
+            (Self::Bytes { offsets, bytes }, Node::Text(_)) => {
+                Arc::new(StringArray::try_new(ends(offsets), Buffer::from_vec(bytes), None)?)
+            }
+            (Self::Bytes { offsets, bytes }, _) => {
+                Arc::new(BinaryArray::try_new(ends(offsets), Buffer::from_vec(bytes), None)?)
+            }
+            (Self::Fixed { count, rows, item }, Node::Fixed { item: of, field, .. }) => {
+                let (item, size) = (item.finish(of)?, count as i32);
+                let list = FixedSizeListArray::try_new_with_length(
+                    Arc::clone(field),
+                    size,
+                    item,
+                    None,
+                    rows,
+                )?;
+                Arc::new(list)
+            }
+            (Self::List { offsets, item }, Node::List { item: of, field, .. }) => {
+                let item = item.finish(of)?;
+                Arc::new(ListArray::try_new(Arc::clone(field), ends(offsets), item, None)?)
+            }
+            (Self::Struct { rows, children }, Node::Struct { members, fields }) => {
+                let children = children.into_iter().zip(members);
+                let arrays = children.map(|(child, node)| child.finish(node));
+                let arrays = arrays.collect::<Result<_, _>>()?;
+                Arc::new(StructArray::try_new_with_length(fields.clone(), arrays, None, rows)?)
+            }
+            (Self::Variant { cases, children }, Node::Variant(variant)) => {
+                Arc::new(variants(&cases, children, variant)?)
+            }
+            _ => {
+                let what = "a column is of another kind than its node".to_owned();
+                return Err(ArrowError::InvalidArgumentError(what));
+            }
+        })
+    }
+}
+
+fn variants(
+    cases: &[u8],
+    children: Vec<(Column, Vec<bool>)>,
+    variant: &Variant,
+) -> Result<StructArray, ArrowError> {
+    let mut arrays: Vec<ArrayRef> = Vec::new();
+    if let Some(classes) = &variant.classes {
+        let class = |case: &u8| classes.get(usize::from(*case).checked_sub(1)?).map(|c| &**c);
+        arrays.push(Arc::new(StringArray::from_iter(cases.iter().map(class))));
+    }
+    for ((child, valid), node) in children.into_iter().zip(&variant.children) {
+        let data = child.finish(node)?.into_data();
+        // A reference inside that leads nowhere is null already.
+        let nulls = NullBuffer::union(data.nulls(), Some(&NullBuffer::from(valid)));
+        arrays.push(make_array(data.into_builder().nulls(nulls).build()?));
+    }
+    let valid = NullBuffer::from(cases.iter().map(|case| *case != 0).collect::<Vec<_>>());
+    StructArray::try_new_with_length(variant.fields.clone(), arrays, Some(valid), cases.len())
+}
+
+fn push_text(offsets: &mut Vec<i32>, bytes: &mut Vec<u8>, text: &[u8]) -> Result<(), Reason> {
+    // Nearly every text is plain, and stays as it is.
+    if text.is_ascii() && !text.contains(&b'\\') {
+        return push_bytes(offsets, bytes, text);
+    }
+    push_bytes(offsets, bytes, name::escaped(text).as_bytes())
+}
+
+fn push_bytes(offsets: &mut Vec<i32>, bytes: &mut Vec<u8>, more: &[u8]) -> Result<(), Reason> {
+    push_end(offsets, bytes.len() + more.len())?;
+    bytes.extend_from_slice(more);
+    Ok(())
+}
+
+fn push_end(offsets: &mut Vec<i32>, end: usize) -> Result<(), Reason> {
+    offsets.push(i32::try_from(end).map_err(|_| FULL)?);
+    Ok(())
+}
+
+/// Where the last row ends.
+fn last(offsets: &[i32]) -> usize {
+    offsets.last().map_or(0, |end| end.unsigned_abs() as usize)
+}
+
+fn ends(offsets: Vec<i32>) -> OffsetBuffer<i32> {
+    OffsetBuffer::new(ScalarBuffer::from(offsets))
+}
+
+/// A whole number that says how long something is; floats say nothing.
+pub(super) fn whole(of: Number, word: &[u8]) -> i64 {
+    let mut wide = [0; 8];
+    for (to, from) in wide.iter_mut().zip(word) {
+        *to = *from;
+    }
+    let unsigned = i64::from_le_bytes(wide);
+    match of {
+        Number::I8 => i64::from(unsigned as i8),
+        Number::I16 => i64::from(unsigned as i16),
+        Number::I32 => i64::from(unsigned as i32),
+        _ => unsigned,
+    }
+}
+
+fn numbers(of: Number, bytes: Buffer) -> ArrayRef {
+    match of {
+        Number::I8 => primitive::<Int8Type>(bytes),
+        Number::U8 => primitive::<UInt8Type>(bytes),
+        Number::I16 => primitive::<Int16Type>(bytes),
+        Number::U16 => primitive::<UInt16Type>(bytes),
+        Number::I32 => primitive::<Int32Type>(bytes),
+        Number::U32 => primitive::<UInt32Type>(bytes),
+        Number::I64 => primitive::<Int64Type>(bytes),
+        Number::U64 => primitive::<UInt64Type>(bytes),
+        Number::F32 => primitive::<Float32Type>(bytes),
+        Number::F64 => primitive::<Float64Type>(bytes),
+    }
+}
+
+fn primitive<T: ArrowPrimitiveType>(bytes: Buffer) -> ArrayRef {
+    Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(in_order::<T::Native>(bytes)), None))
+}
+
+/// Little-endian words as this machine has them.
+pub(super) fn in_order<N: ArrowNativeType>(bytes: Buffer) -> Buffer {
+    if cfg!(target_endian = "little") {
+        return bytes;
+    }
+    let words = bytes.as_slice().chunks_exact(size_of::<N>());
+    Buffer::from_vec(words.flat_map(|word| word.iter().rev().copied()).collect::<Vec<u8>>())
+}

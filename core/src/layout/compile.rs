@@ -1,0 +1,304 @@
+//! Members compiled into nodes: what is read in which order, and which columns it becomes. Reads no
+//! payload.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow_schema::{DataType, FieldRef, Fields};
+
+use super::{Lengths, Member, Number, Shape, Wire, element, field, struct_type};
+
+/// More columns than this serve nobody, and layouts can be written that have billions.
+const MOST_COLUMNS: usize = 2_000;
+/// Layouts nest no deeper than this.
+const DEEPEST: usize = 32;
+/// What always has the same number of elements takes no more bytes than this.
+const LONGEST: usize = 16 << 20;
+/// The column that says which case a variant is.
+pub(super) const CLASS: &str = "class";
+
+/// A whole layout.
+#[derive(Debug)]
+pub(super) struct Compiled {
+    pub(super) nodes: Vec<Node>,
+    pub(super) fields: Vec<FieldRef>,
+    /// How many members say how long something behind them is.
+    pub(super) registers: usize,
+}
+
+/// A field of a payload that takes bytes.
+#[derive(Debug)]
+pub(super) enum Node {
+    Number { of: Number, register: Option<usize> },
+    Bool { width: usize },
+    Enum { width: usize },
+    Text(Lengths),
+    Bytes(Lengths),
+    Rest,
+    Fixed { count: usize, item: Box<Node>, field: FieldRef },
+    List { count: Count, least: usize, item: Box<Node>, field: FieldRef },
+    Struct { members: Vec<Node>, fields: Fields },
+    Variant(Variant),
+}
+
+/// Where the length of a list stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Count {
+    Prefix(Lengths),
+    Register(usize),
+}
+
+/// One of several structs, or none.
+#[derive(Debug)]
+pub(super) struct Variant {
+    /// All that one of the cases has, the class first where there are several.
+    pub(super) fields: Fields,
+    /// What the cases are called, if there are several.
+    pub(super) classes: Option<Vec<Arc<str>>>,
+    pub(super) children: Vec<Node>,
+    /// For each case its children, in order.
+    pub(super) cases: Vec<Vec<usize>>,
+    /// How many bytes its columns take where nothing is there.
+    pub(super) blank: usize,
+}
+
+impl Node {
+    /// The type of its column.
+    fn data_type(&self) -> DataType {
+        match self {
+            Self::Number { of, .. } => of.data_type(),
+            Self::Bool { .. } => DataType::Boolean,
+            Self::Enum { .. } => DataType::Int32,
+            Self::Text(_) => DataType::Utf8,
+            Self::Bytes(_) | Self::Rest => DataType::Binary,
+            Self::Fixed { count, field, .. } => {
+                DataType::FixedSizeList(Arc::clone(field), *count as i32)
+            }
+            Self::List { field, .. } => DataType::List(Arc::clone(field)),
+            Self::Struct { fields, .. } | Self::Variant(Variant { fields, .. }) => {
+                DataType::Struct(fields.clone())
+            }
+        }
+    }
+
+    /// Whether it may stand for nothing.
+    fn may_be_null(&self) -> bool {
+        matches!(self, Self::Variant(_))
+    }
+
+    /// The fewest bytes it takes.
+    pub(super) fn least(&self) -> usize {
+        let length = |lengths: Lengths| if lengths == Lengths::U32 { 4 } else { 1 };
+        match self {
+            Self::Number { of, .. } => of.width(),
+            Self::Bool { width } | Self::Enum { width } => *width,
+            Self::Text(lengths) | Self::Bytes(lengths) => length(*lengths),
+            Self::Fixed { count, item, .. } => count.saturating_mul(item.least()),
+            Self::List { count: Count::Prefix(lengths), .. } => length(*lengths),
+            Self::Struct { members, .. } => members.iter().map(Self::least).sum(),
+            Self::Variant(_) => 1,
+            Self::Rest | Self::List { count: Count::Register(_), .. } => 0,
+        }
+    }
+}
+
+/// How many bytes its columns take where nothing is there.
+fn blank(node: &Node) -> usize {
+    match node {
+        Node::Number { of, .. } => of.width(),
+        Node::Bool { .. } => 1,
+        Node::Enum { .. } | Node::Text(_) | Node::Bytes(_) | Node::Rest | Node::List { .. } => 4,
+        Node::Fixed { count, item, .. } => count.saturating_mul(blank(item)),
+        Node::Struct { members, .. } => members.iter().map(blank).sum(),
+        Node::Variant(variant) => variant.blank,
+    }
+}
+
+pub(super) fn compile(wire: Wire, members: &[Member]) -> Result<Compiled, String> {
+    let mut compiler = Compiler { wire, columns: 0, registers: 0, depth: 0 };
+    let (nodes, fields) = compiler.members(members)?;
+    Ok(Compiled { nodes, fields, registers: compiler.registers })
+}
+
+struct Compiler {
+    wire: Wire,
+    columns: usize,
+    registers: usize,
+    depth: usize,
+}
+
+impl Compiler {
+    fn members(&mut self, members: &[Member]) -> Result<(Vec<Node>, Vec<FieldRef>), String> {
+        let counting: BTreeSet<usize> = members.iter().filter_map(counted_by).collect();
+        let first = self.registers;
+        self.registers += counting.len();
+        let register = |at: usize| counting.iter().position(|c| *c == at).map(|n| first + n);
+        let (mut nodes, mut fields, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
+        for (at, member) in members.iter().enumerate() {
+            let Member { name, shape } = member;
+            let wrong = |what: String| format!("`{name}`: {what}");
+            let mut node = match counted_by(member) {
+                Some(by) if by >= at || !is_whole(members.get(by)) => {
+                    return Err(wrong("its length is no whole number in front of it".to_owned()));
+                }
+                by => self.node(shape, by.and_then(register)).map_err(wrong)?,
+            };
+            if let Node::Number { register: to, .. } = &mut node {
+                *to = register(at);
+            }
+            if matches!(shape, Shape::Rest) && (self.depth > 0 || at + 1 < members.len()) {
+                return Err(wrong("only the last field can be all that is left".to_owned()));
+            }
+            if takes_nothing(&node) {
+                continue;
+            }
+            if !names.insert(name) {
+                return Err(wrong("two fields have this name".to_owned()));
+            }
+            fields.push(field(name, node.data_type(), node.may_be_null(), shape));
+            nodes.push(node);
+        }
+        Ok((nodes, fields))
+    }
+
+    fn inside<T>(
+        &mut self,
+        do_it: impl FnOnce(&mut Self) -> Result<T, String>,
+    ) -> Result<T, String> {
+        if self.depth == DEEPEST {
+            return Err(format!("it nests deeper than {DEEPEST}"));
+        }
+        self.depth += 1;
+        let done = do_it(self);
+        self.depth -= 1;
+        done
+    }
+
+    /// The node of a shape, whose length is in `register` if it is counted by another member.
+    fn node(&mut self, shape: &Shape, register: Option<usize>) -> Result<Node, String> {
+        self.columns += 1;
+        if self.columns > MOST_COLUMNS {
+            return Err(format!("it would have more than {MOST_COLUMNS} columns"));
+        }
+        let Wire { booleans, lengths } = self.wire;
+        Ok(match shape {
+            Shape::Number(of) => Node::Number { of: *of, register: None },
+            Shape::Bool => Node::Bool { width: booleans },
+            Shape::Enum(values) => Node::Enum { width: enum_width(values.len()) },
+            Shape::Text => Node::Text(lengths),
+            Shape::Bytes => Node::Bytes(lengths),
+            Shape::Rest => Node::Rest,
+            Shape::Fixed(item, count) => {
+                let item = Box::new(self.inside(|inner| inner.node(item, None))?);
+                if item.least().saturating_mul(*count) > LONGEST {
+                    return Err(format!("{count} of them are more than can be held"));
+                }
+                let field = element(item.data_type(), item.may_be_null());
+                Node::Fixed { count: *count, item, field }
+            }
+            Shape::List(item) if **item == Shape::Number(Number::U8) => Node::Bytes(lengths),
+            Shape::List(item) => self.list(item, Count::Prefix(lengths))?,
+            Shape::Counted(item, _) => match register {
+                Some(register) => self.list(item, Count::Register(register))?,
+                None => return Err("nothing here can say how long it is".to_owned()),
+            },
+            Shape::Struct(members) => {
+                let (members, fields) = self.inside(|inner| inner.members(members))?;
+                Node::Struct { members, fields: fields.into() }
+            }
+            Shape::Variant(cases) => self.inside(|inner| inner.variant(cases))?,
+        })
+    }
+
+    fn list(&mut self, item: &Shape, count: Count) -> Result<Node, String> {
+        let item = Box::new(self.inside(|inner| inner.node(item, None))?);
+        let least = item.least();
+        if least == 0 {
+            return Err("a list of what takes no bytes has no end".to_owned());
+        }
+        let field = element(item.data_type(), item.may_be_null());
+        Ok(Node::List { count, least, item, field })
+    }
+
+    fn variant(&mut self, cases: &[(String, Vec<Member>)]) -> Result<Node, String> {
+        if cases.len() > usize::from(u8::MAX) {
+            return Err("it can be more than 255 things".to_owned());
+        }
+        let mut all: Vec<&Member> = Vec::new();
+        let mut places = Vec::new();
+        for (_, members) in cases {
+            if members.iter().any(|member| counted_by(member).is_some()) {
+                return Err("a length cannot be a field of one of several".to_owned());
+            }
+            let mut case = Vec::new();
+            for member in members {
+                let known = all.iter().position(|known| known.name == member.name);
+                let place = known.unwrap_or(all.len());
+                if known.is_none() {
+                    all.push(member);
+                } else if all.get(place).is_some_and(|known| known.shape != member.shape) {
+                    return Err(format!("`{}` is not the same in all of its classes", member.name));
+                }
+                case.push(place);
+            }
+            places.push(case);
+        }
+        let classes = (cases.len() > 1)
+            .then(|| cases.iter().map(|(name, _)| Arc::from(name.as_str())).collect::<Vec<_>>());
+        let mut fields = Vec::new();
+        if classes.is_some() {
+            if all.iter().any(|member| member.name == CLASS) {
+                return Err(format!("a member of a class cannot be called `{CLASS}`"));
+            }
+            fields.push(field(CLASS, DataType::Utf8, true, &Shape::Text));
+        }
+        let mut children = Vec::new();
+        // What takes no bytes has no column, so places move.
+        let mut moved = Vec::new();
+        for member in &all {
+            let node = self.node(&member.shape, None)?;
+            let is_there = !takes_nothing(&node);
+            moved.push(is_there.then_some(children.len()));
+            if is_there {
+                fields.push(field(&member.name, node.data_type(), true, &member.shape));
+                children.push(node);
+            }
+        }
+        let cases = places
+            .iter()
+            .map(|case| case.iter().filter_map(|at| *moved.get(*at)?).collect())
+            .collect();
+        let DataType::Struct(fields) = struct_type(fields) else {
+            return Err("a struct is a struct".to_owned());
+        };
+        let blank = children.iter().map(blank).fold(1, usize::saturating_add);
+        Ok(Node::Variant(Variant { fields, classes, children, cases, blank }))
+    }
+}
+
+fn counted_by(member: &Member) -> Option<usize> {
+    if let Shape::Counted(_, by) = &member.shape { Some(*by) } else { None }
+}
+
+fn is_whole(member: Option<&Member>) -> bool {
+    use Number::{I8, I16, I32, I64, U8, U16, U32};
+    let shape = member.map(|member| &member.shape);
+    matches!(shape, Some(Shape::Number(I8 | I16 | I32 | I64 | U8 | U16 | U32)))
+}
+
+/// Whether it never takes a byte: then there is nothing in it.
+fn takes_nothing(node: &Node) -> bool {
+    match node {
+        Node::Fixed { count, item, .. } => *count == 0 || takes_nothing(item),
+        Node::Struct { members, .. } => members.is_empty(),
+        _ => false,
+    }
+}
+
+fn enum_width(values: usize) -> usize {
+    match values {
+        0..=127 => 1,
+        128..=32_767 => 2,
+        _ => 4,
+    }
+}

@@ -1,0 +1,320 @@
+//! Columns into payloads. Reads no payload.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::*;
+use arrow_array::{
+    Array, ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, Int32Array, RecordBatch,
+    StringArray, StructArray,
+};
+use arrow_buffer::{NullBuffer, OffsetBuffer};
+use arrow_cast::cast;
+use arrow_schema::DataType;
+
+use super::column::whole;
+use super::compile::{CLASS, Count, Node, Variant};
+use super::wire::put_length;
+use super::{Layout, Number, Reason};
+use crate::name;
+
+const NULL: Reason = "a field is null";
+const OTHER_LENGTH: Reason = "a list is not as long as its length field says";
+const UNFIT: Reason = "a value does not fit into its field";
+const NO_CLASS: Reason = "its class is none of those it can be";
+
+/// Columns that payloads are made of.
+#[derive(Debug)]
+pub struct LayoutColumns<'l> {
+    layout: &'l Layout,
+    given: Vec<Given>,
+    unfit: Vec<bool>,
+    registers: Vec<i64>,
+}
+
+impl<'l> LayoutColumns<'l> {
+    pub(super) fn of(layout: &'l Layout, columns: &RecordBatch) -> Result<Self, String> {
+        let mut unfit = vec![false; columns.num_rows()];
+        let fields = layout.schema().fields().iter();
+        let given = fields.zip(&layout.compiled.nodes).map(|(field, node)| {
+            let name = field.name();
+            let column =
+                columns.column_by_name(name).ok_or_else(|| format!("there is no column `{name}`"));
+            let column = as_type(column?, field.data_type(), &mut unfit);
+            Ok(Given::of(node, &column.map_err(|reason| format!("column `{name}`: {reason}"))?))
+        });
+        let given = given.collect::<Result<_, String>>()?;
+        Ok(Self { layout, given, unfit, registers: vec![0; layout.compiled.registers] })
+    }
+
+    /// Appends the payload of a row to `out`. `Err` says why there is none; `out` is then as it was.
+    pub fn write(&mut self, row: usize, out: &mut Vec<u8>) -> Result<(), Reason> {
+        if self.unfit.get(row) != Some(&false) {
+            return Err(UNFIT);
+        }
+        let start = out.len();
+        let registers = &mut self.registers;
+        let mut each = self.given.iter().zip(&self.layout.compiled.nodes);
+        let written = each.try_for_each(|(given, node)| given.write(node, row, out, registers));
+        if written.is_err() {
+            out.truncate(start);
+        }
+        written
+    }
+}
+
+/// A column as the type it was decoded as: other programs write lists and numbers in other ways. Rows of
+/// which anything is lost on the way are `unfit`.
+pub fn as_type(
+    column: &ArrayRef,
+    data_type: &DataType,
+    unfit: &mut [bool],
+) -> Result<ArrayRef, String> {
+    if column.data_type() == data_type {
+        return Ok(Arc::clone(column));
+    }
+    let there = cast(column, data_type).map_err(|e| e.to_string())?;
+    let back = cast(&there, column.data_type()).map_err(|e| e.to_string())?;
+    if &back != column {
+        for (row, unfit) in unfit.iter_mut().enumerate() {
+            *unfit |= back.slice(row, 1) != column.slice(row, 1);
+        }
+    }
+    Ok(there)
+}
+
+/// What a node is written from.
+#[derive(Debug)]
+enum Given {
+    /// Numbers as they lie in memory.
+    Words {
+        array: ArrayRef,
+        of: Number,
+    },
+    Bools(BooleanArray),
+    Values(Int32Array),
+    Text(StringArray),
+    Bytes(BinaryArray),
+    Fixed {
+        nulls: Option<NullBuffer>,
+        first: usize,
+        item: Box<Given>,
+    },
+    List {
+        nulls: Option<NullBuffer>,
+        offsets: OffsetBuffer<i32>,
+        item: Box<Given>,
+    },
+    Struct {
+        nulls: Option<NullBuffer>,
+        children: Vec<Given>,
+    },
+    Variant {
+        nulls: Option<NullBuffer>,
+        class: Option<StringArray>,
+        children: Vec<Given>,
+    },
+}
+
+impl Given {
+    /// `array` is of the node's type.
+    fn of(node: &Node, array: &ArrayRef) -> Self {
+        let nulls = array.nulls().cloned();
+        match node {
+            Node::Number { of, .. } => Self::Words { array: Arc::clone(array), of: *of },
+            Node::Bool { .. } => Self::Bools(array.as_boolean().clone()),
+            Node::Enum { .. } => Self::Values(array.as_primitive::<Int32Type>().clone()),
+            Node::Text(_) => Self::Text(array.as_string::<i32>().clone()),
+            Node::Bytes(_) | Node::Rest => Self::Bytes(array.as_binary::<i32>().clone()),
+            Node::Fixed { item, .. } => {
+                let list = array.as_fixed_size_list();
+                let first = list.value_offset(0).unsigned_abs() as usize;
+                Self::Fixed { nulls, first, item: Box::new(Self::of(item, list.values())) }
+            }
+            Node::List { item, .. } => {
+                let list = array.as_list::<i32>();
+                let item = Box::new(Self::of(item, list.values()));
+                Self::List { nulls, offsets: list.offsets().clone(), item }
+            }
+            Node::Struct { members, .. } => {
+                let children = children(members, array.as_struct(), 0);
+                Self::Struct { nulls, children }
+            }
+            Node::Variant(Variant { classes, children: nodes, .. }) => {
+                let array = array.as_struct();
+                let skipped = usize::from(classes.is_some());
+                let class = classes.as_ref().and_then(|_| array.column_by_name(CLASS));
+                let class = class.map(|class| class.as_string::<i32>().clone());
+                Self::Variant { nulls, class, children: children(nodes, array, skipped) }
+            }
+        }
+    }
+
+    fn write(
+        &self,
+        node: &Node,
+        row: usize,
+        out: &mut Vec<u8>,
+        registers: &mut [i64],
+    ) -> Result<(), Reason> {
+        match (self, node) {
+            (Self::Words { array, of }, Node::Number { register, .. }) => {
+                let start = out.len();
+                words(*of, array, row, 1, out)?;
+                if let Some(register) = register.and_then(|at| registers.get_mut(at)) {
+                    *register = whole(*of, out.get(start..).unwrap_or_default());
+                }
+            }
+            (Self::Bools(bools), Node::Bool { width }) => {
+                there(bools, row)?;
+                out.push(u8::from(bools.value(row)));
+                out.resize(out.len() + width - 1, 0);
+            }
+            (Self::Values(values), Node::Enum { width }) => {
+                there(values, row)?;
+                put_value(values.value(row), *width, out)?;
+            }
+            (Self::Text(texts), Node::Text(lengths)) => {
+                there(texts, row)?;
+                let text = name::unescaped(texts.value(row));
+                put_length(text.len(), *lengths, out)?;
+                out.extend_from_slice(&text);
+            }
+            (Self::Bytes(values), Node::Bytes(lengths)) => {
+                there(values, row)?;
+                put_length(values.value(row).len(), *lengths, out)?;
+                out.extend_from_slice(values.value(row));
+            }
+            (Self::Bytes(values), Node::Rest) => {
+                there(values, row)?;
+                out.extend_from_slice(values.value(row));
+            }
+            (Self::Fixed { nulls, first, item }, Node::Fixed { count, item: of, .. }) => {
+                valid(nulls, row)?;
+                item.write_many(of, first + row * count, *count, out, registers)?;
+            }
+            (Self::List { nulls, offsets, item }, Node::List { count, item: of, .. }) => {
+                valid(nulls, row)?;
+                let end = |at: usize| offsets.get(at).map_or(0, |end| end.unsigned_abs() as usize);
+                let (start, end) = (end(row), end(row + 1));
+                put_count(end - start, *count, out, registers)?;
+                item.write_many(of, start, end - start, out, registers)?;
+            }
+            (Self::Struct { nulls, children }, Node::Struct { members, .. }) => {
+                valid(nulls, row)?;
+                for (child, node) in children.iter().zip(members) {
+                    child.write(node, row, out, registers)?;
+                }
+            }
+            (Self::Variant { nulls, class, children }, Node::Variant(variant)) => {
+                if valid(nulls, row).is_err() {
+                    out.push(0);
+                    return Ok(());
+                }
+                let case = match class {
+                    None => 0,
+                    Some(class) => case_of(variant, class, row)?,
+                };
+                out.push(u8::try_from(case + 1).map_err(|_| NO_CLASS)?);
+                for place in variant.cases.get(case).ok_or(NO_CLASS)? {
+                    let (child, node) = (children.get(*place), variant.children.get(*place));
+                    let (Some(child), Some(node)) = (child, node) else { continue };
+                    child.write(node, row, out, registers)?;
+                }
+            }
+            _ => return Err(UNFIT),
+        }
+        Ok(())
+    }
+
+    fn write_many(
+        &self,
+        node: &Node,
+        start: usize,
+        count: usize,
+        out: &mut Vec<u8>,
+        registers: &mut [i64],
+    ) -> Result<(), Reason> {
+        match self {
+            Self::Words { array, of } => words(*of, array, start, count, out),
+            _ => (start..start + count).try_for_each(|row| self.write(node, row, out, registers)),
+        }
+    }
+}
+
+/// The columns of a struct from one on, as its members.
+fn children(nodes: &[Node], array: &StructArray, from: usize) -> Vec<Given> {
+    let columns = array.columns().iter().skip(from);
+    nodes.iter().zip(columns).map(|(node, column)| Given::of(node, column)).collect()
+}
+
+fn case_of(variant: &Variant, class: &StringArray, row: usize) -> Result<usize, Reason> {
+    there(class, row)?;
+    let classes = variant.classes.iter().flatten();
+    classes.into_iter().position(|known| **known == *class.value(row)).ok_or(NO_CLASS)
+}
+
+fn put_count(
+    length: usize,
+    count: Count,
+    out: &mut Vec<u8>,
+    registers: &[i64],
+) -> Result<(), Reason> {
+    match count {
+        Count::Prefix(lengths) => put_length(length, lengths, out),
+        Count::Register(at) => {
+            let said = registers.get(at).copied().map(usize::try_from);
+            if said == Some(Ok(length)) { Ok(()) } else { Err(OTHER_LENGTH) }
+        }
+    }
+}
+
+fn put_value(value: i32, width: usize, out: &mut Vec<u8>) -> Result<(), Reason> {
+    match width {
+        1 => out.push(u8::try_from(value).map_err(|_| UNFIT)?),
+        2 => out.extend_from_slice(&i16::try_from(value).map_err(|_| UNFIT)?.to_le_bytes()),
+        _ => out.extend_from_slice(&value.to_le_bytes()),
+    }
+    Ok(())
+}
+
+fn there(array: &dyn Array, row: usize) -> Result<(), Reason> {
+    if row < array.len() && array.is_valid(row) { Ok(()) } else { Err(NULL) }
+}
+
+fn valid(nulls: &Option<NullBuffer>, row: usize) -> Result<(), Reason> {
+    if nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)) { Ok(()) } else { Err(NULL) }
+}
+
+/// Appends numbers that lie side by side.
+fn words(
+    of: Number,
+    array: &ArrayRef,
+    start: usize,
+    count: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), Reason> {
+    let has_null = |nulls: &NullBuffer| nulls.slice(start, count).null_count() > 0;
+    if array.nulls().is_some_and(has_null) {
+        return Err(NULL);
+    }
+    match of {
+        Number::I8 => put::<Int8Type>(array, start, count, out),
+        Number::U8 => put::<UInt8Type>(array, start, count, out),
+        Number::I16 => put::<Int16Type>(array, start, count, out),
+        Number::U16 => put::<UInt16Type>(array, start, count, out),
+        Number::I32 => put::<Int32Type>(array, start, count, out),
+        Number::U32 => put::<UInt32Type>(array, start, count, out),
+        Number::I64 => put::<Int64Type>(array, start, count, out),
+        Number::U64 => put::<UInt64Type>(array, start, count, out),
+        Number::F32 => put::<Float32Type>(array, start, count, out),
+        Number::F64 => put::<Float64Type>(array, start, count, out),
+    }
+    Ok(())
+}
+
+fn put<T: ArrowPrimitiveType>(array: &ArrayRef, start: usize, count: usize, out: &mut Vec<u8>) {
+    let values = array.as_primitive::<T>().values().slice(start, count);
+    let little = super::column::in_order::<T::Native>(values.into_inner());
+    out.extend_from_slice(little.as_slice());
+}
