@@ -1,4 +1,11 @@
-//! `jsonl`: a JSON object a line, for programs. What is in a line is decided in [`crate::line`].
+//! `jsonl`: a JSON object a line, for programs, written here and read by [`source`]. What is in a line is
+//! decided in [`crate::line`].
+
+pub mod source;
+
+mod event;
+mod lines;
+mod reader;
 
 use std::path::PathBuf;
 
@@ -18,7 +25,7 @@ use crate::selection::{self, FieldList, Found};
 pub struct Jsonl {
     /// The file to write; `-` is standard output.
     path: OutPath,
-    /// Whether lines have the payload, in base64.
+    /// Whether lines have the payload, in base64, and all else that is needed to read them as events again.
     #[serde(default)]
     payload: bool,
     /// Whether lines have the CRC-32 of the payload.

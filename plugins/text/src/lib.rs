@@ -1,7 +1,7 @@
-//! Events as text, written only: JSON lines for programs, CSV for tables, and lines for people.
+//! Events as text: JSON lines for programs, CSV for tables, and lines for people.
 //!
-//! One line an event, in the order of the events. Nothing here reads text back, and no payload is
-//! decoded: fields are shown where a stage before has decoded them.
+//! One line an event, in the order of the events. Only JSON lines with payloads are read back. No payload
+//! is decoded: fields are shown where a stage before has decoded them, and left alone where lines are read.
 
 pub mod csv;
 pub mod fields;

@@ -1,9 +1,10 @@
 //! Events as lines: JSON for programs, text for people. Writes into buffers and opens no file.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sluice_core::name::printable;
-use sluice_core::{Batch, Channel, Channels, Error, Event, PerChannel};
+use sluice_core::{Batch, Channel, Channels, Clock, Encoding, Error, Event, PerChannel};
 
 use crate::fields::{DecodedRows, Gone};
 use crate::write::{self, Moments};
@@ -13,9 +14,13 @@ use crate::write::{self, Moments};
 pub struct JsonParts {
     /// `crc32`: the CRC-32 of the payload, as zip and PNG have it, as a number.
     pub crc32: bool,
-    /// `payload`: the payload in base64.
+    /// `payload`: the payload in base64; and before it what is needed to read the event back as it was:
+    /// `encoding`, `type`, `clock` and `metadata` of its channel, where they are not what most are.
     pub payload: bool,
 }
+
+/// The encoding of channels whose lines name none.
+pub const USUAL_ENCODING: Encoding = Encoding::Lcm;
 
 /// Writes the events of a run as JSON lines:
 /// `{"timestamp_ns":…,"source":"…","channel":"…","sequence":…,"size":…,"crc32":…,"fields":{…},"payload":"…"}`,
@@ -23,8 +28,16 @@ pub struct JsonParts {
 /// event. Used from any thread.
 #[derive(Debug, Default)]
 pub struct JsonLines {
-    /// What a channel's lines have in common.
-    middles: PerChannel<Arc<[u8]>>,
+    commons: PerChannel<Arc<Common>>,
+}
+
+/// What a channel's lines have in common.
+#[derive(Debug)]
+struct Common {
+    /// Source and name, from behind the time to before the sequence number.
+    names: Vec<u8>,
+    /// What else is known of the channel, for lines with a payload.
+    facts: Vec<u8>,
 }
 
 impl JsonLines {
@@ -38,13 +51,15 @@ impl JsonLines {
         parts: JsonParts,
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
-        let middles = self.middles.table(channels, |channel| Ok(json_middle(channel).into()))?;
+        let commons = self.commons.table(channels, |channel| Ok(Common::of(channel).into()))?;
         let (mut decoded, gone) = (DecodedRows::of(batch)?, Gone::of(batch));
         for (row, event) in batch.iter().enumerate() {
-            write_json_head(&event, &middles[event.channel.index()], out);
+            let common = &commons[event.channel.index()];
+            write_json_head(&event, &common.names, out);
             write_json_payload_facts((!gone.has(row)).then_some(event.payload), parts, out);
             decoded.write(row, ",\"fields\":", out);
             if parts.payload {
+                out.extend_from_slice(&common.facts);
                 out.extend_from_slice(b",\"payload\":\"");
                 write::base64(out, event.payload);
                 out.push(b'"');
@@ -55,10 +70,10 @@ impl JsonLines {
     }
 }
 
-fn write_json_head(event: &Event<'_>, middle: &[u8], out: &mut Vec<u8>) {
+fn write_json_head(event: &Event<'_>, names: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"timestamp_ns\":");
     write::integer(out, event.timestamp);
-    out.extend_from_slice(middle);
+    out.extend_from_slice(names);
     write::integer(out, event.sequence);
 }
 
@@ -77,13 +92,49 @@ fn write_json_payload_facts(payload: Option<&[u8]>, parts: JsonParts, out: &mut 
     }
 }
 
-fn json_middle(channel: &Channel) -> Vec<u8> {
-    let mut middle = b",\"source\":".to_vec();
-    write::json_string(&mut middle, &channel.source);
-    middle.extend_from_slice(b",\"channel\":");
-    write::json_string(&mut middle, channel.name.text());
-    middle.extend_from_slice(b",\"sequence\":");
-    middle
+impl Common {
+    fn of(channel: &Channel) -> Self {
+        Self { names: json_names(channel), facts: json_facts(channel) }
+    }
+}
+
+fn json_names(channel: &Channel) -> Vec<u8> {
+    let mut names = b",\"source\":".to_vec();
+    write::json_string(&mut names, &channel.source);
+    names.extend_from_slice(b",\"channel\":");
+    write::json_string(&mut names, channel.name.text());
+    names.extend_from_slice(b",\"sequence\":");
+    names
+}
+
+fn json_facts(channel: &Channel) -> Vec<u8> {
+    let mut facts = Vec::new();
+    if channel.encoding != USUAL_ENCODING {
+        facts.extend_from_slice(b",\"encoding\":");
+        write::json_string(&mut facts, channel.encoding.as_str());
+    }
+    if let Some(type_name) = &channel.type_name {
+        facts.extend_from_slice(b",\"type\":");
+        write::json_string(&mut facts, type_name);
+    }
+    if channel.clock == Clock::Relative {
+        facts.extend_from_slice(b",\"clock\":\"relative\"");
+    }
+    if !channel.metadata.is_empty() {
+        facts.extend_from_slice(b",\"metadata\":");
+        write_json_metadata(&channel.metadata, &mut facts);
+    }
+    facts
+}
+
+fn write_json_metadata(metadata: &BTreeMap<String, String>, out: &mut Vec<u8>) {
+    for (n, (key, value)) in metadata.iter().enumerate() {
+        out.push(if n == 0 { b'{' } else { b',' });
+        write::json_string(out, key);
+        out.push(b':');
+        write::json_string(out, value);
+    }
+    out.push(b'}');
 }
 
 /// Payload bytes that a text line shows.
@@ -200,6 +251,30 @@ mod tests {
         // The check value of CRC-32.
         assert_eq!(full["crc32"], 0xcbf4_3926u32);
         assert_eq!(full["payload"], "MTIzNDU2Nzg5");
+    }
+
+    #[test]
+    fn a_line_with_a_payload_says_what_its_channel_has_beside_most() {
+        let (channels, mut batch) = (Channels::default(), sluice_core::BatchBuilder::default());
+        let name = sluice_core::Name::from_text("A");
+        let plain = Channel::new(name, "log", Encoding::Unknown);
+        let full = Channel {
+            encoding: Encoding::Ice,
+            type_name: Some("t".into()),
+            clock: Clock::Relative,
+            metadata: BTreeMap::from([("k\"".to_owned(), "v".to_owned())]),
+            ..plain.clone()
+        };
+        for channel in [plain, full] {
+            batch.push_copy(0, 0, channels.intern(channel).unwrap(), b"");
+        }
+        let (mut out, parts) = (Vec::new(), JsonParts { crc32: false, payload: true });
+        JsonLines::default().write(&batch.finish(), &channels, parts, &mut out).unwrap();
+        let ends = String::from_utf8(out).unwrap();
+        let ends: Vec<&str> =
+            ends.lines().map(|line| line.split_once("\"size\":0").unwrap().1).collect();
+        let all = r#","encoding":"ice","type":"t","clock":"relative","metadata":{"k\"":"v"},"payload":""}"#;
+        assert_eq!(ends, [r#","encoding":"unknown","payload":""}"#, all]);
     }
 
     #[test]

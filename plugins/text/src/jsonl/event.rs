@@ -1,0 +1,392 @@
+//! A JSON line as an event: what has to stand in it, and what is wrong with a line that is none. Reads no
+//! file, and leaves fields alone: the payload has them.
+
+#![warn(clippy::indexing_slicing)]
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use sluice_core::name::printable;
+use sluice_core::{Channel, ChannelId, Channels, Clock, Encoding, Error, Name};
+
+use crate::line::USUAL_ENCODING;
+
+/// The most that a line may say of its channel, names and metadata together.
+const MOST_NAMES: usize = 1 << 20;
+/// How much of what is wrong with a line is told: it may quote the line.
+const MOST_TOLD: usize = 160;
+/// Channels that are kept at hand, and how long what lines say of them may be.
+const MOST_KNOWN: usize = 1 << 14;
+const LONGEST_KNOWN: usize = 1 << 12;
+
+/// What a line says. Keys may come in any order; others are for other readers.
+#[derive(Debug, Deserialize)]
+struct Line<'l> {
+    timestamp_ns: i64,
+    #[serde(borrow)]
+    source: Text<'l>,
+    #[serde(borrow)]
+    channel: Text<'l>,
+    sequence: i64,
+    size: Option<u64>,
+    crc32: Option<u32>,
+    #[serde(borrow)]
+    payload: Option<Text<'l>>,
+    #[serde(borrow)]
+    encoding: Option<Text<'l>>,
+    #[serde(borrow, rename = "type")]
+    type_name: Option<Text<'l>>,
+    clock: Option<Clock>,
+    #[serde(borrow, default)]
+    metadata: BTreeMap<Text<'l>, Text<'l>>,
+}
+
+/// A text that lies in the line, wherever it has no escapes.
+#[derive(Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+struct Text<'l>(#[serde(borrow)] Cow<'l, str>);
+
+/// What was found in a line.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Nothing: the line is blank.
+    Nothing,
+    /// An event.
+    Event(Head),
+    /// No event that could be passed on, and why; the channel, where that is known.
+    Damage(String, Option<ChannelId>),
+}
+
+/// An event whose payload has been decoded.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// Nanoseconds.
+    pub(crate) timestamp: i64,
+    /// The number its origin gave it.
+    pub(crate) sequence: i64,
+    /// Its channel.
+    pub(crate) channel: ChannelId,
+    /// Where its payload lies among those decoded.
+    pub(crate) payload: Range<usize>,
+}
+
+/// Turns lines into events.
+#[derive(Debug)]
+pub(crate) struct EventLines {
+    channels: Arc<Channels>,
+    /// Channels by everything that lines say of them.
+    known: HashMap<Vec<u8>, ChannelId>,
+    key: Vec<u8>,
+}
+
+impl EventLines {
+    pub(crate) fn new(channels: Arc<Channels>) -> Self {
+        Self { channels, known: HashMap::new(), key: Vec::new() }
+    }
+
+    /// The event of a line. Its payload is appended to `payloads`, and nothing if there is damage.
+    ///
+    /// `Err` means that the run has too many channels.
+    pub(crate) fn read(&mut self, line: &[u8], payloads: &mut Vec<u8>) -> Result<Found, Error> {
+        if line.trim_ascii().is_empty() {
+            return Ok(Found::Nothing);
+        }
+        let line: Line<'_> = match serde_json::from_slice(line) {
+            Ok(line) => line,
+            Err(error) => return Ok(Found::Damage(no_event(&error), None)),
+        };
+        let Some(channel) = self.channel(&line)? else {
+            let reason =
+                format!("what the line says of its channel is longer than {MOST_NAMES} bytes");
+            return Ok(Found::Damage(reason, None));
+        };
+        let start = payloads.len();
+        match payload(&line, payloads) {
+            Ok(()) => Ok(Found::Event(Head {
+                timestamp: line.timestamp_ns,
+                sequence: line.sequence,
+                channel,
+                payload: start..payloads.len(),
+            })),
+            Err(reason) => {
+                payloads.truncate(start);
+                Ok(Found::Damage(reason, Some(channel)))
+            }
+        }
+    }
+
+    /// The channel of a line; nothing if what is said of it is too long.
+    fn channel(&mut self, line: &Line<'_>) -> Result<Option<ChannelId>, Error> {
+        line.write_key(&mut self.key);
+        if let Some(id) = self.known.get(&self.key) {
+            return Ok(Some(*id));
+        }
+        if self.key.len() > MOST_NAMES {
+            return Ok(None);
+        }
+        let id = self.channels.intern(line.channel())?;
+        if self.key.len() <= LONGEST_KNOWN {
+            // A damaged file can name every event anew: what is forgotten is only asked for again.
+            if self.known.len() >= MOST_KNOWN {
+                self.known.clear();
+            }
+            self.known.insert(self.key.clone(), id);
+        }
+        Ok(Some(id))
+    }
+}
+
+impl Line<'_> {
+    /// Makes `key` all that the line says of its channel: another channel has another key.
+    fn write_key(&self, key: &mut Vec<u8>) {
+        key.clear();
+        let mut push = |text: Option<&Text<'_>>| {
+            let text = text.map(|text| text.0.as_bytes());
+            // Absent differs from empty.
+            let len = text.map_or(0, |text| text.len() as u64 + 1);
+            key.extend_from_slice(&len.to_le_bytes());
+            key.extend_from_slice(text.unwrap_or_default());
+        };
+        push(Some(&self.source));
+        push(Some(&self.channel));
+        push(self.encoding.as_ref());
+        push(self.type_name.as_ref());
+        for (name, value) in &self.metadata {
+            push(Some(name));
+            push(Some(value));
+        }
+        key.push(u8::from(self.clock == Some(Clock::Relative)));
+    }
+
+    fn channel(&self) -> Channel {
+        let word = |word: &Text<'_>| Encoding::from_word(&word.0);
+        let encoding = self.encoding.as_ref().map_or(USUAL_ENCODING, word);
+        let metadata = self.metadata.iter().map(|(k, v)| (k.0.to_string(), v.0.to_string()));
+        Channel {
+            type_name: self.type_name.as_ref().map(|name| (*name.0).into()),
+            clock: self.clock.unwrap_or_default(),
+            metadata: metadata.collect(),
+            ..Channel::new(Name::from_text(&self.channel.0), &*self.source.0, encoding)
+        }
+    }
+}
+
+/// Appends the payload of a line. `Err` says why it cannot be the one that was written.
+fn payload(line: &Line<'_>, out: &mut Vec<u8>) -> Result<(), String> {
+    let start = out.len();
+    match (&line.payload, line.size) {
+        (Some(text), _) => STANDARD
+            .decode_vec(&*text.0, out)
+            .map_err(|error| format!("the payload is no base64: {error}"))?,
+        (None, Some(0)) => {}
+        (None, _) => return Err("no payload in this line; write with `payload = true`".to_owned()),
+    }
+    let payload = out.get(start..).unwrap_or_default();
+    let size = line.size.ok_or("expected a number as `size`, and there is none")?;
+    if payload.len() as u64 != size {
+        let len = payload.len();
+        return Err(format!("the payload has {len} bytes, and `size` says {size}"));
+    }
+    let Some(wanted) = line.crc32 else { return Ok(()) };
+    let found = crc32fast::hash(payload);
+    if found != wanted {
+        return Err(format!("the payload's CRC-32 is {found}, and `crc32` says {wanted}"));
+    }
+    Ok(())
+}
+
+/// Why a line is no event.
+fn no_event(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    // A line is all that was looked at: which one it is says the damage's place.
+    let told = text.rsplit_once(" at line ").map_or(&*text, |(told, _)| told);
+    let shown: String = printable(told).chars().take(MOST_TOLD).collect();
+    let more = if shown.len() < told.len() { "…" } else { "" };
+    let what = if error.is_data() { "no event" } else { "no JSON" };
+    format!("{what}: {shown}{more}, at column {} of the line", error.column())
+}
+
+#[cfg(test)]
+#[expect(clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn line() -> Value {
+        json!({ "timestamp_ns": -5, "source": "log", "channel": "POSE", "sequence": 7, "size": 9,
+            "crc32": 0xcbf4_3926u32, "payload": "MTIzNDU2Nzg5" })
+    }
+
+    fn with(key: &str, value: Value) -> String {
+        let mut line = line();
+        line[key] = value;
+        line.to_string()
+    }
+
+    fn without(keys: &[&str]) -> String {
+        let mut line = line();
+        for key in keys {
+            line.as_object_mut().unwrap().remove(*key);
+        }
+        line.to_string()
+    }
+
+    fn read(line: &str) -> (Found, Vec<u8>, Arc<Channels>) {
+        let (channels, mut payloads) = (Arc::new(Channels::default()), b"before".to_vec());
+        let mut lines = EventLines::new(Arc::clone(&channels));
+        let found = lines.read(line.as_bytes(), &mut payloads).unwrap();
+        (found, payloads, channels)
+    }
+
+    fn reason(line: &str) -> String {
+        let (found, payloads, _) = read(line);
+        assert_eq!(payloads, b"before", "damage leaves no payload behind");
+        match found {
+            Found::Damage(reason, _) => reason,
+            found => panic!("{line}: {found:?}"),
+        }
+    }
+
+    fn channel(line: &str) -> Channel {
+        let (found, _, channels) = read(line);
+        assert!(matches!(found, Found::Event(_)), "{line}: {found:?}");
+        Channel::clone(&channels.since(0)[0])
+    }
+
+    #[test]
+    fn a_line_is_an_event() {
+        let (found, payloads, channels) = read(&line().to_string());
+        let Found::Event(head) = found else { panic!("{found:?}") };
+        assert_eq!((head.timestamp, head.sequence), (-5, 7));
+        assert_eq!(payloads[head.payload], *b"123456789");
+        let wanted = Channel::new(Name::from_text("POSE"), "log", Encoding::Lcm);
+        assert_eq!(*channels.get(head.channel), wanted);
+    }
+
+    #[test]
+    fn keys_come_in_any_order_and_others_do_not_matter() {
+        let shuffled = r#" {"payload":"","fields":{"a":[1,{}]},"size":0,"channel":"\u0041","x":null,
+            "sequence":1,"source":"\"s\"","timestamp_ns":9223372036854775807} "#;
+        let wanted = Channel::new(Name::from_text("A"), "\"s\"", Encoding::Lcm);
+        assert_eq!(channel(&shuffled.replace('\n', " ")), wanted);
+    }
+
+    #[test]
+    fn what_else_is_known_of_a_channel_is_read() {
+        let mut line = line();
+        line["encoding"] = "ice".into();
+        line["type"] = "orca.Laser".into();
+        line["clock"] = "relative".into();
+        line["metadata"] = json!({ "b": "2", "a": "" });
+        line["channel"] = "a\\xff\\x5cx41".into();
+        let found = channel(&line.to_string());
+        assert_eq!(found.encoding, Encoding::Ice);
+        assert_eq!(found.type_name.as_deref(), Some("orca.Laser"));
+        assert_eq!(found.clock, Clock::Relative);
+        let metadata = [("a", ""), ("b", "2")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+        assert_eq!(found.metadata, metadata.into());
+        assert_eq!(found.name.as_bytes(), b"a\xff\\x41");
+        assert_eq!(channel(&with("encoding", "unknown".into())).encoding, Encoding::Unknown);
+    }
+
+    #[test]
+    fn channels_that_differ_in_anything_are_kept_apart() {
+        let (channels, mut payloads) = (Arc::new(Channels::default()), Vec::new());
+        let mut lines = EventLines::new(Arc::clone(&channels));
+        let others = [
+            line().to_string(),
+            with("source", "logPOSE".into()),
+            with("channel", "".into()),
+            with("encoding", "text".into()),
+            with("type", "".into()),
+            with("type", "t".into()),
+            with("clock", "relative".into()),
+            with("metadata", json!({ "a": "b" })),
+            with("metadata", json!({ "a": "b", "c": "d" })),
+        ];
+        for line in others.iter().chain(&others) {
+            let found = lines.read(line.as_bytes(), &mut payloads).unwrap();
+            assert!(matches!(found, Found::Event(_)), "{line}: {found:?}");
+        }
+        assert_eq!(channels.len(), others.len());
+    }
+
+    #[test]
+    fn lines_without_a_payload_are_events_only_if_they_had_none() {
+        let (found, payloads, _) = read(
+            r#"{"timestamp_ns":0,"source":"s","channel":"c","sequence":0,"size":0,"crc32":0}"#,
+        );
+        assert!(matches!(found, Found::Event(_)) && payloads == b"before");
+        let missing = "no payload in this line; write with `payload = true`";
+        assert_eq!(reason(&without(&["payload"])), missing);
+        assert_eq!(reason(&without(&["payload", "size", "crc32"])), missing);
+    }
+
+    #[test]
+    fn what_does_not_agree_with_its_payload_is_damage() {
+        assert_eq!(reason(&with("size", 8.into())), "the payload has 9 bytes, and `size` says 8");
+        let wanted = "the payload's CRC-32 is 3421780262, and `crc32` says 1";
+        assert_eq!(reason(&with("crc32", 1.into())), wanted);
+        assert!(matches!(read(&without(&["crc32"])).0, Found::Event(_)));
+        assert!(reason(&with("payload", "MTIzNDU2Nzg".into())).contains("no base64"));
+        assert!(reason(&without(&["size"])).contains("`size`"));
+    }
+
+    #[test]
+    fn what_is_no_event_is_damage_that_says_why() {
+        assert!(reason("{\"timestamp_ns\":1").starts_with("no JSON: EOF while parsing an object"));
+        for key in ["timestamp_ns", "source", "channel", "sequence"] {
+            let reason = reason(&without(&[key]));
+            assert!(reason.starts_with(&format!("no event: missing field `{key}`")), "{reason}");
+        }
+        let wrong = reason(&with("timestamp_ns", "now".into()));
+        let wanted =
+            "no event: invalid type: string \"now\", expected i64, at column 21 of the line";
+        assert_eq!(wrong, wanted);
+        for line in [
+            "[]",
+            "\u{fffd}",
+            "{}{}",
+            &with("clock", "local".into()),
+            &with("metadata", json!({ "a": 1 })),
+            &with("timestamp_ns", json!(9_223_372_036_854_775_808u64)),
+            &with("sequence", json!(1.5)),
+            &format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)),
+        ] {
+            reason(line);
+        }
+    }
+
+    #[test]
+    fn reasons_stay_short_whatever_a_line_holds() {
+        let long = reason(&with("timestamp_ns", "ü\u{1b}".repeat(10_000).into()));
+        assert!(long.len() < 1_000 && !long.contains('\u{1b}'), "{long}");
+        assert!(reason(&with("channel", "x".repeat(2 << 20).into())).contains("longer than"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_an_event_or_damage(line in prop_oneof![
+            proptest::collection::vec(any::<u8>(), 0..60),
+            (any::<prop::sample::Index>(), any::<u8>()).prop_map(|(at, byte)| {
+                let mut line = line().to_string().into_bytes();
+                let at = at.index(line.len());
+                line[at] = byte;
+                line
+            })])
+        {
+            let mut payloads = Vec::new();
+            let mut lines = EventLines::new(Arc::default());
+            match lines.read(&line, &mut payloads).unwrap() {
+                Found::Event(head) => prop_assert_eq!(head.payload, 0..payloads.len()),
+                _ => prop_assert!(payloads.is_empty()),
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The lines of a file, one after another, through a buffer no longer than the longest line that is wanted.
+//! Does not know what is in a line.
+
+use std::ops::Range;
+
+use memchr::memchr;
+use sluice_core::files::LogFile;
+use sluice_core::{Error, ReadContext};
+
+/// How much is read at a time.
+const STEP: usize = 256 << 10;
+/// How much is read at least, for the line that lies across the end of what is wanted.
+const OVERHANG: usize = 4 << 10;
+
+/// Goes through a file line by line.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    log: LogFile,
+    context: ReadContext,
+    /// Longest line that is given.
+    longest: usize,
+    /// What lies beyond is read only as far as lines go on there.
+    wanted: u64,
+    buffer: Vec<u8>,
+    /// Where the buffer lies in the file.
+    start: u64,
+    /// Where in the buffer the next line begins.
+    next: usize,
+    /// How much of the buffer is known to hold no end of that line.
+    looked: usize,
+    ended: bool,
+}
+
+/// Where a line lies in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    /// Its first byte.
+    pub(crate) at: u64,
+    /// Behind its line feed, or the end of the file.
+    pub(crate) end: u64,
+    /// Whether it is no longer than wanted, so that its bytes are there.
+    pub(crate) is_held: bool,
+}
+
+impl Lines {
+    /// The lines from `at` on, of which those that begin before `wanted` are needed.
+    pub(crate) fn new(
+        log: LogFile,
+        at: u64,
+        wanted: u64,
+        longest: usize,
+        context: &ReadContext,
+    ) -> Self {
+        let (buffer, context) = (Vec::new(), context.clone());
+        Self { log, context, longest, wanted, buffer, start: at, next: 0, looked: 0, ended: false }
+    }
+
+    /// The file.
+    pub(crate) fn log(&self) -> &LogFile {
+        &self.log
+    }
+
+    /// Where the next line begins.
+    pub(crate) fn position(&self) -> u64 {
+        self.start + self.next as u64
+    }
+
+    /// The next line; nothing at the end of the file, and when the run ends early.
+    pub(crate) fn step(&mut self) -> Result<Option<Span>, Error> {
+        loop {
+            if let Some(end) = self.find_end() {
+                return Ok(Some(self.take(end)));
+            }
+            self.looked = self.buffer.len();
+            if self.ended {
+                let is_there = self.next < self.buffer.len();
+                return Ok(is_there.then(|| self.take(self.buffer.len())));
+            }
+            if self.looked - self.next > self.longest {
+                return self.step_over().map(Some);
+            }
+            if self.context.is_cancelled() {
+                return Ok(None);
+            }
+            self.read_more()?;
+        }
+    }
+
+    /// The bytes of the line that [`step`](Self::step) gave last; none of a line that is not held.
+    pub(crate) fn bytes(&self, line: Span) -> &[u8] {
+        self.buffer.get(self.held(line)).unwrap_or_default()
+    }
+
+    /// Goes to where the next line begins, behind the line feed at `position` or later, without keeping
+    /// what lies before. False where there is none before `limit`.
+    pub(crate) fn skip_line(&mut self, limit: u64) -> Result<bool, Error> {
+        loop {
+            if let Some(end) = self.find_end() {
+                (self.next, self.looked) = (end, end);
+                return Ok(self.position() < limit);
+            }
+            self.next = self.buffer.len();
+            self.looked = self.next;
+            if self.ended || self.position() >= limit || self.context.is_cancelled() {
+                return Ok(false);
+            }
+            self.read_more()?;
+        }
+    }
+
+    /// Where the line that begins at `next` ends, if its end has been read.
+    fn find_end(&self) -> Option<usize> {
+        let unknown = self.buffer.get(self.looked..)?;
+        memchr(b'\n', unknown).map(|at| self.looked + at + 1)
+    }
+
+    fn take(&mut self, end: usize) -> Span {
+        let at = self.position();
+        let len = end - self.next;
+        (self.next, self.looked) = (end, end);
+        // The line feed does not count: whether it is there must not decide.
+        let text = len - usize::from(self.buffer.get(end - 1) == Some(&b'\n'));
+        Span { at, end: self.position(), is_held: text <= self.longest }
+    }
+
+    /// A line that is longer than wanted.
+    fn step_over(&mut self) -> Result<Span, Error> {
+        let at = self.position();
+        self.skip_line(u64::MAX)?;
+        Ok(Span { at, end: self.position(), is_held: false })
+    }
+
+    fn held(&self, line: Span) -> Range<usize> {
+        let place = |at: u64| at.checked_sub(self.start).and_then(|at| usize::try_from(at).ok());
+        match (place(line.at), place(line.end)) {
+            (Some(from), Some(to)) if line.is_held => from..to,
+            _ => 0..0,
+        }
+    }
+
+    fn read_more(&mut self) -> Result<(), Error> {
+        self.buffer.drain(..self.next);
+        self.start += self.next as u64;
+        self.looked -= self.next;
+        self.next = 0;
+        let (len, from) = (self.buffer.len(), self.start + self.buffer.len() as u64);
+        let wanted = usize::try_from(self.wanted.saturating_sub(from)).unwrap_or(STEP);
+        let step = wanted.max(len).clamp(OVERHANG, STEP);
+        self.buffer.resize(len + step, 0);
+        let read = self.log.read_at(from, self.buffer.get_mut(len..).unwrap_or_default())?;
+        self.buffer.truncate(len + read);
+        self.ended = read < step;
+        self.log.forget(from + read as u64);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+    use std::path::Path;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn lines(text: &[u8], at: u64, longest: usize) -> Lines {
+        let log = LogFile::stream(Path::new("-"), Box::new(Cursor::new(text.to_vec()))).unwrap();
+        Lines::new(log, at, u64::MAX, longest, &ReadContext::standalone("test"))
+    }
+
+    fn all(text: &[u8], longest: usize) -> Vec<(u64, u64, Option<Vec<u8>>)> {
+        let mut lines = lines(text, 0, longest);
+        let mut found = Vec::new();
+        while let Some(span) = lines.step().unwrap() {
+            let bytes = span.is_held.then(|| lines.bytes(span).to_vec());
+            found.push((span.at, span.end, bytes));
+        }
+        found
+    }
+
+    #[test]
+    fn lines_longer_than_wanted_are_stepped_over() {
+        let long = [b"ab\n".as_slice(), &vec![b'x'; 3 * STEP], b"\ncd"].concat();
+        let behind = 3 + 3 * STEP as u64 + 1;
+        let wanted = [
+            (0, 3, Some(b"ab\n".to_vec())),
+            (3, behind, None),
+            (behind, behind + 2, Some(b"cd".to_vec())),
+        ];
+        assert_eq!(all(&long, 10), wanted);
+    }
+
+    #[test]
+    fn a_line_feed_does_not_count_to_the_length() {
+        assert!(all(b"abc\nabc", 3).iter().all(|line| line.2.is_some()));
+        assert!(all(b"abc\nabc", 2).iter().all(|line| line.2.is_none()));
+    }
+
+    #[test]
+    fn the_beginning_of_the_next_line_is_found_before_the_limit_only() {
+        let next = |from, limit| {
+            let mut lines = lines(b"ab\ncd\n", from, 10);
+            let found = lines.skip_line(limit).unwrap();
+            found.then(|| lines.position())
+        };
+        assert_eq!((next(0, 4), next(2, 4), next(3, 7)), (Some(3), Some(3), Some(6)));
+        assert_eq!((next(0, 3), next(3, 6), next(6, 9)), (None, None, None));
+    }
+
+    proptest! {
+        #[test]
+        fn lines_tile_the_file(
+            text in proptest::collection::vec(prop_oneof![Just(b'\n'), any::<u8>()], 0..200),
+            longest in 0usize..20)
+        {
+            let found = all(&text, longest);
+            let wanted: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
+            prop_assert_eq!(found.len(), wanted.len());
+            let mut at = 0;
+            for ((from, to, bytes), wanted) in found.into_iter().zip(wanted) {
+                prop_assert_eq!((from, to), (at, at + wanted.len() as u64));
+                let is_short = wanted.strip_suffix(b"\n").unwrap_or(wanted).len() <= longest;
+                prop_assert_eq!(bytes, is_short.then(|| wanted.to_vec()));
+                at = to;
+            }
+        }
+    }
+}

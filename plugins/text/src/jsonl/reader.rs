@@ -1,0 +1,154 @@
+//! Reads one split of a file of JSON lines: goes through its lines, gathers events into batches, and
+//! reports what is damaged. What an event is, is [`super::event`]'s word.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sluice_core::files::LogFile;
+use sluice_core::framed::LIKELY_EVENTS;
+use sluice_core::{
+    Batch, BatchBuilder, ChannelId, Damage, Entry, Error, Place, ReadContext, Reader, Seam, Split,
+};
+
+use super::event::{EventLines, Found, Head};
+use super::lines::{Lines, Span};
+
+/// How far a file may have grown, since it was cut into splits, for the last split still to read it all.
+const MOST_GROWTH: u64 = 4 << 20;
+
+/// Reads one split of a file of JSON lines.
+#[derive(Debug)]
+pub(crate) struct LineReader {
+    lines: Lines,
+    events: EventLines,
+    context: ReadContext,
+    input: Arc<str>,
+    longest: usize,
+    start: u64,
+    /// Lines that begin here or later are of the next split.
+    end: u64,
+    /// Where the file is known to go on to.
+    expected: u64,
+    began: Option<u64>,
+    done: bool,
+}
+
+impl LineReader {
+    /// Opens a file at a split. Lines of more than `longest` bytes are damage.
+    pub(crate) fn open(
+        path: &Path,
+        split: &Split,
+        entry: Entry,
+        longest: usize,
+        context: &ReadContext,
+    ) -> Result<Self, Error> {
+        let grown = |bytes: u64| split.start.saturating_add(bytes).saturating_add(MOST_GROWTH);
+        let end = split.end.or(split.bytes.map(grown)).unwrap_or(u64::MAX);
+        let at = match entry {
+            Entry::At(at) => at,
+            // One byte before, a line feed says that a line begins right where the split does.
+            Entry::Search => split.start.saturating_sub(1),
+        };
+        let mut lines = Lines::new(LogFile::open(path)?, at, end, longest, context);
+        let is_placed = matches!(entry, Entry::At(_)) || split.start == 0;
+        let began = (is_placed || lines.skip_line(end)?).then(|| lines.position());
+        let expected = split.bytes.map_or(0, |bytes| split.start.saturating_add(bytes));
+        Ok(Self {
+            lines,
+            events: EventLines::new(Arc::clone(&context.channels)),
+            context: context.clone(),
+            input: path.to_string_lossy().into(),
+            longest,
+            start: split.start,
+            end,
+            expected: split.end.unwrap_or(expected),
+            began,
+            done: began.is_none(),
+        })
+    }
+
+    /// Reads events until they are a block's worth or the split ends.
+    fn fill(&mut self) -> Result<Batch, Error> {
+        let (mut batch, from) = (BatchBuilder::with_capacity(LIKELY_EVENTS), self.lines.position());
+        let mut payloads = self.context.blocks.buffer();
+        let enough = from.saturating_add(self.context.blocks.usual() as u64).min(self.end);
+        while self.lines.position() < enough {
+            let Some(line) = self.lines.step()? else {
+                self.end_early();
+                break;
+            };
+            if let Some(head) = self.event(line, &mut payloads)? {
+                let Head { timestamp, sequence, channel, payload } = head;
+                let place = Place { segment: 0, offset: payload.start as u32 };
+                let payload = payloads.get(payload).unwrap_or_default();
+                batch.push(timestamp, sequence, channel, payload, place);
+            }
+        }
+        self.done |= self.lines.position() >= self.end;
+        self.context.count_read(self.lines.position() - from);
+        if !batch.is_empty() {
+            batch.segment(payloads.freeze());
+        }
+        Ok(batch.finish())
+    }
+
+    /// The event of a line, if it has one; its payload is appended to `payloads`.
+    fn event(&mut self, line: Span, payloads: &mut Vec<u8>) -> Result<Option<Head>, Error> {
+        if !line.is_held {
+            self.report(line, format!("the line is longer than {} bytes", self.longest), None);
+            return Ok(None);
+        }
+        match self.events.read(self.lines.bytes(line), payloads)? {
+            Found::Event(head) => return Ok(Some(head)),
+            Found::Nothing => {}
+            Found::Damage(reason, channel) => self.report(line, reason, channel),
+        }
+        Ok(None)
+    }
+
+    fn report(&self, line: Span, reason: String, channel: Option<ChannelId>) {
+        let mut damage = Damage::new(&self.input, line.at, line.end - line.at, reason);
+        damage.channel = channel;
+        if self.context.keep_damaged_bytes && line.is_held && !self.lines.log().is_seekable() {
+            damage.bytes = vec![self.lines.bytes(line).to_vec().into()];
+        }
+        self.context.damage.report(damage);
+    }
+
+    /// The file ends before the split does, or the run does.
+    fn end_early(&mut self) {
+        self.done = true;
+        if self.context.is_cancelled() {
+            return;
+        }
+        let at = self.lines.position();
+        if let Some(reason) = self.lines.log().broken() {
+            // How much is missing is not known.
+            self.context.damage.report(Damage::new(&self.input, at, 0, reason));
+        }
+        // Each split tells of its own part.
+        let from = at.max(self.start);
+        let is_there = self.lines.log().len().is_none_or(|len| len >= self.expected);
+        if from < self.expected && !is_there {
+            let (length, reason) =
+                (self.expected - from, "the file became shorter while it was read");
+            self.context.damage.report(Damage::new(&self.input, from, length, reason));
+        }
+    }
+}
+
+impl Reader for LineReader {
+    fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
+        while !self.done && !self.context.is_cancelled() {
+            let batch = self.fill()?;
+            if !batch.is_empty() {
+                return Ok(Some(batch));
+            }
+        }
+        Ok(None)
+    }
+
+    fn seam(&self) -> Seam {
+        Seam { began: self.began, ended: self.began.map(|_| self.lines.position()) }
+    }
+}

@@ -1,0 +1,328 @@
+//! Source `jsonl`: reads what the sink writes with payloads, as the events that were written. Does not
+//! make payloads of fields.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use memchr::{memchr, memmem};
+use serde::de::{Error as _, IgnoredAny};
+use serde::{Deserialize, Deserializer};
+use sluice_core::files;
+use sluice_core::options::{ByteSize, InPaths};
+use sluice_core::schemars::JsonSchema;
+use sluice_core::{Entry, Error, Input, Query, ReadContext, Reader, Sniff, Source, Split};
+
+use super::reader::LineReader;
+
+/// Reads JSON lines with payloads.
+///
+/// Every line is checked against its size and CRC-32. A line that is no event is damage, and the next one
+/// is read.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "sluice_core::schemars")]
+pub struct JsonlSource {
+    /// The files: one, a glob, a list of them, or `-` for standard input. Files are read one after
+    /// another; what is compressed with zstd is read as what it holds.
+    path: InPaths,
+    /// Longest line that is read, up to 2GiB; a longer one is damage.
+    #[serde(default = "longest_line", deserialize_with = "line_len")]
+    max_line: ByteSize,
+}
+
+/// What batches can hold of one event.
+const MOST_LINE: u64 = 2 << 30;
+
+fn longest_line() -> ByteSize {
+    ByteSize(256 << 20)
+}
+
+fn line_len<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
+    let size = ByteSize::deserialize(deserializer)?;
+    if size.0 <= MOST_LINE {
+        return Ok(size);
+    }
+    Err(D::Error::custom(format!("expected at most {}, and found {size}", ByteSize(MOST_LINE))))
+}
+
+sluice_core::register! {
+    source "jsonl": JsonlSource,
+    about: "reads JSON lines with payloads back as events",
+    sample: include_str!("../../samples/jsonl-source.toml"),
+    extensions: &["jsonl", "ndjson"],
+    sniff: sniff,
+}
+
+const KEYS: [&str; 2] = ["timestamp_ns", "channel"];
+
+/// Whether the first line is an object with a time and a channel. It may be longer than `head`.
+fn sniff(head: &[u8]) -> Sniff {
+    let text = head.trim_ascii_start();
+    let end = memchr(b'\n', text);
+    let line = end.and_then(|end| text.get(..end)).unwrap_or(text);
+    match end.and_then(|_| serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(line).ok()) {
+        Some(object) if KEYS.iter().all(|key| object.contains_key(*key)) => Sniff::Yes,
+        Some(_) => Sniff::No,
+        None => sniff_part(line, end.is_none()),
+    }
+}
+
+/// What a line may be that is cut off behind `head`, or damaged.
+fn sniff_part(line: &[u8], is_cut_off: bool) -> Sniff {
+    let is_there = |key: &str| memmem::find(line, format!("\"{key}\"").as_bytes()).is_some();
+    let found = KEYS.iter().filter(|key| is_there(key)).count();
+    match (line.first(), found) {
+        (Some(b'{'), 2) if is_cut_off => Sniff::Yes,
+        (Some(b'{'), 1..) => Sniff::Maybe,
+        _ => Sniff::No,
+    }
+}
+
+impl Source for JsonlSource {
+    fn inputs(&self) -> Result<Vec<Input>, Error> {
+        files::expand(&self.path.0)
+    }
+
+    fn splits(&self, target: u64, _: &Query) -> Result<Vec<Split>, Error> {
+        let mut splits = Vec::new();
+        for Input { path, bytes } in self.inputs()? {
+            let is_packed = bytes.is_some() && files::is_zstd(&path)?;
+            // Pipes have no length, and what is compressed cannot be entered in the middle.
+            match bytes.filter(|_| !is_packed) {
+                Some(len) => cut(&path, len, target, &mut splits),
+                None => splits.push(Split::whole(path, None)),
+            }
+        }
+        Ok(splits)
+    }
+
+    fn read<'s>(
+        &'s self,
+        split: &Split,
+        entry: Entry,
+        context: &ReadContext,
+    ) -> Result<Box<dyn Reader + 's>, Error> {
+        let longest = usize::try_from(self.max_line.0).unwrap_or(usize::MAX);
+        Ok(Box::new(LineReader::open(&split.input, split, entry, longest, context)?))
+    }
+}
+
+/// Cuts a file into pieces of `target` bytes. The last one is open, so that what is appended while it is
+/// read is not cut off.
+fn cut(path: &Path, len: u64, target: u64, splits: &mut Vec<Split>) {
+    let mut start = 0u64;
+    loop {
+        let end = start.saturating_add(target.max(1)).min(len);
+        let (is_last, input) = (end == len, path.to_owned());
+        let (bytes, end) = (Some(end - start), (!is_last).then_some(end));
+        splits.push(Split { input, start, end, bytes, live: false });
+        match end {
+            Some(end) => start = end,
+            None => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Arc;
+
+    use proptest::collection::{btree_map, vec};
+    use proptest::prelude::*;
+    use serde_json::json;
+    use sluice_core::contract::{
+        Gathered, any_splitting_is_the_same, gather, gather_with, splits_cover_the_inputs,
+    };
+    use sluice_core::{
+        BatchBuilder, Channel, Channels, Clock, Encoding, Name, Registry, Sniff, options,
+    };
+
+    use super::*;
+    use crate::line::{JsonLines, JsonParts};
+
+    const LINE: &str = r#"{"timestamp_ns":1,"source":"log","channel":"A","sequence":0,"size":2,"crc32":2659403885,"payload":"YWI="}"#;
+
+    fn file(text: &[u8]) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text).unwrap();
+        file
+    }
+
+    fn source(file: &tempfile::NamedTempFile) -> JsonlSource {
+        options::read(json!({ "path": file.path() })).unwrap()
+    }
+
+    fn whole(text: &[u8]) -> Gathered {
+        gather(&source(&file(text)), u64::MAX).unwrap()
+    }
+
+    #[test]
+    fn every_damaged_line_is_one_damage_and_the_next_event_is_read() {
+        let wrong = LINE.replace("\"size\":2", "\"size\":3");
+        let text = format!("{LINE}\n{wrong}\n{LINE}\nno JSON\n{LINE}\n{{\"cut");
+        let file = file(text.as_bytes());
+        let found = any_splitting_is_the_same(&source(&file), &[1, 2, 7, 100, 119, 250]);
+        assert_eq!(found.events.len(), 3);
+        let len = LINE.len() as u64 + 1;
+        let places: Vec<_> = found.damage.iter().map(|damage| (damage.0, damage.1)).collect();
+        assert_eq!(places, [(len, len), (3 * len, 8), (4 * len + 8, 5)]);
+    }
+
+    #[test]
+    fn blank_lines_and_carriage_returns_are_no_damage() {
+        let text = format!("\r\n{LINE}\r\n\n  \n{LINE}");
+        let file = file(text.as_bytes());
+        let found = any_splitting_is_the_same(&source(&file), &[1, 3, 50]);
+        assert_eq!((found.events.len(), found.damage.len()), (2, 0));
+        assert_eq!(found.events[0].payload, b"ab");
+        assert_eq!(whole(b""), Gathered::default());
+    }
+
+    #[test]
+    fn longer_lines_than_wanted_are_damage() {
+        let long = LINE.replace("log", &"l".repeat(400));
+        let text = format!("{LINE}\n{long}\n{LINE}\n");
+        let file = file(text.as_bytes());
+        let source: JsonlSource =
+            options::read(json!({ "path": file.path(), "max_line": LINE.len() })).unwrap();
+        let found = any_splitting_is_the_same(&source, &[1, 10, 64, 400]);
+        assert_eq!(found.events.len(), 2);
+        let (at, len) = (LINE.len() as u64 + 1, long.len() as u64 + 1);
+        let reason = format!("the line is longer than {} bytes", LINE.len());
+        assert_eq!(found.damage, [(at, len, reason)]);
+        let error = options::read::<JsonlSource>(json!({ "path": "x", "max_line": "3GiB" }));
+        assert_eq!(error.unwrap_err().path, ["max_line"]);
+    }
+
+    #[test]
+    fn splits_lie_end_to_end() {
+        let file = file(LINE.as_bytes());
+        for target in [1, 50, 1_000] {
+            splits_cover_the_inputs(&source(&file), target);
+        }
+    }
+
+    #[test]
+    fn files_that_became_shorter_say_what_is_missing() {
+        let text = format!("{LINE}\n{LINE}\n");
+        let file = file(text.as_bytes());
+        let (source, context) = (source(&file), ReadContext::standalone("test"));
+        let splits = source.splits(u64::MAX, &Query::default()).unwrap();
+        file.as_file().set_len(LINE.len() as u64 + 1).unwrap();
+        let found = sluice_core::contract::gather_splits(&source, splits, &context).unwrap();
+        let len = LINE.len() as u64 + 1;
+        let reason = "the file became shorter while it was read".to_owned();
+        assert_eq!((found.events.len(), found.damage), (1, vec![(len, len, reason)]));
+    }
+
+    #[test]
+    fn batches_are_no_longer_than_blocks_ask_for() {
+        let text = format!("{LINE}\n").repeat(100);
+        let file = file(text.as_bytes());
+        let (blocks, many) = (sluice_core::BlockPool::new(1 << 10, 4), source(&file));
+        let context = ReadContext { blocks, ..ReadContext::standalone("test") };
+        let split = many.splits(u64::MAX, &Query::default()).unwrap().remove(0);
+        let mut reader = many.read(&split, Entry::At(0), &context).unwrap();
+        let first = reader.next_batch().unwrap().unwrap();
+        assert!(first.len() < 20, "{}", first.len());
+        assert_eq!(gather_with(&many, u64::MAX, &context).unwrap().events.len(), 100);
+    }
+
+    #[test]
+    fn files_are_told_by_their_first_line() {
+        let longer = format!("{LINE}\n{LINE}");
+        for yes in [LINE, &longer, &format!("\n{longer}"), "{\"channel\":\"\",\"timestamp_ns\":1"] {
+            assert_eq!(sniff(yes.as_bytes()), Sniff::Yes, "{yes}");
+        }
+        let damaged = format!("{}\n", &LINE[..60]);
+        for maybe in [&damaged, "{\"payload\":\"\",\"channel\":\"x\"", "{\"timestamp_ns\":1}"] {
+            assert_eq!(sniff(maybe.as_bytes()), Sniff::Maybe, "{maybe}");
+        }
+        for no in ["", "\n", "{", "[1]", "{\"timestamp_ns\":1}\n", "timestamp_ns,channel\n", "\x28"]
+        {
+            assert_eq!(sniff(no.as_bytes()), Sniff::No, "{no}");
+        }
+        let registry = Registry::linked();
+        assert_eq!(registry.sniff(LINE.as_bytes())[0].name, "jsonl");
+    }
+
+    /// An event with all that is known of its channel.
+    type Plain = (Channel, i64, i64, Vec<u8>);
+
+    fn read(source: &JsonlSource, target: u64) -> Vec<Plain> {
+        let context = ReadContext::standalone("other");
+        let mut events = Vec::new();
+        for split in source.splits(target, &Query::default()).unwrap() {
+            let mut reader = source.read(&split, Entry::Search, &context).unwrap();
+            while let Some(batch) = reader.next_batch().unwrap() {
+                events.extend(batch.iter().map(|event| {
+                    let channel = Channel::clone(&context.channels.get(event.channel));
+                    (channel, event.timestamp, event.sequence, event.payload.to_vec())
+                }));
+            }
+        }
+        assert_eq!(context.damage.take(), []);
+        events
+    }
+
+    fn written(events: &[Plain], crc32: bool) -> Vec<u8> {
+        let (channels, mut batch) = (Arc::new(Channels::default()), BatchBuilder::default());
+        for (channel, timestamp, sequence, payload) in events {
+            let id = channels.intern(channel.clone()).unwrap();
+            batch.push_copy(*timestamp, *sequence, id, payload);
+        }
+        let (mut out, parts) = (Vec::new(), JsonParts { crc32, payload: true });
+        JsonLines::default().write(&batch.finish(), &channels, parts, &mut out).unwrap();
+        out
+    }
+
+    fn channel() -> impl Strategy<Value = Channel> {
+        use Encoding::{Ice, Lcm, Text, Unknown, Vel};
+        let names =
+            (vec(prop_oneof![Just(b'\\'), Just(b'x'), Just(b'"'), any::<u8>()], 0..8), ".{0,8}");
+        let encoding = prop::sample::select(vec![Lcm, Vel, Ice, Text, Unknown]);
+        let clock = prop::sample::select(vec![Clock::Utc, Clock::Relative]);
+        let metadata = btree_map(".{0,4}", ".{0,4}", 0..3);
+        let all = (names, encoding, prop::option::of(".{0,4}"), clock, metadata);
+        all.prop_map(|((name, source), encoding, type_name, clock, metadata)| Channel {
+            type_name: type_name.map(Into::into),
+            clock,
+            metadata,
+            ..Channel::new(Name::from_bytes(&name), source, encoding)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_as_it_was(
+            channels in vec(channel(), 1..5),
+            events in vec((any::<usize>(), any::<i64>(), any::<i64>(), vec(any::<u8>(), 0..40)), 0..20),
+            crc32: bool,
+            target in 1u64..2_000)
+        {
+            let named = |(n, time, number, payload): (usize, i64, i64, Vec<u8>)| {
+                (channels[n % channels.len()].clone(), time, number, payload)
+            };
+            let events: Vec<Plain> = events.into_iter().map(named).collect();
+            let file = file(&written(&events, crc32));
+            let source = source(&file);
+            prop_assert_eq!(&read(&source, target), &events);
+            prop_assert_eq!(&read(&source, u64::MAX), &events);
+        }
+
+        #[test]
+        fn any_splitting_of_anything_is_the_same(
+            lines in vec(prop_oneof![Just(LINE.to_owned()), Just(String::new()), ".{0,20}"], 0..12),
+            cut_off in 0usize..40,
+            target in 1u64..300)
+        {
+            let mut text = lines.join("\n").into_bytes();
+            text.truncate(text.len().saturating_sub(cut_off));
+            let file = file(&text);
+            let found = any_splitting_is_the_same(&source(&file), &[target]);
+            let damaged: u64 = found.damage.iter().map(|damage| damage.1).sum();
+            prop_assert!(damaged <= text.len() as u64);
+        }
+    }
+}
