@@ -430,6 +430,10 @@ pub(crate) struct CatArgs {
     /// The format, by the name of a source; told by the first bytes if left out.
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<String>,
+
+    /// Set any option of the source; VALUE is TOML, or else taken as text.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
+    pub(crate) source_option: Vec<Assignment>,
 }
 
 #[derive(Debug, Args)]

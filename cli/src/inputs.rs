@@ -186,6 +186,13 @@ pub(crate) fn read_into(
     run::run(pipeline, &Options::default()).map_err(Failure::from)
 }
 
+/// What the source of a file has to say of it.
+pub(crate) fn findings(plugin: &Plugin, path: &Path) -> Result<Vec<String>, Failure> {
+    let node = source_node(plugin, json!({ "path": text(path)? }))?;
+    let Part::Source(source) = node.part else { return Ok(Vec::new()) };
+    source.findings(path).map_err(Failure::from)
+}
+
 /// Looking at a log takes little memory.
 const MEMORY: ByteSize = ByteSize(256 << 20);
 

@@ -16,6 +16,8 @@ pub(crate) struct Recipe<'r> {
     pub(crate) inputs: &'r [String],
     /// Its other options.
     pub(crate) source_options: &'r [Assignment],
+    /// The built-in types that its payloads are decoded by, beside those of the selection.
+    pub(crate) own_types: &'r [&'r str],
     /// Which events go on.
     pub(crate) selection: Option<&'r SelectionArgs>,
     /// How many of them.
@@ -45,10 +47,10 @@ impl Recipe<'_> {
             file.node(Kind::Stage, "keep", "filter");
             file.selection(selection);
         }
-        let types = self.selection.filter(|selection| !selection.types.is_empty());
-        if let Some(types) = types {
+        let types = self.types();
+        if !types.is_empty() {
             file.node(Kind::Stage, "typed", "decode");
-            file.types(types);
+            file.types(&types, self.selection);
         }
         if let Some(condition) = self.selection.and_then(|selection| selection.condition.as_ref()) {
             file.node(Kind::Stage, "matching", "filter");
@@ -64,8 +66,8 @@ impl Recipe<'_> {
         }
         if self.encodes {
             file.node(Kind::Stage, "payloads", "encode");
-            if let Some(types) = types {
-                file.types(types);
+            if !types.is_empty() {
+                file.types(&types, self.selection);
             }
         }
         file.node(Kind::Sink, "out", self.sink);
@@ -78,6 +80,15 @@ impl Recipe<'_> {
             file.option("fields", &strings(self.fields));
         }
         file.text
+    }
+}
+
+impl Recipe<'_> {
+    fn types(&self) -> Vec<String> {
+        let given = self.selection.map(|selection| selection.types.as_slice()).unwrap_or_default();
+        let own = self.own_types.iter().map(|own| (*own).to_owned());
+        let own = own.filter(|own| !given.contains(own));
+        own.chain(given.iter().cloned()).collect()
     }
 }
 
@@ -128,9 +139,11 @@ impl FileText {
         }
     }
 
-    fn types(&mut self, selection: &SelectionArgs) {
-        self.option("types", &strings(&selection.types));
-        let each = selection.channel_types.iter();
+    fn types(&mut self, types: &[String], selection: Option<&SelectionArgs>) {
+        self.option("types", &strings(types));
+        let each =
+            selection.map(|selection| selection.channel_types.as_slice()).unwrap_or_default();
+        let each = each.iter();
         let each = each.map(|(channel, name)| format!("{} = {}", key(channel), string(name)));
         let each: Vec<String> = each.collect();
         if !each.is_empty() {
@@ -263,6 +276,7 @@ path = \"-\"
             source: "lcm-log",
             inputs: &inputs,
             source_options: &[assignment("max_event", "64MiB"), assignment("seek", "false")],
+            own_types: &["mit-dgc"],
             selection: Some(&selection),
             limit: Some(7),
             renames: &[("re:CAM_([0-9])".into(), "CAMERA_$1".into())],

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::options::{self, TYPES_FORMAT};
 use crate::registry::{type_set, type_sets};
@@ -44,6 +44,23 @@ impl JsonSchema for TypePaths {
     }
 }
 
+/// What codecs are told beside the files that declare types. Each takes what it has an option for.
+#[derive(Clone, Debug, Default)]
+pub struct CodecOptions {
+    /// How often a type that holds itself is taken apart inside itself.
+    pub depth: Option<u8>,
+    /// Types that no file declares, in the form of the codec that takes them.
+    pub messages: Vec<Value>,
+}
+
+impl CodecOptions {
+    fn values(&self) -> impl Iterator<Item = (&'static str, Value)> {
+        let depth = self.depth.map(|depth| ("depth", json!(depth)));
+        let messages = (!self.messages.is_empty()).then(|| ("messages", json!(self.messages)));
+        depth.into_iter().chain(messages)
+    }
+}
+
 /// Codecs with the types they were made from.
 #[derive(Default)]
 pub struct Codecs(Vec<(&'static str, Box<dyn Codec>)>);
@@ -56,14 +73,14 @@ impl fmt::Debug for Codecs {
 
 impl Codecs {
     /// The codecs of a registry, made from files and sets of types; each gets those of its own kind, and
-    /// `depth` if it has such an option.
+    /// of the other options those that it has.
     ///
     /// Mistakes in the files stand in the codecs. `Err` is a file that cannot be read, or that no codec
     /// knows.
     pub fn of(
         registry: &Registry,
         types: &TypePaths,
-        depth: Option<u8>,
+        options: &CodecOptions,
     ) -> Result<Self, OptionsError> {
         let plugins: Vec<&Plugin> = registry.iter().filter(|p| p.kind() == Kind::Codec).collect();
         let mut files: Vec<Vec<PathBuf>> = vec![Vec::new(); plugins.len()];
@@ -81,7 +98,7 @@ impl Codecs {
             }
         }
         let made = plugins.into_iter().zip(files);
-        let made = made.map(|(plugin, files)| Ok((plugin.name, make(plugin, &files, depth)?)));
+        let made = made.map(|(plugin, files)| Ok((plugin.name, make(plugin, &files, options)?)));
         made.collect::<Result<_, _>>().map(Self)
     }
 
@@ -110,11 +127,14 @@ impl Codecs {
 fn make(
     plugin: &Plugin,
     files: &[PathBuf],
-    depth: Option<u8>,
+    given: &CodecOptions,
 ) -> Result<Box<dyn Codec>, OptionsError> {
     let mut options = serde_json::Map::from_iter([("types".to_owned(), json!(files))]);
-    if let Some(depth) = depth.filter(|_| plugin.option_names().contains(&"depth".to_owned())) {
-        options.insert("depth".to_owned(), json!(depth));
+    let names = plugin.option_names();
+    for (name, value) in given.values() {
+        if names.iter().any(|known| known == name) {
+            options.insert(name.to_owned(), value);
+        }
     }
     match plugin.make {
         Make::Codec(make) => make(options.into()),

@@ -89,6 +89,8 @@ pub struct Plugin {
     pub byte_format: Option<&'static dyn ByteFormat>,
     /// Whether it is a source that may give events of which only decoded rows are there.
     pub gives_rows: bool,
+    /// The built-in sets of types that its payloads are of: such a source needs no others.
+    pub types: &'static [&'static str],
     /// The JSON Schema of its options.
     pub schema: fn() -> Schema,
     /// Makes one.
@@ -110,6 +112,7 @@ impl Plugin {
             sniff_path,
             byte_format: None,
             gives_rows: false,
+            types: &[],
             schema,
             make,
         }

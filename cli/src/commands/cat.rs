@@ -19,6 +19,8 @@ pub(crate) fn run(args: &CatArgs, shell: &Shell) -> Outcome {
     let recipe = Recipe {
         source: source.name,
         inputs: &inputs,
+        source_options: &args.source_option,
+        own_types: source.types,
         selection: Some(&selection),
         limit: args.limit,
         // To show a payload, it has to be there.

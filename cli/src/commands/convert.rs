@@ -55,8 +55,13 @@ pub(crate) fn text(args: &ConvertArgs, shell: &Shell) -> Result<String, Failure>
         ..Recipe::default()
     };
     let text = recipe.text();
-    if source.gives_rows && wants_payloads(&text, shell) {
+    let wants_payloads = wants_payloads(&text, shell);
+    if source.gives_rows && wants_payloads {
         return Ok(Recipe { encodes: true, ..recipe }.text());
+    }
+    // A source that knows its types gives fields wherever they can be written, or are asked about.
+    if !wants_payloads || selection.condition.is_some() {
+        return Ok(Recipe { own_types: source.types, ..recipe }.text());
     }
     Ok(text)
 }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use serde_json::{Value, json};
-use sluice_core::{Codecs, KnownType, TypeKey, TypePaths};
+use sluice_core::{CodecOptions, Codecs, KnownType, TypeKey, TypePaths};
 
 use crate::args::TypesArgs;
 use crate::ending::{Ending, Failure, Outcome};
@@ -15,7 +15,7 @@ use crate::shell::Shell;
 pub(crate) fn run(args: &TypesArgs, shell: &Shell) -> Outcome {
     let files = TypePaths(args.files.clone());
     let paths = if files.0.is_empty() { TypePaths::built_in() } else { files };
-    let codecs = Codecs::of(&shell.registry, &paths, None);
+    let codecs = Codecs::of(&shell.registry, &paths, &CodecOptions::default());
     let codecs = codecs.map_err(|error| Failure::WrongUse(error.message))?;
     let types: Vec<KnownType> = codecs.types().cloned().collect();
     let clashes = Clashes::of(&types);

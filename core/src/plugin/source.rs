@@ -159,6 +159,13 @@ pub trait Source: Send + Sync {
         Ok(None)
     }
 
+    /// What is to be said of an input beside its events and damage: whether its own table of contents is
+    /// right, say. A sentence each; asked by whoever looks into a log, not by runs.
+    fn findings(&self, input: &Path) -> Result<Vec<String>, Error> {
+        let _ = input;
+        Ok(Vec::new())
+    }
+
     /// Reads a split in order. Damage that can be stepped over goes to `context.damage`; `Err` means
     /// that the run cannot go on.
     fn read<'s>(

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 use sluice_core::{
-    Batch, Channel, Codec, Codecs, Error, KeyOf, KnownType, Map, MapQuery, OptionsError, Pattern,
-    Patterns, PerChannel, Registry, Stage, StageContext, TypeKey, TypePaths,
+    Batch, Channel, Codec, CodecOptions, Codecs, Error, KeyOf, KnownType, Map, MapQuery,
+    OptionsError, Pattern, Patterns, PerChannel, Registry, Stage, StageContext, TypeKey, TypePaths,
 };
 
 /// Options of `decode`.
@@ -23,6 +24,8 @@ pub struct DecodeOptions {
     /// How often a type that holds itself is taken apart inside itself; what is below stays bytes. 1 if
     /// left out.
     pub depth: Option<u8>,
+    /// Messages that no file declares, as lists of their fields: see the codec `vel`.
+    pub messages: Vec<Value>,
     /// What becomes of events that cannot be decoded.
     pub undecoded: Undecoded,
 }
@@ -70,7 +73,9 @@ impl TryFrom<DecodeOptions> for Stage {
     type Error = OptionsError;
 
     fn try_from(options: DecodeOptions) -> Result<Self, OptionsError> {
-        let codecs = known_codecs(&options.types, options.depth)?;
+        let DecodeOptions { types, depth, messages, .. } = &options;
+        let given = CodecOptions { depth: *depth, messages: messages.clone() };
+        let codecs = known_codecs(types, &given)?;
         let mut types = Vec::new();
         let mut by_key: HashMap<_, Vec<usize>> = HashMap::new();
         for (place, codec) in codecs.iter().enumerate() {
@@ -92,8 +97,11 @@ impl TryFrom<DecodeOptions> for Stage {
 }
 
 /// The codecs of these types; `Err` with every mistake in the files, if there are any.
-pub(crate) fn known_codecs(types: &TypePaths, depth: Option<u8>) -> Result<Codecs, OptionsError> {
-    let codecs = Codecs::of(&Registry::linked(), types, depth)?;
+pub(crate) fn known_codecs(
+    types: &TypePaths,
+    options: &CodecOptions,
+) -> Result<Codecs, OptionsError> {
+    let codecs = Codecs::of(&Registry::linked(), types, options)?;
     match codecs.mistakes() {
         None => Ok(codecs),
         Some(message) => Err(OptionsError { path: vec!["types".into()], message }),

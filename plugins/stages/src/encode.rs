@@ -7,9 +7,10 @@ use arrow_array::BinaryArray;
 use arrow_schema::SchemaRef;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 use sluice_core::{
-    Batch, ChannelId, Codecs, Error, KnownType, Map, MapQuery, MessageType, OptionsError,
-    PayloadType, Payloads, Rows, Stage, StageContext, TypePaths,
+    Batch, ChannelId, CodecOptions, Codecs, Error, KnownType, Map, MapQuery, MessageType,
+    OptionsError, PayloadType, Payloads, Rows, Stage, StageContext, TypePaths,
 };
 
 use crate::decode::{ChannelTypes, known_codecs, made_from};
@@ -23,6 +24,8 @@ pub struct EncodeOptions {
     pub types: TypePaths,
     /// The types of channels whose rows do not say it: by channel, or pattern of channels.
     pub channel_types: BTreeMap<String, String>,
+    /// Messages that no file declares, as lists of their fields: see the codec `vel`.
+    pub messages: Vec<Value>,
     /// Whether payloads that are there are made anew, too.
     pub all: bool,
 }
@@ -50,7 +53,8 @@ impl TryFrom<EncodeOptions> for Stage {
     type Error = OptionsError;
 
     fn try_from(options: EncodeOptions) -> Result<Self, OptionsError> {
-        let codecs = known_codecs(&options.types, None)?;
+        let given = CodecOptions { messages: options.messages, ..CodecOptions::default() };
+        let codecs = known_codecs(&options.types, &given)?;
         let types: Vec<KnownType> = codecs.types().cloned().collect();
         let channel_types = ChannelTypes::of(options.channel_types, &types)?;
         let beside = made_from(&codecs);

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sluice_core::{
-    Batch, Channel, ChannelId, Channels, Codecs, EncodeContext, Encoding, Error, KeyOf, KnownType,
-    Payloads, PerChannel, Registry, Sink, SinkContext, TypeKey, TypePaths,
+    Batch, Channel, ChannelId, Channels, CodecOptions, Codecs, EncodeContext, Encoding, Error,
+    KeyOf, KnownType, Payloads, PerChannel, Registry, Sink, SinkContext, TypeKey, TypePaths,
 };
 
 use crate::ending::Failure;
@@ -69,7 +69,7 @@ impl Types {
     /// Those that these files declare, and all that are built in.
     pub(crate) fn named(paths: &[PathBuf], registry: &Registry) -> Result<Self, Failure> {
         let paths = TypePaths([paths, &TypePaths::built_in().0].concat());
-        let codecs = Codecs::of(registry, &paths, None);
+        let codecs = Codecs::of(registry, &paths, &CodecOptions::default());
         let codecs = codecs.map_err(|error| Failure::WrongUse(error.message))?;
         codecs.mistakes().map_or_else(|| Ok(Self::of(codecs)), |it| Err(Failure::WrongUse(it)))
     }

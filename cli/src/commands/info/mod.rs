@@ -24,6 +24,8 @@ struct Found {
     bytes: Option<u64>,
     census: Census,
     report: Report,
+    /// What its source has to say of it.
+    findings: Vec<String>,
 }
 
 /// Tells of every file, also behind one that cannot be read.
@@ -85,5 +87,8 @@ fn look_into(file: &Input, args: &InfoArgs, shell: &Shell) -> Result<Found, Fail
     let counting = Counting::new(Arc::clone(&result), Types::named(&args.types, &shell.registry)?);
     let report = inputs::read_into(source, &file.path, Box::new(counting))?;
     let census = std::mem::take(&mut *result.lock().unwrap_or_else(PoisonError::into_inner));
-    Ok(Found { path: file.path.clone(), format: source.name, bytes: file.bytes, census, report })
+    let mut findings = inputs::findings(source, &file.path)?;
+    findings.extend(report.notes.iter().map(|note| note.what.clone()));
+    let (path, format, bytes) = (file.path.clone(), source.name, file.bytes);
+    Ok(Found { path, format, bytes, census, report, findings })
 }

@@ -15,10 +15,11 @@ const MOST_SHOWN: usize = 20;
 
 /// What was found, as one JSON object.
 pub(super) fn json(found: &Found) -> Value {
-    let Found { path, format, bytes, census, report } = found;
+    let Found { path, format, bytes, census, report, findings } = found;
     let some = |time: i64| (census.all.events > 0).then_some(time);
     let damage = report.damage.iter().map(|damage| {
-        json!({ "offset": damage.offset, "length": damage.length, "reason": damage.reason })
+        let (offset, length, reason) = (damage.offset, damage.length, &damage.reason);
+        json!({ "input": damage.input, "offset": offset, "length": length, "reason": reason })
     });
     let channels =
         census.channels.iter().map(|(channel, tally)| channel_json(channel, tally, census));
@@ -37,6 +38,7 @@ pub(super) fn json(found: &Found) -> Value {
         "channels": channels.collect::<Vec<_>>(),
         "damage": damage.collect::<Vec<_>>(),
         "damaged_ranges": report.damaged_ranges,
+        "findings": findings,
     })
 }
 
@@ -89,7 +91,7 @@ fn types_of(channel: &Channel, tally: &Tally, census: &Census) -> String {
 
 /// What was found, for people.
 pub(super) fn text(found: &Found) -> String {
-    let Found { path, format, bytes, census, report } = found;
+    let Found { path, format, bytes, census, report, findings } = found;
     let mut text = String::new();
     line(&mut text, format_args!("{}", path.display()));
     let size = bytes.map_or("size not known".to_owned(), units::bytes);
@@ -100,12 +102,18 @@ pub(super) fn text(found: &Found) -> String {
     if events > 0 {
         let relative = census.channels.iter().any(|(channel, _)| channel.clock == Clock::Relative);
         line(&mut text, format_args!("  time     {}", period(&census.all, relative)));
-        line(&mut text, format_args!("  order    {}", order(&census.all, census.number_jumps)));
+        // Where every number jumps they are no count of events, and say nothing of their order.
+        let is_count = census.number_jumps + 1 < census.all.events;
+        let jumps = if is_count { census.number_jumps } else { 0 };
+        line(&mut text, format_args!("  order    {}", order(&census.all, jumps)));
     }
     let ranges = units::many(report.damaged_ranges, "damaged range");
     let damage = if report.damaged_ranges == 0 { "none" } else { &ranges };
     line(&mut text, format_args!("  damage   {damage}"));
     list_damage(found, &mut text);
+    for finding in findings {
+        line(&mut text, format_args!("  note     {finding}"));
+    }
     if events > 0 {
         text.push('\n');
         table(found, &mut text);
