@@ -5,6 +5,7 @@
 use sluice_archive as _;
 use sluice_demo as _;
 use sluice_dgc as _;
+use sluice_ice as _;
 use sluice_lcm as _;
 use sluice_lcm_live as _;
 use sluice_parquet as _;

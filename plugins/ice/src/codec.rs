@@ -1,0 +1,389 @@
+//! Codec `ice`: records in Ice encoding 1.0 as Arrow columns and back, by the types that `.ice` files declare.
+//! Knows no logs: which interface a channel carries, its source says.
+//!
+//! | Slice | column |
+//! |---|---|
+//! | `bool`, `byte` … `double` | `Boolean`, `UInt8`, `Int16`, `Int32`, `Int64`, `Float32`, `Float64` |
+//! | `string` | `Utf8`; bytes that are none become `\xNN`, see [`sluice_core::name::escaped`] |
+//! | enum | `Int32`, with the names in the field's metadata as `sluice.enum` |
+//! | struct | `Struct` |
+//! | sequence; of `byte` | `List`; `Binary` |
+//! | dictionary | `List` of `Struct` with `key` and `value` |
+//! | a class, as a member | nullable `Struct` of all that it and those that extend it have; `class` says which it is, where there are several |
+//! | what a class adds that nobody declared | `sliced`, `Binary`: empty unless there is such a thing |
+//! | instances in another order than their ids | `order`, `List` of `Int32`: empty unless there is such a thing |
+//!
+//! A record of a class says which type it is of. One of a struct does not: of the structs that its channel's
+//! interface has, it is the first, in the order of files, of which it is exactly as long as it has to be.
+//! Decoding and encoding are inverse: a record that would not come back byte for byte is not decoded.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::{BinaryArray, RecordBatch};
+use arrow_schema::{Schema, SchemaRef};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use sluice_core::layout::{self, Layout, Lengths, Wire};
+use sluice_core::{
+    Batch, Channel, Codec, Encoding, Error, KeyOf, KnownType, MessageType, OptionsError,
+    PayloadType, Rows, TypeKey, TypePaths, files,
+};
+
+use crate::plan::{self, Form, Top, dotted};
+use crate::record;
+use crate::slice::syntax::Body;
+use crate::slice::{Library, TypeFile, TypeId};
+
+/// Its name in the registry, and in descriptions of types.
+pub const NAME: &str = "ice";
+
+/// The key of a channel's metadata that says of which interface its records are: `Laser`.
+pub const INTERFACE: &str = "ice.interface";
+
+/// The key of a channel's metadata that is `true` where its records say how that interface is set up.
+pub const CONFIG: &str = "ice.config";
+
+/// Options of the codec `ice`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct IceTypes {
+    /// Files that declare types, or names of sets of types that this program has.
+    pub types: TypePaths,
+}
+
+sluice_core::register! {
+    codec "ice": IceTypes,
+    about: "records in Ice encoding 1.0, by the types that .ice files declare",
+    sample: include_str!("../samples/ice-codec.toml"),
+    extensions: &["ice"],
+}
+
+/// The types of a set of `.ice` files.
+#[derive(Debug)]
+pub struct IceCodec {
+    types: Vec<KnownType>,
+    mistakes: Vec<String>,
+    made_from: String,
+    classes: Arc<Classes>,
+    structs: BTreeMap<Role, Candidates>,
+}
+
+/// A type and what its records are like; several may have the same name, or serve the same interface.
+type Candidates = Vec<(TypeKey, Arc<Form>)>;
+/// The classes that are known, by the names that records have.
+type Classes = HashMap<Vec<u8>, Vec<(TypeKey, Option<Arc<Form>>)>>;
+
+/// What a record is in a log.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Role {
+    interface: String,
+    is_config: bool,
+}
+
+impl TryFrom<IceTypes> for Box<dyn Codec> {
+    type Error = OptionsError;
+
+    fn try_from(options: IceTypes) -> Result<Self, OptionsError> {
+        let mut texts = Vec::new();
+        for (at, path) in options.types.0.iter().enumerate() {
+            let wrong = |e: Error| OptionsError {
+                path: vec!["types".to_owned(), at.to_string()],
+                message: e.to_string(),
+            };
+            texts.extend(read(path).map_err(wrong)?);
+        }
+        Ok(Box::new(IceCodec::of(texts)))
+    }
+}
+
+/// A type file is read whole; none is longer than this.
+const LONGEST_FILE: usize = 16 << 20;
+
+fn read(path: &Path) -> Result<Vec<TypeFile>, Error> {
+    if let Some(set) = sluice_core::registry::type_set(path).filter(|set| set.codec == NAME) {
+        let file = |(name, text): &(&str, &str)| TypeFile {
+            path: Path::new(set.name).join(name),
+            text: (*text).to_owned(),
+        };
+        return Ok(set.files.iter().map(file).collect());
+    }
+    let bytes = files::head(path, LONGEST_FILE + 1)?;
+    if bytes.len() > LONGEST_FILE {
+        return Err(Error::unfit(format!("no types file is that long: {}", path.display())));
+    }
+    if bytes.contains(&0) {
+        let what = "zero bytes are in it: it is no file of types";
+        return Err(Error::unfit(format!("{what}: {}", path.display())));
+    }
+    // Comments may be in any encoding; names with such bytes are told as mistakes.
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Ok(vec![TypeFile { path: path.to_owned(), text }])
+}
+
+impl IceCodec {
+    /// The types that these files declare.
+    pub fn of(files: Vec<TypeFile>) -> Self {
+        let mut hash = blake3::Hasher::new();
+        for file in &files {
+            hash.update(&(file.text.len() as u64).to_be_bytes()).update(file.text.as_bytes());
+        }
+        let made_from = format!("{NAME} types, blake3 {}", hash.finalize().to_hex());
+        let library = Library::of(files);
+        let (mut types, mut room) = (Vec::new(), Room::default());
+        let (mut classes, mut structs): (Classes, BTreeMap<Role, Candidates>) = Default::default();
+        for id in library.ids().filter(|id| library.is_sound(*id)) {
+            let is_class = match library.get(id).declaration.body {
+                Body::Struct(_) => false,
+                Body::Class { .. } => true,
+                _ => continue,
+            };
+            let (known, form) = known(&library, id, &mut room);
+            let key = known.described.key;
+            if is_class {
+                let name = library.name(id).as_bytes().to_vec();
+                add(classes.entry(name).or_default(), (key, form));
+            } else if let Some(form) = form {
+                for role in roles(&library, id) {
+                    add(structs.entry(role).or_default(), (key, Arc::clone(&form)));
+                }
+            }
+            types.push(known);
+        }
+        types.sort_by(|a, b| (&a.described.name, &a.file).cmp(&(&b.described.name, &b.file)));
+        let mistakes = library.mistakes();
+        Self { types, mistakes, made_from, classes: Arc::new(classes), structs }
+    }
+}
+
+/// Adds a type, once: files may declare the same.
+fn add<T>(all: &mut Vec<(TypeKey, T)>, one: (TypeKey, T)) {
+    if !all.iter().any(|(key, _)| *key == one.0) {
+        all.push(one);
+    }
+}
+
+/// What records of a struct may be: as `["log:Laser"]` or `["log:Laser:config"]` in front of it say, else as
+/// its name does.
+fn roles(library: &Library, id: TypeId) -> Vec<Role> {
+    let declaration = &library.get(id).declaration;
+    let said = declaration.metadata.iter().filter_map(|text| text.strip_prefix("log:"));
+    let mut roles: Vec<Role> = said
+        .map(|said| match said.strip_suffix(":config") {
+            Some(interface) => Role { interface: interface.to_owned(), is_config: true },
+            None => Role { interface: said.to_owned(), is_config: false },
+        })
+        .collect();
+    let name = declaration.name.rsplit("::").next().unwrap_or_default();
+    let ends = [("Data", false), ("Description", true), ("Config", true), ("Geometry", true)];
+    if roles.is_empty() {
+        roles.extend(ends.into_iter().filter_map(|(end, is_config)| {
+            let interface = name.strip_suffix(end).filter(|interface| !interface.is_empty())?;
+            Some(Role { interface: interface.to_owned(), is_config })
+        }));
+    }
+    roles
+}
+
+/// What the columns and descriptions of all types together may still take: a small file can declare types that
+/// hold each other's columns over and over.
+struct Room {
+    columns: usize,
+    text: usize,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { columns: 300_000, text: 32 << 20 }
+    }
+}
+
+const NO_ROOM: &str = "the types given have too many columns together; give fewer files";
+
+/// A type ready for use, and its description.
+struct Made {
+    form: Arc<Form>,
+    layout: Layout,
+    text: String,
+}
+
+impl Room {
+    fn take(&mut self, library: &Library, id: TypeId) -> Result<Made, String> {
+        if self.columns == 0 || self.text == 0 {
+            return Err(NO_ROOM.to_owned());
+        }
+        let made = make(library, id)?;
+        self.columns = self.columns.saturating_sub(made.form.columns);
+        self.text = self.text.saturating_sub(made.text.len());
+        Ok(made)
+    }
+}
+
+const WIRE: Wire = Wire { booleans: 1, lengths: Lengths::Size };
+
+fn make(library: &Library, id: TypeId) -> Result<Made, String> {
+    let form = plan::compile(library, id)?;
+    let layout = Layout::new(WIRE, &form.members)?;
+    let text = library.text_of(id)?;
+    Ok(Made { form: Arc::new(form), layout, text })
+}
+
+/// The number of a type: the beginning of a hash over its description.
+fn key_of_text(text: &str) -> TypeKey {
+    let hash = blake3::hash(text.as_bytes());
+    TypeKey(hash.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)))
+}
+
+fn known(library: &Library, id: TypeId, room: &mut Room) -> (KnownType, Option<Arc<Form>>) {
+    let (name, codec) = (dotted(library.name(id)).into(), NAME.into());
+    let (file, line) = (Some(library.file_of(id).to_owned()), library.get(id).line);
+    match room.take(library, id) {
+        Ok(Made { form, layout, text }) => {
+            let key = key_of_text(&text);
+            let described = Arc::new(MessageType { name, key, codec, text: text.into() });
+            let (of, shared) = (Arc::clone(&described), Arc::clone(&form));
+            let compiled = Arc::new(Compiled { described: of, form: shared, layout });
+            (KnownType { described, file, line, form: Ok(compiled) }, Some(form))
+        }
+        Err(reason) => {
+            // It has no description that a number could be made of; its place tells it from others.
+            let place = format!("{} {} {line}", library.name(id), library.file_of(id).display());
+            let key = key_of_text(&place);
+            let described = Arc::new(MessageType { name, key, codec, text: Arc::default() });
+            (KnownType { described, file, line, form: Err(reason) }, None)
+        }
+    }
+}
+
+/// Descriptions come out of files that anybody may have written; none of ours is longer.
+const LONGEST_DESCRIPTION: usize = 1 << 20;
+
+/// The number of no type: of records that are of none.
+const NO_TYPE: TypeKey = TypeKey(0);
+
+impl Codec for IceCodec {
+    fn mistakes(&self) -> &[String] {
+        &self.mistakes
+    }
+
+    fn types(&self) -> &[KnownType] {
+        &self.types
+    }
+
+    fn keys(&self, channel: &Channel) -> Option<KeyOf> {
+        if !matches!(channel.encoding, Encoding::Ice | Encoding::Unknown) {
+            return None;
+        }
+        let role = channel.metadata.get(INTERFACE).map(|interface| Role {
+            interface: interface.clone(),
+            is_config: channel.metadata.get(CONFIG).is_some_and(|config| config == "true"),
+        });
+        let structs = role.and_then(|role| self.structs.get(&role)).cloned().unwrap_or_default();
+        let classes = Arc::clone(&self.classes);
+        let is_ice = channel.encoding == Encoding::Ice;
+        Some(Arc::new(move |record| {
+            let found = class_of(&classes, record).or_else(|| struct_of(&structs, record));
+            found.or(is_ice.then_some(NO_TYPE))
+        }))
+    }
+
+    fn made_from(&self) -> &str {
+        &self.made_from
+    }
+
+    fn adopt(
+        &self,
+        described: &MessageType,
+        _columns: &Schema,
+    ) -> Result<Arc<dyn PayloadType>, String> {
+        if described.text.len() > LONGEST_DESCRIPTION {
+            return Err("its description is longer than any of ours".to_owned());
+        }
+        let path = PathBuf::from(format!("the description of {}", described.name));
+        let library = Library::of(vec![TypeFile { path, text: described.text.to_string() }]);
+        if let Some(mistake) = library.mistakes().into_iter().next() {
+            return Err(mistake);
+        }
+        let is_it = |id: &TypeId| dotted(library.name(*id)) == *described.name;
+        let id = library.ids().find(is_it).ok_or("its description does not declare it")?;
+        let Made { form, layout, text } = make(&library, id)?;
+        if key_of_text(&text) != described.key {
+            return Err("its description does not give its number".to_owned());
+        }
+        Ok(Arc::new(Compiled { described: Arc::new(described.clone()), form, layout }))
+    }
+}
+
+/// The most derived class that is known of a record's first instance.
+fn class_of(classes: &Classes, record: &[u8]) -> Option<TypeKey> {
+    let names = record::classes(record)?;
+    let versions = names.into_iter().find_map(|name| classes.get(name))?;
+    let is_it = |(_, form): &&(TypeKey, Option<Arc<Form>>)| {
+        form.as_ref().is_some_and(|form| record::is_of(&form.top, record))
+    };
+    let only = if versions.len() == 1 { versions.first() } else { None };
+    let found = only.or_else(|| versions.iter().find(is_it)).or(versions.first());
+    found.map(|(key, _)| *key)
+}
+
+/// The first struct that a record can be. Where there is only one, decoding it says why it is not.
+fn struct_of(structs: &Candidates, record: &[u8]) -> Option<TypeKey> {
+    let is_it = |(_, form): &&(TypeKey, Arc<Form>)| record::is_of(&form.top, record);
+    let only = if structs.len() == 1 { structs.first() } else { None };
+    only.or_else(|| structs.iter().find(is_it)).map(|(key, _)| *key)
+}
+
+/// A type and how its records are read and made.
+struct Compiled {
+    described: Arc<MessageType>,
+    form: Arc<Form>,
+    layout: Layout,
+}
+
+impl Compiled {
+    fn top(&self) -> &Top {
+        &self.form.top
+    }
+}
+
+impl std::fmt::Debug for Compiled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.described.name, self.described.key)
+    }
+}
+
+impl PayloadType for Compiled {
+    fn described(&self) -> &Arc<MessageType> {
+        &self.described
+    }
+
+    fn schema(&self) -> &SchemaRef {
+        self.layout.schema()
+    }
+
+    fn decode(
+        &self,
+        batch: &Batch,
+        events: &[u32],
+        bad: &mut Vec<(u32, &'static str)>,
+    ) -> Result<Rows, Error> {
+        let mut scratch = Vec::new();
+        layout::decode(&self.layout, &self.described, batch, events, bad, |rows, record| {
+            rows.push(record::linear_of(self.top(), record, &mut scratch)?)
+        })
+    }
+
+    fn encode(
+        &self,
+        columns: &RecordBatch,
+        bad: &mut Vec<(u32, &'static str)>,
+    ) -> Result<BinaryArray, String> {
+        let mut linear = Vec::new();
+        layout::encode(&self.layout, columns, bad, |columns, row, out| {
+            linear.clear();
+            columns.write(row, &mut linear)?;
+            record::record_of(self.top(), &linear, out)
+        })
+    }
+}

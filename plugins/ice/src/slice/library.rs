@@ -1,0 +1,434 @@
+//! The types that a set of files declares, with every name resolved; or every mistake in them.
+//!
+//! Files stand for themselves first: the same name may be declared in several, which are versions of a type
+//! side by side. A name means what its own file declares; else what the files declare that it includes, if
+//! they lie in the same folder; else the only type of that name among all files.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use sluice_core::mistake::Mistake;
+
+use super::parser;
+use super::syntax::{Body, Declaration, Member, Named, TypeName};
+
+/// A type's number in its library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TypeId(u32);
+
+impl TypeId {
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    fn at(index: usize) -> Self {
+        Self(u32::try_from(index).expect("a library holds fewer types than that"))
+    }
+}
+
+/// A file with declarations.
+#[derive(Clone, Debug)]
+pub struct TypeFile {
+    /// What it is called.
+    pub path: PathBuf,
+    /// What is in it.
+    pub text: String,
+}
+
+/// A declaration and what the names in it mean.
+#[derive(Debug)]
+pub struct Declared {
+    /// As it was read.
+    pub declaration: Declaration,
+    /// For each of [`type_names`], the type that it names, if that is declared.
+    pub uses: Vec<Option<TypeId>>,
+    /// The line of its name.
+    pub line: usize,
+    /// The file, by its place among the library's.
+    file: usize,
+}
+
+/// The types that a declaration names: of members, elements, keys and values; of a class, its base last.
+pub fn type_names(body: &Body) -> Vec<&TypeName> {
+    match body {
+        Body::Struct(members) => members.iter().map(|member| &member.of).collect(),
+        Body::Class { base, members } => {
+            members.iter().map(|member| &member.of).chain(base.as_ref()).collect()
+        }
+        Body::Sequence(of) => vec![of],
+        Body::Dictionary { key, value } => vec![key, value],
+        Body::Enum(_) | Body::Other(_) => Vec::new(),
+    }
+}
+
+/// Types from any number of files.
+#[derive(Debug, Default)]
+pub struct Library {
+    files: Vec<TypeFile>,
+    /// For each file, the others that it includes, directly or not, the nearest first.
+    included: Vec<Vec<usize>>,
+    types: Vec<Declared>,
+    by_name: HashMap<String, Vec<TypeId>>,
+    /// For each type, the classes that extend it, directly or not, by name; one of each name.
+    derived: BTreeMap<TypeId, Vec<TypeId>>,
+    mistakes: Vec<(usize, Mistake)>,
+}
+
+/// More are not shown.
+const MOST_SHOWN: usize = 100;
+/// Classes that extend each other, one after another; nobody has more.
+pub(crate) const LONGEST_LINE: usize = 32;
+
+impl Library {
+    /// What these files declare.
+    pub fn of(files: Vec<TypeFile>) -> Self {
+        let mut library = Self { files, ..Self::default() };
+        let includes: Vec<Vec<String>> =
+            (0..library.files.len()).map(|file| library.add(file)).collect();
+        library.included = library.follow(&includes);
+        library.resolve();
+        library.check_bases();
+        library.mistakes.sort_by_key(|(file, mistake)| (*file, mistake.span.start));
+        library
+    }
+
+    /// Takes over what a file declares, and gives what it includes.
+    fn add(&mut self, file: usize) -> Vec<String> {
+        let (unit, mistakes) = parser::parse(&self.files[file].text);
+        self.mistakes.extend(mistakes.into_iter().map(|mistake| (file, mistake)));
+        let (mut line, mut seen) = (1, 0);
+        for declaration in unit.declared {
+            let before = self.files[file].text.as_bytes().get(seen..declaration.span.start);
+            line += before.unwrap_or_default().iter().filter(|byte| **byte == b'\n').count();
+            seen = declaration.span.start;
+            let id = TypeId::at(self.types.len());
+            let versions = self.by_name.entry(declaration.name.clone()).or_default();
+            if versions.last().is_some_and(|last| self.types[last.index()].file == file) {
+                let message = format!("`{}` is declared twice in this file", declaration.name);
+                self.mistakes.push((file, mistake(&declaration.span, message, None)));
+                continue;
+            }
+            versions.push(id);
+            self.types.push(Declared { declaration, uses: Vec::new(), file, line });
+        }
+        unit.includes
+    }
+
+    /// For each file, the others that it includes, directly or not.
+    fn follow(&self, includes: &[Vec<String>]) -> Vec<Vec<usize>> {
+        let place: HashMap<&Path, usize> =
+            self.files.iter().enumerate().map(|(at, file)| (file.path.as_path(), at)).collect();
+        let direct = |file: usize| {
+            let folder = self.files[file].path.parent().unwrap_or(Path::new(""));
+            let beside = includes[file].iter().filter_map(|name| {
+                let name = Path::new(name).file_name()?;
+                place.get(folder.join(name).as_path()).copied()
+            });
+            beside.collect::<Vec<_>>()
+        };
+        let direct: Vec<Vec<usize>> = (0..self.files.len()).map(direct).collect();
+        let all = |file: usize| {
+            let (mut found, mut seen, mut next) = (vec![file], HashSet::from([file]), 0);
+            while let Some(at) = found.get(next) {
+                next += 1;
+                let new: Vec<usize> =
+                    direct[*at].iter().copied().filter(|other| seen.insert(*other)).collect();
+                found.extend(new);
+            }
+            found.split_off(1)
+        };
+        (0..self.files.len()).map(all).collect()
+    }
+
+    fn resolve(&mut self) {
+        for at in 0..self.types.len() {
+            let Declared { declaration, file, .. } = &self.types[at];
+            let file = *file;
+            let (mut uses, mut wrong) = (Vec::new(), Vec::new());
+            for of in type_names(&declaration.body) {
+                let Named::Declared { name, scope } = &of.named else {
+                    uses.push(None);
+                    continue;
+                };
+                let found = self.find(name, scope, file);
+                if let Err((message, help)) = &found {
+                    wrong.push((file, mistake(&of.span, message, Some(help))));
+                }
+                uses.push(found.ok());
+            }
+            self.types[at].uses = uses;
+            self.mistakes.extend(wrong);
+        }
+    }
+
+    /// What a name means in a module of a file: the innermost module that has such a type decides.
+    fn find(&self, name: &str, scope: &str, file: usize) -> Result<TypeId, (String, String)> {
+        if name.starts_with("::") {
+            return self.version(name, file).unwrap_or_else(|| Err(self.unknown(name, file)));
+        }
+        let mut scope = scope;
+        loop {
+            if let Some(found) = self.version(&format!("{scope}::{name}"), file) {
+                return found;
+            }
+            match scope.rfind("::") {
+                Some(end) => scope = &scope[..end],
+                None => return Err(self.unknown(name, file)),
+            }
+        }
+    }
+
+    /// Which of the types of this full name is meant in a file; nothing if there is none.
+    fn version(&self, full: &str, file: usize) -> Option<Result<TypeId, (String, String)>> {
+        let versions = self.by_name.get(full)?;
+        let near = std::iter::once(&file).chain(&self.included[file]);
+        let is_in = |file: usize| versions.iter().find(|id| self.get(**id).file == file);
+        if let Some(found) = near.copied().find_map(is_in) {
+            return Some(Ok(*found));
+        }
+        Some(match versions.as_slice() {
+            [only] => Ok(*only),
+            several => {
+                let files = several.iter().map(|id| self.file_of(*id).display().to_string());
+                let files = files.take(4).collect::<Vec<_>>().join(" and ");
+                let help = format!(
+                    "it is declared in {files}: include the one that is meant, from the same folder"
+                );
+                Err((format!("`{full}` may be one of several types"), help))
+            }
+        })
+    }
+
+    fn unknown(&self, name: &str, file: usize) -> (String, String) {
+        let wanted = name.rsplit("::").next().unwrap_or_default();
+        let same = || {
+            let names: BTreeMap<&str, ()> =
+                self.by_name.keys().map(|name| (name.as_str(), ())).collect();
+            let is_it = |known: &&str| known.rsplit("::").next() == Some(wanted);
+            names.into_keys().find(is_it).map(str::to_owned)
+        };
+        // Names are compared with all others: not for mistakes that are not shown.
+        let same = (self.mistakes.len() < MOST_SHOWN).then(same).flatten();
+        let help = match same {
+            Some(same) => format!("there is `{same}`: types of other modules are named in full"),
+            None if self.files.len() == 1 && self.included[file].is_empty() => {
+                "give the files that it includes, too".to_owned()
+            }
+            None => "give the file that declares it, too".to_owned(),
+        };
+        (format!("no type `{name}`"), help)
+    }
+
+    /// Looks at what classes extend, and notes it for the classes that are extended.
+    fn check_bases(&mut self) {
+        let mut derived: BTreeMap<TypeId, Vec<TypeId>> = BTreeMap::new();
+        for id in self.ids() {
+            let Err((span, message, help)) = self.line_of(id) else {
+                let line = self.line(id);
+                line.iter().skip(1).for_each(|base| derived.entry(*base).or_default().push(id));
+                continue;
+            };
+            let file = self.get(id).file;
+            self.mistakes.push((file, mistake(&span, message, Some(help))));
+        }
+        for classes in derived.values_mut() {
+            classes.sort_by_key(|id| (self.name(*id), *id));
+            classes.dedup_by_key(|id| self.name(*id));
+        }
+        self.derived = derived;
+    }
+
+    /// Whether what a class extends is right, directly and further up.
+    fn line_of(&self, id: TypeId) -> Result<(), (std::ops::Range<usize>, String, &'static str)> {
+        let Body::Class { base: Some(of), .. } = &self.get(id).declaration.body else {
+            return Ok(());
+        };
+        let wrong = |message: String, help| Err((of.span.clone(), message, help));
+        let Some(base) = self.base(id) else {
+            return match &of.named {
+                // That it is not known has been said.
+                Named::Declared { .. } => Ok(()),
+                _ => wrong("this is no class".to_owned(), "classes extend classes"),
+            };
+        };
+        if !matches!(self.get(base).declaration.body, Body::Class { .. }) {
+            return wrong(format!("`{}` is no class", self.name(base)), "classes extend classes");
+        }
+        let line = self.line(id);
+        if line.len() > LONGEST_LINE {
+            let message = format!("more than {LONGEST_LINE} classes that extend each other");
+            return wrong(message, "does a class extend itself?");
+        }
+        let (mut names, mut members) =
+            (HashSet::new(), line.iter().flat_map(|id| self.members(*id)));
+        match members.find(|member| !names.insert(&member.name)) {
+            Some(twice) => wrong(
+                format!("`{}` is a member of the class and of what it extends", twice.name),
+                "call one of them otherwise",
+            ),
+            None => Ok(()),
+        }
+    }
+
+    /// The class that a class extends.
+    fn base(&self, id: TypeId) -> Option<TypeId> {
+        let declared = self.get(id);
+        match &declared.declaration.body {
+            Body::Class { base: Some(_), .. } => declared.uses.last().copied().flatten(),
+            _ => None,
+        }
+    }
+
+    /// A class and what it extends, the root last; cut off when it is too long.
+    pub(crate) fn line(&self, id: TypeId) -> Vec<TypeId> {
+        let line = std::iter::successors(Some(id), |id| self.base(*id));
+        line.take(LONGEST_LINE + 1).collect()
+    }
+
+    /// The classes that extend a class, directly or not, by name.
+    pub(crate) fn derived(&self, id: TypeId) -> &[TypeId] {
+        self.derived.get(&id).map_or(&[], Vec::as_slice)
+    }
+
+    /// The members of a struct, or of a class itself.
+    pub(crate) fn members(&self, id: TypeId) -> &[Member] {
+        match &self.get(id).declaration.body {
+            Body::Struct(members) | Body::Class { members, .. } => members,
+            _ => &[],
+        }
+    }
+
+    /// All types, in the order of files and declarations.
+    pub fn ids(&self) -> impl Iterator<Item = TypeId> + use<> {
+        (0..self.types.len()).map(TypeId::at)
+    }
+
+    /// A type.
+    pub fn get(&self, id: TypeId) -> &Declared {
+        &self.types[id.index()]
+    }
+
+    /// The full name of a type, as records have it: `::orca::Time`.
+    pub fn name(&self, id: TypeId) -> &str {
+        &self.get(id).declaration.name
+    }
+
+    /// The file that declares a type.
+    pub fn file_of(&self, id: TypeId) -> &Path {
+        &self.files[self.get(id).file].path
+    }
+
+    /// Whether the file that declares a type is without mistakes.
+    pub fn is_sound(&self, id: TypeId) -> bool {
+        let file = self.get(id).file;
+        self.mistakes.binary_search_by_key(&file, |(file, _)| *file).is_err()
+    }
+
+    /// The mistakes in the files, each with its place, shown as text.
+    pub fn mistakes(&self) -> Vec<String> {
+        let shown = self.mistakes.iter().take(MOST_SHOWN).map(|(file, mistake)| {
+            let TypeFile { path, text } = &self.files[*file];
+            mistake.render(&path.to_string_lossy(), text, false)
+        });
+        let more = self.mistakes.len().saturating_sub(MOST_SHOWN);
+        shown.chain((more > 0).then(|| format!("and {more} more mistakes"))).collect()
+    }
+}
+
+fn mistake(
+    span: &std::ops::Range<usize>,
+    message: impl Into<String>,
+    help: Option<&str>,
+) -> Mistake {
+    let (span, message, help) = (span.clone(), message.into(), help.map(str::to_owned));
+    Mistake { span, message, help, detail: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn library(files: &[(&str, &str)]) -> Library {
+        let file = |(path, text): &(&str, &str)| TypeFile {
+            path: PathBuf::from(path),
+            text: (*text).to_owned(),
+        };
+        Library::of(files.iter().map(file).collect())
+    }
+
+    fn id(library: &Library, name: &str, file: &str) -> TypeId {
+        let is_it =
+            |id: &TypeId| library.name(*id) == name && library.file_of(*id) == Path::new(file);
+        library.ids().find(is_it).unwrap()
+    }
+
+    #[test]
+    fn a_name_means_its_own_file_then_what_that_includes_then_the_only_one() {
+        let library = library(&[
+            ("a/time.ice", "module m { struct T { int a; }; };"),
+            ("a/use.ice", "#include <x/time.ice>\nmodule m { struct U { T t; Only o; }; };"),
+            ("b/time.ice", "module m { struct T { int b; }; };"),
+            ("b/use.ice", "#include \"time.ice\"\nmodule m { struct U { T t; }; };"),
+            ("b/own.ice", "module m { struct T { int c; }; struct V { T t; }; };"),
+            ("c.ice", "struct T { int d; }; module m { module n { struct Only { ::T t; }; }; };"),
+            ("d.ice", "module m { struct Only { int i; }; };"),
+        ]);
+        assert!(library.mistakes().is_empty(), "{:?}", library.mistakes());
+        let used =
+            |name, file| library.file_of(library.get(id(&library, name, file)).uses[0].unwrap());
+        assert_eq!(used("::m::U", "a/use.ice"), Path::new("a/time.ice"));
+        assert_eq!(used("::m::U", "b/use.ice"), Path::new("b/time.ice"));
+        assert_eq!(used("::m::V", "b/own.ice"), Path::new("b/own.ice"));
+        assert_eq!(used("::m::n::Only", "c.ice"), Path::new("c.ice"));
+    }
+
+    #[test]
+    fn what_a_name_cannot_mean_is_told_with_its_place() {
+        let library = library(&[
+            ("a.ice", "module m { struct T { int a; }; };"),
+            ("b.ice", "module m { struct T { int b; }; };"),
+            ("c.ice", "module m {\n  struct U { T t; Nothing n; };\n  struct U { int i; };\n};"),
+            ("d.ice", "module x { struct W { q::T t; }; };"),
+        ]);
+        let all = library.mistakes().join("\n");
+        for expected in [
+            "c.ice:2:14",
+            "`::m::T` may be one of several types",
+            "a.ice and b.ice",
+            "no type `Nothing`",
+            "`::m::U` is declared twice in this file",
+            "c.ice:3:10",
+            "there is `::m::T`",
+        ] {
+            assert!(all.contains(expected), "{expected} is not in\n{all}");
+        }
+        assert!(library.is_sound(id(&library, "::m::T", "a.ice")));
+        assert!(!library.is_sound(id(&library, "::m::U", "c.ice")));
+    }
+
+    #[test]
+    fn classes_extend_classes_and_never_themselves() {
+        let wrong = |text| library(&[("a.ice", text)]).mistakes().join("\n");
+        assert!(wrong("class A extends B {}; class B extends A {};").contains("extend itself"));
+        assert!(wrong("struct S { int i; }; class A extends S {};").contains("`::S` is no class"));
+        assert!(wrong("class A extends int {};").contains("this is no class"));
+        assert!(
+            wrong("class A { int i; }; class B extends A { int i; };").contains("and of what it")
+        );
+    }
+
+    #[test]
+    fn derived_classes_are_known_by_name() {
+        let library = library(&[(
+            "a.ice",
+            "class A { int a; }; class C extends A { int c; }; class B extends C { int b; };",
+        )]);
+        let names: Vec<&str> = library
+            .derived(id(&library, "::A", "a.ice"))
+            .iter()
+            .map(|id| library.name(*id))
+            .collect();
+        assert_eq!(names, ["::B", "::C"]);
+        assert_eq!(library.line(id(&library, "::B", "a.ice")).len(), 3);
+    }
+}

@@ -1,0 +1,141 @@
+//! The bytes of encoding 1.0: checked reading of numbers, sizes and names, and writing of sizes. Knows no types.
+
+#![warn(clippy::indexing_slicing)]
+
+/// Why bytes are refused. Reasons are few, and hold nothing of the record.
+pub type Reason = &'static str;
+
+/// The record ends where more is needed.
+pub const SHORT: Reason = "it ends too early";
+const LONG_SIZE: Reason = "a size that is not written as short as it can be";
+const NO_SIZE: Reason = "a size below 0";
+const TOO_LONG: Reason = "it is longer than a size can say";
+
+/// Reads bytes from front to back.
+#[derive(Clone, Debug)]
+pub struct Reader<'b> {
+    bytes: &'b [u8],
+    at: usize,
+}
+
+impl<'b> Reader<'b> {
+    /// From the first of these bytes on.
+    pub fn new(bytes: &'b [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    /// How many bytes were read.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// What was read since `start`.
+    pub fn since(&self, start: usize) -> &'b [u8] {
+        self.bytes.get(start..self.at).unwrap_or_default()
+    }
+
+    /// What is left.
+    pub fn rest(&self) -> &'b [u8] {
+        self.bytes.get(self.at..).unwrap_or_default()
+    }
+
+    /// The next bytes.
+    pub fn take(&mut self, length: usize) -> Result<&'b [u8], Reason> {
+        let taken = self.rest().get(..length).ok_or(SHORT)?;
+        self.at += length;
+        Ok(taken)
+    }
+
+    /// The next byte.
+    pub fn byte(&mut self) -> Result<u8, Reason> {
+        let byte = *self.rest().first().ok_or(SHORT)?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    /// The next four bytes as a number.
+    pub fn int(&mut self) -> Result<i32, Reason> {
+        let bytes = *self.rest().first_chunk().ok_or(SHORT)?;
+        self.at += 4;
+        Ok(i32::from_le_bytes(bytes))
+    }
+
+    /// The next size: of a text in bytes, of a list in elements, which take a byte at least. So it is never
+    /// more than what is left.
+    pub fn size(&mut self) -> Result<usize, Reason> {
+        let size = match self.byte()? {
+            u8::MAX => {
+                let size = usize::try_from(self.int()?).map_err(|_| NO_SIZE)?;
+                if size < usize::from(u8::MAX) {
+                    return Err(LONG_SIZE);
+                }
+                size
+            }
+            small => usize::from(small),
+        };
+        if size > self.rest().len() { Err(SHORT) } else { Ok(size) }
+    }
+
+    /// The next size and as many bytes.
+    pub fn sized(&mut self) -> Result<&'b [u8], Reason> {
+        let size = self.size()?;
+        self.take(size)
+    }
+}
+
+/// Appends a size, as short as it can be.
+pub fn put_size(out: &mut Vec<u8>, size: usize) -> Result<(), Reason> {
+    match u8::try_from(size) {
+        Ok(small) if small < u8::MAX => out.push(small),
+        _ => {
+            out.push(u8::MAX);
+            out.extend(i32::try_from(size).map_err(|_| TOO_LONG)?.to_le_bytes());
+        }
+    }
+    Ok(())
+}
+
+/// Appends a size and as many bytes.
+pub fn put_sized(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), Reason> {
+    put_size(out, bytes.len())?;
+    out.extend_from_slice(bytes);
+    Ok(())
+}
+
+/// Replaces the four bytes at `place` by the number of bytes from there on.
+pub fn put_length_since(out: &mut [u8], place: usize) -> Result<(), Reason> {
+    let length =
+        out.len().checked_sub(place).and_then(|n| i32::try_from(n).ok()).ok_or(TOO_LONG)?;
+    let bytes = out.get_mut(place..).and_then(<[u8]>::first_chunk_mut).ok_or(TOO_LONG)?;
+    *bytes = length.to_le_bytes();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_as_short_as_they_can_be() {
+        for size in [0, 1, 254, 255, 256, 70_000] {
+            let mut out = Vec::new();
+            put_size(&mut out, size).unwrap();
+            assert_eq!(out.len(), if size < 255 { 1 } else { 5 });
+            out.resize(out.len() + size, 0);
+            let mut reader = Reader::new(&out);
+            assert_eq!(reader.size(), Ok(size));
+            assert_eq!(reader.rest().len(), size);
+        }
+        let mut long = vec![255, 254, 0, 0, 0];
+        long.resize(300, 0);
+        assert_eq!(Reader::new(&long).size(), Err(LONG_SIZE));
+    }
+
+    #[test]
+    fn a_size_is_never_more_than_what_is_left() {
+        for bytes in [&[][..], &[1], &[255, 255, 0], &[255, 255, 255, 255, 127]] {
+            assert_eq!(Reader::new(bytes).size(), Err(SHORT));
+        }
+        assert_eq!(Reader::new(&[255, 255, 255, 255, 255]).size(), Err(NO_SIZE));
+    }
+}
