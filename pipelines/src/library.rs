@@ -6,15 +6,19 @@ macro_rules! carried {
     };
 }
 
-const PIPELINES: [(&str, &str); 8] = carried![
+const PIPELINES: [(&str, &str); 12] = carried![
     "archive-to-log",
     "batch",
     "fields-to-csv",
     "filter-by-field",
     "log-to-archive",
     "log-to-tables",
+    "orca-to-log",
+    "orca-to-tables",
     "quickstart",
     "typed-tables",
+    "vel-repair",
+    "vel-to-tables",
 ];
 
 /// The text of the pipeline of that name, given with or without `.toml`.

@@ -10,7 +10,9 @@ use serde::Serialize;
 
 use super::Input;
 use crate::tasks::Inline;
-use crate::{Batch, BlockPool, Channels, Error, Outputs, Overwrite, Playback, Tasks};
+use crate::{
+    Batch, BlockPool, Channels, Clock, Encoding, Error, Outputs, Overwrite, Playback, Tasks,
+};
 
 /// What a sink needs when it opens its output.
 #[derive(Clone, Debug)]
@@ -103,6 +105,31 @@ impl<'r> EncodeContext<'r> {
     /// A context in which nothing has happened yet.
     pub fn new(channels: &'r Channels, buffers: &'r BlockPool) -> Self {
         Self { channels, buffers, refused: Vec::new(), losses: BTreeSet::new() }
+    }
+
+    /// Says what is lost of the channels of these events where nothing of them is kept but their names,
+    /// and their payloads are taken for messages of `encoding`.
+    pub fn keeps_names_only(&mut self, batch: &Batch, encoding: &Encoding) {
+        let known = self.channels.since(0);
+        let mut met = vec![false; known.len()];
+        let (mut last, mut source) = (None, None);
+        for id in batch.channels() {
+            if last.replace(*id) == Some(*id) || std::mem::replace(&mut met[*id as usize], true) {
+                continue;
+            }
+            let channel = &known[*id as usize];
+            let is_plain = channel.encoding == *encoding || channel.encoding == Encoding::Unknown;
+            if !is_plain || !channel.metadata.is_empty() {
+                self.losses.insert("how payloads are encoded, and their versions, are not written");
+            }
+            if channel.clock == Clock::Relative {
+                self.losses
+                    .insert("times that count from the start of a log are written as they are");
+            }
+            if source.get_or_insert(&channel.source) != &&channel.source {
+                self.losses.insert("the sources of channels are not written");
+            }
+        }
     }
 }
 

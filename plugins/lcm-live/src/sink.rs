@@ -8,7 +8,7 @@ use serde::Deserialize;
 use sluice_core::options::{ByteSize, above_zero};
 use sluice_core::playback::{Pace, Tempo, Turn};
 use sluice_core::time::Length;
-use sluice_core::{Batch, EncodeContext, Error, PerChannel, Sink, SinkContext};
+use sluice_core::{Batch, EncodeContext, Encoding, Error, PerChannel, Sink, SinkContext};
 
 use crate::options::{self, Address, Interface};
 use crate::send::{Limiter, Outgoing, ToGroup, ToHub, Transport, without_nul};
@@ -127,6 +127,7 @@ impl Sink for LcmLiveSink {
     }
 
     fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Sendable, Error> {
+        context.keeps_names_only(&batch, &Encoding::Lcm);
         let named =
             |channel: &sluice_core::Channel| Ok([channel.name.as_bytes(), &[0]].concat().into());
         let names = self.names.table(context.channels, |channel| named(channel))?;

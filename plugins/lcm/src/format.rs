@@ -76,6 +76,7 @@ impl ByteFormat for Log {
 
     fn lengths(&self, batch: &Batch, context: &mut EncodeContext<'_>) -> Result<Vec<u32>, Error> {
         let known = context.channels.since(0);
+        context.keeps_names_only(batch, &Encoding::Lcm);
         let each = batch.iter().enumerate().map(|(row, event)| {
             let fitted = Fitted::judged(row, &event, name_of(&known, &event), context);
             fitted.map_or(0, |fitted| u32::try_from(fitted.len).unwrap_or(u32::MAX))

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use sluice_core::options::{OutPath, above_zero};
 use sluice_core::pool::Block;
 use sluice_core::{
-    Batch, EncodeContext, Entry, Error, OutputFile, Outputs, PerChannel, ReadContext, Reader, Sink,
-    SinkContext, Split,
+    Batch, EncodeContext, Encoding, Entry, Error, OutputFile, Outputs, PerChannel, ReadContext,
+    Reader, Sink, SinkContext, Split,
 };
 
 use crate::format::Fitted;
@@ -179,6 +179,7 @@ impl Sink for LcmLogSink {
     fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Encoded, Error> {
         let names =
             self.names.table(context.channels, |channel| Ok(channel.name.as_bytes().into()))?;
+        context.keeps_names_only(&batch, &Encoding::Lcm);
         let mut bytes = context.buffers.buffer();
         let named = batch.channels().iter().map(|id| names[*id as usize].len());
         bytes.reserve(

@@ -21,9 +21,9 @@ pub struct RenameOptions {
     pub channels: Vec<RuleOptions>,
     /// New names by exact name.
     pub map: BTreeMap<String, String>,
-    /// Put before every name.
+    /// Put before every name. `{source}` in it is the channel's source.
     pub prefix: String,
-    /// Put behind every name.
+    /// Put behind every name. `{source}` in it is the channel's source.
     pub suffix: String,
     /// The new source of every channel.
     pub source: Option<String>,
@@ -148,18 +148,20 @@ fn unknown_group<'t>(to: &'t str, regex: &Regex) -> Option<&'t str> {
 }
 
 impl Names {
-    fn rename(&self, name: &str) -> String {
+    fn rename(&self, name: &str, source: &str) -> String {
         let mapped = self.map.get(name).cloned();
         let ruled = || self.rules.iter().find_map(|rule| rule.rename(name));
         let renamed = mapped.or_else(ruled).unwrap_or_else(|| name.to_owned());
-        format!("{}{renamed}{}", self.prefix, self.suffix)
+        let [before, after] =
+            [&self.prefix, &self.suffix].map(|text| text.replace("{source}", source));
+        format!("{before}{renamed}{after}")
     }
 }
 
 impl Rename {
     fn rename(&self, id: ChannelId, channels: &Channels) -> Result<ChannelId, Error> {
         let old = channels.get(id);
-        let name = Name::from_text(&self.names.rename(old.name.text()));
+        let name = Name::from_text(&self.names.rename(old.name.text(), &old.source));
         let source = self.source.as_ref().unwrap_or(&old.source).clone();
         channels.intern(Channel { name, source, ..Channel::clone(&old) })
     }
@@ -223,6 +225,13 @@ mod tests {
         };
         assert_eq!(name(options(), "A"), "r1/pose'");
         assert_eq!(name(options(), "B"), "r1/x'");
+    }
+
+    #[test]
+    fn affixes_may_hold_the_source() {
+        let source = Run::channel("A").source.to_string();
+        let options = json!({ "prefix": "{source}/", "suffix": "@{source}" });
+        assert_eq!(name(options, "A"), format!("{source}/A@{source}"));
     }
 
     #[test]
