@@ -204,7 +204,8 @@ fn no_event(error: &serde_json::Error) -> String {
     let text = error.to_string();
     // A line is all that was looked at: which one it is says the damage's place.
     let told = text.rsplit_once(" at line ").map_or(&*text, |(told, _)| told);
-    let shown: String = printable(told).chars().take(MOST_TOLD).collect();
+    let told = printable(told);
+    let shown: String = told.chars().take(MOST_TOLD).collect();
     let more = if shown.len() < told.len() { "…" } else { "" };
     let what = if error.is_data() { "no event" } else { "no JSON" };
     format!("{what}: {shown}{more}, at column {} of the line", error.column())

@@ -135,7 +135,7 @@ mod tests {
         Gathered, any_splitting_is_the_same, gather, gather_with, splits_cover_the_inputs,
     };
     use sluice_core::{
-        BatchBuilder, Channel, Channels, Clock, Encoding, Name, Registry, Sniff, options,
+        BatchBuilder, Channel, Channels, Clock, Encoding, Name, Registry, Sniff, frames, options,
     };
 
     use super::*;
@@ -214,6 +214,34 @@ mod tests {
         let len = LINE.len() as u64 + 1;
         let reason = "the file became shorter while it was read".to_owned();
         assert_eq!((found.events.len(), found.damage), (1, vec![(len, len, reason)]));
+    }
+
+    #[test]
+    fn damaged_lines_of_compressed_files_are_kept_where_that_is_wanted() {
+        let text = format!("{LINE}\nno JSON\n{LINE}\n");
+        let packed = file(&frames::compress(text.as_bytes(), 3).unwrap());
+        let (source, context) = (source(&packed), ReadContext::standalone("test"));
+        let context = ReadContext { keep_damaged_bytes: true, ..context };
+        let splits = source.splits(10, &Query::default()).unwrap();
+        assert_eq!(splits, [Split::whole(packed.path(), None)]);
+        let mut reader = source.read(&splits[0], Entry::At(0), &context).unwrap();
+        assert_eq!(reader.next_batch().unwrap().unwrap().len(), 2);
+        assert!(reader.next_batch().unwrap().is_none());
+        let damage = context.damage.take();
+        assert_eq!((damage.len(), damage[0].bytes[0].as_ref()), (1, b"no JSON\n".as_slice()));
+    }
+
+    #[test]
+    fn compressed_files_that_are_cut_off_give_what_is_left_and_say_so() {
+        let text: String = (0..20_000)
+            .map(|n| LINE.replace("\"sequence\":0", &format!("\"sequence\":{}", n * 7919)) + "\n")
+            .collect();
+        let mut packed = frames::compress(text.as_bytes(), 1).unwrap();
+        packed.truncate(packed.len() / 2);
+        let found = whole(&packed);
+        assert!(!found.events.is_empty() && found.events.len() < 20_000);
+        let (_, length, reason) = found.damage.last().unwrap();
+        assert!(*length == 0 && reason.contains("cut off"), "{reason}");
     }
 
     #[test]
