@@ -24,7 +24,7 @@ EXPECTED.json is one object:
         "size"          as written: without its own four bytes
         "marker"        49 (0x31) if it is valid
         "deleted"       whether the marker is another: such a message is to be skipped
-        "type_id"       number; "type_hex": "0x0001be24"
+        "type_id"       number; "type_hex": "0x0001BE24"
         "type"          its name, also of types without a known layout: "OdometryM"
         "version"       of the message
         "time_ms"       FLOAT
@@ -376,7 +376,7 @@ def described(found, offset):
         "marker": found["marker"],
         "deleted": found["marker"] != VALID,
         "type_id": number,
-        "type_hex": f"0x{number:08x}",
+        "type_hex": f"0x{number:08X}",
         "type": found["type"],
         "version": found["version"],
         "time_ms": float64(found["time_ms"]),
