@@ -8,6 +8,7 @@ use sluice_dgc as _;
 use sluice_ice as _;
 use sluice_lcm as _;
 use sluice_lcm_live as _;
+use sluice_orca as _;
 use sluice_parquet as _;
 use sluice_stages as _;
 use sluice_text as _;

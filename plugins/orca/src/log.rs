@@ -1,0 +1,481 @@
+//! An opened log: the header of its master, its subfiles, and what is known of each. Gives no events.
+//!
+//! Subfiles are looked at when they are first asked for, once for all who read the log. What is wrong with one
+//! is no error: its events are damage, and those of others are read.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sluice_core::files::LogFile;
+use sluice_core::name::escaped;
+use sluice_core::{Channel, Encoding, Error, Name};
+
+use crate::config::{self, Facts};
+use crate::master::{self, DataLine, Dialect, FileLine, Header, Lines};
+use crate::subfile::{ByteOrder, Cursor, Index, Known, Prefix};
+
+/// The most places of records that are kept of a log's subfiles, together.
+const MOST_PLACES: usize = 16 << 20;
+/// The most places of records that are kept of one subfile.
+const MOST_PLACES_OF_ONE: usize = 1 << 20;
+/// How much of a record is looked at for the name of its type.
+const NAME_LEN: usize = 272;
+
+/// What of reading a log is the user's choice.
+#[derive(Clone, Debug, Default)]
+pub struct Choices {
+    /// How many leading records of a subfile are configuration, by the subfile's name.
+    pub config_records: BTreeMap<String, u64>,
+    /// What stands before each record, instead of what the files look like.
+    pub prefix: Option<Prefix>,
+    /// How lengths are written.
+    pub order: ByteOrder,
+    /// Whether subfiles that are not to be played are left out.
+    pub skip_disabled: bool,
+}
+
+/// What a subfile holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Records behind their lengths.
+    Records,
+    /// An object a line.
+    Lines,
+    /// A line about each picture; the pictures lie in a folder that the second line names.
+    PictureLines,
+    /// A record about each picture, which names its file.
+    PictureRecords,
+    /// What is not read, and why.
+    Unread(String),
+}
+
+impl Content {
+    fn of(dialect: Dialect, file: &FileLine) -> Self {
+        let unread = |why: &str| {
+            Self::Unread(format!(
+                "the encoding `{}` of `{}` {why}",
+                escaped(&file.encoding),
+                escaped(&file.interface)
+            ))
+        };
+        match (file.encoding.as_slice(), dialect) {
+            (b"ice" | b"lcm" | b"vel" | b"text" | b"unknown", _) => Self::Records,
+            (b"asciigenerated", _) => Self::Lines,
+            (b"ascii", Dialect::C) if has_a_line_each(&file.interface) => Self::Lines,
+            (b"ascii", _) => unread("has several lines an object, and is not read"),
+            (b"jpeg", Dialect::C) => Self::PictureLines,
+            (b"jpeg", Dialect::B) => Self::PictureRecords,
+            (b"jpeg", Dialect::A) => unread("is not known of logs this old"),
+            _ => unread("is not known"),
+        }
+    }
+}
+
+/// Whether the later loggers wrote objects of this interface as one line of text each.
+fn has_a_line_each(interface: &[u8]) -> bool {
+    matches!(
+        interface,
+        b"LaserScanner2d" | b"RangeScanner2d" | b"Power" | b"Gps" | b"Imu" | b"Localise2d"
+    )
+}
+
+/// A subfile as its header line has it.
+#[derive(Debug)]
+pub struct Subfile {
+    /// What the header says.
+    pub line: FileLine,
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it holds.
+    pub content: Content,
+    /// The source of its channels.
+    pub source: Arc<str>,
+    opened: Mutex<Option<Arc<Looked>>>,
+}
+
+/// What was found when a subfile was looked at: why it cannot be read, if so.
+pub type Looked = Result<Opened, String>;
+
+/// A subfile that was looked at.
+#[derive(Debug)]
+pub struct Opened {
+    /// Where its records are.
+    pub index: Index,
+    /// How many of them are configuration.
+    pub config: u64,
+    /// How many records come before the first object: configuration, and what a text says beside.
+    pub before: u64,
+    /// The folder its pictures lie in.
+    pub pictures: Option<PathBuf>,
+    /// What is to be said of it, with a count.
+    pub notes: Vec<(String, u64)>,
+}
+
+/// What the lines of a master say together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// When the first line says that something happened.
+    pub first: Option<i64>,
+    /// By number of subfile: how many lines there are, and the highest index.
+    pub files: Vec<(u64, i64)>,
+}
+
+/// A log of which the header has been read.
+#[derive(Debug)]
+pub struct Log {
+    /// The master.
+    pub path: PathBuf,
+    /// The master, as damage names it.
+    pub input: Arc<str>,
+    /// What stands at its front.
+    pub header: Header,
+    /// The subfiles, in the order of their numbers.
+    pub subfiles: Vec<Subfile>,
+    choices: Choices,
+    survey: Mutex<Option<Arc<Survey>>>,
+}
+
+impl Log {
+    /// Reads the header of the master at `path`.
+    pub fn open(path: &Path, choices: &Choices) -> Result<Self, Error> {
+        let header = Header::read(&mut master::open(path)?)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let subfile = |line: &FileLine| Subfile {
+            path: folder.join(OsStr::from_bytes(&line.name)),
+            content: Content::of(header.dialect, line),
+            source: line
+                .own
+                .as_ref()
+                .map_or_else(|| source_of(&line.name), |own| own.source.as_str().into()),
+            line: line.clone(),
+            opened: Mutex::default(),
+        };
+        let subfiles = header.files.iter().map(subfile).collect();
+        let (path, input) = (path.to_owned(), path.to_string_lossy().into());
+        let (choices, survey) = (choices.clone(), Mutex::default());
+        Ok(Self { path, input, header, subfiles, choices, survey })
+    }
+
+    /// The subfiles that are there, and may be read.
+    pub fn present(&self) -> impl Iterator<Item = (&Subfile, u64)> {
+        self.subfiles.iter().filter_map(|file| {
+            let meta = fs::metadata(&file.path).ok().filter(fs::Metadata::is_file)?;
+            file.line.refused.is_none().then_some((file, meta.len()))
+        })
+    }
+
+    /// Whether the lines of subfile `number` are left out because it is not to be played.
+    pub fn leaves_out(&self, number: usize) -> bool {
+        let is_off = |file: &Subfile| self.choices.skip_disabled && !file.line.enabled;
+        self.subfiles.get(number).is_some_and(is_off)
+    }
+
+    /// A channel of subfile `number`: of its configuration, or of objects with this id.
+    pub fn channel(&self, number: usize, id: u8, is_config: bool) -> Option<Channel> {
+        let Subfile { line, source, content, .. } = self.subfiles.get(number)?;
+        let own = line.own.as_ref();
+        let usual = || [b"orca.", line.interface.as_slice()].concat();
+        let mut name = own.map_or_else(usual, |own| own.channel.clone());
+        if is_config {
+            name.extend(b".config");
+        }
+        let encoding = self.encoding(line, content, is_config);
+        let mut channel = Channel::new(Name::from_bytes(&name), Arc::clone(source), encoding);
+        let interface = escaped(&line.interface);
+        channel.type_name = match own {
+            Some(own) => own.type_name.as_deref().map(Arc::from),
+            None if is_picture(content) && !is_config => Some("jpeg".into()),
+            None => Some(interface.as_ref().into()),
+        };
+        channel.clock = own.map(|own| own.clock).unwrap_or_default();
+        let mut say = |key: &str, value: &str| {
+            channel.metadata.insert(key.to_owned(), value.to_owned());
+        };
+        if own.is_none() || line.encoding == b"ice" {
+            say("ice.interface", &interface);
+        }
+        say("orca.dialect", self.header.dialect.word());
+        say("orca.encoding", &escaped(&line.encoding));
+        say("orca.file", &escaped(&line.name));
+        if is_config {
+            say("ice.config", "true");
+        }
+        if id != 0 {
+            say("orca.id", &id.to_string());
+        }
+        if let Some(proxy) = &line.proxy {
+            say("orca.proxy", proxy);
+        }
+        if !line.enabled {
+            say("orca.enabled", "0");
+        }
+        Some(channel)
+    }
+
+    fn encoding(&self, line: &FileLine, content: &Content, is_config: bool) -> Encoding {
+        match content {
+            Content::Lines => Encoding::Text,
+            Content::PictureLines if is_config => Encoding::Text,
+            Content::PictureRecords if is_config => Encoding::Ice,
+            Content::PictureLines | Content::PictureRecords => Encoding::Unknown,
+            _ => Encoding::from_word(&escaped(&line.encoding)),
+        }
+    }
+
+    /// What the lines of data say together. Reads the master once, however often it is asked.
+    pub fn survey(&self) -> Result<Arc<Survey>, Error> {
+        let mut known = self.survey.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(survey) = known.as_ref() {
+            return Ok(Arc::clone(survey));
+        }
+        let survey = Arc::new(self.read_survey()?);
+        *known = Some(Arc::clone(&survey));
+        Ok(survey)
+    }
+
+    fn read_survey(&self) -> Result<Survey, Error> {
+        let mut lines = self.lines()?;
+        let mut survey = Survey { first: None, files: vec![(0, -1); self.subfiles.len()] };
+        while let Some(line) = lines.next()? {
+            let Some(Ok(Some(data))) = line.text.map(DataLine::parse) else { continue };
+            survey.first.get_or_insert(data.timestamp);
+            let number = usize::try_from(data.subfile).ok();
+            if let Some((lines, highest)) = number.and_then(|n| survey.files.get_mut(n)) {
+                *lines += 1;
+                *highest = data.index.max(*highest);
+            }
+        }
+        Ok(survey)
+    }
+
+    /// The lines of data, from the first on.
+    fn lines(&self) -> Result<Lines, Error> {
+        let log = LogFile::open(&self.path)?;
+        if log.is_seekable() {
+            return Ok(Lines::new(log, self.header.data));
+        }
+        let mut lines = Lines::new(log, 0);
+        while lines.position() < self.header.data && lines.next()?.is_some() {}
+        Ok(lines)
+    }
+
+    /// Looks at subfile `number`. Walks over it once, however often it is asked.
+    pub fn opened(&self, number: usize) -> Result<Arc<Looked>, Error> {
+        let Some(file) = self.subfiles.get(number) else {
+            let known = self.subfiles.len();
+            return Ok(Arc::new(Err(format!(
+                "the header has {known} subfiles, and none of number {number}"
+            ))));
+        };
+        let mut opened = file.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(opened) = opened.as_ref() {
+            return Ok(Arc::clone(opened));
+        }
+        let looked = Arc::new(self.look(number, file)?);
+        *opened = Some(Arc::clone(&looked));
+        Ok(looked)
+    }
+
+    fn look(&self, number: usize, file: &Subfile) -> Result<Looked, Error> {
+        if let Some(reason) = &file.line.refused {
+            return Ok(Err(reason.clone()));
+        }
+        if let Content::Unread(reason) = &file.content {
+            return Ok(Err(reason.clone()));
+        }
+        let mut log = match open_subfile(&file.path) {
+            Ok(log) => log,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let len = log.len().unwrap_or(0);
+        let index = self.index(file, len, &mut log)?;
+        let survey = self.survey()?;
+        let (lines, highest) = survey.files.get(number).copied().unwrap_or((0, -1));
+        let indexed = highest.saturating_add(1).saturating_sub_unsigned(self.header.dialect.base());
+        let indexed = u64::try_from(indexed).unwrap_or(0);
+        let mut notes = Vec::new();
+        let beside = u64::from(file.content == Content::PictureLines);
+        let config = self.config(file, &index, (beside, indexed), &mut log, &mut notes)?;
+        let before = config + beside;
+        let objects = index.records.saturating_sub(before);
+        if objects > lines {
+            let name = escaped(&file.line.name);
+            notes.push((
+                format!("objects of `{name}` that no line of the master names"),
+                objects - lines,
+            ));
+        }
+        let pictures = match file.content {
+            Content::PictureLines => match pictures(&index, config, &mut log, &self.path)? {
+                Ok(folder) => Some(folder),
+                Err(reason) => return Ok(Err(reason)),
+            },
+            _ => None,
+        };
+        Ok(Ok(Opened { index, config, before, pictures, notes }))
+    }
+
+    fn index(&self, file: &Subfile, len: u64, log: &mut LogFile) -> Result<Index, Error> {
+        let most = MOST_PLACES / self.subfiles.len().max(1);
+        let most = most.clamp(1 << 10, MOST_PLACES_OF_ONE);
+        let mut read = |at, buffer: &mut [u8]| log.read_at(at, buffer);
+        if matches!(file.content, Content::Lines | Content::PictureLines) {
+            return Index::of_lines(len, &mut read, most);
+        }
+        let own = file.line.own.as_ref();
+        let known = Known {
+            prefix: self.choices.prefix.or(own.map(|own| own.prefix)),
+            order: self.choices.order,
+            may_be_empty: own.is_some(),
+            may_begin_bare: self.header.dialect == Dialect::B && file.line.interface == b"Gps",
+        };
+        Index::of_records(known, len, &mut read, most)
+    }
+
+    /// How many records are configuration: what the user says, what our writer said, or what fits best.
+    fn config(
+        &self,
+        file: &Subfile,
+        index: &Index,
+        (beside, indexed): (u64, u64),
+        log: &mut LogFile,
+        notes: &mut Vec<(String, u64)>,
+    ) -> Result<u64, Error> {
+        let name = escaped(&file.line.name);
+        let said = self.choices.config_records.get(name.as_ref()).copied();
+        let said = said.or(file.line.own.as_ref().map(|own| own.config_records));
+        let said = said.or((file.content == Content::PictureLines).then_some(1));
+        if let Some(said) = said {
+            return Ok(said.min(index.records));
+        }
+        let facts = Facts {
+            dialect: self.header.dialect,
+            interface: &file.line.interface,
+            records: index.records.saturating_sub(beside),
+            indexed,
+            by_name: config_by_name(index, log)?,
+        };
+        let (config, fits) = config::decide(facts);
+        if !fits && index.damage.is_none() && indexed > 0 {
+            notes.push((
+                format!(
+                    "`{name}` has {} records, and the master counts {indexed} objects: {config} at its \
+                     front are taken for configuration; `config_records` can say otherwise",
+                    index.records
+                ),
+                0,
+            ));
+        }
+        Ok(config.min(index.records))
+    }
+}
+
+fn is_picture(content: &Content) -> bool {
+    matches!(content, Content::PictureLines | Content::PictureRecords)
+}
+
+/// The source of a subfile's channels: its name, without the time before it and what is behind the dot.
+fn source_of(name: &[u8]) -> Arc<str> {
+    let stem = match memchr::memrchr(b'.', name) {
+        Some(dot) if dot > 0 => name.get(..dot).unwrap_or(name),
+        _ => name,
+    };
+    let is_time = |prefix: &[u8]| {
+        let digits = prefix.iter().enumerate().all(|(at, b)| match at {
+            6 | 13 => *b == b'_',
+            _ => b.is_ascii_digit(),
+        });
+        digits && prefix.len() == 14
+    };
+    let rest = match stem.split_at_checked(14) {
+        Some((prefix, rest)) if is_time(prefix) && !rest.is_empty() => rest,
+        _ => stem,
+    };
+    escaped(rest).as_ref().into()
+}
+
+/// Opens a file beside a master. `Err` says why it is not read.
+pub(crate) fn open_subfile(path: &Path) -> Result<LogFile, String> {
+    let shown = path.display();
+    match fs::metadata(path) {
+        Ok(meta) if meta.is_file() => {
+            LogFile::open_plain(path).map_err(|error| format!("the subfile is not read: {error}"))
+        }
+        Ok(_) => Err(format!("a subfile has to be a plain file, and this is none: {shown}")),
+        Err(_) if with_zst(path).is_file() => Err(format!(
+            "subfiles are read as they are, and this is compressed; decompress it beside the master: {}",
+            with_zst(path).display()
+        )),
+        Err(_) => Err(format!("the subfile is not there: {shown}")),
+    }
+}
+
+fn with_zst(path: &Path) -> PathBuf {
+    let mut name = path.to_owned().into_os_string();
+    name.push(".zst");
+    name.into()
+}
+
+/// The bytes of a record, of which at most `most`.
+fn front(index: &Index, record: u64, most: usize, log: &mut LogFile) -> Result<Vec<u8>, Error> {
+    let mut read = |at, buffer: &mut [u8]| log.read_at(at, buffer);
+    let Some(place) = index.locate(record, &mut Cursor::default(), &mut read)? else {
+        return Ok(Vec::new());
+    };
+    let len = usize::try_from(place.end - place.start).unwrap_or(most).min(most);
+    let mut bytes = vec![0; len];
+    let found = log.read_at(place.start, &mut bytes)?;
+    bytes.truncate(found);
+    Ok(bytes)
+}
+
+/// How many of the first records say that they are configuration; nothing if the first says no type.
+fn config_by_name(index: &Index, log: &mut LogFile) -> Result<Option<u64>, Error> {
+    let crate::subfile::Form::Framed { prefix, .. } = index.form else { return Ok(None) };
+    for record in 0..=config::MOST.min(index.records) {
+        let bytes = front(index, record, NAME_LEN, log)?;
+        let object = bytes.get(prefix.len(record)..).unwrap_or_default();
+        match config::is_config_by_name(object) {
+            Some(true) => {}
+            None if record == 0 => return Ok(None),
+            _ => return Ok(Some(record)),
+        }
+    }
+    Ok(None)
+}
+
+/// The folder of a camera's pictures, which the line behind its description names.
+fn pictures(
+    index: &Index,
+    config: u64,
+    log: &mut LogFile,
+    master: &Path,
+) -> Result<Result<PathBuf, String>, Error> {
+    let bytes = front(index, config, master::LONGEST_LINE, log)?;
+    let name = bytes.trim_ascii();
+    if !master::is_plain(name) {
+        let shown = escaped(name);
+        return Ok(Err(format!(
+            "the folder of pictures has to lie beside the master; `{shown}` is no plain name"
+        )));
+    }
+    Ok(Ok(master.with_file_name(OsStr::from_bytes(name))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_named_without_the_time_of_the_recording() {
+        let source = |name: &str| source_of(name.as_bytes()).to_string();
+        assert_eq!(source("060804_153321_laser0.log"), "laser0");
+        assert_eq!(source("laser0.log"), "laser0");
+        assert_eq!(source("060804_153321_"), "060804_153321_");
+        assert_eq!(source(".log"), ".log");
+    }
+}

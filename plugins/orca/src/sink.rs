@@ -1,0 +1,558 @@
+//! Sink `orca`: a master and a subfile for each channel beside it.
+//!
+//! The header of a master names every subfile, and which these are is only known at the end: until then, lines
+//! of data are kept aside, in memory while they are few and else in a file without a name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use sluice_core::name::escaped;
+use sluice_core::options::OutPath;
+use sluice_core::pool::Block;
+use sluice_core::{
+    Batch, Channel, Clock, EncodeContext, Encoding, Error, OutputFile, Outputs, PerChannel, Sink,
+    SinkContext,
+};
+
+use crate::master::{Own, is_plain};
+use crate::percent;
+use crate::subfile::{LONGEST_RECORD, Prefix};
+
+/// Writes a log of the Orca robotics project: a master file and a subfile a channel beside it.
+///
+/// Comments in the master say what its own columns cannot, so the source of this name gives the same channels
+/// back, whatever they hold.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OrcaSink {
+    /// The master. Its subfiles are written beside it, under names that begin with its own. `.zst` at its end
+    /// compresses it; subfiles stay as they are.
+    path: OutPath,
+    /// Which form of the format: `A`, that of 2006, or `C`, that of 2007 and later.
+    #[serde(default)]
+    dialect: Dialect,
+    #[serde(skip)]
+    #[schemars(skip)]
+    members: PerChannel<Member>,
+    #[serde(skip)]
+    #[schemars(skip)]
+    groups: Mutex<Groups>,
+}
+
+/// The forms that are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+enum Dialect {
+    #[default]
+    A,
+    C,
+}
+
+sluice_core::register! {
+    sink "orca": OrcaSink,
+    about: "writes logs of the Orca robotics project: a master file and a subfile a channel",
+    sample: include_str!("../samples/orca-sink.toml"),
+    extensions: &["orca"],
+}
+
+/// The most subfiles of a log: all are open until it is complete.
+const MOST_SUBFILES: usize = 1000;
+/// How many bytes of lines are kept in memory.
+const MOST_KEPT: usize = 8 << 20;
+/// Nanoseconds a microsecond.
+const MICRO: i64 = 1_000;
+/// Microseconds a second.
+const SECOND: i64 = 1_000_000;
+/// How wide the columns of numbers are in dialect A.
+const WIDTH: usize = 12;
+
+/// The events that share a subfile, and what the header says of it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Group {
+    channel: Vec<u8>,
+    source: Arc<str>,
+    encoding: &'static str,
+    type_name: Option<Arc<str>>,
+    is_relative: bool,
+    /// What the interface is called, without what the dialect puts before it.
+    interface: String,
+    /// The name its subfile had where it was read.
+    file: Option<String>,
+    proxy: Option<String>,
+    is_enabled: bool,
+}
+
+impl Group {
+    fn of(channel: &Channel) -> Self {
+        let said = |key: &str| channel.metadata.get(key).cloned();
+        let name = base_name(channel);
+        Self {
+            interface: percent::encoded(
+                said("ice.interface").as_deref().map_or(name, str::as_bytes),
+            ),
+            channel: name.to_owned(),
+            source: Arc::clone(&channel.source),
+            encoding: channel.encoding.as_str(),
+            type_name: channel.type_name.clone(),
+            is_relative: channel.clock == Clock::Relative,
+            file: said("orca.file"),
+            proxy: said("orca.proxy").filter(|proxy| is_word(proxy)),
+            is_enabled: said("orca.enabled").as_deref() != Some("0"),
+        }
+    }
+}
+
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic()) && text.contains('@')
+}
+
+/// What a channel of configuration is called behind the name of its objects' channel.
+const CONFIG: &[u8] = b".config";
+
+fn is_config(channel: &Channel) -> bool {
+    channel.metadata.get("ice.config").is_some_and(|said| said == "true")
+        && channel.name.as_bytes().ends_with(CONFIG)
+}
+
+/// The name of the channel that a channel of configuration belongs to; of others their own.
+fn base_name(channel: &Channel) -> &[u8] {
+    let name = channel.name.as_bytes();
+    if is_config(channel) { name.strip_suffix(CONFIG).unwrap_or(name) } else { name }
+}
+
+/// Every group that was met, by number. Numbers depend on timing and reach no output.
+#[derive(Debug, Default)]
+struct Groups {
+    list: Vec<Arc<Group>>,
+    numbers: BTreeMap<Arc<Group>, u32>,
+}
+
+/// What a channel's events are.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    group: u32,
+    id: u8,
+    is_config: bool,
+    /// Whether its channel says something that is not written.
+    is_cut: bool,
+    /// Whether its payloads are objects, which have at least a byte.
+    is_object: bool,
+}
+
+/// What the header and our comments say of a channel.
+const KEPT: [&str; 8] = [
+    "ice.interface",
+    "ice.config",
+    "orca.file",
+    "orca.id",
+    "orca.proxy",
+    "orca.enabled",
+    // Of the log that was read: the one that is written has its own.
+    "orca.dialect",
+    "orca.encoding",
+];
+
+/// Encoded events.
+pub struct Encoded {
+    /// Records, subfile by subfile.
+    bytes: Block,
+    runs: Vec<(u32, Range<usize>)>,
+    /// The events in their order.
+    events: Vec<Entry>,
+}
+
+struct Entry {
+    micros: i64,
+    sequence: i64,
+    group: u32,
+    is_config: bool,
+}
+
+/// The open log.
+#[derive(Debug)]
+pub struct OpenLog {
+    outputs: Arc<Outputs>,
+    path: PathBuf,
+    master: OutputFile,
+    lines: Spill,
+    /// In the order of their numbers.
+    subfiles: Vec<Subfile>,
+    /// By number of group.
+    by_group: BTreeMap<u32, usize>,
+    names: BTreeSet<String>,
+    events: u64,
+    /// When the first event that has a line happened.
+    first: Option<i64>,
+    /// When the first and the last configuration were given.
+    configured: Option<(i64, i64)>,
+    configs: u64,
+    late: u64,
+    renumbered: u64,
+}
+
+#[derive(Debug)]
+struct Subfile {
+    group: Arc<Group>,
+    name: String,
+    file: OutputFile,
+    config: u64,
+    data: u64,
+}
+
+impl OrcaSink {
+    fn prefix(&self) -> Prefix {
+        Prefix { id: self.dialect == Dialect::C, ..Prefix::default() }
+    }
+
+    fn base(&self) -> u64 {
+        u64::from(self.dialect == Dialect::A)
+    }
+
+    fn member(&self, channel: &Channel) -> Member {
+        let id = channel.metadata.get("orca.id").and_then(|id| id.parse().ok()).unwrap_or(0);
+        let says_more = channel.metadata.keys().any(|key| !KEPT.contains(&key.as_str()));
+        let loses_id = id != 0 && self.dialect == Dialect::A;
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        Member {
+            group: groups.number(Group::of(channel)),
+            id,
+            is_config: is_config(channel),
+            is_cut: says_more || loses_id,
+            is_object: channel.encoding == Encoding::Ice,
+        }
+    }
+
+    fn group(&self, number: u32) -> Result<Arc<Group>, Error> {
+        let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let group = groups.list.get(number as usize).cloned();
+        group.ok_or_else(|| Error::broken("an event of no subfile was encoded"))
+    }
+
+    /// The place of a group's subfile, which is begun if it is new.
+    fn subfile(&self, log: &mut OpenLog, number: u32) -> Result<usize, Error> {
+        if let Some(place) = log.by_group.get(&number) {
+            return Ok(*place);
+        }
+        if log.subfiles.len() >= MOST_SUBFILES {
+            return Err(Error::refused(format!(
+                "more than {MOST_SUBFILES} channels: each is a subfile of its own; filter the events, or \
+                 write another format"
+            )));
+        }
+        let group = self.group(number)?;
+        let name = log.name_for(&group);
+        let file = log.outputs.create_as_is(&log.path.with_file_name(&name))?;
+        log.by_group.insert(number, log.subfiles.len());
+        log.subfiles.push(Subfile { group, name, file, config: 0, data: 0 });
+        Ok(log.subfiles.len() - 1)
+    }
+
+    fn note(&self, log: &mut OpenLog, entry: &Entry) -> Result<(), Error> {
+        let place = self.subfile(log, entry.group)?;
+        let Some(subfile) = log.subfiles.get_mut(place) else {
+            return Err(Error::broken("a subfile has no number"));
+        };
+        if entry.is_config && subfile.data == 0 {
+            subfile.config += 1;
+            log.configs += 1;
+            let (from, to) = log.configured.unwrap_or((entry.micros, entry.micros));
+            log.configured = Some((from.min(entry.micros), to.max(entry.micros)));
+            return Ok(());
+        }
+        log.late += u64::from(entry.is_config);
+        let index = subfile.data + self.base();
+        subfile.data += 1;
+        log.renumbered += u64::from(i64::try_from(index) != Ok(entry.sequence));
+        log.first.get_or_insert(entry.micros);
+        let seconds = entry.micros.div_euclid(SECOND);
+        let micros = entry.micros.rem_euclid(SECOND);
+        let width = if self.dialect == Dialect::A { WIDTH } else { 0 };
+        log.lines.line(width, [seconds, micros, place as i64, index as i64])
+    }
+
+    fn header(&self, log: &OpenLog) -> String {
+        let mut text = String::new();
+        for subfile in &log.subfiles {
+            let Group { channel, source, type_name, is_relative, .. } = &*subfile.group;
+            let own = Own {
+                config_records: subfile.config,
+                prefix: self.prefix(),
+                channel: channel.clone(),
+                source: source.to_string(),
+                type_name: type_name.as_deref().map(str::to_owned),
+                clock: if *is_relative { Clock::Relative } else { Clock::Utc },
+            };
+            if let Some(proxy) = &subfile.group.proxy {
+                text += &format!("# {proxy}\n");
+            }
+            text += &own.to_line();
+            text += &self.header_line(subfile);
+        }
+        text + "#data\n"
+    }
+
+    fn header_line(&self, subfile: &Subfile) -> String {
+        let Group { interface, encoding, is_enabled, .. } = &*subfile.group;
+        let name = &subfile.name;
+        match self.dialect {
+            Dialect::A => {
+                let module = if *encoding == Encoding::Ice.as_str() { "::orca::" } else { "::" };
+                format!("{:<32} {encoding:<12} {name}\n", format!("{module}{interface}"))
+            }
+            Dialect::C => {
+                let interface = if interface.is_empty() { "-" } else { interface };
+                format!("{name} {interface} {encoding} {}\n", u8::from(*is_enabled))
+            }
+        }
+    }
+}
+
+impl Groups {
+    fn number(&mut self, group: Group) -> u32 {
+        if let Some(number) = self.numbers.get(&group) {
+            return *number;
+        }
+        // There are fewer groups than channels, and of these fewer than a number holds.
+        let (number, group) = (self.list.len() as u32, Arc::new(group));
+        self.list.push(Arc::clone(&group));
+        self.numbers.insert(group, number);
+        number
+    }
+}
+
+impl OpenLog {
+    /// A name for a group's subfile that none of the log has yet: the one it was read from, if that may be.
+    fn name_for(&mut self, group: &Group) -> String {
+        let master =
+            escaped(self.path.file_name().unwrap_or_default().as_encoded_bytes()).into_owned();
+        let old = group.file.as_ref().filter(|name| is_safe(name) && **name != master);
+        if let Some(name) = old.filter(|name| self.names.insert((*name).clone())) {
+            return name.clone();
+        }
+        let stem = stem(&master);
+        let interface = lower_case(&group.interface);
+        let mut number = 0;
+        loop {
+            let name = format!("{stem}_{interface}{number}.log");
+            if self.names.insert(name.clone()) {
+                return name;
+            }
+            number += 1;
+        }
+    }
+}
+
+/// Whether a name can stand in a column, and is one of a file in a folder.
+fn is_safe(name: &str) -> bool {
+    let begins = name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let is_short = name.len() <= 128;
+    begins && is_short && is_plain(name.as_bytes()) && name.bytes().all(|b| b.is_ascii_graphic())
+}
+
+/// The name of a master without what is behind its first dot, as names of subfiles begin with it.
+fn stem(master: &str) -> String {
+    let stem = master.split('.').find(|part| !part.is_empty()).unwrap_or("log");
+    percent::encoded(stem.as_bytes()).chars().take(64).collect()
+}
+
+fn lower_case(interface: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    let name: String = interface.to_ascii_lowercase().chars().map(plain).take(64).collect();
+    if name.is_empty() { "channel".to_owned() } else { name }
+}
+
+/// Lines that are kept until they are wanted.
+#[derive(Debug, Default)]
+struct Spill {
+    kept: Vec<u8>,
+    file: Option<std::fs::File>,
+}
+
+impl Spill {
+    fn line(&mut self, width: usize, columns: [i64; 4]) -> Result<(), Error> {
+        let mut digits = itoa::Buffer::new();
+        for (place, number) in columns.into_iter().enumerate() {
+            let number = digits.format(number).as_bytes();
+            self.kept.extend_from_slice(number);
+            let is_last = place + 1 == columns.len();
+            let blanks = if is_last { 0 } else { width.saturating_sub(number.len()).max(1) };
+            self.kept.resize(self.kept.len() + blanks, b' ');
+        }
+        self.kept.push(b'\n');
+        if self.kept.len() < MOST_KEPT { Ok(()) } else { self.put_aside().map_err(failed) }
+    }
+
+    fn put_aside(&mut self) -> io::Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => self.file.insert(tempfile::tempfile()?),
+        };
+        file.write_all(&self.kept)?;
+        self.kept.clear();
+        Ok(())
+    }
+
+    /// Hands all lines over, in order.
+    fn hand_over(mut self, to: &mut OutputFile) -> Result<(), Error> {
+        if let Some(file) = &mut self.file {
+            file.seek(SeekFrom::Start(0)).map_err(failed)?;
+            let mut buffer = vec![0; 1 << 20];
+            loop {
+                let read = file.read(&mut buffer).map_err(failed)?;
+                if read == 0 {
+                    break;
+                }
+                to.write(buffer.get(..read).unwrap_or_default())?;
+            }
+        }
+        to.write(&self.kept)
+    }
+}
+
+fn failed(error: io::Error) -> Error {
+    Error::io("keep lines of the master in", std::env::temp_dir(), error)
+}
+
+/// Why an event cannot be written.
+fn refusal(member: Member, payload: &[u8]) -> Option<String> {
+    if payload.len() as u64 > LONGEST_RECORD {
+        return Some(format!(
+            "a payload of {} bytes is longer than a record may be",
+            payload.len()
+        ));
+    }
+    let is_empty = payload.is_empty() && member.is_object;
+    is_empty.then(|| "an object has at least one byte, and this payload has none".to_owned())
+}
+
+impl Sink for OrcaSink {
+    type Block = Encoded;
+    type Output = OpenLog;
+
+    fn targets(&self) -> Vec<PathBuf> {
+        vec![self.path.0.clone()]
+    }
+
+    fn open(&self, context: &SinkContext) -> Result<OpenLog, Error> {
+        if self.path.is_stdout() || self.path.is_folder() {
+            return Err(Error::unfit(
+                "a log is a master and subfiles beside it: `path` has to name the file that is to be the \
+                 master",
+            ));
+        }
+        let outputs = Arc::clone(&context.outputs);
+        let master = outputs.create(&self.path.0)?;
+        let path = outputs.named(&self.path.0);
+        Ok(OpenLog {
+            outputs,
+            path,
+            master,
+            lines: Spill::default(),
+            subfiles: Vec::new(),
+            by_group: BTreeMap::new(),
+            names: BTreeSet::new(),
+            events: 0,
+            first: None,
+            configured: None,
+            configs: 0,
+            late: 0,
+            renumbered: 0,
+        })
+    }
+
+    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Encoded, Error> {
+        let members = self.members.table(context.channels, |channel| Ok(self.member(channel)))?;
+        let member = |row: usize| members[batch.channels()[row] as usize];
+        let mut rows: Vec<u32> = Vec::with_capacity(batch.len());
+        let mut events = Vec::with_capacity(batch.len());
+        for (row, event) in batch.iter().enumerate() {
+            let Member { group, is_config, is_cut, .. } = member(row);
+            if let Some(reason) = refusal(member(row), event.payload) {
+                context.refused.push((row as u32, reason));
+                continue;
+            }
+            if is_cut {
+                context
+                    .losses
+                    .insert("ids in dialect A, and metadata that the format has no place for");
+            }
+            if event.timestamp % MICRO != 0 {
+                context
+                    .losses
+                    .insert("times are written in whole microseconds; what is finer is cut off");
+            }
+            let (micros, sequence) = (event.timestamp.div_euclid(MICRO), event.sequence);
+            events.push(Entry { micros, sequence, group, is_config });
+            rows.push(row as u32);
+        }
+        // Stable: within a subfile events stay in their order.
+        rows.sort_by_key(|row| member(*row as usize).group);
+        let mut bytes = context.buffers.buffer();
+        bytes.reserve(batch.payload_bytes() as usize + rows.len() * 5);
+        let mut runs: Vec<(u32, Range<usize>)> = Vec::new();
+        for row in rows {
+            let (payload, Member { group, id, .. }) =
+                (batch.payload(row as usize), member(row as usize));
+            let from = bytes.len();
+            if self.dialect == Dialect::C {
+                bytes.push(id);
+            }
+            bytes.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(payload);
+            match runs.last_mut() {
+                Some((same, run)) if *same == group => run.end = bytes.len(),
+                _ => runs.push((group, from..bytes.len())),
+            }
+        }
+        Ok(Encoded { bytes, runs, events })
+    }
+
+    fn append(&self, log: &mut OpenLog, block: Encoded) -> Result<u64, Error> {
+        for entry in &block.events {
+            self.note(log, entry)?;
+        }
+        for (group, run) in block.runs {
+            let place = self.subfile(log, group)?;
+            if let Some(subfile) = log.subfiles.get_mut(place) {
+                subfile.file.write_binary(block.bytes.get(run).unwrap_or_default())?;
+            }
+        }
+        log.events += block.events.len() as u64;
+        Ok(block.events.len() as u64)
+    }
+
+    fn notes(&self, log: &OpenLog) -> Vec<(String, u64)> {
+        let moved = match (log.configured, log.first) {
+            (Some((from, to)), Some(first)) if from == first && to == first => 0,
+            (Some(_), _) => log.configs,
+            (None, _) => 0,
+        };
+        let all = [
+            (
+                "event numbers are not kept: a number is the event's place in its subfile",
+                log.renumbered,
+            ),
+            ("configuration that came after its data is written as data", log.late),
+            (
+                "configuration has no time of its own: it is read at the time of the first event",
+                moved,
+            ),
+        ];
+        all.into_iter().filter(|(_, n)| *n > 0).map(|(what, n)| (what.to_owned(), n)).collect()
+    }
+
+    fn finish(&self, mut log: OpenLog) -> Result<u64, Error> {
+        let header = self.header(&log);
+        log.master.write(header.as_bytes())?;
+        log.lines.hand_over(&mut log.master)?;
+        for subfile in log.subfiles {
+            subfile.file.finish(subfile.config + subfile.data)?;
+        }
+        log.master.finish(log.events)?;
+        Ok(0)
+    }
+}

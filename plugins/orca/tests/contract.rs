@@ -1,0 +1,530 @@
+//! What the `orca` plugins promise, whatever the log looks like.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use sluice_core::contract::{
+    Gathered, PlainEvent, any_splitting_is_the_same, gather, gather_splits, gather_with,
+    splits_cover_the_inputs,
+};
+use sluice_core::{
+    Batch, BatchBuilder, BlockPool, Channel, ChannelQuery, Channels, DynSink, EncodeContext,
+    Encoding, Entry, Kind, Make, Name, Outputs, Overwrite, Pattern, Patterns, Query, ReadContext,
+    Registry, SinkContext, Sniff, Source,
+};
+use sluice_orca as _;
+
+fn source_with(path: &Path, more: &Value) -> Box<dyn Source> {
+    let registry = Registry::linked();
+    let Make::Source(make) = registry.get(Kind::Source, "orca").unwrap().make else {
+        panic!("a source")
+    };
+    let mut options = json!({ "path": path });
+    options.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    make(options).unwrap()
+}
+
+fn source(path: &Path) -> Box<dyn Source> {
+    source_with(path, &json!({}))
+}
+
+fn sink(options: Value) -> Box<dyn DynSink> {
+    let registry = Registry::linked();
+    let Make::Sink(make) = registry.get(Kind::Sink, "orca").unwrap().make else { panic!("a sink") };
+    make(options).unwrap()
+}
+
+fn cases() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
+    let mut cases: Vec<PathBuf> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    cases.sort();
+    cases
+}
+
+fn master_of(case: &Path) -> PathBuf {
+    let names = ["master.log", "master.orca"];
+    names.map(|name| case.join(name)).into_iter().find(|path| path.exists()).unwrap()
+}
+
+fn shown(event: &PlainEvent) -> Value {
+    let payload: String = event.payload.iter().map(|byte| format!("{byte:02x}")).collect();
+    json!({ "time": event.timestamp, "number": event.sequence, "source": event.source,
+        "channel": event.channel, "payload": payload })
+}
+
+#[test]
+fn every_case_gives_what_is_written_beside_it_however_it_is_cut() {
+    assert!(cases().len() > 20);
+    for case in cases() {
+        let expected: Value =
+            serde_json::from_slice(&fs::read(case.join("expected.json")).unwrap()).unwrap();
+        let log = source_with(&master_of(&case), &expected["options"]);
+        let all = any_splitting_is_the_same(&*log, &[1, 40, 100, 1000]);
+        splits_cover_the_inputs(&*log, 60);
+        let events: Vec<Value> = all.events.iter().map(shown).collect();
+        assert_eq!(json!(events), expected["events"], "{}", case.display());
+        let damage = expected["damage"].as_array().unwrap();
+        assert_eq!(all.damage.len(), damage.len(), "{}: {:?}", case.display(), all.damage);
+        for ((at, length, reason), due) in all.damage.iter().zip(damage) {
+            let place = (json!(at), json!(length));
+            assert_eq!(
+                place,
+                (due["at"].clone(), due["length"].clone()),
+                "{}: {reason}",
+                case.display()
+            );
+            let says = due["reason"].as_str().unwrap();
+            assert!(reason.contains(says), "{}: `{reason}` instead of `{says}`", case.display());
+        }
+    }
+}
+
+#[test]
+fn the_size_of_blocks_does_not_matter() {
+    for case in cases() {
+        let expected: Value =
+            serde_json::from_slice(&fs::read(case.join("expected.json")).unwrap()).unwrap();
+        let log = source_with(&master_of(&case), &expected["options"]);
+        let all = gather(&*log, u64::MAX).unwrap();
+        for block in [1, 29, 300] {
+            let mut context = ReadContext::standalone("test");
+            context.blocks = BlockPool::new(block, 2);
+            let small = gather_with(&*log, u64::MAX, &context).unwrap();
+            assert_eq!(small, all, "{}: blocks of {block}", case.display());
+        }
+    }
+}
+
+fn case(name: &str) -> PathBuf {
+    master_of(&cases().into_iter().find(|case| case.ends_with(name)).unwrap())
+}
+
+/// Reads everything with a context and gives the channels that were met.
+fn channels_of(path: &Path) -> (Gathered, Vec<Arc<Channel>>) {
+    let context = ReadContext::standalone("test");
+    let all = gather_with(&*source(path), u64::MAX, &context).unwrap();
+    (all, context.channels.since(0))
+}
+
+#[test]
+fn channels_say_what_the_log_says_of_them() {
+    let (_, channels) = channels_of(&case("dialect_a"));
+    let laser = channels.iter().find(|c| c.name.text() == "orca.Laser").unwrap();
+    assert_eq!((&laser.encoding, laser.type_name.as_deref()), (&Encoding::Ice, Some("Laser")));
+    let said = |key: &str| laser.metadata.get(key).map(String::as_str);
+    assert_eq!(said("ice.interface"), Some("Laser"));
+    assert_eq!((said("orca.dialect"), said("orca.encoding")), (Some("A"), Some("ice")));
+    assert_eq!(said("orca.file"), Some("060804_153321_laser0.log"));
+    assert_eq!(said("orca.proxy"), Some("laserscanner2d@alpha/laser2d"));
+    assert_eq!((said("ice.config"), said("orca.id"), said("orca.enabled")), (None, None, None));
+    let config = channels.iter().find(|c| c.name.text() == "orca.Laser.config").unwrap();
+    assert_eq!(config.metadata.get("ice.config").map(String::as_str), Some("true"));
+}
+
+#[test]
+fn objects_with_other_ids_are_channels_of_one_name() {
+    let (_, channels) = channels_of(&case("dialect_b"));
+    let gps = channels.iter().filter(|c| c.name.text() == "orca.Gps");
+    let ids: Vec<Option<&str>> =
+        gps.map(|c| c.metadata.get("orca.id").map(String::as_str)).collect();
+    assert_eq!(ids, [None, Some("1"), Some("2")]);
+}
+
+#[test]
+fn pictures_and_texts_say_that_they_are() {
+    let kinds = |name: &str, channel: &str| {
+        let (_, channels) = channels_of(&case(name));
+        let found = channels.into_iter().find(|c| c.name.text() == channel).unwrap();
+        (found.encoding.clone(), found.type_name.as_deref().map(str::to_owned))
+    };
+    assert_eq!(kinds("jpeg_c", "orca.Camera"), (Encoding::Unknown, Some("jpeg".into())));
+    assert_eq!(kinds("ascii", "orca.Power"), (Encoding::Text, Some("Power".into())));
+}
+
+#[test]
+fn the_files_that_are_read_are_the_master_and_what_is_there_of_its_subfiles() {
+    let names = |name: &str| -> Vec<String> {
+        let files = source(&case(name)).files().unwrap();
+        let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
+        files.iter().map(|input| name(&input.path)).collect()
+    };
+    assert_eq!(
+        names("dialect_a"),
+        ["master.log", "060804_153321_laser0.log", "060804_153321_power0.log"]
+    );
+    assert_eq!(names("missing_subfile"), ["master.log", "060804_153321_power0.log"]);
+    assert_eq!(names("path_traversal"), ["master.log", "a.log"]);
+    assert_eq!(source(&case("dialect_a")).inputs().unwrap().len(), 1);
+}
+
+#[test]
+fn what_no_line_names_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.log");
+    fs::write(&path, "p.log Power ice 1\n#data\n1 0 0 0\n").unwrap();
+    fs::write(folder.path().join("p.log"), [0, 1, 0, 0, 0, 0].repeat(3)).unwrap();
+    let context = ReadContext::standalone("test");
+    let all = gather_with(&*source(&path), 1, &context).unwrap();
+    assert_eq!((all.events.len(), all.damage.len()), (1, 0));
+    let notes = context.losses.take_notes();
+    assert!(
+        notes.iter().any(|(what, n)| what.contains("no line of the master") && *n == 2),
+        "{notes:?}"
+    );
+}
+
+#[test]
+fn a_compressed_master_is_read_as_what_it_holds() {
+    let plain = case("dialect_a");
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["060804_153321_laser0.log", "060804_153321_power0.log"] {
+        fs::copy(plain.with_file_name(name), folder.path().join(name)).unwrap();
+    }
+    let packed = folder.path().join("master.log.zst");
+    let bytes = fs::read(&plain).unwrap();
+    fs::write(&packed, zstd::encode_all(&bytes[..], 1).unwrap()).unwrap();
+    let all = gather(&*source(&plain), 100).unwrap();
+    assert_eq!(gather(&*source(&packed), 100).unwrap(), all);
+    let whole = zstd::encode_all(&bytes[..], 1).unwrap();
+    fs::write(&packed, &whole[..whole.len() - 3]).unwrap();
+    let cut = gather(&*source(&packed), 100).unwrap();
+    assert!(cut.damage.iter().any(|(_, _, why)| why.contains("cut off")), "{:?}", cut.damage);
+}
+
+#[test]
+fn a_subfile_that_became_shorter_gives_what_is_left() {
+    let plain = case("dialect_a");
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["master.log", "060804_153321_laser0.log", "060804_153321_power0.log"] {
+        fs::copy(plain.with_file_name(name), folder.path().join(name)).unwrap();
+    }
+    let log = source(&folder.path().join("master.log"));
+    assert_eq!(gather(&*log, 100).unwrap().events.len(), 7);
+    let laser = folder.path().join("060804_153321_laser0.log");
+    let bytes = fs::read(&laser).unwrap();
+    fs::write(&laser, &bytes[..bytes.len() - 200]).unwrap();
+    let all = gather(&*log, 100).unwrap();
+    assert!(all.damage.iter().any(|(_, _, why)| why.contains("changed while")), "{:?}", all.damage);
+    fs::remove_file(&laser).unwrap();
+    assert_eq!(gather(&*log, 100).unwrap().events.len(), 2);
+}
+
+fn with_query(path: &Path, query: Query) -> Vec<PlainEvent> {
+    let log = source(path);
+    let mut context = ReadContext::standalone("test");
+    let splits = log.splits(100, &query).unwrap();
+    context.query = query;
+    gather_splits(&*log, splits, &context).unwrap().events
+}
+
+#[test]
+fn lines_outside_of_a_window_or_of_other_channels_are_not_followed() {
+    let path = case("dialect_a");
+    let all = gather(&*source(&path), 100).unwrap().events;
+    let (start, end) = (1_154_412_007_000_000_000, 1_154_412_009_000_000_000);
+    let query = Query { start: Some(start), end: Some(end), ..Query::default() };
+    let inside = |e: &&PlainEvent| (start..end).contains(&e.timestamp);
+    assert_eq!(with_query(&path, query), all.iter().filter(inside).cloned().collect::<Vec<_>>());
+    let power = Patterns(vec![Pattern::parse("*Power").unwrap()]);
+    let none = Patterns::default();
+    let query = Query { channels: ChannelQuery::of(&power, &none, &none), ..Query::default() };
+    let power = |e: &&PlainEvent| e.channel == "orca.Power";
+    assert_eq!(with_query(&path, query), all.iter().filter(power).cloned().collect::<Vec<_>>());
+}
+
+#[test]
+fn sniffing_tells_masters_from_other_files() {
+    let registry = Registry::linked();
+    let sniff = registry.get(Kind::Source, "orca").unwrap().sniff;
+    for case in cases() {
+        let name = case.file_name().unwrap().to_string_lossy().into_owned();
+        let sure = sniff(&fs::read(master_of(&case)).unwrap());
+        let due = match &name[..] {
+            "no_data_line" | "unknown_encoding" => Sniff::Maybe,
+            _ => Sniff::Yes,
+        };
+        assert_eq!(sure, due, "{name}");
+    }
+    for other in
+        [&b""[..], b"\xed\xa1\xda\x01", b"PAR1", b"a,b\n1,2\n", b"struct t { int8_t a; }\n"]
+    {
+        assert_eq!(sniff(other), Sniff::No);
+    }
+}
+
+#[test]
+fn a_stream_is_refused_as_subfiles_lie_beside_a_file() {
+    let error = source(Path::new("-")).splits(1, &Query::default()).unwrap_err().to_string();
+    assert!(error.contains("has to be a file"), "{error}");
+}
+
+/// An event before it is written: time, channel, payload.
+type Written = (i64, Channel, Vec<u8>);
+
+fn batch(events: &[Written], channels: &Channels) -> Batch {
+    let mut batch = BatchBuilder::default();
+    for (n, (time, channel, payload)) in events.iter().enumerate() {
+        let id = channels.intern(channel.clone()).unwrap();
+        batch.push_copy(*time, n as i64, id, payload);
+    }
+    batch.finish()
+}
+
+/// Writes events in batches of this many; gives notes, losses and how many were refused.
+fn write(
+    options: Value,
+    events: &[Written],
+    cut: usize,
+) -> (Vec<(String, u64)>, Vec<&'static str>, usize) {
+    let context = SinkContext::standalone();
+    let sink = sink(options);
+    let mut output = sink.open(&context).unwrap();
+    let (mut losses, mut refused) = (Vec::new(), 0);
+    let buffers = BlockPool::new(1 << 10, 2);
+    for some in events.chunks(cut) {
+        let mut encoding = EncodeContext::new(&context.channels, &buffers);
+        let block = sink.encode(batch(some, &context.channels), &mut encoding).unwrap();
+        losses.extend(encoding.losses);
+        refused += encoding.refused.len();
+        sink.append(&mut *output, block).unwrap();
+    }
+    let notes = sink.notes(&*output);
+    sink.finish(output).unwrap();
+    context.outputs.publish(|_, _| Ok(String::new())).unwrap();
+    (notes, losses, refused)
+}
+
+fn lcm(name: &[u8], source: &str) -> Channel {
+    Channel::new(Name::from_bytes(name), source, Encoding::Lcm)
+}
+
+#[test]
+fn events_of_other_formats_come_back_as_they_were() {
+    for dialect in ["A", "C"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("drive.orca");
+        let mut relative = lcm(b"", "");
+        relative.clock = sluice_core::Clock::Relative;
+        let typed = Channel { type_name: Some("a b".into()), ..lcm(b"POSE", "alpha") };
+        let names = [
+            lcm(b"POSE", "alpha"),
+            lcm(b"pose", "alpha"),
+            lcm(b"a b\xff%#", "r\u{f6}bot"),
+            relative,
+            typed,
+        ];
+        let events: Vec<Written> = (0..200)
+            .map(|n| {
+                (n as i64 * 1_000 - 50_000, names[n % names.len()].clone(), vec![n as u8; n % 17])
+            })
+            .collect();
+        let (_, losses, refused) = write(json!({ "path": path, "dialect": dialect }), &events, 7);
+        assert_eq!((losses.len(), refused), (0, 0));
+        let (all, channels) = channels_of(&path);
+        assert_eq!((all.damage, all.events.len()), (vec![], 200));
+        for (event, (time, channel, payload)) in all.events.iter().zip(&events) {
+            assert_eq!(
+                (event.timestamp, &event.payload, &event.source[..]),
+                (*time, payload, &channel.source[..])
+            );
+            assert_eq!(event.channel, channel.name.text());
+        }
+        for channel in &names {
+            let same = |c: &&Arc<Channel>| {
+                (&c.name, &c.source, &c.encoding, &c.type_name, &c.clock)
+                    == (
+                        &channel.name,
+                        &channel.source,
+                        &channel.encoding,
+                        &channel.type_name,
+                        &channel.clock,
+                    )
+            };
+            assert!(channels.iter().any(|c| same(&c)), "{channel:?}");
+        }
+        any_splitting_is_the_same(&*source(&path), &[1, 100, 1000]);
+    }
+}
+
+/// Reads a log and writes it again.
+fn copied(from: &Path, options: Value, cut: usize) -> Vec<(String, u64)> {
+    let context = ReadContext::standalone("test");
+    let log = source(from);
+    let mut events: Vec<Written> = Vec::new();
+    for split in log.splits(u64::MAX, &Query::default()).unwrap() {
+        let mut reader = log.read(&split, Entry::At(split.start), &context).unwrap();
+        while let Some(batch) = reader.next_batch().unwrap() {
+            for event in batch.iter() {
+                let channel = Channel::clone(&context.channels.get(event.channel));
+                events.push((event.timestamp, channel, event.payload.to_vec()));
+            }
+        }
+    }
+    write(options, &events, cut).0
+}
+
+#[test]
+fn a_log_that_is_read_and_written_is_the_same_log() {
+    for name in ["dialect_a", "dialect_b", "dialect_c", "ascii", "jpeg_c"] {
+        for (dialect, cut) in [("A", 1), ("C", 100)] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("copy.orca");
+            copied(&case(name), json!({ "path": path, "dialect": dialect }), cut);
+            let (before, _) = channels_of(&case(name));
+            let (after, _) = channels_of(&path);
+            let plain = |all: &Gathered| -> Vec<(i64, String, String, Vec<u8>)> {
+                let tell = |e: &PlainEvent| {
+                    (e.timestamp, e.source.clone(), e.channel.clone(), e.payload.clone())
+                };
+                all.events.iter().map(tell).collect()
+            };
+            assert_eq!(plain(&before), plain(&after), "{name} as {dialect}");
+            assert_eq!(after.damage, []);
+        }
+    }
+}
+
+#[test]
+fn subfiles_keep_their_names_and_bytes_in_the_dialect_they_came_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = case("dialect_a");
+    copied(&from, json!({ "path": folder.path().join("copy.orca") }), 2);
+    for name in ["060804_153321_laser0.log", "060804_153321_power0.log"] {
+        assert_eq!(
+            fs::read(folder.path().join(name)).unwrap(),
+            fs::read(from.with_file_name(name)).unwrap()
+        );
+    }
+}
+
+#[test]
+fn batches_do_not_show_in_what_is_written() {
+    let events: Vec<Written> = (0..50)
+        .map(|n| (n as i64 * 999, lcm(&[b'A' + (n % 3) as u8], "x"), vec![n as u8; n]))
+        .collect();
+    let mut written: Vec<Vec<Vec<u8>>> = Vec::new();
+    for cut in [1, 7, 50] {
+        let folder = tempfile::tempdir().unwrap();
+        write(json!({ "path": folder.path().join("x.orca") }), &events, cut);
+        let names = ["x.orca", "x_a0.log", "x_b0.log", "x_c0.log"];
+        written.push(names.map(|name| fs::read(folder.path().join(name)).unwrap()).to_vec());
+    }
+    assert!(written.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+#[test]
+fn what_is_lost_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut channel = lcm(b"X", "x");
+    channel.metadata.insert("mine".into(), "gone".into());
+    let mut ice = lcm(b"orca.Power", "x");
+    ice.encoding = Encoding::Ice;
+    let mut config = ice.clone();
+    config.name = Name::from_text("orca.Power.config");
+    config.metadata.insert("ice.config".into(), "true".into());
+    let events = vec![
+        (1_500, channel, vec![1]),
+        (2_000, ice.clone(), vec![]),
+        (3_000, ice, vec![0]),
+        (4_000, config, vec![0]),
+    ];
+    let (notes, losses, refused) =
+        write(json!({ "path": folder.path().join("x.orca") }), &events, 9);
+    assert_eq!((losses.len(), refused), (2, 1));
+    let said = |what: &str| notes.iter().any(|(note, _)| note.contains(what));
+    assert!(said("event numbers are not kept") && said("written as data"), "{notes:?}");
+}
+
+#[test]
+fn nothing_is_written_over_and_nothing_beside_standard_output() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("x_a0.log"), "mine").unwrap();
+    let context = SinkContext {
+        outputs: Arc::new(Outputs::new(Overwrite::Refuse, false, &[])),
+        ..SinkContext::standalone()
+    };
+    let sink_there = sink(json!({ "path": folder.path().join("x.orca") }));
+    let mut output = sink_there.open(&context).unwrap();
+    let buffers = BlockPool::new(1 << 10, 2);
+    let events = batch(&[(0, lcm(b"A", "x"), vec![])], &context.channels);
+    let block =
+        sink_there.encode(events, &mut EncodeContext::new(&context.channels, &buffers)).unwrap();
+    let error = sink_there.append(&mut *output, block).unwrap_err().to_string();
+    assert!(error.contains("--overwrite"), "{error}");
+    assert!(sink(json!({ "path": "-" })).open(&context).is_err());
+}
+
+/// A log of this many lines, and its subfiles.
+fn made(lines: usize) -> Vec<(&'static str, Vec<u8>)> {
+    let mut master = b"# sensors@alpha/x\nlaser0.log LaserScanner2d ice 1\npower0.log Power ice 1\ntext0.log Power ascii 1\n#data\n".to_vec();
+    let (mut laser, mut power, mut text) = (vec![0, 2, 0, 0, 0, 9, 0], Vec::new(), Vec::new());
+    for n in 0..lines {
+        let object = vec![7; n * 13 % 90].into_iter().chain([0]).collect::<Vec<u8>>();
+        let to = if n % 2 == 0 { &mut laser } else { &mut power };
+        to.push(0);
+        to.extend((object.len() as u32).to_le_bytes());
+        to.extend(object);
+        master.extend(format!("{} {} {} {}\n", 100 + n, n, n % 2, n / 2).bytes());
+        if n % 5 == 0 {
+            text.extend(format!("line {n}\n").bytes());
+            master.extend(format!("{} {} 2 {}\n", 100 + n, n, n / 5).bytes());
+        }
+    }
+    vec![("m.log", master), ("laser0.log", laser), ("power0.log", power), ("text0.log", text)]
+}
+
+fn damaged(mut bytes: Vec<u8>, kind: u8, at: usize, len: usize) -> Vec<u8> {
+    let at = at % bytes.len().max(1);
+    let end = (at + len).min(bytes.len());
+    match kind {
+        0 if at < bytes.len() => bytes[at] ^= 1 << (len % 8),
+        1 => drop(bytes.drain(at..end)),
+        2 => drop(bytes.splice(at..at, std::iter::repeat_n(b'0', len))),
+        3 => bytes[at..end].fill(0),
+        4 => bytes[at..end].fill(b'\n'),
+        _ => bytes.truncate(at),
+    }
+    bytes
+}
+
+#[test]
+fn a_long_log_is_the_same_however_it_is_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, bytes) in made(3000) {
+        fs::write(folder.path().join(name), bytes).unwrap();
+    }
+    let log = source(&folder.path().join("m.log"));
+    let all = any_splitting_is_the_same(&*log, &[500, 5_000, 50_000]);
+    assert_eq!((all.events.len(), all.damage.len()), (3601, 0));
+    assert!(log.splits(5_000, &Query::default()).unwrap().len() > 20);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+    #[test]
+    fn damaged_logs_are_the_same_however_they_are_cut_and_blocked(
+        mutations in proptest::collection::vec((0usize..4, 0u8..6, any::<usize>(), 1usize..60), 1..5),
+        target in 1u64..3000, block in 1usize..2000)
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let mut files = made(60);
+        for (file, kind, at, len) in mutations {
+            let bytes = std::mem::take(&mut files[file].1);
+            files[file].1 = damaged(bytes, kind, at, len);
+        }
+        for (name, bytes) in &files {
+            fs::write(folder.path().join(name), bytes).unwrap();
+        }
+        let path = folder.path().join("m.log");
+        let all = any_splitting_is_the_same(&*source(&path), &[target, 64]);
+        let mut context = ReadContext::standalone("test");
+        context.blocks = BlockPool::new(block, 2);
+        prop_assert_eq!(&gather_with(&*source(&path), target, &context).unwrap(), &all);
+    }
+}
