@@ -12,3 +12,4 @@ use sluice_orca as _;
 use sluice_parquet as _;
 use sluice_stages as _;
 use sluice_text as _;
+use sluice_vel as _;

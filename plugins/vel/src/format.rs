@@ -1,0 +1,260 @@
+//! The byte format `vel`: what of an event a log can hold, and whole messages as bytes and back.
+//!
+//! A file is a head with an empty index and the messages. Absolute times are written as milliseconds since
+//! 1970, as there is no first event to count from; relative ones as they are. What it reads was made by
+//! [`Datalog::encode`] and has not changed since: anything else is refused as a whole. Logs that may be
+//! damaged are for [`reader`](crate::reader).
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sluice_core::framed::LIKELY_EVENTS;
+use sluice_core::{
+    Batch, BatchBuilder, ByteFormat, Channel, Channels, Clock, EncodeContext, Error, Event, Place,
+    ReadContext,
+};
+
+use crate::channels::Ids;
+use crate::hash::MessageNames;
+use crate::kind::{Kind, Met, decoded_types};
+use crate::time::{held, to_millis, to_nanos};
+use crate::wire::{END_MARK, FileHead, HEADER_LEN, Header, SMALLEST, append_message};
+
+/// VEL logs as a byte format.
+#[derive(Clone, Copy, Debug)]
+pub struct Datalog;
+
+/// Bytes of the message for this event, or why there is none.
+fn fitted(event: &Event<'_>) -> Result<u32, String> {
+    let header = Header::of(0, (0, 0), 0.0, event.payload.len()).map_err(|e| e.to_string())?;
+    Ok(u32::try_from(header.message_len()).unwrap_or(u32::MAX))
+}
+
+impl ByteFormat for Datalog {
+    fn head(&self) -> Result<Vec<u8>, Error> {
+        Ok(FileHead::new(0).write().to_vec())
+    }
+
+    fn held(&self, time: i64) -> i64 {
+        held(time)
+    }
+
+    fn keeps_sources(&self) -> bool {
+        true
+    }
+
+    fn lengths(&self, batch: &Batch, context: &mut EncodeContext<'_>) -> Result<Vec<u32>, Error> {
+        let (kinds, decoded) = (kinds(context.channels), decoded_types(batch));
+        let (mut lengths, mut met) = (Vec::with_capacity(batch.len()), Met::of(kinds.len()));
+        for (row, event) in batch.iter().enumerate() {
+            match fitted(&event) {
+                Ok(len) => lengths.push(len),
+                Err(reason) => {
+                    context.refused.push((row as u32, reason));
+                    lengths.push(0);
+                    continue;
+                }
+            }
+            met.add(event.channel, decoded.get(row).is_some_and(Option::is_some));
+            if held(event.timestamp) != event.timestamp {
+                context.losses.insert(ROUNDED);
+            }
+        }
+        met.say_losses(&kinds, &mut context.losses);
+        Ok(lengths)
+    }
+
+    fn encode(
+        &self,
+        events: &[Batch],
+        channels: &Channels,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let kinds = kinds(channels);
+        for batch in events {
+            out.reserve(batch.payload_bytes() as usize + batch.len() * HEADER_LEN);
+            let decoded = decoded_types(batch);
+            for (row, event) in batch.iter().enumerate() {
+                let kind = &kinds[event.channel.index()];
+                fitted(&event).map_err(unfit)?;
+                let (marker, ms) = (kind.marker, to_millis(event.timestamp));
+                let type_id = kind.type_of(decoded.get(row).copied().flatten());
+                append_message(out, marker, type_id, ms, event.payload).map_err(unfit)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn decode(
+        &self,
+        piece: Bytes,
+        _: &Path,
+        context: &ReadContext,
+    ) -> Result<Result<Vec<Batch>, String>, Error> {
+        let mut batch = BatchBuilder::with_capacity(LIKELY_EVENTS);
+        let (names, source) = (Arc::new(MessageNames::default()), Arc::clone(&context.source));
+        let mut ids = Ids::new(names, source, Clock::Relative, Arc::clone(&context.channels));
+        let mut at = 0;
+        while at < piece.len() {
+            let found = whole_message(piece.get(at..).unwrap_or_default());
+            let (header, time, payload) = match found {
+                Ok(found) => found,
+                Err(reason) => return Ok(Err(format!("{reason}, {at} bytes into what it holds"))),
+            };
+            let Ok(offset) = u32::try_from(at + HEADER_LEN) else {
+                return Ok(Err("a piece of a log is shorter than 4 GiB".into()));
+            };
+            let place = Place { segment: 0, offset };
+            batch.push(time, at as i64, ids.of(&header, payload)?, payload, place);
+            at += HEADER_LEN + payload.len();
+        }
+        if batch.is_empty() {
+            return Ok(Ok(Vec::new()));
+        }
+        batch.segment(piece.clone());
+        Ok(Ok(vec![batch.finish()]))
+    }
+}
+
+pub(crate) const ROUNDED: &str =
+    "times are written in milliseconds as doubles; what these cannot hold is rounded";
+
+fn kinds(channels: &Channels) -> Vec<Kind> {
+    channels.since(0).iter().map(|channel: &Arc<Channel>| Kind::of(channel)).collect()
+}
+
+fn unfit(reason: impl std::fmt::Display) -> Error {
+    Error::broken(format!("an event that a log cannot hold was not refused: {reason}"))
+}
+
+/// The message that these bytes begin with, and its time.
+fn whole_message(bytes: &[u8]) -> Result<(Header, i64, &[u8]), &'static str> {
+    let (head, rest) = bytes.split_first_chunk().ok_or("a message's header is cut off")?;
+    let header = Header::parse(head).ok_or("a message's header is cut off")?;
+    if header.size < SMALLEST || header.size == END_MARK {
+        return Err("a message's size is impossible");
+    }
+    let time = to_nanos(header.ms).ok_or("a message's time cannot be held")?;
+    if to_millis(time).to_bits() != header.ms.to_bits() {
+        return Err("a message's time is none of whole nanoseconds");
+    }
+    let len = usize::try_from(header.payload_len()).map_err(|_| "a message is too long")?;
+    let (payload, _) = rest.split_at_checked(len).ok_or("a message's payload is cut off")?;
+    Ok((header, time, payload))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{MARKER, TIME_AT};
+    use proptest::prelude::*;
+    use sluice_core::{BlockPool, Encoding, Name};
+
+    fn batch(events: &[(i64, u8, Vec<u8>)], channels: &Channels) -> Batch {
+        let mut batch = BatchBuilder::default();
+        for (time, name, payload) in events {
+            let name = Name::from_bytes(&vec![*name; usize::from(*name % 5)]);
+            let id = channels.intern(Channel::new(name, "test", Encoding::Unknown)).unwrap();
+            batch.push_copy(*time, 0, id, payload);
+        }
+        batch.finish()
+    }
+
+    fn decoded(piece: &[u8]) -> Result<Vec<Batch>, String> {
+        let context = ReadContext::standalone("test");
+        Datalog.decode(Bytes::copy_from_slice(piece), Path::new("x"), &context).unwrap()
+    }
+
+    fn one() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        append_message(&mut bytes, MARKER, (7, 1), 2_000.0, b"payload, longer than a view")
+            .unwrap();
+        bytes
+    }
+
+    #[test]
+    fn payloads_are_not_copied() {
+        let piece = Bytes::from([one(), one()].concat());
+        let context = ReadContext::standalone("test");
+        let batches = Datalog.decode(piece.clone(), Path::new("x"), &context).unwrap().unwrap();
+        let [batch] = &batches[..] else { panic!("one piece is one batch") };
+        assert_eq!((batch.len(), batch.timestamps()), (2, &[2_000_000_000; 2][..]));
+        assert_eq!(batch.sequences(), [0, one().len() as i64]);
+        assert_eq!(batch.payload(1).as_ptr(), piece[one().len() + HEADER_LEN..].as_ptr());
+    }
+
+    #[test]
+    fn what_is_no_run_of_whole_messages_is_refused_as_a_whole() {
+        let (good, len) = (one(), one().len());
+        for cut in 1..len {
+            assert!(decoded(&[&good[..], &good[..cut]].concat()).is_err(), "{cut}");
+        }
+        for (at, with, says) in [
+            (0, [3, 0, 0, 0], "impossible"),
+            (0, [0xff; 4], "impossible"),
+            (0, [0xff, 0xff, 0xff, 0x7f], "cut off"),
+            (TIME_AT, [1, 0, 0, 0], "nanoseconds"),
+            (TIME_AT + 4, [0xff; 4], "cannot be held"),
+        ] {
+            let mut bad = [&good[..], &good].concat();
+            bad[len + at..len + at + 4].copy_from_slice(&with);
+            assert!(decoded(&bad).unwrap_err().contains(says), "{says}");
+        }
+        assert!(decoded(b"").unwrap().is_empty());
+    }
+
+    #[test]
+    fn times_that_are_rounded_are_told() {
+        let channels = Channels::default();
+        let buffers = BlockPool::new(16, 1);
+        for (time, is_rounded) in
+            [(1_999, false), (1_194_098_400_000_000_001, true), (i64::MAX, true)]
+        {
+            let events = batch(&[(time, 1, Vec::new())], &channels);
+            let mut context = EncodeContext::new(&channels, &buffers);
+            assert_eq!(Datalog.lengths(&events, &mut context).unwrap(), [21]);
+            assert_eq!(context.losses.contains(ROUNDED), is_rounded, "{time}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn events_survive_however_they_are_cut_into_batches(
+            events in proptest::collection::vec(
+                (-1_000_000i64..i64::MAX / 2, 1u8..20, proptest::collection::vec(any::<u8>(), 0..40)),
+                0..20),
+            cut in 0usize..20)
+        {
+            let channels = Channels::default();
+            let whole = batch(&events, &channels);
+            let buffers = BlockPool::new(16, 1);
+            let lengths = Datalog.lengths(&whole, &mut EncodeContext::new(&channels, &buffers)).unwrap();
+            let cut = cut.min(whole.len());
+            let parts = [whole.slice(0, cut), whole.slice(cut, whole.len() - cut)];
+            let (mut bytes, mut in_parts) = (Vec::new(), Vec::new());
+            Datalog.encode(std::slice::from_ref(&whole), &channels, &mut bytes).unwrap();
+            Datalog.encode(&parts, &channels, &mut in_parts).unwrap();
+            prop_assert_eq!(&bytes, &in_parts);
+            prop_assert_eq!(lengths.iter().sum::<u32>() as usize, bytes.len());
+            let back = decoded(&bytes).unwrap();
+            let back: Vec<_> = back.iter().flat_map(Batch::iter).collect();
+            prop_assert_eq!(back.len(), events.len());
+            for (event, (time, _, payload)) in back.iter().zip(&events) {
+                prop_assert_eq!(event.timestamp, Datalog.held(*time));
+                prop_assert_eq!(event.payload, &payload[..]);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_decoded_or_refused(bytes in proptest::collection::vec(
+            prop_oneof![Just(0u8), Just(0x31u8), any::<u8>()], 0..100))
+        {
+            if let Ok(batches) = decoded(&bytes) {
+                let payloads: u64 = batches.iter().map(Batch::payload_bytes).sum();
+                let events: usize = batches.iter().map(Batch::len).sum();
+                prop_assert_eq!(payloads + (events * HEADER_LEN) as u64, bytes.len() as u64);
+            }
+        }
+    }
+}

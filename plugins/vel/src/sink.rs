@@ -1,0 +1,450 @@
+//! Sink `vel`: one log, whose index is complete once all is written.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer};
+use sluice_core::files::LogFile;
+use sluice_core::options::OutPath;
+use sluice_core::pool::Block;
+use sluice_core::time::When;
+use sluice_core::{
+    Batch, Clock, EncodeContext, Error, Event, OutputFile, PerChannel, Sink, SinkContext,
+};
+
+use crate::format::ROUNDED;
+use crate::index::Seconds;
+use crate::kind::{Hashed, Kind, Met, decoded_types};
+use crate::time::{to_millis, to_nanos};
+use crate::wire::{
+    ENTRY_LEN, FileHead, HEAD_LEN, HEADER_LEN, Header, MAGIC, TIME_AT, UNUSED, VERSION,
+    append_message,
+};
+
+/// The most seconds that an index gets.
+const MOST_SECONDS: u32 = 10_000_000;
+
+/// Writes a Koblenz VEL DataLog file.
+///
+/// What was read from a VEL log and not changed is written byte for byte as it was, of whatever type.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VelSink {
+    /// The log; `-` is standard output, and `.zst` at its end compresses it.
+    path: OutPath,
+    /// The seconds that the index has: all there are (`exact`), none (`none`), or a number of them.
+    #[serde(default)]
+    index: Index,
+    /// The time that becomes 0 ms, for events with absolute times. Without it that is the first of them.
+    epoch: Option<Absolute>,
+    #[serde(skip)]
+    kinds: PerChannel<Kind>,
+}
+
+sluice_core::register! {
+    sink "vel": VelSink,
+    about: "writes Koblenz VEL DataLog files",
+    sample: include_str!("../samples/vel-sink.toml"),
+    extensions: &["vel"],
+}
+
+/// How many seconds an index has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Index {
+    #[default]
+    Exact,
+    Seconds(u32),
+}
+
+impl<'de> Deserialize<'de> for Index {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "`exact`, `none`, or a number of seconds")]
+        enum Given {
+            Seconds(u32),
+            Word(Word),
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        enum Word {
+            Exact,
+            None,
+        }
+        match Given::deserialize(deserializer)? {
+            Given::Word(Word::Exact) => Ok(Self::Exact),
+            Given::Word(Word::None) => Ok(Self::Seconds(0)),
+            Given::Seconds(seconds) if seconds <= MOST_SECONDS => Ok(Self::Seconds(seconds)),
+            Given::Seconds(seconds) => Err(serde::de::Error::custom(format!(
+                "an index has at most {MOST_SECONDS} seconds, and {seconds} are asked for"
+            ))),
+        }
+    }
+}
+
+impl JsonSchema for Index {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Index".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [
+            { "type": "string", "enum": ["exact", "none"] },
+            { "type": "integer", "minimum": 0, "maximum": MOST_SECONDS },
+        ] })
+    }
+}
+
+/// A point in time, in nanoseconds since 1970.
+#[derive(Clone, Copy, Debug)]
+struct Absolute(i64);
+
+impl<'de> Deserialize<'de> for Absolute {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match When::deserialize(deserializer)? {
+            When::At(nanos) => Ok(Self(nanos)),
+            When::After(_) => Err(serde::de::Error::custom(
+                "a point in time is needed, such as 2007-11-03T14:00:00Z",
+            )),
+        }
+    }
+}
+
+impl JsonSchema for Absolute {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        When::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        When::json_schema(generator)
+    }
+}
+
+/// Encoded events; their times are put in when they are appended.
+pub struct Encoded {
+    bytes: Block,
+    messages: Vec<Message>,
+    /// The names that were written as numbers.
+    hashed: Hashed,
+}
+
+const COUNTED_FROM_FIRST: &str = "times are written as counted from the first event; `epoch` says from \
+    when instead, and gives them back when it is given to the source, too";
+
+/// Where a message lies in a block, and what its time is made of.
+struct Message {
+    at: usize,
+    timestamp: i64,
+    clock: Clock,
+    /// Where it began in the log that it was read from, if it was read from one.
+    origin: Option<i64>,
+}
+
+impl Message {
+    /// Appends the message of an event, but for its time. `Err` says why no log can hold it; `out` is then
+    /// as it was.
+    fn append(
+        out: &mut Vec<u8>,
+        event: &Event<'_>,
+        kind: &Kind,
+        decoded: Option<(u32, i32)>,
+    ) -> Result<Self, String> {
+        let (timestamp, clock, at) = (event.timestamp, kind.clock, out.len());
+        append_message(out, kind.marker, kind.type_of(decoded), 0.0, event.payload)
+            .map_err(|e| e.to_string())?;
+        let origin = kind.hashed.is_none().then_some(event.sequence);
+        Ok(Self { at, timestamp, clock, origin })
+    }
+}
+
+/// The open log.
+#[derive(Debug)]
+pub struct Log {
+    body: Body,
+    /// Bytes of messages so far.
+    len: u64,
+    seconds: Seconds,
+    /// The least entries that the index gets.
+    least: u32,
+    /// The time that becomes 0 ms.
+    epoch: Option<i64>,
+    original: Option<Original>,
+    hashed: Hashed,
+    rounded: u64,
+    events: u64,
+}
+
+/// Where messages go until the head in front of them is known.
+#[derive(Debug)]
+enum Body {
+    /// Behind a head that stays, or that is replaced.
+    Behind { file: OutputFile, head: Vec<u8> },
+    /// To a file of their own.
+    Aside { file: OutputFile, body: File },
+}
+
+impl VelSink {
+    /// A file that can be written behind its head once that is known.
+    fn body(&self, mut file: OutputFile, least: u32) -> Result<Body, Error> {
+        let is_final = self.index == Index::Seconds(0);
+        if !is_final && !file.can_replace_head() {
+            let fail = |e| Error::io("make a temporary file for", file.target(), e);
+            let body = tempfile::tempfile().map_err(fail)?;
+            return Ok(Body::Aside { file, body });
+        }
+        let head = head(least, &[]);
+        file.write_binary(&head)?;
+        Ok(Body::Behind { file, head })
+    }
+
+    fn kinds(&self, context: &EncodeContext<'_>) -> Result<Arc<Vec<Kind>>, Error> {
+        self.kinds.table(context.channels, |channel| Ok(Kind::of(channel)))
+    }
+}
+
+/// A file's head with an index of at least `least` entries, for messages at these places behind it.
+fn head(least: u32, places: &[u64]) -> Vec<u8> {
+    let entries = u32::try_from(places.len()).unwrap_or(u32::MAX).max(least);
+    let head = FileHead::new(entries);
+    let mut bytes = Vec::with_capacity(HEAD_LEN + entries as usize * ENTRY_LEN);
+    bytes.extend(head.write());
+    let position = |place: &u64| (head.body() + place).cast_signed();
+    let unused = std::iter::repeat(UNUSED);
+    let entries = places.iter().map(position).chain(unused).take(entries as usize);
+    entries.for_each(|entry| bytes.extend(entry.to_le_bytes()));
+    bytes
+}
+
+impl Log {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        match &mut self.body {
+            Body::Behind { file, .. } => file.write_binary(bytes)?,
+            Body::Aside { file, body } => body
+                .write_all(bytes)
+                .map_err(|e| Error::io("write a temporary file for", file.target(), e))?,
+        }
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// The milliseconds of a message: those it was read with, if they are known and still say its time.
+    fn millis(&mut self, message: &Message, header: &Header) -> Result<f64, Error> {
+        let nanos = match message.clock {
+            Clock::Relative => message.timestamp,
+            Clock::Utc => {
+                let epoch = *self.epoch.get_or_insert(message.timestamp);
+                since(message.timestamp, epoch)?
+            }
+        };
+        if let (Some(original), Some(at)) = (&mut self.original, message.origin)
+            && let Some(ms) = original.millis(at, header)?
+            && to_nanos(ms) == Some(nanos)
+        {
+            return Ok(ms);
+        }
+        let ms = to_millis(nanos);
+        self.rounded += u64::from(to_nanos(ms) != Some(nanos));
+        Ok(ms)
+    }
+
+    /// Puts the times of a block's messages in, and their seconds into the index.
+    fn place(&mut self, bytes: &mut [u8], messages: &[Message]) -> Result<(), Error> {
+        let broken = || Error::broken("a block of messages is shorter than its messages");
+        for message in messages {
+            let bytes = bytes.get_mut(message.at..).ok_or_else(broken)?;
+            let header = bytes.first_chunk().and_then(Header::parse).ok_or_else(broken)?;
+            let ms = self.millis(message, &header)?;
+            bytes
+                .get_mut(TIME_AT..HEADER_LEN)
+                .ok_or_else(broken)?
+                .copy_from_slice(&ms.to_le_bytes());
+            self.seconds.feed(self.len + message.at as u64, ms);
+        }
+        Ok(())
+    }
+}
+
+/// Nanoseconds from `epoch` to `timestamp`, if a message can hold them.
+fn since(timestamp: i64, epoch: i64) -> Result<i64, Error> {
+    timestamp.checked_sub(epoch).ok_or_else(|| {
+        Error::unfit(format!(
+            "an event at {} is more than 292 years from the time that becomes 0 ms, {}; give another \
+             `epoch`",
+            sluice_core::time::format(timestamp),
+            sluice_core::time::format(epoch)
+        ))
+    })
+}
+
+/// The only log that is read: messages that were read from it keep the bits of their times, which
+/// nanoseconds do not tell in full.
+#[derive(Debug)]
+struct Original {
+    log: LogFile,
+    head: FileHead,
+}
+
+impl Original {
+    /// The run's input, if it is one VEL log that can be read at any place.
+    fn of(context: &SinkContext) -> Result<Option<Self>, Error> {
+        let [input] = &context.origin.inputs[..] else { return Ok(None) };
+        if !input.path.is_file() {
+            return Ok(None);
+        }
+        let mut log = LogFile::open_plain(&input.path)?;
+        let mut bytes = [0; HEAD_LEN];
+        let there = log.read_at(0, &mut bytes)?;
+        let found = if there == HEAD_LEN { FileHead::parse(&bytes) } else { None };
+        let is_vel =
+            |(magic, head): &([u8; 4], FileHead)| *magic == MAGIC && head.major == VERSION.0;
+        Ok(found.filter(is_vel).map(|(_, head)| Self { log, head }))
+    }
+
+    /// How many entries its index has, as far as they can be there.
+    fn entries(&self) -> u32 {
+        let len = self.log.len().unwrap_or(0);
+        if self.head.body() <= len { self.head.entries.min(MOST_SECONDS) } else { 0 }
+    }
+
+    /// The time of the message at `at`, if that is one like this.
+    fn millis(&mut self, at: i64, like: &Header) -> Result<Option<f64>, Error> {
+        let mut bytes = [0; HEADER_LEN];
+        let Ok(at) = u64::try_from(at) else { return Ok(None) };
+        let there = self.log.read_at(at, &mut bytes)?;
+        let header = if there == HEADER_LEN { Header::parse(&bytes) } else { None };
+        let time = header.map(|header| header.ms);
+        Ok(time.filter(|ms| header == Some(Header { ms: *ms, ..*like })))
+    }
+}
+
+impl Sink for VelSink {
+    type Block = Encoded;
+    type Output = Log;
+
+    fn targets(&self) -> Vec<PathBuf> {
+        vec![self.path.0.clone()]
+    }
+
+    fn open(&self, context: &SinkContext) -> Result<Log, Error> {
+        if self.path.is_folder() {
+            let path = self.path.0.display();
+            return Err(Error::unfit(format!("`path` is one log, and this is a folder: {path}")));
+        }
+        let original = Original::of(context)?;
+        let (least, most) = match self.index {
+            Index::Exact => (original.as_ref().map_or(0, Original::entries), MOST_SECONDS),
+            Index::Seconds(seconds) => (seconds, seconds),
+        };
+        let file = context.outputs.create(&self.path.0)?;
+        Ok(Log {
+            body: self.body(file, least)?,
+            len: 0,
+            seconds: Seconds::new(most.into()),
+            least,
+            epoch: self.epoch.map(|epoch| epoch.0),
+            original,
+            hashed: Hashed::new(),
+            rounded: 0,
+            events: 0,
+        })
+    }
+
+    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Encoded, Error> {
+        let (kinds, decoded) = (self.kinds(context)?, decoded_types(&batch));
+        let mut bytes = context.buffers.buffer();
+        bytes.reserve(batch.payload_bytes() as usize + batch.len() * HEADER_LEN);
+        let (mut messages, mut met) = (Vec::with_capacity(batch.len()), Met::of(kinds.len()));
+        for (row, event) in batch.iter().enumerate() {
+            let kind = &kinds[event.channel.index()];
+            let decoded = decoded.get(row).copied().flatten();
+            match Message::append(&mut bytes, &event, kind, decoded) {
+                Ok(message) => messages.push(message),
+                Err(reason) => {
+                    context.refused.push((row as u32, reason));
+                    continue;
+                }
+            }
+            met.add(event.channel, decoded.is_some());
+        }
+        met.say_losses(&kinds, &mut context.losses);
+        if self.epoch.is_none() && met.channels(&kinds).any(|kind| kind.clock == Clock::Utc) {
+            context.losses.insert(COUNTED_FROM_FIRST);
+        }
+        Ok(Encoded { bytes, messages, hashed: met.hashed(&kinds) })
+    }
+
+    fn append(&self, log: &mut Log, mut block: Encoded) -> Result<u64, Error> {
+        log.place(&mut block.bytes, &block.messages)?;
+        log.write(&block.bytes)?;
+        for (type_id, names) in block.hashed {
+            log.hashed.entry(type_id).or_default().extend(names);
+        }
+        let events = block.messages.len() as u64;
+        log.events += events;
+        Ok(events)
+    }
+
+    fn notes(&self, log: &Log) -> Vec<(String, u64)> {
+        let mut notes = Vec::new();
+        if log.rounded > 0 {
+            notes.push((ROUNDED.to_owned(), log.rounded));
+        }
+        if log.seconds.is_full() && self.index != Index::Seconds(0) {
+            let most = log.seconds.positions().len();
+            notes.push((format!("the index ends after {most} seconds, and the events go on"), 0));
+        }
+        for (type_id, names) in log.hashed.iter().filter(|(_, names)| names.len() > 1) {
+            let number = crate::hash::hex(*type_id);
+            let names = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+            notes.push((format!("these names have one number, {number}: {names}"), 0));
+        }
+        notes
+    }
+
+    fn flush(&self, log: &mut Log) -> Result<(), Error> {
+        match &mut log.body {
+            Body::Behind { file, .. } => file.flush(),
+            Body::Aside { .. } => Ok(()),
+        }
+    }
+
+    fn is_readable_unfinished(&self) -> bool {
+        let is_packed = self.path.0.extension().is_some_and(|extension| extension == "zst");
+        self.index == Index::Seconds(0) || !(is_packed || self.path.is_stdout())
+    }
+
+    fn finish(&self, log: Log) -> Result<u64, Error> {
+        let wanted = head(log.least, log.seconds.positions());
+        match log.body {
+            Body::Behind { mut file, head } => {
+                if wanted != head {
+                    file.replace_head(head.len() as u64, &wanted)?;
+                }
+                file.finish(log.events)?;
+            }
+            Body::Aside { mut file, body } => {
+                file.write_binary(&wanted)?;
+                copy(body, &mut file)?;
+                file.finish(log.events)?;
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// Writes what was kept aside to where it belongs.
+fn copy(mut body: File, file: &mut OutputFile) -> Result<(), Error> {
+    let target = file.target().to_owned();
+    let fail = |e| Error::io("read a temporary file for", Path::new(&target), e);
+    body.seek(SeekFrom::Start(0)).map_err(fail)?;
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        let read = body.read(&mut buffer).map_err(fail)?;
+        if read == 0 {
+            return Ok(());
+        }
+        file.write_binary(buffer.get(..read).unwrap_or_default())?;
+    }
+}

@@ -1,0 +1,230 @@
+//! Source `vel`: one log or many, cut into splits, with a seek by time where the index proves right.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Deserialize;
+use sluice_core::files;
+use sluice_core::options::{ByteSize, InPaths};
+use sluice_core::time::When;
+use sluice_core::{Clock, Entry, Error, Input, Query, ReadContext, Reader, Sniff, Source, Split};
+
+use crate::format::Datalog;
+use crate::hash::MessageNames;
+use crate::index;
+use crate::probe::Probe;
+use crate::reader;
+use crate::scan::{AfterDamage, Deleted, Rules};
+use crate::time::to_millis;
+use crate::wire::MAGIC;
+
+/// Reads Koblenz VEL DataLog files.
+///
+/// Damage is stepped over and reported; every message that can be believed is an event, of whatever type.
+/// Its number is the place in the file where it begins.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "Options")]
+pub struct Vel(Options);
+
+impl JsonSchema for Vel {
+    fn schema_name() -> Cow<'static, str> {
+        "Vel".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Options::json_schema(generator)
+    }
+}
+
+/// The options as they are written.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// The logs: a file, a glob, a list of them, or `-` for standard input. Logs are read one after
+    /// another; what is compressed with zstd is read as what it holds.
+    path: InPaths,
+    /// The time of the logs' 0 ms, which is when the program that wrote them was started. Without it
+    /// times are relative.
+    epoch: Option<When>,
+    /// The time of each log's first message, instead of `epoch`.
+    first: Option<When>,
+    /// Names of messages beside the built-in ones: files hold numbers only.
+    #[serde(default)]
+    message_names: Arc<MessageNames>,
+    /// The largest size of a message that is believed. Damage can claim any.
+    #[serde(default = "largest_message")]
+    max_message: ByteSize,
+    /// What comes after damage: the next believable message (`search`), or nothing (`stop`).
+    #[serde(default)]
+    after_damage: AfterDamage,
+    /// What messages are that were marked as deleted: damage (`skip`), or events (`keep`).
+    #[serde(default)]
+    deleted: Deleted,
+    /// Whether a time window may be found by the index, if that proves right. Turn it off for logs in
+    /// which single messages are more than ten seconds out of place.
+    #[serde(default = "yes")]
+    seek: bool,
+}
+
+fn largest_message() -> ByteSize {
+    ByteSize(Rules::default().max_message)
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl TryFrom<Options> for Vel {
+    type Error = String;
+
+    fn try_from(options: Options) -> Result<Self, String> {
+        if options.epoch.is_some() && options.first.is_some() {
+            return Err("`epoch` and `first` say the same in two ways; give one of them".into());
+        }
+        let relative = |when: &Option<When>| when.is_some_and(When::is_relative);
+        if relative(&options.epoch) || relative(&options.first) {
+            return Err(
+                "`epoch` and `first` are points in time, such as 2007-11-03T14:00:00Z".into()
+            );
+        }
+        Ok(Self(options))
+    }
+}
+
+fn sniff(head: &[u8]) -> Sniff {
+    if head.starts_with(&MAGIC) { Sniff::Yes } else { Sniff::No }
+}
+
+sluice_core::register! {
+    source "vel": Vel,
+    about: "reads Koblenz VEL DataLog files, and goes on after damage",
+    sample: include_str!("../samples/vel-source.toml"),
+    extensions: &["vel"],
+    sniff: sniff,
+    byte_format: Some(&Datalog),
+    types: &["vel"],
+}
+
+impl Vel {
+    fn rules(&self) -> Rules {
+        Rules {
+            max_message: self.0.max_message.0,
+            after_damage: self.0.after_damage,
+            deleted: self.0.deleted,
+            names: Arc::clone(&self.0.message_names),
+            epoch: self.0.epoch.map_or(0, |epoch| epoch.resolve(0)),
+        }
+    }
+
+    /// The rules for one log, and what its times count from.
+    fn rules_of(&self, path: &Path) -> Result<(Rules, Clock), Error> {
+        let mut rules = self.rules();
+        let Some(first) = self.0.first else {
+            let is_absolute = self.0.epoch.is_some();
+            return Ok((rules, if is_absolute { Clock::Utc } else { Clock::Relative }));
+        };
+        let mut log = Probe::open(path)?;
+        if !log.is_seekable() {
+            let path = path.display();
+            return Err(Error::unfit(format!(
+                "`first` needs a log that can be read twice; give `epoch`, or unpack the log: {path}"
+            )));
+        }
+        let found = log.look(|log| index::first_time(log, &rules))?.unwrap_or(0);
+        let epoch = first.resolve(0).checked_sub(found);
+        rules.epoch = epoch.ok_or_else(|| {
+            let path = path.display();
+            Error::unfit(format!(
+                "`first` leads to a start that no time can say: the first message is {found} ns after \
+                 it: {path}"
+            ))
+        })?;
+        Ok((rules, Clock::Utc))
+    }
+
+    /// The part of a log that has every event of the window.
+    fn wanted(&self, path: &Path, len: u64, query: &Query) -> Result<Range<u64>, Error> {
+        let is_open = query.start.is_none() && query.end.is_none();
+        if !self.0.seek || is_open || len < WORTH_SEEKING {
+            return Ok(0..len);
+        }
+        let (rules, _) = self.rules_of(path)?;
+        let in_file = |time: i64| to_millis(time.saturating_sub(rules.epoch));
+        let start = query.start.map(|start| in_file(start.saturating_sub(MARGIN)));
+        let end = query.end.map(|end| in_file(end.saturating_add(MARGIN)));
+        let mut log = Probe::open(path)?;
+        let found = log.look(|log| index::narrowed(log, (start, end), &rules))?;
+        let (start, end) = found.unwrap_or((0, None));
+        let end = end.unwrap_or(len).min(len);
+        Ok(start.min(end)..end)
+    }
+}
+
+/// How far an event may be out of place for a seek by time still to find it.
+const MARGIN: i64 = 10_000_000_000;
+/// Logs below this length are read whole: that is as cheap as looking.
+const WORTH_SEEKING: u64 = 16 << 20;
+
+impl Source for Vel {
+    fn inputs(&self) -> Result<Vec<Input>, Error> {
+        files::expand(&self.0.path.0)
+    }
+
+    fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
+        let mut splits = Vec::new();
+        for Input { path, bytes } in self.inputs()? {
+            let is_packed = bytes.is_some() && files::is_zstd(&path)?;
+            // Pipes have no length, and what is compressed cannot be entered in the middle.
+            let Some(len) = bytes.filter(|_| !is_packed) else {
+                splits.push(Split::whole(path, None));
+                continue;
+            };
+            let wanted = self.wanted(&path, len, query)?;
+            cut(&path, wanted, len, target, &mut splits);
+        }
+        Ok(splits)
+    }
+
+    fn findings(&self, input: &Path) -> Result<Vec<String>, Error> {
+        // What cannot be read twice has been read.
+        if files::head(input, 1)?.is_empty() {
+            return Ok(Vec::new());
+        }
+        let verdict = index::inspect(input, &self.rules())?;
+        Ok(verdict.map(|verdict| verdict.to_string()).into_iter().collect())
+    }
+
+    fn read<'s>(
+        &'s self,
+        split: &Split,
+        entry: Entry,
+        context: &ReadContext,
+    ) -> Result<Box<dyn Reader + 's>, Error> {
+        let rules = self.rules_of(&split.input)?;
+        Ok(Box::new(reader::open(&split.input, split, entry, rules, context)?))
+    }
+}
+
+/// Cuts `wanted` of a log into pieces of `target` bytes. The last piece of the log is open, so that
+/// what is appended while it is read is not cut off.
+fn cut(path: &Path, wanted: Range<u64>, len: u64, target: u64, splits: &mut Vec<Split>) {
+    let mut start = wanted.start;
+    while start < wanted.end || start == 0 {
+        let end = start.saturating_add(target.max(1)).min(wanted.end);
+        let open = end == len;
+        splits.push(Split {
+            input: path.to_owned(),
+            start,
+            end: (!open).then_some(end),
+            bytes: Some(end - start),
+            live: false,
+        });
+        if open || end == start {
+            return;
+        }
+        start = end;
+    }
+}

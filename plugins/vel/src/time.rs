@@ -1,0 +1,98 @@
+//! Times as the format has them, milliseconds in a double, and as nanoseconds.
+//!
+//! It does not know what they count from.
+
+/// Nanoseconds a millisecond.
+const NANOS: i64 = 1_000_000;
+/// Doubles tell whole numbers apart up to here.
+const EXACT: u64 = 1 << f64::MANTISSA_DIGITS;
+
+/// The nearest nanosecond; nothing for what is no number, and for what 64 bits cannot hold.
+#[inline]
+pub fn to_nanos(ms: f64) -> Option<i64> {
+    // Multiplied as a whole, Unix times would lose a part of what they tell.
+    let whole = ms.trunc();
+    let part = ((ms - whole) * NANOS as f64).round();
+    // False for NaN, too; what is left to check is beyond the limit by less than one part in a hundred.
+    let is_near = whole.abs() < 9.3e12;
+    let whole = if is_near { whole as i64 } else { return None };
+    whole.checked_mul(NANOS)?.checked_add(part as i64)
+}
+
+/// The nearest double.
+#[inline]
+pub fn to_millis(nanos: i64) -> f64 {
+    if nanos.unsigned_abs() <= EXACT {
+        return nanos as f64 / NANOS as f64;
+    }
+    (nanos / NANOS) as f64 + (nanos % NANOS) as f64 / NANOS as f64
+}
+
+/// The time that a reader finds for a time that was written.
+///
+/// It is the same one up to 99 days from 0; Unix times come back to about 0.1 µs.
+#[inline]
+pub fn held(nanos: i64) -> i64 {
+    // The doubles nearest to the first and the last time that 64 bits can hold lie between these.
+    to_nanos(to_millis(nanos)).unwrap_or(nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn milliseconds_become_the_nearest_nanosecond() {
+        for (ms, nanos) in [
+            (0.0, 0),
+            (10_000.0, 10_000_000_000),
+            (0.000_000_6, 1),
+            (-1.5, -1_500_000),
+            (1234.567, 1_234_567_000),
+        ] {
+            assert_eq!(to_nanos(ms), Some(nanos), "{ms}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_time_is_none() {
+        for ms in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300, -1e300, 9.3e12, -9.3e12] {
+            assert_eq!(to_nanos(ms), None, "{ms}");
+        }
+        assert_eq!(to_nanos(9_223_372_036_854.0), Some(9_223_372_036_854_000_000));
+    }
+
+    #[test]
+    fn every_time_can_be_written() {
+        for nanos in [i64::MAX, i64::MIN, i64::MAX - 999, 0] {
+            assert!(to_nanos(to_millis(nanos)).is_some_and(|found| found.abs_diff(nanos) < 1000));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn times_within_99_days_come_back(nanos in -8_553_600_000_000_000i64..8_553_600_000_000_000) {
+            prop_assert_eq!(held(nanos), nanos);
+        }
+
+        #[test]
+        fn unix_times_come_back_to_an_eighth_of_a_microsecond(nanos in 0i64..2_000_000_000_000_000_000) {
+            prop_assert!(held(nanos).abs_diff(nanos) <= 125);
+        }
+
+        #[test]
+        fn what_was_written_is_written_again(nanos: i64) {
+            let ms = to_millis(nanos);
+            let found = to_nanos(ms);
+            prop_assert_eq!(found.map(|found| to_millis(found).to_bits()), Some(ms.to_bits()));
+        }
+
+        #[test]
+        fn any_double_is_a_time_or_none(bits: u64) {
+            if let Some(nanos) = to_nanos(f64::from_bits(bits)) {
+                prop_assert!((nanos as f64 / 1e6 - f64::from_bits(bits)).abs() <= 1.0);
+            }
+        }
+    }
+}
