@@ -20,9 +20,10 @@ fn known(dialect: Dialect, interface: &[u8]) -> Option<&'static [u64]> {
         (_, b"LaserScanner2d" | b"RangeScanner2d" | b"Camera" | b"Image" | b"MultiCamera") => &[1],
         (_, b"Gps" | b"Odometry2d" | b"Odometry3d" | b"DriveBicycle") => &[1],
         (_, b"Power" | b"Cpu" | b"Wifi" | b"PolarFeature2d" | b"PathFollower2d") => &[0],
-        // Written by the later loggers only, or by the earlier ones only.
-        (Dialect::C, b"Localise2d" | b"Localise3d") => &[0, 1],
+        // Written by the later loggers only.
+        (Dialect::C, b"Localise2d" | b"Localise3d") => &[1, 0],
         (Dialect::B, b"Localise2d" | b"Localise3d") => &[0],
+        // Written by the earlier loggers only.
         (_, b"Imu") => &[1, 0],
         _ => return None,
     })

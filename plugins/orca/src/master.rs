@@ -26,8 +26,10 @@ pub const LONGEST_LINE: usize = 64 << 10;
 pub const MOST_FILES: usize = 10_000;
 /// The longest header that is read.
 const LONGEST_HEADER: u64 = 16 << 20;
-/// How much of the file is read at a time.
+/// How much of the file is read at a time, at most.
 const STEP: usize = 256 << 10;
+/// How much is read at a time where little is wanted: some lines.
+const FEW: usize = 1 << 10;
 
 /// A line of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,18 +52,29 @@ pub struct Lines {
     /// The position in the file of `used`.
     at: u64,
     ended: bool,
+    /// How much is read at a time.
+    step: usize,
 }
 
 impl Lines {
     /// The lines from `at` on, where one begins.
     pub fn new(log: LogFile, at: u64) -> Self {
-        Self { log, bytes: Vec::new(), used: 0, at, ended: false }
+        Self { log, bytes: Vec::new(), used: 0, at, ended: false, step: STEP }
+    }
+
+    /// The same lines, of which about this many bytes will be wanted.
+    pub fn of_about(mut self, bytes: u64) -> Self {
+        let bytes = usize::try_from(bytes).unwrap_or(STEP);
+        self.step = bytes.saturating_add(FEW).min(STEP);
+        self
     }
 
     /// The lines from the first on that begins in `from..to`; nothing if none does there.
     pub fn search(log: LogFile, from: u64, to: u64) -> Result<Option<Self>, Error> {
-        let Some(before) = from.checked_sub(1) else { return Ok(Some(Self::new(log, 0))) };
-        let mut lines = Self::new(log, before);
+        let Some(before) = from.checked_sub(1).filter(|_| from < to) else {
+            return Ok((from < to).then(|| Self::new(log, 0)));
+        };
+        let mut lines = Self::new(log, before).of_about(to - before);
         lines.skip_line(to)?;
         Ok((lines.at < to && lines.at > before && !lines.is_at_end()?).then_some(lines))
     }
@@ -143,11 +156,11 @@ impl Lines {
         self.used = 0;
         self.log.forget(self.at);
         let kept = self.bytes.len();
-        self.bytes.resize(kept + STEP, 0);
+        self.bytes.resize(kept + self.step, 0);
         let room = self.bytes.get_mut(kept..).unwrap_or_default();
         let read = self.log.read_at(self.at + kept as u64, room)?;
         self.bytes.truncate(kept + read);
-        self.ended = read < STEP;
+        self.ended = read < self.step;
         Ok(())
     }
 }

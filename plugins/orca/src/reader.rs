@@ -18,7 +18,7 @@ use sluice_core::{
     Batch, BatchBuilder, ChannelId, Damage, Entry, Error, Place, ReadContext, Reader, Seam, Split,
 };
 
-use crate::log::{Content, Log, Looked, open_subfile};
+use crate::log::{Content, Log, Looked, Opened, open_subfile};
 use crate::master::{DataLine, LONGEST_LINE, Lines, is_plain};
 use crate::subfile::{Cursor, LONGEST_RECORD};
 
@@ -66,16 +66,26 @@ pub struct OrcaReader {
     lines: Option<Lines>,
     end: u64,
     began: Option<u64>,
-    config: VecDeque<Request>,
+    /// When configuration is said to have been given.
+    first: i64,
+    /// The subfiles whose configuration is still to be read, and which of it.
+    config: VecDeque<(usize, Range<u64>)>,
     /// What did not fit into the batch before.
     left_over: Option<Found>,
     files: Files,
-    channels: BTreeMap<(usize, u8, bool), ChannelId>,
     /// By subfile: whether its configuration and its objects are wanted; nothing if everything is.
     wanted: Option<Vec<[bool; 2]>>,
-    /// The subfiles that were asked for, so that the log, which all readers share, need not be.
-    looked: BTreeMap<usize, Arc<Looked>>,
-    cursors: BTreeMap<usize, Cursor>,
+    /// By subfile, as far as any was asked for.
+    known: Vec<Known>,
+}
+
+/// What a reader remembers of a subfile, so that it need not ask the log, which all readers share.
+#[derive(Default)]
+struct Known {
+    looked: Option<Arc<Looked>>,
+    cursor: Cursor,
+    /// The channels met: of this id, of configuration or not.
+    channels: Vec<(u8, bool, ChannelId)>,
 }
 
 impl OrcaReader {
@@ -89,10 +99,16 @@ impl OrcaReader {
         let end = split.end.unwrap_or(u64::MAX);
         let data = log.header.data;
         let file = LogFile::open(&log.path)?;
+        let within = |lines: Lines| lines.of_about(end.saturating_sub(split.start.max(data)));
+        // What lies before the first line of data is not searched for lines.
+        let entry = match entry {
+            Entry::Search if split.start <= data => Entry::At(split.start),
+            other => other,
+        };
         let lines = match entry {
             Entry::Search => Lines::search(file, split.start, end)?,
             Entry::At(at) if at > data && at >= end => None,
-            Entry::At(at) if file.is_seekable() => Some(Lines::new(file, at.max(data))),
+            Entry::At(at) if file.is_seekable() => Some(within(Lines::new(file, at.max(data)))),
             Entry::At(_) => Some(behind_header(file, data)?),
         };
         let began = match entry {
@@ -105,13 +121,12 @@ impl OrcaReader {
             lines,
             end,
             began,
+            first: 0,
             config: VecDeque::new(),
             left_over: None,
             files: Files::default(),
-            channels: BTreeMap::new(),
             wanted: wanted(&log, context),
-            looked: BTreeMap::new(),
-            cursors: BTreeMap::new(),
+            known: Vec::new(),
             log,
             context: context.clone(),
         })
@@ -123,7 +138,7 @@ impl OrcaReader {
             let reason = unusable.reason.clone();
             self.context.damage.report(self.damage((unusable.offset, unusable.len), reason));
         }
-        let survey = self.log.survey()?;
+        self.first = self.log.survey()?.first.unwrap_or(0);
         for number in 0..self.log.subfiles.len() {
             if self.log.leaves_out(number) || !self.wants_any(number) {
                 continue;
@@ -142,18 +157,30 @@ impl OrcaReader {
             }
             let wants = self.wanted.as_ref().and_then(|wanted| wanted.get(number));
             if wants.is_none_or(|[config, _]| *config) {
-                let timestamp = survey.first.unwrap_or(0);
-                self.config.extend((0..opened.config).map(|record| Request {
-                    timestamp,
-                    sequence: i64::try_from(record).unwrap_or(i64::MAX),
-                    subfile: number,
-                    record,
-                    is_config: true,
-                    line: (0, 0),
-                }));
+                self.config.push_back((number, 0..opened.config));
             }
         }
         Ok(())
+    }
+
+    /// The next record of configuration.
+    fn next_config(&mut self) -> Option<Request> {
+        loop {
+            let (subfile, records) = self.config.front_mut()?;
+            let (subfile, record) = (*subfile, records.next());
+            let Some(record) = record else {
+                self.config.pop_front();
+                continue;
+            };
+            return Some(Request {
+                timestamp: self.first,
+                sequence: i64::try_from(record).unwrap_or(i64::MAX),
+                subfile,
+                record,
+                is_config: true,
+                line: (0, 0),
+            });
+        }
     }
 
     /// What the lines from here on lead to: as much as goes into a batch. Nothing at the end of the split.
@@ -189,8 +216,8 @@ impl OrcaReader {
         if let Some(found) = self.left_over.take() {
             return Ok(Some(Some(found)));
         }
-        if let Some(request) = self.config.pop_front() {
-            return Ok(Some(self.find(request)?));
+        if let Some(request) = self.next_config() {
+            return Ok(Some(Some(self.find(request)?)));
         }
         let Some(lines) = self.lines.as_mut().filter(|lines| lines.position() < self.end) else {
             return Ok(None);
@@ -205,135 +232,122 @@ impl OrcaReader {
         let at = (line.offset, line.len);
         self.context.count_read(line.len);
         let data = match line.text.map(DataLine::parse) {
-            None => return Ok(Some(Some(Found::Damage(self.damage(at, too_long()))))),
-            Some(Err(reason)) => {
-                return Ok(Some(Some(Found::Damage(self.damage(at, reason.to_owned())))));
-            }
+            None => Err(too_long()),
+            Some(Err(reason)) => Err(reason.to_owned()),
             Some(Ok(None)) => return Ok(Some(None)),
-            Some(Ok(Some(data))) => data,
+            Some(Ok(Some(data))) => Ok(data),
         };
-        self.find_line(data, at).map(Some)
-    }
-
-    fn find_line(&mut self, data: DataLine, at: (u64, u64)) -> Result<Option<Found>, Error> {
-        let DataLine { timestamp, subfile, index } = data;
-        let number = usize::try_from(subfile).unwrap_or(usize::MAX);
-        let is_wanted = self.context.query.wants_times(timestamp, timestamp)
-            && self
-                .wanted
-                .as_ref()
-                .and_then(|wanted| wanted.get(number))
-                .is_none_or(|[_, data]| *data);
-        if !is_wanted || self.log.leaves_out(number) {
-            return Ok(None);
+        match data {
+            Err(reason) => Ok(Some(Some(Found::Damage(self.damage(at, reason))))),
+            Ok(data) if !self.wants_line(&data) => Ok(Some(None)),
+            Ok(data) => self.find_line(data, at).map(Some).map(Some),
         }
-        let base = self.log.header.dialect.base();
-        let Some(record) = u64::try_from(index).ok().and_then(|index| index.checked_sub(base))
-        else {
-            let reason = format!("index {index} is below {base}, where this log begins to count");
-            return Ok(Some(Found::Damage(self.damage(at, reason))));
-        };
-        self.find(Request {
-            timestamp,
-            sequence: index,
-            subfile: number,
-            record,
-            is_config: false,
-            line: at,
-        })
     }
 
-    /// Where the object that is asked for lies.
-    fn find(&mut self, mut request: Request) -> Result<Option<Found>, Error> {
+    /// Whether what a line leads to is asked for.
+    fn wants_line(&self, data: &DataLine) -> bool {
+        let number = usize::try_from(data.subfile).unwrap_or(usize::MAX);
+        let wants = self.wanted.as_ref().and_then(|wanted| wanted.get(number));
+        self.context.query.wants_times(data.timestamp, data.timestamp)
+            && wants.is_none_or(|[_, data]| *data)
+            && !self.log.leaves_out(number)
+    }
+
+    fn find_line(&mut self, data: DataLine, line: (u64, u64)) -> Result<Found, Error> {
+        let DataLine { timestamp, subfile, index } = data;
+        let subfile = usize::try_from(subfile).unwrap_or(usize::MAX);
+        let base = self.log.header.dialect.base();
+        let record = u64::try_from(index).ok().and_then(|index| index.checked_sub(base));
+        let Some(record) = record else {
+            let reason = format!("index {index} is below {base}, where this log begins to count");
+            return Ok(Found::Damage(self.damage(line, reason)));
+        };
+        let is_config = false;
+        self.find(Request { timestamp, sequence: index, subfile, record, is_config, line })
+    }
+
+    fn find(&mut self, request: Request) -> Result<Found, Error> {
+        let found = self.locate(request)?;
+        Ok(found.unwrap_or_else(|reason| Found::Damage(self.damage(request.line, reason))))
+    }
+
+    /// Where what is asked for lies. The inner `Err` says why it is nowhere.
+    fn locate(&mut self, mut request: Request) -> Result<Result<Found, String>, Error> {
         let looked = self.looked(request.subfile)?;
         let opened = match &*looked {
             Ok(opened) => opened,
-            Err(reason) => {
-                return Ok(Some(Found::Damage(self.damage(request.line, reason.clone()))));
-            }
+            Err(reason) => return Ok(Err(reason.clone())),
         };
-        let asked = request.record;
         if !request.is_config {
-            request.record = asked.saturating_add(opened.before);
+            request.record = request.record.saturating_add(opened.before);
         }
         if request.record >= opened.index.records {
-            let there = opened.index.records.saturating_sub(opened.before);
-            let cut = if opened.index.damage.is_some() { ": the rest is damaged" } else { "" };
-            let reason = format!(
-                "index {} is beyond the end: the subfile has {there} objects{cut}",
-                request.sequence
-            );
-            return Ok(Some(Found::Damage(self.damage(request.line, reason))));
+            return Ok(Err(beyond(request.sequence, opened)));
         }
         if let Some(folder) = opened.pictures.as_ref().filter(|_| !request.is_config) {
-            let path = folder.join(format!("image{:05}.jpg", asked + 1));
-            return Ok(Some(Found::Picture { request, path }));
+            let number = request.record - opened.before + 1;
+            return Ok(Ok(Found::Picture {
+                request,
+                path: folder.join(format!("image{number:05}.jpg")),
+            }));
         }
-        let cursor = self.cursors.entry(request.subfile).or_default();
+        let Some(place) = self.place(request, opened)? else { return Ok(Err(changed())) };
+        if !request.is_config && self.has_picture_records(request.subfile) {
+            return self.find_picture(request, place, opened);
+        }
+        Ok(Ok(Found::Record { request, place, looked }))
+    }
+
+    /// Where a record lies in its subfile; nothing if the subfile is no longer what it was.
+    fn place(&mut self, request: Request, opened: &Opened) -> Result<Option<Range<u64>>, Error> {
+        let mut cursor = std::mem::take(&mut self.known_of(request.subfile).cursor);
         let path = self.log.subfiles.get(request.subfile).map_or(Path::new(""), |file| &file.path);
-        let (files, number) = (&mut self.files, request.subfile);
-        // A subfile that went away since gives nothing, and its objects are damage when they are read.
-        let mut read = |at, buffer: &mut [u8]| files.read_at(number, path, at, buffer);
-        let place = opened.index.locate(request.record, cursor, &mut read)?;
-        let Some(place) = place else {
-            return Ok(Some(Found::Damage(self.damage(request.line, changed()))));
-        };
-        if !request.is_config && self.has_picture_records(number) {
-            return self.find_picture(request, place, &looked).map(Some);
-        }
-        Ok(Some(Found::Record { request, place, looked }))
+        let files = &mut self.files;
+        let mut read = |at, buffer: &mut [u8]| files.read_at(request.subfile, path, at, buffer);
+        let place = opened.index.locate(request.record, &mut cursor, &mut read);
+        self.known_of(request.subfile).cursor = cursor;
+        place
     }
 
     fn has_picture_records(&self, number: usize) -> bool {
         self.log.subfiles.get(number).is_some_and(|file| file.content == Content::PictureRecords)
     }
 
-    /// The picture that a record names.
+    /// The picture that a record names. The inner `Err` says why there is none.
     fn find_picture(
         &mut self,
         request: Request,
         place: Range<u64>,
-        looked: &Arc<Looked>,
-    ) -> Result<Found, Error> {
+        opened: &Opened,
+    ) -> Result<Result<Found, String>, Error> {
         let mut bytes = vec![0; (place.end - place.start).min(LONGEST_LINE as u64) as usize];
-        let Some(file) = self.log.subfiles.get(request.subfile) else {
-            return Err(Error::broken("a record of no subfile was found"));
-        };
-        let read = self.files.read_at(request.subfile, &file.path, place.start, &mut bytes)?;
+        let path = self.log.subfiles.get(request.subfile).map_or(Path::new(""), |file| &file.path);
+        let read = self.files.read_at(request.subfile, path, place.start, &mut bytes)?;
         bytes.truncate(read);
-        let payload = looked.as_ref().as_ref().ok().and_then(|opened| {
-            let (_, payload) = opened.index.form.payload(request.record, &bytes)?;
-            bytes.get(payload)
-        });
+        let payload = opened.index.form.payload(request.record, &bytes);
+        let payload = payload.and_then(|(_, payload)| bytes.get(payload));
         let Some(name) = payload.and_then(picture_name) else {
-            let reason = "a record of a camera names no file beside the master";
-            return Ok(Found::Damage(self.damage(request.line, reason.to_owned())));
+            return Ok(Err("a record of a camera names no file beside the master".to_owned()));
         };
         let path = self.log.path.with_file_name(OsStr::from_bytes(name));
-        Ok(Found::Picture { request, path })
+        Ok(Ok(Found::Picture { request, path }))
     }
 
     /// The events of what was found, in order; what could not be read is damage.
     fn assemble(&mut self, found: Vec<Found>) -> Result<Batch, Error> {
-        let (block, offsets) = self.fetch(&found)?;
+        let (block, places) = self.fetch(&found)?;
         let mut batch = BatchBuilder::with_capacity(found.len());
         batch.segment(block.clone());
-        for (found, offset) in found.into_iter().zip(offsets) {
+        for (found, place) in found.into_iter().zip(places) {
             match found {
                 Found::Damage(damage) => self.context.damage.report(damage),
-                Found::Record { request, place, looked } => {
-                    let from = offset as usize;
-                    let bytes = block.get(from..from + (place.end - place.start) as usize);
-                    let bytes = bytes.unwrap_or_default();
-                    let form = looked.as_ref().as_ref().ok().map(|opened| opened.index.form);
-                    let payload = form.and_then(|form| form.payload(request.record, bytes));
-                    let Some((id, payload)) = payload else {
+                Found::Record { request, looked, .. } => {
+                    let place = place.and_then(|place| payload_in(&block, place, request, &looked));
+                    let Some((id, offset, payload)) = place else {
                         self.context.damage.report(self.damage(request.line, changed()));
                         continue;
                     };
                     let channel = self.channel(request.subfile, id, request.is_config)?;
-                    let offset = offset + payload.start as u32;
-                    let payload = bytes.get(payload).unwrap_or_default();
                     let place = Place { segment: 0, offset };
                     batch.push(request.timestamp, request.sequence, channel, payload, place);
                 }
@@ -351,21 +365,15 @@ impl OrcaReader {
         Ok(batch.finish())
     }
 
-    /// Reads all records into one block; gives for each of `found` where in it they lie.
-    fn fetch(&mut self, found: &[Found]) -> Result<(Bytes, Vec<u32>), Error> {
-        let mut records: Vec<(usize, u64, u64, usize)> = Vec::with_capacity(found.len());
-        for (row, found) in found.iter().enumerate() {
-            if let Found::Record { request, place, .. } = found {
-                records.push((request.subfile, place.start, place.end, row));
-            }
-        }
-        records.sort_unstable();
+    /// Reads all records into one block; gives for each of `found` where in it they lie, if they do.
+    fn fetch(&mut self, found: &[Found]) -> Result<(Bytes, Places), Error> {
+        let records = records(found);
         let spans = spans(&records);
         let total: u64 = spans.iter().map(|(_, span, _)| span.end - span.start).sum();
         let total = u32::try_from(total).map_err(|_| Error::broken("a batch of 4 GiB"))?;
-        let mut offsets = vec![0; found.len()];
+        let mut places = vec![None; found.len()];
         if total == 0 {
-            return Ok((Bytes::new(), offsets));
+            return Ok((Bytes::new(), places));
         }
         let mut block = self.context.blocks.block_of(total as usize);
         let mut at: usize = 0;
@@ -374,17 +382,19 @@ impl OrcaReader {
             let room = block.get_mut(at..at + len).unwrap_or_default();
             let path = self.log.subfiles.get(subfile).map_or(Path::new(""), |file| &file.path);
             let read = self.files.read_at(subfile, path, span.start, room)?;
-            // A block has been used before: what the file no longer has must not look like data.
-            room.get_mut(read..).unwrap_or_default().fill(0xff);
             self.context.count_read(read as u64);
-            for (_, start, _, row) in records.get(rows).unwrap_or_default() {
-                if let Some(offset) = offsets.get_mut(*row) {
-                    *offset = (at as u64 + (start - span.start)) as u32;
+            // What the file no longer has would be what the block was used for before.
+            let there = span.start + read as u64;
+            let held = records.get(rows).unwrap_or_default().iter();
+            for (_, start, end, row) in held.filter(|(_, _, end, _)| *end <= there) {
+                let in_block = |place: &u64| (at as u64 + (place - span.start)) as u32;
+                if let Some(place) = places.get_mut(*row) {
+                    *place = Some(in_block(start)..in_block(end));
                 }
             }
             at += len;
         }
-        Ok((block.freeze(), offsets))
+        Ok((block.freeze(), places))
     }
 
     /// A picture's bytes. The inner `Err` says why there are none.
@@ -399,35 +409,46 @@ impl OrcaReader {
                 "a picture has {len} bytes: more than any is believed to have"
             )));
         }
-        let mut block = self.context.blocks.block_of(len as usize);
-        block.truncate(len as usize);
-        let read = file.read_at(0, &mut block)?;
-        block.truncate(read);
+        // Not a block: pictures are mostly much smaller, and each would take one.
+        let mut picture = vec![0; len as usize];
+        let read = file.read_at(0, &mut picture)?;
+        picture.truncate(read);
         self.context.count_read(read as u64);
-        Ok(Ok(block.freeze()))
+        Ok(Ok(picture.into()))
     }
 
     fn channel(&mut self, subfile: usize, id: u8, is_config: bool) -> Result<ChannelId, Error> {
-        if let Some(known) = self.channels.get(&(subfile, id, is_config)) {
+        let met = &self.known_of(subfile).channels;
+        let known = met.iter().find(|(i, config, _)| (*i, *config) == (id, is_config));
+        if let Some((_, _, known)) = known {
             return Ok(*known);
         }
         let channel = self.log.channel(subfile, id, is_config);
         let channel = channel.ok_or_else(|| Error::broken("an event of no subfile"))?;
         let channel = self.context.channels.intern(channel)?;
-        self.channels.insert((subfile, id, is_config), channel);
+        self.known_of(subfile).channels.push((id, is_config, channel));
         Ok(channel)
     }
 
     fn looked(&mut self, subfile: usize) -> Result<Arc<Looked>, Error> {
-        if let Some(looked) = self.looked.get(&subfile) {
+        // Numbers that no header line has are not remembered: they would fill the memory.
+        if subfile >= self.log.subfiles.len() {
+            return self.log.opened(subfile);
+        }
+        if let Some(looked) = &self.known_of(subfile).looked {
             return Ok(Arc::clone(looked));
         }
         let looked = self.log.opened(subfile)?;
-        // Numbers that no header line has would fill the memory.
-        if subfile < self.log.subfiles.len() {
-            self.looked.insert(subfile, Arc::clone(&looked));
-        }
+        self.known_of(subfile).looked = Some(Arc::clone(&looked));
         Ok(looked)
+    }
+
+    /// What is remembered of a subfile that the header has.
+    fn known_of(&mut self, subfile: usize) -> &mut Known {
+        if self.known.len() <= subfile {
+            self.known.resize_with(subfile + 1, Known::default);
+        }
+        &mut self.known[subfile]
     }
 
     fn wants_any(&self, number: usize) -> bool {
@@ -488,11 +509,42 @@ fn wanted(log: &Log, context: &ReadContext) -> Option<Vec<[bool; 2]>> {
     )
 }
 
+/// The id and the payload of a record that lies in a block, and where; nothing if these are not its bytes.
+fn payload_in<'b>(
+    block: &'b [u8],
+    place: Range<u32>,
+    request: Request,
+    looked: &Looked,
+) -> Option<(u8, u32, &'b [u8])> {
+    let bytes = block.get(place.start as usize..place.end as usize)?;
+    let (id, payload) = looked.as_ref().ok()?.index.form.payload(request.record, bytes)?;
+    let offset = place.start + u32::try_from(payload.start).ok()?;
+    Some((id, offset, bytes.get(payload)?))
+}
+
+/// For each of what was found, where in a block its record lies, if it does.
+type Places = Vec<Option<Range<u32>>>;
+
+/// A record that is to be read: its subfile, where it begins and ends there, and its row in the batch.
+type Wanted = (usize, u64, u64, usize);
+
+/// The records among what was found, sorted by where they lie.
+fn records(found: &[Found]) -> Vec<Wanted> {
+    let mut records: Vec<Wanted> = Vec::with_capacity(found.len());
+    for (row, found) in found.iter().enumerate() {
+        if let Found::Record { request, place, .. } = found {
+            records.push((request.subfile, place.start, place.end, row));
+        }
+    }
+    records.sort_unstable();
+    records
+}
+
 /// What of a subfile is read in one go, and which of the records lie in it.
 type Span = (usize, Range<u64>, Range<usize>);
 
 /// Records, sorted by subfile and place, as runs of neighbours.
-fn spans(records: &[(usize, u64, u64, usize)]) -> Vec<Span> {
+fn spans(records: &[Wanted]) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
     for (at, (subfile, start, end, _)) in records.iter().enumerate() {
         match spans.last_mut() {
@@ -517,6 +569,12 @@ fn picture_name(record: &[u8]) -> Option<&[u8]> {
         (len, rest) => (usize::from(*len), rest),
     };
     text.get(..len).filter(|name| is_plain(name))
+}
+
+fn beyond(index: i64, opened: &Opened) -> String {
+    let there = opened.index.records.saturating_sub(opened.before);
+    let cut = if opened.index.damage.is_some() { ": the rest is damaged" } else { "" };
+    format!("index {index} is beyond the end: the subfile has {there} objects{cut}")
 }
 
 fn too_long() -> String {

@@ -182,7 +182,7 @@ pub struct OpenLog {
     /// In the order of their numbers.
     subfiles: Vec<Subfile>,
     /// By number of group.
-    by_group: BTreeMap<u32, usize>,
+    by_group: Vec<Option<usize>>,
     names: BTreeSet<String>,
     events: u64,
     /// When the first event that has a line happened.
@@ -234,7 +234,8 @@ impl OrcaSink {
 
     /// The place of a group's subfile, which is begun if it is new.
     fn subfile(&self, log: &mut OpenLog, number: u32) -> Result<usize, Error> {
-        if let Some(place) = log.by_group.get(&number) {
+        let group = number as usize;
+        if let Some(Some(place)) = log.by_group.get(group) {
             return Ok(*place);
         }
         if log.subfiles.len() >= MOST_SUBFILES {
@@ -243,10 +244,11 @@ impl OrcaSink {
                  write another format"
             )));
         }
+        log.by_group.resize(log.by_group.len().max(group + 1), None);
+        log.by_group[group] = Some(log.subfiles.len());
         let group = self.group(number)?;
         let name = log.name_for(&group);
         let file = log.outputs.create_as_is(&log.path.with_file_name(&name))?;
-        log.by_group.insert(number, log.subfiles.len());
         log.subfiles.push(Subfile { group, name, file, config: 0, data: 0 });
         Ok(log.subfiles.len() - 1)
     }
@@ -453,7 +455,7 @@ impl Sink for OrcaSink {
             master,
             lines: Spill::default(),
             subfiles: Vec::new(),
-            by_group: BTreeMap::new(),
+            by_group: Vec::new(),
             names: BTreeSet::new(),
             events: 0,
             first: None,

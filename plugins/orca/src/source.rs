@@ -72,6 +72,7 @@ sluice_core::register! {
     sample: include_str!("../samples/orca-source.toml"),
     extensions: &["orca"],
     sniff: sniff,
+    types: &["orca"],
 }
 
 fn sniff(head: &[u8]) -> Sniff {
