@@ -7,6 +7,7 @@ from statistics import median
 import jobs_archive
 import jobs_decode
 import jobs_live
+import jobs_robots
 import jobs_typed
 from jobs_memory import CAP
 
@@ -40,6 +41,10 @@ WALL, CPU = methodcaller("wall"), methodcaller("cpu")
 SIZE, ANONYMOUS = attrgetter("size"), attrgetter("anonymous")
 
 
+def per_byte(job):
+    return job.wall() / job.log.bytes
+
+
 def goals():
     """What is wanted beside peers, job by job. A job's name is task, log and who."""
 
@@ -54,6 +59,12 @@ def goals():
     yield times("copy", "dgc", "lcm-logfilter", 3)
     yield times("filter: half the channels", "small", "lcm-logfilter", 14)
 
+    for log in jobs_robots.PLUGINS:
+        one = "sluice --jobs 1"
+        text = f"bytes a second of read, {log}, 1 thread, in parts of read, dgc"
+        yield Goal(text, ("read", log, one), ("read", "dgc", one), per_byte, least=0.5)
+    for log in jobs_robots.SCANS:
+        yield times("decode", log, jobs_robots.COPY, 0.5)
     for of in jobs_decode.TYPES:
         yield times("decode", of, jobs_decode.PYTHON, 150 if of == "pose" else 60)
     for of, least in (("pose", 0.6), ("imu", 0.6), ("laser", 0.9)):

@@ -8,7 +8,7 @@ from harness import fail, say
 
 HERE = Path(__file__).resolve().parent
 # The programs that make logs, and what decides what they make.
-GENERATORS = {"gen-log": "mix.rs", "decoders": "bin/decoders.rs"}
+GENERATORS = {"gen-log": ("mix.rs", "robots.rs"), "decoders": ("bin/decoders.rs", "robots.rs")}
 # How each is made, and its length in millions of bytes or in events.
 MADE_UP = {
     "dgc": (["gen-log", "dgc", "--mb"], 1000),
@@ -20,6 +20,11 @@ MADE_UP = {
     "imu": (["decoders", "make", "imu"], 500_000),
     "laser": (["decoders", "make", "laser"], 100_000),
     "status": (["decoders", "make", "status"], 300_000),
+    "vel": (["gen-log", "vel", "--mb"], 1000),
+    "large-vel": (["gen-log", "vel", "--mb"], 4000),
+    "orca": (["gen-log", "orca", "--mb"], 1000),
+    "vel-scans": (["decoders", "make", "vel"], 60_000),
+    "orca-scans": (["decoders", "make", "orca"], 80_000),
 }
 
 
@@ -51,7 +56,9 @@ class Log:
     @cached_property
     def bytes(self):
         self.make()
-        return self.path.stat().st_size
+        # An Orca log has more files than its master.
+        files = [self.path, *self.path.parent.glob(f"{self.name}_*.log")]
+        return sum(file.stat().st_size for file in files)
 
     @cached_property
     def channels(self):
@@ -77,7 +84,8 @@ class MadeUp(Log):
     """A log of a generator's, kept until the generator is another one."""
 
     def __init__(self, name, data, programs, percent):
-        super().__init__(name, data / f"{name}.lcm", programs)
+        suffix = {"vel": ".vel", "large-vel": ".vel", "orca": ".orca"}.get(name, ".lcm")
+        super().__init__(name, data / f"{name}{suffix}", programs)
         words, length = MADE_UP[name]
         self.how = [*words, str(max(1, length * percent // 100))]
 
@@ -87,7 +95,7 @@ class MadeUp(Log):
     def write(self):
         stamp = self.path.with_suffix(".made")
         program, *words = self.how
-        generator = (HERE / "src" / GENERATORS[program]).read_text() + repr(self.how)
+        generator = "".join((HERE / "src" / file).read_text() for file in GENERATORS[program]) + repr(self.how)
         if stamp.exists() and stamp.read_text() == generator and self.path.exists():
             return
         say(f"making {self.path}")
@@ -96,5 +104,5 @@ class MadeUp(Log):
         stamp.write_text(generator)
 
     def remove(self):
-        for path in self.path.parent.glob(f"{self.name}.*"):
+        for path in [*self.path.parent.glob(f"{self.name}.*"), *self.path.parent.glob(f"{self.name}_*.log")]:
             path.unlink()

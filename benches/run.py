@@ -18,6 +18,7 @@ import jobs_lcm
 import jobs_live
 import jobs_memory
 import jobs_real
+import jobs_robots
 import jobs_tables
 import jobs_typed
 import results
@@ -61,14 +62,17 @@ class Bench:
         """Removes what is made anew each time, or too large to be kept."""
         for path in self.files:
             remove(path)
-        if "large" in self.logs:
-            self.logs["large"].remove()
+        for name in {"large", "large-vel"} & self.logs.keys():
+            self.logs[name].remove()
 
 
 def jobs_of(bench, options):
     """All jobs that there are, as far as their peers are here."""
     yield from jobs_lcm.jobs(bench)
     yield from jobs_decode.jobs(bench)
+    yield from jobs_robots.jobs(bench)
+    if options.large:
+        yield from jobs_robots.long_jobs(bench)
     tables, archives = bench.peers.has("pyarrow"), bench.peers.zstd
     if tables:
         yield from jobs_tables.jobs(bench)

@@ -6,3 +6,4 @@ pub mod bare;
 pub mod counts;
 pub mod mix;
 mod noise;
+pub mod robots;

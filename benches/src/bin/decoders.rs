@@ -19,9 +19,15 @@ use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field};
 use clap::{Parser, Subcommand, ValueEnum};
 use sluice_benches::counts::Counts;
-use sluice_core::{Batch, BatchBuilder, ChannelId, PayloadType};
+use sluice_benches::robots;
+use sluice_core::{
+    Batch, BatchBuilder, ChannelId, CodecOptions, Codecs, PayloadType, Registry, TypePaths,
+};
+use sluice_ice as _;
 use sluice_lcm::codec::LcmCodec;
 use sluice_lcm::types::library::TypeFile;
+use sluice_orca as _;
+use sluice_vel as _;
 
 #[derive(Parser)]
 #[command(about)]
@@ -50,12 +56,18 @@ enum Type {
     Imu,
     Laser,
     Status,
+    /// A scan of a VEL DataLog.
+    Vel,
+    /// A scan of an Orca log, in Ice encoding.
+    Orca,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Who {
     Sluice,
     Hand,
+    /// Nobody: payloads are copied, as fast as memory lets them be.
+    Copy,
     /// Sluice the other way: columns into payloads.
     Encode,
 }
@@ -78,6 +90,8 @@ impl Type {
             Self::Imu => "bench.imu_t",
             Self::Laser => "bench.laser_t",
             Self::Status => "bench.status_t",
+            Self::Vel => return built_in("vel", "LaserRange2DDataM.v102"),
+            Self::Orca => return built_in("orca", "orca::LaserScanner2dData"),
         };
         let file = TypeFile { path: "bench.lcm".into(), text: TYPES.to_owned() };
         let codec = LcmCodec::of(vec![file], 1);
@@ -87,6 +101,11 @@ impl Type {
     }
 
     fn payload(self, n: usize, out: &mut Vec<u8>) {
+        match self {
+            Self::Vel => return robots::vel_scan_payload(n as u32, out),
+            Self::Orca => return robots::ice_scan(n as u32, out),
+            _ => {}
+        }
         let value = |k: usize| ((n * 31 + k * 7) % 1000) as f64 * 0.25 - 100.0;
         out.extend_from_slice(&(1_194_098_400_000_000 + n as i64 * 5000).to_be_bytes());
         let doubles = |out: &mut Vec<u8>, count| {
@@ -124,8 +143,18 @@ impl Type {
                 }
                 text(out, if n.is_multiple_of(4) { "" } else { "all is well, going on" });
             }
+            Self::Vel | Self::Orca => {}
         }
     }
+}
+
+/// A type of a set that the program has built in; the first of that name.
+fn built_in(set: &str, name: &str) -> anyhow::Result<Arc<dyn PayloadType>> {
+    let types = TypePaths(vec![set.into()]);
+    let codecs = Codecs::of(&Registry::linked(), &types, &CodecOptions::default());
+    let codecs = codecs.map_err(|e| anyhow::anyhow!("{e}"))?;
+    let found = codecs.types().find(|known| &*known.described.name == name);
+    found.and_then(|known| known.form.clone().ok()).context("the type is built in")
 }
 
 fn make(of: Type, events: usize, log: &PathBuf) -> anyhow::Result<()> {
@@ -134,7 +163,9 @@ fn make(of: Type, events: usize, log: &PathBuf) -> anyhow::Result<()> {
     let (mut payload, mut bytes) = (Vec::new(), 0);
     for n in 0..events {
         payload.clear();
-        payload.extend_from_slice(&key.to_be_bytes());
+        if !matches!(of, Type::Vel | Type::Orca) {
+            payload.extend_from_slice(&key.to_be_bytes());
+        }
         of.payload(n, &mut payload);
         out.write_all(&0xeda1_da01_u32.to_be_bytes())?;
         out.write_all(&(n as i64).to_be_bytes())?;
@@ -159,7 +190,7 @@ fn decode(of: Type, log: &PathBuf, who: Who, rounds: usize) -> anyhow::Result<()
         Who::Encode => {
             batches.iter().map(|batch| by_plan(&*form, batch)).collect::<Result<_, _>>()?
         }
-        Who::Sluice | Who::Hand => Vec::new(),
+        Who::Sluice | Who::Hand | Who::Copy => Vec::new(),
     };
     for _ in 0..rounds {
         let start = Instant::now();
@@ -168,6 +199,12 @@ fn decode(of: Type, log: &PathBuf, who: Who, rounds: usize) -> anyhow::Result<()
             seen += match who {
                 Who::Sluice => black_box(by_plan(&*form, batch)?).num_rows(),
                 Who::Hand => black_box(by_hand(of, batch)?).num_rows(),
+                Who::Copy => {
+                    let mut copy = Vec::with_capacity(batch.payload_bytes() as usize);
+                    batch.iter().for_each(|event| copy.extend_from_slice(event.payload));
+                    black_box(copy);
+                    batch.len()
+                }
                 Who::Encode => {
                     let encoded = form.encode(&decoded[at], &mut Vec::new());
                     black_box(arrow_array::Array::len(&encoded.map_err(anyhow::Error::msg)?))
@@ -266,6 +303,7 @@ fn by_hand(of: Type, batch: &Batch) -> anyhow::Result<RecordBatch> {
         Type::Imu => imu(batch),
         Type::Laser => laser(batch),
         Type::Status => status(batch),
+        Type::Vel | Type::Orca => bail!("nobody has written a decoder for it by hand"),
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
-use sluice_benches::mix;
+use sluice_benches::{mix, robots};
 
 #[derive(Parser)]
 #[command(about)]
@@ -33,6 +33,22 @@ enum Kind {
         /// The log to write
         out: PathBuf,
     },
+    /// A VEL DataLog: scans, images and inertial states
+    Vel {
+        /// Length in millions of bytes
+        #[arg(long, default_value_t = 1000)]
+        mb: u64,
+        /// The log to write
+        out: PathBuf,
+    },
+    /// An Orca log: scans and odometry
+    Orca {
+        /// Length in millions of bytes
+        #[arg(long, default_value_t = 1000)]
+        mb: u64,
+        /// The master file to write; the others go beside it
+        out: PathBuf,
+    },
     /// Nothing but small events
     Small {
         /// How many
@@ -49,6 +65,9 @@ fn main() -> anyhow::Result<()> {
     let counts = match Arguments::parse().kind {
         Kind::Dgc { mb, out } => mix::drive(mb * 1_000_000, create(&out)?)?,
         Kind::Many { mb, out } => mix::many(mb * 1_000_000, create(&out)?)?,
+        Kind::Vel { mb, out } => robots::vel(mb * 1_000_000, create(&out)?)?,
+        Kind::Orca { mb, out } => robots::orca(mb * 1_000_000, &out)
+            .with_context(|| format!("write {}", out.display()))?,
         Kind::Small { events, out } => mix::small(events, create(&out)?)?,
     };
     write!(io::stdout(), "{counts}")?;

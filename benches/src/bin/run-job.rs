@@ -8,9 +8,11 @@ use clap::{Parser, Subcommand};
 use sluice_core::options::ByteSize;
 use sluice_core::{Overwrite, Registry};
 use sluice_lcm as _;
+use sluice_orca as _;
 use sluice_pipeline::run::Options;
 use sluice_pipeline::{Document, Pipeline, Report, Variables};
 use sluice_stages as _;
+use sluice_vel as _;
 
 #[derive(Parser)]
 #[command(about)]
@@ -31,6 +33,9 @@ enum Job {
     Null {
         /// The log to read
         log: PathBuf,
+        /// The plugin that reads it
+        #[arg(long, default_value = "lcm-log")]
+        plugin: String,
         /// How many stages that let everything through stand between
         #[arg(long, default_value_t = 0)]
         stages: usize,
@@ -67,10 +72,12 @@ fn main() -> anyhow::Result<()> {
 
 /// The job as a pipeline file.
 fn pipeline(job: &Job) -> String {
-    let source = |log: &PathBuf| format!("[sources.log]\nplugin = \"lcm-log\"\npath = {log:?}\n");
+    let source = |plugin: &str, log: &PathBuf| {
+        format!("[sources.log]\nplugin = \"{plugin}\"\npath = {log:?}\n")
+    };
     match job {
-        Job::Null { log, stages } => {
-            let mut text = source(log);
+        Job::Null { log, plugin, stages } => {
+            let mut text = source(plugin, log);
             let mut last = "log".to_owned();
             for n in 0..*stages {
                 text += &format!(
@@ -81,7 +88,7 @@ fn pipeline(job: &Job) -> String {
             text + &format!("[sinks.out]\nplugin = \"null\"\nfrom = \"{last}\"\n")
         }
         Job::Copy { log, out, keep, drop, renumber } => {
-            let mut text = source(log);
+            let mut text = source("lcm-log", log);
             let filtered = keep.is_some() || drop.is_some();
             if filtered {
                 text += "[stages.some]\nplugin = \"filter\"\nfrom = \"log\"\n";

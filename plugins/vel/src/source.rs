@@ -190,7 +190,7 @@ impl Source for Vel {
 
     fn findings(&self, input: &Path) -> Result<Vec<String>, Error> {
         // What cannot be read twice has been read.
-        if files::head(input, 1)?.is_empty() {
+        if input == Path::new("-") || files::head(input, 1)?.is_empty() {
             return Ok(Vec::new());
         }
         let verdict = index::inspect(input, &self.rules())?;

@@ -157,22 +157,36 @@ fn list_damage(found: &Found, text: &mut String) {
     }
 }
 
-const HEADS: [&str; 8] =
-    ["channel", "events", "bytes", "rate", "largest gap", "steps back", "encoding", "type"];
+const HEADS: [&str; 9] = [
+    "channel",
+    "source",
+    "events",
+    "bytes",
+    "rate",
+    "largest gap",
+    "steps back",
+    "encoding",
+    "type",
+];
+
+/// The column that is left out where it is the same in every row.
+const SOURCE: usize = 1;
 
 /// The columns with numbers, which are aligned at their right.
-const NUMBERS: std::ops::Range<usize> = 1..6;
+const NUMBERS: std::ops::Range<usize> = 2..7;
 
 fn table(found: &Found, text: &mut String) {
     let mut rows = vec![HEADS.map(str::to_owned)];
-    rows.extend(
-        found.census.channels.iter().map(|(channel, tally)| row(channel, tally, &found.census)),
-    );
+    let channels = &found.census.channels;
+    rows.extend(channels.iter().map(|(channel, tally)| row(channel, tally, &found.census)));
+    let has_sources = channels.windows(2).any(|pair| pair[0].0.source != pair[1].0.source);
     let width =
         |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; HEADS.len()] = std::array::from_fn(width);
     for row in &rows {
-        let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| {
+        let cells = row.iter().zip(widths).enumerate();
+        let cells = cells.filter(|(column, _)| has_sources || *column != SOURCE);
+        let cells = cells.map(|(column, (cell, width))| {
             if NUMBERS.contains(&column) {
                 format!("{cell:>width$}")
             } else {
@@ -189,6 +203,7 @@ fn row(channel: &Channel, tally: &Tally, census: &Census) -> [String; HEADS.len(
     let dash = || "-".to_owned();
     [
         printable(channel.name.text()).into_owned(),
+        printable(&channel.source).into_owned(),
         units::count(times.events),
         units::bytes(*bytes),
         times.rate().map_or_else(dash, |rate| format!("{rate:.1} Hz")),

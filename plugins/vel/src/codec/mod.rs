@@ -1,0 +1,307 @@
+//! Codec `vel`: VEL messages as Arrow columns and back, by messages declared as lists of fields.
+//!
+//! Which message a payload is, its channel says (`vel.type`, `vel.version`). A version above those that
+//! are declared is decoded by the highest of them, and what is behind its fields is kept as bytes in
+//! `tail`. Decoding and encoding are inverse: what would not come back byte for byte stays a payload.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_schema::Schema;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use sluice_core::layout::PlainType;
+use sluice_core::{
+    Channel, Codec, Encoding, Error, KeyOf, KnownType, MessageType, OptionsError, PayloadType,
+    TypeKey, TypePaths, files, registry,
+};
+
+use crate::channels::{TYPE, VERSION};
+use crate::hash;
+
+mod declared;
+#[cfg(test)]
+mod tests;
+
+pub use declared::{Declared, DeclaredCount, DeclaredField, FieldType, Versions};
+
+/// Its name in the registry, and in descriptions of types.
+pub const NAME: &str = "vel";
+
+/// The messages of the Koblenz software: name and text of the files that declare them.
+pub const TYPES: &[(&str, &str)] = &[("vel.veltypes", include_str!("../../types/vel.veltypes"))];
+
+/// Options of the codec `vel`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct VelTypes {
+    /// Files that declare messages, or names of sets of types that this program has.
+    pub types: TypePaths,
+    /// Messages that no file declares.
+    pub messages: Vec<Declared>,
+}
+
+sluice_core::register! {
+    codec "vel": VelTypes,
+    about: "VEL messages, by lists of their fields",
+    sample: include_str!("../../samples/vel-codec.toml"),
+    extensions: &["veltypes"],
+}
+
+sluice_core::register! {
+    types "vel": TYPES,
+    codec: "vel",
+    about: "images, inertial states, laser scans and laser settings of the Koblenz VEL DataLog",
+}
+
+/// What a payload is, as this codec numbers it: type, version, and whether the version is above it.
+pub fn key(type_id: u32, version: i32, versions: Versions) -> Option<TypeKey> {
+    let version = u32::try_from(version).ok()?;
+    let above = if versions == Versions::Above { ABOVE } else { 0 };
+    Some(TypeKey(u64::from(type_id) << 32 | u64::from(version) | above))
+}
+
+/// The type and version that a number of this codec stands for; of a version above those that are known,
+/// the highest of these.
+pub fn of_key(key: TypeKey) -> (u32, i32) {
+    ((key.0 >> 32) as u32, (key.0 & !ABOVE) as u32 as i32)
+}
+
+const ABOVE: u64 = 1 << 31;
+
+/// Declared messages.
+#[derive(Debug, Default)]
+struct VelCodec {
+    types: Vec<KnownType>,
+    /// The versions that are declared of each type.
+    versions: Arc<BTreeMap<u32, Vec<i32>>>,
+    mistakes: Vec<String>,
+    made_from: String,
+}
+
+/// A declaration, and where it stands.
+struct Placed {
+    declared: Declared,
+    file: Option<PathBuf>,
+    line: usize,
+}
+
+impl TryFrom<VelTypes> for Box<dyn Codec> {
+    type Error = OptionsError;
+
+    fn try_from(options: VelTypes) -> Result<Self, OptionsError> {
+        let (mut placed, mut mistakes) = (Vec::new(), Vec::new());
+        for (at, path) in options.types.0.iter().enumerate() {
+            let wrong = |e: Error| OptionsError {
+                path: vec!["types".to_owned(), at.to_string()],
+                message: e.to_string(),
+            };
+            for (path, text) in texts(path).map_err(wrong)? {
+                match read(&path, &text) {
+                    Ok(found) => placed.extend(found),
+                    Err(mistake) => mistakes.push(mistake),
+                }
+            }
+        }
+        for (at, declared) in options.messages.into_iter().enumerate() {
+            declared.layout(Versions::This).map_err(|message| OptionsError {
+                path: vec!["messages".to_owned(), at.to_string()],
+                message: format!("`{}`: {message}", declared.name),
+            })?;
+            placed.push(Placed { declared, file: None, line: 0 });
+        }
+        Ok(Box::new(VelCodec::of(placed, mistakes)))
+    }
+}
+
+/// A types file is read whole; none is longer than this.
+const LONGEST_FILE: usize = 1 << 20;
+
+fn texts(path: &Path) -> Result<Vec<(PathBuf, String)>, Error> {
+    if let Some(set) = registry::type_set(path).filter(|set| set.codec == NAME) {
+        let file =
+            |(name, text): &(&str, &str)| (Path::new(set.name).join(name), (*text).to_owned());
+        return Ok(set.files.iter().map(file).collect());
+    }
+    let bytes = files::head(path, LONGEST_FILE + 1)?;
+    if bytes.len() > LONGEST_FILE {
+        return Err(Error::unfit(format!("no types file is that long: {}", path.display())));
+    }
+    let text = String::from_utf8(bytes);
+    let text = text.map_err(|_| Error::unfit(format!("this is no text: {}", path.display())))?;
+    Ok(vec![(path.to_owned(), text)])
+}
+
+/// What a types file holds.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TypeFile {
+    #[serde(default)]
+    messages: Vec<toml::Spanned<Declared>>,
+}
+
+fn read(path: &Path, text: &str) -> Result<Vec<Placed>, String> {
+    let line_of = |at: usize| text.get(..at).unwrap_or(text).matches('\n').count() + 1;
+    let file: TypeFile = toml::from_str(text).map_err(|e| {
+        let line = e.span().map_or(1, |span| line_of(span.start));
+        format!("error: {}: {}:{line}", e.message(), path.display())
+    })?;
+    let placed = file.messages.into_iter().map(|found| Placed {
+        line: line_of(found.span().start),
+        declared: found.into_inner(),
+        file: Some(path.to_owned()),
+    });
+    Ok(placed.collect())
+}
+
+impl VelCodec {
+    fn of(mut placed: Vec<Placed>, mistakes: Vec<String>) -> Self {
+        let mut codec = Self { mistakes, ..Self::default() };
+        let mut hash = blake3::Hasher::new();
+        placed.sort_by(|a, b| {
+            (&a.declared.name, a.declared.version).cmp(&(&b.declared.name, b.declared.version))
+        });
+        let mut known: BTreeMap<(u32, i32), &Placed> = BTreeMap::new();
+        for place in &placed {
+            hash.update(description(&place.declared).as_bytes());
+            if let Some(mistake) = clash(&known, place) {
+                codec.mistakes.push(mistake);
+                continue;
+            }
+            known.entry((place.declared.type_id(), place.declared.version)).or_insert(place);
+        }
+        codec.made_from = format!("{NAME} types, blake3 {}", hash.finalize().to_hex());
+        let mut versions: BTreeMap<u32, Vec<i32>> = BTreeMap::new();
+        known.keys().for_each(|(id, version)| versions.entry(*id).or_default().push(*version));
+        for ((id, version), place) in known {
+            codec.add(place, Versions::This);
+            if versions.get(&id).and_then(|all| all.last()) == Some(&version) {
+                codec.add(place, Versions::Above);
+            }
+        }
+        codec.types.sort_by(|a, b| a.described.name.cmp(&b.described.name));
+        codec.versions = Arc::new(versions);
+        codec
+    }
+
+    fn add(&mut self, place: &Placed, versions: Versions) {
+        let Placed { declared, file, line } = place;
+        let mistake =
+            |what: String| format!("error: `{}`: {what}: {}", declared.name, place.place());
+        let described = match described(declared, versions) {
+            Ok(described) => Arc::new(described),
+            Err(what) => return self.mistakes.push(mistake(what)),
+        };
+        match declared.layout(versions) {
+            // Said once for both forms.
+            Err(_) if versions == Versions::Above => {}
+            Err(what) => self.mistakes.push(mistake(what)),
+            Ok(layout) => {
+                let form = Ok(Arc::new(PlainType::new(Arc::clone(&described), layout)) as _);
+                self.types.push(KnownType { described, file: file.clone(), line: *line, form });
+            }
+        }
+    }
+}
+
+impl Placed {
+    fn place(&self) -> String {
+        match &self.file {
+            Some(file) => format!("{}:{}", file.display(), self.line),
+            None => "`messages`".to_owned(),
+        }
+    }
+}
+
+/// What is wrong with a declaration beside those that are known.
+fn clash(known: &BTreeMap<(u32, i32), &Placed>, place: &Placed) -> Option<String> {
+    let Declared { name, version, .. } = &place.declared;
+    let id = place.declared.type_id();
+    let of_type = known.range((id, i32::MIN)..=(id, i32::MAX));
+    let other = of_type.map(|(_, other)| other).find(|other| other.declared.name != *name);
+    if let Some(other) = other {
+        return Some(format!(
+            "error: `{name}` and `{}` have the same number {}; leave one of them out: {} and {}",
+            other.declared.name,
+            hash::hex(id),
+            place.place(),
+            other.place()
+        ));
+    }
+    let other = known.get(&(id, *version)).filter(|other| other.declared != place.declared)?;
+    Some(format!(
+        "error: version {version} of `{name}` is declared in two ways; leave one of them out: {} and {}",
+        place.place(),
+        other.place()
+    ))
+}
+
+fn description(declared: &Declared) -> String {
+    serde_json::to_string(declared).unwrap_or_default()
+}
+
+fn described(declared: &Declared, versions: Versions) -> Result<MessageType, String> {
+    let Declared { name, version, .. } = declared;
+    let key = key(declared.type_id(), *version, versions).ok_or("a version is 0 or more")?;
+    let above = if versions == Versions::Above { "+" } else { "" };
+    Ok(MessageType {
+        name: format!("{name}.v{version}{above}").into(),
+        key,
+        codec: NAME.into(),
+        text: description(declared).into(),
+    })
+}
+
+/// The type and version that a channel's messages are of.
+fn type_of(channel: &Channel) -> Option<(u32, i32)> {
+    let said = |key: &str| channel.metadata.get(key).map(String::as_str);
+    said(TYPE).and_then(hash::from_hex).zip(said(VERSION).and_then(|version| version.parse().ok()))
+}
+
+/// Descriptions come out of files that anybody may have written; none of ours is longer.
+const LONGEST_DESCRIPTION: usize = 1 << 20;
+
+impl Codec for VelCodec {
+    fn mistakes(&self) -> &[String] {
+        &self.mistakes
+    }
+
+    fn types(&self) -> &[KnownType] {
+        &self.types
+    }
+
+    fn keys(&self, channel: &Channel) -> Option<KeyOf> {
+        if channel.encoding != Encoding::Vel {
+            return None;
+        }
+        let key = type_of(channel).and_then(|(id, version)| {
+            let highest = self.versions.get(&id).and_then(|all| all.last());
+            match highest {
+                Some(highest) if version > *highest => key(id, *highest, Versions::Above),
+                _ => key(id, version, Versions::This),
+            }
+        });
+        Some(Arc::new(move |_| key))
+    }
+
+    fn made_from(&self) -> &str {
+        &self.made_from
+    }
+
+    fn adopt(&self, message: &MessageType, _: &Schema) -> Result<Arc<dyn PayloadType>, String> {
+        if message.text.len() > LONGEST_DESCRIPTION {
+            return Err("its description is longer than any of ours".to_owned());
+        }
+        let declared: Declared = serde_json::from_str(&message.text)
+            .map_err(|e| format!("its description cannot be read: {e}"))?;
+        for versions in [Versions::This, Versions::Above] {
+            let found = described(&declared, versions)?;
+            if (found.key, &found.name) == (message.key, &message.name) {
+                let layout = declared.layout(versions)?;
+                return Ok(Arc::new(PlainType::new(Arc::new(message.clone()), layout)));
+            }
+        }
+        Err("its description is that of another message".to_owned())
+    }
+}
