@@ -174,6 +174,14 @@ impl Log {
         self.subfiles.get(number).is_some_and(is_off)
     }
 
+    /// The names that numbers of configuration records were given for and that the header lacks.
+    pub fn unknown_names(&self) -> impl Iterator<Item = &str> {
+        let is_named =
+            |name: &str| self.subfiles.iter().any(|file| escaped(&file.line.name) == name);
+        let names = self.choices.config_records.keys().map(String::as_str);
+        names.filter(move |name| !is_named(name))
+    }
+
     /// A channel of subfile `number`: of its configuration, or of objects with this id.
     pub fn channel(&self, number: usize, id: u8, is_config: bool) -> Option<Channel> {
         let Subfile { line, source, content, .. } = self.subfiles.get(number)?;
@@ -293,30 +301,33 @@ impl Log {
         };
         let len = log.len().unwrap_or(0);
         let index = self.index(file, len, &mut log)?;
-        let survey = self.survey()?;
-        let (lines, highest) = survey.files.get(number).copied().unwrap_or((0, -1));
-        let indexed = highest.saturating_add(1).saturating_sub_unsigned(self.header.dialect.base());
-        let indexed = u64::try_from(indexed).unwrap_or(0);
+        let (lines, indexed) = self.counted(number)?;
         let mut notes = Vec::new();
-        let beside = u64::from(file.content == Content::PictureLines);
-        let config = self.config(file, &index, (beside, indexed), &mut log, &mut notes)?;
-        let before = config + beside;
+        let config = self.config(file, &index, indexed, &mut log, &mut notes)?;
+        let has_folder = file.content == Content::PictureLines;
+        let before = config + u64::from(has_folder);
         let objects = index.records.saturating_sub(before);
         if objects > lines {
             let name = escaped(&file.line.name);
-            notes.push((
-                format!("objects of `{name}` that no line of the master names"),
-                objects - lines,
-            ));
+            let what = format!("objects of `{name}` that no line of the master names");
+            notes.push((what, objects - lines));
         }
-        let pictures = match file.content {
-            Content::PictureLines => match pictures(&index, config, &mut log, &self.path)? {
-                Ok(folder) => Some(folder),
+        let mut pictures = None;
+        if has_folder {
+            match picture_folder(&index, config, &mut log, &self.path)? {
+                Ok(folder) => pictures = Some(folder),
                 Err(reason) => return Ok(Err(reason)),
-            },
-            _ => None,
-        };
+            }
+        }
         Ok(Ok(Opened { index, config, before, pictures, notes }))
+    }
+
+    /// How many lines a subfile has in the master, and how many objects these count.
+    fn counted(&self, number: usize) -> Result<(u64, u64), Error> {
+        let (lines, highest) = self.survey()?.files.get(number).copied().unwrap_or((0, -1));
+        let base = self.header.dialect.base();
+        let indexed = highest.saturating_add(1).saturating_sub_unsigned(base);
+        Ok((lines, u64::try_from(indexed).unwrap_or(0)))
     }
 
     fn index(&self, file: &Subfile, len: u64, log: &mut LogFile) -> Result<Index, Error> {
@@ -341,7 +352,7 @@ impl Log {
         &self,
         file: &Subfile,
         index: &Index,
-        (beside, indexed): (u64, u64),
+        indexed: u64,
         log: &mut LogFile,
         notes: &mut Vec<(String, u64)>,
     ) -> Result<u64, Error> {
@@ -355,7 +366,7 @@ impl Log {
         let facts = Facts {
             dialect: self.header.dialect,
             interface: &file.line.interface,
-            records: index.records.saturating_sub(beside),
+            records: index.records,
             indexed,
             by_name: config_by_name(index, log)?,
         };
@@ -449,7 +460,7 @@ fn config_by_name(index: &Index, log: &mut LogFile) -> Result<Option<u64>, Error
 }
 
 /// The folder of a camera's pictures, which the line behind its description names.
-fn pictures(
+fn picture_folder(
     index: &Index,
     config: u64,
     log: &mut LogFile,

@@ -138,6 +138,11 @@ impl OrcaReader {
             let reason = unusable.reason.clone();
             self.context.damage.report(self.damage((unusable.offset, unusable.len), reason));
         }
+        for name in self.log.unknown_names() {
+            let note =
+                format!("`config_records` has `{name}`, and the master names no such subfile");
+            self.context.losses.note(note, 0);
+        }
         self.first = self.log.survey()?.first.unwrap_or(0);
         for number in 0..self.log.subfiles.len() {
             if self.log.leaves_out(number) || !self.wants_any(number) {

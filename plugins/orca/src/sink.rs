@@ -156,11 +156,18 @@ const KEPT: [&str; 8] = [
     "orca.encoding",
 ];
 
+/// An event of a batch, and what it is.
+type Row = (u32, Member);
+/// The records of a subfile in encoded bytes.
+type Run = (u32, Range<usize>);
+/// The longest that stands before a record: an id and a length.
+const LONGEST_PREFIX: usize = 5;
+
 /// Encoded events.
 pub struct Encoded {
     /// Records, subfile by subfile.
     bytes: Block,
-    runs: Vec<(u32, Range<usize>)>,
+    runs: Vec<Run>,
     /// The events in their order.
     events: Vec<Entry>,
 }
@@ -274,6 +281,26 @@ impl OrcaSink {
         let micros = entry.micros.rem_euclid(SECOND);
         let width = if self.dialect == Dialect::A { WIDTH } else { 0 };
         log.lines.line(width, [seconds, micros, place as i64, index as i64])
+    }
+
+    /// Appends records subfile by subfile; within each they stay in their order.
+    fn lay_out(&self, batch: &Batch, mut rows: Vec<Row>, bytes: &mut Block) -> Vec<Run> {
+        bytes.reserve(batch.payload_bytes() as usize + rows.len() * LONGEST_PREFIX);
+        rows.sort_by_key(|(_, member)| member.group);
+        let mut runs: Vec<Run> = Vec::new();
+        for (row, Member { group, id, .. }) in rows {
+            let (payload, from) = (batch.payload(row as usize), bytes.len());
+            if self.dialect == Dialect::C {
+                bytes.push(id);
+            }
+            bytes.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(payload);
+            match runs.last_mut() {
+                Some((same, run)) if *same == group => run.end = bytes.len(),
+                _ => runs.push((group, from..bytes.len())),
+            }
+        }
+        runs
     }
 
     fn header(&self, log: &OpenLog) -> String {
@@ -419,6 +446,31 @@ fn failed(error: io::Error) -> Error {
     Error::io("keep lines of the master in", std::env::temp_dir(), error)
 }
 
+/// The rows that can be written; `context` is told of the others, and of what is lost of these.
+fn judged(batch: &Batch, rows: Vec<Row>, context: &mut EncodeContext<'_>) -> Vec<Row> {
+    let (mut is_cut, mut is_fine) = (false, false);
+    let mut kept = rows;
+    kept.retain(|(row, member)| match refusal(*member, batch.payload(*row as usize)) {
+        Some(reason) => {
+            context.refused.push((*row, reason));
+            false
+        }
+        None => {
+            is_cut |= member.is_cut;
+            is_fine |= batch.timestamps()[*row as usize] % MICRO != 0;
+            true
+        }
+    });
+    if is_cut {
+        context.losses.insert("ids in dialect A, and metadata that the format has no place for");
+    }
+    if is_fine {
+        let loss = "times are written in whole microseconds; what is finer is cut off";
+        context.losses.insert(loss);
+    }
+    kept
+}
+
 /// Why an event cannot be written.
 fn refusal(member: Member, payload: &[u8]) -> Option<String> {
     if payload.len() as u64 > LONGEST_RECORD {
@@ -468,48 +520,22 @@ impl Sink for OrcaSink {
 
     fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Encoded, Error> {
         let members = self.members.table(context.channels, |channel| Ok(self.member(channel)))?;
-        let member = |row: usize| members[batch.channels()[row] as usize];
-        let mut rows: Vec<u32> = Vec::with_capacity(batch.len());
-        let mut events = Vec::with_capacity(batch.len());
-        for (row, event) in batch.iter().enumerate() {
-            let Member { group, is_config, is_cut, .. } = member(row);
-            if let Some(reason) = refusal(member(row), event.payload) {
-                context.refused.push((row as u32, reason));
-                continue;
-            }
-            if is_cut {
-                context
-                    .losses
-                    .insert("ids in dialect A, and metadata that the format has no place for");
-            }
-            if event.timestamp % MICRO != 0 {
-                context
-                    .losses
-                    .insert("times are written in whole microseconds; what is finer is cut off");
-            }
-            let (micros, sequence) = (event.timestamp.div_euclid(MICRO), event.sequence);
-            events.push(Entry { micros, sequence, group, is_config });
-            rows.push(row as u32);
-        }
-        // Stable: within a subfile events stay in their order.
-        rows.sort_by_key(|row| member(*row as usize).group);
+        let rows: Vec<Row> = batch
+            .channels()
+            .iter()
+            .zip(0..)
+            .map(|(id, row)| (row, members[*id as usize]))
+            .collect();
+        let rows = judged(&batch, rows, context);
+        let entry = |(row, member): &Row| Entry {
+            micros: batch.timestamps()[*row as usize].div_euclid(MICRO),
+            sequence: batch.sequences()[*row as usize],
+            group: member.group,
+            is_config: member.is_config,
+        };
+        let events = rows.iter().map(entry).collect();
         let mut bytes = context.buffers.buffer();
-        bytes.reserve(batch.payload_bytes() as usize + rows.len() * 5);
-        let mut runs: Vec<(u32, Range<usize>)> = Vec::new();
-        for row in rows {
-            let (payload, Member { group, id, .. }) =
-                (batch.payload(row as usize), member(row as usize));
-            let from = bytes.len();
-            if self.dialect == Dialect::C {
-                bytes.push(id);
-            }
-            bytes.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-            bytes.extend_from_slice(payload);
-            match runs.last_mut() {
-                Some((same, run)) if *same == group => run.end = bytes.len(),
-                _ => runs.push((group, from..bytes.len())),
-            }
-        }
+        let runs = self.lay_out(&batch, rows, &mut bytes);
         Ok(Encoded { bytes, runs, events })
     }
 

@@ -180,6 +180,15 @@ fn what_no_line_names_is_said() {
 }
 
 #[test]
+fn a_name_that_no_subfile_has_is_said() {
+    let log = source_with(&case("dialect_a"), &json!({ "config_records": { "laser.log": 1 } }));
+    let context = ReadContext::standalone("test");
+    gather_with(&*log, 1, &context).unwrap();
+    let notes = context.losses.take_notes();
+    assert!(notes.iter().any(|(what, _)| what.contains("`laser.log`")), "{notes:?}");
+}
+
+#[test]
 fn a_compressed_master_is_read_as_what_it_holds() {
     let plain = case("dialect_a");
     let folder = tempfile::tempdir().unwrap();
@@ -528,5 +537,28 @@ proptest! {
         let mut context = ReadContext::standalone("test");
         context.blocks = BlockPool::new(block, 2);
         prop_assert_eq!(&gather_with(&*source(&path), target, &context).unwrap(), &all);
+    }
+
+    #[test]
+    fn any_events_come_back(
+        events in proptest::collection::vec(
+            (-4_000_000i64..4_000_000, 0usize..4, proptest::collection::vec(any::<u8>(), 0..40)), 0..60),
+        names in proptest::collection::vec((proptest::collection::vec(any::<u8>(), 0..8), ".{0,6}"), 4),
+        dialect in prop_oneof![Just("A"), Just("C")], cut in 1usize..30)
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.orca");
+        let events: Vec<Written> = events
+            .into_iter()
+            .map(|(micros, at, payload)| (micros * 1_000, lcm(&names[at].0, &names[at].1), payload))
+            .collect();
+        write(json!({ "path": path, "dialect": dialect }), &events, cut);
+        let all = any_splitting_is_the_same(&*source(&path), &[100, 700]);
+        prop_assert_eq!(all.damage, vec![]);
+        prop_assert_eq!(all.events.len(), events.len());
+        for (event, (time, channel, payload)) in all.events.iter().zip(&events) {
+            prop_assert_eq!((event.timestamp, &event.payload), (*time, payload));
+            prop_assert_eq!((&event.channel[..], &event.source[..]), (channel.name.text(), &channel.source[..]));
+        }
     }
 }
