@@ -5,6 +5,7 @@
 //! they lie in the same folder; else the only type of that name among all files.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use sluice_core::mistake::Mistake;
@@ -69,6 +70,8 @@ pub struct Library {
     included: Vec<Vec<usize>>,
     types: Vec<Declared>,
     by_name: HashMap<String, Vec<TypeId>>,
+    /// For each name without its module, the first type of that name.
+    by_last_name: HashMap<String, TypeId>,
     /// For each type, the classes that extend it, directly or not, by name; one of each name.
     derived: BTreeMap<TypeId, Vec<TypeId>>,
     mistakes: Vec<(usize, Mistake)>,
@@ -109,6 +112,8 @@ impl Library {
                 continue;
             }
             versions.push(id);
+            let last = declaration.name.rsplit("::").next().unwrap_or_default();
+            self.by_last_name.entry(last.to_owned()).or_insert(id);
             self.types.push(Declared { declaration, uses: Vec::new(), file, line });
         }
         unit.includes
@@ -201,16 +206,12 @@ impl Library {
 
     fn unknown(&self, name: &str, file: usize) -> (String, String) {
         let wanted = name.rsplit("::").next().unwrap_or_default();
-        let same = || {
-            let names: BTreeMap<&str, ()> =
-                self.by_name.keys().map(|name| (name.as_str(), ())).collect();
-            let is_it = |known: &&str| known.rsplit("::").next() == Some(wanted);
-            names.into_keys().find(is_it).map(str::to_owned)
-        };
-        // Names are compared with all others: not for mistakes that are not shown.
-        let same = (self.mistakes.len() < MOST_SHOWN).then(same).flatten();
+        let same = self.by_last_name.get(wanted);
         let help = match same {
-            Some(same) => format!("there is `{same}`: types of other modules are named in full"),
+            Some(same) => {
+                let same = self.name(*same);
+                format!("there is `{same}`: types of other modules are named in full")
+            }
             None if self.files.len() == 1 && self.included[file].is_empty() => {
                 "give the files that it includes, too".to_owned()
             }
@@ -222,24 +223,32 @@ impl Library {
     /// Looks at what classes extend, and notes it for the classes that are extended.
     fn check_bases(&mut self) {
         let mut derived: BTreeMap<TypeId, Vec<TypeId>> = BTreeMap::new();
+        let (names, mut wrong) = (self.names(), Vec::new());
         for id in self.ids() {
-            let Err((span, message, help)) = self.line_of(id) else {
-                let line = self.line(id);
-                line.iter().skip(1).for_each(|base| derived.entry(*base).or_default().push(id));
-                continue;
-            };
-            let file = self.get(id).file;
-            self.mistakes.push((file, mistake(&span, message, Some(help))));
+            match self.line_of(id, &names) {
+                Ok(()) => {
+                    let above = self.line(id).into_iter().skip(1);
+                    above.for_each(|base| derived.entry(base).or_default().push(id));
+                }
+                Err((span, message, help)) => {
+                    wrong.push((self.get(id).file, mistake(&span, message, Some(help))));
+                }
+            }
         }
         for classes in derived.values_mut() {
             classes.sort_by_key(|id| (self.name(*id), *id));
             classes.dedup_by_key(|id| self.name(*id));
         }
+        self.mistakes.extend(wrong);
         self.derived = derived;
     }
 
     /// Whether what a class extends is right, directly and further up.
-    fn line_of(&self, id: TypeId) -> Result<(), (std::ops::Range<usize>, String, &'static str)> {
+    fn line_of(
+        &self,
+        id: TypeId,
+        names: &HashMap<TypeId, HashSet<&str>>,
+    ) -> Result<(), (Range<usize>, String, &'static str)> {
         let Body::Class { base: Some(of), .. } = &self.get(id).declaration.body else {
             return Ok(());
         };
@@ -259,15 +268,24 @@ impl Library {
             let message = format!("more than {LONGEST_LINE} classes that extend each other");
             return wrong(message, "does a class extend itself?");
         }
-        let (mut names, mut members) =
-            (HashSet::new(), line.iter().flat_map(|id| self.members(*id)));
-        match members.find(|member| !names.insert(&member.name)) {
+        let above = line.iter().skip(1).filter_map(|above| names.get(above));
+        let above: Vec<&HashSet<&str>> = above.collect();
+        let is_twice =
+            |member: &&Member| above.iter().any(|names| names.contains(member.name.as_str()));
+        match self.members(id).iter().find(is_twice) {
             Some(twice) => wrong(
                 format!("`{}` is a member of the class and of what it extends", twice.name),
                 "call one of them otherwise",
             ),
             None => Ok(()),
         }
+    }
+
+    /// For each class, what its own members are called.
+    fn names(&self) -> HashMap<TypeId, HashSet<&str>> {
+        let is_class = |id: &TypeId| matches!(self.get(*id).declaration.body, Body::Class { .. });
+        let names = |id| self.members(id).iter().map(|member| member.name.as_str()).collect();
+        self.ids().filter(is_class).map(|id| (id, names(id))).collect()
     }
 
     /// The class that a class extends.
@@ -335,11 +353,7 @@ impl Library {
     }
 }
 
-fn mistake(
-    span: &std::ops::Range<usize>,
-    message: impl Into<String>,
-    help: Option<&str>,
-) -> Mistake {
+fn mistake(span: &Range<usize>, message: impl Into<String>, help: Option<&str>) -> Mistake {
     let (span, message, help) = (span.clone(), message.into(), help.map(str::to_owned));
     Mistake { span, message, help, detail: None }
 }

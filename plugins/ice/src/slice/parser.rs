@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 use sluice_core::mistake::Mistake;
 
@@ -34,7 +35,7 @@ struct Parser<'t> {
     end: usize,
     next: usize,
     /// The full names of the modules that are open, the innermost last.
-    modules: Vec<String>,
+    modules: Vec<Arc<str>>,
     /// Whether the `}` of a struct, class or enum has not come yet.
     is_inside: bool,
     unit: Unit,
@@ -57,6 +58,8 @@ const DECLARATIONS: [&str; 10] = [
 ];
 /// Modules inside of each other; nobody has more.
 const DEEPEST_MODULE: usize = 32;
+/// Every type has its name in full: with long names a small text would say much.
+const LONGEST_NAME: usize = 1000;
 
 impl<'t> Parser<'t> {
     fn file(&mut self) {
@@ -136,7 +139,12 @@ impl<'t> Parser<'t> {
         }
         self.expect("{", "behind the module's name")?;
         let full = self.full(&name);
-        self.modules.push(full);
+        if full.len() > LONGEST_NAME {
+            let message =
+                format!("modules whose names are longer than {LONGEST_NAME} bytes together");
+            return Err(self.wrong(&name.span, message, None));
+        }
+        self.modules.push(full.into());
         Ok(())
     }
 
@@ -145,7 +153,7 @@ impl<'t> Parser<'t> {
     }
 
     fn scope(&self) -> &str {
-        self.modules.last().map_or("", String::as_str)
+        self.modules.last().map_or("", |scope| scope)
     }
 
     fn add(&mut self, name: &Token<'_>, body: Body, metadata: Vec<String>) {
@@ -412,7 +420,7 @@ impl<'t> Parser<'t> {
             (at == 0 && part.is_empty() && word.text.len() > 2) || is_name(part)
         }) {
             let name = word.text.split("::").map(unescaped).collect::<Vec<_>>().join("::");
-            Named::Declared { name, scope: self.scope().to_owned() }
+            Named::Declared { name, scope: self.modules.last().cloned().unwrap_or_default() }
         } else {
             let message = format!("expected {what}, found `{}`", word.text);
             return Err(self.wrong(&word.span, message, None));
@@ -456,6 +464,10 @@ impl<'t> Parser<'t> {
             let message = format!("expected {what}, found `{}`", token.text);
             let help = "names are letters, digits and `_`, and begin with no digit";
             return Err(self.wrong(&token.span, message, Some(help)));
+        }
+        if token.text.len() > LONGEST_NAME {
+            let message = format!("a name longer than {LONGEST_NAME} bytes");
+            return Err(self.wrong(&token.span, message, None));
         }
         self.next += 1;
         Ok(token)
@@ -556,7 +568,7 @@ mod tests {
         assert_eq!(unit.declared[2].metadata, ["log:X", "other"]);
         let Body::Class { base, members } = &unit.declared[2].body else { panic!() };
         let named = &base.as_ref().unwrap().named;
-        let (name, scope) = ("::a::D".to_owned(), "::a::b".to_owned());
+        let (name, scope) = ("::a::D".to_owned(), "::a::b".into());
         assert_eq!(*named, Named::Declared { name, scope });
         let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
         assert_eq!(names, ["x", "int"]);
@@ -612,6 +624,8 @@ mod tests {
             assert!(!wrong(text).is_empty(), "{text}");
         }
         assert!(wrong(&"module a {".repeat(40))[0].contains("more than 32"));
+        assert!(wrong(&format!("module {} {{", "a".repeat(999)))[0].contains("longer than 1000"));
+        assert!(wrong(&format!("struct {}", "a".repeat(1001)))[0].contains("longer than 1000"));
     }
 
     proptest! {

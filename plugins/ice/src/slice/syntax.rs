@@ -1,6 +1,7 @@
 //! What `.ice` files can declare. Reads no text: [`parser`](super::parser) does.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 /// What one file says.
 #[derive(Clone, Debug, Default)]
@@ -85,7 +86,7 @@ pub enum Named {
         /// The name as it is written.
         name: String,
         /// The module around it: empty, or `::orca`.
-        scope: String,
+        scope: Arc<str>,
     },
     /// Something that is not decoded; what.
     Unfit(&'static str),
