@@ -62,6 +62,9 @@ impl ByteFormat for Datalog {
             }
         }
         met.say_losses(&kinds, &mut context.losses);
+        if met.channels(&kinds).any(|kind| kind.clock == Clock::Utc) {
+            context.losses.insert(NOT_SAID_ABSOLUTE);
+        }
         Ok(lengths)
     }
 
@@ -119,6 +122,9 @@ impl ByteFormat for Datalog {
 
 pub(crate) const ROUNDED: &str =
     "times are written in milliseconds as doubles; what these cannot hold is rounded";
+
+const NOT_SAID_ABSOLUTE: &str =
+    "that times count from 1970 is not written; they are read back as if from the start of the log";
 
 fn kinds(channels: &Channels) -> Vec<Kind> {
     channels.since(0).iter().map(|channel: &Arc<Channel>| Kind::of(channel)).collect()

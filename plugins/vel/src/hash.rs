@@ -21,6 +21,11 @@ pub const LASER_CONFIG: u32 = simple_hash(b"LaserRange2DConfigM");
 /// The names that need not be given.
 pub const BUILT_IN: [&str; 4] = ["ImageM", "IMUStateM", "LaserRange2DDataM", "LaserRange2DConfigM"];
 
+/// Whether a type is one of the built-in ones.
+pub fn is_built_in(type_id: u32) -> bool {
+    matches!(type_id, IMAGE | IMU_STATE | LASER_DATA | LASER_CONFIG)
+}
+
 /// The number for a name: the sum of its bytes, byte `i` of it counted `119 + i` times, in 32 bits.
 pub const fn simple_hash(name: &[u8]) -> u32 {
     let (mut sum, mut weight, mut rest) = (0u32, 119u32, name);

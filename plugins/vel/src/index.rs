@@ -202,7 +202,7 @@ pub fn narrowed(
         return Ok(None);
     }
     let (start, end) = window;
-    let start = match start.and_then(|ms| index.second_of(ms.min(f64::MAX), f64::floor)) {
+    let start = match start.and_then(|ms| index.second_of(ms, f64::floor)) {
         Some(entry) => index.proven(entry)?,
         None => None,
     };

@@ -26,6 +26,8 @@ pub(crate) struct Kind {
     pub(crate) clock: Clock,
     /// Whether they were VEL messages before.
     is_own: bool,
+    /// Whether they are known to be something else.
+    is_foreign: bool,
 }
 
 impl Kind {
@@ -43,6 +45,7 @@ impl Kind {
             hashed: known.is_none().then(|| channel.name.text().into()),
             clock: channel.clock,
             is_own: known.is_some() && channel.encoding == Encoding::Vel,
+            is_foreign: !matches!(channel.encoding, Encoding::Vel | Encoding::Unknown),
         }
     }
 
@@ -63,6 +66,9 @@ impl Kind {
         if !self.is_own {
             losses
                 .insert("numbers of events are not written; a reader numbers them by their place");
+        }
+        if self.is_foreign && !is_typed {
+            losses.insert("how payloads are encoded, and their versions, are not written");
         }
         if !self.is_own && !is_typed {
             losses.insert(

@@ -63,11 +63,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::window::ReadAt;
 
-use crate::hash::{MessageNames, simple_hash};
+use crate::hash::{MessageNames, is_built_in};
 use crate::shape::{Shape, shape};
 use crate::time::to_nanos;
 use crate::wire::{
-    END_MARK, FileHead, HEAD_LEN, HEADER_LEN, Header, MAGIC, MARKER, SIZE_LEN, SMALLEST, VERSION,
+    END_MARK, ENTRY_LEN, FileHead, HEAD_LEN, HEADER_LEN, Header, MAGIC, MARKER, SIZE_LEN, SMALLEST,
+    UNUSED, VERSION,
 };
 
 /// The most entries that an index is believed to have: half a year of seconds.
@@ -322,6 +323,10 @@ pub fn head(log: &mut dyn ReadAt, rules: &Rules) -> io::Result<Head> {
         let reason = format!("the index of {entries} entries does not fit the file");
         return damaged_head(log, reason, rules);
     }
+    if goes_on(log, &head)? {
+        let reason = format!("the index goes on behind its {entries} entries");
+        return damaged_head(log, reason, rules);
+    }
     if hides_messages(log, &head, rules)? {
         let reason = format!("messages begin inside of the index of {entries} entries");
         return damaged_head(log, reason, rules);
@@ -335,7 +340,7 @@ pub fn body(log: &mut dyn ReadAt, rules: &Rules) -> io::Result<Option<u64>> {
     let Some((magic, head)) = file_head(log)? else { return Ok(None) };
     let is_right = match fits(log, &head)? {
         false => false,
-        true if magic == MAGIC => !hides_messages(log, &head, rules)?,
+        true if magic == MAGIC => !goes_on(log, &head)? && !hides_messages(log, &head, rules)?,
         true => believable(log, head.body(), rules)?.is_some(),
     };
     Ok(is_right.then(|| head.body()))
@@ -351,6 +356,13 @@ pub fn file_head(log: &mut dyn ReadAt) -> io::Result<Option<([u8; 4], FileHead)>
 /// Whether the index can be as long as the head says.
 fn fits(log: &mut dyn ReadAt, head: &FileHead) -> io::Result<bool> {
     Ok(head.entries <= MOST_ENTRIES && reaches(log, head.body())?)
+}
+
+/// Whether an unused entry stands behind the index: taken for an end mark, it would hide all messages.
+fn goes_on(log: &mut dyn ReadAt, head: &FileHead) -> io::Result<bool> {
+    let mut bytes = [0; ENTRY_LEN];
+    let there = log.read_at(head.body(), &mut bytes)?;
+    Ok(there == bytes.len() && i64::from_le_bytes(bytes) == UNUSED)
 }
 
 /// Whether a message begins in what the head says is the index, and none behind it: a wrong number of
@@ -549,10 +561,10 @@ fn may_be_searched_for(header: &Header, rules: &Rules) -> bool {
 
 /// Whether a message is of a type that is believed by itself.
 fn is_known(log: &mut dyn ReadAt, pos: u64, header: &Header, rules: &Rules) -> io::Result<bool> {
-    let Some(name) = rules.names.name(header.type_id) else { return Ok(false) };
-    let is_given = !crate::hash::BUILT_IN.contains(&&**name);
-    debug_assert_eq!(simple_hash(name.as_bytes()), header.type_id);
-    Ok(is_given || shape_at(log, pos, header)?.fits())
+    if is_built_in(header.type_id) {
+        return Ok(shape_at(log, pos, header)?.fits());
+    }
+    Ok(rules.names.name(header.type_id).is_some())
 }
 
 /// Whether a message at `ms` that ends at `at` is the first of a chain.

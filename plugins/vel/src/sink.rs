@@ -278,12 +278,18 @@ fn since(timestamp: i64, epoch: i64) -> Result<i64, Error> {
     })
 }
 
+/// How much of the original is read at a time.
+const ORIGINAL_WINDOW: usize = 16 << 10;
+
 /// The only log that is read: messages that were read from it keep the bits of their times, which
 /// nanoseconds do not tell in full.
 #[derive(Debug)]
 struct Original {
     log: LogFile,
     head: FileHead,
+    /// What was read of it last, and where that begins.
+    window: Vec<u8>,
+    start: u64,
 }
 
 impl Original {
@@ -299,7 +305,7 @@ impl Original {
         let found = if there == HEAD_LEN { FileHead::parse(&bytes) } else { None };
         let is_vel =
             |(magic, head): &([u8; 4], FileHead)| *magic == MAGIC && head.major == VERSION.0;
-        Ok(found.filter(is_vel).map(|(_, head)| Self { log, head }))
+        Ok(found.filter(is_vel).map(|(_, head)| Self { log, head, window: Vec::new(), start: 0 }))
     }
 
     /// How many entries its index has, as far as they can be there.
@@ -310,12 +316,31 @@ impl Original {
 
     /// The time of the message at `at`, if that is one like this.
     fn millis(&mut self, at: i64, like: &Header) -> Result<Option<f64>, Error> {
-        let mut bytes = [0; HEADER_LEN];
         let Ok(at) = u64::try_from(at) else { return Ok(None) };
-        let there = self.log.read_at(at, &mut bytes)?;
-        let header = if there == HEADER_LEN { Header::parse(&bytes) } else { None };
+        let header = match self.header(at) {
+            None => {
+                self.load(at)?;
+                self.header(at)
+            }
+            header => header,
+        };
         let time = header.map(|header| header.ms);
         Ok(time.filter(|ms| header == Some(Header { ms: *ms, ..*like })))
+    }
+
+    /// The header at `at`, if what was read last has it.
+    fn header(&self, at: u64) -> Option<Header> {
+        let at = usize::try_from(at.checked_sub(self.start)?).ok()?;
+        self.window.get(at..)?.first_chunk().and_then(Header::parse)
+    }
+
+    /// Reads from `at` on: several messages where they are short, and not much too much of long ones.
+    fn load(&mut self, at: u64) -> Result<(), Error> {
+        self.window.resize(ORIGINAL_WINDOW, 0);
+        let there = self.log.read_at(at, &mut self.window)?;
+        self.window.truncate(there);
+        self.start = at;
+        Ok(())
     }
 }
 

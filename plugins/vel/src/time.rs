@@ -10,12 +10,11 @@ const EXACT: u64 = 1 << f64::MANTISSA_DIGITS;
 /// The nearest nanosecond; nothing for what is no number, and for what 64 bits cannot hold.
 #[inline]
 pub fn to_nanos(ms: f64) -> Option<i64> {
-    // Multiplied as a whole, Unix times would lose a part of what they tell.
-    let whole = ms.trunc();
-    let part = ((ms - whole) * NANOS as f64).round();
     // False for NaN, too; what is left to check is beyond the limit by less than one part in a hundred.
-    let is_near = whole.abs() < 9.3e12;
-    let whole = if is_near { whole as i64 } else { return None };
+    let is_near = ms.abs() < 9.3e12;
+    let whole = if is_near { ms as i64 } else { return None };
+    // Multiplied as a whole, Unix times would lose a part of what they tell.
+    let part = ((ms - whole as f64) * NANOS as f64).round();
     whole.checked_mul(NANOS)?.checked_add(part as i64)
 }
 

@@ -11,8 +11,8 @@ use sluice_core::contract::{
     Gathered, any_splitting_is_the_same, gather, gather_with, splits_cover_the_inputs,
 };
 use sluice_core::{
-    BlockPool, Clock, EncodeContext, Entry, Input, Kind, Make, Origin, OriginInput, Query,
-    ReadContext, Registry, SinkContext, Sniff, Source,
+    BatchBuilder, BlockPool, Channel, Clock, EncodeContext, Encoding, Entry, Input, Kind, Make,
+    Name, Origin, OriginInput, Query, ReadContext, Registry, SinkContext, Sniff, Source,
 };
 use sluice_vel::hash::{IMU_STATE, LASER_CONFIG, LASER_DATA, simple_hash};
 use sluice_vel::index::{Seconds, inspect};
@@ -489,6 +489,42 @@ fn absolute_times_count_from_the_first_event_or_from_the_epoch() {
     };
     assert_eq!(read("a.vel", json!({})), (0, true));
     assert_eq!(read("b.vel", json!({ "epoch": "2007-11-03T13:59:59Z" })), (6_000_000_000, false));
+}
+
+/// Writes these channels' events, one each, and says what is lost and noted.
+fn sunk(channels: Vec<Channel>) -> (Vec<u8>, Vec<&'static str>, Vec<(String, u64)>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.vel");
+    let registry = Registry::linked();
+    let Make::Sink(make) = registry.get(Kind::Sink, "vel").unwrap().make else { panic!("a sink") };
+    let sink = make(json!({ "path": path })).unwrap();
+    let (context, buffers) = (SinkContext::standalone(), BlockPool::new(1 << 10, 4));
+    let mut batch = BatchBuilder::default();
+    for (n, channel) in channels.into_iter().enumerate() {
+        batch.push_copy(n as i64, 0, context.channels.intern(channel).unwrap(), b"payload");
+    }
+    let mut encoding = EncodeContext::new(&context.channels, &buffers);
+    let mut output = sink.open(&context).unwrap();
+    let block = sink.encode(batch.finish(), &mut encoding).unwrap();
+    sink.append(&mut *output, block).unwrap();
+    let notes = sink.notes(&*output);
+    sink.finish(output).unwrap();
+    context.outputs.publish(|_, _| Ok(String::new())).unwrap();
+    (std::fs::read(path).unwrap(), encoding.losses.into_iter().collect(), notes)
+}
+
+#[test]
+fn events_of_other_formats_are_written_by_the_numbers_of_their_channels() {
+    let mut channel = Channel::new(Name::from_text("bab"), "robot", Encoding::Lcm);
+    channel.clock = Clock::Relative;
+    let other = Channel { name: Name::from_text("aca"), ..channel.clone() };
+    let (bytes, losses, notes) = sunk(vec![channel, other]);
+    assert_eq!(bytes[body(&bytes) as usize + 5..][..8], [0x58, 0x89, 0, 0, 0, 0, 0, 0]);
+    for loss in ["names", "numbers", "sources", "encoded"] {
+        assert!(losses.iter().any(|said| said.contains(loss)), "{loss}: {losses:?}");
+    }
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].0.contains("0x00008958: `aca`, `bab`"), "{notes:?}");
 }
 
 fn mutation() -> impl Strategy<Value = (u8, usize, usize)> {
