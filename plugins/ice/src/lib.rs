@@ -1,6 +1,6 @@
 //! Records in Ice encoding 1.0, as Arrow columns and back, by the types that `.ice` files declare: codec `ice`.
 //!
-//! [`slice`] is the language of `.ice` files; a private `plan` is a type made ready for its records; [`wire`]
+//! [`mod@slice`] is the language of `.ice` files; a private `plan` is a type made ready for its records; [`wire`]
 //! and a private `record` are their bytes; [`codec`] is the plugin. Which files of a log hold such records is
 //! not known here.
 
