@@ -83,7 +83,10 @@ pub enum Verdict {
         reason: String,
     },
     /// Nothing: the log ends here, whatever follows.
-    End,
+    End {
+        /// How many bytes here say so.
+        mark: u64,
+    },
 }
 
 /// What a record holds.
@@ -219,7 +222,8 @@ impl<F: Framing> FramedReader<F> {
     fn step(&mut self, batch: &mut BatchBuilder) -> Result<bool, Error> {
         let (at, framing) = (self.at, &mut self.framing);
         match self.log.scanning(|log| framing.judge(log, at))? {
-            Verdict::End => {
+            Verdict::End { mark } => {
+                self.tell_what_follows(mark);
                 self.miss_what_was_cut_off();
                 self.miss_what_is_packed();
                 return Ok(false);
@@ -272,6 +276,19 @@ impl<F: Framing> FramedReader<F> {
             damage.bytes = self.log.kept(self.at, end);
         }
         self.context.damage.report(damage);
+    }
+
+    /// The log says that it ends here, and its file goes on.
+    fn tell_what_follows(&self, mark: u64) {
+        let end = self.at.saturating_add(mark);
+        let left = self.log.file.len().map_or(0, |len| len.saturating_sub(end));
+        // Each split comes here; the one in which the end lies tells of it.
+        if left > 0 && self.at >= self.start {
+            let input = &self.input;
+            let what =
+                format!("it ends at byte {end}; the {left} bytes after that are not read: {input}");
+            self.context.losses.note(what, 0);
+        }
     }
 
     /// The log ends before the split does: it became shorter since it was looked at.

@@ -225,6 +225,11 @@ impl OutputFile {
         }
     }
 
+    /// Whether it grows under its final name, where others may read it at any moment.
+    pub fn is_growing(&self) -> bool {
+        self.base.is_some()
+    }
+
     /// Whether what it begins with can be replaced once all has been written: not of what is compressed,
     /// sent on, or continues another file.
     pub fn can_replace_head(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Sources: what is read, in which pieces, and what the engine gives a reader.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -47,6 +48,23 @@ impl Split {
     /// when it has given what it had received.
     pub fn live(input: impl Into<PathBuf>) -> Self {
         Self { live: true, ..Self::whole(input, None) }
+    }
+
+    /// Adds pieces of about `target` bytes that cover `wanted` of an input of `len` bytes. The last piece
+    /// of the input is open, so that what is appended while it is read is not cut off.
+    pub fn cut(input: &Path, wanted: Range<u64>, len: u64, target: u64, splits: &mut Vec<Self>) {
+        let mut start = wanted.start;
+        while start < wanted.end || start == 0 {
+            let end = start.saturating_add(target.max(1)).min(wanted.end);
+            let open = end == len;
+            let bytes = Some(end - start);
+            let end_of_split = (!open).then_some(end);
+            splits.push(Self { end: end_of_split, start, ..Self::whole(input, bytes) });
+            if open || end == start {
+                return;
+            }
+            start = end;
+        }
     }
 
     /// Whether `next` begins where this one ends.

@@ -70,7 +70,7 @@ impl Framing for Events {
             scan::Verdict::Damage { end, reason } => {
                 Verdict::Damage { end, reason: reason.to_string() }
             }
-            scan::Verdict::End => Verdict::End,
+            scan::Verdict::End => Verdict::End { mark: 0 },
         })
     }
 

@@ -46,7 +46,12 @@ pub(crate) enum RowOrder {
 
 impl GroupEncoder {
     /// Encodes these events as row group number `number` of their table.
-    pub(crate) fn encode(&self, batches: Vec<Batch>, number: usize) -> Result<Group, Error> {
+    pub(crate) fn encode(
+        &self,
+        batches: Vec<Batch>,
+        number: usize,
+        variants: &[u32],
+    ) -> Result<Group, Error> {
         let channels = self.used_channels(&batches);
         let rows = batches.iter().map(|batch| batch.len() as u64).sum();
         let sorts = self.by_channel && channels.len() > 1 && numbers_rise(&batches);
@@ -56,7 +61,7 @@ impl GroupEncoder {
             let order = if times_rise(&batches) { RowOrder::Time } else { RowOrder::Arrival };
             (batches, order)
         };
-        let chunks = self.chunks(&batches, number)?;
+        let chunks = self.chunks(&batches, number, variants)?;
         Ok(Group { chunks, rows, order, channels })
     }
 
@@ -80,12 +85,17 @@ impl GroupEncoder {
         named.into_iter().map(|(_, id, count)| (id, count)).collect()
     }
 
-    fn chunks(&self, batches: &[Batch], number: usize) -> Result<Vec<ArrowColumnChunk>, Error> {
+    fn chunks(
+        &self,
+        batches: &[Batch],
+        number: usize,
+        variants: &[u32],
+    ) -> Result<Vec<ArrowColumnChunk>, Error> {
         let writers = self.columns.create_column_writers(number).map_err(unfit)?;
         let mut leaves: Vec<Vec<ArrowLeafColumn>> = Vec::new();
         leaves.resize_with(writers.len(), Vec::new);
         for batch in batches {
-            let columns: Vec<ArrayRef> = self.shape.columns(batch, &self.channels)?;
+            let columns: Vec<ArrayRef> = self.shape.columns(batch, &self.channels, variants)?;
             let mut places = leaves.iter_mut();
             for (field, column) in self.schema.fields().iter().zip(&columns) {
                 for leaf in compute_leaves(field, column).map_err(unfit)? {

@@ -60,6 +60,14 @@ pub(crate) struct ChannelMeta {
     pub(crate) relative: bool,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) metadata: BTreeMap<String, String>,
+    /// Which of several channels of one name and source it is.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub(crate) variant: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_first(variant: &u32) -> bool {
+    *variant == 0
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
@@ -76,7 +84,22 @@ impl ChannelMeta {
             type_name: channel.type_name.as_deref().map(str::to_owned),
             relative: channel.clock == Clock::Relative,
             metadata: channel.metadata.clone(),
+            variant: 0,
         }
+    }
+
+    /// The channel of which nothing can be said but what all of these have in common.
+    pub(crate) fn common(all: &[&Self]) -> Option<Self> {
+        let (first, others) = all.split_first()?;
+        let same = |is_it: &dyn Fn(&Self) -> bool| others.iter().all(|other| is_it(other));
+        let mut common = Self::clone(first);
+        if !same(&|other| other.encoding == first.encoding) {
+            common.encoding = Encoding::Unknown.as_str().to_owned();
+        }
+        common.type_name =
+            first.type_name.clone().filter(|_| same(&|o| o.type_name == first.type_name));
+        common.metadata.retain(|key, value| same(&|other| other.metadata.get(key) == Some(value)));
+        Some(common)
     }
 
     pub(crate) fn channel(&self) -> Channel {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampNanosecondType;
-use arrow_array::{Array, ArrayRef, Int64Array, TimestampMicrosecondArray};
+use arrow_array::{Array, ArrayRef, Int32Array, Int64Array, TimestampMicrosecondArray};
 use arrow_cast::cast;
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit};
 use arrow_select::interleave::interleave;
@@ -18,12 +18,14 @@ pub(crate) const TIMESTAMP_NS: &str = "timestamp_ns";
 pub(crate) const SOURCE: &str = "source";
 /// The channel; only in a table of all channels.
 pub(crate) const CHANNEL: &str = "channel";
+/// Which of several channels of one name and source it is; only in a table of all channels.
+pub(crate) const VARIANT: &str = "channel_variant";
 /// The number an event's origin gave it.
 pub(crate) const SEQUENCE: &str = "sequence";
 /// The payload's bytes.
 pub(crate) const PAYLOAD: &str = "payload";
 
-const OWN: [&str; 6] = [TIMESTAMP, TIMESTAMP_NS, SOURCE, CHANNEL, SEQUENCE, PAYLOAD];
+const OWN: [&str; 7] = [TIMESTAMP, TIMESTAMP_NS, SOURCE, CHANNEL, VARIANT, SEQUENCE, PAYLOAD];
 
 /// Nanoseconds a microsecond.
 const MICRO: i64 = 1_000;
@@ -35,6 +37,8 @@ pub(crate) struct Shape {
     pub(crate) nanos: bool,
     /// Whether there is a column of channels.
     pub(crate) channel: bool,
+    /// Whether there is a column that tells channels of one name and source apart.
+    pub(crate) variant: bool,
     /// The columns of the decoded message, as they are called in the table.
     pub(crate) fields: Fields,
     /// Whether there is a column of payloads.
@@ -50,7 +54,8 @@ impl Shape {
             let fields = rows.columns.schema_ref().fields().iter();
             fields.map(|field| Arc::new(field.as_ref().clone().with_name(outer_name(field.name()))))
         });
-        Self { nanos, channel, fields: fields.into_iter().flatten().collect(), payload }
+        let fields = fields.into_iter().flatten().collect();
+        Self { nanos, channel, variant: false, fields, payload }
     }
 
     /// The table's columns as readers see them.
@@ -61,17 +66,19 @@ impl Shape {
         fields.extend(self.nanos.then(|| own(TIMESTAMP_NS, DataType::Int64)));
         fields.push(own(SOURCE, DataType::Utf8));
         fields.extend(self.channel.then(|| own(CHANNEL, DataType::Utf8)));
+        fields.extend(self.variant.then(|| own(VARIANT, DataType::Int32)));
         fields.push(own(SEQUENCE, DataType::Int64));
         fields.extend(self.fields.iter().cloned());
         fields.extend(self.payload.then(|| own(PAYLOAD, DataType::Binary)));
         Arc::new(Schema::new(fields))
     }
 
-    /// A batch as the table's columns. Copies no payload.
+    /// A batch as the table's columns. Copies no payload. `variants` are those of the channels, by number.
     pub(crate) fn columns(
         &self,
         batch: &Batch,
         channels: &Channels,
+        variants: &[u32],
     ) -> Result<Vec<ArrayRef>, Error> {
         let arrow = batch.to_arrow(channels)?;
         let column = |name: &str| {
@@ -89,6 +96,11 @@ impl Shape {
         columns.push(column(SOURCE)?);
         if self.channel {
             columns.push(column(CHANNEL)?);
+        }
+        if self.variant {
+            let variant = |id: &u32| variants.get(*id as usize).copied().unwrap_or_default();
+            let each = batch.channels().iter().map(|id| variant(id).cast_signed());
+            columns.push(Arc::new(each.collect::<Int32Array>()));
         }
         columns.push(column(SEQUENCE)?);
         if !self.fields.is_empty() {

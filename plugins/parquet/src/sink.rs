@@ -18,8 +18,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::options::{ByteSize, OutPath};
 use sluice_core::{
-    Batch, ChannelId, EncodeContext, Error, MessageType, Ordered, PerChannel, Sink, SinkContext,
-    TypeKey,
+    Batch, ChannelId, Channels, EncodeContext, Error, MessageType, Name, Ordered, PerChannel, Sink,
+    SinkContext, TypeKey,
 };
 
 use crate::encoding::{self, Choice};
@@ -148,8 +148,8 @@ const PAGE: usize = 256 << 10;
 /// The longest payload that a page can hold.
 const LONGEST: usize = 1 << 30;
 
-/// Which table an event belongs to: nothing for the one of all, or channel and type.
-type Key = Option<(Arc<str>, Option<TypeKey>)>;
+/// Which table an event belongs to: nothing for the one of all, or channel, type and variant.
+type Key = Option<(Arc<str>, Option<TypeKey>, u32)>;
 
 /// Events by the table they belong to.
 pub struct Sorted {
@@ -169,6 +169,49 @@ pub struct Tables {
     waiting: usize,
     groups: Ordered<(usize, Group)>,
     numbers: Numbers,
+    variants: Variants,
+}
+
+/// Which of several channels of one name and source each channel is, in order of first appearance.
+#[derive(Default)]
+struct Variants {
+    /// By the channels' numbers.
+    of: Vec<Option<u32>>,
+    /// How many there are of a name and source.
+    known: BTreeMap<(Name, Arc<str>), u32>,
+}
+
+impl Variants {
+    /// The variants of a batch's channels, each once.
+    fn of(&mut self, batch: &Batch, channels: &Channels) -> BTreeSet<u32> {
+        let (mut found, mut last) = (BTreeSet::new(), None);
+        for id in batch.channels() {
+            if last.replace(*id) == Some(*id) {
+                continue;
+            }
+            let place = *id as usize;
+            if self.of.len() <= place {
+                self.of.resize(place + 1, None);
+            }
+            let variant = *self.of[place].get_or_insert_with(|| {
+                let channel = channels.get(ChannelId(*id));
+                let count = self.known.entry((channel.name.clone(), Arc::clone(&channel.source)));
+                let count = count.or_default();
+                *count += 1;
+                *count - 1
+            });
+            found.insert(variant);
+        }
+        found
+    }
+
+    fn is(&self, id: u32, variant: u32) -> bool {
+        self.of.get(id as usize) == Some(&Some(variant))
+    }
+
+    fn table(&self) -> Vec<u32> {
+        self.of.iter().map(|variant| variant.unwrap_or_default()).collect()
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -256,7 +299,7 @@ impl ParquetSink {
     }
 
     fn has_payload(&self, key: &Key) -> bool {
-        let decoded = matches!(key, Some((_, Some(_))));
+        let decoded = matches!(key, Some((_, Some(_), _)));
         match self.payload {
             Payload::Auto => !decoded,
             Payload::Keep => true,
@@ -276,6 +319,8 @@ impl ParquetSink {
     fn form(&self, key: &Key, first: &[Batch], context: &SinkContext) -> Result<Form, Error> {
         let mut shape = Shape::of(first, key.is_none(), self.has_payload(key));
         shape.nanos = self.timestamp_ns.unwrap_or(shape.nanos);
+        // Formats that say more of a channel than its name may say it of several with one name.
+        shape.variant = key.is_none() && says_more(first, &context.channels);
         let arrow = shape.schema();
         let schema = ArrowSchemaConverter::new().convert(&arrow).map_err(unfit)?;
         let mut properties = WriterProperties::builder()
@@ -284,7 +329,7 @@ impl ParquetSink {
             .set_data_page_size_limit(PAGE)
             .set_statistics_enabled(EnabledStatistics::Page);
         let sample = sample(first);
-        let leaves = shape::leaves(&shape.columns(&sample, &context.channels)?);
+        let leaves = shape::leaves(&shape.columns(&sample, &context.channels, &[])?);
         for (column, leaf) in schema.columns().iter().zip(&leaves) {
             let path = column.path().clone();
             if column.name() == PAYLOAD && shape.payload {
@@ -376,9 +421,22 @@ impl ParquetSink {
                 self.path.0.display()
             )));
         }
+        let variants = tables.variants.table();
+        let has_variants = |batch: &Batch| {
+            batch.channels().iter().any(|id| variants.get(*id as usize).is_some_and(|v| *v > 0))
+        };
+        if table.key.is_none() && !form.encoder.shape.variant && batches.iter().any(has_variants) {
+            return Err(Error::unfit(format!(
+                "two channels have one name and one source, and differ in what else is said of them; that \
+                 came after a whole row group of channels of which nothing else is said. Write a table a \
+                 channel: {}",
+                self.path.0.display()
+            )));
+        }
         let (encoder, number) = (Arc::clone(&form.encoder), table.groups);
         table.groups += 1;
-        let done = tables.groups.push(move || Ok((place, encoder.encode(batches, number)?)))?;
+        let encode = move || Ok((place, encoder.encode(batches, number, &variants)?));
+        let done = tables.groups.push(encode)?;
         done.map_or(Ok(0), |(place, group)| self.write(tables, place, group))
     }
 
@@ -408,32 +466,30 @@ impl ParquetSink {
     }
 
     /// Where a table is, in the folder or as the file that was asked for.
-    fn place(&self, key: &Key, has_one_type: bool) -> PathBuf {
+    fn place(&self, key: &Key, others: &[Key]) -> PathBuf {
         const PART: &str = "part-00000.parquet";
-        let Some((channel, kind)) = key else { return self.folder().join(PART) };
+        let Some((channel, kind, variant)) = key else { return self.folder().join(PART) };
         let mut path = self.folder().join(format!("channel={}", escaped(channel)));
-        if !has_one_type {
-            path.push(format!(
-                "schema={}",
-                kind.map_or_else(|| "raw".to_owned(), |kind| kind.to_string())
-            ));
+        let of_channel = || others.iter().flatten().filter(|(other, ..)| other == channel);
+        if of_channel().count() > 1 {
+            let name = kind.map_or_else(|| "raw".to_owned(), |kind| kind.to_string());
+            let before = of_channel().filter(|(_, of, at)| of == kind && at < variant).count();
+            let number = if before == 0 { String::new() } else { format!("-{before}") };
+            path.push(format!("schema={name}{number}"));
         }
         path.join(PART)
     }
 
     fn close(&self, tables: &mut Tables) -> Result<(), Error> {
         let by_sequence = tables.numbers != Numbers::Fall;
-        let mut types: BTreeMap<Arc<str>, usize> = BTreeMap::new();
-        for (channel, _) in tables.places.keys().flatten() {
-            *types.entry(Arc::clone(channel)).or_default() += 1;
-        }
-        let Tables { tables, places, context, .. } = tables;
+        let keys: Vec<Key> = tables.places.keys().cloned().collect();
+        let Tables { tables, places, context, variants, .. } = tables;
         // Footers are written and files synced beside each other; they are completed in order.
         let mut closing = Ordered::new(&context.tasks, 4 * context.tasks.width());
         for place in places.values() {
             let table = &mut tables[*place];
             let Some(file) = table.file.take() else { continue };
-            let (channels, rows) = table.channels(context);
+            let (channels, rows) = table.channels(context, &variants.table());
             let Table { key, form, .. } = table;
             let meta = Meta {
                 channels,
@@ -442,8 +498,7 @@ impl ParquetSink {
                 message: form.as_ref().and_then(|form| form.message.clone()),
             };
             let entries = meta.to_entries(&context.origin)?;
-            let has_one_type = key.as_ref().is_none_or(|(channel, _)| types[channel] == 1);
-            let target = self.writes_folder().then(|| self.place(key, has_one_type));
+            let target = self.writes_folder().then(|| self.place(key, &keys));
             let close = move || Ok((file.close(entries)?, target));
             if let Some((table, target)) = closing.push(close)? {
                 table.finish(target.as_deref())?;
@@ -491,13 +546,19 @@ impl ParquetSink {
         let sorted = positions.into_iter().map(|((name, kind), mut positions)| {
             positions.sort_unstable();
             let rows = all.get(kind).cloned();
-            let key = Some((name, rows.as_ref().map(|rows| rows.message.key)));
+            let key = Some((name, rows.as_ref().map(|rows| rows.message.key), 0));
             let keeps = self.has_payload(&key);
             let part = batch.clone().with_rows(rows.into_iter().collect()).take(positions);
             (key, if keeps { part.owned() } else { part.without_payloads() })
         });
         Ok(sorted.collect())
     }
+}
+
+/// Whether anything is said of the channels of these events beside name, source and encoding.
+fn says_more(batches: &[Batch], channels: &Channels) -> bool {
+    let used: BTreeSet<u32> = batches.iter().flat_map(|batch| batch.channels()).copied().collect();
+    used.into_iter().any(|id| !channels.get(ChannelId(id)).metadata.is_empty())
 }
 
 /// What still fits into a row group.
@@ -576,10 +637,17 @@ impl Table {
     }
 
     /// The channels as the footer lists them, and for each row group their places and rows.
-    fn channels(&self, context: &SinkContext) -> (Vec<ChannelMeta>, Vec<Vec<(u32, u32)>>) {
+    fn channels(
+        &self,
+        context: &SinkContext,
+        variants: &[u32],
+    ) -> (Vec<ChannelMeta>, Vec<Vec<(u32, u32)>>) {
         let groups = self.rows_by_channel.iter().flatten();
         let used: BTreeSet<ChannelId> = groups.map(|(id, _)| *id).collect();
-        let named = used.iter().map(|id| (ChannelMeta::of(&context.channels.get(*id)), *id));
+        let named = used.iter().map(|id| {
+            let variant = variants.get(id.index()).copied().unwrap_or_default();
+            (ChannelMeta { variant, ..ChannelMeta::of(&context.channels.get(*id)) }, *id)
+        });
         let mut named: Vec<(ChannelMeta, ChannelId)> = named.collect();
         named.sort();
         let places: BTreeMap<ChannelId, u32> =
@@ -643,6 +711,7 @@ impl Sink for ParquetSink {
             waiting: 0,
             groups: Ordered::new(&context.tasks, most),
             numbers: Numbers::default(),
+            variants: Variants::default(),
             context: context.clone(),
         })
     }
@@ -681,7 +750,19 @@ impl Sink for ParquetSink {
         tables.numbers = tables.numbers.and_then(numbers);
         let mut written = 0;
         for (key, batch) in parts {
-            written += self.add(tables, key, batch)?;
+            let variants = tables.variants.of(&batch, &tables.context.channels);
+            match key {
+                // Channels of one name and source that differ are in tables of their own.
+                Some((name, kind, _)) if variants.len() > 1 || !variants.contains(&0) => {
+                    for variant in variants {
+                        let is_it = |row: usize| tables.variants.is(batch.channels()[row], variant);
+                        let part = batch.retain(is_it);
+                        let key = Some((Arc::clone(&name), kind, variant));
+                        written += self.add(tables, key, part)?;
+                    }
+                }
+                key => written += self.add(tables, key, batch)?,
+            }
         }
         Ok(written)
     }

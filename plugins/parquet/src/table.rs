@@ -28,7 +28,9 @@ use sluice_core::{
 };
 
 use crate::meta::{CREATED_BY, ChannelMeta, Meta};
-use crate::shape::{CHANNEL, PAYLOAD, SEQUENCE, SOURCE, TIMESTAMP, TIMESTAMP_NS, inner_name};
+use crate::shape::{
+    CHANNEL, PAYLOAD, SEQUENCE, SOURCE, TIMESTAMP, TIMESTAMP_NS, VARIANT, inner_name,
+};
 
 /// Most rows of a batch.
 const ROWS: usize = 8 << 10;
@@ -488,12 +490,11 @@ impl GroupReader {
     /// Rows as events. `Err` inside says why they are none.
     fn batch(&mut self, rows: &RecordBatch) -> Result<Result<Batch, String>, Error> {
         let read = self.columns(rows);
-        let Columns { timestamps, sequences, sources, names, payloads } = match read {
+        let Columns { timestamps, sequences, named, payloads } = match read {
             Ok(columns) => columns,
             Err(reason) => return Ok(Err(reason)),
         };
-        let channels =
-            self.names.of(rows.num_rows(), &sources, &names, &self.table, &self.context)?;
+        let channels = self.names.of(rows.num_rows(), &named, &self.table, &self.context)?;
         let batch = Batch::from_columns(timestamps.into(), sequences.into(), channels, &payloads);
         Ok(Ok(match self.message(rows) {
             Some(message) => batch.with_rows(vec![message]),
@@ -529,7 +530,9 @@ impl GroupReader {
             None => BinaryViewArray::from_iter_values(std::iter::repeat_n(b"", len)),
         };
         let (sources, names) = (column(SOURCE, &words())?, column(CHANNEL, &words())?);
-        Ok(Columns { timestamps, sequences, sources, names, payloads })
+        let variants = column(VARIANT, &DataType::Int32)?;
+        let variants = variants.map(|column| column.as_primitive::<Int32Type>().values().to_vec());
+        Ok(Columns { timestamps, sequences, named: Named { sources, names, variants }, payloads })
     }
 
     fn timestamps(&self, rows: &RecordBatch) -> Result<Vec<i64>, String> {
@@ -584,34 +587,43 @@ fn key_of(fields: &[Arc<Field>]) -> TypeKey {
 struct Columns {
     timestamps: Vec<i64>,
     sequences: Vec<i64>,
-    sources: Option<ArrayRef>,
-    names: Option<ArrayRef>,
+    named: Named,
     payloads: BinaryViewArray,
 }
 
-/// Which channel a source and a name stand for, looked up once a batch and combination.
+/// The columns that say which channel each event is on.
+struct Named {
+    sources: Option<ArrayRef>,
+    names: Option<ArrayRef>,
+    /// Which of several channels of one name and source.
+    variants: Option<Vec<i32>>,
+}
+
+/// Which channel a source, a name and a variant stand for, looked up once a batch and combination.
 #[derive(Default)]
-struct Names(HashMap<(String, String), ChannelId>);
+struct Names(HashMap<(String, String, Option<i32>), ChannelId>);
 
 impl Names {
     fn of(
         &mut self,
         len: usize,
-        sources: &Option<ArrayRef>,
-        names: &Option<ArrayRef>,
+        named: &Named,
         table: &Table,
         context: &ReadContext,
     ) -> Result<Vec<u32>, Error> {
+        let Named { sources, names, variants } = named;
         let sources = sources.as_ref().map(|column| column.as_dictionary::<Int32Type>());
         let names = names.as_ref().map(|column| column.as_dictionary::<Int32Type>());
-        let mut known: HashMap<(i32, i32), u32> = HashMap::new();
+        let mut known: HashMap<(i32, i32, Option<i32>), u32> = HashMap::new();
         let (mut last, mut channels) = (None, Vec::with_capacity(len));
         for row in 0..len {
             let source = sources.map_or(-1, |column| column.keys().value(row));
             let name = names.map_or(-1, |column| column.keys().value(row));
+            let variant = variants.as_ref().and_then(|column| column.get(row).copied());
+            let keys = (source, name, variant);
             let channel = match last {
-                Some((keys, channel)) if keys == (source, name) => channel,
-                _ => match known.get(&(source, name)) {
+                Some((same, channel)) if same == keys => channel,
+                _ => match known.get(&keys) {
                     Some(channel) => *channel,
                     None => {
                         let word = |column: Option<&arrow_array::Int32DictionaryArray>,
@@ -623,13 +635,14 @@ impl Names {
                             word(sources, source).unwrap_or_else(|| context.source.to_string());
                         let name_word =
                             word(names, name).unwrap_or_else(|| table.channel.text().to_owned());
-                        let id = self.channel(source_word, name_word, table, context)?.0;
-                        known.insert((source, name), id);
+                        let words = (source_word, name_word, variant);
+                        let id = self.channel(words, table, context)?.0;
+                        known.insert(keys, id);
                         id
                     }
                 },
             };
-            last = Some(((source, name), channel));
+            last = Some((keys, channel));
             channels.push(channel);
         }
         Ok(channels)
@@ -637,21 +650,26 @@ impl Names {
 
     fn channel(
         &mut self,
-        source: String,
-        name: String,
+        words: (String, String, Option<i32>),
         table: &Table,
         context: &ReadContext,
     ) -> Result<ChannelId, Error> {
-        if let Some(id) = self.0.get(&(source.clone(), name.clone())) {
+        if let Some(id) = self.0.get(&words) {
             return Ok(*id);
         }
-        let is_it = |meta: &&ChannelMeta| meta.name == name && meta.source == source;
-        let channel = match table.said.channels.iter().find(is_it) {
+        let (source, name, variant) = &words;
+        let is_it = |meta: &&ChannelMeta| {
+            let is_variant =
+                variant.is_none_or(|variant| i64::from(meta.variant) == i64::from(variant));
+            meta.name == *name && meta.source == *source && is_variant
+        };
+        let all: Vec<&ChannelMeta> = table.said.channels.iter().filter(is_it).collect();
+        let channel = match ChannelMeta::common(&all) {
             Some(meta) => meta.channel(),
-            None => Channel::new(Name::from_text(&name), source.as_str(), Encoding::Unknown),
+            None => Channel::new(Name::from_text(name), source.as_str(), Encoding::Unknown),
         };
         let id = context.channels.intern(channel)?;
-        self.0.insert((source, name), id);
+        self.0.insert(words, id);
         Ok(id)
     }
 }

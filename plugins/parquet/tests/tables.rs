@@ -347,3 +347,57 @@ proptest! {
         prop_assert_eq!(back.damage, []);
     }
 }
+
+/// Events of two channels with one name and one source, which only their versions tell apart.
+fn of_two_versions(context: &SinkContext) -> Vec<sluice_core::Batch> {
+    let channel = |version: &str| {
+        let name = sluice_core::Name::from_text("SCAN");
+        let mut channel = sluice_core::Channel::new(name, "laser", sluice_core::Encoding::Vel);
+        channel.metadata.insert("version".into(), version.into());
+        context.channels.intern(channel).unwrap()
+    };
+    let (old, new) = (channel("101"), channel("102"));
+    let batches = (0..10).map(|n| {
+        let mut batch = sluice_core::BatchBuilder::default();
+        for m in 0..50 {
+            let at = n * 50 + m;
+            batch.push_copy(at, -at, if at % 7 == 3 { old } else { new }, &at.to_le_bytes());
+        }
+        batch.finish()
+    });
+    batches.collect()
+}
+
+/// For each event its number, and the version its channel says.
+fn versions(path: &Path) -> Vec<(i64, Option<String>)> {
+    let (source, context) = (source(path), ReadContext::standalone("test"));
+    let mut found = Vec::new();
+    for split in source.splits(u64::MAX, &Query::default()).unwrap() {
+        let mut reader = source.read(&split, sluice_core::Entry::At(0), &context).unwrap();
+        while let Some(batch) = reader.next_batch().unwrap() {
+            found.extend(batch.iter().map(|event| {
+                let channel = context.channels.get(event.channel);
+                (event.sequence, channel.metadata.get("version").cloned())
+            }));
+        }
+    }
+    found
+}
+
+#[test]
+fn channels_of_one_name_and_source_stay_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["by-channel.parquet", "by-time.parquet", "tables/"] {
+        let (path, context) = (folder.path().join(name), context(64 << 20));
+        let order = if name == "by-time.parquet" { "time" } else { "channel" };
+        let options = json!({ "path": path, "order": order, "row_group_rows": 130 });
+        assert_eq!(write(options, of_two_versions(&context), &context).unwrap(), 500);
+        let mut found = versions(&path);
+        found.sort();
+        for (number, version) in &found {
+            let wanted = if -number % 7 == 3 { "101" } else { "102" };
+            assert_eq!(version.as_deref(), Some(wanted), "{name}: {number}");
+        }
+        assert_eq!(found.len(), 500);
+    }
+}

@@ -12,7 +12,7 @@ use sluice_core::{Clock, Damage, Entry, Error, ReadContext, Split};
 
 use crate::channels::Ids;
 use crate::scan::{self, Rules, spelled};
-use crate::wire::{HEAD_LEN, HEADER_LEN, Header, MAGIC, VERSION};
+use crate::wire::{HEAD_LEN, HEADER_LEN, Header, MAGIC, SIZE_LEN, VERSION};
 
 /// Reads one split of a log.
 pub type LogReader = FramedReader<Messages>;
@@ -25,7 +25,7 @@ pub fn open(
     (rules, clock): (Rules, Clock),
     context: &ReadContext,
 ) -> Result<LogReader, Error> {
-    let (source, channels) = (Arc::clone(&context.source), Arc::clone(&context.channels));
+    let (source, channels) = (source_of(path, context), Arc::clone(&context.channels));
     let ids = Ids::new(Arc::clone(&rules.names), source, clock, channels);
     let messages = Messages {
         rules,
@@ -37,6 +37,15 @@ pub fn open(
     // Where the first message is, the file's head says.
     let entry = if entry == Entry::At(0) { Entry::Search } else { entry };
     LogReader::open(path, split, entry, messages, context)
+}
+
+/// The source of messages that name no sensor: the file's name without extensions.
+fn source_of(path: &Path, context: &ReadContext) -> Arc<str> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    match name.split('.').find(|part| !part.is_empty()) {
+        Some(stem) if stem != "-" => stem.into(),
+        _ => Arc::clone(&context.source),
+    }
 }
 
 /// The messages of a log.
@@ -131,7 +140,7 @@ impl Framing for Messages {
             scan::Verdict::Damage { end, reason } => {
                 Verdict::Damage { end, reason: reason.to_string() }
             }
-            scan::Verdict::End => Verdict::End,
+            scan::Verdict::End => Verdict::End { mark: SIZE_LEN as u64 },
         })
     }
 

@@ -27,6 +27,9 @@ use crate::wire::{
 /// The most seconds that an index gets.
 const MOST_SECONDS: u32 = 10_000_000;
 
+/// The seconds that the index of a recording gets, if nobody says how many.
+const GROWING_SECONDS: u32 = 3600;
+
 /// Writes a Koblenz VEL DataLog file.
 ///
 /// What was read from a VEL log and not changed is written byte for byte as it was, of whatever type.
@@ -358,11 +361,13 @@ impl Sink for VelSink {
             return Err(Error::unfit(format!("`path` is one log, and this is a folder: {path}")));
         }
         let original = Original::of(context)?;
+        let file = context.outputs.create(&self.path.0)?;
         let (least, most) = match self.index {
+            // What others read meanwhile cannot be moved.
+            Index::Exact if file.is_growing() => (GROWING_SECONDS, GROWING_SECONDS),
             Index::Exact => (original.as_ref().map_or(0, Original::entries), MOST_SECONDS),
             Index::Seconds(seconds) => (seconds, seconds),
         };
-        let file = context.outputs.create(&self.path.0)?;
         Ok(Log {
             body: self.body(file, least)?,
             len: 0,

@@ -183,7 +183,7 @@ impl Source for Vel {
                 continue;
             };
             let wanted = self.wanted(&path, len, query)?;
-            cut(&path, wanted, len, target, &mut splits);
+            Split::cut(&path, wanted, len, target, &mut splits);
         }
         Ok(splits)
     }
@@ -205,26 +205,5 @@ impl Source for Vel {
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let rules = self.rules_of(&split.input)?;
         Ok(Box::new(reader::open(&split.input, split, entry, rules, context)?))
-    }
-}
-
-/// Cuts `wanted` of a log into pieces of `target` bytes. The last piece of the log is open, so that
-/// what is appended while it is read is not cut off.
-fn cut(path: &Path, wanted: Range<u64>, len: u64, target: u64, splits: &mut Vec<Split>) {
-    let mut start = wanted.start;
-    while start < wanted.end || start == 0 {
-        let end = start.saturating_add(target.max(1)).min(wanted.end);
-        let open = end == len;
-        splits.push(Split {
-            input: path.to_owned(),
-            start,
-            end: (!open).then_some(end),
-            bytes: Some(end - start),
-            live: false,
-        });
-        if open || end == start {
-            return;
-        }
-        start = end;
     }
 }

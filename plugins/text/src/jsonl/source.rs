@@ -2,7 +2,6 @@
 //! make payloads of fields.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use memchr::{memchr, memmem};
 use serde::de::{Error as _, IgnoredAny};
@@ -89,7 +88,7 @@ impl Source for JsonlSource {
             let is_packed = bytes.is_some() && files::is_zstd(&path)?;
             // Pipes have no length, and what is compressed cannot be entered in the middle.
             match bytes.filter(|_| !is_packed) {
-                Some(len) => cut(&path, len, target, &mut splits),
+                Some(len) => Split::cut(&path, 0..len, len, target, &mut splits),
                 None => splits.push(Split::whole(path, None)),
             }
         }
@@ -104,22 +103,6 @@ impl Source for JsonlSource {
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let longest = usize::try_from(self.max_line.0).unwrap_or(usize::MAX);
         Ok(Box::new(LineReader::open(&split.input, split, entry, longest, context)?))
-    }
-}
-
-/// Cuts a file into pieces of `target` bytes. The last one is open, so that what is appended while it is
-/// read is not cut off.
-fn cut(path: &Path, len: u64, target: u64, splits: &mut Vec<Split>) {
-    let mut start = 0u64;
-    loop {
-        let end = start.saturating_add(target.max(1)).min(len);
-        let (is_last, input) = (end == len, path.to_owned());
-        let (bytes, end) = (Some(end - start), (!is_last).then_some(end));
-        splits.push(Split { input, start, end, bytes, live: false });
-        match end {
-            Some(end) => start = end,
-            None => return,
-        }
     }
 }
 
