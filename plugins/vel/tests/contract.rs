@@ -122,10 +122,10 @@ fn channels_are_messages_and_sources_are_sensors() {
     let expected = [
         ("LaserRange2DDataM", "left"),
         ("IMUStateM", "right"),
-        ("LaserRange2DDataM", "test"),
+        ("LaserRange2DDataM", "log"),
         ("LaserRange2DConfigM", "right"),
-        ("OdometryM", "test"),
-        ("0x12345678", "test"),
+        ("OdometryM", "log"),
+        ("0x12345678", "log"),
     ];
     assert_eq!(named, expected);
 }
@@ -189,7 +189,7 @@ fn a_stream_reads_as_a_file_does() {
     let mut bytes = log(100);
     bytes.splice(3000..3003, []);
     let (folder, path) = written(&bytes);
-    let packed = folder.path().join("packed");
+    let packed = folder.path().join("log.vel.zst");
     std::fs::write(&packed, zstd::encode_all(&bytes[..], 1).unwrap()).unwrap();
     let all = gather(&*source(&path), u64::MAX).unwrap();
     assert_eq!(gather(&*source(&packed), u64::MAX).unwrap(), all);
