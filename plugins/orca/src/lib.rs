@@ -15,4 +15,5 @@ pub mod source;
 pub mod subfile;
 pub mod types;
 
+mod front;
 mod percent;

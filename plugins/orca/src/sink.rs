@@ -1,7 +1,8 @@
 //! Sink `orca`: a master and a subfile for each channel beside it.
 //!
 //! The header of a master names every subfile, and which these are is only known at the end: until then, lines
-//! of data are kept aside, in memory while they are few and else in a file without a name.
+//! of data are kept aside, in memory while they are few and else in a file without a name. So is configuration
+//! that comes after data of its subfile: it goes to the front once all is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -19,6 +20,7 @@ use sluice_core::{
     SinkContext,
 };
 
+use crate::front::{Front, Room, without};
 use crate::master::{Own, is_plain};
 use crate::percent;
 use crate::subfile::{LONGEST_RECORD, Prefix};
@@ -63,6 +65,8 @@ sluice_core::register! {
 const MOST_SUBFILES: usize = 1000;
 /// How many bytes of lines are kept in memory.
 const MOST_KEPT: usize = 8 << 20;
+/// How many bytes of configuration are kept in memory.
+const MOST_CONFIG: usize = 16 << 20;
 /// Nanoseconds a microsecond.
 const MICRO: i64 = 1_000;
 /// Microseconds a second.
@@ -168,6 +172,8 @@ pub struct Encoded {
     /// Records, subfile by subfile.
     bytes: Block,
     runs: Vec<Run>,
+    /// Where in the bytes the records of configuration lie, in the order of their events.
+    configs: Vec<Range<usize>>,
     /// The events in their order.
     events: Vec<Entry>,
 }
@@ -197,6 +203,9 @@ pub struct OpenLog {
     /// When the first and the last configuration were given.
     configured: Option<(i64, i64)>,
     configs: u64,
+    /// How much more configuration may be kept.
+    room: Room,
+    /// How much came after data and was written as data.
     late: u64,
     renumbered: u64,
 }
@@ -206,8 +215,29 @@ struct Subfile {
     group: Arc<Group>,
     name: String,
     file: OutputFile,
+    front: Front,
     config: u64,
     data: u64,
+}
+
+impl Subfile {
+    /// Puts all configuration where it belongs, and completes the file.
+    fn finish(mut self) -> Result<(), Error> {
+        if let Some((len, head)) = self.front.replacement().filter(|_| self.file.can_replace_head())
+        {
+            self.file.replace_head(len, &head)?;
+        }
+        self.file.finish(self.config + self.data)
+    }
+}
+
+/// Where a record of configuration goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Goes {
+    /// To its subfile, behind what that has.
+    Behind,
+    /// To the front, once all is written.
+    Front,
 }
 
 impl OrcaSink {
@@ -256,23 +286,38 @@ impl OrcaSink {
         let group = self.group(number)?;
         let name = log.name_for(&group);
         let file = log.outputs.create_as_is(&log.path.with_file_name(&name))?;
-        log.subfiles.push(Subfile { group, name, file, config: 0, data: 0 });
+        let front = Front::default();
+        log.subfiles.push(Subfile { group, name, file, front, config: 0, data: 0 });
         Ok(log.subfiles.len() - 1)
     }
 
-    fn note(&self, log: &mut OpenLog, entry: &Entry) -> Result<(), Error> {
+    /// Notes an event of configuration, of which this is the record.
+    fn note_config(&self, log: &mut OpenLog, entry: &Entry, record: &[u8]) -> Result<Goes, Error> {
         let place = self.subfile(log, entry.group)?;
-        let Some(subfile) = log.subfiles.get_mut(place) else {
-            return Err(Error::broken("a subfile has no number"));
+        let Some(subfile) = log.subfiles.get_mut(place) else { return Err(no_number()) };
+        let goes = if subfile.data == 0 {
+            subfile.front.begin_with(entry.sequence, record, &mut log.room);
+            Goes::Behind
+        } else if subfile.file.can_replace_head()
+            && subfile.front.keep(entry.sequence, record, &mut log.room)
+        {
+            Goes::Front
+        } else {
+            log.late += 1;
+            self.note_data(log, entry)?;
+            return Ok(Goes::Behind);
         };
-        if entry.is_config && subfile.data == 0 {
-            subfile.config += 1;
-            log.configs += 1;
-            let (from, to) = log.configured.unwrap_or((entry.micros, entry.micros));
-            log.configured = Some((from.min(entry.micros), to.max(entry.micros)));
-            return Ok(());
-        }
-        log.late += u64::from(entry.is_config);
+        subfile.config += 1;
+        log.configs += 1;
+        let (from, to) = log.configured.unwrap_or((entry.micros, entry.micros));
+        log.configured = Some((from.min(entry.micros), to.max(entry.micros)));
+        Ok(goes)
+    }
+
+    /// Notes an event that gets a line.
+    fn note_data(&self, log: &mut OpenLog, entry: &Entry) -> Result<(), Error> {
+        let place = self.subfile(log, entry.group)?;
+        let Some(subfile) = log.subfiles.get_mut(place) else { return Err(no_number()) };
         let index = subfile.data + self.base();
         subfile.data += 1;
         log.renumbered += u64::from(i64::try_from(index) != Ok(entry.sequence));
@@ -283,24 +328,54 @@ impl OrcaSink {
         log.lines.line(width, [seconds, micros, place as i64, index as i64])
     }
 
-    /// Appends records subfile by subfile; within each they stay in their order.
-    fn lay_out(&self, batch: &Batch, mut rows: Vec<Row>, bytes: &mut Block) -> Vec<Run> {
+    /// Notes all events of a block; gives the records that are not to be written yet, sorted by place.
+    fn note_all(&self, log: &mut OpenLog, block: &Encoded) -> Result<Vec<Range<usize>>, Error> {
+        let mut configs = block.configs.iter();
+        let mut taken = Vec::new();
+        for entry in &block.events {
+            if !entry.is_config {
+                self.note_data(log, entry)?;
+                continue;
+            }
+            let place = configs.next().cloned().unwrap_or_default();
+            let record = block.bytes.get(place.clone()).unwrap_or_default();
+            if self.note_config(log, entry, record)? == Goes::Front {
+                taken.push(place);
+            }
+        }
+        taken.sort_unstable_by_key(|place| place.start);
+        Ok(taken)
+    }
+
+    /// Appends records subfile by subfile; within each they stay in their order. Gives the subfiles' runs,
+    /// and where configuration lies, in the order of its events.
+    fn lay_out(
+        &self,
+        batch: &Batch,
+        mut rows: Vec<Row>,
+        bytes: &mut Block,
+    ) -> (Vec<Run>, Vec<Range<usize>>) {
         bytes.reserve(batch.payload_bytes() as usize + rows.len() * LONGEST_PREFIX);
         rows.sort_by_key(|(_, member)| member.group);
         let mut runs: Vec<Run> = Vec::new();
-        for (row, Member { group, id, .. }) in rows {
+        let mut configs: Vec<(u32, Range<usize>)> = Vec::new();
+        for (row, Member { group, id, is_config, .. }) in rows {
             let (payload, from) = (batch.payload(row as usize), bytes.len());
             if self.dialect == Dialect::C {
                 bytes.push(id);
             }
             bytes.extend_from_slice(&(payload.len() as u32).to_le_bytes());
             bytes.extend_from_slice(payload);
+            if is_config {
+                configs.push((row, from..bytes.len()));
+            }
             match runs.last_mut() {
                 Some((same, run)) if *same == group => run.end = bytes.len(),
                 _ => runs.push((group, from..bytes.len())),
             }
         }
-        runs
+        configs.sort_unstable_by_key(|(row, _)| *row);
+        (runs, configs.into_iter().map(|(_, place)| place).collect())
     }
 
     fn header(&self, log: &OpenLog) -> String {
@@ -442,6 +517,10 @@ impl Spill {
     }
 }
 
+fn no_number() -> Error {
+    Error::broken("a subfile has no number")
+}
+
 fn failed(error: io::Error) -> Error {
     Error::io("keep lines of the master in", std::env::temp_dir(), error)
 }
@@ -513,6 +592,7 @@ impl Sink for OrcaSink {
             first: None,
             configured: None,
             configs: 0,
+            room: Room(MOST_CONFIG),
             late: 0,
             renumbered: 0,
         })
@@ -535,18 +615,17 @@ impl Sink for OrcaSink {
         };
         let events = rows.iter().map(entry).collect();
         let mut bytes = context.buffers.buffer();
-        let runs = self.lay_out(&batch, rows, &mut bytes);
-        Ok(Encoded { bytes, runs, events })
+        let (runs, configs) = self.lay_out(&batch, rows, &mut bytes);
+        Ok(Encoded { bytes, runs, configs, events })
     }
 
     fn append(&self, log: &mut OpenLog, block: Encoded) -> Result<u64, Error> {
-        for entry in &block.events {
-            self.note(log, entry)?;
-        }
+        let taken = self.note_all(log, &block)?;
         for (group, run) in block.runs {
             let place = self.subfile(log, group)?;
-            if let Some(subfile) = log.subfiles.get_mut(place) {
-                subfile.file.write_binary(block.bytes.get(run).unwrap_or_default())?;
+            let Some(subfile) = log.subfiles.get_mut(place) else { return Err(no_number()) };
+            for part in without(run, &taken) {
+                subfile.file.write_binary(block.bytes.get(part).unwrap_or_default())?;
             }
         }
         log.events += block.events.len() as u64;
@@ -554,15 +633,16 @@ impl Sink for OrcaSink {
     }
 
     fn notes(&self, log: &OpenLog) -> Vec<(String, u64)> {
-        let moved = match (log.configured, log.first) {
-            (Some((from, to)), Some(first)) if from == first && to == first => 0,
-            (Some(_), _) => log.configs,
-            (None, _) => 0,
-        };
+        // Where no line says a time, configuration is read at 0.
+        let first = log.first.unwrap_or(0);
+        let is_moved = log.configured.is_some_and(|times| times != (first, first));
+        let moved = if is_moved { log.configs } else { 0 };
+        let fronts = log.subfiles.iter().map(|subfile| subfile.front.renumbered());
+        let renumbered = log.renumbered + fronts.sum::<u64>();
         let all = [
             (
                 "event numbers are not kept: a number is the event's place in its subfile",
-                log.renumbered,
+                renumbered,
             ),
             ("configuration that came after its data is written as data", log.late),
             (
@@ -578,7 +658,7 @@ impl Sink for OrcaSink {
         log.master.write(header.as_bytes())?;
         log.lines.hand_over(&mut log.master)?;
         for subfile in log.subfiles {
-            subfile.file.finish(subfile.config + subfile.data)?;
+            subfile.finish()?;
         }
         log.master.finish(log.events)?;
         Ok(0)

@@ -278,21 +278,31 @@ fn a_stream_is_refused_as_subfiles_lie_beside_a_file() {
 /// An event before it is written: time, channel, payload.
 type Written = (i64, Channel, Vec<u8>);
 
-fn batch(events: &[Written], channels: &Channels) -> Batch {
+/// An event and its number.
+type Numbered = (i64, Written);
+
+fn in_order(events: &[Written]) -> Vec<Numbered> {
+    (0..).zip(events.iter().cloned()).collect()
+}
+
+fn batch(events: &[Numbered], channels: &Channels) -> Batch {
     let mut batch = BatchBuilder::default();
-    for (n, (time, channel, payload)) in events.iter().enumerate() {
+    for (number, (time, channel, payload)) in events {
         let id = channels.intern(channel.clone()).unwrap();
-        batch.push_copy(*time, n as i64, id, payload);
+        batch.push_copy(*time, *number, id, payload);
     }
     batch.finish()
 }
 
-/// Writes events in batches of this many; gives notes, losses and how many were refused.
-fn write(
-    options: Value,
-    events: &[Written],
-    cut: usize,
-) -> (Vec<(String, u64)>, Vec<&'static str>, usize) {
+/// Notes, losses, and how many events were refused.
+type Said = (Vec<(String, u64)>, Vec<&'static str>, usize);
+
+/// Writes events in batches of this many.
+fn write(options: Value, events: &[Written], cut: usize) -> Said {
+    write_numbered(options, &in_order(events), cut)
+}
+
+fn write_numbered(options: Value, events: &[Numbered], cut: usize) -> Said {
     let context = SinkContext::standalone();
     let sink = sink(options);
     let mut output = sink.open(&context).unwrap();
@@ -416,9 +426,12 @@ fn subfiles_keep_their_names_and_bytes_in_the_dialect_they_came_in() {
 
 #[test]
 fn batches_do_not_show_in_what_is_written() {
-    let events: Vec<Written> = (0..50)
-        .map(|n| (n as i64 * 999, lcm(&[b'A' + (n % 3) as u8], "x"), vec![n as u8; n]))
-        .collect();
+    let channel = |n: usize| {
+        let data = lcm(&[b'A' + (n % 3) as u8], "x");
+        if n % 5 == 4 { config_of(&data) } else { data }
+    };
+    let events: Vec<Written> =
+        (0..50).map(|n| (n as i64 * 999, channel(n), vec![n as u8; n])).collect();
     let mut written: Vec<Vec<Vec<u8>>> = Vec::new();
     for cut in [1, 7, 50] {
         let folder = tempfile::tempdir().unwrap();
@@ -436,9 +449,7 @@ fn what_is_lost_is_said() {
     channel.metadata.insert("mine".into(), "gone".into());
     let mut ice = lcm(b"orca.Power", "x");
     ice.encoding = Encoding::Ice;
-    let mut config = ice.clone();
-    config.name = Name::from_text("orca.Power.config");
-    config.metadata.insert("ice.config".into(), "true".into());
+    let config = config_of(&ice);
     let events = vec![
         (1_500, channel, vec![1]),
         (2_000, ice.clone(), vec![]),
@@ -449,7 +460,108 @@ fn what_is_lost_is_said() {
         write(json!({ "path": folder.path().join("x.orca") }), &events, 9);
     assert_eq!((losses.len(), refused), (2, 1));
     let said = |what: &str| notes.iter().any(|(note, _)| note.contains(what));
-    assert!(said("event numbers are not kept") && said("written as data"), "{notes:?}");
+    assert!(said("event numbers are not kept") && said("no time of its own"), "{notes:?}");
+}
+
+/// The channel of the configuration of a channel's objects.
+fn config_of(channel: &Channel) -> Channel {
+    let mut config = channel.clone();
+    config.name = Name::from_bytes(&[channel.name.as_bytes(), b".config"].concat());
+    config.metadata.insert("ice.config".into(), "true".into());
+    config
+}
+
+/// What is read of configuration, and of everything else, as channel and payload.
+fn apart(path: &Path) -> [Vec<(String, Vec<u8>)>; 2] {
+    let all = any_splitting_is_the_same(&*source(path), &[100, 700]);
+    assert_eq!(all.damage, []);
+    let is_config = |e: &PlainEvent| e.channel.ends_with(".config");
+    let (config, data): (Vec<_>, Vec<_>) = all.events.into_iter().partition(is_config);
+    [config, data].map(|events| events.into_iter().map(|e| (e.channel, e.payload)).collect())
+}
+
+fn object(name: &str) -> Channel {
+    let mut channel = lcm(name.as_bytes(), "x");
+    channel.encoding = Encoding::Ice;
+    channel
+}
+
+#[test]
+fn configuration_that_comes_after_data_goes_to_the_front_by_its_numbers() {
+    let (laser, power) = (object("Laser"), object("Power"));
+    // Of the same name, but not the same channel.
+    let mut other = config_of(&laser);
+    other.metadata.insert("mine".into(), "said".into());
+    let events = [
+        (1, (0, config_of(&laser), vec![1; 9])),
+        (1, (0, laser.clone(), vec![10])),
+        (1, (0, power.clone(), vec![20; 3])),
+        (2, (0, config_of(&laser), vec![2])),
+        (0, (0, config_of(&power), vec![5])),
+        (2, (0, laser, vec![11; 5])),
+        (0, (0, other, vec![0; 4])),
+        (2, (0, power, vec![21])),
+    ];
+    for dialect in ["A", "C"] {
+        for cut in [1, 3, 8] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("x.orca");
+            let options = json!({ "path": path, "dialect": dialect });
+            let (notes, _, _) = write_numbered(options, &events, cut);
+            assert!(!notes.iter().any(|(note, _)| note.contains("written as data")), "{notes:?}");
+            let [config, data] = apart(&path);
+            let named = |name: &str, payload: &[u8]| (name.to_owned(), payload.to_vec());
+            assert_eq!(
+                config,
+                [
+                    named("Laser.config", &[0; 4]),
+                    named("Laser.config", &[1; 9]),
+                    named("Laser.config", &[2]),
+                    named("Power.config", &[5])
+                ]
+            );
+            let data: Vec<Vec<u8>> = data.into_iter().map(|(_, payload)| payload).collect();
+            assert_eq!(data, [vec![10], vec![20; 3], vec![11; 5], vec![21]]);
+            let master = fs::read_to_string(&path).unwrap();
+            assert!(master.contains("config_records=3") && master.contains("config_records=1"));
+        }
+    }
+}
+
+#[test]
+fn configuration_that_was_late_is_still_said_to_have_no_time_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let power = object("Power");
+    let at = |time: i64| {
+        let path = folder.path().join(format!("{time}.orca"));
+        let events =
+            [(1, (1_000, power.clone(), vec![1])), (0, (time, config_of(&power), vec![2]))];
+        write_numbered(json!({ "path": path }), &events, 9).0
+    };
+    assert_eq!(at(1_000), []);
+    let notes = at(2_000);
+    assert!(matches!(&notes[..], [(note, 1)] if note.contains("no time of its own")), "{notes:?}");
+}
+
+#[test]
+fn configuration_that_there_is_no_room_to_keep_is_written_as_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.orca");
+    let power = object("Power");
+    let long = vec![7; 17 << 20];
+    let events = [
+        (1, (0, power.clone(), vec![1])),
+        (0, (0, config_of(&power), long.clone())),
+        (1, (0, config_of(&power), vec![2])),
+        (2, (0, power, vec![3])),
+    ];
+    let (notes, _, _) = write_numbered(json!({ "path": path }), &events, 9);
+    let said = notes.iter().find(|(note, _)| note.contains("written as data"));
+    assert_eq!(said.map(|(_, count)| *count), Some(1), "{notes:?}");
+    let [config, data] = apart(&path);
+    assert_eq!(config, [("Power.config".to_owned(), vec![2])]);
+    let data: Vec<Vec<u8>> = data.into_iter().map(|(_, payload)| payload).collect();
+    assert!(data == [vec![1], long, vec![3]]);
 }
 
 #[test]
@@ -463,7 +575,7 @@ fn nothing_is_written_over_and_nothing_beside_standard_output() {
     let sink_there = sink(json!({ "path": folder.path().join("x.orca") }));
     let mut output = sink_there.open(&context).unwrap();
     let buffers = BlockPool::new(1 << 10, 2);
-    let events = batch(&[(0, lcm(b"A", "x"), vec![])], &context.channels);
+    let events = batch(&[(0, (0, lcm(b"A", "x"), vec![]))], &context.channels);
     let block =
         sink_there.encode(events, &mut EncodeContext::new(&context.channels, &buffers)).unwrap();
     let error = sink_there.append(&mut *output, block).unwrap_err().to_string();
@@ -537,6 +649,44 @@ proptest! {
         let mut context = ReadContext::standalone("test");
         context.blocks = BlockPool::new(block, 2);
         prop_assert_eq!(&gather_with(&*source(&path), target, &context).unwrap(), &all);
+    }
+
+    #[test]
+    fn configuration_is_at_the_front_wherever_it_came(
+        events in proptest::collection::vec(
+            (0usize..3, any::<bool>(), proptest::collection::vec(any::<u8>(), 1..20)), 0..50),
+        order in Just((0i64..50).collect::<Vec<_>>()).prop_shuffle(),
+        dialect in prop_oneof![Just("A"), Just("C")], cut in 1usize..30)
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let names = ["P", "Q", "R"].map(object);
+        let events: Vec<Numbered> = events
+            .into_iter()
+            .zip(order)
+            .map(|((at, is_config, payload), number)| {
+                let channel = if is_config { config_of(&names[at]) } else { names[at].clone() };
+                (number, (0, channel, payload))
+            })
+            .collect();
+        let written = |cut: usize| {
+            let path = folder.path().join(format!("{cut}")).join("x.orca");
+            fs::create_dir(path.parent().unwrap()).unwrap();
+            write_numbered(json!({ "path": path, "dialect": dialect }), &events, cut);
+            apart(&path)
+        };
+        let [config, data] = written(cut);
+        let of = |(_, (_, channel, payload)): &Numbered| (channel.name.text().to_owned(), payload.clone());
+        let is_config = |event: &&Numbered| event.1.1.name.text().ends_with(".config");
+        let due: Vec<_> = events.iter().filter(|e| !is_config(e)).map(of).collect();
+        prop_assert_eq!(&data, &due);
+        for name in ["P.config", "Q.config", "R.config"] {
+            let mut due: Vec<&Numbered> = events.iter().filter(|e| e.1.1.name.text() == name).collect();
+            due.sort_by_key(|event| event.0);
+            let due: Vec<_> = due.into_iter().map(of).collect();
+            let read: Vec<_> = config.iter().filter(|(channel, _)| channel == name).cloned().collect();
+            prop_assert_eq!(read, due);
+        }
+        prop_assert_eq!(written(100), [config, data]);
     }
 
     #[test]
