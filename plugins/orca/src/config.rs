@@ -43,6 +43,8 @@ pub struct Facts<'f> {
     /// How many of the first records say by their own type that they are configuration; nothing if the
     /// first does not say its type.
     pub by_name: Option<u64>,
+    /// Whether the first record is as long as the second; nothing if there are not two.
+    pub is_first_like_second: Option<bool>,
 }
 
 /// How many records are configuration, and whether nothing contradicts that.
@@ -55,6 +57,10 @@ pub fn decide(facts: Facts<'_>) -> (u64, bool) {
     }
     if let Some(count) = facts.by_name {
         return (count, left == Some(count));
+    }
+    // Some loggers wrote a description and some did not; descriptions are of another length than data.
+    if let (Some([1, 0]), Some(is_alike)) = (known, facts.is_first_like_second) {
+        return (u64::from(!is_alike), false);
     }
     match (known.and_then(<[u64]>::first), left) {
         // A log that was cut off has too few records or too few lines, by any number: what the loggers are
@@ -88,7 +94,14 @@ mod tests {
     use super::*;
 
     fn facts(dialect: Dialect, interface: &str, records: u64, indexed: u64) -> Facts<'_> {
-        Facts { dialect, interface: interface.as_bytes(), records, indexed, by_name: None }
+        Facts {
+            dialect,
+            interface: interface.as_bytes(),
+            records,
+            indexed,
+            by_name: None,
+            is_first_like_second: None,
+        }
     }
 
     #[test]
@@ -105,6 +118,15 @@ mod tests {
             assert_eq!(decide(facts(Dialect::C, "LaserScanner2d", records, 10)), (1, false));
         }
         assert_eq!(decide(facts(Dialect::B, "Power", 12, 10)), (0, false));
+    }
+
+    #[test]
+    fn a_description_that_may_be_there_is_of_another_length_than_data() {
+        let facts = |is_alike| Facts {
+            is_first_like_second: Some(is_alike),
+            ..facts(Dialect::C, "Imu", 9, 12)
+        };
+        assert_eq!((decide(facts(true)), decide(facts(false))), ((0, false), (1, false)));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Subfiles are looked at when they are first asked for, once for all who read the log. What is wrong with one
 //! is no error: its events are damage, and those of others are read.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -193,7 +194,8 @@ impl Log {
         }
         let encoding = self.encoding(line, content, is_config);
         let mut channel = Channel::new(Name::from_bytes(&name), Arc::clone(source), encoding);
-        let interface = escaped(&line.interface);
+        let said = own.and_then(|own| own.interface.as_deref());
+        let interface = said.map_or_else(|| escaped(&line.interface), Cow::Borrowed);
         channel.type_name = match own {
             Some(own) => own.type_name.as_deref().map(Arc::from),
             None if is_picture(content) && !is_config => Some("jpeg".into()),
@@ -203,7 +205,7 @@ impl Log {
         let mut say = |key: &str, value: &str| {
             channel.metadata.insert(key.to_owned(), value.to_owned());
         };
-        if own.is_none() || line.encoding == b"ice" {
+        if own.is_none() || said.is_some() || line.encoding == b"ice" {
             say("ice.interface", &interface);
         }
         say("orca.dialect", self.header.dialect.word());
@@ -369,6 +371,7 @@ impl Log {
             records: index.records,
             indexed,
             by_name: config_by_name(index, log)?,
+            is_first_like_second: is_first_like_second(index, log)?,
         };
         let (config, fits) = config::decide(facts);
         if !fits && index.damage.is_none() && indexed > 0 {
@@ -442,6 +445,18 @@ fn front(index: &Index, record: u64, most: usize, log: &mut LogFile) -> Result<V
     let found = log.read_at(place.start, &mut bytes)?;
     bytes.truncate(found);
     Ok(bytes)
+}
+
+/// Whether the first two records are as long as each other; nothing if there are not two.
+fn is_first_like_second(index: &Index, log: &mut LogFile) -> Result<Option<bool>, Error> {
+    let crate::subfile::Form::Framed { prefix, .. } = index.form else { return Ok(None) };
+    let mut length = |record| -> Result<Option<u64>, Error> {
+        let mut read = |at, buffer: &mut [u8]| log.read_at(at, buffer);
+        let place = index.locate(record, &mut Cursor::default(), &mut read)?;
+        Ok(place.map(|place| place.end - place.start - prefix.len(record) as u64))
+    };
+    let first = length(0)?;
+    Ok(first.zip(length(1)?).map(|(first, second)| first == second))
 }
 
 /// How many of the first records say that they are configuration; nothing if the first says no type.

@@ -235,6 +235,10 @@ pub struct Own {
     pub type_name: Option<String>,
     /// What times count from.
     pub clock: Clock,
+    /// The interface, where the header line has another word for it or is of no objects.
+    pub interface: Option<String>,
+    /// Whether it is not to be played, where the header line has no column for that.
+    pub is_disabled: bool,
 }
 
 impl Own {
@@ -259,6 +263,8 @@ impl Own {
                 b"type" => own.type_name = Some(text()?),
                 b"clock" if value == b"relative" => own.clock = Clock::Relative,
                 b"channel" => own.channel = value,
+                b"interface" => own.interface = Some(text()?),
+                b"enabled" => own.is_disabled = value == b"0",
                 _ => {}
             }
         }
@@ -280,6 +286,12 @@ impl Own {
         }
         if self.clock == Clock::Relative {
             line += " clock=relative";
+        }
+        if let Some(interface) = &self.interface {
+            line += &format!(" interface={}", percent::encoded(interface.as_bytes()));
+        }
+        if self.is_disabled {
+            line += " enabled=0";
         }
         line + "\n"
     }
@@ -404,6 +416,7 @@ impl HeaderReader {
             }
         };
         (file.proxy, file.own) = (self.proxy.take(), self.own.take());
+        file.enabled &= !file.own.as_ref().is_some_and(|own| own.is_disabled);
         if file.refused.is_none() {
             file.refused = self.refusal(&file.name);
         }
@@ -693,9 +706,12 @@ mod tests {
             source: "robot ü".into(),
             type_name: Some("exlcm.pose_t".into()),
             clock: Clock::Relative,
+            interface: Some("a b".into()),
+            is_disabled: true,
         };
         let text = own.to_line() + "x.log a lcm 1\n#data\n";
-        assert_eq!(header(&text).files[0].own.as_ref(), Some(&own));
+        let files = header(&text).files;
+        assert_eq!((files[0].own.as_ref(), files[0].enabled), (Some(&own), false));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Sink `orca`: a master and a subfile for each channel beside it.
 //!
 //! The header of a master names every subfile, and which these are is only known at the end: until then, lines
-//! of data are kept aside, in memory while they are few and else in a file without a name. So is configuration
-//! that comes after data of its subfile: it goes to the front once all is written.
+//! of data are kept aside, in memory while they are few and else in a file without a name. Configuration that
+//! comes after data of its subfile is kept in memory, and goes to the front once all is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -82,8 +82,10 @@ struct Group {
     encoding: &'static str,
     type_name: Option<Arc<str>>,
     is_relative: bool,
-    /// What the interface is called, without what the dialect puts before it.
+    /// The word for the interface, without what the dialect puts before it.
     interface: String,
+    /// The interface as the channel says it.
+    said_interface: Option<String>,
     /// The name its subfile had where it was read.
     file: Option<String>,
     proxy: Option<String>,
@@ -94,10 +96,10 @@ impl Group {
     fn of(channel: &Channel) -> Self {
         let said = |key: &str| channel.metadata.get(key).cloned();
         let name = base_name(channel);
+        let said_interface = said("ice.interface");
         Self {
-            interface: percent::encoded(
-                said("ice.interface").as_deref().map_or(name, str::as_bytes),
-            ),
+            interface: percent::encoded(said_interface.as_deref().map_or(name, str::as_bytes)),
+            said_interface,
             channel: name.to_owned(),
             source: Arc::clone(&channel.source),
             encoding: channel.encoding.as_str(),
@@ -107,6 +109,13 @@ impl Group {
             proxy: said("orca.proxy").filter(|proxy| is_word(proxy)),
             is_enabled: said("orca.enabled").as_deref() != Some("0"),
         }
+    }
+
+    /// The interface, where the header line does not say it.
+    fn own_interface(&self) -> Option<String> {
+        let is_object = self.encoding == Encoding::Ice.as_str();
+        let is_told = |said: &String| is_object && *said == self.interface;
+        self.said_interface.clone().filter(|said| !is_told(said))
     }
 }
 
@@ -389,6 +398,8 @@ impl OrcaSink {
                 source: source.to_string(),
                 type_name: type_name.as_deref().map(str::to_owned),
                 clock: if *is_relative { Clock::Relative } else { Clock::Utc },
+                interface: subfile.group.own_interface(),
+                is_disabled: self.dialect == Dialect::A && !subfile.group.is_enabled,
             };
             if let Some(proxy) = &subfile.group.proxy {
                 text += &format!("# {proxy}\n");
