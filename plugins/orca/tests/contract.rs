@@ -562,6 +562,25 @@ fn configuration_that_was_late_is_still_said_to_have_no_time_of_its_own() {
 }
 
 #[test]
+fn configuration_is_written_as_data_where_nothing_can_be_put_to_the_front() {
+    let folder = tempfile::tempdir().unwrap();
+    let power = object("Power");
+    let events = [
+        (0, (0, config_of(&power), vec![1])),
+        (1, (0, power.clone(), vec![2])),
+        (1, (0, config_of(&power), vec![3])),
+    ];
+    std::os::unix::fs::symlink("/dev/null", folder.path().join("x_power0.log")).unwrap();
+    let path = folder.path().join("x.orca");
+    let (notes, _, _) = write_numbered(json!({ "path": path }), &events, 1);
+    let said = notes.iter().find(|(note, _)| note.contains("written as data"));
+    assert_eq!(said.map(|(_, count)| *count), Some(1), "{notes:?}");
+    let master = fs::read_to_string(&path).unwrap();
+    assert!(master.contains("config_records=1"), "{master}");
+    assert_eq!(master.lines().skip_while(|line| *line != "#data").count(), 3, "{master}");
+}
+
+#[test]
 fn configuration_that_there_is_no_room_to_keep_is_written_as_data() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.orca");
