@@ -21,8 +21,12 @@ fn every_file_of_the_library_is_carried() {
         "filter-by-field",
         "log-to-archive",
         "log-to-tables",
+        "orca-to-log",
+        "orca-to-tables",
         "quickstart",
         "typed-tables",
+        "vel-repair",
+        "vel-to-tables",
     ];
     assert_eq!(names, tested);
 }
@@ -172,4 +176,55 @@ fn a_log_is_filtered_by_the_value_of_a_field() {
             || fields["pos"][0].as_f64().is_some_and(|x| x < 299.9);
         assert!(is_wanted, "{line}");
     }
+}
+
+#[test]
+fn a_vel_log_becomes_typed_tables() {
+    let folder = Folder::new();
+    crate::robots::vel(&folder);
+    ran(&folder, &["run", "vel-to-tables", "--set", "INPUT=drive.vel"]).expect(0);
+    assert_eq!(events_in(&folder, "tables"), 60);
+    assert!(folder.at("tables/channel=IMUStateM/part-00000.parquet").exists());
+    ran(&folder, &["convert", "tables", "--to", "back.vel"]).expect(0);
+    assert!(folder.read("back.vel") == folder.read("drive.vel"));
+}
+
+#[test]
+fn an_index_is_repaired_and_messages_stay() {
+    let folder = Folder::new();
+    let mut log = crate::robots::vel(&folder);
+    // The third entry of the index.
+    log[12 + 16..][..8].copy_from_slice(&77i64.to_le_bytes());
+    folder.write("drive.vel", &log);
+    ran(&folder, &["run", "vel-repair", "--set", "INPUT=drive.vel"]).expect(0);
+    log[12 + 16..][..8].copy_from_slice(&folder.read("fixed.vel")[12 + 16..][..8]);
+    assert!(folder.read("fixed.vel") == log && folder.read("drive.vel") != log);
+    assert!(ran(&folder, &["info", "drive.vel"]).expect(0).text().contains("1 wrong"));
+    assert!(ran(&folder, &["info", "fixed.vel"]).expect(0).text().contains("0 wrong"));
+}
+
+#[test]
+fn an_orca_log_becomes_typed_tables() {
+    let folder = Folder::new();
+    crate::robots::orca(&folder);
+    ran(&folder, &["run", "orca-to-tables", "--set", "INPUT=orca/master.log"]).expect(0);
+    assert_eq!(events_in(&folder, "tables"), 43);
+    assert!(folder.at("tables/channel=orca.Laser/part-00000.parquet").exists());
+}
+
+#[test]
+fn an_orca_log_becomes_one_lcm_log_with_sources_in_names() {
+    let folder = Folder::new();
+    crate::robots::orca(&folder);
+    ran(&folder, &["run", "orca-to-log", "--set", "INPUT=orca/master.log"]).expect(0);
+    let events = events(&folder.read("drive.lcm"));
+    let names: std::collections::BTreeSet<&[u8]> = events.iter().map(|e| &e.channel[..]).collect();
+    let wanted = [
+        "laser0/orca.Laser",
+        "laser0/orca.Laser.config",
+        "position2d0/orca.Position2d",
+        "position2d0/orca.Position2d.config",
+    ];
+    assert_eq!(names, wanted.map(str::as_bytes).into());
+    assert_eq!(events.len(), 43);
 }

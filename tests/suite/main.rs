@@ -19,6 +19,7 @@ mod peers;
 mod playing;
 mod process;
 mod record;
+mod robots;
 mod samples;
 mod shape;
 mod spying;

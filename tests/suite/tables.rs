@@ -23,7 +23,7 @@ fn python(module: &str) -> Option<PathBuf> {
 
 /// Runs a script in the folder and fails the test with what it says if it fails.
 #[track_caller]
-fn asks(module: &str, folder: &Folder, script: &str) {
+pub(crate) fn asks(module: &str, folder: &Folder, script: &str) {
     let Some(python) = python(module) else { return };
     let ran =
         Command::new(python).args(["-c", script]).current_dir(folder.path()).output().unwrap();

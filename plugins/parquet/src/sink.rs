@@ -767,6 +767,15 @@ impl Sink for ParquetSink {
         Ok(written)
     }
 
+    fn notes(&self, tables: &Tables) -> Vec<(String, u64)> {
+        let is_lost = self.layout() == Layout::Channel
+            && tables.numbers == Numbers::Fall
+            && tables.tables.len() > 1;
+        let what = "numbers of events do not rise: put together again, tables give events by time, and \
+                    those of one time in any order";
+        is_lost.then(|| (what.to_owned(), 0)).into_iter().collect()
+    }
+
     fn finish(&self, mut tables: Tables) -> Result<u64, Error> {
         let mut written = 0;
         // A table of no events is still a table.

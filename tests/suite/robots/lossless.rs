@@ -1,0 +1,143 @@
+//! Every format by way of every other one and back: what README.md says is kept is kept, and what it says
+//! is lost is told by the run that loses it.
+
+use crate::kit::{Folder, ran, root};
+
+use super::{convert, events, orca, vel};
+
+/// A log, and how it is called in README.md.
+struct Log {
+    name: &'static str,
+    path: &'static str,
+    /// Where it is made anew.
+    back: &'static str,
+}
+
+const LOGS: [Log; 3] = [
+    Log { name: "LCM log", path: "drive.lcm", back: "back.lcm" },
+    Log { name: "VEL", path: "drive.vel", back: "back.vel" },
+    Log { name: "Orca", path: "orca/master.log", back: "back/back.orca" },
+];
+
+/// What a log is converted to, by the words of README.md. Archives are of the log's own format, if there is
+/// one.
+fn way(name: &str, log: &Log) -> (String, Vec<&'static str>) {
+    let by = match name {
+        "LCM log" => "by/log.lcm",
+        "VEL" => "by/log.vel",
+        "Orca" => "by/log.orca",
+        "tables" => "by/tables/",
+        "one table" => "by/all.parquet",
+        "JSON lines" => return ("by/log.jsonl".into(), vec!["--sink-option", "payload=true"]),
+        "archive" => match log.name {
+            "LCM log" => "by/log.lcm.zst",
+            "VEL" => "by/log.vel.zst",
+            _ => "by/log.arrow.zst",
+        },
+        other => panic!("README.md has a format `{other}` that no test knows"),
+    };
+    (by.into(), Vec::new())
+}
+
+/// The table of README.md under `## From format to format`: its columns, and its rows by their first cell.
+fn table() -> (Vec<String>, Vec<Vec<String>>) {
+    let text = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let (_, text) = text.split_once("## From format to format").unwrap();
+    let lines = text.lines().skip_while(|line| !line.starts_with('|'));
+    let cells = |line: &str| -> Vec<String> {
+        line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
+    };
+    let mut rows: Vec<Vec<String>> =
+        lines.take_while(|line| line.starts_with('|')).map(cells).collect();
+    let heads = rows.remove(0);
+    rows.remove(0);
+    (heads, rows)
+}
+
+/// What `events` tells of an event, by the words of README.md.
+const KEPT: [&str; 5] = ["times", "sources", "names", "numbers", "payloads"];
+
+fn column(events: &[[String; 5]], place: usize) -> Vec<String> {
+    events.iter().map(|event| event[place].clone()).collect()
+}
+
+fn made(folder: &Folder) {
+    vel(folder);
+    orca(folder);
+    ran(folder, &["run", "quickstart", "--set", "SECONDS=1", "--set", "OUT=quick"]).expect(0);
+    std::fs::rename(folder.at("quick/drive.lcm"), folder.at("drive.lcm")).unwrap();
+}
+
+#[test]
+fn what_is_said_to_be_kept_is_kept_and_what_is_lost_is_told() {
+    let (heads, rows) = table();
+    assert_eq!(rows.len(), LOGS.len());
+    let folder = Folder::new();
+    made(&folder);
+    for (log, row) in LOGS.iter().zip(&rows) {
+        assert_eq!(row[0], log.name);
+        for (name, claim) in heads.iter().zip(row).skip(1) {
+            there_and_back(&folder, log, name, claim);
+        }
+    }
+}
+
+/// Converts a log and back, and holds a cell of the table to what came of it.
+fn there_and_back(folder: &Folder, log: &Log, name: &str, claim: &str) {
+    let (by, mut options) = way(name, log);
+    options.push("--overwrite");
+    let there = convert(folder, log.path, &by, &options).expect(0).stderr;
+    let back = convert(folder, &by, log.back, &["--overwrite"]).expect(0).stderr;
+    let case = format!("{} by way of {name}: {claim}\n{there}{back}", log.name);
+    let (before, after) = (events(folder, log.path), events(folder, log.back));
+    let lost: Vec<&str> = match claim {
+        "bytes" => return assert!(folder.read(log.path) == folder.read(log.back), "{case}"),
+        "events" => return assert!(before == after, "{case}"),
+        claim => claim.trim_start_matches("all but ").split(", ").collect(),
+    };
+    // What is lost is told, and nothing else is lost.
+    assert!(there.contains("note:") || back.contains("note:"), "nobody was told: {case}");
+    for (place, word) in KEPT.iter().enumerate() {
+        let [mut before, mut after] = [&before, &after].map(|all| column(all, place));
+        if lost.contains(&"order") {
+            before.sort();
+            after.sort();
+        }
+        assert!((before != after) == lost.contains(word), "`{word}`: {case}");
+    }
+    let is_unknown = |word: &&&str| !KEPT.contains(word) && !["order", "types"].contains(word);
+    assert_eq!(lost.iter().find(is_unknown), None, "{case}");
+}
+
+/// Every format that can be read, as it is written here.
+const FORMATS: [(&str, &str); 7] = [
+    ("lcm", "in/log.lcm"),
+    ("vel", "in/log.vel"),
+    ("orca", "in/orca/log.orca"),
+    ("tables", "in/tables/"),
+    ("table", "in/all.parquet"),
+    ("archive", "in/log.arrow.zst"),
+    ("lines", "in/log.jsonl"),
+];
+
+#[test]
+fn every_format_is_converted_to_every_other_one() {
+    let folder = Folder::new();
+    made(&folder);
+    let options = |name: &str| -> &[&str] {
+        if name == "lines" { &["--sink-option", "payload=true"] } else { &[] }
+    };
+    for from in ["drive.vel", "orca/master.log"] {
+        let count = events(&folder, from).len();
+        for (name, path) in FORMATS {
+            convert(&folder, from, path, &[options(name), &["--overwrite"]].concat()).expect(0);
+        }
+        for (_, path) in FORMATS {
+            for (name, to) in FORMATS {
+                let to = to.replacen("in/", "out/", 1);
+                convert(&folder, path, &to, &[options(name), &["--overwrite"]].concat()).expect(0);
+                assert_eq!(events(&folder, &to).len(), count, "{from}: {path} to {to}");
+            }
+        }
+    }
+}
