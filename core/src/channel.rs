@@ -81,6 +81,14 @@ impl Channel {
         let (source, metadata) = (source.into(), BTreeMap::new());
         Self { name, source, encoding, type_name: None, clock: Clock::Utc, metadata }
     }
+
+    /// How long all that it says is.
+    fn len(&self) -> usize {
+        let Self { name, source, type_name, metadata, .. } = self;
+        let metadata: usize = metadata.iter().map(|(key, value)| key.len() + value.len()).sum();
+        let kind = type_name.as_ref().map_or(0, |name| name.len());
+        name.text().len() + name.as_bytes().len() + source.len() + kind + metadata
+    }
 }
 
 /// A channel's number in its run: valid with the [`Channels`] that gave it, and nowhere else.
@@ -105,6 +113,8 @@ pub struct Channels {
 
 #[derive(Debug, Default)]
 struct Interned {
+    /// How long all that is said of them is.
+    bytes: usize,
     list: Vec<Arc<Channel>>,
     index: HashMap<Arc<Channel>, ChannelId, foldhash::fast::RandomState>,
 }
@@ -118,6 +128,9 @@ impl Default for Channels {
 impl Channels {
     /// How many channels a run may have before it is refused: a damaged log can invent any number.
     pub const DEFAULT_LIMIT: usize = 1 << 20;
+
+    /// How many bytes of names, sources and the like they may have together.
+    const MOST_BYTES: usize = 128 << 20;
 
     /// An empty table that takes at most `limit` channels.
     pub fn with_limit(limit: usize) -> Self {
@@ -137,6 +150,14 @@ impl Channels {
         }
         let id = u32::try_from(inner.list.len()).ok().filter(|id| (*id as usize) < self.limit);
         let id = ChannelId(id.ok_or_else(|| Error::too_many_channels(self.limit))?);
+        inner.bytes = inner.bytes.saturating_add(channel.len());
+        if inner.bytes > Self::MOST_BYTES {
+            return Err(Error::refused(format!(
+                "names of channels are longer than {} MiB together: the input is damaged or names every \
+                 event anew; filter it by channel where it is read",
+                Self::MOST_BYTES >> 20
+            )));
+        }
         let channel = Arc::new(channel);
         inner.list.push(Arc::clone(&channel));
         inner.index.insert(channel, id);
@@ -232,6 +253,14 @@ mod tests {
             channels.intern(channel("B")).unwrap_err().to_string().contains("more than 1 channel")
         );
         channels.intern(channel("A")).unwrap();
+    }
+
+    #[test]
+    fn names_are_only_so_long_together() {
+        let channels = Channels::default();
+        let long = |n: usize| channels.intern(channel(&format!("{n}{}", "x".repeat(20 << 20))));
+        assert!((0..3).all(|n| long(n).is_ok()));
+        assert!(long(3).unwrap_err().to_string().contains("longer than 128 MiB"));
     }
 
     #[test]

@@ -241,7 +241,8 @@ pub(crate) fn tell_losses(report: &Report, shell: &Shell) {
     for damage in report.damage.iter().take(MOST_SHOWN) {
         let sluice_pipeline::report::DamageReport { input, offset, length, reason, .. } = damage;
         let length = if *length == 1 { "1 byte".into() } else { format!("{length} bytes") };
-        shell.warn(&format!("{input}: {length} at byte {offset} could not be read: {reason}"));
+        let what = format!("{input}: {length} at byte {offset} could not be read: {reason}");
+        shell.warn(&printable(&what));
     }
     let more = report.damaged_ranges.saturating_sub(report.damage.len().min(MOST_SHOWN) as u64);
     if more > 0 {

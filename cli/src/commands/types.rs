@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use serde_json::{Value, json};
-use sluice_core::{CodecOptions, Codecs, KnownType, TypeKey, TypePaths};
+use sluice_core::{CodecOptions, Codecs, KnownType, TypeKey, TypePaths, registry};
 
 use crate::args::TypesArgs;
 use crate::ending::{Ending, Failure, Outcome};
@@ -43,7 +43,13 @@ impl Clashes {
     fn of(types: &[KnownType]) -> Self {
         let mut names: BTreeMap<TypeKey, BTreeSet<String>> = BTreeMap::new();
         let mut versions: BTreeMap<String, BTreeMap<(TypeKey, &str), String>> = BTreeMap::new();
-        for known in types {
+        // Versions side by side are what built-in sets are for.
+        let sets = registry::type_sets();
+        let is_built_in = |known: &KnownType| {
+            let file = known.file.as_deref();
+            file.is_some_and(|file| sets.iter().any(|set| file.starts_with(set.name)))
+        };
+        for known in types.iter().filter(|known| !is_built_in(known)) {
             let (name, key) = (known.described.name.to_string(), known.described.key);
             names.entry(key).or_default().insert(name.clone());
             let version = (key, &*known.described.text);

@@ -281,9 +281,9 @@ fn counted_by(member: &Member) -> Option<usize> {
 }
 
 fn is_whole(member: Option<&Member>) -> bool {
-    use Number::{I8, I16, I32, I64, U8, U16, U32};
+    use Number::{I8, I16, I32, I64, U8, U16, U32, U64};
     let shape = member.map(|member| &member.shape);
-    matches!(shape, Some(Shape::Number(I8 | I16 | I32 | I64 | U8 | U16 | U32)))
+    matches!(shape, Some(Shape::Number(I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64)))
 }
 
 /// Whether it never takes a byte: then there is nothing in it.

@@ -10,7 +10,7 @@ use arrow_array::{
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_cast::cast;
-use arrow_schema::DataType;
+use arrow_schema::{DataType, FieldRef};
 
 use super::column::whole;
 use super::compile::{CLASS, Count, Node, Variant};
@@ -73,14 +73,63 @@ pub fn as_type(
     if column.data_type() == data_type {
         return Ok(Arc::clone(column));
     }
+    // A null in the wrong place is its row's fault, and is found when that is written.
+    let data_type = &nullable(data_type);
+    check_lists(column, data_type)?;
     let there = cast(column, data_type).map_err(|e| e.to_string())?;
-    let back = cast(&there, column.data_type()).map_err(|e| e.to_string())?;
-    if &back != column {
+    let back = cast(&there, &nullable(column.data_type())).map_err(|e| e.to_string())?;
+    let column = cast(column, back.data_type()).map_err(|e| e.to_string())?;
+    if *back != *column {
         for (row, unfit) in unfit.iter_mut().enumerate() {
-            *unfit |= back.slice(row, 1) != column.slice(row, 1);
+            *unfit |= *back.slice(row, 1) != *column.slice(row, 1);
         }
     }
     Ok(there)
+}
+
+/// The type with everything in it nullable.
+fn nullable(data_type: &DataType) -> DataType {
+    let loose = |field: &FieldRef| {
+        let inner = nullable(field.data_type());
+        Arc::new(field.as_ref().clone().with_data_type(inner).with_nullable(true))
+    };
+    match data_type {
+        DataType::List(item) => DataType::List(loose(item)),
+        DataType::LargeList(item) => DataType::LargeList(loose(item)),
+        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(loose(item), *size),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(loose).collect()),
+        other => other.clone(),
+    }
+}
+
+/// How many more elements lists of fixed length may have than the lists that they are made of, and how many
+/// any may have: the length may come out of a file that anybody has written.
+const MORE: (usize, usize) = (2, 64 << 10);
+
+/// Refuses lists that would become far longer than they are.
+fn check_lists(array: &ArrayRef, wanted: &DataType) -> Result<(), String> {
+    let items = match array.data_type() {
+        DataType::List(_) => array.as_list::<i32>().values(),
+        DataType::LargeList(_) => array.as_list::<i64>().values(),
+        DataType::FixedSizeList(..) => array.as_fixed_size_list().values(),
+        DataType::Struct(_) => {
+            let DataType::Struct(fields) = wanted else { return Ok(()) };
+            let mut both = array.as_struct().columns().iter().zip(fields);
+            return both.try_for_each(|(column, field)| check_lists(column, field.data_type()));
+        }
+        _ => return Ok(()),
+    };
+    match wanted {
+        DataType::FixedSizeList(field, size) => {
+            let needs = array.len().saturating_mul(size.unsigned_abs() as usize);
+            if needs > items.len().saturating_mul(MORE.0).saturating_add(MORE.1) {
+                return Err(format!("its lists are not the {size} long that they should be"));
+            }
+            check_lists(items, field.data_type())
+        }
+        DataType::List(field) | DataType::LargeList(field) => check_lists(items, field.data_type()),
+        _ => Ok(()),
+    }
 }
 
 /// What a node is written from.

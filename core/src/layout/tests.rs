@@ -175,6 +175,29 @@ fn columns_of_other_programs_are_cast_and_what_does_not_fit_is_refused() {
 }
 
 #[test]
+fn a_list_that_is_too_short_or_has_a_null_is_one_rows_fault() {
+    let point = layout(VEL, vec![("p", Shape::Fixed(Box::new(number(Number::I16)), 2))]);
+    let rows = [Some(vec![Some(1), Some(2)]), Some(vec![Some(3)]), Some(vec![Some(4), None]), None];
+    let lists = arrow_array::ListArray::from_iter_primitive::<Int16Type, _, _>(rows);
+    let columns =
+        RecordBatch::try_from_iter_with_nullable([("p", Arc::new(lists) as ArrayRef, true)]);
+    let columns = columns.unwrap();
+    let mut given = point.columns(&columns).unwrap();
+    let written: Vec<bool> = (0..4).map(|row| given.write(row, &mut Vec::new()).is_ok()).collect();
+    assert_eq!(written, [true, false, false, false]);
+}
+
+#[test]
+fn lists_that_would_become_far_longer_than_they_are_are_refused() {
+    let count = 4_000_000;
+    let point = layout(VEL, vec![("p", Shape::Fixed(Box::new(number(Number::F32)), count))]);
+    let lists =
+        arrow_array::ListArray::from_iter_primitive::<Float32Type, _, _>(vec![Some(vec![]); 8192]);
+    let columns = RecordBatch::try_from_iter([("p", Arc::new(lists) as ArrayRef)]).unwrap();
+    assert!(point.columns(&columns).unwrap_err().contains("not the 4000000 long"));
+}
+
+#[test]
 fn slices_of_columns_are_written_as_they_are() {
     let all = layout(
         ICE,

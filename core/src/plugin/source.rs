@@ -137,6 +137,12 @@ impl ReadContext {
         Self { damage: Arc::default(), ..self.clone() }
     }
 
+    /// The same context with logs of its own: what a reader says is worth what it read, which may be
+    /// read again.
+    pub fn with_own_logs(&self) -> Self {
+        Self { losses: Arc::default(), ..self.with_own_damage() }
+    }
+
     /// Whether the run ends early.
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)

@@ -77,7 +77,21 @@ enum Started {
 /// What a reading thread hands over.
 struct Piece {
     batch: Option<Batch>,
+    said: Said,
+}
+
+/// What a reader said while it read.
+struct Said {
     damage: Vec<Damage>,
+    /// What belongs into the report, once. Of live inputs the driver hears it at once.
+    notes: Vec<(String, u64)>,
+}
+
+impl Said {
+    fn take(context: &ReadContext, live: bool) -> Self {
+        let notes = if live { Vec::new() } else { context.losses.take_notes() };
+        Self { damage: context.damage.take(), notes }
+    }
 }
 
 impl Steps {
@@ -223,7 +237,7 @@ impl Steps {
         let (sender, result) = bounded(1);
         let (source, segment, node) =
             (Arc::clone(&self.source), Arc::clone(&self.segment), self.node);
-        let (context, shared) = (self.context.with_own_damage(), self.shared.clone());
+        let (context, shared) = (self.context.with_own_logs(), self.shared.clone());
         let piece = self.splits[split].clone();
         let first = split == 0 || !self.splits[split - 1].is_followed_by(&piece);
         // The first split of an input begins where the input does: nothing to guess.
@@ -239,7 +253,9 @@ impl Steps {
     fn start_stream(&self, split: usize) -> Result<Started, Error> {
         let (sender, batches) = bounded(AHEAD);
         let live = self.splits[split].live;
-        let (source, context) = (Arc::clone(&self.source), self.context.with_own_damage());
+        let own = ReadContext::with_own_logs;
+        let context = if live { self.context.with_own_damage() } else { own(&self.context) };
+        let source = Arc::clone(&self.source);
         let piece = self.splits[split].clone();
         let reader = std::thread::Builder::new().name("sluice-reader".into());
         let spawned = reader.spawn(move || {
@@ -297,7 +313,7 @@ fn read_split(
         shared.run(segment, Some(node), batch, &mut step.outcome)?;
     }
     step.seam = reader.seam();
-    note_damage(context.damage.take(), node, &mut step);
+    note(Said::take(context, false), node, &mut step);
     Ok(step)
 }
 
@@ -309,12 +325,12 @@ fn hand_over(
 ) -> Result<(), Error> {
     let mut reader = source.read(split, Entry::At(split.start), context)?;
     while let Some(batch) = reader.next_batch()? {
-        let piece = Piece { batch: Some(batch), damage: context.damage.take() };
+        let piece = Piece { batch: Some(batch), said: Said::take(context, split.live) };
         if sender.send(Ok(piece)).is_err() || context.is_cancelled() && !split.live {
             return Ok(());
         }
     }
-    drop(sender.send(Ok(Piece { batch: None, damage: context.damage.take() })));
+    drop(sender.send(Ok(Piece { batch: None, said: Said::take(context, split.live) })));
     Ok(())
 }
 
@@ -328,14 +344,18 @@ fn run_piece(
     if let Some(batch) = piece.batch {
         shared.run(segment, Some(node), batch, &mut step.outcome)?;
     }
-    note_damage(piece.damage, node, &mut step);
+    note(piece.said, node, &mut step);
     Ok(step)
 }
 
-/// Counts the damage that was one event of a known channel.
-fn note_damage(damage: Vec<Damage>, node: usize, step: &mut Step) {
-    for channel in damage.iter().filter_map(|damage| damage.channel) {
-        step.outcome.tally.node(node).damaged.add_one(channel.0);
+/// Notes what was said, and counts the damage that was one event of a known channel.
+fn note(said: Said, node: usize, step: &mut Step) {
+    let tally = step.outcome.tally.node(node);
+    for channel in said.damage.iter().filter_map(|damage| damage.channel) {
+        tally.damaged.add_one(channel.0);
     }
-    step.damage = damage;
+    for (what, count) in said.notes {
+        tally.note(&what, count);
+    }
+    step.damage = said.damage;
 }

@@ -36,6 +36,8 @@ pub struct JsonLines {
 struct Common {
     /// Source and name, from behind the time to before the sequence number.
     names: Vec<u8>,
+    /// Whether its times count from the start of the log.
+    is_relative: bool,
     /// What else is known of the channel, for lines with a payload.
     facts: Vec<u8>,
 }
@@ -58,6 +60,9 @@ impl JsonLines {
             write_json_head(&event, &common.names, out);
             write_json_payload_facts((!gone.has(row)).then_some(event.payload), parts, out);
             decoded.write(row, ",\"fields\":", out);
+            if common.is_relative {
+                out.extend_from_slice(b",\"clock\":\"relative\"");
+            }
             if parts.payload {
                 out.extend_from_slice(&common.facts);
                 out.extend_from_slice(b",\"payload\":\"");
@@ -94,7 +99,8 @@ fn write_json_payload_facts(payload: Option<&[u8]>, parts: JsonParts, out: &mut 
 
 impl Common {
     fn of(channel: &Channel) -> Self {
-        Self { names: json_names(channel), facts: json_facts(channel) }
+        let is_relative = channel.clock == Clock::Relative;
+        Self { names: json_names(channel), is_relative, facts: json_facts(channel) }
     }
 }
 
@@ -116,9 +122,6 @@ fn json_facts(channel: &Channel) -> Vec<u8> {
     if let Some(type_name) = &channel.type_name {
         facts.extend_from_slice(b",\"type\":");
         write::json_string(&mut facts, type_name);
-    }
-    if channel.clock == Clock::Relative {
-        facts.extend_from_slice(b",\"clock\":\"relative\"");
     }
     if !channel.metadata.is_empty() {
         facts.extend_from_slice(b",\"metadata\":");
@@ -144,7 +147,7 @@ const SHOWN: usize = 16;
 /// bytes where an event is decoded. Used from any thread.
 #[derive(Debug, Default)]
 pub struct TextLines {
-    names: PerChannel<Arc<str>>,
+    names: PerChannel<(Arc<str>, Clock)>,
 }
 
 impl TextLines {
@@ -157,12 +160,13 @@ impl TextLines {
         channels: &Channels,
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
-        let name = |channel: &Channel| Ok(printable(channel.name.text()).into());
+        let name = |channel: &Channel| Ok((printable(channel.name.text()).into(), channel.clock));
         let names = self.names.table(channels, name)?;
         let (mut decoded, mut moments) = (DecodedRows::of(batch)?, Moments::default());
         let (gone, mut fields) = (Gone::of(batch), Vec::new());
         for (row, event) in batch.iter().enumerate() {
-            write_text_head(&mut moments, &names[event.channel.index()], &event, out);
+            let (name, clock) = &names[event.channel.index()];
+            write_text_head(&mut moments, (name, *clock), &event, out);
             if !gone.has(row) {
                 write_size(event.payload, out);
             }
@@ -184,18 +188,34 @@ impl TextLines {
 /// For a few events; [`TextLines`] writes many.
 pub fn text_line(channel: &Channel, event: &Event<'_>, out: &mut Vec<u8>) {
     let name = printable(channel.name.text());
-    write_text_head(&mut Moments::default(), &name, event, out);
+    write_text_head(&mut Moments::default(), (&name, channel.clock), event, out);
     write_size(event.payload, out);
     write_shown_bytes(event.payload, out);
     out.push(b'\n');
 }
 
-fn write_text_head(moments: &mut Moments, name: &str, event: &Event<'_>, out: &mut Vec<u8>) {
-    moments.write(out, event.timestamp);
+fn write_text_head(
+    moments: &mut Moments,
+    (name, clock): (&str, Clock),
+    event: &Event<'_>,
+    out: &mut Vec<u8>,
+) {
+    match clock {
+        Clock::Utc => moments.write(out, event.timestamp),
+        Clock::Relative => write_seconds(event.timestamp, out),
+    }
     out.extend_from_slice(b"  ");
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b"  #");
     write::integer(out, event.sequence);
+}
+
+/// Seconds from the start of a log: `+10.027000000 s`.
+fn write_seconds(nanos: i64, out: &mut Vec<u8>) {
+    const NANOS: u64 = 1_000_000_000;
+    let (sign, nanos) = (if nanos < 0 { '-' } else { '+' }, nanos.unsigned_abs());
+    let text = format!("{sign}{}.{:09} s", nanos / NANOS, nanos % NANOS);
+    out.extend_from_slice(text.as_bytes());
 }
 
 fn write_size(payload: &[u8], out: &mut Vec<u8>) {
@@ -242,6 +262,23 @@ mod tests {
     }
 
     #[test]
+    fn times_from_the_start_of_a_log_are_no_dates() {
+        let mut channel = Channel::new(sluice_core::Name::from_text("IMU"), "log", Encoding::Vel);
+        channel.clock = Clock::Relative;
+        for (time, wanted) in
+            [(10_027_000_001, "+10.027000001 s  IMU"), (-5, "-0.000000005 s  IMU")]
+        {
+            let id = sluice_core::ChannelId(0);
+            let event = Event { timestamp: time, sequence: 0, channel: id, payload: b"" };
+            let mut out = Vec::new();
+            text_line(&channel, &event, &mut out);
+            assert!(String::from_utf8(out).unwrap().starts_with(wanted), "{wanted}");
+        }
+        let common = Common::of(&channel);
+        assert!(common.is_relative && !String::from_utf8_lossy(&common.facts).contains("clock"));
+    }
+
+    #[test]
     fn a_json_line_says_what_every_event_has() {
         let log = Log::of(&[(b"POSE", -5, b"123456789")]);
         let plain = json!({ "timestamp_ns": -5, "source": "log \"1\"", "channel": "POSE",
@@ -273,7 +310,7 @@ mod tests {
         let ends = String::from_utf8(out).unwrap();
         let ends: Vec<&str> =
             ends.lines().map(|line| line.split_once("\"size\":0").unwrap().1).collect();
-        let all = r#","encoding":"ice","type":"t","clock":"relative","metadata":{"k\"":"v"},"payload":""}"#;
+        let all = r#","clock":"relative","encoding":"ice","type":"t","metadata":{"k\"":"v"},"payload":""}"#;
         assert_eq!(ends, [r#","encoding":"unknown","payload":""}"#, all]);
     }
 

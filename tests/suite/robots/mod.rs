@@ -99,3 +99,22 @@ fn events(folder: &Folder, log: &str) -> Vec<[String; 5]> {
 fn convert(folder: &Folder, from: &str, to: &str, options: &[&str]) -> Ran {
     ran(folder, &[&["convert", from, "--to", to], options].concat())
 }
+
+#[test]
+fn what_a_source_of_files_has_to_say_reaches_whoever_runs_it() {
+    let folder = Folder::new();
+    let mut log = vel(&folder);
+    log.extend([0xff; 4]);
+    log.extend([7; 100]);
+    folder.write("ended.vel", &log);
+    let at = log.len() - 100;
+    let note = format!("it ends at byte {at}; the 100 bytes after that are not read: ended.vel");
+    let convert = ["convert", "ended.vel", "--to", "out.lcm", "--report", "report.json"];
+    ran(&folder, &convert).expect(0).says(&note);
+    assert!(String::from_utf8(folder.read("report.json")).unwrap().contains(&note));
+    assert!(ran(&folder, &["info", "ended.vel"]).expect(0).text().contains(&note));
+    // Packed, it is read by a thread of its own; where its file ends is not known then.
+    folder.write("ended.vel.zst", zstd::encode_all(&log[..], 1).unwrap());
+    ran(&folder, &["convert", "ended.vel.zst", "--from", "vel", "--to", "packed.lcm"]).expect(0);
+    assert!(folder.read("packed.lcm") == folder.read("out.lcm"));
+}

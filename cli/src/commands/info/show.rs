@@ -93,7 +93,7 @@ fn types_of(channel: &Channel, tally: &Tally, census: &Census) -> String {
 pub(super) fn text(found: &Found) -> String {
     let Found { path, format, bytes, census, report, findings } = found;
     let mut text = String::new();
-    line(&mut text, format_args!("{}", path.display()));
+    line(&mut text, format_args!("{}", printable(&path.to_string_lossy())));
     let size = bytes.map_or("size not known".to_owned(), units::bytes);
     line(&mut text, format_args!("  format   {format}, {size}"));
     let (events, channels) = (census.all.events, census.channels.len() as u64);
@@ -112,7 +112,7 @@ pub(super) fn text(found: &Found) -> String {
     line(&mut text, format_args!("  damage   {damage}"));
     list_damage(found, &mut text);
     for finding in findings {
-        line(&mut text, format_args!("  note     {finding}"));
+        line(&mut text, format_args!("  note     {}", printable(finding)));
     }
     if events > 0 {
         text.push('\n');
@@ -149,7 +149,8 @@ fn list_damage(found: &Found, text: &mut String) {
     let report = &found.report;
     for damage in report.damage.iter().take(MOST_SHOWN) {
         let (length, offset) = (damage.length, damage.offset);
-        line(text, format_args!("           {length} bytes at byte {offset}: {}", damage.reason));
+        let reason = printable(&damage.reason);
+        line(text, format_args!("           {length} bytes at byte {offset}: {reason}"));
     }
     let more = report.damaged_ranges.saturating_sub(report.damage.len().min(MOST_SHOWN) as u64);
     if more > 0 {

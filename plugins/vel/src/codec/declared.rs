@@ -120,6 +120,9 @@ impl Declared {
 
     /// The layout of its payloads. `Err` says why there is none.
     pub fn layout(&self, versions: Versions) -> Result<Layout, String> {
+        if self.name.is_empty() {
+            return Err("a message's name is needed, and this is empty".to_owned());
+        }
         let mut members = members(&self.fields)?;
         if versions == Versions::Above {
             let is_taken = |name: &str| members.iter().any(|member| member.name == name);
@@ -143,6 +146,9 @@ fn members(fields: &[DeclaredField]) -> Result<Vec<Member>, String> {
 }
 
 fn shape(field: &DeclaredField, before: &[DeclaredField]) -> Result<Shape, String> {
+    if field.name.is_empty() {
+        return Err("a field's name is needed, and this is empty".to_owned());
+    }
     let one = match (field.of, field.fields.as_slice()) {
         (FieldType::Struct, []) => return Err("it has neither a type nor fields".to_owned()),
         (FieldType::Struct, fields) => Shape::Struct(members(fields)?),

@@ -105,7 +105,9 @@ impl TryFrom<VelTypes> for Box<dyn Codec> {
             }
         }
         for (at, declared) in options.messages.into_iter().enumerate() {
-            declared.layout(Versions::This).map_err(|message| OptionsError {
+            let checked = declared.layout(Versions::This).map(drop);
+            let checked = checked.and_then(|()| described(&declared, Versions::This).map(drop));
+            checked.map_err(|message| OptionsError {
                 path: vec!["messages".to_owned(), at.to_string()],
                 message: format!("`{}`: {message}", declared.name),
             })?;
@@ -162,14 +164,13 @@ impl VelCodec {
         placed.sort_by(|a, b| {
             (&a.declared.name, a.declared.version).cmp(&(&b.declared.name, b.declared.version))
         });
-        let mut known: BTreeMap<(u32, i32), &Placed> = BTreeMap::new();
+        let (mut known, mut named) = (BTreeMap::new(), BTreeMap::new());
         for place in &placed {
             hash.update(description(&place.declared).as_bytes());
-            if let Some(mistake) = clash(&known, place) {
-                codec.mistakes.push(mistake);
-                continue;
-            }
-            known.entry((place.declared.type_id(), place.declared.version)).or_insert(place);
+            let (id, version) = (place.declared.type_id(), place.declared.version);
+            let same_number = *named.entry(id).or_insert(place);
+            let same_version = *known.entry((id, version)).or_insert(place);
+            codec.mistakes.extend(clash(place, same_number, same_version));
         }
         codec.made_from = format!("{NAME} types, blake3 {}", hash.finalize().to_hex());
         let mut versions: BTreeMap<u32, Vec<i32>> = BTreeMap::new();
@@ -189,18 +190,16 @@ impl VelCodec {
         let Placed { declared, file, line } = place;
         let mistake =
             |what: String| format!("error: `{}`: {what}: {}", declared.name, place.place());
-        let described = match described(declared, versions) {
-            Ok(described) => Arc::new(described),
-            Err(what) => return self.mistakes.push(mistake(what)),
-        };
-        match declared.layout(versions) {
-            // Said once for both forms.
-            Err(_) if versions == Versions::Above => {}
-            Err(what) => self.mistakes.push(mistake(what)),
-            Ok(layout) => {
-                let form = Ok(Arc::new(PlainType::new(Arc::clone(&described), layout)) as _);
-                self.types.push(KnownType { described, file: file.clone(), line: *line, form });
-            }
+        let (described, layout) = (described(declared, versions), declared.layout(versions));
+        // What is wrong with a declaration is said once, of its first form.
+        let wrong = [described.as_ref().err(), layout.as_ref().err()];
+        if versions == Versions::This {
+            self.mistakes.extend(wrong.into_iter().flatten().map(|what| mistake(what.clone())));
+        }
+        if let (Ok(described), Ok(layout)) = (described, layout) {
+            let described = Arc::new(described);
+            let form = Ok(Arc::new(PlainType::new(Arc::clone(&described), layout)) as _);
+            self.types.push(KnownType { described, file: file.clone(), line: *line, form });
         }
     }
 }
@@ -214,27 +213,23 @@ impl Placed {
     }
 }
 
-/// What is wrong with a declaration beside those that are known.
-fn clash(known: &BTreeMap<(u32, i32), &Placed>, place: &Placed) -> Option<String> {
+/// What is wrong with a declaration beside the first of its number, and the first of its version.
+fn clash(place: &Placed, same_number: &Placed, same_version: &Placed) -> Option<String> {
     let Declared { name, version, .. } = &place.declared;
-    let id = place.declared.type_id();
-    let of_type = known.range((id, i32::MIN)..=(id, i32::MAX));
-    let other = of_type.map(|(_, other)| other).find(|other| other.declared.name != *name);
-    if let Some(other) = other {
+    let places = |other: &Placed| format!("{} and {}", place.place(), other.place());
+    if same_number.declared.name != *name {
+        let (other, number) = (&same_number.declared.name, hash::hex(place.declared.type_id()));
+        let places = places(same_number);
         return Some(format!(
-            "error: `{name}` and `{}` have the same number {}; leave one of them out: {} and {}",
-            other.declared.name,
-            hash::hex(id),
-            place.place(),
-            other.place()
+            "error: `{name}` and `{other}` have the same number {number}; leave one of them out: {places}"
         ));
     }
-    let other = known.get(&(id, *version)).filter(|other| other.declared != place.declared)?;
-    Some(format!(
-        "error: version {version} of `{name}` is declared in two ways; leave one of them out: {} and {}",
-        place.place(),
-        other.place()
-    ))
+    (same_version.declared != place.declared).then(|| {
+        let places = places(same_version);
+        format!(
+            "error: version {version} of `{name}` is declared in two ways; leave one of them out: {places}"
+        )
+    })
 }
 
 fn description(declared: &Declared) -> String {
