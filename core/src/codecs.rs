@@ -24,6 +24,43 @@ impl TypePaths {
     pub fn built_in() -> Self {
         Self(type_sets().into_iter().map(|set| PathBuf::from(set.name)).collect())
     }
+
+    /// The text of every file, for a codec of that name that has no files longer than `longest`. Comments
+    /// may be in any encoding: what is no UTF-8 is replaced.
+    ///
+    /// `Err` names the path that cannot be read, or is no file of types.
+    pub fn texts(
+        &self,
+        codec: &str,
+        longest: usize,
+    ) -> Result<Vec<(PathBuf, String)>, OptionsError> {
+        let mut all = Vec::new();
+        for (at, path) in self.0.iter().enumerate() {
+            let texts = texts(path, codec, longest);
+            all.extend(texts.map_err(|e| OptionsError {
+                path: vec!["types".to_owned(), at.to_string()],
+                message: e.to_string(),
+            })?);
+        }
+        Ok(all)
+    }
+}
+
+fn texts(path: &Path, codec: &str, longest: usize) -> Result<Vec<(PathBuf, String)>, Error> {
+    if let Some(set) = type_set(path).filter(|set| set.codec == codec) {
+        let file =
+            |(name, text): &(&str, &str)| (Path::new(set.name).join(name), (*text).to_owned());
+        return Ok(set.files.iter().map(file).collect());
+    }
+    let bytes = files::head(path, longest + 1)?;
+    if bytes.len() > longest {
+        return Err(Error::unfit(format!("no types file is that long: {}", path.display())));
+    }
+    if bytes.contains(&0) {
+        let what = "zero bytes are in it: it is no file of types, but a log perhaps";
+        return Err(Error::unfit(format!("{what}: {}", path.display())));
+    }
+    Ok(vec![(path.to_owned(), String::from_utf8_lossy(&bytes).into_owned())])
 }
 
 impl<'de> Deserialize<'de> for TypePaths {

@@ -14,7 +14,7 @@
 //!
 //! Decoding and encoding are inverse: a payload that would not come back byte for byte is not decoded.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::{BinaryArray, RecordBatch};
@@ -23,7 +23,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::{
     Batch, Channel, Codec, Encoding, Error, KeyOf, KnownType, MessageType, OptionsError,
-    PayloadType, Payloads, Rows, TypeKey, TypePaths, files,
+    PayloadType, Payloads, Rows, TypeKey, TypePaths,
 };
 
 use crate::types::library::TypeFile;
@@ -72,14 +72,8 @@ impl TryFrom<LcmTypes> for Box<dyn Codec> {
     type Error = OptionsError;
 
     fn try_from(options: LcmTypes) -> Result<Self, OptionsError> {
-        let mut texts = Vec::new();
-        for (at, path) in options.types.0.iter().enumerate() {
-            let wrong = |e: Error| OptionsError {
-                path: vec!["types".to_owned(), at.to_string()],
-                message: e.to_string(),
-            };
-            texts.extend(read(path).map_err(wrong)?);
-        }
+        let texts = options.types.texts(NAME, LONGEST_FILE)?;
+        let texts = texts.into_iter().map(|(path, text)| TypeFile { path, text }).collect();
         let depth = options.depth.unwrap_or(USUAL_DEPTH).into();
         Ok(Box::new(LcmCodec::of(texts, depth)))
     }
@@ -87,27 +81,6 @@ impl TryFrom<LcmTypes> for Box<dyn Codec> {
 
 /// A type file is read whole; none is longer than this.
 const LONGEST_FILE: usize = 16 << 20;
-
-fn read(path: &Path) -> Result<Vec<TypeFile>, Error> {
-    if let Some(set) = sluice_core::registry::type_set(path).filter(|set| set.codec == NAME) {
-        let file = |(name, text): &(&str, &str)| TypeFile {
-            path: Path::new(set.name).join(name),
-            text: (*text).to_owned(),
-        };
-        return Ok(set.files.iter().map(file).collect());
-    }
-    let bytes = files::head(path, LONGEST_FILE + 1)?;
-    if bytes.len() > LONGEST_FILE {
-        return Err(Error::unfit(format!("no types file is that long: {}", path.display())));
-    }
-    if bytes.contains(&0) {
-        let what = "zero bytes are in it: it is no file of types, but a log perhaps";
-        return Err(Error::unfit(format!("{what}: {}", path.display())));
-    }
-    // Comments may be in any encoding; names with such bytes are told as mistakes.
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    Ok(vec![TypeFile { path: path.to_owned(), text }])
-}
 
 impl LcmCodec {
     /// The types that these files declare. Types that hold themselves are taken apart `depth` times.

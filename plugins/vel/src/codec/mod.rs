@@ -13,8 +13,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::layout::PlainType;
 use sluice_core::{
-    Channel, Codec, Encoding, Error, KeyOf, KnownType, MessageType, OptionsError, PayloadType,
-    TypeKey, TypePaths, files, registry,
+    Channel, Codec, Encoding, KeyOf, KnownType, MessageType, OptionsError, PayloadType, TypeKey,
+    TypePaths,
 };
 
 use crate::channels::{TYPE, VERSION};
@@ -92,16 +92,10 @@ impl TryFrom<VelTypes> for Box<dyn Codec> {
 
     fn try_from(options: VelTypes) -> Result<Self, OptionsError> {
         let (mut placed, mut mistakes) = (Vec::new(), Vec::new());
-        for (at, path) in options.types.0.iter().enumerate() {
-            let wrong = |e: Error| OptionsError {
-                path: vec!["types".to_owned(), at.to_string()],
-                message: e.to_string(),
-            };
-            for (path, text) in texts(path).map_err(wrong)? {
-                match read(&path, &text) {
-                    Ok(found) => placed.extend(found),
-                    Err(mistake) => mistakes.push(mistake),
-                }
+        for (path, text) in options.types.texts(NAME, LONGEST_FILE)? {
+            match read(&path, &text) {
+                Ok(found) => placed.extend(found),
+                Err(mistake) => mistakes.push(mistake),
             }
         }
         for (at, declared) in options.messages.into_iter().enumerate() {
@@ -119,21 +113,6 @@ impl TryFrom<VelTypes> for Box<dyn Codec> {
 
 /// A types file is read whole; none is longer than this.
 const LONGEST_FILE: usize = 1 << 20;
-
-fn texts(path: &Path) -> Result<Vec<(PathBuf, String)>, Error> {
-    if let Some(set) = registry::type_set(path).filter(|set| set.codec == NAME) {
-        let file =
-            |(name, text): &(&str, &str)| (Path::new(set.name).join(name), (*text).to_owned());
-        return Ok(set.files.iter().map(file).collect());
-    }
-    let bytes = files::head(path, LONGEST_FILE + 1)?;
-    if bytes.len() > LONGEST_FILE {
-        return Err(Error::unfit(format!("no types file is that long: {}", path.display())));
-    }
-    let text = String::from_utf8(bytes);
-    let text = text.map_err(|_| Error::unfit(format!("this is no text: {}", path.display())))?;
-    Ok(vec![(path.to_owned(), text)])
-}
 
 /// What a types file holds.
 #[derive(Deserialize)]
