@@ -64,6 +64,6 @@ fuzz_target!(|data: &[u8]| {
     }
     is_tiled(log, 0, &rules);
     verdict(&mut read, &rules).expect("memory can be read");
-    narrowed(&mut read, (Some(1e3), Some(5e3)), &rules).expect("memory can be read");
+    narrowed(&mut read, (Some(1e3), Some(5e3)), with_head.len() as u64, &rules).expect("memory can be read");
     is_the_same_in_pieces(&with_head, 1 + u64::from(*kind));
 });

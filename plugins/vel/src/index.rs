@@ -16,30 +16,56 @@ use sluice_core::Error;
 use sluice_core::window::ReadAt;
 
 use crate::probe::Probe;
-use crate::scan::{self, Head, Rules, Verdict};
+use crate::scan::{self, Deleted, Head, Rules, Verdict};
 use crate::time::to_nanos;
 use crate::wire::{ENTRY_LEN, HEAD_LEN, HEADER_LEN, Header, MARKER, UNUSED};
+
+/// How far an event may be out of place for a seek by time still to find it, in nanoseconds.
+pub const MARGIN: i64 = 10_000_000_000;
 
 /// Milliseconds an entry stands for.
 const SECOND: f64 = 1_000.0;
 /// How far an index is walked for proof of one entry.
 const MOST_WALKED: u64 = 64 << 20;
-/// Entries that are looked at before an index is trusted.
+/// Entries, and places of the file, that are looked at before an index is trusted.
 const SAMPLES: u64 = 64;
+/// How far a message is looked for from such a place.
+const REACH: u64 = 1 << 20;
+/// So many places may be without a message that can be found.
+const MOST_SILENT: usize = 16;
+/// How much later than its second the message of an entry may be: more is a gap, or a message out of place.
+const NEAR: f64 = 5.0 * SECOND;
+/// Entries with one position that are gone back over.
+const MOST_SHARED: usize = 64;
+/// Wrong entries that are told one by one.
+const MOST_TOLD: usize = 20;
+/// Bytes that an index may have more than the messages.
+const INDEX_AHEAD: u64 = 1 << 20;
 
 /// Gathers the entries of an index while messages go by.
 #[derive(Clone, Debug)]
 pub struct Seconds {
     first: Option<f64>,
+    latest: f64,
     positions: Vec<u64>,
     most: u64,
+    /// How many entries a jump in time may fill in any case, where the bytes of messages limit it.
+    least: Option<u64>,
     is_full: bool,
 }
 
 impl Seconds {
     /// For an index of at most so many entries.
     pub fn new(most: u64) -> Self {
-        Self { first: None, positions: Vec::new(), most, is_full: false }
+        let (first, latest, positions) = (None, f64::NEG_INFINITY, Vec::new());
+        Self { first, latest, positions, most, least: None, is_full: false }
+    }
+
+    /// For an index that is to be written: it ends before a jump in time that would make it take a
+    /// mebibyte more than the messages before the jump, but not before it has `least` entries. Positions
+    /// then count from the first message.
+    pub fn in_proportion(least: u64, most: u64) -> Self {
+        Self { least: Some(least), ..Self::new(most) }
     }
 
     /// Takes the next message in the order of the file. A time that is no number belongs to no second.
@@ -48,13 +74,32 @@ impl Seconds {
             return;
         }
         let first = *self.first.get_or_insert(ms);
+        self.latest = self.latest.max(ms);
+        if self.is_full || ms < second(first, self.positions.len() as u64) {
+            return;
+        }
+        let most = self.most_with(position, seconds_to(first, ms));
         while ms >= second(first, self.positions.len() as u64) {
-            if self.positions.len() as u64 >= self.most {
+            if self.positions.len() as u64 >= most {
                 self.is_full = true;
                 return;
             }
             self.positions.push(position);
         }
+    }
+
+    /// How many entries there may be after a message at `position` which makes it `wanted`.
+    fn most_with(&self, position: u64, wanted: u64) -> u64 {
+        let justified = position.saturating_add(INDEX_AHEAD) / ENTRY_LEN as u64;
+        match self.least {
+            Some(least) if wanted > justified => self.most.min(least),
+            _ => self.most,
+        }
+    }
+
+    /// How many seconds the messages so far took.
+    pub fn count(&self) -> u64 {
+        self.first.map_or(0, |first| seconds_to(first, self.latest))
     }
 
     /// The entries so far.
@@ -68,13 +113,18 @@ impl Seconds {
     }
 }
 
+/// How many seconds begin from `first` up to `ms`.
+fn seconds_to(first: f64, ms: f64) -> u64 {
+    (((ms - first) / SECOND).floor().max(0.0) as u64).saturating_add(1)
+}
+
 /// When second `entry` begins.
 fn second(first: f64, entry: u64) -> f64 {
     first + entry as f64 * SECOND
 }
 
 /// What an index is worth.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexVerdict {
     /// How many entries it has.
     pub entries: u64,
@@ -84,8 +134,12 @@ pub struct IndexVerdict {
     pub unused: u64,
     /// How many are not as the messages say.
     pub wrong: u64,
-    /// The first of those.
-    pub first_wrong: Option<WrongEntry>,
+    /// The first of those, at most twenty.
+    pub first_wrong: Vec<WrongEntry>,
+    /// How many entries there are up to the last one that points somewhere.
+    pub reach: u64,
+    /// How many seconds the messages take.
+    pub seconds: u64,
 }
 
 /// An entry that is not as the messages say.
@@ -106,24 +160,53 @@ impl IndexVerdict {
         self.entries += 1;
         if says == UNUSED {
             self.unused += 1;
-        } else if should.is_some_and(|should| u64::try_from(says) == Ok(should)) {
-            self.right += 1;
-        } else {
-            self.wrong += 1;
-            self.first_wrong.get_or_insert(WrongEntry { entry, says, should });
+            return;
         }
+        self.reach = self.entries;
+        if should.is_some_and(|should| u64::try_from(says) == Ok(should)) {
+            self.right += 1;
+            return;
+        }
+        self.wrong += 1;
+        if self.first_wrong.len() < MOST_TOLD {
+            self.first_wrong.push(WrongEntry { entry, says, should });
+        }
+    }
+
+    /// All there is to say of the index, a sentence each: the figures, the first wrong entries, and the
+    /// seconds at the end that are not indexed.
+    pub fn sentences(&self) -> Vec<String> {
+        let mut sentences = vec![self.to_string()];
+        sentences.extend(self.first_wrong.iter().map(WrongEntry::to_string));
+        let more = self.wrong - self.first_wrong.len() as u64;
+        if more > 0 {
+            sentences.push(format!("{more} more entries are wrong"));
+        }
+        let (seconds, reach) = (self.seconds, self.reach);
+        if reach < seconds {
+            let left = seconds - reach;
+            sentences.push(format!(
+                "{left} of the log's {seconds} seconds are not indexed, from second {reach} to the end"
+            ));
+        }
+        sentences
     }
 }
 
 impl fmt::Display for IndexVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { entries, right, unused, wrong, first_wrong } = self;
-        write!(f, "index: {entries} entries, {right} right, {unused} unused, {wrong} wrong")?;
-        let Some(WrongEntry { entry, says, should }) = first_wrong else { return Ok(()) };
-        write!(f, " (first: entry {entry} says byte {says}, it should be ")?;
+        let Self { entries, right, unused, wrong, .. } = self;
+        write!(f, "index: {entries} entries, {right} right, {unused} unused, {wrong} wrong")
+    }
+}
+
+impl fmt::Display for WrongEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { entry, says, should } = self;
+        write!(f, "entry {entry} says byte {says}, it should be ")?;
         match should {
-            Some(should) => write!(f, "{should})"),
-            None => write!(f, "unused)"),
+            Some(should) => write!(f, "{should}"),
+            None => write!(f, "unused"),
         }
     }
 }
@@ -136,14 +219,16 @@ pub fn inspect(path: &Path, rules: &Rules) -> Result<Option<IndexVerdict>, Error
 
 /// As [`inspect`], of a log that is open.
 pub fn verdict(log: &mut dyn ReadAt, rules: &Rules) -> io::Result<Option<IndexVerdict>> {
+    // Messages were there to be indexed before they were marked as deleted.
+    let rules = &Rules { deleted: Deleted::Keep, ..rules.clone() };
     let Head::Sound { body, head: Some(head) } = scan::head(log, rules)? else { return Ok(None) };
     let entries = entries(log, u64::from(head.entries))?;
     let mut seconds = Seconds::new(entries.len() as u64);
     walk(log, body..u64::MAX, rules, |at, header| {
         seconds.feed(at, header.ms);
-        !seconds.is_full()
+        true
     })?;
-    let mut verdict = IndexVerdict::default();
+    let mut verdict = IndexVerdict { seconds: seconds.count(), ..IndexVerdict::default() };
     for (entry, says) in entries.into_iter().enumerate() {
         verdict.add(says, seconds.positions().get(entry).copied());
     }
@@ -183,14 +268,17 @@ fn walk(
     Ok(at)
 }
 
-/// The part of a file that has every event of a time window, by its index.
+/// The part of a file of `len` bytes that has every event of a time window, by its index.
 ///
-/// `window` is in milliseconds of the file's clock. Nothing, if the index does not help, or if what it
-/// says is not true of the messages: of each entry that is used, all messages between it and the entry
-/// before are looked at, and 64 others are looked at by themselves.
+/// `window` is in milliseconds of the file's clock. An entry says nothing of earlier times behind it, so
+/// events may be missing at the end that are out of place by [`MARGIN`] or more; who asks leaves as
+/// much. Nothing, if the index does not help, or if what it says is not true of the messages: 64 entries
+/// and 64 places all over the file are looked at, and of each entry that is used all messages between it
+/// and the place before.
 pub fn narrowed(
     log: &mut dyn ReadAt,
     window: (Option<f64>, Option<f64>),
+    len: u64,
     rules: &Rules,
 ) -> io::Result<Option<(u64, Option<u64>)>> {
     let Head::Sound { body, head: Some(head) } = scan::head(log, rules)? else { return Ok(None) };
@@ -201,16 +289,65 @@ pub fn narrowed(
     if !index.seems_right()? {
         return Ok(None);
     }
-    let (start, end) = window;
-    let start = match start.and_then(|ms| index.second_of(ms, f64::floor)) {
-        Some(entry) => index.proven(entry)?,
+    let Some(places) = rising(index.log, body..len, rules)? else { return Ok(None) };
+    let start = match window.0 {
+        Some(ms) => index.first_at(ms, f64::floor)?.filter(|at| all_before(&places, *at, ms)),
         None => None,
     };
-    let end = match end.and_then(|ms| index.second_of(ms, f64::ceil)) {
-        Some(entry) => index.proven(entry)?,
+    let end = match window.1 {
+        Some(ms) => index.first_at(ms, f64::ceil)?.filter(|at| none_behind(&places, *at, ms)),
         None => None,
     };
     Ok(Some((start.unwrap_or(0), end)))
+}
+
+/// A message that was met somewhere in the file: its position and its time.
+type Met = (u64, f64);
+
+/// Whether what was met before `at` is earlier than `ms`.
+fn all_before(places: &[Met], at: u64, ms: f64) -> bool {
+    places.iter().filter(|(place, _)| *place < at).all(|(_, time)| *time < ms)
+}
+
+/// Whether nothing that was met at `at` or behind it is earlier than `ms`.
+fn none_behind(places: &[Met], at: u64, ms: f64) -> bool {
+    places.iter().filter(|(place, _)| *place >= at).all(|(_, time)| *time >= ms)
+}
+
+/// Messages from places all over a range; nothing if their times do not rise, or if too many places
+/// do not tell.
+fn rising(log: &mut dyn ReadAt, range: Range<u64>, rules: &Rules) -> io::Result<Option<Vec<Met>>> {
+    let (mut places, mut latest, mut silent) = (Vec::new(), f64::NEG_INFINITY, 0);
+    for n in 0..SAMPLES {
+        let from = range.start + range.end.saturating_sub(range.start) / SAMPLES * n;
+        let to = range.end.min(from.saturating_add(REACH));
+        let Some((at, header)) = message_from(log, from..to, rules)? else {
+            silent += 1;
+            continue;
+        };
+        if header.ms < latest - MARGIN as f64 / 1e6 {
+            return Ok(None);
+        }
+        latest = latest.max(header.ms);
+        places.push((at, header.ms));
+    }
+    Ok((silent <= MOST_SILENT).then_some(places))
+}
+
+/// The first believable message that begins in a range.
+fn message_from(
+    log: &mut dyn ReadAt,
+    range: Range<u64>,
+    rules: &Rules,
+) -> io::Result<Option<(u64, Header)>> {
+    let Some(at) = scan::find(log, range, rules)? else { return Ok(None) };
+    Ok(header_at(log, at)?.map(|header| (at, header)))
+}
+
+fn header_at(log: &mut dyn ReadAt, at: u64) -> io::Result<Option<Header>> {
+    let mut bytes = [0; HEADER_LEN];
+    let there = log.read_at(at, &mut bytes)?;
+    Ok(if there == bytes.len() { Header::parse(&bytes) } else { None })
 }
 
 /// An index whose entries are believed one by one.
@@ -225,10 +362,11 @@ struct Index<'l> {
 }
 
 impl Index<'_> {
-    /// The entry for a time; nothing before the first and after the last.
-    fn second_of(&self, ms: f64, round: impl Fn(f64) -> f64) -> Option<u64> {
+    /// Where the entry for a time leads, if there is one that proves right.
+    fn first_at(&mut self, ms: f64, round: impl Fn(f64) -> f64) -> io::Result<Option<u64>> {
         let entry = round((ms - self.first) / SECOND);
-        (entry >= 1.0 && entry < self.count as f64).then_some(entry as u64)
+        let is_there = entry >= 1.0 && entry < self.count as f64;
+        if is_there { self.proven(entry as u64) } else { Ok(None) }
     }
 
     /// The position of an entry, if it can be one.
@@ -242,9 +380,7 @@ impl Index<'_> {
 
     /// The header at the position of an entry, if its time is of that second or later.
     fn header(&mut self, entry: u64, position: u64) -> io::Result<Option<Header>> {
-        let mut bytes = [0; HEADER_LEN];
-        let there = self.log.read_at(position, &mut bytes)?;
-        let header = if there == bytes.len() { Header::parse(&bytes) } else { None };
+        let header = header_at(self.log, position)?;
         let due = second(self.first, entry);
         Ok(header.filter(|h| h.marker == MARKER && self.rules.is_possible(h.size) && h.ms >= due))
     }
@@ -267,25 +403,38 @@ impl Index<'_> {
         Ok(used > 0)
     }
 
-    /// The position of an entry, if all messages between the entry before and it are earlier than its
-    /// second, and it is not.
+    /// The position of an entry, if its message is of about its second, and all messages between the
+    /// place before and it are earlier.
     fn proven(&mut self, entry: u64) -> io::Result<Option<u64>> {
-        let (Some(before), Some(position)) =
-            (self.position(entry.saturating_sub(1))?, self.position(entry)?)
-        else {
-            return Ok(None);
-        };
-        let is_near = position.checked_sub(before).is_some_and(|len| len <= MOST_WALKED);
-        let begins = scan::believable(self.log, before, self.rules)?.is_some();
-        if !is_near || !begins || self.header(entry, position)?.is_none() {
+        let Some(position) = self.position(entry)? else { return Ok(None) };
+        let Some(before) = self.place_before(entry, position)? else { return Ok(None) };
+        let due = second(self.first, entry);
+        let is_timely = self.header(entry, position)?.is_some_and(|found| found.ms <= due + NEAR);
+        let begins =
+            before == self.body || scan::believable(self.log, before, self.rules)?.is_some();
+        if !is_timely || !begins || position - before > MOST_WALKED {
             return Ok(None);
         }
-        let (due, mut all_earlier) = (second(self.first, entry), true);
+        let mut all_earlier = true;
         let ended = walk(self.log, before..position, self.rules, |_, header| {
             all_earlier &= header.ms < due;
             all_earlier
         })?;
         Ok((all_earlier && ended == position).then_some(position))
+    }
+
+    /// Where the last entry leads that leads to a place before `position`, or else the first message;
+    /// nothing if that is far.
+    fn place_before(&mut self, entry: u64, position: u64) -> io::Result<Option<u64>> {
+        for earlier in (0..entry).rev().take(MOST_SHARED) {
+            match self.position(earlier)? {
+                Some(place) if place < position => return Ok(Some(place)),
+                Some(place) if place == position => {}
+                _ => return Ok(None),
+            }
+        }
+        let is_first = entry <= MOST_SHARED as u64 && position >= self.body;
+        Ok(is_first.then_some(self.body))
     }
 }
 
@@ -354,12 +503,122 @@ mod tests {
         let wrong = judged(&[at(0), -1, at(2), at(3)], &times);
         let expected = WrongEntry { entry: 2, says: at(2), should: Some(at(3) as u64) };
         assert_eq!((wrong.right, wrong.unused, wrong.wrong), (1, 1, 2));
-        assert_eq!(wrong.first_wrong, Some(expected));
-        let text = judged(&[at(0), at(2), at(3), 7], &times).to_string();
-        assert!(
-            text.ends_with("1 wrong (first: entry 3 says byte 7, it should be unused)"),
-            "{text}"
-        );
+        assert_eq!(wrong.first_wrong[0], expected);
+        let said = judged(&[at(0), at(2), at(3), 7], &times).sentences();
+        assert_eq!(said[1..], ["entry 3 says byte 7, it should be unused"]);
+    }
+
+    #[test]
+    fn only_the_first_of_many_wrong_entries_are_told_one_by_one() {
+        let said = judged(&[7; 50], &[0.0, 49_000.0]).sentences();
+        assert_eq!((said.len(), &said[21][..]), (22, "30 more entries are wrong"));
+    }
+
+    #[test]
+    fn seconds_that_are_not_indexed_are_told() {
+        for (entries, reach) in [(&[][..], 0), (&[-1; 4], 0), (&[12 + 3 * 8, -1, -1], 1)] {
+            let said = judged(entries, &[0.0, 3_600_000.0]).sentences();
+            let left = 3601 - reach;
+            let expected = format!(
+                "{left} of the log's 3601 seconds are not indexed, from second {reach} to the end"
+            );
+            assert_eq!(said.last(), Some(&expected));
+        }
+    }
+
+    #[test]
+    fn a_message_that_was_deleted_later_is_still_in_the_index() {
+        let mut bytes = file(&[20, 42], &[0.0, 1000.0, 1000.0]);
+        bytes[28 + 4] = 0x30;
+        bytes[12..20].copy_from_slice(&28i64.to_le_bytes());
+        bytes[20..28].copy_from_slice(&50i64.to_le_bytes());
+        bytes[50 + 4] = 0x30;
+        let verdict = verdict(&mut &bytes[..], &Rules::default()).unwrap().unwrap();
+        assert_eq!((verdict.right, verdict.wrong), (2, 0));
+    }
+
+    #[test]
+    fn an_index_ends_where_a_jump_would_make_it_longer_than_the_messages() {
+        let mut seconds = Seconds::in_proportion(3, 10_000_000);
+        [(0, 0.0), (69, 1e11), (138, 1e11 + 1.0), (207, 2e3)]
+            .iter()
+            .for_each(|(at, ms)| seconds.feed(*at, *ms));
+        assert_eq!((seconds.positions(), seconds.is_full()), (&[0, 69, 69][..], true));
+        let mut seconds = Seconds::in_proportion(0, 10_000_000);
+        [(0, 0.0), (69, 1e7)].iter().for_each(|(at, ms)| seconds.feed(*at, *ms));
+        assert_eq!((seconds.positions().len(), seconds.is_full()), (10_001, false));
+    }
+
+    /// A file with a right index.
+    fn indexed(times: &[f64]) -> Vec<u8> {
+        let mut seconds = Seconds::new(100_000);
+        times.iter().enumerate().for_each(|(n, ms)| seconds.feed(n as u64 * 22, *ms));
+        let body = 12 + seconds.positions().len() as u64 * 8;
+        let entries: Vec<_> = seconds.positions().iter().map(|at| (body + at) as i64).collect();
+        file(&entries, times)
+    }
+
+    /// The times that are left of a file with a right index, for a window that has its margins.
+    fn left(times: &[f64], window: (Option<f64>, Option<f64>)) -> Vec<f64> {
+        left_of(&indexed(times), times, window)
+    }
+
+    fn left_of(file: &[u8], times: &[f64], window: (Option<f64>, Option<f64>)) -> Vec<f64> {
+        let len = file.len() as u64;
+        let found = narrowed(&mut &file[..], window, len, &Rules::default()).unwrap();
+        let (from, to) = found.unwrap_or((0, None));
+        let body = len - times.len() as u64 * 22;
+        let place = |n: usize| body + n as u64 * 22;
+        let is_left = |n: &usize| place(*n) >= from && to.is_none_or(|to| place(*n) < to);
+        (0..times.len()).filter(is_left).map(|n| times[n]).collect()
+    }
+
+    fn rising_times() -> Vec<f64> {
+        (0..1000).map(|n| f64::from(n) * 100.0).collect()
+    }
+
+    #[test]
+    fn a_part_of_a_file_with_rising_times_is_left() {
+        let times = rising_times();
+        assert_eq!(left(&times, (Some(30_000.0), Some(50_000.0))), times[300..500]);
+    }
+
+    #[test]
+    fn one_message_far_ahead_hides_nothing_behind_it() {
+        let mut times = rising_times();
+        times.insert(250, 1_000_000.0);
+        for window in [(Some(30_000.0), Some(50_000.0)), (None, Some(50_000.0))] {
+            let left = left(&times, window);
+            let within: Vec<_> =
+                times.iter().filter(|ms| (30_000.0..50_000.0).contains(*ms)).collect();
+            assert!(within.iter().all(|ms| left.contains(ms)), "{window:?}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_began_anew_hides_nothing() {
+        let times = [rising_times(), rising_times()].concat();
+        for window in
+            [(None, Some(60_000.0)), (Some(40_000.0), None), (Some(40_000.0), Some(60_000.0))]
+        {
+            assert_eq!(left(&times, window), times, "{window:?}");
+        }
+    }
+
+    #[test]
+    fn an_entry_that_shares_its_place_with_others_is_proven_from_before_them() {
+        let times = rising_times();
+        let right = indexed(&times);
+        let window = (Some(98_000.0), None);
+        // All entries but the first lead to the last message.
+        let last = right[12 + 99 * 8..].first_chunk::<8>().unwrap();
+        let mut wrong = right.clone();
+        (1..100).for_each(|n| wrong[12 + n * 8..][..8].copy_from_slice(last));
+        assert_eq!(left_of(&wrong, &times, window), times);
+        // Seconds without messages.
+        let gaps: Vec<_> = times.iter().copied().filter(|ms| ms % 10_000.0 < 6_000.0).collect();
+        let late = left(&gaps, (Some(40_000.0), None));
+        assert_eq!(late, gaps[gaps.len() - 360..]);
     }
 
     proptest! {
@@ -388,12 +647,28 @@ mod tests {
             entries.resize(20, UNUSED);
             let file = file(&entries, &times);
             let window = (Some(start), Some(start + len));
-            let found = narrowed(&mut &file[..], window, &Rules::default()).unwrap();
+            let size = file.len() as u64;
+            let found = narrowed(&mut &file[..], window, size, &Rules::default()).unwrap();
             let (from, to) = found.unwrap_or((0, None));
             for (n, ms) in times.iter().enumerate() {
                 let at = body + n as u64 * 22;
                 if (start..start + len).contains(ms) {
                     prop_assert!(at >= from && to.is_none_or(|to| at < to), "{} at {}", ms, at);
+                }
+            }
+        }
+
+        #[test]
+        fn messages_that_are_out_of_place_by_less_than_the_margin_are_left(
+            late in proptest::collection::vec(0.0f64..9_000.0, 200..600),
+            start in 0.0f64..60_000.0, len in 0.0f64..30_000.0,
+        ) {
+            let times: Vec<f64> =
+                late.iter().enumerate().map(|(n, late)| n as f64 * 100.0 - late * 0.9).collect();
+            let left = left(&times, (Some(start), Some(start + len)));
+            for ms in &times {
+                if (start..start + len - 10_000.0).contains(ms) {
+                    prop_assert!(left.contains(ms), "{}", ms);
                 }
             }
         }

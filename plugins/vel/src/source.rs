@@ -1,9 +1,10 @@
 //! Source `vel`: one log or many, cut into splits, with a seek by time where the index proves right.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
@@ -14,7 +15,7 @@ use sluice_core::{Clock, Entry, Error, Input, Query, ReadContext, Reader, Sniff,
 
 use crate::format::Datalog;
 use crate::hash::MessageNames;
-use crate::index;
+use crate::index::{self, MARGIN};
 use crate::probe::Probe;
 use crate::reader;
 use crate::scan::{AfterDamage, Deleted, Rules};
@@ -27,7 +28,11 @@ use crate::wire::MAGIC;
 /// Its number is the place in the file where it begins.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Options")]
-pub struct Vel(Options);
+pub struct Vel {
+    options: Options,
+    /// The times of logs' first messages, once they have been looked for.
+    firsts: Arc<Mutex<BTreeMap<PathBuf, i64>>>,
+}
 
 impl JsonSchema for Vel {
     fn schema_name() -> Cow<'static, str> {
@@ -90,7 +95,7 @@ impl TryFrom<Options> for Vel {
                 "`epoch` and `first` are points in time, such as 2007-11-03T14:00:00Z".into()
             );
         }
-        Ok(Self(options))
+        Ok(Self { options, firsts: Arc::default() })
     }
 }
 
@@ -111,29 +116,22 @@ sluice_core::register! {
 impl Vel {
     fn rules(&self) -> Rules {
         Rules {
-            max_message: self.0.max_message.0,
-            after_damage: self.0.after_damage,
-            deleted: self.0.deleted,
-            names: Arc::clone(&self.0.message_names),
-            epoch: self.0.epoch.map_or(0, |epoch| epoch.resolve(0)),
+            max_message: self.options.max_message.0,
+            after_damage: self.options.after_damage,
+            deleted: self.options.deleted,
+            names: Arc::clone(&self.options.message_names),
+            epoch: self.options.epoch.map_or(0, |epoch| epoch.resolve(0)),
         }
     }
 
     /// The rules for one log, and what its times count from.
     fn rules_of(&self, path: &Path) -> Result<(Rules, Clock), Error> {
         let mut rules = self.rules();
-        let Some(first) = self.0.first else {
-            let is_absolute = self.0.epoch.is_some();
+        let Some(first) = self.options.first else {
+            let is_absolute = self.options.epoch.is_some();
             return Ok((rules, if is_absolute { Clock::Utc } else { Clock::Relative }));
         };
-        let mut log = Probe::open(path)?;
-        if !log.is_seekable() {
-            let path = path.display();
-            return Err(Error::unfit(format!(
-                "`first` needs a log that can be read twice; give `epoch`, or unpack the log: {path}"
-            )));
-        }
-        let found = log.look(|log| index::first_time(log, &rules))?.unwrap_or(0);
+        let found = self.first_time(path, &rules)?;
         let epoch = first.resolve(0).checked_sub(found);
         rules.epoch = epoch.ok_or_else(|| {
             let path = path.display();
@@ -145,10 +143,29 @@ impl Vel {
         Ok((rules, Clock::Utc))
     }
 
+    /// The time of a log's first message. It may lie behind much damage, so it is looked for once;
+    /// meanwhile others wait.
+    fn first_time(&self, path: &Path, rules: &Rules) -> Result<i64, Error> {
+        let mut firsts = self.firsts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = firsts.get(path) {
+            return Ok(*found);
+        }
+        let mut log = Probe::open(path)?;
+        if !log.is_seekable() {
+            let path = path.display();
+            return Err(Error::unfit(format!(
+                "`first` needs a log that can be read twice; give `epoch`, or unpack the log: {path}"
+            )));
+        }
+        let found = log.look(|log| index::first_time(log, rules))?.unwrap_or(0);
+        firsts.insert(path.to_owned(), found);
+        Ok(found)
+    }
+
     /// The part of a log that has every event of the window.
     fn wanted(&self, path: &Path, len: u64, query: &Query) -> Result<Range<u64>, Error> {
         let is_open = query.start.is_none() && query.end.is_none();
-        if !self.0.seek || is_open || len < WORTH_SEEKING {
+        if !self.options.seek || is_open || len < WORTH_SEEKING {
             return Ok(0..len);
         }
         let (rules, _) = self.rules_of(path)?;
@@ -156,21 +173,19 @@ impl Vel {
         let start = query.start.map(|start| in_file(start.saturating_sub(MARGIN)));
         let end = query.end.map(|end| in_file(end.saturating_add(MARGIN)));
         let mut log = Probe::open(path)?;
-        let found = log.look(|log| index::narrowed(log, (start, end), &rules))?;
+        let found = log.look(|log| index::narrowed(log, (start, end), len, &rules))?;
         let (start, end) = found.unwrap_or((0, None));
         let end = end.unwrap_or(len).min(len);
         Ok(start.min(end)..end)
     }
 }
 
-/// How far an event may be out of place for a seek by time still to find it.
-const MARGIN: i64 = 10_000_000_000;
 /// Logs below this length are read whole: that is as cheap as looking.
 const WORTH_SEEKING: u64 = 16 << 20;
 
 impl Source for Vel {
     fn inputs(&self) -> Result<Vec<Input>, Error> {
-        files::expand(&self.0.path.0)
+        files::expand(&self.options.path.0)
     }
 
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
@@ -194,7 +209,7 @@ impl Source for Vel {
             return Ok(Vec::new());
         }
         let verdict = index::inspect(input, &self.rules())?;
-        Ok(verdict.map(|verdict| verdict.to_string()).into_iter().collect())
+        Ok(verdict.map(|verdict| verdict.sentences()).unwrap_or_default())
     }
 
     fn read<'s>(

@@ -159,6 +159,17 @@ fn times_may_be_told_from_the_start_or_from_the_first_message() {
 }
 
 #[test]
+fn the_first_message_is_looked_for_once() {
+    let (_folder, path) = written(&log_of((0..3).map(|n| (5_000.0, message(n)))));
+    let log = plugin_source(json!({ "path": path, "first": "2007-11-03" }));
+    let first = |log: &dyn Source| gather(log, u64::MAX).unwrap().events[0].timestamp;
+    assert_eq!(first(&*log), 1_194_048_000_000_000_000);
+    // If it were looked for again, it would be found elsewhere.
+    std::fs::write(&path, log_of((0..3).map(|n| (6_000.0, message(n))))).unwrap();
+    assert_eq!(first(&*log), 1_194_048_001_000_000_000);
+}
+
+#[test]
 fn options_that_contradict_each_other_are_refused() {
     let registry = Registry::linked();
     let Make::Source(make) = registry.get(Kind::Source, "vel").unwrap().make else {
@@ -372,9 +383,9 @@ fn an_index_is_told_right_from_wrong() {
     let mut bytes = log(30);
     bytes[20] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
-    assert!(
-        inspect().starts_with("index: 6 entries, 2 right, 3 unused, 1 wrong (first: entry 1 says")
-    );
+    assert_eq!(inspect(), "index: 6 entries, 2 right, 3 unused, 1 wrong");
+    let said = source(&path).findings(&path).unwrap();
+    assert!(said.len() == 2 && said[1].starts_with("entry 1 says byte "), "{said:?}");
 }
 
 /// What the sink makes of these batches.
