@@ -27,8 +27,8 @@
 //!
 //! *Confirmed* is a message if right behind it is what can be: the end of the file, fewer than 21 bytes
 //! with a possible size, the end mark, or a header with a possible size, the marker and a time; deleted
-//! messages are stepped over, and four in a row confirm, too. It is also confirmed if it is of a
-//! described version and its payload ends exactly where that says.
+//! messages are stepped over as long as they end within 16 MiB, and four in a row confirm, too. It is
+//! also confirmed if it is of a described version and its payload ends exactly where that says.
 //!
 //! A payload *contradicts* its size if its described layout ends elsewhere. A message inside
 //! contradicts the size of the one around it if it is believable and ends outside; so do 64 believable
@@ -40,7 +40,8 @@
 //!
 //! - a described type and version whose payload is not shorter than its layout, or a type whose name
 //!   was given; or
-//! - four such messages in a row, each within an hour of the one before; or
+//! - four such messages in a row, each within an hour of the one before, which end within 16 MiB behind
+//!   the first; or
 //! - two or three that lead exactly to the end of the file or the end mark.
 //!
 //! So zeros are one damage, and a few messages of unknown types between two damages are lost with them.
@@ -48,7 +49,8 @@
 //! # Cost
 //!
 //! Linear in the damage, whatever the log says: a candidate is a byte `0x31` with a possible size in
-//! front of it, and costs at most five headers and four counts. Only an unconfirmed message of a layout
+//! front of it, and costs at most five headers and four counts, at most 16 MiB behind its own end: a stream
+//! has to keep all that lies between. Only an unconfirmed message of a layout
 //! that is not described is searched inside, and only until 64 believable messages are met; so no byte is
 //! searched by more than 65 of them. Nothing is allocated by a length from the log: a search holds one
 //! window of at most 64 KiB.
@@ -78,6 +80,8 @@ pub const MOST_ENTRIES: u32 = 1 << 24;
 const USUAL_VERSIONS: Range<i32> = 0..0x1_0000;
 /// Messages in a row that are believed whatever they are.
 const CHAIN: usize = 4;
+/// How far behind the end of a message others are looked at to tell whether it is one.
+const LOOK_AHEAD: u64 = 16 << 20;
 /// Milliseconds from one message of a chain to the next.
 const CHAIN_STEP: f64 = 3_600_000.0;
 /// Believable messages inside one that prove its size wrong.
@@ -228,7 +232,7 @@ pub enum Reason {
 pub fn judge(log: &mut dyn ReadAt, pos: u64, rules: &Rules) -> io::Result<Verdict> {
     let header = match look(log, pos, rules)? {
         Look::End => return Ok(Verdict::End),
-        Look::CutOff { needs, .. } => {
+        Look::CutOff { needs } => {
             let has = bytes_from(log, pos, needs)?;
             return lost(log, pos, Reason::CutOff { needs, has }, rules);
         }
@@ -401,21 +405,30 @@ pub(crate) fn spelled(bytes: &[u8]) -> String {
 /// What a header by itself, and the end of the file, say of a position.
 enum Look {
     Message(Header),
-    /// The size goes on after the end of the file; the header, if that is there.
+    /// The message, or already its header, goes on after the end of the file.
     CutOff {
         needs: u64,
-        header: Option<Header>,
     },
     Impossible(Reason),
     End,
 }
 
 fn look(log: &mut dyn ReadAt, pos: u64, rules: &Rules) -> io::Result<Look> {
+    match glance(log, pos, rules)? {
+        Look::Message(header) if !reaches(log, end_of(pos, &header))? => {
+            Ok(Look::CutOff { needs: header.message_len() })
+        }
+        seen => Ok(seen),
+    }
+}
+
+/// As [`look`], but whether the message is whole in the file is not asked.
+fn glance(log: &mut dyn ReadAt, pos: u64, rules: &Rules) -> io::Result<Look> {
     let mut bytes = [0; HEADER_LEN];
     let there = log.read_at(pos, &mut bytes)?;
     let bytes_there = bytes.get(..there).unwrap_or_default();
     let Some((size, _)) = bytes_there.split_first_chunk::<SIZE_LEN>() else {
-        let cut_off = Look::CutOff { needs: SIZE_LEN as u64, header: None };
+        let cut_off = Look::CutOff { needs: SIZE_LEN as u64 };
         return Ok(if there == 0 { Look::End } else { cut_off });
     };
     let size = u32::from_le_bytes(*size);
@@ -431,10 +444,7 @@ fn look(log: &mut dyn ReadAt, pos: u64, rules: &Rules) -> io::Result<Look> {
     }
     let header = if there == HEADER_LEN { Header::parse(&bytes) } else { None };
     let needs = u64::from(size) + SIZE_LEN as u64;
-    Ok(match header {
-        Some(header) if reaches(log, pos.saturating_add(needs))? => Look::Message(header),
-        header => Look::CutOff { needs, header },
-    })
+    Ok(header.map_or(Look::CutOff { needs }, Look::Message))
 }
 
 /// Whether the log has a byte right before `end`.
@@ -486,17 +496,18 @@ fn doubt(log: &mut dyn ReadAt, pos: u64, header: &Header, rules: &Rules) -> io::
 
 /// Whether something that can follow a message is at `at`.
 fn leads_on(log: &mut dyn ReadAt, mut at: u64, rules: &Rules) -> io::Result<bool> {
+    let limit = at.saturating_add(LOOK_AHEAD);
     for _ in 0..CHAIN {
-        match look(log, at, rules)? {
-            Look::End => return Ok(true),
-            Look::CutOff { header, .. } => {
-                return Ok(header.is_none_or(|header| rules.is_sound(&header)));
-            }
+        match glance(log, at, rules)? {
+            Look::End | Look::CutOff { .. } => return Ok(true),
             Look::Impossible(_) => return Ok(false),
             Look::Message(header) if header.marker == MARKER => {
                 return Ok(rules.is_sound(&header));
             }
             Look::Message(header) => at = end_of(at, &header),
+        }
+        if at > limit || !reaches(log, at)? {
+            return Ok(false);
         }
     }
     Ok(true)
@@ -574,8 +585,9 @@ fn leads_a_chain(
     mut ms: f64,
     rules: &Rules,
 ) -> io::Result<bool> {
+    let limit = at.saturating_add(LOOK_AHEAD);
     for met in 1..CHAIN {
-        match look(log, at, rules)? {
+        match glance(log, at, rules)? {
             Look::End => return Ok(met > 1),
             Look::Message(next)
                 if may_be_searched_for(&next, rules) && (next.ms - ms).abs() <= CHAIN_STEP =>
@@ -583,6 +595,9 @@ fn leads_a_chain(
                 (at, ms) = (end_of(at, &next), next.ms);
             }
             _ => return Ok(false),
+        }
+        if at > limit || !reaches(log, at)? {
+            return Ok(false);
         }
     }
     Ok(true)

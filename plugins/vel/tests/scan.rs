@@ -213,6 +213,76 @@ fn hostile_logs_cost_no_more_than_in_proportion_to_their_length() {
     }
 }
 
+/// A log that is mostly zeros, and how far it was read.
+struct Sparse {
+    pieces: Vec<(u64, Vec<u8>)>,
+    len: u64,
+    furthest: u64,
+}
+
+impl Sparse {
+    /// Messages that are said to be this long, and have nothing in them.
+    fn of(messages: &[(u8, u32)]) -> Self {
+        let (mut pieces, mut len) = (Vec::new(), 0);
+        for (marker, size) in messages {
+            let mut header = other(1.0)[..21].to_vec();
+            header[..4].copy_from_slice(&size.to_le_bytes());
+            header[4] = *marker;
+            pieces.push((len, header));
+            len += u64::from(*size) + 4;
+        }
+        Self { pieces, len, furthest: 0 }
+    }
+}
+
+impl ReadAt for Sparse {
+    fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let there = self.len.saturating_sub(pos).min(buf.len() as u64) as usize;
+        self.furthest = self.furthest.max(pos + there as u64);
+        let buf = &mut buf[..there];
+        buf.fill(0);
+        for (at, bytes) in &self.pieces {
+            for (n, byte) in bytes.iter().enumerate() {
+                let to = (at + n as u64).checked_sub(pos).map(|to| to as usize);
+                if let Some(to) = to.and_then(|to| buf.get_mut(to)) {
+                    *to = *byte;
+                }
+            }
+        }
+        Ok(there)
+    }
+}
+
+#[test]
+fn what_follows_a_message_is_not_looked_at_far_away() {
+    let rules = Rules::default();
+    let (small, large) = (1 << 10, 20 << 20);
+    for (marker, is_confirmed) in [(0x30, false), (MARKER, true)] {
+        let mut log = Sparse::of(&[(0x30, small), (marker, large), (0x30, large), (MARKER, small)]);
+        let Verdict::Damage { reason, .. } = judge(&mut log, 0, &rules).unwrap() else {
+            panic!("it is deleted")
+        };
+        assert_eq!(reason == Reason::Deleted(0x30), is_confirmed, "{marker:#x}: {reason}");
+        if is_confirmed {
+            assert!(log.furthest <= u64::from(small) + 100, "{}", log.furthest);
+        }
+    }
+    let mut chain =
+        Sparse::of(&[(MARKER, small), (MARKER, large), (MARKER, large), (MARKER, small)]);
+    assert_eq!(believable(&mut chain, 0, &rules).unwrap(), None);
+    assert!(chain.furthest <= u64::from(small) + 100, "{}", chain.furthest);
+    let mut near =
+        Sparse::of(&[(MARKER, small), (MARKER, 7 << 20), (MARKER, 7 << 20), (MARKER, small)]);
+    assert_eq!(believable(&mut near, 0, &rules).unwrap(), Some(u64::from(small) + 4));
+}
+
+#[test]
+fn deleted_messages_that_are_not_far_away_are_stepped_over() {
+    let mut log = Sparse::of(&[(0x30, 100), (0x30, 7 << 20), (0x30, 7 << 20), (MARKER, 100)]);
+    let verdict = judge(&mut log, 0, &Rules::default()).unwrap();
+    assert_eq!(verdict, Verdict::Damage { end: 104, reason: Reason::Deleted(0x30) });
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_messages_and_damage(
