@@ -72,8 +72,28 @@ pub struct IceCodec {
 
 /// A type and what its records are like; several may have the same name, or serve the same interface.
 type Candidates = Vec<(TypeKey, Arc<Form>)>;
+/// The versions of a class that are known.
+type Versions = Vec<(TypeKey, Option<Arc<Form>>)>;
+
 /// The classes that are known, by the names that records have.
-type Classes = HashMap<Vec<u8>, Vec<(TypeKey, Option<Arc<Form>>)>>;
+#[derive(Debug, Default)]
+struct Classes {
+    by_name: HashMap<Vec<u8>, Versions>,
+    longest_name: usize,
+}
+
+impl Classes {
+    /// The versions of the class of this name, which may be noted.
+    fn of(&mut self, name: &[u8]) -> &mut Versions {
+        self.longest_name = self.longest_name.max(name.len());
+        self.by_name.entry(name.to_vec()).or_default()
+    }
+
+    /// The versions of the class of this name, if it is known. A name that is too long costs nothing.
+    fn find(&self, name: &[u8]) -> Option<&Versions> {
+        if name.len() <= self.longest_name { self.by_name.get(name) } else { None }
+    }
+}
 
 /// What a record is in a log.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -142,8 +162,7 @@ impl IceCodec {
             let (known, form) = known(&library, id, &mut room);
             let key = known.described.key;
             if is_class {
-                let name = library.name(id).as_bytes().to_vec();
-                add(classes.entry(name).or_default(), (key, form));
+                add(classes.of(library.name(id).as_bytes()), (key, form));
             } else if let Some(form) = form {
                 for role in roles(&library, id) {
                     add(structs.entry(role).or_default(), (key, Arc::clone(&form)));
@@ -259,9 +278,6 @@ fn known(library: &Library, id: TypeId, room: &mut Room) -> (KnownType, Option<A
 /// Descriptions come out of files that anybody may have written; none of ours is longer.
 const LONGEST_DESCRIPTION: usize = 1 << 20;
 
-/// The number of no type: of records that are of none.
-const NO_TYPE: TypeKey = TypeKey(0);
-
 impl Codec for IceCodec {
     fn mistakes(&self) -> &[String] {
         &self.mistakes
@@ -281,10 +297,8 @@ impl Codec for IceCodec {
         });
         let structs = role.and_then(|role| self.structs.get(&role)).cloned().unwrap_or_default();
         let classes = Arc::clone(&self.classes);
-        let is_ice = channel.encoding == Encoding::Ice;
         Some(Arc::new(move |record| {
-            let found = class_of(&classes, record).or_else(|| struct_of(&structs, record));
-            found.or(is_ice.then_some(NO_TYPE))
+            class_of(&classes, record).or_else(|| struct_of(&structs, record))
         }))
     }
 
@@ -318,7 +332,7 @@ impl Codec for IceCodec {
 /// The most derived class that is known of a record's first instance.
 fn class_of(classes: &Classes, record: &[u8]) -> Option<TypeKey> {
     let names = record::classes(record)?;
-    let versions = names.into_iter().find_map(|name| classes.get(name))?;
+    let versions = names.into_iter().find_map(|name| classes.find(name))?;
     let is_it = |(_, form): &&(TypeKey, Option<Arc<Form>>)| {
         form.as_ref().is_some_and(|form| record::is_of(&form.top, record))
     };

@@ -18,6 +18,8 @@ const SPELLED: u8 = 0;
 const NUMBERED: u8 = 1;
 /// What comes after the kind and class of a slice counts itself.
 const LENGTH: usize = 4;
+/// What a size takes at most.
+const LONGEST_SIZE: usize = 5;
 
 const LEFT: Reason = "bytes are left over";
 const NO_END: Reason = "it does not end with an empty list of instances";
@@ -36,6 +38,12 @@ const NO_CLASS: Reason = "an instance of a class that is not declared for its pl
 const NO_LINE: Reason = "an instance of a class that extends others than was declared";
 const SLICE_LEFT: Reason = "bytes are left over in a slice";
 const OTHERWISE: Reason = "it is not written as Ice writes it";
+const TOO_MUCH: Reason = "long names of classes that are not declared are numbered over and over";
+
+/// How long a linear form may be, in lengths of its record and beside them: of classes that are not declared it
+/// spells out each name that a record only numbers.
+const MOST_TIMES: usize = 4;
+const MOST_BESIDE: usize = 64 << 10;
 
 /// The linear form of a record, in `scratch` unless it lies in the record itself.
 pub(crate) fn linear_of<'r>(
@@ -89,14 +97,14 @@ pub(crate) fn record_of(top: &Top, linear: &[u8], out: &mut Vec<u8>) -> Result<(
     if linear_of(top, made, &mut scratch)? == linear { Ok(()) } else { Err(OTHERWISE) }
 }
 
-/// The names of the classes of a record's first instance, its own first; nothing if the record does not begin
-/// with one.
+/// The names of the classes of a record's first instance, its own first, each as often as it is spelled out, so
+/// that they are no longer together than the record; nothing if the record does not begin with one.
 pub(crate) fn classes(record: &[u8]) -> Option<Vec<&[u8]>> {
     let mut reader = Reader::new(record);
     let is_one = reader.int().ok()? == FIRST && reader.byte().ok()? == 1;
     let mut instances = Instances::default();
     instances.read(&mut reader).ok().filter(|()| is_one)?;
-    Some(instances.slices.iter().map(|slice| slice.name).collect())
+    Some(instances.names)
 }
 
 /// Goes over what holds no references.
@@ -137,6 +145,14 @@ fn walk(plain: &[Plain], reader: &mut Reader<'_>) -> Result<(), Reason> {
 struct Sliced<'r> {
     name: &'r [u8],
     body: &'r [u8],
+}
+
+impl Sliced<'_> {
+    /// How many bytes it takes at most with its name spelled out.
+    fn spelled(&self) -> usize {
+        const AROUND: usize = 1 + LONGEST_SIZE + LENGTH;
+        self.name.len().saturating_add(self.body.len()).saturating_add(AROUND)
+    }
 }
 
 /// The instances of a record, in the order in which they lie there.
@@ -231,7 +247,9 @@ fn unfold(top: &Top, record: &[u8], out: &mut Vec<u8>) -> Result<bool, Reason> {
     let instances = Instances::read_all(&mut reader)?;
     let places = instances.places()?;
     let used = vec![false; places.len()];
-    let mut unfolding = Unfolding { instances: &instances, places, used, out, has_sliced: false };
+    let most = record.len().saturating_mul(MOST_TIMES).saturating_add(MOST_BESIDE);
+    let mut unfolding =
+        Unfolding { instances: &instances, places, used, out, most, has_sliced: false };
     match top {
         Top::Plain(_) => {}
         Top::Struct(parts) => unfolding.parts(parts, &mut Reader::new(record))?,
@@ -279,6 +297,8 @@ struct Unfolding<'r, 'u> {
     /// For each id, whether something refers to it.
     used: Vec<bool>,
     out: &'u mut Vec<u8>,
+    /// How long the linear form may be.
+    most: usize,
     has_sliced: bool,
 }
 
@@ -348,7 +368,11 @@ impl Unfolding<'_, '_> {
     /// The slices of classes that are not known, with their names.
     fn sliced(&mut self, slices: &[Sliced<'_>]) -> Result<(), Reason> {
         self.has_sliced |= !slices.is_empty();
-        let mut bytes = Vec::new();
+        let length = slices.iter().fold(0_usize, |sum, slice| sum.saturating_add(slice.spelled()));
+        if self.out.len().saturating_add(length) > self.most {
+            return Err(TOO_MUCH);
+        }
+        let mut bytes = Vec::with_capacity(length);
         for slice in slices {
             bytes.push(SPELLED);
             put_sized(&mut bytes, slice.name)?;
@@ -666,6 +690,31 @@ mod tests {
         assert_eq!(linear[17] as usize, sliced.len());
         assert_eq!(linear[18..linear.len() - 1], sliced);
         assert_eq!(refused(&top("class Other { int i; };", "::Other"), &scan), NO_CLASS);
+    }
+
+    /// A record that numbers a class of a long name over and over.
+    fn bomb(name: usize, times: usize) -> Vec<u8> {
+        let scan = scan();
+        let (head, known) = scan.split_at(9);
+        let own = named(&"x".repeat(name), &[]);
+        [head, &own, &numbered(1, &[]).repeat(times), known].concat()
+    }
+
+    #[test]
+    fn a_record_that_would_grow_far_beyond_its_length_is_refused_before_it_does() {
+        let laser = top(LASER, "::orca::LaserData");
+        let (mut scratch, record) = (Vec::new(), bomb(60_000, 10_000));
+        assert_eq!(linear_of(&laser, &record, &mut scratch).unwrap_err(), TOO_MUCH);
+        assert!(scratch.capacity() <= MOST_TIMES * record.len() + MOST_BESIDE);
+        there_and_back(&laser, &bomb(300, 10));
+    }
+
+    #[test]
+    fn names_of_classes_are_no_longer_together_than_their_record() {
+        let record = bomb(60_000, 10_000);
+        let names = classes(&record).unwrap();
+        assert_eq!(names.len(), 5);
+        assert!(names.iter().map(|name| name.len()).sum::<usize>() < record.len());
     }
 
     #[test]

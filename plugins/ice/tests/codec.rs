@@ -68,6 +68,8 @@ fn a_struct_is_the_first_of_its_interface_that_is_just_as_long() {
         told(&channel(Encoding::Ice, "Power", true), &[0; 2]).unwrap(),
         "1.ice m.PowerConfig"
     );
+    let none = codec.keys(&power).unwrap()(&[0; 8]);
+    assert_eq!(none, None, "a record of no known type has no number");
     // Where there is only one, decoding says what is wrong.
     assert_eq!(told(&channel(Encoding::Ice, "Cpu", false), &[9]).unwrap(), "3.ice m.Any");
     assert_eq!(told(&channel(Encoding::Ice, "", false), &[0; 9]), None);
