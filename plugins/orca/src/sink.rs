@@ -5,13 +5,14 @@
 //! comes after data of its subfile is kept in memory, and goes to the front once all is written.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use sluice_core::name::escaped;
 use sluice_core::options::OutPath;
 use sluice_core::pool::Block;
@@ -21,7 +22,7 @@ use sluice_core::{
 };
 
 use crate::front::{Front, Room, without};
-use crate::master::{Own, is_plain};
+use crate::master::{self, Header, Own, is_plain};
 use crate::percent;
 use crate::subfile::{LONGEST_RECORD, Prefix};
 
@@ -34,6 +35,7 @@ use crate::subfile::{LONGEST_RECORD, Prefix};
 pub struct OrcaSink {
     /// The master. Its subfiles are written beside it, under names that begin with its own. `.zst` at its end
     /// compresses it; subfiles stay as they are.
+    #[serde(deserialize_with = "master_path")]
     path: OutPath,
     /// Which form of the format: `A`, that of 2006, or `C`, that of 2007 and later.
     #[serde(default)]
@@ -59,6 +61,18 @@ sluice_core::register! {
     about: "writes logs of the Orca robotics project: a master file and a subfile a channel",
     sample: include_str!("../samples/orca-sink.toml"),
     extensions: &["orca"],
+}
+
+/// A path that may be of a master: subfiles have to lie beside it.
+fn master_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OutPath, D::Error> {
+    let path = OutPath::deserialize(deserializer)?;
+    if path.is_stdout() || path.is_folder() {
+        return Err(serde::de::Error::custom(
+            "a log is a master and subfiles beside it: expected the file that is to be the master, found \
+             standard output or a folder",
+        ));
+    }
+    Ok(path)
 }
 
 /// The most subfiles of a log: all are open until it is complete.
@@ -152,6 +166,8 @@ struct Member {
     is_config: bool,
     /// Whether its channel says something that is not written.
     is_cut: bool,
+    /// Whether its channel has an id that no record can have.
+    has_odd_id: bool,
     /// Whether its payloads are objects, which have at least a byte.
     is_object: bool,
 }
@@ -206,6 +222,8 @@ pub struct OpenLog {
     /// By number of group.
     by_group: Vec<Option<usize>>,
     names: BTreeSet<String>,
+    /// The subfiles of the log that this one replaces: they are replaced with it.
+    replaced: BTreeSet<Vec<u8>>,
     events: u64,
     /// When the first event that has a line happened.
     first: Option<i64>,
@@ -259,7 +277,8 @@ impl OrcaSink {
     }
 
     fn member(&self, channel: &Channel) -> Member {
-        let id = channel.metadata.get("orca.id").and_then(|id| id.parse().ok()).unwrap_or(0);
+        let said_id = channel.metadata.get("orca.id").map(|id| id.parse::<u8>());
+        let id = said_id.clone().and_then(Result::ok).unwrap_or(0);
         let says_more = channel.metadata.keys().any(|key| !KEPT.contains(&key.as_str()));
         let loses_id = id != 0 && self.dialect == Dialect::A;
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
@@ -268,6 +287,7 @@ impl OrcaSink {
             id,
             is_config: is_config(channel),
             is_cut: says_more || loses_id,
+            has_odd_id: said_id.is_some_and(|id| id.is_err()),
             is_object: channel.encoding == Encoding::Ice,
         }
     }
@@ -441,10 +461,14 @@ impl Groups {
 
 impl OpenLog {
     /// A name for a group's subfile that none of the log has yet: the one it was read from, if that may be.
+    ///
+    /// What the events say of it is not the user's word: no file that exists is replaced on that account,
+    /// unless it belongs to the log that is replaced.
     fn name_for(&mut self, group: &Group) -> String {
         let master =
             escaped(self.path.file_name().unwrap_or_default().as_encoded_bytes()).into_owned();
         let old = group.file.as_ref().filter(|name| is_safe(name) && **name != master);
+        let old = old.filter(|name| self.is_own(name) || !is_there(&self.path_of(name)));
         if let Some(name) = old.filter(|name| self.names.insert((*name).clone())) {
             return name.clone();
         }
@@ -453,19 +477,51 @@ impl OpenLog {
         let mut number = 0;
         loop {
             let name = format!("{stem}_{interface}{number}.log");
-            if self.names.insert(name.clone()) {
+            if self.names.insert(name.clone()) && self.may_write(&name) {
                 return name;
             }
             number += 1;
         }
     }
+
+    fn path_of(&self, name: &str) -> PathBuf {
+        self.path.with_file_name(name)
+    }
+
+    /// Whether a subfile of the log that is replaced has this name.
+    fn is_own(&self, name: &str) -> bool {
+        self.replaced.contains(name.as_bytes())
+    }
+
+    /// Whether a name of ours takes the place of no file of others. Devices and pipes are written into.
+    fn may_write(&self, name: &str) -> bool {
+        let path = self.path_of(name);
+        let is_device = fs::metadata(&path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
+        self.is_own(name) || is_device || !is_there(&path)
+    }
 }
 
-/// Whether a name can stand in a column, and is one of a file in a folder.
+/// Whether there is anything of that name, be it a link that leads nowhere.
+fn is_there(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
+/// The names of the subfiles of the log whose master is at `path`; none if there is none that can be read.
+fn subfiles_of(path: &Path) -> BTreeSet<Vec<u8>> {
+    if !path.is_file() {
+        return BTreeSet::new();
+    }
+    let header = master::open(path).and_then(|mut lines| Header::read(&mut lines));
+    let files = header.map(|header| header.files).unwrap_or_default();
+    files.into_iter().filter(|file| file.refused.is_none()).map(|file| file.name).collect()
+}
+
+/// Whether a name can stand in a column, and is one as loggers gave to files in their folder.
 fn is_safe(name: &str) -> bool {
     let begins = name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_');
     let is_short = name.len() <= 128;
-    begins && is_short && is_plain(name.as_bytes()) && name.bytes().all(|b| b.is_ascii_graphic())
+    let is_whole = is_plain(name.as_bytes()) && name.ends_with(".log");
+    begins && is_short && is_whole && name.bytes().all(|b| b.is_ascii_graphic())
 }
 
 /// The name of a master without what is behind its first dot, as names of subfiles begin with it.
@@ -538,7 +594,7 @@ fn failed(error: io::Error) -> Error {
 
 /// The rows that can be written; `context` is told of the others, and of what is lost of these.
 fn judged(batch: &Batch, rows: Vec<Row>, context: &mut EncodeContext<'_>) -> Vec<Row> {
-    let (mut is_cut, mut is_fine) = (false, false);
+    let (mut is_cut, mut is_fine, mut has_odd_id) = (false, false, false);
     let mut kept = rows;
     kept.retain(|(row, member)| match refusal(*member, batch.payload(*row as usize)) {
         Some(reason) => {
@@ -547,12 +603,16 @@ fn judged(batch: &Batch, rows: Vec<Row>, context: &mut EncodeContext<'_>) -> Vec
         }
         None => {
             is_cut |= member.is_cut;
+            has_odd_id |= member.has_odd_id;
             is_fine |= batch.timestamps()[*row as usize] % MICRO != 0;
             true
         }
     });
     if is_cut {
         context.losses.insert("ids in dialect A, and metadata that the format has no place for");
+    }
+    if has_odd_id {
+        context.losses.insert("an `orca.id` that is no number from 0 to 255 is written as 0");
     }
     if is_fine {
         let loss = "times are written in whole microseconds; what is finer is cut off";
@@ -582,15 +642,11 @@ impl Sink for OrcaSink {
     }
 
     fn open(&self, context: &SinkContext) -> Result<OpenLog, Error> {
-        if self.path.is_stdout() || self.path.is_folder() {
-            return Err(Error::unfit(
-                "a log is a master and subfiles beside it: `path` has to name the file that is to be the \
-                 master",
-            ));
-        }
         let outputs = Arc::clone(&context.outputs);
-        let master = outputs.create(&self.path.0)?;
         let path = outputs.named(&self.path.0);
+        // Before the master is made, which may be in the place of the old one.
+        let replaced = subfiles_of(&path);
+        let master = outputs.create(&self.path.0)?;
         Ok(OpenLog {
             outputs,
             path,
@@ -599,6 +655,7 @@ impl Sink for OrcaSink {
             subfiles: Vec::new(),
             by_group: Vec::new(),
             names: BTreeSet::new(),
+            replaced,
             events: 0,
             first: None,
             configured: None,

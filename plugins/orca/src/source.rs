@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use sluice_core::files;
 use sluice_core::options::InPaths;
 use sluice_core::{Entry, Error, Input, Query, ReadContext, Reader, Sniff, Source, Split};
@@ -23,6 +23,7 @@ use crate::subfile::{ByteOrder, Prefix};
 #[serde(deny_unknown_fields)]
 pub struct Orca {
     /// The masters: a file, a glob, or a list of them. Subfiles lie beside them; they are not named here.
+    #[serde(deserialize_with = "master_paths")]
     path: InPaths,
     /// How many records at the front of a subfile are configuration, by the subfile's name. Told from the
     /// interface and the file where it is not given.
@@ -73,6 +74,18 @@ sluice_core::register! {
     extensions: &["orca"],
     sniff: sniff,
     types: &["orca"],
+}
+
+/// Paths that may be of masters: subfiles have to lie beside them.
+fn master_paths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<InPaths, D::Error> {
+    let paths = InPaths::deserialize(deserializer)?;
+    if paths.0.iter().any(|path| path == Path::new("-")) {
+        return Err(serde::de::Error::custom(
+            "a master names files beside it and is read more than once: expected a file in their folder, \
+             found `-`, which is standard input",
+        ));
+    }
+    Ok(paths)
 }
 
 fn sniff(head: &[u8]) -> Sniff {

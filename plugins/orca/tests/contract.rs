@@ -272,8 +272,16 @@ fn sniffing_tells_masters_from_other_files() {
 
 #[test]
 fn a_stream_is_refused_as_subfiles_lie_beside_a_file() {
-    let error = source(Path::new("-")).splits(1, &Query::default()).unwrap_err().to_string();
-    assert!(error.contains("has to be a file"), "{error}");
+    let registry = Registry::linked();
+    let Make::Source(make) = registry.get(Kind::Source, "orca").unwrap().make else {
+        panic!("a source")
+    };
+    for path in [json!("-"), json!(["a.log", "-"])] {
+        let error = make(json!({ "path": path })).map(drop).unwrap_err().to_string();
+        assert!(error.contains("standard input"), "{error}");
+    }
+    let error = source(Path::new("/dev/null")).splits(1, &Query::default()).unwrap_err();
+    assert!(error.to_string().contains("has to be a file"), "{error}");
 }
 
 /// An event before it is written: time, channel, payload.
@@ -304,9 +312,12 @@ fn write(options: Value, events: &[Written], cut: usize) -> Said {
 }
 
 fn write_numbered(options: Value, events: &[Numbered], cut: usize) -> Said {
-    let context = SinkContext::standalone();
+    write_with(&SinkContext::standalone(), options, events, cut)
+}
+
+fn write_with(context: &SinkContext, options: Value, events: &[Numbered], cut: usize) -> Said {
     let sink = sink(options);
-    let mut output = sink.open(&context).unwrap();
+    let mut output = sink.open(context).unwrap();
     let (mut losses, mut refused) = (Vec::new(), 0);
     let buffers = BlockPool::new(1 << 10, 2);
     for some in events.chunks(cut) {
@@ -602,22 +613,85 @@ fn configuration_that_there_is_no_room_to_keep_is_written_as_data() {
 }
 
 #[test]
-fn nothing_is_written_over_and_nothing_beside_standard_output() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("x_a0.log"), "mine").unwrap();
+fn what_no_master_can_be_is_refused_when_options_are_read() {
+    let registry = Registry::linked();
+    let Make::Sink(make) = registry.get(Kind::Sink, "orca").unwrap().make else { panic!("a sink") };
+    for path in ["-", "folder/"] {
+        let error = make(json!({ "path": path })).map(drop).unwrap_err().to_string();
+        assert!(error.contains("expected the file that is to be the master"), "{error}");
+    }
+}
+
+/// Replaces what is there by a log of one event of each channel; gives the subfiles' names.
+fn replace(path: &Path, channels: &[Channel]) -> Vec<String> {
     let context = SinkContext {
-        outputs: Arc::new(Outputs::new(Overwrite::Refuse, false, &[])),
+        outputs: Arc::new(Outputs::new(Overwrite::Replace, false, &[])),
         ..SinkContext::standalone()
     };
-    let sink_there = sink(json!({ "path": folder.path().join("x.orca") }));
-    let mut output = sink_there.open(&context).unwrap();
-    let buffers = BlockPool::new(1 << 10, 2);
-    let events = batch(&[(0, (0, lcm(b"A", "x"), vec![]))], &context.channels);
-    let block =
-        sink_there.encode(events, &mut EncodeContext::new(&context.channels, &buffers)).unwrap();
-    let error = sink_there.append(&mut *output, block).unwrap_err().to_string();
-    assert!(error.contains("--overwrite"), "{error}");
-    assert!(sink(json!({ "path": "-" })).open(&context).is_err());
+    let events: Vec<Written> = channels.iter().map(|c| (0, c.clone(), vec![1])).collect();
+    write_with(&context, json!({ "path": path, "dialect": "C" }), &in_order(&events), 1);
+    let master = fs::read_to_string(path).unwrap();
+    let lines = master.lines().take_while(|line| *line != "#data");
+    let names =
+        lines.filter(|line| !line.starts_with('#')).filter_map(|line| line.split(' ').next());
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn files_that_are_not_of_the_log_are_never_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.orca");
+    let mut named = lcm(b"A", "x");
+    named.metadata.insert("orca.file".into(), "mine.log".into());
+    let plain = lcm(b"A", "y");
+    for name in ["mine.log", "x_a0.log"] {
+        fs::write(folder.path().join(name), "mine").unwrap();
+    }
+    std::os::unix::fs::symlink("nowhere", folder.path().join("x_a1.log")).unwrap();
+    for _ in 0..2 {
+        let names = replace(&path, &[named.clone(), plain.clone()]);
+        assert_eq!(names, ["x_a2.log", "x_a3.log"]);
+    }
+    for name in ["mine.log", "x_a0.log"] {
+        assert_eq!(fs::read_to_string(folder.path().join(name)).unwrap(), "mine");
+    }
+}
+
+#[test]
+fn subfiles_of_the_log_that_is_replaced_are_replaced_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.orca");
+    fs::write(&path, "laser0.log Laser ice 1\n../x.log Laser ice 1\n#data\n").unwrap();
+    fs::write(folder.path().join("laser0.log"), "old").unwrap();
+    let mut laser = lcm(b"A", "x");
+    laser.metadata.insert("orca.file".into(), "laser0.log".into());
+    for _ in 0..2 {
+        assert_eq!(replace(&path, std::slice::from_ref(&laser)), ["laser0.log"]);
+    }
+    assert_eq!(gather(&*source(&path), 1).unwrap().events.len(), 1);
+}
+
+#[test]
+fn subfiles_are_not_called_as_no_logger_calls_them() {
+    let folder = tempfile::tempdir().unwrap();
+    for (said, due) in [("a.py", "x_a0.log"), ("-a.log", "x_a0.log"), ("a.log", "a.log")] {
+        let mut channel = lcm(b"A", "x");
+        channel.metadata.insert("orca.file".into(), said.into());
+        assert_eq!(replace(&folder.path().join("x.orca"), &[channel]), [due]);
+    }
+}
+
+#[test]
+fn an_id_that_no_record_has_is_a_loss() {
+    let folder = tempfile::tempdir().unwrap();
+    for (id, due) in [("300", 1), ("-1", 1), ("255", 0), ("0", 0)] {
+        let mut channel = lcm(b"A", "x");
+        channel.metadata.insert("orca.id".into(), id.into());
+        let path = folder.path().join(format!("{id}.orca"));
+        let (_, losses, _) =
+            write(json!({ "path": path, "dialect": "C" }), &[(0, channel, vec![])], 1);
+        assert_eq!(losses.iter().filter(|loss| loss.contains("orca.id")).count(), due, "{id}");
+    }
 }
 
 /// A log of this many lines, and its subfiles.
