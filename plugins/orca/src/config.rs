@@ -8,6 +8,10 @@ use crate::master::Dialect;
 /// The most records that are looked at for a name that says configuration, and the most that are believed to
 /// be some where the interface is not known.
 pub const MOST: u64 = 4;
+/// How many of the first records are measured.
+pub const MEASURED: u64 = 16;
+/// How many records have to be as long as each other for those before them to stand out.
+const FEWEST_ALIKE: usize = 3;
 
 /// How many leading records the loggers of an interface wrote, the usual first; nothing for interfaces that
 /// are not known.
@@ -43,32 +47,68 @@ pub struct Facts<'f> {
     /// How many of the first records say by their own type that they are configuration; nothing if the
     /// first does not say its type.
     pub by_name: Option<u64>,
-    /// Whether the first record is as long as the second; nothing if there are not two.
-    pub is_first_like_second: Option<bool>,
+    /// How long the first records are, up to [`MEASURED`]; none where that tells nothing.
+    pub lengths: &'f [u64],
 }
 
-/// How many records are configuration, and whether nothing contradicts that.
+/// How many records are configuration, and whether all that is known agrees on it.
+///
+/// A logger that was killed leaves a subfile or a master short by any number, so that what is left over when
+/// the objects are taken off may fit by chance. Where the loggers are not known to have written just one
+/// number, it is believed only if the records look like it.
 pub fn decide(facts: Facts<'_>) -> (u64, bool) {
     let left = facts.records.checked_sub(facts.indexed);
     let known = known(facts.dialect, facts.interface);
-    let fitting = known.and_then(|counts| counts.iter().find(|count| Some(**count) == left));
-    if let Some(count) = fitting {
-        return (*count, true);
-    }
-    if let Some(count) = facts.by_name {
+    let is_told = |count: &u64| *count > 0 || known.is_none_or(|counts| counts.len() > 1);
+    if let Some(count) = facts.by_name.filter(is_told) {
         return (count, left == Some(count));
     }
-    // Some loggers wrote a description and some did not; descriptions are of another length than data.
-    if let (Some([1, 0]), Some(is_alike)) = (known, facts.is_first_like_second) {
-        return (u64::from(!is_alike), false);
+    match known {
+        Some([count]) => match facts.by_name {
+            Some(named) if left != Some(*count) => (named, left == Some(named)),
+            _ => (*count, left == Some(*count)),
+        },
+        Some(counts) => of_some(counts, facts.lengths, left),
+        None => of_unknown(facts.lengths, left),
     }
-    match (known.and_then(<[u64]>::first), left) {
-        // A log that was cut off has too few records or too few lines, by any number: what the loggers are
-        // known to have written is surer than what is left over.
-        (Some(count), _) => (*count, false),
-        (None, Some(left)) if left <= MOST => (left, true),
-        (None, _) => (0, false),
+}
+
+/// Some loggers wrote a description and some did not: descriptions are of another length than data.
+fn of_some(counts: &[u64], lengths: &[u64], left: Option<u64>) -> (u64, bool) {
+    let fitting = left.filter(|left| counts.contains(left));
+    let fitting_or_usual = fitting.or(counts.first().copied()).unwrap_or(0);
+    let Some((first, rest @ [second, ..])) = lengths.split_first() else {
+        return (fitting_or_usual, fitting.is_some());
+    };
+    if rest.contains(first) {
+        return (0, left == Some(0));
     }
+    if rest.iter().all(|len| len == second) {
+        return (1, left == Some(1));
+    }
+    // Data is of many lengths, and the first record may be data.
+    (fitting_or_usual, fitting == Some(1))
+}
+
+/// Of unknown interfaces: the records that stand out by their length, or else what is left over.
+fn of_unknown(lengths: &[u64], left: Option<u64>) -> (u64, bool) {
+    if let Some(count) = standing_out(lengths) {
+        return (count, left == Some(count));
+    }
+    let Some(left) = left.filter(|left| *left <= MOST) else { return (0, false) };
+    let split = usize::try_from(left).ok().and_then(|left| lengths.split_at_checked(left));
+    let (front, rest) = split.unwrap_or_default();
+    let is_like_data = front.iter().any(|len| rest.contains(len));
+    if is_like_data { (0, false) } else { (left, left == 0) }
+}
+
+/// How many leading records are followed by ones that are all as long as each other, and not as the last of
+/// them; nothing if there are too many or too few for that to say something.
+fn standing_out(lengths: &[u64]) -> Option<u64> {
+    let last = lengths.last()?;
+    let alike = lengths.iter().rev().take_while(|len| *len == last).count();
+    let before = u64::try_from(lengths.len() - alike).ok()?;
+    (alike >= FEWEST_ALIKE && before <= MOST).then_some(before)
 }
 
 /// Whether an object says that it is configuration: the name of its class ends like that. Nothing if it does
@@ -92,6 +132,7 @@ pub fn is_config_by_name(object: &[u8]) -> Option<bool> {
 #[expect(clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn facts(dialect: Dialect, interface: &str, records: u64, indexed: u64) -> Facts<'_> {
         Facts {
@@ -100,7 +141,7 @@ mod tests {
             records,
             indexed,
             by_name: None,
-            is_first_like_second: None,
+            lengths: &[],
         }
     }
 
@@ -120,26 +161,76 @@ mod tests {
         assert_eq!(decide(facts(Dialect::B, "Power", 12, 10)), (0, false));
     }
 
-    #[test]
-    fn a_description_that_may_be_there_is_of_another_length_than_data() {
-        let facts = |is_alike| Facts {
-            is_first_like_second: Some(is_alike),
-            ..facts(Dialect::C, "Imu", 9, 12)
-        };
-        assert_eq!((decide(facts(true)), decide(facts(false))), ((0, false), (1, false)));
+    fn measured<'f>(facts: Facts<'f>, lengths: &'f [u64]) -> (u64, bool) {
+        decide(Facts { lengths, ..facts })
     }
 
     #[test]
-    fn records_that_name_their_type_are_believed_before_a_table_that_does_not_fit() {
+    fn a_description_that_may_be_there_is_of_another_length_than_data() {
+        let imu = |records, lengths| measured(facts(Dialect::C, "Imu", records, 10), lengths);
+        let (bare, described) = (&[57, 57, 57, 57], &[25, 57, 57, 57]);
+        assert_eq!((imu(10, bare), imu(11, described)), ((0, true), (1, true)));
+        for records in [8, 9, 11, 12] {
+            assert_eq!(imu(records, bare), (0, false), "{records}");
+        }
+        for records in [8, 9, 10, 12] {
+            assert_eq!(imu(records, described), (1, false), "{records}");
+        }
+    }
+
+    #[test]
+    fn among_data_of_many_lengths_what_fits_is_taken_and_said() {
+        let localise =
+            |records, lengths| measured(facts(Dialect::C, "Localise2d", records, 10), lengths);
+        assert_eq!(localise(10, &[86, 162, 86]), (0, true));
+        assert_eq!(localise(11, &[86, 162, 86]), (0, false));
+        let varied = &[25, 86, 162, 86];
+        assert_eq!((localise(11, varied), localise(10, varied)), ((1, true), (0, false)));
+        assert_eq!(localise(9, varied), (1, false));
+    }
+
+    #[test]
+    fn records_that_name_their_type_are_believed_before_a_table() {
         let by_name = Some(1);
         assert_eq!(decide(Facts { by_name, ..facts(Dialect::A, "Laser", 11, 10) }), (1, true));
+        assert_eq!(decide(Facts { by_name, ..facts(Dialect::A, "Laser", 12, 10) }), (1, false));
+        let by_name = Some(0);
+        assert_eq!(decide(Facts { by_name, ..facts(Dialect::A, "Laser", 12, 10) }), (2, true));
+        assert_eq!(decide(Facts { by_name, ..facts(Dialect::A, "Laser", 10, 10) }), (0, true));
+        assert_eq!(decide(Facts { by_name, ..facts(Dialect::C, "Sonar", 11, 10) }), (0, false));
     }
 
     #[test]
     fn of_unknown_interfaces_what_is_left_over_is_configuration() {
-        assert_eq!(decide(facts(Dialect::C, "Sonar", 12, 10)), (2, true));
+        assert_eq!(decide(facts(Dialect::C, "Sonar", 12, 10)), (2, false));
+        assert_eq!(decide(facts(Dialect::C, "Sonar", 10, 10)), (0, true));
         assert_eq!(decide(facts(Dialect::C, "Sonar", 90, 10)), (0, false));
         assert_eq!(decide(facts(Dialect::C, "Sonar", 9, 10)), (0, false));
+    }
+
+    #[test]
+    fn of_unknown_interfaces_records_that_look_like_data_are_none_of_configuration() {
+        let sonar = |records, lengths| measured(facts(Dialect::C, "Sonar", records, 10), lengths);
+        let (bare, two) = (&[57, 57, 57, 57], &[21, 21, 57, 57, 57]);
+        assert_eq!((sonar(10, bare), sonar(11, bare)), ((0, true), (0, false)));
+        assert_eq!(
+            (sonar(12, two), sonar(11, two), sonar(9, two)),
+            ((2, true), (2, false), (2, false))
+        );
+        let varied = &[30, 40, 30, 50];
+        assert_eq!((sonar(10, varied), sonar(11, varied)), ((0, true), (0, false)));
+        assert_eq!(sonar(11, &[20, 40, 30, 50]), (1, false));
+    }
+
+    proptest! {
+        #[test]
+        fn no_more_than_may_be_are_configuration(
+            records in any::<u64>(), indexed in any::<u64>(), by_name in proptest::option::of(0..=MOST),
+            lengths in proptest::collection::vec(1u64..4, 0..16), interface in "Sonar|Imu|Laser|Power")
+        {
+            let facts = Facts { by_name, lengths: &lengths, ..facts(Dialect::C, &interface, records, indexed) };
+            prop_assert!(decide(facts).0 <= MOST);
+        }
     }
 
     #[test]

@@ -7,20 +7,21 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sluice_core::files::LogFile;
-use sluice_core::name::escaped;
+use sluice_core::name::{escaped, printable};
 use sluice_core::{Channel, Encoding, Error, Name};
 
 use crate::config::{self, Facts};
 use crate::master::{self, DataLine, Dialect, FileLine, Header, Lines};
 use crate::subfile::{ByteOrder, Cursor, Index, Known, Prefix};
 
-/// The most places of records that are kept of a log's subfiles, together.
-const MOST_PLACES: usize = 16 << 20;
+/// The most places of records that are kept of a log's subfiles, together: 16 MiB.
+const MOST_PLACES: usize = 2 << 20;
 /// The most places of records that are kept of one subfile.
 const MOST_PLACES_OF_ONE: usize = 1 << 20;
 /// How much of a record is looked at for the name of its type.
@@ -59,8 +60,8 @@ impl Content {
         let unread = |why: &str| {
             Self::Unread(format!(
                 "the encoding `{}` of `{}` {why}",
-                escaped(&file.encoding),
-                escaped(&file.interface)
+                shown(&file.encoding),
+                shown(&file.interface)
             ))
         };
         match (file.encoding.as_slice(), dialect) {
@@ -276,10 +277,7 @@ impl Log {
     /// Looks at subfile `number`. Walks over it once, however often it is asked.
     pub fn opened(&self, number: usize) -> Result<Arc<Looked>, Error> {
         let Some(file) = self.subfiles.get(number) else {
-            let known = self.subfiles.len();
-            return Ok(Arc::new(Err(format!(
-                "the header has {known} subfiles, and none of number {number}"
-            ))));
+            return Ok(Arc::new(Err(self.none_of(number))));
         };
         let mut opened = file.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(opened) = opened.as_ref() {
@@ -288,6 +286,18 @@ impl Log {
         let looked = Arc::new(self.look(number, file)?);
         *opened = Some(Arc::clone(&looked));
         Ok(looked)
+    }
+
+    /// Why there is no subfile `number`.
+    fn none_of(&self, number: usize) -> String {
+        let known = self.subfiles.len();
+        if self.header.is_cut {
+            return format!(
+                "only the first {known} lines of the header are read, and none of them is of subfile number \
+                 {number}"
+            );
+        }
+        format!("the header has {known} subfiles, and none of number {number}")
     }
 
     fn look(&self, number: usize, file: &Subfile) -> Result<Looked, Error> {
@@ -310,7 +320,7 @@ impl Log {
         let before = config + u64::from(has_folder);
         let objects = index.records.saturating_sub(before);
         if objects > lines {
-            let name = escaped(&file.line.name);
+            let name = shown(&file.line.name);
             let what = format!("objects of `{name}` that no line of the master names");
             notes.push((what, objects - lines));
         }
@@ -333,8 +343,7 @@ impl Log {
     }
 
     fn index(&self, file: &Subfile, len: u64, log: &mut LogFile) -> Result<Index, Error> {
-        let most = MOST_PLACES / self.subfiles.len().max(1);
-        let most = most.clamp(1 << 10, MOST_PLACES_OF_ONE);
+        let most = (MOST_PLACES / self.subfiles.len().max(1)).min(MOST_PLACES_OF_ONE);
         let mut read = |at, buffer: &mut [u8]| log.read_at(at, buffer);
         if matches!(file.content, Content::Lines | Content::PictureLines) {
             return Index::of_lines(len, &mut read, most);
@@ -371,10 +380,11 @@ impl Log {
             records: index.records,
             indexed,
             by_name: config_by_name(index, log)?,
-            is_first_like_second: is_first_like_second(index, log)?,
+            lengths: &lengths(index, log)?,
         };
-        let (config, fits) = config::decide(facts);
-        if !fits && index.damage.is_none() && indexed > 0 {
+        let (config, is_sure) = config::decide(facts);
+        if !is_sure && (index.records > 0 || indexed > 0) {
+            let name = printable(&name);
             notes.push((
                 format!(
                     "`{name}` has {} records, and the master counts {indexed} objects: {config} at its \
@@ -412,19 +422,25 @@ fn source_of(name: &[u8]) -> Arc<str> {
     escaped(rest).as_ref().into()
 }
 
+/// A name that a file gave, as it can be printed.
+pub(crate) fn shown(name: &[u8]) -> String {
+    printable(&escaped(name)).into_owned()
+}
+
 /// Opens a file beside a master. `Err` says why it is not read.
 pub(crate) fn open_subfile(path: &Path) -> Result<LogFile, String> {
-    let shown = path.display();
+    let at = shown(path.as_os_str().as_bytes());
     match fs::metadata(path) {
-        Ok(meta) if meta.is_file() => {
-            LogFile::open_plain(path).map_err(|error| format!("the subfile is not read: {error}"))
-        }
-        Ok(_) => Err(format!("a subfile has to be a plain file, and this is none: {shown}")),
+        Ok(meta) if meta.is_file() => LogFile::open_plain(path).map_err(|error| {
+            let error = error.to_string();
+            format!("the subfile is not read: {}", printable(&error))
+        }),
+        Ok(_) => Err(format!("a subfile has to be a plain file, and this is none: {at}")),
         Err(_) if with_zst(path).is_file() => Err(format!(
             "subfiles are read as they are, and this is compressed; decompress it beside the master: {}",
-            with_zst(path).display()
+            shown(with_zst(path).as_os_str().as_bytes())
         )),
-        Err(_) => Err(format!("the subfile is not there: {shown}")),
+        Err(_) => Err(format!("the subfile is not there: {at}")),
     }
 }
 
@@ -447,16 +463,17 @@ fn front(index: &Index, record: u64, most: usize, log: &mut LogFile) -> Result<V
     Ok(bytes)
 }
 
-/// Whether the first two records are as long as each other; nothing if there are not two.
-fn is_first_like_second(index: &Index, log: &mut LogFile) -> Result<Option<bool>, Error> {
-    let crate::subfile::Form::Framed { prefix, .. } = index.form else { return Ok(None) };
-    let mut length = |record| -> Result<Option<u64>, Error> {
+/// How long the first records are; of lines none, as their lengths say nothing.
+fn lengths(index: &Index, log: &mut LogFile) -> Result<Vec<u64>, Error> {
+    let crate::subfile::Form::Framed { prefix, .. } = index.form else { return Ok(Vec::new()) };
+    let (mut cursor, mut lengths) = (Cursor::default(), Vec::new());
+    for record in 0..config::MEASURED.min(index.records) {
         let mut read = |at, buffer: &mut [u8]| log.read_at(at, buffer);
-        let place = index.locate(record, &mut Cursor::default(), &mut read)?;
-        Ok(place.map(|place| place.end - place.start - prefix.len(record) as u64))
-    };
-    let first = length(0)?;
-    Ok(first.zip(length(1)?).map(|(first, second)| first == second))
+        let place = index.locate(record, &mut cursor, &mut read)?;
+        let len = |place: Range<u64>| place.end - place.start - prefix.len(record) as u64;
+        lengths.extend(place.map(len));
+    }
+    Ok(lengths)
 }
 
 /// How many of the first records say that they are configuration; nothing if the first says no type.
@@ -484,9 +501,9 @@ fn picture_folder(
     let bytes = front(index, config, master::LONGEST_LINE, log)?;
     let name = bytes.trim_ascii();
     if !master::is_plain(name) {
-        let shown = escaped(name);
         return Ok(Err(format!(
-            "the folder of pictures has to lie beside the master; `{shown}` is no plain name"
+            "the folder of pictures has to lie beside the master; `{}` is no plain name",
+            shown(name)
         )));
     }
     Ok(Ok(master.with_file_name(OsStr::from_bytes(name))))

@@ -17,6 +17,7 @@ use std::path::Path;
 use sluice_core::files::LogFile;
 use sluice_core::{Clock, Error};
 
+use crate::log::shown;
 use crate::percent;
 use crate::subfile::Prefix;
 
@@ -319,6 +320,8 @@ pub struct Header {
     pub data: u64,
     /// What of it could not be used, in order.
     pub damage: Vec<Unusable>,
+    /// Whether it is longer than what is read of one.
+    pub is_cut: bool,
 }
 
 impl Header {
@@ -373,6 +376,7 @@ impl HeaderReader {
             self.unusable(line, format!("a line is longer than {LONGEST_LINE} bytes"));
             return Taken::More;
         };
+        let text = if line.offset == 0 { without_mark(text) } else { text };
         if text.trim_ascii_end() == b"#data" {
             return Taken::Data;
         }
@@ -425,7 +429,7 @@ impl HeaderReader {
 
     /// Why a file of that name is not read.
     fn refusal(&self, name: &[u8]) -> Option<String> {
-        let shown = sluice_core::name::escaped(name);
+        let shown = shown(name);
         if !is_plain(name) {
             return Some(format!(
                 "the subfile `{shown}` is not the name of a file beside the master, and is not opened"
@@ -456,13 +460,17 @@ impl HeaderReader {
         loop {
             let at = lines.position();
             let Some(line) = lines.next()? else {
+                self.header.is_cut = true;
                 let reason = "the header is too long, and no line `#data` ends it";
                 return Ok(self.without_data(begin, at, reason));
             };
             if line.text.is_some_and(|text| text.trim_ascii_end() == b"#data") {
                 let end = line.offset + line.len;
                 if at > begin {
-                    let reason = format!("a header has at most {MOST_FILES} lines and 16 MiB");
+                    self.header.is_cut = true;
+                    let reason = format!(
+                        "of a header only the first {MOST_FILES} lines and 16 MiB are read"
+                    );
                     self.header.damage.push(Unusable { offset: begin, len: at - begin, reason });
                 }
                 return Ok(self.finish(end));
@@ -527,6 +535,11 @@ fn number(word: &[u8]) -> Option<i64> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
+/// Text without the mark that editors put before text of UTF-8.
+fn without_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
+}
+
 /// The words of a line: what blanks lie between.
 fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| byte.is_ascii_whitespace() || *byte == 0x0b).filter(|word| !word.is_empty())
@@ -540,6 +553,7 @@ pub fn is_plain(name: &[u8]) -> bool {
 /// Whether a file that begins with these bytes looks like a master: surely, if `#data` and more header lines
 /// than others are there; perhaps, if all there is could be of one.
 pub fn looks_like(head: &[u8]) -> (bool, bool) {
+    let head = without_mark(head);
     let whole = memchr::memrchr(b'\n', head).map_or(0, |end| end + 1);
     let (mut files, mut others, mut data, mut lines) = (0, 0, false, 0);
     for line in head.get(..whole).unwrap_or_default().split(|b| *b == b'\n') {
@@ -556,7 +570,7 @@ pub fn looks_like(head: &[u8]) -> (bool, bool) {
             others += 1;
         }
     }
-    let may_be = files > 0 && (data || others == 0) || data && others == 0 && lines > 0;
+    let may_be = files > 0 && (data || others == 0) || data && others == 0;
     (data && files > others, may_be)
 }
 
@@ -576,7 +590,8 @@ const ENCODINGS: [&[u8]; 10] = [
 
 fn is_header_line(text: &[u8]) -> bool {
     let columns: Vec<&[u8]> = words(text).take(5).collect();
-    let is_word = |word: &[u8]| word.iter().all(u8::is_ascii_graphic);
+    // Names may be of any alphabet.
+    let is_word = |word: &[u8]| word.iter().all(|b| b.is_ascii_graphic() || !b.is_ascii());
     match columns.as_slice() {
         [interface, encoding, name] if interface.starts_with(b"::") => {
             ENCODINGS.contains(encoding) && is_word(interface) && is_word(name)
@@ -635,6 +650,20 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_before_the_text_is_passed_over() {
+        let read = header("\u{feff}::orca::Laser ice laser0.log\n#data\n");
+        assert_eq!((read.dialect, &read.files[0].interface[..]), (Dialect::A, &b"Laser"[..]));
+        assert_eq!(header("\u{feff}#data\n"), Header { data: 9, ..Header::default() });
+    }
+
+    #[test]
+    fn reasons_hold_nothing_that_a_terminal_obeys() {
+        let read = header("a/\u{1b}[31m P ice\n#data\n");
+        let reason = read.files[0].refused.as_deref().unwrap();
+        assert!(reason.contains("u{1b}") && !reason.contains('\u{1b}'), "{reason}");
+    }
+
+    #[test]
     fn names_that_lead_elsewhere_are_refused_and_counted() {
         let read =
             header("../x.log P ice 1\n/etc/passwd P ice 1\n.. P ice 1\na.log P ice 1\n#data\n");
@@ -662,7 +691,7 @@ mod tests {
         let read = header(&many);
         assert_eq!(read.files.len(), MOST_FILES);
         assert_eq!(read.data, many.len() as u64 - 8);
-        assert_eq!(read.damage.last().map(|d| d.len), Some(200));
+        assert_eq!((read.damage.last().map(|d| d.len), read.is_cut), (Some(200), true));
     }
 
     #[test]
@@ -721,6 +750,9 @@ mod tests {
             (true, true)
         );
         assert_eq!(looks_like(b"laser0.log Laser ice 1\nx.lo"), (false, true));
+        assert_eq!(looks_like(b"#data\n"), (false, true));
+        let with_mark = "\u{feff}::orca::Laser ice f\u{fc}hler0.log\r\n#data\r\n";
+        assert_eq!(looks_like(with_mark.as_bytes()), (true, true));
         for other in [
             &b"sec,usec\n1,2\n"[..],
             b"# a comment\n",

@@ -694,6 +694,84 @@ fn an_id_that_no_record_has_is_a_loss() {
     }
 }
 
+/// A description of 3 bytes where `described`, `records` objects of 9 bytes that hold their index, and a master of
+/// `lines` lines. Gives the first bytes of the objects by the lines' places, and the notes.
+fn killed(
+    interface: &str,
+    described: bool,
+    records: u8,
+    lines: u8,
+) -> (Vec<(i64, u8)>, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.log");
+    let line = |n: u8| format!("{n} 0 0 {n}\n");
+    let lines: String = (0..lines).map(line).collect();
+    fs::write(&path, format!("s.log {interface} ice 1\n#data\n{lines}")).unwrap();
+    let mut subfile = if described { vec![0, 3, 0, 0, 0, 99, 99, 0] } else { Vec::new() };
+    for n in 0..records {
+        subfile.extend([0, 9, 0, 0, 0, n, 1, 2, 3, 4, 5, 6, 7, 0]);
+    }
+    fs::write(folder.path().join("s.log"), subfile).unwrap();
+    let context = ReadContext::standalone("test");
+    let all = gather_with(&*source(&path), 1, &context).unwrap();
+    let data = all.events.iter().filter(|event| !event.channel.ends_with(".config"));
+    let data = data.map(|event| (event.sequence, event.payload[0])).collect();
+    (data, context.losses.take_notes().into_iter().map(|(what, _)| what).collect())
+}
+
+#[test]
+fn a_logger_that_was_killed_does_not_move_objects_to_the_times_of_others() {
+    for interface in ["Localise2d", "Imu", "Sonar"] {
+        for described in [false, true] {
+            for (records, lines) in [(10, 10), (9, 10), (10, 9), (8, 10), (10, 8)] {
+                let (data, notes) = killed(interface, described, records, lines);
+                let shown = format!("{interface} {described} {records} {lines}: {notes:?}");
+                assert!(data.iter().all(|(index, first)| *index == i64::from(*first)), "{shown}");
+                assert_eq!(data.len(), usize::from(records.min(lines)), "{shown}");
+                let is_said = notes.iter().any(|note| note.contains("config_records"));
+                assert_eq!(is_said, records != lines, "{shown}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_guessed_of_a_damaged_subfile_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.log");
+    fs::write(&path, "s.log Power ice 1\n#data\n1 0 0 0\n2 0 0 1\n").unwrap();
+    fs::write(folder.path().join("s.log"), [0, 2, 0, 0, 0, 1, 0, 0, 2, 0, 0, 0, 1]).unwrap();
+    let context = ReadContext::standalone("test");
+    gather_with(&*source(&path), 1, &context).unwrap();
+    let notes = context.losses.take_notes();
+    assert!(notes.iter().any(|(what, _)| what.contains("config_records")), "{notes:?}");
+}
+
+#[test]
+fn damage_holds_nothing_that_a_terminal_obeys() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.log");
+    fs::write(
+        &path,
+        "a\u{1b}[31m.log Power ice 1\nb \u{1b}[31m \u{1b}[31m 1\n#data\n1 0 0 0\n1 0 1 0\n",
+    )
+    .unwrap();
+    let all = gather(&*source(&path), 1).unwrap();
+    assert_eq!(all.damage.len(), 2);
+    assert!(!all.damage.iter().any(|(_, _, why)| why.contains('\u{1b}')), "{:?}", all.damage);
+}
+
+#[test]
+fn lines_of_subfiles_behind_what_is_read_of_a_header_say_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.log");
+    let header: String = (0..10_001).map(|n| format!("{n}.log Power ice 1\n")).collect();
+    fs::write(&path, format!("{header}#data\n1 0 10000 0\n")).unwrap();
+    let all = gather(&*source(&path), 1).unwrap();
+    let is_said = |(_, _, why): &(_, _, String)| why.contains("only the first 10000 lines");
+    assert_eq!(all.damage.iter().filter(|damage| is_said(damage)).count(), 2, "{:?}", all.damage);
+}
+
 /// A log of this many lines, and its subfiles.
 fn made(lines: usize) -> Vec<(&'static str, Vec<u8>)> {
     let mut master = b"# sensors@alpha/x\nlaser0.log LaserScanner2d ice 1\npower0.log Power ice 1\ntext0.log Power ascii 1\n#data\n".to_vec();
