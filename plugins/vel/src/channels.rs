@@ -22,6 +22,13 @@ const LONGEST_SENSOR: usize = 1000;
 /// So many that a few dozen channels rarely share one: those that do are looked up again and again.
 const SLOTS: usize = 1024;
 
+/// The name of the sensor that a message comes from; empty if there is none that can be believed.
+#[inline]
+pub(crate) fn sensor_of((type_id, version): (u32, i32), payload: &[u8]) -> &[u8] {
+    let named = sensor(type_id, version, payload).unwrap_or_default();
+    if named.len() <= LONGEST_SENSOR { named } else { &[] }
+}
+
 /// A reader's own memory of channels, so that it rarely asks the run's.
 #[derive(Debug)]
 pub(crate) struct Ids {
@@ -59,8 +66,7 @@ impl Ids {
     /// The number of the channel that a message is on.
     #[inline]
     pub(crate) fn of(&mut self, header: &Header, payload: &[u8]) -> Result<ChannelId, Error> {
-        let named = sensor(header.type_id, header.version, payload).unwrap_or_default();
-        let sensor = if named.len() <= LONGEST_SENSOR { named } else { &[] };
+        let sensor = sensor_of((header.type_id, header.version), payload);
         let slot = slot(header, sensor);
         match self.recent.get(slot) {
             Some(Some(known)) if known.is_of(header, sensor) => Ok(known.id),

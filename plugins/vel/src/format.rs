@@ -11,13 +11,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sluice_core::framed::LIKELY_EVENTS;
 use sluice_core::{
-    Batch, BatchBuilder, ByteFormat, Channel, Channels, Clock, EncodeContext, Error, Event, Place,
-    ReadContext,
+    Batch, BatchBuilder, ByteFormat, ChannelId, Channels, Clock, EncodeContext, Error, Event,
+    Place, ReadContext,
 };
 
 use crate::channels::Ids;
 use crate::hash::MessageNames;
-use crate::kind::{Kind, Met, decoded_types};
+use crate::kind::{Decoded, Kind, Met, TypeId, decoded_types};
 use crate::time::{held, to_millis, to_nanos};
 use crate::wire::{END_MARK, FileHead, HEADER_LEN, Header, SMALLEST, append_message};
 
@@ -25,10 +25,43 @@ use crate::wire::{END_MARK, FileHead, HEADER_LEN, Header, SMALLEST, append_messa
 #[derive(Clone, Copy, Debug)]
 pub struct Datalog;
 
-/// Bytes of the message for this event, or why there is none.
-fn fitted(event: &Event<'_>) -> Result<u32, String> {
-    let header = Header::of(0, (0, 0), 0.0, event.payload.len()).map_err(|e| e.to_string())?;
-    Ok(u32::try_from(header.message_len()).unwrap_or(u32::MAX))
+/// Bytes of the message for this event, and its type, or why there is none.
+fn fitted(
+    event: &Event<'_>,
+    kind: &Kind,
+    decoded: Option<Decoded>,
+) -> Result<(u32, TypeId), String> {
+    let type_id = kind.type_of(decoded)?;
+    let header = Header::of(0, type_id, 0.0, event.payload.len()).map_err(|e| e.to_string())?;
+    Ok((u32::try_from(header.message_len()).unwrap_or(u32::MAX), type_id))
+}
+
+/// How the channels of some events are written.
+struct Kinds {
+    kinds: Vec<Kind>,
+    /// Where the kind of each channel is, by the channel's number.
+    places: Vec<u32>,
+}
+
+impl Kinds {
+    fn of<'b>(batches: impl IntoIterator<Item = &'b Batch>, channels: &Channels) -> Self {
+        let (mut kinds, mut places) = (Vec::new(), vec![u32::MAX; channels.len()]);
+        for id in batches.into_iter().flat_map(Batch::channels) {
+            let place = &mut places[*id as usize];
+            if *place == u32::MAX {
+                *place = kinds.len() as u32;
+                kinds.push(Kind::of(&channels.get(ChannelId(*id))));
+            }
+        }
+        Self { kinds, places }
+    }
+
+    /// How an event's channel is written, and which of the kinds that is.
+    #[inline]
+    fn kind(&self, event: &Event<'_>) -> (usize, &Kind) {
+        let place = self.places[event.channel.index()] as usize;
+        (place, &self.kinds[place])
+    }
 }
 
 impl ByteFormat for Datalog {
@@ -45,24 +78,27 @@ impl ByteFormat for Datalog {
     }
 
     fn lengths(&self, batch: &Batch, context: &mut EncodeContext<'_>) -> Result<Vec<u32>, Error> {
-        let (kinds, decoded) = (kinds(context.channels), decoded_types(batch));
-        let (mut lengths, mut met) = (Vec::with_capacity(batch.len()), Met::of(kinds.len()));
+        let (kinds, decoded) = (Kinds::of([batch], context.channels), decoded_types(batch));
+        let (mut lengths, mut met) = (Vec::with_capacity(batch.len()), Met::of(kinds.kinds.len()));
         for (row, event) in batch.iter().enumerate() {
-            match fitted(&event) {
-                Ok(len) => lengths.push(len),
+            let (kind, decoded) = (kinds.kind(&event), decoded.get(row).copied().flatten());
+            match fitted(&event, kind.1, decoded) {
+                Ok((len, type_id)) => {
+                    lengths.push(len);
+                    met.add(kind, type_id, event.payload, decoded.is_some());
+                }
                 Err(reason) => {
                     context.refused.push((row as u32, reason));
                     lengths.push(0);
                     continue;
                 }
             }
-            met.add(event.channel, decoded.get(row).is_some_and(Option::is_some));
             if held(event.timestamp) != event.timestamp {
                 context.losses.insert(ROUNDED);
             }
         }
-        met.say_losses(&kinds, &mut context.losses);
-        if met.channels(&kinds).any(|kind| kind.clock == Clock::Utc) {
+        met.say_losses(&kinds.kinds, &mut context.losses);
+        if met.channels(&kinds.kinds).any(|kind| kind.clock == Clock::Utc) {
             context.losses.insert(NOT_SAID_ABSOLUTE);
         }
         Ok(lengths)
@@ -74,15 +110,15 @@ impl ByteFormat for Datalog {
         channels: &Channels,
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
-        let kinds = kinds(channels);
+        let kinds = Kinds::of(events, channels);
         for batch in events {
             out.reserve(batch.payload_bytes() as usize + batch.len() * HEADER_LEN);
             let decoded = decoded_types(batch);
             for (row, event) in batch.iter().enumerate() {
-                let kind = &kinds[event.channel.index()];
-                fitted(&event).map_err(unfit)?;
+                let ((_, kind), decoded) =
+                    (kinds.kind(&event), decoded.get(row).copied().flatten());
+                let (_, type_id) = fitted(&event, kind, decoded).map_err(unfit)?;
                 let (marker, ms) = (kind.marker, to_millis(event.timestamp));
-                let type_id = kind.type_of(decoded.get(row).copied().flatten());
                 append_message(out, marker, type_id, ms, event.payload).map_err(unfit)?;
             }
         }
@@ -126,10 +162,6 @@ pub(crate) const ROUNDED: &str =
 const NOT_SAID_ABSOLUTE: &str =
     "that times count from 1970 is not written; they are read back as if from the start of the log";
 
-fn kinds(channels: &Channels) -> Vec<Kind> {
-    channels.since(0).iter().map(|channel: &Arc<Channel>| Kind::of(channel)).collect()
-}
-
 fn unfit(reason: impl std::fmt::Display) -> Error {
     Error::broken(format!("an event that a log cannot hold was not refused: {reason}"))
 }
@@ -155,7 +187,7 @@ mod tests {
     use super::*;
     use crate::wire::{MARKER, TIME_AT};
     use proptest::prelude::*;
-    use sluice_core::{BlockPool, Encoding, Name};
+    use sluice_core::{BlockPool, Channel, Encoding, Name};
 
     fn batch(events: &[(i64, u8, Vec<u8>)], channels: &Channels) -> Batch {
         let mut batch = BatchBuilder::default();

@@ -1,11 +1,13 @@
 //! Sink `vel`: one log, whose index is complete once all is written.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use sluice_core::files::LogFile;
 use sluice_core::options::OutPath;
@@ -17,10 +19,10 @@ use sluice_core::{
 
 use crate::format::ROUNDED;
 use crate::index::Seconds;
-use crate::kind::{Hashed, Kind, Met, decoded_types};
+use crate::kind::{Hashed, Kind, Met, TypeId, decoded_types};
 use crate::time::{to_millis, to_nanos};
 use crate::wire::{
-    ENTRY_LEN, FileHead, HEAD_LEN, HEADER_LEN, Header, MAGIC, TIME_AT, UNUSED, VERSION,
+    END_MARK, FileHead, HEAD_LEN, HEADER_LEN, Header, MAGIC, SIZE_LEN, TIME_AT, UNUSED, VERSION,
     append_message,
 };
 
@@ -37,6 +39,7 @@ const GROWING_SECONDS: u32 = 3600;
 #[serde(deny_unknown_fields)]
 pub struct VelSink {
     /// The log; `-` is standard output, and `.zst` at its end compresses it.
+    #[serde(deserialize_with = "one_log")]
     path: OutPath,
     /// The seconds that the index has: all there are (`exact`), none (`none`), or a number of them.
     #[serde(default)]
@@ -54,6 +57,18 @@ sluice_core::register! {
     extensions: &["vel"],
 }
 
+/// A path that is no folder.
+fn one_log<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OutPath, D::Error> {
+    let path = OutPath::deserialize(deserializer)?;
+    if path.is_folder() {
+        let path = path.0.display();
+        return Err(serde::de::Error::custom(format!(
+            "one log is needed, and this is a folder: {path}"
+        )));
+    }
+    Ok(path)
+}
+
 /// How many seconds an index has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Index {
@@ -64,25 +79,38 @@ enum Index {
 
 impl<'de> Deserialize<'de> for Index {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged, expecting = "`exact`, `none`, or a number of seconds")]
-        enum Given {
-            Seconds(u32),
-            Word(Word),
+        deserializer.deserialize_any(Given)
+    }
+}
+
+/// Reads how many seconds an index has.
+struct Given;
+
+impl Visitor<'_> for Given {
+    type Value = Index;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`exact`, `none`, or a number of seconds up to {MOST_SECONDS}")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<Index, E> {
+        match word {
+            "exact" => Ok(Index::Exact),
+            "none" => Ok(Index::Seconds(0)),
+            _ => Err(E::invalid_value(Unexpected::Str(word), &self)),
         }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "lowercase")]
-        enum Word {
-            Exact,
-            None,
-        }
-        match Given::deserialize(deserializer)? {
-            Given::Word(Word::Exact) => Ok(Self::Exact),
-            Given::Word(Word::None) => Ok(Self::Seconds(0)),
-            Given::Seconds(seconds) if seconds <= MOST_SECONDS => Ok(Self::Seconds(seconds)),
-            Given::Seconds(seconds) => Err(serde::de::Error::custom(format!(
-                "an index has at most {MOST_SECONDS} seconds, and {seconds} are asked for"
-            ))),
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, seconds: u64) -> Result<Index, E> {
+        let fitting = u32::try_from(seconds).ok().filter(|seconds| *seconds <= MOST_SECONDS);
+        let unfit = || E::invalid_value(Unexpected::Unsigned(seconds), &self);
+        fitting.map(Index::Seconds).ok_or_else(unfit)
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, seconds: i64) -> Result<Index, E> {
+        match u64::try_from(seconds) {
+            Ok(seconds) => self.visit_u64(seconds),
+            Err(_) => Err(E::invalid_value(Unexpected::Signed(seconds), &self)),
         }
     }
 }
@@ -152,11 +180,10 @@ impl Message {
         out: &mut Vec<u8>,
         event: &Event<'_>,
         kind: &Kind,
-        decoded: Option<(u32, i32)>,
+        type_id: TypeId,
     ) -> Result<Self, String> {
         let (timestamp, clock, at) = (event.timestamp, kind.clock, out.len());
-        append_message(out, kind.marker, kind.type_of(decoded), 0.0, event.payload)
-            .map_err(|e| e.to_string())?;
+        append_message(out, kind.marker, type_id, 0.0, event.payload).map_err(|e| e.to_string())?;
         let origin = kind.hashed.is_none().then_some(event.sequence);
         Ok(Self { at, timestamp, clock, origin })
     }
@@ -169,6 +196,8 @@ pub struct Log {
     /// Bytes of messages so far.
     len: u64,
     seconds: Seconds,
+    /// The file's minor version.
+    minor: u16,
     /// The least entries that the index gets.
     least: u32,
     /// The time that becomes 0 ms.
@@ -182,24 +211,23 @@ pub struct Log {
 /// Where messages go until the head in front of them is known.
 #[derive(Debug)]
 enum Body {
-    /// Behind a head that stays, or that is replaced.
-    Behind { file: OutputFile, head: Vec<u8> },
+    /// Behind an empty head, of this length, that stays or is replaced.
+    Behind { file: OutputFile, head: u64 },
     /// To a file of their own.
     Aside { file: OutputFile, body: File },
 }
 
 impl VelSink {
     /// A file that can be written behind its head once that is known.
-    fn body(&self, mut file: OutputFile, least: u32) -> Result<Body, Error> {
+    fn body(&self, mut file: OutputFile, front: &Front<'_>) -> Result<Body, Error> {
         let is_final = self.index == Index::Seconds(0);
         if !is_final && !file.can_replace_head() {
             let fail = |e| Error::io("make a temporary file for", file.target(), e);
             let body = tempfile::tempfile().map_err(fail)?;
             return Ok(Body::Aside { file, body });
         }
-        let head = head(least, &[]);
-        file.write_binary(&head)?;
-        Ok(Body::Behind { file, head })
+        front.pieces().try_for_each(|piece| file.write_binary(&piece))?;
+        Ok(Body::Behind { file, head: front.head().body() })
     }
 
     fn kinds(&self, context: &EncodeContext<'_>) -> Result<Arc<Vec<Kind>>, Error> {
@@ -207,18 +235,45 @@ impl VelSink {
     }
 }
 
-/// A file's head with an index of at least `least` entries, for messages at these places behind it.
-fn head(least: u32, places: &[u64]) -> Vec<u8> {
-    let entries = u32::try_from(places.len()).unwrap_or(u32::MAX).max(least);
-    let head = FileHead::new(entries);
-    let mut bytes = Vec::with_capacity(HEAD_LEN + entries as usize * ENTRY_LEN);
-    bytes.extend(head.write());
-    let position = |place: &u64| (head.body() + place).cast_signed();
-    let unused = std::iter::repeat(UNUSED);
-    let entries = places.iter().map(position).chain(unused).take(entries as usize);
-    entries.for_each(|entry| bytes.extend(entry.to_le_bytes()));
-    bytes
+/// What stands in front of the messages: the head, and an index of at least so many entries.
+struct Front<'p> {
+    minor: u16,
+    least: u32,
+    /// Where the messages of the first entries are, behind all this.
+    places: &'p [u64],
 }
+
+impl Front<'_> {
+    fn head(&self) -> FileHead {
+        let entries = u32::try_from(self.places.len()).unwrap_or(u32::MAX).max(self.least);
+        FileHead { minor: self.minor, ..FileHead::new(entries) }
+    }
+
+    /// Its bytes, a few at a time: there may be much of it.
+    fn pieces(&self) -> impl Iterator<Item = Vec<u8>> {
+        let (head, count) = (self.head(), self.head().entries as usize);
+        let starts = (0..count).step_by(ENTRIES_A_PIECE);
+        let entries = move |from: usize| -> Vec<u8> {
+            let piece = from..count.min(from + ENTRIES_A_PIECE);
+            piece.flat_map(|entry| self.entry(&head, entry).to_le_bytes()).collect()
+        };
+        std::iter::once(head.write().to_vec()).chain(starts.map(entries))
+    }
+
+    fn entry(&self, head: &FileHead, entry: usize) -> i64 {
+        self.places.get(entry).map_or(UNUSED, |place| (head.body() + place).cast_signed())
+    }
+
+    /// All of its bytes.
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.head().body() as usize);
+        self.pieces().for_each(|piece| bytes.extend(piece));
+        bytes
+    }
+}
+
+/// How much of an index is made at a time.
+const ENTRIES_A_PIECE: usize = 8 << 10;
 
 impl Log {
     fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
@@ -250,6 +305,12 @@ impl Log {
         let ms = to_millis(nanos);
         self.rounded += u64::from(to_nanos(ms) != Some(nanos));
         Ok(ms)
+    }
+
+    /// Writes the mark at the end of the log that was read, if its last message was written, too.
+    fn write_end_mark(&mut self) -> Result<(), Error> {
+        let Some(original) = &mut self.original else { return Ok(()) };
+        if original.ends_with_a_mark()? { self.write(&END_MARK.to_le_bytes()) } else { Ok(()) }
     }
 
     /// Puts the times of a block's messages in, and their seconds into the index.
@@ -293,6 +354,8 @@ struct Original {
     /// What was read of it last, and where that begins.
     window: Vec<u8>,
     start: u64,
+    /// The end of the furthest message that was met.
+    end: u64,
 }
 
 impl Original {
@@ -308,7 +371,8 @@ impl Original {
         let found = if there == HEAD_LEN { FileHead::parse(&bytes) } else { None };
         let is_vel =
             |(magic, head): &([u8; 4], FileHead)| *magic == MAGIC && head.major == VERSION.0;
-        Ok(found.filter(is_vel).map(|(_, head)| Self { log, head, window: Vec::new(), start: 0 }))
+        let Some((_, head)) = found.filter(is_vel) else { return Ok(None) };
+        Ok(Some(Self { log, head, window: Vec::new(), start: 0, end: head.body() }))
     }
 
     /// How many entries its index has, as far as they can be there.
@@ -327,8 +391,18 @@ impl Original {
             }
             header => header,
         };
-        let time = header.map(|header| header.ms);
-        Ok(time.filter(|ms| header == Some(Header { ms: *ms, ..*like })))
+        let found = header.filter(|header| *header == Header { ms: header.ms, ..*like });
+        if let Some(header) = found {
+            self.end = self.end.max(at.saturating_add(header.message_len()));
+        }
+        Ok(found.map(|header| header.ms))
+    }
+
+    /// Whether the end mark is behind the furthest message that was met.
+    fn ends_with_a_mark(&mut self) -> Result<bool, Error> {
+        let mut bytes = [0; SIZE_LEN];
+        let there = self.log.read_at(self.end, &mut bytes)?;
+        Ok(there == bytes.len() && u32::from_le_bytes(bytes) == END_MARK)
     }
 
     /// The header at `at`, if what was read last has it.
@@ -356,22 +430,25 @@ impl Sink for VelSink {
     }
 
     fn open(&self, context: &SinkContext) -> Result<Log, Error> {
-        if self.path.is_folder() {
-            let path = self.path.0.display();
-            return Err(Error::unfit(format!("`path` is one log, and this is a folder: {path}")));
-        }
         let original = Original::of(context)?;
         let file = context.outputs.create(&self.path.0)?;
-        let (least, most) = match self.index {
+        let (least, seconds) = match self.index {
             // What others read meanwhile cannot be moved.
-            Index::Exact if file.is_growing() => (GROWING_SECONDS, GROWING_SECONDS),
-            Index::Exact => (original.as_ref().map_or(0, Original::entries), MOST_SECONDS),
-            Index::Seconds(seconds) => (seconds, seconds),
+            Index::Exact if file.is_growing() => {
+                (GROWING_SECONDS, Seconds::new(GROWING_SECONDS.into()))
+            }
+            Index::Exact => {
+                let least = original.as_ref().map_or(0, Original::entries);
+                (least, Seconds::in_proportion(least.into(), MOST_SECONDS.into()))
+            }
+            Index::Seconds(seconds) => (seconds, Seconds::new(seconds.into())),
         };
+        let minor = original.as_ref().map_or(VERSION.1, |original| original.head.minor);
         Ok(Log {
-            body: self.body(file, least)?,
+            body: self.body(file, &Front { minor, least, places: &[] })?,
             len: 0,
-            seconds: Seconds::new(most.into()),
+            seconds,
+            minor,
             least,
             epoch: self.epoch.map(|epoch| epoch.0),
             original,
@@ -389,14 +466,16 @@ impl Sink for VelSink {
         for (row, event) in batch.iter().enumerate() {
             let kind = &kinds[event.channel.index()];
             let decoded = decoded.get(row).copied().flatten();
-            match Message::append(&mut bytes, &event, kind, decoded) {
+            let written = kind.type_of(decoded).map_err(str::to_owned).and_then(|type_id| {
+                let message = Message::append(&mut bytes, &event, kind, type_id)?;
+                let channel = (event.channel.index(), kind);
+                met.add(channel, type_id, event.payload, decoded.is_some());
+                Ok(message)
+            });
+            match written {
                 Ok(message) => messages.push(message),
-                Err(reason) => {
-                    context.refused.push((row as u32, reason));
-                    continue;
-                }
+                Err(reason) => context.refused.push((row as u32, reason)),
             }
-            met.add(event.channel, decoded.is_some());
         }
         met.say_losses(&kinds, &mut context.losses);
         if self.epoch.is_none() && met.channels(&kinds).any(|kind| kind.clock == Clock::Utc) {
@@ -445,17 +524,18 @@ impl Sink for VelSink {
         self.index == Index::Seconds(0) || !(is_packed || self.path.is_stdout())
     }
 
-    fn finish(&self, log: Log) -> Result<u64, Error> {
-        let wanted = head(log.least, log.seconds.positions());
+    fn finish(&self, mut log: Log) -> Result<u64, Error> {
+        log.write_end_mark()?;
+        let front = Front { minor: log.minor, least: log.least, places: log.seconds.positions() };
         match log.body {
             Body::Behind { mut file, head } => {
-                if wanted != head {
-                    file.replace_head(head.len() as u64, &wanted)?;
+                if !front.places.is_empty() {
+                    file.replace_head(head, &front.bytes())?;
                 }
                 file.finish(log.events)?;
             }
             Body::Aside { mut file, body } => {
-                file.write_binary(&wanted)?;
+                front.pieces().try_for_each(|piece| file.write_binary(&piece))?;
                 copy(body, &mut file)?;
                 file.finish(log.events)?;
             }

@@ -356,6 +356,26 @@ fn a_window_of_a_log_with_a_right_index_reads_a_part_of_it_and_gives_all_of_the_
 }
 
 #[test]
+fn a_window_is_whole_where_one_time_is_wrong_or_the_clock_begins_anew() {
+    let image = |ms: f64| (ms, (IMU_STATE, 102, [text("b"), text("n"), vec![7; 8000]].concat()));
+    let rising = || (0..2200).map(|n| f64::from(n) * 100.0);
+    let stray = rising().take(500).chain([1e6]).chain(rising().skip(500));
+    for times in [stray.collect::<Vec<_>>(), rising().chain(rising()).collect()] {
+        let (_folder, path) = written(&log_of(times.iter().copied().map(image)));
+        let query =
+            Query { start: Some(60_000_000_000), end: Some(100_000_000_000), ..Query::default() };
+        let log = source(&path);
+        let splits = log.splits(1 << 20, &query).unwrap();
+        let context = ReadContext::standalone("test");
+        let all = sluice_core::contract::gather_splits(&*log, splits, &context).unwrap();
+        let wanted = 60_000_000_000..100_000_000_000;
+        let found = all.events.iter().filter(|event| wanted.contains(&event.timestamp)).count();
+        let expected = times.iter().filter(|ms| (60_000.0..100_000.0).contains(*ms)).count();
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
 fn a_wrong_index_is_not_followed() {
     let (mut bytes, whole) = (long_log(), long_log().len() as u64);
     // Second 190 begins a second too late; then the index says nothing; then seeking is turned off.
@@ -460,6 +480,63 @@ fn a_log_that_is_not_changed_is_written_byte_for_byte() {
             "{:?}",
             sunk.losses
         );
+    }
+}
+
+#[test]
+fn the_end_mark_and_the_minor_version_of_the_only_log_are_kept() {
+    for index in [json!("exact"), json!("none"), json!(13)] {
+        let mut bytes = log(100);
+        bytes[6] = 7;
+        if index == "none" {
+            bytes = [
+                &FileHead { minor: 7, ..FileHead::new(0) }.write(),
+                &bytes[body(&bytes) as usize..],
+            ]
+            .concat();
+        }
+        bytes.extend([0xff; 4]);
+        let (folder, path) = written(&bytes);
+        let to = folder.path().join("out.vel");
+        let sunk = converted(json!({ "path": path }), json!({ "path": to, "index": index }));
+        assert!(sunk.bytes == bytes, "{index}");
+        // What follows the mark is no part of the log.
+        std::fs::write(&path, [&bytes[..], b"rest"].concat()).unwrap();
+        let to = folder.path().join("again.vel");
+        let sunk = converted(json!({ "path": path }), json!({ "path": to, "index": index }));
+        assert!(sunk.bytes == bytes, "{index}");
+    }
+}
+
+#[test]
+fn a_jump_in_time_does_not_make_an_index_that_is_longer_than_the_log_can_justify() {
+    let times = [0.0, 1_500.0, 1e11, 1e11 + 1.0];
+    let bytes = log_of(times.into_iter().zip((0..4).map(message)));
+    let bytes = [&FileHead::new(0).write(), &bytes[body(&bytes) as usize..]].concat();
+    let (folder, path) = written(&bytes);
+    let sunk = converted(json!({ "path": path }), json!({ "path": folder.path().join("out.vel") }));
+    assert_eq!(sunk.bytes.len(), bytes.len() + 2 * 8);
+    assert!(sunk.notes[0].0.contains("ends after 2 seconds"), "{:?}", sunk.notes);
+}
+
+#[test]
+fn wrong_options_of_the_sink_are_refused_before_anything_is_written() {
+    let registry = Registry::linked();
+    let Make::Sink(make) = registry.get(Kind::Sink, "vel").unwrap().make else { panic!("a sink") };
+    for (options, says) in [
+        (json!({ "path": "out/" }), "this is a folder: out/"),
+        (
+            json!({ "path": "x", "index": "foo" }),
+            "string \"foo\", expected `exact`, `none`, or a number",
+        ),
+        (
+            json!({ "path": "x", "index": 20_000_000 }),
+            "expected `exact`, `none`, or a number of seconds up to 10000000",
+        ),
+        (json!({ "path": "x", "index": -1 }), "`-1`, expected"),
+    ] {
+        let error = make(options).err().unwrap().to_string();
+        assert!(error.contains(says), "{error}");
     }
 }
 
