@@ -126,7 +126,8 @@ fn what_cannot_be_columns_says_why() {
     let codec = codec(&[(
         "a.ice",
         "interface I; class L { L next; }; class P { Object* p; }; class Q { Object o; };
-         interface J { void f(); }; struct S { J j; }; sequence<S> Ss; struct R { Ss s; };",
+         interface J { void f(); }; struct S { J j; }; sequence<S> Ss; struct R { Ss s; };
+         class O { optional(1) int i; };",
     )]);
     let why = |name: &str| {
         let known = codec.types().iter().find(|known| *known.described.name == *name).unwrap();
@@ -134,6 +135,8 @@ fn what_cannot_be_columns_says_why() {
     };
     assert!(why("L").contains("may hold another one"), "{}", why("L"));
     assert!(why("P").contains("a proxy is not decoded"));
+    let optional = "`i`: an optional member, which encoding 1.0 does not have, is not decoded";
+    assert_eq!(why("O"), optional);
     assert!(why("Q").contains("an object of any class is not decoded"));
     assert!(why("R").contains("`s`: `j`: an interface is not decoded"), "{}", why("R"));
 }

@@ -9,8 +9,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use sluice_core::mistake::Mistake;
+use sluice_core::name::printable;
 
-use super::parser;
+use super::parser::{self, MOST_MISTAKES};
 use super::syntax::{Body, Declaration, Member, Named, TypeName};
 
 /// A type's number in its library.
@@ -75,17 +76,23 @@ pub struct Library {
     /// For each type, the classes that extend it, directly or not, by name; one of each name.
     derived: BTreeMap<TypeId, Vec<TypeId>>,
     mistakes: Vec<(usize, Mistake)>,
+    /// For each file, how many mistakes in it are told.
+    told: Vec<usize>,
 }
 
 /// More are not shown.
 const MOST_SHOWN: usize = 100;
+/// Mistakes are shown with their line if it is no longer than this, and their file is not.
+const LONGEST_SHOWN_LINE: usize = 400;
+const LONGEST_SHOWN_FILE: usize = 1 << 20;
 /// Classes that extend each other, one after another; nobody has more.
 pub(crate) const LONGEST_LINE: usize = 32;
 
 impl Library {
     /// What these files declare.
     pub fn of(files: Vec<TypeFile>) -> Self {
-        let mut library = Self { files, ..Self::default() };
+        let told = vec![0; files.len()];
+        let mut library = Self { files, told, ..Self::default() };
         let includes: Vec<Vec<String>> =
             (0..library.files.len()).map(|file| library.add(file)).collect();
         library.included = library.follow(&includes);
@@ -98,7 +105,7 @@ impl Library {
     /// Takes over what a file declares, and gives what it includes.
     fn add(&mut self, file: usize) -> Vec<String> {
         let (unit, mistakes) = parser::parse(&self.files[file].text);
-        self.mistakes.extend(mistakes.into_iter().map(|mistake| (file, mistake)));
+        mistakes.into_iter().for_each(|mistake| self.tell(file, mistake));
         let (mut line, mut seen) = (1, 0);
         for declaration in unit.declared {
             let before = self.files[file].text.as_bytes().get(seen..declaration.span.start);
@@ -108,7 +115,7 @@ impl Library {
             let versions = self.by_name.entry(declaration.name.clone()).or_default();
             if versions.last().is_some_and(|last| self.types[last.index()].file == file) {
                 let message = format!("`{}` is declared twice in this file", declaration.name);
-                self.mistakes.push((file, mistake(&declaration.span, message, None)));
+                self.tell(file, mistake(&declaration.span, message, None));
                 continue;
             }
             versions.push(id);
@@ -117,6 +124,19 @@ impl Library {
             self.types.push(Declared { declaration, uses: Vec::new(), file, line });
         }
         unit.includes
+    }
+
+    /// Adds a mistake, if not so many of that file are told already that nobody reads more.
+    fn tell(&mut self, file: usize, mistake: Mistake) {
+        if !self.is_hopeless(file) {
+            self.told[file] += 1;
+            self.mistakes.push((file, mistake));
+        }
+    }
+
+    /// Whether as many mistakes of a file are told as ever are: it need not be looked at further.
+    fn is_hopeless(&self, file: usize) -> bool {
+        self.told[file] >= MOST_MISTAKES
     }
 
     /// For each file, the others that it includes, directly or not.
@@ -129,7 +149,8 @@ impl Library {
                 let name = Path::new(name).file_name()?;
                 place.get(folder.join(name).as_path()).copied()
             });
-            beside.collect::<Vec<_>>()
+            let mut seen = HashSet::new();
+            beside.filter(|file| seen.insert(*file)).collect::<Vec<_>>()
         };
         let direct: Vec<Vec<usize>> = (0..self.files.len()).map(direct).collect();
         let all = |file: usize| {
@@ -151,18 +172,19 @@ impl Library {
             let file = *file;
             let (mut uses, mut wrong) = (Vec::new(), Vec::new());
             for of in type_names(&declaration.body) {
-                let Named::Declared { name, scope } = &of.named else {
+                let is_hopeless = self.told[file] + wrong.len() >= MOST_MISTAKES;
+                let (Named::Declared { name, scope }, false) = (&of.named, is_hopeless) else {
                     uses.push(None);
                     continue;
                 };
                 let found = self.find(name, scope, file);
                 if let Err((message, help)) = &found {
-                    wrong.push((file, mistake(&of.span, message, Some(help))));
+                    wrong.push(mistake(&of.span, message, Some(help)));
                 }
                 uses.push(found.ok());
             }
             self.types[at].uses = uses;
-            self.mistakes.extend(wrong);
+            wrong.into_iter().for_each(|mistake| self.tell(file, mistake));
         }
     }
 
@@ -239,8 +261,8 @@ impl Library {
             classes.sort_by_key(|id| (self.name(*id), *id));
             classes.dedup_by_key(|id| self.name(*id));
         }
-        self.mistakes.extend(wrong);
         self.derived = derived;
+        wrong.into_iter().for_each(|(file, mistake)| self.tell(file, mistake));
     }
 
     /// Whether what a class extends is right, directly and further up.
@@ -342,15 +364,76 @@ impl Library {
         self.mistakes.binary_search_by_key(&file, |(file, _)| *file).is_err()
     }
 
-    /// The mistakes in the files, each with its place, shown as text.
+    /// The mistakes in the files, each with its place, shown as text: at most [`MOST_MISTAKES`] of a file are
+    /// counted, and about half as many shown. Takes time by the length of the files.
     pub fn mistakes(&self) -> Vec<String> {
+        let mut places = Places::default();
         let shown = self.mistakes.iter().take(MOST_SHOWN).map(|(file, mistake)| {
             let TypeFile { path, text } = &self.files[*file];
-            mistake.render(&path.to_string_lossy(), text, false)
+            let (line, column) = places.of(*file, text, mistake.span.start);
+            let path = path.to_string_lossy();
+            if text.len() <= LONGEST_SHOWN_FILE && has_short_line(text, mistake.span.start) {
+                mistake.render(&path, text, false)
+            } else {
+                at_place(mistake, &path, line, column)
+            }
         });
+        let mut shown: Vec<String> = shown.collect();
         let more = self.mistakes.len().saturating_sub(MOST_SHOWN);
-        shown.chain((more > 0).then(|| format!("and {more} more mistakes"))).collect()
+        if more > 0 {
+            let is_all = (0..self.files.len()).all(|file| !self.is_hopeless(file));
+            let least = if is_all { "" } else { "at least " };
+            shown.push(format!("and {least}{more} more mistakes"));
+        }
+        shown
     }
+}
+
+/// Lines and columns of places that are asked for in their order: each text is gone over once.
+#[derive(Debug, Default)]
+struct Places {
+    file: usize,
+    at: usize,
+    /// Those before the place, each.
+    lines: usize,
+    columns: usize,
+}
+
+impl Places {
+    /// The line and column of a place, both counted from 1.
+    fn of(&mut self, file: usize, text: &str, at: usize) -> (usize, usize) {
+        if file != self.file {
+            *self = Self { file, ..Self::default() };
+        }
+        let between = text.get(self.at..at).unwrap_or_default();
+        match between.rsplit_once('\n') {
+            Some((_, line)) => {
+                self.lines += between.bytes().filter(|byte| *byte == b'\n').count();
+                self.columns = line.chars().count();
+            }
+            None => self.columns += between.chars().count(),
+        }
+        self.at = self.at.max(at);
+        (self.lines + 1, self.columns + 1)
+    }
+}
+
+/// Whether the line around a place is short enough to be shown. Looks no further than that.
+fn has_short_line(text: &str, at: usize) -> bool {
+    let (before, after) = text.as_bytes().split_at(at.min(text.len()));
+    let is_break = |byte: &u8| *byte == b'\n';
+    let before = before.iter().rev().take(LONGEST_SHOWN_LINE).position(is_break);
+    let before = before.or((at < LONGEST_SHOWN_LINE).then_some(at));
+    let length = after.iter().take(LONGEST_SHOWN_LINE).position(is_break);
+    let after = length.or((after.len() < LONGEST_SHOWN_LINE).then_some(after.len()));
+    before.zip(after).is_some_and(|(before, after)| before + after <= LONGEST_SHOWN_LINE)
+}
+
+/// A mistake without the line in which it is.
+fn at_place(mistake: &Mistake, path: &str, line: usize, column: usize) -> String {
+    let (message, path) = (printable(&mistake.message), printable(path));
+    let help = mistake.help.as_deref().map(|help| format!("\n   = help: {}", printable(help)));
+    format!("error: {message}\n  --> {path}:{line}:{column}{}", help.unwrap_or_default())
 }
 
 fn mistake(span: &Range<usize>, message: impl Into<String>, help: Option<&str>) -> Mistake {
@@ -418,6 +501,32 @@ mod tests {
         }
         assert!(library.is_sound(id(&library, "::m::T", "a.ice")));
         assert!(!library.is_sound(id(&library, "::m::U", "c.ice")));
+    }
+
+    #[test]
+    fn mistakes_on_long_lines_are_told_by_their_place() {
+        let text = format!("struct S {{\n ü x; {}\n b y; }};", "ä c; ".repeat(90_000));
+        let all = library(&[("a.ice", "struct T { q r; };"), ("b.ice", &text)]).mistakes();
+        assert_eq!(all.len(), MOST_SHOWN + 1);
+        assert!(all[0].contains("a.ice:1:12") && all[0].contains("struct T { q r; };"));
+        assert!(
+            all[1].ends_with("--> b.ice:2:2") && all[2].ends_with("--> b.ice:2:7"),
+            "{}",
+            all[2]
+        );
+        assert!(all.iter().all(|told| told.len() < 400), "{}", all[1]);
+        assert_eq!(all[MOST_SHOWN], "and at least 101 more mistakes");
+        let short = "struct S { q r; }; ".repeat(2);
+        assert_eq!(library(&[("a.ice", &short)]).mistakes().len(), 2);
+    }
+
+    #[test]
+    fn a_file_full_of_mistakes_is_given_up() {
+        for piece in ["module m {", "/**/} ", "class C extends C {};", "struct S { q r; };\n"] {
+            let library = library(&[("a.ice", &piece.repeat(90_000))]);
+            assert_eq!(library.mistakes.len(), MOST_MISTAKES, "{piece}");
+            assert_eq!(library.mistakes().len(), MOST_SHOWN + 1);
+        }
     }
 
     #[test]

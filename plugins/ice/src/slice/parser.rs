@@ -1,5 +1,6 @@
 //! What the text of one `.ice` file declares, or every mistake in it. Resolves no names.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,16 +8,22 @@ use std::sync::Arc;
 use sluice_core::mistake::Mistake;
 
 use super::syntax::{Body, Builtin, Declaration, Member, Named, TypeName, Unit};
-use super::token::{Token, tokens};
+use super::token::{Token, Tokens};
 
-/// What a text says, and the mistakes in it.
+/// More mistakes of one file are not told: what stands behind the last of them is not read.
+pub const MOST_MISTAKES: usize = 200;
+
+/// What a text says, and the mistakes in it: at most [`MOST_MISTAKES`], and nothing declared behind the last of
+/// so many. Takes time by the length of the text.
 pub fn parse(text: &str) -> (Unit, Vec<Mistake>) {
+    let mut tokens = Tokens::new(text);
     let mut parser = Parser {
-        tokens: tokens(text),
+        next: tokens.next(),
+        tokens,
         end: text.len(),
-        next: 0,
         modules: Vec::new(),
         is_inside: false,
+        names: 0,
         unit: Unit::default(),
         mistakes: Vec::new(),
     };
@@ -30,14 +37,17 @@ struct Noted;
 type Parsed<T> = Result<T, Noted>;
 
 struct Parser<'t> {
-    tokens: Vec<Token<'t>>,
+    next: Option<Token<'t>>,
+    /// Those behind the next one.
+    tokens: Tokens<'t>,
     /// The length of the text.
     end: usize,
-    next: usize,
     /// The full names of the modules that are open, the innermost last.
     modules: Vec<Arc<str>>,
     /// Whether the `}` of a struct, class or enum has not come yet.
     is_inside: bool,
+    /// How long the full names of all types are together.
+    names: usize,
     unit: Unit,
     mistakes: Vec<Mistake>,
 }
@@ -60,6 +70,10 @@ const DECLARATIONS: [&str; 10] = [
 const DEEPEST_MODULE: usize = 32;
 /// Every type has its name in full: with long names a small text would say much.
 const LONGEST_NAME: usize = 1000;
+/// The full names of all types of a file together.
+const MOST_NAMES: usize = 32 << 20;
+/// How much of a word is shown that is out of place.
+const MOST_SHOWN: usize = 60;
 
 impl<'t> Parser<'t> {
     fn file(&mut self) {
@@ -82,7 +96,9 @@ impl<'t> Parser<'t> {
                 self.skip_to_declaration();
             }
         }
-        if !self.modules.is_empty() {
+        if let Some(span) = self.tokens.unclosed() {
+            self.wrong(&span, "a comment without an end", Some("close it with `*/`"));
+        } else if !self.modules.is_empty() {
             self.ended("the `}` of a module");
         }
     }
@@ -101,13 +117,9 @@ impl<'t> Parser<'t> {
                 self.skip_statement();
                 Ok(())
             }
-            "/*" => {
-                let help = "close it with `*/`";
-                Err(self.wrong(&word.span, "a comment without an end", Some(help)))
-            }
             "}" => Err(self.wrong(&word.span, "a `}` that closes nothing", Some("leave it out"))),
             other => {
-                let message = format!("expected a declaration, found `{other}`");
+                let message = format!("expected a declaration, found `{}`", shown(other));
                 Err(self.wrong(&word.span, message, Some(TOP)))
             }
         }
@@ -120,7 +132,7 @@ impl<'t> Parser<'t> {
             if DECLARATIONS.contains(&token.text) || (token.text == "}" && !is_own_end) {
                 return;
             }
-            self.next += 1;
+            self.advance();
         }
     }
 
@@ -158,6 +170,14 @@ impl<'t> Parser<'t> {
 
     fn add(&mut self, name: &Token<'_>, body: Body, metadata: Vec<String>) {
         let (name, span) = (self.full(name), name.span.clone());
+        self.names = self.names.saturating_add(name.len());
+        if self.names > MOST_NAMES {
+            let message =
+                format!("names of types that are longer than {MOST_NAMES} bytes together");
+            self.wrong(&span, message, Some("cut the file into several"));
+            self.stop();
+            return;
+        }
         self.unit.declared.push(Declaration { name, span, body, metadata });
     }
 
@@ -210,11 +230,11 @@ impl<'t> Parser<'t> {
             match token.text {
                 "}" => break,
                 "[" => {
-                    self.next += 1;
+                    self.advance();
                     self.metadata()?;
                 }
-                ";" => self.next += 1,
-                line if line.starts_with('#') => self.next += 1,
+                ";" => self.advance(),
+                line if line.starts_with('#') => self.advance(),
                 _ => match self.member() {
                     Ok(Some((member, span))) => {
                         if !names.insert(member.name.clone()) {
@@ -228,7 +248,7 @@ impl<'t> Parser<'t> {
                 },
             }
         }
-        self.next += 1;
+        self.advance();
         self.is_inside = false;
         Ok(members)
     }
@@ -253,7 +273,7 @@ impl<'t> Parser<'t> {
             return Ok(None);
         }
         if is_optional {
-            of.named = Named::Unfit("an optional member, which encoding 1.0 does not have");
+            of.named = Named::Unfit("an optional member, which encoding 1.0 does not have,");
         }
         if self.took("=") {
             self.word("the value that it has if nobody sets it")?;
@@ -271,7 +291,7 @@ impl<'t> Parser<'t> {
             if DECLARATIONS.contains(&token.text) {
                 return Err(Noted);
             }
-            self.next += 1;
+            self.advance();
             if token.text == ";" {
                 return Ok(());
             }
@@ -348,7 +368,7 @@ impl<'t> Parser<'t> {
             decimal => (10, decimal),
         };
         let Ok(number) = i64::from_str_radix(digits, radix) else {
-            let message = format!("`{}` is no number", value.text);
+            let message = format!("`{}` is no number", shown(value.text));
             return Err(self.wrong(&value.span, message, Some("values are given as numbers here")));
         };
         Ok(i32::try_from(number).ok())
@@ -386,7 +406,9 @@ impl<'t> Parser<'t> {
             let text =
                 self.take().filter(|token| token.text.len() > 1 && token.text.starts_with('"'));
             let Some(text) = text else {
-                let span = self.peek().map_or(self.end..self.end, |token| token.span);
+                let Some(Token { span, .. }) = self.peek() else {
+                    return Err(self.ended("a text in quotes"));
+                };
                 let help = "metadata is `[\"…\"]`";
                 return Err(self.wrong(&span, "expected a text in quotes", Some(help)));
             };
@@ -408,6 +430,10 @@ impl<'t> Parser<'t> {
             self.metadata()?;
         }
         let word = self.word(what)?;
+        if word.text.len() > 2 * LONGEST_NAME {
+            let message = format!("the name of a type, longer than {} bytes", 2 * LONGEST_NAME);
+            return Err(self.wrong(&word.span, message, None));
+        }
         let span = word.span.clone();
         let named = if self.took("*") {
             Named::Unfit("a proxy")
@@ -422,26 +448,30 @@ impl<'t> Parser<'t> {
             let name = word.text.split("::").map(unescaped).collect::<Vec<_>>().join("::");
             Named::Declared { name, scope: self.modules.last().cloned().unwrap_or_default() }
         } else {
-            let message = format!("expected {what}, found `{}`", word.text);
+            let message = format!("expected {what}, found `{}`", shown(word.text));
             return Err(self.wrong(&word.span, message, None));
         };
         Ok(TypeName { named, span })
     }
 
     fn peek(&self) -> Option<Token<'t>> {
-        self.tokens.get(self.next).cloned()
+        self.next.clone()
     }
 
     fn take(&mut self) -> Option<Token<'t>> {
-        let token = self.peek();
-        self.next += usize::from(token.is_some());
-        token
+        std::mem::replace(&mut self.next, self.tokens.next())
+    }
+
+    fn advance(&mut self) {
+        self.next = self.tokens.next();
     }
 
     /// Whether the next token is this one, which is then taken.
     fn took(&mut self, text: &str) -> bool {
-        let is_it = self.tokens.get(self.next).is_some_and(|token| token.text == text);
-        self.next += usize::from(is_it);
+        let is_it = self.next.as_ref().is_some_and(|token| token.text == text);
+        if is_it {
+            self.advance();
+        }
         is_it
     }
 
@@ -450,10 +480,10 @@ impl<'t> Parser<'t> {
         let Some(token) = self.peek() else { return Err(self.ended(what)) };
         let is_word = |c: char| c.is_alphanumeric() || "_.+-\\:\"\u{fffd}".contains(c);
         if !token.text.starts_with(is_word) {
-            let message = format!("expected {what}, found `{}`", token.text);
+            let message = format!("expected {what}, found `{}`", shown(token.text));
             return Err(self.wrong(&token.span, message, None));
         }
-        self.next += 1;
+        self.advance();
         Ok(token)
     }
 
@@ -461,7 +491,7 @@ impl<'t> Parser<'t> {
     fn name(&mut self, what: &str) -> Parsed<Token<'t>> {
         let Some(token) = self.peek() else { return Err(self.ended(what)) };
         if !is_name(token.text) {
-            let message = format!("expected {what}, found `{}`", token.text);
+            let message = format!("expected {what}, found `{}`", shown(token.text));
             let help = "names are letters, digits and `_`, and begin with no digit";
             return Err(self.wrong(&token.span, message, Some(help)));
         }
@@ -469,7 +499,7 @@ impl<'t> Parser<'t> {
             let message = format!("a name longer than {LONGEST_NAME} bytes");
             return Err(self.wrong(&token.span, message, None));
         }
-        self.next += 1;
+        self.advance();
         Ok(token)
     }
 
@@ -478,11 +508,15 @@ impl<'t> Parser<'t> {
             return Ok(());
         }
         let Some(token) = self.peek() else { return Err(self.ended(&format!("`{mark}`"))) };
-        let message = format!("expected `{mark}` {place}, found `{}`", token.text);
+        let message = format!("expected `{mark}` {place}, found `{}`", shown(token.text));
         Err(self.wrong(&token.span, message, None))
     }
 
+    /// Something is missing at the end of the file. That a comment goes on to there is told elsewhere.
     fn ended(&mut self, what: &str) -> Noted {
+        if self.tokens.unclosed().is_some() {
+            return Noted;
+        }
         let end = self.end..self.end;
         self.wrong(&end, format!("expected {what}, found the end of the file"), None)
     }
@@ -494,8 +528,19 @@ impl<'t> Parser<'t> {
         help: Option<&str>,
     ) -> Noted {
         let (span, message, help) = (span.clone(), message.into(), help.map(str::to_owned));
-        self.mistakes.push(Mistake { span, message, help, detail: None });
+        if self.mistakes.len() < MOST_MISTAKES {
+            self.mistakes.push(Mistake { span, message, help, detail: None });
+        }
+        if self.mistakes.len() == MOST_MISTAKES {
+            self.stop();
+        }
         Noted
+    }
+
+    /// Passes over the rest of the file.
+    fn stop(&mut self) {
+        (self.next, self.tokens) = (None, Tokens::new(""));
+        self.modules.clear();
     }
 }
 
@@ -509,6 +554,14 @@ fn included(line: &str) -> Option<String> {
     };
     let (name, _) = rest.get(1..)?.split_once(close)?;
     Some(name.to_owned())
+}
+
+/// As much of a word as tells which it is.
+fn shown(word: &str) -> Cow<'_, str> {
+    match word.char_indices().nth(MOST_SHOWN) {
+        Some((end, _)) => format!("{}…", word.get(..end).unwrap_or_default()).into(),
+        None => word.into(),
+    }
 }
 
 fn unescaped(name: &str) -> &str {
@@ -617,7 +670,6 @@ mod tests {
 
     #[test]
     fn what_is_left_open_is_a_mistake() {
-        assert_eq!(wrong("/* open").len(), 1);
         for text in
             ["module", "struct S", "struct S {", "struct S { int", "class C(", "[", "[\"x\""]
         {
@@ -626,6 +678,38 @@ mod tests {
         assert!(wrong(&"module a {".repeat(40))[0].contains("more than 32"));
         assert!(wrong(&format!("module {} {{", "a".repeat(999)))[0].contains("longer than 1000"));
         assert!(wrong(&format!("struct {}", "a".repeat(1001)))[0].contains("longer than 1000"));
+    }
+
+    #[test]
+    fn a_comment_without_an_end_is_told_as_that() {
+        for text in ["/* open", "struct X { int a; /* ", "module m { interface I { /* } };", "[ /*"]
+        {
+            let (_, mistakes) = parse(text);
+            let told: Vec<&str> = mistakes.iter().map(|one| one.message.as_str()).collect();
+            assert_eq!(told, ["a comment without an end"], "{text}");
+            assert_eq!(text.get(mistakes[0].span.clone()), Some("/*"));
+        }
+    }
+
+    #[test]
+    fn no_more_mistakes_are_told_than_people_read() {
+        for piece in ["module m {", "} ", "struct S { int 1x; };", "enum E {};"] {
+            assert_eq!(wrong(&piece.repeat(1_000)).len(), MOST_MISTAKES, "{piece}");
+        }
+        let word = "ü".repeat(1 << 20);
+        assert!(wrong(&word).iter().all(|told| told.len() < 200 && told.contains("üü…`")));
+        assert!(wrong(&format!("struct S {{ {word} x; }};")).iter().all(|told| told.len() < 200));
+    }
+
+    #[test]
+    fn a_small_text_cannot_say_much_by_long_names() {
+        let long = format!("module {} {{", "a".repeat(990));
+        let enums: String = (0..40_000).map(|n| format!("enum E{n} {{ a }};")).collect();
+        let (unit, mistakes) = parse(&(long + &enums + "};"));
+        assert!(mistakes[0].message.starts_with("names of types that are longer"), "{mistakes:?}");
+        assert_eq!(mistakes.len(), 1);
+        let names: usize = unit.declared.iter().map(|declared| declared.name.len()).sum();
+        assert!(names <= MOST_NAMES);
     }
 
     proptest! {

@@ -8,7 +8,8 @@
 //! | marks | any other character, alone |
 //! | left out | white space, `// …` to the end of the line, `/* … */` (not nested) |
 //!
-//! A `/*` or `"` that is never closed is a mark.
+//! A `"` that is never closed is a mark. A `/*` that is never closed ends the tokens. However long a text is, each
+//! of its bytes is looked at a few times only.
 
 use std::ops::Range;
 
@@ -19,39 +20,83 @@ pub(crate) struct Token<'t> {
     pub(crate) span: Range<usize>,
 }
 
-/// The tokens of a text, in order.
-pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
-    // Some editors put this mark in front of a file.
-    let mut at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
-    let (mut tokens, mut is_line_start) = (Vec::new(), true);
-    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-        let (length, is_token) = piece(rest, is_line_start);
-        let piece = rest.get(..length).unwrap_or_default();
-        if is_token {
-            tokens.push(Token { text: piece, span: at..at + length });
-        }
-        is_line_start = !is_token && (is_line_start || piece.contains('\n'));
-        at += length;
-    }
-    tokens
+/// The tokens of a text, in order; each is made when it is asked for.
+#[derive(Debug)]
+pub(crate) struct Tokens<'t> {
+    text: &'t str,
+    at: usize,
+    is_line_start: bool,
+    /// Quotes in front of this are never closed: a look for the end of one of them found none.
+    open_quotes: usize,
+    unclosed: Option<Range<usize>>,
 }
 
-/// The length of the first piece of `rest`, and whether it is a token.
-fn piece(rest: &str, is_line_start: bool) -> (usize, bool) {
-    let first = rest.chars().next().unwrap_or_default();
-    if rest.starts_with("//") {
-        return (line(rest), false);
+impl<'t> Tokens<'t> {
+    pub(crate) fn new(text: &'t str) -> Self {
+        // Some editors put this mark in front of a file.
+        let at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+        Self { text, at, is_line_start: true, open_quotes: 0, unclosed: None }
     }
-    if rest.starts_with("/*") {
-        let close = rest.get(2..).and_then(|inner| inner.find("*/"));
-        return close.map_or((2, true), |at| (at + 4, false));
+
+    /// The `/*` of a comment without an end. Known when all tokens have been given.
+    pub(crate) fn unclosed(&self) -> Option<Range<usize>> {
+        self.unclosed.clone()
     }
-    match first {
-        '#' if is_line_start => (line(rest), true),
-        '"' => (quoted(rest), true),
-        c if c.is_whitespace() => (c.len_utf8(), false),
-        c if is_part(c) || rest.starts_with("::") => (word(rest), true),
-        c => (c.len_utf8(), true),
+
+    /// The length of the first piece of `rest`, and whether it is a token.
+    fn piece(&mut self, rest: &str) -> (usize, bool) {
+        let first = rest.chars().next().unwrap_or_default();
+        match first {
+            '/' if rest.starts_with("//") => (line(rest), false),
+            '/' if rest.starts_with("/*") => (self.comment(rest), false),
+            '#' if self.is_line_start => (line(rest), true),
+            '"' => (self.quoted(rest), true),
+            c if c.is_whitespace() => (c.len_utf8(), false),
+            c if is_part(c) || rest.starts_with("::") => (word(rest), true),
+            c => (c.len_utf8(), true),
+        }
+    }
+
+    fn comment(&mut self, rest: &str) -> usize {
+        const MARK: usize = 2;
+        let close = rest.get(MARK..).and_then(|inner| inner.find("*/"));
+        if close.is_none() {
+            self.unclosed = Some(self.at..self.at + MARK);
+        }
+        close.map_or(rest.len(), |at| at + 2 * MARK)
+    }
+
+    /// The length of a text with its quotes, or of the quote alone if the text does not end on its line.
+    fn quoted(&mut self, rest: &str) -> usize {
+        if self.at < self.open_quotes {
+            return 1;
+        }
+        match closing(rest) {
+            Ok(end) => end,
+            Err(looked) => {
+                // What else are quotes on that line stand behind a backslash, so none closes another.
+                self.open_quotes = self.at + looked;
+                1
+            }
+        }
+    }
+}
+
+impl<'t> Iterator for Tokens<'t> {
+    type Item = Token<'t>;
+
+    fn next(&mut self) -> Option<Token<'t>> {
+        while let Some(rest) = self.text.get(self.at..).filter(|rest| !rest.is_empty()) {
+            let (length, is_token) = self.piece(rest);
+            let text = rest.get(..length).unwrap_or_default();
+            self.is_line_start = !is_token && (self.is_line_start || text.contains('\n'));
+            let start = self.at;
+            self.at += length;
+            if is_token {
+                return Some(Token { text, span: start..self.at });
+            }
+        }
+        None
     }
 }
 
@@ -59,17 +104,18 @@ fn line(rest: &str) -> usize {
     rest.find('\n').unwrap_or(rest.len())
 }
 
-/// The length of a text with its quotes, or of the quote alone if the text does not end on its line.
-fn quoted(rest: &str) -> usize {
+/// The length of a text with its quotes. `Err` with the length of what was looked at, if it does not end on its
+/// line.
+fn closing(rest: &str) -> Result<usize, usize> {
     let mut is_escaped = false;
     for (at, c) in rest.char_indices().skip(1) {
         match c {
-            '\n' => return 1,
-            '"' if !is_escaped => return at + 1,
+            '\n' => return Err(at),
+            '"' if !is_escaped => return Ok(at + 1),
             _ => is_escaped = c == '\\' && !is_escaped,
         }
     }
-    1
+    Err(rest.len())
 }
 
 fn word(rest: &str) -> usize {
@@ -95,7 +141,7 @@ mod tests {
     use super::*;
 
     fn words(text: &str) -> Vec<&str> {
-        tokens(text).into_iter().map(|token| token.text).collect()
+        Tokens::new(text).map(|token| token.text).collect()
     }
 
     #[test]
@@ -110,9 +156,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_closed_is_a_mark() {
-        assert_eq!(words("/* open"), ["/*", "open"]);
+    fn a_text_that_is_not_closed_is_a_mark() {
         assert_eq!(words("\"open\nx"), ["\"", "open", "x"]);
+        assert_eq!(words("\"a\\\"b\n\"c\""), ["\"", "a\\", "\"", "b", "\"c\""]);
+    }
+
+    #[test]
+    fn a_comment_that_is_not_closed_is_the_last_there_is() {
+        let mut tokens = Tokens::new("a /* open /* b");
+        assert_eq!(tokens.next().unwrap().text, "a");
+        assert_eq!(tokens.unclosed(), None);
+        assert_eq!(tokens.next(), None);
+        assert_eq!(tokens.unclosed(), Some(2..4));
+    }
+
+    #[test]
+    fn quotes_and_comments_that_are_not_closed_are_looked_for_once() {
+        let quotes = "\"".to_owned() + &"\\\"".repeat(500_000);
+        assert_eq!(Tokens::new(&quotes).count(), 1_000_001);
+        assert_eq!(Tokens::new(&"/* ".repeat(1_000_000)).count(), 0);
     }
 
     #[test]
@@ -123,7 +185,7 @@ mod tests {
     #[test]
     fn tokens_say_where_they_stand() {
         let text = "ä /*x*/ b::c;";
-        for token in tokens(text) {
+        for token in Tokens::new(text) {
             assert_eq!(&text[token.span.clone()], token.text);
         }
     }
