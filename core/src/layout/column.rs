@@ -43,6 +43,14 @@ impl<'l> LayoutRows<'l> {
         self.rows == 0
     }
 
+    /// Makes room for `more` rows like the only one that is there, unless they would take more than `most` bytes.
+    pub(super) fn expect_alike(&mut self, more: usize, most: usize) {
+        let one: usize = self.columns.iter().map(Column::bytes).sum();
+        if self.rows == 1 && one.checked_mul(more).is_some_and(|bytes| bytes <= most) {
+            self.columns.iter_mut().for_each(|column| column.expect_times(more));
+        }
+    }
+
     /// Adds the row of a payload, all of which has to be of the layout. `Err` adds nothing.
     pub fn push(&mut self, payload: &[u8]) -> Result<(), Reason> {
         let mut cursor = Cursor::new(payload);
@@ -217,6 +225,51 @@ impl Column {
             return Ok(());
         }
         (0..count).try_for_each(|_| self.read(node, cursor, registers))
+    }
+
+    /// Bytes of what is there.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Words { bytes, .. } => bytes.len(),
+            Self::Bools(bools) => bools.len(),
+            Self::Values(values) => size_of_val(values.as_slice()),
+            Self::Bytes { offsets, bytes } => size_of_val(offsets.as_slice()) + bytes.len(),
+            Self::Fixed { item, .. } => item.bytes(),
+            Self::List { offsets, item } => size_of_val(offsets.as_slice()) + item.bytes(),
+            Self::Struct { children, .. } => children.iter().map(Self::bytes).sum(),
+            Self::Variant { cases, children } => {
+                let children = children.iter().map(|(child, valid)| child.bytes() + valid.len());
+                cases.len() + children.sum::<usize>()
+            }
+        }
+    }
+
+    /// Makes room for `times` as much as is there.
+    fn expect_times(&mut self, times: usize) {
+        match self {
+            Self::Words { bytes, .. } => bytes.reserve(bytes.len() * times),
+            Self::Bools(bools) => bools.reserve(bools.len() * times),
+            Self::Values(values) => values.reserve(values.len() * times),
+            Self::Bytes { offsets, bytes } => {
+                offsets.reserve((offsets.len() - 1) * times);
+                bytes.reserve(bytes.len() * times);
+            }
+            Self::Fixed { item, .. } => item.expect_times(times),
+            Self::List { offsets, item } => {
+                offsets.reserve((offsets.len() - 1) * times);
+                item.expect_times(times);
+            }
+            Self::Struct { children, .. } => {
+                children.iter_mut().for_each(|child| child.expect_times(times));
+            }
+            Self::Variant { cases, children } => {
+                cases.reserve(cases.len() * times);
+                for (child, valid) in children {
+                    child.expect_times(times);
+                    valid.reserve(valid.len() * times);
+                }
+            }
+        }
     }
 
     /// Adds a value that stands for none.

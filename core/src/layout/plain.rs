@@ -65,13 +65,26 @@ pub fn decode<'l>(
     let mut good = Vec::with_capacity(events.len());
     for event in events {
         match push(&mut rows, batch.payload(*event as usize)) {
-            Ok(()) => good.push(*event),
+            Ok(()) => {
+                good.push(*event);
+                // Payloads of a batch are mostly alike: the first tells how much room all of them need.
+                if good.len() == 1 {
+                    rows.expect_alike(events.len() - 1, likely_bytes(batch, events));
+                }
+            }
             Err(reason) => bad.push((*event, reason)),
         }
     }
     let columns = rows.finish().map_err(|e| Error::broken(e.to_string()))?;
     let message = Arc::clone(described);
     Ok(Rows { message, payloads: Payloads::Kept, events: good, columns })
+}
+
+/// What the columns of these payloads rarely need more than: twice what the payloads do, as places of texts and
+/// lists take more in columns.
+fn likely_bytes(batch: &Batch, events: &[u32]) -> usize {
+    let bytes = events.iter().map(|event| batch.payload_len(*event as usize)).sum::<usize>();
+    bytes.saturating_mul(2).saturating_add(64 << 10)
 }
 
 /// The payloads that `write` appends for each row, which says why there is none of others: these are
