@@ -509,6 +509,9 @@ const MICRO: i64 = 1_000;
 impl DataLine {
     /// Reads a line; nothing if it is blank or a comment. `Err` says what is wrong with it.
     pub fn parse(text: &[u8]) -> Result<Option<Self>, &'static str> {
+        if let Some(plain) = plain_numbers(text) {
+            return Self::of(plain).map(Some);
+        }
         let mut words = words(text);
         let first = match words.next() {
             None => return Ok(None),
@@ -519,16 +522,53 @@ impl DataLine {
         let mut next = || words.next().ok_or(few);
         let (second, subfile, index) = (next()?, next()?, next()?);
         let seconds = number(first).ok_or("the seconds are no whole number")?;
-        let micros = number(second).filter(|micros| (0..1_000_000).contains(micros));
-        let micros = micros.ok_or("the microseconds are no whole number from 0 to 999999")?;
-        let subfile = number(subfile).and_then(|number| u64::try_from(number).ok());
-        let subfile = subfile.ok_or("the subfile is no number of a header line")?;
+        let micros = number(second).ok_or(NO_MICROS)?;
+        let subfile = number(subfile).ok_or(NO_SUBFILE)?;
         let index = number(index).ok_or("the index is no whole number")?;
+        Self::of([seconds, micros, subfile, index]).map(Some)
+    }
+
+    fn of([seconds, micros, subfile, index]: [i64; 4]) -> Result<Self, &'static str> {
+        if !(0..1_000_000).contains(&micros) {
+            return Err(NO_MICROS);
+        }
+        let subfile = u64::try_from(subfile).map_err(|_| NO_SUBFILE)?;
         let timestamp = seconds.checked_mul(SECOND).and_then(|t| t.checked_add(micros * MICRO));
         let timestamp = timestamp.ok_or("the time is beyond the times that can be held")?;
-        Ok(Some(Self { timestamp, subfile, index }))
+        Ok(Self { timestamp, subfile, index })
     }
 }
+
+const NO_MICROS: &str = "the microseconds are no whole number from 0 to 999999";
+const NO_SUBFILE: &str = "the subfile is no number of a header line";
+
+/// The numbers that a line of data begins with, if they are written as loggers write them: digits, and blanks
+/// between. Nothing means that the line has to be looked at word by word.
+fn plain_numbers(mut text: &[u8]) -> Option<[i64; 4]> {
+    let mut numbers = [0; 4];
+    for number in &mut numbers {
+        while let [b' ', rest @ ..] = text {
+            text = rest;
+        }
+        let (mut value, mut digits) = (0, 0);
+        while let [digit @ b'0'..=b'9', rest @ ..] = text {
+            value = value * 10 + i64::from(digit - b'0');
+            digits += 1;
+            text = rest;
+            if digits > MOST_DIGITS {
+                return None;
+            }
+        }
+        if digits == 0 || !matches!(text, [] | [b' ', ..]) {
+            return None;
+        }
+        *number = value;
+    }
+    Some(numbers)
+}
+
+/// So many digits are a number of 64 bits, whatever they are.
+const MOST_DIGITS: usize = 17;
 
 /// A whole number in decimal digits.
 fn number(word: &[u8]) -> Option<i64> {
@@ -766,6 +806,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn numbers_read_at_one_go_are_those_read_word_by_word(text in "[ 0-9]{0,60}[ \\ta+#-]{0,2}[ 0-9]{0,9}") {
+            if let Some(plain) = plain_numbers(text.as_bytes()) {
+                let slow: Vec<_> = words(text.as_bytes()).take(4).filter_map(number).collect();
+                prop_assert_eq!(plain.to_vec(), slow);
+            }
+        }
+
         #[test]
         fn any_text_has_a_header_and_lines(text in "[ a0-9#:\\n\\r./@=%-]{0,300}") {
             let mut lines = lines(text.as_bytes());

@@ -20,7 +20,7 @@ use sluice_core::{
 
 use crate::log::{Content, Log, Looked, Opened, open_subfile};
 use crate::master::{DataLine, LONGEST_LINE, Lines, is_plain};
-use crate::subfile::{Cursor, LONGEST_RECORD};
+use crate::subfile::{ALIGNED, Cursor, Form, LONGEST_RECORD};
 
 /// The most lines of a batch.
 const MOST_LINES: usize = 8 << 10;
@@ -44,7 +44,7 @@ struct Request {
 /// What came of a line.
 enum Found {
     Damage(Damage),
-    Record { request: Request, place: Range<u64>, looked: Arc<Looked> },
+    Record { request: Request, place: Range<u64>, form: Form },
     Picture { request: Request, path: PathBuf },
 }
 
@@ -190,7 +190,9 @@ impl OrcaReader {
 
     /// What the lines from here on lead to: as much as goes into a batch. Nothing at the end of the split.
     fn gather(&mut self) -> Result<Option<Vec<Found>>, Error> {
-        let most = self.context.blocks.usual() as u64;
+        // What is read of each subfile begins at an aligned place of the block.
+        let usual = self.context.blocks.usual();
+        let most = (usual - usual / 16) as u64;
         let (mut found, mut bytes, mut lines) = (Vec::new(), 0, 0);
         while lines < MOST_LINES {
             let Some(next) = self.next_found()? else { break };
@@ -300,7 +302,7 @@ impl OrcaReader {
         if !request.is_config && self.has_picture_records(request.subfile) {
             return self.find_picture(request, place, opened);
         }
-        Ok(Ok(Found::Record { request, place, looked }))
+        Ok(Ok(Found::Record { request, place, form: opened.index.form }))
     }
 
     /// Where a record lies in its subfile; nothing if the subfile is no longer what it was.
@@ -346,8 +348,8 @@ impl OrcaReader {
         for (found, place) in found.into_iter().zip(places) {
             match found {
                 Found::Damage(damage) => self.context.damage.report(damage),
-                Found::Record { request, looked, .. } => {
-                    let place = place.and_then(|place| payload_in(&block, place, request, &looked));
+                Found::Record { request, form, .. } => {
+                    let place = place.and_then(|place| payload_in(&block, place, request, form));
                     let Some((id, offset, payload)) = place else {
                         self.context.damage.report(self.damage(request.line, changed()));
                         continue;
@@ -374,14 +376,15 @@ impl OrcaReader {
     fn fetch(&mut self, found: &[Found]) -> Result<(Bytes, Places), Error> {
         let records = records(found);
         let spans = spans(&records);
-        let total: u64 = spans.iter().map(|(_, span, _)| span.end - span.start).sum();
+        let room = |span: &Range<u64>| (span.end - span.start).next_multiple_of(ALIGNED as u64);
+        let total = ALIGNED as u64 + spans.iter().map(|(_, span, _)| room(span)).sum::<u64>();
         let total = u32::try_from(total).map_err(|_| Error::broken("a batch of 4 GiB"))?;
         let mut places = vec![None; found.len()];
-        if total == 0 {
+        if spans.is_empty() {
             return Ok((Bytes::new(), places));
         }
         let mut block = self.context.blocks.block_of(total as usize);
-        let mut at: usize = 0;
+        let mut at = block.as_ptr().align_offset(ALIGNED).min(ALIGNED);
         for (subfile, span, rows) in spans {
             let len = (span.end - span.start) as usize;
             let room = block.get_mut(at..at + len).unwrap_or_default();
@@ -397,7 +400,7 @@ impl OrcaReader {
                     *place = Some(in_block(start)..in_block(end));
                 }
             }
-            at += len;
+            at += len.next_multiple_of(ALIGNED);
         }
         Ok((block.freeze(), places))
     }
@@ -515,14 +518,14 @@ fn wanted(log: &Log, context: &ReadContext) -> Option<Vec<[bool; 2]>> {
 }
 
 /// The id and the payload of a record that lies in a block, and where; nothing if these are not its bytes.
-fn payload_in<'b>(
-    block: &'b [u8],
+fn payload_in(
+    block: &[u8],
     place: Range<u32>,
     request: Request,
-    looked: &Looked,
-) -> Option<(u8, u32, &'b [u8])> {
+    form: Form,
+) -> Option<(u8, u32, &[u8])> {
     let bytes = block.get(place.start as usize..place.end as usize)?;
-    let (id, payload) = looked.as_ref().ok()?.index.form.payload(request.record, bytes)?;
+    let (id, payload) = form.payload(request.record, bytes)?;
     let offset = place.start + u32::try_from(payload.start).ok()?;
     Some((id, offset, bytes.get(payload)?))
 }

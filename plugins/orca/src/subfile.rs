@@ -18,8 +18,14 @@ use sluice_core::Error;
 pub const LONGEST_RECORD: u64 = 256 << 20;
 /// The longest line of a text subfile that is believed.
 const LONGEST_TEXT: u64 = 16 << 20;
-/// How much of a subfile is read at a time.
-const STEP: usize = 8 << 10;
+/// How much of a subfile is read at first, and where what is wanted lies far behind what was read last.
+const FIRST_STEP: usize = 512;
+/// How much is read at a time where records are near each other.
+const LARGEST_STEP: usize = 64 << 10;
+/// What lies this close behind what was read last is near.
+const NEAR: u64 = 8 << 10;
+/// Where a piece is read to: the system copies twice as fast to a multiple of this as to any other place.
+pub(crate) const ALIGNED: usize = 64;
 
 /// What stands before each record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -137,28 +143,42 @@ struct Window<'r> {
     read: ReadAt<'r>,
     len: u64,
     at: u64,
-    bytes: Vec<u8>,
+    /// The piece lies in `span` of it.
+    buffer: Vec<u8>,
+    span: Range<usize>,
+    step: usize,
 }
 
 impl<'r> Window<'r> {
     fn new(read: ReadAt<'r>, len: u64) -> Self {
-        Self { read, len, at: 0, bytes: Vec::new() }
+        Self { read, len, at: 0, buffer: Vec::new(), span: 0..0, step: FIRST_STEP }
     }
 
     /// As much as there is from `at` on, but at least `want` bytes unless the file ends.
     fn bytes(&mut self, at: u64, want: usize) -> Result<&[u8], Error> {
         let held = |from: u64| at.checked_sub(from).and_then(|skip| usize::try_from(skip).ok());
-        let skip = held(self.at).filter(|skip| skip.saturating_add(want) <= self.bytes.len());
+        let skip = held(self.at).filter(|skip| skip.saturating_add(want) <= self.span.len());
         if let Some(skip) = skip {
-            return Ok(self.bytes.get(skip..).unwrap_or_default());
+            return Ok(self.buffer.get(self.span.start + skip..self.span.end).unwrap_or_default());
         }
-        self.bytes.resize(STEP.max(want), 0);
-        let read = (self.read)(at, &mut self.bytes)?;
+        let end = self.at + self.span.len() as u64;
+        let is_near = at >= self.at && at <= end.saturating_add(NEAR);
+        self.step = if is_near { (self.step * 2).min(LARGEST_STEP) } else { FIRST_STEP };
+        self.load(at, self.step.max(want))?;
+        Ok(self.buffer.get(self.span.clone()).unwrap_or_default())
+    }
+
+    fn load(&mut self, at: u64, want: usize) -> Result<(), Error> {
+        if self.buffer.len() < want + ALIGNED {
+            self.buffer.resize(want + ALIGNED, 0);
+        }
+        let pad = self.buffer.as_ptr().align_offset(ALIGNED).min(ALIGNED);
+        let room = self.buffer.get_mut(pad..pad + want).unwrap_or_default();
+        let read = (self.read)(at, room)?;
         // What was appended since the file was looked at is not looked at.
         let left = usize::try_from(self.len.saturating_sub(at)).unwrap_or(usize::MAX);
-        self.bytes.truncate(read.min(left));
-        self.at = at;
-        Ok(&self.bytes)
+        (self.at, self.span) = (at, pad..pad + read.min(left));
+        Ok(())
     }
 }
 
