@@ -185,9 +185,12 @@ fn whole_message(bytes: &[u8]) -> Result<(Header, i64, &[u8]), &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::{Versions, key};
     use crate::wire::{MARKER, TIME_AT};
+    use arrow_array::{RecordBatch, RecordBatchOptions};
+    use arrow_schema::Schema;
     use proptest::prelude::*;
-    use sluice_core::{BlockPool, Channel, Encoding, Name};
+    use sluice_core::{BlockPool, Channel, Encoding, MessageType, Name, Payloads, Rows};
 
     fn batch(events: &[(i64, u8, Vec<u8>)], channels: &Channels) -> Batch {
         let mut batch = BatchBuilder::default();
@@ -254,6 +257,44 @@ mod tests {
             assert_eq!(Datalog.lengths(&events, &mut context).unwrap(), [21]);
             assert_eq!(context.losses.contains(ROUNDED), is_rounded, "{time}");
         }
+    }
+
+    #[test]
+    fn fields_that_do_not_tell_their_version_are_refused() {
+        let (channels, buffers) = (Channels::default(), BlockPool::new(16, 1));
+        let named = |name: &str, version| MessageType {
+            codec: "vel".into(),
+            ..MessageType::named(name, key(7, 1, version).unwrap())
+        };
+        for (message, refused) in
+            [(named("A.v1", Versions::This), 0), (named("A.v1+", Versions::Above), 1)]
+        {
+            let columns = RecordBatch::try_new_with_options(
+                Arc::new(Schema::empty()),
+                Vec::new(),
+                &RecordBatchOptions::new().with_row_count(Some(1)),
+            );
+            let rows = Rows {
+                message: Arc::new(message),
+                payloads: Payloads::Kept,
+                events: vec![0],
+                columns: columns.unwrap(),
+            };
+            let events = batch(&[(0, 1, Vec::new())], &channels).with_rows(vec![rows]);
+            let mut context = EncodeContext::new(&channels, &buffers);
+            Datalog.lengths(&events, &mut context).unwrap();
+            assert_eq!(context.refused.len(), refused);
+            let written = Datalog.encode(&[events], &channels, &mut Vec::new());
+            assert_eq!(written.is_err(), refused > 0);
+        }
+    }
+
+    #[test]
+    fn only_channels_of_the_events_are_looked_at() {
+        let channels = Channels::default();
+        let all = batch(&[(0, 1, Vec::new()), (0, 2, Vec::new()), (0, 1, Vec::new())], &channels);
+        assert_eq!(Kinds::of([&all, &all], &channels).kinds.len(), 2);
+        assert_eq!(Kinds::of([&all.slice(2, 1)], &channels).kinds.len(), 1);
     }
 
     proptest! {
