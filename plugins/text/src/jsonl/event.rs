@@ -17,7 +17,9 @@ use sluice_core::{Channel, ChannelId, Channels, Clock, Encoding, Error, Name};
 use crate::line::USUAL_ENCODING;
 
 /// The most that a line may say of its channel, names and metadata together.
-const MOST_NAMES: usize = 1 << 20;
+const MOST_NAMES: usize = 64 << 10;
+/// What a character takes at most.
+const LONGEST_CHAR: usize = 4;
 /// How much of what is wrong with a line is told: it may quote the line.
 const MOST_TOLD: usize = 160;
 /// Channels that are kept at hand, and how long what lines say of them may be.
@@ -81,11 +83,31 @@ pub(crate) struct EventLines {
     /// Channels by everything that lines say of them.
     known: HashMap<Vec<u8>, ChannelId>,
     key: Vec<u8>,
+    odd_encoding: Odd,
+}
+
+/// A word in a place for others, of which the first is told.
+#[derive(Debug, Default)]
+enum Odd {
+    #[default]
+    None,
+    Found(String),
+    Told,
 }
 
 impl EventLines {
     pub(crate) fn new(channels: Arc<Channels>) -> Self {
-        Self { channels, known: HashMap::new(), key: Vec::new() }
+        let odd_encoding = Odd::default();
+        Self { channels, known: HashMap::new(), key: Vec::new(), odd_encoding }
+    }
+
+    /// What a line said of its payload's encoding that is the name of none: the first such word, once, as it can
+    /// be shown. Lines that say so are events of an encoding that is not known.
+    pub(crate) fn take_odd_encoding(&mut self) -> Option<String> {
+        let Odd::Found(word) = &mut self.odd_encoding else { return None };
+        let word = std::mem::take(word);
+        self.odd_encoding = Odd::Told;
+        Some(word)
     }
 
     /// The event of a line. Its payload is appended to `payloads`, and nothing if there is damage.
@@ -94,6 +116,9 @@ impl EventLines {
     pub(crate) fn read(&mut self, line: &[u8], payloads: &mut Vec<u8>) -> Result<Found, Error> {
         if line.trim_ascii().is_empty() {
             return Ok(Found::Nothing);
+        }
+        if let Some(reason) = no_object(line) {
+            return Ok(Found::Damage(reason, None));
         }
         let line: Line<'_> = match serde_json::from_slice(line) {
             Ok(line) => line,
@@ -127,6 +152,9 @@ impl EventLines {
         }
         if self.key.len() > MOST_NAMES {
             return Ok(None);
+        }
+        if let (Some(word), Odd::None) = (line.odd_encoding(), &self.odd_encoding) {
+            self.odd_encoding = Odd::Found(shown(word));
         }
         let id = self.channels.intern(line.channel())?;
         if self.key.len() <= LONGEST_KNOWN {
@@ -162,6 +190,12 @@ impl Line<'_> {
         key.push(u8::from(self.clock == Some(Clock::Relative)));
     }
 
+    /// What is said of the encoding, if it is the name of none.
+    fn odd_encoding(&self) -> Option<&str> {
+        let word = &*self.encoding.as_ref()?.0;
+        (Encoding::from_word(word).as_str() != word).then_some(word)
+    }
+
     fn channel(&self) -> Channel {
         let word = |word: &Text<'_>| Encoding::from_word(&word.0);
         let encoding = self.encoding.as_ref().map_or(USUAL_ENCODING, word);
@@ -175,6 +209,9 @@ impl Line<'_> {
     }
 }
 
+const NO_PAYLOAD: &str = "no payload in this line; write with `payload = true` (convert: \
+                          `--sink-option payload=true`, cat: `--payload`)";
+
 /// Appends the payload of a line. `Err` says why it cannot be the one that was written.
 fn payload(line: &Line<'_>, out: &mut Vec<u8>) -> Result<(), String> {
     let start = out.len();
@@ -183,7 +220,7 @@ fn payload(line: &Line<'_>, out: &mut Vec<u8>) -> Result<(), String> {
             .decode_vec(&*text.0, out)
             .map_err(|error| format!("the payload is no base64: {error}"))?,
         (None, Some(0)) => {}
-        (None, _) => return Err("no payload in this line; write with `payload = true`".to_owned()),
+        (None, _) => return Err(NO_PAYLOAD.to_owned()),
     }
     let payload = out.get(start..).unwrap_or_default();
     let size = line.size.ok_or("expected a number as `size`, and there is none")?;
@@ -199,16 +236,32 @@ fn payload(line: &Line<'_>, out: &mut Vec<u8>) -> Result<(), String> {
     Ok(())
 }
 
+/// Why a line that does not begin as an object does is no event. Lists are none, whatever is in them.
+fn no_object(line: &[u8]) -> Option<String> {
+    let begin = line.trim_ascii_start();
+    if begin.first() == Some(&b'{') {
+        return None;
+    }
+    let begin = begin.chunks(LONGEST_CHAR).next().unwrap_or_default();
+    let found: String = String::from_utf8_lossy(begin).chars().take(1).collect();
+    Some(format!("no event: expected an object, `{{…}}`, found `{}`", printable(&found)))
+}
+
+/// As much of a text as tells which it is, without what could control a terminal.
+fn shown(text: &str) -> String {
+    let text = printable(text);
+    let shown: String = text.chars().take(MOST_TOLD).collect();
+    let more = if shown.len() < text.len() { "…" } else { "" };
+    shown + more
+}
+
 /// Why a line is no event.
 fn no_event(error: &serde_json::Error) -> String {
     let text = error.to_string();
     // A line is all that was looked at: which one it is says the damage's place.
     let told = text.rsplit_once(" at line ").map_or(&*text, |(told, _)| told);
-    let told = printable(told);
-    let shown: String = told.chars().take(MOST_TOLD).collect();
-    let more = if shown.len() < told.len() { "…" } else { "" };
     let what = if error.is_data() { "no event" } else { "no JSON" };
-    format!("{what}: {shown}{more}, at column {} of the line", error.column())
+    format!("{what}: {}, at column {} of the line", shown(told), error.column())
 }
 
 #[cfg(test)]
@@ -324,9 +377,11 @@ mod tests {
             r#"{"timestamp_ns":0,"source":"s","channel":"c","sequence":0,"size":0,"crc32":0}"#,
         );
         assert!(matches!(found, Found::Event(_)) && payloads == b"before");
-        let missing = "no payload in this line; write with `payload = true`";
-        assert_eq!(reason(&without(&["payload"])), missing);
-        assert_eq!(reason(&without(&["payload", "size", "crc32"])), missing);
+        for keys in [&["payload"][..], &["payload", "size", "crc32"]] {
+            let reason = reason(&without(keys));
+            assert!(reason.starts_with("no payload in this line; write with `payload = true`"));
+            assert!(reason.contains("--sink-option payload=true") && reason.contains("--payload"));
+        }
     }
 
     #[test]
@@ -365,10 +420,38 @@ mod tests {
     }
 
     #[test]
+    fn a_list_is_no_event_whatever_is_in_it() {
+        for list in [
+            r#"[1,"log","A",0,2,2659403885,"YWI=",null,null,null,{}]"#,
+            r#" [1,"log","A",0,0,null,null,null,null,null]"#,
+        ] {
+            assert_eq!(reason(list), "no event: expected an object, `{…}`, found `[`");
+        }
+        assert!(reason("\u{1b}[2J").ends_with("found `\\u{1b}`"), "{}", reason("\u{1b}[2J"));
+        assert!(reason("ü").ends_with("found `ü`"));
+    }
+
+    #[test]
+    fn a_word_for_an_encoding_that_is_none_is_told_once() {
+        let (channels, mut payloads) = (Arc::new(Channels::default()), Vec::new());
+        let mut lines = EventLines::new(Arc::clone(&channels));
+        for word in ["vel", "unknown", "proto", "proto", "LCM"] {
+            let line = with("encoding", word.into());
+            let found = lines.read(line.as_bytes(), &mut payloads).unwrap();
+            assert!(matches!(found, Found::Event(_)), "{line}: {found:?}");
+        }
+        assert_eq!(lines.take_odd_encoding().as_deref(), Some("proto"));
+        let long = with("encoding", "\u{1b}".repeat(10_000).into());
+        lines.read(long.as_bytes(), &mut payloads).unwrap();
+        assert_eq!(lines.take_odd_encoding(), None);
+        assert_eq!(channels.get(ChannelId(1)).encoding, Encoding::Unknown);
+    }
+
+    #[test]
     fn reasons_stay_short_whatever_a_line_holds() {
         let long = reason(&with("timestamp_ns", "ü\u{1b}".repeat(10_000).into()));
         assert!(long.len() < 1_000 && !long.contains('\u{1b}'), "{long}");
-        assert!(reason(&with("channel", "x".repeat(2 << 20).into())).contains("longer than"));
+        assert!(reason(&with("channel", "x".repeat(MOST_NAMES).into())).contains("longer than"));
     }
 
     proptest! {

@@ -86,6 +86,9 @@ impl LineReader {
         }
         self.done |= self.lines.position() >= self.end;
         self.context.count_read(self.lines.position() - from);
+        if let Some(word) = self.events.take_odd_encoding() {
+            self.tell_odd_encoding(&word);
+        }
         if !batch.is_empty() {
             batch.segment(payloads.freeze());
         }
@@ -104,6 +107,14 @@ impl LineReader {
             Found::Damage(reason, channel) => self.report(line, reason, channel),
         }
         Ok(None)
+    }
+
+    fn tell_odd_encoding(&self, word: &str) {
+        let input = &self.input;
+        let what = format!(
+            "`encoding` is `{word}` in lines, which is not known: their payloads stay as they are: {input}"
+        );
+        self.context.losses.note(what, 0);
     }
 
     fn report(&self, line: Span, reason: String, channel: Option<ChannelId>) {

@@ -153,6 +153,17 @@ mod tests {
     }
 
     #[test]
+    fn encodings_that_are_not_known_are_told_and_their_events_are_kept() {
+        let odd = LINE.replace("\"sequence\"", "\"encoding\":\"proto\",\"sequence\"");
+        let file = file(format!("{LINE}\n{odd}\n{odd}\n").as_bytes());
+        let context = ReadContext::standalone("test");
+        let found = gather_with(&source(&file), u64::MAX, &context).unwrap();
+        assert_eq!((found.events.len(), found.damage.len()), (3, 0));
+        let notes = context.losses.take_notes();
+        assert!(notes.len() == 1 && notes[0].0.starts_with("`encoding` is `proto`"), "{notes:?}");
+    }
+
+    #[test]
     fn blank_lines_and_carriage_returns_are_no_damage() {
         let text = format!("\r\n{LINE}\r\n\n  \n{LINE}");
         let file = file(text.as_bytes());
