@@ -4,6 +4,7 @@
 SIZED = ("parquet", "tables", "typed", "archive")
 TITLES = {
     "lcm": "LCM logs",
+    "robots": "Logs of other robots",
     "decode": "Messages to columns and back, in memory",
     "parquet": "One Parquet table",
     "tables": "A Parquet table for each channel",
