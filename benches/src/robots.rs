@@ -184,7 +184,7 @@ pub fn ice_scan(n: u32, out: &mut Vec<u8>) {
             metres += noise.below(9) as f64 * 0.01 - 0.04;
             out.extend_from_slice(&(metres as f32).to_le_bytes());
         }
-        for value in [0.1, 80.0, 3.14, -1.57] {
+        for value in [0.1, 80.0, 3.125, -1.5] {
             out.extend_from_slice(&f64::to_le_bytes(value));
         }
     });
