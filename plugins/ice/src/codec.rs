@@ -18,7 +18,7 @@
 //! Decoding and encoding are inverse: a record that would not come back byte for byte is not decoded.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::{BinaryArray, RecordBatch};
@@ -28,7 +28,7 @@ use serde::Deserialize;
 use sluice_core::layout::{self, Layout, Lengths, Wire};
 use sluice_core::{
     Batch, Channel, Codec, Encoding, Error, KeyOf, KnownType, MessageType, OptionsError,
-    PayloadType, Rows, TypeKey, TypePaths, files,
+    PayloadType, Rows, TypeKey, TypePaths,
 };
 
 use crate::plan::{self, Form, Top, dotted};
@@ -106,41 +106,14 @@ impl TryFrom<IceTypes> for Box<dyn Codec> {
     type Error = OptionsError;
 
     fn try_from(options: IceTypes) -> Result<Self, OptionsError> {
-        let mut texts = Vec::new();
-        for (at, path) in options.types.0.iter().enumerate() {
-            let wrong = |e: Error| OptionsError {
-                path: vec!["types".to_owned(), at.to_string()],
-                message: e.to_string(),
-            };
-            texts.extend(read(path).map_err(wrong)?);
-        }
+        let texts = options.types.texts(NAME, LONGEST_FILE)?;
+        let texts = texts.into_iter().map(|(path, text)| TypeFile { path, text }).collect();
         Ok(Box::new(IceCodec::of(texts)))
     }
 }
 
 /// A type file is read whole; none is longer than this.
 const LONGEST_FILE: usize = 16 << 20;
-
-fn read(path: &Path) -> Result<Vec<TypeFile>, Error> {
-    if let Some(set) = sluice_core::registry::type_set(path).filter(|set| set.codec == NAME) {
-        let file = |(name, text): &(&str, &str)| TypeFile {
-            path: Path::new(set.name).join(name),
-            text: (*text).to_owned(),
-        };
-        return Ok(set.files.iter().map(file).collect());
-    }
-    let bytes = files::head(path, LONGEST_FILE + 1)?;
-    if bytes.len() > LONGEST_FILE {
-        return Err(Error::unfit(format!("no types file is that long: {}", path.display())));
-    }
-    if bytes.contains(&0) {
-        let what = "zero bytes are in it: it is no file of types";
-        return Err(Error::unfit(format!("{what}: {}", path.display())));
-    }
-    // Comments may be in any encoding; names with such bytes are told as mistakes.
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    Ok(vec![TypeFile { path: path.to_owned(), text }])
-}
 
 impl IceCodec {
     /// The types that these files declare.

@@ -163,7 +163,7 @@ enum Verdict {
 
 const REASONS: [&str; 3] = [
     "a payload of none of the types that are given",
-    "a payload that does not say which type it is of",
+    "a payload that does not say which of the known types it is of",
     "a payload that may be one of several types with other fields: give the files of one of them",
 ];
 const UNKNOWN: Verdict = Verdict::Nothing(0);

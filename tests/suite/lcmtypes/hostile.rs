@@ -148,7 +148,7 @@ fn a_message_may_be_cut_anywhere() {
     }
     let notes = drive.run(&folder);
     assert!(notes.contains("no `nested`: the payload ends before its message does"), "{notes}");
-    assert!(notes.contains("does not say which type it is of"), "{notes}");
+    assert!(notes.contains("does not say which of the known types it is of"), "{notes}");
 }
 
 #[test]
@@ -320,5 +320,5 @@ fn what_is_of_no_known_type_is_left_alone() {
     drive.good("mixed", nested(&writer));
     let notes = drive.run(&folder);
     assert!(notes.contains("a payload of none of the types that are given"), "{notes}");
-    assert!(notes.contains("does not say which type it is of"), "{notes}");
+    assert!(notes.contains("does not say which of the known types it is of"), "{notes}");
 }
