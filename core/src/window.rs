@@ -2,6 +2,7 @@
 //! the file around it for looking ahead. Knows no format.
 
 use std::io;
+use std::ops::Range;
 
 use bytes::Bytes;
 
@@ -37,6 +38,114 @@ impl ReadAt for &[u8] {
             to.copy_from_slice(from);
         }
         Ok(len)
+    }
+}
+
+/// How many bytes the log has from `pos` on, by halving; it has fewer than `most`.
+pub fn bytes_from(log: &mut dyn ReadAt, pos: u64, most: u64) -> io::Result<u64> {
+    let mut there = 0..most;
+    while there.end - there.start > 1 {
+        let middle = there.start + (there.end - there.start) / 2;
+        match log.read_at(pos.saturating_add(middle - 1), &mut [0])? {
+            0 => there.end = middle,
+            _ => there.start = middle,
+        }
+    }
+    Ok(there.start)
+}
+
+/// A search begins small, because what it looks for is often near, and doubles up to the largest.
+const FIRST_SEARCH: usize = 512;
+const LARGEST_SEARCH: usize = 64 * 1024;
+
+/// Looks through a range of a log for where something begins. Holds one window of at most 64 KiB.
+#[derive(Debug)]
+pub struct Search {
+    /// Where the window begins.
+    start: u64,
+    /// Nothing that begins here or later is wanted.
+    until: u64,
+    /// How many bytes more than its first what is looked for is told by.
+    overlap: usize,
+    window: Vec<u8>,
+    /// Bytes of the window that have been searched.
+    searched: usize,
+    /// Bytes the next window is to have.
+    size: usize,
+    ended: bool,
+    forgets: bool,
+}
+
+impl Search {
+    /// For something in `range` that is told by `1 + overlap` bytes.
+    pub fn new(range: Range<u64>, overlap: usize) -> Self {
+        Self {
+            start: range.start,
+            until: range.end,
+            overlap,
+            window: Vec::new(),
+            searched: 0,
+            size: FIRST_SEARCH,
+            ended: false,
+            forgets: false,
+        }
+    }
+
+    /// Has what has been searched forgotten: it will not be asked for again.
+    pub fn forget(&mut self) {
+        self.forgets = true;
+    }
+
+    /// The next place that `find` finds: it says where in the bytes it is given, and how many of these
+    /// need not be looked at again.
+    pub fn next(
+        &mut self,
+        log: &mut dyn ReadAt,
+        find: impl Fn(&[u8]) -> Option<(usize, usize)>,
+    ) -> io::Result<Option<u64>> {
+        loop {
+            let found = find(self.window.get(self.searched..).unwrap_or_default());
+            if let Some((at, done)) = found {
+                let at = self.start + (self.searched + at) as u64;
+                self.searched += done;
+                return Ok(Some(at).filter(|at| *at < self.until));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            self.slide(log)?;
+        }
+    }
+
+    /// Goes to the end of the range, whatever is there.
+    pub fn run_out(&mut self, log: &mut dyn ReadAt) -> io::Result<()> {
+        self.forgets = true;
+        while !self.ended {
+            self.slide(log)?;
+        }
+        Ok(())
+    }
+
+    /// Moves the window on, but for its last bytes, with which something may begin.
+    fn slide(&mut self, log: &mut dyn ReadAt) -> io::Result<()> {
+        self.start += self.window.len().saturating_sub(self.overlap).max(self.searched) as u64;
+        self.searched = 0;
+        if self.forgets {
+            log.forget(self.start);
+        }
+        let wanted = self.until.saturating_sub(self.start).saturating_add(self.overlap as u64);
+        let len = usize::try_from(wanted).map_or(self.size, |wanted| wanted.min(self.size));
+        self.window.resize(len, 0);
+        let there = log.read_at(self.start, &mut self.window)?;
+        self.window.truncate(there);
+        self.ended = there < self.size;
+        self.size = (self.size * 2).min(LARGEST_SEARCH);
+        Ok(())
+    }
+
+    /// The end of what has been read: that of the log, if the search went through all of it.
+    pub fn reached(&self) -> u64 {
+        self.start + self.window.len() as u64
     }
 }
 

@@ -54,7 +54,7 @@ use std::ops::Range;
 
 use memchr::memmem::Finder;
 
-use sluice_core::window::ReadAt;
+use sluice_core::window::{ReadAt, Search, bytes_from};
 
 use crate::wire::{HEADER_LEN, Header, SYNC};
 
@@ -67,9 +67,6 @@ const USUAL_CHANNEL_LEN: Range<usize> = 1..1001;
 const MAX_WALKS: usize = 8;
 /// Events met inside one event that prove its length wrong.
 const MAX_INNER: usize = 64;
-/// A search begins small, because the next header is often near, and doubles up to the largest.
-const FIRST_WINDOW: usize = 512;
-const LARGEST_WINDOW: usize = 64 * 1024;
 /// Channels are read in small pieces: one that runs over other headers fails at the first of them.
 const CHANNEL_PIECE: usize = 64;
 
@@ -185,7 +182,7 @@ pub fn judge(log: &mut dyn ReadAt, pos: u64, limits: &Limits) -> io::Result<Verd
         Err(Doubt::Because(reason)) => reason,
     };
     // A position at the last byte that can be named has nothing behind it.
-    let mut search = Search::new(pos.saturating_add(1)..u64::MAX);
+    let mut search = search_from(pos.saturating_add(1)..u64::MAX);
     let next = first_believed(log, &mut search, limits)?;
     Ok(Verdict::Damage { end: next.unwrap_or(search.reached()), reason })
 }
@@ -198,7 +195,7 @@ pub fn next_event(
     range: Range<u64>,
     limits: &Limits,
 ) -> io::Result<Option<u64>> {
-    first_believed(log, &mut Search::new(range), limits)
+    first_believed(log, &mut search_from(range), limits)
 }
 
 /// Why a header is not believed, as far as the header itself can tell.
@@ -226,8 +223,9 @@ fn first_believed(
     search: &mut Search,
     limits: &Limits,
 ) -> io::Result<Option<u64>> {
-    search.forgets = true;
-    while let Some(at) = search.next(log)? {
+    search.forget();
+    let finder = Finder::new(&SYNC);
+    while let Some(at) = search.next(log, |bytes| sync_in(&finder, bytes))? {
         if believe(log, at, limits)?.is_ok() {
             return Ok(Some(at));
         }
@@ -324,11 +322,12 @@ fn contradiction(
     event: Range<u64>,
     limits: &Limits,
 ) -> io::Result<Option<u64>> {
-    let mut search = Search::new(event.start + SYNC.len() as u64..event.end);
+    let finder = Finder::new(&SYNC);
+    let mut search = search_from(event.start + SYNC.len() as u64..event.end);
     let mut met = Vec::with_capacity(MAX_INNER);
     let mut walks = 0;
     while walks < MAX_WALKS
-        && let Some(at) = search.next(log)?
+        && let Some(at) = search.next(log, |bytes| sync_in(&finder, bytes))?
     {
         let known = met.len();
         if let Some(proof) = walk(log, at, event.end, &mut met, limits)? {
@@ -401,90 +400,12 @@ fn read_channel<'b>(
     Ok(Some(channel))
 }
 
-/// How many bytes the log has from `pos` on, by halving; it has fewer than `most`.
-fn bytes_from(log: &mut dyn ReadAt, pos: u64, most: u64) -> io::Result<u64> {
-    let mut there = 0..most;
-    while there.end - there.start > 1 {
-        let middle = there.start + (there.end - there.start) / 2;
-        match log.read_at(pos.saturating_add(middle - 1), &mut [0])? {
-            0 => there.end = middle,
-            _ => there.start = middle,
-        }
-    }
-    Ok(there.start)
-}
-
 /// Finds sync words in a range of a log, front to back.
-struct Search {
-    finder: Finder<'static>,
-    /// Where the next window begins, or the current one if there is one.
-    start: u64,
-    /// No sync word that begins here or later is wanted.
-    until: u64,
-    window: Vec<u8>,
-    /// Bytes of the window that have been searched.
-    searched: usize,
-    /// Bytes the next window is to have.
-    size: usize,
-    ended: bool,
-    /// Whether what has been searched will not be asked for again.
-    forgets: bool,
+fn search_from(range: Range<u64>) -> Search {
+    Search::new(range, SYNC.len() - 1)
 }
 
-impl Search {
-    fn new(range: Range<u64>) -> Self {
-        Self {
-            finder: Finder::new(&SYNC),
-            start: range.start,
-            until: range.end,
-            window: Vec::new(),
-            searched: 0,
-            size: FIRST_WINDOW,
-            ended: false,
-            forgets: false,
-        }
-    }
-
-    /// The next sync word.
-    fn next(&mut self, log: &mut dyn ReadAt) -> io::Result<Option<u64>> {
-        loop {
-            if let Some(at) = self.next_in_window() {
-                return Ok(Some(at));
-            }
-            if self.ended {
-                return Ok(None);
-            }
-            self.slide(log)?;
-        }
-    }
-
-    fn next_in_window(&mut self) -> Option<u64> {
-        let found = self.finder.find(self.window.get(self.searched..)?)?;
-        let at = self.searched + found;
-        self.searched = at + SYNC.len();
-        Some(self.start + at as u64)
-    }
-
-    /// Moves the window on, but for the last three bytes, which may begin a sync word.
-    fn slide(&mut self, log: &mut dyn ReadAt) -> io::Result<()> {
-        let overlap = SYNC.len() - 1;
-        self.start += self.window.len().saturating_sub(overlap).max(self.searched) as u64;
-        self.searched = 0;
-        if self.forgets {
-            log.forget(self.start);
-        }
-        let wanted = self.until.saturating_sub(self.start).saturating_add(overlap as u64);
-        let len = usize::try_from(wanted).map_or(self.size, |wanted| wanted.min(self.size));
-        self.window.resize(len, 0);
-        let there = log.read_at(self.start, &mut self.window)?;
-        self.window.truncate(there);
-        self.ended = there < self.size;
-        self.size = (self.size * 2).min(LARGEST_WINDOW);
-        Ok(())
-    }
-
-    /// The end of what has been read: that of the log, if the search went through all of it.
-    fn reached(&self) -> u64 {
-        self.start + self.window.len() as u64
-    }
+/// The first sync word in these bytes, and how many of them have been searched then.
+fn sync_in(finder: &Finder<'_>, bytes: &[u8]) -> Option<(usize, usize)> {
+    finder.find(bytes).map(|at| (at, at + SYNC.len()))
 }

@@ -21,4 +21,5 @@ pub mod wire;
 
 mod channels;
 mod kind;
+mod original;
 mod probe;

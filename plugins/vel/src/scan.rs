@@ -63,7 +63,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::window::ReadAt;
+use sluice_core::window::{ReadAt, Search, bytes_from};
 
 use crate::hash::{MessageNames, is_built_in};
 use crate::shape::{Shape, shape};
@@ -86,9 +86,6 @@ const LOOK_AHEAD: u64 = 16 << 20;
 const CHAIN_STEP: f64 = 3_600_000.0;
 /// Believable messages inside one that prove its size wrong.
 const MAX_INNER: usize = 64;
-/// A search begins small, because the next message is often near, and doubles up to the largest.
-const FIRST_WINDOW: usize = 512;
-const LARGEST_WINDOW: usize = 64 * 1024;
 
 /// How reading goes on after damage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -250,7 +247,7 @@ pub fn judge(log: &mut dyn ReadAt, pos: u64, rules: &Rules) -> io::Result<Verdic
 ///
 /// In the middle of a message, a message inside its payload cannot be told from one of the log.
 pub fn find(log: &mut dyn ReadAt, range: Range<u64>, rules: &Rules) -> io::Result<Option<u64>> {
-    first_believed(log, &mut Search::new(range, rules.max_message), rules)
+    first_believed(log, &mut Places::new(range, rules), rules)
 }
 
 /// The position behind the message at `pos`, if it is believable.
@@ -525,8 +522,8 @@ fn contradiction(
     rules: &Rules,
 ) -> io::Result<Option<u64>> {
     let inside = message.start.saturating_add(1)..message.end;
-    let (mut search, mut met) = (Search::new(inside, rules.max_message), 0);
-    while let Some(at) = search.next(log)? {
+    let (mut places, mut met) = (Places::new(inside, rules), 0);
+    while let Some(at) = places.next(log)? {
         let Some(end) = believable(log, at, rules)? else { continue };
         met += 1;
         if end > message.end || met == MAX_INNER {
@@ -544,21 +541,24 @@ fn lost(log: &mut dyn ReadAt, pos: u64, reason: Reason, rules: &Rules) -> io::Re
 
 /// Where reading goes on at `from` or later, or the end of the log.
 fn next_after(log: &mut dyn ReadAt, from: u64, rules: &Rules) -> io::Result<u64> {
-    let mut search = Search::new(from..u64::MAX, rules.max_message);
+    let mut places = Places::new(from..u64::MAX, rules);
     let next = match rules.after_damage {
-        AfterDamage::Search => first_believed(log, &mut search, rules)?,
-        AfterDamage::Stop => search.run_out(log)?,
+        AfterDamage::Search => first_believed(log, &mut places, rules)?,
+        AfterDamage::Stop => {
+            places.search.run_out(log)?;
+            None
+        }
     };
-    Ok(next.unwrap_or(search.reached()))
+    Ok(next.unwrap_or(places.search.reached()))
 }
 
 fn first_believed(
     log: &mut dyn ReadAt,
-    search: &mut Search,
+    places: &mut Places,
     rules: &Rules,
 ) -> io::Result<Option<u64>> {
-    search.forgets = true;
-    while let Some(at) = search.next(log)? {
+    places.search.forget();
+    while let Some(at) = places.next(log)? {
         if believable(log, at, rules)?.is_some() {
             return Ok(Some(at));
         }
@@ -603,105 +603,35 @@ fn leads_a_chain(
     Ok(true)
 }
 
-/// How many bytes the log has from `pos` on, by halving; it has fewer than `most`.
-fn bytes_from(log: &mut dyn ReadAt, pos: u64, most: u64) -> io::Result<u64> {
-    let mut there = 0..most;
-    while there.end - there.start > 1 {
-        let middle = there.start + (there.end - there.start) / 2;
-        match log.read_at(pos.saturating_add(middle - 1), &mut [0])? {
-            0 => there.end = middle,
-            _ => there.start = middle,
-        }
-    }
-    Ok(there.start)
-}
-
-/// Finds possible sizes with a marker behind them in a range of a log, front to back.
-struct Search {
-    /// Where the window begins.
-    start: u64,
-    /// Nothing that begins here or later is wanted.
-    until: u64,
+/// Finds places in a range of a log where a message may begin, front to back: with a marker behind a size
+/// that a message may have.
+struct Places {
+    search: Search,
     max_message: u64,
-    window: Vec<u8>,
-    /// Bytes of the window at which it is known whether a message may begin.
-    searched: usize,
-    /// Bytes the next window is to have.
-    size: usize,
-    ended: bool,
-    /// Whether what has been searched will not be asked for again.
-    forgets: bool,
 }
 
-impl Search {
-    fn new(range: Range<u64>, max_message: u64) -> Self {
-        Self {
-            start: range.start,
-            until: range.end,
-            max_message,
-            window: Vec::new(),
-            searched: 0,
-            size: FIRST_WINDOW,
-            ended: false,
-            forgets: false,
-        }
+impl Places {
+    fn new(range: Range<u64>, rules: &Rules) -> Self {
+        Self { search: Search::new(range, SIZE_LEN), max_message: rules.max_message }
     }
 
     /// The next place.
     fn next(&mut self, log: &mut dyn ReadAt) -> io::Result<Option<u64>> {
-        loop {
-            if let Some(at) = self.next_in_window() {
-                return Ok(Some(at).filter(|at| *at < self.until));
-            }
-            if self.ended {
-                return Ok(None);
-            }
-            self.slide(log)?;
-        }
+        self.search.next(log, |bytes| place_in(bytes, self.max_message))
     }
+}
 
-    fn next_in_window(&mut self) -> Option<u64> {
-        loop {
-            let rest = self.window.get(self.searched..)?;
-            let found = memchr::memchr(MARKER, rest.get(SIZE_LEN..)?)?;
-            let (size, _) = rest.get(found..)?.split_first_chunk()?;
-            let at = self.start + (self.searched + found) as u64;
-            self.searched += found + 1;
-            let size = u32::from_le_bytes(*size);
-            if size >= SMALLEST && u64::from(size) <= self.max_message {
-                return Some(at);
-            }
+/// The first such place in these bytes, and how many of them have been searched then.
+fn place_in(bytes: &[u8], max_message: u64) -> Option<(usize, usize)> {
+    let mut at = 0;
+    loop {
+        let rest = bytes.get(at..)?;
+        at += memchr::memchr(MARKER, rest.get(SIZE_LEN..)?)?;
+        let (size, _) = bytes.get(at..)?.split_first_chunk()?;
+        let size = u32::from_le_bytes(*size);
+        if size >= SMALLEST && u64::from(size) <= max_message {
+            return Some((at, at + 1));
         }
-    }
-
-    /// Moves the window on, but for the last four bytes, which may be a size.
-    fn slide(&mut self, log: &mut dyn ReadAt) -> io::Result<()> {
-        self.start += self.window.len().saturating_sub(SIZE_LEN).max(self.searched) as u64;
-        self.searched = 0;
-        if self.forgets {
-            log.forget(self.start);
-        }
-        let wanted = self.until.saturating_sub(self.start).saturating_add(SIZE_LEN as u64);
-        let len = usize::try_from(wanted).map_or(self.size, |wanted| wanted.min(self.size));
-        self.window.resize(len, 0);
-        let there = log.read_at(self.start, &mut self.window)?;
-        self.window.truncate(there);
-        self.ended = there < self.size;
-        self.size = (self.size * 2).min(LARGEST_WINDOW);
-        Ok(())
-    }
-
-    /// Goes to the end of the log, whatever is there.
-    fn run_out(&mut self, log: &mut dyn ReadAt) -> io::Result<Option<u64>> {
-        self.forgets = true;
-        while !self.ended {
-            self.slide(log)?;
-        }
-        Ok(None)
-    }
-
-    /// The end of what has been read: that of the log, if the search went through all of it.
-    fn reached(&self) -> u64 {
-        self.start + self.window.len() as u64
+        at += 1;
     }
 }

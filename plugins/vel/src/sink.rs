@@ -9,7 +9,6 @@ use std::sync::Arc;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
-use sluice_core::files::LogFile;
 use sluice_core::options::OutPath;
 use sluice_core::pool::Block;
 use sluice_core::time::When;
@@ -20,14 +19,14 @@ use sluice_core::{
 use crate::format::ROUNDED;
 use crate::index::Seconds;
 use crate::kind::{Hashed, Kind, Met, TypeId, decoded_types};
+use crate::original::Original;
 use crate::time::{to_millis, to_nanos};
 use crate::wire::{
-    END_MARK, FileHead, HEAD_LEN, HEADER_LEN, Header, MAGIC, SIZE_LEN, TIME_AT, UNUSED, VERSION,
-    append_message,
+    END_MARK, FileHead, HEADER_LEN, Header, TIME_AT, UNUSED, VERSION, append_message,
 };
 
 /// The most seconds that an index gets.
-const MOST_SECONDS: u32 = 10_000_000;
+pub(crate) const MOST_SECONDS: u32 = 10_000_000;
 
 /// The seconds that the index of a recording gets, if nobody says how many.
 const GROWING_SECONDS: u32 = 3600;
@@ -342,85 +341,6 @@ fn since(timestamp: i64, epoch: i64) -> Result<i64, Error> {
     })
 }
 
-/// How much of the original is read at a time.
-const ORIGINAL_WINDOW: usize = 16 << 10;
-
-/// The only log that is read: messages that were read from it keep the bits of their times, which
-/// nanoseconds do not tell in full.
-#[derive(Debug)]
-struct Original {
-    log: LogFile,
-    head: FileHead,
-    /// What was read of it last, and where that begins.
-    window: Vec<u8>,
-    start: u64,
-    /// The end of the furthest message that was met.
-    end: u64,
-}
-
-impl Original {
-    /// The run's input, if it is one VEL log that can be read at any place.
-    fn of(context: &SinkContext) -> Result<Option<Self>, Error> {
-        let [input] = &context.origin.inputs[..] else { return Ok(None) };
-        if !input.path.is_file() {
-            return Ok(None);
-        }
-        let mut log = LogFile::open_plain(&input.path)?;
-        let mut bytes = [0; HEAD_LEN];
-        let there = log.read_at(0, &mut bytes)?;
-        let found = if there == HEAD_LEN { FileHead::parse(&bytes) } else { None };
-        let is_vel =
-            |(magic, head): &([u8; 4], FileHead)| *magic == MAGIC && head.major == VERSION.0;
-        let Some((_, head)) = found.filter(is_vel) else { return Ok(None) };
-        Ok(Some(Self { log, head, window: Vec::new(), start: 0, end: head.body() }))
-    }
-
-    /// How many entries its index has, as far as they can be there.
-    fn entries(&self) -> u32 {
-        let len = self.log.len().unwrap_or(0);
-        if self.head.body() <= len { self.head.entries.min(MOST_SECONDS) } else { 0 }
-    }
-
-    /// The time of the message at `at`, if that is one like this.
-    fn millis(&mut self, at: i64, like: &Header) -> Result<Option<f64>, Error> {
-        let Ok(at) = u64::try_from(at) else { return Ok(None) };
-        let header = match self.header(at) {
-            None => {
-                self.load(at)?;
-                self.header(at)
-            }
-            header => header,
-        };
-        let found = header.filter(|header| *header == Header { ms: header.ms, ..*like });
-        if let Some(header) = found {
-            self.end = self.end.max(at.saturating_add(header.message_len()));
-        }
-        Ok(found.map(|header| header.ms))
-    }
-
-    /// Whether the end mark is behind the furthest message that was met.
-    fn ends_with_a_mark(&mut self) -> Result<bool, Error> {
-        let mut bytes = [0; SIZE_LEN];
-        let there = self.log.read_at(self.end, &mut bytes)?;
-        Ok(there == bytes.len() && u32::from_le_bytes(bytes) == END_MARK)
-    }
-
-    /// The header at `at`, if what was read last has it.
-    fn header(&self, at: u64) -> Option<Header> {
-        let at = usize::try_from(at.checked_sub(self.start)?).ok()?;
-        self.window.get(at..)?.first_chunk().and_then(Header::parse)
-    }
-
-    /// Reads from `at` on: several messages where they are short, and not much too much of long ones.
-    fn load(&mut self, at: u64) -> Result<(), Error> {
-        self.window.resize(ORIGINAL_WINDOW, 0);
-        let there = self.log.read_at(at, &mut self.window)?;
-        self.window.truncate(there);
-        self.start = at;
-        Ok(())
-    }
-}
-
 impl Sink for VelSink {
     type Block = Encoded;
     type Output = Log;
@@ -443,7 +363,7 @@ impl Sink for VelSink {
             }
             Index::Seconds(seconds) => (seconds, Seconds::new(seconds.into())),
         };
-        let minor = original.as_ref().map_or(VERSION.1, |original| original.head.minor);
+        let minor = original.as_ref().map_or(VERSION.1, Original::minor);
         Ok(Log {
             body: self.body(file, &Front { minor, least, places: &[] })?,
             len: 0,

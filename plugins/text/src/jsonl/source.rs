@@ -48,17 +48,21 @@ sluice_core::register! {
     source "jsonl": JsonlSource,
     about: "reads JSON lines with payloads back as events",
     sample: include_str!("../../samples/jsonl-source.toml"),
-    extensions: &["jsonl", "ndjson"],
     sniff: sniff,
 }
 
 const KEYS: [&str; 2] = ["timestamp_ns", "channel"];
 
-/// Whether the first line is an object with a time and a channel. It may be longer than `head`.
+/// Whether the first line is an object with a time, a channel and a payload: lines without payloads are
+/// for others to read, and are no damaged events. It may be longer than `head`.
 fn sniff(head: &[u8]) -> Sniff {
     let text = head.trim_ascii_start();
     let end = memchr(b'\n', text);
     let line = end.and_then(|end| text.get(..end)).unwrap_or(text);
+    let has = |part: &str| memmem::find(line, part.as_bytes()).is_some();
+    if !has("\"payload\"") && !has("\"size\":0,") && !has("\"size\": 0,") {
+        return Sniff::No;
+    }
     match end.and_then(|_| serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(line).ok()) {
         Some(object) if KEYS.iter().all(|key| object.contains_key(*key)) => Sniff::Yes,
         Some(_) => Sniff::No,
@@ -254,14 +258,23 @@ mod tests {
     #[test]
     fn files_are_told_by_their_first_line() {
         let longer = format!("{LINE}\n{LINE}");
-        for yes in [LINE, &longer, &format!("\n{longer}"), "{\"channel\":\"\",\"timestamp_ns\":1"] {
+        for yes in [
+            LINE,
+            &longer,
+            &format!("\n{longer}"),
+            "{\"channel\":\"\",\"timestamp_ns\":1,\"payload\":",
+        ] {
             assert_eq!(sniff(yes.as_bytes()), Sniff::Yes, "{yes}");
         }
-        let damaged = format!("{}\n", &LINE[..60]);
-        for maybe in [&damaged, "{\"payload\":\"\",\"channel\":\"x\"", "{\"timestamp_ns\":1}"] {
+        let damaged = LINE.replacen('}', "\n", 1);
+        for maybe in
+            [&damaged, "{\"payload\":\"\",\"channel\":\"x\"", "{\"timestamp_ns\":1,\"payload\":"]
+        {
             assert_eq!(sniff(maybe.as_bytes()), Sniff::Maybe, "{maybe}");
         }
-        for no in ["", "\n", "{", "[1]", "{\"timestamp_ns\":1}\n", "timestamp_ns,channel\n", "\x28"]
+        let bare = "{\"timestamp_ns\":1,\"channel\":\"A\",\"size\":3}\n";
+        for no in
+            [bare, "", "\n", "{", "[1]", "{\"timestamp_ns\":1}\n", "timestamp_ns,channel\n", "\x28"]
         {
             assert_eq!(sniff(no.as_bytes()), Sniff::No, "{no}");
         }

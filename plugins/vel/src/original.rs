@@ -1,0 +1,92 @@
+//! The one log that a run reads, where that is a VEL log: what of it nanoseconds do not tell, a sink reads
+//! there. Reads no event.
+
+use sluice_core::files::LogFile;
+use sluice_core::{Error, SinkContext};
+
+use crate::sink::MOST_SECONDS;
+use crate::wire::{END_MARK, FileHead, HEAD_LEN, Header, MAGIC, SIZE_LEN, VERSION};
+
+/// How much of the original is read at a time.
+const ORIGINAL_WINDOW: usize = 16 << 10;
+
+/// The only log that is read: messages that were read from it keep the bits of their times, which
+/// nanoseconds do not tell in full.
+#[derive(Debug)]
+pub(crate) struct Original {
+    log: LogFile,
+    head: FileHead,
+    /// What was read of it last, and where that begins.
+    window: Vec<u8>,
+    start: u64,
+    /// The end of the furthest message that was met.
+    end: u64,
+}
+
+impl Original {
+    /// The run's input, if it is one VEL log that can be read at any place.
+    pub(crate) fn of(context: &SinkContext) -> Result<Option<Self>, Error> {
+        let [input] = &context.origin.inputs[..] else { return Ok(None) };
+        if !input.path.is_file() {
+            return Ok(None);
+        }
+        let mut log = LogFile::open_plain(&input.path)?;
+        let mut bytes = [0; HEAD_LEN];
+        let there = log.read_at(0, &mut bytes)?;
+        let found = if there == HEAD_LEN { FileHead::parse(&bytes) } else { None };
+        let is_vel =
+            |(magic, head): &([u8; 4], FileHead)| *magic == MAGIC && head.major == VERSION.0;
+        let Some((_, head)) = found.filter(is_vel) else { return Ok(None) };
+        Ok(Some(Self { log, head, window: Vec::new(), start: 0, end: head.body() }))
+    }
+
+    /// The minor version of its format.
+    pub(crate) fn minor(&self) -> u16 {
+        self.head.minor
+    }
+
+    /// How many entries its index has, as far as they can be there.
+    pub(crate) fn entries(&self) -> u32 {
+        let len = self.log.len().unwrap_or(0);
+        if self.head.body() <= len { self.head.entries.min(MOST_SECONDS) } else { 0 }
+    }
+
+    /// The time of the message at `at`, if that is one like this.
+    pub(crate) fn millis(&mut self, at: i64, like: &Header) -> Result<Option<f64>, Error> {
+        let Ok(at) = u64::try_from(at) else { return Ok(None) };
+        let header = match self.header(at) {
+            None => {
+                self.load(at)?;
+                self.header(at)
+            }
+            header => header,
+        };
+        let found = header.filter(|header| *header == Header { ms: header.ms, ..*like });
+        if let Some(header) = found {
+            self.end = self.end.max(at.saturating_add(header.message_len()));
+        }
+        Ok(found.map(|header| header.ms))
+    }
+
+    /// Whether the end mark is behind the furthest message that was met.
+    pub(crate) fn ends_with_a_mark(&mut self) -> Result<bool, Error> {
+        let mut bytes = [0; SIZE_LEN];
+        let there = self.log.read_at(self.end, &mut bytes)?;
+        Ok(there == bytes.len() && u32::from_le_bytes(bytes) == END_MARK)
+    }
+
+    /// The header at `at`, if what was read last has it.
+    fn header(&self, at: u64) -> Option<Header> {
+        let at = usize::try_from(at.checked_sub(self.start)?).ok()?;
+        self.window.get(at..)?.first_chunk().and_then(Header::parse)
+    }
+
+    /// Reads from `at` on: several messages where they are short, and not much too much of long ones.
+    fn load(&mut self, at: u64) -> Result<(), Error> {
+        self.window.resize(ORIGINAL_WINDOW, 0);
+        let there = self.log.read_at(at, &mut self.window)?;
+        self.window.truncate(there);
+        self.start = at;
+        Ok(())
+    }
+}
