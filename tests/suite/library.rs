@@ -228,3 +228,10 @@ fn an_orca_log_becomes_one_lcm_log_with_sources_in_names() {
     assert_eq!(names, wanted.map(str::as_bytes).into());
     assert_eq!(events.len(), 43);
 }
+
+#[test]
+fn the_quick_start_loses_nothing_that_has_to_be_told() {
+    let folder = Folder::new();
+    let said = ran(&folder, &["run", "quickstart", "--set", "SECONDS=1"]).expect(0).stderr;
+    assert!(!said.contains("not written"), "{said}");
+}

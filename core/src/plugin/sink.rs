@@ -118,8 +118,10 @@ impl<'r> EncodeContext<'r> {
                 continue;
             }
             let channel = &known[*id as usize];
-            let is_plain = channel.encoding == *encoding || channel.encoding == Encoding::Unknown;
-            if !is_plain || !channel.metadata.is_empty() {
+            // What is not known, or is text, can be told as well without being said.
+            let is_told = matches!(channel.encoding, Encoding::Unknown | Encoding::Text)
+                || channel.encoding == *encoding;
+            if !is_told || !channel.metadata.is_empty() {
                 self.losses.insert("how payloads are encoded, and their versions, are not written");
             }
             if channel.clock == Clock::Relative {
