@@ -1,0 +1,268 @@
+use super::*;
+
+fn outputs(overwrite: Overwrite) -> Arc<Outputs> {
+    Arc::new(Outputs::new(overwrite, true, &[]))
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+fn write(outputs: &Arc<Outputs>, target: &Path, bytes: &[u8]) {
+    let mut file = outputs.create(target).unwrap();
+    file.write(bytes).unwrap();
+    file.finish(1).unwrap();
+}
+
+#[test]
+fn nothing_has_its_final_name_before_all_is_published() {
+    let folder = tempfile::tempdir().unwrap();
+    let (target, outputs) = (folder.path().join("sub/out.bin"), outputs(Overwrite::Refuse));
+    write(&outputs, &target, b"abc");
+    assert!(!target.exists());
+    let published = outputs.publish(|_, _| Ok(String::new())).unwrap();
+    assert_eq!(names(target.parent().unwrap()), ["out.bin"]);
+    assert_eq!(fs::read(&target).unwrap(), b"abc");
+    assert_eq!(published[0].blake3, Some(blake3::hash(b"abc").to_hex().to_string()));
+}
+
+#[test]
+fn a_head_is_replaced_by_one_of_any_length() {
+    let folder = tempfile::tempdir().unwrap();
+    let body: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
+    for (name, in_place, head) in
+        [("same", false, 12), ("longer", false, 2_000_000), ("shorter", true, 1), ("none", true, 0)]
+    {
+        let target = folder.path().join(name);
+        let outputs = Arc::new(Outputs::new(Overwrite::Refuse, true, &[]).in_place(in_place));
+        let mut file = outputs.create(&target).unwrap();
+        file.write(&[7; 12]).unwrap();
+        file.write(&body).unwrap();
+        assert!(file.can_replace_head());
+        file.replace_head(12, &vec![9; head]).unwrap();
+        file.write(b"more").unwrap();
+        file.finish(1).unwrap();
+        let published = outputs.publish(|_, _| Ok(String::new())).unwrap();
+        let wanted = [vec![9; head], body.clone(), b"more".to_vec()].concat();
+        assert!(fs::read(&target).unwrap() == wanted, "{name}");
+        assert_eq!(published[0].bytes, wanted.len() as u64);
+        assert_eq!(published[0].blake3, Some(blake3::hash(&wanted).to_hex().to_string()));
+    }
+}
+
+#[test]
+fn what_is_compressed_keeps_its_head() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut file = outputs(Overwrite::Refuse).create(&folder.path().join("a.zst")).unwrap();
+    file.write(b"abc").unwrap();
+    assert!(!file.can_replace_head() && file.replace_head(1, b"").is_err());
+}
+
+#[test]
+fn a_run_that_fails_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let outputs = outputs(Overwrite::Refuse);
+    write(&outputs, &folder.path().join("sub/deep/out.bin"), b"abc");
+    drop(outputs);
+    assert!(names(folder.path()).is_empty());
+}
+
+#[test]
+fn what_a_killed_run_left_is_removed_and_what_a_running_one_uses_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("out.bin");
+    // No system has that many processes.
+    fs::write(folder.path().join(".out.bin.4294967295-0.sluice-tmp"), b"stale").unwrap();
+    let running = outputs(Overwrite::Refuse).create(&target).unwrap();
+    write(&outputs(Overwrite::Refuse), &target, b"abc");
+    assert_eq!(names(folder.path()).len(), 1, "{:?}", names(folder.path()));
+    drop(running);
+}
+
+#[test]
+fn what_a_killed_run_left_is_removed_also_where_it_had_this_ones_number() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("sub")).unwrap();
+    let own = std::process::id();
+    for name in ["sub/.part.bin.4294967295-1", "sub/._manifest.json", ".out.bin.4294967295-7"] {
+        fs::write(folder.path().join(format!("{name}{TEMPORARY}")), "").unwrap();
+    }
+    for number in 0..50 {
+        let name = format!(".out.bin.{own}-{number}{TEMPORARY}");
+        fs::write(folder.path().join(name), "stale").unwrap();
+    }
+    let running = outputs(Overwrite::Refuse).create(&folder.path().join("out.bin")).unwrap();
+    sweep([folder.path()]);
+    assert_eq!(names(folder.path()).len(), 2, "{:?}", names(folder.path()));
+    assert!(names(&folder.path().join("sub")).is_empty());
+    drop(running);
+}
+
+#[test]
+fn what_is_about_to_appear_is_announced_and_may_be_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, outputs) = (folder.path().join("out"), outputs(Overwrite::Refuse));
+    outputs.folder(&out).unwrap();
+    write(&outputs, &out.join("a"), b"abc");
+    let mut told = Vec::new();
+    let published = outputs.publish_announced(
+        |_, _| Ok("{}".into()),
+        |files| {
+            told.extend(files.iter().map(|file| (file.path.clone(), file.bytes)));
+            Err(Error::refused("no"))
+        },
+    );
+    assert!(published.is_err() && !out.join("a").exists());
+    assert_eq!(told, [(out.join("a"), 3), (out.join(MANIFEST), 2)]);
+    drop(outputs);
+    assert!(!out.exists());
+}
+
+#[test]
+fn an_interrupted_run_does_not_continue_what_may_be_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("log");
+    write(&outputs(Overwrite::Redo), &folder.path().join("other"), b"abc");
+    let outputs = outputs(Overwrite::Redo);
+    outputs.extend(&target).unwrap();
+    fs::write(&target, "old").unwrap();
+    let refused = outputs.extend(&target).unwrap_err().to_string();
+    assert!(refused.contains("without --resume"), "{refused}");
+}
+
+#[test]
+fn what_grows_in_place_stays_unless_it_is_empty() {
+    let folder = tempfile::tempdir().unwrap();
+    let in_place = |overwrite| Arc::new(Outputs::new(overwrite, true, &[]).in_place(true));
+    for name in ["something", "nothing"] {
+        let outputs = in_place(Overwrite::Refuse);
+        let mut file = outputs.create(&folder.path().join(name)).unwrap();
+        file.write(name.strip_prefix("some").unwrap_or_default().as_bytes()).unwrap();
+        drop(file);
+        assert_eq!(outputs.growing().len(), 1);
+    }
+    assert_eq!(names(folder.path()), ["something"]);
+    assert!(in_place(Overwrite::Refuse).create(&folder.path().join("something")).is_err());
+    let outputs = in_place(Overwrite::Replace);
+    let mut file = outputs.extend(&folder.path().join("something")).unwrap();
+    file.write(b" more").unwrap();
+    file.finish(2).unwrap();
+    let published = outputs.publish(|_, _| Ok(String::new())).unwrap();
+    assert_eq!((published[0].bytes, &published[0].blake3), (10, &None));
+    assert_eq!(fs::read(folder.path().join("something")).unwrap(), b"thing more");
+}
+
+#[test]
+fn a_folder_with_the_record_of_a_batch_is_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join(MANIFEST), r#"{"units": []}"#).unwrap();
+    let refused = outputs(Overwrite::Replace).folder(folder.path()).unwrap_err().to_string();
+    assert!(refused.contains("batch"), "{refused}");
+}
+
+#[test]
+fn targets_that_exist_are_inputs_or_folders_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (input, link) = (folder.path().join("in"), folder.path().join("link"));
+    fs::write(&input, b"x").unwrap();
+    fs::hard_link(&input, &link).unwrap();
+    let refusal = |overwrite, target: &Path| {
+        let outputs = Arc::new(Outputs::new(overwrite, false, std::slice::from_ref(&input)));
+        outputs.create(target).unwrap_err().to_string()
+    };
+    assert!(refusal(Overwrite::Replace, &link).contains("also an input"));
+    assert!(refusal(Overwrite::Replace, folder.path()).contains("folder"));
+    fs::write(folder.path().join("old"), b"y").unwrap();
+    assert!(refusal(Overwrite::Refuse, &folder.path().join("old")).contains("--overwrite"));
+}
+
+#[test]
+fn a_file_that_appears_meanwhile_is_not_replaced_unasked() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("out");
+    for (overwrite, kept) in [(Overwrite::Refuse, "theirs"), (Overwrite::Replace, "ours")] {
+        drop(fs::remove_file(&target));
+        let outputs = outputs(overwrite);
+        write(&outputs, &target, b"ours");
+        fs::write(&target, "theirs").unwrap();
+        drop(outputs.publish(|_, _| Ok(String::new())));
+        assert_eq!(fs::read_to_string(&target).unwrap(), kept);
+    }
+}
+
+#[test]
+fn two_sinks_cannot_share_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let outputs = outputs(Overwrite::Refuse);
+    let _first = outputs.create(&folder.path().join("out")).unwrap();
+    assert!(
+        outputs.create(&folder.path().join("out")).unwrap_err().to_string().contains("two sinks")
+    );
+}
+
+#[test]
+fn extending_keeps_what_was_there_and_zst_is_compressed() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["log", "log.zst"] {
+        let target = folder.path().join(name);
+        for text in ["one ", "two "] {
+            let outputs = outputs(Overwrite::Refuse);
+            let mut file = outputs.extend(&target).unwrap();
+            file.write(text.as_bytes()).unwrap();
+            file.finish(1).unwrap();
+            let published = outputs.publish(|_, _| Ok(String::new())).unwrap();
+            let hash = blake3::hash(&fs::read(&target).unwrap()).to_hex().to_string();
+            assert_eq!(published[0].blake3, Some(hash));
+        }
+        let mut text = vec![0; 20];
+        let read = crate::files::LogFile::open(&target).unwrap().read_at(0, &mut text).unwrap();
+        assert_eq!(&text[..read], b"one two ");
+    }
+}
+
+#[test]
+fn a_folder_gets_its_manifest_last() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, outputs) = (folder.path().join("out"), outputs(Overwrite::Refuse));
+    outputs.folder(&out).unwrap();
+    write(&outputs, &out.join("a"), b"abc");
+    outputs.publish(|_, files| Ok(format!("{} files", files.len()))).unwrap();
+    assert_eq!(fs::read_to_string(out.join(MANIFEST)).unwrap(), "1 files");
+    let again = Outputs::new(Overwrite::Refuse, false, &[]);
+    assert!(again.folder(&out).unwrap_err().to_string().contains("not empty"));
+}
+
+#[test]
+fn replacing_a_folder_removes_what_its_manifest_named_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    fs::create_dir(&out).unwrap();
+    for name in ["a", "old", "mine"] {
+        fs::write(out.join(name), name).unwrap();
+    }
+    let named = r#"{"files": [{"path": "a"}, {"path": "old"}, {"path": "../out/mine"}]}"#;
+    fs::write(out.join(MANIFEST), named).unwrap();
+    let outputs = outputs(Overwrite::Replace);
+    outputs.folder(&out).unwrap();
+    write(&outputs, &out.join("a"), b"new");
+    outputs.publish(|_, _| Ok("{}".into())).unwrap();
+    assert_eq!(names(&out), [MANIFEST, "a", "mine"]);
+}
+
+#[test]
+fn a_file_that_cannot_be_published_takes_the_others_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+    let outputs = outputs(Overwrite::Refuse);
+    write(&outputs, &first, b"1");
+    write(&outputs, &second, b"2");
+    fs::create_dir(&second).unwrap();
+    assert!(outputs.publish(|_, _| Ok(String::new())).is_err());
+    drop(outputs);
+    assert_eq!(names(folder.path()), ["second"]);
+}
