@@ -55,6 +55,9 @@ pub(crate) fn text(args: &ConvertArgs, shell: &Shell) -> Result<String, Failure>
         ..Recipe::default()
     };
     let text = recipe.text();
+    if !source.gives_rows && source.types.is_empty() {
+        return Ok(text);
+    }
     let wants_payloads = wants_payloads(&text, shell);
     if source.gives_rows && wants_payloads {
         return Ok(Recipe { encodes: true, ..recipe }.text());

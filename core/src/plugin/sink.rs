@@ -11,7 +11,8 @@ use serde::Serialize;
 use super::Input;
 use crate::tasks::Inline;
 use crate::{
-    Batch, BlockPool, Channels, Clock, Encoding, Error, Outputs, Overwrite, Playback, Tasks,
+    Batch, BlockPool, ChannelId, Channels, Clock, Encoding, Error, Outputs, Overwrite, Playback,
+    Tasks,
 };
 
 /// What a sink needs when it opens its output.
@@ -110,14 +111,19 @@ impl<'r> EncodeContext<'r> {
     /// Says what is lost of the channels of these events where nothing of them is kept but their names,
     /// and their payloads are taken for messages of `encoding`.
     pub fn keeps_names_only(&mut self, batch: &Batch, encoding: &Encoding) {
-        let known = self.channels.since(0);
-        let mut met = vec![false; known.len()];
-        let (mut last, mut source) = (None, None);
+        let mut met = Vec::new();
+        let (mut last, mut source): (_, Option<Arc<str>>) = (None, None);
         for id in batch.channels() {
-            if last.replace(*id) == Some(*id) || std::mem::replace(&mut met[*id as usize], true) {
+            if last.replace(*id) == Some(*id) {
                 continue;
             }
-            let channel = &known[*id as usize];
+            if met.len() <= *id as usize {
+                met.resize(*id as usize + 1, false);
+            }
+            if std::mem::replace(&mut met[*id as usize], true) {
+                continue;
+            }
+            let channel = self.channels.get(ChannelId(*id));
             // What is not known, or is text, can be told as well without being said.
             let is_told = matches!(channel.encoding, Encoding::Unknown | Encoding::Text)
                 || channel.encoding == *encoding;
@@ -128,7 +134,7 @@ impl<'r> EncodeContext<'r> {
                 self.losses
                     .insert("times that count from the start of a log are written as they are");
             }
-            if source.get_or_insert(&channel.source) != &&channel.source {
+            if *source.get_or_insert_with(|| Arc::clone(&channel.source)) != channel.source {
                 self.losses.insert("the sources of channels are not written");
             }
         }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use serde::{Deserialize, Serialize};
 
 use super::Query;
-use crate::{Batch, BlockPool, Channels, DamageLog, Error, LossLog};
+use crate::{Batch, BlockPool, Channels, DamageLog, Error, LossLog, files};
 
 /// A file (or the like) that a source reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -50,9 +50,28 @@ impl Split {
         Self { live: true, ..Self::whole(input, None) }
     }
 
+    /// Pieces of about `target` bytes of files that can be entered anywhere: of each, what `wanted` says
+    /// of its path and length. Pipes, which have no length, and what is compressed are pieces as a whole.
+    pub fn of_files(
+        inputs: Vec<Input>,
+        target: u64,
+        mut wanted: impl FnMut(&Path, u64) -> Result<Range<u64>, Error>,
+    ) -> Result<Vec<Self>, Error> {
+        let mut splits = Vec::new();
+        for Input { path, bytes } in inputs {
+            match bytes {
+                Some(len) if !files::is_zstd(&path)? => {
+                    Self::cut(&path, wanted(&path, len)?, len, target, &mut splits);
+                }
+                _ => splits.push(Self::whole(path, None)),
+            }
+        }
+        Ok(splits)
+    }
+
     /// Adds pieces of about `target` bytes that cover `wanted` of an input of `len` bytes. The last piece
     /// of the input is open, so that what is appended while it is read is not cut off.
-    pub fn cut(input: &Path, wanted: Range<u64>, len: u64, target: u64, splits: &mut Vec<Self>) {
+    fn cut(input: &Path, wanted: Range<u64>, len: u64, target: u64, splits: &mut Vec<Self>) {
         let mut start = wanted.start;
         while start < wanted.end || start == 0 {
             let end = start.saturating_add(target.max(1)).min(wanted.end);

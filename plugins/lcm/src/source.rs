@@ -70,19 +70,10 @@ impl Source for LcmLog {
     }
 
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
-        let mut splits = Vec::new();
-        for Input { path, bytes } in self.inputs()? {
-            let is_packed = bytes.is_some() && files::is_zstd(&path)?;
-            // Pipes have no length, and what is compressed cannot be entered in the middle.
-            let Some(len) = bytes.filter(|_| !is_packed) else {
-                splits.push(Split::whole(path, None));
-                continue;
-            };
-            let wanted =
-                if self.seek { wanted(&path, len, query, &self.limits())? } else { 0..len };
-            Split::cut(&path, wanted, len, target, &mut splits);
-        }
-        Ok(splits)
+        Split::of_files(self.inputs()?, target, |path, len| match self.seek {
+            true => wanted(path, len, query, &self.limits()),
+            false => Ok(0..len),
+        })
     }
 
     fn read<'s>(

@@ -189,18 +189,7 @@ impl Source for Vel {
     }
 
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
-        let mut splits = Vec::new();
-        for Input { path, bytes } in self.inputs()? {
-            let is_packed = bytes.is_some() && files::is_zstd(&path)?;
-            // Pipes have no length, and what is compressed cannot be entered in the middle.
-            let Some(len) = bytes.filter(|_| !is_packed) else {
-                splits.push(Split::whole(path, None));
-                continue;
-            };
-            let wanted = self.wanted(&path, len, query)?;
-            Split::cut(&path, wanted, len, target, &mut splits);
-        }
-        Ok(splits)
+        Split::of_files(self.inputs()?, target, |path, len| self.wanted(path, len, query))
     }
 
     fn findings(&self, input: &Path) -> Result<Vec<String>, Error> {

@@ -87,16 +87,7 @@ impl Source for JsonlSource {
     }
 
     fn splits(&self, target: u64, _: &Query) -> Result<Vec<Split>, Error> {
-        let mut splits = Vec::new();
-        for Input { path, bytes } in self.inputs()? {
-            let is_packed = bytes.is_some() && files::is_zstd(&path)?;
-            // Pipes have no length, and what is compressed cannot be entered in the middle.
-            match bytes.filter(|_| !is_packed) {
-                Some(len) => Split::cut(&path, 0..len, len, target, &mut splits),
-                None => splits.push(Split::whole(path, None)),
-            }
-        }
-        Ok(splits)
+        Split::of_files(self.inputs()?, target, |_, len| Ok(0..len))
     }
 
     fn read<'s>(
