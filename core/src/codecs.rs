@@ -14,6 +14,24 @@ use crate::options::{self, TYPES_FORMAT};
 use crate::registry::{type_set, type_sets};
 use crate::{Codec, Error, Kind, KnownType, Make, OptionsError, Plugin, Registry, files};
 
+/// A file that declares types.
+#[derive(Clone, Debug)]
+pub struct TypeFile {
+    /// What it is called.
+    pub path: PathBuf,
+    /// What is in it.
+    pub text: String,
+}
+
+/// What [`Codec::made_from`] says of a codec that was made from these files.
+pub fn made_from(codec: &str, files: &[TypeFile]) -> String {
+    let mut hash = blake3::Hasher::new();
+    for file in files {
+        hash.update(&(file.text.len() as u64).to_be_bytes()).update(file.text.as_bytes());
+    }
+    format!("{codec} types, blake3 {}", hash.finalize().to_hex())
+}
+
 /// Where types come from: files, globs, folders, and names of sets that the program has built in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
@@ -29,11 +47,7 @@ impl TypePaths {
     /// may be in any encoding: what is no UTF-8 is replaced.
     ///
     /// `Err` names the path that cannot be read, or is no file of types.
-    pub fn texts(
-        &self,
-        codec: &str,
-        longest: usize,
-    ) -> Result<Vec<(PathBuf, String)>, OptionsError> {
+    pub fn texts(&self, codec: &str, longest: usize) -> Result<Vec<TypeFile>, OptionsError> {
         let mut all = Vec::new();
         for (at, path) in self.0.iter().enumerate() {
             let texts = texts(path, codec, longest);
@@ -46,10 +60,12 @@ impl TypePaths {
     }
 }
 
-fn texts(path: &Path, codec: &str, longest: usize) -> Result<Vec<(PathBuf, String)>, Error> {
+fn texts(path: &Path, codec: &str, longest: usize) -> Result<Vec<TypeFile>, Error> {
     if let Some(set) = type_set(path).filter(|set| set.codec == codec) {
-        let file =
-            |(name, text): &(&str, &str)| (Path::new(set.name).join(name), (*text).to_owned());
+        let file = |(name, text): &(&str, &str)| TypeFile {
+            path: Path::new(set.name).join(name),
+            text: (*text).to_owned(),
+        };
         return Ok(set.files.iter().map(file).collect());
     }
     let bytes = files::head(path, longest + 1)?;
@@ -60,7 +76,8 @@ fn texts(path: &Path, codec: &str, longest: usize) -> Result<Vec<(PathBuf, Strin
         let what = "zero bytes are in it: it is no file of types, but a log perhaps";
         return Err(Error::unfit(format!("{what}: {}", path.display())));
     }
-    Ok(vec![(path.to_owned(), String::from_utf8_lossy(&bytes).into_owned())])
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Ok(vec![TypeFile { path: path.to_owned(), text }])
 }
 
 impl<'de> Deserialize<'de> for TypePaths {

@@ -46,7 +46,7 @@ mod column;
 pub use batch::{Batch, BatchBuilder, Event, Place};
 pub use channel::{Channel, ChannelId, Channels, Clock, Encoding, PerChannel};
 pub use codec::{Codec, KeyOf, KnownType, MessageType, PayloadType, TypeKey};
-pub use codecs::{CodecOptions, Codecs, TypePaths};
+pub use codecs::{CodecOptions, Codecs, TypeFile, TypePaths};
 pub use damage::{Damage, DamageLog};
 pub use error::{Error, ErrorKind, OptionsError};
 pub use field::FieldPath;

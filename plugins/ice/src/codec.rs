@@ -25,6 +25,7 @@ use arrow_array::{BinaryArray, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use sluice_core::codecs;
 use sluice_core::layout::{self, Layout, Lengths, Wire};
 use sluice_core::{
     Batch, Channel, Codec, Encoding, Error, KeyOf, KnownType, MessageType, OptionsError,
@@ -107,7 +108,6 @@ impl TryFrom<IceTypes> for Box<dyn Codec> {
 
     fn try_from(options: IceTypes) -> Result<Self, OptionsError> {
         let texts = options.types.texts(NAME, LONGEST_FILE)?;
-        let texts = texts.into_iter().map(|(path, text)| TypeFile { path, text }).collect();
         Ok(Box::new(IceCodec::of(texts)))
     }
 }
@@ -118,11 +118,7 @@ const LONGEST_FILE: usize = 16 << 20;
 impl IceCodec {
     /// The types that these files declare.
     pub fn of(files: Vec<TypeFile>) -> Self {
-        let mut hash = blake3::Hasher::new();
-        for file in &files {
-            hash.update(&(file.text.len() as u64).to_be_bytes()).update(file.text.as_bytes());
-        }
-        let made_from = format!("{NAME} types, blake3 {}", hash.finalize().to_hex());
+        let made_from = codecs::made_from(NAME, &files);
         let library = Library::of(files);
         let (mut types, mut room) = (Vec::new(), Room::default());
         let (mut classes, mut structs): (Classes, BTreeMap<Role, Candidates>) = Default::default();

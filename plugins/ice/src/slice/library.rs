@@ -6,8 +6,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+pub use sluice_core::TypeFile;
 use sluice_core::mistake::Mistake;
 use sluice_core::name::printable;
 
@@ -26,15 +27,6 @@ impl TypeId {
     fn at(index: usize) -> Self {
         Self(u32::try_from(index).expect("a library holds fewer types than that"))
     }
-}
-
-/// A file with declarations.
-#[derive(Clone, Debug)]
-pub struct TypeFile {
-    /// What it is called.
-    pub path: PathBuf,
-    /// What is in it.
-    pub text: String,
 }
 
 /// A declaration and what the names in it mean.
@@ -446,10 +438,8 @@ mod tests {
     use super::*;
 
     fn library(files: &[(&str, &str)]) -> Library {
-        let file = |(path, text): &(&str, &str)| TypeFile {
-            path: PathBuf::from(path),
-            text: (*text).to_owned(),
-        };
+        let file =
+            |(path, text): &(&str, &str)| TypeFile { path: path.into(), text: (*text).to_owned() };
         Library::of(files.iter().map(file).collect())
     }
 

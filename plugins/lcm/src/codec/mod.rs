@@ -21,6 +21,7 @@ use arrow_array::{BinaryArray, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use sluice_core::codecs;
 use sluice_core::{
     Batch, Channel, Codec, Encoding, Error, KeyOf, KnownType, MessageType, OptionsError,
     PayloadType, Payloads, Rows, TypeKey, TypePaths,
@@ -73,7 +74,6 @@ impl TryFrom<LcmTypes> for Box<dyn Codec> {
 
     fn try_from(options: LcmTypes) -> Result<Self, OptionsError> {
         let texts = options.types.texts(NAME, LONGEST_FILE)?;
-        let texts = texts.into_iter().map(|(path, text)| TypeFile { path, text }).collect();
         let depth = options.depth.unwrap_or(USUAL_DEPTH).into();
         Ok(Box::new(LcmCodec::of(texts, depth)))
     }
@@ -85,11 +85,7 @@ const LONGEST_FILE: usize = 16 << 20;
 impl LcmCodec {
     /// The types that these files declare. Types that hold themselves are taken apart `depth` times.
     pub fn of(files: Vec<TypeFile>, depth: usize) -> Self {
-        let mut hash = blake3::Hasher::new();
-        for file in &files {
-            hash.update(&(file.text.len() as u64).to_be_bytes()).update(file.text.as_bytes());
-        }
-        let made_from = format!("{NAME} types, blake3 {}", hash.finalize().to_hex());
+        let made_from = codecs::made_from(NAME, &files);
         let library = Arc::new(Library::of(files));
         let mut mistakes = library.mistakes();
         let (mut types, mut room) = (Vec::new(), Room::default());

@@ -5,8 +5,9 @@
 //! it shares most of the way to.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+pub use sluice_core::TypeFile;
 use sluice_core::mistake::Mistake;
 
 use super::fingerprint::LARGEST_GROUP;
@@ -26,15 +27,6 @@ impl TypeId {
     pub(super) fn at(index: usize) -> Self {
         Self(u32::try_from(index).expect("a library holds fewer types than that"))
     }
-}
-
-/// A file with declarations.
-#[derive(Clone, Debug)]
-pub struct TypeFile {
-    /// What it is called.
-    pub path: PathBuf,
-    /// What is in it.
-    pub text: String,
 }
 
 /// A declaration and what its members mean.

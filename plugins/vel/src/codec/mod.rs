@@ -13,8 +13,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::layout::PlainType;
 use sluice_core::{
-    Channel, Codec, Encoding, KeyOf, KnownType, MessageType, OptionsError, PayloadType, TypeKey,
-    TypePaths,
+    Channel, Codec, Encoding, KeyOf, KnownType, MessageType, OptionsError, PayloadType, TypeFile,
+    TypeKey, TypePaths,
 };
 
 use crate::channels::{TYPE, VERSION};
@@ -92,7 +92,7 @@ impl TryFrom<VelTypes> for Box<dyn Codec> {
 
     fn try_from(options: VelTypes) -> Result<Self, OptionsError> {
         let (mut placed, mut mistakes) = (Vec::new(), Vec::new());
-        for (path, text) in options.types.texts(NAME, LONGEST_FILE)? {
+        for TypeFile { path, text } in options.types.texts(NAME, LONGEST_FILE)? {
             match read(&path, &text) {
                 Ok(found) => placed.extend(found),
                 Err(mistake) => mistakes.push(mistake),
@@ -117,14 +117,14 @@ const LONGEST_FILE: usize = 1 << 20;
 /// What a types file holds.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct TypeFile {
+struct FileForm {
     #[serde(default)]
     messages: Vec<toml::Spanned<Declared>>,
 }
 
 fn read(path: &Path, text: &str) -> Result<Vec<Placed>, String> {
     let line_of = |at: usize| text.get(..at).unwrap_or(text).matches('\n').count() + 1;
-    let file: TypeFile = toml::from_str(text).map_err(|e| {
+    let file: FileForm = toml::from_str(text).map_err(|e| {
         let line = e.span().map_or(1, |span| line_of(span.start));
         format!("error: {}: {}:{line}", e.message(), path.display())
     })?;
