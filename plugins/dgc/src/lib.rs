@@ -1,4 +1,11 @@
-//! The MIT Urban Challenge dataset: its message types, as the set of types `mit-dgc`.
+//! The MIT Urban Challenge dataset, and what it takes to use it: its message types, the calibration of the
+//! vehicle, laser packets and scans as points, frames, the globe, and cameras.
+//!
+//! None of it is bound to that one vehicle: calibration, laser tables and channels are options.
+
+pub mod points;
+
+mod messages;
 
 /// The files that declare the dataset's messages: name and text.
 pub const TYPES: &[(&str, &str)] = &[
