@@ -3,6 +3,7 @@
 //!
 //! None of it is bound to that one vehicle: calibration, laser tables and channels are options.
 
+pub mod geometry;
 pub mod points;
 
 mod messages;
