@@ -37,6 +37,7 @@ pub mod pool;
 pub mod registry;
 pub mod rows;
 pub mod tasks;
+pub mod template;
 pub mod time;
 pub mod window;
 
@@ -66,6 +67,7 @@ pub use pool::BlockPool;
 pub use registry::{Kind, Make, Plugin, Registry, Sniff};
 pub use rows::{Payloads, Rows};
 pub use tasks::{Ordered, Tasks};
+pub use template::Template;
 
 // What the `register!` macro needs, so that plugin crates need no dependency of their own for it.
 #[doc(hidden)]
