@@ -59,9 +59,9 @@ pub use output::{OutputFile, Outputs, Overwrite};
 pub use pattern::{Pattern, Patterns};
 pub use playback::Playback;
 pub use plugin::{
-    ChannelQuery, DynSink, EncodeContext, Entry, Fold, Input, Map, MapQuery, Origin, OriginInput,
-    Query, ReadContext, Reader, Seam, Service, Sink, SinkContext, Source, Split, Stage,
-    StageContext,
+    ChannelQuery, DynSink, EncodeContext, Entry, Fold, FoldQuery, Input, Map, MapQuery, Origin,
+    OriginInput, Query, ReadContext, Reader, Seam, Service, Sink, SinkContext, Source, Split,
+    Stage, StageContext,
 };
 pub use pool::BlockPool;
 pub use registry::{Kind, Make, Plugin, Registry, Sniff};

@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use serde_json::Value;
+use sluice_core::Kind;
 use sluice_core::options::ByteSize;
-use sluice_core::{Kind, Stage};
 
 use crate::batch::template::escaped;
 use crate::spec::{GROUPS, Node, OnDamage, Part, Pipeline};
@@ -49,10 +49,8 @@ fn describe(text: &mut String, pipeline: &Pipeline, node: &Node) {
         let braces = node.kind == Kind::Sink && key == "path";
         line(text, format_args!("{} = {}", bare(key), value(option, braces)));
     }
-    if let Part::Stage(Stage::Map(map)) = &node.part
-        && let Some(beside) = map.beside_options()
-    {
-        line(text, format_args!("# {beside}"));
+    if let Part::Stage(stage) = &node.part {
+        stage.beside_options().iter().for_each(|beside| line(text, format_args!("# {beside}")));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Stages: what turns batches into batches.
 
-use super::ChannelQuery;
+use super::{ChannelQuery, Query};
 use crate::{Batch, Channels, Error};
 
 /// A stage says by its kind how it may be run; there is no flag to get wrong.
@@ -9,11 +9,67 @@ pub enum Stage {
     Map(Box<dyn Map>),
     /// Has a memory: one thread, in order.
     Fold(Box<dyn Fold>),
+    /// Made of others, which run one after another as if they stood so in the pipeline file. Its events
+    /// are counted, and what it says is told, under its own name.
+    ///
+    /// A fold that only puts beside each event what a map after it needs leaves the work to all cores.
+    /// Its parts share nothing but the batches: when sources are read once more, folds are made again and
+    /// maps are not. A chain of nothing lets everything pass.
+    Chain(Vec<Self>),
 }
 
 impl std::fmt::Debug for Stage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if matches!(self, Self::Map(_)) { "Map" } else { "Fold" })
+        match self {
+            Self::Map(_) => f.write_str("Map"),
+            Self::Fold(_) => f.write_str("Fold"),
+            Self::Chain(parts) => f.debug_list().entries(parts).finish(),
+        }
+    }
+}
+
+impl Stage {
+    /// The maps and folds that it is made of, in order: no chain is among them.
+    pub fn into_parts(self) -> Vec<Self> {
+        let (mut parts, mut left) = (Vec::new(), vec![self]);
+        while let Some(stage) = left.pop() {
+            match stage {
+                Self::Chain(chain) => left.extend(chain.into_iter().rev()),
+                part => parts.push(part),
+            }
+        }
+        parts
+    }
+
+    /// The same, borrowed.
+    pub fn parts(&self) -> Vec<&Self> {
+        let (mut parts, mut left) = (Vec::new(), vec![self]);
+        while let Some(stage) = left.pop() {
+            match stage {
+                Self::Chain(chain) => left.extend(chain.iter().rev()),
+                part => parts.push(part),
+            }
+        }
+        parts
+    }
+
+    /// Whether one of its parts has to know when the first event happened.
+    pub fn needs_origin(&self) -> bool {
+        self.parts().into_iter().any(|part| match part {
+            Self::Map(map) => map.needs_origin(),
+            Self::Fold(fold) => fold.needs_origin(),
+            Self::Chain(_) => false,
+        })
+    }
+
+    /// What beside its options decides what it does, a line for each part that has something to say.
+    pub fn beside_options(&self) -> Vec<String> {
+        let of = |part: &Self| match part {
+            Self::Map(map) => map.beside_options(),
+            Self::Fold(fold) => fold.beside_options(),
+            Self::Chain(_) => None,
+        };
+        self.parts().into_iter().filter_map(of).collect()
     }
 }
 
@@ -96,13 +152,125 @@ pub trait Fold: Send {
         Ok(Vec::new())
     }
 
+    /// What it needs of the events before it, so that what stages after it want can be passed on: lets a
+    /// source skip. A source may give more than is asked for, or everything.
+    fn query(&self) -> FoldQuery {
+        FoldQuery::default()
+    }
+
     /// Whether it has to know when the first event happened. Finding out may mean waiting for it.
     fn needs_origin(&self) -> bool {
         false
     }
 
+    /// What beside its options decides what it does, as a line of text: see [`Map::beside_options`].
+    fn beside_options(&self) -> Option<String> {
+        None
+    }
+
     /// Whether nothing more will come out, whatever goes in: reading may stop.
     fn is_done(&self) -> bool {
         false
+    }
+}
+
+/// What a stage with memory needs of the events before it, where stages after it want only some.
+///
+/// As it is made by default it needs all of them. Whoever says less promises that leaving out events which
+/// nobody after the stage wants, and which are not asked for here, changes nothing of those that are wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FoldQuery {
+    /// The stage leaves timestamps as they are, and needs no events from outside of a window that is wanted
+    /// after it but for those within its reach.
+    pub keeps_times: bool,
+    /// The stage leaves channels as they are, and needs no others than those that are wanted after it but
+    /// for those of `also`.
+    pub keeps_channels: bool,
+    /// Channels that it needs whether or not anybody after it wants them; nothing if there are none.
+    pub also: Option<ChannelQuery>,
+    /// How many nanoseconds before and after a window that is wanted it needs events.
+    pub reach: i64,
+}
+
+impl FoldQuery {
+    /// What is wanted before the stage, where this is wanted after it.
+    pub fn before(self, after: Query) -> Query {
+        let reach = self.reach.max(0);
+        let times = if self.keeps_times { (after.start, after.end) } else { (None, None) };
+        let channels = match self.also {
+            _ if !self.keeps_channels => ChannelQuery::default(),
+            Some(also) => after.channels.or(also),
+            None => after.channels,
+        };
+        Query {
+            start: times.0.map(|start| start.saturating_sub(reach)),
+            end: times.1.map(|end| end.saturating_add(reach)),
+            channels,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Pattern, Patterns};
+
+    struct Nothing(&'static str);
+
+    impl Map for Nothing {
+        fn apply(&self, batch: Batch, _: &mut StageContext<'_>) -> Result<Batch, Error> {
+            Ok(batch)
+        }
+
+        fn beside_options(&self) -> Option<String> {
+            Some(self.0.to_owned())
+        }
+    }
+
+    impl Fold for Nothing {
+        fn push(&mut self, batch: Batch, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+            Ok(vec![batch])
+        }
+
+        fn needs_origin(&self) -> bool {
+            true
+        }
+    }
+
+    fn channels(names: &[&str]) -> ChannelQuery {
+        let names = names.iter().map(|name| Pattern::parse(name).unwrap()).collect();
+        ChannelQuery::of(&Patterns(names), &Patterns::default(), &Patterns::default())
+    }
+
+    #[test]
+    fn chains_in_chains_are_one_line() {
+        let map = |name| Stage::Map(Box::new(Nothing(name)));
+        let inner = Stage::Chain(vec![Stage::Fold(Box::new(Nothing("f"))), map("b")]);
+        let chain = Stage::Chain(vec![map("a"), Stage::Chain(Vec::new()), inner, map("c")]);
+        assert!(chain.needs_origin());
+        assert_eq!(chain.beside_options(), ["a", "b", "c"]);
+        assert_eq!(format!("{:?}", chain.parts()), "[Map, Fold, Map, Map]");
+        assert_eq!(format!("{:?}", chain.into_parts()), "[Map, Fold, Map, Map]");
+    }
+
+    #[test]
+    fn a_fold_that_says_nothing_needs_everything() {
+        let after = Query { start: Some(5), end: Some(9), channels: channels(&["A"]) };
+        assert!(FoldQuery::default().before(after).is_all());
+    }
+
+    #[test]
+    fn a_folds_reach_and_channels_are_added_to_what_is_wanted() {
+        let fold = FoldQuery {
+            keeps_times: true,
+            keeps_channels: true,
+            also: Some(channels(&["POSE"])),
+            reach: 3,
+        };
+        let after = Query { start: Some(5), end: Some(i64::MAX), channels: channels(&["A"]) };
+        let before = fold.before(after);
+        assert_eq!((before.start, before.end), (Some(2), Some(i64::MAX)));
+        let wants = |name: &str| before.channels.wants(name, "");
+        assert!(wants("A") && wants("POSE") && !wants("B"));
     }
 }

@@ -9,6 +9,7 @@ use crossbeam_channel::{Receiver, bounded};
 use sluice_core::output::Published;
 use sluice_core::{Batch, Damage, Error, Outputs, Query, Source, Split, StageContext};
 
+use super::delivered::Delivered;
 use super::publisher::{Publisher, Room};
 use super::quarantine::Quarantines;
 use super::segment::{Branch, Delivery, Outcome, account};
@@ -28,7 +29,13 @@ enum Head {
     Merge(usize),
 }
 
-type Pending = VecDeque<Receiver<Result<Outcome, Error>>>;
+/// The tasks of a head that are under way, in order, and what those before them gave.
+#[derive(Default)]
+struct Pending {
+    tasks: VecDeque<Receiver<Result<Outcome, Error>>>,
+    /// Noted when a task is settled, so that it depends on the events alone when the next one is.
+    delivered: Delivered,
+}
 
 pub(super) struct Driver<'r> {
     setup: &'r Setup,
@@ -189,8 +196,8 @@ impl<'r> Driver<'r> {
                 break;
             }
             self.sources[source].turns += 1;
-            let patience = self.patience(source);
-            match self.sources[source].steps.next_step(patience)? {
+            let (patience, room) = (self.patience(source), self.room_for(source));
+            match self.sources[source].steps.next_step(patience, room)? {
                 Some(step) => self.take(source, step)?,
                 None => self.end_source(source)?,
             }
@@ -293,6 +300,15 @@ impl<'r> Driver<'r> {
             (false, 0) => LIVE_PATIENCE,
             (false, _) => LIVE_PATIENCE / 10,
         }
+    }
+
+    /// How many bytes what is under way from a source may take: what others leave.
+    fn room_for(&self, source: usize) -> usize {
+        let others = self.sources.iter().enumerate().filter(|(n, _)| *n != source);
+        let others: usize = others.map(|(_, other)| other.steps.likely()).sum();
+        let heads = self.pending.values();
+        let heads: usize = heads.map(|pending| pending.delivered.likely(pending.tasks.len())).sum();
+        self.setup.room.saturating_sub(others.saturating_add(heads))
     }
 
     /// Whether what a source brings would only wait, at a merge where much of it waits already for
@@ -442,6 +458,7 @@ impl<'r> Driver<'r> {
             shared.run(&segment, None, batch, &mut outcome)?;
             return self.deliver(outcome);
         }
+        self.make_room(head)?;
         let (sender, result) = bounded(1);
         self.setup.pool()?.spawn(move || {
             let mut outcome = Outcome::default();
@@ -449,19 +466,30 @@ impl<'r> Driver<'r> {
             // Nobody listens any more when the run has failed elsewhere.
             drop(sender.send(ran));
         });
-        let pending = self.pending.entry(head).or_default();
-        pending.push_back(result);
-        if pending.len() > self.setup.window { self.settle(head, 1) } else { Ok(()) }
+        self.pending.entry(head).or_default().tasks.push_back(result);
+        Ok(())
+    }
+
+    /// Delivers the oldest tasks of a head, until there is room for another one.
+    fn make_room(&mut self, head: Head) -> Result<(), Error> {
+        // What is read from sources takes the rest.
+        let room = self.setup.room / 4 * 3 / (self.folds.len() + self.merges.len()).max(1);
+        while let Some(Pending { tasks, delivered }) = self.pending.get(&head)
+            && tasks.len() >= delivered.steps_within(room).min(self.setup.window + 1)
+        {
+            self.settle(head, 1)?;
+        }
+        Ok(())
     }
 
     /// Delivers the oldest `count` tasks of a head.
     fn settle(&mut self, head: Head, count: usize) -> Result<(), Error> {
         for _ in 0..count {
-            let Some(result) = self.pending.get_mut(&head).and_then(VecDeque::pop_front) else {
-                break;
-            };
+            let Some(pending) = self.pending.get_mut(&head) else { break };
+            let Some(result) = pending.tasks.pop_front() else { break };
             let outcome =
                 result.recv().unwrap_or_else(|_| Err(Error::broken("a task panicked")))?;
+            pending.delivered.note(outcome.memory);
             self.deliver(outcome)?;
         }
         Ok(())
@@ -521,7 +549,10 @@ impl<'r> Driver<'r> {
             Branch::Sink { .. } => true,
             Branch::Map { next, .. } => self.is_wanted(next),
             Branch::Port(port) => match self.ports[*port] {
-                Port::Fold(fold) => !self.folds[fold].fold.fold.is_done(),
+                Port::Fold(fold) => {
+                    let FoldNode { fold, segment, .. } = &self.folds[fold].fold;
+                    !fold.is_done() && self.is_wanted(segment)
+                }
                 Port::Merge(merge, _) => self.is_wanted(&self.merges[merge].segment),
             },
         })

@@ -5,6 +5,7 @@
 //! are tasks on a rayon pool. What the driver does depends on the events alone and never on which task
 //! was done first, so the output is the same for any number of threads.
 
+mod delivered;
 mod driver;
 mod hashing;
 mod merge;
@@ -16,6 +17,7 @@ mod steps;
 mod tally;
 mod tasks;
 mod topology;
+mod wanted;
 mod writers;
 
 use std::collections::BTreeMap;
@@ -26,10 +28,9 @@ use std::time::Instant;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use sluice_core::options::ByteSize;
 use sluice_core::output::Published;
-use sluice_core::time::When;
 use sluice_core::{
-    BlockPool, ChannelQuery, Channels, DynSink, Entry, Error, Input, MapQuery, Origin, Overwrite,
-    Playback, Query, ReadContext, Source, Split, Stage, Tasks,
+    BlockPool, Channels, DynSink, Entry, Error, Input, Origin, Overwrite, Playback, Query,
+    ReadContext, Source, Split, Tasks,
 };
 
 use crate::manifest::{self, Ended};
@@ -44,6 +45,7 @@ use driver::Driver;
 use publisher::Publisher;
 use segment::Shared;
 use topology::Topology;
+use wanted::wanted;
 
 /// The cap on memory where a pipeline does not set one.
 pub const DEFAULT_MEMORY: ByteSize = ByteSize(512 << 20);
@@ -271,6 +273,8 @@ struct Setup {
     /// decides how events are cut into batches.
     piece: usize,
     window: usize,
+    /// How many bytes may be taken by what steps deliver.
+    room: usize,
     shared: Shared,
     pool: Result<Arc<ThreadPool>, String>,
     stop: Arc<Stop>,
@@ -297,6 +301,8 @@ impl Setup {
             holders,
             piece,
             window,
+            // What is left is for what has been delivered and is being looked at.
+            room: for_reading / 4 * 3,
             shared: Shared {
                 channels: Arc::default(),
                 blocks: BlockPool::new(piece + (64 << 10), window * 3 + held.min(64)),
@@ -365,11 +371,9 @@ impl Setup {
     /// For each node, the time of the first event of the sources it hears, where a stage needs it.
     fn origins(&self, nodes: &[Node]) -> Result<Vec<Option<i64>>, Error> {
         let mut origins = vec![None; nodes.len()];
-        let needed = nodes.iter().any(|node| match &node.part {
-            Part::Stage(Stage::Map(map)) => map.needs_origin(),
-            Part::Stage(Stage::Fold(fold)) => fold.needs_origin(),
-            _ => false,
-        });
+        let needed = nodes
+            .iter()
+            .any(|node| matches!(&node.part, Part::Stage(stage) if stage.needs_origin()));
         if !needed {
             return Ok(origins);
         }
@@ -406,44 +410,6 @@ impl Setup {
             }
         }
         Ok(None)
-    }
-}
-
-/// What of a node's events anybody after it wants.
-fn wanted(nodes: &[Node], node: usize, origins: &[Option<i64>]) -> Query {
-    let users = || nodes.iter().enumerate().filter(|(_, user)| user.from.contains(&node));
-    let wants = users().map(|(place, user)| match &user.part {
-        Part::Stage(Stage::Map(map)) => {
-            let own = map.query();
-            let mut after = wanted(nodes, place, origins);
-            if !own.keeps_times {
-                (after.start, after.end) = (None, None);
-            }
-            if !own.keeps_channels {
-                after.channels = ChannelQuery::default();
-            }
-            narrowed(own, after, origins[place])
-        }
-        _ => Query::default(),
-    });
-    wants.reduce(Query::or).unwrap_or_default()
-}
-
-fn narrowed(own: MapQuery, after: Query, origin: Option<i64>) -> Query {
-    let resolve = |when: Option<When>| {
-        let when = when?;
-        if when.is_relative() {
-            origin.map(|origin| when.resolve(origin))
-        } else {
-            Some(when.resolve(0))
-        }
-    };
-    let later = |a: Option<i64>, b: Option<i64>| a.into_iter().chain(b).max();
-    let earlier = |a: Option<i64>, b: Option<i64>| a.into_iter().chain(b).min();
-    Query {
-        start: later(resolve(own.start), after.start),
-        end: earlier(resolve(own.end), after.end),
-        channels: own.channels.and(&after.channels),
     }
 }
 

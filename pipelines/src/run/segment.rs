@@ -20,6 +20,12 @@ pub(crate) enum Branch {
     Port(usize),
 }
 
+impl Branch {
+    fn is_leaf(&self) -> bool {
+        !matches!(self, Self::Map { .. })
+    }
+}
+
 /// What a segment made of a batch for those who work in order.
 pub(crate) enum Delivery {
     /// For a sink to append.
@@ -49,6 +55,8 @@ pub(crate) struct Shared {
 pub(crate) struct Outcome {
     pub(crate) deliveries: Vec<Delivery>,
     pub(crate) tally: Tally,
+    /// About how many bytes it took to deliver it, and what is delivered takes.
+    pub(crate) memory: usize,
 }
 
 impl Shared {
@@ -78,6 +86,9 @@ impl Shared {
         outcome: &mut Outcome,
     ) -> Result<(), Error> {
         let Some((last, others)) = branches.split_last() else { return Ok(()) };
+        if branches.iter().any(Branch::is_leaf) {
+            outcome.memory += batch.memory();
+        }
         for branch in others {
             self.follow(branch, batch.clone(), counts, outcome)?;
         }

@@ -13,6 +13,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use rayon::ThreadPool;
 use sluice_core::{Batch, Damage, Entry, Error, LossLog, Query, ReadContext, Seam, Source, Split};
 
+use super::delivered::Delivered;
 use super::segment::{Branch, Outcome, Shared};
 use super::topology::SourceNode;
 
@@ -48,6 +49,7 @@ pub(crate) struct Steps {
     /// The split handed over last, and where reading it ended.
     last: Option<(usize, Option<u64>)>,
     limits: Limits,
+    delivered: Arc<Delivered>,
     /// When it was asked last.
     asked: Instant,
 }
@@ -114,6 +116,7 @@ impl Steps {
             started: VecDeque::new(),
             last: None,
             limits,
+            delivered: Arc::default(),
             asked: Instant::now(),
         }
     }
@@ -147,13 +150,22 @@ impl Steps {
         (self.splits, self.context.query) = (splits, query);
     }
 
+    /// About how many bytes there will be of what is under way.
+    pub(crate) fn likely(&self) -> usize {
+        self.delivered.likely(self.under_way())
+    }
+
     /// The next step in order; nothing when the source is at its end, or drained after a request to stop.
     /// A live source that is silent gives an empty step every now and then.
-    /// It is waited for that long.
-    pub(crate) fn next_step(&mut self, patience: Duration) -> Result<Option<Step>, Error> {
+    /// It is waited for that long. What is under way is to fit into `room` bytes.
+    pub(crate) fn next_step(
+        &mut self,
+        patience: Duration,
+        room: usize,
+    ) -> Result<Option<Step>, Error> {
         self.asked = Instant::now();
         loop {
-            self.start_ahead()?;
+            self.start_ahead(room)?;
             let Some(front) = self.started.front_mut() else { return Ok(None) };
             match front {
                 Started::Task { split, result } => {
@@ -192,9 +204,9 @@ impl Steps {
     }
 
     /// Starts on splits, and on batches that have arrived, as far as the window allows.
-    fn start_ahead(&mut self) -> Result<(), Error> {
-        self.start_arrived()?;
-        while self.next < self.splits.len() && self.may_start() {
+    fn start_ahead(&mut self, room: usize) -> Result<(), Error> {
+        self.start_arrived(room)?;
+        while self.next < self.splits.len() && self.may_start(room) {
             let split = self.next;
             self.next += 1;
             let small =
@@ -209,20 +221,30 @@ impl Steps {
         Ok(())
     }
 
-    fn may_start(&self) -> bool {
+    fn may_start(&self, room: usize) -> bool {
         let full = self.started.len() >= self.limits.window;
         // However little memory there is, one step at a time always goes through.
-        let short = self.context.blocks.lent() >= self.limits.most_lent;
+        let short = self.context.blocks.lent() >= self.limits.most_lent
+            || self.under_way() >= self.delivered.steps_within(room);
         !self.context.is_cancelled() && !full && (self.started.is_empty() || !short)
     }
 
-    fn start_arrived(&mut self) -> Result<(), Error> {
+    /// Steps that tasks are at, or have made.
+    fn under_way(&self) -> usize {
+        let steps = self.started.iter().map(|started| match started {
+            Started::Task { .. } => 1,
+            Started::Stream { tasks, .. } => tasks.len(),
+        });
+        steps.sum()
+    }
+
+    fn start_arrived(&mut self, room: usize) -> Result<(), Error> {
         let Some(Started::Stream { .. }) = self.started.front() else { return Ok(()) };
         loop {
             let Some(Started::Stream { batches, tasks, .. }) = self.started.front() else {
                 return Ok(());
             };
-            if tasks.len() >= self.limits.window {
+            if tasks.len() >= self.limits.window.min(self.delivered.steps_within(room)) {
                 return Ok(());
             }
             let Ok(piece) = batches.try_recv() else { return Ok(()) };
@@ -238,12 +260,13 @@ impl Steps {
         let (source, segment, node) =
             (Arc::clone(&self.source), Arc::clone(&self.segment), self.node);
         let (context, shared) = (self.context.with_own_logs(), self.shared.clone());
-        let piece = self.splits[split].clone();
+        let (piece, delivered) = (self.splits[split].clone(), Arc::clone(&self.delivered));
         let first = split == 0 || !self.splits[split - 1].is_followed_by(&piece);
         // The first split of an input begins where the input does: nothing to guess.
         let entry = if first && entry == Entry::Search { Entry::At(piece.start) } else { entry };
         self.pool.spawn(move || {
             let step = read_split(&*source, &piece, entry, &context, (&shared, &segment, node));
+            note_memory(&delivered, &step);
             // Nobody listens any more when the run has failed elsewhere.
             drop(sender.send(step));
         });
@@ -270,7 +293,12 @@ impl Steps {
     fn start_piece(&self, piece: Piece) -> Receiver<Result<Step, Error>> {
         let (sender, result) = bounded(1);
         let (shared, segment, node) = (self.shared.clone(), Arc::clone(&self.segment), self.node);
-        self.pool.spawn(move || drop(sender.send(run_piece(&shared, &segment, node, piece))));
+        let delivered = Arc::clone(&self.delivered);
+        self.pool.spawn(move || {
+            let step = run_piece(&shared, &segment, node, piece);
+            note_memory(&delivered, &step);
+            drop(sender.send(step));
+        });
         result
     }
 
@@ -298,6 +326,12 @@ impl Steps {
 
 fn received(result: &Receiver<Result<Step, Error>>) -> Result<Step, Error> {
     result.recv().unwrap_or_else(|_| Err(Error::broken("a task panicked; what it said is above")))
+}
+
+fn note_memory(delivered: &Delivered, step: &Result<Step, Error>) {
+    if let Ok(step) = step {
+        delivered.note(step.outcome.memory);
+    }
 }
 
 fn read_split(

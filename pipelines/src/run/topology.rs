@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
-use sluice_core::{DynSink, Error, Fold, Source, Stage};
+use sluice_core::{Batch, DynSink, Error, Fold, Map, Source, Stage, StageContext};
 
 use super::merge::{Merge, Patience};
 use super::segment::Branch;
@@ -39,12 +39,18 @@ pub(crate) struct FoldNode {
 
 /// What makes a stage with memory again.
 #[derive(Clone)]
-pub(crate) struct Again(Value, Option<MakeStage>);
+pub(crate) struct Again {
+    options: Value,
+    make: Option<MakeStage>,
+    /// Which part of the stage it is.
+    part: usize,
+}
 
 impl Again {
     pub(crate) fn make(&self) -> Result<Box<dyn Fold>, Error> {
-        let made = self.1.map(|make| make(self.0.clone()));
-        match made.transpose().map_err(|e| Error::broken(e.to_string()))? {
+        let made = self.make.map(|make| make(self.options.clone()));
+        let made = made.transpose().map_err(|e| Error::broken(e.to_string()))?;
+        match made.and_then(|stage| stage.into_parts().into_iter().nth(self.part)) {
             Some(Stage::Fold(fold)) => Ok(fold),
             _ => Err(Error::broken("a stage with memory cannot be made again")),
         }
@@ -61,6 +67,15 @@ pub(crate) struct MergeNode {
 pub(crate) struct SinkNode {
     pub(crate) node: usize,
     pub(crate) sink: Arc<dyn DynSink>,
+}
+
+/// What a chain of no stages does: lets everything pass.
+struct Everything;
+
+impl Map for Everything {
+    fn apply(&self, batch: Batch, _: &mut StageContext<'_>) -> Result<Batch, Error> {
+        Ok(batch)
+    }
 }
 
 #[derive(Default)]
@@ -95,7 +110,7 @@ impl Topology {
 struct Builder<'o> {
     parts: Vec<Option<Part>>,
     about: Vec<(Arc<str>, OnDamage)>,
-    again: Vec<Again>,
+    again: Vec<(Value, Option<MakeStage>)>,
     from: Vec<Vec<usize>>,
     roots: Vec<BTreeSet<usize>>,
     /// For nodes with several inputs, the port each input arrives at, once it is made.
@@ -112,7 +127,7 @@ impl<'o> Builder<'o> {
         let inlets = vec![None; nodes.len()];
         let about =
             nodes.iter().map(|node| (node.name.as_str().into(), node.damage.clone())).collect();
-        let again = nodes.iter().map(|node| Again(node.options.clone(), node.again)).collect();
+        let again = nodes.iter().map(|node| (node.options.clone(), node.again)).collect();
         let parts = nodes.into_iter().map(|node| Some(node.part)).collect();
         let built = Topology::default();
         Self { parts, about, again, from, roots, inlets, origins, merge_limit, built }
@@ -154,17 +169,41 @@ impl<'o> Builder<'o> {
                 self.built.sinks.push(SinkNode { node, sink: Arc::clone(&sink) });
                 Ok(Branch::Sink { node, sink })
             }
-            Part::Stage(Stage::Map(map)) => {
-                let (map, origin) = (Arc::from(map), self.origins[node]);
-                Ok(Branch::Map { node, map, origin, next: self.after(node)? })
-            }
-            Part::Stage(Stage::Fold(fold)) => {
-                let (segment, origin) = (Arc::new(self.after(node)?), self.origins[node]);
-                let again = self.again[node].clone();
+            Part::Stage(stage) => self.enter_stage(node, stage),
+            Part::Source(_) => Err(Error::broken("a source has an input")),
+        }
+    }
+
+    /// A stage that is made of others is a line of branches, all of which are counted for its node.
+    fn enter_stage(&mut self, node: usize, stage: Stage) -> Result<Branch, Error> {
+        let mut parts = stage.into_parts();
+        if parts.is_empty() {
+            parts.push(Stage::Map(Box::new(Everything)));
+        }
+        let mut next = self.after(node)?;
+        for (place, part) in parts.into_iter().enumerate().rev() {
+            next = vec![self.enter_part(node, place, part, next)?];
+        }
+        next.pop().ok_or_else(|| Error::broken("a stage without parts"))
+    }
+
+    fn enter_part(
+        &mut self,
+        node: usize,
+        place: usize,
+        part: Stage,
+        next: Vec<Branch>,
+    ) -> Result<Branch, Error> {
+        let origin = self.origins[node];
+        match part {
+            Stage::Map(map) => Ok(Branch::Map { node, map: Arc::from(map), origin, next }),
+            Stage::Fold(fold) => {
+                let (options, make) = self.again[node].clone();
+                let (again, segment) = (Again { options, make, part: place }, Arc::new(next));
                 self.built.folds.push(FoldNode { node, fold, again, origin, segment });
                 Ok(Branch::Port(self.port(Port::Fold(self.built.folds.len() - 1))))
             }
-            Part::Source(_) => Err(Error::broken("a source has an input")),
+            Stage::Chain(_) => Err(Error::broken("a chain among the parts of a chain")),
         }
     }
 

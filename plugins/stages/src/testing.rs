@@ -84,6 +84,7 @@ impl Run {
         self.step(|stage, context| match stage {
             Stage::Map(map) => Ok(vec![map.apply(batch, context)?]),
             Stage::Fold(fold) => fold.push(batch, context),
+            Stage::Chain(_) => panic!("no stage here is a chain"),
         })
     }
 
@@ -94,17 +95,14 @@ impl Run {
             out.push(self.push(batch)?);
         }
         out.push(self.step(|stage, context| match stage {
-            Stage::Map(_) => Ok(Vec::new()),
             Stage::Fold(fold) => fold.finish(context),
+            _ => Ok(Vec::new()),
         })?);
         Ok(joined(&out))
     }
 
     pub(crate) fn needs_origin(&self) -> bool {
-        match &self.stage {
-            Stage::Map(map) => map.needs_origin(),
-            Stage::Fold(fold) => fold.needs_origin(),
-        }
+        self.stage.needs_origin()
     }
 
     pub(crate) fn is_done(&self) -> bool {

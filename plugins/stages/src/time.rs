@@ -214,7 +214,7 @@ mod tests {
         };
         let query = |shift| match Stage::try_from(options(shift)).unwrap() {
             Stage::Map(map) => map.query(),
-            Stage::Fold(_) => panic!("no map"),
+            _ => panic!("no map"),
         };
         let shifted = query(2);
         assert_eq!((shifted.start, shifted.end), (Some(When::At(3)), Some(When::After(9))));

@@ -101,7 +101,7 @@ fn decoder(
     };
     match make(options) {
         Ok(Stage::Map(map)) => Ok(map),
-        Ok(Stage::Fold(_)) => Err(Failure::Failed(format!("`{}` has a memory", plugin.name))),
+        Ok(_) => Err(Failure::Failed(format!("`{}` has a memory", plugin.name))),
         Err(error) => Err(Failure::WrongUse(error.message)),
     }
 }
