@@ -128,6 +128,12 @@ fn extend(fields: &mut Map<String, Value>, list: &str, more: Vec<Value>) {
 fn own_keys(plugin: &Plugin) -> Map<String, Value> {
     let mut keys = Map::new();
     keys.insert("plugin".to_owned(), json!({ "const": plugin.name, "description": plugin.about }));
+    let when = json!({
+        "type": "string",
+        "description": "the node is there only if this holds, such as \"${FORMAT:-table} == text\": \
+                        two words with == or !=, and `or` between several of these",
+    });
+    keys.insert("when".to_owned(), when);
     if plugin.kind() == Kind::Source {
         keys.insert("on_damage".to_owned(), json!({
             "enum": ["skip", "stop", "quarantine"], "default": "skip",

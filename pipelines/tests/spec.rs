@@ -171,6 +171,96 @@ fn graphs_are_drawn() {
     );
 }
 
+const CHOICE: &str = r#"
+[sources.log]
+plugin = "log"
+path = "x.log"
+
+[sources.other]
+plugin = "demo"
+when = "${OTHER:-} != ''"
+
+[stages.fields]
+plugin = "pass"
+from = ["other", "log"]
+
+[stages.lines]
+plugin = "pass"
+from = "fields"
+
+[sinks.text]
+plugin = "jsonl"
+from = "lines"
+path = "out.txt"
+when = "${FORMAT:-table} == text or ${FORMAT:-table} == both"
+
+[sinks.table]
+plugin = "file"
+from = ["fields", "log"]
+path = "{stem}.table"
+when = "${FORMAT:-table} != text"
+"#;
+
+/// The names of a pipeline's nodes with those they read from.
+fn shape(pipeline: &Pipeline) -> Vec<(String, Vec<String>)> {
+    let name = |at: &usize| pipeline.nodes[*at].name.clone();
+    let of =
+        |node: &sluice_pipeline::Node| (node.name.clone(), node.from.iter().map(name).collect());
+    pipeline.nodes.iter().map(of).collect()
+}
+
+fn wanted(shape: &[(&str, &[&str])]) -> Vec<(String, Vec<String>)> {
+    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    shape.iter().map(|(name, from)| ((*name).to_owned(), owned(from))).collect()
+}
+
+#[test]
+fn a_condition_that_fails_takes_along_what_is_there_for_its_node_only() {
+    let table: [(&str, &[&str]); 3] =
+        [("log", &[]), ("fields", &["log"]), ("table", &["fields", "log"])];
+    let by_default = read(CHOICE, None, &[]);
+    assert_eq!(shape(&by_default), wanted(&table));
+    // The only path with a placeholder is that of the table.
+    assert_eq!(by_default.templates.len(), 1);
+    let text: [(&str, &[&str]); 4] =
+        [("log", &[]), ("fields", &["log"]), ("lines", &["fields"]), ("text", &["lines"])];
+    let chosen = read(CHOICE, None, &[("FORMAT", "text")]);
+    assert_eq!(shape(&chosen), wanted(&text));
+    assert!(chosen.templates.is_empty());
+    let both: [(&str, &[&str]); 5] = [
+        ("log", &[]),
+        ("other", &[]),
+        ("fields", &["other", "log"]),
+        ("lines", &["fields"]),
+        ("text", &["lines"]),
+    ];
+    assert_eq!(shape(&read(CHOICE, None, &[("FORMAT", "text"), ("OTHER", "1")])), wanted(&both));
+}
+
+#[test]
+fn whatever_a_variable_holds_is_one_word_of_a_condition() {
+    for value in ["text or a == a", "'", "== text", "$", "${FORMAT}"] {
+        let pipeline = read(CHOICE, None, &[("FORMAT", value)]);
+        assert_eq!(pipeline.nodes.last().unwrap().name, "table", "{value}");
+    }
+    assert_eq!(read(CHOICE, None, &[("FORMAT", " text ")]).nodes.last().unwrap().name, "text");
+}
+
+#[test]
+fn what_reads_from_nodes_that_are_gone_is_gone_with_them() {
+    let text = CHOICE.replace("[sources.log]\n", "[sources.log]\nwhen = \"a == b\"\n");
+    let document = Document::generated("test.toml", &*text);
+    let mistakes = Pipeline::read(&document, &Variables::default(), &toys::registry()).unwrap_err();
+    let said = mistakes.to_string();
+    assert!(
+        said.contains("no sink is left: `when` of `log` is `a == b`, `when` of `other`"),
+        "{said}"
+    );
+    let left = read(&text, None, &[("OTHER", "1"), ("FORMAT", "text")]);
+    let shape: Vec<_> = shape(&left).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(shape, ["other", "fields", "lines", "text"]);
+}
+
 #[test]
 fn editors_are_told_every_option_of_every_plugin() {
     let schema = schema::json_schema(&toys::registry());
@@ -182,6 +272,9 @@ fn editors_are_told_every_option_of_every_plugin() {
     assert!(
         log["properties"].get("on_damage").is_some() && log["properties"].get("from").is_none()
     );
+    for node in ["source-log", "stage-pass", "sink-table"] {
+        assert_eq!(schema["$defs"][node]["properties"]["when"]["type"], "string");
+    }
     let demo = &schema["$defs"]["source-demo"]["properties"]["seconds"];
     assert_eq!(demo["anyOf"][1]["type"], "string");
     assert_eq!(demo["description"], "How long the drive is.");

@@ -70,12 +70,13 @@ impl<'c> Check<'c> {
             self.both_ends(table.get_ref());
         }
         let links = self.links(&top.nodes);
-        self.batch(&top.nodes);
+        let (nodes, links) = self.without_left_out(top.nodes, links);
+        self.batch(&nodes);
         if !self.mistakes.is_empty() {
             return Err(Mistakes::new(self.document.clone(), self.mistakes));
         }
-        let templates = slots(&top.nodes);
-        let nodes = top.nodes.into_iter().zip(links).filter_map(|(node, from)| node.finish(from));
+        let templates = slots(&nodes);
+        let nodes = nodes.into_iter().zip(links).filter_map(|(node, from)| node.finish(from));
         let (nodes, text) = (nodes.collect(), self.document.text.clone());
         Ok(Pipeline { name: top.name, memory: top.memory, nodes, text, templates })
     }

@@ -1,4 +1,5 @@
-//! The keys that nodes have beside their plugin's options: `from`, `on_damage` and `quarantine`.
+//! The keys that nodes have beside their plugin's options: `from`, `on_damage` and `quarantine`. For
+//! `when` see there.
 
 use std::ops::Range;
 use std::path::PathBuf;

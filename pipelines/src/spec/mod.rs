@@ -14,6 +14,7 @@ use crate::mistake::Mistakes;
 mod check;
 mod document;
 mod keys;
+mod left_out;
 mod links;
 mod node;
 pub(crate) mod options;
@@ -22,6 +23,7 @@ mod syntax;
 pub(crate) mod templates;
 mod values;
 mod variables;
+mod when;
 pub(crate) mod wording;
 
 pub use document::Document;
@@ -39,7 +41,7 @@ pub struct Pipeline {
     pub name: Option<String>,
     /// How much memory a run may use.
     pub memory: Option<ByteSize>,
-    /// Its sources, stages and sinks, in the order of the file.
+    /// Its sources, stages and sinks, in the order of the file; without those that conditions leave out.
     pub nodes: Vec<Node>,
     /// The file as it was read.
     pub text: String,

@@ -9,6 +9,7 @@ use toml::de::{DeTable, DeValue};
 use super::check::{Check, Given, Key};
 use super::keys::From;
 use super::templates::Found;
+use super::when::Condition;
 use super::wording::{joined, suggest};
 use super::{Node, OnDamage, Part};
 
@@ -20,6 +21,8 @@ pub(super) struct Draft {
     pub(super) kind: Option<Kind>,
     /// What it reads from; nothing if that could not be read.
     pub(super) from: Option<From>,
+    /// On what it depends whether it is there.
+    pub(super) when: Option<Condition>,
     header: Range<usize>,
     plugin: Option<Plugin>,
     made: Option<(Part, Value)>,
@@ -82,6 +85,7 @@ impl Check<'_> {
         let choice = self.plugin(kind, key, &header, table);
         let judged = kind.filter(|_| !matches!(choice, Choice::Misplaced));
         let from = self.from(judged, &header, table);
+        let when = self.when(table);
         let is_source = kind == Some(Kind::Source);
         let mut damage = if is_source { self.on_damage(table) } else { OnDamage::default() };
         let spans = ["path", "quarantine"].map(|key| table.get(key).map(Given::span));
@@ -89,7 +93,7 @@ impl Check<'_> {
         let mut templates: Vec<Found> =
             self.quarantine_template(&mut damage, quarantine).into_iter().collect();
         let reserved = |key: &str| {
-            matches!(key, "plugin" | "from")
+            matches!(key, "plugin" | "from" | "when")
                 || is_source && matches!(key, "on_damage" | "quarantine")
         };
         let options: Vec<_> = table.iter().filter(|(key, _)| !reserved(key.get_ref())).collect();
@@ -101,6 +105,7 @@ impl Check<'_> {
             name_span,
             kind: judged,
             from,
+            when,
             header,
             plugin,
             made,
