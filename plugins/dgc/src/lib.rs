@@ -5,6 +5,8 @@
 
 pub mod geometry;
 pub mod points;
+#[expect(dead_code, reason = "the stages that look poses up come next")]
+pub mod poses;
 
 mod messages;
 

@@ -1,0 +1,427 @@
+//! Putting beside each event of points what is known for its moment: a fold that looks at events in the
+//! order of the log. Does nothing to the points: that is a map's work, on all cores.
+//!
+//! What is known is a column of the rows. Where it may come later than the event that needs it, batches
+//! wait. Each event is decided at an event of its own, whatever the batches are: at the first that says
+//! something of its moment or later, or when it has waited too long, or when too much waits.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float64Type;
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float64Array, RecordBatch};
+use arrow_buffer::NullBuffer;
+use arrow_schema::{DataType, Field, Schema};
+use sluice_core::{
+    Batch, Channel, ChannelId, ChannelQuery, Error, Fold, FoldQuery, Patterns, Payloads,
+    PerChannel, Rows, StageContext,
+};
+
+use super::{History, Known, Miss, Reader};
+
+/// What waits at most, in bytes: at a million points a second, one and a half seconds of them.
+const MOST_WAITING: u64 = 64 << 20;
+/// About what an event takes without its payload and points.
+const EVENT: u64 = 64;
+/// About what a point takes.
+const POINT: u64 = 48;
+
+/// Something known that can lie in a column.
+pub(crate) trait Attached: Known {
+    /// The column it lies in, which nobody but the stage's own map sees.
+    const COLUMN: &str;
+    /// How many numbers it is.
+    const WIDTH: usize;
+
+    /// Appends its numbers.
+    fn append(&self, to: &mut Vec<f64>);
+}
+
+/// What is known for each row, where a fold put it beside them.
+pub(crate) struct Column<'r>(Option<&'r FixedSizeListArray>);
+
+impl<'r> Column<'r> {
+    /// Such a column; one in which nothing is known, if there is none.
+    pub(crate) fn of<K: Attached>(column: Option<&'r ArrayRef>) -> Self {
+        let lists = column.and_then(|column| column.as_fixed_size_list_opt());
+        Self(lists.filter(|lists| lists.value_length() == K::WIDTH as i32))
+    }
+
+    /// The numbers of a row; nothing if nothing is known for it.
+    pub(crate) fn values(&self, row: usize) -> Option<&'r [f64]> {
+        let lists = self.0.filter(|lists| lists.is_valid(row))?;
+        let values = lists.values().as_primitive_opt::<Float64Type>()?;
+        let width = lists.value_length() as usize;
+        values.values().get(row * width..(row + 1) * width)
+    }
+}
+
+/// The rows that need something known: when each is of, and how many points it has.
+pub(crate) struct Needs {
+    pub(crate) times: Vec<i64>,
+    pub(crate) points: Vec<u64>,
+}
+
+/// Which rows need something known. The second argument are the timestamps of the batch.
+pub(crate) type NeedsOf = Box<dyn Fn(&Rows, &[i64]) -> Option<Needs> + Send>;
+
+/// How something known is looked up for a moment.
+pub(crate) type Find<K> = Box<dyn Fn(&History<K>, i64) -> Result<K, Miss> + Send>;
+
+/// How a fold does its work.
+pub(crate) struct Plan<K> {
+    /// Reads what is known.
+    pub(crate) reader: Reader,
+    /// Which channels are asked for; none given: all.
+    pub(crate) channels: Patterns,
+    /// Which rows need something known.
+    pub(crate) needs: NeedsOf,
+    /// How it is looked up.
+    pub(crate) find: Find<K>,
+    /// How long, in nanoseconds of the log, events wait for what comes later; none: they do not wait.
+    pub(crate) wait: Option<i64>,
+    /// How far in the log what is known may be from what needs it; none: any far.
+    pub(crate) reach: Option<i64>,
+    /// What is said of an event for which nothing is known, by reason: `came before any pose`.
+    pub(crate) say: Box<dyn Fn(Miss) -> String + Send>,
+    /// Whether such an event ends the run; and what to do about it.
+    pub(crate) stop: Option<&'static str>,
+}
+
+/// The fold.
+pub(crate) struct Attach<K> {
+    plan: Plan<K>,
+    asked: PerChannel<bool>,
+    history: History<K>,
+    held: VecDeque<Held<K>>,
+    queue: Queue,
+    /// How many questions there were.
+    questions: u64,
+    /// How much all events so far took.
+    weighed: u64,
+    missed: BTreeMap<(String, Miss), (u64, u64)>,
+}
+
+/// A batch, and what is known for its rows.
+struct Held<K> {
+    batch: Batch,
+    /// The number of the first question.
+    first: u64,
+    asks: Vec<Ask>,
+    answers: Vec<Option<K>>,
+    open: usize,
+}
+
+/// A row for which something has to be known.
+#[derive(Clone, Copy)]
+struct Ask {
+    event: u32,
+    rows: u32,
+    row: u32,
+    time: i64,
+    points: u64,
+}
+
+/// The questions that wait for an answer.
+#[derive(Default)]
+struct Queue {
+    /// By the moment they ask for, and number.
+    open: BTreeSet<(i64, u64)>,
+    /// In the order they came. Those that are answered stay until they are the first.
+    line: VecDeque<Place>,
+}
+
+/// A question in line.
+#[derive(Clone, Copy)]
+struct Place {
+    time: i64,
+    number: u64,
+    timestamp: i64,
+    /// What all events before it took.
+    weight: u64,
+}
+
+impl Queue {
+    fn join(&mut self, place: Place) {
+        self.open.insert((place.time, place.number));
+        self.line.push_back(place);
+    }
+
+    /// A question for `time` or before it, if there is one.
+    fn pop_until(&mut self, time: i64) -> Option<(i64, u64)> {
+        let first = *self.open.first()?;
+        if first.0 > time { None } else { self.open.pop_first() }
+    }
+
+    /// The question that came first, if it is to wait no longer.
+    fn pop_if(&mut self, is_due: impl Fn(&Place) -> bool) -> Option<(i64, u64)> {
+        while let Some(place) = self.line.front().copied() {
+            let question = (place.time, place.number);
+            let is_open = self.open.contains(&question);
+            if is_open && !is_due(&place) {
+                return None;
+            }
+            self.line.pop_front();
+            if is_open {
+                self.open.remove(&question);
+                return Some(question);
+            }
+        }
+        None
+    }
+}
+
+impl<K: Attached> Attach<K> {
+    pub(crate) fn new(plan: Plan<K>) -> Self {
+        Self {
+            plan,
+            asked: PerChannel::default(),
+            history: History::default(),
+            held: VecDeque::new(),
+            queue: Queue::default(),
+            questions: 0,
+            weighed: 0,
+            missed: BTreeMap::new(),
+        }
+    }
+
+    /// The rows of a batch for which something has to be known, by event.
+    fn asks(&self, batch: &Batch, context: &StageContext<'_>) -> Result<Vec<Ask>, Error> {
+        let channels = &self.plan.channels;
+        let is_asked =
+            |channel: &Channel| Ok(channels.is_empty() || channels.matches(channel.name.text()));
+        let asked = self.asked.table(context.channels, is_asked)?;
+        let mut asks = Vec::new();
+        for (at, rows) in (0..).zip(batch.rows()) {
+            let Some(needs) = (self.plan.needs)(rows, batch.timestamps()) else { continue };
+            for (row, event) in (0..).zip(&rows.events) {
+                if asked[batch.channels()[*event as usize] as usize] {
+                    let (time, points) = (needs.times[row as usize], needs.points[row as usize]);
+                    asks.push(Ask { event: *event, rows: at, row, time, points });
+                }
+            }
+        }
+        asks.sort_by_key(|ask| ask.event);
+        Ok(asks)
+    }
+
+    /// Goes through the events of the batch that came last.
+    fn walk(&mut self, known: Vec<(u32, K)>, context: &StageContext<'_>) -> Result<(), Error> {
+        let Some(held) = self.held.back() else { return Ok(()) };
+        let (batch, asks) = (held.batch.clone(), held.asks.clone());
+        let mut weights = match self.plan.wait {
+            Some(_) => weights(&batch, &asks),
+            None => Vec::new(),
+        }
+        .into_iter();
+        let (mut known, mut asks) = (known.into_iter().peekable(), asks.into_iter().peekable());
+        for (event, timestamp) in (0..).zip(batch.timestamps()) {
+            while let Some(ask) = asks.next_if(|ask| ask.event == event) {
+                self.ask(ask, *timestamp, context)?;
+            }
+            while let Some((_, known)) = known.next_if(|(at, _)| *at == event) {
+                self.learn(known, context)?;
+            }
+            self.weighed = self.weighed.saturating_add(weights.next().unwrap_or(0));
+            self.let_go(*timestamp, context)?;
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, ask: Ask, timestamp: i64, context: &StageContext<'_>) -> Result<(), Error> {
+        let (time, number) = (ask.time, self.questions);
+        self.questions += 1;
+        let may_wait = self.plan.wait.is_some();
+        if may_wait && self.history.newest().is_none_or(|newest| newest < time) {
+            self.queue.join(Place { time, number, timestamp, weight: self.weighed });
+            return Ok(());
+        }
+        self.answer((time, number), context)
+    }
+
+    /// Adds something known, which decides all that was waiting for it.
+    fn learn(&mut self, known: K, context: &StageContext<'_>) -> Result<(), Error> {
+        let time = known.time();
+        if self.history.begins_anew(time) {
+            // What is known now is about to be forgotten.
+            while let Some(question) = self.queue.pop_until(i64::MAX) {
+                self.answer(question, context)?;
+            }
+        }
+        self.history.note(known);
+        while let Some(question) = self.queue.pop_until(time) {
+            self.answer(question, context)?;
+        }
+        Ok(())
+    }
+
+    /// Decides what has waited too long, by what is known now.
+    fn let_go(&mut self, now: i64, context: &StageContext<'_>) -> Result<(), Error> {
+        let Some(wait) = self.plan.wait else { return Ok(()) };
+        let weighed = self.weighed;
+        // A clock that is set back is no reason to wait for it to catch up.
+        let is_due = |place: &Place| {
+            now.abs_diff(place.timestamp) > wait.unsigned_abs()
+                || weighed - place.weight > MOST_WAITING
+        };
+        while let Some(question) = self.queue.pop_if(is_due) {
+            self.answer(question, context)?;
+        }
+        Ok(())
+    }
+
+    fn answer(
+        &mut self,
+        (time, number): (i64, u64),
+        context: &StageContext<'_>,
+    ) -> Result<(), Error> {
+        let after = self.held.partition_point(|held| held.first <= number);
+        let Some(held) = after.checked_sub(1).and_then(|at| self.held.get_mut(at)) else {
+            return Err(Error::broken("an answer to a question that nobody asked"));
+        };
+        let place = (number - held.first) as usize;
+        held.open -= 1;
+        match (self.plan.find)(&self.history, time) {
+            Ok(known) => held.answers[place] = Some(known),
+            Err(miss) => {
+                let (ask, batch) = (held.asks[place], &held.batch);
+                let channel = context.channels.get(ChannelId(batch.channels()[ask.event as usize]));
+                self.miss(channel.name.text(), miss, ask)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn miss(&mut self, channel: &str, miss: Miss, ask: Ask) -> Result<(), Error> {
+        if let Some(advice) = self.plan.stop {
+            let (when, why) = (sluice_core::time::format(ask.time), (self.plan.say)(miss));
+            return Err(Error::unfit(format!("an event of `{channel}` of {when} {why}: {advice}")));
+        }
+        let missed = self.missed.entry((channel.to_owned(), miss)).or_default();
+        *missed = (missed.0 + 1, missed.1 + ask.points);
+        Ok(())
+    }
+
+    /// The batches at the front of which every row is decided, with what is known beside them.
+    fn ready(&mut self) -> Result<Vec<Batch>, Error> {
+        let mut ready = Vec::new();
+        while self.held.front().is_some_and(|held| held.open == 0) {
+            ready.extend(self.held.pop_front().map(Held::finish).transpose()?);
+        }
+        Ok(ready)
+    }
+
+    fn tell(&mut self, context: &mut StageContext<'_>) {
+        for ((channel, miss), (events, points)) in std::mem::take(&mut self.missed) {
+            let s = if events == 1 { "" } else { "s" };
+            let points = match points {
+                0 => String::new(),
+                1 => " with 1 point".to_owned(),
+                points => format!(" with {points} points"),
+            };
+            let why = (self.plan.say)(miss);
+            context.note(format!("{channel}: {events} event{s}{points} {why}"), 0);
+        }
+    }
+}
+
+impl<K: Attached> Fold for Attach<K> {
+    fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        let known = self.plan.reader.read(&batch, context)?;
+        let asks = self.asks(&batch, context)?;
+        let waits = self.plan.wait.is_some();
+        let batch = if waits { batch.compact() } else { batch };
+        let (first, open, answers) = (self.questions, asks.len(), vec![None; asks.len()]);
+        self.held.push_back(Held { batch, first, asks, answers, open });
+        self.walk(known, context)?;
+        self.ready()
+    }
+
+    fn finish(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        while let Some(question) = self.queue.pop_until(i64::MAX) {
+            self.answer(question, context)?;
+        }
+        self.tell(context);
+        self.ready()
+    }
+
+    fn query(&self) -> FoldQuery {
+        let channel = Patterns(vec![self.plan.reader.channel().clone()]);
+        let none = Patterns::default();
+        FoldQuery {
+            keeps_times: self.plan.reach.is_some(),
+            keeps_channels: true,
+            also: Some(ChannelQuery::of(&channel, &none, &none)),
+            reach: self.plan.reach.unwrap_or(0),
+        }
+    }
+}
+
+/// About what each event takes while it waits.
+fn weights(batch: &Batch, asks: &[Ask]) -> Vec<u64> {
+    let mut weights: Vec<u64> =
+        (0..batch.len()).map(|event| EVENT + batch.payload_len(event) as u64).collect();
+    for ask in asks {
+        weights[ask.event as usize] += POINT * ask.points;
+    }
+    let is_asked = |at: usize| asks.iter().any(|ask| ask.rows as usize == at);
+    let alone = |rows: &Rows| rows.payloads == Payloads::Gone;
+    let others = batch.rows().iter().enumerate().filter(|(at, rows)| alone(rows) && !is_asked(*at));
+    for (_, rows) in others {
+        let each = rows.memory() / rows.events.len().max(1);
+        rows.events.iter().for_each(|event| weights[*event as usize] += each as u64);
+    }
+    weights
+}
+
+impl<K: Attached> Held<K> {
+    fn finish(self) -> Result<Batch, Error> {
+        if self.asks.is_empty() {
+            return Ok(self.batch);
+        }
+        let rows = self.batch.rows();
+        let mut known: Vec<Vec<Option<&K>>> = vec![Vec::new(); rows.len()];
+        for (ask, answer) in self.asks.iter().zip(&self.answers) {
+            let column = &mut known[ask.rows as usize];
+            column.resize(rows[ask.rows as usize].events.len(), None);
+            column[ask.row as usize] = answer.as_ref();
+        }
+        let attached = rows.iter().zip(known).map(|(rows, known)| match known.is_empty() {
+            true => Ok(rows.clone()),
+            false => attach(rows, &known),
+        });
+        let attached = attached.collect::<Result<_, _>>()?;
+        Ok(self.batch.with_rows(attached))
+    }
+}
+
+/// The rows with what is known beside them.
+fn attach<K: Attached>(rows: &Rows, known: &[Option<&K>]) -> Result<Rows, Error> {
+    let mut numbers = Vec::with_capacity(known.len() * K::WIDTH);
+    for (row, known) in (1..).zip(known) {
+        known.inspect(|known| known.append(&mut numbers));
+        numbers.resize(row * K::WIDTH, 0.0);
+    }
+    let nulls = NullBuffer::from(known.iter().map(Option::is_some).collect::<Vec<bool>>());
+    let element = Arc::new(Field::new_list_field(DataType::Float64, false));
+    let numbers: ArrayRef = Arc::new(Float64Array::from(numbers));
+    let list = FixedSizeListArray::new(element, K::WIDTH as i32, numbers, Some(nulls));
+    with_column(rows, Field::new(K::COLUMN, list.data_type().clone(), true), Arc::new(list))
+}
+
+/// The rows with another column, in place of one of its name.
+pub(crate) fn with_column(rows: &Rows, field: Field, column: ArrayRef) -> Result<Rows, Error> {
+    let schema = rows.columns.schema();
+    let others = schema.fields().iter().zip(rows.columns.columns());
+    let others = others.filter(|(known, _)| known.name() != field.name());
+    let (mut fields, mut columns): (Vec<_>, Vec<_>) =
+        others.map(|(field, column)| (Arc::clone(field), Arc::clone(column))).unzip();
+    fields.push(Arc::new(field));
+    columns.push(column);
+    let schema = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
+    let columns = RecordBatch::try_new(schema, columns)
+        .map_err(|error| Error::broken(format!("a column beside rows: {error}")))?;
+    let (message, events) = (Arc::clone(&rows.message), rows.events.clone());
+    Ok(Rows { message, payloads: rows.payloads, events, columns })
+}

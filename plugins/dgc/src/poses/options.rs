@@ -1,0 +1,96 @@
+//! Options of the stages that look up what is known for a moment. Looks nothing up.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer};
+use sluice_core::OptionsError;
+use sluice_core::time::Length;
+
+/// How old something may be before it counts for nothing: a length of time, or `none` for any age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaxAge(pub Option<Length>);
+
+impl MaxAge {
+    /// So many seconds.
+    pub const fn seconds(seconds: i64) -> Self {
+        Self(Some(Length(seconds * 1_000_000_000)))
+    }
+
+    /// Whether `age`, in nanoseconds and either way, is not too old.
+    pub(crate) fn allows(self, age: u64) -> bool {
+        self.0.is_none_or(|most| age <= most.0.unsigned_abs())
+    }
+}
+
+impl<'de> Deserialize<'de> for MaxAge {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let given = serde_json::Value::deserialize(deserializer)?;
+        if given == "none" {
+            return Ok(Self(None));
+        }
+        let age: Length = serde_json::from_value(given).map_err(serde::de::Error::custom)?;
+        Ok(Self(Some(age)))
+    }
+}
+
+impl JsonSchema for MaxAge {
+    fn schema_name() -> Cow<'static, str> {
+        "MaxAge".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["string", "number"],
+            "description": "a length of time such as 1.5 (seconds) or 200ms, or `none`: any age" })
+    }
+}
+
+/// What becomes of events that lack what the stage needs of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Without {
+    /// They are left out, and counted.
+    #[default]
+    Drop,
+    /// They end the run.
+    Stop,
+}
+
+/// A length that is not below zero, in nanoseconds.
+pub(crate) fn forward(key: &str, length: Length) -> Result<i64, OptionsError> {
+    if length.0 < 0 {
+        return Err(OptionsError::at(key, "expected a length of time that is not below 0"));
+    }
+    Ok(length.0)
+}
+
+/// A length of time as a person writes it, in its largest unit.
+pub(crate) fn in_words(nanos: i64) -> String {
+    let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)];
+    let fits = |(_, unit): &(&str, i64)| nanos != 0 && nanos % unit == 0;
+    match units.into_iter().find(fits) {
+        Some((name, unit)) => format!("{}{name}", nanos / unit),
+        None => format!("{nanos}ns"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_age_is_a_length_or_any() {
+        let age = |value| serde_json::from_value::<MaxAge>(value);
+        assert_eq!(age(json!("none")).unwrap(), MaxAge(None));
+        assert_eq!(age(json!("1500ms")).unwrap(), MaxAge(Some(Length(1_500_000_000))));
+        assert_eq!(age(json!(2)).unwrap(), MaxAge::seconds(2));
+        assert!(age(json!("old")).is_err());
+        assert!(MaxAge(None).allows(u64::MAX) && !MaxAge::seconds(1).allows(1_000_000_001));
+    }
+
+    #[test]
+    fn lengths_are_told_in_their_largest_unit() {
+        assert_eq!([1_500_000_000, 2_000_000_000, 5].map(in_words), ["1500ms", "2s", "5ns"]);
+    }
+}
