@@ -69,6 +69,52 @@ pub fn unescaped(text: &str) -> Cow<'_, [u8]> {
     if text.contains('\\') { Cow::Owned(unescape(text)) } else { Cow::Borrowed(text.as_bytes()) }
 }
 
+/// `name` as a part of a path: what could mean something else there is written as `%` and two digits.
+///
+/// Different names give different texts. An empty one stays empty, and `..` is left as it is.
+pub fn path_escaped(name: &str) -> String {
+    let mut escaped = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'~') {
+            escaped.push(char::from(byte));
+        } else {
+            push_percent(&mut escaped, byte);
+        }
+    }
+    escaped
+}
+
+/// A file's name that tells `name`, without an ending: as [`path_escaped`], but never empty, never hidden,
+/// and short enough for every file system. Different names give different texts.
+pub fn file_name(name: &str) -> String {
+    let mut escaped = match name.strip_prefix('.') {
+        Some(rest) => format!("%2E{}", path_escaped(rest)),
+        None => path_escaped(name),
+    };
+    if escaped.is_empty() {
+        // No name gives that.
+        return "%".to_owned();
+    }
+    if escaped.len() > LONGEST_FILE_NAME {
+        escaped.truncate(LONGEST_FILE_NAME - HASH_LEN - 1);
+        let hash = blake3::hash(name.as_bytes()).to_hex();
+        escaped.push('~');
+        escaped.push_str(hash.get(..HASH_LEN).unwrap_or_default());
+    }
+    escaped
+}
+
+/// What leaves room for an ending among the 255 bytes that file systems allow.
+const LONGEST_FILE_NAME: usize = 200;
+const HASH_LEN: usize = 32;
+
+fn push_percent(text: &mut String, byte: u8) {
+    text.push('%');
+    for digit in [byte >> 4, byte & 15] {
+        text.extend(char::from_digit(u32::from(digit), 16).map(|digit| digit.to_ascii_uppercase()));
+    }
+}
+
 fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -171,7 +217,27 @@ mod tests {
         assert_eq!(Name::from_bytes(b"\\\xff").text(), "\\\\xff");
     }
 
+    #[test]
+    fn file_names_mean_nothing_to_a_file_system() {
+        assert_eq!(path_escaped("CAM_1/a b%é"), "CAM_1%2Fa%20b%25%C3%A9");
+        assert_eq!(
+            ["", ".", "..", ".a", "a.b"].map(file_name),
+            ["%", "%2E", "%2E.", "%2Ea", "a.b"]
+        );
+        let long = ["x".repeat(200), "x".repeat(201), "y".repeat(4000), "é".repeat(100)];
+        let names = long.clone().map(|name| file_name(&name));
+        assert_eq!(names[0], long[0]);
+        assert!(names.iter().all(|name| name.len() <= 200), "{names:?}");
+    }
+
     proptest! {
+        #[test]
+        fn different_names_give_different_file_names(a in "[a.2E/%é]{0,5}", b in "[a.2E/%é]{0,5}") {
+            prop_assert_eq!(file_name(&a) == file_name(&b), a == b);
+            let plain = file_name(&a).bytes().all(|b| b.is_ascii_graphic() && b != b'/');
+            prop_assert!(plain && !file_name(&a).starts_with('.'));
+        }
+
         #[test]
         fn the_text_form_loses_nothing(bytes in proptest::collection::vec(
             prop_oneof![Just(b'\\'), Just(b'x'), Just(b'4'), Just(0xffu8), any::<u8>()], 0..24))

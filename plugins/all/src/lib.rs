@@ -6,6 +6,7 @@ use sluice_archive as _;
 use sluice_demo as _;
 use sluice_dgc as _;
 use sluice_ice as _;
+use sluice_las as _;
 use sluice_lcm as _;
 use sluice_lcm_live as _;
 use sluice_orca as _;

@@ -2,7 +2,6 @@
 //! business, writing them `file`'s.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,6 +15,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::SchemaDescPtr;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use sluice_core::name::path_escaped;
 use sluice_core::options::{ByteSize, OutPath};
 use sluice_core::{
     Batch, ChannelId, Channels, EncodeContext, Error, MessageType, Name, Ordered, PerChannel, Sink,
@@ -607,19 +607,12 @@ fn sample(batches: &[Batch]) -> Batch {
     Batch::interleave(batches, &picks)
 }
 
-/// A name as it stands in a path: what could mean something else there is written as `%` and two digits.
+/// A channel's name as readers of folders with values in their names expect it.
 fn escaped(name: &str) -> String {
-    let mut escaped = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        let plain = byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'~');
-        if plain {
-            escaped.push(char::from(byte));
-        } else {
-            // Writing to a string does not fail.
-            let _written = write!(escaped, "%{byte:02X}");
-        }
+    match name {
+        "" => "__HIVE_DEFAULT_PARTITION__".to_owned(),
+        name => path_escaped(name),
     }
-    if escaped.is_empty() { "__HIVE_DEFAULT_PARTITION__".to_owned() } else { escaped }
 }
 
 impl Table {
