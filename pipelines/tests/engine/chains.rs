@@ -1,0 +1,238 @@
+//! Stages made of others, and what is read for stages with memory.
+
+use std::sync::atomic::Ordering;
+
+use sluice_core::time::When;
+use sluice_core::{
+    Batch, ChannelQuery, Error, Fold, FoldQuery, Map, MapQuery, OptionsError, Pattern, Patterns,
+    Stage, StageContext,
+};
+use sluice_pipeline::{Part, Report, graph};
+
+use crate::kit::{Lines, Made, SECOND, line_of, run, with_payloads};
+
+/// Writes into each payload how many events have come.
+#[derive(Default)]
+struct Number(u64);
+
+impl Fold for Number {
+    fn push(&mut self, batch: Batch, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        let numbered = with_payloads(&batch, |_| {
+            self.0 += 1;
+            self.0.to_string()
+        });
+        Ok(vec![numbered])
+    }
+
+    fn finish(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        context.note("numbered", self.0);
+        Ok(Vec::new())
+    }
+}
+
+/// Leaves out what has a number that three divides, and doubles the others.
+struct Thin;
+
+fn number(payload: &[u8]) -> u64 {
+    std::str::from_utf8(payload).unwrap().parse().unwrap()
+}
+
+impl Map for Thin {
+    fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
+        let kept = batch.retain(|row| !number(batch.payload(row)).is_multiple_of(3));
+        context.filtered += (batch.len() - kept.len()) as u64;
+        context.note("thinned", (batch.len() - kept.len()) as u64);
+        context.undecoded.extend(kept.origins().first());
+        Ok(with_payloads(&kept, |row| (number(kept.payload(row)) * 2).to_string()))
+    }
+}
+
+fn chain() -> Stage {
+    let inner = Stage::Chain(vec![Stage::Map(Box::new(Thin)), Stage::Chain(Vec::new())]);
+    Stage::Chain(vec![Stage::Fold(Box::<Number>::default()), inner])
+}
+
+fn apart() -> Vec<(&'static str, Stage)> {
+    vec![("number", Stage::Fold(Box::<Number>::default())), ("thin", Stage::Map(Box::new(Thin)))]
+}
+
+const MADE: i64 = 30 * 100;
+
+fn ran(stages: Vec<(&str, Stage)>, jobs: usize) -> (Vec<String>, Report) {
+    let (made, lines) =
+        (Made { seconds: 30, per_second: 100, ..Made::default() }, Lines::default());
+    let report = run(line_of(&made, stages, &lines), jobs);
+    let lines = lines.lines.lock().unwrap().clone();
+    (lines, report)
+}
+
+#[test]
+fn a_chain_gives_what_its_parts_give_one_behind_another_on_any_number_of_threads() {
+    let (expected, _) = ran(apart(), 1);
+    assert_eq!(expected.len() as i64, MADE / 3 * 2);
+    assert_eq!(expected.last().unwrap(), &format!("B {} 29980000000 5998", MADE - 2));
+    for jobs in [1, 2, 8] {
+        assert_eq!(ran(vec![("both", chain())], jobs).0, expected, "{jobs} jobs");
+    }
+}
+
+#[test]
+fn a_chain_is_one_stage_of_the_report_and_its_books_balance() {
+    let (_, report) = ran(vec![("both", chain()), ("none", Stage::Chain(Vec::new()))], 2);
+    let notes = report.notes.iter().map(|note| (&*note.node, &*note.what, note.count));
+    let made = MADE as u64;
+    assert_eq!(
+        notes.collect::<Vec<_>>(),
+        [("both", "numbered", made), ("both", "thinned", made / 3)]
+    );
+    let sum = |of: fn(&sluice_pipeline::report::ChannelReport) -> u64| -> u64 {
+        report.channels.iter().map(of).sum()
+    };
+    assert_eq!((sum(|row| row.entered), sum(|row| row.out)), (made, made / 3 * 2));
+    assert_eq!((sum(|row| row.filtered), sum(|row| row.damaged)), (made / 3, 0));
+    assert_eq!(sum(|row| row.undecoded), 60);
+}
+
+#[test]
+fn a_chain_is_one_node_of_the_graph() {
+    let pipeline = line_of(&Made::default(), vec![("both", chain())], &Lines::default());
+    let drawn = graph::mermaid(&pipeline);
+    assert!(drawn.ends_with("    n0 --> n1\n    n1 --> n2\n"), "{drawn}");
+}
+
+#[test]
+fn what_a_chain_remembers_is_forgotten_when_everything_is_played_again() {
+    let made = Made { seconds: 4, per_second: 6, ..Made::default() };
+    let lines = Lines { rounds: 2, ..Lines::default() };
+    let mut pipeline = line_of(&made, vec![("both", chain())], &lines);
+    let again: fn(serde_json::Value) -> Result<Stage, OptionsError> = |_| Ok(chain());
+    pipeline.nodes[1].again = Some(again);
+    run(pipeline, 2);
+    let lines = lines.lines.lock().unwrap();
+    let (first, second) = lines.split_at(lines.len() / 2);
+    assert_eq!((first.len(), first), (16, second));
+}
+
+/// Lets so many events pass.
+struct First(usize);
+
+impl Fold for First {
+    fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        let passing = self.0.min(batch.len());
+        self.0 -= passing;
+        context.filtered += (batch.len() - passing) as u64;
+        Ok(vec![batch.slice(0, passing)])
+    }
+
+    fn is_done(&self) -> bool {
+        self.0 == 0
+    }
+}
+
+#[test]
+fn reading_stops_where_nothing_behind_a_chain_wants_more() {
+    let first = Stage::Fold(Box::new(First(10)));
+    let (lines, report) = ran(vec![("both", chain()), ("first", first)], 1);
+    assert_eq!(lines.len(), 10);
+    assert_eq!(report.sources["made"].events, 100, "one step");
+}
+
+/// Writes into each payload the number of the last event on A.
+#[derive(Default)]
+struct LastOfA {
+    last: Option<i64>,
+    query: FoldQuery,
+}
+
+impl Fold for LastOfA {
+    fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        let name = |row: usize| context.channels.get(batch.event(row).channel).name.clone();
+        let told = with_payloads(&batch, |row| {
+            if name(row).text() == "A" {
+                self.last = Some(batch.sequences()[row]);
+            }
+            format!("{:?}", self.last)
+        });
+        Ok(vec![told])
+    }
+
+    fn query(&self) -> FoldQuery {
+        self.query.clone()
+    }
+}
+
+/// Lets channel B pass for two seconds.
+struct Window;
+
+const WINDOW: std::ops::Range<i64> = 20 * SECOND..22 * SECOND;
+
+fn channel(name: &str) -> ChannelQuery {
+    let names = Patterns(vec![Pattern::parse(name).unwrap()]);
+    ChannelQuery::of(&names, &Patterns::default(), &Patterns::default())
+}
+
+impl Map for Window {
+    fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
+        let is_b = |row: usize| context.channels.get(batch.event(row).channel).name.text() == "B";
+        let kept = batch.retain(|row| WINDOW.contains(&batch.timestamps()[row]) && is_b(row));
+        context.filtered += (batch.len() - kept.len()) as u64;
+        Ok(kept)
+    }
+
+    fn query(&self) -> MapQuery {
+        MapQuery {
+            start: Some(When::At(WINDOW.start)),
+            end: Some(When::At(WINDOW.end)),
+            channels: channel("B"),
+            keeps_times: true,
+            keeps_channels: true,
+        }
+    }
+}
+
+/// The lines that come of it, how many splits were read, and how many events.
+fn windowed(query: &FoldQuery, together: bool, jobs: usize) -> (Vec<String>, usize, u64) {
+    let fold = Stage::Fold(Box::new(LastOfA { last: None, query: query.clone() }));
+    let window = Stage::Map(Box::new(Window));
+    let stages = match together {
+        true => vec![("both", Stage::Chain(vec![fold, window]))],
+        false => vec![("fold", fold), ("window", window)],
+    };
+    let (made, lines) = (Made { seconds: 60, per_second: 30, ..Made::default() }, Lines::default());
+    let report = run(line_of(&made, stages, &lines), jobs);
+    let lines = lines.lines.lock().unwrap().clone();
+    (lines, made.read.load(Ordering::Relaxed), report.sources["made"].events)
+}
+
+#[test]
+fn a_window_passes_a_fold_that_says_what_it_needs() {
+    let needs = FoldQuery {
+        keeps_times: true,
+        keeps_channels: true,
+        also: Some(channel("A")),
+        reach: SECOND,
+    };
+    let (expected, all, events) = windowed(&FoldQuery::default(), false, 2);
+    assert_eq!((expected.len(), all, events), (20, 60, 1800));
+    assert_eq!(expected[0], "B 601 20033333333 Some(600)");
+    for jobs in [1, 2, 8] {
+        for together in [false, true] {
+            let (lines, read, events) = windowed(&needs, together, jobs);
+            assert_eq!(lines, expected);
+            assert_eq!((read, events), (4, 80), "four seconds of two channels");
+        }
+    }
+    let only_channels = FoldQuery { keeps_times: false, ..needs };
+    assert_eq!(windowed(&only_channels, true, 2), (expected, 60, 1200));
+}
+
+#[test]
+fn a_chain_of_maps_is_run_where_events_are_read() {
+    let maps = || Stage::Chain(vec![Stage::Map(Box::new(Window)), Stage::Map(Box::new(Window))]);
+    let (made, lines) = (Made { seconds: 60, per_second: 30, ..Made::default() }, Lines::default());
+    let pipeline = line_of(&made, vec![("maps", maps())], &lines);
+    assert!(matches!(&pipeline.nodes[1].part, Part::Stage(stage) if stage.parts().len() == 2));
+    let report = run(pipeline, 2);
+    assert_eq!((lines.lines.lock().unwrap().len(), made.read.load(Ordering::Relaxed)), (20, 2));
+    assert_eq!(report.channels.len(), 1);
+}

@@ -1,0 +1,156 @@
+//! A made-up source, a sink that keeps lines, and pipelines of them.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use sluice_core::playback::{Pace, Tempo};
+use sluice_core::{
+    Batch, BatchBuilder, Channel, Channels, EncodeContext, Encoding, Entry, Error, Input, Kind,
+    Name, Query, ReadContext, Reader, Sink, SinkContext, Source, Split, Stage,
+};
+use sluice_pipeline::run::{self, Options};
+use sluice_pipeline::spec::MakeStage;
+use sluice_pipeline::{Node, OnDamage, Part, Pipeline, Report};
+
+pub(crate) const SECOND: i64 = 1_000_000_000;
+
+/// Events on A, B and C in turn, a split for each second. Skips what nobody asks for.
+#[derive(Clone, Default)]
+pub(crate) struct Made {
+    pub(crate) seconds: i64,
+    pub(crate) per_second: i64,
+    /// How long payloads are.
+    pub(crate) payload: usize,
+    /// How many splits were read.
+    pub(crate) read: Arc<AtomicUsize>,
+}
+
+impl Source for Made {
+    fn inputs(&self) -> Result<Vec<Input>, Error> {
+        Ok(Vec::new())
+    }
+
+    fn splits(&self, _: u64, query: &Query) -> Result<Vec<Split>, Error> {
+        let wanted = |second: &i64| query.wants_times(second * SECOND, (second + 1) * SECOND - 1);
+        let split = |second: i64| Split { start: second as u64, ..Split::whole("made", Some(1)) };
+        Ok((0..self.seconds).filter(wanted).map(split).collect())
+    }
+
+    fn read<'s>(
+        &'s self,
+        split: &Split,
+        _: Entry,
+        context: &ReadContext,
+    ) -> Result<Box<dyn Reader + 's>, Error> {
+        self.read.fetch_add(1, Ordering::Relaxed);
+        let intern = |name| {
+            let channel = Channel::new(Name::from_text(name), "made", Encoding::Unknown);
+            context.channels.intern(channel)
+        };
+        let channels = [intern("A")?, intern("B")?, intern("C")?];
+        let wanted = ["A", "B", "C"].map(|name| context.query.channels.may_want(name));
+        let (mut halves, payload) = (Vec::new(), vec![7; self.payload]);
+        for half in 0..2 {
+            let mut batch = BatchBuilder::default();
+            for n in half * self.per_second / 2..(half + 1) * self.per_second / 2 {
+                let number = split.start as i64 * self.per_second + n;
+                let (channel, time) = (number as usize % 3, number * SECOND / self.per_second);
+                if wanted[channel] {
+                    batch.push_copy(time, number, channels[channel], &payload);
+                }
+            }
+            halves.push(Ok(batch.finish()));
+        }
+        Ok(Box::new(halves.into_iter()))
+    }
+}
+
+/// Keeps a line for each event, or what comes instead.
+#[derive(Clone, Default)]
+pub(crate) struct Lines {
+    pub(crate) lines: Arc<Mutex<Vec<String>>>,
+    /// How often everything is to be played.
+    pub(crate) rounds: u64,
+}
+
+impl Sink for Lines {
+    type Block = Batch;
+    type Output = (Pace, Arc<Channels>, u64);
+
+    fn targets(&self) -> Vec<std::path::PathBuf> {
+        Vec::new()
+    }
+
+    fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    fn open(&self, context: &SinkContext) -> Result<Self::Output, Error> {
+        let tempo = Tempo { speed: 0.0, max_gap: None };
+        let pace = Pace::new(Arc::clone(&context.playback), Arc::clone(&context.cancelled), tempo);
+        Ok((pace, Arc::clone(&context.channels), 0))
+    }
+
+    fn encode(&self, batch: Batch, _: &mut EncodeContext<'_>) -> Result<Batch, Error> {
+        Ok(batch)
+    }
+
+    fn append(&self, output: &mut Self::Output, batch: Batch) -> Result<u64, Error> {
+        let (pace, channels, written) = output;
+        let mut lines = self.lines.lock().unwrap();
+        for event in batch.iter() {
+            pace.wait(event.timestamp);
+            let name = channels.get(event.channel).name.text().to_owned();
+            let payload = String::from_utf8_lossy(event.payload.get(..12).unwrap_or(event.payload));
+            lines.push(format!("{name} {} {} {payload}", event.sequence, event.timestamp));
+        }
+        *written += batch.len() as u64;
+        Ok(batch.len() as u64)
+    }
+
+    fn finish(&self, _: Self::Output) -> Result<u64, Error> {
+        Ok(0)
+    }
+}
+
+pub(crate) fn node(name: &str, from: &[usize], part: Part, again: Option<MakeStage>) -> Node {
+    let kind = match part {
+        Part::Source(_) => Kind::Source,
+        Part::Stage(_) => Kind::Stage,
+        Part::Sink(_) => Kind::Sink,
+    };
+    Node {
+        name: name.to_owned(),
+        plugin: "toy",
+        kind,
+        from: from.to_vec(),
+        part,
+        options: serde_json::Value::Null,
+        again,
+        damage: OnDamage::Skip,
+        span: 0..0,
+    }
+}
+
+/// The source, these stages one behind another, and the sink.
+pub(crate) fn line_of(source: &Made, stages: Vec<(&str, Stage)>, sink: &Lines) -> Pipeline {
+    let mut nodes = vec![node("made", &[], Part::Source(Box::new(source.clone())), None)];
+    for (name, stage) in stages {
+        nodes.push(node(name, &[nodes.len() - 1], Part::Stage(stage), None));
+    }
+    nodes.push(node("out", &[nodes.len() - 1], Part::Sink(Box::new(sink.clone())), None));
+    Pipeline { nodes, ..Pipeline::default() }
+}
+
+pub(crate) fn run(pipeline: Pipeline, jobs: usize) -> Report {
+    run::run(pipeline, &Options { jobs: Some(jobs), ..Options::default() }).unwrap()
+}
+
+/// The same events with these payloads.
+pub(crate) fn with_payloads(batch: &Batch, mut payload: impl FnMut(usize) -> String) -> Batch {
+    let mut builder = BatchBuilder::default();
+    for (row, event) in batch.iter().enumerate() {
+        builder.push_copy(event.timestamp, event.sequence, event.channel, payload(row).as_bytes());
+    }
+    builder.finish()
+}
