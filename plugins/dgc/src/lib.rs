@@ -3,6 +3,8 @@
 //!
 //! None of it is bound to that one vehicle: calibration, laser tables and channels are options.
 
+pub mod calibration;
+pub mod config;
 pub mod geometry;
 pub mod points;
 #[expect(dead_code, reason = "the stages that look poses up come next")]

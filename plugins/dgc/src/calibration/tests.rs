@@ -1,0 +1,184 @@
+use super::*;
+
+fn built_in() -> Calibration {
+    Calibration::load(Path::new(BUILT_IN)).unwrap()
+}
+
+fn of_toml(text: &str) -> Vehicle {
+    Calibration::of_toml("a.toml", text).unwrap().vehicle
+}
+
+fn of_cfg(text: &str) -> Vehicle {
+    Calibration::of_cfg("a.cfg", text).unwrap().vehicle
+}
+
+fn wrong_toml(text: &str) -> String {
+    Calibration::of_toml("a.toml", text).unwrap_err()
+}
+
+fn wrong_cfg(text: &str) -> String {
+    Calibration::of_cfg("a.cfg", text).unwrap_err()
+}
+
+#[test]
+fn the_built_in_vehicle_is_whole() {
+    let calibration = built_in();
+    assert_eq!(calibration.names().count(), 12 + 15 + 6 + 2 + 3);
+    assert_eq!(calibration.cameras().len(), 6);
+    let velodyne = calibration.mount("VELODYNE").unwrap();
+    assert_eq!(velodyne.position, [1.56, -0.00408, 2.55]);
+    let turned = Quaternion::from_roll_pitch_yaw_degrees([2.683627, -0.076601, 91.026067]);
+    assert_eq!(velodyne.orientation, turned);
+    assert_eq!(calibration.mask("BROOM_L"), Some([1.45, 1.6]));
+    assert_eq!(calibration.mask("VELODYNE"), None);
+    assert_eq!(calibration.vehicle_bounds().unwrap().rear_right, [-1.36, -1.0]);
+    assert_eq!(calibration.nad83_offset(), Some([4.46e-06, -1.15e-05, -0.729]));
+}
+
+#[test]
+fn a_camera_is_found_by_its_name_and_by_its_channel() {
+    let calibration = built_in();
+    let camera = calibration.camera("CAM_THUMB_RFC_6mm").unwrap();
+    assert_eq!(camera.name, "cam_roof_fc_6mm");
+    assert_eq!(calibration.camera("cam_roof_fc_6mm"), Some(camera));
+    assert_eq!((camera.width, camera.height), (752, 480));
+    assert_eq!(camera.pinhole.cx, 373.788212);
+    let center = [-0.001310066976, -0.01458390567];
+    assert_eq!(camera.distortion, Distortion::Spherical { center, param: 0.68462101929529 });
+    assert_eq!(calibration.mount(&camera.name), Some(camera.mount));
+}
+
+#[test]
+fn a_forward_camera_looks_ahead() {
+    let camera = built_in().camera("cam_roof_fc").unwrap().mount;
+    let [x, y, z] = camera.orientation.rotate([0.0, 0.0, 1.0]);
+    assert!(x > 0.99 && y.abs() < 0.1 && z.abs() < 0.1, "{x} {y} {z}");
+}
+
+#[test]
+fn both_languages_say_the_same_of_the_vehicle() {
+    let text = include_str!("../../testdata/mit-dgc.cfg");
+    let cfg = Calibration::of_cfg("mit-dgc.cfg", text).unwrap();
+    assert_eq!(cfg.vehicle, built_in().vehicle);
+    assert_ne!(cfg.made_from(), built_in().made_from());
+}
+
+#[test]
+fn what_sits_on_something_else_moves_with_it() {
+    let vehicle = of_toml(
+        "[sensor.top]\nposition = [0, 0, 1]\nrpy = [0, 0, 0]\nrelative_to = 'middle'\n\
+         [sensor.middle]\nposition = [1, 0, 0]\nrpy = [0, 90, 0]\nrelative_to = 'base'\n\
+         [sensor.base]\nposition = [0, 5, 0]\nrpy = [0, 0, 90]\n",
+    );
+    // The middle is turned to the left with its base, and its z leads to the left then.
+    let near = |a: [f64; 3], b: [f64; 3]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-12);
+    assert!(near(vehicle.mounts["middle"].position, [0.0, 6.0, 0.0]));
+    assert!(near(vehicle.mounts["top"].position, [0.0, 7.0, 0.0]));
+}
+
+#[test]
+fn a_circle_of_places_is_refused() {
+    let sensor = |name: &str, other: &str| {
+        format!("[sensor.{name}]\nposition=[0,0,0]\nrpy=[0,0,0]\nrelative_to='{other}'\n")
+    };
+    let text = [sensor("a", "b"), sensor("b", "c"), sensor("c", "b")].concat();
+    let said = wrong_toml(&text);
+    assert!(said.contains("`b` is relative to `c`, which is in the end relative to it"), "{said}");
+    assert_eq!(said.matches("error:").count(), 1, "{said}");
+    assert!(wrong_toml(&sensor("a", "a")).contains("relative to it"));
+    assert!(wrong_toml(&sensor("a", "nowhere")).contains("nothing is called `nowhere`"));
+}
+
+#[test]
+fn every_mistake_is_told_with_its_place() {
+    let said = wrong_toml(
+        "[sensor.a]\nposition = [1, 2]\nrpy = [0, 0, 'x']\n\n[sensor.b]\nposition = [1, 2, 3]\n\
+         [camera.c]\nposition = [1, inf, 3]\norientation = [0, 0, 0, 0]\nwidth = 0\nheigth = 5\n\
+         pinhole = [0, 1, 0, 0, 0]\ndistortion_model = 'fish'\n[extra]\n",
+    );
+    for expected in [
+        "expected 3 numbers as `position`, found 2",
+        "--> a.toml:2:13",
+        "expected a number in `rpy`, found `x`",
+        "--> a.toml:3:14",
+        "`b` has no orientation",
+        "expected a number in `position`, found `inf`",
+        "a quaternion of length 0",
+        "expected pixels, from 1 to 65535",
+        "no such key: `heigth`",
+        "`c` has no `height`",
+        "expected focal lengths above 0",
+        "expected `spherical` or `none`",
+        "no such key: `extra`",
+    ] {
+        assert!(said.contains(expected), "{expected} is not in\n{said}");
+    }
+}
+
+#[test]
+fn mistakes_in_a_configuration_file_are_told_with_their_places() {
+    let said =
+        wrong_cfg("calibration {\n  A { position = [1, 2, 3]; }\n  B { rpy = [1, 2, 3]; }\n}");
+    assert!(said.contains("`A` has no orientation") && said.contains("a.cfg:2:3"), "{said}");
+    assert!(said.contains("`B` has no `position`") && said.contains("a.cfg:3:3"), "{said}");
+    assert!(wrong_cfg("a = 1;").contains("no sensor and no camera"));
+    assert!(wrong_cfg("calibration { A { position = [1, 2, 3] } }").contains("expected `;`"));
+}
+
+#[test]
+fn orientations_are_looked_for_as_quaternion_then_angles_then_axis() {
+    let mount = |text: &str| {
+        let text = format!("calibration {{ A {{ position = [0, 0, 0]; {text} }} }}");
+        of_cfg(&text).mounts["A"].orientation
+    };
+    let quaternion = "orientation = [0, 0, 0, 1];";
+    let (angles, axis) = ("rpy = [180, 0, 0];", "angleaxis = [1, 0, 1, 0];");
+    assert_eq!(mount(&[axis, angles, quaternion].concat()), mount(quaternion));
+    assert_eq!(mount(&[axis, angles].concat()), mount(angles));
+    assert_eq!(mount(axis), Quaternion::from_angle_axis(1.0, [0.0, 1.0, 0.0]));
+}
+
+#[test]
+fn what_a_group_does_not_say_is_inherited() {
+    let vehicle = of_cfg(
+        "rpy = [0, 0, 90]; calibration { relative_to = base; A { position = [1, 0, 0]; } \
+         base { position = [0, 0, 5]; relative_to = body; } }",
+    );
+    let [x, y, z] = vehicle.mounts["A"].position;
+    assert!(x.abs() < 1e-12 && (y - 1.0).abs() < 1e-12 && z == 5.0, "{x} {y} {z}");
+}
+
+#[test]
+fn a_mask_may_stand_with_its_scanner() {
+    let vehicle = of_cfg(
+        "calibration { A { position = [0, 0, 0]; rpy = [0, 0, 0]; mask = [-1, 1.5]; } \
+         laser_mask { A = [7, 8]; B = [2, 3]; } }",
+    );
+    assert_eq!((vehicle.masks["A"], vehicle.masks["B"]), ([-1.0, 1.5], [2.0, 3.0]));
+}
+
+#[test]
+fn files_are_read_by_what_they_are_called_or_else_by_what_is_in_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        Calibration::load(&path)
+    };
+    let (toml, cfg) = (BUILT_IN_TEXT, include_str!("../../testdata/mit-dgc.cfg"));
+    for (name, text) in [("a.toml", toml), ("a.cfg", cfg), ("a", toml), ("b", cfg)] {
+        assert_eq!(write(name, text).unwrap().vehicle, built_in().vehicle, "{name}");
+    }
+    assert!(write("b.toml", cfg).is_err() && write("b.cfg", toml).is_err());
+    assert!(write("empty.cfg", "").unwrap_err().contains("empty.cfg"));
+    assert!(write("long.cfg", &"#".repeat(LONGEST + 1)).unwrap_err().contains("longer than 1 MiB"));
+    assert!(Calibration::load(Path::new("/nowhere/a.cfg")).unwrap_err().contains("/nowhere"));
+}
+
+#[test]
+fn an_option_is_a_name_or_a_path() {
+    let read = |value: serde_json::Value| serde_json::from_value::<CalibrationPath>(value);
+    assert_eq!(read("mit-dgc".into()).unwrap(), CalibrationPath::default());
+    assert!(CalibrationPath::default().load().is_ok());
+    assert!(read(5.into()).is_err());
+}

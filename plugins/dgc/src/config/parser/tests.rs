@@ -1,0 +1,155 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn said(text: &str) -> String {
+    let mistakes = Document::parse(text).unwrap_err();
+    let shown: Vec<String> = mistakes
+        .iter()
+        .map(|m| format!("{}: {}", 1 + text[..m.span.start].matches('\n').count(), m.message))
+        .collect();
+    shown.join("\n")
+}
+
+fn value_of(text: &str) -> Value {
+    Document::parse(text).unwrap().entries()[0].value.clone()
+}
+
+fn text_of(text: &str) -> String {
+    value_of(text).word().unwrap().text.clone()
+}
+
+#[test]
+fn casts_mean_nothing() {
+    assert_eq!(value_of("a = (double) 5;"), value_of("a = 5;"));
+    assert_eq!(value_of("a = (unsigned char[]) [5];"), value_of("a = [5];"));
+}
+
+#[test]
+fn an_array_may_end_in_a_comma_and_may_be_empty() {
+    assert_eq!(value_of("a = [1, 2,];"), value_of("a=[1,2];"));
+    assert_eq!(value_of("a = [];"), Value::List(Vec::new()));
+    assert!(said("a = [,];").contains("expected a value or `]`, found `,`"));
+}
+
+#[test]
+fn numbers_are_names_like_others() {
+    assert_eq!(text_of("a = -1.5e-3;"), "-1.5e-3");
+    assert_eq!(text_of("-7 = yes;"), "yes");
+}
+
+#[test]
+fn a_backslash_keeps_a_quote_from_ending_a_text_and_stays_in_it() {
+    assert_eq!(text_of(r#"a = "say \"no\"!";"#), r#"say \"no\"!"#);
+    assert_eq!(text_of(r#"a = "";"#), "");
+}
+
+#[test]
+fn a_comment_begins_even_inside_a_text() {
+    assert_eq!(text_of("a = \"one # two\" ; \n three\";"), "one \n three");
+    assert_eq!(text_of("# nothing = here; \u{fc}\na = b#c\n;"), "b");
+}
+
+#[test]
+fn a_text_that_is_not_closed_is_a_mistake_where_it_begins() {
+    let expected = [
+        "2: a text that is not closed: a `\"` is missing",
+        "3: expected a value for `b`, found the end of the file",
+    ];
+    assert_eq!(said("a = 1;\nb = \"x;\n"), expected.join("\n"));
+}
+
+#[test]
+fn words_have_255_bytes_at_most() {
+    let (fits, too_long) = ("x".repeat(255), "x".repeat(256));
+    assert_eq!(text_of(&format!("a = {fits};")), fits);
+    assert_eq!(text_of(&format!("a = \"{fits}\";")), fits);
+    assert!(said(&format!("a = {too_long};")).contains("longer than 255 bytes"));
+    assert!(said(&format!("a = \"{too_long}\";")).contains("longer than 255 bytes"));
+    assert!(said(&format!("{too_long} = 1;")).contains("longer than 255 bytes"));
+}
+
+#[test]
+fn what_is_not_printable_is_a_mistake_outside_of_comments() {
+    assert!(said("a = \u{fc};").contains("expected printable ASCII, found the byte 0xc3"));
+    assert!(said("a = \"\u{1}\";").contains("found the byte 0x01"));
+    assert!(said("a = $;").contains("`$` has no meaning here"));
+}
+
+#[test]
+fn several_mistakes_are_told_at_once() {
+    let text = "a { x = ; }\nb = 1\nc = 2;\n};\nd 5;\ne { y = 1; };\nf {";
+    let expected = [
+        "1: expected a value for `x`, found `;`",
+        "2: expected `;` behind the value of `b`",
+        "4: a `}` that closes nothing",
+        "4: a `;` that ends nothing",
+        "5: expected `=` or `{` behind `d`, found `5`",
+        "6: a `;` that ends nothing",
+        "7: the group `f` is not closed: a `}` is missing",
+    ];
+    assert_eq!(said(text), expected.join("\n"));
+}
+
+#[test]
+fn groups_can_be_so_deep_and_no_deeper() {
+    let nested = |depth: usize| format!("{}{}", "a {".repeat(depth), "}".repeat(depth));
+    assert!(Document::parse(&nested(DEEPEST)).is_ok());
+    assert!(said(&nested(DEEPEST + 1)).contains("groups in more than 64 others"));
+    assert!(Document::parse(&nested(300_000)).is_err());
+}
+
+#[test]
+fn after_some_mistakes_the_rest_is_not_looked_at() {
+    assert_eq!(Document::parse(&"; ".repeat(100_000)).unwrap_err().len(), MOST_MISTAKES);
+    assert_eq!(Document::parse(&"$ ".repeat(100_000)).unwrap_err().len(), MOST_MISTAKES);
+}
+
+fn names() -> impl Strategy<Value = String> {
+    "[A-Za-z0-9_.+-]{1,12}"
+}
+
+fn words() -> impl Strategy<Value = Word> {
+    let quoted = prop::collection::vec(r#"([ !$-\[\]-~\n\t]|\\")"#, 0..12);
+    prop_oneof![names(), quoted.prop_map(|parts| parts.concat())]
+        .prop_map(|text| Word { text, span: 0..0 })
+}
+
+fn documents() -> impl Strategy<Value = Document> {
+    let value = prop_oneof![
+        words().prop_map(Value::Word),
+        prop::collection::vec(words(), 0..5).prop_map(Value::List),
+    ];
+    let value = value.prop_recursive(5, 60, 6, |inner| {
+        let entry = (names(), inner).prop_map(|(name, value)| Entry { name, span: 0..0, value });
+        prop::collection::vec(entry, 0..6).prop_map(Value::Group)
+    });
+    let entry = (names(), value).prop_map(|(name, value)| Entry { name, span: 0..0, value });
+    prop::collection::vec(entry, 0..6).prop_map(|entries| Document { entries })
+}
+
+proptest! {
+    #[test]
+    fn a_document_that_was_written_is_read_as_the_same(document in documents()) {
+        let text = document.to_string();
+        prop_assert_eq!(Document::parse(&text), Ok(document), "{}", text);
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused_with_places_that_are_in_it(
+        text in r#"([a-c={};,"\\\[\]()#\n ]|\PC){0,60}"#,
+    ) {
+        match Document::parse(&text) {
+            Ok(document) => {
+                prop_assert_eq!(Document::parse(&document.to_string()), Ok(document));
+            }
+            Err(mistakes) => {
+                prop_assert!(!mistakes.is_empty());
+                for mistake in mistakes {
+                    prop_assert!(mistake.span.end <= text.len(), "{:?}", mistake);
+                    mistake.render("a.cfg", &text, false);
+                }
+            }
+        }
+    }
+}
