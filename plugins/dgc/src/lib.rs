@@ -6,11 +6,14 @@
 pub mod calibration;
 pub mod config;
 pub mod geometry;
+pub mod laser;
 pub mod points;
 #[expect(dead_code, reason = "the stages that look poses up come next")]
 pub mod poses;
+pub mod velodyne;
 
 mod messages;
+mod taken;
 
 /// The files that declare the dataset's messages: name and text.
 pub const TYPES: &[(&str, &str)] = &[

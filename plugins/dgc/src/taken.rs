@@ -1,0 +1,118 @@
+//! What stages that turn events into points do alike: put rows in the events' place, and tell of events
+//! that could not be decoded. Decodes nothing.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use arrow_array::BinaryArray;
+use arrow_buffer::{Buffer, OffsetBuffer};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use sluice_core::{Batch, ChannelId, Error, Rows, StageContext};
+
+/// What becomes of events that cannot be decoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Undecoded {
+    /// They go on as they are, and are counted.
+    #[default]
+    Keep,
+    /// They are left out.
+    Drop,
+    /// They end the run.
+    Stop,
+}
+
+/// What is to be told of a batch's events, by channel, with how often it was so.
+///
+/// `R` says what in words; those that can be equal are few, whatever is in the payloads.
+#[derive(Debug)]
+pub(crate) struct Told<R> {
+    notes: BTreeMap<(ChannelId, R), u64>,
+    failed: Vec<u32>,
+    /// The first event that failed, and why.
+    first: Option<(u32, R)>,
+}
+
+impl<R> Default for Told<R> {
+    fn default() -> Self {
+        Self { notes: BTreeMap::new(), failed: Vec::new(), first: None }
+    }
+}
+
+impl<R: Copy + Ord + Display> Told<R> {
+    /// Something about events that are decoded nevertheless.
+    pub(crate) fn note(&mut self, channel: u32, what: R, count: u64) {
+        *self.notes.entry((ChannelId(channel), what)).or_default() += count;
+    }
+
+    /// An event that is not decoded.
+    pub(crate) fn fail(&mut self, event: u32, channel: u32, why: R) {
+        self.failed.push(event);
+        if self.first.is_none_or(|(first, _)| event < first) {
+            self.first = Some((event, why));
+        }
+        self.note(channel, why, 1);
+    }
+
+    /// The batch after a stage that made `rows` of some of its events, as `undecoded` wants it.
+    pub(crate) fn end(
+        mut self,
+        batch: Batch,
+        rows: Option<Rows>,
+        undecoded: Undecoded,
+        context: &mut StageContext<'_>,
+    ) -> Result<Batch, Error> {
+        if let (Undecoded::Stop, Some((event, why))) = (undecoded, self.first) {
+            let event = batch.event(event as usize);
+            let channel = context.channels.get(event.channel);
+            return Err(Error::unfit(format!(
+                "event {} on channel `{}` cannot be decoded: {why}; `undecoded = \"keep\"` would let it \
+                 pass as it is",
+                event.sequence,
+                channel.name.text()
+            )));
+        }
+        for ((channel, what), count) in self.notes {
+            let channel = context.channels.get(channel);
+            context.note(format!("channel `{}`: {what}", channel.name.text()), count);
+        }
+        let batch = match rows {
+            Some(rows) => in_place(batch, rows),
+            None => batch,
+        };
+        self.failed.sort_unstable();
+        if undecoded == Undecoded::Drop && !self.failed.is_empty() {
+            context.filtered += self.failed.len() as u64;
+            return Ok(batch.retain(|row| self.failed.binary_search(&(row as u32)).is_err()));
+        }
+        let origins = batch.origins();
+        context.undecoded.extend(self.failed.iter().map(|event| origins[*event as usize]));
+        Ok(batch)
+    }
+}
+
+/// The batch with these rows in place of what there was of their events.
+fn in_place(batch: Batch, rows: Rows) -> Batch {
+    let mut all: Vec<Rows> = batch.rows().iter().filter_map(|old| without(old, &rows)).collect();
+    let batch = if rows.events.len() == batch.len() {
+        batch.without_payloads()
+    } else {
+        let offsets = OffsetBuffer::new_zeroed(rows.events.len());
+        let empty = BinaryArray::new(offsets, Buffer::default(), None);
+        batch.with_payloads(&rows.events, &empty)
+    };
+    all.push(rows);
+    batch.with_rows(all)
+}
+
+/// What is left of `old` without the events of `new`.
+fn without(old: &Rows, new: &Rows) -> Option<Rows> {
+    let is_left = |row: &u32| new.events.binary_search(&old.events[*row as usize]).is_err();
+    let left: Vec<u32> = (0..old.events.len() as u32).filter(is_left).collect();
+    match left.len() {
+        0 => None,
+        len if len == old.events.len() => Some(old.clone()),
+        _ => Some(old.pick(&left)),
+    }
+}

@@ -1,0 +1,131 @@
+//! A stage without memory and what it said, batches for it, and the points it made.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Int64Type, TimestampNanosecondType, UInt16Type};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use serde_json::Value;
+use sluice_core::{
+    Batch, BatchBuilder, Channel, Channels, Encoding, Error, Kind, Make, Map, MessageType, Name,
+    OptionsError, Payloads, Registry, Rows, Stage, StageContext, TypeKey,
+};
+use sluice_dgc::points::{Frame, Points};
+
+pub(crate) struct Run {
+    map: Box<dyn Map>,
+    pub(crate) channels: Channels,
+    pub(crate) notes: BTreeMap<String, u64>,
+    pub(crate) filtered: u64,
+    pub(crate) undecoded: usize,
+}
+
+/// Channel, time in nanoseconds, payload.
+pub(crate) type Given = (&'static str, i64, Vec<u8>);
+
+pub(crate) fn make(name: &str, options: Value) -> Result<Stage, OptionsError> {
+    let plugin = *Registry::linked().get(Kind::Stage, name).unwrap();
+    let Make::Stage(make) = plugin.make else { panic!("{name} is no stage") };
+    make(options)
+}
+
+impl Run {
+    pub(crate) fn of(name: &str, options: Value) -> Self {
+        let Ok(Stage::Map(map)) = make(name, options) else { panic!("{name} cannot be made") };
+        let (channels, notes) = (Channels::default(), BTreeMap::new());
+        Self { map, channels, notes, filtered: 0, undecoded: 0 }
+    }
+
+    pub(crate) fn batch(&self, events: &[Given]) -> Batch {
+        let mut builder = BatchBuilder::default();
+        for (n, (name, time, payload)) in events.iter().enumerate() {
+            let channel = Channel::new(Name::from_text(name), "log", Encoding::Lcm);
+            let id = self.channels.intern(channel).unwrap();
+            builder.push_copy(*time, n as i64, id, payload);
+        }
+        builder.finish()
+    }
+
+    pub(crate) fn apply(&mut self, batch: Batch) -> Result<Batch, Error> {
+        let mut context = StageContext::new(&self.channels, None);
+        let out = self.map.apply(batch, &mut context)?;
+        for (what, count) in context.notes {
+            *self.notes.entry(what).or_default() += count;
+        }
+        self.filtered += context.filtered;
+        self.undecoded += context.undecoded.len();
+        Ok(out)
+    }
+
+    /// What it gives for all events at once.
+    pub(crate) fn all(&mut self, events: &[Given]) -> Batch {
+        let batch = self.batch(events);
+        self.apply(batch).unwrap()
+    }
+
+    /// What was told, with counts in front.
+    pub(crate) fn told(&self) -> Vec<String> {
+        self.notes.iter().map(|(what, count)| format!("{count} {what}")).collect()
+    }
+}
+
+/// A point as it is compared.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Point {
+    pub(crate) xyz: [f64; 3],
+    pub(crate) intensity: Option<f32>,
+    pub(crate) laser: u16,
+    pub(crate) azimuth: f32,
+    pub(crate) time: i64,
+}
+
+/// The points of an event.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Taken {
+    pub(crate) event: u32,
+    pub(crate) utime: i64,
+    pub(crate) points: Vec<Point>,
+}
+
+/// The points of a batch, event by event.
+pub(crate) fn points(batch: &Batch) -> Vec<Taken> {
+    let found: Vec<Points> = batch.rows().iter().filter_map(Points::of).collect();
+    let mut all: Vec<Taken> = found.iter().flat_map(taken).collect();
+    all.sort_by_key(|taken| taken.event);
+    all
+}
+
+fn taken(points: &Points) -> Vec<Taken> {
+    assert_eq!(points.frame(), Frame::Sensor);
+    let [x, y, z] = points.xyz();
+    let intensity = points.member("intensity").unwrap().as_primitive::<Float32Type>();
+    let laser = points.member("laser").unwrap().as_primitive::<UInt16Type>();
+    let azimuth = points.member("azimuth").unwrap().as_primitive::<Float32Type>();
+    let time = points.member("time").unwrap().as_primitive::<TimestampNanosecondType>();
+    let utime = points.column("utime").unwrap().as_primitive::<Int64Type>();
+    let point = |at: usize| Point {
+        xyz: [x[at], y[at], z[at]],
+        intensity: intensity.is_valid(at).then(|| intensity.value(at)),
+        laser: laser.value(at),
+        azimuth: azimuth.value(at),
+        time: time.value(at),
+    };
+    let event = |(row, event): (usize, &u32)| Taken {
+        event: *event,
+        utime: utime.value(row),
+        points: points.range(row).map(point).collect(),
+    };
+    points.events().iter().enumerate().map(event).collect()
+}
+
+/// Decoded rows of these events.
+pub(crate) fn rows(events: &[u32], payloads: Payloads, columns: Vec<(&str, ArrayRef)>) -> Rows {
+    let columns = columns.into_iter().map(|(name, column)| (name, column, true));
+    Rows {
+        message: Arc::new(MessageType::named("made_up", TypeKey(1))),
+        payloads,
+        events: events.to_vec(),
+        columns: RecordBatch::try_from_iter_with_nullable(columns).unwrap(),
+    }
+}
