@@ -1,5 +1,5 @@
 //! The stages that pipelines of any format need: choosing events, moving and sorting times, renaming
-//! channels, thinning and cutting off. And the sink that writes nothing.
+//! channels, thinning and cutting off, and telling who fell silent. And the sink that writes nothing.
 //!
 //! None of them looks into a payload: what a payload means is for the crates of its format.
 
@@ -7,12 +7,14 @@ pub mod condition;
 pub mod decode;
 pub mod encode;
 pub mod filter;
+pub mod gaps;
 pub mod limit;
 pub mod null;
 pub mod rename;
 pub mod sample;
 pub mod time;
 
+mod intervals;
 mod sort;
 mod window;
 

@@ -235,6 +235,11 @@ mod properties {
             )),
             (1u64..5).prop_map(|every| ("sample", json!({ "every": every, "channels": "?" }))),
             (1u64..30).prop_map(|ns| ("sample", json!({ "max_hz": 1e9 / ns as f64 }))),
+            (0i64..40, 0u64..12, any::<bool>()).prop_map(move |(longer, factor, all)| (
+                "gaps",
+                json!({ "longer_than": ns(longer), "factor": factor as f64 / 4.0,
+                    "channels": if all { json!([]) } else { json!("[AB]") } })
+            )),
             (0u64..50, 0u64..20)
                 .prop_map(|(all, each)| ("limit", json!({ "events": all, "per_channel": each }))),
         ]

@@ -1,0 +1,94 @@
+//! Intervals: how often there were which lengths of time, in little memory. Says what is usual among them.
+
+/// Lengths of time, those that are nearly the same put together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Intervals(Vec<Bucket>);
+
+/// Intervals that differ by an eighth at most.
+#[derive(Clone, Debug)]
+struct Bucket {
+    number: u16,
+    count: u64,
+    sum: i128,
+}
+
+impl Bucket {
+    fn mean(&self) -> i64 {
+        let mean = self.sum / i128::from(self.count.max(1));
+        i64::try_from(mean).unwrap_or(i64::MAX)
+    }
+}
+
+impl Intervals {
+    /// Takes an interval; one below 0 counts as 0.
+    pub(crate) fn push(&mut self, nanos: i64) {
+        let nanos = nanos.max(0);
+        let number = bucket_of(nanos.unsigned_abs());
+        let at = self.0.binary_search_by_key(&number, |bucket| bucket.number);
+        match at {
+            Ok(at) => {
+                self.0[at].count += 1;
+                self.0[at].sum += i128::from(nanos);
+            }
+            Err(at) => self.0.insert(at, Bucket { number, count: 1, sum: i128::from(nanos) }),
+        }
+    }
+
+    /// How many are longer than that; of those that are nearly as long, all or none.
+    pub(crate) fn longer_than(&self, nanos: i64) -> u64 {
+        self.0.iter().filter(|bucket| bucket.mean() > nanos).map(|bucket| bucket.count).sum()
+    }
+
+    /// The one in the middle of both, of which the second ones are longer; nothing if there are none.
+    pub(crate) fn usual(short: &Self, long: &Self) -> Option<i64> {
+        let buckets = || short.0.iter().chain(&long.0);
+        let all: u64 = buckets().map(|bucket| bucket.count).sum();
+        let mut before = 0;
+        let middle = buckets().find(|bucket| {
+            before += bucket.count;
+            before >= all.div_ceil(2)
+        });
+        middle.map(Bucket::mean)
+    }
+}
+
+/// The number of the bucket for an interval: eight to each doubling.
+fn bucket_of(nanos: u64) -> u16 {
+    let Some(octave) = nanos.checked_ilog2().filter(|octave| *octave >= 3) else {
+        return nanos as u16;
+    };
+    let eighth = (nanos >> (octave - 3)) & 7;
+    (octave * 8) as u16 + eighth as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn longer_intervals_are_never_in_earlier_buckets(a in any::<u64>(), b in any::<u64>()) {
+            let (shorter, longer) = (a.min(b), a.max(b));
+            prop_assert!(bucket_of(shorter) <= bucket_of(longer));
+            let alike = bucket_of(shorter) == bucket_of(longer);
+            prop_assert!(!alike || longer - shorter <= shorter / 8);
+        }
+
+        #[test]
+        fn the_usual_interval_is_near_the_one_in_the_middle(
+            mut lengths in proptest::collection::vec(0..i64::MAX, 1..50),
+            from in 0..i64::MAX,
+        ) {
+            let (mut short, mut long) = (Intervals::default(), Intervals::default());
+            for length in &lengths {
+                if *length > from { long.push(*length) } else { short.push(*length) }
+            }
+            lengths.sort_unstable();
+            let middle = lengths[(lengths.len() - 1) / 2];
+            let usual = Intervals::usual(&short, &long).unwrap();
+            prop_assert!(usual.abs_diff(middle) <= middle.unsigned_abs() / 8, "{usual} {middle}");
+            prop_assert_eq!(long.longer_than(from), lengths.iter().filter(|l| **l > from).count() as u64);
+        }
+    }
+}
