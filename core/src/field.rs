@@ -105,6 +105,15 @@ impl FieldPath {
         self.steps.is_empty()
     }
 
+    /// The names it consists of; nothing if there is an index among them.
+    pub fn members(&self) -> Option<Vec<&str>> {
+        let names = self.steps.iter().map(|step| match step {
+            Step::Name(name) => Some(&**name),
+            Step::Index(_) => None,
+        });
+        std::iter::once(Some(&*self.column)).chain(names).collect()
+    }
+
     /// The values it leads to, one a row: null where a value on the way is null or a list too short.
     ///
     /// An element of a binary value is a byte; dictionaries are looked through. Nothing if the columns'

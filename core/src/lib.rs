@@ -36,9 +36,11 @@ pub mod plugin;
 pub mod pool;
 pub mod registry;
 pub mod rows;
+pub mod selection;
 pub mod tasks;
 pub mod template;
 pub mod time;
+pub mod unnest;
 pub mod window;
 
 mod arrow;

@@ -789,8 +789,6 @@ mod tests {
         assert_eq!(written("{m[*][*][*]}", &rows, 0), None);
     }
 
-    use arrow_schema::Field;
-
     #[test]
     fn what_every_event_has_is_there_without_fields() {
         let template =

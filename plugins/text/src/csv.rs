@@ -9,17 +9,20 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer};
 use sluice_core::options::OutPath;
 use sluice_core::schemars::JsonSchema;
-use sluice_core::{Batch, Channel, EncodeContext, Error, Event, PerChannel, Sink, SinkContext};
+use sluice_core::selection::FieldList;
+use sluice_core::unnest::list_path;
+use sluice_core::{
+    Batch, Channel, EncodeContext, Error, Event, FieldPath, PerChannel, Sink, SinkContext,
+};
 
 use crate::fields::Gone;
-use crate::file::{self, TextBlock, TextFile};
-use crate::selection::FieldList;
+use crate::file::{self, Taken, TextBlock, TextFile};
 use crate::table::{self, Columns, FieldParts, Front, Table, TableBlock};
 use crate::write::{self, Moments};
 
 /// Options of `csv`.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 #[schemars(crate = "sluice_core::schemars")]
 pub struct Csv {
     /// The file to write; `-` is standard output.
@@ -34,6 +37,9 @@ pub struct Csv {
     /// first event's type, if it is decoded.
     #[serde(default)]
     fields: Option<FieldList>,
+    /// A list in decoded events that is taken apart: each of its elements is a line of its own.
+    #[serde(default, deserialize_with = "list_path")]
+    unnest: Option<FieldPath>,
     /// Whether the first line names the columns.
     #[serde(default = "yes")]
     header: bool,
@@ -139,6 +145,19 @@ sluice_core::register! {
     extensions: &["csv"],
 }
 
+impl<'de> Deserialize<'de> for Csv {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let sink = Self::deserialize(deserializer)?;
+        if sink.payload != Payload::None && sink.unnest.is_some() {
+            return Err(serde::de::Error::custom(
+                "`unnest` takes events apart, and none of their lines has a payload; leave out `payload`, or \
+                 `unnest`",
+            ));
+        }
+        Ok(sink)
+    }
+}
+
 impl Csv {
     /// The columns in front of those of fields.
     fn front(&self) -> Front {
@@ -223,13 +242,14 @@ impl Csv {
     fn encode_chosen(
         &self,
         fields: &FieldList,
-        batch: &Batch,
+        taken: &Taken,
         context: &EncodeContext<'_>,
     ) -> Result<TableBlock, Error> {
+        let batch = &taken.batch;
         let (front, mut found) = (self.front(), fields.none_found());
         let columns = Columns::chosen(fields, batch, &mut found);
-        let (mut types, count) = (columns.cells(batch, self.delimiter)?, fields.0.len());
-        let text = TextBlock::of(batch, context, |out| {
+        let (mut types, count) = (columns.cells(batch, self.delimiter)?, fields.paths().len());
+        let text = TextBlock::of(taken, context, |out| {
             self.write(batch, context, out, |event, out| {
                 table::write_chosen(&mut types, event, count, &front, out);
             })
@@ -239,12 +259,13 @@ impl Csv {
 
     fn encode_apart(
         &self,
-        batch: &Batch,
+        taken: &Taken,
         context: &EncodeContext<'_>,
     ) -> Result<TableBlock, Error> {
+        let batch = &taken.batch;
         let (mut parts, columns) = FieldParts::of(batch);
         let mut types = columns.cells(batch, self.delimiter)?;
-        let text = TextBlock::of(batch, context, |out| {
+        let text = TextBlock::of(taken, context, |out| {
             self.write(batch, context, out, |event, out| parts.take(&mut types, event, out))
         })?;
         Ok(TableBlock::apart(text, parts))
@@ -269,14 +290,15 @@ impl Sink for Csv {
     }
 
     fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<TableBlock, Error> {
+        let taken = Taken::of(batch, self.unnest.as_ref())?;
         if let Some(fields) = &self.fields {
-            return self.encode_chosen(fields, &batch, context);
+            return self.encode_chosen(fields, &taken, context);
         }
-        if !batch.rows().is_empty() {
-            return self.encode_apart(&batch, context);
+        if !taken.batch.rows().is_empty() {
+            return self.encode_apart(&taken, context);
         }
-        let text =
-            TextBlock::of(&batch, context, |out| self.write(&batch, context, out, |_, _| {}))?;
+        let write = |out: &mut _| self.write(&taken.batch, context, out, |_, _| {});
+        let text = TextBlock::of(&taken, context, write)?;
         Ok(TableBlock::plain(text))
     }
 
@@ -285,7 +307,9 @@ impl Sink for Csv {
     }
 
     fn notes(&self, output: &Table) -> Vec<(String, u64)> {
-        output.notes()
+        let mut notes = output.notes();
+        notes.extend(output.note_of_lists(self.unnest.as_ref()));
+        notes
     }
 
     fn flush(&self, output: &mut Table) -> Result<(), Error> {
@@ -445,5 +469,31 @@ mod tests {
             let options = json!({ "path": "x", "event_columns": columns });
             assert_eq!(make("csv", options).err().unwrap().path[0], "event_columns");
         }
+    }
+
+    #[test]
+    fn each_element_of_a_list_is_a_line() {
+        let log = Log::of(&[(b"A", 1, b""), (b"A", 2, b""), (b"B", 3, b""), (b"A", 4, b"")])
+            .scans(&[0, 1, 3], &[2, 0, 1])
+            .decoded(&[2], &[7]);
+        let options = json!({ "unnest": "points", "event_columns": ["sequence", "size"] });
+        let (text, notes) = log.lines_with_notes("csv", options, &[1]);
+        let wanted = "sequence,size,utime,x,points_sequence,sequence\n\
+            0,,0,0.0,0,0\n0,,0,0.5,1,0\n2,0,,,,\n3,,2,1.0,2,2\n";
+        assert_eq!(text, wanted);
+        assert!(
+            notes.len() == 1 && notes[0].0.contains("not of the first one's type"),
+            "{notes:?}"
+        );
+        let options =
+            json!({ "unnest": "points", "event_columns": ["sequence"], "fields": ["x", "v"] });
+        let (text, notes) = log.lines_with_notes("csv", options, &[2]);
+        assert_eq!((&*text, notes), ("sequence,x,v\n0,0.0,\n0,0.5,\n2,,7\n3,1.0,\n", vec![]));
+    }
+
+    #[test]
+    fn payloads_and_lists_that_are_taken_apart_are_refused_together() {
+        let options = json!({ "path": "x", "payload": "hex", "unnest": "points" });
+        assert!(make("csv", options).err().unwrap().message.contains("leave out `payload`"));
     }
 }

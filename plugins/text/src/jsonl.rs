@@ -9,18 +9,19 @@ mod reader;
 
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use sluice_core::options::OutPath;
 use sluice_core::schemars::JsonSchema;
-use sluice_core::{Batch, EncodeContext, Error, Sink, SinkContext};
+use sluice_core::selection::{self, FieldList, Found};
+use sluice_core::unnest::list_path;
+use sluice_core::{Batch, EncodeContext, Error, FieldPath, Sink, SinkContext};
 
-use crate::file::{self, TextBlock, TextFile};
+use crate::file::{self, Taken, TextBlock, TextFile};
 use crate::line::{JsonLines, JsonParts};
-use crate::selection::{self, FieldList, Found};
 
 /// Options of `jsonl`.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 #[schemars(crate = "sluice_core::schemars")]
 pub struct Jsonl {
     /// The file to write; `-` is standard output.
@@ -38,6 +39,9 @@ pub struct Jsonl {
     /// their paths. What `fields` names always does.
     #[serde(default)]
     flatten: bool,
+    /// A list in decoded events that is taken apart: each of its elements is a line of its own.
+    #[serde(default, deserialize_with = "list_path")]
+    unnest: Option<FieldPath>,
     #[serde(skip)]
     lines: JsonLines,
 }
@@ -66,6 +70,19 @@ sluice_core::register! {
     about: "writes a JSON object a line, with the fields of decoded events",
     sample: include_str!("../samples/jsonl.toml"),
     extensions: &["jsonl", "ndjson"],
+}
+
+impl<'de> Deserialize<'de> for Jsonl {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let sink = Self::deserialize(deserializer)?;
+        if sink.payload && sink.unnest.is_some() {
+            return Err(serde::de::Error::custom(
+                "`unnest` takes events apart, and none of their lines has a payload; leave out `payload`, or \
+                 `unnest`",
+            ));
+        }
+        Ok(sink)
+    }
 }
 
 impl Jsonl {
@@ -100,9 +117,10 @@ impl Sink for Jsonl {
     fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<JsonlBlock, Error> {
         let parts = JsonParts { crc32: self.crc32, payload: self.payload };
         let mut found = self.fields.as_ref().map(FieldList::none_found);
-        let batch = self.selected(batch, found.as_mut())?;
-        let write = |out: &mut _| self.lines.write(&batch, context.channels, parts, out);
-        Ok(JsonlBlock { text: TextBlock::of(&batch, context, write)?, found })
+        let mut taken = Taken::of(batch, self.unnest.as_ref())?;
+        taken.batch = self.selected(taken.batch, found.as_mut())?;
+        let write = |out: &mut _| self.lines.write(&taken.batch, context.channels, parts, out);
+        Ok(JsonlBlock { text: TextBlock::of(&taken, context, write)?, found })
     }
 
     fn append(&self, output: &mut JsonlFile, block: JsonlBlock) -> Result<u64, Error> {
@@ -114,10 +132,12 @@ impl Sink for Jsonl {
     }
 
     fn notes(&self, output: &JsonlFile) -> Vec<(String, u64)> {
-        match (&self.fields, &output.found) {
+        let mut notes = match (&self.fields, &output.found) {
             (Some(fields), Some(found)) if !output.is_empty => fields.notes(found),
             _ => Vec::new(),
-        }
+        };
+        notes.extend(output.file.note_of_lists(self.unnest.as_ref()));
+        notes
     }
 
     fn flush(&self, output: &mut JsonlFile) -> Result<(), Error> {
@@ -194,5 +214,28 @@ mod tests {
     #[test]
     fn no_event_is_no_line() {
         assert_eq!(Log::of(&[]).written("jsonl", json!({}), &[]), "");
+    }
+
+    #[test]
+    fn each_element_of_a_list_is_a_line() {
+        let log =
+            Log::of(&[(b"A", 1, b""), (b"B", 2, b"xy"), (b"A", 4, b"")]).scans(&[0, 2], &[0, 2]);
+        let options = json!({ "unnest": "points", "crc32": false });
+        let (text, notes) = log.lines_with_notes("jsonl", options, &[1]);
+        let of = |line: &str| line.split_once("\"sequence\":").unwrap().1.to_owned();
+        let wanted = [
+            "1,\"size\":2}",
+            r#"2,"size":null,"fields":{"utime":1,"x":0.0,"points_sequence":0,"sequence":1}}"#,
+            r#"2,"size":null,"fields":{"utime":1,"x":0.5,"points_sequence":1,"sequence":1}}"#,
+        ];
+        assert_eq!(
+            (text.lines().map(of).collect::<Vec<_>>(), notes),
+            (wanted.map(str::to_owned).to_vec(), vec![])
+        );
+        let options = json!({ "unnest": "points", "fields": "x" });
+        let (text, _) = log.lines_with_notes("jsonl", options, &[]);
+        assert!(text.ends_with("\"fields\":{\"x\":0.5}}\n"), "{text}");
+        let options = json!({ "path": "x", "payload": true, "unnest": "points" });
+        assert!(make("jsonl", options).err().unwrap().message.contains("leave out `payload`"));
     }
 }

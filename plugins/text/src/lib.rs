@@ -8,10 +8,10 @@ pub mod fields;
 pub mod file;
 pub mod jsonl;
 pub mod line;
-pub mod selection;
 pub mod table;
 pub mod text;
 
+mod templates;
 mod write;
 
 #[cfg(test)]

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use sluice_core::json::Cell;
+use sluice_core::selection::{FieldList, Found};
 use sluice_core::{Batch, Error, FieldPath, MessageType, Rows};
 
 use crate::fields::{RowFinder, table_cell};
 use crate::file::{TextBlock, TextFile};
-use crate::selection::{FieldList, Found};
 use crate::write;
 
 /// The columns of what every event has, and how columns are told apart.
@@ -300,8 +300,8 @@ impl Table {
     /// Appends a block; gives the number of its events.
     pub(crate) fn append(&mut self, block: TableBlock) -> Result<u64, Error> {
         let TableBlock { text, fields } = block;
-        if text.events() == 0 {
-            return Ok(0);
+        if text.rows() == 0 {
+            return self.file.append(text);
         }
         self.is_empty = false;
         if matches!(self.layout, Layout::Undecided) {
@@ -336,7 +336,7 @@ impl Table {
             Fields::Apart(parts) => self.weave(shape, text.text(), parts, &mut out),
             _ => self.front.pad(text.text(), shape.leaves.len(), &mut out),
         }
-        let appended = self.file.append_as(&out, text.events());
+        let appended = self.file.append_as(&out, text);
         self.scratch = out;
         appended
     }
@@ -367,7 +367,7 @@ impl Table {
         self.layout = layout;
         let fields = match &self.layout {
             Layout::Undecided | Layout::Bare => &[][..],
-            Layout::Chosen(fields, _) => &fields.0,
+            Layout::Chosen(fields, _) => fields.paths(),
             Layout::Of(shape) => &shape.leaves,
         };
         if self.front.names.is_empty() && fields.is_empty() {
@@ -377,7 +377,7 @@ impl Table {
         }
         let header = self.front.header(fields);
         if self.has_header {
-            self.file.append_as(&header, 0)?;
+            self.file.write(&header)?;
         }
         Ok(())
     }
@@ -399,6 +399,11 @@ impl Table {
             ),
             Layout::Undecided | Layout::Chosen(..) => Vec::new(),
         }
+    }
+
+    /// What is said of a list that was to be taken apart, if no event had it.
+    pub(crate) fn note_of_lists(&self, path: Option<&FieldPath>) -> Option<(String, u64)> {
+        self.file.note_of_lists(path)
     }
 
     /// Brings what was appended into the file.

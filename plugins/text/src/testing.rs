@@ -1,21 +1,27 @@
 //! A small log, and sinks run as a pipeline runs them, for tests.
 
 use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::builder::{FixedSizeBinaryBuilder, ListBuilder, StringBuilder};
 use arrow_array::types::Float64Type;
 use arrow_array::{
-    ArrayRef, FixedSizeListArray, Int32Array, Int64Array, RecordBatch, StringArray, StructArray,
+    Array, ArrayRef, FixedSizeListArray, Float64Array, Int32Array, Int64Array, ListArray,
+    RecordBatch, StringArray, StructArray,
 };
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::Field;
 use serde_json::{Map, Value};
 use sluice_core::{
-    Batch, BatchBuilder, BlockPool, Channel, Channels, EncodeContext, Encoding, Kind, Make,
+    Batch, BatchBuilder, BlockPool, Channel, Channels, EncodeContext, Encoding, Error, Kind, Make,
     MessageType, Name, OptionsError, Outputs, Overwrite, Payloads, Registry, Rows, SinkContext,
     TypeKey,
 };
 
+/// What is written, what is noted, and how many rows there are said to be.
+type Written = (String, Vec<(String, u64)>, u64);
+
+#[derive(Clone)]
 pub(crate) struct Log {
     pub(crate) channels: Arc<Channels>,
     batch: Batch,
@@ -62,6 +68,28 @@ impl Log {
         self.with_rows(events, columns)
     }
 
+    /// The same with a decoded type more: rows with a list of so many points each.
+    pub(crate) fn scans(self, events: &[u32], lengths: &[usize]) -> Self {
+        let total: usize = lengths.iter().sum();
+        let x: ArrayRef =
+            Arc::new(Float64Array::from_iter_values((0..total).map(|n| n as f64 / 2.0)));
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..total as i64));
+        let points = StructArray::try_from(vec![("x", x), ("sequence", numbers)]).unwrap();
+        let element = Arc::new(Field::new("item", points.data_type().clone(), true));
+        let offsets = OffsetBuffer::from_lengths(lengths.iter().copied());
+        let list = ListArray::new(element, offsets, Arc::new(points), None);
+        let count: ArrayRef = Arc::new(Int64Array::from_iter_values(0..lengths.len() as i64));
+        let columns: Vec<(&str, ArrayRef)> =
+            vec![("utime", Arc::clone(&count)), ("points", Arc::new(list)), ("sequence", count)];
+        self.with_rows(events, columns)
+    }
+
+    /// The same with a field `x` in every event.
+    pub(crate) fn doubles(self, values: &[f64]) -> Self {
+        let events: Vec<u32> = (0..values.len() as u32).collect();
+        self.with_rows(&events, vec![("x", Arc::new(Float64Array::from(values.to_vec())))])
+    }
+
     fn with_rows(self, events: &[u32], columns: Vec<(&str, ArrayRef)>) -> Self {
         let mut rows = self.batch.rows().to_vec();
         rows.push(Rows {
@@ -94,22 +122,36 @@ impl Log {
         options: Value,
         cuts: &[usize],
     ) -> (String, Vec<(String, u64)>) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("out");
-        let mut options: Map<String, Value> = options.as_object().unwrap().clone();
-        options.insert("path".into(), path.to_str().unwrap().into());
-        self.write(sink, options.into(), cuts, &path)
+        let (text, notes, rows) = self.write(sink, options, cuts).unwrap();
+        assert_eq!(rows, self.batch.len() as u64);
+        (text, notes)
     }
 
-    fn write(
+    /// The same of a sink that writes more lines than there are events, or fewer.
+    pub(crate) fn lines_with_notes(
         &self,
         sink: &str,
         options: Value,
         cuts: &[usize],
-        path: &Path,
     ) -> (String, Vec<(String, u64)>) {
-        let sink = make(sink, options).unwrap();
-        assert_eq!(sink.targets(), [path]);
+        let header = u64::from(sink == "csv" || options.get("header").is_some());
+        let (text, notes, rows) = self.write(sink, options, cuts).unwrap();
+        assert_eq!(rows + header, text.lines().count() as u64);
+        (text, notes)
+    }
+
+    /// Why a sink cannot write the log.
+    pub(crate) fn failure(&self, sink: &str, options: Value) -> String {
+        self.write(sink, options, &[]).unwrap_err().to_string()
+    }
+
+    fn write(&self, sink: &str, options: Value, cuts: &[usize]) -> Result<Written, Error> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        let mut options: Map<String, Value> = options.as_object().unwrap().clone();
+        options.insert("path".into(), path.to_str().unwrap().into());
+        let sink = make(sink, options.into()).unwrap();
+        assert_eq!(sink.targets(), [&*path]);
         let (outputs, buffers) =
             (Arc::new(Outputs::new(Overwrite::Refuse, false, &[])), BlockPool::new(64, 2));
         let (channels, len) = (Arc::clone(&self.channels), self.batch.len());
@@ -124,15 +166,15 @@ impl Log {
         for end in ends {
             let mut context = EncodeContext::new(&self.channels, &buffers);
             let piece = self.batch.slice(start, end - start);
-            let block = sink.encode(piece, &mut context).unwrap();
+            let block = sink.encode(piece, &mut context)?;
             written += sink.append(output.as_mut(), block).unwrap();
             start = end;
         }
         let notes = sink.notes(output.as_ref());
         written += sink.finish(output).unwrap();
         let published = outputs.publish(|_, _| Ok(String::new())).unwrap();
-        assert_eq!((written, published[0].rows), (len as u64, len as u64));
-        (fs::read_to_string(path).unwrap(), notes)
+        assert_eq!(written, len as u64, "sinks count events");
+        Ok((fs::read_to_string(path).unwrap(), notes, published[0].rows))
     }
 }
 
@@ -180,6 +222,21 @@ mod properties {
                 ("csv", json!({ "event_columns": [], "fields": fields })),
                 ("text", json!({})),
             ];
+            let lengths: Vec<usize> = of(0).iter().map(|event| *event as usize % 4).collect();
+            let with_lists = match lengths.is_empty() {
+                true => log.clone(),
+                false => log.clone().scans(&of(0), &lengths),
+            };
+            for (sink, options) in [
+                ("jsonl", json!({ "unnest": "points" })),
+                ("csv", json!({ "unnest": "points", "fields": ["x", "v"], "event_columns": ["size"] })),
+                ("text", json!({ "unnest": "points" })),
+                ("text", json!({ "unnest": "points", "line": "{x:.2} {utime}" })),
+            ] {
+                let whole = with_lists.lines_with_notes(sink, options.clone(), &[]);
+                let cut = with_lists.lines_with_notes(sink, options, &cuts);
+                prop_assert_eq!(cut, whole);
+            }
             for (sink, options) in sinks {
                 let whole = log.written_with_notes(sink, options.clone(), &[]);
                 prop_assert_eq!(log.written_with_notes(sink, options, &cuts), whole);

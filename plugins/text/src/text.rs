@@ -1,14 +1,17 @@
-//! `text`: a line an event, for people. What is in a line is decided in [`crate::line`].
+//! `text`: a line an event, for people, or as templates say. What is in a line is decided in [`crate::line`]
+//! and in `templates`.
 
 use std::path::PathBuf;
 
 use serde::Deserialize;
 use sluice_core::options::OutPath;
 use sluice_core::schemars::JsonSchema;
-use sluice_core::{Batch, EncodeContext, Error, Sink, SinkContext};
+use sluice_core::unnest::list_path;
+use sluice_core::{Batch, EncodeContext, Error, FieldPath, Sink, SinkContext};
 
-use crate::file::{self, TextBlock, TextFile};
+use crate::file::{self, Taken, TextBlock, TextFile};
 use crate::line::TextLines;
+use crate::templates::{LineTemplates, Missing, Skipped};
 
 /// Options of `text`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -18,8 +21,36 @@ pub struct Text {
     /// The file to write; `-`, the default, is standard output.
     #[serde(default = "stdout")]
     path: OutPath,
+    /// What a line is: text with fields in braces, such as `{utime} {pos[0]:.6}`; or a table of channels with
+    /// such a text each, of which the first that matches counts. Without it lines are for people.
+    #[serde(default)]
+    line: Option<LineTemplates>,
+    /// A line that is written first, also if no event comes.
+    #[serde(default)]
+    header: Option<String>,
+    /// A list in decoded events that is taken apart: each of its elements is a line of its own.
+    #[serde(default, deserialize_with = "list_path")]
+    unnest: Option<FieldPath>,
+    /// What becomes of events that lack a field of their `line`: `skip` writes no line for them and tells how
+    /// many they were, `stop` ends the run.
+    #[serde(default)]
+    missing: Missing,
     #[serde(skip)]
     lines: TextLines,
+}
+
+/// Lines, and how many events have none.
+#[derive(Debug)]
+pub struct LinesBlock {
+    text: TextBlock,
+    skipped: Skipped,
+}
+
+/// A file of lines in the making, and how many events have none.
+#[derive(Debug)]
+pub struct LinesFile {
+    file: TextFile,
+    skipped: Skipped,
 }
 
 fn stdout() -> OutPath {
@@ -28,14 +59,14 @@ fn stdout() -> OutPath {
 
 sluice_core::register! {
     sink "text": Text,
-    about: "writes a line an event for people to read",
+    about: "writes a line an event, for people to read or as a template says",
     sample: include_str!("../samples/text.toml"),
     extensions: &["txt"],
 }
 
 impl Sink for Text {
-    type Block = TextBlock;
-    type Output = TextFile;
+    type Block = LinesBlock;
+    type Output = LinesFile;
 
     fn targets(&self) -> Vec<PathBuf> {
         file::targets(&self.path)
@@ -45,37 +76,59 @@ impl Sink for Text {
         true
     }
 
-    fn open(&self, context: &SinkContext) -> Result<TextFile, Error> {
-        TextFile::open(&self.path, b"", context)
+    fn open(&self, context: &SinkContext) -> Result<LinesFile, Error> {
+        let head = self.header.as_ref().map(|line| format!("{line}\n")).unwrap_or_default();
+        let file = TextFile::open(&self.path, head.as_bytes(), context)?;
+        Ok(LinesFile { file, skipped: Skipped::default() })
     }
 
-    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<TextBlock, Error> {
-        TextBlock::of(&batch, context, |out| self.lines.write(&batch, context.channels, out))
+    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<LinesBlock, Error> {
+        let taken = Taken::of(batch, self.unnest.as_ref())?;
+        let mut skipped = Skipped::default();
+        let text = TextBlock::of(&taken, context, |out| {
+            match &self.line {
+                Some(line) => {
+                    skipped = line.write(&taken.batch, context.channels, self.missing, out)?;
+                }
+                None => self.lines.write(&taken.batch, context.channels, out)?,
+            }
+            Ok(())
+        })?;
+        Ok(LinesBlock { text: text.without(skipped.total()), skipped })
     }
 
-    fn append(&self, output: &mut TextFile, block: TextBlock) -> Result<u64, Error> {
-        output.append(block)
+    fn append(&self, output: &mut LinesFile, block: LinesBlock) -> Result<u64, Error> {
+        output.skipped.add(block.skipped);
+        output.file.append(block.text)
     }
 
-    fn flush(&self, output: &mut TextFile) -> Result<(), Error> {
-        output.flush()
+    fn notes(&self, output: &LinesFile) -> Vec<(String, u64)> {
+        let mut notes = output.skipped.notes();
+        notes.extend(output.file.note_of_lists(self.unnest.as_ref()));
+        notes
+    }
+
+    fn flush(&self, output: &mut LinesFile) -> Result<(), Error> {
+        output.file.flush()
     }
 
     fn is_readable_unfinished(&self) -> bool {
         true
     }
 
-    fn finish(&self, output: TextFile) -> Result<u64, Error> {
-        output.finish()
+    fn finish(&self, output: LinesFile) -> Result<u64, Error> {
+        output.file.finish()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::process::Command;
 
     use crate::testing::{Log, make};
-    use serde_json::json;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
 
     #[test]
     fn a_line_is_written_for_each_event() {
@@ -89,5 +142,122 @@ mod tests {
     #[test]
     fn without_a_path_it_goes_to_standard_output() {
         assert_eq!(make("text", json!({})).unwrap().targets(), [Path::new("-")]);
+    }
+
+    fn mixed() -> Log {
+        let log = Log::of(&[(b"A", 1, b"ab"), (b"B", 2, b""), (b"C", 3, b""), (b"A", 4, b"")]);
+        log.decoded_pose(&[0, 3]).decoded(&[2], &[7])
+    }
+
+    #[test]
+    fn a_template_says_what_a_line_is() {
+        let options = json!({ "line": "{channel}\t{utime} {pos[0]:.6} {pos[1]:.6}",
+            "header": "# utime x y" });
+        let (text, notes) = mixed().lines_with_notes("text", options, &[2]);
+        assert_eq!(text, "# utime x y\nA\t5 nan 2.500000\nA\t5 nan 2.500000\n");
+        assert_eq!(notes, [("no line, as the field `utime` is missing or null".to_owned(), 2)]);
+    }
+
+    #[test]
+    fn a_header_is_there_without_events() {
+        let options = json!({ "header": "# nothing", "line": "{x}" });
+        assert_eq!(Log::of(&[]).written("text", options, &[]), "# nothing\n");
+    }
+
+    #[test]
+    fn the_first_pattern_that_matches_says_what_a_line_is() {
+        let options = json!({ "line": { "C": "c {v}", "re:[AC]": "{channel} {sequence:03}" } });
+        let (text, notes) = mixed().lines_with_notes("text", options, &[1, 3]);
+        assert_eq!(text, "A 000\nc 7\nA 003\n");
+        let what = "no line, as `line` has no template for the channel".to_owned();
+        assert_eq!(notes, [(what, 1)]);
+    }
+
+    #[test]
+    fn a_missing_field_ends_the_run_if_it_is_to() {
+        let options = json!({ "line": "{v}", "missing": "stop" });
+        let error = mixed().failure("text", options);
+        assert!(error.contains("event 0 on channel `A` has no field `v`"), "{error}");
+        assert!(error.contains("missing or null; `missing = \"skip\"`"), "{error}");
+        let options = json!({ "line": "{v}", "missing": "stop" });
+        let error = Log::of(&[(b"A", 0, b"")]).failure("text", options);
+        assert!(error.contains("is not decoded"), "{error}");
+    }
+
+    #[test]
+    fn mistakes_in_templates_are_told_where_they_are() {
+        let place = |line: Value| {
+            let error = make("text", json!({ "line": line })).err().unwrap();
+            (error.path.join("."), error.message)
+        };
+        let (path, message) = place(json!("{pos["));
+        assert_eq!(path, "line");
+        assert!(message.contains("at character 1: this brace"), "{message}");
+        let (path, message) = place(json!({ "A": "{a}", "B*": "}" }));
+        assert_eq!(path, "line.B*");
+        assert!(message.contains("at character 1"), "{message}");
+        assert!(place(json!({})).1.contains("empty"));
+        assert!(place(json!(5)).1.contains("a template, or a table of channels"));
+    }
+
+    #[test]
+    fn lists_are_taken_apart_and_events_are_counted() {
+        let log = Log::of(&[(b"A", 1, b""), (b"A", 2, b""), (b"B", 3, b""), (b"A", 4, b"")])
+            .scans(&[0, 1, 3], &[2, 0, 1])
+            .decoded(&[2], &[7]);
+        let options = json!({ "unnest": "points", "line": { "A": "{sequence} {utime} {x:.1} {points_sequence}", "*": "{v}" } });
+        let (text, notes) = log.lines_with_notes("text", options, &[1, 2]);
+        assert_eq!(text, "0 0 0.0 0\n0 0 0.5 1\n7\n3 2 1.0 2\n");
+        assert_eq!(notes, []);
+        let options = json!({ "unnest": "point", "line": "{sequence}" });
+        let (text, notes) = log.lines_with_notes("text", options, &[1]);
+        assert_eq!(text, "0\n1\n2\n3\n");
+        assert_eq!(notes, [("no event has a list `point`".to_owned(), 0)]);
+        let error = make("text", json!({ "unnest": "points[0]" })).err().unwrap();
+        assert!(error.path == ["unnest"] && error.message.contains("whole list"), "{error}");
+    }
+
+    /// What Python's `%.6f`, which is C's, makes of these; nothing where there is no Python.
+    fn in_c(values: &[f64]) -> Option<Vec<String>> {
+        let code = "import struct, sys\nfor a in sys.argv[1:]:\n \
+            print('%.6f' % struct.unpack('>d', bytes.fromhex(a))[0])";
+        let bits = values.iter().map(|value| format!("{:016x}", value.to_bits()));
+        let ran = Command::new("python3").arg("-c").arg(code).args(bits).output().ok()?;
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        Some(String::from_utf8(ran.stdout).unwrap().lines().map(str::to_owned).collect())
+    }
+
+    fn lines_of(values: &[f64]) -> Vec<String> {
+        let log = Log::of(&vec![(&b"A"[..], 0, &b""[..]); values.len()]).doubles(values);
+        let text = log.written("text", json!({ "line": "{x:.6}" }), &[]);
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn six_decimals_are_those_of_c() {
+        let mut values = vec![0.0, -0.0, 1e-7, -4.9e-7, 5e-7, f64::MIN_POSITIVE, 5e-324, f64::MAX];
+        values.extend([f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 9.007_199_254_740_993e9]);
+        // In the middle between two of six decimals, exactly.
+        values.extend((0..200).map(|n| f64::from(2 * n + 1) / 128.0));
+        values.extend(
+            (0..500).map(|n| (f64::from(n) * 0.618_033_988_7).sin() * 10f64.powi(n % 17 - 6)),
+        );
+        values.extend((0..64).map(|n| 2f64.powi(n)));
+        match in_c(&values) {
+            Some(wanted) => assert_eq!(lines_of(&values), wanted),
+            None => eprintln!("skipped: there is no python3 to compare with"),
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(8))]
+        #[test]
+        fn any_number_is_written_as_c_does_it(bits in proptest::collection::vec(any::<u64>(), 500)) {
+            let values: Vec<f64> = bits.into_iter().map(f64::from_bits).collect();
+            match in_c(&values) {
+                Some(wanted) => prop_assert_eq!(lines_of(&values), wanted),
+                None => eprintln!("skipped: there is no python3 to compare with"),
+            }
+        }
     }
 }

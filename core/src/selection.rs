@@ -1,25 +1,31 @@
-//! Which fields of decoded events are written, and under which names. Writes nothing.
+//! Which fields of decoded events sinks write, and under which names. Writes nothing.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Field, Schema};
+use schemars::{JsonSchema, Schema as OptionSchema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
-use sluice_core::schemars::{JsonSchema, Schema as OptionSchema, SchemaGenerator, json_schema};
-use sluice_core::{Batch, Error, FieldPath, Rows};
 
-/// Fields, in the order in which they are written; none twice.
+use crate::{Batch, Error, FieldPath, Rows};
+
+/// Fields, in the order in which they are written; none twice. As an option: a list, or a text with commas.
 #[derive(Clone, Debug)]
-pub struct FieldList(pub(crate) Arc<[FieldPath]>);
+pub struct FieldList(Arc<[FieldPath]>);
 
 /// Which fields of a list some event had.
-#[derive(Debug)]
-pub(crate) struct Found(Vec<bool>);
+#[derive(Clone, Debug)]
+pub struct Found(Vec<bool>);
 
 impl FieldList {
+    /// The fields, in order.
+    pub fn paths(&self) -> &[FieldPath] {
+        &self.0
+    }
+
     /// The values of each field in these rows, where their type has it. Takes note of those in `found`.
-    pub(crate) fn resolve(&self, rows: &Rows, found: &mut Found) -> Vec<Option<ArrayRef>> {
+    pub fn resolve(&self, rows: &Rows, found: &mut Found) -> Vec<Option<ArrayRef>> {
         let resolved: Vec<_> = self.0.iter().map(|path| path.resolve(&rows.columns)).collect();
         for (found, array) in found.0.iter_mut().zip(&resolved) {
             *found |= array.is_some();
@@ -27,8 +33,9 @@ impl FieldList {
         resolved
     }
 
-    /// The same events with these fields only, each a column that is named by its path.
-    pub(crate) fn select(&self, batch: Batch, found: &mut Found) -> Result<Batch, Error> {
+    /// The same events with these fields only, each a column that is named by its path. A field that a
+    /// type does not have is no column of its rows. Takes note in `found`.
+    pub fn select(&self, batch: Batch, found: &mut Found) -> Result<Batch, Error> {
         let select = |rows: &Rows| {
             let resolved = self.resolve(rows, found);
             let named = self.0.iter().zip(resolved);
@@ -39,25 +46,26 @@ impl FieldList {
     }
 
     /// That none of them was found yet.
-    pub(crate) fn none_found(&self) -> Found {
+    pub fn none_found(&self) -> Found {
         Found(vec![false; self.0.len()])
     }
 
     /// What is said of fields that no event had.
-    pub(crate) fn notes(&self, found: &Found) -> Vec<(String, u64)> {
+    pub fn notes(&self, found: &Found) -> Vec<(String, u64)> {
         let lost = self.0.iter().zip(&found.0).filter(|(_, found)| !**found);
         lost.map(|(path, _)| (format!("no event has a field `{path}`"), 0)).collect()
     }
 }
 
 impl Found {
-    pub(crate) fn add(&mut self, other: &Self) {
+    /// Takes over what others have found.
+    pub fn add(&mut self, other: &Self) {
         self.0.iter_mut().zip(&other.0).for_each(|(ours, theirs)| *ours |= theirs);
     }
 }
 
 /// The same events with all their fields flat: each leaf a column that is named by its path.
-pub(crate) fn flat(batch: Batch) -> Result<Batch, Error> {
+pub fn flat(batch: Batch) -> Result<Batch, Error> {
     let flat = |rows: &Rows| {
         let leaves = FieldPath::leaves(rows.columns.schema_ref());
         let arrays = leaves.iter().map(|path| (path, path.resolve(&rows.columns)));

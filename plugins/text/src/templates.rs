@@ -1,0 +1,201 @@
+//! Lines that templates say: which one is for which channel, and what becomes of events that lack a field.
+//! What a template is, [`sluice_core::template`] says; opens no file.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use sluice_core::schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use sluice_core::template::Bound;
+use sluice_core::{
+    Batch, Channel, Channels, Error, Event, FieldPath, Pattern, PerChannel, Rows, Template,
+};
+
+use crate::fields::RowFinder;
+
+/// A template for all channels, or patterns of channels with one each, of which the first that matches counts.
+#[derive(Debug, Default)]
+pub(crate) struct LineTemplates {
+    all: Vec<(Option<Pattern>, Template)>,
+    /// Each channel with the place of its template.
+    channels: PerChannel<(Arc<Channel>, Option<usize>)>,
+}
+
+/// What becomes of events that lack a field of their template.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(crate = "sluice_core::schemars")]
+pub(crate) enum Missing {
+    /// They have no line, and the report says how many there were.
+    #[default]
+    Skip,
+    /// The run ends.
+    Stop,
+}
+
+/// How many events have no line, by reason.
+#[derive(Debug, Default)]
+pub(crate) struct Skipped {
+    /// By the first field that is missing.
+    fields: BTreeMap<FieldPath, u64>,
+    /// There is no template for their channels.
+    channels: u64,
+}
+
+impl Skipped {
+    pub(crate) fn total(&self) -> u64 {
+        self.channels + self.fields.values().sum::<u64>()
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.channels += other.channels;
+        for (path, count) in other.fields {
+            *self.fields.entry(path).or_default() += count;
+        }
+    }
+
+    pub(crate) fn notes(&self) -> Vec<(String, u64)> {
+        let fields = self.fields.iter().map(|(path, count)| {
+            (format!("no line, as the field `{path}` is missing or null"), *count)
+        });
+        let channels =
+            ("no line, as `line` has no template for the channel".to_owned(), self.channels);
+        fields.chain((self.channels > 0).then_some(channels)).collect()
+    }
+}
+
+impl LineTemplates {
+    /// Appends a line for each event of `batch` that has all its template needs. Says how many have not.
+    ///
+    /// `Err` if one has not, and this is to end the run.
+    pub(crate) fn write(
+        &self,
+        batch: &Batch,
+        channels: &Channels,
+        missing: Missing,
+        out: &mut Vec<u8>,
+    ) -> Result<Skipped, Error> {
+        let known = self.channels.table(channels, |channel| {
+            Ok((Arc::new(channel.clone()), self.place(channel.name.text())))
+        })?;
+        let mut kinds: Vec<Kind<'_>> =
+            batch.rows().iter().map(|rows| self.kind(Some(rows))).collect();
+        let raw = self.kind(None);
+        let mut skipped = Skipped::default();
+        for (at, event) in batch.iter().enumerate() {
+            let (channel, place) = &known[event.channel.index()];
+            let Some(place) = *place else {
+                skipped.channels += 1;
+                continue;
+            };
+            let found = kinds.iter_mut().find_map(|kind| {
+                let row = kind.finder.find(at)?;
+                Some((&*kind, Some(row)))
+            });
+            let (kind, row) = found.unwrap_or((&raw, None));
+            let bound = kind.bound(place, &self.all);
+            if bound.write(channel, &event, row, out) {
+                out.push(b'\n');
+                continue;
+            }
+            let Some(path) = bound.missing(row) else { continue };
+            if missing == Missing::Stop {
+                return Err(lacks(channel, &event, row, path));
+            }
+            skipped.count(path);
+        }
+        Ok(skipped)
+    }
+
+    fn place(&self, name: &str) -> Option<usize> {
+        let is_for = |pattern: &Option<Pattern>| pattern.as_ref().is_none_or(|p| p.matches(name));
+        self.all.iter().position(|(pattern, _)| is_for(pattern))
+    }
+
+    fn kind<'b>(&'b self, rows: Option<&'b Rows>) -> Kind<'b> {
+        let finder = RowFinder::of(rows.map_or(&[], |rows| &rows.events));
+        Kind { rows, finder, bounds: self.all.iter().map(|_| OnceCell::new()).collect() }
+    }
+}
+
+impl Skipped {
+    fn count(&mut self, path: &FieldPath) {
+        match self.fields.get_mut(path) {
+            Some(count) => *count += 1,
+            None => drop(self.fields.insert(path.clone(), 1)),
+        }
+    }
+}
+
+fn lacks(channel: &Channel, event: &Event<'_>, row: Option<usize>, path: &FieldPath) -> Error {
+    let why = if row.is_some() { "it is missing or null" } else { "the event is not decoded" };
+    Error::unfit(format!(
+        "event {} on channel `{}` has no field `{path}` for its line: {why}; `missing = \"skip\"` leaves such \
+         events out",
+        event.sequence, channel.name
+    ))
+}
+
+/// The rows of one type, and the templates bound to them as they are needed.
+struct Kind<'b> {
+    rows: Option<&'b Rows>,
+    finder: RowFinder<'b>,
+    bounds: Vec<OnceCell<Bound<'b>>>,
+}
+
+impl<'b> Kind<'b> {
+    fn bound(&self, place: usize, all: &'b [(Option<Pattern>, Template)]) -> &Bound<'b> {
+        self.bounds[place].get_or_init(|| all[place].1.bind(self.rows))
+    }
+}
+
+impl<'de> Deserialize<'de> for LineTemplates {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let all = deserializer.deserialize_any(TemplatesVisitor)?;
+        Ok(Self { all, channels: PerChannel::default() })
+    }
+}
+
+/// Tells mistakes with the channel they are about, which an untagged enum could not.
+struct TemplatesVisitor;
+
+impl<'de> Visitor<'de> for TemplatesVisitor {
+    type Value = Vec<(Option<Pattern>, Template)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a template, or a table of channels with a template each")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(vec![(None, Template::parse(text).map_err(E::custom)?)])
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut all = Vec::new();
+        while let Some(pattern) = map.next_key::<Pattern>()? {
+            all.push((Some(pattern), map.next_value()?));
+        }
+        if all.is_empty() {
+            return Err(serde::de::Error::custom("a template is needed, and this table is empty"));
+        }
+        Ok(all)
+    }
+}
+
+impl JsonSchema for LineTemplates {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "LineTemplates".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<Template>();
+        json_schema!({ "anyOf": [one, { "type": "object", "additionalProperties": one }] })
+    }
+}
