@@ -392,9 +392,9 @@ fn distinct(name: &str, list: &str, taken: &mut BTreeSet<String>) -> String {
     own
 }
 
-/// The type of rows that were rows of `message`: the same name and a number of its own, so that tables of both
-/// do not mix.
-fn taken_apart(message: &MessageType, path: &FieldPath) -> MessageType {
+/// The type of rows of which each was an element of the lists at `path` in rows of `message`: the same name and
+/// a number of its own, so that tables of both do not mix.
+pub fn taken_apart(message: &MessageType, path: &FieldPath) -> MessageType {
     let mut hash = blake3::Hasher::new();
     hash.update(b"unnested").update(&message.key.0.to_be_bytes());
     hash.update(path.to_string().as_bytes());

@@ -13,6 +13,7 @@ use sluice_core::{Batch, ChannelId, Channels, Error};
 
 use crate::meta::ChannelMeta;
 use crate::shape::Shape;
+use crate::taking::Taking;
 
 /// What every row group of a table needs.
 pub(crate) struct GroupEncoder {
@@ -22,12 +23,16 @@ pub(crate) struct GroupEncoder {
     pub(crate) channels: Arc<Channels>,
     /// Whether rows are to be sorted by channel where their order can be told from their numbers.
     pub(crate) by_channel: bool,
+    /// What of messages is written.
+    pub(crate) taking: Arc<Taking>,
 }
 
 /// An encoded row group.
 pub(crate) struct Group {
     pub(crate) chunks: Vec<ArrowColumnChunk>,
     pub(crate) rows: u64,
+    /// How many events these are of.
+    pub(crate) events: u64,
     pub(crate) order: RowOrder,
     /// The channels that are in it and how many rows each has, by source and name.
     pub(crate) channels: Vec<(ChannelId, u32)>,
@@ -52,6 +57,9 @@ impl GroupEncoder {
         number: usize,
         variants: &[u32],
     ) -> Result<Group, Error> {
+        let events = batches.iter().map(|batch| batch.len() as u64).sum();
+        let apart = batches.into_iter().map(|batch| self.taking.rows(batch));
+        let batches: Vec<Batch> = apart.collect::<Result<_, Error>>()?;
         let channels = self.used_channels(&batches);
         let rows = batches.iter().map(|batch| batch.len() as u64).sum();
         let sorts = self.by_channel && channels.len() > 1 && numbers_rise(&batches);
@@ -62,7 +70,7 @@ impl GroupEncoder {
             (batches, order)
         };
         let chunks = self.chunks(&batches, number, variants)?;
-        Ok(Group { chunks, rows, order, channels })
+        Ok(Group { chunks, rows, events, order, channels })
     }
 
     /// The channels of these events with how many there are of each, by source and name.

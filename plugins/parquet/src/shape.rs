@@ -46,11 +46,10 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// The shape of a table of these batches.
-    pub(crate) fn of(batches: &[Batch], channel: bool, payload: bool) -> Self {
-        let nanos = batches.iter().any(is_fine);
-        let rows = batches.iter().find_map(|batch| batch.rows().first());
-        let fields = rows.map(|rows| {
+    /// The shape of a table whose first rows are these.
+    pub(crate) fn of(batch: &Batch, channel: bool, payload: bool) -> Self {
+        let nanos = is_fine(batch);
+        let fields = batch.rows().first().map(|rows| {
             let fields = rows.columns.schema_ref().fields().iter();
             fields.map(|field| Arc::new(field.as_ref().clone().with_name(outer_name(field.name()))))
         });

@@ -14,12 +14,14 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPrope
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::SchemaDescPtr;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use sluice_core::name::path_escaped;
 use sluice_core::options::{ByteSize, OutPath};
+use sluice_core::selection::FieldList;
+use sluice_core::unnest::list_path;
 use sluice_core::{
-    Batch, ChannelId, Channels, EncodeContext, Error, MessageType, Name, Ordered, PerChannel, Sink,
-    SinkContext, TypeKey,
+    Batch, ChannelId, Channels, EncodeContext, Error, FieldPath, MessageType, Name, Ordered,
+    PerChannel, Sink, SinkContext, TypeKey,
 };
 
 use crate::encoding::{self, Choice};
@@ -27,13 +29,14 @@ use crate::file::TableFile;
 use crate::group::{Group, GroupEncoder, unfit};
 use crate::meta::{CREATED_BY, ChannelMeta, GroupsMeta, Meta};
 use crate::shape::{self, PAYLOAD, Shape};
+use crate::taking::{Seen, Taking};
 
 /// Writes Parquet tables.
 ///
 /// A table a channel, below a folder, for those who analyse; or one table of all events, which turns
 /// back into the log it was made from. What is written is the same for any number of threads.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct ParquetSink {
     /// The table; or, with a slash at its end, the folder for a table a channel.
     path: OutPath,
@@ -51,6 +54,13 @@ pub struct ParquetSink {
     /// always, `drop` never.
     #[serde(default)]
     payload: Payload,
+    /// The fields of decoded messages that are columns, flat, in this order and named by their paths; all
+    /// where none are named.
+    #[serde(default)]
+    fields: Option<FieldList>,
+    /// A list in decoded messages that is taken apart: each of its elements is a row of its own.
+    #[serde(default, deserialize_with = "list_path")]
+    unnest: Option<FieldPath>,
     /// Whether tables have a column with nanoseconds: told from the first row group if left out.
     #[serde(default)]
     timestamp_ns: Option<bool>,
@@ -154,6 +164,9 @@ type Key = Option<(Arc<str>, Option<TypeKey>, u32)>;
 /// Events by the table they belong to.
 pub struct Sorted {
     parts: Vec<(Key, Batch)>,
+    /// How many events have no row: the list that is taken apart has no element.
+    without_rows: u64,
+    seen: Seen,
     /// What the numbers of the events did, in the order in which they came.
     numbers: Numbers,
 }
@@ -170,6 +183,8 @@ pub struct Tables {
     groups: Ordered<(usize, Group)>,
     numbers: Numbers,
     variants: Variants,
+    taking: Arc<Taking>,
+    seen: Seen,
 }
 
 /// Which of several channels of one name and source each channel is, in order of first appearance.
@@ -279,7 +294,37 @@ impl Numbers {
     }
 }
 
+impl<'de> Deserialize<'de> for ParquetSink {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let sink = Self::deserialize(deserializer)?;
+        sink.check().map_err(serde::de::Error::custom)?;
+        Ok(sink)
+    }
+}
+
 impl ParquetSink {
+    /// Whether its options go together.
+    fn check(&self) -> Result<(), &'static str> {
+        let has_messages = self.unnest.is_some() || self.fields.is_some();
+        if has_messages && self.layout() == Layout::Single {
+            return Err(
+                "one table of all events has payloads and no fields, so `unnest` and `fields` are for a \
+                 table a channel: end `path` with a slash",
+            );
+        }
+        if self.unnest.is_some() && self.payload == Payload::Keep {
+            return Err(
+                "`unnest` takes events apart, and none of their rows has a payload; leave out `payload`, \
+                 or `unnest`",
+            );
+        }
+        Ok(())
+    }
+
+    fn taking(&self) -> Taking {
+        Taking { unnest: self.unnest.clone(), fields: self.fields.clone() }
+    }
+
     fn layout(&self) -> Layout {
         let told = if self.path.is_folder() { Layout::Channel } else { Layout::Single };
         self.layout.unwrap_or(told)
@@ -316,9 +361,16 @@ impl ParquetSink {
     }
 
     /// The form of a table whose first row group holds these events.
-    fn form(&self, key: &Key, first: &[Batch], context: &SinkContext) -> Result<Form, Error> {
-        let mut shape = Shape::of(first, key.is_none(), self.has_payload(key));
-        shape.nanos = self.timestamp_ns.unwrap_or(shape.nanos);
+    fn form(
+        &self,
+        key: &Key,
+        first: &[Batch],
+        taking: &Arc<Taking>,
+        context: &SinkContext,
+    ) -> Result<Form, Error> {
+        let sample = taking.rows(sample(first, taking)?)?;
+        let mut shape = Shape::of(&sample, key.is_none(), self.has_payload(key));
+        shape.nanos = self.timestamp_ns.unwrap_or_else(|| first.iter().any(shape::is_fine));
         // Formats that say more of a channel than its name may say it of several with one name.
         shape.variant = key.is_none() && says_more(first, &context.channels);
         let arrow = shape.schema();
@@ -328,7 +380,6 @@ impl ParquetSink {
             .set_compression(self.compression()?)
             .set_data_page_size_limit(PAGE)
             .set_statistics_enabled(EnabledStatistics::Page);
-        let sample = sample(first);
         let leaves = shape::leaves(&shape.columns(&sample, &context.channels, &[])?);
         for (column, leaf) in schema.columns().iter().zip(&leaves) {
             let path = column.path().clone();
@@ -352,14 +403,14 @@ impl ParquetSink {
         let stand_in = SerializedFileWriter::new(io::sink(), root, Arc::clone(&properties));
         let stand_in = stand_in.map_err(unfit)?;
         let columns = ArrowRowGroupWriterFactory::new(&stand_in, Arc::clone(&arrow));
-        let rows = first.iter().find_map(|batch| batch.rows().first());
-        let message = rows.map(|rows| Arc::clone(&rows.message));
+        let message = sample.rows().first().map(|rows| Arc::clone(&rows.message));
         let encoder = GroupEncoder {
             by_channel: self.order == Order::Channel && shape.channel,
             shape,
             schema: arrow,
             columns,
             channels: Arc::clone(&context.channels),
+            taking: Arc::clone(taking),
         };
         Ok(Form { encoder: Arc::new(encoder), schema: Arc::new(schema), properties, message })
     }
@@ -375,19 +426,19 @@ impl ParquetSink {
             }
         };
         let limits = tables.limits;
-        let mut from = 0;
+        let (sizes, mut from) = (Sizes::of(&batch, &tables.taking)?, 0);
         while from < batch.len() {
             let table = &mut tables.tables[place];
-            let (taken, bytes) = table.room(limits).take(&batch, from);
-            let is_full = from + taken < batch.len();
-            if taken > 0 {
-                table.waiting.push(batch.slice(from, taken));
-                table.rows += taken;
+            let Share { events, rows, bytes } = table.room(limits).take(&batch, from, &sizes);
+            let is_full = from + events < batch.len();
+            if events > 0 {
+                table.waiting.push(batch.slice(from, events));
+                table.rows += rows;
                 table.bytes += bytes;
                 tables.waiting += bytes;
-                from += taken;
+                from += events;
             }
-            if is_full || table.rows == limits.rows || table.bytes >= limits.bytes {
+            if is_full || table.rows >= limits.rows || table.bytes >= limits.bytes {
                 written += self.cut(tables, place)?;
             }
         }
@@ -410,7 +461,7 @@ impl ParquetSink {
         tables.waiting -= std::mem::take(&mut table.bytes);
         table.rows = 0;
         if table.form.is_none() {
-            table.form = Some(self.form(&table.key, &batches, &tables.context)?);
+            table.form = Some(self.form(&table.key, &batches, &tables.taking, &tables.context)?);
         }
         let form = table.form.as_ref().ok_or_else(|| Error::broken("a table without a form"))?;
         let has_place = form.encoder.shape.nanos || self.timestamp_ns == Some(false);
@@ -441,7 +492,7 @@ impl ParquetSink {
     }
 
     fn write(&self, tables: &mut Tables, place: usize, group: Group) -> Result<u64, Error> {
-        let (table, rows) = (&mut tables.tables[place], group.rows);
+        let (table, events) = (&mut tables.tables[place], group.events);
         table.rows_by_channel.push(group.channels.clone());
         let mut file = match table.file.take() {
             Some(file) => file,
@@ -449,7 +500,7 @@ impl ParquetSink {
         };
         file.append(group)?;
         table.file = Some(file);
-        Ok(rows)
+        Ok(events)
     }
 
     /// Begins the file of a table. Not before there is something to write: a channel in a thousand needs
@@ -508,6 +559,28 @@ impl ParquetSink {
             table.finish(target.as_deref())?;
         }
         Ok(())
+    }
+
+    /// Events by channel and type, without those that become no row.
+    fn sorted(
+        &self,
+        batch: Batch,
+        numbers: Numbers,
+        context: &EncodeContext<'_>,
+    ) -> Result<Sorted, Error> {
+        let (taking, mut seen) = (self.taking(), Seen::default());
+        let events = batch.len();
+        let mut parts = self.sort(taking.before_sorting(batch, &mut seen)?, context)?;
+        for (key, part) in &mut parts {
+            let (kept, message) = taking.with_elements(std::mem::take(part), &mut seen)?;
+            *part = kept;
+            if let (Some((_, kind, _)), Some(message)) = (key, message) {
+                *kind = Some(message.key);
+            }
+        }
+        parts.retain(|(_, part)| !part.is_empty());
+        let kept: usize = parts.iter().map(|(_, part)| part.len()).sum();
+        Ok(Sorted { parts, without_rows: (events - kept) as u64, seen, numbers })
     }
 
     /// Events by channel and type, with payloads of their own: what a table gathers must not keep whole
@@ -569,42 +642,84 @@ struct Room {
     is_empty: bool,
 }
 
+/// Some events, and what they are in a row group.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    events: usize,
+    rows: usize,
+    bytes: usize,
+}
+
 impl Room {
-    /// How many events of the batch from `from` on fit, and how many bytes they are. The first always
-    /// fits into a row group of its own.
-    fn take(&self, batch: &Batch, from: usize) -> (usize, usize) {
-        let rows = memory_of_rows(batch);
-        let (mut taken, mut bytes) = (0, 0);
-        for row in from..batch.len() {
-            let more = EVENT_BYTES + batch.payload_len(row) + rows;
-            let is_first = self.is_empty && taken == 0;
-            if taken == self.rows || !is_first && bytes + more > self.bytes {
+    /// How many events of the batch from `from` on fit. The first always fits into a row group of its own:
+    /// the rows of an event stay together.
+    fn take(&self, batch: &Batch, from: usize, sizes: &Sizes) -> Share {
+        let mut share = Share::default();
+        for event in from..batch.len() {
+            let rows = share.rows + sizes.rows(event);
+            let bytes = share.bytes + sizes.bytes(event) + batch.payload_len(event);
+            let is_first = self.is_empty && share.events == 0;
+            if !is_first && (rows > self.rows || bytes > self.bytes) {
                 break;
             }
-            taken += 1;
-            bytes += more;
+            share = Share { events: share.events + 1, rows, bytes };
         }
-        (taken, bytes)
+        share
     }
 }
 
-/// What an event takes beside its payload and message.
-const EVENT_BYTES: usize = 40;
+/// How many rows the events of a batch become, and about how many bytes these take beside payloads.
+struct Sizes {
+    /// One for each event, if there is nothing.
+    counts: Option<Vec<u32>>,
+    /// Bytes of a row.
+    row: usize,
+}
 
-fn memory_of_rows(batch: &Batch) -> usize {
-    let all: usize = batch.rows().iter().map(sluice_core::Rows::memory).sum();
-    all / batch.len().max(1)
+/// What a row takes beside its payload and message.
+const ROW_BYTES: usize = 40;
+
+impl Sizes {
+    fn of(batch: &Batch, taking: &Taking) -> Result<Self, Error> {
+        let counts = taking.row_counts(batch)?;
+        let all: usize = batch.rows().iter().map(sluice_core::Rows::memory).sum();
+        let events = batch.len().max(1);
+        let row = match &counts {
+            // Of what is not in a list each row has its own.
+            Some(counts) => {
+                let lists: usize = batch.rows().iter().map(|rows| taking.list_bytes(rows)).sum();
+                let elements = counts.iter().map(|count| *count as usize).sum::<usize>().max(1);
+                all.saturating_sub(lists) / events + lists / elements
+            }
+            None => all / events,
+        };
+        Ok(Self { counts, row: ROW_BYTES + row })
+    }
+
+    fn rows(&self, event: usize) -> usize {
+        self.counts.as_ref().map_or(1, |counts| counts[event] as usize)
+    }
+
+    fn bytes(&self, event: usize) -> usize {
+        self.rows(event).saturating_mul(self.row)
+    }
 }
 
 /// The first events of these batches, as many as encodings are chosen by.
-fn sample(batches: &[Batch]) -> Batch {
-    let picks: Vec<(u32, u32)> = batches
-        .iter()
-        .enumerate()
-        .flat_map(|(n, batch)| (0..batch.len() as u32).map(move |row| (n as u32, row)))
-        .take(8192)
-        .collect();
-    Batch::interleave(batches, &picks)
+fn sample(batches: &[Batch], taking: &Taking) -> Result<Batch, Error> {
+    const ROWS: usize = 8192;
+    let (mut picks, mut rows) = (Vec::new(), 0);
+    for (n, batch) in batches.iter().enumerate() {
+        let counts = if rows < ROWS { taking.row_counts(batch)? } else { None };
+        for event in 0..batch.len() {
+            if rows >= ROWS {
+                break;
+            }
+            picks.push((n as u32, event as u32));
+            rows += counts.as_ref().map_or(1, |counts| counts[event] as usize);
+        }
+    }
+    Ok(Batch::interleave(batches, &picks))
 }
 
 /// A channel's name as readers of folders with values in their names expect it.
@@ -653,7 +768,7 @@ impl Table {
 
     fn room(&self, limits: Limits) -> Room {
         let bytes = limits.bytes.saturating_sub(self.bytes);
-        Room { rows: limits.rows - self.rows, bytes, is_empty: self.rows == 0 }
+        Room { rows: limits.rows.saturating_sub(self.rows), bytes, is_empty: self.rows == 0 }
     }
 }
 
@@ -705,6 +820,8 @@ impl Sink for ParquetSink {
             groups: Ordered::new(&context.tasks, most),
             numbers: Numbers::default(),
             variants: Variants::default(),
+            taking: Arc::new(self.taking()),
+            seen: Seen::default(),
             context: context.clone(),
         })
     }
@@ -729,19 +846,20 @@ impl Sink for ParquetSink {
         }
         let numbers = Numbers::of(&batch);
         let parts = match self.layout() {
-            Layout::Channel => self.sort(batch, context)?,
+            Layout::Channel => return self.sorted(batch, numbers, context),
             Layout::Single if self.payload == Payload::Drop => {
                 vec![(None, batch.with_rows(Vec::new()).without_payloads())]
             }
             Layout::Single => vec![(None, batch.with_rows(Vec::new()).compact())],
         };
-        Ok(Sorted { parts, numbers })
+        Ok(Sorted { parts, without_rows: 0, seen: Seen::default(), numbers })
     }
 
     fn append(&self, tables: &mut Tables, sorted: Sorted) -> Result<u64, Error> {
-        let Sorted { parts, numbers } = sorted;
+        let Sorted { parts, without_rows, seen, numbers } = sorted;
         tables.numbers = tables.numbers.and_then(numbers);
-        let mut written = 0;
+        tables.seen.add(seen);
+        let mut written = without_rows;
         for (key, batch) in parts {
             let variants = tables.variants.of(&batch, &tables.context.channels);
             match key {
@@ -766,7 +884,9 @@ impl Sink for ParquetSink {
             && tables.tables.len() > 1;
         let what = "numbers of events do not rise: put together again, tables give events by time, and \
                     those of one time in any order";
-        is_lost.then(|| (what.to_owned(), 0)).into_iter().collect()
+        let mut notes = tables.taking.notes(&tables.seen);
+        notes.extend(is_lost.then(|| (what.to_owned(), 0)));
+        notes
     }
 
     fn finish(&self, mut tables: Tables) -> Result<u64, Error> {
@@ -775,7 +895,7 @@ impl Sink for ParquetSink {
         if self.layout() == Layout::Single && tables.tables.is_empty() {
             tables.tables.push(Table::new(None));
             tables.places.insert(None, 0);
-            let form = self.form(&None, &[], &tables.context)?;
+            let form = self.form(&None, &[], &tables.taking, &tables.context)?;
             let table = &mut tables.tables[0];
             table.form = Some(form);
             table.file = Some(self.create(table, &tables.context)?);

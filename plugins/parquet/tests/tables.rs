@@ -9,8 +9,14 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
-use kit::{batch, context, drive, event, read, source, write, write_single};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::{
+    Array, ArrayRef, Float64Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
+};
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::Field;
+use kit::{batch, context, drive, event, read, source, write, write_single, write_with_notes};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use proptest::prelude::*;
 use serde_json::json;
@@ -400,4 +406,205 @@ fn channels_of_one_name_and_source_stay_apart() {
         }
         assert_eq!(found.len(), 500);
     }
+}
+
+/// `count` events on the channels `A` to `C`, of which those on `A` and `B` are scans: of event `n` a list of
+/// `n % 4` points, whose `x` counts through all of them, and `utime`.
+fn scans(first: i64, count: i64, channels: &sluice_core::Channels) -> sluice_core::Batch {
+    let name = |n: i64| ["A", "B", "C"][n as usize % 3];
+    let events: Vec<PlainEvent> = (first..first + count)
+        .map(|n| event(n / 2 * 1_000_000, n, name(n), format!("{n}").as_bytes()))
+        .collect();
+    let decoded: Vec<i64> = (first..first + count).filter(|n| n % 3 != 2).collect();
+    let lengths: Vec<usize> = decoded.iter().map(|n| *n as usize % 4).collect();
+    let xs = decoded.iter().flat_map(|n| (0..n % 4).map(move |k| (n * 10 + k) as f64));
+    let x: ArrayRef = Arc::new(Float64Array::from_iter_values(xs));
+    let total = lengths.iter().sum::<usize>() as i64;
+    let time: ArrayRef = Arc::new(Int64Array::from_iter_values(0..total));
+    let points = StructArray::try_from(vec![("x", x), ("utime", time)]).unwrap();
+    let element = Arc::new(Field::new("item", points.data_type().clone(), true));
+    let list = ListArray::new(element, OffsetBuffer::from_lengths(lengths), Arc::new(points), None);
+    let utime: ArrayRef = Arc::new(Int64Array::from(decoded.clone()));
+    let columns: Vec<(&str, ArrayRef)> = vec![("utime", utime), ("points", Arc::new(list))];
+    let rows = Rows {
+        message: MessageType { codec: "lcm".into(), ..MessageType::named("scan", TypeKey(5)) }
+            .into(),
+        payloads: Payloads::Kept,
+        events: decoded.iter().map(|n| (n - first) as u32).collect(),
+        columns: RecordBatch::try_from_iter(columns).unwrap(),
+    };
+    batch(&events, channels).with_rows(vec![rows])
+}
+
+/// What [`scans`] is when its lists are taken apart: channel, number, utime, x.
+fn apart(count: i64) -> Vec<(String, i64, i64, f64)> {
+    let each = (0..count).filter(|n| n % 3 != 2).flat_map(|n| {
+        (0..n % 4).map(move |k| (["A", "B"][n as usize % 3].to_owned(), n, n, (n * 10 + k) as f64))
+    });
+    each.collect()
+}
+
+fn read_apart(path: &Path) -> Vec<(String, i64, i64, f64)> {
+    let (source, mut found) = (source(path), Vec::new());
+    let context = ReadContext::standalone("log");
+    for split in source.splits(1 << 20, &context.query).unwrap() {
+        let mut reader = source.read(&split, sluice_core::Entry::Search, &context).unwrap();
+        while let Some(batch) = reader.next_batch().unwrap() {
+            for rows in batch.rows() {
+                let utime = rows.columns.column_by_name("utime");
+                let x = rows.columns.column_by_name("x");
+                let (Some(utime), Some(x)) = (utime, x) else { continue };
+                let (utime, x) =
+                    (utime.as_primitive::<Int64Type>(), x.as_primitive::<Float64Type>());
+                for (row, at) in rows.events.iter().enumerate() {
+                    let event = batch.event(*at as usize);
+                    let name = context.channels.get(event.channel).name.text().to_owned();
+                    found.push((name, event.sequence, utime.value(row), x.value(row)));
+                }
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn each_element_of_a_list_is_a_row_and_they_read_back_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    for (n, cut) in [(0, 1000), (1, 7), (2, 64)] {
+        let path = folder.path().join(format!("{n}/"));
+        let context = context(64 << 20);
+        let starts = (0..1000).step_by(cut);
+        let batches = starts
+            .map(|start| scans(start, (1000 - start).min(cut as i64), &context.channels))
+            .collect();
+        let options = json!({ "path": format!("{}/", path.display()), "unnest": "points",
+            "row_group_rows": 100 });
+        assert_eq!(write(options, batches, &context).unwrap(), 1000, "events are counted");
+        let table = footer(&path.join("channel=A/part-00000.parquet"));
+        let rows = apart(1000).iter().filter(|row| row.0 == "A").count() as i64;
+        assert_eq!(table.metadata().file_metadata().num_rows(), rows);
+        let groups = table.metadata().row_groups();
+        assert!(groups.len() > 2 && groups.iter().all(|group| group.num_rows() <= 100));
+        let schema = table.metadata().file_metadata().schema_descr();
+        let names: Vec<_> = schema.columns().iter().map(|c| c.name().to_owned()).collect();
+        assert_eq!(names, ["timestamp", "source", "sequence", "utime", "x", "points_utime"]);
+        assert_eq!(read_apart(&path), apart(1000), "{cut}");
+        // Events without a list keep what they are.
+        let raw = read(&path.join("channel=C/part-00000.parquet")).unwrap().events;
+        assert!(raw.len() == 333 && raw[1].payload == b"5");
+    }
+}
+
+#[test]
+fn rows_of_one_event_stay_in_one_row_group() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = format!("{}/", folder.path().display());
+    let context = context(64 << 20);
+    let options = json!({ "path": path, "unnest": "points", "row_group_rows": 2 });
+    write(options, vec![scans(0, 12, &context.channels)], &context).unwrap();
+    let table = footer(&folder.path().join("channel=A/part-00000.parquet"));
+    let rows: Vec<i64> = table.metadata().row_groups().iter().map(|g| g.num_rows()).collect();
+    // Events 0, 3, 6 and 9 have 0, 3, 2 and 1 points.
+    assert_eq!(rows, [3, 2, 1]);
+}
+
+#[test]
+fn times_and_numbers_of_elements_take_next_to_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = format!("{}/", folder.path().display());
+    let context = context(64 << 20);
+    let options = json!({ "path": path, "unnest": "points", "compression": "none" });
+    let lengths = vec![384; 1000];
+    let events: Vec<PlainEvent> = (0..1000)
+        .map(|n| event(1_194_098_400_000_000_000 + n * 384_000, n * 7, "A", b""))
+        .collect();
+    let values: ArrayRef = Arc::new(Int64Array::from_iter_values(0..384_000));
+    let element = Arc::new(Field::new("item", values.data_type().clone(), true));
+    let list = ListArray::new(element, OffsetBuffer::from_lengths(lengths), values, None);
+    let columns: Vec<(&str, ArrayRef)> = vec![("points", Arc::new(list))];
+    let rows = Rows {
+        message: MessageType::named("scan", TypeKey(5)).into(),
+        payloads: Payloads::Gone,
+        events: (0..1000).collect(),
+        columns: RecordBatch::try_from_iter(columns).unwrap(),
+    };
+    let batch = batch(&events, &context.channels).with_rows(vec![rows]);
+    write(options, vec![batch], &context).unwrap();
+    let table = footer(&folder.path().join("channel=A/part-00000.parquet"));
+    for group in table.metadata().row_groups() {
+        for column in &group.columns()[..3] {
+            let (bytes, rows) = (column.compressed_size(), group.num_rows());
+            assert!(bytes < rows / 10, "{}: {bytes} bytes for {rows} rows", column.column_path());
+        }
+    }
+    let sorted = table.metadata().row_group(0).sorting_columns().cloned().unwrap();
+    assert_eq!(sorted.iter().map(|column| column.column_idx).collect::<Vec<_>>(), [0]);
+}
+
+#[test]
+fn chosen_fields_are_columns_named_by_their_paths() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = format!("{}/", folder.path().display());
+    let names = |options: serde_json::Value| {
+        let context = context(64 << 20);
+        let batches = vec![scans(0, 50, &context.channels)];
+        let (written, notes) = write_with_notes(options, batches, &context).unwrap();
+        assert_eq!(written, 50);
+        let table = footer(&folder.path().join("channel=A/part-00000.parquet"));
+        let columns = table.metadata().file_metadata().schema_descr().columns().iter();
+        (columns.skip(3).map(|c| c.path().string()).collect::<Vec<_>>(), notes)
+    };
+    let (columns, notes) =
+        names(json!({ "path": path, "fields": ["points[0].x", "utime", "nowhere"] }));
+    assert_eq!(columns, ["points[0].x", "utime"]);
+    assert_eq!(notes, [("no event has a field `nowhere`".to_owned(), 0)]);
+    let (columns, notes) = names(json!({ "path": path, "fields": "x,utime", "unnest": "points" }));
+    assert_eq!((columns, notes.len()), (vec!["x".to_owned(), "utime".to_owned()], 0));
+    assert_eq!(read_apart(folder.path()), apart(50));
+    let (columns, notes) = names(json!({ "path": path, "unnest": "pints" }));
+    assert_eq!(columns, ["utime", "points.list.item.x", "points.list.item.utime"]);
+    assert_eq!(notes, [("no event has a list `pints`".to_owned(), 0)]);
+}
+
+#[test]
+fn what_cannot_be_made_a_message_again_does_not_say_that_it_can() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = format!("{}/", folder.path().display());
+    for options in
+        [json!({ "path": path, "fields": ["utime"] }), json!({ "path": path, "unnest": "points" })]
+    {
+        let context = context(64 << 20);
+        write(options, vec![scans(0, 50, &context.channels)], &context).unwrap();
+        let table = footer(&folder.path().join("channel=A/part-00000.parquet"));
+        let entries = table.metadata().file_metadata().key_value_metadata().unwrap();
+        let said = entries.iter().find(|entry| entry.key == "sluice.type").unwrap();
+        let said = said.value.clone().unwrap();
+        assert!(said.contains("scan") && !said.contains("lcm"), "{said}");
+    }
+}
+
+#[test]
+fn lists_are_not_taken_apart_where_payloads_are_written() {
+    for options in [
+        json!({ "path": "t.parquet", "unnest": "points" }),
+        json!({ "path": "t.parquet", "fields": ["x"] }),
+        json!({ "path": "t/", "unnest": "points", "payload": "keep" }),
+        json!({ "path": "t/", "unnest": "points[0]" }),
+    ] {
+        let registry = sluice_core::Registry::linked();
+        let plugin = registry.get(sluice_core::Kind::Sink, "parquet").unwrap();
+        let sluice_core::Make::Sink(make) = plugin.make else { panic!() };
+        assert!(make(options.clone()).is_err(), "{options}");
+    }
+}
+
+#[test]
+fn a_channel_whose_lists_are_all_empty_has_no_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = format!("{}/", folder.path().display());
+    let context = context(64 << 20);
+    let options = json!({ "path": path, "unnest": "points" });
+    // Event 0 has no point.
+    assert_eq!(write(options, vec![scans(0, 1, &context.channels)], &context).unwrap(), 1);
+    assert!(!folder.path().join("channel=A").exists());
 }

@@ -72,6 +72,15 @@ pub(crate) fn write(
     batches: Vec<Batch>,
     context: &SinkContext,
 ) -> Result<u64, Error> {
+    write_with_notes(options, batches, context).map(|(written, _)| written)
+}
+
+/// The same, with what the sink notes.
+pub(crate) fn write_with_notes(
+    options: Value,
+    batches: Vec<Batch>,
+    context: &SinkContext,
+) -> Result<(u64, Vec<(String, u64)>), Error> {
     let registry = Registry::linked();
     let Make::Sink(make) = registry.get(Kind::Sink, "parquet").unwrap().make else { panic!() };
     let sink = make(options).unwrap();
@@ -82,9 +91,10 @@ pub(crate) fn write(
         let block = sink.encode(batch, &mut encode)?;
         written += sink.append(&mut *output, block)?;
     }
+    let notes = sink.notes(&*output);
     written += sink.finish(output)?;
     context.outputs.publish(|_, _| Ok("{}".to_owned()))?;
-    Ok(written)
+    Ok((written, notes))
 }
 
 /// Writes events in batches of `cut` as a table of all.
