@@ -7,12 +7,14 @@ pub mod calibration;
 pub mod camera_model;
 pub mod config;
 pub mod geometry;
+pub mod georeference;
 pub mod laser;
 pub mod points;
-#[expect(dead_code, reason = "the stages that look poses up come next")]
 pub mod poses;
+pub mod to_frame;
 pub mod velodyne;
 
+mod globe;
 mod messages;
 mod taken;
 

@@ -10,15 +10,17 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
-use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float64Array, RecordBatch};
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float64Array};
 use arrow_buffer::NullBuffer;
-use arrow_schema::{DataType, Field, Schema};
+use arrow_schema::{DataType, Field};
 use sluice_core::{
     Batch, Channel, ChannelId, ChannelQuery, Error, Fold, FoldQuery, Patterns, Payloads,
     PerChannel, Rows, StageContext,
 };
 
+use super::rows::with_columns;
 use super::{History, Known, Miss, Reader};
+use crate::points::Points;
 
 /// What waits at most, in bytes: at a million points a second, one and a half seconds of them.
 const MOST_WAITING: u64 = 64 << 20;
@@ -61,6 +63,14 @@ impl<'r> Column<'r> {
 pub(crate) struct Needs {
     pub(crate) times: Vec<i64>,
     pub(crate) points: Vec<u64>,
+}
+
+impl Needs {
+    /// Those of these points.
+    pub(crate) fn of(points: &Points, timestamps: &[i64]) -> Self {
+        let counts = (0..points.events().len()).map(|row| points.range(row).len() as u64);
+        Self { times: points.times(timestamps), points: counts.collect() }
+    }
 }
 
 /// Which rows need something known. The second argument are the timestamps of the batch.
@@ -407,21 +417,6 @@ fn attach<K: Attached>(rows: &Rows, known: &[Option<&K>]) -> Result<Rows, Error>
     let element = Arc::new(Field::new_list_field(DataType::Float64, false));
     let numbers: ArrayRef = Arc::new(Float64Array::from(numbers));
     let list = FixedSizeListArray::new(element, K::WIDTH as i32, numbers, Some(nulls));
-    with_column(rows, Field::new(K::COLUMN, list.data_type().clone(), true), Arc::new(list))
-}
-
-/// The rows with another column, in place of one of its name.
-pub(crate) fn with_column(rows: &Rows, field: Field, column: ArrayRef) -> Result<Rows, Error> {
-    let schema = rows.columns.schema();
-    let others = schema.fields().iter().zip(rows.columns.columns());
-    let others = others.filter(|(known, _)| known.name() != field.name());
-    let (mut fields, mut columns): (Vec<_>, Vec<_>) =
-        others.map(|(field, column)| (Arc::clone(field), Arc::clone(column))).unzip();
-    fields.push(Arc::new(field));
-    columns.push(column);
-    let schema = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
-    let columns = RecordBatch::try_new(schema, columns)
-        .map_err(|error| Error::broken(format!("a column beside rows: {error}")))?;
-    let (message, events) = (Arc::clone(&rows.message), rows.events.clone());
-    Ok(Rows { message, payloads: rows.payloads, events, columns })
+    let field = Field::new(K::COLUMN, list.data_type().clone(), true);
+    with_columns(rows, &[], vec![(field, Arc::new(list))])
 }

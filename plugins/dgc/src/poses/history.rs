@@ -137,7 +137,7 @@ mod tests {
             let before = numbered().filter(|k| k.0 <= asked).max_by_key(|k| (k.0, k.1));
             let after = numbered().filter(|k| k.0 > asked).min_by_key(|k| (k.0, usize::MAX - k.1));
             prop_assert_eq!(history.around(asked), (before.as_ref(), after.as_ref()));
-            prop_assert_eq!(history.last().copied(), numbered().last());
+            prop_assert_eq!(history.last().copied(), numbered().next_back());
         }
     }
 }

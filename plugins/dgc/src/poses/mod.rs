@@ -2,6 +2,7 @@
 
 pub(crate) mod attach;
 pub mod options;
+pub(crate) mod rows;
 
 mod history;
 mod reader;
@@ -10,8 +11,7 @@ use sluice_core::Rows;
 
 use crate::geometry::{Quaternion, Transform};
 pub(crate) use history::{History, Timed};
-pub(crate) use reader::{Known, Reader};
-use reader::{doubles, finite, times};
+pub(crate) use reader::{Known, Reader, doubles, finite, times};
 
 /// Where the body was at a moment, in the local frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,6 +41,12 @@ pub(crate) enum Miss {
 }
 
 impl Pose {
+    /// What [`Attached::append`](attach::Attached::append) appended; its time is lost.
+    pub(crate) fn of_values(values: &[f64]) -> Option<Self> {
+        let [px, py, pz, w, x, y, z] = *values.first_chunk::<7>()?;
+        Some(Self { time: 0, position: [px, py, pz], orientation: Quaternion { w, x, y, z } })
+    }
+
     /// From the body frame to the local frame.
     pub(crate) fn transform(&self) -> Transform {
         Transform::new(self.position, &self.orientation)
@@ -60,6 +66,17 @@ impl Pose {
             position: [along(0), along(1), along(2)],
             orientation: before.orientation.slerp(after.orientation, part),
         }
+    }
+}
+
+impl attach::Attached for Pose {
+    const COLUMN: &str = "sluice.pose";
+    const WIDTH: usize = 7;
+
+    fn append(&self, to: &mut Vec<f64>) {
+        let Quaternion { w, x, y, z } = self.orientation;
+        to.extend(self.position);
+        to.extend([w, x, y, z]);
     }
 }
 
@@ -91,12 +108,12 @@ impl Known for Pose {
     fn of(rows: &Rows, timestamps: &[i64]) -> Option<Vec<Option<Self>>> {
         let positions = doubles::<3>(rows, "pos")?;
         let orientations = doubles::<4>(rows, "orientation")?;
-        let pose =
-            |((time, position), orientation): ((i64, Option<[f64; 3]>), Option<[f64; 4]>)| {
-                let [w, x, y, z] = orientation?;
-                let orientation = Quaternion { w, x, y, z }.normalized()?;
-                Some(Self { time, position: finite(position?)?, orientation })
-            };
-        Some(times(rows, timestamps).zip(positions).zip(orientations).map(pose).collect())
+        let turned = |[w, x, y, z]: [f64; 4]| Quaternion { w, x, y, z }.normalized();
+        let rows = times(rows, timestamps).zip(positions).zip(orientations);
+        let poses = rows.map(|((time, position), orientation)| {
+            let (position, orientation) = (finite(position?)?, turned(orientation?)?);
+            Some(Self { time, position, orientation })
+        });
+        Some(poses.collect())
     }
 }

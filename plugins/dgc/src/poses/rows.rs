@@ -1,0 +1,101 @@
+//! Rows with other columns, and events that give their payloads up for them. Knows no column by name.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, BinaryArray, FixedSizeListArray, Float64Array, RecordBatch};
+use arrow_buffer::{Buffer, OffsetBuffer};
+use arrow_schema::{DataType, Field, Schema};
+use sluice_core::{Batch, Channels, Error, MessageType, Payloads, Rows, TypeKey};
+
+use crate::messages::Messages;
+
+/// The rows without some columns and with these, each in place of one of its name or behind the others.
+pub(crate) fn with_columns(
+    rows: &Rows,
+    without: &[&str],
+    columns: Vec<(Field, ArrayRef)>,
+) -> Result<Rows, Error> {
+    let schema = rows.columns.schema();
+    let others = schema.fields().iter().zip(rows.columns.columns());
+    let others = others.filter(|(known, _)| !without.contains(&known.name().as_str()));
+    let (mut fields, mut arrays): (Vec<_>, Vec<_>) =
+        others.map(|(field, array)| (Arc::clone(field), Arc::clone(array))).unzip();
+    for (field, array) in columns {
+        match fields.iter().position(|known| known.name() == field.name()) {
+            Some(at) => (fields[at], arrays[at]) = (Arc::new(field), array),
+            None => {
+                fields.push(Arc::new(field));
+                arrays.push(array);
+            }
+        }
+    }
+    let schema = Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()));
+    let columns = RecordBatch::try_new(schema, arrays)
+        .map_err(|error| Error::broken(format!("columns beside rows: {error}")))?;
+    let (message, events) = (Arc::clone(&rows.message), rows.events.clone());
+    Ok(Rows { message, payloads: rows.payloads, events, columns })
+}
+
+/// The rows as those of a type of ours, which are all that is left of their events.
+pub(crate) fn of_type(rows: Rows, name: &str) -> Rows {
+    let message = Arc::new(MessageType::named(name, key(&rows.columns.schema())));
+    Rows { message, payloads: Payloads::Gone, ..rows }
+}
+
+/// Another number for other columns: they do not fit into one table.
+fn key(schema: &Schema) -> TypeKey {
+    let mut hash = blake3::Hasher::new();
+    for field in schema.fields() {
+        hash.update(format!("{} {}\n", field.name(), field.data_type()).as_bytes());
+    }
+    let mut first = [0; 8];
+    first.copy_from_slice(&hash.finalize().as_bytes()[..8]);
+    TypeKey(u64::from_be_bytes(first))
+}
+
+/// A column of numbers.
+pub(crate) fn numbers(name: &str, values: Vec<f64>) -> (Field, ArrayRef) {
+    (Field::new(name, DataType::Float64, false), Arc::new(Float64Array::from(values)))
+}
+
+/// A column of `N` numbers a row.
+pub(crate) fn lists<const N: usize>(name: &str, values: &[[f64; N]]) -> (Field, ArrayRef) {
+    let element = Arc::new(Field::new_list_field(DataType::Float64, false));
+    let values = Float64Array::from_iter_values(values.iter().flatten().copied());
+    let list = FixedSizeListArray::new(element, N as i32, Arc::new(values), None);
+    (Field::new(name, list.data_type().clone(), false), Arc::new(list))
+}
+
+/// The batch with these rows, and without the payloads of those events of which rows are all there is.
+pub(crate) fn in_place(batch: Batch, rows: Vec<Rows>) -> Batch {
+    let gone = rows.iter().filter(|rows| rows.payloads == Payloads::Gone);
+    let gone = gone.flat_map(|rows| rows.events.iter().copied());
+    let full: Vec<u32> = gone.filter(|event| batch.payload_len(*event as usize) > 0).collect();
+    if full.is_empty() {
+        return batch.with_rows(rows);
+    }
+    let offsets = OffsetBuffer::new_zeroed(full.len());
+    let empty = BinaryArray::new(offsets, Buffer::default(), None);
+    batch.with_payloads(&full, &empty).with_rows(rows)
+}
+
+/// The batch with rows of those of `events` (ascending) that have none yet, as far as they are wanted.
+pub(crate) fn decoded(
+    batch: Batch,
+    events: &[u32],
+    (messages, channels): (&Messages, &Channels),
+    is_wanted: impl Fn(&Rows) -> bool,
+) -> Result<Batch, Error> {
+    let mut has_rows = vec![false; batch.len()];
+    for rows in batch.rows() {
+        rows.events.iter().for_each(|event| has_rows[*event as usize] = true);
+    }
+    let raw: Vec<u32> = events.iter().copied().filter(|event| !has_rows[*event as usize]).collect();
+    if raw.is_empty() {
+        return Ok(batch);
+    }
+    let found = messages.rows(&batch, &raw, channels)?;
+    let mut rows = batch.rows().to_vec();
+    rows.extend(found.rows.into_iter().filter(is_wanted));
+    Ok(batch.with_rows(rows))
+}
