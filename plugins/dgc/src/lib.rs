@@ -4,6 +4,7 @@
 //! None of it is bound to that one vehicle: calibration, laser tables and channels are options.
 
 pub mod calibration;
+pub mod camera;
 pub mod camera_model;
 pub mod config;
 pub mod geometry;

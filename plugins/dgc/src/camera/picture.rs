@@ -1,0 +1,117 @@
+//! JPEG files as pixels. Knows no camera.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use zune_jpeg::JpegDecoder;
+use zune_jpeg::zune_core::bytestream::ZCursor;
+use zune_jpeg::zune_core::colorspace::ColorSpace;
+use zune_jpeg::zune_core::options::DecoderOptions;
+
+/// Larger images are not decoded.
+const MOST_PIXELS: usize = 32 << 20;
+
+/// A decoded image.
+#[derive(Debug)]
+pub(super) struct Picture {
+    pub(super) width: u32,
+    pub(super) height: u32,
+    /// Red, green and blue of each pixel, row by row.
+    rgb: Vec<u8>,
+}
+
+impl Picture {
+    /// The picture of a JPEG file. Nothing if it is none, is broken or cut off, or has too many pixels.
+    pub(super) fn of_jpeg(bytes: &[u8]) -> Option<Self> {
+        // The library is made for any bytes; should it panic on some, it is one image that is lost.
+        catch_unwind(AssertUnwindSafe(|| decode(bytes))).ok().flatten()
+    }
+
+    /// How many bytes it takes.
+    pub(super) fn memory(&self) -> usize {
+        self.rgb.len()
+    }
+
+    /// The colour of the pixel in which a place is.
+    pub(super) fn colour(&self, u: f64, v: f64) -> Option<[u8; 3]> {
+        let (column, row) = (u as usize, v as usize);
+        if u < 0.0 || v < 0.0 || column >= self.width as usize {
+            return None;
+        }
+        let at = 3 * (row.checked_mul(self.width as usize)?.checked_add(column)?);
+        self.rgb.get(at..at.checked_add(3)?)?.try_into().ok()
+    }
+}
+
+fn decode(bytes: &[u8]) -> Option<Picture> {
+    // Without strictness, what is missing of a file that is cut off would be grey.
+    let options =
+        DecoderOptions::default().set_strict_mode(true).jpeg_set_out_colorspace(ColorSpace::RGB);
+    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
+    decoder.decode_headers().ok()?;
+    let (width, height) = decoder.dimensions()?;
+    let pixels = width.checked_mul(height).filter(|pixels| *pixels <= MOST_PIXELS)?;
+    let rgb = decoder.decode().ok().filter(|rgb| rgb.len() == 3 * pixels)?;
+    Some(Picture { width: width.try_into().ok()?, height: height.try_into().ok()?, rgb })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jpeg_encoder::{ColorType, Encoder};
+
+    fn jpeg(width: u16, height: u16, pixels: &[u8], kind: ColorType) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        Encoder::new(&mut bytes, 100).encode(pixels, width, height, kind).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn a_place_has_the_colour_of_its_pixel() {
+        let red_and_blue = [[250, 0, 0].repeat(8), [0, 0, 250].repeat(8)].concat().repeat(16);
+        let picture = Picture::of_jpeg(&jpeg(16, 16, &red_and_blue, ColorType::Rgb)).unwrap();
+        let [red, _, blue] = picture.colour(2.0, 15.9).unwrap();
+        assert!(red > 230 && blue < 20);
+        let [red, _, blue] = picture.colour(13.0, 0.0).unwrap();
+        assert!(red < 20 && blue > 230);
+        assert_eq!((picture.colour(16.0, 0.0), picture.colour(0.0, 16.0)), (None, None));
+        assert_eq!(picture.colour(-0.5, 0.0), None);
+    }
+
+    #[test]
+    fn grey_images_have_colours_too() {
+        let picture = Picture::of_jpeg(&jpeg(8, 8, &[90; 64], ColorType::Luma)).unwrap();
+        assert_eq!(picture.colour(4.0, 4.0), Some([90; 3]));
+    }
+
+    #[test]
+    fn what_is_no_whole_image_is_none() {
+        let noise: Vec<u8> = (0..64 * 64 * 3_u32).map(|n| ((n * n) >> 3) as u8).collect();
+        let whole = jpeg(64, 64, &noise, ColorType::Rgb);
+        assert!(Picture::of_jpeg(&whole).is_some());
+        assert!(Picture::of_jpeg(&whole[..whole.len() / 2]).is_none());
+        assert!(Picture::of_jpeg(b"no image").is_none());
+        assert!(Picture::of_jpeg(b"").is_none());
+    }
+
+    #[test]
+    fn an_image_that_says_it_is_huge_is_not_decoded() {
+        let mut huge = jpeg(8, 8, &[90; 64], ColorType::Luma);
+        let frame = huge.windows(2).position(|bytes| bytes == [0xff, 0xc0]).unwrap();
+        huge[frame + 5..frame + 9].copy_from_slice(&[0x3f, 0xff, 0x3f, 0xff]);
+        assert!(Picture::of_jpeg(&huge).is_none());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_changed_image_is_read_or_not(at in 0..600_usize, to: u8, len in 0..700_usize) {
+            let mut bytes = jpeg(8, 8, &[90; 64], ColorType::Luma);
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte = to;
+            }
+            bytes.truncate(len);
+            if let Some(picture) = Picture::of_jpeg(&bytes) {
+                proptest::prop_assert!(picture.colour(0.0, 0.0).is_some());
+            }
+        }
+    }
+}
