@@ -392,8 +392,7 @@ fn write_time(clock: Clock, nanos: i64, out: &mut Vec<u8>) {
             }
             let nanos = nanos.unsigned_abs();
             integer(out, nanos / SECOND);
-            out.push(b'.');
-            write_digits(nanos % SECOND, 9, out);
+            write_fraction(nanos % SECOND, 9, out);
         }
     }
 }
@@ -459,8 +458,8 @@ fn fill(start: usize, zeros: bool, width: usize, out: &mut Vec<u8>) {
     out.splice(at..at, std::iter::repeat_n(byte, lack));
 }
 
-/// The most decimals for which a power of ten is a `u64`.
-const FEW_DECIMALS: usize = 19;
+/// The most decimals for which twice a power of ten is a `u64`.
+const FEW_DECIMALS: usize = 18;
 
 /// Writes a finite number with so many decimals, rounded as C's `printf` does it: by the exact value of the
 /// number, to the even digit where that lies in the middle.
@@ -472,8 +471,7 @@ fn write_decimals(value: f64, decimals: usize, out: &mut Vec<u8>) {
             }
             integer(out, whole);
             if decimals > 0 {
-                out.push(b'.');
-                write_digits(fraction, decimals, out);
+                write_fraction(fraction, decimals, out);
             }
         }
         // Numbers without a fraction, and many decimals.
@@ -486,7 +484,7 @@ fn write_decimals(value: f64, decimals: usize, out: &mut Vec<u8>) {
 /// A number from 0 on as its whole part and its first decimals, rounded. Nothing where that is not as easy:
 /// from 2^53 on, and for many decimals.
 ///
-/// It is `mantissa / 2^shift`, so its fraction times a power of ten is a whole number of 117 bits at most,
+/// It is `mantissa / 2^shift`, so its fraction times a power of ten is a whole number of 113 bits at most,
 /// of which all but `shift` bits are wanted: nothing is lost before it is rounded.
 #[inline]
 fn split(value: f64, decimals: usize) -> Option<(u64, u64)> {
@@ -524,14 +522,12 @@ const POWERS: [u64; FEW_DECIMALS + 1] = {
     powers
 };
 
-/// Appends a number with as many digits, zeros in front.
-fn write_digits(mut value: u64, digits: usize, out: &mut Vec<u8>) {
-    let mut text = [b'0'; FEW_DECIMALS];
-    for digit in text.iter_mut().take(digits).rev() {
-        *digit = b'0' + (value % 10) as u8;
-        value /= 10;
-    }
-    out.extend_from_slice(text.get(..digits).unwrap_or_default());
+/// Appends a point and so many decimals.
+fn write_fraction(fraction: u64, decimals: usize, out: &mut Vec<u8>) {
+    let start = out.len();
+    // With a one in front all zeros are written, and where the one is the point goes.
+    integer(out, fraction + POWERS[decimals]);
+    out[start] = b'.';
 }
 
 /// Reads a template from its start.
