@@ -86,6 +86,9 @@ const LIVE_PATIENCE: Duration = Duration::from_millis(20);
 /// How long a live source may bring nothing before merges go on without it.
 const SILENCE: Duration = Duration::from_millis(50);
 
+/// How many batches may be between a stage with memory and the next one.
+const MOST_BETWEEN_FOLDS: usize = 16;
+
 struct RunningFold {
     fold: FoldNode,
     ended: bool,
@@ -391,9 +394,12 @@ impl<'r> Driver<'r> {
         }
     }
 
-    /// Delivers everything that heads inside the graph have under way.
+    /// Delivers everything that heads inside the graph have under way, and what comes of it.
     fn settle_all(&mut self) -> Result<(), Error> {
-        for head in self.pending.keys().copied().collect::<Vec<_>>() {
+        let busy =
+            |(head, pending): (&Head, &Pending)| (!pending.tasks.is_empty()).then_some(*head);
+        // Heads that others feed were made before those that feed them.
+        while let Some(head) = self.pending.iter().rev().find_map(busy) {
             self.settle(head, usize::MAX)?;
         }
         Ok(())
@@ -446,14 +452,14 @@ impl<'r> Driver<'r> {
         Ok(())
     }
 
-    /// Runs a batch through the segment of a head: as a task where only sinks follow, at once where
-    /// something does that needs order, so that what arrives there does not depend on timing.
+    /// Runs a batch through the segment of a head: as a task, of which the outcomes are delivered in order.
+    /// At once where a merge follows, which has to have everything of a step when the step is over.
     fn emit(&mut self, head: Head, batch: Batch) -> Result<(), Error> {
         if batch.is_empty() {
             return Ok(());
         }
         let (segment, shared) = (self.segment(head), self.setup.shared.clone());
-        if leads_to_port(&segment) {
+        if self.leads_to_merge(&segment) {
             let mut outcome = Outcome::default();
             shared.run(&segment, None, batch, &mut outcome)?;
             return self.deliver(outcome);
@@ -473,9 +479,12 @@ impl<'r> Driver<'r> {
     /// Delivers the oldest tasks of a head, until there is room for another one.
     fn make_room(&mut self, head: Head) -> Result<(), Error> {
         // What is read from sources takes the rest.
-        let room = self.setup.room / 4 * 3 / (self.folds.len() + self.merges.len()).max(1);
+        let room = self.setup.room / 4 * 3 / self.pending.len().max(1);
+        // When a stage with memory hears that it is done must not depend on the number of threads.
+        let leads_on = !ports_of(&self.segment(head)).is_empty();
+        let most = if leads_on { MOST_BETWEEN_FOLDS } else { self.setup.window + 1 };
         while let Some(Pending { tasks, delivered }) = self.pending.get(&head)
-            && tasks.len() >= delivered.steps_within(room).min(self.setup.window + 1)
+            && tasks.len() >= delivered.steps_within(room).min(most)
         {
             self.settle(head, 1)?;
         }
@@ -558,6 +567,14 @@ impl<'r> Driver<'r> {
         })
     }
 
+    /// Whether anything a segment leads to, at whatever distance, is a merge.
+    fn leads_to_merge(&self, segment: &[Branch]) -> bool {
+        ports_of(segment).into_iter().any(|port| match self.ports[port] {
+            Port::Fold(fold) => self.leads_to_merge(&self.folds[fold].fold.segment),
+            Port::Merge(..) => true,
+        })
+    }
+
     fn tell_losses(&mut self) {
         self.told_losses = Instant::now();
         let Some(progress) = &self.options.progress else { return };
@@ -586,10 +603,6 @@ fn ports_of(segment: &[Branch]) -> Vec<usize> {
         Branch::Sink { .. } => Vec::new(),
     });
     each.collect()
-}
-
-fn leads_to_port(segment: &[Branch]) -> bool {
-    !ports_of(segment).is_empty()
 }
 
 /// The bytes that will be read, if every split says how long it is.

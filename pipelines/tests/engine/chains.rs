@@ -1,6 +1,7 @@
 //! Stages made of others, and what is read for stages with memory.
 
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Barrier};
 
 use sluice_core::time::When;
 use sluice_core::{
@@ -131,10 +132,41 @@ impl Fold for First {
 
 #[test]
 fn reading_stops_where_nothing_behind_a_chain_wants_more() {
-    let first = Stage::Fold(Box::new(First(10)));
-    let (lines, report) = ran(vec![("both", chain()), ("first", first)], 1);
-    assert_eq!(lines.len(), 10);
-    assert_eq!(report.sources["made"].events, 100, "one step");
+    let first = || Stage::Fold(Box::new(First(10)));
+    for jobs in [1, 2, 8] {
+        let (lines, report) = ran(vec![("both", chain()), ("first", first())], jobs);
+        assert_eq!(lines.len(), 10);
+        assert_eq!(report.sources["made"].events, 200, "two steps with {jobs} jobs");
+    }
+}
+
+#[test]
+fn chains_behind_chains_see_events_in_order_on_any_number_of_threads() {
+    let (expected, _) = ran((0..3).flat_map(|_| apart()).collect(), 1);
+    assert_eq!(expected.len(), 890);
+    for jobs in [1, 2, 8] {
+        let chains = vec![("one", chain()), ("two", chain()), ("three", chain())];
+        assert_eq!(ran(chains, jobs).0, expected, "{jobs} jobs");
+    }
+}
+
+/// Passes only where several batches of one stage are at work at a time.
+struct Meet(Arc<Barrier>);
+
+impl Map for Meet {
+    fn apply(&self, batch: Batch, _: &mut StageContext<'_>) -> Result<Batch, Error> {
+        self.0.wait();
+        Ok(batch)
+    }
+}
+
+#[test]
+fn what_stands_between_two_stages_with_memory_is_run_beside_each_other() {
+    let number = || Stage::Fold(Box::<Number>::default());
+    let meet = Stage::Map(Box::new(Meet(Arc::new(Barrier::new(2)))));
+    let chain = Stage::Chain(vec![number(), meet]);
+    let (lines, _) = ran(vec![("chain", chain), ("number", number())], 2);
+    assert_eq!(lines.len() as i64, MADE);
 }
 
 /// Writes into each payload the number of the last event on A.
