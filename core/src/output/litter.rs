@@ -1,4 +1,4 @@
-//! Litter: temporary files of killed runs. Tells them from files that are in use, and removes them.
+//! Litter: temporary files and folders of killed runs. Tells them from files that are in use, and removes them.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -24,8 +24,15 @@ pub(super) fn remove_stale(folder: &Path, short: Option<&str>) {
         let Ok(process) = process.parse::<u32>() else { continue };
         let path = entry.path();
         if is_free(&path) && !is_in_use(process, &path) {
-            drop(fs::remove_file(path));
+            remove_any(&path);
         }
+    }
+}
+
+/// Removes a file, or a folder with all that is in it, if that is possible.
+pub(super) fn remove_any(path: &Path) {
+    if fs::remove_file(path).is_err() {
+        drop(fs::remove_dir_all(path));
     }
 }
 

@@ -4,11 +4,14 @@
 //! the run had finished. What a killed run leaves are files named `.NAME.*.sluice-tmp`, which the next
 //! run with the same target removes.
 //!
+//! Many small files are kept in a hidden folder beside their places until then, see [`many`].
+//!
 //! Recordings are the exception: their files grow under their final names ([`Outputs::in_place`]), so
 //! that what they have is there whatever happens.
 
 mod file;
 mod litter;
+pub mod many;
 
 #[cfg(test)]
 mod tests;
@@ -22,18 +25,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
-use serde::Serialize;
-use serde_json::Value;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 
 use crate::files::{Identity, is_special};
 use crate::tasks::Inline;
 use crate::{Error, Tasks};
 
 use file::{Counted, Packed, To};
-use litter::{live, remove_stale};
+use litter::{live, remove_any, remove_stale};
+use many::{Fresh, Room};
 
 pub use file::OutputFile;
 pub use litter::{is_used, remove_unfinished_manifest, sweep};
+pub use many::OutputFiles;
 
 const TEMPORARY: &str = ".sluice-tmp";
 
@@ -87,12 +92,14 @@ struct State {
     growing: BTreeMap<PathBuf, Arc<File>>,
     /// Those of them that were not there before.
     fresh: BTreeSet<PathBuf>,
-    /// Temporary files in the making, by target.
+    /// Temporary files in the making, and rooms for many, by target.
     open: BTreeMap<PathBuf, PathBuf>,
     /// The places of all targets so far, however they were written.
     taken: BTreeSet<PathBuf>,
     /// Files that are complete.
     staged: Vec<Staged>,
+    /// Many small files that are complete.
+    rooms: Vec<Room>,
     /// Folders that get a manifest.
     folders: Vec<PathBuf>,
     /// Folders that were made for this run; removed again, if empty, when it fails.
@@ -273,12 +280,16 @@ impl Outputs {
         announce: impl FnOnce(&[Published]) -> Result<(), Error>,
     ) -> Result<Vec<Published>, Error> {
         let mut state = std::mem::take(&mut *self.state());
-        let files: Vec<Published> = state.staged.iter().map(|staged| staged.file.clone()).collect();
+        let staged = state.staged.iter().map(|staged| staged.file.clone());
+        let mut files: Vec<Published> =
+            staged.chain(state.rooms.iter().flat_map(Room::files)).collect();
         let published = describe(&state.folders, &files, manifest).and_then(|manifests| {
-            let described = manifests.iter().map(|(folder, text)| published_manifest(folder, text));
-            announce(&files.iter().cloned().chain(described).collect::<Vec<_>>())?;
+            let count = files.len();
+            files.extend(manifests.iter().map(|(folder, text)| published_manifest(folder, text)));
+            announce(&files)?;
+            files.truncate(count);
             let stale = clear_manifests(&state.folders, &files)?;
-            rename_all(&mut state.staged)?;
+            rename_all(&mut state.staged, &mut state.rooms)?;
             stale.iter().try_for_each(|path| remove_if_there(path))?;
             let write = |(folder, text): &(PathBuf, String)| {
                 replace_file(&folder.join(MANIFEST), text.as_bytes())
@@ -408,14 +419,39 @@ impl Outputs {
 
     /// Opens a temporary file in `folder` for a target of that name.
     fn temporary(&self, folder: &Path, name: &str) -> Result<(PathBuf, File), Error> {
+        let (temporary, file) = self.reserve(folder, name, |temporary| {
+            OpenOptions::new().read(true).write(true).create_new(true).open(temporary)
+        })?;
+        // The lock tells other runs that this file is in use. Where locks do not work, it is only not
+        // told; nothing else depends on it.
+        drop(file.try_lock());
+        Ok((temporary, file))
+    }
+
+    /// Makes a temporary folder in `folder`, and opens it.
+    fn temporary_folder(&self, folder: &Path) -> Result<(PathBuf, File), Error> {
+        let (temporary, ()) =
+            self.reserve(folder, "many", |temporary| fs::create_dir(temporary))?;
+        let opened = File::open(&temporary).map_err(|e| Error::io("open", &temporary, e))?;
+        drop(opened.try_lock());
+        Ok((temporary, opened))
+    }
+
+    /// Makes something in `folder` under a temporary name that nothing has yet.
+    fn reserve<T>(
+        &self,
+        folder: &Path,
+        name: &str,
+        make: impl Fn(&Path) -> io::Result<T>,
+    ) -> Result<(PathBuf, T), Error> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let short = short(name);
-        let (temporary, file) = loop {
+        loop {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
             let temporary = format!(".{short}.{}-{number}{TEMPORARY}", std::process::id());
             let temporary = folder.join(temporary);
             live().insert(temporary.clone());
-            match OpenOptions::new().read(true).write(true).create_new(true).open(&temporary) {
+            match make(&temporary) {
                 // What a killed process left that had the number this one has.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     live().remove(&temporary);
@@ -426,13 +462,9 @@ impl Outputs {
                     fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
                 }
                 Err(error) => return Err(Error::io("create", folder.join(name), error)),
-                Ok(file) => break (temporary, file),
+                Ok(made) => return Ok((temporary, made)),
             }
-        };
-        // The lock tells other runs that this file is in use. Where locks do not work, it is only not
-        // told; nothing else depends on it.
-        drop(file.try_lock());
-        Ok((temporary, file))
+        }
     }
 
     fn make_folder(&self, folder: &Path) -> Result<(), Error> {
@@ -495,10 +527,27 @@ pub fn place(target: &Path) -> PathBuf {
     real.join(target.file_name().unwrap_or_default())
 }
 
+/// What of a manifest that is there decides what becomes of its folder.
+#[derive(Deserialize)]
+struct Found {
+    units: Option<IgnoredAny>,
+    #[serde(default)]
+    files: Vec<FoundFile>,
+}
+
+#[derive(Deserialize)]
+struct FoundFile {
+    path: Option<String>,
+}
+
+impl Found {
+    fn read(folder: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(folder.join(MANIFEST)).ok()?).ok()
+    }
+}
+
 fn holds_batch(folder: &Path) -> bool {
-    let text = fs::read(folder.join(MANIFEST)).ok();
-    let manifest = text.and_then(|text| serde_json::from_slice::<Value>(&text).ok());
-    manifest.is_some_and(|manifest| manifest.get("units").is_some())
+    Found::read(folder).is_some_and(|manifest| manifest.units.is_some())
 }
 
 /// The text of each folder's manifest.
@@ -508,7 +557,12 @@ fn describe(
     manifest: impl Fn(&Path, &[Published]) -> Result<String, Error>,
 ) -> Result<Vec<(PathBuf, String)>, Error> {
     let each = folders.iter().map(|folder| {
-        let inside: Vec<_> = files.iter().filter(|f| f.path.starts_with(folder)).cloned().collect();
+        let is_inside = |file: &&Published| file.path.starts_with(folder);
+        // There may be a million, and mostly all of them are.
+        if files.iter().all(|file| is_inside(&file)) {
+            return Ok((folder.clone(), manifest(folder, files)?));
+        }
+        let inside: Vec<_> = files.iter().filter(is_inside).cloned().collect();
         Ok((folder.clone(), manifest(folder, &inside)?))
     });
     each.collect()
@@ -518,20 +572,19 @@ fn describe(
 /// not replaced by new ones.
 fn clear_manifests(folders: &[PathBuf], files: &[Published]) -> Result<Vec<PathBuf>, Error> {
     let mut stale = Vec::new();
+    let known: BTreeSet<&Path> = files.iter().map(|file| &*file.path).collect();
     for folder in folders {
-        let path = folder.join(MANIFEST);
-        let old = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
-        let named = old.as_ref().and_then(|old| old["files"].as_array()).into_iter().flatten();
-        for name in named.filter_map(|file| file["path"].as_str()) {
+        let old = Found::read(folder).map(|old| old.files).unwrap_or_default();
+        for name in old.into_iter().filter_map(|file| file.path) {
             // Only what lies in the folder is ours to remove, whatever the file says.
             let plain =
-                Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+                Path::new(&name).components().all(|part| matches!(part, Component::Normal(_)));
             let path = folder.join(name);
-            if plain && !files.iter().any(|file| file.path == path) {
+            if plain && !known.contains(&*path) {
                 stale.push(path);
             }
         }
-        remove_if_there(&path)?;
+        remove_if_there(&folder.join(MANIFEST))?;
     }
     Ok(stale)
 }
@@ -560,20 +613,30 @@ fn rename(from: &Path, to: &Path, replace: bool) -> io::Result<()> {
 
 /// Gives every file its final name. When one cannot have it, those before it are taken back where
 /// nothing was replaced.
-fn rename_all(staged: &mut [Staged]) -> Result<(), Error> {
-    let mut fresh: Vec<PathBuf> = Vec::new();
+fn rename_all(staged: &mut [Staged], rooms: &mut [Room]) -> Result<(), Error> {
+    let (mut files, mut many) = (Vec::new(), Fresh::default());
+    let mut renamed = rename_staged(staged, &mut files);
+    for room in rooms {
+        renamed = renamed.and_then(|()| room.publish(&mut many));
+    }
+    if renamed.is_err() {
+        // A second failure here changes nothing about the first, which is reported.
+        files.iter().for_each(|path| drop(fs::remove_file(path)));
+        many.take_back();
+    }
+    renamed
+}
+
+/// Adds what was not there before to `fresh`.
+fn rename_staged(staged: &mut [Staged], fresh: &mut Vec<PathBuf>) -> Result<(), Error> {
     for staged in staged {
         let Some(temporary) = &staged.temporary else { continue };
         let target = &staged.file.path;
         let new = !target.exists();
-        if let Err(error) = rename(temporary, target, staged.replaces) {
-            // A second failure here changes nothing about the first, which is reported.
-            fresh.iter().for_each(|path| drop(fs::remove_file(path)));
-            return Err(match error.kind() {
-                io::ErrorKind::AlreadyExists => appeared(target),
-                _ => Error::io("publish", target, error),
-            });
-        }
+        rename(temporary, target, staged.replaces).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => appeared(target),
+            _ => Error::io("publish", target, error),
+        })?;
         live().remove(temporary);
         staged.temporary = None;
         if new {
@@ -618,8 +681,7 @@ pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<(), Error> {
 
 /// Makes the renames last through a power cut.
 fn sync_folders(files: &[Published]) {
-    let mut folders: Vec<&Path> = files.iter().filter_map(|file| file.path.parent()).collect();
-    folders.dedup();
+    let folders: BTreeSet<&Path> = files.iter().filter_map(|file| file.path.parent()).collect();
     for folder in folders {
         sync_folder(if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
     }
@@ -637,8 +699,9 @@ impl Drop for Outputs {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let staged = state.staged.iter().filter_map(|staged| staged.temporary.as_ref());
-        for temporary in state.open.values().chain(staged) {
-            drop(fs::remove_file(temporary));
+        let rooms = state.rooms.iter().filter_map(Room::path);
+        for temporary in state.open.values().chain(staged).chain(rooms) {
+            remove_any(temporary);
             live().remove(temporary);
         }
         // What was to grow and never did would only be in the way the next time.

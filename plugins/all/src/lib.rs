@@ -5,6 +5,7 @@
 use sluice_archive as _;
 use sluice_demo as _;
 use sluice_dgc as _;
+use sluice_files as _;
 use sluice_ice as _;
 use sluice_las as _;
 use sluice_lcm as _;

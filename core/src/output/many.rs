@@ -1,0 +1,208 @@
+//! Many small files below one folder: written whole, one after another, into a hidden room in the folder, and
+//! given their final names all together. Holds about a hundred bytes of each, no descriptor, and syncs them
+//! together.
+//!
+//! The room is a folder named as temporary files are, locked while it is used, so it is litter when its run is
+//! killed. [`OutputFile`](super::OutputFile) is for the few large outputs of a run.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::litter::live;
+use super::{Outputs, Overwrite, Published, appeared, remove_any, rename};
+use crate::Error;
+
+/// Many small files in the making. Dropped without [`finish`](Self::finish), none will be published.
+#[derive(Debug)]
+pub struct OutputFiles {
+    outputs: Arc<Outputs>,
+    folder: PathBuf,
+    /// Where they are until they are published.
+    room: PathBuf,
+    /// Tells other runs that the room is in use.
+    lock: File,
+    files: List,
+}
+
+/// What is known of many files, in few bytes each.
+#[derive(Debug, Default)]
+struct List {
+    /// Their names, one behind the other.
+    names: String,
+    each: Vec<Known>,
+    /// One a file, where hashes are worked out.
+    hashes: Vec<[u8; blake3::OUT_LEN]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    name_end: usize,
+    rows: u64,
+    bytes: u64,
+}
+
+/// Many files that are complete.
+#[derive(Debug)]
+pub(super) struct Room {
+    folder: PathBuf,
+    /// Where they are now; nothing once they are published.
+    room: Option<PathBuf>,
+    files: List,
+    replaces: bool,
+    /// Held until they are published.
+    _lock: File,
+}
+
+/// Up to so many files are synced one by one; more by syncing their whole file system, which may have other
+/// things to write.
+const SYNCED_EACH: usize = 256;
+
+impl Outputs {
+    /// Makes room for many small files below `folder`, which was declared by [`folder`](Self::folder).
+    pub fn many(self: &Arc<Self>, folder: &Path) -> Result<OutputFiles, Error> {
+        let folder = self.named(folder);
+        self.make_folder(&folder)?;
+        // Two that write there would take each other's names.
+        self.take(&folder)?;
+        let (room, lock) = self.temporary_folder(&folder)?;
+        self.state().open.insert(room.clone(), room.clone());
+        Ok(OutputFiles { outputs: Arc::clone(self), folder, room, lock, files: List::default() })
+    }
+}
+
+impl OutputFiles {
+    /// Writes a file that will be published as `name`, a path below the folder, and is said to hold `rows`.
+    ///
+    /// `Err` if there is a file of that name already, or the name is no plain path below the folder.
+    pub fn write(&mut self, name: &str, bytes: &[u8], rows: u64) -> Result<(), Error> {
+        let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
+        if name.is_empty() || !Path::new(name).components().all(is_plain) {
+            return Err(Error::broken(format!("`{name}` is no name for a file in a folder")));
+        }
+        let path = self.room.join(name);
+        let written = create(&path).and_then(|mut file| file.write_all(bytes));
+        written.map_err(|e| Error::io("write", self.folder.join(name), e))?;
+        self.files.names.push_str(name);
+        let (name_end, bytes_len) = (self.files.names.len(), bytes.len() as u64);
+        self.files.each.push(Known { name_end, rows, bytes: bytes_len });
+        if self.outputs.hash {
+            self.files.hashes.push(*blake3::hash(bytes).as_bytes());
+        }
+        self.outputs.written.fetch_add(bytes_len, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Completes them: they will be published with the other outputs.
+    pub fn finish(self) -> Result<(), Error> {
+        let Self { outputs, folder, room, lock, files } = self;
+        let synced = match files.each.len() {
+            0..=SYNCED_EACH => files
+                .names()
+                .try_for_each(|name| File::open(room.join(name)).and_then(|file| file.sync_all())),
+            _ => rustix::fs::syncfs(&lock).map_err(io::Error::from),
+        };
+        synced.map_err(|e| Error::io("write", &folder, e))?;
+        let replaces = outputs.overwrite != Overwrite::Refuse;
+        let mut state = outputs.state();
+        state.open.remove(&room);
+        state.rooms.push(Room { folder, room: Some(room), files, replaces, _lock: lock });
+        Ok(())
+    }
+}
+
+/// Opens a new file, in a folder that may have to be made.
+fn create(path: &Path) -> io::Result<File> {
+    let open = || OpenOptions::new().write(true).create_new(true).open(path);
+    match open() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            path.parent().map_or(Ok(()), fs::create_dir_all)?;
+            open()
+        }
+        other => other,
+    }
+}
+
+impl List {
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let mut start = 0;
+        self.each.iter().map(move |known| {
+            let name = self.names.get(start..known.name_end).unwrap_or_default();
+            start = known.name_end;
+            name
+        })
+    }
+}
+
+impl Room {
+    /// The files as they will be.
+    pub(super) fn files(&self) -> impl Iterator<Item = Published> {
+        let List { each, hashes, .. } = &self.files;
+        self.files.names().zip(each).enumerate().map(|(n, (name, known))| Published {
+            path: self.folder.join(name),
+            rows: known.rows,
+            bytes: known.bytes,
+            blake3: hashes.get(n).map(|hash| blake3::Hash::from_bytes(*hash).to_hex().to_string()),
+        })
+    }
+
+    /// Where its files are until they are published.
+    pub(super) fn path(&self) -> Option<&PathBuf> {
+        self.room.as_ref()
+    }
+
+    /// Gives the files their final names: whole folders at once, where there are none of their names. When one
+    /// cannot have its name, those before are taken back where nothing was replaced.
+    pub(super) fn publish(&mut self, fresh: &mut Fresh) -> Result<(), Error> {
+        let Some(room) = &self.room else { return Ok(()) };
+        move_all(room, &self.folder, self.replaces, fresh)?;
+        // What is left is empty folders.
+        remove_any(room);
+        live().remove(room);
+        self.room = None;
+        Ok(())
+    }
+}
+
+/// What has got its final name and was not there before.
+#[derive(Debug, Default)]
+pub(super) struct Fresh(Vec<(PathBuf, Vec<OsString>)>);
+
+impl Fresh {
+    /// Takes it away again.
+    pub(super) fn take_back(&self) {
+        // A second failure here changes nothing about the first, which is reported.
+        for (folder, names) in &self.0 {
+            names.iter().for_each(|name| remove_any(&folder.join(name)));
+        }
+    }
+}
+
+/// Moves what is in a folder into another one.
+fn move_all(from: &Path, to: &Path, replaces: bool, fresh: &mut Fresh) -> Result<(), Error> {
+    let fail = |e| Error::io("publish", to, e);
+    // All names first: what is moved away while a folder is read may make it skip others.
+    let names = fs::read_dir(from).and_then(|entries| {
+        entries.map(|entry| entry.map(|entry| entry.file_name())).collect::<io::Result<Vec<_>>>()
+    });
+    fresh.0.push((to.to_owned(), Vec::new()));
+    let place = fresh.0.len() - 1;
+    for name in names.map_err(fail)? {
+        let (old, new) = (from.join(&name), to.join(&name));
+        match rename(&old, &new, false) {
+            Ok(()) => fresh.0[place].1.push(name),
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(Error::io("publish", new, error));
+            }
+            Err(_) if old.is_dir() && new.is_dir() => move_all(&old, &new, replaces, fresh)?,
+            Err(_) if replaces => {
+                fs::rename(&old, &new).map_err(|e| Error::io("publish", new, e))?
+            }
+            Err(_) => return Err(appeared(&new)),
+        }
+    }
+    Ok(())
+}

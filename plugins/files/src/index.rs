@@ -1,0 +1,110 @@
+//! The list of the files: a line a file, as a table or as names alone. Writes no file.
+
+use serde::Deserialize;
+use sluice_core::json::integer;
+use sluice_core::schemars::JsonSchema;
+use sluice_core::{Channel, Event, time};
+
+/// Which list there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(crate = "sluice_core::schemars")]
+pub(crate) enum Index {
+    /// A table `index.csv`.
+    #[default]
+    Csv,
+    /// Names alone, in `index.txt`.
+    Names,
+    /// None.
+    None,
+}
+
+impl Index {
+    /// What lists are called.
+    pub(crate) const NAMES: [&'static str; 2] = ["index.csv", "index.txt"];
+
+    /// What this one is called.
+    pub(crate) fn file(self) -> Option<&'static str> {
+        match self {
+            Self::Csv => Some("index.csv"),
+            Self::Names => Some("index.txt"),
+            Self::None => None,
+        }
+    }
+
+    /// Its first line.
+    pub(crate) fn head(self) -> &'static [u8] {
+        match self {
+            Self::Csv => b"name,timestamp_ns,timestamp,source,channel,sequence,bytes,check\n",
+            Self::Names | Self::None => b"",
+        }
+    }
+
+    /// Appends what a line has behind a file's name.
+    pub(crate) fn write_rest(
+        self,
+        (event, channel): (&Event<'_>, &Channel),
+        bytes: usize,
+        check: &str,
+        out: &mut Vec<u8>,
+    ) {
+        if self == Self::Csv {
+            out.push(b',');
+            integer(out, event.timestamp);
+            out.push(b',');
+            out.extend_from_slice(time::format(event.timestamp).as_bytes());
+            for text in [&*channel.source, channel.name.text()] {
+                out.push(b',');
+                push_quoted(text, out);
+            }
+            out.push(b',');
+            integer(out, event.sequence);
+            out.push(b',');
+            integer(out, bytes);
+            out.push(b',');
+            push_quoted(check, out);
+        }
+        out.push(b'\n');
+    }
+
+    /// Appends a file's name, with which a line begins.
+    pub(crate) fn write_name(self, name: &str, out: &mut Vec<u8>) {
+        match self {
+            Self::Csv => push_quoted(name, out),
+            Self::Names | Self::None => out.extend_from_slice(name.as_bytes()),
+        }
+    }
+}
+
+/// Appends a value of a CSV, in quotes where it needs them.
+fn push_quoted(text: &str, out: &mut Vec<u8>) {
+    if text.contains([',', '"', '\r', '\n']) {
+        out.push(b'"');
+        out.extend_from_slice(text.replace('"', "\"\"").as_bytes());
+        out.push(b'"');
+    } else {
+        out.extend_from_slice(text.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_core::{ChannelId, Encoding, Name};
+
+    #[test]
+    fn a_line_says_all_that_is_known_of_a_file() {
+        let channel = Channel::new(Name::from_text("CAM,\"1\""), "log", Encoding::Lcm);
+        let (timestamp, sequence) = (1_194_098_400_000_000_000, 7);
+        let event = Event { timestamp, sequence, channel: ChannelId(0), payload: b"" };
+        let line = |index: Index| {
+            let mut out = Vec::new();
+            index.write_name("a,b", &mut out);
+            index.write_rest((&event, &channel), 12, "ok", &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        let wanted = "\"a,b\",1194098400000000000,2007-11-03T14:00:00.000000000Z,log,\"CAM,\"\"1\"\"\",7,12,ok\n";
+        assert_eq!(line(Index::Csv), wanted);
+        assert_eq!(line(Index::Names), "a,b\n");
+    }
+}

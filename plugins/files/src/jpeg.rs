@@ -1,0 +1,279 @@
+//! Whether bytes are a whole JPEG file, told by its markers. Decodes no picture: a picture may be wrong in a
+//! file that is whole.
+//!
+//! | in order | is |
+//! |---|---|
+//! | `FF D8` | the start |
+//! | segments: `FF`, a code, a length of two bytes that counts itself | among them one with the size (`C0` to `CF` but for `C4`, `C8`, `CC`) before the first scan |
+//! | a scan: the segment `DA`, then bytes in which `FF 00` is an `FF` and `FF D0` to `FF D7` are restarts | at least one |
+//! | `FF D9` | the end; zeros or `FF` behind it are padding |
+//!
+//! Of what is whole every proper beginning is cut, but for its padding: no marker of the end lies in a scan.
+
+#![warn(clippy::indexing_slicing)]
+
+/// Why bytes are no whole JPEG file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// There is nothing.
+    Empty,
+    /// The first two bytes are others.
+    NoStart,
+    /// It ends before a segment does.
+    CutSegment,
+    /// It ends in a picture.
+    CutScan,
+    /// It ends between segments.
+    NoEnd,
+    /// Something else stands where a marker must be.
+    NoMarker,
+    /// A segment is as long as none of its kind.
+    BadSegment,
+    /// A picture comes before its size, or the size is nothing.
+    NoSize,
+    /// The end comes before any picture.
+    NoScan,
+    /// Something that is no padding stands behind the end.
+    Behind,
+}
+
+impl Fault {
+    /// What is told of it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Empty => "empty image",
+            Self::NoStart => "not a JPEG file: it does not begin with FF D8",
+            Self::CutSegment => "cut JPEG file: it ends in a header",
+            Self::CutScan => "cut JPEG file: it ends in the picture",
+            Self::NoEnd => "cut JPEG file: the end marker is missing",
+            Self::NoMarker => "bad JPEG file: there is no marker where one must be",
+            Self::BadSegment => "bad JPEG file: a header has a wrong length",
+            Self::NoSize => "bad JPEG file: the picture has no size",
+            Self::NoScan => "bad JPEG file: it has no picture",
+            Self::Behind => "bad JPEG file: something else stands behind its end",
+        }
+    }
+}
+
+const START: u8 = 0xD8;
+const END: u8 = 0xD9;
+const SCAN: u8 = 0xDA;
+const RESTARTS: std::ops::RangeInclusive<u8> = 0xD0..=0xD7;
+const PRIVATE: u8 = 0x01;
+
+/// Walks over the markers, in time linear in the length. `Err` says what is wrong first.
+pub(crate) fn check(bytes: &[u8]) -> Result<(), Fault> {
+    if bytes.is_empty() {
+        return Err(Fault::Empty);
+    }
+    let Some(mut rest) = bytes.strip_prefix(&[0xFF, START]) else { return Err(Fault::NoStart) };
+    let (mut has_size, mut has_scan) = (false, false);
+    loop {
+        let (code, behind) = marker(rest)?;
+        match code {
+            END if has_scan => return padding(behind),
+            END => return Err(Fault::NoScan),
+            PRIVATE => rest = behind,
+            START | 0x00 => return Err(Fault::NoMarker),
+            code if RESTARTS.contains(&code) => return Err(Fault::NoMarker),
+            SCAN if !has_size => return Err(Fault::NoSize),
+            SCAN => {
+                let (head, behind) = segment(behind)?;
+                check_scan(head)?;
+                has_scan = true;
+                rest = over_scan(behind)?;
+            }
+            code => {
+                let (body, behind) = segment(behind)?;
+                if is_frame(code) {
+                    check_frame(body)?;
+                    has_size = true;
+                }
+                rest = behind;
+            }
+        }
+    }
+}
+
+/// The code of the marker at the start, and what is behind it. Any number of `FF` may stand before a code.
+fn marker(bytes: &[u8]) -> Result<(u8, &[u8]), Fault> {
+    let Some(mut rest) = bytes.strip_prefix(&[0xFF]) else {
+        return Err(if bytes.is_empty() { Fault::NoEnd } else { Fault::NoMarker });
+    };
+    loop {
+        match rest.split_first() {
+            None => return Err(Fault::NoEnd),
+            Some((0xFF, behind)) => rest = behind,
+            Some((code, behind)) => return Ok((*code, behind)),
+        }
+    }
+}
+
+/// What a segment holds, and what is behind it.
+fn segment(bytes: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
+    let (len, rest) = bytes.split_first_chunk().ok_or(Fault::CutSegment)?;
+    let len = usize::from(u16::from_be_bytes(*len)).checked_sub(2).ok_or(Fault::BadSegment)?;
+    rest.split_at_checked(len).ok_or(Fault::CutSegment)
+}
+
+fn is_frame(code: u8) -> bool {
+    matches!(code, 0xC0..=0xCF) && !matches!(code, 0xC4 | 0xC8 | 0xCC)
+}
+
+/// Of each component a frame says three bytes, behind precision, height, width and their number.
+fn check_frame(body: &[u8]) -> Result<(), Fault> {
+    let (head, components) = body.split_first_chunk::<6>().ok_or(Fault::BadSegment)?;
+    let [_precision, height_high, height_low, width_high, width_low, count] = *head;
+    if count == 0 || components.len() != 3 * usize::from(count) {
+        return Err(Fault::BadSegment);
+    }
+    if [height_high, height_low] == [0, 0] || [width_high, width_low] == [0, 0] {
+        return Err(Fault::NoSize);
+    }
+    Ok(())
+}
+
+/// Of each component a scan says two bytes, behind their number and in front of three others.
+fn check_scan(head: &[u8]) -> Result<(), Fault> {
+    let (count, rest) = head.split_first().ok_or(Fault::BadSegment)?;
+    let fits = (1..=4).contains(count) && rest.len() == 2 * usize::from(*count) + 3;
+    if fits { Ok(()) } else { Err(Fault::BadSegment) }
+}
+
+/// What stands behind a scan: the next marker that is none of its own.
+fn over_scan(mut bytes: &[u8]) -> Result<&[u8], Fault> {
+    loop {
+        let at = memchr::memchr(0xFF, bytes).ok_or(Fault::CutScan)?;
+        let found = bytes.get(at..).unwrap_or_default();
+        match found.get(1) {
+            None => return Err(Fault::CutScan),
+            Some(code) if *code == 0 || RESTARTS.contains(code) => {
+                bytes = found.get(2..).unwrap_or_default();
+            }
+            // One before a code does not count.
+            Some(0xFF) => bytes = found.get(1..).unwrap_or_default(),
+            Some(_) => return Ok(found),
+        }
+    }
+}
+
+fn padding(bytes: &[u8]) -> Result<(), Fault> {
+    let is_padding = bytes.iter().all(|byte| matches!(byte, 0x00 | 0xFF));
+    if is_padding { Ok(()) } else { Err(Fault::Behind) }
+}
+
+#[cfg(test)]
+#[expect(clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+    use jpeg_encoder::{ColorType, Encoder};
+    use proptest::prelude::*;
+    use zune_jpeg::JpegDecoder;
+    use zune_jpeg::zune_core::bytestream::ZCursor;
+
+    /// A picture of noise, as an encoder that is not ours makes it.
+    fn picture(width: u16, height: u16, seed: u64, progressive: bool, restart: u16) -> Vec<u8> {
+        let mut dice = seed | 1;
+        let mut byte = || {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (dice >> 56) as u8
+        };
+        let pixels: Vec<u8> =
+            (0..usize::from(width) * usize::from(height) * 3).map(|_| byte()).collect();
+        let mut bytes = Vec::new();
+        let mut encoder = Encoder::new(&mut bytes, 70);
+        encoder.set_progressive(progressive);
+        if restart > 0 {
+            encoder.set_restart_interval(restart);
+        }
+        encoder.encode(&pixels, width, height, ColorType::Rgb).unwrap();
+        bytes
+    }
+
+    fn decodes(bytes: &[u8]) -> bool {
+        JpegDecoder::new(ZCursor::new(bytes)).decode().is_ok()
+    }
+
+    #[test]
+    fn pictures_of_an_encoder_are_whole_with_padding_too() {
+        for (progressive, restart) in [(false, 0), (true, 0), (false, 2)] {
+            let mut bytes = picture(40, 24, 7, progressive, restart);
+            assert_eq!(check(&bytes), Ok(()));
+            assert!(decodes(&bytes));
+            bytes.extend_from_slice(&[0, 0, 0xFF, 0]);
+            assert_eq!(check(&bytes), Ok(()));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_apart() {
+        let whole = picture(16, 16, 1, false, 0);
+        let cut = |at: usize| check(&whole[..at]);
+        assert_eq!(check(b""), Err(Fault::Empty));
+        assert_eq!(check(b"GIF89a"), Err(Fault::NoStart));
+        assert_eq!(cut(2), Err(Fault::NoEnd));
+        assert_eq!(cut(5), Err(Fault::CutSegment));
+        assert_eq!(cut(whole.len() - 1), Err(Fault::CutScan));
+        assert_eq!(cut(whole.len() - 2), Err(Fault::CutScan));
+        assert_eq!(check(&[&whole[..], b"more"].concat()), Err(Fault::Behind));
+        assert_eq!(check(&[&whole[..2], b"xx", &whole[2..]].concat()), Err(Fault::NoMarker));
+        assert_eq!(check(&[0xFF, START, 0xFF, END]), Err(Fault::NoScan));
+        assert_eq!(check(&[0xFF, START, 0xFF, 0xE0, 0, 1, 0]), Err(Fault::BadSegment));
+        assert_eq!(check(&[0xFF, START, 0xFF, SCAN, 0, 8, 1, 1, 0, 0, 63, 0]), Err(Fault::NoSize));
+        let flat = [0xFF, START, 0xFF, 0xC0, 0, 11, 8, 0, 0, 0, 9, 1, 1, 0x11, 0];
+        assert_eq!(check(&flat), Err(Fault::NoSize));
+    }
+
+    #[test]
+    fn an_end_marker_in_a_header_is_not_the_end() {
+        let whole = picture(16, 16, 1, false, 0);
+        let inner = [0xFF, START, 0xFF, END];
+        let head = [&[0xFF, 0xE1, 0, 2 + inner.len() as u8][..], &inner].concat();
+        let with = [&whole[..2], &head, &whole[2..]].concat();
+        assert_eq!(check(&with), Ok(()));
+        assert_eq!(check(&with[..2 + head.len()]), Err(Fault::NoEnd));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn a_picture_is_whole_and_decodes_and_no_beginning_of_it_is(
+            (width, height) in (1u16..40, 1u16..40),
+            seed in any::<u64>(),
+            progressive in any::<bool>(),
+            restart in 0u16..4,
+            at in any::<prop::sample::Index>())
+        {
+            let restart = if progressive { 0 } else { restart };
+            let bytes = picture(width, height, seed, progressive, restart);
+            prop_assert_eq!(check(&bytes), Ok(()));
+            prop_assert!(decodes(&bytes));
+            prop_assert!(check(&bytes[..at.index(bytes.len())]).is_err());
+        }
+
+        #[test]
+        fn whatever_is_changed_there_is_an_answer(
+            seed in any::<u64>(),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8))
+        {
+            let mut bytes = picture(9, 9, seed, false, 1);
+            let len = bytes.len();
+            for (at, byte) in changes {
+                bytes[at.index(len)] = byte;
+            }
+            let told = check(&bytes).err().map(Fault::as_str);
+            prop_assert!(told != Some(""));
+        }
+
+        #[test]
+        fn any_bytes_have_an_answer(bytes in prop::collection::vec(
+            prop_oneof![Just(0xFFu8), Just(START), Just(SCAN), Just(END), Just(0u8), Just(2u8), any::<u8>()], 0..64))
+        {
+            prop_assert!(bytes.starts_with(&[0xFF, START]) || check(&bytes).is_err());
+            let begun = [&[0xFF, START], &bytes[..]].concat();
+            // A whole file has an end marker, and a picture in front of it.
+            let ends = begun.windows(2).filter(|pair| *pair == [0xFF, END]).count();
+            prop_assert!(check(&begun).is_err() || ends > 0 && begun.contains(&SCAN));
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Payloads and fields of events as files of their own, such as the images of a camera: sink `files`.
+//!
+//! Nothing here decodes a payload or an image.
+
+mod index;
+mod jpeg;
+mod name;
+mod sink;
+mod value;
+
+pub use sink::Files;

@@ -1,0 +1,325 @@
+//! Folders of files: what is in them, under which names, and what is told of events that are no files.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, BinaryArray, Int64Array, RecordBatch, StringArray};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use sluice_core::{
+    Batch, BatchBuilder, BlockPool, Channel, Channels, DynSink, EncodeContext, Encoding, Error,
+    Kind, Make, MessageType, Name, OptionsError, Outputs, Overwrite, Payloads, Registry, Rows,
+    SinkContext, Tasks, TypeKey,
+};
+use sluice_files as _;
+
+/// 2007-11-03T14:00:00Z
+const BEGIN: i64 = 1_194_098_400_000_000_000;
+
+/// An event: its channel and payload, and where it is decoded its time, image and label.
+#[derive(Clone, Debug)]
+struct Given(&'static str, Vec<u8>, Option<(i64, Option<Vec<u8>>, String)>);
+
+fn raw(channel: &'static str, payload: &[u8]) -> Given {
+    Given(channel, payload.to_vec(), None)
+}
+
+fn image(channel: &'static str, utime: i64, image: &[u8]) -> Given {
+    Given(channel, b"raw".to_vec(), Some((utime, Some(image.to_vec()), "label".to_owned())))
+}
+
+fn batch(events: &[Given], first: usize, channels: &Channels) -> Batch {
+    let (mut builder, mut decoded) = (BatchBuilder::default(), Vec::new());
+    for (n, Given(channel, payload, fields)) in events.iter().enumerate() {
+        let channel = Channel::new(Name::from_text(channel), "log", Encoding::Lcm);
+        let (id, number) = (channels.intern(channel).unwrap(), (first + n) as i64);
+        builder.push_copy(BEGIN + number, number, id, payload);
+        decoded.extend(fields.as_ref().map(|fields| (n as u32, fields)));
+    }
+    if decoded.is_empty() {
+        return builder.finish();
+    }
+    let utimes = decoded.iter().map(|(_, fields)| fields.0).collect::<Vec<_>>();
+    let images = decoded.iter().map(|(_, fields)| fields.1.as_deref()).collect::<Vec<_>>();
+    let labels = decoded.iter().map(|(_, fields)| &*fields.2).collect::<Vec<_>>();
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("utime", Arc::new(Int64Array::from(utimes))),
+        ("image", Arc::new(BinaryArray::from(images))),
+        ("label", Arc::new(StringArray::from(labels))),
+    ];
+    let columns = columns.into_iter().map(|(name, array)| (name, array, true));
+    let rows = Rows {
+        message: MessageType::named("image_t", TypeKey(7)).into(),
+        payloads: Payloads::Kept,
+        events: decoded.iter().map(|(event, _)| *event).collect(),
+        columns: RecordBatch::try_from_iter_with_nullable(columns).unwrap(),
+    };
+    builder.finish().with_rows(vec![rows])
+}
+
+/// Runs every task on a thread of its own, so that they end in no order.
+struct Threads(usize);
+
+impl Tasks for Threads {
+    fn width(&self) -> usize {
+        self.0
+    }
+
+    fn spawn(&self, task: Box<dyn FnOnce() + Send>) {
+        drop(std::thread::Builder::new().spawn(task).unwrap());
+    }
+}
+
+fn make(options: Value) -> Result<Box<dyn DynSink>, OptionsError> {
+    let Make::Sink(make) = Registry::linked().get(Kind::Sink, "files").unwrap().make else {
+        panic!("files is no sink")
+    };
+    make(options)
+}
+
+/// What became of the events.
+#[derive(Debug, Default, PartialEq)]
+struct Outcome {
+    written: u64,
+    left_out: usize,
+    refused: Vec<String>,
+    notes: Vec<(String, u64)>,
+}
+
+fn run(
+    path: &Path,
+    events: &[Given],
+    more: Value,
+    cut: usize,
+    width: usize,
+) -> Result<Outcome, Error> {
+    let outputs = Arc::new(Outputs::new(Overwrite::Replace, true, &[]));
+    let tasks = Arc::new(Threads(width));
+    let context = SinkContext { outputs, tasks, ..SinkContext::standalone() };
+    let mut options = json!({ "path": format!("{}/", path.display()) });
+    options.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let (sink, buffers) = (make(options).unwrap(), BlockPool::new(64, 2));
+    let (mut output, mut outcome, mut first) = (sink.open(&context)?, Outcome::default(), 0);
+    for some in events.chunks(cut.max(1)) {
+        let mut encoding = EncodeContext::new(&context.channels, &buffers);
+        let block = sink.encode(batch(some, first, &context.channels), &mut encoding)?;
+        outcome.refused.extend(encoding.refused.into_iter().map(|(_, why)| why));
+        outcome.written += sink.append(output.as_mut(), block)?;
+        outcome.left_out += sink.left_out(output.as_mut()).len();
+        first += some.len();
+    }
+    outcome.notes = sink.notes(output.as_ref());
+    outcome.written += sink.finish(output)?;
+    context.outputs.publish(|_, files| Ok(format!("{} files", files.len())))?;
+    Ok(outcome)
+}
+
+fn write(path: &Path, events: &[Given], more: Value) -> Outcome {
+    run(path, events, more, events.len(), 1).unwrap()
+}
+
+/// Every file below a folder, by its path there.
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() {
+            let inner = files(&path).into_iter();
+            found.extend(inner.map(|(below, bytes)| (format!("{name}/{below}"), bytes)));
+        } else {
+            found.insert(name, fs::read(&path).unwrap());
+        }
+    }
+    found
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// A small picture.
+fn picture() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let encoder = jpeg_encoder::Encoder::new(&mut bytes, 50);
+    encoder.encode(&[90; 8 * 8], 8, 8, jpeg_encoder::ColorType::Luma).unwrap();
+    bytes
+}
+
+#[test]
+fn payloads_become_files_and_the_index_tells_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let outcome = write(folder.path(), &[raw("A", b"one"), raw("B/x", b"two")], json!({}));
+    assert_eq!(outcome, Outcome { written: 2, ..Outcome::default() });
+    let found = files(folder.path());
+    let names: Vec<&String> = found.keys().collect();
+    assert_eq!(names, ["A-0.bin", "B%2Fx-1.bin", "_manifest.json", "index.csv"]);
+    assert_eq!((&*found["A-0.bin"], text(&found["_manifest.json"])), (&b"one"[..], "3 files"));
+    let index = "name,timestamp_ns,timestamp,source,channel,sequence,bytes,check\n\
+        A-0.bin,1194098400000000000,2007-11-03T14:00:00.000000000Z,log,A,0,3,\n\
+        B%2Fx-1.bin,1194098400000000001,2007-11-03T14:00:00.000000001Z,log,B/x,1,3,\n";
+    assert_eq!(text(&found["index.csv"]), index);
+}
+
+#[test]
+fn a_field_becomes_files_named_by_other_fields() {
+    let folder = tempfile::tempdir().unwrap();
+    let events = [image("CAM", 12, b"jpeg"), raw("POSE", b"x"), image("CAM_2", 13, b"more")];
+    let more = json!({ "field": "image", "name": "{channel}/{utime}.jpg", "index": "names" });
+    let outcome = write(folder.path(), &events, more);
+    assert_eq!((outcome.written, outcome.left_out), (2, 1));
+    assert_eq!(outcome.notes, [("no bytes in `image` on POSE, left out".to_owned(), 1)]);
+    let found = files(folder.path());
+    assert_eq!(text(&found["index.txt"]), "CAM/12.jpg\nCAM_2/13.jpg\n");
+    assert_eq!((&*found["CAM/12.jpg"], &*found["CAM_2/13.jpg"]), (&b"jpeg"[..], &b"more"[..]));
+}
+
+#[test]
+fn a_field_that_is_null_or_no_bytes_is_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let null = Given("CAM", Vec::new(), Some((1, None, String::new())));
+    for (field, left_out) in [("image", 1), ("utime", 1), ("nowhere", 1), ("label", 1)] {
+        let outcome = write(folder.path(), std::slice::from_ref(&null), json!({ "field": field }));
+        assert_eq!((outcome.written, outcome.left_out), (0, left_out), "{field}");
+    }
+}
+
+#[test]
+fn images_that_are_not_whole_are_told_and_kept_or_dropped() {
+    let whole = picture();
+    let events = [
+        image("CAM", 1, &whole),
+        image("CAM", 2, &whole[..whole.len() - 2]),
+        image("CAM", 3, b""),
+        image("CAM_2", 4, b"no image"),
+        image("CAM", 5, &whole[..30]),
+    ];
+    let options = |more: Value| {
+        let mut options = json!({ "field": "image", "name": "{utime}.jpg", "check": "jpeg" });
+        options.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        options
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let kept = write(folder.path(), &events, options(json!({})));
+    assert_eq!((kept.written, kept.left_out, kept.refused.len()), (4, 1, 0));
+    let told: Vec<&str> = kept.notes.iter().map(|(what, _)| &**what).collect();
+    let wanted = [
+        "cut JPEG file: it ends in a header on CAM",
+        "cut JPEG file: it ends in the picture on CAM",
+        "empty image on CAM, left out",
+        "not a JPEG file: it does not begin with FF D8 on CAM_2",
+    ];
+    assert_eq!(told, wanted);
+    let index = files(folder.path()).remove("index.csv").unwrap();
+    let states: Vec<&str> =
+        text(&index).lines().skip(1).map(|line| line.rsplit(',').next().unwrap()).collect();
+    assert_eq!(states[0], "ok");
+    assert!(states[1].starts_with("cut JPEG") && states[2].starts_with("not a JPEG"), "{states:?}");
+    let dropped = write(folder.path(), &events, options(json!({ "bad": "drop" })));
+    assert_eq!((dropped.written, dropped.left_out), (1, 4));
+    let empty = write(folder.path(), &events, options(json!({ "empty": "keep" })));
+    assert_eq!((empty.written, empty.left_out), (5, 0));
+    assert_eq!(files(folder.path())["3.jpg"], b"");
+}
+
+#[test]
+fn names_lead_to_no_other_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let named = |label: &str| Given("CAM", b"x".to_vec(), Some((1, None, label.to_owned())));
+    let events = ["../up", "/abs", "..", "a/b", "", "ok", "index.csv"].map(named);
+    let outcome = write(&folder.path().join("out"), &events, json!({ "name": "{label}" }));
+    assert_eq!((outcome.written, outcome.refused.len()), (1, 6));
+    let events = ["..", "../../up", "x"].map(named);
+    let outcome =
+        write(&folder.path().join("out"), &events, json!({ "name": "{label}/{channel}" }));
+    assert_eq!((outcome.written, outcome.refused.len()), (1, 2));
+    let channels = [raw("..", b"1"), raw(".", b"2"), raw("a/../b", b"3"), raw("", b"4")];
+    let outcome = write(&folder.path().join("more"), &channels, json!({ "name": "{channel}" }));
+    assert_eq!(outcome.written, 4);
+    let found = files(&folder.path().join("more"));
+    let names: Vec<&String> = found.keys().collect();
+    assert_eq!(names, ["%", "%2E", "%2E.", "_manifest.json", "a%2F..%2Fb", "index.csv"]);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn an_event_without_a_name_is_refused_with_the_field_it_lacks() {
+    let folder = tempfile::tempdir().unwrap();
+    let events = [raw("A", b"x"), image("A", 1, b"")];
+    let outcome = write(folder.path(), &events, json!({ "name": "{utime}.bin" }));
+    assert_eq!(outcome.written, 1);
+    assert_eq!(outcome.refused, ["the file's name needs `utime`, which the event does not have"]);
+}
+
+#[test]
+fn names_that_are_there_get_numbers_in_the_order_of_the_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let events: Vec<Given> = (0..4u8).map(|n| raw("A", &[b'0' + n])).collect();
+    let outcome = write(folder.path(), &events, json!({ "name": "{channel}.bin" }));
+    assert_eq!(outcome.notes[0].1, 3);
+    let found = files(folder.path());
+    for (n, name) in ["A.bin", "A-2.bin", "A-3.bin", "A-4.bin"].into_iter().enumerate() {
+        assert_eq!(found[name], [b'0' + n as u8]);
+    }
+}
+
+#[test]
+fn the_same_events_give_the_same_files_however_they_are_cut_and_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let events: Vec<Given> = (0..300)
+        .map(|n| match n % 4 {
+            0 => raw("POSE", b"x"),
+            1 => image("CAM", n / 8, &picture()),
+            _ => image("CAM_2", n, &n.to_le_bytes()),
+        })
+        .collect();
+    let more = json!({ "field": "image", "name": "{channel}/{utime}.jpg", "check": "jpeg" });
+    let mut first = None;
+    for (cut, threads) in [(300, 1), (7, 2), (1, 8)] {
+        let path = folder.path().join(format!("{cut}"));
+        let outcome = run(&path, &events, more.clone(), cut, threads).unwrap();
+        let found = (outcome, files(&path));
+        assert!(first.get_or_insert_with(|| (Outcome { ..found.0 }, found.1.clone())).1 == found.1);
+    }
+}
+
+#[test]
+fn wrong_options_are_told_with_their_key() {
+    let wrong = [
+        ("path", json!("images")),
+        ("name", json!("{")),
+        ("field", json!("a[")),
+        ("index", json!("json")),
+        ("check", json!("png")),
+    ];
+    for (key, value) in wrong {
+        let mut options = json!({ "path": "images/" });
+        options[key] = value;
+        assert_eq!(make(options).err().unwrap().path, [key]);
+    }
+}
+
+proptest! {
+    // Each case syncs its files to the disk.
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn every_event_is_a_file_of_its_own_or_refused(
+        labels in proptest::collection::vec("[ab./\u{0}-]{0,4}|\\PC{0,5}", 0..12),
+        folders in any::<bool>())
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let events: Vec<Given> = labels.iter().enumerate()
+            .map(|(n, label)| Given("A", vec![n as u8], Some((1, None, label.clone())))).collect();
+        let name = if folders { "{label}/{label}" } else { "{label}" };
+        let path = folder.path().join("out");
+        let outcome = write(&path, &events, json!({ "name": name }));
+        prop_assert_eq!(outcome.written as usize + outcome.refused.len(), events.len());
+        let found = files(&path);
+        prop_assert_eq!(found.len(), outcome.written as usize + 2, "{:?}", found.keys());
+        prop_assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}
