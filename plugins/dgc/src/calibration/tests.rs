@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 
 fn built_in() -> Calibration {
@@ -181,4 +183,60 @@ fn an_option_is_a_name_or_a_path() {
     assert_eq!(read("mit-dgc".into()).unwrap(), CalibrationPath::default());
     assert!(CalibrationPath::default().load().is_ok());
     assert!(read(5.into()).is_err());
+}
+
+#[test]
+fn more_sensors_than_any_vehicle_has_are_refused() {
+    let sensor = |n: usize| {
+        format!("A{n} {{ position = [0, 0, 1]; rpy = [0, 0, 0]; relative_to = A{}; }}", n + 1)
+    };
+    let chain = |len: usize| {
+        let sensors: Vec<String> = (0..len).map(sensor).collect();
+        let last = format!("A{len} {{ position = [0, 0, 1]; rpy = [0, 0, 0]; }}");
+        format!("calibration {{ {} {last} }}", sensors.join("\n"))
+    };
+    assert_eq!(of_cfg(&chain(1000)).mounts["A0"].position, [0.0, 0.0, 1001.0]);
+    assert!(wrong_cfg(&chain(5000)).contains("more than 1024 sensors and cameras"));
+}
+
+fn changed(text: &'static str) -> impl Strategy<Value = String> {
+    let change = (0..text.len(), 0..40_usize, "[-a-z0-9=;{},.#\"\\[\\] \n]{0,6}");
+    prop::collection::vec(change, 1..4).prop_map(|changes| {
+        let mut text = text.to_owned();
+        for (at, len, new) in changes {
+            let at = text.floor_char_boundary(at.min(text.len()));
+            let end = text.ceil_char_boundary((at + len).min(text.len()));
+            text.replace_range(at..end, &new);
+        }
+        text
+    })
+}
+
+/// A calibration that has all it says, or mistakes with places.
+fn is_sound(read: Result<Calibration, String>) -> bool {
+    match read {
+        Ok(calibration) => {
+            let numbers = calibration.vehicle.mounts.values().flat_map(|mount| mount.position);
+            calibration.names().count() > 0
+                && numbers.into_iter().all(f64::is_finite)
+                && calibration.cameras().iter().all(|c| calibration.mount(&c.name) == Some(c.mount))
+        }
+        Err(said) => said.contains("error:") && said.contains("--> a.file:"),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_changed_toml_file_is_read_or_its_mistakes_are_told(text in changed(BUILT_IN_TEXT)) {
+        prop_assert!(is_sound(Calibration::of_toml("a.file", &text)));
+    }
+
+    #[test]
+    fn a_changed_configuration_file_is_read_or_its_mistakes_are_told(
+        text in changed(include_str!("../../testdata/mit-dgc.cfg")),
+    ) {
+        prop_assert!(is_sound(Calibration::of_cfg("a.file", &text)));
+    }
 }

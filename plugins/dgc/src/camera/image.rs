@@ -10,6 +10,9 @@ use sluice_core::Rows;
 use crate::points::UTIME;
 use crate::poses::{Known, Timed};
 
+/// The type of rows of images without distortion.
+pub(super) const UNDISTORTED: &str = "sluice.undistorted_image";
+
 /// Longer images are not looked at.
 const LONGEST: usize = 64 << 20;
 
@@ -32,10 +35,14 @@ impl Timed for Image {
 }
 
 impl Known for Image {
-    const NEEDS: &str = "`width`, `height` and `image`";
+    const NEEDS: &str = "`width`, `height` and `image` as they were sent";
     const WRONG: &str = "an image without a single byte, or with more than 64 MiB";
 
     fn of(rows: &Rows, timestamps: &[i64]) -> Option<Vec<Option<Self>>> {
+        // What a lens distorts has been put right there: nobody may do it again.
+        if &*rows.message.name == UNDISTORTED {
+            return None;
+        }
         let (widths, heights) = (sizes(rows, "width")?, sizes(rows, "height")?);
         let bytes = rows.columns.column_by_name("image")?;
         let utimes = rows.columns.column_by_name(UTIME);

@@ -8,6 +8,7 @@ mod carry;
 mod image;
 mod paint;
 mod picture;
+pub mod undistort;
 
 use std::sync::Arc;
 

@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use jpeg_encoder::{ColorType, Encoder};
 use zune_jpeg::JpegDecoder;
 use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
@@ -24,6 +25,45 @@ impl Picture {
     pub(super) fn of_jpeg(bytes: &[u8]) -> Option<Self> {
         // The library is made for any bytes; should it panic on some, it is one image that is lost.
         catch_unwind(AssertUnwindSafe(|| decode(bytes))).ok().flatten()
+    }
+
+    /// A black picture.
+    pub(super) fn black(width: u32, height: u32) -> Self {
+        Self { width, height, rgb: vec![0; 3 * width as usize * height as usize] }
+    }
+
+    /// Its pixels, row by row, for whoever paints them.
+    pub(super) fn pixels(&mut self) -> impl Iterator<Item = &mut [u8; 3]> {
+        self.rgb.as_chunks_mut::<3>().0.iter_mut()
+    }
+
+    /// The picture as a JPEG file, in a quality from 1 to 100. Nothing if it is larger than such files can
+    /// be.
+    pub(super) fn to_jpeg(&self, quality: u8) -> Option<Vec<u8>> {
+        let (width, height) = (self.width.try_into().ok()?, self.height.try_into().ok()?);
+        let mut bytes = Vec::new();
+        let encoder = Encoder::new(&mut bytes, quality);
+        encoder.encode(&self.rgb, width, height, ColorType::Rgb).ok()?;
+        Some(bytes)
+    }
+
+    /// The colour at a place, mixed of the four pixels whose centres are around it. At the edges it is that
+    /// of the nearest pixels; nothing beside the picture.
+    pub(super) fn mixed(&self, u: f64, v: f64) -> Option<[u8; 3]> {
+        let (width, height) = (f64::from(self.width), f64::from(self.height));
+        if !((0.0..width).contains(&u) && (0.0..height).contains(&v)) {
+            return None;
+        }
+        let (u, v) = ((u - 0.5).clamp(0.0, width - 1.0), (v - 0.5).clamp(0.0, height - 1.0));
+        let (right, below) = ((u + 1.0).min(width - 1.0), (v + 1.0).min(height - 1.0));
+        let [upper, lower] = [v, below].map(|v| Some((self.colour(u, v)?, self.colour(right, v)?)));
+        let ((a, b), (c, d)) = upper.zip(lower)?;
+        let mix = |at: usize| {
+            let along = |a: u8, b: u8| f64::from(a) + u.fract() * (f64::from(b) - f64::from(a));
+            let (upper, lower) = (along(a[at], b[at]), along(c[at], d[at]));
+            (upper + v.fract() * (lower - upper)).round() as u8
+        };
+        Some([0, 1, 2].map(mix))
     }
 
     /// How many bytes it takes.
@@ -57,7 +97,6 @@ fn decode(bytes: &[u8]) -> Option<Picture> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jpeg_encoder::{ColorType, Encoder};
 
     fn jpeg(width: u16, height: u16, pixels: &[u8], kind: ColorType) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -75,6 +114,20 @@ mod tests {
         assert!(red < 20 && blue > 230);
         assert_eq!((picture.colour(16.0, 0.0), picture.colour(0.0, 16.0)), (None, None));
         assert_eq!(picture.colour(-0.5, 0.0), None);
+    }
+
+    #[test]
+    fn between_centres_of_pixels_colours_are_mixed() {
+        let mut picture = Picture::black(2, 2);
+        for (pixel, red) in picture.pixels().zip([0, 100, 40, 200]) {
+            *pixel = [red, 0, 7];
+        }
+        let red = |u, v| picture.mixed(u, v).map(|colour| colour[0]);
+        assert_eq!((red(0.5, 0.5), red(1.5, 0.5), red(1.5, 1.5)), (Some(0), Some(100), Some(200)));
+        assert_eq!((red(1.0, 0.5), red(0.5, 1.0), red(1.0, 1.0)), (Some(50), Some(20), Some(85)));
+        assert_eq!((red(0.0, 0.0), red(1.9, 0.1), red(1.9, 1.9)), (Some(0), Some(100), Some(200)));
+        assert_eq!((red(2.0, 0.0), red(0.0, -0.1), red(f64::NAN, 0.0)), (None, None, None));
+        assert_eq!(picture.mixed(1.0, 1.0).map(|colour| colour[2]), Some(7));
     }
 
     #[test]
