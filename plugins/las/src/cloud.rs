@@ -31,7 +31,7 @@ pub(crate) struct Lists<'b> {
     intensity: Option<ArrayRef>,
     laser: Option<ArrayRef>,
     time: Option<ArrayRef>,
-    color: Option<[ArrayRef; 3]>,
+    colour: Option<[ArrayRef; 3]>,
     /// Whether points have members that files have no place for.
     pub(crate) has_more: bool,
 }
@@ -61,7 +61,7 @@ impl<'b> Lists<'b> {
             intensity: intensity.and_then(|array| intensities(array, wanted.intensity_scale)),
             laser: members.column_by_name("laser").and_then(whole),
             time: members.column_by_name("time").and_then(times),
-            color: colors(&members),
+            colour: colours(&members),
             has_more: has_more(&members, wanted.coordinates),
             lists,
         })
@@ -78,8 +78,8 @@ impl<'b> Lists<'b> {
     }
 
     /// Whether the points have colours.
-    pub(crate) fn has_color(&self) -> bool {
-        self.color.is_some()
+    pub(crate) fn has_colour(&self) -> bool {
+        self.colour.is_some()
     }
 
     /// Appends the points of a row to `out`. What has no time of its own is of `timestamp`.
@@ -101,15 +101,15 @@ impl<'b> Lists<'b> {
             out.intensity.push(intensity.clamp(0.0, f64::from(u16::MAX)).round() as u16);
             out.laser.push(value::<UInt16Type>(&self.laser, at).unwrap_or(0));
             out.time.push(value::<TimestampNanosecondType>(&self.time, at).unwrap_or(timestamp));
-            out.color.push(self.color_at(at));
+            out.colour.push(self.colour_at(at));
         }
         taken
     }
 
-    fn color_at(&self, at: usize) -> [u16; 3] {
-        let Some(color) = &self.color else { return [0; 3] };
-        let known = color.iter().all(|part| part.is_valid(at));
-        color.each_ref().map(|part| match known {
+    fn colour_at(&self, at: usize) -> [u16; 3] {
+        let Some(colour) = &self.colour else { return [0; 3] };
+        let known = colour.iter().all(|part| part.is_valid(at));
+        colour.each_ref().map(|part| match known {
             true => part.as_primitive::<UInt16Type>().value(at),
             false => 0,
         })
@@ -149,7 +149,7 @@ fn times(array: &ArrayRef) -> Option<ArrayRef> {
 }
 
 /// Colours of 16 bits: those of 8 bits are multiplied by 256, as the format wants them.
-fn colors(members: &StructArray) -> Option<[ArrayRef; 3]> {
+fn colours(members: &StructArray) -> Option<[ArrayRef; 3]> {
     let part = |name: &str| {
         let array = members.column_by_name(name)?;
         let wide = cast(array, &DataType::UInt16).ok();
@@ -177,20 +177,20 @@ fn has_more(members: &StructArray, coordinates: &[String; 3]) -> bool {
 pub(crate) struct Part {
     pub(crate) points: Points,
     /// Points in front of which no point has a colour, and how many have one: what comes first decides.
-    pub(crate) first_has_color: bool,
+    pub(crate) first_has_colour: bool,
     /// Points that come with colours.
-    pub(crate) colored: u64,
+    pub(crate) coloured: u64,
 }
 
 impl Part {
     /// Notes that points from number `from` on have been added.
-    pub(crate) fn note_color(&mut self, from: usize, has_color: bool) {
+    pub(crate) fn note_colour(&mut self, from: usize, has_colour: bool) {
         let added = self.points.len() - from;
         if from == 0 {
-            self.first_has_color = has_color;
+            self.first_has_colour = has_colour;
         }
-        if has_color {
-            self.colored += added as u64;
+        if has_colour {
+            self.coloured += added as u64;
         }
     }
 }

@@ -241,7 +241,7 @@ mod tests {
     fn old_files_hold_no_more_points_than_they_can_count() {
         let folder = tempfile::tempdir().unwrap();
         let (form, transform) = (
-            Form { version: Version::V12, compression: Compression::None, has_color: false },
+            Form { version: Version::V12, compression: Compression::None, has_colour: false },
             Transform { scale: [1.0; 3], offset: [0.0; 3] },
         );
         let file = SinkContext::standalone().outputs.create_as_is(&folder.path().join("a.las"));

@@ -43,13 +43,13 @@ pub(crate) struct Form {
     pub(crate) version: Version,
     pub(crate) compression: Compression,
     /// Whether points have colours.
-    pub(crate) has_color: bool,
+    pub(crate) has_colour: bool,
 }
 
 impl Form {
     /// The number of the point record format.
     pub(crate) fn number(self) -> u8 {
-        match (self.version, self.has_color) {
+        match (self.version, self.has_colour) {
             (Version::V12, false) => 1,
             (Version::V12, true) => 3,
             (Version::V14, false) => 6,
@@ -63,7 +63,7 @@ impl Form {
             Version::V12 => 28,
             Version::V14 => 30,
         };
-        if self.has_color { bare + 6 } else { bare }
+        if self.has_colour { bare + 6 } else { bare }
     }
 
     /// What a compressed file says of its compression.
@@ -177,8 +177,8 @@ fn push(points: &Points, at: usize, steps: [i32; 3], form: Form, out: &mut Vec<u
     }
     out.extend_from_slice(&points.laser[at].to_le_bytes());
     out.extend_from_slice(&gps::adjusted(points.time[at]).to_le_bytes());
-    if form.has_color {
-        points.color[at].iter().for_each(|color| out.extend_from_slice(&color.to_le_bytes()));
+    if form.has_colour {
+        points.colour[at].iter().for_each(|part| out.extend_from_slice(&part.to_le_bytes()));
     }
 }
 
@@ -214,12 +214,12 @@ mod tests {
             intensity: each.clone().map(|n| n as u16).collect(),
             laser: each.clone().map(|n| (n % 64) as u16).collect(),
             time: each.clone().map(|n| 1_194_098_400_000_000_000 + n as i64).collect(),
-            color: each.map(|n| [n as u16, 2, 65_535]).collect(),
+            colour: each.map(|n| [n as u16, 2, 65_535]).collect(),
         }
     }
 
-    fn form(version: Version, has_color: bool) -> Form {
-        Form { version, compression: Compression::None, has_color }
+    fn form(version: Version, has_colour: bool) -> Form {
+        Form { version, compression: Compression::None, has_colour }
     }
 
     #[test]
@@ -227,8 +227,8 @@ mod tests {
         let transform = Transform { scale: [0.001; 3], offset: [100.0, 0.0, -100.0] };
         let points = points(3);
         for version in [Version::V12, Version::V14] {
-            for has_color in [false, true] {
-                let form = form(version, has_color);
+            for has_colour in [false, true] {
+                let form = form(version, has_colour);
                 let format = Format::new(form.number()).unwrap();
                 assert_eq!(format.len(), form.record_len());
                 let packed = pack(&points, form, &transform).unwrap();
@@ -243,7 +243,7 @@ mod tests {
                         Version::V12 => raw::point::ScanAngle::Rank(0),
                         Version::V14 => raw::point::ScanAngle::Scaled(0),
                     };
-                    let [red, green, blue] = points.color[n];
+                    let [red, green, blue] = points.colour[n];
                     let point = raw::Point {
                         x,
                         y,
@@ -253,7 +253,7 @@ mod tests {
                         scan_angle,
                         point_source_id: points.laser[n],
                         gps_time: Some(gps::adjusted(points.time[n])),
-                        color: has_color.then_some(las::Color { red, green, blue }),
+                        color: has_colour.then_some(las::Color { red, green, blue }),
                         ..raw::Point::default()
                     };
                     point.write_to(&mut wanted, &format).unwrap();

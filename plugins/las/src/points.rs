@@ -14,7 +14,7 @@ pub(crate) struct Points {
     /// When, in nanoseconds since 1970.
     pub(crate) time: Vec<i64>,
     /// Red, green and blue; black where there is no colour.
-    pub(crate) color: Vec<[u16; 3]>,
+    pub(crate) colour: Vec<[u16; 3]>,
 }
 
 impl Points {
@@ -36,7 +36,7 @@ impl Points {
         self.intensity.extend_from_slice(&other.intensity[range.clone()]);
         self.laser.extend_from_slice(&other.laser[range.clone()]);
         self.time.extend_from_slice(&other.time[range.clone()]);
-        self.color.extend_from_slice(&other.color[range]);
+        self.colour.extend_from_slice(&other.colour[range]);
     }
 
     /// Takes the points from number `len` on away.
@@ -45,6 +45,6 @@ impl Points {
         self.intensity.truncate(len);
         self.laser.truncate(len);
         self.time.truncate(len);
-        self.color.truncate(len);
+        self.colour.truncate(len);
     }
 }

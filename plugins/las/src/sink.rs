@@ -45,7 +45,7 @@ pub struct Las {
     compression: Option<Compression>,
     /// Whether points have colours: `auto` where the first ones have, `keep` always, `drop` never.
     #[serde(default)]
-    color: Color,
+    colour: Colour,
     /// What intensities that are no whole numbers are multiplied by; files hold whole numbers to 65535.
     #[serde(default = "full_range", deserialize_with = "factor")]
     intensity_scale: f64,
@@ -72,7 +72,7 @@ impl Named {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_core::schemars")]
-enum Color {
+enum Colour {
     #[default]
     Auto,
     Keep,
@@ -247,13 +247,13 @@ impl Las {
         Transform { scale: self.scale, offset }
     }
 
-    fn form(&self, first_has_color: bool) -> Form {
-        let has_color = match self.color {
-            Color::Auto => first_has_color,
-            Color::Keep => true,
-            Color::Drop => false,
+    fn form(&self, first_has_colour: bool) -> Form {
+        let has_colour = match self.colour {
+            Colour::Auto => first_has_colour,
+            Colour::Keep => true,
+            Colour::Drop => false,
         };
-        Form { version: self.version, compression: self.compression(), has_color }
+        Form { version: self.version, compression: self.compression(), has_colour }
     }
 
     /// Begins the file of these points, which are its first.
@@ -272,7 +272,7 @@ impl Las {
             false => outputs.create_as_is(&self.path.0)?,
         };
         let transform = self.transform(part.points.place.first());
-        let file = PointFile::new(file, self.form(part.first_has_color), transform)?;
+        let file = PointFile::new(file, self.form(part.first_has_colour), transform)?;
         files.files.push((Arc::clone(name), file));
         files.places.insert(Arc::clone(name), files.files.len() - 1);
         Ok(files.files.len() - 1)
@@ -291,8 +291,8 @@ impl Las {
                 files.pack(place, points)?;
             }
         }
-        if self.color != Color::Drop && !files.files[place].1.form().0.has_color {
-            files.faded += part.colored;
+        if self.colour != Colour::Drop && !files.files[place].1.form().0.has_colour {
+            files.faded += part.coloured;
         }
         Ok(())
     }
@@ -332,7 +332,7 @@ impl Las {
                 context.refused.push((event as u32, why.to_owned()));
                 continue;
             }
-            part.note_color(from, lists[kind].has_color());
+            part.note_colour(from, lists[kind].has_colour());
             cloud.told.take(taken);
             cloud.events += 1;
         }
@@ -430,7 +430,7 @@ impl Sink for Las {
             ("points without a place (a coordinate is no number) are left out", told.nowhere),
             ("intensities above 65535 are written as that; see `intensity_scale`", told.too_bright),
             (
-                "colours of points are not written, as the first points have none; see `color`",
+                "colours of points are not written, as the first points have none; see `colour`",
                 files.faded,
             ),
         ];

@@ -47,7 +47,7 @@ fn points_come_back_in_order_with_all_that_files_hold() {
         for name in ["cloud.las", "cloud.laz"] {
             for color in ["auto", "drop"] {
                 let path = folder.path().join(name);
-                let more = json!({ "version": version, "color": color });
+                let more = json!({ "version": version, "colour": color });
                 let outcome = write(&path, &events, more).unwrap();
                 assert_eq!((outcome.written, outcome.notes.len()), (2, 0), "{outcome:?}");
                 let (header, found) = read(&path);
@@ -218,13 +218,13 @@ fn the_first_points_decide_on_colours() {
     let grey = |x: f64| Event("A", Some(vec![Point { color: None, ..at(x, 0.0, 0.0) }]));
     let bright = || Event("A", Some(line(2, [0.0; 3])));
     let formats = |events: &[Event], color: &str| {
-        let outcome = write(&path, events, json!({ "color": color })).unwrap();
+        let outcome = write(&path, events, json!({ "colour": color })).unwrap();
         (read(&path).0.point_format().has_color, outcome.notes)
     };
     let (has_color, notes) = formats(&[grey(1.0), bright()], "auto");
     assert!(!has_color);
     assert_eq!(notes[0].1, 2);
-    assert!(notes[0].0.contains("see `color`"), "{notes:?}");
+    assert!(notes[0].0.contains("see `colour`"), "{notes:?}");
     assert_eq!(formats(&[bright(), grey(1.0)], "auto"), (true, Vec::new()));
     assert_eq!(formats(&[grey(1.0), bright()], "keep"), (true, Vec::new()));
     assert_eq!(formats(&[bright(), bright()], "drop"), (false, Vec::new()));

@@ -103,7 +103,7 @@ fn laspy_and_laszip_find_in_our_files_what_we_wrote() {
         for (format, color) in formats.into_iter().zip(["drop", "keep"]) {
             for (name, backend) in [("a.las", "Laszip"), ("a.laz", "Laszip"), ("a.laz", "Lazrs")] {
                 let path = folder.path().join(name);
-                write(&path, &events, json!({ "version": version, "color": color })).unwrap();
+                write(&path, &events, json!({ "version": version, "colour": color })).unwrap();
                 let found = read(&python, &path, backend);
                 assert_eq!(
                     (&found["version"], &found["format"]),
