@@ -6,9 +6,15 @@ macro_rules! carried {
     };
 }
 
-const PIPELINES: [(&str, &str); 12] = carried![
+const PIPELINES: [(&str, &str); 18] = carried![
     "archive-to-log",
     "batch",
+    "dgc-all",
+    "dgc-gps",
+    "dgc-images",
+    "dgc-poses",
+    "dgc-sick",
+    "dgc-velodyne",
     "fields-to-csv",
     "filter-by-field",
     "log-to-archive",

@@ -223,6 +223,20 @@ pub(crate) fn skipped(what: &str) {
     io::stderr().write_all(format!("skipped: {what}\n").as_bytes()).unwrap();
 }
 
+/// What a script of `peers_py` prints when it is run in this folder; nothing, said aloud, if there is no Python.
+pub(crate) fn python_script(folder: &Folder, script: &str, arguments: &[&str]) -> Option<String> {
+    let script = root().join("tests/suite/peers_py").join(script);
+    let output =
+        Command::new("python3").arg(&script).args(arguments).current_dir(folder.path()).output();
+    let Ok(output) = output else {
+        skipped("there is no python3, which is compared with");
+        return None;
+    };
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{} {arguments:?}: {said}", script.display());
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
 /// The root of the workspace.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()

@@ -7,6 +7,7 @@ mod batch;
 mod changing;
 mod damage;
 mod determinism;
+mod dgc;
 mod kill;
 mod kit;
 mod lcmtypes;

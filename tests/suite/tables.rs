@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::kit::{Folder, drive, log, ran, root, skipped};
 
 /// The Python that has this module; nothing, said aloud, if there is none.
-fn python(module: &str) -> Option<PathBuf> {
+pub(crate) fn python(module: &str) -> Option<PathBuf> {
     let given = std::env::var_os("SLUICE_PEERS").map(PathBuf::from);
     let python = given.unwrap_or_else(|| root().join(".cache/peers-venv")).join("bin/python3");
     let has = |python: &PathBuf| {

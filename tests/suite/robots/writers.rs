@@ -1,24 +1,8 @@
 //! Logs of writers in Python that were made after descriptions of the formats, beside our readers: what they
 //! say is in a log is what we find, to the last field. Says so where there is no Python.
 
-use std::process::Command;
-
-use crate::kit::{Folder, ran, root, skipped};
+use crate::kit::{Folder, python_script, ran};
 use crate::tables::asks;
-
-/// Runs a script of `peers_py`; nothing, said aloud, if there is no Python.
-fn python_script(folder: &Folder, script: &str, arguments: &[&str]) -> Option<String> {
-    let script = root().join("tests/suite/peers_py").join(script);
-    let output =
-        Command::new("python3").arg(&script).args(arguments).current_dir(folder.path()).output();
-    let Ok(output) = output else {
-        skipped("there is no python3, which writes logs to compare with");
-        return None;
-    };
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{} {arguments:?}: {said}", script.display());
-    Some(String::from_utf8(output.stdout).unwrap())
-}
 
 /// How many events were decoded, and how many there are.
 fn counts(told: &str) -> (usize, usize) {
