@@ -123,7 +123,7 @@ fn mistakes_in_a_configuration_file_are_told_with_their_places() {
         wrong_cfg("calibration {\n  A { position = [1, 2, 3]; }\n  B { rpy = [1, 2, 3]; }\n}");
     assert!(said.contains("`A` has no orientation") && said.contains("a.cfg:2:3"), "{said}");
     assert!(said.contains("`B` has no `position`") && said.contains("a.cfg:3:3"), "{said}");
-    assert!(wrong_cfg("a = 1;").contains("no sensor and no camera"));
+    assert!(wrong_cfg("a = 1;").contains("nothing about a vehicle"));
     assert!(wrong_cfg("calibration { A { position = [1, 2, 3] } }").contains("expected `;`"));
 }
 
@@ -157,6 +157,12 @@ fn a_mask_may_stand_with_its_scanner() {
          laser_mask { A = [7, 8]; B = [2, 3]; } }",
     );
     assert_eq!((vehicle.masks["A"], vehicle.masks["B"]), ([-1.0, 1.5], [2.0, 3.0]));
+}
+
+#[test]
+fn a_file_may_have_masks_only() {
+    assert_eq!(of_toml("[laser_mask]\nA = [1, 2]").masks["A"], [1.0, 2.0]);
+    assert!(wrong_toml("").contains("nothing about a vehicle"));
 }
 
 #[test]
@@ -217,7 +223,7 @@ fn is_sound(read: Result<Calibration, String>) -> bool {
     match read {
         Ok(calibration) => {
             let numbers = calibration.vehicle.mounts.values().flat_map(|mount| mount.position);
-            calibration.names().count() > 0
+            calibration.vehicle != Vehicle::default()
                 && numbers.into_iter().all(f64::is_finite)
                 && calibration.cameras().iter().all(|c| calibration.mount(&c.name) == Some(c.mount))
         }

@@ -100,8 +100,8 @@ impl Reader {
             }
         }
         self.vehicle.cameras.sort_by(|a, b| a.name.cmp(&b.name));
-        if self.vehicle.mounts.is_empty() && self.mistakes.is_empty() {
-            self.wrong(&(0..0), "no sensor and no camera in the whole file");
+        if self.vehicle == Vehicle::default() && self.mistakes.is_empty() {
+            self.wrong(&(0..0), "nothing about a vehicle in the whole file");
         }
         self.mistakes.sort_by_key(|mistake| mistake.span.start);
         if self.mistakes.is_empty() { Ok(self.vehicle) } else { Err(self.mistakes) }
