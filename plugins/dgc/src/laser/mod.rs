@@ -15,6 +15,7 @@ use sluice_core::{
     StageContext,
 };
 
+use crate::calibration::{Calibration, CalibrationPath};
 use crate::messages::Messages;
 use crate::points::{Cloud, Frame};
 use crate::taken::{Told, Undecoded};
@@ -31,6 +32,11 @@ pub struct LaserOptions {
     pub min_range: f64,
     /// Metres beyond which there are no points: scanners say 81.91 where they see nothing.
     pub max_range: f64,
+    /// Leaves out the angles at which a scanner sees the vehicle that carries it, as the calibration has them
+    /// by channel.
+    pub masks: bool,
+    /// Where `masks` come from: a `.toml` or `.cfg` file, or the name of a built-in calibration.
+    pub calibration: CalibrationPath,
     /// What becomes of events that cannot be decoded.
     pub undecoded: Undecoded,
 }
@@ -42,6 +48,8 @@ impl Default for LaserOptions {
             channels: Patterns(channels.collect()),
             min_range: 0.0,
             max_range: 79.0,
+            masks: true,
+            calibration: CalibrationPath::default(),
             undecoded: Undecoded::default(),
         }
     }
@@ -58,6 +66,8 @@ struct Laser {
     plans: PerChannel<Option<Plan>>,
     messages: Messages,
     limits: [f64; 2],
+    /// Where masks come from, if they are wanted.
+    calibration: Option<Calibration>,
     undecoded: Undecoded,
 }
 
@@ -72,7 +82,8 @@ impl TryFrom<LaserOptions> for Stage {
     type Error = OptionsError;
 
     fn try_from(options: LaserOptions) -> Result<Self, OptionsError> {
-        let LaserOptions { channels, min_range, max_range, undecoded, .. } = options;
+        let LaserOptions { channels, min_range, max_range, masks, calibration, undecoded } =
+            options;
         let wrong = |key: &str, message| OptionsError { path: vec![key.into()], message };
         if min_range.is_nan() || min_range < 0.0 {
             return Err(wrong(
@@ -84,11 +95,13 @@ impl TryFrom<LaserOptions> for Stage {
             let what = format!("expected metres above `min_range`, {min_range}, found {max_range}");
             return Err(wrong("max_range", what));
         }
+        let calibration = calibration.load().map_err(|mistakes| wrong("calibration", mistakes))?;
         Ok(Self::Map(Box::new(Laser {
             channels,
             plans: PerChannel::default(),
             messages: Messages::of_dataset()?,
             limits: [min_range, max_range],
+            calibration: masks.then_some(calibration),
             undecoded,
         })))
     }
@@ -140,7 +153,9 @@ struct Scratch {
 
 impl Laser {
     fn plan(&self, channel: &Channel) -> Option<Plan> {
-        self.channels.matches(channel.name.text()).then_some(Plan { mask: None })
+        let name = channel.name.text();
+        let mask = self.calibration.as_ref().and_then(|calibration| calibration.mask(name));
+        self.channels.matches(name).then_some(Plan { mask })
     }
 
     /// Appends the points of a scan. `Err` if it is none.
@@ -329,6 +344,10 @@ impl Map for Laser {
 
     fn query(&self) -> MapQuery {
         MapQuery { keeps_times: true, keeps_channels: true, ..MapQuery::default() }
+    }
+
+    fn beside_options(&self) -> Option<String> {
+        self.calibration.as_ref().map(|calibration| calibration.made_from().to_owned())
     }
 }
 

@@ -22,8 +22,6 @@ const NEAREST: f64 = 0.01;
 /// Hundredths of a degree that a head turns in a slot at most. More is a jump, over which nothing can be
 /// interpolated.
 const MOST_GAP: u16 = 200;
-/// Points of a packet.
-const POINTS: usize = BLOCKS * LANES;
 
 /// Which points are given.
 #[derive(Clone, Copy, Debug)]
@@ -134,57 +132,120 @@ impl Decoder {
         blocks: &Blocks<'_>,
         factory: Option<Factory>,
         ended: i64,
-        points: &mut Scratch,
         cloud: &mut Cloud,
     ) {
         let is_dual = factory.is_some_and(|factory| factory.is_dual);
         let a_slot = self.model.blocks_a_slot(is_dual);
         let began = ended.saturating_sub((BLOCKS / a_slot) as i64 * self.rhythm.slot);
         let mut gap = blocks.iter().find_map(|block| gap(blocks, block, a_slot)).unwrap_or(0);
-        points.len = 0;
         for block in blocks.iter() {
             gap = self::gap(blocks, block, a_slot).unwrap_or(gap);
             let half = usize::from(block.half == Half::Upper && self.model.has_halves());
             let fan = if self.model.is_interpolated() { usize::from(gap) } else { half };
             let slot = began.saturating_add((block.number / a_slot) as i64 * self.rhythm.slot);
-            self.fire(block, &self.banks[half], &self.fans[fan], slot, points);
+            self.fire(block, (&self.banks[half], &self.fans[fan]), slot, cloud);
         }
-        points.append_to(cloud);
     }
 
-    /// The points of a block whose slot began at `slot`.
+    /// Appends the points of a block whose slot began at `slot`. All of them first, column by column, which
+    /// takes several at a time; then those that are not wanted are taken out again.
     #[inline]
-    fn fire(&self, block: &Block<'_>, bank: &Bank, fan: &Fan, slot: i64, points: &mut Scratch) {
+    fn fire(&self, block: &Block<'_>, (bank, fan): (&Bank, &Fan), slot: i64, cloud: &mut Cloud) {
         let [cosine, sine] = DIRECTIONS[usize::from(block.azimuth)];
-        let Limits { least_count, nearest, farthest } = self.limits;
-        let lanes = points.lanes();
-        let (mut counts, mut keep) = ([0_i32; LANES], [0_u8; LANES]);
-        for (k, [low, high, intensity]) in block.returns.iter().enumerate() {
-            counts[k] = i32::from(u16::from_le_bytes([*low, *high]));
-            lanes.intensity[k] = INTENSITIES[usize::from(*intensity)];
+        let Ranges { range, keep } = Ranges::of(block, bank, &self.limits);
+        let x = |k: usize| {
+            range[k] * (cosine * fan.along[k] - sine * fan.across[k]) - bank.ahead[k] * cosine
+        };
+        let y = |k: usize| {
+            range[k] * (sine * fan.along[k] + cosine * fan.across[k]) - bank.ahead[k] * sine
+        };
+        cloud.x.extend((0..LANES).map(x));
+        cloud.y.extend((0..LANES).map(y));
+        cloud.z.extend((0..LANES).map(|k| range[k] * bank.sine[k]));
+        let intensity = |[.., byte]: &[u8; 3]| INTENSITIES[usize::from(*byte)];
+        cloud.intensity.extend(block.returns.iter().map(intensity));
+        cloud.laser.extend_from_slice(&bank.laser);
+        let azimuth = |k: usize| degrees(f32::from(block.azimuth) + fan.turned[k]);
+        cloud.azimuth.extend((0..LANES).map(azimuth));
+        cloud.time.extend((0..LANES).map(|k| slot.wrapping_add(self.rhythm.lanes[k])));
+        if keep != [1; LANES] {
+            take_out(cloud, &keep, self.model.is_interpolated());
         }
+    }
+}
+
+/// Degrees of hundredths that may have come beyond a turn.
+fn degrees(hundredths: f32) -> f32 {
+    let turn = f32::from(TURN);
+    (if hundredths >= turn { hundredths - turn } else { hundredths }) / 100.0
+}
+
+/// Keeps those of a cloud's last points that `keep` has a 1 for. Their azimuths differ only if the sensor's
+/// are interpolated.
+#[inline]
+fn take_out(cloud: &mut Cloud, keep: &[u8; LANES], is_interpolated: bool) {
+    let len = cloud.len() - LANES;
+    let kept = {
+        let (x, y, z) = (last(&mut cloud.x), last(&mut cloud.y), last(&mut cloud.z));
+        let (intensity, laser) = (last(&mut cloud.intensity), last(&mut cloud.laser));
+        let time = last(&mut cloud.time);
+        compact(keep, |from, to| {
+            (x[to], y[to], z[to]) = (x[from], y[from], z[from]);
+            (intensity[to], laser[to]) = (intensity[from], laser[from]);
+            time[to] = time[from];
+        })
+    };
+    if is_interpolated {
+        let azimuth = last(&mut cloud.azimuth);
+        compact(keep, |from, to| azimuth[to] = azimuth[from]);
+    }
+    cloud.x.truncate(len + kept);
+    cloud.y.truncate(len + kept);
+    cloud.z.truncate(len + kept);
+    cloud.intensity.truncate(len + kept);
+    cloud.laser.truncate(len + kept);
+    cloud.azimuth.truncate(len + kept);
+    cloud.time.truncate(len + kept);
+}
+
+fn last<T>(column: &mut [T]) -> &mut [T; LANES] {
+    column.last_chunk_mut().expect("the points of a block were appended")
+}
+
+/// Moves what is kept to the front; gives how much that is. Moved always, counted only if kept: no branch to
+/// mispredict.
+#[inline]
+fn compact(keep: &[u8; LANES], mut shift: impl FnMut(usize, usize)) -> usize {
+    let mut to = 0;
+    for (from, kept) in keep.iter().enumerate() {
+        // Never beyond the last lane, which spares checks.
+        shift(from, to % LANES);
+        to += usize::from(*kept);
+    }
+    to
+}
+
+/// The ranges of a block.
+#[derive(Debug)]
+struct Ranges {
+    /// Metres.
+    range: [f64; LANES],
+    /// 1 for those that give points, or else 0.
+    keep: [u8; LANES],
+}
+
+impl Ranges {
+    #[inline]
+    fn of(block: &Block<'_>, bank: &Bank, limits: &Limits) -> Self {
+        let count = |k: usize| u16::from_le_bytes([block.returns[k][0], block.returns[k][1]]);
+        let counts: [i32; LANES] = std::array::from_fn(|k| i32::from(count(k)));
+        let (mut range, mut keep) = ([0.0; LANES], [0; LANES]);
         for k in 0..LANES {
-            let range = (f64::from(counts[k]) * COUNT + bank.offset[k]) * bank.scale[k];
-            lanes.x[k] =
-                range * (cosine * fan.along[k] - sine * fan.across[k]) - bank.ahead[k] * cosine;
-            lanes.y[k] =
-                range * (sine * fan.along[k] + cosine * fan.across[k]) - bank.ahead[k] * sine;
-            lanes.z[k] = range * bank.sine[k];
-            keep[k] =
-                u8::from((counts[k] >= least_count) & (range >= nearest) & (range <= farthest));
+            range[k] = (f64::from(counts[k]) * COUNT + bank.offset[k]) * bank.scale[k];
+            let is_within = (range[k] >= limits.nearest) & (range[k] <= limits.farthest);
+            keep[k] = u8::from((counts[k] >= limits.least_count) & is_within);
         }
-        let (azimuth, turn) = (f32::from(block.azimuth), f32::from(TURN));
-        for k in 0..LANES {
-            let azimuth = azimuth + fan.turned[k];
-            lanes.azimuth[k] = if azimuth >= turn { azimuth - turn } else { azimuth } / 100.0;
-            lanes.time[k] = slot.wrapping_add(self.rhythm.lanes[k]);
-        }
-        *lanes.laser = bank.laser;
-        let kept: usize = keep.iter().map(|kept| usize::from(*kept)).sum();
-        if kept < LANES {
-            lanes.keep(&keep);
-        }
-        points.len += kept;
+        Self { range, keep }
     }
 }
 
@@ -230,87 +291,90 @@ impl Fan {
     }
 }
 
-/// The points of one packet in the making: they stay in the core's own cache until they are done.
-#[derive(Debug)]
-pub(super) struct Scratch {
-    x: [f64; POINTS],
-    y: [f64; POINTS],
-    z: [f64; POINTS],
-    intensity: [f32; POINTS],
-    laser: [u16; POINTS],
-    azimuth: [f32; POINTS],
-    time: [i64; POINTS],
-    len: usize,
-}
+#[cfg(test)]
+mod tests {
+    use std::f64::consts::TAU;
 
-impl Default for Scratch {
-    fn default() -> Self {
-        Self {
-            x: [0.0; POINTS],
-            y: [0.0; POINTS],
-            z: [0.0; POINTS],
-            intensity: [0.0; POINTS],
-            laser: [0; POINTS],
-            azimuth: [0.0; POINTS],
-            time: [0; POINTS],
-            len: 0,
-        }
-    }
-}
+    use super::super::lasers::parse;
+    use super::super::wire::{PACKET, Packet};
+    use super::*;
+    use crate::points::{Frame, Points};
 
-/// Room for the points of a block.
-struct Lanes<'s> {
-    x: &'s mut [f64; LANES],
-    y: &'s mut [f64; LANES],
-    z: &'s mut [f64; LANES],
-    intensity: &'s mut [f32; LANES],
-    laser: &'s mut [u16; LANES],
-    azimuth: &'s mut [f32; LANES],
-    time: &'s mut [i64; LANES],
-}
-
-impl Scratch {
-    fn lanes(&mut self) -> Lanes<'_> {
-        fn room<T>(column: &mut [T; POINTS], len: usize) -> &mut [T; LANES] {
-            column[len..].first_chunk_mut().expect("there is room for all blocks of a packet")
+    /// A packet of noise with known blocks.
+    fn packet(noise: &mut u64) -> Packet {
+        let mut packet = [0; PACKET];
+        for (number, block) in packet.as_chunks_mut::<100>().0.iter_mut().enumerate() {
+            for byte in block.iter_mut() {
+                *noise = noise
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                *byte = (*noise >> 56) as u8;
+            }
+            let azimuth = (*noise >> 20) as u16 % TURN;
+            block[..2].copy_from_slice(if number % 2 == 0 { &[0xFF, 0xEE] } else { &[0xFF, 0xDD] });
+            block[2..4].copy_from_slice(&azimuth.to_le_bytes());
         }
-        Lanes {
-            x: room(&mut self.x, self.len),
-            y: room(&mut self.y, self.len),
-            z: room(&mut self.z, self.len),
-            intensity: room(&mut self.intensity, self.len),
-            laser: room(&mut self.laser, self.len),
-            azimuth: room(&mut self.azimuth, self.len),
-            time: room(&mut self.time, self.len),
-        }
+        packet
     }
 
-    fn append_to(&self, cloud: &mut Cloud) {
-        cloud.x.extend_from_slice(&self.x[..self.len]);
-        cloud.y.extend_from_slice(&self.y[..self.len]);
-        cloud.z.extend_from_slice(&self.z[..self.len]);
-        cloud.intensity.extend_from_slice(&self.intensity[..self.len]);
-        cloud.laser.extend_from_slice(&self.laser[..self.len]);
-        cloud.azimuth.extend_from_slice(&self.azimuth[..self.len]);
-        cloud.time.extend_from_slice(&self.time[..self.len]);
+    /// A point as it is computed without tables: with sine and cosine of the laser's own angle.
+    fn plainly(block: &Block<'_>, lane: usize, lasers: &[Laser]) -> [f64; 3] {
+        let half = if block.half == Half::Upper { LANES } else { 0 };
+        let laser = lasers[half + lane];
+        let ctheta = TAU - f64::from(block.azimuth) * STEP;
+        let ctheta = if ctheta == TAU { 0.0 } else { ctheta };
+        let theta = (ctheta + laser.turn).rem_euclid(TAU);
+        let [low, high, _] = block.returns[lane];
+        let count = f64::from(u16::from_le_bytes([low, high]));
+        let range = (count * COUNT + laser.range_offset) * (1.0 + laser.range_scale);
+        [
+            range * theta.cos() * laser.rise.cos() - laser.ahead * ctheta.cos(),
+            range * theta.sin() * laser.rise.cos() - laser.ahead * ctheta.sin(),
+            range * laser.rise.sin(),
+        ]
     }
-}
 
-impl Lanes<'_> {
-    /// Moves what is kept to the front. Written always, counted only if kept: no branch to mispredict.
-    fn keep(self, keep: &[u8; LANES]) {
-        let mut to = 0;
-        for (from, kept) in keep.iter().enumerate() {
-            // Never beyond the last lane, which spares a check.
-            let at = to % LANES;
-            self.x[at] = self.x[from];
-            self.y[at] = self.y[from];
-            self.z[at] = self.z[from];
-            self.intensity[at] = self.intensity[from];
-            self.laser[at] = self.laser[from];
-            self.azimuth[at] = self.azimuth[from];
-            self.time[at] = self.time[from];
-            to += usize::from(*kept);
+    /// Tables change the last bits of numbers, and of a million points no digit of six decimals.
+    #[test]
+    fn tables_give_the_same_six_decimals_as_plain_sines() {
+        let lasers = parse(Model::Hdl64e.table(), Model::Hdl64e).unwrap();
+        let limits = Limits::new(false, None, None).unwrap();
+        let decoder = Decoder::new(Model::Hdl64e, &lasers, limits);
+        let mut noise = 42;
+        for _ in 0..1_000_000 / 384 + 1 {
+            let (packet, mut cloud) = (packet(&mut noise), Cloud::default());
+            let blocks = Blocks::of(&packet, true);
+            decoder.append(&blocks, None, 0, &mut cloud);
+            let plain: Vec<[f64; 3]> = blocks
+                .iter()
+                .flat_map(|block| (0..LANES).map(|lane| plainly(block, lane, &lasers)))
+                .collect();
+            assert_eq!(cloud.len(), plain.len());
+            for (at, plain) in plain.into_iter().enumerate() {
+                let ours = [cloud.x[at], cloud.y[at], cloud.z[at]];
+                for (ours, plain) in ours.into_iter().zip(plain) {
+                    // What has the same bits has the same text.
+                    let is_same = ours == plain || format!("{ours:.6}") == format!("{plain:.6}");
+                    assert!(is_same, "{ours} is not {plain}");
+                }
+            }
         }
+    }
+
+    #[test]
+    fn an_event_that_was_ended_has_its_points() {
+        let lasers = parse(Model::Hdl64e.table(), Model::Hdl64e).unwrap();
+        let limits = Limits::new(false, Some(60.0), None).unwrap();
+        let (packet, mut cloud) = (packet(&mut 7), Cloud::default());
+        Decoder::new(Model::Hdl64e, &lasers, limits).append(
+            &Blocks::of(&packet, true),
+            None,
+            0,
+            &mut cloud,
+        );
+        cloud.end_event(3, 0, true).unwrap();
+        let points = Points::of(&cloud.finish(Frame::Sensor)).unwrap();
+        let far = points.xyz()[0].iter().zip(points.xyz()[1]).all(|(x, y)| x.hypot(*y) > 50.0);
+        assert!(far && (1..384).contains(&points.len()));
     }
 }

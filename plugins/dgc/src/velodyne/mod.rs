@@ -24,7 +24,7 @@ use sluice_core::{
 
 use crate::points::{Cloud, Frame, UTIME};
 use crate::taken::{Told, Undecoded};
-use decoder::{Decoder, Limits, Scratch};
+use decoder::{Decoder, Limits};
 pub use model::Model;
 use model::product_name;
 use wire::{BLOCKS, Blocks, Factory, Found, LANES, NoPacket};
@@ -195,7 +195,7 @@ impl Velodyne {
         channel: u32,
         (found, timestamp): (Found<'_>, i64),
         cloud: &mut Cloud,
-        (scratch, told): (&mut Scratch, &mut Told<What>),
+        told: &mut Told<What>,
     ) -> Result<(), Error> {
         let blocks = Blocks::of(found.packet, self.model.has_halves());
         if blocks.iter().next().is_none() {
@@ -213,7 +213,7 @@ impl Velodyne {
             told.note(channel, What::Product(self.model, product), 1);
         }
         let ended = found.utime.map_or(timestamp, |utime| utime.saturating_mul(1_000));
-        self.decoder.append(&blocks, factory, ended, scratch, cloud);
+        self.decoder.append(&blocks, factory, ended, cloud);
         cloud.end_event(event, found.utime.unwrap_or(timestamp.div_euclid(1_000)), true)
     }
 
@@ -286,13 +286,13 @@ impl Map for Velodyne {
         };
         let packets = places.iter().filter(is_long).count();
         let mut cloud = Cloud::with_capacity(packets * BLOCKS * LANES, packets);
-        let (mut scratch, mut told) = (Box::<Scratch>::default(), Told::default());
+        let mut told = Told::default();
         for (event, place) in places {
             let (at, channel) = (event as usize, batch.channels()[event as usize]);
             match find(&batch, event, place) {
                 Ok(found) => {
                     let found = (found, batch.timestamps()[at]);
-                    self.append(event, channel, found, &mut cloud, (&mut scratch, &mut told))?;
+                    self.append(event, channel, found, &mut cloud, &mut told)?;
                 }
                 Err(what) => told.fail(event, channel, what.bounded()),
             }

@@ -32,7 +32,7 @@ pub(crate) fn make(name: &str, options: Value) -> Result<Stage, OptionsError> {
 
 impl Run {
     pub(crate) fn of(name: &str, options: Value) -> Self {
-        let Ok(Stage::Map(map)) = make(name, options) else { panic!("{name} cannot be made") };
+        let Stage::Map(map) = make(name, options).unwrap() else { panic!("{name} has a memory") };
         let (channels, notes) = (Channels::default(), BTreeMap::new());
         Self { map, channels, notes, filtered: 0, undecoded: 0 }
     }

@@ -127,6 +127,27 @@ fn scans_of_other_types_of_numbers_are_taken() {
 }
 
 #[test]
+fn what_a_scanner_sees_of_its_vehicle_is_left_out() {
+    let samples = |options: Value| {
+        let mut run = Run::of("laser", options);
+        let batch = run.batch(&[("BROOM_CL", 0, Vec::new())]);
+        // From 0.75 to 1.65 rad; the vehicle is from 0.9 to 1.6.
+        let scan = Scan { rad0: 0.75, radstep: 0.1, ..scan(&[1.0; 10]) };
+        let out = run.apply(batch.with_rows(vec![decoded(&[scan])])).unwrap();
+        points(&out)[0].points.iter().map(|point| point.laser).collect::<Vec<_>>()
+    };
+    assert_eq!(samples(json!({})), [0, 1, 9]);
+    assert_eq!(samples(json!({ "masks": false })).len(), 10);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vehicle.cfg");
+    let scanner = "BROOM_CL { position = [0, 0, 0]; rpy = [0, 0, 0]; mask = [1.2, 3.0]; }";
+    std::fs::write(&path, format!("calibration {{ {scanner} }}")).unwrap();
+    assert_eq!(samples(json!({ "calibration": path })), [0, 1, 2, 3, 4]);
+    let refused = make("laser", json!({ "calibration": "no-such" })).unwrap_err();
+    assert_eq!(refused.path, ["calibration"]);
+}
+
+#[test]
 fn what_is_no_scan_is_told_by_reason() {
     let mut run = Run::of("laser", json!({}));
     let batch =
