@@ -303,7 +303,7 @@ fn globe_of(ties: &Column<'_>, row: usize) -> Result<Globe, Error> {
 fn place_points(points: Points) -> Result<Rows, Error> {
     let mut globe = [(); 3].map(|()| Vec::with_capacity(points.len()));
     for (run, way) in runs(&points)? {
-        place_all(&way, points.xyz().map(|axis| &axis[run.clone()]), &mut globe);
+        way.append_all(points.xyz().map(|axis| &axis[run.clone()]), &mut globe);
     }
     let members = ["latitude", "longitude", "altitude"].into_iter().zip(globe);
     let members = members.map(|(name, values)| {
@@ -328,16 +328,6 @@ fn runs(points: &Points) -> Result<Vec<(Range<usize>, Globe)>, Error> {
         last = Some(tie);
     }
     Ok(runs)
-}
-
-fn place_all(way: &Globe, [x, y, z]: [&[f64]; 3], globe: &mut [Vec<f64>; 3]) {
-    let [latitudes, longitudes, altitudes] = globe;
-    for ((x, y), z) in x.iter().zip(y).zip(z) {
-        let [latitude, longitude, altitude] = way.of_local([*x, *y, *z]);
-        latitudes.push(latitude);
-        longitudes.push(longitude);
-        altitudes.push(altitude);
-    }
 }
 
 fn place_poses(rows: &Rows, positions: &[Option<[f64; 3]>]) -> Result<Rows, Error> {

@@ -63,16 +63,61 @@ impl Globe {
 
     /// Latitude and longitude in degrees and altitude in metres of a place in the local frame; no numbers
     /// where the Earth has no such place.
-    #[inline]
     pub(crate) fn of_local(&self, [x, y, z]: [f64; 3]) -> [f64; 3] {
-        let tie = &self.tie;
-        let (dx, dy) = (x - tie.local[0], y - tie.local[1]);
-        let (east, north) = (self.cos * dx + self.sin * dy, self.cos * dy - self.sin * dx);
-        let latitude = tie.latitude + arc_sine(north / self.north).to_degrees();
-        let longitude = tie.longitude + arc_sine(east / self.east).to_degrees();
-        // The viewer adds the elevation and its local height. The elevation is that of the tie, so only what
-        // is above or below the tie comes on top of it.
-        [in_range(latitude), around(longitude), tie.elevation + (z - tie.local[2])]
+        let place = self.offset(x, y);
+        [self.latitude(place, arc_sine), self.longitude(place, arc_sine), self.altitude(z)]
+    }
+
+    /// Appends those of places, coordinate by coordinate: exactly what [`Globe::of_local`] gives for each.
+    pub(crate) fn append_all(&self, [x, y, z]: [&[f64]; 3], to: &mut [Vec<f64>; 3]) {
+        let near = NEAR * self.north.min(self.east);
+        let is_near = |(x, y): (&f64, &f64)| {
+            (x - self.tie.local[0]).abs() + (y - self.tie.local[1]).abs() < near
+        };
+        // Where all are near no sine has to be looked at: the loops are plain sums.
+        let is_near = x.iter().zip(y).fold(true, |all, place| all & is_near(place));
+        if is_near {
+            self.append_by([x, y, z], to, series)
+        } else {
+            self.append_by([x, y, z], to, arc_sine)
+        }
+    }
+
+    #[inline]
+    fn append_by(
+        &self,
+        [x, y, z]: [&[f64]; 3],
+        [latitudes, longitudes, altitudes]: &mut [Vec<f64>; 3],
+        arc: impl Fn(f64) -> f64 + Copy,
+    ) {
+        let offsets = || x.iter().zip(y).map(|(x, y)| self.offset(*x, *y));
+        latitudes.extend(offsets().map(|offset| self.latitude(offset, arc)));
+        longitudes.extend(offsets().map(|offset| self.longitude(offset, arc)));
+        altitudes.extend(z.iter().map(|z| self.altitude(*z)));
+    }
+
+    /// How far to the east and to the north of the tie.
+    #[inline]
+    fn offset(&self, x: f64, y: f64) -> [f64; 2] {
+        let (x, y) = (x - self.tie.local[0], y - self.tie.local[1]);
+        [self.cos * x + self.sin * y, self.cos * y - self.sin * x]
+    }
+
+    #[inline]
+    fn latitude(&self, [_, north]: [f64; 2], arc: impl Fn(f64) -> f64) -> f64 {
+        in_range(self.tie.latitude + arc(north / self.north).to_degrees())
+    }
+
+    #[inline]
+    fn longitude(&self, [east, _]: [f64; 2], arc: impl Fn(f64) -> f64) -> f64 {
+        around(self.tie.longitude + arc(east / self.east).to_degrees())
+    }
+
+    /// The viewer adds the elevation and its local height. The elevation is that of the tie, so only what is
+    /// above or below the tie comes on top of it.
+    #[inline]
+    fn altitude(&self, z: f64) -> f64 {
+        self.tie.elevation + (z - self.tie.local[2])
     }
 
     /// Where the body's x points to, in degrees from true north, clockwise, from 0 to below 360.
@@ -85,30 +130,35 @@ impl Globe {
     }
 }
 
-/// The arc sine: for what is near 0 by its series, which is as exact there and takes a few additions.
+/// Sines up to this have their arc by the series.
+const NEAR: f64 = 0.01;
+
+/// The arc sine.
 #[inline]
 fn arc_sine(sine: f64) -> f64 {
-    if sine.abs() < 0.01 {
-        let square = sine * sine;
-        let series = 105.0 / 3456.0;
-        let series = 15.0 / 336.0 + square * series;
-        let series = 3.0 / 40.0 + square * series;
-        let series = 1.0 / 6.0 + square * series;
-        return sine + sine * square * series;
-    }
-    sine.asin()
+    if sine.abs() < NEAR { series(sine) } else { sine.asin() }
 }
 
+/// The arc sine of what is near 0, by its series: as exact as a double is.
+#[inline]
+fn series(sine: f64) -> f64 {
+    let square = sine * sine;
+    let sum = 15.0 / 336.0 + square * (105.0 / 3456.0);
+    let sum = 3.0 / 40.0 + square * sum;
+    let sum = 1.0 / 6.0 + square * sum;
+    sine + sine * square * sum
+}
+
+#[inline]
 fn in_range(latitude: f64) -> f64 {
     if latitude.abs() <= 90.0 { latitude } else { f64::NAN }
 }
 
+#[inline]
 fn around(longitude: f64) -> f64 {
-    match longitude {
-        180.0.. => longitude - 360.0,
-        ..-180.0 => longitude + 360.0,
-        _ => longitude,
-    }
+    let turns = if longitude >= 180.0 { -360.0 } else { 0.0 };
+    let turns = if longitude < -180.0 { 360.0 } else { turns };
+    longitude + turns
 }
 
 impl Timed for Tie {
@@ -283,6 +333,22 @@ mod tests {
             prop_assert!(place.iter().zip(back).all(|(a, b)| (a - b).abs() < 2e-8), "{back:?}");
             let again = Globe::new(tie).of_local(back);
             prop_assert!(again.iter().zip(globe).all(|(a, b)| (a - b).abs() < 1e-9));
+        }
+
+        #[test]
+        fn many_places_are_where_each_is(
+            tie in (prop::array::uniform2(-80.0..80.0), -7.0..7.0),
+            places in prop::collection::vec(prop::array::uniform3(-1e5..1e5), 0..20),
+        ) {
+            let ([latitude, longitude], theta) = tie;
+            let globe = Globe::new(Tie { latitude, longitude, theta, ..COURSE });
+            let axis = |at: usize| places.iter().map(|place| place[at]).collect::<Vec<f64>>();
+            let mut found = [(); 3].map(|()| Vec::new());
+            globe.append_all([&axis(0), &axis(1), &axis(2)], &mut found);
+            for (at, place) in places.iter().enumerate() {
+                let one = globe.of_local(*place);
+                prop_assert_eq!(one, [found[0][at], found[1][at], found[2][at]]);
+            }
         }
 
         #[test]
