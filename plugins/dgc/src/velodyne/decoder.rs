@@ -27,11 +27,11 @@ const MOST_GAP: u16 = 200;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// The least count of range: 1 leaves out what has none.
-    pub(super) least_count: i32,
+    least_count: u16,
     /// Metres.
-    pub(super) nearest: f64,
+    nearest: f64,
     /// Metres.
-    pub(super) farthest: f64,
+    farthest: f64,
 }
 
 impl Limits {
@@ -52,9 +52,42 @@ impl Limits {
                 format!("{farthest} is less than `min_range`, {nearest}: nothing is between");
             return Err(("max_range", what));
         }
-        let least_count = i32::from(drop_zero_returns);
+        let least_count = u16::from(drop_zero_returns);
         Ok(Self { least_count, nearest: nearest.max(NEAREST), farthest })
     }
+
+    /// The counts of a laser, from and to, whose ranges are within; from above to if none are. Ranges never
+    /// get shorter as counts rise.
+    fn counts(&self, laser: &Laser) -> (u16, u16) {
+        let range = |count: u32| {
+            let count = u16::try_from(count).unwrap_or(u16::MAX);
+            metres(count, laser.range_offset, 1.0 + laser.range_scale)
+        };
+        let first = |is_before: &dyn Fn(f64) -> bool| {
+            let (mut from, mut to) = (0, COUNTS);
+            while from < to {
+                let middle = from.midpoint(to);
+                (from, to) =
+                    if is_before(range(middle)) { (middle + 1, to) } else { (from, middle) };
+            }
+            from
+        };
+        let least = first(&|range| range < self.nearest).max(u32::from(self.least_count));
+        let beyond = first(&|range| range <= self.farthest);
+        match (u16::try_from(least), beyond.checked_sub(1).map(u16::try_from)) {
+            (Ok(least), Some(Ok(most))) => (least, most),
+            _ => (1, 0),
+        }
+    }
+}
+
+/// How many counts of range there are.
+const COUNTS: u32 = 1 << 16;
+
+/// What a count of range means.
+#[inline]
+fn metres(count: u16, offset: f64, scale: f64) -> f64 {
+    (f64::from(count) * COUNT + offset) * scale
 }
 
 /// Makes points of one sensor's packets.
@@ -62,7 +95,6 @@ impl Limits {
 pub(super) struct Decoder {
     rhythm: Rhythm,
     model: Model,
-    limits: Limits,
     /// The lower half and the upper one, or the only one.
     banks: Vec<Bank>,
     /// Of the HDL-64E one a half; of others one a gap, since the head turns while lasers fire.
@@ -73,6 +105,10 @@ pub(super) struct Decoder {
 #[derive(Debug)]
 struct Bank {
     laser: [u16; LANES],
+    /// The counts of range, from and to, that give points: as many as are within the limits, and compared
+    /// eight at a time.
+    least: [u16; LANES],
+    most: [u16; LANES],
     offset: [f64; LANES],
     scale: [f64; LANES],
     ahead: [f64; LANES],
@@ -118,12 +154,12 @@ impl Decoder {
             Model::Hdl64e => vec![lanes(lasers, 0), lanes(lasers, LANES)],
             Model::Hdl32e | Model::Vlp16 => vec![lanes(lasers, 0)],
         };
-        let banks = halves.iter().map(Bank::of).collect();
+        let banks = halves.iter().map(|half| Bank::of(half, &limits)).collect();
         let fans = match halves.as_slice() {
             [only] => (0..=MOST_GAP).map(|gap| Fan::of(only, gap, &rhythm)).collect(),
             halves => halves.iter().map(|half| Fan::of(half, 0, &rhythm)).collect(),
         };
-        Self { rhythm, model, limits, banks, fans }
+        Self { rhythm, model, banks, fans }
     }
 
     /// Appends the points of a packet whose last slot ended at `ended` (nanoseconds) to a cloud.
@@ -152,7 +188,16 @@ impl Decoder {
     #[inline]
     fn fire(&self, block: &Block<'_>, (bank, fan): (&Bank, &Fan), slot: i64, cloud: &mut Cloud) {
         let [cosine, sine] = DIRECTIONS[usize::from(block.azimuth)];
-        let Ranges { range, keep } = Ranges::of(block, bank, &self.limits);
+        let (mut count, mut keep, mut range) = ([0_u16; LANES], [0_u16; LANES], [0.0; LANES]);
+        for (count, [low, high, _]) in count.iter_mut().zip(block.returns) {
+            *count = u16::from_le_bytes([*low, *high]);
+        }
+        for k in 0..LANES {
+            keep[k] = u16::from((count[k] >= bank.least[k]) & (count[k] <= bank.most[k]));
+        }
+        for k in 0..LANES {
+            range[k] = metres(count[k], bank.offset[k], bank.scale[k]);
+        }
         let x = |k: usize| {
             range[k] * (cosine * fan.along[k] - sine * fan.across[k]) - bank.ahead[k] * cosine
         };
@@ -183,7 +228,7 @@ fn degrees(hundredths: f32) -> f32 {
 /// Keeps those of a cloud's last points that `keep` has a 1 for. Their azimuths differ only if the sensor's
 /// are interpolated.
 #[inline]
-fn take_out(cloud: &mut Cloud, keep: &[u8; LANES], is_interpolated: bool) {
+fn take_out(cloud: &mut Cloud, keep: &[u16; LANES], is_interpolated: bool) {
     let len = cloud.len() - LANES;
     let kept = {
         let (x, y, z) = (last(&mut cloud.x), last(&mut cloud.y), last(&mut cloud.z));
@@ -215,7 +260,7 @@ fn last<T>(column: &mut [T]) -> &mut [T; LANES] {
 /// Moves what is kept to the front; gives how much that is. Moved always, counted only if kept: no branch to
 /// mispredict.
 #[inline]
-fn compact(keep: &[u8; LANES], mut shift: impl FnMut(usize, usize)) -> usize {
+fn compact(keep: &[u16; LANES], mut shift: impl FnMut(usize, usize)) -> usize {
     let mut to = 0;
     for (from, kept) in keep.iter().enumerate() {
         // Never beyond the last lane, which spares checks.
@@ -223,30 +268,6 @@ fn compact(keep: &[u8; LANES], mut shift: impl FnMut(usize, usize)) -> usize {
         to += usize::from(*kept);
     }
     to
-}
-
-/// The ranges of a block.
-#[derive(Debug)]
-struct Ranges {
-    /// Metres.
-    range: [f64; LANES],
-    /// 1 for those that give points, or else 0.
-    keep: [u8; LANES],
-}
-
-impl Ranges {
-    #[inline]
-    fn of(block: &Block<'_>, bank: &Bank, limits: &Limits) -> Self {
-        let count = |k: usize| u16::from_le_bytes([block.returns[k][0], block.returns[k][1]]);
-        let counts: [i32; LANES] = std::array::from_fn(|k| i32::from(count(k)));
-        let (mut range, mut keep) = ([0.0; LANES], [0; LANES]);
-        for k in 0..LANES {
-            range[k] = (f64::from(counts[k]) * COUNT + bank.offset[k]) * bank.scale[k];
-            let is_within = (range[k] >= limits.nearest) & (range[k] <= limits.farthest);
-            keep[k] = u8::from((counts[k] >= limits.least_count) & is_within);
-        }
-        Self { range, keep }
-    }
 }
 
 /// 32 lasers from number `first` on, again from the first if there are no more.
@@ -266,9 +287,12 @@ fn gap(blocks: &Blocks<'_>, block: &Block<'_>, a_slot: usize) -> Option<u16> {
 }
 
 impl Bank {
-    fn of(lanes: &[(u16, Laser); LANES]) -> Self {
+    fn of(lanes: &[(u16, Laser); LANES], limits: &Limits) -> Self {
+        let counts = lanes.map(|(_, laser)| limits.counts(&laser));
         Self {
             laser: lanes.map(|(number, _)| number),
+            least: counts.map(|(least, _)| least),
+            most: counts.map(|(_, most)| most),
             offset: lanes.map(|(_, laser)| laser.range_offset),
             scale: lanes.map(|(_, laser)| 1.0 + laser.range_scale),
             ahead: lanes.map(|(_, laser)| laser.ahead),
@@ -356,6 +380,28 @@ mod tests {
                     // What has the same bits has the same text.
                     let is_same = ours == plain || format!("{ours:.6}") == format!("{plain:.6}");
                     assert!(is_same, "{ours} is not {plain}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn limits_in_counts_are_those_in_metres() {
+        let lasers = parse(Model::Hdl64e.table(), Model::Hdl64e).unwrap();
+        let odd = [(0.0, -1.0), (-50.0, 0.5), (100.0, 1.0), (-100.0, -0.999)];
+        let odd =
+            odd.map(|(range_offset, range_scale)| Laser { range_offset, range_scale, ..lasers[0] });
+        let limits =
+            [(false, 0.0, 1e9), (true, 0.0, 40.0), (false, 1.002, 1.002), (true, 5.0, 119.998)];
+        for (drop, min, max) in limits {
+            let limits = Limits::new(drop, Some(min), Some(max)).unwrap();
+            for laser in lasers.iter().chain(&odd) {
+                let (least, most) = limits.counts(laser);
+                for count in 0..=u16::MAX {
+                    let range = metres(count, laser.range_offset, 1.0 + laser.range_scale);
+                    let is_within =
+                        (min.max(NEAREST)..=max).contains(&range) && !(drop && count == 0);
+                    assert_eq!((least..=most).contains(&count), is_within, "{count} of {laser:?}");
                 }
             }
         }
