@@ -95,6 +95,7 @@ fn metres(count: u16, offset: f64, scale: f64) -> f64 {
 pub(super) struct Decoder {
     rhythm: Rhythm,
     model: Model,
+    directions: &'static [[f64; 2]],
     /// The lower half and the upper one, or the only one.
     banks: Vec<Bank>,
     /// Of the HDL-64E one a half; of others one a gap, since the head turns while lasers fire.
@@ -159,7 +160,7 @@ impl Decoder {
             [only] => (0..=MOST_GAP).map(|gap| Fan::of(only, gap, &rhythm)).collect(),
             halves => halves.iter().map(|half| Fan::of(half, 0, &rhythm)).collect(),
         };
-        Self { rhythm, model, banks, fans }
+        Self { rhythm, model, directions: &DIRECTIONS, banks, fans }
     }
 
     /// Appends the points of a packet whose last slot ended at `ended` (nanoseconds) to a cloud.
@@ -173,11 +174,17 @@ impl Decoder {
         let is_dual = factory.is_some_and(|factory| factory.is_dual);
         let a_slot = self.model.blocks_a_slot(is_dual);
         let began = ended.saturating_sub((BLOCKS / a_slot) as i64 * self.rhythm.slot);
-        let mut gap = blocks.iter().find_map(|block| gap(blocks, block, a_slot)).unwrap_or(0);
+        let mut turned = None;
         for block in blocks.iter() {
-            gap = self::gap(blocks, block, a_slot).unwrap_or(gap);
             let half = usize::from(block.half == Half::Upper && self.model.has_halves());
-            let fan = if self.model.is_interpolated() { usize::from(gap) } else { half };
+            let fan = if self.model.is_interpolated() {
+                // Before the first that is known, the turn is that of those after it.
+                let known = || blocks.iter().find_map(|block| gap(blocks, block, a_slot));
+                turned = gap(blocks, block, a_slot).or(turned).or_else(known);
+                usize::from(turned.unwrap_or(0))
+            } else {
+                half
+            };
             let slot = began.saturating_add((block.number / a_slot) as i64 * self.rhythm.slot);
             self.fire(block, (&self.banks[half], &self.fans[fan]), slot, cloud);
         }
@@ -187,14 +194,9 @@ impl Decoder {
     /// takes several at a time; then those that are not wanted are taken out again.
     #[inline]
     fn fire(&self, block: &Block<'_>, (bank, fan): (&Bank, &Fan), slot: i64, cloud: &mut Cloud) {
-        let [cosine, sine] = DIRECTIONS[usize::from(block.azimuth)];
-        let (mut count, mut keep, mut range) = ([0_u16; LANES], [0_u16; LANES], [0.0; LANES]);
-        for (count, [low, high, _]) in count.iter_mut().zip(block.returns) {
-            *count = u16::from_le_bytes([*low, *high]);
-        }
-        for k in 0..LANES {
-            keep[k] = u16::from((count[k] >= bank.least[k]) & (count[k] <= bank.most[k]));
-        }
+        let [cosine, sine] = self.directions[usize::from(block.azimuth)];
+        let count = counts(block);
+        let mut range = [0.0; LANES];
         for k in 0..LANES {
             range[k] = metres(count[k], bank.offset[k], bank.scale[k]);
         }
@@ -213,10 +215,20 @@ impl Decoder {
         let azimuth = |k: usize| degrees(f32::from(block.azimuth) + fan.turned[k]);
         cloud.azimuth.extend((0..LANES).map(azimuth));
         cloud.time.extend((0..LANES).map(|k| slot.wrapping_add(self.rhythm.lanes[k])));
+        let keep = bank.keep(&count);
         if keep != [1; LANES] {
             take_out(cloud, &keep, self.model.is_interpolated());
         }
     }
+}
+
+#[inline]
+fn counts(block: &Block<'_>) -> [u16; LANES] {
+    let mut counts = [0; LANES];
+    for (count, [low, high, _]) in counts.iter_mut().zip(block.returns) {
+        *count = u16::from_le_bytes([*low, *high]);
+    }
+    counts
 }
 
 /// Degrees of hundredths that may have come beyond a turn.
@@ -287,6 +299,16 @@ fn gap(blocks: &Blocks<'_>, block: &Block<'_>, a_slot: usize) -> Option<u16> {
 }
 
 impl Bank {
+    /// 1 for each of these counts that gives a point, or else 0.
+    #[inline]
+    fn keep(&self, counts: &[u16; LANES]) -> [u16; LANES] {
+        let mut keep = [0; LANES];
+        for k in 0..LANES {
+            keep[k] = u16::from((counts[k] >= self.least[k]) & (counts[k] <= self.most[k]));
+        }
+        keep
+    }
+
     fn of(lanes: &[(u16, Laser); LANES], limits: &Limits) -> Self {
         let counts = lanes.map(|(_, laser)| limits.counts(&laser));
         Self {
