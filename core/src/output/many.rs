@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::litter::live;
-use super::{Outputs, Overwrite, Published, appeared, remove_any, rename};
+use super::{Outputs, Overwrite, Published, appeared, in_the_way, remove_any, rename};
 use crate::Error;
 
 /// Many small files in the making. Dropped without [`finish`](Self::finish), none will be published.
@@ -199,7 +199,7 @@ fn move_all(from: &Path, to: &Path, replaces: bool, fresh: &mut Fresh) -> Result
             }
             Err(_) if old.is_dir() && new.is_dir() => move_all(&old, &new, replaces, fresh)?,
             Err(_) if replaces => {
-                fs::rename(&old, &new).map_err(|e| Error::io("publish", new, e))?
+                fs::rename(&old, &new).map_err(|error| in_the_way(&new, error))?;
             }
             Err(_) => return Err(appeared(&new)),
         }

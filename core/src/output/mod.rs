@@ -12,6 +12,7 @@
 mod file;
 mod litter;
 pub mod many;
+mod replace;
 
 #[cfg(test)]
 mod tests;
@@ -25,8 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::files::{Identity, is_special};
 use crate::tasks::Inline;
@@ -35,6 +35,7 @@ use crate::{Error, Tasks};
 use file::{Counted, Packed, To};
 use litter::{live, remove_any, remove_stale};
 use many::{Fresh, Room};
+use replace::{Aside, holds_batch, stale};
 
 pub use file::OutputFile;
 pub use litter::{is_used, remove_unfinished_manifest, sweep};
@@ -210,9 +211,11 @@ impl Outputs {
         Ok(self.file(&temporary, file, Packing::Plain))
     }
 
-    /// Declares a folder whose files are to be described by a manifest. It must be empty or new.
+    /// Declares a folder whose files are to be described by a manifest. It must be empty or new, and lie
+    /// neither in nor around another one of the run: each manifest would have to describe the other.
     pub fn folder(&self, folder: &Path) -> Result<(), Error> {
         let folder = &self.named(folder);
+        self.judge_apart(folder)?;
         if self.overwrite == Overwrite::Refuse && is_used(folder) {
             return Err(Error::refused(format!(
                 "the output folder exists and is not empty; --overwrite replaces it: {}",
@@ -253,6 +256,21 @@ impl Outputs {
         Ok(())
     }
 
+    fn judge_apart(&self, folder: &Path) -> Result<(), Error> {
+        let ours = real(folder);
+        let meets = |other: &&PathBuf| {
+            let other = real(other);
+            ours.starts_with(&other) || other.starts_with(&ours)
+        };
+        let state = self.state();
+        let Some(other) = state.folders.iter().find(meets) else { return Ok(()) };
+        let (folder, other) = (folder.display(), other.display());
+        Err(Error::refused(format!(
+            "two sinks write into one folder; give each a folder of its own, beside the other's: {folder} \
+             and {other}"
+        )))
+    }
+
     fn judge_input(&self, target: &Path) -> Result<(), Error> {
         if !Identity::of(target).is_some_and(|identity| self.inputs.contains(&identity)) {
             return Ok(());
@@ -286,11 +304,10 @@ impl Outputs {
         let published = describe(&state.folders, &files, manifest).and_then(|manifests| {
             let count = files.len();
             files.extend(manifests.iter().map(|(folder, text)| published_manifest(folder, text)));
+            judge_once(&files)?;
             announce(&files)?;
             files.truncate(count);
-            let stale = clear_manifests(&state.folders, &files)?;
-            rename_all(&mut state.staged, &mut state.rooms)?;
-            stale.iter().try_for_each(|path| remove_if_there(path))?;
+            self.replace_all(&mut state, &files)?;
             let write = |(folder, text): &(PathBuf, String)| {
                 replace_file(&folder.join(MANIFEST), text.as_bytes())
             };
@@ -301,8 +318,23 @@ impl Outputs {
             *self.state() = state;
             return Err(error);
         }
-        sync_folders(&files);
+        let folders = changed_folders(&files, &state.folders, &state.made);
+        folders.iter().for_each(|folder| sync_folder(folder));
         Ok(files)
+    }
+
+    /// Gives every file its final name in place of what an earlier run wrote, of which nothing stays.
+    fn replace_all(&self, state: &mut State, files: &[Published]) -> Result<(), Error> {
+        let stale = stale(&state.folders, files);
+        let aside = Aside::of(self, &stale, files)?;
+        let cleared = state.folders.iter().try_for_each(|f| remove_if_there(&f.join(MANIFEST)));
+        let renamed = cleared.and_then(|()| rename_all(&mut state.staged, &mut state.rooms));
+        if let Err(error) = renamed {
+            aside.put_back();
+            return Err(error);
+        }
+        aside.discard();
+        stale.iter().try_for_each(|stale| stale.remove())
     }
 
     fn create_with(
@@ -414,7 +446,7 @@ impl Outputs {
         if self.state().taken.insert(place(target)) {
             return Ok(());
         }
-        Err(Error::refused(format!("two sinks write to one file: {}", target.display())))
+        Err(written_twice(target))
     }
 
     /// Opens a temporary file in `folder` for a target of that name.
@@ -527,27 +559,48 @@ pub fn place(target: &Path) -> PathBuf {
     real.join(target.file_name().unwrap_or_default())
 }
 
-/// What of a manifest that is there decides what becomes of its folder.
-#[derive(Deserialize)]
-struct Found {
-    units: Option<IgnoredAny>,
-    #[serde(default)]
-    files: Vec<FoundFile>,
-}
-
-#[derive(Deserialize)]
-struct FoundFile {
-    path: Option<String>,
-}
-
-impl Found {
-    fn read(folder: &Path) -> Option<Self> {
-        serde_json::from_slice(&fs::read(folder.join(MANIFEST)).ok()?).ok()
+/// Where a folder really lies, or will when it is made.
+fn real(folder: &Path) -> PathBuf {
+    let here =
+        |folder: &Path| if folder.as_os_str().is_empty() { ".".into() } else { folder.to_owned() };
+    let found =
+        folder.ancestors().find_map(|there| Some((there, here(there).canonicalize().ok()?)));
+    let Some((there, mut real)) = found else { return folder.to_owned() };
+    for part in folder.strip_prefix(there).unwrap_or(Path::new("")).components() {
+        match part {
+            Component::ParentDir => drop(real.pop()),
+            part => real.push(part),
+        }
     }
+    real
 }
 
-fn holds_batch(folder: &Path) -> bool {
-    Found::read(folder).is_some_and(|manifest| manifest.units.is_some())
+/// Refuses files of which two would have one name: the second would replace the first.
+fn judge_once<'f>(files: &'f [Published]) -> Result<(), Error> {
+    let mut folders: BTreeMap<&'f Path, PathBuf> = BTreeMap::new();
+    for file in files {
+        let folder = folder_of(&file.path);
+        if !folders.contains_key(folder) {
+            folders.insert(folder, real(folder));
+        }
+    }
+    let place = |file: &'f Published| (folders.get(folder_of(&file.path)), file.path.file_name());
+    let mut places: Vec<_> = files.iter().map(|file| (place(file), &file.path)).collect();
+    places.sort_unstable();
+    let twice = places.windows(2).find_map(|pair| match pair {
+        [(one, path), (other, _)] if one == other && !is_shared(path) => Some(path),
+        _ => None,
+    });
+    twice.map_or(Ok(()), |path| Err(written_twice(path)))
+}
+
+/// Whether several sinks may write there.
+fn is_shared(target: &Path) -> bool {
+    target == Path::new("-") || is_special(target)
+}
+
+fn written_twice(target: &Path) -> Error {
+    Error::refused(format!("two sinks write to one file: {}", target.display()))
 }
 
 /// The text of each folder's manifest.
@@ -568,25 +621,16 @@ fn describe(
     each.collect()
 }
 
-/// Takes away the manifests of folders that are replaced; gives the files that they named and that are
-/// not replaced by new ones.
-fn clear_manifests(folders: &[PathBuf], files: &[Published]) -> Result<Vec<PathBuf>, Error> {
-    let mut stale = Vec::new();
-    let known: BTreeSet<&Path> = files.iter().map(|file| &*file.path).collect();
-    for folder in folders {
-        let old = Found::read(folder).map(|old| old.files).unwrap_or_default();
-        for name in old.into_iter().filter_map(|file| file.path) {
-            // Only what lies in the folder is ours to remove, whatever the file says.
-            let plain =
-                Path::new(&name).components().all(|part| matches!(part, Component::Normal(_)));
-            let path = folder.join(name);
-            if plain && !known.contains(&*path) {
-                stale.push(path);
-            }
-        }
-        remove_if_there(&folder.join(MANIFEST))?;
+/// What keeps a new file from its name, where what is there may be replaced.
+fn in_the_way(target: &Path, error: io::Error) -> Error {
+    use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty, IsADirectory, NotADirectory};
+    if !matches!(error.kind(), AlreadyExists | DirectoryNotEmpty | IsADirectory | NotADirectory) {
+        return Error::io("publish", target, error);
     }
-    Ok(stale)
+    Error::refused(format!(
+        "a file must be where a folder is, or a folder where a file is; remove it, or write elsewhere: {}",
+        target.display()
+    ))
 }
 
 fn appeared(target: &Path) -> Error {
@@ -635,7 +679,7 @@ fn rename_staged(staged: &mut [Staged], fresh: &mut Vec<PathBuf>) -> Result<(), 
         let new = !target.exists();
         rename(temporary, target, staged.replaces).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => appeared(target),
-            _ => Error::io("publish", target, error),
+            _ => in_the_way(target, error),
         })?;
         live().remove(temporary);
         staged.temporary = None;
@@ -679,12 +723,28 @@ pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes the renames last through a power cut.
-fn sync_folders(files: &[Published]) {
-    let folders: BTreeSet<&Path> = files.iter().filter_map(|file| file.path.parent()).collect();
-    for folder in folders {
-        sync_folder(if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
+/// The folders in which something was renamed or made: those of all files, up to the ones that have a
+/// manifest, and those that new folders lie in.
+fn changed_folders<'f>(
+    files: &'f [Published],
+    roots: &[PathBuf],
+    made: &'f [PathBuf],
+) -> BTreeSet<&'f Path> {
+    let mut changed: BTreeSet<&Path> = made.iter().map(|folder| folder_of(folder)).collect();
+    let mut seen = BTreeSet::new();
+    for file in files {
+        let mut folder = folder_of(&file.path);
+        // What is above a folder that was seen was seen, too.
+        while seen.insert(folder) {
+            changed.insert(folder);
+            let is_below = |root: &PathBuf| folder != root && folder.starts_with(root);
+            if !roots.iter().any(is_below) {
+                break;
+            }
+            folder = folder_of(folder);
+        }
     }
+    changed
 }
 
 /// Makes what was renamed or removed in a folder last through a power cut.

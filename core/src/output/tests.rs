@@ -388,3 +388,113 @@ fn more_files_than_are_synced_each_are_published_too() {
     assert_eq!(outputs.publish(|_, _| Ok(String::new())).unwrap().len(), 300);
     assert_eq!(names(folder.path()).len(), 300);
 }
+
+#[test]
+fn two_files_of_one_name_are_refused_before_anything_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    fs::create_dir_all(out.join("sub")).unwrap();
+    std::os::unix::fs::symlink(&out, folder.path().join("link")).unwrap();
+    for other in ["out/sub/x.csv", "link/./sub/x.csv"] {
+        let outputs = outputs(Overwrite::Replace);
+        write_many(&outputs, &out, &[("a", "1"), ("sub/x.csv", "many")]);
+        write(&outputs, &folder.path().join(other), b"one");
+        let error = outputs.publish(|_, _| Ok("{}".into())).unwrap_err().to_string();
+        assert!(error.contains("two sinks write to one file"), "{error}");
+        drop(outputs);
+        assert_eq!(below(&out).len(), 0, "{other}");
+    }
+}
+
+#[test]
+fn standard_output_and_devices_may_be_written_twice() {
+    let outputs = outputs(Overwrite::Refuse);
+    for _ in 0..2 {
+        write(&outputs, Path::new("/dev/null"), b"x");
+    }
+    assert_eq!(outputs.publish(|_, _| Ok(String::new())).unwrap().len(), 2);
+}
+
+#[test]
+fn folders_with_manifests_lie_beside_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("real")).unwrap();
+    std::os::unix::fs::symlink(at("real"), at("link")).unwrap();
+    for (one, other) in
+        [("a", "a"), ("a/", "a/b"), ("a/b", "a"), ("real/x", "link/x"), ("a", "new/../a/b")]
+    {
+        let outputs = outputs(Overwrite::Replace);
+        outputs.folder(&at(one)).unwrap();
+        let error = outputs.folder(&at(other)).unwrap_err().to_string();
+        assert!(error.contains("two sinks write into one folder"), "{one} {other}: {error}");
+    }
+    let outputs = outputs(Overwrite::Refuse);
+    ["a", "ab", "c/a", "c/b"].iter().for_each(|name| outputs.folder(&at(name)).unwrap());
+}
+
+/// Replaces what is in a folder by these files, each described by the manifest.
+fn replace(folder: &Path, files: &[(&str, &str)]) -> Result<Vec<Published>, Error> {
+    let outputs = outputs(Overwrite::Replace);
+    write_many(&outputs, folder, files);
+    outputs.publish(|folder, files| {
+        let name = |file: &Published| file.path.strip_prefix(folder).unwrap().display().to_string();
+        let files = files.iter().map(|file| serde_json::json!({ "path": name(file) }));
+        Ok(serde_json::json!({ "files": files.collect::<Vec<_>>() }).to_string())
+    })
+}
+
+#[test]
+fn files_take_the_places_of_folders_of_the_run_before_and_the_other_way_round() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    for files in [
+        &[("a.d", "1"), ("b", "1"), ("c/d/e", "1")][..],
+        &[("a.d/1", "2"), ("a.d/2/3", "2"), ("b", "2"), ("c", "2")],
+        &[("a.d", "3"), ("b/x", "3"), ("c/d/e", "3")],
+    ] {
+        replace(&out, files).unwrap();
+        let found = below(&out);
+        let wanted: Vec<_> = [MANIFEST].into_iter().chain(files.iter().map(|f| f.0)).collect();
+        assert_eq!(found.keys().collect::<Vec<_>>(), wanted);
+        assert!(files.iter().all(|(name, text)| found[*name] == text.as_bytes()));
+    }
+}
+
+#[test]
+fn what_stood_in_the_way_is_put_back_when_the_run_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    replace(&out, &[("a.d", "1"), ("c/d/e", "1"), ("z", "1")]).unwrap();
+    fs::create_dir_all(out.join("theirs")).unwrap();
+    fs::write(out.join("theirs/x"), "theirs").unwrap();
+    let error = replace(&out, &[("a.d/1", "2"), ("c", "2"), ("theirs", "2")]).unwrap_err();
+    assert!(error.to_string().contains("remove it, or write elsewhere"), "{error}");
+    let found = below(&out);
+    assert_eq!(found.keys().collect::<Vec<_>>(), ["a.d", "c/d/e", "theirs/x", "z"]);
+    assert_eq!((&*found["a.d"], &*found["c/d/e"]), (&b"1"[..], &b"1"[..]));
+}
+
+#[test]
+fn folders_that_the_run_before_alone_had_something_in_go_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    replace(&out, &[("a/b/c", "1"), ("a/d/e", "1"), ("f/g", "1"), ("h/i", "1")]).unwrap();
+    fs::write(out.join("a/mine"), "mine").unwrap();
+    replace(&out, &[("f/x", "2")]).unwrap();
+    assert_eq!(below(&out).keys().collect::<Vec<_>>(), [MANIFEST, "a/mine", "f/x"]);
+    assert_eq!(
+        (names(&out), names(&out.join("a"))),
+        (vec![MANIFEST.into(), "a".into(), "f".into()], vec!["mine".into()])
+    );
+}
+
+#[test]
+fn every_folder_that_has_changed_is_synced() {
+    let published = |path: &str| Published { path: path.into(), rows: 0, bytes: 0, blake3: None };
+    let files = ["in/out/a/b/c", "in/out/a/b/d", "in/out/x", "alone/y", "z"].map(published);
+    let (roots, made) = (["in/out".into()], ["in".into(), "in/out".into()]);
+    let changed = changed_folders(&files, &roots, &made);
+    let wanted = [".", "alone", "in", "in/out", "in/out/a", "in/out/a/b"].map(Path::new);
+    assert_eq!(changed.into_iter().collect::<Vec<_>>(), wanted);
+}

@@ -1,0 +1,207 @@
+//! What an earlier run left in the folders that a run writes anew: told by their manifests, moved out of the
+//! way, and removed once the new files are there. Touches nothing that no manifest names.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::litter::live;
+use super::{MANIFEST, Outputs, Published, remove_any};
+use crate::Error;
+
+/// What of a manifest that is there decides what becomes of its folder.
+#[derive(Deserialize)]
+struct Found {
+    units: Option<IgnoredAny>,
+    #[serde(default)]
+    files: Vec<FoundFile>,
+}
+
+#[derive(Deserialize)]
+struct FoundFile {
+    path: Option<String>,
+}
+
+impl Found {
+    fn read(folder: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(folder.join(MANIFEST)).ok()?).ok()
+    }
+}
+
+/// Whether a folder holds the record of a batch.
+pub(super) fn holds_batch(folder: &Path) -> bool {
+    Found::read(folder).is_some_and(|manifest| manifest.units.is_some())
+}
+
+/// The files of an earlier run in one folder that are not replaced by new ones.
+#[derive(Debug)]
+pub(super) struct Stale<'f> {
+    folder: &'f Path,
+    paths: Vec<PathBuf>,
+}
+
+/// What the manifests of `folders` name and `files` does not replace.
+pub(super) fn stale<'f>(folders: &'f [PathBuf], files: &[Published]) -> Vec<Stale<'f>> {
+    let known: BTreeSet<&Path> = files.iter().map(|file| &*file.path).collect();
+    // Only what lies in the folder is ours to remove, whatever the file says.
+    let is_plain = |name: &String| {
+        Path::new(name).components().all(|part| matches!(part, Component::Normal(_)))
+    };
+    let of_folder = |folder: &'f PathBuf| {
+        let old = Found::read(folder).map(|old| old.files).unwrap_or_default();
+        let names = old.into_iter().filter_map(|file| file.path).filter(is_plain);
+        let paths = names.map(|name| folder.join(name)).filter(|path| !known.contains(&**path));
+        Stale { folder, paths: paths.collect() }
+    };
+    folders.iter().map(of_folder).collect()
+}
+
+impl Stale<'_> {
+    /// Removes the files, and the folders below the manifest's own that hold nothing then.
+    pub(super) fn remove(&self) -> Result<(), Error> {
+        for path in &self.paths {
+            match fs::remove_file(path) {
+                // What has become a folder, or lies below what has become a file, is no more what it was.
+                Err(error) if !is_another(error.kind()) && !path.is_dir() => {
+                    return Err(Error::io("replace", path, error));
+                }
+                _ => {}
+            }
+        }
+        remove_emptied(self.folder, &self.paths);
+        Ok(())
+    }
+
+    /// Those that stand where a new file or a folder of one must be.
+    fn in_the_way<'s>(&'s self, places: &'s Places<'_>) -> impl Iterator<Item = &'s Path> {
+        let below = |path: &&Path| path.ancestors().skip(1).any(|a| places.files.contains(a));
+        let blocks = move |path: &&Path| places.folders.contains(path) || below(path);
+        self.paths.iter().map(PathBuf::as_path).filter(blocks)
+    }
+}
+
+fn is_another(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Removes the folders of `paths` that hold nothing, from the innermost up to `folder`, which stays. Gives
+/// them in that order.
+fn remove_emptied(folder: &Path, paths: &[impl AsRef<Path>]) -> Vec<PathBuf> {
+    let parent = |path: &Path| {
+        let parent = path.parent().filter(|p| p.starts_with(folder) && *p != folder);
+        parent.map(Path::to_owned)
+    };
+    let mut left: BTreeSet<PathBuf> = paths.iter().filter_map(|p| parent(p.as_ref())).collect();
+    let mut removed = Vec::new();
+    // What is below a folder sorts behind it.
+    while let Some(inner) = left.pop_last() {
+        if fs::remove_dir(&inner).is_ok() {
+            left.extend(parent(&inner));
+            removed.push(inner);
+        }
+    }
+    removed
+}
+
+/// The places that new files take, and their folders below those with manifests.
+struct Places<'p> {
+    files: BTreeSet<&'p Path>,
+    folders: BTreeSet<&'p Path>,
+}
+
+impl<'p> Places<'p> {
+    fn of(files: &'p [Published], roots: &[&Path]) -> Self {
+        let paths = || files.iter().map(|file| &*file.path);
+        let is_below =
+            |folder: &&Path| roots.iter().any(|root| folder != root && folder.starts_with(root));
+        let mut folders = BTreeSet::new();
+        for path in paths() {
+            for folder in path.ancestors().skip(1).take_while(is_below) {
+                // What is above a folder that is known is known, too.
+                if !folders.insert(folder) {
+                    break;
+                }
+            }
+        }
+        Self { files: paths().collect(), folders }
+    }
+}
+
+/// Files of an earlier run that stood in the way of new ones: put elsewhere until the new ones are there.
+#[derive(Debug, Default)]
+pub(super) struct Aside {
+    /// Where they were, and where they are.
+    moved: Vec<(PathBuf, PathBuf)>,
+    /// Folders that held nothing then, innermost first.
+    removed: Vec<PathBuf>,
+    rooms: Vec<(PathBuf, File)>,
+}
+
+impl Aside {
+    /// Puts away what stands in the way of `files`. When that fails, all is put back.
+    pub(super) fn of(
+        outputs: &Outputs,
+        stale: &[Stale<'_>],
+        files: &[Published],
+    ) -> Result<Self, Error> {
+        let mut aside = Self::default();
+        let stale: Vec<_> = stale.iter().filter(|stale| !stale.paths.is_empty()).collect();
+        if stale.is_empty() {
+            return Ok(aside);
+        }
+        let roots: Vec<&Path> = stale.iter().map(|stale| stale.folder).collect();
+        let places = Places::of(files, &roots);
+        for stale in stale {
+            let paths: Vec<&Path> = stale.in_the_way(&places).filter(|p| is_file(p)).collect();
+            if let Err(error) = aside.put(outputs, stale.folder, &paths) {
+                aside.put_back();
+                return Err(error);
+            }
+        }
+        Ok(aside)
+    }
+
+    fn put(&mut self, outputs: &Outputs, folder: &Path, paths: &[&Path]) -> Result<(), Error> {
+        if paths.is_empty() {
+            return Ok(());
+        }
+        let (room, lock) = outputs.temporary_folder(folder)?;
+        self.rooms.push((room.clone(), lock));
+        for (number, path) in paths.iter().enumerate() {
+            let place = room.join(number.to_string());
+            fs::rename(path, &place).map_err(|e| Error::io("replace", *path, e))?;
+            self.moved.push(((*path).to_owned(), place));
+        }
+        self.removed.extend(remove_emptied(folder, paths));
+        Ok(())
+    }
+
+    /// Puts everything back where it was.
+    pub(super) fn put_back(self) {
+        // A second failure here changes nothing about the first, which is reported; what cannot be put back
+        // stays where it is.
+        self.removed.iter().rev().for_each(|folder| drop(fs::create_dir(folder)));
+        self.moved.iter().for_each(|(was, is)| drop(super::rename(is, was, false)));
+        for (room, _lock) in self.rooms {
+            drop(fs::remove_dir(&room));
+            live().remove(&room);
+        }
+    }
+
+    /// Removes it for good.
+    pub(super) fn discard(self) {
+        for (room, _lock) in self.rooms {
+            remove_any(&room);
+            live().remove(&room);
+        }
+    }
+}
+
+/// Whether something other than a folder is there; a link is what it is itself.
+fn is_file(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|meta| !meta.is_dir())
+}
