@@ -10,7 +10,7 @@ mod sink;
 mod source;
 mod stage;
 
-pub use query::{ChannelQuery, Query};
+pub use query::{ChannelQuery, Query, Window};
 pub use service::Service;
 pub use sink::{DynSink, EncodeContext, Origin, OriginInput, Sink, SinkContext};
 pub use source::{Entry, Input, ReadContext, Reader, Seam, Source, Split};

@@ -25,6 +25,11 @@ impl Query {
         self.start.is_none_or(|start| last >= start) && self.end.is_none_or(|end| first < end)
     }
 
+    /// The times that are asked for.
+    pub fn window(&self) -> Window {
+        Window { start: self.start, end: self.end }
+    }
+
     /// What this query or the other wants; as little more as can be said.
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -32,6 +37,23 @@ impl Query {
             end: self.end.zip(other.end).map(|(a, b)| a.max(b)),
             channels: self.channels.or(other.channels),
         }
+    }
+}
+
+/// A stretch of time, open where nothing is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Times at or after this one are in it.
+    pub start: Option<i64>,
+    /// Times before this one are in it.
+    pub end: Option<i64>,
+}
+
+impl Window {
+    /// Whether what happened then is wanted.
+    pub fn wants_time(self, timestamp: i64) -> bool {
+        self.start.is_none_or(|start| timestamp >= start)
+            && self.end.is_none_or(|end| timestamp < end)
     }
 }
 
@@ -77,22 +99,42 @@ impl ChannelQuery {
         self.is_all() || self.0.iter().any(|list| list.iter().all(|choice| choice.names(name)))
     }
 
-    /// What both want.
+    /// What both want; what one of them wants, where that takes too long to say.
     pub fn and(&self, other: &Self) -> Self {
         if self.is_all() || other.is_all() {
             return Self(self.0.iter().chain(&other.0).cloned().collect());
         }
-        let both = |a: &Vec<Choice>, b: &Vec<Choice>| a.iter().chain(b).cloned().collect();
-        Self(self.0.iter().flat_map(|a| other.0.iter().map(move |b| both(a, b))).collect())
+        let (fewer, more) =
+            if self.0.len() <= other.0.len() { (self, other) } else { (other, self) };
+        if fewer.0.len() * more.0.len() > MOST_LISTS {
+            return fewer.clone();
+        }
+        let both = |a: &Vec<Choice>, b: &Vec<Choice>| without_repeats(a.iter().chain(b));
+        let lists = self.0.iter().flat_map(|a| other.0.iter().map(move |b| both(a, b)));
+        Self(without_repeats(&lists.collect::<Vec<_>>()))
     }
 
-    /// What one of them wants.
+    /// What one of them wants; every channel, where that takes too long to say.
     pub fn or(self, other: Self) -> Self {
         if self.is_all() || other.is_all() {
             return Self::default();
         }
-        Self(self.0.into_iter().chain(other.0).collect())
+        let lists = without_repeats(self.0.iter().chain(&other.0));
+        if lists.len() > MOST_LISTS { Self::default() } else { Self(lists) }
     }
+}
+
+/// Longer ways of saying which channels are wanted cost more than they save.
+const MOST_LISTS: usize = 64;
+
+fn without_repeats<'t, T: Clone + PartialEq + 't>(all: impl IntoIterator<Item = &'t T>) -> Vec<T> {
+    let mut once = Vec::new();
+    for one in all {
+        if !once.contains(one) {
+            once.push(one.clone());
+        }
+    }
+    once
 }
 
 impl Choice {
@@ -103,5 +145,45 @@ impl Choice {
     fn names(&self, name: &str) -> bool {
         let channels = self.channels.is_empty() || self.channels.matches(name);
         channels && !self.exclude.matches(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Pattern;
+
+    fn only(name: &str) -> ChannelQuery {
+        let names = Patterns(vec![Pattern::parse(name).unwrap()]);
+        ChannelQuery::of(&names, &Patterns::default(), &Patterns::default())
+    }
+
+    #[test]
+    fn what_is_said_twice_is_kept_once() {
+        let a_or_b = only("A").or(only("B"));
+        assert_eq!(a_or_b.clone().or(a_or_b.clone()), a_or_b);
+        assert_eq!(only("A").and(&only("A")), only("A"));
+        let both = a_or_b.and(&a_or_b);
+        assert!(both.wants("A", "") && both.wants("B", "") && !both.wants("C", ""));
+    }
+
+    #[test]
+    fn a_query_that_takes_too_long_to_say_wants_more() {
+        let many = |letter: &str, count: usize| {
+            let each = (0..count).map(|n| only(&format!("{letter}{n}")));
+            each.reduce(ChannelQuery::or).unwrap()
+        };
+        assert!(!many("A", MOST_LISTS).is_all());
+        assert!(many("A", MOST_LISTS + 1).is_all());
+        let both = many("A", 9).and(&many("B", 8));
+        assert_eq!(both, many("B", 8));
+        assert!(!many("A", 8).and(&many("B", 8)).wants("A1", ""));
+    }
+
+    #[test]
+    fn a_window_ends_before_its_end() {
+        let window = Window { start: Some(3), end: Some(5) };
+        assert_eq!([2, 3, 4, 5].map(|time| window.wants_time(time)), [false, true, true, false]);
+        assert!(Window::default().wants_time(i64::MIN) && Window::default().wants_time(i64::MAX));
     }
 }

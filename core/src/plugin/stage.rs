@@ -1,6 +1,6 @@
 //! Stages: what turns batches into batches.
 
-use super::{ChannelQuery, Query};
+use super::{ChannelQuery, Query, Window};
 use crate::{Batch, Channels, Error};
 
 /// A stage says by its kind how it may be run; there is no flag to get wrong.
@@ -83,6 +83,9 @@ pub struct StageContext<'r> {
     pub channels: &'r Channels,
     /// When the first event of the run's sources happened, where that is known.
     pub origin: Option<i64>,
+    /// When the events happened that are wanted of what the stage gives. Others come only because a source
+    /// may give more than was asked for: what the stage would say of them, nobody asked.
+    pub wanted: Window,
     /// Events left out because that is what the stage is for.
     pub filtered: u64,
     /// Events whose payload could not be decoded or encoded and that went on as they were: for each,
@@ -93,9 +96,16 @@ pub struct StageContext<'r> {
 }
 
 impl<'r> StageContext<'r> {
-    /// A context in which nothing has happened yet.
+    /// A context in which nothing has happened yet, and everything is wanted.
     pub fn new(channels: &'r Channels, origin: Option<i64>) -> Self {
-        Self { channels, origin, filtered: 0, undecoded: Vec::new(), notes: Vec::new() }
+        let (undecoded, notes) = (Vec::new(), Vec::new());
+        Self { channels, origin, wanted: Window::default(), filtered: 0, undecoded, notes }
+    }
+
+    /// The same, where only events of this window are wanted.
+    #[must_use]
+    pub fn within(self, wanted: Window) -> Self {
+        Self { wanted, ..self }
     }
 
     /// Says something that belongs into the report, once, with a count.
@@ -168,6 +178,14 @@ pub trait Fold: Send {
         None
     }
 
+    /// Whether events may come out later than with the batch they came in with: where its output meets
+    /// other events of the same source, each has to be waited for.
+    ///
+    /// Whoever says no promises that what comes of a batch is given when that batch is pushed, in order.
+    fn holds(&self) -> bool {
+        true
+    }
+
     /// Whether nothing more will come out, whatever goes in: reading may stop.
     fn is_done(&self) -> bool {
         false
@@ -177,7 +195,9 @@ pub trait Fold: Send {
 /// What a stage with memory needs of the events before it, where stages after it want only some.
 ///
 /// As it is made by default it needs all of them. Whoever says less promises that leaving out events which
-/// nobody after the stage wants, and which are not asked for here, changes nothing of those that are wanted.
+/// nobody after the stage wants, and which are not asked for here, changes nothing of those that are wanted,
+/// and nothing else of the run: what is noted, what ends the run and which clock a channel has may depend on
+/// no event that is neither wanted ([`StageContext::wanted`]) nor asked for here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoldQuery {
     /// The stage leaves timestamps as they are, and needs no events from outside of a window that is wanted

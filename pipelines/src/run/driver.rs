@@ -431,7 +431,8 @@ impl<'r> Driver<'r> {
     /// Gives a stage with memory its next batch, or tells it that there is none.
     fn fold(&mut self, place: usize, batch: Option<Batch>) -> Result<(), Error> {
         let RunningFold { fold, .. } = &mut self.folds[place];
-        let mut context = StageContext::new(&self.setup.shared.channels, fold.origin);
+        let mut context =
+            StageContext::new(&self.setup.shared.channels, fold.origin).within(fold.wanted);
         let before = batch.as_ref().map(|batch| Counts::of(batch.origins())).unwrap_or_default();
         let given = match batch {
             Some(batch) => fold.fold.push(batch, &mut context)?,

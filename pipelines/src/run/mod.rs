@@ -45,7 +45,7 @@ use driver::Driver;
 use publisher::Publisher;
 use segment::Shared;
 use topology::Topology;
-use wanted::wanted;
+use wanted::Wanted;
 
 /// The cap on memory where a pipeline does not set one.
 pub const DEFAULT_MEMORY: ByteSize = ByteSize(512 << 20);
@@ -190,7 +190,7 @@ pub(crate) fn run_within(
     let quarantines = quarantine::open(&nodes, &room.outputs)?;
     let labels =
         nodes.iter().map(|node| (node.name.clone(), node.from.clone())).collect::<Vec<_>>();
-    let topology = Topology::of(nodes, &reading.origins, setup.merge_limit())?;
+    let topology = Topology::of(nodes, &reading.origins, &reading.wanted, setup.merge_limit())?;
     let driver = Driver::new(topology, reading, &publisher, (room, quarantines))?;
     let (finished, outputs) = driver.drive()?;
     let mut report = Report::of(&labels, finished, &inputs, setup.channels())?;
@@ -209,6 +209,7 @@ pub struct Reading {
     /// For each source, by its place in the pipeline: inputs, query and splits.
     pub sources: Vec<SourceReading>,
     origins: Vec<Option<i64>>,
+    wanted: Wanted,
 }
 
 /// What would be read from one source.
@@ -357,15 +358,16 @@ impl Setup {
 
     fn prepare(&self, nodes: &[Node]) -> Result<Reading, Error> {
         let origins = self.origins(nodes)?;
+        let wanted = Wanted::of(nodes, &origins);
         let mut sources = Vec::new();
         for (node, spec) in nodes.iter().enumerate() {
             let Part::Source(source) = &spec.part else { continue };
-            let query = wanted(nodes, node, &origins);
+            let query = wanted.of_node(node);
             let inputs = source.files()?;
             let splits = source.splits(self.piece as u64, &query)?;
             sources.push(SourceReading { node, inputs, query, splits });
         }
-        Ok(Reading { sources, origins })
+        Ok(Reading { sources, origins, wanted })
     }
 
     /// For each node, the time of the first event of the sources it hears, where a stage needs it.

@@ -6,14 +6,16 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use sluice_core::{Batch, BlockPool, Channels, DynSink, EncodeContext, Error, Map, StageContext};
+use sluice_core::{
+    Batch, BlockPool, Channels, DynSink, EncodeContext, Error, Map, StageContext, Window,
+};
 
 use super::tally::{Counts, Tally};
 
 /// What becomes of a batch.
 pub(crate) enum Branch {
     /// A stage, and what comes after it.
-    Map { node: usize, map: Arc<dyn Map>, origin: Option<i64>, next: Vec<Self> },
+    Map { node: usize, map: Arc<dyn Map>, origin: Option<i64>, wanted: Window, next: Vec<Self> },
     /// A sink encodes it.
     Sink { node: usize, sink: Arc<dyn DynSink> },
     /// It goes on, in order, at this port.
@@ -103,8 +105,8 @@ impl Shared {
         outcome: &mut Outcome,
     ) -> Result<(), Error> {
         match branch {
-            Branch::Map { node, map, origin, next } => {
-                let mut context = StageContext::new(&self.channels, *origin);
+            Branch::Map { node, map, origin, wanted, next } => {
+                let mut context = StageContext::new(&self.channels, *origin).within(*wanted);
                 let before = batch.len();
                 let batch = map.apply(batch, &mut context)?;
                 let after = if batch.len() == before {

@@ -7,10 +7,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
-use sluice_core::{Batch, DynSink, Error, Fold, Map, Source, Stage, StageContext};
+use sluice_core::{Batch, DynSink, Error, Fold, Map, Source, Stage, StageContext, Window};
 
 use super::merge::{Merge, Patience};
 use super::segment::Branch;
+use super::wanted::Wanted;
 use crate::spec::{MakeStage, Node, OnDamage, Part};
 
 /// What is behind a port.
@@ -34,6 +35,7 @@ pub(crate) struct FoldNode {
     /// Makes it again, without its memory.
     pub(crate) again: Again,
     pub(crate) origin: Option<i64>,
+    pub(crate) wanted: Window,
     pub(crate) segment: Arc<Vec<Branch>>,
 }
 
@@ -89,13 +91,15 @@ pub(crate) struct Topology {
 }
 
 impl Topology {
-    /// Cuts the graph. `origins` holds, for each node, the time of the first event it can see.
+    /// Cuts the graph. `origins` holds, for each node, the time of the first event it can see, and `wanted`
+    /// what is wanted of it.
     pub(crate) fn of(
         nodes: Vec<Node>,
         origins: &[Option<i64>],
+        wanted: &Wanted,
         merge_limit: usize,
     ) -> Result<Self, Error> {
-        let mut builder = Builder::new(nodes, origins, merge_limit);
+        let mut builder = Builder::new(nodes, origins, wanted, merge_limit);
         for node in 0..builder.from.len() {
             let Some(Part::Source(source)) = builder.take_source(node) else { continue };
             let segment = Arc::new(builder.after(node)?);
@@ -116,12 +120,18 @@ struct Builder<'o> {
     /// For nodes with several inputs, the port each input arrives at, once it is made.
     inlets: Vec<Option<Vec<usize>>>,
     origins: &'o [Option<i64>],
+    wanted: &'o Wanted,
     merge_limit: usize,
     built: Topology,
 }
 
 impl<'o> Builder<'o> {
-    fn new(nodes: Vec<Node>, origins: &'o [Option<i64>], merge_limit: usize) -> Self {
+    fn new(
+        nodes: Vec<Node>,
+        origins: &'o [Option<i64>],
+        wanted: &'o Wanted,
+        merge_limit: usize,
+    ) -> Self {
         let from: Vec<Vec<usize>> = nodes.iter().map(|node| node.from.clone()).collect();
         let roots = roots(&from);
         let inlets = vec![None; nodes.len()];
@@ -130,7 +140,7 @@ impl<'o> Builder<'o> {
         let again = nodes.iter().map(|node| (node.options.clone(), node.again)).collect();
         let parts = nodes.into_iter().map(|node| Some(node.part)).collect();
         let built = Topology::default();
-        Self { parts, about, again, from, roots, inlets, origins, merge_limit, built }
+        Self { parts, about, again, from, roots, inlets, origins, wanted, merge_limit, built }
     }
 
     fn take_source(&mut self, node: usize) -> Option<Part> {
@@ -194,13 +204,13 @@ impl<'o> Builder<'o> {
         part: Stage,
         next: Vec<Branch>,
     ) -> Result<Branch, Error> {
-        let origin = self.origins[node];
+        let (origin, wanted) = (self.origins[node], self.wanted.of_part(node, place));
         match part {
-            Stage::Map(map) => Ok(Branch::Map { node, map: Arc::from(map), origin, next }),
+            Stage::Map(map) => Ok(Branch::Map { node, map: Arc::from(map), origin, wanted, next }),
             Stage::Fold(fold) => {
                 let (options, make) = self.again[node].clone();
                 let (again, segment) = (Again { options, make, part: place }, Arc::new(next));
-                self.built.folds.push(FoldNode { node, fold, again, origin, segment });
+                self.built.folds.push(FoldNode { node, fold, again, origin, wanted, segment });
                 Ok(Branch::Port(self.port(Port::Fold(self.built.folds.len() - 1))))
             }
             Stage::Chain(_) => Err(Error::broken("a chain among the parts of a chain")),

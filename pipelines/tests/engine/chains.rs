@@ -8,9 +8,10 @@ use sluice_core::{
     Batch, ChannelQuery, Error, Fold, FoldQuery, Map, MapQuery, OptionsError, Pattern, Patterns,
     Stage, StageContext,
 };
-use sluice_pipeline::{Part, Report, graph};
+use sluice_pipeline::run::{self, Options};
+use sluice_pipeline::{Part, Pipeline, Report, graph};
 
-use crate::kit::{Lines, Made, SECOND, line_of, run, with_payloads};
+use crate::kit::{Lines, Made, SECOND, line_of, node, run, with_payloads};
 
 /// Writes into each payload how many events have come.
 #[derive(Default)]
@@ -267,4 +268,96 @@ fn a_chain_of_maps_is_run_where_events_are_read() {
     let report = run(pipeline, 2);
     assert_eq!((lines.lines.lock().unwrap().len(), made.read.load(Ordering::Relaxed)), (20, 2));
     assert_eq!(report.channels.len(), 1);
+}
+
+/// Notes how many of its events are wanted, and how many are not.
+struct Asks;
+
+impl Map for Asks {
+    fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
+        for time in batch.timestamps() {
+            let wanted = context.wanted.wants_time(*time);
+            context.note(if wanted { "wanted" } else { "not wanted" }, 1);
+        }
+        Ok(batch)
+    }
+
+    fn query(&self) -> MapQuery {
+        MapQuery { keeps_times: true, keeps_channels: true, ..MapQuery::default() }
+    }
+}
+
+impl Fold for Asks {
+    fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        Ok(vec![self.apply(batch, context)?])
+    }
+
+    fn query(&self) -> FoldQuery {
+        FoldQuery { keeps_times: true, reach: SECOND, ..FoldQuery::default() }
+    }
+}
+
+#[test]
+fn stages_know_which_times_are_wanted_of_them() {
+    let (map, fold) = (|| Stage::Map(Box::new(Asks)), || Stage::Fold(Box::new(Asks)));
+    let window = || Stage::Map(Box::new(Window));
+    let asked = |stages: Vec<(&'static str, Stage)>| {
+        let (made, lines) =
+            (Made { seconds: 60, per_second: 30, ..Made::default() }, Lines::default());
+        run(line_of(&made, stages, &lines), 2)
+    };
+    let notes = |report: &Report, node: &str| {
+        let count = |what: &str| {
+            let mut notes = report.notes.iter();
+            notes.find(|note| note.node == node && note.what == what).map_or(0, |note| note.count)
+        };
+        (count("wanted"), count("not wanted"))
+    };
+    let apart = asked(vec![("map", map()), ("fold", fold()), ("window", window())]);
+    assert_eq!(notes(&apart, "map"), (120, 0), "the window and the reach of what follows");
+    assert_eq!(notes(&apart, "fold"), (60, 60));
+    let chained = asked(vec![("both", Stage::Chain(vec![fold(), window()]))]);
+    assert_eq!(notes(&chained, "both"), (60, 60));
+    let alone = asked(vec![("fold", fold())]);
+    assert_eq!(notes(&alone, "fold"), (1800, 0));
+}
+
+/// Asks for these channels.
+struct Names(ChannelQuery);
+
+impl Map for Names {
+    fn apply(&self, batch: Batch, _: &mut StageContext<'_>) -> Result<Batch, Error> {
+        Ok(batch)
+    }
+
+    fn query(&self) -> MapQuery {
+        let channels = self.0.clone();
+        MapQuery { channels, keeps_times: true, keeps_channels: true, ..MapQuery::default() }
+    }
+}
+
+#[test]
+fn what_is_wanted_of_many_branches_that_meet_again_is_found_soon() {
+    let stage = |name: &str, from: &[usize], channels: ChannelQuery| {
+        node(name, from, Part::Stage(Stage::Map(Box::new(Names(channels)))), None)
+    };
+    let planned = |own: &ChannelQuery| {
+        let made = Made { seconds: 1, per_second: 3, ..Made::default() };
+        let mut nodes = vec![node("made", &[], Part::Source(Box::new(made)), None)];
+        nodes.push(stage("own", &[0], own.clone()));
+        for _ in 0..30 {
+            let end = nodes.len() - 1;
+            nodes.push(stage("left", &[end], channel(&format!("re:A|L{end}"))));
+            nodes.push(stage("right", &[end], channel(&format!("re:A|R{end}"))));
+            nodes.push(stage("both", &[end + 1, end + 2], ChannelQuery::default()));
+        }
+        let out = Part::Sink(Box::new(Lines::default()));
+        nodes.push(node("out", &[nodes.len() - 1], out, None));
+        let pipeline = Pipeline { nodes, ..Pipeline::default() };
+        let reading = run::plan(&pipeline, &Options::default()).unwrap();
+        reading.sources[0].query.channels.clone()
+    };
+    let wants = |query: ChannelQuery| ["A", "B"].map(|name| query.wants(name, ""));
+    assert!(wants(planned(&ChannelQuery::default()))[0]);
+    assert_eq!(wants(planned(&channel("A"))), [true, false]);
 }
