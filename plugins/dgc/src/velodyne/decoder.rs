@@ -179,14 +179,14 @@ impl Decoder {
             let half = usize::from(block.half == Half::Upper && self.model.has_halves());
             let fan = if self.model.is_interpolated() {
                 // Before the first that is known, the turn is that of those after it.
-                let known = || blocks.iter().find_map(|block| gap(blocks, block, a_slot));
-                turned = gap(blocks, block, a_slot).or(turned).or_else(known);
+                let known = || blocks.iter().find_map(|block| gap(blocks, &block, a_slot));
+                turned = gap(blocks, &block, a_slot).or(turned).or_else(known);
                 usize::from(turned.unwrap_or(0))
             } else {
                 half
             };
             let slot = began.saturating_add((block.number / a_slot) as i64 * self.rhythm.slot);
-            self.fire(block, (&self.banks[half], &self.fans[fan]), slot, cloud);
+            self.fire(&block, (&self.banks[half], &self.fans[fan]), slot, cloud);
         }
     }
 
@@ -208,15 +208,22 @@ impl Decoder {
         };
         cloud.x.extend((0..LANES).map(x));
         cloud.y.extend((0..LANES).map(y));
-        cloud.z.extend((0..LANES).map(|k| range[k] * bank.sine[k]));
+        // So short a loop would be taken apart, and go one by one, if it did not end in an array of its own.
+        let mut z = range;
+        z.iter_mut().zip(&bank.sine).for_each(|(z, sine)| *z *= sine);
+        cloud.z.extend_from_slice(&z);
         let intensity = |[.., byte]: &[u8; 3]| INTENSITIES[usize::from(*byte)];
         cloud.intensity.extend(block.returns.iter().map(intensity));
         cloud.laser.extend_from_slice(&bank.laser);
-        let azimuth = |k: usize| degrees(f32::from(block.azimuth) + fan.turned[k]);
-        cloud.azimuth.extend((0..LANES).map(azimuth));
+        let azimuth = f32::from(block.azimuth);
+        if self.model.is_interpolated() {
+            cloud.azimuth.extend(fan.turned.iter().map(|turned| degrees(azimuth + turned)));
+        } else {
+            cloud.azimuth.extend_from_slice(&[degrees(azimuth); LANES]);
+        }
         cloud.time.extend((0..LANES).map(|k| slot.wrapping_add(self.rhythm.lanes[k])));
         let keep = bank.keep(&count);
-        if keep != [1; LANES] {
+        if keep.iter().sum::<u16>() < LANES as u16 {
             take_out(cloud, &keep, self.model.is_interpolated());
         }
     }
@@ -393,7 +400,9 @@ mod tests {
             decoder.append(&blocks, None, 0, &mut cloud);
             let plain: Vec<[f64; 3]> = blocks
                 .iter()
-                .flat_map(|block| (0..LANES).map(|lane| plainly(block, lane, &lasers)))
+                .flat_map(|block| {
+                    (0..LANES).map(|lane| plainly(&block, lane, &lasers)).collect::<Vec<_>>()
+                })
                 .collect();
             assert_eq!(cloud.len(), plain.len());
             for (at, plain) in plain.into_iter().enumerate() {

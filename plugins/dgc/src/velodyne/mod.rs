@@ -203,7 +203,8 @@ impl Velodyne {
             return Ok(());
         }
         let factory = Factory::of(found.packet);
-        for (what, count) in [(What::Cut, u64::from(blocks.is_cut)), (What::Astray, blocks.astray)]
+        for (what, count) in
+            [(What::Cut, u64::from(blocks.is_cut())), (What::Astray, blocks.astray())]
         {
             if count > 0 {
                 told.note(channel, what, count);

@@ -51,14 +51,12 @@ pub(super) struct Block<'b> {
     pub(super) returns: &'b [[u8; 3]; LANES],
 }
 
-/// The blocks of a packet that can be used.
-#[derive(Clone, Copy, Debug, Default)]
+/// The blocks of a packet, up to the first that is of no known kind.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Blocks<'b> {
-    blocks: [Option<Block<'b>>; BLOCKS],
-    /// Whether the packet ends at a block of no known kind.
-    pub(super) is_cut: bool,
-    /// Blocks that were left out since their azimuth is no direction.
-    pub(super) astray: u64,
+    known: &'b [[u8; BLOCK]],
+    /// Whether there are blocks of a lower half.
+    halves: bool,
 }
 
 /// What the last two bytes of a packet say, if they are what newer sensors put there.
@@ -113,46 +111,52 @@ pub(super) fn exact(bytes: &[u8]) -> Result<&Packet, NoPacket> {
 }
 
 impl<'b> Blocks<'b> {
-    /// The blocks of a packet, up to the first that is of no known kind. `halves` says whether there are
-    /// lower ones.
+    /// The blocks of a packet. `halves` says whether there may be lower ones.
     pub(super) fn of(packet: &'b Packet, halves: bool) -> Self {
-        let mut found = Self::default();
-        for ((number, block), place) in
-            packet.as_chunks().0.iter().enumerate().zip(&mut found.blocks)
-        {
-            let Some((half, azimuth, returns)) = split(block, halves) else {
-                found.is_cut = true;
-                break;
-            };
-            if azimuth >= TURN {
-                found.astray += 1;
-                continue;
-            }
-            *place = Some(Block { number, half, azimuth, returns });
-        }
-        found
+        let all = packet.as_chunks().0;
+        let end = all.iter().position(|block| half(block, halves).is_none());
+        Self { known: all.get(..end.unwrap_or(BLOCKS)).unwrap_or(all), halves }
     }
 
-    /// Block `number`, if it can be used.
-    pub(super) fn at(&self, number: usize) -> Option<&Block<'b>> {
-        self.blocks.get(number)?.as_ref()
+    /// Whether the packet ends at a block of no known kind.
+    pub(super) fn is_cut(&self) -> bool {
+        self.known.len() < BLOCKS
     }
 
-    /// All that can be used, in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Block<'b>> {
-        self.blocks.iter().flatten()
+    /// How many of them have an azimuth that is no direction.
+    pub(super) fn astray(&self) -> u64 {
+        self.known.iter().filter(|block| azimuth(block) >= TURN).count() as u64
+    }
+
+    /// Block `number`, if it looks somewhere.
+    #[inline]
+    pub(super) fn at(&self, number: usize) -> Option<Block<'b>> {
+        let block = self.known.get(number)?;
+        let [_, _, _, _, returns @ ..] = block;
+        let (half, azimuth) = (half(block, self.halves)?, azimuth(block));
+        let returns = returns.as_chunks().0.try_into().ok()?;
+        (azimuth < TURN).then_some(Block { number, half, azimuth, returns })
+    }
+
+    /// All that look somewhere, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Block<'b>> {
+        (0..self.known.len()).filter_map(|number| self.at(number))
     }
 }
 
-/// Half, azimuth and returns of a block; nothing if it is of no known kind.
-fn split(block: &[u8; BLOCK], halves: bool) -> Option<(Half, u16, &[[u8; 3]; LANES])> {
-    let [id_low, id_high, low, high, returns @ ..] = block;
-    let half = match u16::from_le_bytes([*id_low, *id_high]) {
-        UPPER => Half::Upper,
-        LOWER if halves => Half::Lower,
-        _ => return None,
-    };
-    Some((half, u16::from_le_bytes([*low, *high]), returns.as_chunks().0.try_into().ok()?))
+/// The half that a block is of; nothing if it is of no known kind.
+#[inline]
+fn half([low, high, ..]: &[u8; BLOCK], halves: bool) -> Option<Half> {
+    match u16::from_le_bytes([*low, *high]) {
+        UPPER => Some(Half::Upper),
+        LOWER if halves => Some(Half::Lower),
+        _ => None,
+    }
+}
+
+#[inline]
+fn azimuth([_, _, low, high, ..]: &[u8; BLOCK]) -> u16 {
+    u16::from_le_bytes([*low, *high])
 }
 
 impl Factory {
