@@ -7,6 +7,7 @@ from statistics import median
 import jobs_archive
 import jobs_decode
 import jobs_live
+import jobs_points
 import jobs_robots
 import jobs_typed
 from jobs_memory import CAP
@@ -65,6 +66,8 @@ def goals():
         yield Goal(text, ("read", log, one), ("read", "dgc", one), per_byte, least=0.5)
     for log in jobs_robots.SCANS:
         yield times("decode", log, jobs_robots.COPY, 0.5)
+    for task in (jobs_points.ALL, jobs_points.SEEN):
+        yield times(task, jobs_points.LOG, jobs_points.C, 0.8)
     for of in jobs_decode.TYPES:
         yield times("decode", of, jobs_decode.PYTHON, 150 if of == "pose" else 60)
     for of, least in (("pose", 0.6), ("imu", 0.6), ("laser", 0.9)):

@@ -8,7 +8,8 @@ from harness import fail, say
 
 HERE = Path(__file__).resolve().parent
 # The programs that make logs, and what decides what they make.
-GENERATORS = {"gen-log": ("mix.rs", "robots.rs"), "decoders": ("bin/decoders.rs", "robots.rs")}
+GENERATORS = {"gen-log": ("mix.rs", "robots.rs"), "decoders": ("bin/decoders.rs", "robots.rs"),
+              "points": ("points.rs",)}
 # How each is made, and its length in millions of bytes or in events.
 MADE_UP = {
     "dgc": (["gen-log", "dgc", "--mb"], 1000),
@@ -25,6 +26,7 @@ MADE_UP = {
     "orca": (["gen-log", "orca", "--mb"], 1000),
     "vel-scans": (["decoders", "make", "vel"], 60_000),
     "orca-scans": (["decoders", "make", "orca"], 80_000),
+    "velodyne": (["points", "make"], 100_000),
 }
 
 

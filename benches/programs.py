@@ -42,6 +42,7 @@ class Peers:
             self.versions["zstd"] = re.search(r"v([\d.]+)", said.stdout)[1]
         self.reader = self.c_program("read_c", "C reader (liblcm)")
         self.live = self.c_program("live_c", "C sender and receiver (liblcm)")
+        self.velodyne = self.plain_c_program("velodyne", "C decoder of Velodyne packets")
 
     def has(self, *packages):
         return all(name in self.versions for name in packages)
@@ -70,6 +71,14 @@ class Peers:
             return self.find(what, None)
         self.versions["liblcm"] = version
         return program
+
+    def plain_c_program(self, name, what):
+        """A C program that needs nothing but the system."""
+        program = ROOT / ".cache" / name
+        program.parent.mkdir(exist_ok=True)
+        command = ["cc", "-O2", "-o", str(program), str(HERE / "peers" / f"{name}.c"), "-lm"]
+        failed = subprocess.run(command, capture_output=True, check=False).returncode
+        return self.find(what, None if failed else program)
 
 
 def in_wheel(pattern):

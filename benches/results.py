@@ -6,6 +6,7 @@ TITLES = {
     "lcm": "LCM logs",
     "robots": "Logs of other robots",
     "decode": "Messages to columns and back, in memory",
+    "points": "Packets of a Velodyne to points, in memory",
     "parquet": "One Parquet table",
     "tables": "A Parquet table for each channel",
     "typed": "A typed table for each channel",

@@ -17,6 +17,7 @@ import jobs_decode
 import jobs_lcm
 import jobs_live
 import jobs_memory
+import jobs_points
 import jobs_real
 import jobs_robots
 import jobs_tables
@@ -71,6 +72,7 @@ def jobs_of(bench, options):
     yield from jobs_lcm.jobs(bench)
     yield from jobs_decode.jobs(bench)
     yield from jobs_robots.jobs(bench)
+    yield from jobs_points.jobs(bench)
     if options.large:
         yield from jobs_robots.long_jobs(bench)
     tables, archives = bench.peers.has("pyarrow"), bench.peers.zstd
@@ -109,8 +111,8 @@ def arguments():
     parser.add_argument("--out", type=Path, default=shared if shared.is_dir() else None,
                         help="where outputs go; by default, memory")
     parser.add_argument("--only", action="append", default=[], metavar="WORD",
-                        help="only this group (lcm, decode, robots, parquet, tables, typed, archive, memory, live, "
-                             "real), or jobs whose task, log or name has this word; may be repeated")
+                        help="only this group (lcm, decode, robots, points, parquet, tables, typed, archive, memory, "
+                             "live, real), or jobs whose task, log or name has this word; may be repeated")
     parser.add_argument("--large", action="store_true", help="also a log of 4 GB, once, for the memory it takes")
     parser.add_argument("--real", type=Path, metavar="FOLDER", help="also the LCM logs in this folder, as tables")
     parser.add_argument("--percent", type=int, default=100, help="length of the logs; goals are for whole ones")

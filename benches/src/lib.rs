@@ -6,4 +6,5 @@ pub mod bare;
 pub mod counts;
 pub mod mix;
 mod noise;
+pub mod points;
 pub mod robots;
