@@ -1,6 +1,6 @@
 //! The driver: the one thread that sees everything in order.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use super::quarantine::Quarantines;
 use super::segment::{Branch, Delivery, Outcome, account};
 use super::steps::{Limits, Step, Steps};
 use super::tally::{Counts, Tally};
-use super::topology::{FoldNode, MergeNode, Port, Topology};
+use super::topology::{FoldNode, MergeNode, Port, Topology, ports_of};
 use super::writers::Writers;
 use super::{Options, Reading, Setup, Snapshot, keeps_bytes};
 use crate::manifest::Ended;
@@ -88,6 +88,10 @@ const SILENCE: Duration = Duration::from_millis(50);
 
 /// How many batches may be between a stage with memory and the next one.
 const MOST_BETWEEN_FOLDS: usize = 16;
+
+/// What is told of events that a merge could not wait for.
+const MERGED_LATE: &str = "merged out of order, as too much would have waited for them; a larger --memory \
+                           would avoid it";
 
 struct RunningFold {
     fold: FoldNode,
@@ -280,12 +284,24 @@ impl<'r> Driver<'r> {
         let back =
             |source: &usize| self.sources[*source].silent && self.sources[*source].steps.has_news();
         let back = (0..self.sources.len()).filter(open).filter(back).min_by_key(turn);
-        let starved = self.merges.iter().filter_map(|merge| {
-            let roots = &merge.roots[merge.merge.starved()?];
-            roots.iter().copied().filter(open).min_by_key(turn)
-        });
+        let starved = (0..self.merges.len())
+            .filter_map(|merge| self.awaited(merge)?.iter().copied().filter(open).min_by_key(turn));
         let starved = back.or_else(|| starved.min_by_key(turn));
         Ok(starved.or_else(|| (0..self.sources.len()).filter(open).min_by_key(turn)))
+    }
+
+    /// The sources of which one has to bring something before a merge can go on.
+    ///
+    /// Where a merge waits for another one, it is what that one waits for: everything else would only wait
+    /// there, too.
+    fn awaited(&self, mut merge: usize) -> Option<&BTreeSet<usize>> {
+        let mut input = self.merges[merge].merge.starved()?;
+        while let Some(before) = self.merges[merge].fed_by[input]
+            && let Some(starved) = self.merges[before].merge.starved()
+        {
+            (merge, input) = (before, starved);
+        }
+        Some(&self.merges[merge].roots[input])
     }
 
     /// How long to wait for a live source that has been chosen: not at all where there is something else
@@ -311,7 +327,8 @@ impl<'r> Driver<'r> {
         let others: usize = others.map(|(_, other)| other.steps.likely()).sum();
         let heads = self.pending.values();
         let heads: usize = heads.map(|pending| pending.delivered.likely(pending.tasks.len())).sum();
-        self.setup.room.saturating_sub(others.saturating_add(heads))
+        let merges: usize = self.merges.iter().map(|merge| merge.merge.bytes()).sum();
+        self.setup.room.saturating_sub(others.saturating_add(heads).saturating_add(merges))
     }
 
     /// Whether what a source brings would only wait, at a merge where much of it waits already for
@@ -422,7 +439,11 @@ impl<'r> Driver<'r> {
         match self.ports[port] {
             Port::Fold(fold) => self.fold(fold, Some(batch)),
             Port::Merge(merge, input) => {
-                self.merges[merge].merge.push(input, batch);
+                let MergeNode { node, merge: into, .. } = &mut self.merges[merge];
+                let late = into.push(input, batch);
+                if late > 0 {
+                    self.tally.node(*node).note(MERGED_LATE, late);
+                }
                 self.drain_merge(merge, false)
             }
         }
@@ -595,15 +616,6 @@ impl<'r> Driver<'r> {
             ..Snapshot::default()
         });
     }
-}
-
-fn ports_of(segment: &[Branch]) -> Vec<usize> {
-    let each = segment.iter().flat_map(|branch| match branch {
-        Branch::Port(port) => vec![*port],
-        Branch::Map { next, .. } => ports_of(next),
-        Branch::Sink { .. } => Vec::new(),
-    });
-    each.collect()
 }
 
 /// The bytes that will be read, if every split says how long it is.

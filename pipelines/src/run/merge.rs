@@ -14,10 +14,10 @@ const BATCH: usize = 8192;
 /// How long a merge waits for a stream that has nothing waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// Until it brings something or ends: streams of different sources.
+    /// Until it brings something or ends: streams of different sources, or of which one is held back.
     Source,
-    /// Until the step that brought something to the others is over: streams of the same sources, cut
-    /// apart and put together again.
+    /// Until the step that brought something to the others is over: streams that come at the same pace,
+    /// cut apart and put together again.
     Step,
 }
 
@@ -26,7 +26,7 @@ pub(crate) enum Patience {
 pub(crate) struct Merge {
     patience: Patience,
     inputs: Vec<Waiting>,
-    /// Above this many bytes waiting on one stream, silent streams are no longer waited for.
+    /// Above this many bytes waiting, silent streams are no longer waited for.
     limit: usize,
 }
 
@@ -39,11 +39,18 @@ struct Waiting {
     ended: bool,
     /// It has nothing now, and nobody knows when it will: a live stream that is silent.
     idle: bool,
+    /// The last event that went before whatever it would bring, as there was no memory to wait: its time
+    /// and its stream.
+    passed_by: Option<(i64, usize)>,
 }
 
 impl Waiting {
     fn head(&self) -> Option<i64> {
         self.batches.front().map(|batch| batch.timestamps()[self.next])
+    }
+
+    fn is_waited_for(&self) -> bool {
+        !self.ended && !self.idle && self.batches.is_empty()
     }
 }
 
@@ -53,14 +60,18 @@ impl Merge {
         Self { patience, inputs, limit }
     }
 
-    /// Takes the next batch of a stream.
-    pub(crate) fn push(&mut self, input: usize, batch: Batch) {
+    /// Takes the next batch of a stream. Gives how many of its events are too late, as later ones of other
+    /// streams could not wait for them.
+    pub(crate) fn push(&mut self, input: usize, batch: Batch) -> u64 {
         if batch.is_empty() {
-            return;
+            return 0;
         }
         let (batch, waiting) = (batch.compact(), &mut self.inputs[input]);
+        let is_late = |time: &&i64| waiting.passed_by.is_some_and(|by| (**time, input) < by);
+        let late = batch.timestamps().iter().filter(is_late).count() as u64;
         waiting.bytes += batch.memory();
         waiting.batches.push_back(batch);
+        late
     }
 
     /// Says that a stream brings nothing more.
@@ -75,7 +86,9 @@ impl Merge {
 
     /// Takes streams that have ended for ones that begin anew.
     pub(crate) fn begin_again(&mut self) {
-        self.inputs.iter_mut().for_each(|waiting| waiting.ended = false);
+        for waiting in &mut self.inputs {
+            (waiting.ended, waiting.passed_by) = (false, None);
+        }
     }
 
     /// Whether every stream has ended and nothing waits.
@@ -88,8 +101,12 @@ impl Merge {
         if self.is_full() {
             return None;
         }
-        let brings = |waiting: &Waiting| !waiting.ended && !waiting.idle;
-        self.inputs.iter().position(|waiting| brings(waiting) && waiting.batches.is_empty())
+        self.inputs.iter().position(Waiting::is_waited_for)
+    }
+
+    /// How many bytes wait.
+    pub(crate) fn bytes(&self) -> usize {
+        self.inputs.iter().map(|waiting| waiting.bytes).sum()
     }
 
     /// How many bytes of a stream wait.
@@ -109,8 +126,12 @@ impl Merge {
                 used.extend(self.inputs[first].batches.front().cloned());
                 (used.len() - 1) as u32
             });
+            let begun = picks.len();
             if self.pick_run(first, place, &mut picks) {
                 places[first] = None;
+            }
+            if !forced {
+                self.note_passed_by(first, &picks[begun..], &used);
             }
         }
         match (picks.is_empty(), &used[..]) {
@@ -121,7 +142,19 @@ impl Merge {
     }
 
     fn is_full(&self) -> bool {
-        self.inputs.iter().any(|waiting| waiting.bytes > self.limit)
+        self.bytes() > self.limit
+    }
+
+    /// Notes which streams could not be waited for when stream `first` gave these events.
+    fn note_passed_by(&mut self, first: usize, picks: &[(u32, u32)], used: &[Batch]) {
+        let silent = |(n, waiting): &(usize, &mut Waiting)| *n != first && waiting.is_waited_for();
+        for (_, waiting) in self.inputs.iter_mut().enumerate().filter(silent) {
+            let times = picks.iter().map(|(batch, row)| {
+                let batch = &used[*batch as usize];
+                (batch.timestamps()[*row as usize], first)
+            });
+            waiting.passed_by = times.chain(waiting.passed_by).max();
+        }
     }
 
     fn earliest(&self) -> Option<usize> {
@@ -224,5 +257,28 @@ mod tests {
         merge.push(0, batch(&[1, 2, 3, 4, 5, 6], 0));
         assert_eq!(merge.starved(), None);
         assert_eq!(drain(&mut merge, false).len(), 6);
+    }
+
+    #[test]
+    fn what_comes_after_memory_did_not_last_is_told_if_it_is_too_late() {
+        let mut merge = Merge::new(2, Patience::Source, 100);
+        assert_eq!(merge.push(1, batch(&[1, 2, 3, 4, 5, 6], 1)), 0);
+        assert_eq!(drain(&mut merge, false).len(), 6);
+        assert_eq!(
+            merge.push(0, batch(&[5, 6, 7], 0)),
+            2,
+            "at equal times the first stream is first"
+        );
+        assert_eq!(merge.push(1, batch(&[2], 1)), 0, "a stream's own order is its own");
+    }
+
+    #[test]
+    fn nothing_is_too_late_where_an_idle_or_ended_stream_was_not_waited_for() {
+        let mut merge = Merge::new(3, Patience::Source, 1 << 20);
+        merge.set_idle(0, true);
+        merge.end(1);
+        merge.push(2, batch(&[5], 2));
+        assert_eq!(drain(&mut merge, false), [(5, 2)]);
+        assert_eq!(merge.push(0, batch(&[1], 0)), 0);
     }
 }

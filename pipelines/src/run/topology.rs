@@ -60,9 +60,13 @@ impl Again {
 }
 
 pub(crate) struct MergeNode {
+    /// The node it stands in front of.
+    pub(crate) node: usize,
     pub(crate) merge: Merge,
     /// For each input, the sources (by place in [`Topology::sources`]) that feed it.
     pub(crate) roots: Vec<BTreeSet<usize>>,
+    /// For each input, the merge that is nearest before it.
+    pub(crate) fed_by: Vec<Option<usize>>,
     pub(crate) segment: Arc<Vec<Branch>>,
 }
 
@@ -107,8 +111,34 @@ impl Topology {
             let source = Arc::from(source);
             builder.built.sources.push(SourceNode { node, name, source, damage, segment });
         }
+        builder.built.note_feeders();
         Ok(builder.built)
     }
+
+    /// Notes for each merge which others it feeds.
+    fn note_feeders(&mut self) {
+        for merge in 0..self.merges.len() {
+            let mut segments = vec![Arc::clone(&self.merges[merge].segment)];
+            while let Some(segment) = segments.pop() {
+                for port in ports_of(&segment) {
+                    match self.ports[port] {
+                        Port::Fold(fold) => segments.push(Arc::clone(&self.folds[fold].segment)),
+                        Port::Merge(fed, input) => self.merges[fed].fed_by[input] = Some(merge),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The ports that a segment leads to at once.
+pub(crate) fn ports_of(segment: &[Branch]) -> Vec<usize> {
+    let each = segment.iter().flat_map(|branch| match branch {
+        Branch::Port(port) => vec![*port],
+        Branch::Map { next, .. } => ports_of(next),
+        Branch::Sink { .. } => Vec::new(),
+    });
+    each.collect()
 }
 
 struct Builder<'o> {
@@ -117,6 +147,8 @@ struct Builder<'o> {
     again: Vec<(Value, Option<MakeStage>)>,
     from: Vec<Vec<usize>>,
     roots: Vec<BTreeSet<usize>>,
+    /// For each node, the one that decides when its events come.
+    paces: Vec<usize>,
     /// For nodes with several inputs, the port each input arrives at, once it is made.
     inlets: Vec<Option<Vec<usize>>>,
     origins: &'o [Option<i64>],
@@ -133,14 +165,29 @@ impl<'o> Builder<'o> {
         merge_limit: usize,
     ) -> Self {
         let from: Vec<Vec<usize>> = nodes.iter().map(|node| node.from.clone()).collect();
-        let roots = roots(&from);
+        let (roots, paces) = (roots(&from), paces(&nodes));
+        // What may wait at one of several merges is its share of what may wait at all.
+        let waits = |from: &&Vec<usize>| from.iter().any(|input| paces[*input] != paces[from[0]]);
+        let merge_limit = merge_limit / from.iter().filter(waits).count().max(1);
         let inlets = vec![None; nodes.len()];
         let about =
             nodes.iter().map(|node| (node.name.as_str().into(), node.damage.clone())).collect();
         let again = nodes.iter().map(|node| (node.options.clone(), node.again)).collect();
         let parts = nodes.into_iter().map(|node| Some(node.part)).collect();
         let built = Topology::default();
-        Self { parts, about, again, from, roots, inlets, origins, wanted, merge_limit, built }
+        Self {
+            parts,
+            about,
+            again,
+            from,
+            roots,
+            paces,
+            inlets,
+            origins,
+            wanted,
+            merge_limit,
+            built,
+        }
     }
 
     fn take_source(&mut self, node: usize) -> Option<Part> {
@@ -219,36 +266,35 @@ impl<'o> Builder<'o> {
 
     /// Makes the merge in front of a node with several inputs; gives the port of each input.
     ///
-    /// Inputs that come from the same sources are put together first, step by step; then the groups are
+    /// Inputs that come at the same pace are put together first, step by step; then the groups are
     /// merged by time.
     fn merge_into(&mut self, node: usize) -> Result<Vec<usize>, Error> {
         let inputs = self.from[node].clone();
-        let mut groups: Vec<(BTreeSet<usize>, Vec<usize>)> = Vec::new();
+        let mut groups: Vec<(usize, Vec<usize>)> = Vec::new();
         for (place, input) in inputs.iter().enumerate() {
-            let roots = &self.roots[*input];
-            match groups.iter_mut().find(|(known, _)| known == roots) {
+            let pace = self.paces[*input];
+            match groups.iter_mut().find(|(known, _)| *known == pace) {
                 Some((_, places)) => places.push(place),
-                None => groups.push((roots.clone(), vec![place])),
+                None => groups.push((pace, vec![place])),
             }
         }
         let entry = vec![self.enter(node)?];
         let mut inlets = vec![0; inputs.len()];
-        if let [(roots, places)] = &groups[..] {
-            let merge =
-                self.merge(places.len(), Patience::Step, vec![roots.clone(); places.len()], entry);
+        if let [(pace, places)] = &groups[..] {
+            let roots = vec![self.roots[*pace].clone(); places.len()];
+            let merge = self.merge(node, Patience::Step, roots, entry);
             self.connect(merge, places, &mut inlets);
         } else {
-            let roots = groups.iter().map(|(roots, _)| roots.clone()).collect();
-            let outer = self.merge(groups.len(), Patience::Source, roots, entry);
-            for (n, (roots, places)) in groups.iter().enumerate() {
+            let roots = groups.iter().map(|(pace, _)| self.roots[*pace].clone()).collect();
+            let outer = self.merge(node, Patience::Source, roots, entry);
+            for (n, (pace, places)) in groups.iter().enumerate() {
                 let port = self.port(Port::Merge(outer, n));
                 if let [only] = places[..] {
                     inlets[only] = port;
                     continue;
                 }
-                let roots = vec![roots.clone(); places.len()];
-                let inner =
-                    self.merge(places.len(), Patience::Step, roots, vec![Branch::Port(port)]);
+                let roots = vec![self.roots[*pace].clone(); places.len()];
+                let inner = self.merge(node, Patience::Step, roots, vec![Branch::Port(port)]);
                 self.connect(inner, places, &mut inlets);
             }
         }
@@ -258,7 +304,7 @@ impl<'o> Builder<'o> {
 
     fn merge(
         &mut self,
-        inputs: usize,
+        node: usize,
         patience: Patience,
         roots: Vec<BTreeSet<usize>>,
         segment: Vec<Branch>,
@@ -269,8 +315,9 @@ impl<'o> Builder<'o> {
         };
         let grows = patience == Patience::Source && roots.iter().enumerate().any(shares);
         let limit = if grows { self.merge_limit } else { usize::MAX };
-        let merge = Merge::new(inputs, patience, limit);
-        self.built.merges.push(MergeNode { merge, roots, segment: Arc::new(segment) });
+        let (merge, fed_by) = (Merge::new(roots.len(), patience, limit), vec![None; roots.len()]);
+        let segment = Arc::new(segment);
+        self.built.merges.push(MergeNode { node, merge, roots, fed_by, segment });
         self.built.merges.len() - 1
     }
 
@@ -284,6 +331,29 @@ impl<'o> Builder<'o> {
         self.built.ports.push(port);
         self.built.ports.len() - 1
     }
+}
+
+/// For each node, the one that decides when its events come: its source, or what last held them back, a
+/// stage with memory or a merge that waits for its inputs. What comes at one pace comes within one step.
+fn paces(nodes: &[Node]) -> Vec<usize> {
+    let mut paces: Vec<usize> = (0..nodes.len()).collect();
+    // Each round settles at least the nodes behind those that are settled.
+    loop {
+        let before = paces.clone();
+        for (place, node) in nodes.iter().enumerate() {
+            let mut inputs = node.from.iter().map(|input| paces[*input]);
+            let Some(first) = inputs.next() else { continue };
+            let holds = matches!(&node.part, Part::Stage(stage) if holds(stage));
+            paces[place] = if holds || inputs.any(|other| other != first) { place } else { first };
+        }
+        if paces == before {
+            return paces;
+        }
+    }
+}
+
+fn holds(stage: &Stage) -> bool {
+    stage.parts().into_iter().any(|part| matches!(part, Stage::Fold(fold) if fold.holds()))
 }
 
 /// For each node, which sources it hears, by their order among the sources.

@@ -14,13 +14,15 @@ use sluice_pipeline::{Node, OnDamage, Part, Pipeline, Report};
 
 pub(crate) const SECOND: i64 = 1_000_000_000;
 
-/// Events on A, B and C in turn, a split for each second. Skips what nobody asks for.
+/// Events on A, B and C in turn, a split for each second or for several. Skips what nobody asks for.
 #[derive(Clone, Default)]
 pub(crate) struct Made {
     pub(crate) seconds: i64,
     pub(crate) per_second: i64,
     /// How long payloads are.
     pub(crate) payload: usize,
+    /// How many seconds a split has; one if there are none.
+    pub(crate) split: i64,
     /// How many splits were read.
     pub(crate) read: Arc<AtomicUsize>,
 }
@@ -31,9 +33,11 @@ impl Source for Made {
     }
 
     fn splits(&self, _: u64, query: &Query) -> Result<Vec<Split>, Error> {
-        let wanted = |second: &i64| query.wants_times(second * SECOND, (second + 1) * SECOND - 1);
+        let step = self.split.max(1);
+        let wanted =
+            |second: &i64| query.wants_times(second * SECOND, (second + step) * SECOND - 1);
         let split = |second: i64| Split { start: second as u64, ..Split::whole("made", Some(1)) };
-        Ok((0..self.seconds).filter(wanted).map(split).collect())
+        Ok((0..self.seconds).step_by(step as usize).filter(wanted).map(split).collect())
     }
 
     fn read<'s>(
@@ -50,9 +54,10 @@ impl Source for Made {
         let channels = [intern("A")?, intern("B")?, intern("C")?];
         let wanted = ["A", "B", "C"].map(|name| context.query.channels.may_want(name));
         let (mut halves, payload) = (Vec::new(), vec![7; self.payload]);
+        let events = (self.seconds - split.start as i64).min(self.split.max(1)) * self.per_second;
         for half in 0..2 {
             let mut batch = BatchBuilder::default();
-            for n in half * self.per_second / 2..(half + 1) * self.per_second / 2 {
+            for n in half * events / 2..(half + 1) * events / 2 {
                 let number = split.start as i64 * self.per_second + n;
                 let (channel, time) = (number as usize % 3, number * SECOND / self.per_second);
                 if wanted[channel] {
