@@ -1,4 +1,5 @@
-"""Packets of a Velodyne into points in memory, beside a plain C program with the same tables."""
+"""Packets of a Velodyne into points in memory, beside a plain C program with the same tables; and everything that is in
+a log of the vehicle in one pass."""
 
 import json
 
@@ -23,6 +24,32 @@ def jobs(bench):
         if peer:
             command = [peer, TABLE, log, word, ROUNDS]
             yield Job(GROUP, task, C, log, command, times_itself=same.seconds)
+    yield everything(bench, bench.log("car"))
+
+
+def everything(bench, log):
+    """The pipeline `dgc-all`: tables, track, pictures, points in the local frame."""
+    out = bench.out("")
+    command = [bench.programs / "sluice", "run", "-q", "dgc-all", "--set", f"INPUT={log}", "--set", f"OUT={out}"]
+    return Job(GROUP, "everything in one pass", "sluice", log, command, out=out, check=Whole(log), rounds=3)
+
+
+class Whole:
+    """Holds what `dgc-all` wrote to what is in the log."""
+
+    def __init__(self, log):
+        self.log = log
+
+    def __call__(self, out):
+        lines = (line.split("\t") for line in self.log.table().splitlines())
+        events = {line[0]: int(line[1]) for line in lines}
+        pictures = sum(count for name, count in events.items() if name.startswith("CAM_THUMB"))
+        written = sum(1 for _ in (out / "images").rglob("*.jpg"))
+        manifest = json.loads((out / "tables" / "_manifest.json").read_text())
+        poses = sum(file["rows"] for file in manifest["files"] if "channel=POSE/" in file["path"])
+        points = json.loads((out / "points" / "_manifest.json").read_text())
+        seen = sum(file["rows"] for file in points["files"])
+        return written == pictures and poses == events["POSE"] and seen > 100 * events["VELODYNE"]
 
 
 class Same:
