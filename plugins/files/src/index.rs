@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use sluice_core::json::integer;
 use sluice_core::schemars::JsonSchema;
-use sluice_core::{Channel, Event, time};
+use sluice_core::{Channel, Clock, Event, time};
 
 /// Which list there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -52,7 +52,7 @@ impl Index {
             out.push(b',');
             integer(out, event.timestamp);
             out.push(b',');
-            out.extend_from_slice(time::format(event.timestamp).as_bytes());
+            push_time(channel.clock, event.timestamp, out);
             for text in [&*channel.source, channel.name.text()] {
                 out.push(b',');
                 push_quoted(text, out);
@@ -74,6 +74,17 @@ impl Index {
             Self::Names | Self::None => out.extend_from_slice(name.as_bytes()),
         }
     }
+}
+
+/// Appends a time as templates have it: seconds where a clock counts from a start that nobody knows.
+fn push_time(clock: Clock, nanos: i64, out: &mut Vec<u8>) {
+    const SECOND: u64 = 1_000_000_000;
+    if clock != Clock::Relative {
+        return out.extend_from_slice(time::format(nanos).as_bytes());
+    }
+    let (sign, nanos) = (if nanos < 0 { "-" } else { "" }, nanos.unsigned_abs());
+    let text = format!("{sign}{}.{:09}", nanos / SECOND, nanos % SECOND);
+    out.extend_from_slice(text.as_bytes());
 }
 
 /// Appends a value of a CSV, in quotes where it needs them.
@@ -106,5 +117,19 @@ mod tests {
         let wanted = "\"a,b\",1194098400000000000,2007-11-03T14:00:00.000000000Z,log,\"CAM,\"\"1\"\"\",7,12,ok\n";
         assert_eq!(line(Index::Csv), wanted);
         assert_eq!(line(Index::Names), "a,b\n");
+    }
+
+    #[test]
+    fn times_of_relative_clocks_are_seconds_as_templates_write_them() {
+        let mut channel = Channel::new(Name::from_text("A"), "log", Encoding::Lcm);
+        channel.clock = Clock::Relative;
+        for timestamp in [0, 1, -1, 12_500_000_000, -12_500_000_000, i64::MIN, i64::MAX] {
+            let event = Event { timestamp, sequence: 0, channel: ChannelId(0), payload: b"" };
+            let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+            push_time(channel.clock, timestamp, &mut ours);
+            let template = sluice_core::Template::parse("{timestamp}").unwrap();
+            assert!(template.bind(None).write(&channel, &event, None, &mut theirs));
+            assert_eq!(String::from_utf8(ours).unwrap(), String::from_utf8(theirs).unwrap());
+        }
     }
 }

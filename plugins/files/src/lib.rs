@@ -6,6 +6,7 @@ mod index;
 mod jpeg;
 mod name;
 mod sink;
+mod told;
 mod value;
 
 pub use sink::Files;

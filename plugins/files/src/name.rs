@@ -3,54 +3,187 @@
 use std::collections::HashMap;
 
 use sluice_core::Template;
+use sluice_core::name::printable;
 use sluice_core::output::MANIFEST;
 
 use crate::index::Index;
 
-/// What makes names of events, and how many folders deep they lie.
+/// Why a name cannot be that of a file below the folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fault {
+    /// A field of the template is not there.
+    Missing,
+    /// A value makes a folder.
+    Slash,
+    /// A part between slashes is empty, `.` or `..`.
+    Nowhere,
+    /// It is longer than file systems allow.
+    TooLong,
+    /// It has a control character, or is a temporary file's.
+    Unusable,
+    /// The folder's own lists have it.
+    Taken,
+    /// It is not UTF-8.
+    NoText,
+}
+
+impl Fault {
+    /// What is told of it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Missing => "the file's name needs a field that the event does not have",
+            Self::Slash => "a value in the file's name has a slash",
+            Self::Nowhere => "the file's name leads nowhere, or out of the folder",
+            Self::TooLong => "the file's name is longer than file systems allow",
+            Self::Unusable => "the file's name is one that cannot be used",
+            Self::Taken => "the file's name is that of the folder's own list",
+            Self::NoText => "the file's name is no text",
+        }
+    }
+
+    /// What to do about it in the template.
+    pub(crate) fn remedy(self) -> &'static str {
+        match self {
+            Self::Nowhere => {
+                "between slashes, before the first and behind the last must be more than `.` or `..`"
+            }
+            Self::TooLong => "write at most 240 bytes between slashes",
+            Self::Taken => "that is one of the folder's own files; choose another name",
+            Self::Unusable => "leave out control characters, and the ending `.sluice-tmp`",
+            Self::Missing | Self::Slash | Self::NoText => "choose values that always fit",
+        }
+    }
+}
+
+/// An event without a name.
+#[derive(Debug)]
+pub(crate) struct Unnamed {
+    pub(crate) fault: Fault,
+    /// The name it would have had, cut and with control characters spelled out; or the field that is missing.
+    pub(crate) said: String,
+}
+
+impl Unnamed {
+    /// The event would be called so.
+    pub(crate) fn called(name: &str, fault: Fault) -> Self {
+        let mut said = printable(&name.chars().take(MOST_SAID).collect::<String>()).into_owned();
+        if name.chars().nth(MOST_SAID).is_some() {
+            said.push('…');
+        }
+        Self { fault, said }
+    }
+
+    /// The event lacks this field.
+    pub(crate) fn lacking(field: String) -> Self {
+        Self { fault: Fault::Missing, said: field }
+    }
+
+    /// Why the event is refused.
+    pub(crate) fn reason(&self) -> String {
+        match self.fault {
+            Fault::Missing => {
+                format!("the file's name needs `{}`, which the event does not have", self.said)
+            }
+            fault => fault.as_str().to_owned(),
+        }
+    }
+}
+
+/// So much of a name is told.
+const MOST_SAID: usize = 80;
+
+/// How many folders deep names lie.
 #[derive(Debug)]
 pub(crate) struct Depth(usize);
 
 impl Depth {
     /// As many folders as the template's own text has slashes: values must not add any.
     pub(crate) fn of(template: &Template) -> Self {
-        let (mut slashes, mut is_inside) = (0, false);
-        let text = template.to_string();
-        let mut rest = text.chars().peekable();
-        while let Some(c) = rest.next() {
-            match c {
-                // Braces that stand for themselves.
-                '{' | '}' if !is_inside && rest.peek() == Some(&c) => {
-                    rest.next();
-                }
-                '{' => is_inside = true,
-                '}' => is_inside = false,
-                '/' if !is_inside => slashes += 1,
-                _ => {}
-            }
-        }
+        let slashes = own_text(template).iter().filter(|c| **c == Some('/')).count();
         Self(slashes)
     }
 
     /// Why a name cannot be that of a file below the folder, if that is so.
-    pub(crate) fn fault(&self, name: &str) -> Option<&'static str> {
+    pub(crate) fn fault(&self, name: &str) -> Option<Fault> {
         let parts = || name.split('/');
-        let first = parts().next().unwrap_or_default();
         if parts().count() != self.0 + 1 {
-            return Some("a value in the file's name has a slash");
+            return Some(Fault::Slash);
         }
-        if parts().any(|part| part.is_empty() || part == "." || part == "..") {
-            return Some("the file's name leads nowhere, or out of the folder");
+        if name.contains(char::is_control) {
+            return Some(Fault::Unusable);
         }
-        if name.len() > LONGEST_IN_ALL || parts().any(|part| part.len() > LONGEST) {
-            return Some("the file's name is longer than file systems allow");
+        if name.len() > LONGEST_IN_ALL {
+            return Some(Fault::TooLong);
         }
-        if name.contains('\0') || parts().any(|part| part.ends_with(".sluice-tmp")) {
-            return Some("the file's name is one that cannot be used");
-        }
-        let is_taken = first == MANIFEST || Index::NAMES.contains(&first);
-        is_taken.then_some("the file's name is that of the folder's own list")
+        parts().find_map(part_fault).or_else(|| taken(parts().next().unwrap_or_default()))
     }
+}
+
+/// Why no event can have a name of this template, if that is so.
+pub(crate) fn mistake(template: &Template) -> Option<Fault> {
+    // What stands between elements of a list becomes part of the name, too.
+    if template.to_string().contains(char::is_control) {
+        return Some(Fault::Unusable);
+    }
+    let own = own_text(template);
+    let mut parts = own.split(|c| *c == Some('/'));
+    let first = parts.clone().next().and_then(whole);
+    let fault = parts.find_map(shortest_fault);
+    fault.or_else(|| first.and_then(|first| taken(&first)))
+}
+
+/// The template's own text; where a value stands is nothing.
+fn own_text(template: &Template) -> Vec<Option<char>> {
+    let (mut own, mut is_inside, mut is_quoted) = (Vec::new(), false, false);
+    let text = template.to_string();
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            // Braces that stand for themselves.
+            '{' | '}' if !is_inside && rest.peek() == Some(&c) => {
+                rest.next();
+                own.push(Some(c));
+            }
+            '{' if !is_inside => {
+                is_inside = true;
+                own.push(None);
+            }
+            '`' if is_inside => is_quoted = !is_quoted,
+            '}' if is_inside && !is_quoted => is_inside = false,
+            _ if is_inside => {}
+            c => own.push(Some(c)),
+        }
+    }
+    own
+}
+
+/// Why a part is none whatever its values are.
+fn shortest_fault(part: &[Option<char>]) -> Option<Fault> {
+    // A letter for each value tells them from nothing and from dots, but they may be empty.
+    let text: String = part.iter().map(|c| c.unwrap_or('x')).collect();
+    let own_len: usize = part.iter().flatten().map(|c| c.len_utf8()).sum();
+    part_fault(&text).filter(|fault| *fault != Fault::TooLong || own_len > LONGEST)
+}
+
+/// A part without values.
+fn whole(part: &[Option<char>]) -> Option<String> {
+    part.iter().copied().collect()
+}
+
+/// Why a name cannot have this between its slashes.
+fn part_fault(part: &str) -> Option<Fault> {
+    if matches!(part, "" | "." | "..") {
+        return Some(Fault::Nowhere);
+    }
+    if part.len() > LONGEST {
+        return Some(Fault::TooLong);
+    }
+    part.ends_with(".sluice-tmp").then_some(Fault::Unusable)
+}
+
+/// Whether the folder's own files have the name.
+fn taken(first: &str) -> Option<Fault> {
+    (first == MANIFEST || Index::NAMES.contains(&first)).then_some(Fault::Taken)
 }
 
 /// File systems allow 255 bytes; a number in front of the ending takes some.
@@ -114,10 +247,20 @@ mod tests {
         let depth = |text: &str| Depth::of(&Template::parse(text).unwrap()).0;
         assert_eq!(depth("{channel}-{utime}.jpg"), 0);
         assert_eq!(depth("a/{{/{channel}/{x[*];/}}}/"), 4);
+        assert_eq!(depth("{`a}/{b`}/{c}"), 1);
         let flat = Depth(0);
-        for name in
-            ["", ".", "..", "a/b", "/a", "_manifest.json", "index.csv", "a\0", ".a.1-2.sluice-tmp"]
-        {
+        for name in [
+            "",
+            ".",
+            "..",
+            "a/b",
+            "/a",
+            "_manifest.json",
+            "index.csv",
+            "a\0",
+            "a\nb",
+            ".a.1-2.sluice-tmp",
+        ] {
             assert!(flat.fault(name).is_some(), "{name}");
         }
         assert!(flat.fault(&"x".repeat(241)).is_some());
@@ -126,6 +269,35 @@ mod tests {
             assert!(Depth(1).fault(name).is_some(), "{name}");
         }
         assert_eq!(Depth(1).fault("CAM/1.jpg"), None);
+    }
+
+    #[test]
+    fn templates_that_can_name_no_file_are_told_by_their_own_text() {
+        let mistake = |text: &str| mistake(&Template::parse(text).unwrap());
+        for text in ["", "/{a}", "../{a}", "./{a}", "a/", "{a}/", "{a}//{b}", "{a}/../{b}", "{a}/."]
+        {
+            assert_eq!(mistake(text), Some(Fault::Nowhere), "{text}");
+        }
+        for text in ["a\n{a}", "{a[*];\n}", "\0", "{a}.sluice-tmp", "{a}.sluice-tmp/{b}"] {
+            assert_eq!(mistake(text), Some(Fault::Unusable), "{text}");
+        }
+        for text in ["index.csv", "index.txt", "_manifest.json", "index.csv/{a}"] {
+            assert_eq!(mistake(text), Some(Fault::Taken), "{text}");
+        }
+        let long = "x".repeat(240);
+        assert_eq!(mistake(&format!("{{a}}{long}")), None);
+        assert_eq!(mistake(&format!("{{a}}{long}x")), Some(Fault::TooLong));
+        for text in
+            ["{a}", ".{a}", "..{a}", "{a}/{b}/c", "a/index.csv", "index.csv{a}", "{a}.{b}", &long]
+        {
+            assert_eq!(mistake(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_told_of_a_name_is_short_and_harmless() {
+        assert_eq!(Unnamed::called("a\u{1b}[2J/b", Fault::Slash).said, "a\\u{1b}[2J/b");
+        assert_eq!(Unnamed::called(&"é".repeat(81), Fault::Slash).said, "é".repeat(80) + "…");
     }
 
     #[test]
@@ -139,6 +311,19 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_template_that_is_told_wrong_gives_no_name(
+            text in "(\\{a\\}|[./x\n]|index\\.csv|\\.sluice-tmp){0,5}", value in "[./ax]{0,3}|index")
+        {
+            let template = Template::parse(&text).unwrap();
+            let name = text.replace("{a}", &value);
+            let fault = Depth::of(&template).fault(&name);
+            prop_assert!(fault.is_some() || mistake(&template).is_none(), "{:?}", name);
+            // What has no values is judged in full.
+            let has_values = template.fields().next().is_some();
+            prop_assert!(has_values || fault.is_some() == mistake(&template).is_some());
+        }
+
         #[test]
         fn no_name_is_given_twice(asked in prop::collection::vec("a(-[2-4]){0,2}(\\.b)?", 0..40)) {
             let mut names = Names::default();

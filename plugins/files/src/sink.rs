@@ -1,6 +1,5 @@
 //! Sink `files`: options, what of each event becomes a file, and what is told of those that do not.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -11,13 +10,14 @@ use sluice_core::output::OutputFiles;
 use sluice_core::schemars::JsonSchema;
 use sluice_core::template::Bound;
 use sluice_core::{
-    Batch, Channel, EncodeContext, Error, Event, FieldPath, Name, OutputFile, PerChannel, Rows,
-    Sink, SinkContext, Template,
+    Batch, Channel, Channels, EncodeContext, Error, Event, FieldPath, Name, OutputFile, PerChannel,
+    Rows, Sink, SinkContext, Template,
 };
 
 use crate::index::Index;
 use crate::jpeg;
-use crate::name::{Depth, Names};
+use crate::name::{self, Depth, Fault, Names, Unnamed};
+use crate::told::Told;
 use crate::value::Values;
 
 /// Options of `files`.
@@ -29,7 +29,7 @@ pub struct Files {
     #[serde(deserialize_with = "folder")]
     path: OutPath,
     /// What files are called, below the folder: values of the event in braces.
-    #[serde(default = "channel_and_number")]
+    #[serde(default = "channel_and_number", deserialize_with = "possible")]
     name: Template,
     /// The field that becomes a file: bytes, a text or a list of bytes. Without it, the payload.
     #[serde(default)]
@@ -93,6 +93,16 @@ fn folder<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OutPath, D::Erro
     Err(serde::de::Error::custom("expected a folder: write a slash at its end"))
 }
 
+fn possible<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Template, D::Error> {
+    let template = Template::deserialize(deserializer)?;
+    let Some(fault) = name::mistake(&template) else { return Ok(template) };
+    let (text, remedy) = (template.to_string(), fault.remedy());
+    Err(serde::de::Error::custom(format!(
+        "no file below the folder can be called `{}`: {remedy}",
+        printable(&text)
+    )))
+}
+
 fn channel_and_number() -> Template {
     Template::parse("{channel}-{sequence}.bin").expect("it is a template")
 }
@@ -112,13 +122,6 @@ impl Known {
         Self { channel: channel.clone(), in_paths }
     }
 }
-
-/// Of so many channels and reasons is told by name.
-const MOST_TOLD: usize = 40;
-const LEFT_OUT: &str = ", left out";
-
-/// How often something happened, by what is told of it.
-type Told = BTreeMap<String, u64>;
 
 /// The files of a batch.
 #[derive(Debug, Default)]
@@ -181,11 +184,6 @@ struct Verdict {
 }
 
 impl Block {
-    fn tell(&mut self, channel: &Channel, what: &str, more: &str) {
-        let about = format!("{what} on {}{more}", printable(channel.name.text()));
-        *self.told.entry(about).or_default() += 1;
-    }
-
     fn push(&mut self, file: Ready) {
         self.files.push(Ready { line_end: self.lines.len(), ..file });
     }
@@ -200,6 +198,7 @@ pub struct Folder {
     count: u64,
     left_out: Vec<u32>,
     told: Told,
+    channels: Arc<Channels>,
 }
 
 impl Files {
@@ -230,15 +229,20 @@ impl Files {
         channel: &Channel,
         event: &Event<'_>,
         row: Option<usize>,
-    ) -> Result<String, String> {
+    ) -> Result<String, Unnamed> {
         let mut name = Vec::new();
         if !bound.write(channel, event, row, &mut name) {
-            let field = bound.missing(row).map(FieldPath::to_string).unwrap_or_default();
-            return Err(format!("the file's name needs `{field}`, which the event does not have"));
+            // Nothing is missing from what is longer than any text may be.
+            return Err(bound.missing(row).map_or_else(
+                || Unnamed::called("", Fault::TooLong),
+                |field| Unnamed::lacking(field.to_string()),
+            ));
         }
-        let name = String::from_utf8(name).map_err(|_| "the file's name is no text".to_owned())?;
+        let name = String::from_utf8(name).map_err(|error| {
+            Unnamed::called(&String::from_utf8_lossy(error.as_bytes()), Fault::NoText)
+        })?;
         match self.depth().fault(&name) {
-            Some(fault) => Err(fault.to_owned()),
+            Some(fault) => Err(Unnamed::called(&name, fault)),
             None => Ok(name),
         }
     }
@@ -256,17 +260,17 @@ impl Files {
         let bound: Vec<_> = batch.rows().iter().map(|rows| self.name.bind(Some(rows))).collect();
         let (bare, places) = (self.name.bind(None), places(batch));
         let (content, mut block) = (self.content(batch), Block::default());
-        let lacks = self.field.as_ref().map(|field| format!("no bytes in `{field}`"));
         for (row, event) in batch.iter().enumerate() {
             let (known, place) = (&channels[event.channel.index()], places[row]);
             let Some(bytes) = content.bytes(row, place) else {
-                block.tell(&known.channel, lacks.as_deref().unwrap_or_default(), LEFT_OUT);
+                block.told.lacks(event.channel);
                 block.left_out.push(batch.origins()[row]);
                 continue;
             };
+            block.told.has(event.channel);
             let Verdict { check, told, is_left_out } = self.judge(bytes);
             if let Some(told) = told {
-                block.tell(&known.channel, told, if is_left_out { LEFT_OUT } else { "" });
+                block.told.judged(event.channel, told, is_left_out);
             }
             if is_left_out {
                 block.left_out.push(batch.origins()[row]);
@@ -279,7 +283,10 @@ impl Files {
                     self.index.write_rest(line, bytes.len(), check, &mut block.lines);
                     block.push(Ready { name, event: row, place, line_end: 0 });
                 }
-                Err(why) => context.refused.push((row as u32, why)),
+                Err(unnamed) => {
+                    context.refused.push((row as u32, unnamed.reason()));
+                    block.told.unnamed(event.channel, unnamed);
+                }
             }
         }
         block.content = content;
@@ -319,8 +326,9 @@ impl Sink for Files {
         if let Some(index) = &mut index {
             index.write(self.index.head())?;
         }
-        let (names, left_out, told) = (Names::default(), Vec::new(), Told::new());
-        Ok(Folder { files, index, names, count: 0, left_out, told })
+        let (names, left_out, told) = (Names::default(), Vec::new(), Told::default());
+        let channels = Arc::clone(&context.channels);
+        Ok(Folder { files, index, names, count: 0, left_out, told, channels })
     }
 
     fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Block, Error> {
@@ -344,9 +352,7 @@ impl Sink for Files {
         }
         folder.count += count;
         folder.left_out.extend(left_out);
-        for (about, count) in told {
-            *folder.told.entry(about).or_default() += count;
-        }
+        folder.told.add(told);
         Ok(count)
     }
 
@@ -355,19 +361,11 @@ impl Sink for Files {
     }
 
     fn notes(&self, folder: &Folder) -> Vec<(String, u64)> {
-        let mut notes: Vec<(String, u64)> = folder
-            .told
-            .iter()
-            .take(MOST_TOLD)
-            .map(|(about, count)| (about.clone(), *count))
-            .collect();
-        let others = folder.told.values().skip(MOST_TOLD).sum();
-        let more = [
-            ("the same on other channels", others),
-            ("files got a number in their names, as these were there already", folder.names.again),
-        ];
-        notes
-            .extend(more.into_iter().filter(|(_, n)| *n > 0).map(|(what, n)| (what.to_owned(), n)));
+        let mut notes = folder.told.notes(&folder.channels, self.field.as_ref());
+        if folder.names.again > 0 {
+            let what = "files got a number in their names, as these were there already";
+            notes.push((what.to_owned(), folder.names.again));
+        }
         notes
     }
 

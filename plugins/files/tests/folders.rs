@@ -172,7 +172,7 @@ fn a_field_becomes_files_named_by_other_fields() {
     let more = json!({ "field": "image", "name": "{channel}/{utime}.jpg", "index": "names" });
     let outcome = write(folder.path(), &events, more);
     assert_eq!((outcome.written, outcome.left_out), (2, 1));
-    assert_eq!(outcome.notes, [("no bytes in `image` on POSE, left out".to_owned(), 1)]);
+    assert_eq!(outcome.notes, [("without bytes in `image` on POSE, left out".to_owned(), 1)]);
     let found = files(folder.path());
     assert_eq!(text(&found["index.txt"]), "CAM/12.jpg\nCAM_2/13.jpg\n");
     assert_eq!((&*found["CAM/12.jpg"], &*found["CAM_2/13.jpg"]), (&b"jpeg"[..], &b"more"[..]));
@@ -253,6 +253,47 @@ fn an_event_without_a_name_is_refused_with_the_field_it_lacks() {
     let outcome = write(folder.path(), &events, json!({ "name": "{utime}.bin" }));
     assert_eq!(outcome.written, 1);
     assert_eq!(outcome.refused, ["the file's name needs `utime`, which the event does not have"]);
+    let told = "`name` needs `utime`, which events on A do not have; keep only those that have it, or \
+        choose another `name`";
+    assert_eq!(outcome.notes[0], (told.to_owned(), 0));
+}
+
+#[test]
+fn of_each_channel_the_first_name_that_cannot_be_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let named = |channel, label: &str| Given(channel, b"x".to_vec(), Some((1, None, label.into())));
+    let events = [named("A", "ok"), named("A", "a/\u{1b}b"), named("A", "c/d"), named("B", "..")];
+    for cut in [4, 1] {
+        let path = folder.path().join(format!("{cut}"));
+        let outcome = run(&path, &events, json!({ "name": "{label}" }), cut, 1).unwrap();
+        assert_eq!((outcome.written, outcome.refused.len()), (1, 3));
+        let wanted = [
+            "`name` gives `..` on B: the file's name leads nowhere, or out of the folder; choose values \
+             that always fit in `name`",
+            "`name` gives `a/\\u{1b}b` on A: a value in the file's name has a slash; choose values that \
+             always fit in `name`",
+        ];
+        assert_eq!(outcome.notes, wanted.map(|what| (what.to_owned(), 0)));
+    }
+}
+
+#[test]
+fn channels_without_the_field_are_told_in_one_line_behind_bad_images() {
+    let folder = tempfile::tempdir().unwrap();
+    let null = Given("CAM", Vec::new(), Some((1, None, String::new())));
+    let mut events = vec![image("CAM", 1, b"no image"), null];
+    events.extend(["G", "F", "E", "D", "C", "B", "A", "A"].map(|channel| raw(channel, b"x")));
+    let more = json!({ "field": "image", "name": "{utime}.jpg", "check": "jpeg" });
+    let wanted = [
+        ("not a JPEG file: it does not begin with FF D8 on CAM", 1),
+        ("without bytes in `image` on 7 channels (A, B, C, D, E and 2 more), left out", 8),
+        ("without bytes in `image` on CAM, left out", 1),
+    ];
+    for cut in [events.len(), 1] {
+        let path = folder.path().join(format!("{cut}"));
+        let outcome = run(&path, &events, more.clone(), cut, 1).unwrap();
+        assert_eq!(outcome.notes, wanted.map(|(what, n)| (what.to_owned(), n)));
+    }
 }
 
 #[test]
@@ -292,6 +333,11 @@ fn wrong_options_are_told_with_their_key() {
     let wrong = [
         ("path", json!("images")),
         ("name", json!("{")),
+        ("name", json!("")),
+        ("name", json!("/{name}")),
+        ("name", json!("../{name}")),
+        ("name", json!("index.csv")),
+        ("name", json!("{channel}\n")),
         ("field", json!("a[")),
         ("index", json!("json")),
         ("check", json!("png")),
