@@ -232,6 +232,11 @@ impl Calibration {
         self.vehicle.masks.get(channel).copied()
     }
 
+    /// Whether any scanner sees the vehicle.
+    pub fn has_masks(&self) -> bool {
+        !self.vehicle.masks.is_empty()
+    }
+
     /// How large the vehicle is.
     pub fn vehicle_bounds(&self) -> Option<&VehicleBounds> {
         self.vehicle.bounds.as_ref()
@@ -273,7 +278,12 @@ fn shown(name: &str, text: &str, mistakes: Vec<Mistake>) -> String {
     let shown = mistakes.iter().take(MOST_SHOWN).map(|mistake| mistake.render(name, text, false));
     let more = mistakes.len().saturating_sub(MOST_SHOWN);
     let more = (more > 0).then(|| format!("and {more} more mistakes"));
-    shown.chain(more).collect::<Vec<_>>().join("\n\n")
+    // Whoever has room for one line only shows the first.
+    let head = match mistakes.len() {
+        1 => "1 mistake in the calibration".to_owned(),
+        many => format!("{many} mistakes in the calibration"),
+    };
+    [head].into_iter().chain(shown).chain(more).collect::<Vec<_>>().join("\n\n")
 }
 
 #[cfg(test)]

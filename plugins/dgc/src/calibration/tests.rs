@@ -118,6 +118,16 @@ fn every_mistake_is_told_with_its_place() {
 }
 
 #[test]
+fn the_first_line_says_how_many_mistakes_are_drawn_below() {
+    let said = wrong_toml("[sensor.a]\nposition = [1, 2]\nrpy = [0, 0, 0]\n");
+    let (head, drawn) = said.split_once("\n\n").unwrap();
+    assert_eq!(head, "1 mistake in the calibration");
+    assert!(drawn.starts_with("error: expected 3 numbers as `position`, found 2\n"), "{drawn}");
+    let said = wrong_cfg("calibration { A { position = [1]; } B { rpy = [1]; } }");
+    assert!(said.starts_with("4 mistakes in the calibration\n\nerror: "), "{said}");
+}
+
+#[test]
 fn mistakes_in_a_configuration_file_are_told_with_their_places() {
     let said =
         wrong_cfg("calibration {\n  A { position = [1, 2, 3]; }\n  B { rpy = [1, 2, 3]; }\n}");
@@ -148,6 +158,28 @@ fn what_a_group_does_not_say_is_inherited() {
     );
     let [x, y, z] = vehicle.mounts["A"].position;
     assert!(x.abs() < 1e-12 && (y - 1.0).abs() < 1e-12 && z == 5.0, "{x} {y} {z}");
+}
+
+#[test]
+fn what_a_camera_does_not_say_is_inherited_from_the_groups_that_it_stands_in() {
+    let said = "width = 752; height = 480; rpy = [0, 0, 0];";
+    let camera = "c1 { pinhole = [5, 5, 0, 1, 1]; position = [1, 2, 3]; }";
+    for text in [
+        format!("cameras {{ {said} {camera} }}"),
+        format!("calibration {{ cameras {{ {said} {camera} }} }}"),
+        format!("calibration {{ {said} cameras {{ {camera} }} }}"),
+        format!("{said} cameras {{ {camera} }}"),
+        format!("calibration {{ {camera} }} cameras {{ {said} c1 {{ uid = 5; }} }}"),
+    ] {
+        let vehicle = of_cfg(&text);
+        let sizes = vehicle.cameras.iter().map(|camera| (camera.width, camera.height));
+        assert_eq!(sizes.collect::<Vec<_>>(), [(752, 480)], "{text}");
+    }
+    let said_of =
+        "calibration { width = 1; height = 1; } cameras { width = 2; height = 2; rpy = [0, 0, 0];";
+    assert_eq!(of_cfg(&format!("{said_of} {camera} }}")).cameras[0].width, 2);
+    let elsewhere = wrong_cfg(&format!("calibration {{ {said} }} cameras {{ {camera} }}"));
+    assert!(elsewhere.contains("`c1` has no `width`"), "{elsewhere}");
 }
 
 #[test]

@@ -44,36 +44,47 @@ fn is_placed(settings: &Settings<'_>) -> bool {
     is_told("position") || ORIENTATIONS.iter().any(|key| is_told(key))
 }
 
+/// A group that has groups of sensors and cameras in it.
+struct Home<'d> {
+    entries: &'d [Entry],
+    index: Index<'d>,
+}
+
+impl<'d> Home<'d> {
+    fn of(entries: Option<&'d [Entry]>) -> Self {
+        let entries = entries.unwrap_or_default();
+        Self { entries, index: Index::of(entries) }
+    }
+
+    fn group(&self, name: &str) -> Option<&'d [Entry]> {
+        first(self.entries, name).and_then(Value::entries)
+    }
+}
+
 /// The groups of a file that matter.
 struct File<'d> {
-    tree: &'d [Entry],
-    calibration: &'d [Entry],
+    whole: Home<'d>,
+    calibration: Home<'d>,
     /// `calibration.cameras`.
-    inner: &'d [Entry],
+    inner: Home<'d>,
     /// `cameras`.
-    outer: &'d [Entry],
-    /// The entries of `calibration`, `calibration.cameras` and `cameras` by name.
-    indices: [Index<'d>; 3],
-    /// `calibration` and the file.
-    around: [Index<'d>; 2],
+    outer: Home<'d>,
 }
 
 impl<'d> File<'d> {
     fn of(tree: &'d [Entry]) -> Self {
-        let group = |entries, name| first(entries, name).and_then(Value::entries);
-        let calibration = group(tree, "calibration").unwrap_or_default();
-        let inner = group(calibration, "cameras").unwrap_or_default();
-        let outer = group(tree, "cameras").unwrap_or_default();
-        let indices = [calibration, inner, outer].map(Index::of);
-        let around = [calibration, tree].map(Index::of);
-        Self { tree, calibration, inner, outer, indices, around }
+        let whole = Home::of(Some(tree));
+        let calibration = Home::of(whole.group("calibration"));
+        let inner = Home::of(calibration.group("cameras"));
+        let outer = Home::of(whole.group("cameras"));
+        Self { whole, calibration, inner, outer }
     }
 
     /// What may be a sensor or a camera, the first of each name.
     fn things(&self) -> impl Iterator<Item = &'d Entry> {
         let mut seen = HashSet::new();
-        let all = self.calibration.iter().chain(self.inner).chain(self.outer);
-        all.filter(move |entry| {
+        let homes = [&self.calibration, &self.inner, &self.outer];
+        homes.into_iter().flat_map(|home| home.entries).filter(move |entry| {
             let name = entry.name.as_str();
             let is_other = FRAMES.contains(&name) || [BOUNDS, MASKS, "cameras"].contains(&name);
             entry.value.entries().is_some() && !is_other && seen.insert(name)
@@ -82,18 +93,40 @@ impl<'d> File<'d> {
 
     fn settings<'s>(&'s self, entry: &'s Entry) -> Settings<'s> {
         let mut own = Vec::new();
-        for group in self.indices.iter().filter_map(|index| index.group(&entry.name)) {
-            own.push(group);
-            own.extend(first(group, "intrinsic_cal").and_then(Value::entries));
+        for home in [&self.calibration, &self.inner, &self.outer] {
+            if let Some(group) = home.index.group(&entry.name) {
+                own.push(group);
+                own.extend(first(group, "intrinsic_cal").and_then(Value::entries));
+            }
         }
-        Settings { name: &entry.name, span: &entry.span, own, around: &self.around }
+        let around = self.around(&entry.name);
+        Settings { name: &entry.name, span: &entry.span, own, around }
+    }
+
+    /// The groups around those that are about a thing, the nearest first. What stands in `cameras` only has
+    /// nothing to do with `calibration`.
+    fn around(&self, name: &str) -> Vec<&Index<'d>> {
+        let has = |home: &Home<'d>| home.index.group(name).is_some();
+        let (is_in, is_inner) = (has(&self.calibration), has(&self.inner));
+        let homes = [
+            (is_inner, &self.inner),
+            (is_in || is_inner, &self.calibration),
+            (has(&self.outer), &self.outer),
+            (true, &self.whole),
+        ];
+        homes.into_iter().filter(|(is_around, _)| *is_around).map(|(_, home)| &home.index).collect()
     }
 
     /// A group that stands in `calibration` or beside it.
     fn beside<'s>(&'s self, name: &str) -> Option<Settings<'s>> {
-        let mut entries = self.calibration.iter().chain(self.tree);
-        let entry = entries.find(|entry| entry.name == name)?;
+        let in_home = |home: &Home<'d>| home.entries.iter().find(|entry| entry.name == name);
+        let inside = in_home(&self.calibration);
+        let mut around = vec![&self.whole.index];
+        if inside.is_some() {
+            around.insert(0, &self.calibration.index);
+        }
+        let entry = inside.or_else(|| in_home(&self.whole))?;
         let own = vec![entry.value.entries()?];
-        Some(Settings { name: &entry.name, span: &entry.span, own, around: &self.around })
+        Some(Settings { name: &entry.name, span: &entry.span, own, around })
     }
 }

@@ -65,12 +65,12 @@ struct Settings<'d> {
     /// The groups that are about it; the first that has a setting counts.
     own: Vec<&'d [Entry]>,
     /// The groups around, the nearest first, that say what its own do not.
-    around: &'d [Index<'d>],
+    around: Vec<&'d Index<'d>>,
 }
 
 impl<'d> Settings<'d> {
     fn of(entry: &'d Entry, group: &'d [Entry]) -> Self {
-        Self { name: &entry.name, span: &entry.span, own: vec![group], around: &[] }
+        Self { name: &entry.name, span: &entry.span, own: vec![group], around: Vec::new() }
     }
 
     fn own(&self, key: &str) -> Option<&'d Value> {
