@@ -6,6 +6,7 @@
 mod angles;
 mod scan;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use schemars::JsonSchema;
@@ -15,10 +16,11 @@ use sluice_core::{
     StageContext,
 };
 
-use crate::calibration::{Calibration, CalibrationPath};
+use crate::calibration::CalibrationPath;
 use crate::messages::Messages;
 use crate::points::{Cloud, Frame};
 use crate::taken::{Told, Undecoded};
+use crate::to_frame::mounts::Mounts;
 use angles::{Angles, Tables};
 use scan::Scans;
 
@@ -35,8 +37,12 @@ pub struct LaserOptions {
     /// Leaves out the angles at which a scanner sees the vehicle that carries it, as the calibration has them
     /// by channel.
     pub masks: bool,
-    /// Where `masks` come from: a `.toml` or `.cfg` file, or the name of a built-in calibration.
+    /// Where `masks` come from: a `.toml` or `.cfg` file, or the name of a built-in calibration. Read for
+    /// them only.
     pub calibration: CalibrationPath,
+    /// What the calibration calls the scanner of a channel, by the channel or a pattern; all others are
+    /// called what their channels are.
+    pub mounts: BTreeMap<String, String>,
     /// What becomes of events that cannot be decoded.
     pub undecoded: Undecoded,
 }
@@ -50,6 +56,7 @@ impl Default for LaserOptions {
             max_range: 79.0,
             masks: true,
             calibration: CalibrationPath::default(),
+            mounts: BTreeMap::new(),
             undecoded: Undecoded::default(),
         }
     }
@@ -67,7 +74,7 @@ struct Laser {
     messages: Messages,
     limits: [f64; 2],
     /// Where masks come from, if they are wanted.
-    calibration: Option<Calibration>,
+    mounts: Option<Mounts>,
     undecoded: Undecoded,
 }
 
@@ -76,14 +83,15 @@ struct Laser {
 struct Plan {
     /// The angles at which the scanner sees what carries it, from and to, in radians.
     mask: Option<[f64; 2]>,
+    /// Whether it may well see it, and nobody knows where.
+    lacks_mask: bool,
 }
 
 impl TryFrom<LaserOptions> for Stage {
     type Error = OptionsError;
 
     fn try_from(options: LaserOptions) -> Result<Self, OptionsError> {
-        let LaserOptions { channels, min_range, max_range, masks, calibration, undecoded } =
-            options;
+        let LaserOptions { min_range, max_range, .. } = options;
         let wrong = |key: &str, message| OptionsError { path: vec![key.into()], message };
         if min_range.is_nan() || min_range < 0.0 {
             return Err(wrong(
@@ -95,14 +103,17 @@ impl TryFrom<LaserOptions> for Stage {
             let what = format!("expected metres above `min_range`, {min_range}, found {max_range}");
             return Err(wrong("max_range", what));
         }
-        let calibration = calibration.load().map_err(|mistakes| wrong("calibration", mistakes))?;
+        let calibration = options.masks.then(|| options.calibration.load()).transpose();
+        let calibration = calibration.map_err(|mistakes| wrong("calibration", mistakes))?;
+        let mounts =
+            calibration.map(|known| Mounts::of_masks(known, options.mounts)).transpose()?;
         Ok(Self::Map(Box::new(Laser {
-            channels,
+            channels: options.channels,
             plans: PerChannel::default(),
             messages: Messages::of_dataset()?,
             limits: [min_range, max_range],
-            calibration: masks.then_some(calibration),
-            undecoded,
+            mounts,
+            undecoded: options.undecoded,
         })))
     }
 }
@@ -117,6 +128,7 @@ enum What {
     TooLong,
     Intensities,
     LeftOut,
+    NoMask,
 }
 
 impl fmt::Display for What {
@@ -136,6 +148,10 @@ impl fmt::Display for What {
             Self::LeftOut => {
                 "samples that give no point: out of range, masked, or no number"
             }
+            Self::NoMask => {
+                "the calibration has neither a mask nor a sensor of this name, so that what the scanner sees \
+                 of its vehicle is not left out; `mounts` says which of its sensors a channel is"
+            }
         })
     }
 }
@@ -154,8 +170,9 @@ struct Scratch {
 impl Laser {
     fn plan(&self, channel: &Channel) -> Option<Plan> {
         let name = channel.name.text();
-        let mask = self.calibration.as_ref().and_then(|calibration| calibration.mask(name));
-        self.channels.matches(name).then_some(Plan { mask })
+        let mask = self.mounts.as_ref().and_then(|mounts| mounts.mask_of(name));
+        let lacks_mask = self.mounts.as_ref().is_some_and(|mounts| mounts.lacks_mask_of(name));
+        self.channels.matches(name).then_some(Plan { mask, lacks_mask })
     }
 
     /// Appends the points of a scan. `Err` if it is none.
@@ -334,6 +351,9 @@ impl Map for Laser {
                     let utime = utime.unwrap_or(timestamp.div_euclid(1_000));
                     cloud.end_event(event, utime, appended.has_intensity)?;
                     appended.tell(channel, &mut told);
+                    if plan.lacks_mask {
+                        told.note(channel, What::NoMask, 1);
+                    }
                 }
                 Err(what) => told.fail(event, channel, what),
             }
@@ -347,7 +367,7 @@ impl Map for Laser {
     }
 
     fn beside_options(&self) -> Option<String> {
-        self.calibration.as_ref().map(|calibration| calibration.made_from().to_owned())
+        self.mounts.as_ref().map(|mounts| mounts.made_from().to_owned())
     }
 }
 

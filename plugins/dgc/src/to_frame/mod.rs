@@ -4,7 +4,7 @@
 //! A fold looks at events in the order of the log and puts beside each the pose it needs; a map moves the
 //! points. Where no pose is needed there is only the map.
 
-mod mounts;
+pub(crate) mod mounts;
 mod sensor_pose;
 
 use std::collections::BTreeMap;

@@ -7,17 +7,35 @@ use sluice_core::{OptionsError, Pattern};
 use crate::calibration::{Calibration, Mount};
 
 /// Which place in a calibration each channel has.
-pub(super) struct Mounts {
+pub(crate) struct Mounts {
     calibration: Calibration,
     /// Channels and the names that the calibration has for them; plain names first.
     named: Vec<(Pattern, String)>,
 }
 
 impl Mounts {
-    /// `Err` for what is no pattern, and for names that the calibration does not have.
-    pub(super) fn of(
+    /// `Err` for what is no pattern, and for names that the calibration has no place of.
+    pub(crate) fn of(
         calibration: Calibration,
         named: BTreeMap<String, String>,
+    ) -> Result<Self, OptionsError> {
+        Self::checked(calibration, named, |calibration, name| calibration.mount(name).is_some())
+    }
+
+    /// The same for those who ask for masks only: a name that has nothing else is a name, too.
+    pub(crate) fn of_masks(
+        calibration: Calibration,
+        named: BTreeMap<String, String>,
+    ) -> Result<Self, OptionsError> {
+        Self::checked(calibration, named, |calibration, name| {
+            calibration.mount(name).is_some() || calibration.mask(name).is_some()
+        })
+    }
+
+    fn checked(
+        calibration: Calibration,
+        named: BTreeMap<String, String>,
+        is_known: impl Fn(&Calibration, &str) -> bool,
     ) -> Result<Self, OptionsError> {
         let checked = named.into_iter().map(|(channels, name)| {
             let wrong = |message: String| OptionsError {
@@ -25,9 +43,9 @@ impl Mounts {
                 message,
             };
             let pattern = Pattern::parse(&channels).map_err(wrong)?;
-            match calibration.mount(&name) {
-                Some(_) => Ok((pattern, name)),
-                None => Err(wrong(unknown(&calibration, &name))),
+            match is_known(&calibration, &name) {
+                true => Ok((pattern, name)),
+                false => Err(wrong(unknown(&calibration, &name))),
             }
         });
         let mut named = checked.collect::<Result<Vec<_>, _>>()?;
@@ -35,19 +53,36 @@ impl Mounts {
         Ok(Self { calibration, named })
     }
 
-    /// Where the sensor of a channel is mounted.
-    pub(super) fn of_channel(&self, channel: &str) -> Option<Mount> {
+    /// What the calibration calls the sensor of a channel.
+    pub(crate) fn name_of<'n>(&'n self, channel: &'n str) -> &'n str {
         let named = self.named.iter().find(|(pattern, _)| pattern.matches(channel));
-        self.calibration.mount(named.map_or(channel, |(_, name)| name))
+        named.map_or(channel, |(_, name)| name)
+    }
+
+    /// Where the sensor of a channel is mounted.
+    pub(crate) fn of_channel(&self, channel: &str) -> Option<Mount> {
+        self.calibration.mount(self.name_of(channel))
+    }
+
+    /// The angles at which the scanner of a channel sees the vehicle itself.
+    pub(crate) fn mask_of(&self, channel: &str) -> Option<[f64; 2]> {
+        self.calibration.mask(self.name_of(channel))
+    }
+
+    /// Whether the calibration has masks, and knows the sensor of this channel in no way.
+    pub(crate) fn lacks_mask_of(&self, channel: &str) -> bool {
+        self.calibration.has_masks()
+            && self.mask_of(channel).is_none()
+            && self.of_channel(channel).is_none()
     }
 
     /// Where a sensor is mounted, by its name in the calibration.
-    pub(super) fn of_name(&self, name: &str) -> Result<Mount, String> {
+    pub(crate) fn of_name(&self, name: &str) -> Result<Mount, String> {
         self.calibration.mount(name).ok_or_else(|| unknown(&self.calibration, name))
     }
 
     /// What the calibration was made from, as a line of text.
-    pub(super) fn made_from(&self) -> &str {
+    pub(crate) fn made_from(&self) -> &str {
         self.calibration.made_from()
     }
 }

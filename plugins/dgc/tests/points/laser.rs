@@ -145,6 +145,26 @@ fn what_a_scanner_sees_of_its_vehicle_is_left_out() {
     assert_eq!(samples(json!({ "calibration": path })), [0, 1, 2, 3, 4]);
     let refused = make("laser", json!({ "calibration": "no-such" })).unwrap_err();
     assert_eq!(refused.path, ["calibration"]);
+    assert!(make("laser", json!({ "calibration": "no-such", "masks": false })).is_ok());
+}
+
+#[test]
+fn a_scanner_of_another_name_has_the_mask_that_mounts_say_or_it_is_told() {
+    let taken = |channel, options: Value| {
+        let mut run = Run::of("laser", options);
+        let batch = run.batch(&[(channel, 0, Vec::new())]);
+        let scan = Scan { rad0: 0.75, radstep: 0.1, ..scan(&[1.0; 10]) };
+        let out = run.apply(batch.with_rows(vec![decoded(&[scan])])).unwrap();
+        let has_told = run.told().iter().any(|told| told.contains("neither a mask nor a sensor"));
+        (points(&out)[0].points.len(), has_told)
+    };
+    assert_eq!(taken("BROOM_X", json!({})), (10, true));
+    assert_eq!(taken("BROOM_X", json!({ "mounts": { "BROOM_[XY]": "BROOM_CL" } })), (3, false));
+    // It is known, and sees nothing of the vehicle.
+    assert_eq!(taken("SKIRT_FL", json!({})), (10, false));
+    assert_eq!(taken("BROOM_X", json!({ "masks": false })), (10, false));
+    let refused = make("laser", json!({ "mounts": { "BROOM_X": "nobody" } })).unwrap_err();
+    assert_eq!(refused.path, ["mounts", "BROOM_X"]);
 }
 
 #[test]
