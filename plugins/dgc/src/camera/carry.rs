@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arrow_array::builder::BinaryViewBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type};
-use arrow_array::{
-    Array, ArrayRef, BinaryArray, DictionaryArray, FixedSizeListArray, Float64Array, Int32Array,
-};
-use arrow_buffer::NullBuffer;
+use arrow_array::{Array, ArrayRef, DictionaryArray, FixedSizeListArray, Float64Array, Int32Array};
+use arrow_buffer::{Buffer, NullBuffer};
 use arrow_schema::{DataType, Field};
 use sluice_core::{
     Batch, ChannelId, ChannelQuery, Error, Fold, FoldQuery, OptionsError, Pattern, Patterns, Rows,
@@ -21,7 +20,7 @@ use crate::geometry::{Quaternion, Transform};
 use crate::points::{Frame, Points};
 use crate::poses::{Pose, Poses, Reader};
 
-/// A pose farther from an image's moment says nothing of it, and neither do two this far apart.
+/// A pose farther from an image's moment says nothing of it.
 const POSE_REACH: i64 = 1_000_000_000;
 /// How much later than its message an event may be in the log.
 const LATE: i64 = 1_000_000_000;
@@ -31,7 +30,7 @@ const WIDTH: usize = 9;
 /// What is known of an image beside its bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct View {
-    /// What the message says of its size.
+    /// Its size: that of the file, or else what the message says.
     pub(super) size: [u32; 2],
     /// From the body to the local frame at the image's moment; only for points in the local frame.
     pub(super) to_local: Transform,
@@ -43,7 +42,8 @@ impl View {
             pose.map_or(([0.0; 3], Quaternion::IDENTITY), |pose| (pose.position, pose.orientation));
         let [x, y, z] = position;
         let Quaternion { w, x: qx, y: qy, z: qz } = turned;
-        [image.width.into(), image.height.into(), x, y, z, w, qx, qy, qz]
+        let [width, height] = image.size().map(f64::from);
+        [width, height, x, y, z, w, qx, qy, qz]
     }
 
     /// The view that these numbers are; nothing if they are no view's.
@@ -77,12 +77,14 @@ impl<'r> Views<'r> {
         values.values().get(row * WIDTH..(row + 1) * WIDTH)
     }
 
-    /// The bytes of a row's image, and their number among those of these rows.
-    pub(super) fn image(&self, row: usize) -> Option<(usize, &'r [u8])> {
-        let images = self.images?;
-        let key = images.key(row)?;
-        let bytes = images.values().as_binary_opt::<i32>()?;
-        (key < bytes.len()).then(|| (key, bytes.value(key)))
+    /// The number of a row's image among those of these rows.
+    pub(super) fn key(&self, row: usize) -> Option<usize> {
+        self.images?.key(row)
+    }
+
+    /// The file of a row's image, which all rows that see it share, in other batches too.
+    pub(super) fn image(&self, row: usize) -> Option<&'r Buffer> {
+        self.images?.values().as_binary_view_opt()?.data_buffers().get(self.key(row)?)
     }
 }
 
@@ -92,6 +94,7 @@ pub(super) struct Carry {
     poses: Reader,
     history: Poses,
     max_age: u64,
+    max_gap: i64,
     has_colour: bool,
     query: FoldQuery,
 }
@@ -132,12 +135,13 @@ impl Carry {
             poses: Reader::new(options.pose.clone())?,
             history: Poses::default(),
             max_age: options.max_age.0.unsigned_abs(),
+            max_gap: options.max_gap.0,
             has_colour: options.colour,
             query: FoldQuery {
                 keeps_times: true,
                 keeps_channels: true,
                 also: Some(ChannelQuery::of(&Patterns(channels), &none, &none)),
-                reach: options.max_age.0.saturating_add(POSE_REACH).saturating_add(2 * LATE),
+                reach: reach(options),
             },
         })
     }
@@ -152,7 +156,8 @@ impl Carry {
         let mut news: Vec<(u32, News)> =
             poses.into_iter().map(|(event, pose)| (event, News::Pose(pose))).collect();
         for (camera, seen) in self.cameras.iter().enumerate() {
-            let images = seen.reader.read(batch, context)?;
+            let images: Vec<(u32, Image)> = seen.reader.read(batch, context)?;
+            note_sizes(batch, &images, context);
             news.extend(images.into_iter().map(|(e, image)| (e, News::Image(camera, image))));
         }
         news.sort_by_key(|(event, _)| *event);
@@ -177,11 +182,34 @@ impl Carry {
         Ok((image, View::numbers(image, pose.as_ref())))
     }
 
-    /// The pose between those around a moment, or the last one.
+    /// The pose between those around a moment, or the nearest one.
     fn pose(&self, time: i64) -> Option<Pose> {
-        let between = self.history.interpolate(time, POSE_REACH).ok();
-        let near = |pose: &&Pose| pose.time.abs_diff(time) <= POSE_REACH.unsigned_abs();
-        between.or_else(|| self.history.last().filter(near).copied())
+        if let Ok(between) = self.history.interpolate(time, self.max_gap) {
+            return Some(between);
+        }
+        let age = |pose: &&Pose| pose.time.abs_diff(time);
+        let (before, after) = self.history.around(time);
+        let nearest = before.into_iter().chain(after).min_by_key(age);
+        nearest.filter(|pose| age(pose) <= POSE_REACH.unsigned_abs()).copied()
+    }
+}
+
+/// How far before an event that can be which says something of it.
+fn reach(options: &CameraOptions) -> i64 {
+    let poses = POSE_REACH.max(options.max_gap.0);
+    options.max_age.0.saturating_add(poses).saturating_add(2 * LATE)
+}
+
+/// Tells of images whose message says that they are larger or smaller than they are.
+fn note_sizes(batch: &Batch, images: &[(u32, Image)], context: &mut StageContext<'_>) {
+    let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
+    for (event, _) in images.iter().filter(|(_, image)| image.has_another_size()) {
+        *counts.entry(batch.channels()[*event as usize]).or_default() += 1;
+    }
+    for (channel, count) in counts {
+        let channel = context.channels.get(ChannelId(channel));
+        let what = "images of another size than their messages say; that of the file counts";
+        context.note(format!("{}: {what}", channel.name.text()), count);
     }
 }
 
@@ -261,8 +289,9 @@ impl Fold for Carry {
             let channel = context.channels.get(ChannelId(channel));
             context.note(format!("{}: {}", channel.name.text(), lack.words()), count);
         }
-        let images = images.iter().map(|images| self.has_colour.then(|| images.array()));
-        let images: Vec<Option<ArrayRef>> = images.collect();
+        let images =
+            images.iter().map(|images| self.has_colour.then(|| images.array()).transpose());
+        let images: Vec<Option<ArrayRef>> = images.collect::<Result<_, Error>>()?;
         let rows = batch.rows().iter().zip(columns).map(|(rows, columns)| {
             if columns.is_empty() { Ok(rows.clone()) } else { attached(rows, &columns, &images) }
         });
@@ -291,20 +320,27 @@ fn asks(batch: &Batch) -> Vec<Ask> {
 
 /// The images of a camera that the events of a batch see.
 #[derive(Default)]
-struct Images(Vec<Arc<[u8]>>);
+struct Images(Vec<Buffer>);
 
 impl Images {
     /// The number of an image. They come in the order of the log: it is the last one, or new.
     fn key(&mut self, image: &Image) -> Result<i32, Error> {
-        let is_known = self.0.last().is_some_and(|last| Arc::ptr_eq(last, &image.bytes));
+        let is_known = self.0.last().is_some_and(|last| last.ptr_eq(&image.bytes));
         if !is_known {
-            self.0.push(Arc::clone(&image.bytes));
+            self.0.push(image.bytes.clone());
         }
         i32::try_from(self.0.len() - 1).map_err(|_| Error::unfit("too many images in one batch"))
     }
 
-    fn array(&self) -> ArrayRef {
-        Arc::new(BinaryArray::from_iter_values(self.0.iter().map(|bytes| &**bytes)))
+    /// The files as they are, none copied: buffer by buffer.
+    fn array(&self) -> Result<ArrayRef, Error> {
+        let mut views = BinaryViewBuilder::new();
+        for image in &self.0 {
+            let block = views.append_block(image.clone());
+            let view = views.try_append_view(block, 0, image.len() as u32);
+            view.map_err(|error| Error::broken(format!("images beside rows: {error}")))?;
+        }
+        Ok(Arc::new(views.finish()))
     }
 }
 

@@ -1,12 +1,12 @@
-//! Images as messages tell of them. Decodes none.
-
-use std::sync::Arc;
+//! Images as messages tell of them. Decodes nothing but their headers.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int16Type, Int64Type};
 use arrow_array::{Array, ArrayRef};
+use arrow_buffer::Buffer;
 use sluice_core::Rows;
 
+use super::picture::Picture;
 use crate::points::UTIME;
 use crate::poses::{Known, Timed};
 
@@ -14,18 +14,33 @@ use crate::poses::{Known, Timed};
 pub(super) const UNDISTORTED: &str = "sluice.undistorted_image";
 
 /// Longer images are not looked at.
-const LONGEST: usize = 64 << 20;
+const LONGEST: usize = 8 << 20;
 
 /// An image as it was sent.
 #[derive(Clone, Debug)]
 pub(super) struct Image {
     /// In nanoseconds since 1970.
     pub(super) time: i64,
+    /// The same in microseconds, just as the message says it.
+    pub(super) utime: i64,
     /// What the message says of its size, in pixels.
-    pub(super) width: u32,
-    pub(super) height: u32,
+    pub(super) told: [u32; 2],
+    /// What its file says of its size; nothing if that is no JPEG file.
+    pub(super) found: Option<[u32; 2]>,
     /// A file in some format.
-    pub(super) bytes: Arc<[u8]>,
+    pub(super) bytes: Buffer,
+}
+
+impl Image {
+    /// Its size, in pixels: that of the file, as far as there is one.
+    pub(super) fn size(&self) -> [u32; 2] {
+        self.found.unwrap_or(self.told)
+    }
+
+    /// Whether message and file do not agree in how large it is.
+    pub(super) fn has_another_size(&self) -> bool {
+        self.found.is_some_and(|found| found != self.told)
+    }
 }
 
 impl Timed for Image {
@@ -36,7 +51,7 @@ impl Timed for Image {
 
 impl Known for Image {
     const NEEDS: &str = "`width`, `height` and `image` as they were sent";
-    const WRONG: &str = "an image without a single byte, or with more than 64 MiB";
+    const WRONG: &str = "an image without a single byte, or with more than 8 MiB";
 
     fn of(rows: &Rows, timestamps: &[i64]) -> Option<Vec<Option<Self>>> {
         // What a lens distorts has been put right there: nobody may do it again.
@@ -51,9 +66,14 @@ impl Known for Image {
             let fits = |bytes: &&[u8]| (1..=LONGEST).contains(&bytes.len());
             let bytes = bytes_of(bytes, row).filter(fits)?;
             let said = utimes.filter(|utimes| utimes.is_valid(row)).map(|utimes| utimes.value(row));
-            let time =
-                said.map_or(timestamps[*event as usize], |micros| micros.saturating_mul(1_000));
-            Some(Self { time, width: widths[row], height: heights[row], bytes: bytes.into() })
+            let timestamp = timestamps[*event as usize];
+            Some(Self {
+                time: said.map_or(timestamp, |micros| micros.saturating_mul(1_000)),
+                utime: said.unwrap_or(timestamp.div_euclid(1_000)),
+                told: [widths[row], heights[row]],
+                found: Picture::size_of_jpeg(bytes),
+                bytes: Buffer::from_slice_ref(bytes),
+            })
         });
         bytes.as_binary_opt::<i32>()?;
         Some(rows.collect())

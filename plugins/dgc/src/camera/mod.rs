@@ -8,8 +8,10 @@ mod carry;
 mod image;
 mod paint;
 mod picture;
+mod pictures;
 pub mod undistort;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -18,6 +20,8 @@ use sluice_core::time::Length;
 use sluice_core::{OptionsError, Pattern, Stage};
 
 use crate::calibration::{Calibration, CalibrationPath, Camera};
+use crate::poses::options::forward;
+use crate::to_frame::mounts::Mounts;
 use carry::Carry;
 use paint::Paint;
 
@@ -30,6 +34,9 @@ pub struct CameraOptions {
     pub cameras: Vec<String>,
     /// Where the cameras are mounted, and how they project: `mit-dgc`, or a file.
     pub calibration: CalibrationPath,
+    /// What the calibration calls the sensor of a channel, by the channel or a pattern; all others are called
+    /// what their channels are. For points in a sensor's frame.
+    pub mounts: BTreeMap<String, String>,
     /// An image taken this much before or after the points is not used any more, or not yet.
     pub max_age: Length,
     /// Give each point the colour of its pixel.
@@ -38,6 +45,9 @@ pub struct CameraOptions {
     pub pixel: PixelOf,
     /// The channel of the poses: needed for points in the local frame.
     pub pose: Pattern,
+    /// Between poses further apart nothing is known: the nearest one counts, if it is not more than a second
+    /// away.
+    pub max_gap: Length,
     /// What becomes of points that no camera sees.
     pub unseen: Unseen,
 }
@@ -69,10 +79,12 @@ impl Default for CameraOptions {
         Self {
             cameras: Vec::new(),
             calibration: CalibrationPath::default(),
+            mounts: BTreeMap::new(),
             max_age: Length(200_000_000),
             colour: true,
             pixel: PixelOf::default(),
             pose: Pattern::parse("POSE").expect("a plain name is a pattern"),
+            max_gap: Length(100_000_000),
             unseen: Unseen::default(),
         }
     }
@@ -87,16 +99,15 @@ sluice_core::register! {
 impl TryFrom<CameraOptions> for Stage {
     type Error = OptionsError;
 
-    fn try_from(options: CameraOptions) -> Result<Self, OptionsError> {
-        if options.max_age.0 < 0 {
-            let message = "expected a length of time that is not below 0";
-            return Err(OptionsError::at("max_age", message));
-        }
+    fn try_from(mut options: CameraOptions) -> Result<Self, OptionsError> {
+        forward("max_age", options.max_age)?;
+        forward("max_gap", options.max_gap)?;
         let load = options.calibration.load();
         let calibration = load.map_err(|message| OptionsError::at("calibration", message))?;
         let lenses: Arc<[Lens]> = lenses(&calibration, &options.cameras)?.into();
         let fold = Carry::new(Arc::clone(&lenses), &options)?;
-        let map = Paint::new(calibration, lenses, &options);
+        let mounts = Mounts::of(calibration, std::mem::take(&mut options.mounts))?;
+        let map = Paint::new(mounts, lenses, &options);
         Ok(Self::Chain(vec![Self::Fold(Box::new(fold)), Self::Map(Box::new(map))]))
     }
 }

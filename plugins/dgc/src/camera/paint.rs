@@ -2,44 +2,40 @@
 
 mod canvas;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow_buffer::Buffer;
 use sluice_core::{Batch, ChannelId, Error, Map, MapQuery, PerChannel, Rows, StageContext};
 
 use self::canvas::{Canvas, with_members};
 use super::carry::{View, Views};
 use super::picture::Picture;
+use super::pictures::Pictures;
 use super::{CameraOptions, Lens, PixelOf, Unseen, image_column, view_column};
-use crate::calibration::Calibration;
 use crate::camera_model::CameraModel;
 use crate::geometry::Transform;
 use crate::points::{Frame, Points};
-
-/// How many bytes of decoded images are kept for a batch.
-const MOST_DECODED: usize = 64 << 20;
+use crate::to_frame::mounts::Mounts;
 
 /// The map.
 pub(super) struct Paint {
-    calibration: Calibration,
+    mounts: Mounts,
     lenses: Arc<[Lens]>,
     has_colour: bool,
     pixel: PixelOf,
     unseen: Unseen,
     /// From the sensor of each channel to the body, where the calibration has it.
-    mounts: PerChannel<Option<Transform>>,
+    to_body: PerChannel<Option<Transform>>,
+    pictures: Pictures,
 }
 
 impl Paint {
-    pub(super) fn new(
-        calibration: Calibration,
-        lenses: Arc<[Lens]>,
-        options: &CameraOptions,
-    ) -> Self {
-        let CameraOptions { colour, pixel, unseen, .. } = *options;
-        let mounts = PerChannel::default();
-        Self { calibration, lenses, has_colour: colour, pixel, unseen, mounts }
+    pub(super) fn new(mounts: Mounts, lenses: Arc<[Lens]>, options: &CameraOptions) -> Self {
+        let CameraOptions { colour: has_colour, pixel, unseen, .. } = *options;
+        let (to_body, pictures) = (PerChannel::default(), Pictures::default());
+        Self { mounts, lenses, has_colour, pixel, unseen, to_body, pictures }
     }
 
     /// The rows with what cameras see of their points.
@@ -65,8 +61,7 @@ impl Paint {
         for Run { rows, channel } in runs(points, &views, work.batch) {
             let Some(view) = views.numbers(rows.start).and_then(View::of) else { continue };
             let Some(to_body) = work.to_body(points.frame(), channel, &view) else { continue };
-            let bytes = views.image(rows.start).map(|(_, bytes)| bytes);
-            let eye = self.eye(camera, &view, bytes, work);
+            let eye = self.eye(camera, &view, views.image(rows.start));
             let lack = eye.as_ref().map_or_else(|lack| Some(*lack), |eye| eye.lack);
             if let Some(lack) = lack {
                 *work.lacks.entry((camera, lack)).or_default() += rows.len() as u64;
@@ -80,22 +75,15 @@ impl Paint {
         }
     }
 
-    /// How a camera looks through an image.
-    fn eye(
-        &self,
-        camera: usize,
-        view: &View,
-        bytes: Option<&[u8]>,
-        work: &mut Work<'_>,
-    ) -> Result<Eye, Lack> {
-        let camera = &self.lenses[camera].camera;
-        let picture = bytes.and_then(|bytes| work.picture(bytes));
+    /// How a camera looks through an image, which is decoded only if it has the camera's shape.
+    fn eye(&self, camera: usize, view: &View, image: Option<&Buffer>) -> Result<Eye, Lack> {
+        let [width, height] = view.size;
+        let model = CameraModel::new(&self.lenses[camera].camera, width, height);
+        let model = model.ok_or(Lack::Shape)?;
+        let picture = image.and_then(|image| self.pictures.of(image));
+        let picture = picture.filter(|picture| [picture.width, picture.height] == view.size);
         let lack = (self.has_colour && picture.is_none()).then_some(Lack::Picture);
-        let [width, height] = picture.as_ref().map_or(view.size, |p| [p.width, p.height]);
-        match CameraModel::new(camera, width, height) {
-            Some(model) => Ok(Eye { model, picture, lack }),
-            None => Err(lack.unwrap_or(Lack::Shape)),
-        }
+        Ok(Eye { model, picture, lack })
     }
 }
 
@@ -142,7 +130,7 @@ fn runs(points: &Points, views: &Views<'_>, batch: &Batch) -> Vec<Run> {
     let mut last = None;
     for (row, event) in points.events().iter().enumerate() {
         let channel = batch.channels()[*event as usize];
-        let key = views.image(row).map(|(key, _)| key);
+        let key = views.key(row);
         let view = views.numbers(row).map(|numbers| (channel, numbers, key));
         match runs.last_mut() {
             Some(run) if view.is_some() && last == view => run.rows.end = row + 1,
@@ -158,9 +146,6 @@ fn runs(points: &Points, views: &Views<'_>, batch: &Batch) -> Vec<Run> {
 struct Work<'b> {
     batch: &'b Batch,
     mounts: Arc<Vec<Option<Transform>>>,
-    /// Images that were decoded, by where their bytes are: the batch keeps them there.
-    pictures: HashMap<(usize, usize), Option<Arc<Picture>>>,
-    decoded: usize,
     /// Events by what they lack.
     lacks: BTreeMap<(usize, Lack), u64>,
     /// Events by channels whose sensor is not known.
@@ -188,21 +173,6 @@ impl Work<'_> {
         }
     }
 
-    fn picture(&mut self, bytes: &[u8]) -> Option<Arc<Picture>> {
-        let place = (bytes.as_ptr() as usize, bytes.len());
-        if let Some(known) = self.pictures.get(&place) {
-            return known.clone();
-        }
-        let picture = Picture::of_jpeg(bytes).map(Arc::new);
-        self.decoded += picture.as_ref().map_or(0, |picture| picture.memory());
-        if self.decoded > MOST_DECODED {
-            self.pictures.clear();
-            self.decoded = 0;
-        }
-        self.pictures.insert(place, picture.clone());
-        picture
-    }
-
     fn tell(self, lenses: &[Lens], context: &mut StageContext<'_>) {
         for ((camera, lack), count) in self.lacks {
             context.note(lack.words(&lenses[camera]), count);
@@ -210,7 +180,7 @@ impl Work<'_> {
         for (channel, count) in self.unknown {
             let channel = context.channels.get(ChannelId(channel));
             let what = "the calibration has no sensor of this name, so that no camera sees its points; \
-                        the stage `to-frame` before this one can say which sensor it is";
+                        say in `mounts` which of its sensors it is";
             context.note(format!("{}: {what}", channel.name.text()), count);
         }
     }
@@ -218,17 +188,11 @@ impl Work<'_> {
 
 impl Map for Paint {
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
-        let mounts = self.mounts.table(context.channels, |channel| {
-            Ok(self.calibration.mount(channel.name.text()).map(|mount| mount.to_body()))
+        let mounts = self.to_body.table(context.channels, |channel| {
+            Ok(self.mounts.of_channel(channel.name.text()).map(|mount| mount.to_body()))
         })?;
-        let mut work = Work {
-            batch: &batch,
-            mounts,
-            pictures: HashMap::new(),
-            decoded: 0,
-            lacks: BTreeMap::new(),
-            unknown: BTreeMap::new(),
-        };
+        let (lacks, unknown) = (BTreeMap::new(), BTreeMap::new());
+        let mut work = Work { batch: &batch, mounts, lacks, unknown };
         let rows = batch.rows().iter().map(|rows| self.painted(rows, &mut work)).collect();
         work.tell(&self.lenses, context);
         Ok(batch.with_rows(rows))
@@ -239,6 +203,6 @@ impl Map for Paint {
     }
 
     fn beside_options(&self) -> Option<String> {
-        Some(self.calibration.made_from().to_owned())
+        Some(self.mounts.made_from().to_owned())
     }
 }

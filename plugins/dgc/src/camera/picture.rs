@@ -11,6 +11,8 @@ use zune_jpeg::zune_core::options::DecoderOptions;
 /// Larger images are not decoded.
 const MOST_PIXELS: usize = 32 << 20;
 
+type Decoder<'b> = JpegDecoder<ZCursor<&'b [u8]>>;
+
 /// A decoded image.
 #[derive(Debug)]
 pub(super) struct Picture {
@@ -21,6 +23,14 @@ pub(super) struct Picture {
 }
 
 impl Picture {
+    /// The width and height that a JPEG file says it has. Nothing if it does not say.
+    ///
+    /// Cheap, however large that is: nothing but its header is read.
+    pub(super) fn size_of_jpeg(bytes: &[u8]) -> Option<[u32; 2]> {
+        let open = || Some(opened(bytes)?.1);
+        catch_unwind(AssertUnwindSafe(open)).ok().flatten()
+    }
+
     /// The picture of a JPEG file. Nothing if it is none, is broken or cut off, or has too many pixels.
     pub(super) fn of_jpeg(bytes: &[u8]) -> Option<Self> {
         // The library is made for any bytes; should it panic on some, it is one image that is lost.
@@ -82,16 +92,28 @@ impl Picture {
     }
 }
 
-fn decode(bytes: &[u8]) -> Option<Picture> {
+/// The decoder of a file whose header it has read, and the width and height in there.
+fn opened(bytes: &[u8]) -> Option<(Decoder<'_>, [u32; 2])> {
     // Without strictness, what is missing of a file that is cut off would be grey.
-    let options =
-        DecoderOptions::default().set_strict_mode(true).jpeg_set_out_colorspace(ColorSpace::RGB);
+    let options = DecoderOptions::default()
+        .set_strict_mode(true)
+        .set_max_width(u16::MAX.into())
+        .set_max_height(u16::MAX.into())
+        .jpeg_set_out_colorspace(ColorSpace::RGB);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
     decoder.decode_headers().ok()?;
     let (width, height) = decoder.dimensions()?;
-    let pixels = width.checked_mul(height).filter(|pixels| *pixels <= MOST_PIXELS)?;
+    Some((decoder, [width.try_into().ok()?, height.try_into().ok()?]))
+}
+
+fn decode(bytes: &[u8]) -> Option<Picture> {
+    let (mut decoder, [width, height]) = opened(bytes)?;
+    let pixels = (width as usize).checked_mul(height as usize)?;
+    if pixels > MOST_PIXELS {
+        return None;
+    }
     let rgb = decoder.decode().ok().filter(|rgb| rgb.len() == 3 * pixels)?;
-    Some(Picture { width: width.try_into().ok()?, height: height.try_into().ok()?, rgb })
+    Some(Picture { width, height, rgb })
 }
 
 #[cfg(test)]
@@ -152,6 +174,18 @@ mod tests {
         let frame = huge.windows(2).position(|bytes| bytes == [0xff, 0xc0]).unwrap();
         huge[frame + 5..frame + 9].copy_from_slice(&[0x3f, 0xff, 0x3f, 0xff]);
         assert!(Picture::of_jpeg(&huge).is_none());
+        assert_eq!(Picture::size_of_jpeg(&huge), Some([0x3fff; 2]));
+    }
+
+    #[test]
+    fn the_size_of_an_image_is_in_its_header() {
+        let whole = jpeg(24, 8, &[90; 24 * 8], ColorType::Luma);
+        let pixels = whole.windows(2).position(|bytes| bytes == [0xff, 0xda]).unwrap();
+        assert_eq!(Picture::size_of_jpeg(&whole), Some([24, 8]));
+        assert_eq!(Picture::size_of_jpeg(&whole[..pixels + 16]), Some([24, 8]));
+        assert_eq!(Picture::size_of_jpeg(b"no image"), None);
+        let wide = jpeg(40_000, 1, &[90; 40_000], ColorType::Luma);
+        assert_eq!(Picture::size_of_jpeg(&wide), Some([40_000, 1]));
     }
 
     proptest::proptest! {
@@ -162,7 +196,9 @@ mod tests {
                 *byte = to;
             }
             bytes.truncate(len);
+            let size = Picture::size_of_jpeg(&bytes);
             if let Some(picture) = Picture::of_jpeg(&bytes) {
+                proptest::prop_assert_eq!(size, Some([picture.width, picture.height]));
                 proptest::prop_assert!(picture.colour(0.0, 0.0).is_some());
             }
         }

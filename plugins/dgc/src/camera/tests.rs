@@ -374,6 +374,64 @@ fn an_image_of_another_shape_shows_nothing_and_is_told() {
 }
 
 #[test]
+fn pixels_do_not_depend_on_whether_colours_are_asked_for() {
+    for file in [quarters(50, 25), quarters(100, 50)[..700].to_vec()] {
+        let events = [Image("CAM_A", 0, file), Scan(0, Frame::Body, vec![UPPER_LEFT])];
+        let places = [true, false].map(|colour| {
+            let mut run = Run::new(json!({ "cameras": ["ahead"], "colour": colour }));
+            let points = run.points(&events).remove(0);
+            let u = points.member("u").unwrap().as_primitive::<Float32Type>().value(0);
+            (u, run.told("CAM_A: images of another size than their messages say"))
+        });
+        assert_eq!(places[0], places[1]);
+    }
+    let half = Image("CAM_A", 0, quarters(50, 25));
+    let mut run = Run::new(json!({ "cameras": ["ahead"], "colour": false }));
+    let seen = run.points(&[half, Scan(0, Frame::Body, vec![UPPER_LEFT])]);
+    assert_eq!(seen[0].member("u").unwrap().as_primitive::<Float32Type>().value(0), 20.0);
+    assert_eq!(run.told("CAM_A: images of another size than their messages say"), 1);
+}
+
+#[test]
+fn an_image_is_shared_by_all_batches_that_see_it_and_never_copied() {
+    let mut run = Run::ahead();
+    let scan = || Scan(0, Frame::Body, vec![UPPER_LEFT]);
+    let files = [vec![image(0), scan()], vec![scan()]].map(|events| {
+        let batch = run.batch(&events);
+        let mut context = StageContext::new(&run.channels, None);
+        let carried = run.fold.push(batch, &mut context).unwrap().remove(0);
+        let points = carried.rows().iter().find_map(Points::of).unwrap();
+        carry::Views::of(&points, 0).image(0).unwrap().clone()
+    });
+    assert!(files[0].ptr_eq(&files[1]));
+}
+
+#[test]
+fn between_poses_too_far_apart_the_nearest_counts() {
+    let scan = || Scan(60, Frame::Local, vec![[16.0, 1.0, 3.0]]);
+    let events = [Pose(0, 0.0, 0.0), Pose(101, 5.0, 0.0), image(60), scan()];
+    let seen = Run::ahead().seen(&events);
+    // As from the second pose, not from between.
+    assert!(is_at(&seen[0], [40.0, 15.0, 10.0]), "{seen:?}");
+    let mut wide = Run::new(json!({ "cameras": ["ahead"], "max_gap": "1s" }));
+    assert!(wide.seen(&events)[0].as_ref().unwrap().depth > 11.0);
+    let far = [Pose(-1100, 0.0, 0.0), Pose(1100, 0.0, 0.0), image(0), scan()];
+    assert_eq!(Run::ahead().seen(&far), [None]);
+}
+
+#[test]
+fn a_sensor_of_another_name_is_where_mounts_say() {
+    let at = |mounts: Value| {
+        let mut run = Run::new(json!({ "cameras": ["ahead"], "mounts": mounts }));
+        let seen = run.seen(&[image(0), Scan(0, Frame::Sensor, vec![[10.0, 0.0, 0.0]])]);
+        seen[0].as_ref().map(|seen| (seen.u, seen.depth))
+    };
+    assert_eq!(at(json!({})), Some((40.0, 10.0)));
+    let left = at(json!({ "SC*": "left" }));
+    assert!(left.is_none_or(|place| place != (40.0, 10.0)), "{left:?}");
+}
+
+#[test]
 fn points_that_no_camera_sees_can_be_left_out_of_their_events() {
     let mut run = Run::new(json!({ "cameras": ["ahead"], "unseen": "drop" }));
     let scans = [vec![BEHIND, UPPER_LEFT], vec![BEHIND], vec![UPPER_LEFT, BEHIND, UPPER_LEFT]];
@@ -485,6 +543,8 @@ fn mistakes_in_options_name_their_keys() {
     let twice = wrong(json!({ "cameras": ["cam_roof_fc", "CAM_THUMB_RFC"] }));
     assert!(twice.message.contains("given twice"), "{twice}");
     assert_eq!(wrong(json!({ "max_age": "-1s" })).path, ["max_age"]);
+    assert_eq!(wrong(json!({ "max_gap": "-1s" })).path, ["max_gap"]);
+    assert_eq!(wrong(json!({ "mounts": { "A": "nobody" } })).path, ["mounts", "A"]);
     assert_eq!(wrong(json!({ "calibration": PathBuf::from("/nowhere") })).path, ["calibration"]);
 }
 

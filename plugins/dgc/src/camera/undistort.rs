@@ -82,6 +82,7 @@ type Left = (u32, Why);
 
 const NONE: Why = "events that are no images as they were sent stay as they are";
 const BROKEN: Why = "images that are no JPEG, cut off or too large stay as they were";
+const WIDE: Why = "images of more than 32767 columns or rows stay as they were: a message cannot say how large they are";
 const SHAPE: Why = "images of another shape than the camera's stay as they were";
 
 /// An image without distortion.
@@ -95,12 +96,13 @@ struct Flat {
 impl Undistort {
     /// The image as the camera would have sent it without distortion.
     fn flat(&self, event: u32, image: &Image, camera: &Camera) -> Result<Flat, Why> {
-        let picture = Picture::of_jpeg(&image.bytes).ok_or(BROKEN)?;
-        let (width, height) = (picture.width, picture.height);
+        // What will not be used need not be decoded.
+        let [width, height] = image.found.ok_or(BROKEN)?;
         let model = CameraModel::new(camera, width, height).ok_or(SHAPE)?;
         let [Ok(columns), Ok(rows)] = [width, height].map(i16::try_from) else {
-            return Err(BROKEN);
+            return Err(WIDE);
         };
+        let picture = Picture::of_jpeg(&image.bytes).ok_or(BROKEN)?;
         let mut flat = Picture::black(width, height);
         let places = (0..height).flat_map(|row| (0..width).map(move |column| (column, row)));
         for (pixel, (column, row)) in flat.pixels().zip(places) {
@@ -108,7 +110,7 @@ impl Undistort {
             *pixel = picture.mixed(u, v).unwrap_or_default();
         }
         let jpeg = flat.to_jpeg(self.quality).ok_or(BROKEN)?;
-        Ok(Flat { event, micros: image.time / 1_000, size: [columns, rows], jpeg })
+        Ok(Flat { event, micros: image.utime, size: [columns, rows], jpeg })
     }
 
     /// The images of these events without distortion, by event, and which events have none.
@@ -232,6 +234,15 @@ mod tests {
         Ok(map)
     }
 
+    /// A JPEG file of eight by eight pixels that says it has others.
+    fn saying(width: u16, height: u16) -> Vec<u8> {
+        let mut bytes = Picture::black(8, 8).to_jpeg(90).unwrap();
+        let frame = bytes.windows(2).position(|bytes| bytes == [0xff, 0xc0]).unwrap();
+        bytes[frame + 5..frame + 7].copy_from_slice(&height.to_be_bytes());
+        bytes[frame + 7..frame + 9].copy_from_slice(&width.to_be_bytes());
+        bytes
+    }
+
     /// A batch with an image of each of these files, a millisecond apart.
     fn batch(channels: &Channels, images: &[(&str, &[u8])]) -> Batch {
         let mut builder = BatchBuilder::default();
@@ -322,6 +333,35 @@ mod tests {
         let mut told = context.notes.clone();
         told.sort_by_key(|(what, _)| !what.ends_with(BROKEN));
         assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn why_an_image_is_of_no_use_is_told_by_its_header() {
+        let calibration = Calibration::load(Path::new(BUILT_IN)).unwrap();
+        let camera = calibration.camera("cam_roof_fc").unwrap();
+        let undistort = Undistort {
+            lenses: Vec::new(),
+            made_from: String::new(),
+            quality: 90,
+            lens_of: PerChannel::default(),
+            messages: Messages::of_dataset().unwrap(),
+        };
+        let flat = |bytes: &[u8]| {
+            let image = Image {
+                time: i64::MIN,
+                utime: i64::MIN,
+                told: [376, 240],
+                found: Picture::size_of_jpeg(bytes),
+                bytes: bytes.into(),
+            };
+            undistort.flat(0, &image, camera).map(|flat| flat.micros)
+        };
+        assert_eq!(flat(&saying(5600, 5600)), Err(SHAPE));
+        assert_eq!(flat(&saying(37_600, 24_000)), Err(WIDE));
+        let whole = dotted(camera, [90.0, 90.0]);
+        assert_eq!(flat(&whole[..whole.len() / 2]), Err(BROKEN));
+        // The time of its message, whatever that is.
+        assert_eq!(flat(&whole), Ok(i64::MIN));
     }
 
     #[test]
