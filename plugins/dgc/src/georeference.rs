@@ -20,11 +20,12 @@ use sluice_core::{
 use crate::geometry::Quaternion;
 use crate::globe::{Globe, Tie};
 use crate::messages::Messages;
-use crate::points::{Frame, Points};
+use crate::points::{Frame, Points, refuse_unknown};
 use crate::poses::attach::{Attach, Attached, Column, Find, Needs, Plan};
-use crate::poses::options::{MaxAge, Without, forward, in_words};
-use crate::poses::rows::{decoded, in_place, numbers, of_type, with_columns};
-use crate::poses::{History, Miss, Reader, doubles, times};
+use crate::poses::lookup;
+use crate::poses::options::{MaxAge, Without, forward};
+use crate::poses::rows::{decoded, in_place, numbers, of_type, with_columns, without_column};
+use crate::poses::{History, Reader, doubles, times};
 
 /// Options of `georeference`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -74,8 +75,9 @@ sluice_core::register! {
     sample: include_str!("../samples/georeference.toml"),
 }
 
-/// How much later than its message an event may be in the log.
-const LATE: i64 = 1_000_000_000;
+/// What is said where there was nothing to place.
+const IDLE: &str = "no event had points: put `velodyne` or `laser` before, and `to-frame`; poses are placed where \
+                    they are decoded, or where `channels` names theirs";
 
 impl TryFrom<GeoreferenceOptions> for Stage {
     type Error = OptionsError;
@@ -99,16 +101,16 @@ fn fold(options: &GeoreferenceOptions) -> Result<Attach<Tie>, OptionsError> {
     let (max_age, wait) = (options.max_age, forward("wait", options.wait)?);
     max_age.0.map(|age| forward("max_age", age)).transpose()?;
     let wait = (options.choose == Choose::At).then_some(wait);
-    let reach = max_age.0.map(|age| age.0.saturating_add(wait.unwrap_or(0)).saturating_add(LATE));
     let advice = "`without_reference = \"drop\"` would leave it out";
     Ok(Attach::new(Plan {
         reader: Reader::new(options.gps.clone())?,
         channels: options.channels.clone(),
         needs: Box::new(needs),
         find: find(options.choose, max_age),
+        work: Some((Box::new(|rows| Kind::of(rows).is_some()), IDLE)),
         wait,
-        reach,
-        say: Box::new(move |miss| say(miss, max_age)),
+        reach: lookup::reach(max_age.0.map(|age| age.0), wait),
+        say: Box::new(move |miss| lookup::say(miss, "tie to the globe", max_age, 0)),
         stop: (options.without_reference == Without::Stop).then_some(advice),
     }))
 }
@@ -129,17 +131,8 @@ fn find(choose: Choose, max_age: MaxAge) -> Find<Tie> {
             Choose::Last => ties.last(),
             Choose::At => ties.at(time),
         };
-        let tie = *tie.ok_or(Miss::Before)?;
-        if max_age.allows(tie.time.abs_diff(time)) { Ok(tie) } else { Err(Miss::Far) }
+        lookup::near(tie, time, max_age)
     })
-}
-
-fn say(miss: Miss, max_age: MaxAge) -> String {
-    let most = max_age.0.map_or(0, |age| age.0);
-    match miss {
-        Miss::Far => format!("have no tie to the globe within {} of their time", in_words(most)),
-        _ => "came before any tie to the globe".to_owned(),
-    }
 }
 
 /// The column that poses have.
@@ -188,6 +181,10 @@ impl Georeference {
 impl Map for Georeference {
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
         let work = Work { asked: self.asked(context.channels), batch };
+        work.refuse_unknown(context)?;
+        if !self.channels.is_empty() {
+            work.tell_idle(context);
+        }
         let without = work.without_tie(context.channels)?;
         work.leave_out(&without, context).placed()
     }
@@ -219,6 +216,24 @@ impl Kind {
 impl Work {
     fn is_asked(&self, event: u32) -> bool {
         self.asked[self.batch.channels()[event as usize] as usize]
+    }
+
+    /// Refuses points of these channels whose frame nobody knows.
+    fn refuse_unknown(&self, context: &StageContext<'_>) -> Result<(), Error> {
+        for rows in self.batch.rows() {
+            let asked = rows.events.iter().find(|event| self.is_asked(**event));
+            let Some(event) = asked else { continue };
+            let channel = ChannelId(self.batch.channels()[*event as usize]);
+            refuse_unknown(rows, context.channels.get(channel).name.text())?;
+        }
+        Ok(())
+    }
+
+    /// Tells of events of named channels in which there is nothing to place.
+    fn tell_idle(&self, context: &mut StageContext<'_>) {
+        let is_work = |rows: &Rows| Kind::of(rows).is_some();
+        let without = ("points or poses", context);
+        lookup::tell_idle(&self.batch, |event| self.is_asked(event), is_work, without);
     }
 
     /// The events that have no tie, ascending. `Err` if there are points of another frame.
@@ -259,7 +274,10 @@ impl Work {
     fn placed(self) -> Result<Batch, Error> {
         let placed = self.batch.rows().iter().map(|rows| self.placed_rows(rows));
         let placed: Vec<Vec<Rows>> = placed.collect::<Result<_, _>>()?;
-        Ok(in_place(self.batch, placed.into_iter().flatten().collect()))
+        // Nobody but this stage sees what the fold has put beside the rows.
+        let placed = placed.into_iter().flatten().map(|rows| without_column(rows, Tie::COLUMN));
+        let placed = placed.collect::<Result<_, _>>()?;
+        Ok(in_place(self.batch, placed))
     }
 
     /// The rows with their places: those of channels that were not asked for by themselves.
@@ -269,10 +287,7 @@ impl Work {
         match (asked.is_empty(), others.is_empty()) {
             (true, _) => Ok(vec![rows.clone()]),
             (false, true) => Ok(vec![place(rows)?]),
-            (false, false) => {
-                let others = with_columns(&rows.pick(&others), &[Tie::COLUMN], Vec::new())?;
-                Ok(vec![place(&rows.pick(&asked))?, others])
-            }
+            (false, false) => Ok(vec![place(&rows.pick(&asked))?, rows.pick(&others)]),
         }
     }
 }

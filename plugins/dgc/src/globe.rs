@@ -188,6 +188,7 @@ impl Known for Tie {
 impl Attached for Tie {
     const COLUMN: &str = "sluice.tie";
     const WIDTH: usize = 7;
+    const PLURAL: &str = "ties";
 
     fn append(&self, to: &mut Vec<f64>) {
         to.extend(self.local);

@@ -17,12 +17,16 @@ use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::{Error, MessageType, Payloads, Rows, TypeKey};
+use sluice_core::{Error, MessageType, Payloads, Rows};
+
+use crate::poses::rows::key_of;
 
 /// The column of the lists.
 pub(crate) const POINTS: &str = "points";
 /// The column of the messages' own times, in microseconds.
 pub(crate) const UTIME: &str = "utime";
+/// What the names of rows of points begin with; the frame follows.
+const TYPE: &str = "sluice.points";
 /// What the list's field says of its frame under this key.
 const FRAME: &str = "frame";
 
@@ -190,23 +194,55 @@ fn rows(
     fields.push(Arc::new(field));
     columns.push(Arc::new(list));
     let schema = Schema::new(fields);
-    let message = Arc::new(MessageType::named("sluice.points", key(&schema, frame)));
+    // The frame is in the name, too: some of those who pass tables on lose what columns say of themselves.
+    let name = format!("{TYPE}.{}", frame.as_str());
+    let message = Arc::new(MessageType::named(name, key_of(frame.as_str(), &schema)));
     let columns = RecordBatch::try_new(Arc::new(schema), columns)
         .expect("the columns are as long as there are events");
     Rows { message, payloads: Payloads::Gone, events, columns }
 }
 
-/// Another number for points with other members or in another frame: they do not fit into one table.
-fn key(schema: &Schema, frame: Frame) -> TypeKey {
-    let mut hash = blake3::Hasher::new();
-    hash.update(frame.as_str().as_bytes());
-    for field in schema.fields() {
-        hash.update(format!("{} {}\n", field.name(), field.data_type()).as_bytes());
+/// What each message says of its own time, where it says something.
+#[derive(Clone, Copy)]
+pub(crate) struct Utimes<'c>(Option<&'c Int64Array>);
+
+impl<'c> Utimes<'c> {
+    /// Those of a column, if it is one of such times.
+    pub(crate) fn of(column: Option<&'c ArrayRef>) -> Self {
+        Self(column.and_then(|column| column.as_primitive_opt()))
     }
-    let bytes = hash.finalize();
-    let mut first = [0; 8];
-    first.copy_from_slice(&bytes.as_bytes()[..8]);
-    TypeKey(u64::from_be_bytes(first))
+
+    /// When a row is of, in nanoseconds: what its message says, or else its event's `timestamp`.
+    pub(crate) fn nanos(self, row: usize, timestamp: i64) -> i64 {
+        let said = self.0.filter(|utimes| utimes.is_valid(row)).map(|utimes| utimes.value(row));
+        said.map_or(timestamp, |utime| utime.saturating_mul(1_000))
+    }
+}
+
+/// Refuses rows that look like points, and do not say in which frame these are, or not in the form of
+/// points: whoever took them for something else would let them pass as they are.
+pub(crate) fn refuse_unknown(rows: &Rows, channel: &str) -> Result<(), Error> {
+    let looks = rows.message.name.starts_with(TYPE) || has_places(rows);
+    if !looks || Points::of(rows).is_some() {
+        return Ok(());
+    }
+    Err(Error::unfit(format!(
+        "the frame of these points is not known: rows of the type `{}` on channel `{channel}` have to say it in \
+         the metadata of their column `{POINTS}`, as `{FRAME}` of `sensor`, `body` or `local`, and each point \
+         has to have doubles x, y and z; rows from a table of another program can be left to other stages with \
+         `channels`",
+        rows.message.name,
+    )))
+}
+
+/// Whether there is a list of structs with `x`, `y` and `z` where points have theirs.
+fn has_places(rows: &Rows) -> bool {
+    let element = match rows.columns.column_by_name(POINTS).map(|column| column.data_type()) {
+        Some(DataType::List(element) | DataType::LargeList(element)) => element,
+        _ => return false,
+    };
+    let DataType::Struct(members) = element.data_type() else { return false };
+    ["x", "y", "z"].iter().all(|name| members.find(name).is_some())
 }
 
 /// The points of some events, as they were found among decoded rows.
@@ -221,11 +257,13 @@ pub struct Points {
 }
 
 impl Points {
-    /// The points of these rows; nothing if they have none that say their frame.
+    /// The points of these rows; nothing if they have none that say their frame, in the list's field or
+    /// else in the name of their type.
     pub fn of(rows: &Rows) -> Option<Self> {
         let schema = rows.columns.schema();
         let (place, field) = schema.column_with_name(POINTS)?;
-        let frame = field.metadata().get(FRAME)?.parse().ok()?;
+        let named = || rows.message.name.strip_prefix(TYPE)?.strip_prefix('.');
+        let frame = field.metadata().get(FRAME).map(String::as_str).or_else(named)?.parse().ok()?;
         let list = rows.columns.column(place).as_list_opt::<i32>()?;
         let members = list.values().as_struct_opt()?;
         let fits = |name: &str| {
@@ -305,13 +343,9 @@ impl Points {
     /// When each row was measured, in nanoseconds: what its message says, or else `timestamps` (one an
     /// event of the batch).
     pub fn times(&self, timestamps: &[i64]) -> Vec<i64> {
-        let utimes =
-            self.column(UTIME).and_then(|c| c.as_primitive_opt::<arrow_array::types::Int64Type>());
-        let time = |(row, event): (usize, &u32)| {
-            let said = utimes.filter(|utimes| utimes.is_valid(row)).map(|utimes| utimes.value(row));
-            said.map_or(timestamps[*event as usize], |utime| utime.saturating_mul(1_000))
-        };
-        self.events.iter().enumerate().map(time).collect()
+        let utimes = Utimes::of(self.column(UTIME));
+        let events = self.events.iter().enumerate();
+        events.map(|(row, event)| utimes.nanos(row, timestamps[*event as usize])).collect()
     }
 
     /// The same points with these members in place of those of the same names, or behind the others; in

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use arrow_array::BinaryArray;
-use arrow_buffer::{Buffer, OffsetBuffer};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::{Batch, ChannelId, Error, Rows, StageContext};
+
+use crate::poses::rows;
 
 /// What becomes of events that cannot be decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -95,15 +95,8 @@ impl<R: Copy + Ord + Display> Told<R> {
 /// The batch with these rows in place of what there was of their events.
 fn in_place(batch: Batch, rows: Rows) -> Batch {
     let mut all: Vec<Rows> = batch.rows().iter().filter_map(|old| without(old, &rows)).collect();
-    let batch = if rows.events.len() == batch.len() {
-        batch.without_payloads()
-    } else {
-        let offsets = OffsetBuffer::new_zeroed(rows.events.len());
-        let empty = BinaryArray::new(offsets, Buffer::default(), None);
-        batch.with_payloads(&rows.events, &empty)
-    };
     all.push(rows);
-    batch.with_rows(all)
+    rows::in_place(batch, all)
 }
 
 /// What is left of `old` without the events of `new`.

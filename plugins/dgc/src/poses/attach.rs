@@ -2,7 +2,7 @@
 //! order of the log. Does nothing to the points: that is a map's work, on all cores.
 //!
 //! What is known is a column of the rows. Where it may come later than the event that needs it, batches
-//! wait. Each event is decided at an event of its own, whatever the batches are: at the first that says
+//! wait. What is known is kept by source: two recordings do not mix. Each event is decided at an event of its own, whatever the batches are: at the first that says
 //! something of its moment or later, or when it has waited too long, or when too much waits.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,20 +14,18 @@ use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float64Array};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Field};
 use sluice_core::{
-    Batch, Channel, ChannelId, ChannelQuery, Error, Fold, FoldQuery, Patterns, Payloads,
-    PerChannel, Rows, StageContext,
+    Batch, Channel, ChannelId, ChannelQuery, Error, Fold, FoldQuery, Patterns, PerChannel, Rows,
+    StageContext,
 };
 
 use super::rows::with_columns;
+use super::sources::{Lender, Sources};
+use super::weight::weights;
 use super::{History, Known, Miss, Reader};
 use crate::points::Points;
 
-/// What waits at most, in bytes: at a million points a second, one and a half seconds of them.
-const MOST_WAITING: u64 = 64 << 20;
-/// About what an event takes without its payload and points.
-const EVENT: u64 = 64;
-/// About what a point takes.
-const POINT: u64 = 48;
+/// What waits at most, in bytes: at a million points a second, half a second of them.
+const MOST_WAITING: u64 = 32 << 20;
 
 /// Something known that can lie in a column.
 pub(crate) trait Attached: Known {
@@ -35,6 +33,8 @@ pub(crate) trait Attached: Known {
     const COLUMN: &str;
     /// How many numbers it is.
     const WIDTH: usize;
+    /// What several are called.
+    const PLURAL: &str;
 
     /// Appends its numbers.
     fn append(&self, to: &mut Vec<f64>);
@@ -73,6 +73,9 @@ impl Needs {
     }
 }
 
+/// Which rows are points or whatever else the stage is for; some of them need nothing known.
+pub(crate) type IsWork = Box<dyn Fn(&Rows) -> bool + Send>;
+
 /// Which rows need something known. The second argument are the timestamps of the batch.
 pub(crate) type NeedsOf = Box<dyn Fn(&Rows, &[i64]) -> Option<Needs> + Send>;
 
@@ -87,6 +90,8 @@ pub(crate) struct Plan<K> {
     pub(crate) channels: Patterns,
     /// Which rows need something known.
     pub(crate) needs: NeedsOf,
+    /// Which rows the stage is for, and what is said if there was none of them.
+    pub(crate) work: Option<(IsWork, &'static str)>,
     /// How it is looked up.
     pub(crate) find: Find<K>,
     /// How long, in nanoseconds of the log, events wait for what comes later; none: they do not wait.
@@ -103,7 +108,9 @@ pub(crate) struct Plan<K> {
 pub(crate) struct Attach<K> {
     plan: Plan<K>,
     asked: PerChannel<bool>,
-    history: History<K>,
+    sources: Sources<K>,
+    /// Whether there were events, and whether there was work among them.
+    seen: Seen,
     held: VecDeque<Held<K>>,
     queue: Queue,
     /// How many questions there were.
@@ -111,6 +118,19 @@ pub(crate) struct Attach<K> {
     /// How much all events so far took.
     weighed: u64,
     missed: BTreeMap<(String, Miss), (u64, u64)>,
+    /// How many of what is known were older than one before them, by channel.
+    older: BTreeMap<String, u64>,
+    /// How many events of a source had what is known of another, before their own had something.
+    lent: BTreeMap<(usize, usize), u64>,
+}
+
+const OLDER: &str = "are older than one before them";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    Nothing,
+    Events,
+    Work,
 }
 
 /// A batch, and what is known for its rows.
@@ -131,13 +151,14 @@ struct Ask {
     row: u32,
     time: i64,
     points: u64,
+    source: usize,
 }
 
 /// The questions that wait for an answer.
 #[derive(Default)]
 struct Queue {
-    /// By the moment they ask for, and number.
-    open: BTreeSet<(i64, u64)>,
+    /// For each source, by the moment they ask for, and number.
+    open: Vec<BTreeSet<(i64, u64)>>,
     /// In the order they came. Those that are answered stay until they are the first.
     line: VecDeque<Place>,
 }
@@ -147,6 +168,7 @@ struct Queue {
 struct Place {
     time: i64,
     number: u64,
+    source: usize,
     timestamp: i64,
     /// What all events before it took.
     weight: u64,
@@ -154,27 +176,32 @@ struct Place {
 
 impl Queue {
     fn join(&mut self, place: Place) {
-        self.open.insert((place.time, place.number));
+        if self.open.len() <= place.source {
+            self.open.resize_with(place.source + 1, BTreeSet::new);
+        }
+        self.open[place.source].insert((place.time, place.number));
         self.line.push_back(place);
     }
 
-    /// A question for `time` or before it, if there is one.
-    fn pop_until(&mut self, time: i64) -> Option<(i64, u64)> {
-        let first = *self.open.first()?;
-        if first.0 > time { None } else { self.open.pop_first() }
+    /// A question of a source for `time` or before it, if there is one.
+    fn pop_until(&mut self, source: usize, time: i64) -> Option<(i64, u64)> {
+        let open = self.open.get_mut(source)?;
+        let first = *open.first()?;
+        if first.0 > time { None } else { open.pop_first() }
     }
 
     /// The question that came first, if it is to wait no longer.
     fn pop_if(&mut self, is_due: impl Fn(&Place) -> bool) -> Option<(i64, u64)> {
         while let Some(place) = self.line.front().copied() {
             let question = (place.time, place.number);
-            let is_open = self.open.contains(&question);
+            let open = &mut self.open[place.source];
+            let is_open = open.contains(&question);
             if is_open && !is_due(&place) {
                 return None;
             }
             self.line.pop_front();
             if is_open {
-                self.open.remove(&question);
+                open.remove(&question);
                 return Some(question);
             }
         }
@@ -187,28 +214,30 @@ impl<K: Attached> Attach<K> {
         Self {
             plan,
             asked: PerChannel::default(),
-            history: History::default(),
+            sources: Sources::default(),
+            seen: Seen::Nothing,
             held: VecDeque::new(),
             queue: Queue::default(),
             questions: 0,
             weighed: 0,
             missed: BTreeMap::new(),
+            older: BTreeMap::new(),
+            lent: BTreeMap::new(),
         }
     }
 
     /// The rows of a batch for which something has to be known, by event.
     fn asks(&self, batch: &Batch, context: &StageContext<'_>) -> Result<Vec<Ask>, Error> {
-        let channels = &self.plan.channels;
-        let is_asked =
-            |channel: &Channel| Ok(channels.is_empty() || channels.matches(channel.name.text()));
-        let asked = self.asked.table(context.channels, is_asked)?;
+        let asked = self.asked(context)?;
         let mut asks = Vec::new();
         for (at, rows) in (0..).zip(batch.rows()) {
             let Some(needs) = (self.plan.needs)(rows, batch.timestamps()) else { continue };
             for (row, event) in (0..).zip(&rows.events) {
-                if asked[batch.channels()[*event as usize] as usize] {
+                let channel = batch.channels()[*event as usize] as usize;
+                if asked[channel] {
+                    let source = self.sources.of_channel(channel);
                     let (time, points) = (needs.times[row as usize], needs.points[row as usize]);
-                    asks.push(Ask { event: *event, rows: at, row, time, points });
+                    asks.push(Ask { event: *event, rows: at, row, time, points, source });
                 }
             }
         }
@@ -216,12 +245,33 @@ impl<K: Attached> Attach<K> {
         Ok(asks)
     }
 
+    /// Notes whether there is work for the stage.
+    fn look(&mut self, batch: &Batch, context: &StageContext<'_>) -> Result<(), Error> {
+        let Some((is_work, _)) = &self.plan.work else { return Ok(()) };
+        if self.seen == Seen::Work || batch.is_empty() {
+            return Ok(());
+        }
+        let asked = self.asked(context)?;
+        let is_asked = |event: &u32| asked[batch.channels()[*event as usize] as usize];
+        let has_work = batch.rows().iter().any(|r| is_work(r) && r.events.iter().any(is_asked));
+        self.seen = if has_work { Seen::Work } else { Seen::Events };
+        Ok(())
+    }
+
+    /// Which channels are asked for.
+    fn asked(&self, context: &StageContext<'_>) -> Result<Arc<Vec<bool>>, Error> {
+        let channels = &self.plan.channels;
+        let is_asked =
+            |channel: &Channel| Ok(channels.is_empty() || channels.matches(channel.name.text()));
+        self.asked.table(context.channels, is_asked)
+    }
+
     /// Goes through the events of the batch that came last.
     fn walk(&mut self, known: Vec<(u32, K)>, context: &StageContext<'_>) -> Result<(), Error> {
         let Some(held) = self.held.back() else { return Ok(()) };
         let (batch, asks) = (held.batch.clone(), held.asks.clone());
         let mut weights = match self.plan.wait {
-            Some(_) => weights(&batch, &asks),
+            Some(_) => weights(&batch),
             None => Vec::new(),
         }
         .into_iter();
@@ -231,7 +281,7 @@ impl<K: Attached> Attach<K> {
                 self.ask(ask, *timestamp, context)?;
             }
             while let Some((_, known)) = known.next_if(|(at, _)| *at == event) {
-                self.learn(known, context)?;
+                self.learn(known, batch.channels()[event as usize], context)?;
             }
             self.weighed = self.weighed.saturating_add(weights.next().unwrap_or(0));
             self.let_go(*timestamp, context)?;
@@ -240,28 +290,48 @@ impl<K: Attached> Attach<K> {
     }
 
     fn ask(&mut self, ask: Ask, timestamp: i64, context: &StageContext<'_>) -> Result<(), Error> {
-        let (time, number) = (ask.time, self.questions);
+        let Ask { time, source, .. } = ask;
+        let number = self.questions;
         self.questions += 1;
         let may_wait = self.plan.wait.is_some();
-        if may_wait && self.history.newest().is_none_or(|newest| newest < time) {
-            self.queue.join(Place { time, number, timestamp, weight: self.weighed });
+        let newest = self.sources.for_source(source).and_then(|known| known.newest());
+        if may_wait && newest.is_none_or(|newest| newest < time) {
+            let weight = self.weighed;
+            self.queue.join(Place { time, number, source, timestamp, weight });
             return Ok(());
         }
         self.answer((time, number), context)
     }
 
     /// Adds something known, which decides all that was waiting for it.
-    fn learn(&mut self, known: K, context: &StageContext<'_>) -> Result<(), Error> {
-        let time = known.time();
-        if self.history.begins_anew(time) {
-            // What is known now is about to be forgotten.
-            while let Some(question) = self.queue.pop_until(i64::MAX) {
-                self.answer(question, context)?;
-            }
+    fn learn(&mut self, known: K, channel: u32, context: &StageContext<'_>) -> Result<(), Error> {
+        let (time, source) = (known.time(), self.sources.of_channel(channel as usize));
+        let history = self.sources.history(source);
+        if history.steps_back(time) {
+            let channel = context.channels.get(ChannelId(channel)).name.text().to_owned();
+            *self.older.entry(channel).or_default() += 1;
         }
-        self.history.note(known);
-        while let Some(question) = self.queue.pop_until(time) {
-            self.answer(question, context)?;
+        if history.begins_anew(time) {
+            // What is known now is about to be forgotten.
+            self.answer_until(source, i64::MAX, context)?;
+        }
+        self.sources.note(source, known);
+        self.answer_until(source, time, context)
+    }
+
+    /// Answers the questions for `time` and before it of all sources that have what `lender` knows.
+    fn answer_until(
+        &mut self,
+        lender: usize,
+        time: i64,
+        context: &StageContext<'_>,
+    ) -> Result<(), Error> {
+        for source in 0..self.queue.open.len() {
+            if self.sources.lender(source) == Lender::Is(lender) {
+                while let Some(question) = self.queue.pop_until(source, time) {
+                    self.answer(question, context)?;
+                }
+            }
         }
         Ok(())
     }
@@ -292,10 +362,24 @@ impl<K: Attached> Attach<K> {
         };
         let place = (number - held.first) as usize;
         held.open -= 1;
-        match (self.plan.find)(&self.history, time) {
-            Ok(known) => held.answers[place] = Some(known),
+        let ask = held.asks[place];
+        let lender = self.sources.lender(ask.source);
+        let found = match self.sources.for_source(ask.source) {
+            Some(history) => (self.plan.find)(history, time),
+            None if lender == Lender::Several => Err(Miss::Several),
+            None => Err(Miss::Before),
+        };
+        match found {
+            Ok(known) => {
+                held.answers[place] = Some(known);
+                if let Lender::Is(lender) = lender
+                    && lender != ask.source
+                {
+                    *self.lent.entry((ask.source, lender)).or_default() += 1;
+                }
+            }
             Err(miss) => {
-                let (ask, batch) = (held.asks[place], &held.batch);
+                let batch = &held.batch;
                 let channel = context.channels.get(ChannelId(batch.channels()[ask.event as usize]));
                 self.miss(channel.name.text(), miss, ask)?;
             }
@@ -333,13 +417,40 @@ impl<K: Attached> Attach<K> {
             let why = (self.plan.say)(miss);
             context.note(format!("{channel}: {events} event{s}{points} {why}"), 0);
         }
+        for (channel, count) in std::mem::take(&mut self.older) {
+            let what = K::PLURAL;
+            let are = if count == 1 { "is older than one before it" } else { OLDER };
+            context.note(format!("{channel}: {count} of the {what} {are}"), 0);
+        }
+        self.tell_of_lent(context);
+        if let (Seen::Events, Some((_, idle))) = (self.seen, &self.plan.work) {
+            context.note(*idle, 0);
+        }
+    }
+
+    /// Tells of sources whose first events had what another source knows, though something of their own came
+    /// later: two recordings that may have nothing to do with each other.
+    fn tell_of_lent(&mut self, context: &mut StageContext<'_>) {
+        let lent = std::mem::take(&mut self.lent).into_iter();
+        let lent = lent.filter(|((source, _), _)| !self.sources.history(*source).is_empty());
+        let said = lent.map(|((source, lender), count)| {
+            let (source, lender) = (self.sources.name(source), self.sources.name(lender));
+            let (what, s) = (K::PLURAL, if count == 1 { "" } else { "s" });
+            format!(
+                "{count} event{s} of `{source}` had {what} of `{lender}` before there were its own"
+            )
+        });
+        // Places of sources depend on which thread met them first.
+        said.collect::<BTreeSet<String>>().into_iter().for_each(|said| context.note(said, 0));
     }
 }
 
 impl<K: Attached> Fold for Attach<K> {
     fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         let known = self.plan.reader.read(&batch, context)?;
+        self.sources.meet(context);
         let asks = self.asks(&batch, context)?;
+        self.look(&batch, context)?;
         let waits = self.plan.wait.is_some();
         let batch = if waits { batch.compact() } else { batch };
         let (first, open, answers) = (self.questions, asks.len(), vec![None; asks.len()]);
@@ -349,8 +460,10 @@ impl<K: Attached> Fold for Attach<K> {
     }
 
     fn finish(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
-        while let Some(question) = self.queue.pop_until(i64::MAX) {
-            self.answer(question, context)?;
+        for source in 0..self.queue.open.len() {
+            while let Some(question) = self.queue.pop_until(source, i64::MAX) {
+                self.answer(question, context)?;
+            }
         }
         self.tell(context);
         self.ready()
@@ -366,23 +479,6 @@ impl<K: Attached> Fold for Attach<K> {
             reach: self.plan.reach.unwrap_or(0),
         }
     }
-}
-
-/// About what each event takes while it waits.
-fn weights(batch: &Batch, asks: &[Ask]) -> Vec<u64> {
-    let mut weights: Vec<u64> =
-        (0..batch.len()).map(|event| EVENT + batch.payload_len(event) as u64).collect();
-    for ask in asks {
-        weights[ask.event as usize] += POINT * ask.points;
-    }
-    let is_asked = |at: usize| asks.iter().any(|ask| ask.rows as usize == at);
-    let alone = |rows: &Rows| rows.payloads == Payloads::Gone;
-    let others = batch.rows().iter().enumerate().filter(|(at, rows)| alone(rows) && !is_asked(*at));
-    for (_, rows) in others {
-        let each = rows.memory() / rows.events.len().max(1);
-        rows.events.iter().for_each(|event| weights[*event as usize] += each as u64);
-    }
-    weights
 }
 
 impl<K: Attached> Held<K> {

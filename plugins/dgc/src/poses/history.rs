@@ -35,9 +35,7 @@ impl<T: Timed + Clone> History<T> {
         if self.begins_anew(next.time()) {
             self.known.clear();
         }
-        // Times rise but for small steps back, so that its place is near the end.
-        let later = self.known.iter().rev().take_while(|known| known.time() > next.time()).count();
-        let place = self.known.len() - later;
+        let place = self.known.partition_point(|known| known.time() <= next.time());
         match place.checked_sub(1).and_then(|before| self.known.get_mut(before)) {
             Some(same) if same.time() == next.time() => *same = next.clone(),
             _ => self.known.insert(place, next.clone()),
@@ -48,9 +46,19 @@ impl<T: Timed + Clone> History<T> {
         self.last = Some(next);
     }
 
+    /// Whether nothing was known yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.last.is_none()
+    }
+
     /// Whether one of this time would begin the history anew.
     pub(crate) fn begins_anew(&self, time: i64) -> bool {
         self.newest().is_some_and(|newest| newest.saturating_sub(time) > CLOCK_SET)
+    }
+
+    /// Whether one of this time would be older than one before it.
+    pub(crate) fn steps_back(&self, time: i64) -> bool {
+        self.newest().is_some_and(|newest| time < newest)
     }
 
     /// The latest time that is known.

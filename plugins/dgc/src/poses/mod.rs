@@ -1,17 +1,28 @@
 //! Poses: where the vehicle was, read off a channel, and which of them belongs to a moment. Moves no points.
 
 pub(crate) mod attach;
+pub(crate) mod lookup;
 pub mod options;
 pub(crate) mod rows;
 
 mod history;
 mod reader;
+mod sources;
+mod weight;
 
 use sluice_core::Rows;
 
 use crate::geometry::{Quaternion, Transform};
 pub(crate) use history::{History, Timed};
 pub(crate) use reader::{Known, Reader, doubles, finite, times};
+
+/// The type of rows that are poses of a sensor: not those of the body, though they have the same fields.
+pub(crate) const SENSOR_POSE: &str = "sluice.pose";
+
+/// Whether these rows are poses of a sensor.
+pub(crate) fn is_of_sensor(rows: &Rows) -> bool {
+    &*rows.message.name == SENSOR_POSE
+}
 
 /// Where the body was at a moment, in the local frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,6 +49,8 @@ pub(crate) enum Miss {
     Far,
     /// The two around it are too far from each other.
     Gap,
+    /// Its source has none, and several others have some.
+    Several,
 }
 
 impl Pose {
@@ -72,6 +85,7 @@ impl Pose {
 impl attach::Attached for Pose {
     const COLUMN: &str = "sluice.pose";
     const WIDTH: usize = 7;
+    const PLURAL: &str = "poses";
 
     fn append(&self, to: &mut Vec<f64>) {
         let Quaternion { w, x, y, z } = self.orientation;
@@ -101,11 +115,15 @@ impl Timed for Pose {
 }
 
 impl Known for Pose {
-    const NEEDS: &str = "`pos` of 3 numbers and `orientation` of 4";
+    const NEEDS: &str =
+        "`pos` of 3 numbers and `orientation` of 4 that are the vehicle's and not a sensor's";
     const WRONG: &str =
         "a pose whose orientation has no direction, or with a number that is not finite";
 
     fn of(rows: &Rows, timestamps: &[i64]) -> Option<Vec<Option<Self>>> {
+        if is_of_sensor(rows) {
+            return None;
+        }
         let positions = doubles::<3>(rows, "pos")?;
         let orientations = doubles::<4>(rows, "orientation")?;
         let turned = |[w, x, y, z]: [f64; 4]| Quaternion { w, x, y, z }.normalized();

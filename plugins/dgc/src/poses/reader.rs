@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::types::Float64Type;
 use arrow_array::{Array, ArrayRef};
 use sluice_core::{
     Batch, Channel, ChannelId, Error, OptionsError, Pattern, PerChannel, Rows, StageContext,
@@ -11,7 +11,7 @@ use sluice_core::{
 
 use super::Timed;
 use crate::messages::Messages;
-use crate::points::UTIME;
+use crate::points::{UTIME, Utimes};
 
 /// Something that events of one channel say.
 pub(crate) trait Known: Timed + Clone + Send + 'static {
@@ -102,12 +102,9 @@ pub(crate) fn times<'r>(
     rows: &'r Rows,
     timestamps: &'r [i64],
 ) -> impl Iterator<Item = i64> + use<'r> {
-    let utimes = rows.columns.column_by_name(UTIME);
-    let utimes = utimes.and_then(|utimes| utimes.as_primitive_opt::<Int64Type>());
-    rows.events.iter().enumerate().map(move |(row, event)| {
-        let said = utimes.filter(|utimes| utimes.is_valid(row)).map(|utimes| utimes.value(row));
-        said.map_or(timestamps[*event as usize], |utime| utime.saturating_mul(1_000))
-    })
+    let utimes = Utimes::of(rows.columns.column_by_name(UTIME));
+    let events = rows.events.iter().enumerate();
+    events.map(move |(row, event)| utimes.nanos(row, timestamps[*event as usize]))
 }
 
 /// A column of lists of `N` doubles, fixed or not; nothing if there is none. A row without so many says

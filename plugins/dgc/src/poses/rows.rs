@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, BinaryArray, FixedSizeListArray, Float64Array, RecordBatch};
-use arrow_buffer::{Buffer, OffsetBuffer};
+use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, Schema};
 use sluice_core::{Batch, Channels, Error, MessageType, Payloads, Rows, TypeKey};
 
@@ -44,7 +44,13 @@ pub(crate) fn of_type(rows: Rows, name: &str) -> Rows {
 
 /// Another number for other columns: they do not fit into one table.
 fn key(schema: &Schema) -> TypeKey {
+    key_of("", schema)
+}
+
+/// The same, of columns that mean something else by what is `said` of them.
+pub(crate) fn key_of(said: &str, schema: &Schema) -> TypeKey {
     let mut hash = blake3::Hasher::new();
+    hash.update(said.as_bytes());
     for field in schema.fields() {
         hash.update(format!("{} {}\n", field.name(), field.data_type()).as_bytes());
     }
@@ -60,19 +66,49 @@ pub(crate) fn numbers(name: &str, values: Vec<f64>) -> (Field, ArrayRef) {
 
 /// A column of `N` numbers a row.
 pub(crate) fn lists<const N: usize>(name: &str, values: &[[f64; N]]) -> (Field, ArrayRef) {
-    let element = Arc::new(Field::new_list_field(DataType::Float64, false));
-    let values = Float64Array::from_iter_values(values.iter().flatten().copied());
-    let list = FixedSizeListArray::new(element, N as i32, Arc::new(values), None);
+    let list = fixed(values.iter(), None);
     (Field::new(name, list.data_type().clone(), false), Arc::new(list))
+}
+
+/// A column of `N` numbers a row, or none.
+pub(crate) fn some_lists<const N: usize>(
+    name: &str,
+    values: &[Option<[f64; N]>],
+) -> (Field, ArrayRef) {
+    let nulls = NullBuffer::from_iter(values.iter().map(Option::is_some));
+    let values: Vec<[f64; N]> = values.iter().map(|value| value.unwrap_or([0.0; N])).collect();
+    let list = fixed(values.iter(), Some(nulls));
+    (Field::new(name, list.data_type().clone(), true), Arc::new(list))
+}
+
+fn fixed<'v, const N: usize>(
+    values: impl Iterator<Item = &'v [f64; N]>,
+    nulls: Option<NullBuffer>,
+) -> FixedSizeListArray {
+    let element = Arc::new(Field::new_list_field(DataType::Float64, false));
+    let values = Float64Array::from_iter_values(values.flatten().copied());
+    FixedSizeListArray::new(element, N as i32, Arc::new(values), nulls)
+}
+
+/// The rows without a column; the rows as they are, if they do not have it.
+pub(crate) fn without_column(rows: Rows, name: &str) -> Result<Rows, Error> {
+    match rows.columns.column_by_name(name) {
+        Some(_) => with_columns(&rows, &[name], Vec::new()),
+        None => Ok(rows),
+    }
 }
 
 /// The batch with these rows, and without the payloads of those events of which rows are all there is.
 pub(crate) fn in_place(batch: Batch, rows: Vec<Rows>) -> Batch {
     let gone = rows.iter().filter(|rows| rows.payloads == Payloads::Gone);
     let gone = gone.flat_map(|rows| rows.events.iter().copied());
-    let full: Vec<u32> = gone.filter(|event| batch.payload_len(*event as usize) > 0).collect();
+    let mut full: Vec<u32> = gone.filter(|event| batch.payload_len(*event as usize) > 0).collect();
+    full.sort_unstable();
     if full.is_empty() {
         return batch.with_rows(rows);
+    }
+    if full.len() == batch.len() {
+        return batch.without_payloads().with_rows(rows);
     }
     let offsets = OffsetBuffer::new_zeroed(full.len());
     let empty = BinaryArray::new(offsets, Buffer::default(), None);

@@ -23,11 +23,12 @@ use sluice_core::{
 use crate::calibration::{CalibrationPath, Mount};
 use crate::geometry::Transform;
 use crate::messages::Messages;
-use crate::points::{Frame, Points};
-use crate::poses::attach::{Attach, Attached, Column, Find, Needs, Plan};
-use crate::poses::options::{MaxAge, Without, forward, in_words};
-use crate::poses::rows::{decoded, in_place};
-use crate::poses::{Miss, Pose, Poses, Reader};
+use crate::points::{Frame, Points, refuse_unknown};
+use crate::poses::attach::{Attach, Attached, Column, Find, IsWork, Needs, Plan};
+use crate::poses::lookup;
+use crate::poses::options::{MaxAge, Without, forward};
+use crate::poses::rows::{decoded, in_place, without_column};
+use crate::poses::{Known, Pose, Poses, Reader};
 use mounts::Mounts;
 
 /// Options of `to-frame`.
@@ -104,8 +105,10 @@ sluice_core::register! {
 /// The channel of the dataset's poses.
 const POSE: &str = "POSE";
 
-/// How much later than its message an event may be in the log.
-const LATE: i64 = 1_000_000_000;
+/// What to do about what ends a run.
+const LEAVE_OUT: &str = "`without_pose = \"drop\"` would leave it out";
+/// What is said where there was nothing to move.
+const IDLE: &str = "no event had points: put `velodyne` or `laser` before";
 
 impl TryFrom<ToFrameOptions> for Stage {
     type Error = OptionsError;
@@ -135,18 +138,21 @@ fn fold(pose: Pattern, options: &ToFrameOptions) -> Result<Attach<Pose>, Options
         Choose::Interpolate => Some(max_gap),
         Choose::Last | Choose::At => max_age.0.map(|age| age.0),
     };
-    let reach = reach.map(|reach| reach.saturating_add(wait.unwrap_or(0)).saturating_add(LATE));
-    let advice = "`without_pose = \"drop\"` would leave it out";
     Ok(Attach::new(Plan {
         reader: Reader::new(pose)?,
         channels: options.channels.clone(),
         needs: Box::new(move |rows, timestamps| needs(rows, timestamps, frame)),
         find: find(choose, max_age, max_gap),
+        work: options.sensor.is_none().then(|| (is_points(), IDLE)),
         wait,
-        reach,
-        say: Box::new(move |miss| say(miss, max_age, max_gap)),
-        stop: (options.without_pose == Without::Stop).then_some(advice),
+        reach: lookup::reach(reach, wait),
+        say: Box::new(move |miss| lookup::say(miss, "pose", max_age, max_gap)),
+        stop: (options.without_pose == Without::Stop).then_some(LEAVE_OUT),
     }))
+}
+
+fn is_points() -> IsWork {
+    Box::new(|rows| Points::of(rows).is_some())
 }
 
 /// The points among these rows that need a pose to come into a frame.
@@ -162,28 +168,16 @@ fn needs_pose(from: Frame, to: Frame) -> bool {
 }
 
 fn find(choose: Choose, max_age: MaxAge, max_gap: i64) -> Find<Pose> {
-    let young = move |pose: Option<&Pose>, time: i64| {
-        let pose = *pose.ok_or(Miss::Before)?;
-        if max_age.allows(pose.time.abs_diff(time)) { Ok(pose) } else { Err(Miss::Far) }
-    };
     match choose {
-        Choose::Last => Box::new(move |poses: &Poses, time| young(poses.last(), time)),
-        Choose::At => Box::new(move |poses: &Poses, time| young(poses.at(time), time)),
+        Choose::Last => {
+            Box::new(move |poses: &Poses, time| lookup::near(poses.last(), time, max_age))
+        }
+        Choose::At => {
+            Box::new(move |poses: &Poses, time| lookup::near(poses.at(time), time, max_age))
+        }
         Choose::Interpolate => {
             Box::new(move |poses: &Poses, time| poses.interpolate(time, max_gap))
         }
-    }
-}
-
-fn say(miss: Miss, max_age: MaxAge, max_gap: i64) -> String {
-    match miss {
-        Miss::Before => "came before any pose".to_owned(),
-        Miss::After => "came after the last pose".to_owned(),
-        Miss::Far => {
-            let most = max_age.0.map_or(0, |age| age.0);
-            format!("have no pose within {} of their time", in_words(most))
-        }
-        Miss::Gap => format!("lie between poses that are more than {} apart", in_words(max_gap)),
     }
 }
 
@@ -196,6 +190,7 @@ struct ToFrame {
     /// The sensor whose poses are made of those of the body.
     sensor: Option<Mount>,
     without_mount: Without,
+    without_pose: Without,
     /// Whether a fold puts poses beside the events that need one.
     has_poses: bool,
     messages: Messages,
@@ -237,6 +232,7 @@ impl ToFrame {
             channels: options.channels,
             sensor,
             without_mount: options.without_mount,
+            without_pose: options.without_pose,
             has_poses,
             messages: Messages::of_dataset()?,
         })
@@ -282,21 +278,20 @@ impl Work<'_> {
         if self.stage.channels.is_empty() {
             return;
         }
-        let mut is_idle: Vec<bool> =
-            (0..self.batch.len() as u32).map(|event| self.plan(event).is_some()).collect();
+        let is_work = |rows: &Rows| self.are_poses(rows) || Points::of(rows).is_some();
+        let is_asked = |event| self.plan(event).is_some();
+        lookup::tell_idle(&self.batch, is_asked, is_work, ("points", context));
+    }
+
+    /// Refuses points of these channels whose frame nobody knows.
+    fn refuse_unknown(&self, context: &StageContext<'_>) -> Result<(), Error> {
         for rows in self.batch.rows() {
-            if self.are_poses(rows) || Points::of(rows).is_some() {
-                rows.events.iter().for_each(|event| is_idle[*event as usize] = false);
-            }
+            let asked = rows.events.iter().find(|event| self.plan(**event).is_some());
+            let Some(event) = asked else { continue };
+            let channel = ChannelId(self.batch.channels()[*event as usize]);
+            refuse_unknown(rows, context.channels.get(channel).name.text())?;
         }
-        let mut idle: BTreeMap<ChannelId, u64> = BTreeMap::new();
-        let channels = self.batch.channels().iter().zip(is_idle).filter(|(_, is_idle)| *is_idle);
-        channels.for_each(|(channel, _)| *idle.entry(ChannelId(*channel)).or_default() += 1);
-        for (channel, count) in idle {
-            let channel = context.channels.get(channel);
-            let name = channel.name.text();
-            context.note(format!("{name}: events without points pass as they are"), count);
-        }
+        Ok(())
     }
 
     /// The events that cannot go on, and why; ascending.
@@ -376,7 +371,10 @@ impl Work<'_> {
     fn moved(self) -> Result<Batch, Error> {
         let moved = self.batch.rows().iter().map(|rows| self.moved_rows(rows));
         let moved: Vec<Vec<Rows>> = moved.collect::<Result<_, _>>()?;
-        Ok(in_place(self.batch, moved.into_iter().flatten().collect()))
+        // Nobody but this stage sees what the fold has put beside the rows.
+        let moved = moved.into_iter().flatten().map(|rows| without_column(rows, Pose::COLUMN));
+        let moved = moved.collect::<Result<_, _>>()?;
+        Ok(in_place(self.batch, moved))
     }
 
     /// The rows in the frame: those of channels that were not asked for by themselves.
@@ -396,7 +394,7 @@ impl Work<'_> {
         match (asked.is_empty(), others.is_empty()) {
             (true, _) => Ok(vec![rows.clone()]),
             (false, true) => Ok(vec![change(rows)?]),
-            (false, false) => Ok(vec![change(&rows.pick(&asked))?, plain(rows.pick(&others))]),
+            (false, false) => Ok(vec![change(&rows.pick(&asked))?, rows.pick(&others)]),
         }
     }
 
@@ -442,16 +440,6 @@ impl Work<'_> {
             last = Some((channel, values));
         }
         Ok(runs)
-    }
-}
-
-/// The rows without what only this stage sees.
-fn plain(rows: Rows) -> Rows {
-    match Points::of(&rows) {
-        Some(points) if points.column(Pose::COLUMN).is_some() => {
-            points.without_column(Pose::COLUMN).into_rows()
-        }
-        _ => rows,
     }
 }
 
@@ -524,7 +512,11 @@ impl ToFrame {
                 context.note(what, count);
             }
             Wrong::BadPose => {
-                context.note(format!("{channel}: {}", <Pose as crate::poses::Known>::WRONG), count);
+                let what = format!("{channel}: {}", <Pose as Known>::WRONG);
+                if self.without_pose == Without::Stop {
+                    return Err(Error::unfit(format!("{what}; {LEAVE_OUT}")));
+                }
+                context.note(what, count);
             }
             // The fold has told of it.
             Wrong::NoPose => {}
@@ -537,6 +529,7 @@ impl Map for ToFrame {
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
         let plans = self.plans.table(context.channels, |channel| Ok(self.plan(channel)))?;
         let work = Work { stage: self, plans, batch }.with_poses(context)?;
+        work.refuse_unknown(context)?;
         work.tell_idle(context);
         let wrong = work.wrong()?;
         work.leave_out(&wrong, context)?.moved()

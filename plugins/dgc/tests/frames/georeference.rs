@@ -86,6 +86,18 @@ fn events_without_a_tie_are_left_out_and_told_of() {
 }
 
 #[test]
+fn what_there_is_nothing_to_place_in_is_told_of() {
+    let mut run = Run::of("georeference", json!({ "channels": ["POSE", "OTHER"] }));
+    let batch = run.batch(&[tie(0), at(1, What::Other)], Form::Decoded);
+    run.all(vec![batch]).unwrap();
+    assert!(run.noted("OTHER: events without points or poses pass as they are"), "{:?}", run.notes);
+    assert!(run.noted("no event had points: put `velodyne` or `laser` before"), "{:?}", run.notes);
+    let mut run = Run::of("georeference", json!({}));
+    run.drive(&[tie(0), points(5, [0.0; 3])]);
+    assert!(run.notes.is_empty(), "{:?}", run.notes);
+}
+
+#[test]
 fn ties_by_time_are_waited_for() {
     let moved = at(8, What::Tie([0.0; 3], [34.0, -117.0, 0.0, 0.0]));
     let drive = [tie(0), points(10, [0.0; 3]), moved, tie(20)];

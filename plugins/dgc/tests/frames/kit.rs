@@ -34,10 +34,16 @@ pub(crate) enum What {
 pub(crate) struct Happening {
     pub(crate) ms: i64,
     pub(crate) what: What,
+    pub(crate) source: &'static str,
 }
 
 pub(crate) fn at(ms: i64, what: What) -> Happening {
-    Happening { ms, what }
+    Happening { ms, what, source: "log" }
+}
+
+/// The same, in another log.
+pub(crate) fn of(source: &'static str, happening: Happening) -> Happening {
+    Happening { source, ..happening }
 }
 
 pub(crate) fn pose(ms: i64, x: f64) -> Happening {
@@ -100,7 +106,7 @@ impl Run {
             if form == Form::Decoded && !payload.is_empty() && channel != "OTHER" {
                 rows.push(decoded(event, &payload));
             }
-            let channel = Channel::new(Name::from_text(channel), "log", Encoding::Lcm);
+            let channel = Channel::new(Name::from_text(channel), happening.source, Encoding::Lcm);
             let id = self.channels.intern(channel).unwrap();
             builder.push_copy(utime * 1_000 + LAG, i64::from(event), id, &payload);
         }

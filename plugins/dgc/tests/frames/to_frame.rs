@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sluice_core::Stage;
 use sluice_dgc::points::Frame;
 
-use crate::kit::{Form, Happening, Out, Run, What, at, make, origin, pose};
+use crate::kit::{Form, Happening, Out, Run, What, at, make, of, origin, pose};
 
 fn near(found: &[f64], wanted: &[f64]) -> bool {
     found.len() == wanted.len() && found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-9)
@@ -188,11 +188,168 @@ fn events_wait_no_longer_than_they_are_to() {
 
 #[test]
 fn what_waits_is_bounded_by_its_points() {
-    let many = points(Frame::Body, &vec![[0.0; 3]; 1_000_000]);
+    // 64 bytes a point, and 32 MiB in all. Points that need no pose wait with the others.
+    for frame in [Frame::Body, Frame::Local] {
+        let many = points(frame, &vec![[1.0; 3]; 400_000]);
+        let others = |ms| at(ms, many.clone());
+        let drive = [pose(0, 1.0), origin(5), others(6), others(7), pose(4, 2.0), pose(9, 3.0)];
+        let outs = Run::of("to-frame", json!({ "choose": "at" })).drive(&drive);
+        let wanted = if frame == Frame::Body { [1.0, 2.0, 3.0] } else { [1.0, 1.0, 1.0] };
+        assert_eq!(xs(&outs), [(5, wanted[0]), (6, wanted[1]), (7, wanted[2])]);
+    }
+}
+
+#[test]
+fn what_the_stage_puts_beside_rows_is_gone_behind_it_whoever_is_asked_for() {
+    let other = |ms| at(ms, What::Points("OTHER", Frame::Body, vec![[0.0; 3]]));
+    let mut run = Run::of("to-frame", json!({ "channels": "VELODYNE" }));
+    let first = run.batch(&[origin(0), other(1)], Form::Decoded);
+    let second = run.batch(&[pose(2, 1.0), origin(3), other(4)], Form::Decoded);
+    let merged = {
+        // Both channels in one table of rows, as a stage before gives them.
+        let both = |batch: sluice_core::Batch| {
+            let (points, rest): (Vec<_>, Vec<_>) = batch
+                .rows()
+                .to_vec()
+                .into_iter()
+                .partition(|rows| rows.message.name.starts_with("sluice.points"));
+            let columns: Vec<_> = points.iter().map(|rows| rows.columns.clone()).collect();
+            let columns =
+                arrow_select::concat::concat_batches(&columns[0].schema(), &columns).unwrap();
+            let events = points.iter().flat_map(|rows| rows.events.clone()).collect();
+            let rows = sluice_core::Rows { events, columns, ..points[0].clone() };
+            batch.with_rows(rest.into_iter().chain([rows]).collect())
+        };
+        vec![both(first), both(second)]
+    };
+    let out = run.all(merged).unwrap();
+    let outs = run.outs(&out);
+    let others: Vec<&Out> = outs.iter().filter(|out| out.channel == "OTHER").collect();
+    assert_eq!(others.len(), 2);
+    assert!(others.iter().all(|out| out.columns == ["utime", "points"]), "{others:?}");
+    let kinds: std::collections::BTreeSet<_> = others.iter().map(|out| &out.kind).collect();
+    assert_eq!(kinds.len(), 1);
+}
+
+#[test]
+fn points_have_the_poses_of_their_own_source() {
+    for choose in ["last", "at", "interpolate"] {
+        let drive = [
+            of("a", pose(0, 1.0)),
+            of("b", pose(0, 100.0)),
+            of("a", origin(5)),
+            of("b", origin(5)),
+            of("b", pose(10, 100.0)),
+            of("a", pose(10, 1.0)),
+        ];
+        let outs = Run::of("to-frame", json!({ "choose": choose })).drive(&drive);
+        assert_eq!(xs(&outs), [(5, 1.0), (5, 100.0)], "{choose}");
+    }
+}
+
+#[test]
+fn points_without_poses_of_their_own_have_those_of_the_only_other_source() {
+    for choose in ["last", "at", "interpolate"] {
+        let (a, b) = (of("a", pose(0, 1.0)), of("a", pose(10, 1.0)));
+        let mut run = Run::of("to-frame", json!({ "choose": choose }));
+        let outs = run.drive(&[a.clone(), of("laser", origin(5)), b.clone()]);
+        assert_eq!(xs(&outs), [(5, 1.0)], "{choose}");
+        assert!(run.notes.is_empty(), "{:?}", run.notes);
+        // Of two others nobody knows which it is.
+        let mut run = Run::of("to-frame", json!({ "choose": choose }));
+        let outs = run.drive(&[a, of("b", pose(0, 9.0)), of("laser", origin(5)), b]);
+        assert_eq!(xs(&outs), []);
+        assert!(run.noted("are of a source without a pose, and several others"), "{:?}", run.notes);
+    }
+}
+
+#[test]
+fn a_source_that_had_poses_of_another_before_its_own_is_told_of() {
     let drive =
-        [pose(0, 1.0), origin(5), at(6, many.clone()), at(7, many), pose(4, 2.0), pose(9, 3.0)];
-    let outs = Run::of("to-frame", json!({ "choose": "at" })).drive(&drive);
-    assert_eq!(xs(&outs), [(5, 1.0), (6, 1.0), (7, 2.0)]);
+        [of("a", pose(0, 1.0)), of("b", origin(5)), of("b", pose(6, 9.0)), of("b", origin(7))];
+    let mut run = Run::of("to-frame", json!({}));
+    assert_eq!(xs(&run.drive(&drive)), [(5, 1.0), (7, 9.0)]);
+    assert!(run.noted("1 event of `b` had poses of `a` before"), "{:?}", run.notes);
+}
+
+#[test]
+fn poses_of_a_sensor_are_not_taken_for_those_of_the_vehicle() {
+    let sensor = json!({ "frame": "sensor", "sensor": "VELODYNE", "channels": "POSE" });
+    with_vehicle(sensor, |options| {
+        let mut run = Run::of("to-frame", options.clone());
+        let batch = run.batch(&[pose(0, 1.0), origin(1)], Form::Decoded);
+        let out = run.all(vec![batch]).unwrap();
+        for options in [json!({}), options] {
+            let (mut next, out) = (Run::of("to-frame", options.clone()), out.clone());
+            std::mem::swap(&mut next.channels, &mut run.channels);
+            let out = next.all(out).unwrap();
+            let outs = next.outs(&out);
+            if options == json!({}) {
+                assert_eq!((outs.len(), next.filtered), (1, 1));
+                assert!(next.noted("the vehicle's and not a sensor's"), "{:?}", next.notes);
+            } else {
+                assert_eq!(outs[0].numbers["pos"], [3.0, 0.0, 1.0]);
+            }
+            std::mem::swap(&mut next.channels, &mut run.channels);
+        }
+    });
+}
+
+#[test]
+fn a_log_in_which_nothing_is_decoded_to_points_is_told_of() {
+    let mut run = Run::of("to-frame", json!({}));
+    run.drive(&[pose(0, 1.0), at(1, What::Other)]);
+    assert!(run.noted("no event had points: put `velodyne` or `laser` before"), "{:?}", run.notes);
+    let mut run = Run::of("to-frame", json!({}));
+    run.drive(&[pose(0, 1.0), at(1, points(Frame::Local, &[[0.0; 3]]))]);
+    assert!(run.notes.is_empty(), "{:?}", run.notes);
+}
+
+#[test]
+fn poses_that_are_older_than_one_before_are_counted() {
+    let mut run = Run::of("to-frame", json!({}));
+    run.drive(&[pose(10, 1.0), pose(5, 2.0), pose(10, 2.0), pose(7, 2.0), origin(8)]);
+    assert!(run.noted("POSE: 2 of the poses are older than one before them"), "{:?}", run.notes);
+}
+
+#[test]
+fn points_of_no_known_frame_are_refused_where_they_are_asked_for() {
+    let unknown = |run: &Run, name: &str| {
+        let batch = run.batch(&[pose(0, 1.0), origin(1)], Form::Decoded);
+        let rows = batch.rows().iter().map(|rows| {
+            if rows.message.name.starts_with("sluice.points") {
+                let schema = rows.columns.schema();
+                let fields = schema.fields().iter();
+                let fields: Vec<_> = fields
+                    .map(|field| field.as_ref().clone().with_metadata(Default::default()))
+                    .collect();
+                let schema = arrow_schema::Schema::new(fields).into();
+                let columns = rows.columns.columns().to_vec();
+                let columns = arrow_array::RecordBatch::try_new(schema, columns).unwrap();
+                let message = sluice_core::MessageType::named(name, rows.message.key).into();
+                return sluice_core::Rows { message, columns, ..rows.clone() };
+            }
+            rows.clone()
+        });
+        let rows = rows.collect();
+        batch.with_rows(rows)
+    };
+    for (stage, options) in [("to-frame", json!({})), ("georeference", json!({}))] {
+        for name in ["sluice.points", "sluice.points.moon", "cloud_t"] {
+            let mut run = Run::of(stage, options.clone());
+            let batch = unknown(&run, name);
+            let refused = run.all(vec![batch]).unwrap_err().to_string();
+            assert!(refused.contains("the frame of these points is not known"), "{refused}");
+        }
+    }
+    let mut run = Run::of("to-frame", json!({ "channels": "ANOTHER" }));
+    let batch = unknown(&run, "cloud_t");
+    run.all(vec![batch]).unwrap();
+    // The name of the type says it where the column does not.
+    let mut run = Run::of("to-frame", json!({}));
+    let batch = unknown(&run, "sluice.points.body");
+    let out = run.all(vec![batch]).unwrap();
+    assert_eq!(xs(&run.outs(&out)), [(1, 1.0)]);
 }
 
 #[test]
@@ -262,6 +419,12 @@ fn poses_become_those_of_a_sensor() {
             assert!(outs[0].kind == "sluice.pose" && outs[0].payload.is_empty());
             assert_eq!(outs[0].columns, ["utime", "pos", "vel", "orientation", "rotation_rate"]);
         }
+        let stop = [options, json!({ "without_pose": "stop" })];
+        let stop = stop.iter().flat_map(|part| part.as_object().unwrap().clone()).collect();
+        let mut run = Run::of("to-frame", Value::Object(stop));
+        let batch = run.batch(&[at(1, What::NoPose)], Form::Raw);
+        let stopped = run.all(vec![batch]).unwrap_err().to_string();
+        assert!(stopped.contains("no direction") && stopped.contains("`without_pose"), "{stopped}");
     });
 }
 
