@@ -39,16 +39,21 @@ impl Intervals {
         self.0.iter().filter(|bucket| bucket.mean() > nanos).map(|bucket| bucket.count).sum()
     }
 
-    /// The one in the middle of both, of which the second ones are longer; nothing if there are none.
-    pub(crate) fn usual(short: &Self, long: &Self) -> Option<i64> {
-        let buckets = || short.0.iter().chain(&long.0);
-        let all: u64 = buckets().map(|bucket| bucket.count).sum();
-        let mut before = 0;
-        let middle = buckets().find(|bucket| {
-            before += bucket.count;
-            before >= all.div_ceil(2)
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.iter().map(|bucket| bucket.count).sum()
+    }
+
+    /// The one that so many percent of both are not longer than, where the second ones are the longer ones;
+    /// nothing if there are none.
+    pub(crate) fn percentile(short: &Self, long: &Self, percent: u128) -> Option<i64> {
+        let all = u128::from(short.count()) + u128::from(long.count());
+        let (mut before, wanted) = (0, (all * percent).div_ceil(100));
+        let found = short.0.iter().chain(&long.0).find(|bucket| {
+            before += u128::from(bucket.count);
+            before >= wanted
         });
-        middle.map(Bucket::mean)
+        found.map(Bucket::mean)
     }
 }
 
@@ -86,7 +91,7 @@ mod tests {
             }
             lengths.sort_unstable();
             let middle = lengths[(lengths.len() - 1) / 2];
-            let usual = Intervals::usual(&short, &long).unwrap();
+            let usual = Intervals::percentile(&short, &long, 50).unwrap();
             prop_assert!(usual.abs_diff(middle) <= middle.unsigned_abs() / 8, "{usual} {middle}");
             prop_assert_eq!(long.longer_than(from), lengths.iter().filter(|l| **l > from).count() as u64);
         }

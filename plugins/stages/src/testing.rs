@@ -5,14 +5,15 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int32Array, RecordBatch};
 use serde_json::Value;
 use sluice_core::{
-    Batch, BatchBuilder, Channel, Channels, Encoding, Error, Kind, Make, MessageType, Name,
-    OptionsError, Payloads, Registry, Rows, Stage, StageContext, TypeKey,
+    Batch, BatchBuilder, Channel, Channels, Encoding, Error, FoldQuery, Kind, Make, MessageType,
+    Name, OptionsError, Payloads, Registry, Rows, Stage, StageContext, TypeKey, Window,
 };
 
 pub(crate) struct Run {
     stage: Stage,
     pub(crate) channels: Arc<Channels>,
     pub(crate) origin: Option<i64>,
+    pub(crate) wanted: Window,
     pub(crate) filtered: u64,
     pub(crate) notes: Vec<(String, u64)>,
     sequence: i64,
@@ -50,6 +51,7 @@ impl Run {
             stage: make(name, options).unwrap(),
             channels: Arc::default(),
             origin: None,
+            wanted: Window::default(),
             filtered: 0,
             notes: Vec::new(),
             sequence: 0,
@@ -101,6 +103,12 @@ impl Run {
         Ok(joined(&out))
     }
 
+    /// What a stage with memory needs of the events before it.
+    pub(crate) fn fold_query(&self) -> FoldQuery {
+        let Stage::Fold(fold) = &self.stage else { panic!("the stage has no memory") };
+        fold.query()
+    }
+
     pub(crate) fn needs_origin(&self) -> bool {
         self.stage.needs_origin()
     }
@@ -113,7 +121,7 @@ impl Run {
         &mut self,
         step: impl FnOnce(&mut Stage, &mut StageContext<'_>) -> Result<Vec<Batch>, Error>,
     ) -> Result<Batch, Error> {
-        let mut context = StageContext::new(&self.channels, self.origin);
+        let mut context = StageContext::new(&self.channels, self.origin).within(self.wanted);
         let out = step(&mut self.stage, &mut context)?;
         self.filtered += context.filtered;
         self.notes.append(&mut context.notes);
