@@ -105,6 +105,9 @@ pub struct Note {
 /// How many damaged ranges a report lists; a log of rubbish has no end of them.
 pub(crate) const MOST_DAMAGE: usize = 100_000;
 
+/// How many notes of a node a report lists; those that name channels are as many as there are channels.
+const MOST_NOTES: usize = 1000;
+
 /// A node's name and inputs.
 type Label = (String, Vec<usize>);
 
@@ -140,8 +143,7 @@ impl Report {
                 report.sinks.insert(name.clone(), SinkReport { events: tally.left.total() });
                 report.channels.extend(books.rows_of_sink(node, channels)?);
             }
-            let note = |(what, count): (String, u64)| Note { node: name.clone(), what, count };
-            report.notes.extend(tally.notes.into_iter().map(note));
+            report.notes.extend(notes_of(name, tally.notes));
         }
         report.damage =
             finished.damage.iter().map(|(n, d)| damage_report(&labels[*n].0, d)).collect();
@@ -227,6 +229,14 @@ impl Report {
             "exit": self.exit(),
         })
     }
+}
+
+/// What a node noted, in the order of the texts; of too many, how many more there are.
+fn notes_of(node: &str, notes: BTreeMap<String, u64>) -> Vec<Note> {
+    let more = notes.len().saturating_sub(MOST_NOTES);
+    let more = (more > 0).then(|| (format!("{more} more notes"), 0));
+    let told = notes.into_iter().take(MOST_NOTES).chain(more);
+    told.map(|(what, count)| Note { node: node.to_owned(), what, count }).collect()
 }
 
 fn damage_report(source: &str, damage: &Damage) -> DamageReport {
@@ -323,5 +333,21 @@ impl Books<'_> {
         }
         rows.sort_by(|a, b| (&a.source, &a.channel).cmp(&(&b.source, &b.channel)));
         Ok(rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_bounded_however_many_channels_they_name() {
+        let notes =
+            |count: usize| (0..count).map(|n| (format!("C{n:05}: no payload"), 1)).collect();
+        assert_eq!(notes_of("decode", notes(MOST_NOTES)).len(), MOST_NOTES);
+        let told = notes_of("decode", notes(MOST_NOTES + 7));
+        assert_eq!(told.len(), MOST_NOTES + 1);
+        assert_eq!((told[0].what.as_str(), told[0].count), ("C00000: no payload", 1));
+        assert_eq!(told[MOST_NOTES].what, "7 more notes");
     }
 }

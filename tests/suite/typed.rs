@@ -133,7 +133,7 @@ fn what_becomes_of_events_that_cannot_be_decoded_is_chosen() {
     }
     ran(&folder, &["run", "keep.toml", "--report", "report.json"])
         .expect(0)
-        .says("a payload that is no `t`: the payload ends before its message does (1 time)")
+        .says("A: a payload that is no `t`: the payload ends before its message does (1 time)")
         .says("a payload that does not say which of the known types it is of (1 time)");
     assert!(folder.read("keep.lcm") == folder.read("in.lcm"));
     assert_eq!((undecoded(&report(&folder), "A"), undecoded(&report(&folder), "B")), (1, 1));

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use sluice_core::{
-    Batch, Channel, Codec, CodecOptions, Codecs, Error, KeyOf, KnownType, Map, MapQuery,
+    Batch, Channel, ChannelId, Codec, CodecOptions, Codecs, Error, KeyOf, KnownType, Map, MapQuery,
     OptionsError, Pattern, Patterns, PerChannel, Registry, Stage, StageContext, TypeKey, TypePaths,
 };
 
@@ -263,22 +263,27 @@ impl Decode {
         failed: &mut Failed,
     ) -> Result<Batch, Error> {
         let mut groups: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+        let channel = |event: u32| batch.channels()[event as usize];
         for (row, verdict) in verdicts.iter().enumerate() {
             match verdict {
                 Verdict::Type(at) => groups.entry(*at).or_default().push(row as u32),
-                Verdict::Nothing(why) => failed.add(row as u32, Why::NoType(*why)),
+                Verdict::Nothing(why) => {
+                    failed.add(row as u32, channel(row as u32), Why::NoType(*why));
+                }
                 Verdict::Passed => {}
             }
         }
         let mut all = batch.rows().to_vec();
         for (at, events) in groups {
             let Ok(form) = &self.types[at].form else {
-                events.iter().for_each(|event| failed.add(*event, Why::Unfit(at)));
+                events.iter().for_each(|event| failed.add(*event, channel(*event), Why::Unfit(at)));
                 continue;
             };
             let mut bad = Vec::new();
             let rows = form.decode(&batch, &events, &mut bad)?;
-            bad.into_iter().for_each(|(event, why)| failed.add(event, Why::Wrong(at, why)));
+            for (event, why) in bad {
+                failed.add(event, channel(event), Why::Wrong(at, why));
+            }
             if !rows.events.is_empty() {
                 all.push(rows);
             }
@@ -299,7 +304,7 @@ enum Why {
 }
 
 impl Why {
-    /// In words. Put together once a batch and reason, not once an event.
+    /// In words. Put together once a batch, channel and reason, not once an event.
     fn told(self, types: &[KnownType]) -> String {
         let name = |at: usize| &types[at].described.name;
         match self {
@@ -317,18 +322,19 @@ impl Why {
 #[derive(Default)]
 struct Failed {
     events: Vec<u32>,
-    reasons: BTreeMap<Why, u64>,
+    /// How often there was which reason on which channel.
+    reasons: BTreeMap<(u32, Why), u64>,
     /// The first in the batch, and why.
     first: Option<(u32, Why)>,
 }
 
 impl Failed {
-    fn add(&mut self, event: u32, why: Why) {
+    fn add(&mut self, event: u32, channel: u32, why: Why) {
         self.events.push(event);
         if self.first.is_none_or(|(first, _)| event < first) {
             self.first = Some((event, why));
         }
-        *self.reasons.entry(why).or_default() += 1;
+        *self.reasons.entry((channel, why)).or_default() += 1;
     }
 }
 
@@ -349,8 +355,9 @@ impl Map for Decode {
                 channel.name.text()
             )));
         }
-        for (why, count) in failed.reasons {
-            context.note(why.told(&self.types), count);
+        for ((channel, why), count) in failed.reasons {
+            let channel = context.channels.get(ChannelId(channel));
+            context.note(format!("{}: {}", channel.name.text(), why.told(&self.types)), count);
         }
         failed.events.sort_unstable();
         if self.undecoded == Undecoded::Drop {
