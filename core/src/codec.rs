@@ -43,6 +43,9 @@ impl<'de> Deserialize<'de> for TypeKey {
     }
 }
 
+/// Stands for the codec where there can be none.
+const PART: &str = "-";
+
 /// What is said of a type wherever its rows go: enough to make their payloads again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageType {
@@ -50,7 +53,7 @@ pub struct MessageType {
     pub name: Arc<str>,
     /// As its codec numbers it.
     pub key: TypeKey,
-    /// The name of its codec; empty where nobody knows it.
+    /// The name of its codec; empty where nobody knows it, and `-` where rows are parts of messages.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub codec: Arc<str>,
     /// How the codec describes it and everything it is made of, in the codec's own language.
@@ -62,6 +65,16 @@ impl MessageType {
     /// A type of which only name and number are known.
     pub fn named(name: impl Into<Arc<str>>, key: TypeKey) -> Self {
         Self { name: name.into(), key, ..Self::default() }
+    }
+
+    /// A type of rows that are elements of messages, or some of their fields: no codec makes messages of them.
+    pub fn part(name: impl Into<Arc<str>>, key: TypeKey) -> Self {
+        Self { codec: PART.into(), ..Self::named(name, key) }
+    }
+
+    /// Whether rows of this type are but parts of messages.
+    pub fn is_part(&self) -> bool {
+        &*self.codec == PART
     }
 }
 

@@ -25,6 +25,7 @@ pub mod frames;
 pub mod ids;
 pub mod json;
 pub mod layout;
+pub mod lists;
 pub mod loss;
 pub mod mistake;
 pub mod name;

@@ -12,7 +12,8 @@
 //!
 //! Behind a colon stands how numbers are written, as C's `printf` takes it: `{pos[0]:.6}` with six decimals,
 //! `{utime:016}` with zeros in front up to that width, `{x:12.3}` with blanks. Behind a semicolon stands what
-//! separates elements, up to the brace: `{ranges[*]:.3;,}`. `{{` and `}}` are braces.
+//! separates elements, up to the brace: `{ranges[*]:.3;,}`. `{{` and `}}` are braces. What is no number takes a
+//! width, too, counted in characters, and is filled up with blanks.
 //!
 //! Integers and times are whole numbers of their unit. Floats without a format are the shortest digits that
 //! read back as the same number; `nan`, `inf` and `-inf` are words. Texts stand as they are, but for control
@@ -26,7 +27,7 @@ use std::ops::Range;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int64Type, UInt64Type};
 use arrow_array::{Array, ArrayRef};
-use arrow_buffer::{ArrowNativeType, NullBuffer, ScalarBuffer};
+use arrow_buffer::{NullBuffer, ScalarBuffer};
 use arrow_cast::cast;
 use arrow_schema::DataType;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -34,6 +35,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::field::Dash;
 use crate::json::{self, integer};
+use crate::lists::Lists;
 use crate::name::printable;
 use crate::{Channel, Clock, Event, FieldPath, Rows, time};
 
@@ -75,8 +77,12 @@ struct Format {
     decimals: Option<usize>,
 }
 
-/// A wider number, or one with more decimals, is a mistake: an f64 has no more than 1074.
-const MOST_DIGITS: usize = 1100;
+/// More characters, or more decimals, are a mistake: each element of a list may take as many.
+const MOST_DIGITS: usize = 64;
+
+/// The longest text that is made of an event, but for its last value: a list of bytes, and each of them as
+/// wide as can be, would take many times the memory of the event.
+pub const MOST_TEXT: usize = 64 << 20;
 
 /// What is wrong with a template, and at which byte of it.
 struct Mistake {
@@ -168,8 +174,8 @@ pub struct Bound<'t> {
 impl Bound<'_> {
     /// Appends the text for an event of `channel`, whose fields are in row `row` of the rows that were bound.
     ///
-    /// Gives false, and appends nothing, if a field is missing or null there. Allocates nothing but for
-    /// `timestamp`.
+    /// Gives false, and appends nothing, if a field is missing or null there, or if the text would be longer
+    /// than [`MOST_TEXT`]. Allocates nothing but for `timestamp`.
     ///
     /// # Panics
     ///
@@ -182,6 +188,7 @@ impl Bound<'_> {
         out: &mut Vec<u8>,
     ) -> bool {
         let start = out.len();
+        let most = start.saturating_add(MOST_TEXT);
         let is_whole = self.parts.iter().all(|(part, values)| {
             match part {
                 Part::Text(text) => out.extend_from_slice(text.as_bytes()),
@@ -192,10 +199,12 @@ impl Bound<'_> {
                 Part::TimestampNs(format) => write_signed(event.timestamp, *format, out),
                 Part::Field(inserted) => {
                     let found = values.as_ref().zip(row);
-                    return found.is_some_and(|(values, row)| values.write(row, inserted, out));
+                    let write =
+                        |(values, row): (&Values, _)| values.write(row, inserted, most, out);
+                    return found.is_some_and(write);
                 }
             }
-            true
+            out.len() <= most
         });
         if !is_whole {
             out.truncate(start);
@@ -203,7 +212,8 @@ impl Bound<'_> {
         is_whole
     }
 
-    /// The first field that is missing or null in row `row`: why [`write`](Self::write) gave false.
+    /// The first field that is missing or null in row `row`: why [`write`](Self::write) gave false. Nothing if
+    /// the text would be too long.
     pub fn missing(&self, row: Option<usize>) -> Option<&FieldPath> {
         self.parts.iter().find_map(|(part, values)| {
             let Part::Field(inserted) = part else { return None };
@@ -262,8 +272,8 @@ impl Values {
         !self.is_null(row) && elements()
     }
 
-    /// Appends a value; gives false if it or an element is null.
-    fn write(&self, row: usize, inserted: &Inserted, out: &mut Vec<u8>) -> bool {
+    /// Appends a value; gives false if it or an element is null, or if `out` has become longer than `most`.
+    fn write(&self, row: usize, inserted: &Inserted, most: usize, out: &mut Vec<u8>) -> bool {
         if self.is_null(row) {
             return false;
         }
@@ -275,18 +285,20 @@ impl Values {
             Form::Unsigned(values) => write_unsigned(values[row], format, out),
             Form::Written { text, ends } => {
                 let start = row.checked_sub(1).map_or(0, |before| ends[before]);
-                out.extend_from_slice(&text[start..ends[row]]);
+                let written = &text[start..ends[row]];
+                out.extend_from_slice(written);
+                fill_text(written, format.width, out);
             }
             Form::List { ranges, elements } => {
                 return ranges[row].clone().enumerate().all(|(n, place)| {
                     if n > 0 {
                         out.extend_from_slice(inserted.separator.as_bytes());
                     }
-                    elements.write(place, inserted, out)
+                    elements.write(place, inserted, most, out)
                 });
             }
         }
-        true
+        out.len() <= most
     }
 }
 
@@ -305,6 +317,7 @@ impl Form {
                 let array = as_type(&DataType::Int64)?;
                 Self::Signed(array.as_primitive::<Int64Type>().values().clone())
             }
+            DataType::Dictionary(_, values) => return Self::of(&as_type(values)?),
             _ => Self::written(array)?,
         })
     }
@@ -329,22 +342,7 @@ impl Form {
     }
 
     fn of_list(array: &ArrayRef, depth: usize) -> Option<Self> {
-        let (mut ranges, elements): (Vec<Range<usize>>, ArrayRef) = match array.data_type() {
-            DataType::List(_) => {
-                let list = array.as_list::<i32>();
-                (ranges(list.value_offsets()), list.values().clone())
-            }
-            DataType::LargeList(_) => {
-                let list = array.as_list::<i64>();
-                (ranges(list.value_offsets()), list.values().clone())
-            }
-            DataType::FixedSizeList(_, len) => {
-                let (list, len) = (array.as_fixed_size_list(), len.as_usize());
-                let ranges = (0..list.len()).map(|row| row * len..(row + 1) * len).collect();
-                (ranges, list.values().clone())
-            }
-            _ => return None,
-        };
+        let Lists { elements, mut ranges } = Lists::of(array)?;
         // A slice of a list has elements of other rows before and behind its own.
         let (first, last) = (ranges.first()?.start, ranges.last()?.end);
         for range in &mut ranges {
@@ -353,10 +351,6 @@ impl Form {
         let elements = Box::new(Values::of(&elements.slice(first, last - first), depth - 1)?);
         Some(Self::List { ranges, elements })
     }
-}
-
-fn ranges<O: ArrowNativeType>(offsets: &[O]) -> Vec<Range<usize>> {
-    offsets.windows(2).map(|pair| pair[0].as_usize()..pair[1].as_usize()).collect()
 }
 
 fn is_time(data_type: &DataType) -> bool {
@@ -457,6 +451,19 @@ fn fill(start: usize, zeros: bool, width: usize, out: &mut Vec<u8>) {
     let at = if zeros && out.get(start) == Some(&b'-') { start + 1 } else { start };
     out.splice(at..at, std::iter::repeat_n(byte, lack));
 }
+
+/// Puts blanks before what `out` ends with, up to a width in characters.
+fn fill_text(text: &[u8], width: usize, out: &mut Vec<u8>) {
+    if text.len() / MOST_BYTES_A_CHARACTER >= width {
+        return;
+    }
+    let characters = std::str::from_utf8(text).map_or(text.len(), |text| text.chars().count());
+    let at = out.len() - text.len();
+    out.splice(at..at, std::iter::repeat_n(b' ', width.saturating_sub(characters)));
+}
+
+/// What a character takes in UTF-8.
+const MOST_BYTES_A_CHARACTER: usize = 4;
 
 /// The most decimals for which twice a power of ten is a `u64`.
 const FEW_DECIMALS: usize = 18;
@@ -827,6 +834,38 @@ mod tests {
         assert_eq!(written("<{name}>", &pose(), 1).unwrap(), "<>");
     }
 
+    #[test]
+    fn what_is_no_number_is_as_wide_in_characters_as_wanted() {
+        let rows = rows(vec![
+            ("s", Arc::new(StringArray::from(vec!["é→"]))),
+            ("b", Arc::new(BooleanArray::from(vec![true]))),
+        ]);
+        assert_eq!(whole("{s:4}|{s:1}|{b:06}|{b:3}|", &rows), "  é→|é→|  true|true|");
+    }
+
+    #[test]
+    fn texts_behind_dictionaries_are_texts() {
+        let words: DictionaryArray<Int32Type> = ["say \"so\"", "a\nb"].into_iter().collect();
+        let element = Arc::new(Field::new("e", words.data_type().clone(), true));
+        let offsets = arrow_buffer::OffsetBuffer::from_lengths([2]);
+        let list = ListArray::new(element, offsets, Arc::new(words), None);
+        assert_eq!(whole("{l[*];|}", &rows(vec![("l", Arc::new(list))])), "say \"so\"|a\\nb");
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_is_none_and_no_field_is_missing() {
+        let count = MOST_TEXT / 64 + 2;
+        let element = Arc::new(Field::new("e", DataType::Int8, true));
+        let offsets = arrow_buffer::OffsetBuffer::from_lengths([count]);
+        let bytes = Arc::new(Int8Array::from(vec![1; count]));
+        let rows = rows(vec![("v", Arc::new(ListArray::new(element, offsets, bytes, None)))]);
+        assert!(written("{v[*]}", &rows, 0).is_some());
+        let template = Template::parse("{v[*]:64}").unwrap();
+        let (bound, mut out) = (template.bind(Some(&rows)), Vec::new());
+        assert!(!bound.write(&channel(), &EVENT, Some(0), &mut out));
+        assert!(out.is_empty() && bound.missing(Some(0)).is_none());
+    }
+
     fn float(value: f64, template: &str) -> String {
         whole(template, &rows(vec![("x", Arc::new(Float64Array::from(vec![value])))]))
     }
@@ -881,7 +920,8 @@ mod tests {
             ("{a[}", "at character 4: expected a whole number"),
             ("{a:}", "at character 3: expected a width"),
             ("{a:6f}", "found `6f`"),
-            ("{a:.9999}", "at most 1100"),
+            ("{a:.9999}", "at most 64"),
+            ("{a[*]:65}", "at most 64"),
             ("{channel:5}", "formats are for numbers"),
             ("{a;,}", "at character 3: a separator is for elements"),
             ("{`a}", "this brace has no other"),

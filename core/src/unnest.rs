@@ -1,7 +1,8 @@
 //! Unnesting: of rows with a list in them, a row for each element. Chooses no list, and writes nothing.
 //!
 //! An event stays one event for as long as it can: a scan is a row with a list of points. Tables are to have
-//! a row a point, so sinks take lists apart when they write, and go on counting events.
+//! a row a point, so sinks take lists apart when they write, and go on counting events. As many rows may come of
+//! an event that there is no room for them at once: [`Pieces`] gives them one behind another.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -12,13 +13,13 @@ use arrow_array::{
     Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, StructArray, UInt32Array,
     UInt64Array,
 };
-use arrow_buffer::ArrowNativeType;
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, Schema};
 use arrow_select::nullif::nullif;
 use arrow_select::take::take;
 use serde::{Deserialize, Deserializer};
 
 use crate::column::{column, vector};
+use crate::lists::Lists;
 use crate::{Batch, Error, FieldPath, MessageType, Payloads, Rows, TypeKey};
 
 /// A batch in which each element of a list is a row of its own.
@@ -44,7 +45,7 @@ pub fn list_path<'de, D: Deserializer<'de>>(
     Err(serde::de::Error::custom(message))
 }
 
-/// Most rows that a batch becomes: its times, numbers and channels take more than a gigabyte then.
+/// Most rows that a batch becomes at once: its times, numbers and channels take more than a gigabyte then.
 const MOST_ROWS: usize = 32 << 20;
 
 /// Most bytes of what stands beside a list, repeated for each of its elements.
@@ -53,25 +54,29 @@ const MOST_REPEATED: usize = 1 << 30;
 /// How many rows each event becomes if the lists at `path` are taken apart: 1 where there is none. Nothing
 /// if no event has a list there.
 ///
-/// A list that is null is one without elements. `Err` if there are more rows than a batch can hold.
+/// A list that is null is one without elements. `Err` if a list is longer than 32 bits can count.
 pub fn row_counts(batch: &Batch, path: &FieldPath) -> Result<Option<Vec<u32>>, Error> {
     let mut counts = None;
     for rows in batch.rows() {
-        let Some(lists) = Lists::of(rows, path) else { continue };
+        let Some(lists) = lists_at(rows, path) else { continue };
         let counts = counts.get_or_insert_with(|| vec![1; batch.len()]);
-        for (event, range) in rows.events.iter().zip(&lists.ranges) {
-            counts[*event as usize] = u32::try_from(range.len()).unwrap_or(u32::MAX);
-        }
-    }
-    let total = counts.iter().flatten().map(|count| *count as usize).sum::<usize>();
-    if total > MOST_ROWS {
-        return Err(Error::unfit(format!(
-            "the lists `{path}` of {} events have {total} elements, and {MOST_ROWS} rows are the most that are \
-             made of a batch; write such lists as they are, without `unnest`",
-            batch.len()
-        )));
+        count(rows, &lists, path, counts)?;
     }
     Ok(counts)
+}
+
+fn count(rows: &Rows, lists: &Lists, path: &FieldPath, counts: &mut [u32]) -> Result<(), Error> {
+    for (event, range) in rows.events.iter().zip(&lists.ranges) {
+        counts[*event as usize] = u32::try_from(range.len()).map_err(|_| {
+            Error::unfit(format!(
+                "a list `{path}` has {} elements, and {} is the most that is taken apart; write it as it is, \
+                 without `unnest`",
+                range.len(),
+                u32::MAX
+            ))
+        })?;
+    }
+    Ok(())
 }
 
 /// Takes the lists at `path` apart: in what comes of it each element of a list is a row.
@@ -86,24 +91,206 @@ pub fn row_counts(batch: &Batch, path: &FieldPath) -> Result<Option<Vec<u32>>, E
 /// where they lie one behind another. `Err` if there would be too many rows, or too much beside the lists
 /// would have to be repeated.
 pub fn unnest(batch: &Batch, path: &FieldPath) -> Result<Unnested, Error> {
-    let Some(counts) = row_counts(batch, path)? else {
-        let counts = vec![1; batch.len()];
+    unnest_within(batch, path, None)
+}
+
+/// The same with those elements alone that have these numbers in their list.
+fn unnest_within(
+    batch: &Batch,
+    path: &FieldPath,
+    numbers: Option<&Range<usize>>,
+) -> Result<Unnested, Error> {
+    let (mut counts, mut all_lists) = (vec![1; batch.len()], Vec::new());
+    for rows in batch.rows() {
+        let mut lists = lists_at(rows, path);
+        if let Some(lists) = &mut lists {
+            numbers.iter().for_each(|numbers| lists.clip(numbers));
+            count(rows, lists, path, &mut counts)?;
+        }
+        all_lists.push(lists);
+    }
+    if all_lists.iter().all(Option::is_none) {
         return Ok(Unnested { batch: batch.clone(), counts, has_lists: false });
-    };
+    }
+    check_rows(&counts, path)?;
     let places = Places::of(&counts);
     let mut is_expanded = vec![false; batch.len()];
     let mut all = Vec::with_capacity(batch.rows().len());
-    for rows in batch.rows() {
-        all.extend(match Lists::of(rows, path) {
+    for (rows, lists) in batch.rows().iter().zip(&all_lists) {
+        all.extend(match lists {
             Some(lists) => {
                 rows.events.iter().for_each(|event| is_expanded[*event as usize] = true);
-                Some(lists.apart(rows, path, &places)?)
+                Some(apart(lists, rows, path, &places)?)
             }
             None => places.moved(rows),
         });
     }
     let batch = expanded(batch, &places, &is_expanded).with_rows(all);
     Ok(Unnested { batch, counts, has_lists: true })
+}
+
+fn check_rows(counts: &[u32], path: &FieldPath) -> Result<(), Error> {
+    let total = counts.iter().map(|count| *count as usize).sum::<usize>();
+    if total <= MOST_ROWS {
+        return Ok(());
+    }
+    Err(Error::unfit(format!(
+        "the lists `{path}` of {} events have {total} elements, and {MOST_ROWS} rows are the most that are \
+         made of a batch; write such lists as they are, without `unnest`",
+        counts.len()
+    )))
+}
+
+/// Some events of a batch, or of one event some of the elements of its list.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    events: Batch,
+    /// The numbers of the elements that are meant, if not all are.
+    numbers: Option<Range<usize>>,
+}
+
+impl Piece {
+    /// Whole events.
+    pub fn of(events: Batch) -> Self {
+        Self { events, numbers: None }
+    }
+
+    /// Of the lists of these events, mostly one, the elements with these numbers.
+    pub fn of_elements(events: Batch, numbers: Range<usize>) -> Self {
+        Self { events, numbers: Some(numbers) }
+    }
+
+    /// The events with all they have.
+    pub fn batch(&self) -> &Batch {
+        &self.events
+    }
+
+    /// How many events begin in it: the pieces of a batch together have all of them, each once.
+    pub fn events(&self) -> u64 {
+        match &self.numbers {
+            Some(numbers) if numbers.start > 0 => 0,
+            _ => self.events.len() as u64,
+        }
+    }
+
+    /// What it becomes when the lists at `path` are taken apart: see [`unnest`].
+    pub fn unnest(&self, path: &FieldPath) -> Result<Unnested, Error> {
+        unnest_within(&self.events, path, self.numbers.as_ref())
+    }
+}
+
+/// Cuts a batch so that each piece, its lists taken apart, has at most 65 536 rows and few megabytes.
+///
+/// A row that is larger is a piece of its own. The pieces have all rows in order. Nothing of a piece is made
+/// before it is asked for.
+#[derive(Debug)]
+pub struct Pieces {
+    batch: Batch,
+    sizes: Vec<Size>,
+    /// The next event.
+    event: usize,
+    /// The event before it, if its list is longer than a piece, and the next of its elements.
+    long: Option<(Batch, Size, usize)>,
+}
+
+/// What an event becomes.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    rows: usize,
+    /// Bytes of a row.
+    row: usize,
+}
+
+impl Size {
+    fn bytes(self) -> usize {
+        self.rows.saturating_mul(self.row)
+    }
+
+    /// How many of its rows go into a piece.
+    fn rows_a_piece(self) -> usize {
+        (PIECE_BYTES / self.row.max(1)).clamp(1, PIECE_ROWS)
+    }
+}
+
+/// Most rows of a piece.
+const PIECE_ROWS: usize = 64 << 10;
+/// Most bytes of a piece that has more than a row.
+const PIECE_BYTES: usize = 8 << 20;
+/// What a row takes at least: times, numbers, channels.
+const ROW_BYTES: usize = 64;
+
+impl Pieces {
+    /// The pieces of a batch whose lists at `path` are taken apart. Without a path none are.
+    pub fn of(batch: Batch, path: Option<&FieldPath>) -> Result<Self, Error> {
+        let sizes = sizes(&batch, path)?;
+        Ok(Self { batch, sizes, event: 0, long: None })
+    }
+
+    /// How many of the next events go into a piece.
+    fn fitting(&self) -> usize {
+        let (mut rows, mut bytes) = (0usize, 0usize);
+        let next = self.sizes.get(self.event..).unwrap_or_default().iter();
+        let fitting = next.take_while(|size| {
+            rows = rows.saturating_add(size.rows);
+            bytes = bytes.saturating_add(size.bytes());
+            rows <= PIECE_ROWS && bytes <= PIECE_BYTES
+        });
+        fitting.count()
+    }
+
+    /// The next elements of an event that has too many for a piece.
+    fn next_elements(&mut self) -> Option<Piece> {
+        let (event, size, start) = self.long.as_mut()?;
+        let end = start.saturating_add(size.rows_a_piece()).min(size.rows);
+        let piece = Piece::of_elements(event.clone(), *start..end);
+        *start = end;
+        if end == size.rows {
+            self.long = None;
+        }
+        Some(piece)
+    }
+}
+
+impl Iterator for Pieces {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        if let Some(piece) = self.next_elements() {
+            return Some(piece);
+        }
+        let (start, count) = (self.event, self.fitting());
+        let first = *self.sizes.get(start)?;
+        let events = self.batch.slice(start, count.max(1));
+        self.event += count.max(1);
+        if count == 0 && first.rows > 1 {
+            self.long = Some((events, first, 0));
+            return self.next_elements();
+        }
+        Some(Piece::of(events))
+    }
+}
+
+fn sizes(batch: &Batch, path: Option<&FieldPath>) -> Result<Vec<Size>, Error> {
+    let alone = |event| Size { rows: 1, row: ROW_BYTES + batch.payload_len(event) };
+    let mut sizes: Vec<Size> = (0..batch.len()).map(alone).collect();
+    for rows in batch.rows() {
+        let lists = path.and_then(|path| Some((path, lists_at(rows, path)?)));
+        let Some((path, lists)) = lists else {
+            let each = rows.memory() / rows.events.len().max(1);
+            rows.events.iter().for_each(|event| sizes[*event as usize].row += each);
+            continue;
+        };
+        let mut counts = vec![1; batch.len()];
+        count(rows, &lists, path, &mut counts)?;
+        let element = lists.elements.get_array_memory_size() / lists.elements.len().max(1);
+        let beside = beside(rows, path)?;
+        for (row, event) in rows.events.iter().enumerate() {
+            let bytes = beside.iter().map(|(_, array)| value_bytes(array, row));
+            let row = bytes.fold(ROW_BYTES + element, usize::saturating_add);
+            sizes[*event as usize] = Size { rows: counts[*event as usize] as usize, row };
+        }
+    }
+    Ok(sizes)
 }
 
 /// The events of a batch as often as they have rows. What is expanded has no payload.
@@ -175,108 +362,83 @@ impl Places {
     }
 }
 
-/// The lists at a path, one a row.
-struct Lists {
-    /// The elements of all lists, and more perhaps.
-    elements: ArrayRef,
-    /// Where those of each row lie.
-    ranges: Vec<Range<usize>>,
+/// The lists at a path, one a row of `rows`; nothing if there are none.
+fn lists_at(rows: &Rows, path: &FieldPath) -> Option<Lists> {
+    // What is behind a dictionary could not be left out of it.
+    let list = list_field(rows.columns.schema_ref(), &path.members()?)?;
+    let array = path.resolve(&rows.columns).filter(|a| a.data_type() == list.data_type())?;
+    Lists::of(&array)
 }
 
-impl Lists {
-    fn of(rows: &Rows, path: &FieldPath) -> Option<Self> {
-        // What is behind a dictionary could not be left out of it.
-        let list = list_field(rows.columns.schema_ref(), &path.members()?)?;
-        let array = path.resolve(&rows.columns).filter(|a| a.data_type() == list.data_type())?;
-        let (mut ranges, elements) = match array.data_type() {
-            DataType::List(_) => {
-                let list = array.as_list::<i32>();
-                (ranges(list.value_offsets()), Arc::clone(list.values()))
-            }
-            DataType::LargeList(_) => {
-                let list = array.as_list::<i64>();
-                (ranges(list.value_offsets()), Arc::clone(list.values()))
-            }
-            DataType::FixedSizeList(_, len) => {
-                let (list, len) = (array.as_fixed_size_list(), len.as_usize());
-                let ranges = (0..list.len()).map(|row| row * len..(row + 1) * len).collect();
-                (ranges, Arc::clone(list.values()))
-            }
-            _ => return None,
-        };
-        if let Some(nulls) = array.nulls() {
-            let of_nulls = ranges.iter_mut().zip(nulls).filter(|(_, is_valid)| !is_valid);
-            of_nulls.for_each(|(range, _)| range.end = range.start);
-        }
-        Some(Self { elements, ranges })
+/// The elements of all rows, one behind another.
+fn elements(lists: &Lists) -> Result<ArrayRef, Error> {
+    let mut filled = lists.ranges.iter().filter(|range| !range.is_empty());
+    let Some(first) = filled.next() else { return Ok(lists.elements.slice(0, 0)) };
+    let (start, mut end) = (first.start, first.end);
+    let is_one_run = filled.all(|range| range.start == std::mem::replace(&mut end, range.end));
+    if is_one_run {
+        return Ok(lists.elements.slice(start, end - start));
     }
+    let places = lists.ranges.iter().cloned().flatten().map(|place| place as u64);
+    take(&lists.elements, &UInt64Array::from_iter_values(places), None).map_err(broken)
+}
 
-    /// The elements of all rows, one behind another.
-    fn elements(&self) -> Result<ArrayRef, Error> {
-        let mut filled = self.ranges.iter().filter(|range| !range.is_empty());
-        let Some(first) = filled.next() else { return Ok(self.elements.slice(0, 0)) };
-        let (start, mut end) = (first.start, first.end);
-        let is_one_run = filled.all(|range| range.start == std::mem::replace(&mut end, range.end));
-        if is_one_run {
-            return Ok(self.elements.slice(start, end - start));
-        }
-        let places = self.ranges.iter().cloned().flatten().map(|place| place as u64);
-        take(&self.elements, &UInt64Array::from_iter_values(places), None).map_err(broken)
+/// The rows that have these lists, with the lists taken apart.
+fn apart(lists: &Lists, rows: &Rows, path: &FieldPath, places: &Places) -> Result<Rows, Error> {
+    let members = path.members().unwrap_or_default();
+    let repeats = UInt32Array::from_iter_values(
+        (0u32..).zip(&lists.ranges).flat_map(|(row, range)| range.clone().map(move |_| row)),
+    );
+    let (schema, beside) = (rows.columns.schema_ref(), beside(rows, path)?);
+    check_repeated(&beside, lists, path)?;
+    let place = schema.index_of(path.first()).map_err(broken)?;
+    let is_left = beside.len() == schema.fields().len();
+    let mut columns = Columns { list: place + usize::from(is_left), ..Columns::default() };
+    for (field, array) in beside {
+        columns.push(field, take(&array, &repeats, None).map_err(broken)?);
     }
+    let list =
+        list_field(schema, &members).ok_or_else(|| Error::broken("a list without a field"))?;
+    columns.insert_elements(&elements(lists)?, &list)?;
+    let events = rows.events.iter().flat_map(|event| places.rows_of(*event)).collect::<Vec<_>>();
+    Ok(Rows {
+        message: Arc::new(taken_apart(&rows.message, path)),
+        payloads: Payloads::Gone,
+        columns: columns.finish(events.len())?,
+        events,
+    })
+}
 
-    /// The rows that have these lists, with the lists taken apart.
-    fn apart(&self, rows: &Rows, path: &FieldPath, places: &Places) -> Result<Rows, Error> {
-        let members = path.members().unwrap_or_default();
-        let repeats = UInt32Array::from_iter_values(
-            (0u32..).zip(&self.ranges).flat_map(|(row, range)| range.clone().map(move |_| row)),
-        );
-        let mut columns = Columns::default();
-        let schema = rows.columns.schema_ref();
-        let place = schema.index_of(path.first()).map_err(broken)?;
-        let mut repeated = 0;
-        for (at, (field, array)) in schema.fields().iter().zip(rows.columns.columns()).enumerate() {
-            let left = if at == place { without(field, array, &members) } else { None };
-            let beside =
-                if at == place { left } else { Some((Arc::clone(field), Arc::clone(array))) };
-            if let Some((field, array)) = beside {
-                repeated += self.repeated_bytes(&array);
-                check_repeated(repeated, path)?;
-                columns.push(field, take(&array, &repeats, None).map_err(broken)?);
-            }
-            if at == place {
-                columns.list = columns.fields.len();
-            }
-        }
-        let list =
-            list_field(schema, &members).ok_or_else(|| Error::broken("a list without a field"))?;
-        columns.insert_elements(&self.elements()?, &list)?;
-        let events =
-            rows.events.iter().flat_map(|event| places.rows_of(*event)).collect::<Vec<_>>();
-        Ok(Rows {
-            message: Arc::new(taken_apart(&rows.message, path)),
-            payloads: Payloads::Gone,
-            columns: columns.finish(events.len())?,
-            events,
-        })
-    }
+/// The columns without the list: its own is there, too, if there is something beside it in a struct.
+fn beside(rows: &Rows, path: &FieldPath) -> Result<Vec<(FieldRef, ArrayRef)>, Error> {
+    let (schema, members) = (rows.columns.schema_ref(), path.members().unwrap_or_default());
+    let place = schema.index_of(path.first()).map_err(broken)?;
+    let all = schema.fields().iter().zip(rows.columns.columns()).enumerate();
+    let beside = all.filter_map(|(at, (field, array))| match at == place {
+        true => without(field, array, &members),
+        false => Some((Arc::clone(field), Arc::clone(array))),
+    });
+    Ok(beside.collect())
+}
 
-    /// How many bytes it takes to repeat a column for each element.
-    fn repeated_bytes(&self, array: &ArrayRef) -> usize {
-        let bytes = |row: usize| match array.data_type().primitive_width() {
-            Some(width) => width,
-            None => array.slice(row, 1).to_data().get_slice_memory_size().unwrap_or(0),
-        };
-        let each = self.ranges.iter().enumerate();
-        let each = each.map(|(row, range)| bytes(row).saturating_mul(range.len()));
-        each.fold(0, usize::saturating_add)
+/// How many bytes a value takes.
+fn value_bytes(array: &ArrayRef, row: usize) -> usize {
+    match array.data_type().primitive_width() {
+        Some(width) => width,
+        None => array.slice(row, 1).to_data().get_slice_memory_size().unwrap_or(0),
     }
 }
 
-fn ranges<O: ArrowNativeType>(offsets: &[O]) -> Vec<Range<usize>> {
-    offsets.windows(2).map(|pair| pair[0].as_usize()..pair[1].as_usize()).collect()
-}
-
-fn check_repeated(bytes: usize, path: &FieldPath) -> Result<(), Error> {
+fn check_repeated(
+    beside: &[(FieldRef, ArrayRef)],
+    lists: &Lists,
+    path: &FieldPath,
+) -> Result<(), Error> {
+    let of_row = |(row, range): (usize, &Range<usize>)| {
+        let bytes = beside.iter().map(|(_, array)| value_bytes(array, row));
+        bytes.fold(0, usize::saturating_add).saturating_mul(range.len())
+    };
+    let bytes = lists.ranges.iter().enumerate().map(of_row).fold(0, usize::saturating_add);
     if bytes <= MOST_REPEATED {
         return Ok(());
     }
@@ -400,7 +562,7 @@ pub fn taken_apart(message: &MessageType, path: &FieldPath) -> MessageType {
     hash.update(path.to_string().as_bytes());
     let key =
         hash.finalize().as_bytes().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
-    MessageType::named(Arc::clone(&message.name), TypeKey(key))
+    MessageType::part(Arc::clone(&message.name), TypeKey(key))
 }
 
 fn broken(error: ArrowError) -> Error {
@@ -605,6 +767,41 @@ mod tests {
         let batch = rows(&[0], vec![("text", long), ("points", many)]);
         let error = unnest(&events(1).with_rows(vec![batch]), &path("points")).unwrap_err();
         assert!(error.to_string().contains("stand in each row again"), "{error}");
+    }
+
+    #[test]
+    fn a_long_list_is_taken_apart_in_pieces_that_together_are_the_whole() {
+        let text = |len: usize| "x".repeat(len);
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![text(1), text(1 << 20), text(1)]));
+        for (lengths, pieces) in [([3, 4, 5], 1), ([200_000, 20, 90_000], 10), ([0, 0, 0], 1)] {
+            let columns = vec![("text", Arc::clone(&texts)), ("points", points(&lengths, None))];
+            let batch = events(4).with_rows(vec![rows(&[0, 1, 3], columns)]);
+            let whole = unnest(&batch, &path("points")).unwrap();
+            let all: Vec<Piece> = Pieces::of(batch, Some(&path("points"))).unwrap().collect();
+            let found: Vec<Unnested> =
+                all.iter().map(|piece| piece.unnest(&path("points")).unwrap()).collect();
+            assert_eq!((all.iter().map(Piece::events).sum::<u64>(), all.len()), (4, pieces));
+            assert!(found.iter().all(|piece| piece.batch.len() <= PIECE_ROWS));
+            let column = |batch: &Batch| -> Vec<i64> {
+                batch.rows().first().map(|rows| longs(rows, "time")).unwrap_or_default()
+            };
+            let times: Vec<i64> = found.iter().flat_map(|piece| column(&piece.batch)).collect();
+            let numbers: Vec<i64> =
+                found.iter().flat_map(|piece| piece.batch.sequences().to_vec()).collect();
+            assert_eq!(times, column(&whole.batch));
+            assert_eq!(numbers, whole.batch.sequences());
+        }
+    }
+
+    #[test]
+    fn large_events_are_pieces_of_their_own_also_without_a_list() {
+        let texts: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(9 << 20); 3]));
+        let batch = events(3).with_rows(vec![rows(&[0, 1, 2], vec![("text", texts)])]);
+        let all: Vec<Piece> = Pieces::of(batch, None).unwrap().collect();
+        let numbers: Vec<&[i64]> = all.iter().map(|piece| piece.batch().sequences()).collect();
+        assert_eq!(numbers, [[0], [1], [2]]);
+        assert_eq!(Pieces::of(events(50), None).unwrap().count(), 1);
+        assert_eq!(Pieces::of(Batch::default(), None).unwrap().count(), 0);
     }
 
     proptest! {

@@ -249,6 +249,16 @@ pub trait DynSink: Send + Sync {
 const ROWS_ALONE: &str =
     "only decoded fields are there and no payload; put the stage `encode` before the sink";
 
+const PARTS_ALONE: &str =
+    "only elements or chosen fields of messages are there: messages cannot be made of them";
+
+/// Why a sink of payloads cannot take an event of which only these rows are left.
+fn why_alone(batch: &Batch, event: u32) -> String {
+    let parts = batch.rows().iter().filter(|rows| rows.message.is_part());
+    let is_part = parts.into_iter().any(|rows| rows.events.binary_search(&event).is_ok());
+    if is_part { PARTS_ALONE } else { ROWS_ALONE }.to_owned()
+}
+
 const OWN_TYPES: &str = "a sink is only given the blocks and outputs it made";
 
 impl<S: Sink> DynSink for S {
@@ -278,19 +288,19 @@ impl<S: Sink> DynSink for S {
         context: &mut EncodeContext<'_>,
     ) -> Result<Box<dyn Any + Send>, Error> {
         let given = if Sink::takes_rows(self) { None } else { batch.without_rows_alone() };
-        let Some((batch, alone)) = given else {
+        let Some((kept, alone)) = given else {
             return Ok(Box::new(Sink::encode(self, batch, context)?));
         };
         let mut own = EncodeContext::new(context.channels, context.buffers);
-        let places: Vec<u32> = (0..batch.len() + alone.len())
+        let places: Vec<u32> = (0..batch.len())
             .map(|row| row as u32)
             .filter(|row| alone.binary_search(row).is_err())
             .collect();
-        let block = Sink::encode(self, batch, &mut own)?;
+        let block = Sink::encode(self, kept, &mut own)?;
         context.losses.append(&mut own.losses);
         let refused = own.refused.into_iter().map(|(row, why)| (places[row as usize], why));
         context.refused.extend(refused);
-        context.refused.extend(alone.into_iter().map(|row| (row, ROWS_ALONE.to_owned())));
+        context.refused.extend(alone.into_iter().map(|row| (row, why_alone(&batch, row))));
         Ok(Box::new(block))
     }
 

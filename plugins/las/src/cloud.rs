@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, TimestampNanosecondType, UInt16Type};
-use arrow_array::{Array, ArrayRef, ListArray, StructArray};
+use arrow_array::{Array, ArrayRef, ArrowPrimitiveType};
+use arrow_buffer::NullBuffer;
 use arrow_cast::cast;
 use arrow_schema::{DataType, TimeUnit};
+use sluice_core::lists::Lists;
 use sluice_core::{Batch, FieldPath, Rows};
 
 use crate::points::Points;
@@ -24,16 +26,62 @@ pub(crate) struct Wanted<'o> {
 }
 
 /// The lists of points of some rows of one type.
-pub(crate) struct Lists<'b> {
-    rows: &'b Rows,
-    lists: ListArray,
+pub(crate) struct PointLists {
+    lists: Lists,
+    is_there: Option<NullBuffer>,
     coordinates: [ArrayRef; 3],
     intensity: Option<ArrayRef>,
-    laser: Option<ArrayRef>,
-    time: Option<ArrayRef>,
-    colour: Option<[ArrayRef; 3]>,
-    /// Whether points have members that files have no place for.
+    laser: Option<Held>,
+    time: Option<Held>,
+    colour: Option<[Held; 3]>,
+    /// Whether points have members that files have no place for, or of a kind that is not understood.
     pub(crate) has_more: bool,
+}
+
+/// A member in the form in which files hold it, and as it came.
+#[derive(Debug)]
+struct Held {
+    array: ArrayRef,
+    came: Option<NullBuffer>,
+}
+
+impl Held {
+    fn of(came: &ArrayRef, array: ArrayRef) -> Self {
+        Self { array, came: came.logical_nulls() }
+    }
+
+    /// Whether there is a value which files cannot hold.
+    fn is_lost(&self, at: usize) -> bool {
+        self.array.is_null(at) && self.came.as_ref().is_none_or(|nulls| nulls.is_valid(at))
+    }
+}
+
+/// Why events of a type have no points.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Absence {
+    /// There is no such field, or the event is not decoded.
+    NoField,
+    /// The field is no list.
+    NoList,
+    /// It is a list of something without this member.
+    NoMember(String),
+    /// This member is no number.
+    NoNumber(String),
+    /// The event's own list is null.
+    Null,
+}
+
+impl Absence {
+    /// In words.
+    pub(crate) fn text(&self, points: &FieldPath) -> String {
+        match self {
+            Self::NoField => format!("there is no field `{points}`"),
+            Self::NoList => format!("`{points}` is no list"),
+            Self::NoMember(name) => format!("the elements of `{points}` have no member `{name}`"),
+            Self::NoNumber(name) => format!("`{name}` in the elements of `{points}` is no number"),
+            Self::Null => format!("the list `{points}` is null"),
+        }
+    }
 }
 
 /// What was found of an event's points.
@@ -43,38 +91,66 @@ pub(crate) struct Taken {
     pub(crate) nowhere: u64,
     /// Points whose intensity is more than 16 bits hold.
     pub(crate) too_bright: u64,
+    /// Points whose intensity is below zero, or no number.
+    pub(crate) too_dark: u64,
+    /// Points whose laser is no number of 16 bits.
+    pub(crate) lasers: u64,
+    /// Points whose time cannot be counted in nanoseconds.
+    pub(crate) times: u64,
+    /// Points of which a colour does not fit.
+    pub(crate) colours: u64,
 }
 
-impl<'b> Lists<'b> {
-    /// The lists of points that these rows have; nothing if they have none.
-    pub(crate) fn of(rows: &'b Rows, wanted: &Wanted<'_>) -> Option<Self> {
-        let lists = wanted.points.resolve(&rows.columns)?;
-        let lists = lists.as_list_opt::<i32>()?.clone();
-        let members = lists.values().as_struct_opt()?.clone();
-        let coordinate = |name: &String| floats(members.column_by_name(name)?);
+impl Taken {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.nowhere += other.nowhere;
+        self.too_bright += other.too_bright;
+        self.too_dark += other.too_dark;
+        self.lasers += other.lasers;
+        self.times += other.times;
+        self.colours += other.colours;
+    }
+}
+
+impl PointLists {
+    /// The lists of points that these rows have; or why they have none.
+    pub(crate) fn of(rows: &Rows, wanted: &Wanted<'_>) -> Result<Self, Absence> {
+        let array = wanted.points.resolve(&rows.columns).ok_or(Absence::NoField)?;
+        let lists = Lists::of(&array).ok_or(Absence::NoList)?;
+        let members = lists.elements.as_struct_opt();
+        let member = |name: &str| members.and_then(|members| members.column_by_name(name));
+        let coordinate = |name: &String| {
+            let array = member(name).ok_or_else(|| Absence::NoMember(name.clone()))?;
+            floats(array).ok_or_else(|| Absence::NoNumber(name.clone()))
+        };
         let [x, y, z] = wanted.coordinates;
         let coordinates = [coordinate(x)?, coordinate(y)?, coordinate(z)?];
-        let intensity = members.column_by_name("intensity");
-        Some(Self {
-            rows,
-            coordinates,
-            intensity: intensity.and_then(|array| intensities(array, wanted.intensity_scale)),
-            laser: members.column_by_name("laser").and_then(whole),
-            time: members.column_by_name("time").and_then(times),
-            colour: colours(&members),
-            has_more: has_more(&members, wanted.coordinates),
-            lists,
-        })
-    }
-
-    /// Which event each row is of.
-    pub(crate) fn events(&self) -> &'b [u32] {
-        &self.rows.events
+        let held = |name: &str, form: fn(&ArrayRef) -> Option<ArrayRef>| {
+            let came = member(name)?;
+            form(came).map(|array| Held::of(came, array))
+        };
+        let intensity = member("intensity");
+        let intensity = intensity.and_then(|array| intensities(array, wanted.intensity_scale));
+        let (laser, time) = (held("laser", whole), held("time", times));
+        let colour = |name| held(name, colours);
+        let colour = colour("red").zip(colour("green")).zip(colour("blue"));
+        let colour = colour.map(|((red, green), blue)| [red, green, blue]);
+        let has_more = members.is_some_and(|members| {
+            members.column_names().iter().any(|name| match *name {
+                "intensity" => intensity.is_none(),
+                "laser" => laser.is_none(),
+                "time" => time.is_none(),
+                "red" | "green" | "blue" => colour.is_none(),
+                name => wanted.coordinates.iter().all(|coordinate| coordinate != name),
+            })
+        });
+        let is_there = array.logical_nulls();
+        Ok(Self { lists, is_there, coordinates, intensity, laser, time, colour, has_more })
     }
 
     /// Whether the row's list is there.
-    pub(crate) fn has(&self, row: usize) -> bool {
-        self.lists.is_valid(row)
+    fn has(&self, row: usize) -> bool {
+        self.is_there.as_ref().is_none_or(|nulls| nulls.is_valid(row))
     }
 
     /// Whether the points have colours.
@@ -85,22 +161,28 @@ impl<'b> Lists<'b> {
     /// Appends the points of a row to `out`. What has no time of its own is of `timestamp`.
     pub(crate) fn take(&self, row: usize, timestamp: i64, out: &mut Points) -> Taken {
         let mut taken = Taken::default();
-        let offsets = self.lists.value_offsets();
         let [x, y, z] = self.coordinates.each_ref().map(|c| c.as_primitive::<Float64Type>());
-        let members = self.lists.values();
-        for at in offsets[row] as usize..offsets[row + 1] as usize {
+        for at in self.lists.ranges[row].clone() {
             let place = [x, y, z].map(|c| if c.is_valid(at) { c.value(at) } else { f64::NAN });
-            if members.is_null(at) || !place.iter().all(|value| value.is_finite()) {
+            if self.lists.elements.is_null(at) || !place.iter().all(|value| value.is_finite()) {
                 taken.nowhere += 1;
                 continue;
             }
-            let intensity = value::<Float64Type>(&self.intensity, at).unwrap_or(0.0);
+            let intensity = self.intensity.as_ref();
+            let intensity = intensity.and_then(|array| value::<Float64Type>(array, at));
+            let intensity = intensity.unwrap_or(0.0);
             taken.too_bright += u64::from(intensity > f64::from(u16::MAX));
+            taken.too_dark += u64::from(intensity < 0.0 || intensity.is_nan());
+            taken.lasers += u64::from(is_lost(self.laser.as_ref(), at));
+            taken.times += u64::from(is_lost(self.time.as_ref(), at));
+            let mut colours = self.colour.iter().flatten();
+            taken.colours += u64::from(colours.any(|part| part.is_lost(at)));
             out.place.push(place);
             // Below zero, and where it is no number, it is dark.
             out.intensity.push(intensity.clamp(0.0, f64::from(u16::MAX)).round() as u16);
-            out.laser.push(value::<UInt16Type>(&self.laser, at).unwrap_or(0));
-            out.time.push(value::<TimestampNanosecondType>(&self.time, at).unwrap_or(timestamp));
+            out.laser.push(held_value::<UInt16Type>(self.laser.as_ref(), at).unwrap_or(0));
+            let time = held_value::<TimestampNanosecondType>(self.time.as_ref(), at);
+            out.time.push(time.unwrap_or(timestamp));
             out.colour.push(self.colour_at(at));
         }
         taken
@@ -108,19 +190,24 @@ impl<'b> Lists<'b> {
 
     fn colour_at(&self, at: usize) -> [u16; 3] {
         let Some(colour) = &self.colour else { return [0; 3] };
-        let known = colour.iter().all(|part| part.is_valid(at));
+        let known = colour.iter().all(|part| part.array.is_valid(at));
         colour.each_ref().map(|part| match known {
-            true => part.as_primitive::<UInt16Type>().value(at),
+            true => part.array.as_primitive::<UInt16Type>().value(at),
             false => 0,
         })
     }
 }
 
-fn value<T: arrow_array::ArrowPrimitiveType>(
-    array: &Option<ArrayRef>,
-    at: usize,
-) -> Option<T::Native> {
-    let array = array.as_ref()?.as_primitive::<T>();
+fn is_lost(held: Option<&Held>, at: usize) -> bool {
+    held.is_some_and(|held| held.is_lost(at))
+}
+
+fn held_value<T: ArrowPrimitiveType>(held: Option<&Held>, at: usize) -> Option<T::Native> {
+    value::<T>(&held?.array, at)
+}
+
+fn value<T: ArrowPrimitiveType>(array: &ArrayRef, at: usize) -> Option<T::Native> {
+    let array = array.as_primitive::<T>();
     array.is_valid(at).then(|| array.value(at))
 }
 
@@ -138,38 +225,26 @@ fn intensities(array: &ArrayRef, scale: f64) -> Option<ArrayRef> {
     Some(Arc::new(floats.as_primitive::<Float64Type>().unary::<_, Float64Type>(|v| v * scale)))
 }
 
-/// Whole numbers of 16 bits; null where they are larger.
+/// Whole numbers of 16 bits; null where they are larger, or below zero.
 fn whole(array: &ArrayRef) -> Option<ArrayRef> {
     array.data_type().is_integer().then(|| cast(array, &DataType::UInt16).ok()).flatten()
 }
 
+/// Times in nanoseconds; null where they do not fit.
 fn times(array: &ArrayRef) -> Option<ArrayRef> {
     let DataType::Timestamp(_, zone) = array.data_type() else { return None };
     cast(array, &DataType::Timestamp(TimeUnit::Nanosecond, zone.clone())).ok()
 }
 
-/// Colours of 16 bits: those of 8 bits are multiplied by 256, as the format wants them.
-fn colours(members: &StructArray) -> Option<[ArrayRef; 3]> {
-    let part = |name: &str| {
-        let array = members.column_by_name(name)?;
-        let wide = cast(array, &DataType::UInt16).ok();
-        match array.data_type() {
-            DataType::UInt16 => wide,
-            DataType::UInt8 => {
-                let wide = wide?;
-                Some(Arc::new(wide.as_primitive::<UInt16Type>().unary::<_, UInt16Type>(|v| v << 8))
-                    as ArrayRef)
-            }
-            _ => None,
-        }
-    };
-    Some([part("red")?, part("green")?, part("blue")?])
-}
-
-fn has_more(members: &StructArray, coordinates: &[String; 3]) -> bool {
-    const HELD: [&str; 6] = ["intensity", "laser", "time", "red", "green", "blue"];
-    let is_held = |name: &&str| HELD.contains(name) || coordinates.iter().any(|c| c == name);
-    members.column_names().iter().any(|name| !is_held(name))
+/// A part of colours, in 16 bits; null where it does not fit. Those of 8 bits are multiplied by 256, as the
+/// format wants them.
+fn colours(array: &ArrayRef) -> Option<ArrayRef> {
+    let wide = whole(array)?;
+    if *array.data_type() != DataType::UInt8 {
+        return Some(wide);
+    }
+    let wide = wide.as_primitive::<UInt16Type>().unary::<_, UInt16Type>(|value| value << 8);
+    Some(Arc::new(wide))
 }
 
 /// The points of a batch that go to one file.
@@ -195,18 +270,24 @@ impl Part {
     }
 }
 
-/// For each event of a batch the list of points it has, by number of type and row.
-pub(crate) fn rows_of_events(batch: &Batch, lists: &[Lists<'_>]) -> Vec<Option<(usize, usize)>> {
-    let mut found = vec![None; batch.len()];
-    for (kind, list) in lists.iter().enumerate() {
-        for (row, event) in list.events().iter().enumerate().filter(|(row, _)| list.has(*row)) {
-            if let Some(place) = found.get_mut(*event as usize) {
-                *place = Some((kind, row));
-            }
+/// For each event of a batch the list of points it has, by number of type and row; or why it has none.
+pub(crate) fn rows_of_events(
+    batch: &Batch,
+    points: &[Result<PointLists, Absence>],
+) -> Vec<Result<(usize, usize), Absence>> {
+    let mut found = vec![Err(Absence::NoField); batch.len()];
+    for (kind, (rows, points)) in batch.rows().iter().zip(points).enumerate() {
+        for (row, event) in rows.events.iter().enumerate() {
+            let Some(place) = found.get_mut(*event as usize) else { continue };
+            *place = match points {
+                Ok(points) if points.has(row) => Ok((kind, row)),
+                Ok(_) => Err(Absence::Null),
+                Err(why) => Err(why.clone()),
+            };
         }
     }
     found
 }
 
-/// Counts by channel name of what is told once.
-pub(crate) type ByChannel = BTreeMap<Arc<str>, u64>;
+/// Counts by channel name, and by why, of what is told once.
+pub(crate) type ByChannel = BTreeMap<(Arc<str>, Absence), u64>;

@@ -143,7 +143,8 @@ pub(crate) fn pack(points: &Points, form: Form, transform: &Transform) -> Result
     let mut bytes = Vec::with_capacity(points.len() * usize::from(form.record_len()));
     let mut bounds = Bounds::default();
     for at in 0..points.len() {
-        let steps = transform.steps(points.place[at]).ok_or_else(|| too_far(transform))?;
+        let steps =
+            transform.steps(points.place[at]).ok_or_else(|| too_far(points, at, transform))?;
         bounds.add(steps);
         push(points, at, steps, form, &mut bytes);
     }
@@ -154,12 +155,27 @@ pub(crate) fn pack(points: &Points, form: Form, transform: &Transform) -> Result
     Ok(Packed { bytes, count: points.len() as u64, bounds })
 }
 
-fn too_far(transform: &Transform) -> Error {
+fn too_far(points: &Points, at: usize, transform: &Transform) -> Error {
+    let place = points.place[at];
+    let far = |axis: usize| (place[axis] - transform.offset[axis]).abs();
+    let reach = |axis: usize| transform.scale[axis] * f64::from(i32::MAX);
+    let worst = (0..3).max_by(|a, b| (far(*a) / reach(*a)).total_cmp(&(far(*b) / reach(*b))));
+    let axis = worst.unwrap_or_default();
+    let (far, reach) = (far(axis), reach(axis));
     let [x, y, z] = transform.offset;
+    // Half way between them both are in reach, if they are not too far apart.
+    let advice = if far <= 2.0 * reach {
+        let mut middle = transform.offset;
+        middle[axis] += (place[axis] - middle[axis]) / 2.0;
+        let [x, y, z] = middle;
+        format!("`offset = [{x:?}, {y:?}, {z:?}]` has both in reach, and so has a larger `scale`")
+    } else {
+        let scale = transform.scale[axis] * far / reach;
+        format!("no `offset` has both in reach: give a larger `scale`, from {scale:.1e} on")
+    };
     Error::unfit(format!(
-        "points lie further from the first one than 32 bits reach at this scale; with `offset = [{x:?}, \
-         {y:?}, {z:?}]` (what the first point gave) or another one, such events are left out and counted, \
-         and a larger `scale` reaches further"
+        "the point {place:?} lies {far} from the first one, about [{x:?}, {y:?}, {z:?}], and 32 bits reach \
+         {reach} at this scale; {advice}. With an `offset`, events that are out of reach are left out and counted"
     ))
 }
 

@@ -12,7 +12,7 @@ use sluice_core::{
     Batch, Channel, Clock, EncodeContext, Error, FieldPath, Ordered, PerChannel, Sink, SinkContext,
 };
 
-use crate::cloud::{ByChannel, Lists, Part, Taken, Wanted, rows_of_events};
+use crate::cloud::{Absence, ByChannel, Part, PointLists, Taken, Wanted, rows_of_events};
 use crate::file::PointFile;
 use crate::pack::{self, CHUNK, Compression, Form, Packed, Transform, Version};
 use crate::points::Points;
@@ -23,6 +23,7 @@ use crate::points::Points;
 #[schemars(crate = "sluice_core::schemars")]
 pub struct Las {
     /// The file to write; or, with a slash at its end, the folder for a file a channel.
+    #[serde(deserialize_with = "path")]
     path: OutPath,
     /// The field that is the list of an event's points.
     #[serde(default = "points")]
@@ -110,6 +111,18 @@ fn full_range() -> f64 {
     f64::from(u16::MAX)
 }
 
+fn path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OutPath, D::Error> {
+    let path = OutPath::deserialize(deserializer)?;
+    let is_packed = path.0.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("zst"));
+    if !path.is_stdout() && (path.is_folder() || !is_packed) {
+        return Ok(path);
+    }
+    Err(serde::de::Error::custom(
+        "the head of a LAS file is written last, which needs a file that is neither standard output nor \
+         compressed by `.zst`; a path that ends in `.laz` compresses points",
+    ))
+}
+
 fn scale<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[f64; 3], D::Error> {
     let scale = match OneOrThree::deserialize(deserializer)? {
         OneOrThree::One(scale) => [scale; 3],
@@ -152,8 +165,8 @@ const TOO_FAR: &str = "points lie further from `offset` than 32 bits reach at th
                        `offset`, or a larger `scale`";
 const ABSURD: &str = "points lie too far out to be written at this scale; `filter` leaves such points out, \
                       and a larger `scale` reaches further";
-const MORE_MEMBERS: &str =
-    "of points only coordinates, intensity, laser, time and colour are written";
+const MORE_MEMBERS: &str = "of points only coordinates, intensity, laser, time and colour are written, and these only where they are \
+     numbers (laser and colours whole ones, time a time)";
 const RELATIVE: &str =
     "times that count from the start of a log are written as if they were of 1970";
 
@@ -171,8 +184,7 @@ pub struct Cloud {
 #[derive(Debug, Default)]
 struct Told {
     without: ByChannel,
-    nowhere: u64,
-    too_bright: u64,
+    taken: Taken,
 }
 
 impl Told {
@@ -180,13 +192,7 @@ impl Told {
         for (channel, count) in other.without {
             *self.without.entry(channel).or_default() += count;
         }
-        self.nowhere += other.nowhere;
-        self.too_bright += other.too_bright;
-    }
-
-    fn take(&mut self, taken: Taken) {
-        self.nowhere += taken.nowhere;
-        self.too_bright += taken.too_bright;
+        self.taken.add(other.taken);
     }
 }
 
@@ -261,7 +267,7 @@ impl Las {
         if files.files.len() >= files.most {
             return Err(Error::unfit(format!(
                 "more than {} channels have points, and each file takes memory until the end; filter by \
-                 channel, or write one file: {}",
+                 channel, write one file, or give more `--memory`: {}",
                 files.most,
                 self.path.0.display()
             )));
@@ -307,18 +313,26 @@ impl Las {
 
     /// The points of a batch. An event whose points cannot be written is refused.
     fn cloud(&self, batch: &Batch, context: &mut EncodeContext<'_>) -> Result<Cloud, Error> {
-        let lists: Vec<Lists<'_>> =
-            batch.rows().iter().filter_map(|rows| Lists::of(rows, &self.wanted())).collect();
+        let wanted = self.wanted();
+        let lists: Vec<Result<PointLists, Absence>> =
+            batch.rows().iter().map(|rows| PointLists::of(rows, &wanted)).collect();
         let names = self.names.table(context.channels, |c| Ok(Named::of(c)))?;
         let (one, rows) = (Arc::<str>::from(""), rows_of_events(batch, &lists));
         let mut cloud = Cloud::default();
         for (event, found) in rows.into_iter().enumerate() {
             let channel = batch.channels()[event];
-            let Some((kind, row)) = found else {
-                cloud.without.push(batch.origins()[event]);
-                let name = &names[channel as usize].channel;
-                *cloud.told.without.entry(Arc::clone(name)).or_default() += 1;
-                continue;
+            let found = found.and_then(|(kind, row)| match &lists[kind] {
+                Ok(list) => Ok((list, row)),
+                Err(why) => Err(why.clone()),
+            });
+            let (list, row) = match found {
+                Ok(found) => found,
+                Err(why) => {
+                    cloud.without.push(batch.origins()[event]);
+                    let name = Arc::clone(&names[channel as usize].channel);
+                    *cloud.told.without.entry((name, why)).or_default() += 1;
+                    continue;
+                }
             };
             let file = if self.path.is_folder() { &names[channel as usize].file } else { &one };
             if !cloud.parts.contains_key(file) {
@@ -326,17 +340,17 @@ impl Las {
             }
             let Some(part) = cloud.parts.get_mut(file) else { continue };
             let from = part.points.len();
-            let taken = lists[kind].take(row, batch.timestamps()[event], &mut part.points);
+            let taken = list.take(row, batch.timestamps()[event], &mut part.points);
             if let Some(why) = self.unfit(&part.points, from) {
                 part.points.truncate(from);
                 context.refused.push((event as u32, why.to_owned()));
                 continue;
             }
-            part.note_colour(from, lists[kind].has_colour());
-            cloud.told.take(taken);
+            part.note_colour(from, list.has_colour());
+            cloud.told.taken.add(taken);
             cloud.events += 1;
         }
-        if lists.iter().any(|list| list.has_more) {
+        if lists.iter().flatten().any(|list| list.has_more) {
             context.losses.insert(MORE_MEMBERS);
         }
         Ok(cloud)
@@ -384,7 +398,7 @@ impl Sink for Las {
             files: Vec::new(),
             places: BTreeMap::new(),
             packed: Ordered::new(&context.tasks, under_way),
-            most: (context.memory / 2 / chunk).clamp(16, MOST_FILES),
+            most: (context.memory / 2 / chunk).clamp(1, MOST_FILES),
             left_out: Vec::new(),
             told: Told::default(),
             faded: 0,
@@ -418,17 +432,27 @@ impl Sink for Las {
     }
 
     fn notes(&self, files: &Files) -> Vec<(String, u64)> {
-        let told = &files.told;
+        let (told, taken) = (&files.told, files.told.taken);
         let counts = told.without.iter();
-        let note = |(channel, count): (&Arc<str>, &u64)| {
-            (format!("{channel}: left out, there are no points in `{}`", self.points), *count)
+        let note = |((channel, why), count): (&(Arc<str>, Absence), &u64)| {
+            (format!("{channel}: left out, {}", why.text(&self.points)), *count)
         };
         let mut notes: Vec<(String, u64)> = counts.clone().take(MOST_TOLD).map(note).collect();
         let others: u64 = counts.skip(MOST_TOLD).map(|(_, count)| count).sum();
         let more = [
             ("left out, there are no points on other channels either", others),
-            ("points without a place (a coordinate is no number) are left out", told.nowhere),
-            ("intensities above 65535 are written as that; see `intensity_scale`", told.too_bright),
+            ("points without a place (a coordinate is no number) are left out", taken.nowhere),
+            (
+                "intensities above 65535 are written as that; see `intensity_scale`",
+                taken.too_bright,
+            ),
+            ("intensities below 0, or that are no number, are written as 0", taken.too_dark),
+            ("values of `laser` that are not from 0 to 65535 are written as 0", taken.lasers),
+            (
+                "values of `time` before 1677 or after 2262 are left out; their event's is written",
+                taken.times,
+            ),
+            ("colours that are not from 0 to 65535 are written as black", taken.colours),
             (
                 "colours of points are not written, as the first points have none; see `colour`",
                 files.faded,

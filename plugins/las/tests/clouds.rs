@@ -132,7 +132,7 @@ fn events_without_points_are_left_out_and_told_by_channel() {
     let Outcome { written, left_out, refused, notes, .. } =
         write(&folder.path().join("cloud.las"), &events, json!({})).unwrap();
     assert_eq!((written, left_out, refused.len()), (2, 2, 0));
-    let told = "POSE: left out, there are no points in `points`".to_owned();
+    let told = "POSE: left out, there is no field `points`".to_owned();
     assert_eq!(notes, [(told, 2)]);
 }
 
@@ -144,6 +144,45 @@ fn a_list_of_something_else_is_no_list_of_points() {
     let options = json!({ "path": folder.path().join("cloud.las") });
     let outcome = run(options, batches, &context).unwrap();
     assert_eq!((outcome.written, outcome.left_out), (0, 1));
+    let told = "N: left out, the elements of `points` have no member `x`".to_owned();
+    assert_eq!(outcome.notes, [(told, 1)]);
+}
+
+#[test]
+fn lists_of_every_kind_and_members_of_every_width_are_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cloud.las");
+    for kind in [kit::ListKind::Large, kit::ListKind::Fixed] {
+        let context = context();
+        let batches = vec![kit::wide(kind, &context.channels)];
+        let outcome = run(json!({ "path": path }), batches, &context).unwrap();
+        let points = read(&path).1;
+        let lasers: Vec<u16> = points.iter().map(|point| point.point_source_id).collect();
+        let reds: Vec<u16> = points.iter().map(|point| point.color.unwrap().red).collect();
+        assert_eq!((lasers, reds), (vec![7, 0], vec![300, 0]));
+        let told: Vec<(&str, u64)> =
+            outcome.notes.iter().map(|(what, n)| (what.as_str(), *n)).collect();
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].0.contains("`laser`") && told[1].0.contains("colours"), "{told:?}");
+        assert_eq!(outcome.losses.len(), 1, "a time that is a mere number is told");
+    }
+}
+
+#[test]
+fn a_field_that_has_no_points_says_what_it_lacks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cloud.las");
+    for (more, why) in [
+        (json!({ "points": "utime" }), "`utime` is no list"),
+        (json!({ "coordinates": ["x", "y", "alt"] }), "`points` have no member `alt`"),
+        (
+            json!({ "coordinates": ["x", "y", "time"] }),
+            "`time` in the elements of `points` is no number",
+        ),
+    ] {
+        let outcome = write(&path, &[Event("A", Some(line(2, [0.0; 3])))], more).unwrap();
+        assert!(outcome.notes[0].0.contains(why), "{outcome:?}");
+    }
 }
 
 #[test]
@@ -196,8 +235,14 @@ fn a_run_whose_chosen_offset_does_not_reach_says_which_to_give() {
         Event("A", Some(line(1, [0.0, 0.0, 0.0]))),
     ];
     let error = write(&path, &events, json!({})).unwrap_err().to_string();
-    assert!(error.contains("`offset = [500.0, 3827000.0, 0.0]`"), "{error}");
+    assert!(error.contains("the point [0.0, 0.0, 0.0] lies 3827000 from"), "{error}");
+    assert!(error.contains("first one, about [500.0, 3827000.0, 0.0]"), "{error}");
+    assert!(error.contains("`offset = [500.0, 1913500.0, 0.0]` has both in reach"), "{error}");
     assert!(!path.exists());
+    write(&path, &events, json!({ "offset": [500.0, 1_913_500.0, 0.0] })).unwrap();
+    let events = [-5e6, 5e6].map(|x| Event("A", Some(vec![at(x, 0.0, 0.0)])));
+    let error = write(&path, &events, json!({})).unwrap_err().to_string();
+    assert!(error.contains("larger `scale`, from 4.7e-3 on"), "{error}");
 }
 
 #[test]
@@ -253,17 +298,33 @@ fn intensities_are_scaled_and_held_within_their_sixteen_bits() {
     let outcome = write(&path, &events, json!({ "intensity_scale": 1.0 })).unwrap();
     let found: Vec<u16> = read(&path).1.iter().map(|point| point.intensity).collect();
     assert_eq!(found, [0, 0, 0, 9_000, 65_535]);
-    assert_eq!(outcome.notes[0].1, 1);
+    assert_eq!(outcome.notes.iter().map(|note| note.1).collect::<Vec<_>>(), [1, 2]);
+    assert!(outcome.notes[1].0.contains("below 0"), "{outcome:?}");
 }
 
 #[test]
 fn outputs_whose_head_cannot_be_written_last_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink("/dev/null", folder.path().join("null")).unwrap();
-    for path in [Path::new("-").to_owned(), folder.path().join("null")] {
-        let error = write(&path, &[Event("A", Some(line(1, [0.0; 3])))], json!({})).unwrap_err();
+    for path in ["-", "cloud.las.zst", "cloud.laz.ZST"] {
+        let error = make(json!({ "path": path })).err().unwrap();
+        assert_eq!(error.path, ["path"], "{path}");
         assert!(error.to_string().contains("written last"), "{error}");
     }
+    let folder = tempfile::tempdir().unwrap();
+    let null = folder.path().join("null");
+    std::os::unix::fs::symlink("/dev/null", &null).unwrap();
+    let error = write(&null, &[Event("A", Some(line(1, [0.0; 3])))], json!({})).unwrap_err();
+    assert!(error.to_string().contains("written last"), "{error}");
+}
+
+#[test]
+fn a_folder_with_more_files_than_memory_holds_says_to_give_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = SinkContext { memory: 1 << 20, ..context() };
+    let events = ["A", "B"].map(|name| Event(name, Some(line(2, [0.0; 3]))));
+    let batches = vec![batch(&events, &context.channels)];
+    let path = format!("{}/", folder.path().display());
+    let error = run(json!({ "path": path }), batches, &context).unwrap_err().to_string();
+    assert!(error.contains("give more `--memory`"), "{error}");
 }
 
 #[test]

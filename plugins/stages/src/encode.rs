@@ -89,6 +89,11 @@ impl Encode {
     /// The type of rows: the one they describe, or else one that was given.
     fn type_of(&self, rows: &Rows, wanted: Option<&str>) -> Found {
         let message = &rows.message;
+        if message.is_part() {
+            let what =
+                "they are elements or chosen fields of messages: messages cannot be made of them";
+            return Err(what.to_owned());
+        }
         if !message.text.is_empty() {
             return self.adopt(rows);
         }

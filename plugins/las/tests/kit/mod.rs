@@ -7,8 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::{
-    Array, ArrayRef, Float32Array, Float64Array, Int64Array, ListArray, RecordBatch, StructArray,
-    TimestampNanosecondArray, UInt8Array, UInt16Array,
+    Array, ArrayRef, FixedSizeListArray, Float32Array, Float64Array, Int32Array, Int64Array,
+    LargeListArray, ListArray, RecordBatch, StructArray, TimestampNanosecondArray, UInt8Array,
+    UInt16Array,
 };
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field};
@@ -123,6 +124,47 @@ pub(crate) fn batch_of_numbers(channels: &Channels) -> Batch {
     let points: ArrayRef = Arc::new(list);
     let rows = Rows {
         message: MessageType::named("numbers", TypeKey(9)).into(),
+        payloads: Payloads::Gone,
+        events: vec![0],
+        columns: RecordBatch::try_from_iter([("points", points)]).unwrap(),
+    };
+    builder.finish().with_rows(vec![rows])
+}
+
+/// Kinds of lists beside the usual one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ListKind {
+    Large,
+    Fixed,
+}
+
+/// An event with two points, whose whole numbers have 32 bits and more; those of the second do not fit.
+pub(crate) fn wide(kind: ListKind, channels: &Channels) -> Batch {
+    let mut builder = BatchBuilder::default();
+    let channel = Channel::new(Name::from_text("W"), "log", Encoding::Lcm);
+    builder.push_copy(BEGIN, 0, channels.intern(channel).unwrap(), b"");
+    let axis = || -> ArrayRef { Arc::new(Float64Array::from(vec![1.0, 2.0])) };
+    let colour = || -> ArrayRef { Arc::new(Int32Array::from(vec![300, 70_000])) };
+    let members = vec![
+        ("x", axis()),
+        ("y", axis()),
+        ("z", axis()),
+        ("laser", Arc::new(Int64Array::from(vec![7, -1])) as ArrayRef),
+        ("time", Arc::new(Int64Array::from(vec![1, 2]))),
+        ("red", colour()),
+        ("green", colour()),
+        ("blue", colour()),
+    ];
+    let structs = Arc::new(StructArray::try_from(members).unwrap());
+    let element = Arc::new(Field::new_list_field(structs.data_type().clone(), false));
+    let points: ArrayRef = match kind {
+        ListKind::Large => {
+            Arc::new(LargeListArray::new(element, OffsetBuffer::from_lengths([2]), structs, None))
+        }
+        ListKind::Fixed => Arc::new(FixedSizeListArray::new(element, 2, structs, None)),
+    };
+    let rows = Rows {
+        message: MessageType::named("wide", TypeKey(8)).into(),
         payloads: Payloads::Gone,
         events: vec![0],
         columns: RecordBatch::try_from_iter([("points", points)]).unwrap(),
