@@ -16,7 +16,7 @@ use sluice_core::{
 };
 
 use crate::fields::Gone;
-use crate::file::{self, Taken, TextBlock, TextFile};
+use crate::file::{self, Blocks, Taken, TextBlock, TextFile};
 use crate::table::{self, Columns, FieldParts, Front, Table, TableBlock};
 use crate::write::{self, Moments};
 
@@ -272,8 +272,27 @@ impl Csv {
     }
 }
 
+impl Csv {
+    fn encode_piece(
+        &self,
+        taken: &Taken,
+        context: &EncodeContext<'_>,
+    ) -> Result<(TableBlock, usize), Error> {
+        let block = if let Some(fields) = &self.fields {
+            self.encode_chosen(fields, taken, context)?
+        } else if taken.batch.rows().is_empty() {
+            let write = |out: &mut _| self.write(&taken.batch, context, out, |_, _| {});
+            TableBlock::plain(TextBlock::of(taken, context, write)?)
+        } else {
+            self.encode_apart(taken, context)?
+        };
+        let bytes = block.bytes();
+        Ok((block, bytes))
+    }
+}
+
 impl Sink for Csv {
-    type Block = TableBlock;
+    type Block = Blocks<TableBlock>;
     type Output = Table;
 
     fn targets(&self) -> Vec<PathBuf> {
@@ -289,21 +308,19 @@ impl Sink for Csv {
         Table::new(file, self.front(), self.header, self.fields.as_ref())
     }
 
-    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<TableBlock, Error> {
-        let taken = Taken::of(batch, self.unnest.as_ref())?;
-        if let Some(fields) = &self.fields {
-            return self.encode_chosen(fields, &taken, context);
-        }
-        if !taken.batch.rows().is_empty() {
-            return self.encode_apart(&taken, context);
-        }
-        let write = |out: &mut _| self.write(&taken.batch, context, out, |_, _| {});
-        let text = TextBlock::of(&taken, context, write)?;
-        Ok(TableBlock::plain(text))
+    fn encode(
+        &self,
+        batch: Batch,
+        context: &mut EncodeContext<'_>,
+    ) -> Result<Blocks<TableBlock>, Error> {
+        let encode = |taken, context: &EncodeContext<'_>| self.encode_piece(&taken, context);
+        Blocks::encode(batch, self.unnest.as_ref(), context, encode)
     }
 
-    fn append(&self, output: &mut Table, block: TableBlock) -> Result<u64, Error> {
-        output.append(block)
+    fn append(&self, output: &mut Table, blocks: Blocks<TableBlock>) -> Result<u64, Error> {
+        let (channels, path) = (output.channels(), self.unnest.as_ref());
+        let encode = |taken, context: &EncodeContext<'_>| self.encode_piece(&taken, context);
+        blocks.append(path, &channels, encode, |block| output.append(block))
     }
 
     fn notes(&self, output: &Table) -> Vec<(String, u64)> {

@@ -1,13 +1,16 @@
 //! What the sinks of this crate have in common: blocks of text, and the file they go to.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use sluice_core::options::OutPath;
 use sluice_core::pool::Block;
-use sluice_core::unnest::{Unnested, unnest};
-use sluice_core::{Batch, EncodeContext, Error, FieldPath, OutputFile, SinkContext};
+use sluice_core::unnest::{Piece, Pieces, Unnested};
+use sluice_core::{
+    Batch, BlockPool, Channels, EncodeContext, Error, FieldPath, OutputFile, SinkContext,
+};
 
-/// What lines are made of: a batch, or what it becomes when lists in it are taken apart.
+/// What lines are made of: some events, or what they become when lists in them are taken apart.
 #[derive(Debug)]
 pub(crate) struct Taken {
     /// As many as there will be lines.
@@ -18,16 +21,78 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// A batch, with the lists at `path` taken apart if there is one.
-    pub(crate) fn of(batch: Batch, path: Option<&FieldPath>) -> Result<Self, Error> {
-        let events = batch.len() as u64;
-        let Some(path) = path else { return Ok(Self { batch, events, has_lists: false }) };
-        let Unnested { batch, has_lists, .. } = unnest(&batch, path)?;
+    /// A piece of a batch, with the lists at `path` taken apart if there is one.
+    fn of(piece: &Piece, path: Option<&FieldPath>) -> Result<Self, Error> {
+        let events = piece.events();
+        let Some(path) = path else {
+            return Ok(Self { batch: piece.batch().clone(), events, has_lists: false });
+        };
+        let Unnested { batch, has_lists, .. } = piece.unnest(path)?;
         Ok(Self { batch, events, has_lists })
     }
 }
 
-/// The lines of one batch.
+/// What a batch becomes: a block for each piece of it that was encoded, and the pieces for which there was no
+/// room. These become blocks one by one when it is their turn to be written.
+#[derive(Debug)]
+pub struct Blocks<B> {
+    done: Vec<B>,
+    rest: Pieces,
+}
+
+/// How many times the usual length of a buffer the text of a batch takes before it is written piece by piece.
+const MOST_BUFFERS: usize = 32;
+
+impl<B> Blocks<B> {
+    /// Encodes a batch by `encode`, which also says how long the text has become.
+    pub(crate) fn encode(
+        batch: Batch,
+        path: Option<&FieldPath>,
+        context: &EncodeContext<'_>,
+        mut encode: impl FnMut(Taken, &EncodeContext<'_>) -> Result<(B, usize), Error>,
+    ) -> Result<Self, Error> {
+        let most = context.buffers.usual().saturating_mul(MOST_BUFFERS);
+        let (mut rest, mut done, mut bytes) = (Pieces::of(batch, path)?, Vec::new(), 0usize);
+        // One buffer of a run is what a batch may take: reading waits for those that are lent.
+        let own = own_buffers();
+        while bytes <= most {
+            let Some(piece) = rest.next() else { break };
+            let buffers = if done.is_empty() { context.buffers } else { &own };
+            let context = EncodeContext::new(context.channels, buffers);
+            let (block, len) = encode(Taken::of(&piece, path)?, &context)?;
+            bytes = bytes.saturating_add(len);
+            done.push(block);
+        }
+        Ok(Self { done, rest })
+    }
+
+    /// Hands the blocks to `append`, those that are not there yet by way of `encode`. Gives the sum of what
+    /// `append` gives.
+    pub(crate) fn append(
+        self,
+        path: Option<&FieldPath>,
+        channels: &Channels,
+        mut encode: impl FnMut(Taken, &EncodeContext<'_>) -> Result<(B, usize), Error>,
+        mut append: impl FnMut(B) -> Result<u64, Error>,
+    ) -> Result<u64, Error> {
+        let mut events = 0;
+        for block in self.done {
+            events += append(block)?;
+        }
+        let own = own_buffers();
+        for piece in self.rest {
+            let context = EncodeContext::new(channels, &own);
+            events += append(encode(Taken::of(&piece, path)?, &context)?.0)?;
+        }
+        Ok(events)
+    }
+}
+
+fn own_buffers() -> BlockPool {
+    BlockPool::new(64 << 10, 1)
+}
+
+/// The lines of one piece of a batch.
 #[derive(Debug)]
 pub struct TextBlock {
     text: Block,
@@ -60,6 +125,11 @@ impl TextBlock {
         &self.text
     }
 
+    /// How long the lines are.
+    pub(crate) fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
     /// How many events they are of.
     pub(crate) fn events(&self) -> u64 {
         self.events
@@ -75,6 +145,7 @@ impl TextBlock {
 #[derive(Debug)]
 pub struct TextFile {
     file: OutputFile,
+    channels: Arc<Channels>,
     rows: u64,
     events: u64,
     has_lists: bool,
@@ -85,7 +156,13 @@ impl TextFile {
     pub(crate) fn open(path: &OutPath, head: &[u8], context: &SinkContext) -> Result<Self, Error> {
         let mut file = context.outputs.create(&path.0)?;
         file.write(head)?;
-        Ok(Self { file, rows: 0, events: 0, has_lists: false })
+        let channels = Arc::clone(&context.channels);
+        Ok(Self { file, channels, rows: 0, events: 0, has_lists: false })
+    }
+
+    /// Every channel of the run.
+    pub(crate) fn channels(&self) -> Arc<Channels> {
+        Arc::clone(&self.channels)
     }
 
     /// Appends a block; gives the number of its events.

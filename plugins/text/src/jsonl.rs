@@ -16,7 +16,7 @@ use sluice_core::selection::{self, FieldList, Found};
 use sluice_core::unnest::list_path;
 use sluice_core::{Batch, EncodeContext, Error, FieldPath, Sink, SinkContext};
 
-use crate::file::{self, Taken, TextBlock, TextFile};
+use crate::file::{self, Blocks, Taken, TextBlock, TextFile};
 use crate::line::{JsonLines, JsonParts};
 
 /// Options of `jsonl`.
@@ -46,7 +46,7 @@ pub struct Jsonl {
     lines: JsonLines,
 }
 
-/// Lines, and which of the wanted fields their events had.
+/// Lines of a piece of a batch, and which of the wanted fields its events had.
 #[derive(Debug)]
 pub struct JsonlBlock {
     text: TextBlock,
@@ -96,8 +96,34 @@ impl Jsonl {
     }
 }
 
+impl Jsonl {
+    fn encode_piece(
+        &self,
+        mut taken: Taken,
+        context: &EncodeContext<'_>,
+    ) -> Result<(JsonlBlock, usize), Error> {
+        let parts = JsonParts { crc32: self.crc32, payload: self.payload };
+        let mut found = self.fields.as_ref().map(FieldList::none_found);
+        taken.batch = self.selected(taken.batch, found.as_mut())?;
+        let write = |out: &mut _| self.lines.write(&taken.batch, context.channels, parts, out);
+        let text = TextBlock::of(&taken, context, write)?;
+        let bytes = text.bytes();
+        Ok((JsonlBlock { text, found }, bytes))
+    }
+}
+
+impl JsonlFile {
+    fn append(&mut self, block: JsonlBlock) -> Result<u64, Error> {
+        if let (Some(ours), Some(found)) = (&mut self.found, &block.found) {
+            ours.add(found);
+        }
+        self.is_empty &= block.text.events() == 0;
+        self.file.append(block.text)
+    }
+}
+
 impl Sink for Jsonl {
-    type Block = JsonlBlock;
+    type Block = Blocks<JsonlBlock>;
     type Output = JsonlFile;
 
     fn targets(&self) -> Vec<PathBuf> {
@@ -114,21 +140,19 @@ impl Sink for Jsonl {
         Ok(JsonlFile { file, found, is_empty: true })
     }
 
-    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<JsonlBlock, Error> {
-        let parts = JsonParts { crc32: self.crc32, payload: self.payload };
-        let mut found = self.fields.as_ref().map(FieldList::none_found);
-        let mut taken = Taken::of(batch, self.unnest.as_ref())?;
-        taken.batch = self.selected(taken.batch, found.as_mut())?;
-        let write = |out: &mut _| self.lines.write(&taken.batch, context.channels, parts, out);
-        Ok(JsonlBlock { text: TextBlock::of(&taken, context, write)?, found })
+    fn encode(
+        &self,
+        batch: Batch,
+        context: &mut EncodeContext<'_>,
+    ) -> Result<Blocks<JsonlBlock>, Error> {
+        let encode = |taken, context: &EncodeContext<'_>| self.encode_piece(taken, context);
+        Blocks::encode(batch, self.unnest.as_ref(), context, encode)
     }
 
-    fn append(&self, output: &mut JsonlFile, block: JsonlBlock) -> Result<u64, Error> {
-        if let (Some(ours), Some(found)) = (&mut output.found, &block.found) {
-            ours.add(found);
-        }
-        output.is_empty &= block.text.events() == 0;
-        output.file.append(block.text)
+    fn append(&self, output: &mut JsonlFile, blocks: Blocks<JsonlBlock>) -> Result<u64, Error> {
+        let (channels, path) = (output.file.channels(), self.unnest.as_ref());
+        let encode = |taken, context: &EncodeContext<'_>| self.encode_piece(taken, context);
+        blocks.append(path, &channels, encode, |block| output.append(block))
     }
 
     fn notes(&self, output: &JsonlFile) -> Vec<(String, u64)> {

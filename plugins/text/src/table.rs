@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use sluice_core::json::Cell;
 use sluice_core::selection::{FieldList, Found};
-use sluice_core::{Batch, Error, FieldPath, MessageType, Rows};
+use sluice_core::{Batch, Channels, Error, FieldPath, MessageType, Rows};
 
 use crate::fields::{RowFinder, table_cell};
 use crate::file::{TextBlock, TextFile};
@@ -22,7 +22,7 @@ pub(crate) struct Front {
     pub(crate) delimiter: char,
 }
 
-/// The lines of one batch.
+/// The lines of one piece of a batch.
 #[derive(Debug)]
 pub struct TableBlock {
     text: TextBlock,
@@ -79,6 +79,15 @@ impl TableBlock {
     /// Lines whose fields lie apart.
     pub(crate) fn apart(text: TextBlock, parts: FieldParts) -> Self {
         Self { text, fields: Fields::Apart(parts) }
+    }
+
+    /// How long its text is.
+    pub(crate) fn bytes(&self) -> usize {
+        let apart = match &self.fields {
+            Fields::Apart(parts) => parts.text.len() + parts.lines.len() * size_of::<Line>(),
+            Fields::Nowhere | Fields::InLines(_) => 0,
+        };
+        self.text.bytes() + apart
     }
 }
 
@@ -297,9 +306,17 @@ impl Table {
         Ok(table)
     }
 
+    /// Every channel of the run.
+    pub(crate) fn channels(&self) -> Arc<Channels> {
+        self.file.channels()
+    }
+
     /// Appends a block; gives the number of its events.
     pub(crate) fn append(&mut self, block: TableBlock) -> Result<u64, Error> {
         let TableBlock { text, fields } = block;
+        if let (Layout::Chosen(_, ours), Fields::InLines(found)) = (&mut self.layout, &fields) {
+            ours.add(found);
+        }
         if text.rows() == 0 {
             return self.file.append(text);
         }
@@ -312,7 +329,6 @@ impl Table {
             self.decide(first.map_or(Layout::Bare, |shape| Layout::Of(Arc::clone(shape))))?;
         }
         match (&mut self.layout, &fields) {
-            (Layout::Chosen(_, ours), Fields::InLines(found)) => ours.add(found),
             (Layout::Bare, Fields::Apart(parts)) => self.without_column += parts.decoded() as u64,
             (Layout::Of(shape), fields) => {
                 let shape = Arc::clone(shape);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use sluice_core::schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use sluice_core::template::Bound;
+use sluice_core::template::{Bound, MOST_TEXT};
 use sluice_core::{
     Batch, Channel, Channels, Error, Event, FieldPath, Pattern, PerChannel, Rows, Template,
 };
@@ -36,36 +36,47 @@ pub(crate) enum Missing {
     Stop,
 }
 
-/// How many events have no line, by reason.
+/// How many events, or elements of their lists, have no line, by reason.
 #[derive(Debug, Default)]
 pub(crate) struct Skipped {
     /// By the first field that is missing.
     fields: BTreeMap<FieldPath, u64>,
     /// There is no template for their channels.
     channels: u64,
+    /// Their lines would be too long.
+    long: u64,
 }
 
 impl Skipped {
     pub(crate) fn total(&self) -> u64 {
-        self.channels + self.fields.values().sum::<u64>()
+        self.channels + self.long + self.fields.values().sum::<u64>()
     }
 
     pub(crate) fn add(&mut self, other: Self) {
         self.channels += other.channels;
+        self.long += other.long;
         for (path, count) in other.fields {
             *self.fields.entry(path).or_default() += count;
         }
     }
 
-    pub(crate) fn notes(&self) -> Vec<(String, u64)> {
-        let fields = self.fields.iter().map(|(path, count)| {
-            (format!("no line, as the field `{path}` is missing or null"), *count)
-        });
-        let channels =
-            ("no line, as `line` has no template for the channel".to_owned(), self.channels);
-        fields.chain((self.channels > 0).then_some(channels)).collect()
+    /// What is said of them; `of` is what has lines.
+    pub(crate) fn notes(&self, of: &str) -> Vec<(String, u64)> {
+        let note = |why: &str, count: u64| (format!("{of} without a line, as {why}"), count);
+        let fields = self
+            .fields
+            .iter()
+            .map(|(path, count)| note(&format!("the field `{path}` is missing or null"), *count));
+        let others = [
+            note("`line` has no template for their channels", self.channels),
+            note(&format!("it would be longer than {MOST_MIB} MiB"), self.long),
+        ];
+        fields.chain(others.into_iter().filter(|(_, count)| *count > 0)).collect()
     }
 }
+
+/// The longest line.
+const MOST_MIB: usize = MOST_TEXT >> 20;
 
 impl LineTemplates {
     /// Appends a line for each event of `batch` that has all its template needs. Says how many have not.
@@ -101,11 +112,13 @@ impl LineTemplates {
                 out.push(b'\n');
                 continue;
             }
-            let Some(path) = bound.missing(row) else { continue };
-            if missing == Missing::Stop {
-                return Err(lacks(channel, &event, row, path));
+            let path = bound.missing(row);
+            match (missing, path) {
+                (Missing::Stop, Some(path)) => return Err(lacks(channel, &event, row, path)),
+                (Missing::Stop, None) => return Err(too_long(channel, &event)),
+                (Missing::Skip, Some(path)) => skipped.count(path),
+                (Missing::Skip, None) => skipped.long += 1,
             }
-            skipped.count(path);
         }
         Ok(skipped)
     }
@@ -135,6 +148,14 @@ fn lacks(channel: &Channel, event: &Event<'_>, row: Option<usize>, path: &FieldP
     Error::unfit(format!(
         "event {} on channel `{}` has no field `{path}` for its line: {why}; `missing = \"skip\"` leaves such \
          events out",
+        event.sequence, channel.name
+    ))
+}
+
+fn too_long(channel: &Channel, event: &Event<'_>) -> Error {
+    Error::unfit(format!(
+        "the line of event {} on channel `{}` would be longer than {MOST_MIB} MiB; `missing = \"skip\"` leaves \
+         such events out",
         event.sequence, channel.name
     ))
 }

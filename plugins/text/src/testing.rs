@@ -140,6 +140,11 @@ impl Log {
         (text, notes)
     }
 
+    /// The lines alone.
+    pub(crate) fn lines(&self, sink: &str, options: Value) -> String {
+        self.write(sink, options, &[]).unwrap().0
+    }
+
     /// Why a sink cannot write the log.
     pub(crate) fn failure(&self, sink: &str, options: Value) -> String {
         self.write(sink, options, &[]).unwrap_err().to_string()
@@ -167,7 +172,7 @@ impl Log {
             let mut context = EncodeContext::new(&self.channels, &buffers);
             let piece = self.batch.slice(start, end - start);
             let block = sink.encode(piece, &mut context)?;
-            written += sink.append(output.as_mut(), block).unwrap();
+            written += sink.append(output.as_mut(), block)?;
             start = end;
         }
         let notes = sink.notes(output.as_ref());

@@ -9,7 +9,7 @@ use sluice_core::schemars::JsonSchema;
 use sluice_core::unnest::list_path;
 use sluice_core::{Batch, EncodeContext, Error, FieldPath, Sink, SinkContext};
 
-use crate::file::{self, Taken, TextBlock, TextFile};
+use crate::file::{self, Blocks, Taken, TextBlock, TextFile};
 use crate::line::TextLines;
 use crate::templates::{LineTemplates, Missing, Skipped};
 
@@ -39,14 +39,14 @@ pub struct Text {
     lines: TextLines,
 }
 
-/// Lines, and how many events have none.
+/// Lines of a piece of a batch, and how many events or elements have none.
 #[derive(Debug)]
 pub struct LinesBlock {
     text: TextBlock,
     skipped: Skipped,
 }
 
-/// A file of lines in the making, and how many events have none.
+/// A file of lines in the making, and how many events or elements have none.
 #[derive(Debug)]
 pub struct LinesFile {
     file: TextFile,
@@ -64,8 +64,29 @@ sluice_core::register! {
     extensions: &["txt"],
 }
 
+impl Text {
+    fn encode_piece(
+        &self,
+        taken: &Taken,
+        context: &EncodeContext<'_>,
+    ) -> Result<(LinesBlock, usize), Error> {
+        let mut skipped = Skipped::default();
+        let text = TextBlock::of(taken, context, |out| {
+            match &self.line {
+                Some(line) => {
+                    skipped = line.write(&taken.batch, context.channels, self.missing, out)?;
+                }
+                None => self.lines.write(&taken.batch, context.channels, out)?,
+            }
+            Ok(())
+        })?;
+        let bytes = text.bytes();
+        Ok((LinesBlock { text: text.without(skipped.total()), skipped }, bytes))
+    }
+}
+
 impl Sink for Text {
-    type Block = LinesBlock;
+    type Block = Blocks<LinesBlock>;
     type Output = LinesFile;
 
     fn targets(&self) -> Vec<PathBuf> {
@@ -82,28 +103,27 @@ impl Sink for Text {
         Ok(LinesFile { file, skipped: Skipped::default() })
     }
 
-    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<LinesBlock, Error> {
-        let taken = Taken::of(batch, self.unnest.as_ref())?;
-        let mut skipped = Skipped::default();
-        let text = TextBlock::of(&taken, context, |out| {
-            match &self.line {
-                Some(line) => {
-                    skipped = line.write(&taken.batch, context.channels, self.missing, out)?;
-                }
-                None => self.lines.write(&taken.batch, context.channels, out)?,
-            }
-            Ok(())
-        })?;
-        Ok(LinesBlock { text: text.without(skipped.total()), skipped })
+    fn encode(
+        &self,
+        batch: Batch,
+        context: &mut EncodeContext<'_>,
+    ) -> Result<Blocks<LinesBlock>, Error> {
+        let encode = |taken, context: &EncodeContext<'_>| self.encode_piece(&taken, context);
+        Blocks::encode(batch, self.unnest.as_ref(), context, encode)
     }
 
-    fn append(&self, output: &mut LinesFile, block: LinesBlock) -> Result<u64, Error> {
-        output.skipped.add(block.skipped);
-        output.file.append(block.text)
+    fn append(&self, output: &mut LinesFile, blocks: Blocks<LinesBlock>) -> Result<u64, Error> {
+        let (channels, path) = (output.file.channels(), self.unnest.as_ref());
+        let encode = |taken, context: &EncodeContext<'_>| self.encode_piece(&taken, context);
+        blocks.append(path, &channels, encode, |block| {
+            output.skipped.add(block.skipped);
+            output.file.append(block.text)
+        })
     }
 
     fn notes(&self, output: &LinesFile) -> Vec<(String, u64)> {
-        let mut notes = output.skipped.notes();
+        let of = if self.unnest.is_some() { "elements or events" } else { "events" };
+        let mut notes = output.skipped.notes(of);
         notes.extend(output.file.note_of_lists(self.unnest.as_ref()));
         notes
     }
@@ -155,7 +175,10 @@ mod tests {
             "header": "# utime x y" });
         let (text, notes) = mixed().lines_with_notes("text", options, &[2]);
         assert_eq!(text, "# utime x y\nA\t5 nan 2.500000\nA\t5 nan 2.500000\n");
-        assert_eq!(notes, [("no line, as the field `utime` is missing or null".to_owned(), 2)]);
+        assert_eq!(
+            notes,
+            [("events without a line, as the field `utime` is missing or null".to_owned(), 2)]
+        );
     }
 
     #[test]
@@ -169,7 +192,7 @@ mod tests {
         let options = json!({ "line": { "C": "c {v}", "re:[AC]": "{channel} {sequence:03}" } });
         let (text, notes) = mixed().lines_with_notes("text", options, &[1, 3]);
         assert_eq!(text, "A 000\nc 7\nA 003\n");
-        let what = "no line, as `line` has no template for the channel".to_owned();
+        let what = "events without a line, as `line` has no template for their channels".to_owned();
         assert_eq!(notes, [(what, 1)]);
     }
 
@@ -215,6 +238,47 @@ mod tests {
         assert_eq!(notes, [("no event has a list `point`".to_owned(), 0)]);
         let error = make("text", json!({ "unnest": "points[0]" })).err().unwrap();
         assert!(error.path == ["unnest"] && error.message.contains("whole list"), "{error}");
+    }
+
+    #[test]
+    fn elements_without_a_line_are_not_called_events() {
+        let log = Log::of(&[(b"A", 1, b""), (b"A", 2, b"")]).scans(&[0, 1], &[2, 3]);
+        let options = json!({ "unnest": "points", "line": "{nowhere}" });
+        let (text, notes) = log.lines_with_notes("text", options, &[1]);
+        let what = "elements or events without a line, as the field `nowhere` is missing or null";
+        assert_eq!((text.as_str(), notes), ("", vec![(what.to_owned(), 5)]));
+    }
+
+    #[test]
+    fn a_line_that_would_be_too_long_is_told() {
+        let log = Log::of(&[(b"A", 1, b""), (b"A", 2, b"")]).scans(&[0, 1], &[1_100_000, 1]);
+        let options = json!({ "line": "{points[*]:64}" });
+        let (text, notes) = log.lines_with_notes("text", options, &[]);
+        assert_eq!(text.lines().count(), 1);
+        let what = "events without a line, as it would be longer than 64 MiB";
+        assert_eq!(notes, [(what.to_owned(), 1)]);
+        let options = json!({ "line": "{points[*]:64}", "missing": "stop" });
+        assert!(log.failure("text", options).contains("longer than 64 MiB"));
+    }
+
+    #[test]
+    fn a_list_of_many_elements_is_written_piece_by_piece() {
+        let log = Log::of(&[(b"A", 1, b""), (b"B", 2, b""), (b"A", 4, b"")])
+            .scans(&[0, 2], &[150_000, 70_000]);
+        for (sink, options) in [
+            ("text", json!({ "unnest": "points", "line": "{points_sequence}" })),
+            (
+                "csv",
+                json!({ "unnest": "points", "fields": "points_sequence", "event_columns": [],
+                "header": false }),
+            ),
+        ] {
+            let text = log.lines(sink, options);
+            let found: Vec<&str> =
+                text.lines().filter(|line| line.parse::<u32>().is_ok()).collect();
+            assert_eq!(found.len(), 220_000, "{sink}");
+            assert!(found.iter().zip(0u32..).all(|(found, n)| *found == n.to_string()));
+        }
     }
 
     /// What Python's `%.6f`, which is C's, makes of these; nothing where there is no Python.
