@@ -9,6 +9,7 @@ use parquet::arrow::arrow_writer::{
     compute_leaves,
 };
 use rayon::prelude::*;
+use sluice_core::unnest::Piece;
 use sluice_core::{Batch, ChannelId, Channels, Error};
 
 use crate::meta::ChannelMeta;
@@ -31,7 +32,7 @@ pub(crate) struct GroupEncoder {
 pub(crate) struct Group {
     pub(crate) chunks: Vec<ArrowColumnChunk>,
     pub(crate) rows: u64,
-    /// How many events these are of.
+    /// How many events begin in it.
     pub(crate) events: u64,
     pub(crate) order: RowOrder,
     /// The channels that are in it and how many rows each has, by source and name.
@@ -53,13 +54,14 @@ impl GroupEncoder {
     /// Encodes these events as row group number `number` of their table.
     pub(crate) fn encode(
         &self,
-        batches: Vec<Batch>,
+        pieces: Vec<Piece>,
         number: usize,
         variants: &[u32],
     ) -> Result<Group, Error> {
-        let events = batches.iter().map(|batch| batch.len() as u64).sum();
-        let apart = batches.into_iter().map(|batch| self.taking.rows(batch));
+        let events = pieces.iter().map(Piece::events).sum();
+        let apart = pieces.iter().map(|piece| self.taking.rows(piece));
         let batches: Vec<Batch> = apart.collect::<Result<_, Error>>()?;
+        drop(pieces);
         let channels = self.used_channels(&batches);
         let rows = batches.iter().map(|batch| batch.len() as u64).sum();
         let sorts = self.by_channel && channels.len() > 1 && numbers_rise(&batches);

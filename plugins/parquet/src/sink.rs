@@ -18,7 +18,7 @@ use serde::{Deserialize, Deserializer};
 use sluice_core::name::path_escaped;
 use sluice_core::options::{ByteSize, OutPath};
 use sluice_core::selection::FieldList;
-use sluice_core::unnest::list_path;
+use sluice_core::unnest::{Piece, list_path};
 use sluice_core::{
     Batch, ChannelId, Channels, EncodeContext, Error, FieldPath, MessageType, Name, Ordered,
     PerChannel, Sink, SinkContext, TypeKey,
@@ -241,7 +241,7 @@ struct Limits {
 
 struct Table {
     key: Key,
-    waiting: Vec<Batch>,
+    waiting: Vec<Piece>,
     rows: usize,
     bytes: usize,
     /// Row groups handed over.
@@ -364,13 +364,14 @@ impl ParquetSink {
     fn form(
         &self,
         key: &Key,
-        first: &[Batch],
+        first: &[Piece],
         taking: &Arc<Taking>,
         context: &SinkContext,
     ) -> Result<Form, Error> {
-        let sample = taking.rows(sample(first, taking)?)?;
+        let sample = sample(first, taking)?;
         let mut shape = Shape::of(&sample, key.is_none(), self.has_payload(key));
-        shape.nanos = self.timestamp_ns.unwrap_or_else(|| first.iter().any(shape::is_fine));
+        shape.nanos =
+            self.timestamp_ns.unwrap_or_else(|| first.iter().map(Piece::batch).any(shape::is_fine));
         // Formats that say more of a channel than its name may say it of several with one name.
         shape.variant = key.is_none() && says_more(first, &context.channels);
         let arrow = shape.schema();
@@ -428,17 +429,20 @@ impl ParquetSink {
         let limits = tables.limits;
         let (sizes, mut from) = (Sizes::of(&batch, &tables.taking)?, 0);
         while from < batch.len() {
-            let table = &mut tables.tables[place];
-            let Share { events, rows, bytes } = table.room(limits).take(&batch, from, &sizes);
-            let is_full = from + events < batch.len();
-            if events > 0 {
-                table.waiting.push(batch.slice(from, events));
-                table.rows += rows;
-                table.bytes += bytes;
-                tables.waiting += bytes;
-                from += events;
+            let room = tables.tables[place].room(limits);
+            let share = room.take(&batch, from, &sizes);
+            let events = batch.slice(from, share.events);
+            from += share.events;
+            if share.events > 0 {
+                written += self.gather(tables, place, Piece::of(events), share)?;
+            } else if room.is_empty {
+                // More than a row group for itself.
+                let size = sizes.share(&batch, from);
+                written += self.add_alone(tables, place, batch.slice(from, 1), size)?;
+                from += 1;
+                continue;
             }
-            if is_full || table.rows >= limits.rows || table.bytes >= limits.bytes {
+            if from < batch.len() {
                 written += self.cut(tables, place)?;
             }
         }
@@ -451,21 +455,64 @@ impl ParquetSink {
         Ok(written)
     }
 
+    /// Adds an event for which a row group has no room. The rows it becomes are cut into several.
+    fn add_alone(
+        &self,
+        tables: &mut Tables,
+        place: usize,
+        event: Batch,
+        size: Share,
+    ) -> Result<u64, Error> {
+        let (mut written, limits) = (0, tables.limits);
+        let row = size.bytes.div_ceil(size.rows.max(1)).max(1);
+        let most = (limits.bytes / row).clamp(1, limits.rows);
+        for start in (0..size.rows).step_by(most) {
+            let rows = most.min(size.rows - start);
+            let share = Share { events: 0, rows, bytes: rows.saturating_mul(row) };
+            let piece = match size.rows {
+                1 => Piece::of(event.clone()),
+                _ => Piece::of_elements(event.clone(), start..start + rows),
+            };
+            written += self.gather(tables, place, piece, share)?;
+        }
+        Ok(written)
+    }
+
+    /// Lets a piece wait in its table until a row group is full.
+    fn gather(
+        &self,
+        tables: &mut Tables,
+        place: usize,
+        piece: Piece,
+        share: Share,
+    ) -> Result<u64, Error> {
+        let (table, limits) = (&mut tables.tables[place], tables.limits);
+        table.waiting.push(piece);
+        table.rows += share.rows;
+        table.bytes += share.bytes;
+        tables.waiting += share.bytes;
+        if table.rows >= limits.rows || table.bytes >= limits.bytes {
+            return self.cut(tables, place);
+        }
+        Ok(0)
+    }
+
     /// Hands what waits in a table over as a row group. Gives the rows that were written meanwhile.
     fn cut(&self, tables: &mut Tables, place: usize) -> Result<u64, Error> {
         let table = &mut tables.tables[place];
         if table.waiting.is_empty() {
             return Ok(0);
         }
-        let batches = std::mem::take(&mut table.waiting);
+        let pieces = std::mem::take(&mut table.waiting);
         tables.waiting -= std::mem::take(&mut table.bytes);
         table.rows = 0;
         if table.form.is_none() {
-            table.form = Some(self.form(&table.key, &batches, &tables.taking, &tables.context)?);
+            table.form = Some(self.form(&table.key, &pieces, &tables.taking, &tables.context)?);
         }
         let form = table.form.as_ref().ok_or_else(|| Error::broken("a table without a form"))?;
         let has_place = form.encoder.shape.nanos || self.timestamp_ns == Some(false);
-        if !has_place && batches.iter().any(shape::is_fine) {
+        let batches = || pieces.iter().map(Piece::batch);
+        if !has_place && batches().any(shape::is_fine) {
             return Err(Error::unfit(format!(
                 "events with times between microseconds came after a whole row group without any: say \
                  `timestamp_ns = true` (or false, to cut them off) for the table {}",
@@ -476,7 +523,7 @@ impl ParquetSink {
         let has_variants = |batch: &Batch| {
             batch.channels().iter().any(|id| variants.get(*id as usize).is_some_and(|v| *v > 0))
         };
-        if table.key.is_none() && !form.encoder.shape.variant && batches.iter().any(has_variants) {
+        if table.key.is_none() && !form.encoder.shape.variant && batches().any(has_variants) {
             return Err(Error::unfit(format!(
                 "two channels have one name and one source, and differ in what else is said of them; that \
                  came after a whole row group of channels of which nothing else is said. Write a table a \
@@ -486,7 +533,7 @@ impl ParquetSink {
         }
         let (encoder, number) = (Arc::clone(&form.encoder), table.groups);
         table.groups += 1;
-        let encode = move || Ok((place, encoder.encode(batches, number, &variants)?));
+        let encode = move || Ok((place, encoder.encode(pieces, number, &variants)?));
         let done = tables.groups.push(encode)?;
         done.map_or(Ok(0), |(place, group)| self.write(tables, place, group))
     }
@@ -629,8 +676,9 @@ impl ParquetSink {
 }
 
 /// Whether anything is said of the channels of these events beside name, source and encoding.
-fn says_more(batches: &[Batch], channels: &Channels) -> bool {
-    let used: BTreeSet<u32> = batches.iter().flat_map(|batch| batch.channels()).copied().collect();
+fn says_more(pieces: &[Piece], channels: &Channels) -> bool {
+    let all = pieces.iter().flat_map(|piece| piece.batch().channels());
+    let used: BTreeSet<u32> = all.copied().collect();
     used.into_iter().any(|id| !channels.get(ChannelId(id)).metadata.is_empty())
 }
 
@@ -651,15 +699,13 @@ struct Share {
 }
 
 impl Room {
-    /// How many events of the batch from `from` on fit. The first always fits into a row group of its own:
-    /// the rows of an event stay together.
+    /// How many events of the batch from `from` on fit with all their rows.
     fn take(&self, batch: &Batch, from: usize, sizes: &Sizes) -> Share {
         let mut share = Share::default();
         for event in from..batch.len() {
-            let rows = share.rows + sizes.rows(event);
-            let bytes = share.bytes + sizes.bytes(event) + batch.payload_len(event);
-            let is_first = self.is_empty && share.events == 0;
-            if !is_first && (rows > self.rows || bytes > self.bytes) {
+            let next = sizes.share(batch, event);
+            let (rows, bytes) = (share.rows + next.rows, share.bytes.saturating_add(next.bytes));
+            if rows > self.rows || bytes > self.bytes {
                 break;
             }
             share = Share { events: share.events + 1, rows, bytes };
@@ -700,26 +746,28 @@ impl Sizes {
         self.counts.as_ref().map_or(1, |counts| counts[event] as usize)
     }
 
-    fn bytes(&self, event: usize) -> usize {
-        self.rows(event).saturating_mul(self.row)
+    /// What an event is in a row group.
+    fn share(&self, batch: &Batch, event: usize) -> Share {
+        let rows = self.rows(event);
+        let bytes = rows.saturating_mul(self.row).saturating_add(batch.payload_len(event));
+        Share { events: 1, rows, bytes }
     }
 }
 
-/// The first events of these batches, as many as encodings are chosen by.
-fn sample(batches: &[Batch], taking: &Taking) -> Result<Batch, Error> {
+/// The first rows of these pieces, as many as encodings are chosen by.
+fn sample(pieces: &[Piece], taking: &Taking) -> Result<Batch, Error> {
     const ROWS: usize = 8192;
-    let (mut picks, mut rows) = (Vec::new(), 0);
-    for (n, batch) in batches.iter().enumerate() {
-        let counts = if rows < ROWS { taking.row_counts(batch)? } else { None };
-        for event in 0..batch.len() {
-            if rows >= ROWS {
-                break;
-            }
-            picks.push((n as u32, event as u32));
-            rows += counts.as_ref().map_or(1, |counts| counts[event] as usize);
+    let (mut batches, mut picks) = (Vec::new(), Vec::new());
+    for (n, piece) in pieces.iter().enumerate() {
+        if picks.len() >= ROWS {
+            break;
         }
+        let rows = taking.rows(piece)?;
+        let count = rows.len().min(ROWS - picks.len());
+        picks.extend((0..count).map(|row| (n as u32, row as u32)));
+        batches.push(rows);
     }
-    Ok(Batch::interleave(batches, &picks))
+    Ok(Batch::interleave(&batches, &picks))
 }
 
 /// A channel's name as readers of folders with values in their names expect it.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::Array;
 use sluice_core::selection::{FieldList, Found};
-use sluice_core::unnest::{row_counts, taken_apart, unnest};
+use sluice_core::unnest::{Piece, row_counts, taken_apart, unnest};
 use sluice_core::{Batch, Error, FieldPath, MessageType, Rows};
 
 /// What is done to messages before their columns are written.
@@ -70,9 +70,9 @@ impl Taking {
     }
 
     /// The rows that are written: each element of a list for itself.
-    pub(crate) fn rows(&self, batch: Batch) -> Result<Batch, Error> {
-        let Some(path) = &self.unnest else { return Ok(batch) };
-        let apart = unnest(&batch, path)?.batch;
+    pub(crate) fn rows(&self, piece: &Piece) -> Result<Batch, Error> {
+        let Some(path) = &self.unnest else { return Ok(piece.batch().clone()) };
+        let apart = piece.unnest(path)?.batch;
         match &self.fields {
             Some(fields) => chosen(fields, apart, &mut fields.none_found()),
             None => Ok(apart),
@@ -112,7 +112,7 @@ impl Taking {
 fn chosen(fields: &FieldList, batch: Batch, found: &mut Found) -> Result<Batch, Error> {
     let batch = fields.select(batch, found)?;
     let untold = |rows: &Rows| {
-        let message = MessageType::named(Arc::clone(&rows.message.name), rows.message.key);
+        let message = MessageType::part(Arc::clone(&rows.message.name), rows.message.key);
         Rows { message: Arc::new(message), ..rows.clone() }
     };
     let rows = batch.rows().iter().map(untold).collect();

@@ -15,7 +15,7 @@ use arrow_array::{
     Array, ArrayRef, Float64Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
 };
 use arrow_buffer::OffsetBuffer;
-use arrow_schema::Field;
+use arrow_schema::{Field, Schema};
 use kit::{batch, context, drive, event, read, source, write, write_single, write_with_notes};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use proptest::prelude::*;
@@ -289,6 +289,34 @@ fn decoded_messages_have_columns_and_come_back_decoded() {
 }
 
 #[test]
+fn what_columns_say_of_themselves_comes_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tables/");
+    let context = context(64 << 20);
+    let batch = poses(&context.channels, 7, 0);
+    let decoded: Vec<usize> = (0..90).filter(|n| n % 3 != 0).collect();
+    let batch = batch.retain(|row| decoded.contains(&row));
+    let rows = batch.rows()[0].clone();
+    let schema = rows.columns.schema();
+    let fields = schema.fields().iter().map(|field| {
+        let said = [("frame".to_owned(), field.name().to_uppercase())].into();
+        field.as_ref().clone().with_metadata(said)
+    });
+    let schema = Schema::new(fields.collect::<Vec<_>>()).into();
+    let columns = RecordBatch::try_new(schema, rows.columns.columns().to_vec()).unwrap();
+    let batch = batch.with_rows(vec![Rows { columns, ..rows }]);
+    write(json!({ "path": path }), vec![batch], &context).unwrap();
+    let table = path.join("channel=POSE/part-00000.parquet");
+    let (source, context) = (source(&table), ReadContext::standalone("log"));
+    let splits = source.splits(1 << 20, &Query::default()).unwrap();
+    let mut reader = source.read(&splits[0], sluice_core::Entry::At(0), &context).unwrap();
+    let back = reader.next_batch().unwrap().unwrap();
+    let schema = back.rows()[0].columns.schema();
+    let said = schema.fields().iter().map(|field| field.metadata()["frame"].clone());
+    assert_eq!(said.collect::<Vec<_>>(), ["X", "TIMESTAMP", "FRAME"]);
+}
+
+#[test]
 fn a_channel_of_one_type_has_no_folder_for_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tables/");
@@ -496,16 +524,42 @@ fn each_element_of_a_list_is_a_row_and_they_read_back_in_order() {
 }
 
 #[test]
-fn rows_of_one_event_stay_in_one_row_group() {
+fn rows_of_one_event_stay_together_unless_they_are_more_than_a_row_group() {
     let folder = tempfile::tempdir().unwrap();
     let path = format!("{}/", folder.path().display());
     let context = context(64 << 20);
     let options = json!({ "path": path, "unnest": "points", "row_group_rows": 2 });
-    write(options, vec![scans(0, 12, &context.channels)], &context).unwrap();
+    let written = write(options, vec![scans(0, 12, &context.channels)], &context).unwrap();
     let table = footer(&folder.path().join("channel=A/part-00000.parquet"));
     let rows: Vec<i64> = table.metadata().row_groups().iter().map(|g| g.num_rows()).collect();
     // Events 0, 3, 6 and 9 have 0, 3, 2 and 1 points.
-    assert_eq!(rows, [3, 2, 1]);
+    assert_eq!((rows, written), (vec![2, 1, 2, 1], 12));
+    assert_eq!(read_apart(folder.path()), apart(12));
+}
+
+#[test]
+fn a_list_that_is_larger_than_memory_allows_at_once_is_cut_into_row_groups() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = format!("{}/", folder.path().display());
+    let context = context(4 << 20);
+    let count = 300_000;
+    let values: ArrayRef = Arc::new(Int64Array::from_iter_values(0..count as i64));
+    let element = Arc::new(Field::new("item", values.data_type().clone(), true));
+    let list = ListArray::new(element, OffsetBuffer::from_lengths([count]), values, None);
+    let columns: Vec<(&str, ArrayRef)> = vec![("x", Arc::new(list))];
+    let rows = Rows {
+        message: MessageType::named("scan", TypeKey(5)).into(),
+        payloads: Payloads::Gone,
+        events: vec![0],
+        columns: RecordBatch::try_from_iter(columns).unwrap(),
+    };
+    let batch = batch(&[event(0, 7, "A", b"")], &context.channels).with_rows(vec![rows]);
+    let options = json!({ "path": path, "unnest": "x" });
+    assert_eq!(write(options, vec![batch], &context).unwrap(), 1);
+    let table = footer(&folder.path().join("channel=A/part-00000.parquet"));
+    let rows: Vec<i64> = table.metadata().row_groups().iter().map(|g| g.num_rows()).collect();
+    assert_eq!(rows.iter().sum::<i64>(), count as i64);
+    assert!(rows.iter().all(|rows| *rows <= 16_384), "{rows:?}");
 }
 
 #[test]
@@ -580,6 +634,8 @@ fn what_cannot_be_made_a_message_again_does_not_say_that_it_can() {
         let said = entries.iter().find(|entry| entry.key == "sluice.type").unwrap();
         let said = said.value.clone().unwrap();
         assert!(said.contains("scan") && !said.contains("lcm"), "{said}");
+        let message: MessageType = serde_json::from_str(&said).unwrap();
+        assert!(message.is_part(), "and readers know that no message can be made of them");
     }
 }
 
