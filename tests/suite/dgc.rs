@@ -96,6 +96,34 @@ fn every_example_is_printed_as_a_script_works_it_out() {
     }
 }
 
+#[test]
+fn points_that_were_tables_in_between_are_moved_as_in_one_go() {
+    let folder = driven("2");
+    let lines = "plugin = \"jsonl\"\nfrom = \"body\"\npath =";
+    let points = "[sources.log]\nplugin = \"lcm-log\"\npath = \"drive.lcm\"\n\
+                  [stages.points]\nplugin = \"laser\"\nfrom = \"log\"\n\
+                  [stages.scans]\nplugin = \"filter\"\nfrom = \"points\"\nchannels = [\"SKIRT_FC\"]\n";
+    let body = "[stages.body]\nplugin = \"to-frame\"\nframe = \"body\"\nfrom =";
+    let tables = "[sinks.tables]\nplugin = \"parquet\"\nfrom = \"scans\"\npath = \"scans/\"\n";
+    let at_once = format!("{points}{body} \"scans\"\n[sinks.out]\n{lines} \"once.jsonl\"\n");
+    let again = "[sources.log]\nplugin = \"parquet\"\npath = \"scans/**/*.parquet\"\n";
+    let again = format!("{again}{body} \"log\"\n[sinks.out]\n{lines} \"again.jsonl\"\n");
+    for (name, text) in
+        [("once", at_once), ("tables", format!("{points}{tables}")), ("again", again)]
+    {
+        let path = format!("{name}.toml");
+        folder.write(&path, text);
+        ran(&folder, &["run", &path]).expect(0);
+    }
+    let fields = |name: &str| -> Vec<Value> {
+        let text = String::from_utf8(folder.read(name)).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let (once, again) = (fields("once.jsonl"), fields("again.jsonl"));
+    assert!(once.len() > 10);
+    assert_eq!(once, again);
+}
+
 /// The events of a log by channel.
 fn by_channel(log: &[u8]) -> BTreeMap<String, Vec<Event>> {
     let mut channels: BTreeMap<String, Vec<Event>> = BTreeMap::new();
