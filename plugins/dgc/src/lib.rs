@@ -17,6 +17,7 @@ pub mod velodyne;
 
 mod globe;
 mod messages;
+mod ranges;
 mod taken;
 
 /// The files that declare the dataset's messages: name and text.

@@ -19,6 +19,7 @@ use sluice_core::{
 use crate::calibration::CalibrationPath;
 use crate::messages::Messages;
 use crate::points::{Cloud, Frame};
+use crate::ranges;
 use crate::taken::{Told, Undecoded};
 use crate::to_frame::mounts::Mounts;
 use angles::{Angles, Tables};
@@ -93,16 +94,8 @@ impl TryFrom<LaserOptions> for Stage {
     fn try_from(options: LaserOptions) -> Result<Self, OptionsError> {
         let LaserOptions { min_range, max_range, .. } = options;
         let wrong = |key: &str, message| OptionsError { path: vec![key.into()], message };
-        if min_range.is_nan() || min_range < 0.0 {
-            return Err(wrong(
-                "min_range",
-                format!("expected metres, from 0 on, found {min_range}"),
-            ));
-        }
-        if max_range.is_nan() || max_range <= min_range {
-            let what = format!("expected metres above `min_range`, {min_range}, found {max_range}");
-            return Err(wrong("max_range", what));
-        }
+        let limits = ranges::limits(min_range, max_range, 0.0);
+        let limits = limits.map_err(|(key, message)| wrong(key, message))?;
         let calibration = options.masks.then(|| options.calibration.load()).transpose();
         let calibration = calibration.map_err(|mistakes| wrong("calibration", mistakes))?;
         let mounts =
@@ -111,7 +104,7 @@ impl TryFrom<LaserOptions> for Stage {
             channels: options.channels,
             plans: PerChannel::default(),
             messages: Messages::of_dataset()?,
-            limits: [min_range, max_range],
+            limits,
             mounts,
             undecoded: options.undecoded,
         })))

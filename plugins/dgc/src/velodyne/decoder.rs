@@ -8,6 +8,7 @@
 use std::sync::LazyLock;
 
 use crate::points::Cloud;
+use crate::ranges;
 
 use super::lasers::Laser;
 use super::model::{Model, Rhythm};
@@ -41,19 +42,9 @@ impl Limits {
         min_range: Option<f64>,
         max_range: Option<f64>,
     ) -> Result<Self, (&'static str, String)> {
-        let limit = |name, value: Option<f64>, or: f64| match value.unwrap_or(or) {
-            value if value >= 0.0 => Ok(value),
-            value => Err((name, format!("expected metres, from 0 on, found {value}"))),
-        };
-        let nearest = limit("min_range", min_range, 0.0)?;
-        let farthest = limit("max_range", max_range, f64::INFINITY)?;
-        if farthest < nearest {
-            let what =
-                format!("{farthest} is less than `min_range`, {nearest}: nothing is between");
-            return Err(("max_range", what));
-        }
-        let least_count = u16::from(drop_zero_returns);
-        Ok(Self { least_count, nearest: nearest.max(NEAREST), farthest })
+        let (min_range, max_range) = (min_range.unwrap_or(0.0), max_range.unwrap_or(f64::INFINITY));
+        let [nearest, farthest] = ranges::limits(min_range, max_range, NEAREST)?;
+        Ok(Self { least_count: u16::from(drop_zero_returns), nearest, farthest })
     }
 
     /// The counts of a laser, from and to, whose ranges are within; from above to if none are. Ranges never
@@ -163,18 +154,19 @@ impl Decoder {
         Self { rhythm, model, directions: &DIRECTIONS, banks, fans }
     }
 
-    /// Appends the points of a packet whose last slot ended at `ended` (nanoseconds) to a cloud.
+    /// Appends the points of a packet whose last slot ended at `ended` (nanoseconds) to a cloud. Gives how many
+    /// returns are left out since they are too near or too far; empty ones are none.
     pub(super) fn append(
         &self,
         blocks: &Blocks<'_>,
         factory: Option<Factory>,
         ended: i64,
         cloud: &mut Cloud,
-    ) {
+    ) -> u64 {
         let is_dual = factory.is_some_and(|factory| factory.is_dual);
         let a_slot = self.model.blocks_a_slot(is_dual);
         let began = ended.saturating_sub((BLOCKS / a_slot) as i64 * self.rhythm.slot);
-        let mut turned = None;
+        let (mut turned, mut left_out) = (None, 0);
         for block in blocks.iter() {
             let half = usize::from(block.half == Half::Upper && self.model.has_halves());
             let fan = if self.model.is_interpolated() {
@@ -186,14 +178,22 @@ impl Decoder {
                 half
             };
             let slot = began.saturating_add((block.number / a_slot) as i64 * self.rhythm.slot);
-            self.fire(&block, (&self.banks[half], &self.fans[fan]), slot, cloud);
+            left_out += self.fire(&block, (&self.banks[half], &self.fans[fan]), slot, cloud);
         }
+        left_out
     }
 
     /// Appends the points of a block whose slot began at `slot`. All of them first, column by column, which
-    /// takes several at a time; then those that are not wanted are taken out again.
+    /// takes several at a time; then those that are not wanted are taken out again. Gives how many of these are
+    /// not empty.
     #[inline]
-    fn fire(&self, block: &Block<'_>, (bank, fan): (&Bank, &Fan), slot: i64, cloud: &mut Cloud) {
+    fn fire(
+        &self,
+        block: &Block<'_>,
+        (bank, fan): (&Bank, &Fan),
+        slot: i64,
+        cloud: &mut Cloud,
+    ) -> u64 {
         let [cosine, sine] = self.directions[usize::from(block.azimuth)];
         let count = counts(block);
         let mut range = [0.0; LANES];
@@ -223,9 +223,12 @@ impl Decoder {
         }
         cloud.time.extend((0..LANES).map(|k| slot.wrapping_add(self.rhythm.lanes[k])));
         let keep = bank.keep(&count);
-        if keep.iter().sum::<u16>() < LANES as u16 {
-            take_out(cloud, &keep, self.model.is_interpolated());
+        if keep.iter().sum::<u16>() == LANES as u16 {
+            return 0;
         }
+        take_out(cloud, &keep, self.model.is_interpolated());
+        let left_out = |(count, keep): &(u16, u16)| *count > 0 && *keep == 0;
+        count.into_iter().zip(keep).filter(left_out).count() as u64
     }
 }
 
@@ -423,7 +426,7 @@ mod tests {
         let odd =
             odd.map(|(range_offset, range_scale)| Laser { range_offset, range_scale, ..lasers[0] });
         let limits =
-            [(false, 0.0, 1e9), (true, 0.0, 40.0), (false, 1.002, 1.002), (true, 5.0, 119.998)];
+            [(false, 0.0, 1e9), (true, 0.0, 40.0), (false, 1.002, 1.004), (true, 5.0, 119.998)];
         for (drop, min, max) in limits {
             let limits = Limits::new(drop, Some(min), Some(max)).unwrap();
             for laser in lasers.iter().chain(&odd) {

@@ -113,6 +113,7 @@ enum What {
     NoBlock,
     Cut,
     Astray,
+    OutOfRange,
     Product(Model, u8),
 }
 
@@ -142,6 +143,9 @@ impl fmt::Display for What {
             }
             Self::Astray => {
                 f.write_str("a block whose azimuth is 360 degrees or more; it is left out")
+            }
+            Self::OutOfRange => {
+                f.write_str("returns that give no point: nearer or farther than points are given")
             }
             Self::Product(model, product) => {
                 let (name, model) = (product_name(*product), model.name());
@@ -214,7 +218,10 @@ impl Velodyne {
             told.note(channel, What::Product(self.model, product), 1);
         }
         let ended = found.utime.map_or(timestamp, |utime| utime.saturating_mul(1_000));
-        self.decoder.append(&blocks, factory, ended, cloud);
+        let left_out = self.decoder.append(&blocks, factory, ended, cloud);
+        if left_out > 0 {
+            told.note(channel, What::OutOfRange, left_out);
+        }
         cloud.end_event(event, found.utime.unwrap_or(timestamp.div_euclid(1_000)), true)
     }
 

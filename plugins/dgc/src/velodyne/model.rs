@@ -104,7 +104,7 @@ pub(super) fn product_name(product: u8) -> &'static str {
         0x22 => "a VLP-16",
         0x24 => "a Puck Hi-Res",
         0x28 => "a VLP-32C",
-        0xA1 => "a VLS-128",
+        0x63 | 0xA1 => "a VLS-128",
         _ => "a sensor that is not known",
     }
 }

@@ -212,12 +212,32 @@ fn limits_choose_by_corrected_range() {
     let mut packet = sound();
     // 10 m for all; 120 m for the third return of the first block.
     packet[4 + 2 * 3..][..2].copy_from_slice(&60_000_u16.to_le_bytes());
-    let taken = one(json!({ "min_range": 10.3, "max_range": 100.0 }), packet);
+    let mut run = Run::of("velodyne", json!({ "min_range": 10.3, "max_range": 100.0 }));
+    let out = run.all(&[event(velodyne_t(&packet))]);
+    let taken = points(&out).remove(0);
     let distance = |xyz: [f64; 3]| xyz.iter().map(|axis| axis * axis).sum::<f64>().sqrt();
     assert!(taken.points.iter().all(|point| distance(point.xyz) > 10.2));
     assert!((1..384).contains(&taken.points.len()));
     assert!(taken.points.is_sorted_by_key(|point| point.time / 64_000));
     assert!(taken.points[..32].iter().all(|point| point.laser != 34));
+}
+
+#[test]
+fn returns_out_of_range_are_counted_and_empty_ones_are_not() {
+    let mut run = Run::of("velodyne", json!({ "model": "vlp-16", "max_range": 100.0 }));
+    let mut packet = packet(|_| (UPPER, 0), 0, [0, 0, 0, 0, 0x37, 0x22]);
+    for lane in [3, 7] {
+        packet[4 + lane * 3..][..2].copy_from_slice(&60_000_u16.to_le_bytes());
+    }
+    packet[4..6].copy_from_slice(&5_000_u16.to_le_bytes());
+    let out = run.all(&[("VELODYNE", 0, packet.to_vec()), ("VELODYNE", 0, packet.to_vec())]);
+    assert_eq!(points(&out).iter().map(|taken| taken.points.len()).collect::<Vec<_>>(), [1, 1]);
+    assert_eq!(
+        run.told(),
+        [
+            "4 channel `VELODYNE`: returns that give no point: nearer or farther than points are given"
+        ]
+    );
 }
 
 #[test]
@@ -350,6 +370,8 @@ fn limits_that_leave_nothing_are_refused() {
     let refused = |options: Value| make("velodyne", options).unwrap_err().path;
     assert_eq!(refused(json!({ "min_range": -1.0 })), ["min_range"]);
     assert_eq!(refused(json!({ "min_range": 5.0, "max_range": 4.0 })), ["max_range"]);
+    assert_eq!(refused(json!({ "min_range": 5.0, "max_range": 5.0 })), ["max_range"]);
+    assert_eq!(refused(json!({ "max_range": 0.005 })), ["max_range"]);
     assert_eq!(refused(json!({ "model": "hdl-128" })), ["model"]);
     assert!(!refused(json!({ "lasers": "/no/such/table.csv" })).is_empty());
 }

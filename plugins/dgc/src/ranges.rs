@@ -1,0 +1,40 @@
+//! Between which ranges points are given: one rule for all sensors. Measures nothing.
+
+/// The least and the greatest range, in metres: `min_range` and `max_range`, but nothing nearer than
+/// `nearest`. `Err` names the option at fault, and says why.
+pub(crate) fn limits(
+    min_range: f64,
+    max_range: f64,
+    nearest: f64,
+) -> Result<[f64; 2], (&'static str, String)> {
+    if min_range.is_nan() || min_range < 0.0 {
+        return Err(("min_range", format!("expected metres, from 0 on, found {min_range}")));
+    }
+    let least = min_range.max(nearest);
+    if max_range.is_nan() || max_range <= least {
+        let why = if min_range < nearest {
+            format!("{least}, below which nothing is ever given")
+        } else {
+            format!("`min_range`, {least}")
+        };
+        return Err(("max_range", format!("expected metres above {why}, found {max_range}")));
+    }
+    Ok([least, max_range])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn something_has_to_lie_between_the_limits() {
+        let wrong = |min, max, nearest| limits(min, max, nearest).err().map(|(key, _)| key);
+        assert_eq!(limits(0.0, 79.0, 0.01), Ok([0.01, 79.0]));
+        assert_eq!(limits(2.0, f64::INFINITY, 0.01), Ok([2.0, f64::INFINITY]));
+        assert_eq!(wrong(0.0, 0.01, 0.01), Some("max_range"));
+        assert_eq!(wrong(5.0, 5.0, 0.0), Some("max_range"));
+        assert_eq!(wrong(0.0, f64::NAN, 0.0), Some("max_range"));
+        assert_eq!(wrong(-0.1, 1.0, 0.0), Some("min_range"));
+        assert_eq!(wrong(f64::NAN, 1.0, 0.0), Some("min_range"));
+    }
+}
