@@ -10,6 +10,10 @@ const FIRST: usize = 2;
 /// Of how many steps it is remembered what they gave. Long enough that every kind of event comes by.
 const REMEMBERED: usize = 32;
 
+/// How many times what it gives a step takes while it is made: what a stage makes is there beside what it is
+/// made of, and what a sink encodes beside the events.
+const PEAK: usize = 2;
+
 /// The sizes of what recent steps of one stream gave.
 #[derive(Debug, Default)]
 pub(super) struct Delivered(Mutex<VecDeque<usize>>);
@@ -24,19 +28,19 @@ impl Delivered {
         recent.push_back(bytes);
     }
 
-    /// How many steps may be under way, so that what they give is likely to fit into so many bytes. At
+    /// How many steps may be under way, so that they are likely to fit into so many bytes. At
     /// least one: however little memory there is, the run goes on.
     pub(super) fn steps_within(&self, bytes: usize) -> usize {
         match self.largest() {
             None => FIRST,
             Some(0) => usize::MAX,
-            Some(largest) => (bytes / largest).max(1),
+            Some(largest) => (bytes / largest.saturating_mul(PEAK)).max(1),
         }
     }
 
-    /// How many bytes so many steps are likely to give.
+    /// How many bytes so many steps are likely to take.
     pub(super) fn likely(&self, steps: usize) -> usize {
-        self.largest().unwrap_or(0).saturating_mul(steps)
+        self.largest().unwrap_or(0).saturating_mul(PEAK).saturating_mul(steps)
     }
 
     fn largest(&self) -> Option<usize> {
@@ -53,7 +57,7 @@ mod tests {
         let delivered = Delivered::default();
         assert_eq!((delivered.steps_within(0), delivered.likely(7)), (FIRST, 0));
         delivered.note(10);
-        assert_eq!((delivered.steps_within(95), delivered.likely(7)), (9, 70));
+        assert_eq!((delivered.steps_within(95), delivered.likely(7)), (4, 140));
         assert_eq!(delivered.steps_within(3), 1);
     }
 
@@ -62,7 +66,8 @@ mod tests {
         let delivered = Delivered::default();
         delivered.note(50);
         (1..REMEMBERED).for_each(|_| delivered.note(0));
-        assert_eq!(delivered.steps_within(100), 2);
+        assert_eq!(delivered.steps_within(100), 1);
+        assert_eq!(delivered.steps_within(200), 2);
         delivered.note(0);
         assert_eq!(delivered.steps_within(100), usize::MAX);
     }

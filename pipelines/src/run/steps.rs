@@ -150,7 +150,7 @@ impl Steps {
         (self.splits, self.context.query) = (splits, query);
     }
 
-    /// About how many bytes there will be of what is under way.
+    /// About how many bytes what is under way takes at most.
     pub(crate) fn likely(&self) -> usize {
         self.delivered.likely(self.under_way())
     }
