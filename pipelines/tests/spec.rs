@@ -238,6 +238,32 @@ fn a_condition_that_fails_takes_along_what_is_there_for_its_node_only() {
 }
 
 #[test]
+fn what_is_left_out_is_told_with_the_condition_that_began_it() {
+    let told = |text: &str, set: &[(&str, &str)]| -> Vec<String> {
+        read(text, None, set).left_out.iter().map(ToString::to_string).collect()
+    };
+    let chosen = told(CHOICE, &[("FORMAT", "text"), ("OTHER", "1")]);
+    assert_eq!(chosen, ["table, since its condition fails (when: text != text)"]);
+    let expected = [
+        "other, since its condition fails (when: '' != '')",
+        "lines, since only text reads from it, which is left out (when: table == text or table == both)",
+        "text, since its condition fails (when: table == text or table == both)",
+    ];
+    assert_eq!(told(CHOICE, &[]), expected);
+    let unfed = CHOICE.replace("[sources.log]\n", "[sources.log]\nwhen = \"a == b\"\n")
+        + "[sources.third]\nplugin = \"demo\"\n[sinks.copy]\nplugin = \"jsonl\"\nfrom = \"third\"\npath = \"copy\"\n";
+    let expected = [
+        "log, since its condition fails (when: a == b)",
+        "other, since its condition fails (when: '' != '')",
+        "fields, since its inputs other and log are left out (when: '' != '')",
+        "lines, since its input fields is left out (when: '' != '')",
+        "text, since its condition fails (when: table == text or table == both)",
+        "table, since its inputs fields and log are left out (when: '' != '')",
+    ];
+    assert_eq!(told(&unfed, &[]), expected);
+}
+
+#[test]
 fn whatever_a_variable_holds_is_one_word_of_a_condition() {
     for value in ["text or a == a", "'", "== text", "$", "${FORMAT}"] {
         let pipeline = read(CHOICE, None, &[("FORMAT", value)]);

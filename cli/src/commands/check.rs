@@ -13,7 +13,12 @@ pub(crate) fn run(args: &CheckArgs, shell: &Shell) -> Outcome {
     let mut worst = Ending::Done;
     for file in &args.files {
         match check(file, args, shell) {
-            Ok(()) => writeln!(io::stdout(), "{file}: ok")?,
+            Ok(pipeline) => {
+                writeln!(io::stdout(), "{file}: ok")?;
+                for left_out in &pipeline.left_out {
+                    writeln!(io::stdout(), "  left out: {left_out}")?;
+                }
+            }
             Err(failure) => {
                 failure.tell(shell);
                 worst = Ending::WrongFiles;
@@ -23,7 +28,6 @@ pub(crate) fn run(args: &CheckArgs, shell: &Shell) -> Outcome {
     Ok(worst)
 }
 
-fn check(file: &str, args: &CheckArgs, shell: &Shell) -> Result<(), Failure> {
-    Pipeline::read(&document(file)?, &variables(&args.variables), &shell.registry)?;
-    Ok(())
+fn check(file: &str, args: &CheckArgs, shell: &Shell) -> Result<Pipeline, Failure> {
+    Ok(Pipeline::read(&document(file)?, &variables(&args.variables), &shell.registry)?)
 }

@@ -38,6 +38,9 @@ pub(crate) fn print_text(pipeline: &Pipeline, options: &Options, shell: &Shell) 
         None => text_of(pipeline, &reading(pipeline, options)?),
     };
     io::stdout().write_all(text.as_bytes())?;
+    for left_out in &pipeline.left_out {
+        writeln!(io::stdout(), "left out: {left_out}")?;
+    }
     Ok(Ending::Done)
 }
 
@@ -156,8 +159,11 @@ fn exists(target: &Path) -> bool {
 fn json_of(pipeline: &Pipeline, reading: &Reading) -> Value {
     let sources = reading.sources.iter().map(|source| source_json(pipeline, source));
     let of = |kind: Kind| pipeline.nodes.iter().filter(move |node| node.kind == kind);
+    let left_out = pipeline.left_out.iter();
+    let left_out = left_out.map(|left| json!({ "name": left.node, "why": left.why }));
     json!({
         "name": pipeline.name,
+        "left_out": left_out.collect::<Vec<_>>(),
         "sources": sources.collect::<Vec<_>>(),
         "stages": of(Kind::Stage).map(|node| node_json(pipeline, node)).collect::<Vec<_>>(),
         "sinks": of(Kind::Sink).map(|node| sink_json(pipeline, node)).collect::<Vec<_>>(),

@@ -69,7 +69,7 @@ impl Blueprint {
             memory: self.memory,
             nodes: nodes.collect::<Result<_, Error>>()?,
             text: self.text.clone(),
-            templates: Vec::new(),
+            ..Pipeline::default()
         })
     }
 

@@ -70,7 +70,7 @@ impl<'c> Check<'c> {
             self.both_ends(table.get_ref());
         }
         let links = self.links(&top.nodes);
-        let (nodes, links) = self.without_left_out(top.nodes, links);
+        let (nodes, links, left_out) = self.without_left_out(top.nodes, links);
         self.batch(&nodes);
         if !self.mistakes.is_empty() {
             return Err(Mistakes::new(self.document.clone(), self.mistakes));
@@ -78,7 +78,7 @@ impl<'c> Check<'c> {
         let templates = slots(&nodes);
         let nodes = nodes.into_iter().zip(links).filter_map(|(node, from)| node.finish(from));
         let (nodes, text) = (nodes.collect(), self.document.text.clone());
-        Ok(Pipeline { name: top.name, memory: top.memory, nodes, text, templates })
+        Ok(Pipeline { name: top.name, memory: top.memory, nodes, left_out, text, templates })
     }
 
     /// Notes a mistake that shows nothing but its place.

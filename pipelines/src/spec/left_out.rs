@@ -1,6 +1,8 @@
 //! Nodes that are left out because a condition does not hold, and what goes with them. Looks at the graph
 //! as the whole file has it; mistakes in what is left out have been noted before.
 
+use std::fmt;
+
 use sluice_core::Kind;
 
 use super::check::Check;
@@ -10,25 +12,58 @@ use super::when::Condition;
 /// More conditions are not quoted in one message.
 const MOST_QUOTED: usize = 8;
 
+/// A node that is left out because of a condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Its name.
+    pub node: String,
+    /// Why, as a clause that begins with `since`.
+    pub why: String,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}", self.node, self.why)
+    }
+}
+
+/// Why a node goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// Its own condition does not hold.
+    Fails,
+    /// None of those that it reads from are left.
+    Unfed,
+    /// None of those that read from it are left.
+    Unread,
+}
+
 /// What a node reads from, as positions in the list of nodes.
 type Links = Vec<Vec<usize>>;
 
 impl Check<'_> {
-    /// The nodes that stay, and what they read from as positions among these.
+    /// The nodes that stay, what they read from as positions among these, and the others.
     pub(super) fn without_left_out(
         &mut self,
         nodes: Vec<Draft>,
         links: Links,
-    ) -> (Vec<Draft>, Links) {
+    ) -> (Vec<Draft>, Links, Vec<LeftOut>) {
         let fails = |node: &Draft| node.when.as_ref().is_some_and(|when| !when.holds());
         if !nodes.iter().any(fails) {
-            return (nodes, links);
+            return (nodes, links, Vec::new());
         }
         let mut kept: Vec<bool> = nodes.iter().map(|node| !fails(node)).collect();
+        let mut causes = vec![None; nodes.len()];
+        let readers = readers(&links);
+        note(Cause::Fails, &kept, &mut causes);
         drop_unfed(&nodes, &links, &mut kept);
-        drop_unread(&nodes, &links, &mut kept);
+        note(Cause::Unfed, &kept, &mut causes);
+        drop_unread(&readers, &mut kept);
+        note(Cause::Unread, &kept, &mut causes);
         self.some_sink(&nodes, &kept);
-        renumbered(nodes, links, &kept)
+        let left_out = Going { nodes: &nodes, links: &links, readers: &readers, causes }.told();
+        let (nodes, links) = renumbered(nodes, links, &kept);
+        (nodes, links, left_out)
     }
 
     /// Notes that nothing would be written, if that is because of conditions.
@@ -56,6 +91,79 @@ impl Check<'_> {
     }
 }
 
+/// Nodes that go, and those around them.
+struct Going<'n> {
+    nodes: &'n [Draft],
+    links: &'n Links,
+    readers: &'n Links,
+    /// By node; nothing for those that stay.
+    causes: Vec<Option<Cause>>,
+}
+
+impl Going<'_> {
+    fn told(&self) -> Vec<LeftOut> {
+        let going = (0..self.nodes.len()).filter(|at| self.causes[*at].is_some());
+        let told = |at: usize| LeftOut { node: self.nodes[at].name.clone(), why: self.why(at) };
+        going.map(told).collect()
+    }
+
+    fn why(&self, at: usize) -> String {
+        let condition = self.condition(at);
+        let condition = condition.map(|when| format!(" (when: {when})")).unwrap_or_default();
+        match self.causes[at] {
+            Some(Cause::Unfed) => {
+                let (names, verb) = self.names(&self.links[at]);
+                let inputs = if verb == "is" { "input" } else { "inputs" };
+                format!("since its {inputs} {names} {verb} left out{condition}")
+            }
+            Some(Cause::Unread) => {
+                let (names, verb) = self.names(&self.readers[at]);
+                let reads = if verb == "is" { "reads" } else { "read" };
+                format!("since only {names} {reads} from it, which {verb} left out{condition}")
+            }
+            _ => format!("since its condition fails{condition}"),
+        }
+    }
+
+    /// The condition that began it. Every cause went before what it takes along.
+    fn condition(&self, mut at: usize) -> Option<&Condition> {
+        loop {
+            at = match self.causes[at]? {
+                Cause::Fails => return self.nodes[at].when.as_ref(),
+                Cause::Unfed => *self.links[at].first()?,
+                Cause::Unread => *self.readers[at].first()?,
+            };
+        }
+    }
+
+    /// Their names, and whether they are one or several.
+    fn names(&self, nodes: &[usize]) -> (String, &'static str) {
+        let names: Vec<&str> = nodes.iter().map(|at| self.nodes[*at].name.as_str()).collect();
+        let verb = if names.len() == 1 { "is" } else { "are" };
+        match names.split_last() {
+            Some((last, rest)) if !rest.is_empty() => {
+                (format!("{} and {last}", rest.join(", ")), verb)
+            }
+            _ => (names.concat(), verb),
+        }
+    }
+}
+
+/// Notes why those went that went last.
+fn note(cause: Cause, kept: &[bool], causes: &mut [Option<Cause>]) {
+    let gone = causes.iter_mut().zip(kept).filter(|(known, kept)| known.is_none() && !**kept);
+    gone.for_each(|(known, _)| *known = Some(cause));
+}
+
+/// For each node, those that read from it.
+fn readers(links: &Links) -> Links {
+    let mut readers: Links = vec![Vec::new(); links.len()];
+    for (reader, from) in links.iter().enumerate() {
+        from.iter().for_each(|from| readers[*from].push(reader));
+    }
+    readers
+}
+
 /// Drops what reads from others of which none is left.
 fn drop_unfed(nodes: &[Draft], links: &Links, kept: &mut [bool]) {
     settle(kept, |at, kept| {
@@ -67,11 +175,7 @@ fn drop_unfed(nodes: &[Draft], links: &Links, kept: &mut [bool]) {
 }
 
 /// Drops what only nodes read from that are left out.
-fn drop_unread(nodes: &[Draft], links: &Links, kept: &mut [bool]) {
-    let mut readers: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
-    for (reader, from) in links.iter().enumerate() {
-        from.iter().for_each(|from| readers[*from].push(reader));
-    }
+fn drop_unread(readers: &Links, kept: &mut [bool]) {
     settle(kept, |at, kept| {
         // What nobody reads anyway is a mistake, or a sink.
         readers[at].is_empty() || readers[at].iter().any(|reader| kept[*reader])

@@ -27,6 +27,7 @@ mod when;
 pub(crate) mod wording;
 
 pub use document::Document;
+pub use left_out::LeftOut;
 pub use templates::Slot;
 pub use variables::Variables;
 
@@ -43,6 +44,8 @@ pub struct Pipeline {
     pub memory: Option<ByteSize>,
     /// Its sources, stages and sinks, in the order of the file; without those that conditions leave out.
     pub nodes: Vec<Node>,
+    /// The nodes that conditions leave out, in the order of the file.
+    pub left_out: Vec<LeftOut>,
     /// The file as it was read.
     pub text: String,
     /// The output paths that are filled in for each input. If there are any, the pipeline is run as a

@@ -105,6 +105,11 @@ impl Check<'_> {
 const FORM: &str = "write for example `when = \"${FORMAT:-table} == text\"`, with `==` or `!=`, and `or` \
                     between several of these";
 
+const NO_AND: &str =
+    "there is no `and`: put one condition on the node and the other on what it reads from";
+
+const NO_NOT: &str = "there is no `not`: write `!=` for `==`, or `==` for `!=`";
+
 /// The comparisons of a condition as it is written: variables are filled in later, so that what a variable
 /// holds is never taken for a part of the condition.
 fn parse(text: &str) -> Result<Vec<Comparison>, Wrong> {
@@ -113,6 +118,10 @@ fn parse(text: &str) -> Result<Vec<Comparison>, Wrong> {
     loop {
         let place = if alternatives.is_empty() { "at the beginning" } else { "after `or`" };
         let left = word(tokens.next(), place)?;
+        let is_not = left.text == "not" && !left.quoted;
+        if is_not && matches!(tokens.peek(), Some(Token::Word(_))) {
+            return Err(negated("`not` before a comparison".to_owned()));
+        }
         let equal = operator(tokens.next())?;
         let after = if equal { "after `==`" } else { "after `!=`" };
         let right = word(tokens.next(), after)?;
@@ -120,7 +129,11 @@ fn parse(text: &str) -> Result<Vec<Comparison>, Wrong> {
         match tokens.next() {
             None => return Ok(alternatives),
             Some(Token::Word(next)) if is_or(&next) => {}
-            Some(other) => return Err(wrong(format!("expected `or` or the end, found {other}"))),
+            Some(other) => {
+                let help = if is_and(&other) { NO_AND } else { FORM };
+                let message = format!("expected `or` or the end, found {other}");
+                return Err(Wrong { message, help: help.to_owned() });
+            }
         }
     }
 }
@@ -128,6 +141,9 @@ fn parse(text: &str) -> Result<Vec<Comparison>, Wrong> {
 fn word(token: Option<Token>, place: &str) -> Result<Word, Wrong> {
     match token {
         Some(Token::Word(word)) if !is_or(&word) => Ok(word),
+        Some(Token::Operator(operator)) if operator == "!" => {
+            Err(negated(format!("expected a word {place}, found `!`")))
+        }
         Some(other) => Err(wrong(format!("expected a word {place}, found {other}"))),
         None => Err(wrong(format!("expected a word {place}, found nothing"))),
     }
@@ -140,6 +156,17 @@ fn operator(token: Option<Token>) -> Result<bool, Wrong> {
         Some(other) => Err(wrong(format!("expected `==` or `!=`, found {other}"))),
         None => Err(wrong("expected `==` or `!=`, found nothing".to_owned())),
     }
+}
+
+fn is_and(token: &Token) -> bool {
+    match token {
+        Token::Word(word) => word.text == "and" && !word.quoted,
+        Token::Operator(operator) => operator == "&&",
+    }
+}
+
+fn negated(message: String) -> Wrong {
+    Wrong { message, help: NO_NOT.to_owned() }
 }
 
 fn is_or(word: &Word) -> bool {
@@ -268,6 +295,19 @@ mod tests {
         assert_eq!(message("a == b || c == d"), "expected `or` or the end, found `||`");
         assert_eq!(message("a == 'b"), "a `'` that is not closed");
         assert_eq!(message("a == b*"), "`*` in a word without quotes");
+    }
+
+    #[test]
+    fn what_to_write_for_and_and_not_is_told() {
+        let help = |text: &str| parse(text).unwrap_err().help;
+        for text in ["a == b and c == d", "a == b && c == d"] {
+            assert_eq!(help(text), NO_AND, "{text}");
+        }
+        for text in ["not a == b", "!a == b", "a == b or not c == d"] {
+            assert_eq!(help(text), NO_NOT, "{text}");
+        }
+        assert!(holds("not == not") && holds("and == and"));
+        assert_eq!(help("a == b c"), FORM);
     }
 
     proptest! {
