@@ -28,13 +28,11 @@ use crate::shell::Shell;
 
 /// The pipeline in this file, or the built-in one of that name.
 fn pipeline(file: &str, set: &SetArgs, shell: &Shell) -> Result<Pipeline, Failure> {
-    let (document, variables) = (document(file)?, variables(set));
-    if let Some((name, help)) = variables.unasked(&document).into_iter().next() {
-        let message =
-            format!("nothing in {} asks for the variable `{name}`; {help}", document.name);
-        return Err(Failure::WrongUse(message));
+    let document = document(file)?;
+    for name in unused(&document, set) {
+        shell.warn(&format!("nothing in {} asks for the variable `{name}`", document.name));
     }
-    Ok(Pipeline::read(&document, &variables, &shell.registry)?)
+    Ok(Pipeline::read(&document, &variables(set), &shell.registry)?)
 }
 
 /// A file that is not there is wrong use: nothing has been tried yet.
@@ -45,4 +43,14 @@ fn document(file: &str) -> Result<Document, Failure> {
 fn variables(set: &SetArgs) -> Variables {
     let given = set.set.iter().map(|given| (given.name.clone(), given.value.clone()));
     Variables { set: given.collect(), environment: true }
+}
+
+/// The variables that were set but that the file does not mention.
+fn unused<'s>(document: &Document, set: &'s SetArgs) -> Vec<&'s str> {
+    let mentions = |name: &str| {
+        [format!("${{{name}}}"), format!("${{{name}:-")]
+            .iter()
+            .any(|use_| document.text.contains(use_))
+    };
+    set.set.iter().map(|given| given.name.as_str()).filter(|name| !mentions(name)).collect()
 }

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::document::Document;
-use super::wording::{did_you_mean, suggest};
+use super::wording::did_you_mean;
 
 /// Values for `${NAME}`: those given by hand first, then the environment.
 #[derive(Clone, Debug, Default)]
@@ -89,13 +88,6 @@ impl Variables {
         }
     }
 
-    /// The names given by hand that nothing in a file asks for, each with what may have been meant.
-    pub fn unasked(&self, document: &Document) -> Vec<(&str, String)> {
-        let asked = asked(&document.text);
-        let unasked = self.set.keys().filter(|name| !asked.contains(&name.as_str()));
-        unasked.map(|name| (name.as_str(), suggest(name, &asked, "it asks for"))).collect()
-    }
-
     fn value(&self, name: &str) -> Option<String> {
         let environment = || self.environment.then(|| std::env::var(name).ok()).flatten();
         self.set.get(name).cloned().or_else(environment)
@@ -109,17 +101,6 @@ impl Variables {
             help: format!("give it with --set {name}=… or in the environment{hint}"),
         }
     }
-}
-
-/// The names of variables that stand in a text, wherever in it, each once.
-fn asked(text: &str) -> Vec<&str> {
-    let after = text.split("${").skip(1);
-    let mut names: Vec<&str> = after
-        .filter_map(|after| after.split(['}', ':']).next().filter(|name| is_name(name)))
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    names
 }
 
 /// The inside of the braces, and what follows them.
@@ -172,21 +153,6 @@ mod tests {
         assert_eq!(text("x/${IN}.${OUT:-b}/${OUT:-}"), "x/a.lcm.b/");
         assert_eq!(text("${EMPTY:-d}|${EMPTY}|"), "d||");
         assert_eq!(text("re:A$ $${IN} $$ $"), "re:A$ ${IN} $ $");
-    }
-
-    #[test]
-    fn what_is_given_and_never_asked_for_is_known() {
-        let set = ["INPT", "OUT", "FORMAT"].map(|name| (name.to_owned(), String::new()));
-        let variables = Variables { set: set.into(), environment: false };
-        let unasked = |text: &str| {
-            let document = Document::generated("test.toml", text);
-            let unasked = variables.unasked(&document).into_iter();
-            unasked.map(|(name, help)| (name.to_owned(), help)).collect::<Vec<_>>()
-        };
-        let text = "path = \"${INPUT}/${OUT:-x}\" # ${FORMAT}, ${a b} and ${";
-        assert_eq!(unasked(text), [("INPT".to_owned(), "did you mean `INPUT`?".to_owned())]);
-        assert_eq!(unasked("${OUT} ${FORMAT} ${Z}")[0].1, "it asks for `FORMAT`, `OUT` and `Z`");
-        assert_eq!(unasked("").len(), 3);
     }
 
     #[test]
