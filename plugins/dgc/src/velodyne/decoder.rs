@@ -186,7 +186,8 @@ impl Decoder {
     /// Appends the points of a block whose slot began at `slot`. All of them first, column by column, which
     /// takes several at a time; then those that are not wanted are taken out again. Gives how many of these are
     /// not empty.
-    #[inline]
+    // Alone it is compiled to a tenth less time than as a part of what calls it: its arrays stay in registers.
+    #[inline(never)]
     fn fire(
         &self,
         block: &Block<'_>,
