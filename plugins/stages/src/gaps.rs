@@ -128,6 +128,10 @@ impl Fold for Gaps {
     fn query(&self) -> FoldQuery {
         FoldQuery { keeps_times: true, ..FoldQuery::default() }
     }
+
+    fn holds(&self) -> bool {
+        false
+    }
 }
 
 impl Gaps {

@@ -66,6 +66,10 @@ impl Fold for Limit {
     fn is_done(&self) -> bool {
         self.left == 0
     }
+
+    fn holds(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

@@ -112,6 +112,10 @@ impl Fold for Sample {
         };
         Ok(crate::unless_empty(crate::keep(&batch, context, passes)))
     }
+
+    fn holds(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

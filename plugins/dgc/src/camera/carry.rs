@@ -302,6 +302,10 @@ impl Fold for Carry {
     fn query(&self) -> FoldQuery {
         self.query.clone()
     }
+
+    fn holds(&self) -> bool {
+        false
+    }
 }
 
 /// All rows of points of a batch, by event; those of a type in their order.

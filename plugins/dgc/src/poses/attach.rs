@@ -1,9 +1,11 @@
 //! Putting beside each event of points what is known for its moment: a fold that looks at events in the
 //! order of the log. Does nothing to the points: that is a map's work, on all cores.
 //!
-//! What is known is a column of the rows. Where it may come later than the event that needs it, batches
-//! wait. What is known is kept by source: two recordings do not mix. Each event is decided at an event of its own, whatever the batches are: at the first that says
-//! something of its moment or later, or when it has waited too long, or when too much waits.
+//! What is known is a column of the rows, and is kept by source: two recordings do not mix. Where it may come
+//! later than the event that needs it, batches wait. Each event is decided at an event of its own, whatever the
+//! batches are: at the first that says something of its moment or later, or when it has waited too long. Only
+//! events of its own channel and those that say something tell how long that is, so it does not matter which
+//! others a source leaves out. When too much waits, it is decided at once.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -26,6 +28,9 @@ use crate::points::Points;
 
 /// What waits at most, in bytes: at a million points a second, half a second of them.
 const MOST_WAITING: u64 = 32 << 20;
+
+/// How many channels are told of by themselves.
+const MOST_TOLD: usize = 3;
 
 /// Something known that can lie in a column.
 pub(crate) trait Attached: Known {
@@ -117,6 +122,8 @@ pub(crate) struct Attach<K> {
     questions: u64,
     /// How much all events so far took.
     weighed: u64,
+    /// How much it was when all channels were looked at last.
+    let_go_at: u64,
     missed: BTreeMap<(String, Miss), (u64, u64)>,
     /// How many of what is known were older than one before them, by channel.
     older: BTreeMap<String, u64>,
@@ -159,8 +166,8 @@ struct Ask {
 struct Queue {
     /// For each source, by the moment they ask for, and number.
     open: Vec<BTreeSet<(i64, u64)>>,
-    /// In the order they came. Those that are answered stay until they are the first.
-    line: VecDeque<Place>,
+    /// For each channel, in the order they came. Those that are answered stay until they are the first.
+    lines: BTreeMap<u32, VecDeque<Place>>,
 }
 
 /// A question in line.
@@ -175,12 +182,12 @@ struct Place {
 }
 
 impl Queue {
-    fn join(&mut self, place: Place) {
+    fn join(&mut self, channel: u32, place: Place) {
         if self.open.len() <= place.source {
             self.open.resize_with(place.source + 1, BTreeSet::new);
         }
         self.open[place.source].insert((place.time, place.number));
-        self.line.push_back(place);
+        self.lines.entry(channel).or_default().push_back(place);
     }
 
     /// A question of a source for `time` or before it, if there is one.
@@ -190,22 +197,29 @@ impl Queue {
         if first.0 > time { None } else { open.pop_first() }
     }
 
-    /// The question that came first, if it is to wait no longer.
-    fn pop_if(&mut self, is_due: impl Fn(&Place) -> bool) -> Option<(i64, u64)> {
-        while let Some(place) = self.line.front().copied() {
+    /// The question of a channel that came first, if it is to wait no longer.
+    fn pop_if(&mut self, channel: u32, is_due: impl Fn(&Place) -> bool) -> Option<(i64, u64)> {
+        let line = self.lines.get_mut(&channel)?;
+        while let Some(place) = line.front().copied() {
             let question = (place.time, place.number);
             let open = &mut self.open[place.source];
             let is_open = open.contains(&question);
             if is_open && !is_due(&place) {
                 return None;
             }
-            self.line.pop_front();
+            line.pop_front();
             if is_open {
                 open.remove(&question);
                 return Some(question);
             }
         }
+        self.lines.remove(&channel);
         None
+    }
+
+    /// The channels of which some questions may wait.
+    fn channels(&self) -> Vec<u32> {
+        self.lines.keys().copied().collect()
     }
 }
 
@@ -220,6 +234,7 @@ impl<K: Attached> Attach<K> {
             queue: Queue::default(),
             questions: 0,
             weighed: 0,
+            let_go_at: 0,
             missed: BTreeMap::new(),
             older: BTreeMap::new(),
             lent: BTreeMap::new(),
@@ -277,19 +292,32 @@ impl<K: Attached> Attach<K> {
         .into_iter();
         let (mut known, mut asks) = (known.into_iter().peekable(), asks.into_iter().peekable());
         for (event, timestamp) in (0..).zip(batch.timestamps()) {
+            let channel = batch.channels()[event as usize];
+            if known.peek().is_some_and(|(at, _)| *at == event) {
+                self.let_all_go(Some(*timestamp), context)?;
+            } else if asks.peek().is_some_and(|ask| ask.event == event) {
+                self.let_go(channel, Some(*timestamp), context)?;
+            }
             while let Some(ask) = asks.next_if(|ask| ask.event == event) {
-                self.ask(ask, *timestamp, context)?;
+                self.ask(ask, (channel, *timestamp), context)?;
             }
             while let Some((_, known)) = known.next_if(|(at, _)| *at == event) {
-                self.learn(known, batch.channels()[event as usize], context)?;
+                self.learn(known, channel, context)?;
             }
             self.weighed = self.weighed.saturating_add(weights.next().unwrap_or(0));
-            self.let_go(*timestamp, context)?;
+            if self.weighed - self.let_go_at > MOST_WAITING / 64 {
+                self.let_all_go(None, context)?;
+            }
         }
         Ok(())
     }
 
-    fn ask(&mut self, ask: Ask, timestamp: i64, context: &StageContext<'_>) -> Result<(), Error> {
+    fn ask(
+        &mut self,
+        ask: Ask,
+        (channel, timestamp): (u32, i64),
+        context: &StageContext<'_>,
+    ) -> Result<(), Error> {
         let Ask { time, source, .. } = ask;
         let number = self.questions;
         self.questions += 1;
@@ -297,7 +325,7 @@ impl<K: Attached> Attach<K> {
         let newest = self.sources.for_source(source).and_then(|known| known.newest());
         if may_wait && newest.is_none_or(|newest| newest < time) {
             let weight = self.weighed;
-            self.queue.join(Place { time, number, source, timestamp, weight });
+            self.queue.join(channel, Place { time, number, source, timestamp, weight });
             return Ok(());
         }
         self.answer((time, number), context)
@@ -336,16 +364,27 @@ impl<K: Attached> Attach<K> {
         Ok(())
     }
 
-    /// Decides what has waited too long, by what is known now.
-    fn let_go(&mut self, now: i64, context: &StageContext<'_>) -> Result<(), Error> {
+    /// Decides what has waited too long on all channels, by what is known now.
+    fn let_all_go(&mut self, now: Option<i64>, context: &StageContext<'_>) -> Result<(), Error> {
+        self.let_go_at = self.weighed;
+        self.queue.channels().into_iter().try_for_each(|channel| self.let_go(channel, now, context))
+    }
+
+    /// Decides what has waited too long on a channel, by what is known now. Without a time, only what waits
+    /// since so many bytes.
+    fn let_go(
+        &mut self,
+        channel: u32,
+        now: Option<i64>,
+        context: &StageContext<'_>,
+    ) -> Result<(), Error> {
         let Some(wait) = self.plan.wait else { return Ok(()) };
         let weighed = self.weighed;
         // A clock that is set back is no reason to wait for it to catch up.
-        let is_due = |place: &Place| {
-            now.abs_diff(place.timestamp) > wait.unsigned_abs()
-                || weighed - place.weight > MOST_WAITING
-        };
-        while let Some(question) = self.queue.pop_if(is_due) {
+        let is_late =
+            |place: &Place| now.is_some_and(|n| n.abs_diff(place.timestamp) > wait.unsigned_abs());
+        let is_due = |place: &Place| is_late(place) || weighed - place.weight > MOST_WAITING;
+        while let Some(question) = self.queue.pop_if(channel, is_due) {
             self.answer(question, context)?;
         }
         Ok(())
@@ -379,9 +418,12 @@ impl<K: Attached> Attach<K> {
                 }
             }
             Err(miss) => {
-                let batch = &held.batch;
-                let channel = context.channels.get(ChannelId(batch.channels()[ask.event as usize]));
-                self.miss(channel.name.text(), miss, ask)?;
+                let event = held.batch.event(ask.event as usize);
+                // Of what nobody asked for, what is known may have been left out, too.
+                if context.wanted.wants_time(event.timestamp) {
+                    let channel = context.channels.get(event.channel);
+                    self.miss(channel.name.text(), miss, ask)?;
+                }
             }
         }
         Ok(())
@@ -407,15 +449,31 @@ impl<K: Attached> Attach<K> {
     }
 
     fn tell(&mut self, context: &mut StageContext<'_>) {
+        if !self.missed.is_empty() && self.sources.is_empty() {
+            let channel = self.plan.reader.channel().as_name().unwrap_or("…");
+            let what = K::PLURAL;
+            let note =
+                format!("no {what} came on `{channel}`: is it filtered out before the stage?");
+            context.note(note, 0);
+        }
+        let mut by_miss: BTreeMap<Miss, Vec<(String, u64, u64)>> = BTreeMap::new();
         for ((channel, miss), (events, points)) in std::mem::take(&mut self.missed) {
-            let s = if events == 1 { "" } else { "s" };
-            let points = match points {
-                0 => String::new(),
-                1 => " with 1 point".to_owned(),
-                points => format!(" with {points} points"),
-            };
-            let why = (self.plan.say)(miss);
-            context.note(format!("{channel}: {events} event{s}{points} {why}"), 0);
+            by_miss.entry(miss).or_default().push((channel, events, points));
+        }
+        for (miss, mut channels) in by_miss {
+            if channels.len() > MOST_TOLD {
+                channels = vec![together(&channels)];
+            }
+            for (channel, events, points) in channels {
+                let s = if events == 1 { "" } else { "s" };
+                let points = match points {
+                    0 => String::new(),
+                    1 => " with 1 point".to_owned(),
+                    points => format!(" with {points} points"),
+                };
+                let why = (self.plan.say)(miss);
+                context.note(format!("{channel}: {events} event{s}{points} {why}"), 0);
+            }
         }
         for (channel, count) in std::mem::take(&mut self.older) {
             let what = K::PLURAL;
@@ -469,6 +527,10 @@ impl<K: Attached> Fold for Attach<K> {
         self.ready()
     }
 
+    fn holds(&self) -> bool {
+        self.plan.wait.is_some()
+    }
+
     fn query(&self) -> FoldQuery {
         let channel = Patterns(vec![self.plan.reader.channel().clone()]);
         let none = Patterns::default();
@@ -500,6 +562,14 @@ impl<K: Attached> Held<K> {
         let attached = attached.collect::<Result<_, _>>()?;
         Ok(self.batch.with_rows(attached))
     }
+}
+
+/// What several channels missed, as one line: the ends of a log are the same for all of them.
+fn together(channels: &[(String, u64, u64)]) -> (String, u64, u64) {
+    let named: Vec<&str> = channels.iter().take(MOST_TOLD).map(|(name, ..)| &**name).collect();
+    let name = format!("{} and {} more", named.join(", "), channels.len() - named.len());
+    let sum = |of: fn(&(String, u64, u64)) -> u64| channels.iter().map(of).sum();
+    (name, sum(|channel| channel.1), sum(|channel| channel.2))
 }
 
 /// The rows with what is known beside them.

@@ -77,6 +77,11 @@ impl<T: Timed + Clone> Sources<T> {
         }
     }
 
+    /// Whether nothing is known of any source.
+    pub(super) fn is_empty(&self) -> bool {
+        self.histories.iter().all(History::is_empty)
+    }
+
     /// What is known for events of a source.
     pub(super) fn for_source(&self, source: usize) -> Option<&History<T>> {
         match self.lender(source) {

@@ -178,12 +178,24 @@ fn an_event_without_a_pose_ends_the_run_where_that_is_asked_for() {
 
 #[test]
 fn events_wait_no_longer_than_they_are_to() {
-    // Without a pose after it, an event goes on with what is known when the log is `wait` further on.
-    let drive = [pose(0, 1.0), origin(5), at(405, What::Other), at(406, What::Other), pose(4, 2.0)];
+    // Without a pose after it, an event goes on with what is known when its channel is `wait` further on.
+    let drive = [pose(0, 1.0), origin(5), origin(406), pose(4, 2.0)];
     let at_once = json!({ "choose": "at", "wait": "400ms" });
-    assert_eq!(xs(&Run::of("to-frame", at_once).drive(&drive)), [(5, 1.0)]);
+    assert_eq!(xs(&Run::of("to-frame", at_once).drive(&drive)), [(5, 1.0), (406, 1.0)]);
     let later = json!({ "choose": "at", "wait": "402ms" });
-    assert_eq!(xs(&Run::of("to-frame", later).drive(&drive)), [(5, 2.0)]);
+    assert_eq!(xs(&Run::of("to-frame", later).drive(&drive)), [(5, 2.0), (406, 2.0)]);
+}
+
+#[test]
+fn how_long_events_wait_does_not_depend_on_channels_that_a_source_may_leave_out() {
+    let options = || json!({ "choose": "at", "wait": "400ms" });
+    let with = [pose(0, 1.0), origin(5), at(405, What::Other), at(406, What::Other), pose(4, 2.0)];
+    let without = [pose(0, 1.0), origin(5), pose(4, 2.0)];
+    let found = xs(&Run::of("to-frame", options()).drive(&with));
+    assert_eq!(found, xs(&Run::of("to-frame", options()).drive(&without)));
+    // A pose that comes too late is too late, whatever came before it.
+    let late = [pose(0, 1.0), origin(5), pose(500, 2.0)];
+    assert_eq!(xs(&Run::of("to-frame", options()).drive(&late)), [(5, 1.0)]);
 }
 
 #[test]
