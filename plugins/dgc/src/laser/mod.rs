@@ -1,7 +1,7 @@
 //! `laser`: planar scans become points in the scanner's own frame, in the plane z = 0. Moves no point: that is
 //! for `to-frame`.
 //!
-//! [`scan`] finds scans among decoded rows, [`angles`] knows where their samples lie.
+//! `scan` finds scans among decoded rows, `angles` knows where their samples lie.
 
 mod angles;
 mod scan;

@@ -1,8 +1,8 @@
 //! `velodyne`: packets of Velodyne sensors become points in the sensor's own frame. Moves no point: that is
 //! for `to-frame`.
 //!
-//! [`wire`] finds packets and their blocks, [`lasers`] reads laser tables, [`model`] knows what sensors
-//! differ in, [`decoder`] makes points.
+//! `wire` finds packets and their blocks, `lasers` reads laser tables, `model` knows what sensors
+//! differ in, `decoder` makes points.
 
 mod decoder;
 mod lasers;
