@@ -324,6 +324,16 @@ fn what_is_wrong_is_told_by_channel_and_the_rest_goes_on() {
 }
 
 #[test]
+fn a_pipeline_is_found_beside_the_folder_that_it_wrote() {
+    let folder = Folder::new();
+    folder.write("golden.lcm", golden("mitdgc-synth-small.lcm"));
+    for flag in ["--resume", "--overwrite"] {
+        ran(&folder, &["run", "dgc-poses", "--set", "INPUT=golden.lcm", flag]).expect(0);
+    }
+    assert!(folder.at("dgc-poses/channel=POSE/part-00000.parquet").exists());
+}
+
+#[test]
 fn a_format_that_is_none_is_told_with_what_it_can_be() {
     let folder = Folder::new();
     folder.write("golden.lcm", golden("mitdgc-synth-small.lcm"));

@@ -24,14 +24,16 @@ pub struct Document {
 }
 
 impl Document {
-    /// The file of that name if there is one, or else the built-in pipeline of that name.
+    /// The file of that name if there is one, or else the built-in pipeline of that name. Folders do not
+    /// count before that: pipelines write to folders of their own names.
     pub fn open(path_or_library_name: &str) -> Result<Self, Error> {
         let path = Path::new(path_or_library_name);
-        if path.exists() {
+        if path.exists() && !path.is_dir() {
             return Self::load(path);
         }
         match library::get(path_or_library_name) {
             Some(text) => Ok(Self::generated(format!("{path_or_library_name} (built in)"), text)),
+            None if path.exists() => Self::load(path),
             None => Err(not_found(path_or_library_name)),
         }
     }
