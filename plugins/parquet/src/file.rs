@@ -164,11 +164,8 @@ impl TableFile {
         Ok(())
     }
 
-    /// Writes the footer, with these entries and those of the file's properties, and waits until all is on
-    /// the disk.
-    pub(crate) fn close(mut self, mut entries: Vec<KeyValue>) -> Result<ClosedTable, Error> {
-        // Among them is the schema as Arrow has it: what columns say of themselves is nowhere else.
-        entries.extend(self.properties.key_value_metadata().into_iter().flatten().cloned());
+    /// Writes the footer, and waits until all is on the disk.
+    pub(crate) fn close(mut self, entries: Vec<KeyValue>) -> Result<ClosedTable, Error> {
         let metadata = FileMetaData::new(
             self.properties.writer_version().as_num(),
             self.rows as i64,
