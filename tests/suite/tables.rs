@@ -94,7 +94,7 @@ other = pl.read_parquet("tables/channel=POSE/*.parquet", hive_partitioning=False
 assert pose.drop("channel").equals(other)
 # This one was made by the drive itself, the others from its log.
 typed = pl.read_parquet("quickstart-out/tables/channel=POSE/*.parquet", hive_partitioning=False).sort("sequence")
-assert typed.schema["pos"] == pl.Array(pl.Float64, 3) and typed.schema["utime"] == pl.Int64, typed.schema
+assert typed.schema["pos"] == pl.List(pl.Float64) and typed.schema["utime"] == pl.Int64, typed.schema
 assert pose.select("timestamp", "sequence").equals(typed.select("timestamp", "sequence"))
 laser = pl.read_parquet("quickstart-out/tables/channel=BROOM_C/*.parquet")
 assert laser.schema["ranges"] == pl.List(pl.Float32)

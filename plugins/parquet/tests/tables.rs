@@ -15,7 +15,7 @@ use arrow_array::{
     Array, ArrayRef, Float64Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
 };
 use arrow_buffer::OffsetBuffer;
-use arrow_schema::{Field, Schema};
+use arrow_schema::Field;
 use kit::{batch, context, drive, event, read, source, write, write_single, write_with_notes};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use proptest::prelude::*;
@@ -286,34 +286,6 @@ fn decoded_messages_have_columns_and_come_back_decoded() {
     let (back, original) = (&back.rows()[0].columns, &original.rows()[0].columns);
     assert_eq!(back.slice(0, 60).columns(), original.columns());
     assert_eq!(back.schema().field(1).name(), "timestamp");
-}
-
-#[test]
-fn what_columns_say_of_themselves_comes_back() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("tables/");
-    let context = context(64 << 20);
-    let batch = poses(&context.channels, 7, 0);
-    let decoded: Vec<usize> = (0..90).filter(|n| n % 3 != 0).collect();
-    let batch = batch.retain(|row| decoded.contains(&row));
-    let rows = batch.rows()[0].clone();
-    let schema = rows.columns.schema();
-    let fields = schema.fields().iter().map(|field| {
-        let said = [("frame".to_owned(), field.name().to_uppercase())].into();
-        field.as_ref().clone().with_metadata(said)
-    });
-    let schema = Schema::new(fields.collect::<Vec<_>>()).into();
-    let columns = RecordBatch::try_new(schema, rows.columns.columns().to_vec()).unwrap();
-    let batch = batch.with_rows(vec![Rows { columns, ..rows }]);
-    write(json!({ "path": path }), vec![batch], &context).unwrap();
-    let table = path.join("channel=POSE/part-00000.parquet");
-    let (source, context) = (source(&table), ReadContext::standalone("log"));
-    let splits = source.splits(1 << 20, &Query::default()).unwrap();
-    let mut reader = source.read(&splits[0], sluice_core::Entry::At(0), &context).unwrap();
-    let back = reader.next_batch().unwrap().unwrap();
-    let schema = back.rows()[0].columns.schema();
-    let said = schema.fields().iter().map(|field| field.metadata()["frame"].clone());
-    assert_eq!(said.collect::<Vec<_>>(), ["X", "TIMESTAMP", "FRAME"]);
 }
 
 #[test]
