@@ -24,7 +24,7 @@ use crate::points::{Frame, Points, refuse_unknown};
 use crate::poses::attach::{Attach, Attached, Column, Find, Needs, Plan};
 use crate::poses::lookup;
 use crate::poses::options::{MaxAge, Without, forward};
-use crate::poses::rows::{decoded, in_place, numbers, of_type, with_columns, without_column};
+use crate::poses::rows::{change_some, decoded, each_in_place, numbers, of_type, with_columns};
 use crate::poses::{History, Reader, doubles, times};
 
 /// Options of `georeference`.
@@ -271,24 +271,11 @@ impl Work {
         self
     }
 
+    /// The batch with places in the rows of those channels that were asked for.
     fn placed(self) -> Result<Batch, Error> {
-        let placed = self.batch.rows().iter().map(|rows| self.placed_rows(rows));
-        let placed: Vec<Vec<Rows>> = placed.collect::<Result<_, _>>()?;
-        // Nobody but this stage sees what the fold has put beside the rows.
-        let placed = placed.into_iter().flatten().map(|rows| without_column(rows, Tie::COLUMN));
-        let placed = placed.collect::<Result<_, _>>()?;
-        Ok(in_place(self.batch, placed))
-    }
-
-    /// The rows with their places: those of channels that were not asked for by themselves.
-    fn placed_rows(&self, rows: &Rows) -> Result<Vec<Rows>, Error> {
-        let (asked, others): (Vec<u32>, Vec<u32>) = (0..rows.events.len() as u32)
-            .partition(|row| self.is_asked(rows.events[*row as usize]));
-        match (asked.is_empty(), others.is_empty()) {
-            (true, _) => Ok(vec![rows.clone()]),
-            (false, true) => Ok(vec![place(rows)?]),
-            (false, false) => Ok(vec![place(&rows.pick(&asked))?, rows.pick(&others)]),
-        }
+        each_in_place(self.batch.clone(), Tie::COLUMN, |rows| {
+            change_some(rows, |event| self.is_asked(event), place)
+        })
     }
 }
 

@@ -115,6 +115,33 @@ pub(crate) fn in_place(batch: Batch, rows: Vec<Rows>) -> Batch {
     batch.with_payloads(&full, &empty).with_rows(rows)
 }
 
+/// The batch with what becomes of its rows, but for a column that nobody but a stage of ours sees.
+pub(crate) fn each_in_place(
+    batch: Batch,
+    hidden: &str,
+    change: impl Fn(&Rows) -> Result<Vec<Rows>, Error>,
+) -> Result<Batch, Error> {
+    let changed: Vec<Vec<Rows>> = batch.rows().iter().map(change).collect::<Result<_, _>>()?;
+    let changed = changed.into_iter().flatten().map(|rows| without_column(rows, hidden));
+    let changed = changed.collect::<Result<_, _>>()?;
+    Ok(in_place(batch, changed))
+}
+
+/// What becomes of rows if only those of some events change: these, and the others as they are.
+pub(crate) fn change_some(
+    rows: &Rows,
+    is_asked: impl Fn(u32) -> bool,
+    change: impl Fn(&Rows) -> Result<Rows, Error>,
+) -> Result<Vec<Rows>, Error> {
+    let (asked, others): (Vec<u32>, Vec<u32>) =
+        (0..rows.events.len() as u32).partition(|row| is_asked(rows.events[*row as usize]));
+    match (asked.is_empty(), others.is_empty()) {
+        (true, _) => Ok(vec![rows.clone()]),
+        (false, true) => Ok(vec![change(rows)?]),
+        (false, false) => Ok(vec![change(&rows.pick(&asked))?, rows.pick(&others)]),
+    }
+}
+
 /// The batch with rows of those of `events` (ascending) that have none yet, as far as they are wanted.
 pub(crate) fn decoded(
     batch: Batch,

@@ -27,7 +27,7 @@ use crate::points::{Frame, Points, refuse_unknown};
 use crate::poses::attach::{Attach, Attached, Column, Find, IsWork, Needs, Plan};
 use crate::poses::lookup;
 use crate::poses::options::{MaxAge, Without, forward};
-use crate::poses::rows::{decoded, in_place, without_column};
+use crate::poses::rows::{change_some, decoded, each_in_place};
 use crate::poses::{Known, Pose, Poses, Reader};
 use mounts::Mounts;
 
@@ -369,12 +369,7 @@ impl Work<'_> {
 
     /// The batch with its points and poses in the frame.
     fn moved(self) -> Result<Batch, Error> {
-        let moved = self.batch.rows().iter().map(|rows| self.moved_rows(rows));
-        let moved: Vec<Vec<Rows>> = moved.collect::<Result<_, _>>()?;
-        // Nobody but this stage sees what the fold has put beside the rows.
-        let moved = moved.into_iter().flatten().map(|rows| without_column(rows, Pose::COLUMN));
-        let moved = moved.collect::<Result<_, _>>()?;
-        Ok(in_place(self.batch, moved))
+        each_in_place(self.batch.clone(), Pose::COLUMN, |rows| self.moved_rows(rows))
     }
 
     /// The rows in the frame: those of channels that were not asked for by themselves.
@@ -385,17 +380,11 @@ impl Work<'_> {
             Some(plan) => points.is_some() || (are_poses && plan.is_named),
             None => false,
         };
-        let (asked, others): (Vec<u32>, Vec<u32>) =
-            (0..rows.events.len() as u32).partition(|row| is_asked(rows.events[*row as usize]));
         let change = |rows: &Rows| match points.is_some() {
             true => self.moved_points(rows),
             false => self.sensor_poses(rows),
         };
-        match (asked.is_empty(), others.is_empty()) {
-            (true, _) => Ok(vec![rows.clone()]),
-            (false, true) => Ok(vec![change(rows)?]),
-            (false, false) => Ok(vec![change(&rows.pick(&asked))?, rows.pick(&others)]),
-        }
+        change_some(rows, is_asked, change)
     }
 
     fn sensor_poses(&self, rows: &Rows) -> Result<Rows, Error> {
