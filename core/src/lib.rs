@@ -64,7 +64,7 @@ pub use playback::Playback;
 pub use plugin::{
     ChannelQuery, DynSink, EncodeContext, Entry, Fold, FoldQuery, Input, Map, MapQuery, Origin,
     OriginInput, Query, ReadContext, Reader, Seam, Service, Sink, SinkContext, Source, Split,
-    Stage, StageContext, Window,
+    Stage, StageContext, Undecoded, Window,
 };
 pub use pool::BlockPool;
 pub use registry::{Kind, Make, Plugin, Registry, Sniff};

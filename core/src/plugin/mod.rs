@@ -14,4 +14,4 @@ pub use query::{ChannelQuery, Query, Window};
 pub use service::Service;
 pub use sink::{DynSink, EncodeContext, Origin, OriginInput, Sink, SinkContext};
 pub use source::{Entry, Input, ReadContext, Reader, Seam, Source, Split};
-pub use stage::{Fold, FoldQuery, Map, MapQuery, Stage, StageContext};
+pub use stage::{Fold, FoldQuery, Map, MapQuery, Stage, StageContext, Undecoded};

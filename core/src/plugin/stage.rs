@@ -1,7 +1,12 @@
 //! Stages: what turns batches into batches.
 
+use std::fmt::Display;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
 use super::{ChannelQuery, Query, Window};
-use crate::{Batch, Channels, Error};
+use crate::{Batch, Channels, Error, Event};
 
 /// A stage says by its kind how it may be run; there is no flag to get wrong.
 pub enum Stage {
@@ -111,6 +116,49 @@ impl<'r> StageContext<'r> {
     /// Says something that belongs into the report, once, with a count.
     pub fn note(&mut self, what: impl Into<String>, count: u64) {
         self.notes.push((what.into(), count));
+    }
+}
+
+/// What becomes of events that cannot be decoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Undecoded {
+    /// They go on as they are, and are counted.
+    #[default]
+    Keep,
+    /// They are left out.
+    Drop,
+    /// They end the run.
+    Stop,
+}
+
+impl Undecoded {
+    /// The error that ends the run at an event, for those that stop.
+    pub fn refusal(event: &Event<'_>, context: &StageContext<'_>, why: impl Display) -> Error {
+        let channel = context.channels.get(event.channel);
+        Error::unfit(format!(
+            "event {} on channel `{}` cannot be decoded: {why}; `undecoded = \"keep\"` would let it pass \
+             as it is",
+            event.sequence,
+            channel.name.text()
+        ))
+    }
+
+    /// The batch as it goes on, if those at the positions `failed` could not be decoded. Counts them.
+    pub fn settle(
+        self,
+        batch: Batch,
+        mut failed: Vec<u32>,
+        context: &mut StageContext<'_>,
+    ) -> Batch {
+        failed.sort_unstable();
+        if self == Self::Drop && !failed.is_empty() {
+            context.filtered += failed.len() as u64;
+            return batch.retain(|row| failed.binary_search(&(row as u32)).is_err());
+        }
+        let origins = batch.origins();
+        context.undecoded.extend(failed.iter().map(|event| origins[*event as usize]));
+        batch
     }
 }
 

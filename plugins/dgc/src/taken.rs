@@ -4,24 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use schemars::JsonSchema;
-use serde::Deserialize;
-use sluice_core::{Batch, ChannelId, Error, Rows, StageContext};
+use sluice_core::{Batch, ChannelId, Error, Rows, StageContext, Undecoded};
 
 use crate::poses::rows;
-
-/// What becomes of events that cannot be decoded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Undecoded {
-    /// They go on as they are, and are counted.
-    #[default]
-    Keep,
-    /// They are left out.
-    Drop,
-    /// They end the run.
-    Stop,
-}
 
 /// What is to be told of a batch's events, by channel, with how often it was so.
 ///
@@ -57,21 +42,14 @@ impl<R: Copy + Ord + Display> Told<R> {
 
     /// The batch after a stage that made `rows` of some of its events, as `undecoded` wants it.
     pub(crate) fn end(
-        mut self,
+        self,
         batch: Batch,
         rows: Option<Rows>,
         undecoded: Undecoded,
         context: &mut StageContext<'_>,
     ) -> Result<Batch, Error> {
         if let (Undecoded::Stop, Some((event, why))) = (undecoded, self.first) {
-            let event = batch.event(event as usize);
-            let channel = context.channels.get(event.channel);
-            return Err(Error::unfit(format!(
-                "event {} on channel `{}` cannot be decoded: {why}; `undecoded = \"keep\"` would let it \
-                 pass as it is",
-                event.sequence,
-                channel.name.text()
-            )));
+            return Err(Undecoded::refusal(&batch.event(event as usize), context, why));
         }
         for ((channel, what), count) in self.notes {
             let channel = context.channels.get(channel);
@@ -81,14 +59,7 @@ impl<R: Copy + Ord + Display> Told<R> {
             Some(rows) => in_place(batch, rows),
             None => batch,
         };
-        self.failed.sort_unstable();
-        if undecoded == Undecoded::Drop && !self.failed.is_empty() {
-            context.filtered += self.failed.len() as u64;
-            return Ok(batch.retain(|row| self.failed.binary_search(&(row as u32)).is_err()));
-        }
-        let origins = batch.origins();
-        context.undecoded.extend(self.failed.iter().map(|event| origins[*event as usize]));
-        Ok(batch)
+        Ok(undecoded.settle(batch, self.failed, context))
     }
 }
 

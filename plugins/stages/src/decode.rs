@@ -9,6 +9,7 @@ use serde_json::Value;
 use sluice_core::{
     Batch, Channel, ChannelId, Codec, CodecOptions, Codecs, Error, KeyOf, KnownType, Map, MapQuery,
     OptionsError, Pattern, Patterns, PerChannel, Registry, Stage, StageContext, TypeKey, TypePaths,
+    Undecoded,
 };
 
 /// Options of `decode`.
@@ -28,19 +29,6 @@ pub struct DecodeOptions {
     pub messages: Vec<Value>,
     /// What becomes of events that cannot be decoded.
     pub undecoded: Undecoded,
-}
-
-/// What becomes of events that cannot be decoded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Undecoded {
-    /// They go on as they are, and are counted.
-    #[default]
-    Keep,
-    /// They are left out.
-    Drop,
-    /// They end the run.
-    Stop,
 }
 
 sluice_core::register! {
@@ -345,28 +333,14 @@ impl Map for Decode {
         let batch = self.decode(batch, &verdicts, &mut failed)?;
         let Some((first, why)) = failed.first else { return Ok(batch) };
         if self.undecoded == Undecoded::Stop {
-            let event = batch.event(first as usize);
-            let channel = context.channels.get(event.channel);
             let why = why.told(&self.types);
-            return Err(Error::unfit(format!(
-                "event {} on channel `{}` cannot be decoded: {why}; `undecoded = \"keep\"` would let it \
-                 pass as it is",
-                event.sequence,
-                channel.name.text()
-            )));
+            return Err(Undecoded::refusal(&batch.event(first as usize), context, why));
         }
         for ((channel, why), count) in failed.reasons {
             let channel = context.channels.get(ChannelId(channel));
             context.note(format!("{}: {}", channel.name.text(), why.told(&self.types)), count);
         }
-        failed.events.sort_unstable();
-        if self.undecoded == Undecoded::Drop {
-            let is_good = |row: usize| failed.events.binary_search(&(row as u32)).is_err();
-            return Ok(crate::keep(&batch, context, is_good));
-        }
-        let origins = batch.origins();
-        context.undecoded.extend(failed.events.iter().map(|event| origins[*event as usize]));
-        Ok(batch)
+        Ok(self.undecoded.settle(batch, failed.events, context))
     }
 
     fn query(&self) -> MapQuery {

@@ -20,10 +20,11 @@ use crate::calibration::CalibrationPath;
 use crate::messages::Messages;
 use crate::points::{Cloud, Frame};
 use crate::ranges;
-use crate::taken::{Told, Undecoded};
+use crate::taken::Told;
 use crate::to_frame::mounts::Mounts;
 use angles::{Angles, Tables};
 use scan::Scans;
+use sluice_core::Undecoded;
 
 /// Options of `laser`.
 #[derive(Debug, Deserialize, JsonSchema)]

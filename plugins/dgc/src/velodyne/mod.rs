@@ -23,10 +23,11 @@ use sluice_core::{
 };
 
 use crate::points::{Cloud, Frame, UTIME};
-use crate::taken::{Told, Undecoded};
+use crate::taken::Told;
 use decoder::{Decoder, Limits};
 pub use model::Model;
 use model::product_name;
+use sluice_core::Undecoded;
 use wire::{BLOCKS, Blocks, Factory, Found, LANES, NoPacket};
 
 /// Options of `velodyne`.
