@@ -5,6 +5,7 @@
 use sluice_archive as _;
 use sluice_demo as _;
 use sluice_dgc as _;
+use sluice_exec as _;
 use sluice_files as _;
 use sluice_ice as _;
 use sluice_las as _;
@@ -12,6 +13,7 @@ use sluice_lcm as _;
 use sluice_lcm_live as _;
 use sluice_orca as _;
 use sluice_parquet as _;
+use sluice_records as _;
 use sluice_stages as _;
 use sluice_text as _;
 use sluice_vel as _;

@@ -1,0 +1,26 @@
+//! The conformance kit: holds any plugin to what the engine and its users rely on.
+//!
+//! A line a plugin, in a test of the plugin's crate:
+//!
+//! ```no_run
+//! # const LOG: &[u8] = b"";
+//! #[test]
+//! fn lines_conforms() {
+//!     sluice_conformance::source("lines").sample("notes.txt", LOG).check();
+//! }
+//! ```
+//!
+//! The kit knows no plugin: it finds them in the registry of the program that runs it, and runs them by the
+//! real engine. It does not judge what a format means, which is what a plugin's own tests are for.
+
+mod codec;
+mod finding;
+mod sink;
+mod source;
+mod stage;
+
+pub use codec::{CodecTrial, codec};
+pub use finding::{Finding, Promise};
+pub use sink::{SinkTrial, sink};
+pub use source::{Integrity, SourceTrial, source};
+pub use stage::{StageTrial, stage};

@@ -1,0 +1,1 @@
+//! Programs as sources, stages and sinks, over Arrow IPC.

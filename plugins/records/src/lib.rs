@@ -1,0 +1,1 @@
+//! Binary logs of made-up formats, described in a pipeline file.

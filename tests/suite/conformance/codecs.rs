@@ -1,0 +1,1 @@
+//! Codecs, held to the conformance kit.

@@ -1,0 +1,1 @@
+//! Sinks, held to the conformance kit.

@@ -1,0 +1,1 @@
+//! Sources, held to the conformance kit.

@@ -1,0 +1,1 @@
+//! Stages, held to the conformance kit.

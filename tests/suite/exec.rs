@@ -1,0 +1,1 @@
+//! Programs of other languages in pipelines, by the whole program.

@@ -1,0 +1,1 @@
+//! What happens to runs when disks, files and limits fail them.

@@ -1,0 +1,1 @@
+//! Plugin crates that `sluice new` makes: they build, conform and run.

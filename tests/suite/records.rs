@@ -1,0 +1,1 @@
+//! Logs described in pipeline files, by the whole program.
