@@ -61,6 +61,11 @@ pub enum Peek {
         /// The event in it.
         head: Head,
     },
+    /// A whole record that is neither event nor damage, such as a blank line.
+    Nothing {
+        /// Bytes of the record.
+        len: usize,
+    },
     /// More bytes are needed to tell.
     More,
     /// It has to be judged.
@@ -94,6 +99,8 @@ pub enum Verdict {
 pub enum Found {
     /// An event.
     Event(Head),
+    /// Nothing that anybody would miss, such as a blank line.
+    Nothing,
     /// No event that could be passed on, and why; the channel, where that is known.
     Damage(String, Option<ChannelId>),
 }
@@ -122,10 +129,23 @@ impl<F: Framing> FramedReader<F> {
         path: &Path,
         split: &Split,
         entry: Entry,
+        framing: F,
+        context: &ReadContext,
+    ) -> Result<Self, Error> {
+        Self::over(LogFile::open(path)?, split, entry, framing, context)
+    }
+
+    /// The same of a log that is open, because its head had to be looked at. Of a stream nothing may have
+    /// been forgotten yet.
+    pub fn over(
+        log: LogFile,
+        split: &Split,
+        entry: Entry,
         mut framing: F,
         context: &ReadContext,
     ) -> Result<Self, Error> {
-        let mut log = Window::new(LogFile::open(path)?, context.keep_damaged_bytes);
+        let input = log.path().to_string_lossy().into();
+        let mut log = Window::new(log, context.keep_damaged_bytes);
         let grown = |bytes: u64| split.start.saturating_add(bytes).saturating_add(MOST_GROWTH);
         let end = split.end.or(split.bytes.map(grown)).unwrap_or(u64::MAX);
         let began = match entry {
@@ -141,7 +161,7 @@ impl<F: Framing> FramedReader<F> {
         Ok(Self {
             log,
             framing,
-            input: path.to_string_lossy().into(),
+            input,
             context: context.clone(),
             start: split.start,
             at: began.unwrap_or(end),
@@ -201,6 +221,7 @@ impl<F: Framing> FramedReader<F> {
                     batch.push(timestamp, sequence, channel, payload, Place { segment: 0, offset });
                     at += len;
                 }
+                Peek::Nothing { len } => at += len,
                 Peek::More => break Hop::NextBlock,
                 Peek::Judge => break Hop::Slow,
             }
@@ -257,6 +278,7 @@ impl<F: Framing> FramedReader<F> {
                 let payload = record.get(payload).unwrap_or_default();
                 batch.push(timestamp, sequence, channel, payload, Place { segment: 0, offset });
             }
+            Found::Nothing => {}
             Found::Damage(reason, channel) => self.report(end, reason, channel),
         }
         self.at = end;
