@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::faults::{Faults, Step, ask, write_all, write_all_at};
 use super::{Outputs, Overwrite, Published, Staged, folder_of};
 use crate::frames::{self, Table};
 use crate::{Error, Ordered, Tasks};
@@ -22,6 +23,8 @@ pub struct OutputFile {
     pub(super) base: Option<u64>,
     /// Whether it continues a file, which it then replaces.
     pub(super) continues: bool,
+    /// Whether all that was given to it is in it.
+    pub(super) whole: bool,
 }
 
 pub(super) enum To {
@@ -130,18 +133,19 @@ impl Packed {
 /// The file below a compressor: what arrives here is what the file holds.
 pub(super) struct Counted {
     pub(super) file: File,
+    pub(super) faults: Option<Arc<Faults>>,
     pub(super) hasher: Option<blake3::Hasher>,
     pub(super) bytes: u64,
 }
 
 impl Write for Counted {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(bytes)?;
-        self.bytes += written as u64;
+        write_all(self.faults.as_deref(), &mut self.file, bytes)?;
+        self.bytes += bytes.len() as u64;
         if let Some(hasher) = &mut self.hasher {
-            hasher.update(&bytes[..written]);
+            hasher.update(bytes);
         }
-        Ok(written)
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -185,20 +189,19 @@ impl OutputFile {
 
     /// Writes bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let faults = self.outputs.faults.as_deref();
         let written = match &mut self.to {
-            To::Plain(file) => file.write_all(bytes),
+            To::Plain(file) => write_all(faults, file, bytes),
             To::Packed(packed) => {
                 packed.write(&self.target, bytes)?;
                 Ok(())
             }
-            To::Direct(to) => to.write_all(bytes),
+            To::Direct(to) => write_all(faults, to, bytes),
         };
-        if let (Err(_), Some(base), To::Plain(file)) = (&written, self.base, &mut self.to) {
-            // Half an event would hide what it is continued with. That fails only where nothing works.
-            let len = base + self.bytes;
-            drop(file.set_len(len).and_then(|()| file.seek(SeekFrom::Start(len))));
+        if let Err(error) = written {
+            self.cut_off();
+            return Err(Error::io("write", &self.target, error));
         }
-        written.map_err(|e| Error::io("write", &self.target, e))?;
         self.bytes += bytes.len() as u64;
         self.outputs.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         if let (Some(hasher), To::Plain(_) | To::Direct(_)) = (&mut self.hasher, &self.to) {
@@ -207,11 +210,24 @@ impl OutputFile {
         Ok(())
     }
 
+    /// Leaves what was written before a write that failed.
+    fn cut_off(&mut self) {
+        let (Some(base), To::Plain(file)) = (self.base, &mut self.to) else {
+            self.whole = false;
+            return;
+        };
+        // Half an event would hide what it is continued with. That fails only where nothing works.
+        let len = base + self.bytes;
+        drop(file.set_len(len).and_then(|()| file.seek(SeekFrom::Start(len))));
+    }
+
     /// Waits until what has been written is on the disk. Completing the file does that, too; many files
     /// are faster synced beside each other before.
     pub fn sync(&self) -> Result<(), Error> {
         match &self.to {
-            To::Plain(file) => file.sync_all().map_err(|e| Error::io("write", &self.target, e)),
+            To::Plain(file) => {
+                sync(self.outputs.faults.as_deref(), file).map_err(|e| self.failed(e))
+            }
             To::Packed(_) | To::Direct(_) => Ok(()),
         }
     }
@@ -223,6 +239,10 @@ impl OutputFile {
             To::Packed(packed) => packed.flush(&self.target),
             To::Direct(to) => to.flush().map_err(|e| Error::io("write", &self.target, e)),
         }
+    }
+
+    fn failed(&self, error: io::Error) -> Error {
+        Error::io("write", &self.target, error)
     }
 
     /// Whether it grows under its final name, where others may read it at any moment.
@@ -243,16 +263,20 @@ impl OutputFile {
         let body = self.bytes.checked_sub(len).filter(|_| self.can_replace_head());
         let body = body.ok_or_else(broken)?;
         let To::Plain(file) = &mut self.to else { return Err(broken()) };
-        let fail = |e| Error::io("write", &self.target, e);
+        let (fail, faults) =
+            (|e| Error::io("write", &self.target, e), self.outputs.faults.as_deref());
         let end = body + head.len() as u64;
-        shift(file, len, head.len() as u64, body).map_err(fail)?;
-        file.write_all_at(head, 0).map_err(fail)?;
-        file.set_len(end).and_then(|()| file.seek(SeekFrom::Start(end))).map_err(fail)?;
+        // Until all of it is done, the file is neither what it was nor what it is to be.
+        self.whole = false;
+        shift(faults, file, (len, head.len() as u64), body).map_err(fail)?;
+        write_all_at(faults, file, head, 0).map_err(fail)?;
+        ask(faults, Step::Resize).and_then(|()| file.set_len(end)).map_err(fail)?;
+        file.seek(SeekFrom::Start(end)).map_err(fail)?;
         if let Some(hasher) = &mut self.hasher {
             *hasher = hashed(file, end).map_err(fail)?;
         }
         self.outputs.written.fetch_add(end.saturating_sub(self.bytes), Ordering::Relaxed);
-        self.bytes = end;
+        (self.bytes, self.whole) = (end, true);
         Ok(())
     }
 
@@ -282,8 +306,12 @@ impl OutputFile {
     }
 
     fn complete(self, name: &Path, rows: u64) -> Result<(), Error> {
-        let Self { outputs, target, to, hasher, bytes, base, continues } = self;
-        let fail = |e| Error::io("write", name, e);
+        let Self { outputs, target, to, hasher, bytes, base, continues, whole } = self;
+        if !whole {
+            let what = "a write before has failed, and what it was to write is missing";
+            return Err(Error::io("complete", name, io::Error::other(what)));
+        }
+        let (fail, faults) = (|e| Error::io("write", name, e), outputs.faults.as_deref());
         let (file, hasher, bytes) = match to {
             To::Plain(file) => (Some(file), hasher, bytes),
             To::Packed(packed) => {
@@ -296,7 +324,7 @@ impl OutputFile {
             }
         };
         if let Some(file) = file {
-            file.sync_all().map_err(fail)?;
+            sync(faults, &file).map_err(fail)?;
         }
         let blake3 = hasher.map(|hasher| hasher.finalize().to_hex().to_string());
         let replaces = continues || outputs.overwrite != Overwrite::Refuse;
@@ -315,8 +343,9 @@ impl OutputFile {
         if self.hasher.is_none()
             && let To::Plain(file) = &mut self.to
         {
+            let copied = ask(self.outputs.faults.as_deref(), Step::Write);
             // The system may share the blocks instead of copying them.
-            self.bytes = fs::copy(target, temporary).map_err(fail)?;
+            self.bytes = copied.and_then(|()| fs::copy(target, temporary)).map_err(fail)?;
             *file = OpenOptions::new().append(true).open(temporary).map_err(fail)?;
             drop(file.try_lock());
             return Ok(());
@@ -343,8 +372,13 @@ impl OutputFile {
 /// How much of a file is moved or hashed at a time.
 const STEP: u64 = 1 << 20;
 
+fn sync(faults: Option<&Faults>, file: &File) -> io::Result<()> {
+    ask(faults, Step::Sync)?;
+    file.sync_all()
+}
+
 /// Moves `len` bytes of a file from one place to another.
-fn shift(file: &File, from: u64, to: u64, len: u64) -> io::Result<()> {
+fn shift(faults: Option<&Faults>, file: &File, (from, to): (u64, u64), len: u64) -> io::Result<()> {
     if from == to {
         return Ok(());
     }
@@ -356,7 +390,7 @@ fn shift(file: &File, from: u64, to: u64, len: u64) -> io::Result<()> {
         let at = if to > from { len - moved - step } else { moved };
         let part = buffer.get_mut(..step as usize).unwrap_or_default();
         file.read_exact_at(part, from + at)?;
-        file.write_all_at(part, to + at)?;
+        write_all_at(faults, file, part, to + at)?;
         moved += step;
     }
     Ok(())

@@ -5,15 +5,16 @@
 //! The room is a folder named as temporary files are, locked while it is used, so it is litter when its run is
 //! killed. [`OutputFile`](super::OutputFile) is for the few large outputs of a run.
 
-use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::faults::{Step, ask, write_all};
 use super::litter::live;
-use super::{Outputs, Overwrite, Published, appeared, in_the_way, remove_any, rename};
+use super::names::{Names, appeared, in_the_way};
+use super::{Outputs, Overwrite, Published, remove_any};
 use crate::Error;
 
 /// Many small files in the making. Dropped without [`finish`](Self::finish), none will be published.
@@ -26,6 +27,8 @@ pub struct OutputFiles {
     /// Tells other runs that the room is in use.
     lock: File,
     files: List,
+    /// Whether all files that were to be written were.
+    whole: bool,
 }
 
 /// What is known of many files, in few bytes each.
@@ -70,7 +73,8 @@ impl Outputs {
         self.take(&folder)?;
         let (room, lock) = self.temporary_folder(&folder)?;
         self.state().open.insert(room.clone(), room.clone());
-        Ok(OutputFiles { outputs: Arc::clone(self), folder, room, lock, files: List::default() })
+        let (outputs, files) = (Arc::clone(self), List::default());
+        Ok(OutputFiles { outputs, folder, room, lock, files, whole: true })
     }
 }
 
@@ -84,7 +88,10 @@ impl OutputFiles {
             return Err(Error::broken(format!("`{name}` is no name for a file in a folder")));
         }
         let path = self.room.join(name);
-        let written = create(&path).and_then(|mut file| file.write_all(bytes));
+        let faults = self.outputs.faults.as_deref();
+        let created = ask(faults, Step::Create).and_then(|()| create(&path));
+        let written = created.and_then(|mut file| write_all(faults, &mut file, bytes));
+        self.whole &= written.is_ok();
         written.map_err(|e| Error::io("write", self.folder.join(name), e))?;
         self.files.names.push_str(name);
         let (name_end, bytes_len) = (self.files.names.len(), bytes.len() as u64);
@@ -98,12 +105,17 @@ impl OutputFiles {
 
     /// Completes them: they will be published with the other outputs.
     pub fn finish(self) -> Result<(), Error> {
-        let Self { outputs, folder, room, lock, files } = self;
+        let Self { outputs, folder, room, lock, files, whole } = self;
+        if !whole {
+            let what = "a file before could not be written";
+            return Err(Error::io("complete", &folder, io::Error::other(what)));
+        }
+        let asked = || ask(outputs.faults.as_deref(), Step::Sync);
         let synced = match files.each.len() {
-            0..=SYNCED_EACH => files
-                .names()
-                .try_for_each(|name| File::open(room.join(name)).and_then(|file| file.sync_all())),
-            _ => rustix::fs::syncfs(&lock).map_err(io::Error::from),
+            0..=SYNCED_EACH => files.names().try_for_each(|name| {
+                asked().and_then(|()| File::open(room.join(name))?.sync_all())
+            }),
+            _ => asked().and_then(|()| rustix::fs::syncfs(&lock).map_err(io::Error::from)),
         };
         synced.map_err(|e| Error::io("write", &folder, e))?;
         let replaces = outputs.overwrite != Overwrite::Refuse;
@@ -154,52 +166,37 @@ impl Room {
         self.room.as_ref()
     }
 
-    /// Gives the files their final names: whole folders at once, where there are none of their names. When one
-    /// cannot have its name, those before are taken back where nothing was replaced.
-    pub(super) fn publish(&mut self, fresh: &mut Fresh) -> Result<(), Error> {
-        let Some(room) = &self.room else { return Ok(()) };
-        move_all(room, &self.folder, self.replaces, fresh)?;
-        // What is left is empty folders.
-        remove_any(room);
-        live().remove(room);
-        self.room = None;
-        Ok(())
+    /// Gives the files their final names: whole folders at once, where there are none of their names.
+    pub(super) fn publish(&self, names: &mut Names<'_>) -> Result<(), Error> {
+        self.room.as_ref().map_or(Ok(()), |room| move_all(room, &self.folder, self.replaces, names))
     }
-}
 
-/// What has got its final name and was not there before.
-#[derive(Debug, Default)]
-pub(super) struct Fresh(Vec<(PathBuf, Vec<OsString>)>);
-
-impl Fresh {
-    /// Takes it away again.
-    pub(super) fn take_back(&self) {
-        // A second failure here changes nothing about the first, which is reported.
-        for (folder, names) in &self.0 {
-            names.iter().for_each(|name| remove_any(&folder.join(name)));
+    /// Removes what is left once the files have their names: empty folders, and what they replaced.
+    pub(super) fn discard(&mut self) {
+        if let Some(room) = self.room.take() {
+            remove_any(&room);
+            live().remove(&room);
         }
     }
 }
 
 /// Moves what is in a folder into another one.
-fn move_all(from: &Path, to: &Path, replaces: bool, fresh: &mut Fresh) -> Result<(), Error> {
+fn move_all(from: &Path, to: &Path, replaces: bool, given: &mut Names<'_>) -> Result<(), Error> {
     let fail = |e| Error::io("publish", to, e);
     // All names first: what is moved away while a folder is read may make it skip others.
     let names = fs::read_dir(from).and_then(|entries| {
         entries.map(|entry| entry.map(|entry| entry.file_name())).collect::<io::Result<Vec<_>>>()
     });
-    fresh.0.push((to.to_owned(), Vec::new()));
-    let place = fresh.0.len() - 1;
     for name in names.map_err(fail)? {
         let (old, new) = (from.join(&name), to.join(&name));
-        match rename(&old, &new, false) {
-            Ok(()) => fresh.0[place].1.push(name),
+        match given.give_new(&old, &new) {
+            Ok(()) => {}
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(Error::io("publish", new, error));
             }
-            Err(_) if old.is_dir() && new.is_dir() => move_all(&old, &new, replaces, fresh)?,
+            Err(_) if old.is_dir() && new.is_dir() => move_all(&old, &new, replaces, given)?,
             Err(_) if replaces => {
-                fs::rename(&old, &new).map_err(|error| in_the_way(&new, error))?;
+                given.swap(&old, &new).map_err(|error| in_the_way(&new, error))?;
             }
             Err(_) => return Err(appeared(&new)),
         }

@@ -9,10 +9,14 @@
 //! Recordings are the exception: their files grow under their final names ([`Outputs::in_place`]), so
 //! that what they have is there whatever happens.
 
+pub mod faults;
 mod file;
 mod litter;
 pub mod many;
+mod names;
+mod publish;
 mod replace;
+mod whole;
 
 #[cfg(test)]
 mod tests;
@@ -24,22 +28,24 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
-use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::files::{Identity, is_special};
 use crate::tasks::Inline;
 use crate::{Error, Tasks};
 
+use faults::{Faults, Step, ask};
 use file::{Counted, Packed, To};
 use litter::{live, remove_any, remove_stale};
-use many::{Fresh, Room};
-use replace::{Aside, holds_batch, stale};
+use many::Room;
+use names::appeared;
+use replace::holds_batch;
+use whole::beside;
 
 pub use file::OutputFile;
 pub use litter::{is_used, remove_unfinished_manifest, sweep};
 pub use many::OutputFiles;
+pub use whole::{replace_file, sync_folder};
 
 const TEMPORARY: &str = ".sluice-tmp";
 
@@ -82,6 +88,8 @@ pub struct Outputs {
     in_place: bool,
     /// The names that files of targets have instead.
     names: BTreeMap<PathBuf, PathBuf>,
+    /// How tests let it fail; nothing in any other run.
+    faults: Option<Arc<Faults>>,
     /// Bytes written so far.
     written: AtomicU64,
     state: Mutex<State>,
@@ -127,6 +135,7 @@ impl Outputs {
             tasks: Arc::new(Inline),
             in_place: false,
             names: BTreeMap::new(),
+            faults: None,
             written: AtomicU64::new(0),
             state: Mutex::default(),
         }
@@ -147,6 +156,12 @@ impl Outputs {
     /// The same outputs, which compress by these tasks.
     pub fn with_tasks(mut self, tasks: Arc<dyn Tasks>) -> Self {
         self.tasks = tasks;
+        self
+    }
+
+    /// The same outputs, which fail as these faults say. For tests.
+    pub fn with_faults(mut self, faults: Arc<Faults>) -> Self {
+        self.faults = Some(faults);
         self
     }
 
@@ -279,64 +294,6 @@ impl Outputs {
         Err(Error::refused(format!("the output is also an input; write elsewhere: {path}")))
     }
 
-    /// Publishes every finished file: renames all, then writes the manifests, made from `manifest` for
-    /// each folder's files.
-    ///
-    /// When a rename fails, those before it are taken back where nothing was replaced.
-    pub fn publish(
-        &self,
-        manifest: impl Fn(&Path, &[Published]) -> Result<String, Error>,
-    ) -> Result<Vec<Published>, Error> {
-        self.publish_announced(manifest, |_| Ok(()))
-    }
-
-    /// As [`publish`](Self::publish), but first tells `announce` of every file that is about to appear,
-    /// manifests included. If that fails, nothing is published.
-    pub fn publish_announced(
-        &self,
-        manifest: impl Fn(&Path, &[Published]) -> Result<String, Error>,
-        announce: impl FnOnce(&[Published]) -> Result<(), Error>,
-    ) -> Result<Vec<Published>, Error> {
-        let mut state = std::mem::take(&mut *self.state());
-        let staged = state.staged.iter().map(|staged| staged.file.clone());
-        let mut files: Vec<Published> =
-            staged.chain(state.rooms.iter().flat_map(Room::files)).collect();
-        let published = describe(&state.folders, &files, manifest).and_then(|manifests| {
-            let count = files.len();
-            files.extend(manifests.iter().map(|(folder, text)| published_manifest(folder, text)));
-            judge_once(&files)?;
-            announce(&files)?;
-            files.truncate(count);
-            self.replace_all(&mut state, &files)?;
-            let write = |(folder, text): &(PathBuf, String)| {
-                replace_file(&folder.join(MANIFEST), text.as_bytes())
-            };
-            manifests.iter().try_for_each(write)
-        });
-        if let Err(error) = published {
-            // What was not published is litter of this run, and goes the way of a failed run's.
-            *self.state() = state;
-            return Err(error);
-        }
-        let folders = changed_folders(&files, &state.folders, &state.made);
-        folders.iter().for_each(|folder| sync_folder(folder));
-        Ok(files)
-    }
-
-    /// Gives every file its final name in place of what an earlier run wrote, of which nothing stays.
-    fn replace_all(&self, state: &mut State, files: &[Published]) -> Result<(), Error> {
-        let stale = stale(&state.folders, files);
-        let aside = Aside::of(self, &stale, files)?;
-        let cleared = state.folders.iter().try_for_each(|f| remove_if_there(&f.join(MANIFEST)));
-        let renamed = cleared.and_then(|()| rename_all(&mut state.staged, &mut state.rooms));
-        if let Err(error) = renamed {
-            aside.put_back();
-            return Err(error);
-        }
-        aside.discard();
-        stale.iter().try_for_each(|stale| stale.remove())
-    }
-
     fn create_with(
         self: &Arc<Self>,
         target: &Path,
@@ -394,7 +351,8 @@ impl Outputs {
             (false, Overwrite::Refuse) => open.read(true).write(true).create_new(true),
             (false, _) => open.read(true).write(true).create(true).truncate(true),
         };
-        let file = open.open(target).map_err(|e| match e.kind() {
+        let opened = self.ask(Step::Create).and_then(|()| open.open(target));
+        let file = opened.map_err(|e| match e.kind() {
             io::ErrorKind::AlreadyExists => appeared(target),
             _ => Error::io("create", target, e),
         })?;
@@ -425,6 +383,7 @@ impl Outputs {
             bytes: 0,
             base: None,
             continues: false,
+            whole: true,
         }
     }
 
@@ -433,12 +392,14 @@ impl Outputs {
         let to = match packing {
             Packing::Plain => To::Plain(file),
             Packing::Frames => {
-                let counted = Counted { file, hasher: hasher.take(), bytes: 0 };
+                let faults = self.faults.clone();
+                let counted = Counted { file, faults, hasher: hasher.take(), bytes: 0 };
                 To::Packed(Box::new(Packed::new(counted, &self.tasks)))
             }
         };
         let (outputs, target) = (Arc::clone(self), target.to_owned());
-        OutputFile { outputs, target, to, hasher, bytes: 0, base: None, continues: false }
+        let (bytes, base, continues, whole) = (0, None, false, true);
+        OutputFile { outputs, target, to, hasher, bytes, base, continues, whole }
     }
 
     /// Notes that a target is written; no other file may have its name.
@@ -483,7 +444,7 @@ impl Outputs {
             let temporary = format!(".{short}.{}-{number}{TEMPORARY}", std::process::id());
             let temporary = folder.join(temporary);
             live().insert(temporary.clone());
-            match make(&temporary) {
+            match self.ask(Step::Create).and_then(|()| make(&temporary)) {
                 // What a killed process left that had the number this one has.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     live().remove(&temporary);
@@ -493,7 +454,10 @@ impl Outputs {
                     live().remove(&temporary);
                     fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
                 }
-                Err(error) => return Err(Error::io("create", folder.join(name), error)),
+                Err(error) => {
+                    live().remove(&temporary);
+                    return Err(Error::io("create", folder.join(name), error));
+                }
                 Ok(made) => return Ok((temporary, made)),
             }
         }
@@ -505,9 +469,14 @@ impl Outputs {
         if missing.is_empty() {
             return Ok(());
         }
-        fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
+        let made = self.ask(Step::Create).and_then(|()| fs::create_dir_all(folder));
+        made.map_err(|e| Error::io("create", folder, e))?;
         self.state().made.extend(missing);
         Ok(())
+    }
+
+    fn ask(&self, step: Step) -> io::Result<()> {
+        ask(self.faults.as_deref(), step)
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -538,15 +507,6 @@ fn compresses(target: &Path) -> Packing {
     if is_packed { Packing::Frames } else { Packing::Plain }
 }
 
-fn remove_if_there(path: &Path) -> Result<(), Error> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Error::io("replace", path, error))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// The folder of a target, as something that can be opened.
 fn folder_of(target: &Path) -> &Path {
     target.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."))
@@ -575,25 +535,6 @@ fn real(folder: &Path) -> PathBuf {
     real
 }
 
-/// Refuses files of which two would have one name: the second would replace the first.
-fn judge_once<'f>(files: &'f [Published]) -> Result<(), Error> {
-    let mut folders: BTreeMap<&'f Path, PathBuf> = BTreeMap::new();
-    for file in files {
-        let folder = folder_of(&file.path);
-        if !folders.contains_key(folder) {
-            folders.insert(folder, real(folder));
-        }
-    }
-    let place = |file: &'f Published| (folders.get(folder_of(&file.path)), file.path.file_name());
-    let mut places: Vec<_> = files.iter().map(|file| (place(file), &file.path)).collect();
-    places.sort_unstable();
-    let twice = places.windows(2).find_map(|pair| match pair {
-        [(one, path), (other, _)] if one == other && !is_shared(path) => Some(path),
-        _ => None,
-    });
-    twice.map_or(Ok(()), |path| Err(written_twice(path)))
-}
-
 /// Whether several sinks may write there.
 fn is_shared(target: &Path) -> bool {
     target == Path::new("-") || is_special(target)
@@ -601,158 +542,6 @@ fn is_shared(target: &Path) -> bool {
 
 fn written_twice(target: &Path) -> Error {
     Error::refused(format!("two sinks write to one file: {}", target.display()))
-}
-
-/// The text of each folder's manifest.
-fn describe(
-    folders: &[PathBuf],
-    files: &[Published],
-    manifest: impl Fn(&Path, &[Published]) -> Result<String, Error>,
-) -> Result<Vec<(PathBuf, String)>, Error> {
-    let each = folders.iter().map(|folder| {
-        let is_inside = |file: &&Published| file.path.starts_with(folder);
-        // There may be a million, and mostly all of them are.
-        if files.iter().all(|file| is_inside(&file)) {
-            return Ok((folder.clone(), manifest(folder, files)?));
-        }
-        let inside: Vec<_> = files.iter().filter(is_inside).cloned().collect();
-        Ok((folder.clone(), manifest(folder, &inside)?))
-    });
-    each.collect()
-}
-
-/// What keeps a new file from its name, where what is there may be replaced.
-fn in_the_way(target: &Path, error: io::Error) -> Error {
-    use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty, IsADirectory, NotADirectory};
-    if !matches!(error.kind(), AlreadyExists | DirectoryNotEmpty | IsADirectory | NotADirectory) {
-        return Error::io("publish", target, error);
-    }
-    Error::refused(format!(
-        "a file must be where a folder is, or a folder where a file is; remove it, or write elsewhere: {}",
-        target.display()
-    ))
-}
-
-fn appeared(target: &Path) -> Error {
-    Error::refused(format!(
-        "the output has appeared since the run began; --overwrite replaces it: {}",
-        target.display()
-    ))
-}
-
-/// Renames, without replacing a file that appeared meanwhile unless that is wanted.
-fn rename(from: &Path, to: &Path, replace: bool) -> io::Result<()> {
-    if replace {
-        return fs::rename(from, to);
-    }
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // Not every file system can do it in one step.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) if to.exists() => {
-            Err(io::ErrorKind::AlreadyExists.into())
-        }
-        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => fs::rename(from, to),
-        other => Ok(other?),
-    }
-}
-
-/// Gives every file its final name. When one cannot have it, those before it are taken back where
-/// nothing was replaced.
-fn rename_all(staged: &mut [Staged], rooms: &mut [Room]) -> Result<(), Error> {
-    let (mut files, mut many) = (Vec::new(), Fresh::default());
-    let mut renamed = rename_staged(staged, &mut files);
-    for room in rooms {
-        renamed = renamed.and_then(|()| room.publish(&mut many));
-    }
-    if renamed.is_err() {
-        // A second failure here changes nothing about the first, which is reported.
-        files.iter().for_each(|path| drop(fs::remove_file(path)));
-        many.take_back();
-    }
-    renamed
-}
-
-/// Adds what was not there before to `fresh`.
-fn rename_staged(staged: &mut [Staged], fresh: &mut Vec<PathBuf>) -> Result<(), Error> {
-    for staged in staged {
-        let Some(temporary) = &staged.temporary else { continue };
-        let target = &staged.file.path;
-        let new = !target.exists();
-        rename(temporary, target, staged.replaces).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => appeared(target),
-            _ => in_the_way(target, error),
-        })?;
-        live().remove(temporary);
-        staged.temporary = None;
-        if new {
-            fresh.push(target.clone());
-        }
-    }
-    Ok(())
-}
-
-fn published_manifest(folder: &Path, text: &str) -> Published {
-    Published {
-        path: folder.join(MANIFEST),
-        rows: 0,
-        bytes: text.len() as u64,
-        blake3: Some(blake3::hash(text.as_bytes()).to_hex().to_string()),
-    }
-}
-
-/// The name under which a file is written that one writer at a time replaces.
-fn beside(path: &Path) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}{TEMPORARY}"))
-}
-
-/// Writes a file so that its name always stands for a whole one: the old or the new. Only one writer at
-/// a time may do so.
-pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let temporary = beside(path);
-    let write = || -> io::Result<()> {
-        let mut file = File::create(&temporary)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)
-    };
-    write().map_err(|e| {
-        drop(fs::remove_file(&temporary));
-        Error::io("write", path, e)
-    })?;
-    sync_folder(folder_of(path));
-    Ok(())
-}
-
-/// The folders in which something was renamed or made: those of all files, up to the ones that have a
-/// manifest, and those that new folders lie in.
-fn changed_folders<'f>(
-    files: &'f [Published],
-    roots: &[PathBuf],
-    made: &'f [PathBuf],
-) -> BTreeSet<&'f Path> {
-    let mut changed: BTreeSet<&Path> = made.iter().map(|folder| folder_of(folder)).collect();
-    let mut seen = BTreeSet::new();
-    for file in files {
-        let mut folder = folder_of(&file.path);
-        // What is above a folder that was seen was seen, too.
-        while seen.insert(folder) {
-            changed.insert(folder);
-            let is_below = |root: &PathBuf| folder != root && folder.starts_with(root);
-            if !roots.iter().any(is_below) {
-                break;
-            }
-            folder = folder_of(folder);
-        }
-    }
-    changed
-}
-
-/// Makes what was renamed or removed in a folder last through a power cut.
-pub fn sync_folder(folder: &Path) {
-    // Some file systems refuse to sync a folder; the files themselves are synced.
-    if let Ok(handle) = File::open(folder) {
-        drop(handle.sync_all());
-    }
 }
 
 impl Drop for Outputs {

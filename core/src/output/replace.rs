@@ -3,13 +3,14 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::faults::Step;
 use super::litter::live;
+use super::names::rename_new;
 use super::{MANIFEST, Outputs, Published, remove_any};
 use crate::Error;
 
@@ -61,19 +62,11 @@ pub(super) fn stale<'f>(folders: &'f [PathBuf], files: &[Published]) -> Vec<Stal
 }
 
 impl Stale<'_> {
-    /// Removes the files, and the folders below the manifest's own that hold nothing then.
-    pub(super) fn remove(&self) -> Result<(), Error> {
-        for path in &self.paths {
-            match fs::remove_file(path) {
-                // What has become a folder, or lies below what has become a file, is no more what it was.
-                Err(error) if !is_another(error.kind()) && !path.is_dir() => {
-                    return Err(Error::io("replace", path, error));
-                }
-                _ => {}
-            }
-        }
+    /// Removes those that are still there, and the folders below the manifest's own that hold nothing then.
+    pub(super) fn remove(&self) {
+        // The new files are published. What cannot be removed is only no more part of the output.
+        self.paths.iter().filter(|path| is_file(path)).for_each(|path| drop(fs::remove_file(path)));
         remove_emptied(self.folder, &self.paths);
-        Ok(())
     }
 
     /// Those that stand where a new file or a folder of one must be.
@@ -82,10 +75,6 @@ impl Stale<'_> {
         let blocks = move |path: &&Path| places.folders.contains(path) || below(path);
         self.paths.iter().map(PathBuf::as_path).filter(blocks)
     }
-}
-
-fn is_another(kind: io::ErrorKind) -> bool {
-    matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Removes the folders of `paths` that hold nothing, from the innermost up to `folder`, which stays. Gives
@@ -108,6 +97,7 @@ fn remove_emptied(folder: &Path, paths: &[impl AsRef<Path>]) -> Vec<PathBuf> {
 }
 
 /// The places that new files take, and their folders below those with manifests.
+#[derive(Default)]
 struct Places<'p> {
     files: BTreeSet<&'p Path>,
     folders: BTreeSet<&'p Path>,
@@ -131,7 +121,8 @@ impl<'p> Places<'p> {
     }
 }
 
-/// Files of an earlier run that stood in the way of new ones: put elsewhere until the new ones are there.
+/// Files of an earlier run that stood in the way of new ones, and its manifests, which are true no more: put
+/// elsewhere until the new ones are there.
 #[derive(Debug, Default)]
 pub(super) struct Aside {
     /// Where they were, and where they are.
@@ -142,21 +133,20 @@ pub(super) struct Aside {
 }
 
 impl Aside {
-    /// Puts away what stands in the way of `files`. When that fails, all is put back.
+    /// Puts away what stands in the way of `files`, and the manifests. When that fails, all is put back.
     pub(super) fn of(
         outputs: &Outputs,
         stale: &[Stale<'_>],
         files: &[Published],
     ) -> Result<Self, Error> {
         let mut aside = Self::default();
-        let stale: Vec<_> = stale.iter().filter(|stale| !stale.paths.is_empty()).collect();
-        if stale.is_empty() {
-            return Ok(aside);
-        }
-        let roots: Vec<&Path> = stale.iter().map(|stale| stale.folder).collect();
-        let places = Places::of(files, &roots);
+        let named = stale.iter().filter(|stale| !stale.paths.is_empty());
+        let roots: Vec<&Path> = named.map(|stale| stale.folder).collect();
+        let places = if roots.is_empty() { Places::default() } else { Places::of(files, &roots) };
         for stale in stale {
-            let paths: Vec<&Path> = stale.in_the_way(&places).filter(|p| is_file(p)).collect();
+            let manifest = stale.folder.join(MANIFEST);
+            let paths = stale.in_the_way(&places).chain([&*manifest]);
+            let paths: Vec<&Path> = paths.filter(|path| is_file(path)).collect();
             if let Err(error) = aside.put(outputs, stale.folder, &paths) {
                 aside.put_back();
                 return Err(error);
@@ -173,7 +163,8 @@ impl Aside {
         self.rooms.push((room.clone(), lock));
         for (number, path) in paths.iter().enumerate() {
             let place = room.join(number.to_string());
-            fs::rename(path, &place).map_err(|e| Error::io("replace", *path, e))?;
+            let moved = outputs.ask(Step::Rename).and_then(|()| fs::rename(path, &place));
+            moved.map_err(|e| Error::io("replace", *path, e))?;
             self.moved.push(((*path).to_owned(), place));
         }
         self.removed.extend(remove_emptied(folder, paths));
@@ -185,7 +176,7 @@ impl Aside {
         // A second failure here changes nothing about the first, which is reported; what cannot be put back
         // stays where it is.
         self.removed.iter().rev().for_each(|folder| drop(fs::create_dir(folder)));
-        self.moved.iter().for_each(|(was, is)| drop(super::rename(is, was, false)));
+        self.moved.iter().for_each(|(was, is)| drop(rename_new(is, was)));
         for (room, _lock) in self.rooms {
             drop(fs::remove_dir(&room));
             live().remove(&room);

@@ -1,4 +1,7 @@
+use super::publish::changed_folders;
 use super::*;
+
+mod faults;
 
 fn outputs(overwrite: Overwrite) -> Arc<Outputs> {
     Arc::new(Outputs::new(overwrite, true, &[]))
@@ -471,7 +474,7 @@ fn what_stood_in_the_way_is_put_back_when_the_run_fails() {
     let error = replace(&out, &[("a.d/1", "2"), ("c", "2"), ("theirs", "2")]).unwrap_err();
     assert!(error.to_string().contains("remove it, or write elsewhere"), "{error}");
     let found = below(&out);
-    assert_eq!(found.keys().collect::<Vec<_>>(), ["a.d", "c/d/e", "theirs/x", "z"]);
+    assert_eq!(found.keys().collect::<Vec<_>>(), [MANIFEST, "a.d", "c/d/e", "theirs/x", "z"]);
     assert_eq!((&*found["a.d"], &*found["c/d/e"]), (&b"1"[..], &b"1"[..]));
 }
 

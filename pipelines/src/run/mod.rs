@@ -28,6 +28,7 @@ use std::time::Instant;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use sluice_core::options::ByteSize;
 use sluice_core::output::Published;
+use sluice_core::output::faults::Faults;
 use sluice_core::{
     BlockPool, Channels, DynSink, Entry, Error, Input, Origin, Overwrite, Playback, Query,
     ReadContext, Source, Split, Tasks,
@@ -69,6 +70,8 @@ pub struct Options {
     pub playback: Arc<Playback>,
     /// That it records, and how.
     pub recording: Option<Recording>,
+    /// How outputs fail; for tests. Nothing fails in a run without them that does not fail by itself.
+    pub faults: Option<Arc<Faults>>,
 }
 
 /// Stops a run: gently first, then at once.

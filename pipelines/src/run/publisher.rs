@@ -55,6 +55,9 @@ impl Publisher<'_> {
                 outputs = outputs.renamed(target, recording.pieces.name(target)?);
             }
         }
+        if let Some(faults) = &options.faults {
+            outputs = outputs.with_faults(Arc::clone(faults));
+        }
         let outputs = Arc::new(outputs.with_tasks(self.setup.tasks()?));
         Ok(Room { outputs, begun: Instant::now(), events: 0, held: 0 })
     }

@@ -1,0 +1,130 @@
+//! Failures on purpose: lets an output fail at a step of one's choice, so that tests can try every one. Runs
+//! of users have none.
+//!
+//! Does not decide what is to become of outputs then: that is what is tried.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::io::Errno;
+
+/// Something that is done to outputs, and that may fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Step {
+    /// A file or folder is made or opened.
+    Create,
+    /// Bytes are written.
+    Write,
+    /// What was written is brought to the disk.
+    Sync,
+    /// A file is made longer or shorter.
+    Resize,
+    /// A file or folder gets another name.
+    Rename,
+    /// What an earlier run left is removed.
+    Remove,
+}
+
+/// How a step fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// There is no space left.
+    Full,
+    /// The device does not work.
+    Broken,
+    /// There is space for half of what is written. Steps that write nothing fail as a whole.
+    Short,
+}
+
+/// Lets one step of outputs fail, and counts the steps.
+///
+/// Steps have the same numbers in runs of one pipeline over one input, if these have one thread.
+#[derive(Debug, Default)]
+pub struct Faults {
+    fault: Option<(u64, Fault)>,
+    steps: AtomicU64,
+    struck: OnceLock<Step>,
+}
+
+impl Faults {
+    /// No step fails; they are only counted.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// The step of this number fails, counted from 0; those after it do not.
+    pub fn at(step: u64, fault: Fault) -> Self {
+        Self { fault: Some((step, fault)), ..Self::default() }
+    }
+
+    /// How many steps there were so far.
+    pub fn steps(&self) -> u64 {
+        self.steps.load(Ordering::Relaxed)
+    }
+
+    /// The step that failed, if one did.
+    pub fn struck(&self) -> Option<Step> {
+        self.struck.get().copied()
+    }
+
+    /// How the next step fails, if it does.
+    fn next(&self, step: Step) -> Option<Fault> {
+        let number = self.steps.fetch_add(1, Ordering::Relaxed);
+        let (_, fault) = self.fault.filter(|(at, _)| *at == number)?;
+        self.struck.get_or_init(|| step);
+        Some(fault)
+    }
+}
+
+impl Fault {
+    fn error(self) -> io::Error {
+        match self {
+            Self::Full | Self::Short => Errno::NOSPC.into(),
+            Self::Broken => Errno::IO.into(),
+        }
+    }
+}
+
+/// `Err` if this step is to fail.
+pub(super) fn ask(faults: Option<&Faults>, step: Step) -> io::Result<()> {
+    let fault = faults.and_then(|faults| faults.next(step));
+    fault.map_or(Ok(()), |fault| Err(fault.error()))
+}
+
+/// Writes all of `bytes`, unless that is to fail.
+pub(super) fn write_all(
+    faults: Option<&Faults>,
+    to: &mut impl Write,
+    bytes: &[u8],
+) -> io::Result<()> {
+    failing(faults, bytes, |bytes| to.write_all(bytes))
+}
+
+/// Writes all of `bytes` at a place of a file, unless that is to fail.
+pub(super) fn write_all_at(
+    faults: Option<&Faults>,
+    file: &File,
+    bytes: &[u8],
+    at: u64,
+) -> io::Result<()> {
+    failing(faults, bytes, |bytes| file.write_all_at(bytes, at))
+}
+
+fn failing(
+    faults: Option<&Faults>,
+    bytes: &[u8],
+    write: impl FnOnce(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let Some(fault) = faults.and_then(|faults| faults.next(Step::Write)) else {
+        return write(bytes);
+    };
+    if fault == Fault::Short {
+        write(bytes.get(..bytes.len() / 2).unwrap_or_default())?;
+    }
+    Err(fault.error())
+}

@@ -1,0 +1,183 @@
+//! Publishing: gives every finished file its final name, and the folders their manifests; all or, where that
+//! fails, none. Does not sync files, which is done when they are finished.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::faults::Faults;
+use super::litter::live;
+use super::many::Room;
+use super::names::Names;
+use super::replace::{Aside, stale};
+use super::whole::{replace_with, sync_folder};
+use super::{
+    MANIFEST, Outputs, Published, Staged, State, folder_of, is_shared, real, remove_any,
+    written_twice,
+};
+use crate::Error;
+
+/// A folder, and the text of the manifest that describes it.
+type Manifest = (PathBuf, String);
+
+impl Outputs {
+    /// Publishes every finished file: renames all, then writes the manifests, made from `manifest` for
+    /// each folder's files.
+    ///
+    /// `Err` means that everything has the name it had before. (On file systems that cannot let two files
+    /// change names in one step, what was replaced by then is lost.)
+    pub fn publish(
+        &self,
+        manifest: impl Fn(&Path, &[Published]) -> Result<String, Error>,
+    ) -> Result<Vec<Published>, Error> {
+        self.publish_announced(manifest, |_| Ok(()))
+    }
+
+    /// As [`publish`](Self::publish), but first tells `announce` of every file that is about to appear,
+    /// manifests included. If that fails, nothing is published.
+    pub fn publish_announced(
+        &self,
+        manifest: impl Fn(&Path, &[Published]) -> Result<String, Error>,
+        announce: impl FnOnce(&[Published]) -> Result<(), Error>,
+    ) -> Result<Vec<Published>, Error> {
+        let mut state = std::mem::take(&mut *self.state());
+        let staged = state.staged.iter().map(|staged| staged.file.clone());
+        let mut files: Vec<Published> =
+            staged.chain(state.rooms.iter().flat_map(Room::files)).collect();
+        let published = describe(&state.folders, &files, manifest).and_then(|manifests| {
+            let count = files.len();
+            files.extend(manifests.iter().map(|(folder, text)| published_manifest(folder, text)));
+            judge_once(&files)?;
+            announce(&files)?;
+            files.truncate(count);
+            self.replace_all(&mut state, &files, &manifests)
+        });
+        if let Err(error) = published {
+            // What was not published is litter of this run, and goes the way of a failed run's.
+            *self.state() = state;
+            return Err(error);
+        }
+        let folders = changed_folders(&files, &state.folders, &state.made);
+        folders.iter().for_each(|folder| sync_folder(folder));
+        Ok(files)
+    }
+
+    /// Gives every file its final name in place of what an earlier run wrote, of which nothing stays.
+    fn replace_all(
+        &self,
+        state: &mut State,
+        files: &[Published],
+        manifests: &[Manifest],
+    ) -> Result<(), Error> {
+        let faults = self.faults.as_deref();
+        let stale = stale(&state.folders, files);
+        let aside = Aside::of(self, &stale, files)?;
+        let mut names = Names::new(faults);
+        let given = give_all(&state.staged, &state.rooms, &mut names)
+            .and_then(|()| write_all(manifests, faults));
+        if let Err(error) = given {
+            let written = manifests.iter().map(|(folder, _)| folder.join(MANIFEST));
+            written.for_each(|manifest| drop(fs::remove_file(manifest)));
+            names.take_back();
+            aside.put_back();
+            return Err(error);
+        }
+        aside.discard();
+        stale.iter().for_each(|stale| stale.remove());
+        discard_all(&mut state.staged, &mut state.rooms);
+        Ok(())
+    }
+}
+
+fn give_all(staged: &[Staged], rooms: &[Room], names: &mut Names<'_>) -> Result<(), Error> {
+    for staged in staged {
+        let Some(temporary) = &staged.temporary else { continue };
+        names.give(temporary, &staged.file.path, staged.replaces)?;
+    }
+    rooms.iter().try_for_each(|room| room.publish(names))
+}
+
+fn write_all(manifests: &[Manifest], faults: Option<&Faults>) -> Result<(), Error> {
+    let write =
+        |(folder, text): &Manifest| replace_with(faults, &folder.join(MANIFEST), text.as_bytes());
+    manifests.iter().try_for_each(write)
+}
+
+/// Removes what is under temporary names after all: what was replaced.
+fn discard_all(staged: &mut [Staged], rooms: &mut [Room]) {
+    for temporary in staged.iter_mut().filter_map(|staged| staged.temporary.take()) {
+        remove_any(&temporary);
+        live().remove(&temporary);
+    }
+    rooms.iter_mut().for_each(Room::discard);
+}
+
+/// Refuses files of which two would have one name: the second would replace the first.
+fn judge_once<'f>(files: &'f [Published]) -> Result<(), Error> {
+    let mut folders: BTreeMap<&'f Path, PathBuf> = BTreeMap::new();
+    for file in files {
+        let folder = folder_of(&file.path);
+        if !folders.contains_key(folder) {
+            folders.insert(folder, real(folder));
+        }
+    }
+    let place = |file: &'f Published| (folders.get(folder_of(&file.path)), file.path.file_name());
+    let mut places: Vec<_> = files.iter().map(|file| (place(file), &file.path)).collect();
+    places.sort_unstable();
+    let twice = places.windows(2).find_map(|pair| match pair {
+        [(one, path), (other, _)] if one == other && !is_shared(path) => Some(path),
+        _ => None,
+    });
+    twice.map_or(Ok(()), |path| Err(written_twice(path)))
+}
+
+/// The text of each folder's manifest.
+fn describe(
+    folders: &[PathBuf],
+    files: &[Published],
+    manifest: impl Fn(&Path, &[Published]) -> Result<String, Error>,
+) -> Result<Vec<(PathBuf, String)>, Error> {
+    let each = folders.iter().map(|folder| {
+        let is_inside = |file: &&Published| file.path.starts_with(folder);
+        // There may be a million, and mostly all of them are.
+        if files.iter().all(|file| is_inside(&file)) {
+            return Ok((folder.clone(), manifest(folder, files)?));
+        }
+        let inside: Vec<_> = files.iter().filter(is_inside).cloned().collect();
+        Ok((folder.clone(), manifest(folder, &inside)?))
+    });
+    each.collect()
+}
+
+fn published_manifest(folder: &Path, text: &str) -> Published {
+    Published {
+        path: folder.join(MANIFEST),
+        rows: 0,
+        bytes: text.len() as u64,
+        blake3: Some(blake3::hash(text.as_bytes()).to_hex().to_string()),
+    }
+}
+
+/// The folders in which something was renamed or made: those of all files, up to the ones that have a
+/// manifest, and those that new folders lie in.
+pub(super) fn changed_folders<'f>(
+    files: &'f [Published],
+    roots: &[PathBuf],
+    made: &'f [PathBuf],
+) -> BTreeSet<&'f Path> {
+    let mut changed: BTreeSet<&Path> = made.iter().map(|folder| folder_of(folder)).collect();
+    let mut seen = BTreeSet::new();
+    for file in files {
+        let mut folder = folder_of(&file.path);
+        // What is above a folder that was seen was seen, too.
+        while seen.insert(folder) {
+            changed.insert(folder);
+            let is_below = |root: &PathBuf| folder != root && folder.starts_with(root);
+            if !roots.iter().any(is_below) {
+                break;
+            }
+            folder = folder_of(folder);
+        }
+    }
+    changed
+}

@@ -1,0 +1,54 @@
+//! Single files that are replaced as a whole, and folders that are synced: what publishing is made of, and
+//! what journals use by themselves.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::faults::{Faults, Step, ask, write_all};
+use super::{TEMPORARY, folder_of};
+use crate::Error;
+
+/// The name under which a file is written that one writer at a time replaces.
+pub(super) fn beside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}{TEMPORARY}"))
+}
+
+/// Writes a file so that its name always stands for a whole one: the old or the new. Only one writer at
+/// a time may do so.
+pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    replace_with(None, path, bytes)
+}
+
+/// [`replace_file`], with faults.
+pub(super) fn replace_with(
+    faults: Option<&Faults>,
+    path: &Path,
+    bytes: &[u8],
+) -> Result<(), Error> {
+    let temporary = beside(path);
+    let write = || -> io::Result<()> {
+        ask(faults, Step::Create)?;
+        let mut file = File::create(&temporary)?;
+        write_all(faults, &mut file, bytes)?;
+        ask(faults, Step::Sync)?;
+        file.sync_all()?;
+        ask(faults, Step::Rename)?;
+        fs::rename(&temporary, path)
+    };
+    write().map_err(|e| {
+        drop(fs::remove_file(&temporary));
+        Error::io("write", path, e)
+    })?;
+    sync_folder(folder_of(path));
+    Ok(())
+}
+
+/// Makes what was renamed or removed in a folder last through a power cut.
+pub fn sync_folder(folder: &Path) {
+    // Some file systems refuse to sync a folder; the files themselves are synced.
+    if let Ok(handle) = File::open(folder) {
+        drop(handle.sync_all());
+    }
+}
