@@ -43,22 +43,37 @@ impl ChannelIds {
     /// The number of the channel of that name.
     #[inline]
     pub fn of(&mut self, name: &[u8]) -> Result<ChannelId, Error> {
+        let encoding = self.encoding.clone();
+        self.of_made(name, |name, source| Channel::new(name, source, encoding))
+    }
+
+    /// The number of the channel of that name, which `make` makes where it has not been met.
+    #[inline]
+    pub fn of_made(
+        &mut self,
+        name: &[u8],
+        make: impl FnOnce(Name, Arc<str>) -> Channel,
+    ) -> Result<ChannelId, Error> {
         let slot = slot(name);
         match self.recent.get(slot) {
             Some(Some((known, id))) if **known == *name => Ok(*id),
-            _ => self.look_up(slot, name),
+            _ => self.look_up(slot, name, make),
         }
     }
 
     #[cold]
-    fn look_up(&mut self, slot: usize, name: &[u8]) -> Result<ChannelId, Error> {
+    fn look_up(
+        &mut self,
+        slot: usize,
+        name: &[u8],
+        make: impl FnOnce(Name, Arc<str>) -> Channel,
+    ) -> Result<ChannelId, Error> {
         let known = self.known.get_key_value(name).map(|(name, id)| (Arc::clone(name), *id));
         let (name, id) = match known {
             Some(known) => known,
             None => {
                 let (source, shared) = (Arc::clone(&self.source), Arc::from(name));
-                let channel = Channel::new(Name::from_bytes(name), source, self.encoding.clone());
-                let id = self.channels.intern(channel)?;
+                let id = self.channels.intern(make(Name::from_bytes(name), source))?;
                 self.known.insert(Arc::clone(&shared), id);
                 (shared, id)
             }

@@ -1,0 +1,392 @@
+//! What is believed of what a format says: its events as a framed log. The rules are in the module above.
+
+#![warn(clippy::indexing_slicing)]
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{Delimited, Mark, Parsed, Told};
+use crate::framed::{Found, Framing, Head, Peek, Verdict};
+use crate::window::{ReadAt, Search};
+use crate::{ChannelId, ChannelIds, Encoding, Error, ReadContext};
+
+/// What is read at first where something may begin: mostly enough to refuse it.
+const FIRST_LOOK: usize = 64;
+/// No format is allowed longer events: places in a batch are 32 bits.
+const MOST: usize = 1 << 30;
+/// Events in a row that are believed after damage where no mark tells.
+const CHAIN: usize = 3;
+/// Walks begun inside one event.
+const MOST_WALKS: usize = 8;
+/// Events met inside one event that prove its length wrong.
+const MOST_INNER: usize = 64;
+
+const TOO_LONG: &str = "it is longer than events of this format are";
+const NO_BYTES: &str = "its plugin says that an event without bytes is here";
+const NO_MARK: &str = "the mark of an event is missing";
+const CUT_OFF: &str = "cut off by the end of the log";
+const CONTRADICTED: &str = "its length contradicts the events inside of it";
+
+/// The events of a format.
+pub(super) struct Events<'s, D> {
+    format: &'s D,
+    mark: Mark<'s>,
+    longest: usize,
+    ids: ChannelIds,
+    /// What is being looked at away from the fast path.
+    bytes: Vec<u8>,
+}
+
+/// What is at a place, as far as it alone can tell.
+enum Look {
+    /// What ends here; and what is wrong with it, if it is a damaged event.
+    Whole { end: u64, wrong: Option<&'static str> },
+    /// Nothing known, and why.
+    Not(&'static str),
+    /// Something whose end is not there.
+    CutOff,
+    /// The end of the log.
+    End,
+}
+
+impl<'s, D: Delimited> Events<'s, D> {
+    pub(super) fn new(format: &'s D, context: &ReadContext) -> Self {
+        let (source, channels) = (Arc::clone(&context.source), Arc::clone(&context.channels));
+        let mark = match format.mark() {
+            // What is always there tells nothing.
+            Mark::Begins(b"") | Mark::Ends(b"") => Mark::None,
+            mark => mark,
+        };
+        Self {
+            format,
+            mark,
+            longest: format.longest().clamp(1, MOST),
+            ids: ChannelIds::new(source, Encoding::Unknown, channels),
+            bytes: Vec::new(),
+        }
+    }
+
+    /// What the format says of these bytes, which may be more than the longest event.
+    fn parse<'b>(&self, bytes: &'b [u8]) -> Parsed<'b> {
+        let bytes = bytes.get(..self.longest).unwrap_or(bytes);
+        match self.format.parse(bytes) {
+            Parsed::More if bytes.len() >= self.longest => Parsed::Not(TOO_LONG),
+            Parsed::Event(told) if !self.is_marked(bytes, told.len) => Parsed::Not(NO_MARK),
+            Parsed::Damaged { len, .. } if !self.is_marked(bytes, len) => Parsed::Not(NO_MARK),
+            said => self.bounded(said),
+        }
+    }
+
+    /// What the format says of the last bytes of a log.
+    fn last<'b>(&self, bytes: &'b [u8]) -> Parsed<'b> {
+        let said = self.bounded(self.format.last(bytes));
+        match len_of(&said) {
+            Some(len) if len > bytes.len() => Parsed::More,
+            _ => said,
+        }
+    }
+
+    fn bounded<'b>(&self, said: Parsed<'b>) -> Parsed<'b> {
+        match len_of(&said) {
+            Some(0) => Parsed::Not(NO_BYTES),
+            Some(len) if len > self.longest => Parsed::Not(TOO_LONG),
+            _ => said,
+        }
+    }
+
+    /// Whether an event of `len` bytes has its mark, as far as it is there.
+    fn is_marked(&self, bytes: &[u8], len: usize) -> bool {
+        match self.mark {
+            Mark::None => true,
+            Mark::Begins(mark) => bytes.iter().zip(mark).all(|(byte, wanted)| byte == wanted),
+            Mark::Ends(mark) => bytes.get(..len).is_none_or(|event| event.ends_with(mark)),
+        }
+    }
+
+    /// What is at `pos`.
+    fn look(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<Look> {
+        let mut want = FIRST_LOOK.min(self.longest);
+        loop {
+            self.bytes.resize(want, 0);
+            let there = log.read_at(pos, &mut self.bytes)?;
+            self.bytes.truncate(there);
+            let is_end = there < want;
+            let said = match self.parse(&self.bytes) {
+                _ if there == 0 => return Ok(Look::End),
+                Parsed::More if is_end => self.last(&self.bytes),
+                said => said,
+            };
+            let wrong = match &said {
+                Parsed::Damaged { reason, .. } => Some(*reason),
+                _ => None,
+            };
+            match (len_of(&said), said) {
+                (Some(len), _) => {
+                    let end = pos.saturating_add(len as u64);
+                    let is_there = len <= there
+                        || !is_end && log.read_at(end.saturating_sub(1), &mut [0])? == 1;
+                    return Ok(if is_there { Look::Whole { end, wrong } } else { Look::CutOff });
+                }
+                (None, Parsed::Not(why)) => return Ok(Look::Not(why)),
+                (None, _) if is_end => return Ok(Look::CutOff),
+                (None, _) => want = want.saturating_mul(4).min(self.longest),
+            }
+        }
+    }
+
+    /// Whether what is at `end` is what may follow an event.
+    fn may_follow(&mut self, log: &mut dyn ReadAt, end: u64) -> io::Result<bool> {
+        match self.mark {
+            Mark::Ends(_) => return Ok(true),
+            Mark::Begins(mark) if begins_at(log, end, mark)? => return Ok(true),
+            Mark::Begins(_) | Mark::None => {}
+        }
+        Ok(match self.look(log, end)? {
+            Look::Whole { .. } | Look::End => true,
+            Look::CutOff => self.mark == Mark::None,
+            Look::Not(_) => false,
+        })
+    }
+
+    /// Whether an event that begins at `at` is to be believed after damage.
+    fn is_believed(&mut self, log: &mut dyn ReadAt, at: u64) -> io::Result<bool> {
+        let Look::Whole { mut end, .. } = self.look(log, at)? else { return Ok(false) };
+        if self.mark != Mark::None {
+            return self.may_follow(log, end);
+        }
+        for _ in 1..CHAIN {
+            match self.look(log, end)? {
+                Look::Whole { end: next, .. } => end = next,
+                Look::End => return Ok(true),
+                Look::Not(_) | Look::CutOff => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Where the first event that can be believed begins at one of these places.
+    fn first_believed(
+        &mut self,
+        log: &mut dyn ReadAt,
+        places: &mut Places<'s>,
+    ) -> io::Result<Option<u64>> {
+        places.search.forget();
+        while let Some(at) = places.next(log)? {
+            if self.is_believed(log, at)? {
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether an event inside of this one proves that its length is wrong.
+    fn is_contradicted(&mut self, log: &mut dyn ReadAt, event: Range<u64>) -> io::Result<bool> {
+        let mut places = Places::behind(self.mark, event.start, event.end);
+        let (mut met, mut walks) = (Vec::new(), 0);
+        while walks < MOST_WALKS
+            && let Some(at) = places.next(log)?
+        {
+            let known = met.len();
+            if self.walks_out(log, at, event.end, &mut met)? {
+                return Ok(true);
+            }
+            walks += usize::from(met.len() > known);
+        }
+        Ok(false)
+    }
+
+    /// Steps from event to event, until one ends outside of `end` and is right as far as anybody can tell.
+    fn walks_out(
+        &mut self,
+        log: &mut dyn ReadAt,
+        mut at: u64,
+        end: u64,
+        met: &mut Vec<u64>,
+    ) -> io::Result<bool> {
+        while !met.contains(&at)
+            && let Look::Whole { end: next, wrong: None } = self.look(log, at)?
+        {
+            met.push(at);
+            if next > end {
+                return self.may_follow(log, next);
+            }
+            if met.len() == MOST_INNER {
+                return Ok(true);
+            }
+            at = next;
+        }
+        Ok(false)
+    }
+
+    /// Damage at `pos`, up to the next event that can be believed.
+    fn lost(&mut self, log: &mut dyn ReadAt, pos: u64, reason: &str) -> io::Result<Verdict> {
+        let mut places = Places::behind(self.mark, pos, u64::MAX);
+        let next = self.first_believed(log, &mut places)?;
+        let end = next.unwrap_or_else(|| places.search.reached());
+        Ok(Verdict::Damage { end, reason: reason.to_owned() })
+    }
+
+    /// Whether what stands behind an event, in a block, confirms it; nothing if the block has too little.
+    fn is_confirmed_by(&self, after: &[u8]) -> Option<bool> {
+        match self.mark {
+            Mark::Ends(_) => Some(true),
+            Mark::Begins(mark) if after.len() >= mark.len() => Some(after.starts_with(mark)),
+            Mark::Begins(_) => None,
+            Mark::None => match self.parse(after) {
+                Parsed::Event(_) | Parsed::Nothing { .. } => Some(true),
+                Parsed::More => None,
+                Parsed::Damaged { .. } | Parsed::Not(_) => Some(false),
+            },
+        }
+    }
+
+    fn head(&mut self, pos: u64, told: Told<'_>) -> Result<Head, Error> {
+        let Told { len, timestamp, sequence, channel, payload } = told;
+        if payload.start > payload.end || payload.end > len {
+            return Err(Error::broken(format!(
+                "the source's `parse` says that the payload of an event of {len} bytes is at {payload:?}"
+            )));
+        }
+        let place = i64::try_from(pos).unwrap_or(i64::MAX);
+        let (timestamp, sequence) = (timestamp.unwrap_or(place), sequence.unwrap_or(place));
+        Ok(Head { timestamp, sequence, channel: self.id(&channel)?, payload })
+    }
+
+    fn id(&mut self, name: &[u8]) -> Result<ChannelId, Error> {
+        let format = self.format;
+        self.ids.of_made(name, |name, source| format.channel(name, source))
+    }
+}
+
+impl<D: Delimited> Framing for Events<'_, D> {
+    fn peek(&mut self, pos: u64, bytes: &[u8]) -> Result<Peek, Error> {
+        let said = self.parse(bytes);
+        let len = match len_of(&said) {
+            Some(len) => len,
+            None if said == Parsed::More => return Ok(Peek::More),
+            None => return Ok(Peek::Judge),
+        };
+        let Some(after) = bytes.get(len..) else { return Ok(Peek::More) };
+        match self.is_confirmed_by(after) {
+            None => return Ok(Peek::More),
+            Some(false) => return Ok(Peek::Judge),
+            Some(true) => {}
+        }
+        Ok(match said {
+            Parsed::Event(told) => Peek::Event { len, head: self.head(pos, told)? },
+            Parsed::Nothing { len } => Peek::Nothing { len },
+            _ => Peek::Judge,
+        })
+    }
+
+    fn judge(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<Verdict> {
+        let (end, wrong) = match self.look(log, pos)? {
+            Look::End => return Ok(Verdict::End { mark: 0 }),
+            Look::CutOff => return self.lost(log, pos, CUT_OFF),
+            Look::Not(why) => return self.lost(log, pos, why),
+            Look::Whole { end, wrong } => (end, wrong),
+        };
+        if self.may_follow(log, end)? {
+            return Ok(Verdict::Record { end });
+        }
+        match wrong {
+            Some(reason) => self.lost(log, pos, reason),
+            None if self.is_contradicted(log, pos..end)? => self.lost(log, pos, CONTRADICTED),
+            None => Ok(Verdict::Record { end }),
+        }
+    }
+
+    fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> io::Result<Option<u64>> {
+        // What stands in front of the range may tell that an event begins with it.
+        if !range.is_empty() && range.start == 0 && self.is_believed(log, 0)? {
+            return Ok(Some(0));
+        }
+        self.first_believed(log, &mut Places::within(self.mark, range))
+    }
+
+    fn event(&mut self, pos: u64, record: &[u8]) -> Result<Found, Error> {
+        let said = match self.parse(record) {
+            Parsed::More => self.last(record),
+            said => said,
+        };
+        match said {
+            said if len_of(&said) != Some(record.len()) => Err(Error::broken(format!(
+                "the source's `parse` says that {} bytes at byte {pos} are an event, and something else when \
+                 it is shown no more than these",
+                record.len()
+            ))),
+            Parsed::Event(told) => Ok(Found::Event(self.head(pos, told)?)),
+            Parsed::Damaged { reason, .. } => Ok(Found::Damage(reason.to_owned(), None)),
+            _ => Ok(Found::Nothing),
+        }
+    }
+}
+
+/// Whether the mark is at `pos`, or as much of it as the log has.
+fn begins_at(log: &mut dyn ReadAt, pos: u64, mark: &[u8]) -> io::Result<bool> {
+    let mut bytes = vec![0; mark.len()];
+    let there = log.read_at(pos, &mut bytes)?;
+    Ok(bytes.get(..there).is_some_and(|bytes| mark.starts_with(bytes)))
+}
+
+/// How many bytes something has that has an end.
+fn len_of(said: &Parsed<'_>) -> Option<usize> {
+    match said {
+        Parsed::Event(told) => Some(told.len),
+        Parsed::Nothing { len } | Parsed::Damaged { len, .. } => Some(*len),
+        Parsed::More | Parsed::Not(_) => None,
+    }
+}
+
+/// Where events may begin, front to back.
+struct Places<'m> {
+    search: Search,
+    mark: Mark<'m>,
+}
+
+impl<'m> Places<'m> {
+    /// Places in this range of a log all of which can be read.
+    fn within(mark: Mark<'m>, range: Range<u64>) -> Self {
+        let before = match mark {
+            Mark::Ends(mark) => mark.len() as u64,
+            Mark::Begins(_) | Mark::None => 0,
+        };
+        let marks = range.start.saturating_sub(before)..range.end.saturating_sub(before);
+        Self { search: Search::new(marks, overlap(mark)), mark }
+    }
+
+    /// Places behind `pos` and before `end`; nothing before `pos` is read.
+    fn behind(mark: Mark<'m>, pos: u64, end: u64) -> Self {
+        let from = match mark {
+            Mark::Ends(_) => pos,
+            Mark::Begins(_) | Mark::None => pos.saturating_add(1),
+        };
+        Self { search: Search::new(from..end, overlap(mark)), mark }
+    }
+
+    fn next(&mut self, log: &mut dyn ReadAt) -> io::Result<Option<u64>> {
+        let first = |mark: &[u8], bytes: &[u8]| {
+            memchr::memmem::find(bytes, mark).map(|at| (at, at.saturating_add(1)))
+        };
+        let found = match self.mark {
+            Mark::None => self.search.next(log, |bytes| (!bytes.is_empty()).then_some((0, 1)))?,
+            Mark::Begins(mark) | Mark::Ends(mark) => {
+                self.search.next(log, |bytes| first(mark, bytes))?
+            }
+        };
+        let behind = match self.mark {
+            Mark::Ends(mark) => mark.len() as u64,
+            Mark::Begins(_) | Mark::None => 0,
+        };
+        Ok(found.map(|at| at.saturating_add(behind)))
+    }
+}
+
+/// How many bytes more than its first a mark is told by.
+fn overlap(mark: Mark<'_>) -> usize {
+    match mark {
+        Mark::None => 0,
+        Mark::Begins(mark) | Mark::Ends(mark) => mark.len().saturating_sub(1),
+    }
+}

@@ -1,0 +1,108 @@
+//! Text: logs whose lines are events, each understood by itself. Does not know what a line means.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{Delimited, Mark, Parsed, Told, USUAL_LONGEST};
+use crate::options::InPaths;
+use crate::{Channel, Encoding, Name};
+
+/// What a line is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line<'b> {
+    /// An event: see [`Line::event`].
+    Event(Told<'b>),
+    /// Neither event nor damage: a blank line, a comment.
+    Nothing,
+    /// No event, and why. The next line is none the worse for it.
+    Damaged(&'static str),
+}
+
+impl<'b> Line<'b> {
+    /// The event of a line; `payload` is where in the line its payload lies.
+    pub fn event(timestamp: i64, channel: impl Into<Cow<'b, [u8]>>, payload: Range<usize>) -> Self {
+        let (timestamp, channel) = (Some(timestamp), channel.into());
+        Self::Event(Told { len: payload.end, timestamp, sequence: None, channel, payload })
+    }
+
+    /// The event of a line that says no time: see [`Parsed::untimed`].
+    pub fn untimed(channel: impl Into<Cow<'b, [u8]>>, payload: Range<usize>) -> Self {
+        let channel = channel.into();
+        Self::Event(Told { len: payload.end, timestamp: None, sequence: None, channel, payload })
+    }
+
+    /// The same event with the number its origin gave it.
+    #[must_use]
+    pub fn numbered(mut self, number: i64) -> Self {
+        if let Self::Event(told) = &mut self {
+            told.sequence = Some(number);
+        }
+        self
+    }
+}
+
+/// A source whose files are text, a line an event.
+///
+/// Whoever implements it is a [`crate::Source`]. Files are read in pieces, so a line does not know its number;
+/// if it has none of its own, its place in bytes takes the number's part.
+pub trait TextLines: Send + Sync {
+    /// The files.
+    fn paths(&self) -> &InPaths;
+
+    /// What a line is. It comes without its end (`\n` or `\r\n`), and may be any bytes.
+    fn line<'b>(&self, line: &'b [u8]) -> Line<'b>;
+
+    /// The most bytes of a line, its end included. What is longer is damage up to the next line.
+    fn longest(&self) -> usize {
+        USUAL_LONGEST
+    }
+
+    /// The channel of that name. Asked once a channel.
+    fn channel(&self, name: Name, source: Arc<str>) -> Channel {
+        Channel::new(name, source, Encoding::Text)
+    }
+}
+
+const END: &[u8] = b"\n";
+
+impl<T: TextLines> Delimited for T {
+    fn paths(&self) -> &InPaths {
+        TextLines::paths(self)
+    }
+
+    fn parse<'b>(&self, bytes: &'b [u8]) -> Parsed<'b> {
+        match memchr::memchr(b'\n', bytes) {
+            None => Parsed::More,
+            Some(end) => parsed(self.line(plain(bytes.get(..end).unwrap_or_default())), end + 1),
+        }
+    }
+
+    fn last<'b>(&self, bytes: &'b [u8]) -> Parsed<'b> {
+        parsed(self.line(plain(bytes)), bytes.len())
+    }
+
+    fn mark(&self) -> Mark<'_> {
+        Mark::Ends(END)
+    }
+
+    fn longest(&self) -> usize {
+        TextLines::longest(self)
+    }
+
+    fn channel(&self, name: Name, source: Arc<str>) -> Channel {
+        TextLines::channel(self, name, source)
+    }
+}
+
+fn plain(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+fn parsed(line: Line<'_>, len: usize) -> Parsed<'_> {
+    match line {
+        Line::Event(told) => Parsed::Event(Told { len, ..told }),
+        Line::Nothing => Parsed::Nothing { len },
+        Line::Damaged(reason) => Parsed::Damaged { len, reason },
+    }
+}
