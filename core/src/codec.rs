@@ -22,6 +22,16 @@ impl fmt::Display for TypeKey {
 }
 
 impl TypeKey {
+    /// A number for a type whose format gives it none: another one for other parts.
+    pub fn of_parts<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> Self {
+        let mut hash = blake3::Hasher::new();
+        for part in parts {
+            hash.update(&(part.len() as u64).to_be_bytes()).update(part);
+        }
+        let hash = hash.finalize();
+        Self(hash.as_bytes().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes)))
+    }
+
     /// Reads what [`Display`](fmt::Display) writes.
     pub fn parse(text: &str) -> Option<Self> {
         let is_key = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -212,7 +212,9 @@ impl<F: Framing> FramedReader<F> {
             if at >= stop {
                 break Hop::Event;
             }
-            let Some(rest) = bytes.get(at..) else { break Hop::NextBlock };
+            let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) else {
+                break Hop::NextBlock;
+            };
             match self.framing.peek(start + at as u64, rest)? {
                 Peek::Event { len, head } => {
                     let offset = (at + head.payload.start) as u32;

@@ -100,8 +100,9 @@ fn unit_nanos(unit: &str) -> Option<i64> {
     })
 }
 
-/// `digits` (a decimal number) times `unit`, without rounding through floats. Outer `None`: no number.
-fn scaled(digits: &str, unit: i64) -> Option<Option<i64>> {
+/// `digits` (a decimal number) times `unit`, without rounding through floats: `1.5` of 1000 is 1500. The inner
+/// `None` is a number that is too large, the outer one stands for what is no such number.
+pub fn scaled(digits: &str, unit: i64) -> Option<Option<i64>> {
     let (sign, digits) = digits.strip_prefix('-').map_or((1, digits), |rest| (-1, rest));
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let plain = |s: &str| s.bytes().all(|b| b.is_ascii_digit());

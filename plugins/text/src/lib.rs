@@ -3,6 +3,7 @@
 //! One line an event, in the order of the events. Only JSON lines with payloads are read back. No payload
 //! is decoded: fields are shown where a stage before has decoded them, and left alone where lines are read.
 
+pub mod cells;
 pub mod csv;
 pub mod fields;
 pub mod file;

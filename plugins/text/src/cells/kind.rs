@@ -1,0 +1,171 @@
+//! What cells hold: numbers, truths and texts; guessed from the first ones, judged, and gathered into columns.
+
+use arrow_array::ArrayRef;
+use arrow_array::builder::{
+    ArrayBuilder, BooleanBuilder, Float64Builder, Int64Builder, StringBuilder,
+};
+use arrow_schema::DataType;
+use serde::Deserialize;
+use sluice_core::name::{escaped, printable};
+use sluice_core::schemars::JsonSchema;
+
+use super::scan::Cell;
+
+/// Whole numbers up to here have a floating-point number of their own.
+const EXACT: u64 = 1 << 53;
+
+/// What the cells of a column are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(crate = "sluice_core::schemars")]
+pub enum CellType {
+    /// A number.
+    F64,
+    /// A whole number.
+    I64,
+    /// `true` or `false`.
+    Bool,
+    /// Any text.
+    Text,
+}
+
+impl CellType {
+    pub(super) fn data_type(self) -> DataType {
+        match self {
+            Self::F64 => DataType::Float64,
+            Self::I64 => DataType::Int64,
+            Self::Bool => DataType::Boolean,
+            Self::Text => DataType::Utf8,
+        }
+    }
+
+    /// What is wrong with a cell of a column of this type.
+    pub(super) fn judge(self, cell: &Cell, row: &[u8]) -> Option<String> {
+        if self == Self::Text {
+            return None;
+        }
+        let text = cell.text(row);
+        if is_null(cell, &text) {
+            return None;
+        }
+        let wrong = match self {
+            Self::Text => None,
+            Self::F64 => number(&text).err(),
+            Self::I64 => parsed::<i64>(&text).is_none().then_some("no whole number of 64 bits"),
+            Self::Bool => truth(&text).is_none().then_some("neither true nor false"),
+        };
+        wrong.map(|wrong| told(&text, wrong))
+    }
+}
+
+/// What a cell among the first ones may be.
+#[derive(Clone, Copy)]
+pub(super) struct Sample {
+    is_empty: bool,
+    is_number: bool,
+    /// A whole number that floating-point numbers cannot tell from the next one.
+    is_long: bool,
+    is_whole: bool,
+    is_bool: bool,
+}
+
+impl Sample {
+    pub(super) fn of(cell: &Cell, row: &[u8]) -> Self {
+        let text = cell.text(row);
+        let whole = parsed::<i64>(&text);
+        Self {
+            is_empty: is_null(cell, &text),
+            is_number: parsed::<f64>(&text).is_some(),
+            is_long: whole.is_some_and(|whole| whole.unsigned_abs() > EXACT),
+            is_whole: whole.is_some(),
+            is_bool: truth(&text).is_some(),
+        }
+    }
+}
+
+/// The type of a column whose first cells are these.
+pub(super) fn guess<'s>(samples: impl Iterator<Item = &'s Sample>) -> CellType {
+    let there: Vec<&Sample> = samples.filter(|sample| !sample.is_empty).collect();
+    let all = |is: fn(&Sample) -> bool| !there.is_empty() && there.iter().all(|sample| is(sample));
+    if all(|s| s.is_bool) {
+        CellType::Bool
+    } else if all(|s| s.is_whole) && there.iter().any(|s| s.is_long) {
+        CellType::I64
+    } else if all(|s| s.is_number) && !there.iter().any(|s| s.is_long) {
+        CellType::F64
+    } else {
+        CellType::Text
+    }
+}
+
+/// Whether a cell says that there is no value. An empty text stands in quotes.
+fn is_null(cell: &Cell, text: &[u8]) -> bool {
+    !cell.is_quoted && text.trim_ascii().is_empty()
+}
+
+pub(super) fn parsed<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
+    std::str::from_utf8(text.trim_ascii()).ok()?.parse().ok()
+}
+
+fn truth(text: &[u8]) -> Option<bool> {
+    let text = text.trim_ascii();
+    let is = |word: &[u8]| text.eq_ignore_ascii_case(word);
+    if is(b"true") { Some(true) } else { is(b"false").then_some(false) }
+}
+
+/// A number, unless it is a whole one that would not stay what it is.
+fn number(text: &[u8]) -> Result<f64, &'static str> {
+    let number: f64 = parsed(text).ok_or("no number")?;
+    let is_whole = text.trim_ascii().iter().all(|byte| byte.is_ascii_digit() || *byte == b'-');
+    if number.abs() > EXACT as f64 && is_whole && parsed::<i128>(text) != Some(number as i128) {
+        return Err("more digits than numbers of type f64 hold: give the column type i64 or text");
+    }
+    Ok(number)
+}
+
+/// A cell, and what is said of it.
+pub(super) fn told(text: &[u8], what: &str) -> String {
+    const SHOWN: usize = 40;
+    let text = text.get(..SHOWN).unwrap_or(text);
+    format!("`{}` is {what}", printable(&String::from_utf8_lossy(text)))
+}
+
+/// A column of fields that grows.
+pub(super) enum Column {
+    F64(Float64Builder),
+    I64(Int64Builder),
+    Bool(BooleanBuilder),
+    Text(StringBuilder),
+}
+
+impl Column {
+    pub(super) fn new(kind: CellType) -> Self {
+        match kind {
+            CellType::F64 => Self::F64(Float64Builder::new()),
+            CellType::I64 => Self::I64(Int64Builder::new()),
+            CellType::Bool => Self::Bool(BooleanBuilder::new()),
+            CellType::Text => Self::Text(StringBuilder::new()),
+        }
+    }
+
+    pub(super) fn push(&mut self, cell: &Cell, row: &[u8]) {
+        let text = cell.text(row);
+        let is_null = is_null(cell, &text);
+        match self {
+            Self::F64(column) => column.append_option(number(&text).ok().filter(|_| !is_null)),
+            Self::I64(column) => column.append_option(parsed(&text).filter(|_| !is_null)),
+            Self::Bool(column) => column.append_option(truth(&text).filter(|_| !is_null)),
+            Self::Text(column) if is_null => column.append_null(),
+            Self::Text(column) => column.append_value(escaped(&text)),
+        }
+    }
+
+    pub(super) fn finish(self) -> ArrayRef {
+        match self {
+            Self::F64(mut column) => ArrayBuilder::finish(&mut column),
+            Self::I64(mut column) => ArrayBuilder::finish(&mut column),
+            Self::Bool(mut column) => ArrayBuilder::finish(&mut column),
+            Self::Text(mut column) => ArrayBuilder::finish(&mut column),
+        }
+    }
+}

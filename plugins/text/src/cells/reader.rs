@@ -1,0 +1,226 @@
+//! Reads one split of a file of cells: which rows are events, and the columns of their fields.
+
+use std::collections::HashMap;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use sluice_core::files::LogFile;
+use sluice_core::framed::{Found, FramedReader, Framing, Head, Peek, Verdict};
+use sluice_core::window::{ReadAt, Search};
+use sluice_core::{
+    Batch, Channel, ChannelId, Channels, Clock, Encoding, Entry, Error, Name, Payloads,
+    ReadContext, Reader, Rows, Seam, Split,
+};
+
+use super::CsvSource;
+use super::scan::{Cell, Scanned, scan};
+use super::shape::Shape;
+
+/// How much of a file is looked at to learn its columns, unless a row may be longer.
+const HEAD: usize = 64 << 10;
+/// How much of a row is looked at first, away from the fast path.
+const FIRST_LOOK: usize = 4 << 10;
+
+/// Reads one split of a file of cells.
+pub(super) struct CellReader<'s> {
+    /// Nothing if the file has no row.
+    rows: Option<FramedReader<RowFraming<'s>>>,
+    options: &'s CsvSource,
+    shape: Option<Arc<Shape>>,
+}
+
+impl<'s> CellReader<'s> {
+    pub(super) fn open(
+        options: &'s CsvSource,
+        split: &Split,
+        entry: Entry,
+        context: &ReadContext,
+    ) -> Result<Self, Error> {
+        let mut log = LogFile::open(&split.input)?;
+        let longest = usize::try_from(options.max_row.0).unwrap_or(usize::MAX);
+        let mut head = vec![0; HEAD.max(longest)];
+        let read = log.read_at(0, &mut head)?;
+        let is_whole = read < head.len();
+        head.truncate(read);
+        let shape = Shape::of(options, &head, is_whole)
+            .map_err(|(at, what)| Error::malformed(split.input.to_string_lossy(), at, what))?;
+        let Some(shape) = shape.map(Arc::new) else {
+            return Ok(Self { rows: None, options, shape: None });
+        };
+        let entry = match entry {
+            Entry::At(at) => Entry::At(at.max(shape.first_row)),
+            Entry::Search => Entry::Search,
+        };
+        let framing = RowFraming {
+            options,
+            shape: Arc::clone(&shape),
+            longest,
+            cells: Vec::new(),
+            source: Arc::clone(&context.source),
+            channels: Arc::clone(&context.channels),
+            known: HashMap::new(),
+        };
+        let rows = FramedReader::over(log, split, entry, framing, context)?;
+        Ok(Self { rows: Some(rows), options, shape: Some(shape) })
+    }
+
+    /// The batch with the fields of its events beside them.
+    fn with_fields(&self, batch: Batch, shape: &Shape) -> Result<Batch, Error> {
+        let delimiter = self.options.delimiter_byte();
+        let cells_of = |row: &[u8]| {
+            let mut cells = Vec::new();
+            scan(row, delimiter, true, &mut cells);
+            cells
+        };
+        let rows = (0..batch.len()).map(|event| batch.payload(event));
+        let columns = shape.columns(rows.map(|row| (row, cells_of(row))))?;
+        let events = (0..batch.len()).map(|event| event as u32).collect();
+        let message = Arc::clone(&shape.message);
+        Ok(batch.with_rows(vec![Rows { message, payloads: Payloads::Kept, events, columns }]))
+    }
+}
+
+impl Reader for CellReader<'_> {
+    fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
+        let batch = self.rows.as_mut().map(FramedReader::next_batch).transpose()?.flatten();
+        match (batch, &self.shape) {
+            (Some(batch), Some(shape)) if shape.has_fields() => {
+                self.with_fields(batch, shape).map(Some)
+            }
+            (batch, _) => Ok(batch),
+        }
+    }
+
+    fn seam(&self) -> Seam {
+        self.rows.as_ref().map(FramedReader::seam).unwrap_or_default()
+    }
+}
+
+/// Rows, one behind another.
+struct RowFraming<'s> {
+    options: &'s CsvSource,
+    shape: Arc<Shape>,
+    longest: usize,
+    cells: Vec<Cell>,
+    source: Arc<str>,
+    channels: Arc<Channels>,
+    /// Channels by what rows call them; of those that the options name, by nothing.
+    known: HashMap<Vec<u8>, ChannelId>,
+}
+
+impl RowFraming<'_> {
+    /// The event of a row whose cells have been scanned. The inner `Err` says why it is none.
+    fn head(&mut self, pos: u64, row: &[u8]) -> Result<Result<Head, String>, Error> {
+        let head = match self.shape.head(row, &self.cells) {
+            Ok(head) => head,
+            Err(why) => return Ok(Err(why)),
+        };
+        let cell = head.channel.and_then(|at| self.cells.get(at)).cloned();
+        let name = cell.map(|cell| cell.text(row).into_owned());
+        let channel = self.channel(name.unwrap_or_default())?;
+        let end = row.strip_suffix(b"\n").unwrap_or(row);
+        let payload = 0..end.strip_suffix(b"\r").unwrap_or(end).len();
+        let sequence = head.sequence.unwrap_or(i64::try_from(pos).unwrap_or(i64::MAX));
+        Ok(Ok(Head { timestamp: head.timestamp, sequence, channel, payload }))
+    }
+
+    fn channel(&mut self, cell: Vec<u8>) -> Result<ChannelId, Error> {
+        /// Hostile files name each row anew.
+        const MOST_KNOWN: usize = 1 << 14;
+        if let Some(id) = self.known.get(&cell) {
+            return Ok(*id);
+        }
+        let name = match &self.options.channel {
+            Some(name) => Name::from_text(name),
+            None if cell.is_empty() => Name::from_text(&self.source),
+            None => Name::from_bytes(&cell),
+        };
+        let mut channel = Channel::new(name, Arc::clone(&self.source), Encoding::Text);
+        channel.clock = self.options.clock.unwrap_or(Clock::Utc);
+        let id = self.channels.intern(channel)?;
+        if self.known.len() >= MOST_KNOWN {
+            self.known.clear();
+        }
+        self.known.insert(cell, id);
+        Ok(id)
+    }
+}
+
+impl Framing for RowFraming<'_> {
+    fn peek(&mut self, pos: u64, bytes: &[u8]) -> Result<Peek, Error> {
+        if self.options.is_nothing(bytes) {
+            let end = memchr::memchr(b'\n', bytes);
+            return Ok(end.map_or(Peek::Judge, |end| Peek::Nothing { len: end + 1 }));
+        }
+        let len = match scan(bytes, self.options.delimiter_byte(), false, &mut self.cells) {
+            Scanned::Row(len) if len <= self.longest => len,
+            Scanned::More if bytes.len() <= self.longest => return Ok(Peek::More),
+            _ => return Ok(Peek::Judge),
+        };
+        let row = bytes.get(..len).unwrap_or_default();
+        Ok(match self.head(pos, row)? {
+            Ok(head) => Peek::Event { len, head },
+            Err(_) => Peek::Judge,
+        })
+    }
+
+    fn judge(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<Verdict> {
+        let mut look = FIRST_LOOK.min(self.longest.saturating_add(1));
+        loop {
+            let mut bytes = vec![0; look];
+            let read = log.read_at(pos, &mut bytes)?;
+            let is_end = read < look;
+            bytes.truncate(read);
+            if bytes.is_empty() {
+                return Ok(Verdict::End { mark: 0 });
+            }
+            if self.options.is_nothing(&bytes) {
+                return Ok(Verdict::Record { end: next_line(log, pos, u64::MAX)? });
+            }
+            let reason = match scan(&bytes, self.options.delimiter_byte(), is_end, &mut self.cells)
+            {
+                Scanned::Row(len) if len <= self.longest => {
+                    return Ok(Verdict::Record { end: pos + len as u64 });
+                }
+                Scanned::More if look <= self.longest => {
+                    look = look.saturating_mul(8).min(self.longest + 1);
+                    continue;
+                }
+                Scanned::Bad(why) => why.to_owned(),
+                Scanned::Row(_) | Scanned::More => {
+                    format!("a row of more than {} bytes, or quotes that do not end", self.longest)
+                }
+            };
+            return Ok(Verdict::Damage { end: next_line(log, pos, u64::MAX)?, reason });
+        }
+    }
+
+    fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> io::Result<Option<u64>> {
+        if range.start <= self.shape.first_row {
+            return Ok(Some(self.shape.first_row).filter(|at| *at < range.end));
+        }
+        // One byte before, a line feed says that a line begins right where the range does. Whether that
+        // line begins a row, or lies in a cell, the split before this one tells.
+        let next = next_line(log, range.start - 1, range.end)?;
+        Ok(Some(next).filter(|at| *at < range.end))
+    }
+
+    fn event(&mut self, pos: u64, record: &[u8]) -> Result<Found, Error> {
+        if self.options.is_nothing(record) {
+            return Ok(Found::Nothing);
+        }
+        scan(record, self.options.delimiter_byte(), true, &mut self.cells);
+        Ok(match self.head(pos, record)? {
+            Ok(head) => Found::Event(head),
+            Err(why) => Found::Damage(why, None),
+        })
+    }
+}
+
+/// Where the line behind the one that `pos` lies in begins, if that ends before `until`, or the end of the file.
+fn next_line(log: &mut dyn ReadAt, pos: u64, until: u64) -> io::Result<u64> {
+    let mut search = Search::new(pos..until, 0);
+    let found = search.next(log, |bytes| memchr::memchr(b'\n', bytes).map(|at| (at, at + 1)))?;
+    Ok(found.map_or_else(|| search.reached().max(pos), |at| at + 1))
+}

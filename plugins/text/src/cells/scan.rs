@@ -1,0 +1,199 @@
+//! The cells of a row, as RFC 4180 has them: where they lie, and where the row ends. Does not know what is in
+//! them.
+//!
+//! Quotes mean something only at a cell's beginning. In quotes a cell may hold anything, also ends of lines.
+
+#![warn(clippy::indexing_slicing)]
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use memchr::{memchr, memchr2};
+
+/// A cell: where it lies in its row, without the quotes around it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cell {
+    pub(crate) place: Range<usize>,
+    /// Whether it stood in quotes: then it is a text, even an empty one.
+    pub(crate) is_quoted: bool,
+    /// Whether quotes in it are doubled.
+    has_quotes: bool,
+}
+
+impl Cell {
+    /// What it says, if `row` is the row it was found in.
+    pub(crate) fn text<'r>(&self, row: &'r [u8]) -> Cow<'r, [u8]> {
+        let text = row.get(self.place.clone()).unwrap_or_default();
+        if !self.has_quotes {
+            return Cow::Borrowed(text);
+        }
+        let mut plain = Vec::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(at) = memchr(b'"', rest) {
+            let (before, after) = rest.split_at_checked(at + 1).unwrap_or((rest, &[]));
+            plain.extend_from_slice(before);
+            rest = after.strip_prefix(b"\"").unwrap_or(after);
+        }
+        plain.extend_from_slice(rest);
+        Cow::Owned(plain)
+    }
+}
+
+/// What bytes begin with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Scanned {
+    /// A row of so many bytes, its end of line among them.
+    Row(usize),
+    /// More bytes are needed to tell.
+    More,
+    /// No row, and why.
+    Bad(&'static str),
+}
+
+/// Looks for the row that `bytes` begin with, and leaves its cells in `cells`. A row that ends with the file
+/// instead of a line is one if `is_end` says that nothing follows.
+pub(crate) fn scan(bytes: &[u8], delimiter: u8, is_end: bool, cells: &mut Vec<Cell>) -> Scanned {
+    cells.clear();
+    let mut at = 0;
+    loop {
+        let quoted = bytes.get(at) == Some(&b'"');
+        let found =
+            if quoted { quoted_cell(bytes, at + 1) } else { Ok(plain_cell(bytes, at, delimiter)) };
+        let (cell, behind) = match found {
+            Ok(Some(found)) => found,
+            Ok(None) if is_end && !quoted => {
+                cells.push(Cell { place: at..bytes.len(), is_quoted: false, has_quotes: false });
+                return Scanned::Row(bytes.len());
+            }
+            Ok(None) if is_end => return Scanned::Bad("the file ends inside quotes"),
+            Ok(None) => return Scanned::More,
+            Err(why) => return Scanned::Bad(why),
+        };
+        cells.push(cell);
+        match bytes.get(behind) {
+            Some(byte) if *byte == delimiter => at = behind + 1,
+            Some(b'\n') => return Scanned::Row(behind + 1),
+            Some(b'\r') if bytes.get(behind + 1) == Some(&b'\n') => {
+                return Scanned::Row(behind + 2);
+            }
+            Some(b'\r') if behind + 1 == bytes.len() && !is_end => return Scanned::More,
+            None if is_end => return Scanned::Row(bytes.len()),
+            None => return Scanned::More,
+            Some(_) => {
+                return Scanned::Bad(
+                    "a quote is followed by something else than the end of the cell",
+                );
+            }
+        }
+    }
+}
+
+/// A cell without quotes from `at` on, and the place of what ends it.
+fn plain_cell(bytes: &[u8], at: usize, delimiter: u8) -> Option<(Cell, usize)> {
+    let rest = bytes.get(at..).unwrap_or_default();
+    let end = at + memchr2(delimiter, b'\n', rest)?;
+    let is_line_end = bytes.get(end) == Some(&b'\n');
+    let has_return = is_line_end && end > at && bytes.get(end - 1) == Some(&b'\r');
+    let end = end - usize::from(has_return);
+    Some((Cell { place: at..end, is_quoted: false, has_quotes: false }, end))
+}
+
+/// A cell in quotes of which the first one lies before `at`, and the place behind the last one.
+fn quoted_cell(bytes: &[u8], at: usize) -> Result<Option<(Cell, usize)>, &'static str> {
+    let (mut from, mut has_quotes) = (at, false);
+    loop {
+        let rest = bytes.get(from..).unwrap_or_default();
+        let Some(quote) = memchr(b'"', rest).map(|quote| from + quote) else { return Ok(None) };
+        if bytes.get(quote + 1) == Some(&b'"') {
+            (from, has_quotes) = (quote + 2, true);
+            continue;
+        }
+        let cell = Cell { place: at..quote, is_quoted: true, has_quotes };
+        return Ok(Some((cell, quote + 1)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn row(bytes: &[u8], is_end: bool) -> (Scanned, Vec<Vec<u8>>) {
+        let mut cells = Vec::new();
+        let scanned = scan(bytes, b',', is_end, &mut cells);
+        (scanned, cells.iter().map(|cell| cell.text(bytes).into_owned()).collect())
+    }
+
+    fn cells(bytes: &[u8]) -> Vec<String> {
+        let (scanned, cells) = row(bytes, true);
+        assert_eq!(scanned, Scanned::Row(bytes.len()));
+        cells.into_iter().map(|cell| String::from_utf8(cell).unwrap()).collect()
+    }
+
+    #[test]
+    fn cells_lie_between_delimiters_or_in_quotes() {
+        assert_eq!(
+            cells(b"a,,b c,\"d,e\",\"f\"\"g\nh\",5\" pipe\r\n").join("|"),
+            "a||b c|d,e|f\"g\nh|5\" pipe"
+        );
+        assert_eq!(cells(b"a,"), ["a", ""]);
+        assert_eq!(cells(b"\"\""), [""]);
+        assert_eq!(cells(b"\n"), [""]);
+        assert_eq!(cells(b"a\rb,c"), ["a\rb", "c"]);
+    }
+
+    #[test]
+    fn a_row_that_may_go_on_needs_more() {
+        for part in [&b"a,b"[..], b"", b"\"a\nb", b"a,\"b\"", b"\"a\"\r", b"a,"] {
+            assert_eq!(row(part, false).0, Scanned::More, "{}", part.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn quotes_that_do_not_end_with_their_cell_are_bad() {
+        assert!(matches!(row(b"\"a\"b,c\n", false).0, Scanned::Bad(_)));
+        assert!(matches!(row(b"\"a,b\n", true).0, Scanned::Bad(_)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_row_bad_or_need_more_and_cells_lie_in_order(
+            bytes in vec(prop_oneof![Just(b'"'), Just(b','), Just(b'\n'), Just(b'\r'), any::<u8>()], 0..60),
+            is_end: bool)
+        {
+            let mut cells = Vec::new();
+            match scan(&bytes, b',', is_end, &mut cells) {
+                Scanned::Row(len) => prop_assert!(len <= bytes.len()),
+                Scanned::More => prop_assert!(!is_end),
+                Scanned::Bad(_) => {}
+            }
+            for pair in cells.windows(2) {
+                prop_assert!(pair[0].place.end < pair[1].place.start);
+            }
+        }
+
+        #[test]
+        fn what_another_writer_wrote_is_read(
+            rows in vec(vec("[a,\"\n\r ;é]{0,6}", 2..5), 1..5))
+        {
+            for texts in rows {
+                let mut writer = csv::WriterBuilder::new().from_writer(Vec::new());
+                writer.write_record(&texts).unwrap();
+                let bytes = writer.into_inner().unwrap();
+                prop_assert_eq!(cells(&bytes), texts);
+            }
+        }
+
+        #[test]
+        fn more_bytes_do_not_change_a_row(
+            bytes in vec(prop_oneof![Just(b'"'), Just(b','), Just(b'\n'), Just(b'\r'), Just(b'x')], 0..30),
+            more in vec(any::<u8>(), 0..10))
+        {
+            let (before, cells) = row(&bytes, false);
+            if before != Scanned::More {
+                prop_assert_eq!((before, cells), row(&[bytes, more].concat(), false));
+            }
+        }
+    }
+}

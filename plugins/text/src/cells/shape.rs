@@ -1,0 +1,398 @@
+//! What the columns of a file of cells are: which one says when, which ones are fields, and of which type. Reads
+//! no rows but the first ones, to guess.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::{Field, Schema, SchemaRef};
+use serde::Deserialize;
+use sluice_core::name::{escaped, printable};
+use sluice_core::schemars::JsonSchema;
+use sluice_core::time::{self, When};
+use sluice_core::{Error, MessageType, TypeKey};
+
+use super::CsvSource;
+use super::kind::{CellType, Column, Sample, guess, parsed, told};
+use super::scan::{Cell, Scanned, scan};
+
+/// A file with more columns is taken for no table.
+const MOST_COLUMNS: usize = 2_000;
+/// How many rows are looked at to guess of which types their cells are.
+const LOOKED_AT: usize = 256;
+
+const CHANNEL: &str = "channel";
+const SEQUENCE: &str = "sequence";
+const TIMES: [&str; 4] = ["timestamp_ns", "timestamp", "time", "t"];
+
+/// What plain numbers of the column of times count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(crate = "sluice_core::schemars")]
+pub enum TimeUnit {
+    /// Seconds.
+    S,
+    /// Milliseconds.
+    Ms,
+    /// Microseconds.
+    Us,
+    /// Nanoseconds.
+    Ns,
+}
+
+impl TimeUnit {
+    fn nanos(self) -> i64 {
+        match self {
+            Self::S => 1_000_000_000,
+            Self::Ms => 1_000_000,
+            Self::Us => 1_000,
+            Self::Ns => 1,
+        }
+    }
+
+    /// What the name of a column says: `timestamp_ns` counts nanoseconds, others seconds.
+    fn of_name(name: &str) -> Self {
+        let units = [("_ns", Self::Ns), ("_us", Self::Us), ("_ms", Self::Ms)];
+        let named = units.into_iter().find(|(end, _)| name.ends_with(end));
+        named.map_or(Self::S, |(_, unit)| unit)
+    }
+}
+
+/// The columns of a file.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    /// The names of all columns: a row has as many cells.
+    names: Vec<String>,
+    time: usize,
+    unit: i64,
+    channel: Option<usize>,
+    sequence: Option<usize>,
+    fields: Vec<FieldColumn>,
+    schema: SchemaRef,
+    pub(crate) message: Arc<MessageType>,
+    /// Where the first row after the names begins.
+    pub(crate) first_row: u64,
+}
+
+#[derive(Clone, Debug)]
+struct FieldColumn {
+    name: String,
+    at: usize,
+    kind: CellType,
+}
+
+/// What every event has, as a row says it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct RowHead {
+    pub(crate) timestamp: i64,
+    pub(crate) sequence: Option<i64>,
+    /// The cell that names the channel.
+    pub(crate) channel: Option<usize>,
+}
+
+impl Shape {
+    /// The shape of a file that begins with `head`, all of it if `is_whole`. Nothing if the file has no row.
+    ///
+    /// `Err` says what is wrong and where in the head.
+    pub(crate) fn of(
+        options: &CsvSource,
+        head: &[u8],
+        is_whole: bool,
+    ) -> Result<Option<Self>, (u64, String)> {
+        let mut rows = Rows { options, bytes: head, at: 0, is_whole };
+        for _ in 0..options.skip {
+            rows.skip_line()?;
+        }
+        let Some((at, names)) = rows.names()? else { return Ok(None) };
+        let wrong = |what| (at, what);
+        judge_names(&names).map_err(wrong)?;
+        let first_row = rows.at as u64;
+        let roles = Roles::of(options, &names).map_err(wrong)?;
+        let samples = rows.sample(names.len());
+        let fields = roles.fields(options, &names, &samples).map_err(wrong)?;
+        let of_field = |field: &FieldColumn| Field::new(&field.name, field.kind.data_type(), true);
+        let schema = Arc::new(Schema::new(fields.iter().map(of_field).collect::<Vec<_>>()));
+        let texts: Vec<String> = schema
+            .fields()
+            .iter()
+            .flat_map(|field| [field.name().clone(), field.data_type().to_string()])
+            .collect();
+        let key = TypeKey::of_parts(texts.iter().map(String::as_bytes));
+        let message = Arc::new(MessageType::part("csv", key));
+        let Roles { time, unit, channel, sequence } = roles;
+        Ok(Some(Self { names, time, unit, channel, sequence, fields, schema, message, first_row }))
+    }
+
+    /// Whether rows have fields beside what every event has.
+    pub(crate) fn has_fields(&self) -> bool {
+        !self.fields.is_empty()
+    }
+
+    fn name(&self, at: usize) -> Cow<'_, str> {
+        printable(self.names.get(at).map(String::as_str).unwrap_or_default())
+    }
+
+    /// What every event has, of a row with these cells; or why it is no event.
+    pub(crate) fn head(&self, row: &[u8], cells: &[Cell]) -> Result<RowHead, String> {
+        if cells.len() != self.names.len() {
+            let (found, wanted) = (cells.len(), self.names.len());
+            return Err(format!("the row has {found} cells, and the file {wanted} columns"));
+        }
+        let cell = |at: usize| cells.get(at).map(|cell| cell.text(row)).unwrap_or_default();
+        let of_column = |at: usize, what: String| format!("column `{}`: {what}", self.name(at));
+        let timestamp = moment(&cell(self.time), self.unit);
+        let timestamp = timestamp.map_err(|what| of_column(self.time, what))?;
+        let number = |at: usize| {
+            let text = cell(at);
+            parsed::<i64>(&text).ok_or_else(|| of_column(at, told(&text, "no whole number")))
+        };
+        let sequence = self.sequence.map(number).transpose()?;
+        for field in &self.fields {
+            let Some(cell) = cells.get(field.at) else { continue };
+            if let Some(what) = field.kind.judge(cell, row) {
+                return Err(of_column(field.at, what) + "; `types` says what a column holds");
+            }
+        }
+        Ok(RowHead { timestamp, sequence, channel: self.channel })
+    }
+
+    /// The fields of rows, of which [`head`](Self::head) has judged each.
+    pub(crate) fn columns<'r>(
+        &self,
+        rows: impl Iterator<Item = (&'r [u8], Vec<Cell>)>,
+    ) -> Result<RecordBatch, Error> {
+        let mut columns: Vec<Column> =
+            self.fields.iter().map(|field| Column::new(field.kind)).collect();
+        for (row, cells) in rows {
+            for (field, column) in self.fields.iter().zip(&mut columns) {
+                if let Some(cell) = cells.get(field.at) {
+                    column.push(cell, row);
+                }
+            }
+        }
+        let columns = columns.into_iter().map(Column::finish).collect();
+        RecordBatch::try_new(Arc::clone(&self.schema), columns)
+            .map_err(|e| Error::broken(format!("cells do not fit their columns: {e}")))
+    }
+}
+
+/// Which columns say what every event has.
+struct Roles {
+    time: usize,
+    unit: i64,
+    channel: Option<usize>,
+    sequence: Option<usize>,
+}
+
+impl Roles {
+    fn of(options: &CsvSource, names: &[String]) -> Result<Self, String> {
+        let place = |name: &str| names.iter().position(|n| n == name);
+        let named = |option: &str, name: &String| {
+            place(name).ok_or_else(|| {
+                format!("no column `{}`, which `{option}` names; there are {}", name, listed(names))
+            })
+        };
+        let time = match &options.timestamp {
+            Some(name) => named("timestamp", name)?,
+            None => TIMES.into_iter().find_map(place).ok_or_else(|| {
+                format!(
+                    "no column is called {}: say with `timestamp` which one says when; there are {}",
+                    TIMES.map(|name| format!("`{name}`")).join(", "),
+                    listed(names)
+                )
+            })?,
+        };
+        let own = names.get(time).map(String::as_str).unwrap_or_default();
+        let unit = options.unit.unwrap_or_else(|| TimeUnit::of_name(own)).nanos();
+        let channel = match (&options.channel_column, &options.channel) {
+            (Some(name), _) => Some(named("channel_column", name)?),
+            (None, Some(_)) => None,
+            (None, None) => place(CHANNEL),
+        };
+        let sequence = match &options.sequence {
+            Some(name) => Some(named("sequence", name)?),
+            None => place(SEQUENCE),
+        };
+        Ok(Self { time, unit, channel, sequence })
+    }
+
+    fn fields(
+        &self,
+        options: &CsvSource,
+        names: &[String],
+        samples: &[Vec<Sample>],
+    ) -> Result<Vec<FieldColumn>, String> {
+        let is_known = |name: &&String| names.contains(name);
+        let mut named = options.types.keys().chain(options.fields.iter().flatten());
+        if let Some(unknown) = named.find(|name| !is_known(name)) {
+            return Err(format!("no column `{unknown}`; there are {}", listed(names)));
+        }
+        let roles = [Some(self.time), self.channel, self.sequence];
+        let is_field = |(at, name): &(usize, &String)| match &options.fields {
+            Some(fields) => fields.contains(name),
+            None => !roles.contains(&Some(*at)),
+        };
+        let column = |(at, name): (usize, &String)| {
+            let guessed = || guess(samples.iter().filter_map(|row| row.get(at)));
+            let kind = options.types.get(name).copied().unwrap_or_else(guessed);
+            FieldColumn { name: name.clone(), at, kind }
+        };
+        Ok(names.iter().enumerate().filter(is_field).map(column).collect())
+    }
+}
+
+fn listed(names: &[String]) -> String {
+    const SHOWN: usize = 12;
+    let shown: Vec<String> =
+        names.iter().take(SHOWN).map(|name| format!("`{}`", printable(name))).collect();
+    let more = if names.len() > SHOWN { ", …" } else { "" };
+    shown.join(", ") + more
+}
+
+fn judge_names(names: &[String]) -> Result<(), String> {
+    if names.len() > MOST_COLUMNS {
+        let found = names.len();
+        return Err(format!(
+            "{found} columns, and at most {MOST_COLUMNS} are read; is `delimiter` right?"
+        ));
+    }
+    let mut met = BTreeSet::new();
+    match names.iter().find(|name| !met.insert(*name)) {
+        Some(twice) => Err(format!(
+            "two columns are called `{}`: name them with `columns`, and leave the first line out with \
+             `skip = 1` and `header = false`",
+            printable(twice)
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Goes through the rows that a file begins with.
+struct Rows<'h> {
+    options: &'h CsvSource,
+    bytes: &'h [u8],
+    at: usize,
+    is_whole: bool,
+}
+
+impl Rows<'_> {
+    fn rest(&self) -> &[u8] {
+        self.bytes.get(self.at..).unwrap_or_default()
+    }
+
+    fn skip_line(&mut self) -> Result<(), (u64, String)> {
+        match memchr::memchr(b'\n', self.rest()) {
+            Some(end) => self.at += end + 1,
+            None if self.is_whole => self.at = self.bytes.len(),
+            None => return Err((self.at as u64, self.too_long())),
+        }
+        Ok(())
+    }
+
+    fn too_long(&self) -> String {
+        format!("the names of columns do not end within {} bytes", self.bytes.len())
+    }
+
+    /// The names of all columns, and where they stand.
+    fn names(&mut self) -> Result<Option<(u64, Vec<String>)>, (u64, String)> {
+        if let (false, Some(columns)) = (self.options.header, &self.options.columns) {
+            return Ok(Some((self.at as u64, columns.clone())));
+        }
+        while !self.rest().is_empty() && self.options.is_nothing(self.rest()) {
+            self.skip_line()?;
+        }
+        if self.rest().is_empty() {
+            return Ok(None);
+        }
+        let (at, mut cells) = (self.at, Vec::new());
+        // The mark that some programs put at the beginning of a text.
+        let mark = if at == 0 && self.rest().starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+        let row = self.rest().get(mark..).unwrap_or_default();
+        let wrong = |what: String| Err((at as u64, what));
+        let len = match scan(row, self.options.delimiter_byte(), self.is_whole, &mut cells) {
+            Scanned::Row(len) => len,
+            Scanned::More => return wrong(self.too_long()),
+            Scanned::Bad(why) => {
+                return wrong(format!("the names of columns cannot be read: {why}"));
+            }
+        };
+        let name = |(n, cell): (usize, &Cell)| {
+            let text = cell.text(row);
+            let name = escaped(text.trim_ascii()).into_owned();
+            if name.is_empty() { format!("column_{}", n + 1) } else { name }
+        };
+        let names: Vec<String> = match &self.options.columns {
+            Some(columns) => columns.clone(),
+            None => cells.iter().enumerate().map(name).collect(),
+        };
+        if self.options.columns.is_some() && names.len() != cells.len() {
+            let (given, found) = (names.len(), cells.len());
+            return wrong(format!("`columns` names {given} columns, and the first line {found}"));
+        }
+        self.at = at + mark + len;
+        Ok(Some((at as u64, names)))
+    }
+
+    /// What the cells of the first rows with so many of them are.
+    fn sample(&mut self, columns: usize) -> Vec<Vec<Sample>> {
+        let (mut samples, mut cells) = (Vec::new(), Vec::new());
+        let delimiter = self.options.delimiter_byte();
+        for _ in 0..LOOKED_AT {
+            let row = self.rest();
+            if row.is_empty() {
+                break;
+            }
+            if self.options.is_nothing(row) {
+                if self.skip_line().is_err() {
+                    break;
+                }
+                continue;
+            }
+            let Scanned::Row(len) = scan(row, delimiter, self.is_whole, &mut cells) else { break };
+            if cells.len() == columns {
+                samples.push(cells.iter().map(|cell| Sample::of(cell, row)).collect());
+            }
+            self.at += len;
+        }
+        samples
+    }
+}
+
+/// When something happened that happened at `text`.
+fn moment(text: &[u8], unit: i64) -> Result<i64, String> {
+    let text = String::from_utf8_lossy(text.trim_ascii());
+    match time::scaled(&text, unit) {
+        Some(Some(nanos)) => return Ok(nanos),
+        Some(None) => {
+            return Err(told(
+                text.as_bytes(),
+                "beyond the times that can be held; is `unit` right?",
+            ));
+        }
+        None => {}
+    }
+    let date = |text: &str| match When::parse(text) {
+        Ok(When::At(nanos)) => Some(nanos),
+        Ok(When::After(_)) | Err(_) => None,
+    };
+    // Without a zone a date is taken for UTC.
+    let has_date = text.bytes().filter(|byte| *byte == b'-').count() >= 2;
+    let found = if has_date { date(&text).or_else(|| date(&format!("{text}Z"))) } else { None };
+    found.ok_or_else(|| told(text.as_bytes(), "neither a number nor a date"))
+}
+
+impl CsvSource {
+    pub(super) fn delimiter_byte(&self) -> u8 {
+        u8::try_from(self.delimiter).unwrap_or(b',')
+    }
+
+    /// Whether a row is nothing: blank, or a comment.
+    pub(super) fn is_nothing(&self, row: &[u8]) -> bool {
+        let is_comment = self.comment.as_ref().is_some_and(|mark| row.starts_with(mark.as_bytes()));
+        is_comment || row.is_empty() || row.starts_with(b"\n") || row.starts_with(b"\r\n")
+    }
+}
+
+/// Types by the names of columns.
+pub(super) type Types = BTreeMap<String, CellType>;

@@ -1,0 +1,233 @@
+//! Source `csv`, held to what it promises.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use sluice_core::contract::{Gathered, any_splitting_is_the_same, gather, splits_cover_the_inputs};
+use sluice_core::{Clock, Entry, Kind, Make, ReadContext, Registry, Source, Split, frames};
+
+const SECOND: i64 = 1_000_000_000;
+
+/// A source of a file with this text, and the folder that has to stay.
+fn csv(text: &[u8], options: Value) -> (tempfile::TempDir, Box<dyn Source>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path: PathBuf = folder.path().join("table.csv");
+    std::fs::write(&path, text).unwrap();
+    let mut all = json!({ "path": path });
+    all.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
+    let plugin = *Registry::linked().get(Kind::Source, "csv").unwrap();
+    let Make::Source(make) = plugin.make else { panic!("{plugin:?} is a source") };
+    (folder, make(all).unwrap())
+}
+
+fn gathered(text: &str, options: Value) -> Gathered {
+    let (_folder, source) = csv(text.as_bytes(), options);
+    gather(&*source, u64::MAX).unwrap()
+}
+
+/// The fields of all rows, where they are one batch.
+fn fields(text: &str, options: Value) -> RecordBatch {
+    let (_folder, source) = csv(text.as_bytes(), options);
+    let split = &source.splits(u64::MAX, &Default::default()).unwrap()[0];
+    let context = ReadContext::standalone("imu");
+    let mut reader = source.read(split, Entry::At(0), &context).unwrap();
+    let batch = reader.next_batch().unwrap().unwrap();
+    assert_eq!(batch.rows()[0].events.len(), batch.len());
+    batch.rows()[0].columns.clone()
+}
+
+fn refusal(text: &str, options: Value) -> String {
+    let (_folder, source) = csv(text.as_bytes(), options);
+    gather(&*source, u64::MAX).unwrap_err().to_string()
+}
+
+fn times(gathered: &Gathered) -> Vec<i64> {
+    gathered.events.iter().map(|event| event.timestamp).collect()
+}
+
+#[test]
+fn a_row_is_an_event_with_typed_fields() {
+    let text =
+        "t,x,ok,name,n\n1.5,2.5,true,a,9007199254740993\n2,-3,FALSE,\"b \"\"c\"\"\",1\n2.5,,,,\n";
+    let all = gathered(text, json!({}));
+    assert_eq!(times(&all), [SECOND * 3 / 2, 2 * SECOND, SECOND * 5 / 2]);
+    assert_eq!(all.events[0].payload, b"1.5,2.5,true,a,9007199254740993");
+    assert_eq!((&all.events[0].channel[..], all.events[0].sequence), ("test", 14));
+    let columns = fields(text, json!({}));
+    let column = |name: &str| columns.column_by_name(name).unwrap().clone();
+    assert_eq!(
+        column("x").as_primitive::<Float64Type>().iter().collect::<Vec<_>>(),
+        [Some(2.5), Some(-3.0), None]
+    );
+    assert_eq!(
+        column("ok").as_boolean().iter().collect::<Vec<_>>(),
+        [Some(true), Some(false), None]
+    );
+    assert_eq!(
+        column("name").as_string::<i32>().iter().collect::<Vec<_>>(),
+        [Some("a"), Some("b \"c\""), None]
+    );
+    assert_eq!(
+        column("n").as_primitive::<Int64Type>().iter().collect::<Vec<_>>(),
+        [Some(9_007_199_254_740_993), Some(1), None]
+    );
+    assert!(columns.column_by_name("t").is_none());
+}
+
+#[test]
+fn columns_say_channel_and_number() {
+    let text = "timestamp_ns,channel,sequence,v\n5,GPS,7,1\n6,IMU,8,2\n";
+    let all = gathered(text, json!({}));
+    let plain: Vec<_> =
+        all.events.iter().map(|e| (e.timestamp, &e.channel[..], e.sequence)).collect();
+    assert_eq!(plain, [(5, "GPS", 7), (6, "IMU", 8)]);
+    let named = gathered(text, json!({ "channel": "ONE", "sequence": "v" }));
+    let plain: Vec<_> = named.events.iter().map(|e| (&e.channel[..], e.sequence)).collect();
+    assert_eq!(plain, [("ONE", 1), ("ONE", 2)]);
+}
+
+#[test]
+fn times_are_numbers_of_a_unit_or_dates() {
+    let of = |name: &str, cell: &str, options: Value| {
+        times(&gathered(&format!("{name},v\n\"{cell}\",1\n"), options))
+    };
+    let moment = 1_194_098_400 * SECOND;
+    assert_eq!(of("time", "1194098400.25", json!({})), [moment + SECOND / 4]);
+    assert_eq!(of("t", "1194098400000001", json!({ "unit": "us" })), [moment + 1000]);
+    assert_eq!(of("stamp_ms", "5", json!({ "timestamp": "stamp_ms" })), [5_000_000]);
+    for date in ["2007-11-03T14:00:00Z", "2007-11-03 14:00:00", "2007-11-03T15:00:00+01:00"] {
+        assert_eq!(of("timestamp", date, json!({})), [moment], "{date}");
+    }
+}
+
+#[test]
+fn lines_before_the_names_comments_and_blank_lines_are_left_out() {
+    let text = "made by a logger\n# \"unfinished\n\n t ; x \r\n1;2\r\n# 3;\"4\n\r\n5;6";
+    let all = gathered(text, json!({ "skip": 1, "comment": "#", "delimiter": ";" }));
+    assert_eq!((times(&all), all.damage.len()), (vec![SECOND, 5 * SECOND], 0));
+    assert_eq!(all.events[0].payload, b"1;2");
+}
+
+#[test]
+fn columns_of_a_file_without_names_are_given() {
+    let options = json!({ "header": false, "columns": ["x", "when"], "timestamp": "when",
+        "clock": "relative" });
+    let (_folder, source) = csv(b"1,2\n3,4\n", options);
+    let context = ReadContext::standalone("test");
+    let split = Split::whole(source.inputs().unwrap()[0].path.clone(), None);
+    let mut reader = source.read(&split, Entry::At(0), &context).unwrap();
+    let batch = reader.next_batch().unwrap().unwrap();
+    assert_eq!(batch.len(), 2);
+    let channel = context.channels.get(batch.iter().next().unwrap().channel);
+    assert_eq!(channel.clock, Clock::Relative);
+}
+
+#[test]
+fn rows_that_do_not_fit_are_damage_and_say_why() {
+    let text = "t,x\n1,2\n2\n3,abc\nnoon,1\n4,\"5\"6\n7,8\n1e400,1\n9,99999999999999999\n";
+    let all = gathered(text, json!({ "types": { "x": "f64" } }));
+    assert_eq!(times(&all), [SECOND, 7 * SECOND]);
+    let told: Vec<&str> = all.damage.iter().map(|(_, _, reason)| &reason[..]).collect();
+    let wanted = [
+        "the row has 1 cells, and the file 2 columns",
+        "column `x`: `abc` is no number",
+        "column `t`: `noon` is neither a number nor a date",
+        "a quote is followed by something else",
+        "column `t`: `1e400` is neither",
+        "column `x`: `99999999999999999` is more digits",
+    ];
+    assert_eq!(told.len(), wanted.len(), "{told:?}");
+    for (told, wanted) in told.iter().zip(wanted) {
+        assert!(told.contains(wanted), "{told}");
+    }
+    assert_eq!((all.damage[0].0, all.damage[0].1), (8, 2));
+}
+
+#[test]
+fn a_file_whose_columns_cannot_be_known_is_refused_with_what_to_do() {
+    let refused = |text: &str, options: Value, says: &[&str]| {
+        let told = refusal(text, options);
+        assert!(says.iter().all(|part| told.contains(part)), "{told}");
+        assert!(told.contains("table.csv: at byte"), "{told}");
+    };
+    refused("a,b\n1,2\n", json!({}), &["`timestamp`", "`a`, `b`"]);
+    refused("t,b\n1,2\n", json!({ "timestamp": "when" }), &["no column `when`"]);
+    refused("t,b\n1,2\n", json!({ "types": { "c": "f64" } }), &["no column `c`"]);
+    refused("t,b,b\n1,2,3\n", json!({}), &["two columns are called `b`"]);
+    refused("t,\"b\n", json!({}), &["names of columns cannot be read"]);
+    refused("t,b\n", json!({ "columns": ["t"] }), &["`columns` names 1"]);
+    refused(&"t,".repeat(3000), json!({}), &["`delimiter`"]);
+    assert_eq!(gathered("", json!({})), Gathered::default());
+    assert_eq!(gathered("t,x\n", json!({})), Gathered::default());
+}
+
+#[test]
+fn a_row_that_is_too_long_costs_its_line_only() {
+    let text = format!("t,x\n1,2\n2,{}\n3,4\n", "y".repeat(5000));
+    let options = json!({ "max_row": "1KiB", "types": { "x": "text" } });
+    let all = gathered(&text, options);
+    assert_eq!((times(&all), all.damage.len()), (vec![SECOND, 3 * SECOND], 1));
+}
+
+#[test]
+fn quotes_that_never_end_do_not_swallow_the_file() {
+    let text = format!("t,x\n1,\"2\n{}", "3,4\n".repeat(2000));
+    let all = gathered(&text, json!({ "max_row": "1KiB", "types": { "x": "f64" } }));
+    assert_eq!((all.events.len(), all.damage.len()), (2000, 1));
+}
+
+#[test]
+fn compressed_tables_are_read_too() {
+    let (folder, source) = csv(b"t,x\n1,2\n", json!({}));
+    let path = folder.path().join("table.csv");
+    let packed = frames::compress(&std::fs::read(&path).unwrap(), 3).unwrap();
+    std::fs::File::create(&path).unwrap().write_all(&packed).unwrap();
+    assert_eq!(times(&gather(&*source, 1).unwrap()), [SECOND]);
+}
+
+/// Rows with everything that makes cutting hard.
+fn hard_text() -> impl Strategy<Value = String> {
+    let cell = prop_oneof![
+        "[0-9]{1,3}",
+        Just("\"a\nb\"".to_owned()),
+        Just("\"\"\"\n\"\"\"".to_owned()),
+        Just("\"1,\n2,3\n\"".to_owned()),
+        Just("x\"y".to_owned()),
+        Just("\"".to_owned()),
+        Just(String::new())
+    ];
+    let row = (0..500i64, vec(cell, 0..3))
+        .prop_map(|(time, cells)| format!("{time},{}\n", cells.join(",")));
+    vec(prop_oneof![4 => row, 1 => Just("\n".to_owned()), 1 => Just("#,\"\n".to_owned())], 0..30)
+        .prop_map(|rows| format!("t,x\n{}", rows.concat()))
+}
+
+proptest! {
+    #[test]
+    fn any_splitting_gives_the_same(text in hard_text(), target in 1u64..60) {
+        let options = json!({ "types": { "x": "text" }, "comment": "#", "max_row": 64 });
+        let (_folder, source) = csv(text.as_bytes(), options);
+        any_splitting_is_the_same(&*source, &[target, 1, 7]);
+        splits_cover_the_inputs(&*source, target);
+    }
+
+    #[test]
+    fn any_bytes_are_rows_damage_or_a_refusal(bytes in vec(any::<u8>(), 0..300)) {
+        let text = [b"t,x\n".as_slice(), &bytes].concat();
+        let (_folder, source) = csv(&text, json!({}));
+        let all = gather(&*source, u64::MAX).unwrap();
+        let mut at = 4;
+        for (offset, length, _) in &all.damage {
+            prop_assert!(*offset >= at && offset + length <= text.len() as u64);
+            at = offset + length;
+        }
+        let (_folder, bare) = csv(&bytes, json!({}));
+        drop(gather(&*bare, 16));
+    }
+}
