@@ -171,6 +171,11 @@ pub(crate) struct RunningArgs {
     #[arg(long, value_name = "FILE.json")]
     pub(crate) report: Option<PathBuf>,
 
+    /// Let the pipeline run programs. They may do whatever you may: look at what `sluice check` says of
+    /// a pipeline that is not yours.
+    #[arg(long)]
+    pub(crate) allow_exec: bool,
+
     /// How to show progress: auto is a bar on a terminal and a line now and then elsewhere.
     #[arg(long, value_name = "FORM", default_value = "auto")]
     pub(crate) progress: ProgressForm,
@@ -434,6 +439,10 @@ pub(crate) struct CatArgs {
     /// Set any option of the source; VALUE is TOML, or else taken as text.
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
     pub(crate) source_option: Vec<Assignment>,
+
+    /// Let the source run a program, which may do whatever you may.
+    #[arg(long)]
+    pub(crate) allow_exec: bool,
 }
 
 #[derive(Debug, Args)]

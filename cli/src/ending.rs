@@ -96,6 +96,7 @@ impl From<Error> for Failure {
             {
                 Self::Closed
             }
+            ErrorKind::NotAllowed(what) => Self::WrongUse(what.clone()),
             _ => Self::Failed(error.to_string()),
         }
     }

@@ -207,8 +207,9 @@ pub(crate) fn source_node(plugin: &Plugin, options: Value) -> Result<Node, Failu
         kind: Kind::Source,
         from: Vec::new(),
         part: Part::Source(source),
-        options,
         again: None,
+        program: plugin.program.map(|program| program(&options)),
+        options,
         damage: OnDamage::Skip,
         span: 0..0,
     })
@@ -227,6 +228,7 @@ pub(crate) fn sink_node(sink: Box<dyn DynSink>) -> Node {
         part: Part::Sink(sink),
         options: json!({}),
         again: None,
+        program: None,
         damage: OnDamage::Skip,
         span: 0..0,
     }

@@ -31,7 +31,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
-use sluice_core::Registry;
+use sluice_core::{Registry, programs};
 
 use args::{Cli, Verb};
 use ending::Outcome;
@@ -68,7 +68,10 @@ fn exit_code(arguments: impl IntoIterator<Item = OsString>, registry: Registry) 
         }
     };
     let shell = Shell::new(registry, cli.quiet, cli.color);
-    match dispatch(cli.verb, &shell) {
+    let outcome = dispatch(cli.verb, &shell);
+    // Threads that still wait for a program end with this process, and would not end it.
+    programs::end_all();
+    match outcome {
         Ok(ending) => ending.code(),
         Err(failure) => {
             failure.tell(&shell);

@@ -207,6 +207,10 @@ impl Progress for Meter {
         }
     }
 
+    fn said(&self, node: &str, line: &str) {
+        self.say(&format!("{node}: {}", printable(line)));
+    }
+
     fn note(&self, node: &str, what: &str) {
         if self.state().notes.insert((node.to_owned(), what.to_owned())) {
             self.say(&format!("{node}: {}", printable(what)));

@@ -71,6 +71,7 @@ fn heard(before: usize, stop: &Stop, words: &Words, say: &impl Fn(&str)) {
         // The run does not come to the point where it looks: a disk or a pipe that does not answer.
         None => {
             terminal::restore();
+            sluice_core::programs::end_all();
             std::process::exit(i32::from(FAILED));
         }
     }

@@ -166,6 +166,14 @@ impl Batch {
     }
 }
 
+impl Channel {
+    /// What of it has no column of its own, as the column `attributes` has it; nothing where all of that
+    /// is as usual.
+    pub fn attributes(&self) -> Option<String> {
+        attributes(self)
+    }
+}
+
 fn attributes(channel: &Channel) -> Option<String> {
     let Channel { type_name, clock, metadata, .. } = channel;
     if type_name.is_none() && *clock == Clock::Utc && metadata.is_empty() {

@@ -40,6 +40,9 @@ pub enum ErrorKind {
     /// An output or input is not what the run may use: it exists, it is a folder, it is the input.
     #[error("{0}")]
     Refused(String),
+    /// What the run would do has to be allowed, and was not. Nothing was done.
+    #[error("{0}")]
+    NotAllowed(String),
     /// Options that can only be judged with the input at hand.
     #[error("{0}")]
     Unfit(String),

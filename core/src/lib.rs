@@ -36,6 +36,7 @@ pub mod pattern;
 pub mod playback;
 pub mod plugin;
 pub mod pool;
+pub mod programs;
 pub mod registry;
 pub mod rows;
 pub mod selection;

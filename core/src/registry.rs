@@ -10,6 +10,7 @@ use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::programs::Program;
 use crate::{
     ByteFormat, Codec, DynSink, Error, OptionsError, Service, Sink, Source, Stage, options,
 };
@@ -91,6 +92,10 @@ pub struct Plugin {
     pub gives_rows: bool,
     /// The built-in sets of types that its payloads are of: such a source needs no others.
     pub types: &'static [&'static str],
+    /// What it runs with these options, if it is one that runs programs. Such a plugin takes the working
+    /// folder from its option `folder`; where that is left out, it is given the folder of the pipeline
+    /// file.
+    pub program: Option<fn(&Value) -> Program>,
     /// The JSON Schema of its options.
     pub schema: fn() -> Schema,
     /// Makes one.
@@ -113,6 +118,7 @@ impl Plugin {
             byte_format: None,
             gives_rows: false,
             types: &[],
+            program: None,
             schema,
             make,
         }

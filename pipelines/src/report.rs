@@ -63,7 +63,7 @@ pub struct ChannelReport {
     pub source: String,
     /// The channel, as it was read.
     pub channel: String,
-    /// Events read.
+    /// Events read, or added by a stage.
     #[serde(rename = "in")]
     pub entered: u64,
     /// Events written.
@@ -271,9 +271,11 @@ impl Books<'_> {
             }
             let tally = self.tally.get(node);
             let (entered, left) = (tally.entered.total(), tally.left.total());
-            if entered != left + tally.filtered {
+            let added = tally.added.total();
+            if entered + added != left + tally.filtered {
                 return Err(Error::broken(format!(
-                    "stage `{name}` was given {entered} events, gave {left} and says it left out {}",
+                    "stage `{name}` was given {entered} events, gave {left} and says it added {added} and \
+                     left out {}",
                     tally.filtered
                 )));
             }
@@ -298,7 +300,10 @@ impl Books<'_> {
             flow.undecoded.add(&before.undecoded);
         }
         flow.undecoded.add(&tally.undecoded);
+        // What a stage adds is counted from there on as if it had been read.
+        flow.entered.add(&tally.added);
         let mut dropped = tally.entered;
+        dropped.add(&tally.added);
         // A sink has no events that leave it but for those it wrote; what it refused is damage.
         dropped.subtract(&tally.left);
         dropped.subtract(&tally.damaged);

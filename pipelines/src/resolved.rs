@@ -5,9 +5,11 @@ use std::fmt::Write;
 
 use serde_json::Value;
 use sluice_core::Kind;
+use sluice_core::name::printable;
 use sluice_core::options::ByteSize;
 
 use crate::batch::template::escaped;
+use crate::manifest::hash_file;
 use crate::spec::{GROUPS, Node, OnDamage, Part, Pipeline};
 
 /// The pipeline file without variables and placeholders that does what `pipeline` does with this much
@@ -51,6 +53,11 @@ fn describe(text: &mut String, pipeline: &Pipeline, node: &Node) {
     }
     if let Part::Stage(stage) = &node.part {
         stage.beside_options().iter().for_each(|beside| line(text, format_args!("# {beside}")));
+    }
+    for file in node.program.iter().flat_map(|program| &program.files) {
+        // One that cannot be read will be told of by whoever runs it.
+        let hash = hash_file(file).unwrap_or_else(|_| "cannot be read".to_owned());
+        line(text, format_args!("# {} {hash}", printable(&file.to_string_lossy())));
     }
 }
 

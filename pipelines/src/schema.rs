@@ -38,6 +38,7 @@ pub fn plugin_json(plugin: &Plugin) -> Value {
         "kind": plugin.kind().to_string(),
         "about": plugin.about,
         "options": options,
+        "runs_programs": plugin.program.is_some(),
         "sample": plugin.sample,
         "schema": schema,
     })

@@ -32,7 +32,8 @@ pub(crate) fn run(args: &CatArgs, shell: &Shell) -> Outcome {
         ..Recipe::default()
     };
     let pipeline = convert::read("sluice cat", &recipe.text(), shell)?;
-    let report = run::run(pipeline, &Options::default())?;
+    let options = Options { allow_exec: args.allow_exec, ..Options::default() };
+    let report = run::run(pipeline, &options)?;
     execute::tell_losses(&report, shell);
     Ok(if report.is_complete() { Ending::Done } else { Ending::Losses })
 }

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use sluice_core::name::printable;
+use sluice_core::programs::Program;
 use sluice_pipeline::Pipeline;
 
 use crate::args::CheckArgs;
@@ -15,6 +17,13 @@ pub(crate) fn run(args: &CheckArgs, shell: &Shell) -> Outcome {
         match check(file, args, shell) {
             Ok(pipeline) => {
                 writeln!(io::stdout(), "{file}: ok")?;
+                for node in &pipeline.nodes {
+                    if let Some(Program { line, .. }) = &node.program {
+                        let (name, line) = (&node.name, printable(line));
+                        let what = format!("runs a program: {line}; `run` needs --allow-exec");
+                        writeln!(io::stdout(), "  {name}: {what}")?;
+                    }
+                }
                 for left_out in &pipeline.left_out {
                     writeln!(io::stdout(), "  left out: {left_out}")?;
                 }

@@ -41,6 +41,7 @@ pub(crate) fn execute(pipeline: Pipeline, args: &EngineArgs, shell: &Shell) -> O
     if args.dry_run {
         return plan::print_text(&pipeline, &options(args), shell);
     }
+    run::allowed(&pipeline, &options(args))?;
     if !pipeline.templates.is_empty() {
         return batch::execute(&pipeline, args, shell);
     }
@@ -171,8 +172,9 @@ pub(crate) fn options(args: &EngineArgs) -> Options {
 
 /// The engine's options as far as they say with what to run, and what to tell of it.
 pub(crate) fn resources(args: &RunningArgs) -> Options {
-    let RunningArgs { jobs, memory, report, .. } = args;
-    Options { jobs: *jobs, memory: *memory, hash: report.is_some(), ..Options::default() }
+    let RunningArgs { jobs, memory, report, allow_exec, .. } = args;
+    let (jobs, memory, allow_exec) = (*jobs, *memory, *allow_exec);
+    Options { jobs, memory, allow_exec, hash: report.is_some(), ..Options::default() }
 }
 
 /// Where the report goes: opened before the run, so that a run is not done in vain.

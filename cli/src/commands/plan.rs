@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 use sluice_core::files::is_special;
+use sluice_core::name::printable;
 use sluice_core::{Input, Kind, time};
 use sluice_pipeline::batch::{self, Batch, Unit};
 use sluice_pipeline::run::{self, Options, Reading, SourceReading};
@@ -38,6 +39,12 @@ pub(crate) fn print_text(pipeline: &Pipeline, options: &Options, shell: &Shell) 
         None => text_of(pipeline, &reading(pipeline, options)?),
     };
     io::stdout().write_all(text.as_bytes())?;
+    for node in &pipeline.nodes {
+        if let Some(program) = &node.program {
+            let line = printable(&program.line);
+            writeln!(io::stdout(), "runs   {}: {line}; needs --allow-exec", node.name)?;
+        }
+    }
     for left_out in &pipeline.left_out {
         writeln!(io::stdout(), "left out: {left_out}")?;
     }
@@ -196,6 +203,9 @@ fn sink_json(pipeline: &Pipeline, node: &Node) -> Value {
 
 fn node_json(pipeline: &Pipeline, node: &Node) -> Value {
     let mut value = json!({ "name": node.name, "plugin": node.plugin, "options": node.options });
+    if let Some(program) = &node.program {
+        extend(&mut value, json!({ "program": program.line }));
+    }
     if node.kind != Kind::Source {
         extend(&mut value, json!({ "from": from_names(pipeline, node) }));
     }

@@ -70,6 +70,9 @@ fn list(plugins: &[&Plugin]) -> String {
 
 fn told(plugin: &Plugin) -> String {
     let mut text = format!("{} {}: {}\n", plugin.kind(), plugin.name, plugin.about);
+    if plugin.program.is_some() {
+        line(&mut text, format_args!("\n  It runs a program: `sluice run` needs --allow-exec."));
+    }
     let json = schema::plugin_json(plugin);
     for option in json["options"].as_array().into_iter().flatten() {
         tell_option(option, &mut text);

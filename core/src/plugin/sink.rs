@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use serde::Serialize;
 
 use super::Input;
+use crate::programs::Talk;
 use crate::tasks::Inline;
 use crate::{
     Batch, BlockPool, ChannelId, Channels, Clock, Encoding, Error, Outputs, Overwrite, Playback,
@@ -33,6 +34,8 @@ pub struct SinkContext {
     pub playback: Arc<Playback>,
     /// Raised when the run ends early. Sinks that wait look at it.
     pub cancelled: Arc<AtomicBool>,
+    /// What the sink has to do with its run while it waits for a program.
+    pub talk: Talk,
 }
 
 impl SinkContext {
@@ -46,6 +49,7 @@ impl SinkContext {
             origin: Arc::default(),
             playback: Arc::default(),
             cancelled: Arc::default(),
+            talk: Talk::default(),
         }
     }
 }

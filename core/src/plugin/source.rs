@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use serde::{Deserialize, Serialize};
 
 use super::Query;
+use crate::programs::Talk;
 use crate::{Batch, BlockPool, Channels, DamageLog, Error, LossLog, files};
 
 /// A file (or the like) that a source reads.
@@ -131,6 +132,10 @@ pub struct ReadContext {
     pub blocks: BlockPool,
     /// Raised when the run ends early. Readers that wait, or read long, look at it.
     pub cancelled: Arc<AtomicBool>,
+    /// Raised when nobody listens to this reader any more.
+    pub abandoned: Arc<AtomicBool>,
+    /// What it has to do with the run while it waits for a program.
+    pub talk: Talk,
     /// Bytes of input read so far, for progress.
     pub bytes_read: Arc<AtomicU64>,
 }
@@ -147,6 +152,8 @@ impl ReadContext {
             query: Query::default(),
             blocks: BlockPool::new(1 << 20, 4),
             cancelled: Arc::default(),
+            abandoned: Arc::default(),
+            talk: Talk::default(),
             bytes_read: Arc::default(),
         }
     }
@@ -164,7 +171,12 @@ impl ReadContext {
 
     /// Whether the run ends early.
     pub fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Relaxed)
+        self.cancelled.load(Ordering::Relaxed) || self.is_abandoned()
+    }
+
+    /// Whether nobody listens to this reader any more.
+    pub fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Relaxed)
     }
 
     /// Counts input that was read.

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{ChannelQuery, Query, Window};
+use crate::programs::Talk;
 use crate::{Batch, Channels, Error, Event};
 
 /// A stage says by its kind how it may be run; there is no flag to get wrong.
@@ -81,7 +82,7 @@ impl Stage {
 /// What a stage needs from its run, and where it says what became of events.
 ///
 /// The engine counts the events that go in and come out; a stage that does not account for the
-/// difference fails the run.
+/// difference fails the run: what goes in and is added comes out or is left out.
 #[derive(Debug)]
 pub struct StageContext<'r> {
     /// Every channel of the run.
@@ -93,18 +94,30 @@ pub struct StageContext<'r> {
     pub wanted: Window,
     /// Events left out because that is what the stage is for.
     pub filtered: u64,
+    /// Events that came out without having gone in: for each, its number in [`Batch::origins`].
+    pub added: Vec<u32>,
     /// Events whose payload could not be decoded or encoded and that went on as they were: for each,
     /// its number in [`Batch::origins`].
     pub undecoded: Vec<u32>,
     /// Things worth telling once, with how often they happened.
     pub notes: Vec<(String, u64)>,
+    /// What a stage with memory has to do with its run while it waits for a program.
+    pub talk: Talk,
 }
 
 impl<'r> StageContext<'r> {
     /// A context in which nothing has happened yet, and everything is wanted.
     pub fn new(channels: &'r Channels, origin: Option<i64>) -> Self {
-        let (undecoded, notes) = (Vec::new(), Vec::new());
-        Self { channels, origin, wanted: Window::default(), filtered: 0, undecoded, notes }
+        Self {
+            channels,
+            origin,
+            wanted: Window::default(),
+            filtered: 0,
+            added: Vec::new(),
+            undecoded: Vec::new(),
+            notes: Vec::new(),
+            talk: Talk::default(),
+        }
     }
 
     /// The same, where only events of this window are wanted.
@@ -206,6 +219,13 @@ pub trait Fold: Send {
 
     /// Gives what is left.
     fn finish(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        let _ = context;
+        Ok(Vec::new())
+    }
+
+    /// Gives more of what `push` or `finish` did not give at once, because it would have been too much:
+    /// asked after each of them until it gives nothing.
+    fn more(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         let _ = context;
         Ok(Vec::new())
     }

@@ -152,6 +152,9 @@ impl Batch {
         failing: Failing,
     ) -> Result<BatchReport, Error> {
         let started = Instant::now();
+        if let Some(unit) = self.units.first() {
+            run::allowed(&self.pipeline(unit, registry)?, options)?;
+        }
         let record = Record::to_continue(&self.folder)?;
         if options.overwrite == Overwrite::Refuse {
             self.refuse_existing(&record)?;

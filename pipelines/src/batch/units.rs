@@ -128,7 +128,8 @@ impl Draft {
         let part = make(found, options.clone())
             .map_err(|e| Error::unfit(format!("{kind} `{name}`: {e}")))?;
         let again = crate::spec::again(found);
-        Ok(Node { name, plugin, kind, from, part, options, again, damage, span })
+        let program = found.program.map(|program| program(&options));
+        Ok(Node { name, plugin, kind, from, part, options, again, program, damage, span })
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded};
 use sluice_core::output::Published;
-use sluice_core::{Batch, Damage, Error, Outputs, Query, Source, Split, StageContext};
+use sluice_core::{Batch, Damage, Error, Outputs, Query, Source, Split};
 
 use super::delivered::Delivered;
 use super::publisher::{Publisher, Room};
@@ -452,8 +452,7 @@ impl<'r> Driver<'r> {
     /// Gives a stage with memory its next batch, or tells it that there is none.
     fn fold(&mut self, place: usize, batch: Option<Batch>) -> Result<(), Error> {
         let RunningFold { fold, .. } = &mut self.folds[place];
-        let mut context =
-            StageContext::new(&self.setup.shared.channels, fold.origin).within(fold.wanted);
+        let mut context = self.setup.stage_context(fold);
         let before = batch.as_ref().map(|batch| Counts::of(batch.origins())).unwrap_or_default();
         let given = match batch {
             Some(batch) => fold.fold.push(batch, &mut context)?,
@@ -464,7 +463,27 @@ impl<'r> Driver<'r> {
         let mut outcome = Outcome::default();
         account(fold.node, &context, &before, &after, &mut outcome);
         self.tally.add(&outcome.tally);
-        given.into_iter().try_for_each(|batch| self.emit(Head::Fold(place), batch))
+        given.into_iter().try_for_each(|batch| self.emit(Head::Fold(place), batch))?;
+        self.drain_fold(place)
+    }
+
+    /// Takes what a stage with memory did not give at once.
+    fn drain_fold(&mut self, place: usize) -> Result<(), Error> {
+        loop {
+            let RunningFold { fold, .. } = &mut self.folds[place];
+            let mut context = self.setup.stage_context(fold);
+            let given = fold.fold.more(&mut context)?;
+            let mut after = Counts::default();
+            given.iter().for_each(|batch| after.add(&Counts::of(batch.origins())));
+            let mut outcome = Outcome::default();
+            account(fold.node, &context, &Counts::default(), &after, &mut outcome);
+            self.tally.add(&outcome.tally);
+            if given.is_empty() {
+                return Ok(());
+            }
+            given.into_iter().try_for_each(|batch| self.emit(Head::Fold(place), batch))?;
+            self.options.stop.check()?;
+        }
     }
 
     fn drain_merge(&mut self, merge: usize, step_over: bool) -> Result<(), Error> {

@@ -9,6 +9,7 @@ mod delivered;
 mod driver;
 mod hashing;
 mod merge;
+mod programs;
 mod publisher;
 mod quarantine;
 mod recording;
@@ -29,9 +30,10 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use sluice_core::options::ByteSize;
 use sluice_core::output::Published;
 use sluice_core::output::faults::Faults;
+use sluice_core::programs::Talk;
 use sluice_core::{
     BlockPool, Channels, DynSink, Entry, Error, Input, Origin, Overwrite, Playback, Query,
-    ReadContext, Source, Split, Tasks,
+    ReadContext, Source, Split, StageContext, Tasks,
 };
 
 use crate::manifest::{self, Ended};
@@ -39,13 +41,14 @@ use crate::report::Report;
 use crate::resolved;
 use crate::spec::{Node, OnDamage, Part, Pipeline};
 pub(crate) use driver::Finished;
+pub use programs::allowed;
 pub use recording::{Piece, Pieces, Recording};
 pub(crate) use tally::{Counts, Tally};
 
 use driver::Driver;
 use publisher::Publisher;
 use segment::Shared;
-use topology::Topology;
+use topology::{FoldNode, Topology};
 use wanted::Wanted;
 
 /// The cap on memory where a pipeline does not set one.
@@ -68,6 +71,9 @@ pub struct Options {
     pub progress: Option<Arc<dyn Progress>>,
     /// Who steers sinks that play events by their times.
     pub playback: Arc<Playback>,
+    /// Whether nodes may run programs. These run with the rights of whoever starts the run, so a pipeline
+    /// that runs some is refused otherwise.
+    pub allow_exec: bool,
     /// That it records, and how.
     pub recording: Option<Recording>,
     /// How outputs fail; for tests. Nothing fails in a run without them that does not fail by itself.
@@ -137,6 +143,11 @@ pub trait Progress: Send + Sync {
         let _ = (node, losses);
     }
 
+    /// Is told at once what a program that works for a node says. Must not block.
+    fn said(&self, node: &str, line: &str) {
+        let _ = (node, line);
+    }
+
     /// Is told at once what a live input has to say about itself.
     fn note(&self, node: &str, what: &str) {
         let _ = (node, what);
@@ -146,7 +157,8 @@ pub trait Progress: Send + Sync {
 /// Runs a pipeline.
 ///
 /// `Err` means that it failed and that nothing was published. Damage and events that could not be
-/// carried are in the report.
+/// carried are in the report. A pipeline that runs programs is refused before anything is done, unless
+/// the options allow it.
 pub fn run(pipeline: Pipeline, options: &Options) -> Result<Report, Error> {
     run_within(pipeline, options, None)
 }
@@ -168,6 +180,7 @@ pub(crate) fn run_within(
     within: Option<&Within<'_>>,
 ) -> Result<Report, Error> {
     let started = Instant::now();
+    allowed(&pipeline, options)?;
     let text = resolved::text(&pipeline, memory(options, pipeline.memory));
     let Pipeline { name, memory, nodes, .. } = pipeline;
     let pool = within.map(|within| Arc::clone(&within.pool));
@@ -282,6 +295,7 @@ struct Setup {
     shared: Shared,
     pool: Result<Arc<ThreadPool>, String>,
     stop: Arc<Stop>,
+    progress: Option<Arc<dyn Progress>>,
     bytes_read: Arc<AtomicU64>,
 }
 
@@ -313,6 +327,7 @@ impl Setup {
             },
             pool: pool.map_err(|e| e.to_string()),
             stop: Arc::clone(&options.stop),
+            progress: options.progress.clone(),
             bytes_read: Arc::default(),
         }
     }
@@ -355,8 +370,21 @@ impl Setup {
             query: Query::default(),
             blocks: self.shared.blocks.clone(),
             cancelled: Arc::clone(&self.stop.drain),
+            abandoned: Arc::default(),
+            talk: self.talk(source),
             bytes_read: Arc::clone(&self.bytes_read),
         }
+    }
+
+    /// What a node of this name has to do with the run while it waits for a program.
+    fn talk(&self, node: &str) -> Talk {
+        let (stop, progress) = (Arc::clone(&self.stop), self.progress.clone());
+        Talk::new(node, Arc::new(programs::Host { stop, progress }))
+    }
+
+    fn stage_context(&self, fold: &FoldNode) -> StageContext<'_> {
+        let context = StageContext::new(&self.shared.channels, fold.origin).within(fold.wanted);
+        StageContext { talk: self.talk(&fold.name), ..context }
     }
 
     fn prepare(&self, nodes: &[Node]) -> Result<Reading, Error> {

@@ -62,8 +62,8 @@ impl Publisher<'_> {
         Ok(Room { outputs, begun: Instant::now(), events: 0, held: 0 })
     }
 
-    /// What sinks are opened with.
-    pub(super) fn context(&self, room: &Room) -> Result<SinkContext, Error> {
+    /// What the sink of this name is opened with.
+    pub(super) fn context(&self, room: &Room, sink: &Arc<str>) -> Result<SinkContext, Error> {
         Ok(SinkContext {
             outputs: Arc::clone(&room.outputs),
             channels: Arc::clone(&self.setup.shared.channels),
@@ -72,6 +72,7 @@ impl Publisher<'_> {
             origin: Arc::clone(&self.origin),
             playback: Arc::clone(&self.options.playback),
             cancelled: Arc::clone(&self.options.stop.drain),
+            talk: self.setup.talk(sink),
         })
     }
 

@@ -170,6 +170,7 @@ pub(crate) fn account(
     tally.entered.add(before);
     tally.left.add(after);
     tally.filtered += context.filtered;
+    tally.added.add(&Counts::of(&context.added));
     tally.undecoded.add(&Counts::of(&context.undecoded));
     for (note, count) in &context.notes {
         tally.note(note, *count);

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
@@ -73,7 +74,18 @@ enum Started {
         live: bool,
         batches: Receiver<Result<Piece, Error>>,
         tasks: VecDeque<Receiver<Result<Step, Error>>>,
+        _listening: Listening,
     },
+}
+
+/// As long as it is there, somebody listens to a reading thread. One that waits for a program cannot tell
+/// otherwise.
+struct Listening(Arc<AtomicBool>);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// What a reading thread hands over.
@@ -130,7 +142,7 @@ impl Steps {
     /// live, always.
     pub(crate) fn has_news(&self) -> bool {
         match self.started.front() {
-            Some(Started::Stream { live: true, batches, tasks }) => {
+            Some(Started::Stream { live: true, batches, tasks, .. }) => {
                 !tasks.is_empty() || !batches.is_empty() || self.asked.elapsed() >= UNASKED
             }
             _ => true,
@@ -174,7 +186,7 @@ impl Steps {
                     self.stop_here_if_cancelled();
                     return self.seamless(split, step).map(Some);
                 }
-                Started::Stream { live, batches, tasks } => {
+                Started::Stream { live, batches, tasks, .. } => {
                     if let Some(task) = tasks.pop_front() {
                         return received(&task).map(Some);
                     }
@@ -278,6 +290,9 @@ impl Steps {
         let live = self.splits[split].live;
         let own = ReadContext::with_own_logs;
         let context = if live { self.context.with_own_damage() } else { own(&self.context) };
+        let abandoned = Arc::<AtomicBool>::default();
+        let _listening = Listening(Arc::clone(&abandoned));
+        let context = ReadContext { abandoned, ..context };
         let source = Arc::clone(&self.source);
         let piece = self.splits[split].clone();
         let reader = std::thread::Builder::new().name("sluice-reader".into());
@@ -287,7 +302,7 @@ impl Steps {
             }
         });
         spawned.map_err(|e| Error::io("start a thread to read", &self.splits[split].input, e))?;
-        Ok(Started::Stream { live, batches, tasks: VecDeque::new() })
+        Ok(Started::Stream { live, batches, tasks: VecDeque::new(), _listening })
     }
 
     fn start_piece(&self, piece: Piece) -> Receiver<Result<Step, Error>> {

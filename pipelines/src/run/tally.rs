@@ -75,6 +75,8 @@ pub(crate) struct NodeTally {
     pub(crate) damaged: Counts,
     /// Events a stage says it left out.
     pub(crate) filtered: u64,
+    /// Events that came out of a stage without having gone in.
+    pub(crate) added: Counts,
     /// Payloads a stage says it could not decode or encode.
     pub(crate) undecoded: Counts,
     /// What is to be told once, with how often it happened.
@@ -87,6 +89,7 @@ impl NodeTally {
         self.left.add(&other.left);
         self.damaged.add(&other.damaged);
         self.undecoded.add(&other.undecoded);
+        self.added.add(&other.added);
         self.filtered += other.filtered;
         for (note, count) in &other.notes {
             self.note(note, *count);

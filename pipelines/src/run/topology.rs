@@ -31,6 +31,7 @@ pub(crate) struct SourceNode {
 
 pub(crate) struct FoldNode {
     pub(crate) node: usize,
+    pub(crate) name: Arc<str>,
     pub(crate) fold: Box<dyn Fold>,
     /// Makes it again, without its memory.
     pub(crate) again: Again,
@@ -72,6 +73,7 @@ pub(crate) struct MergeNode {
 
 pub(crate) struct SinkNode {
     pub(crate) node: usize,
+    pub(crate) name: Arc<str>,
     pub(crate) sink: Arc<dyn DynSink>,
 }
 
@@ -223,7 +225,8 @@ impl<'o> Builder<'o> {
         match part.ok_or_else(|| Error::broken("a node is entered twice"))? {
             Part::Sink(sink) => {
                 let sink: Arc<dyn DynSink> = Arc::from(sink);
-                self.built.sinks.push(SinkNode { node, sink: Arc::clone(&sink) });
+                let (name, _) = self.about(node);
+                self.built.sinks.push(SinkNode { node, name, sink: Arc::clone(&sink) });
                 Ok(Branch::Sink { node, sink })
             }
             Part::Stage(stage) => self.enter_stage(node, stage),
@@ -257,7 +260,9 @@ impl<'o> Builder<'o> {
             Stage::Fold(fold) => {
                 let (options, make) = self.again[node].clone();
                 let (again, segment) = (Again { options, make, part: place }, Arc::new(next));
-                self.built.folds.push(FoldNode { node, fold, again, origin, wanted, segment });
+                let (name, _) = self.about(node);
+                let fold = FoldNode { node, name, fold, again, origin, wanted, segment };
+                self.built.folds.push(fold);
                 Ok(Branch::Port(self.port(Port::Fold(self.built.folds.len() - 1))))
             }
             Stage::Chain(_) => Err(Error::broken("a chain among the parts of a chain")),

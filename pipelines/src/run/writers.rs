@@ -27,6 +27,7 @@ pub(super) struct Writers<'r> {
 }
 
 struct Writer {
+    name: Arc<str>,
     sink: Arc<dyn DynSink>,
     /// Nothing, once the disk was full.
     output: Option<Box<dyn Any + Send>>,
@@ -45,7 +46,7 @@ impl<'r> Writers<'r> {
     ) -> Result<Self, Error> {
         let recording = publisher.options.recording.as_ref();
         let syncer = recording.map(|recording| Syncer::start(recording.flush)).transpose()?;
-        let writer = |sink: SinkNode| (sink.node, Writer::closed(sink.sink));
+        let writer = |sink: SinkNode| (sink.node, Writer::closed(sink.name, sink.sink));
         let writers = sinks.into_iter().map(writer).collect();
         let mut opened = Self { publisher, room, published: Vec::new(), syncer, writers };
         opened.open_all()?;
@@ -53,9 +54,9 @@ impl<'r> Writers<'r> {
     }
 
     fn open_all(&mut self) -> Result<(), Error> {
-        let context = self.publisher.context(&self.room)?;
         for writer in self.writers.values_mut() {
-            let closed = Writer::closed(Arc::clone(&writer.sink));
+            let closed = Writer::closed(Arc::clone(&writer.name), Arc::clone(&writer.sink));
+            let context = self.publisher.context(&self.room, &writer.name)?;
             *writer = Writer { output: Some(writer.sink.open(&context)?), ..closed };
         }
         Ok(())
@@ -222,9 +223,9 @@ impl<'r> Writers<'r> {
 }
 
 impl Writer {
-    fn closed(sink: Arc<dyn DynSink>) -> Self {
+    fn closed(name: Arc<str>, sink: Arc<dyn DynSink>) -> Self {
         let unflushed = Counts::default();
-        Self { sink, output: None, handed: 0, written: 0, left_out: 0, unflushed }
+        Self { name, sink, output: None, handed: 0, written: 0, left_out: 0, unflushed }
     }
 
     fn finish(&mut self, output: Box<dyn Any + Send>) -> Result<(), Error> {

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use sluice_core::options::ByteSize;
+use sluice_core::programs::Program;
 use sluice_core::{DynSink, Kind, Make, OptionsError, Plugin, Registry, Source, Stage};
 
 use crate::mistake::Mistakes;
@@ -81,6 +82,8 @@ pub struct Node {
     pub options: serde_json::Value,
     /// Makes a stage from its options again, for when the sources are read once more.
     pub again: Option<MakeStage>,
+    /// What it runs, if it runs a program.
+    pub program: Option<Program>,
     /// What happens to damaged input; means something on sources only.
     pub damage: OnDamage,
     /// Where the node begins in [`Pipeline::text`], for what can only be judged later.

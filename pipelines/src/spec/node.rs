@@ -37,8 +37,9 @@ impl Draft {
     pub(super) fn finish(self, from: Vec<usize>) -> Option<Node> {
         let (plugin, kind, (part, options)) = (self.plugin?, self.kind?, self.made?);
         let Self { name, damage, header: span, .. } = self;
+        let program = plugin.program.map(|program| program(&options));
         let (plugin, again) = (plugin.name, super::again(&plugin));
-        Some(Node { name, plugin, kind, from, part, options, again, damage, span })
+        Some(Node { name, plugin, kind, from, part, options, again, program, damage, span })
     }
 }
 

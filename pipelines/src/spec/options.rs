@@ -14,6 +14,9 @@ use super::shape::Shape;
 use super::templates::Found;
 use super::wording::{did_you_mean, field, lines, listed, nearest, plain, variants};
 
+/// The option that names the folder in which a program runs.
+const FOLDER: &str = "folder";
+
 type Written<'w, 't> = (&'w Key<'t>, &'w Given<'t>);
 
 /// The options of one node on their way.
@@ -48,6 +51,10 @@ impl<'t> Check<'_> {
         let mut trial = Trial { plugin, written, header, options, noted };
         for (key, value) in written {
             templates.extend(self.option(&mut trial, key, value, &shape));
+        }
+        if plugin.program.is_some() && !trial.has(FOLDER) {
+            let here = self.located(".");
+            trial.options.insert(FOLDER.to_owned(), Value::String(here));
         }
         for key in shape.required() {
             self.required(&mut trial, key, &shape);

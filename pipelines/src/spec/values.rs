@@ -34,7 +34,9 @@ impl Check<'_> {
         let expanded = self.expand(text, span)?;
         let is_set = shape.is_types() && type_set(Path::new(&expanded.text)).is_some();
         if shape.is_path() || shape.is_types() && !is_set {
-            return Some(Value::String(self.located(expanded)));
+            let Expanded { text, begins_outside, .. } = expanded;
+            let located = if begins_outside { text } else { self.located(&text) };
+            return Some(Value::String(located));
         }
         let other =
             (expanded.is_variable && !shape.takes_text()).then(|| shape.parse(&expanded.text));
@@ -53,16 +55,16 @@ impl Check<'_> {
         None
     }
 
-    /// A path as seen from the working folder. Paths that come from outside the file already are.
-    fn located(&self, path: Expanded) -> String {
+    /// A path of the file as seen from the working folder. Paths that come from outside already are.
+    pub(super) fn located(&self, path: &str) -> String {
         let folder = self.document.folder.as_deref().filter(|folder| *folder != Path::new(""));
-        let as_given = path.begins_outside || matches!(path.text.as_str(), "" | "-");
         match folder {
-            Some(folder) if !as_given => {
-                let below = path.text.strip_prefix("./").unwrap_or(&path.text);
+            Some(folder) if path == "." => folder.to_string_lossy().into_owned(),
+            Some(folder) if !matches!(path, "" | "-") => {
+                let below = path.strip_prefix("./").unwrap_or(path);
                 folder.join(below).to_string_lossy().into_owned()
             }
-            _ => path.text,
+            _ => path.to_owned(),
         }
     }
 

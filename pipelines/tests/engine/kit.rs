@@ -132,6 +132,7 @@ pub(crate) fn node(name: &str, from: &[usize], part: Part, again: Option<MakeSta
         part,
         options: serde_json::Value::Null,
         again,
+        program: None,
         damage: OnDamage::Skip,
         span: 0..0,
     }

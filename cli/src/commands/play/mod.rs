@@ -140,6 +140,7 @@ impl Form {
 }
 
 fn play(pipeline: Pipeline, speed: f64, form: Form, args: &PlayArgs, shell: &Shell) -> Outcome {
+    run::allowed(&pipeline, &execute::resources(&args.running))?;
     let report_file = execute::ReportFile::of(&args.running, &pipeline, &[])?;
     let last = match form {
         Form::Silent => None,

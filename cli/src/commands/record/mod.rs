@@ -58,6 +58,7 @@ fn record(pipeline: Pipeline, args: &RecordArgs, out: Out<'_>, shell: &Shell) ->
              ends: --split-seconds makes it several",
         );
     }
+    run::allowed(&pipeline, &execute::resources(&args.running))?;
     let target = PathBuf::from(&out.sink.path);
     let quota = args.receiving.disk_quota.map(|least| Quota::of(&target, least));
     quota.as_ref().map_or(Ok(()), Quota::check)?;
