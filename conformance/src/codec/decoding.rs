@@ -1,0 +1,210 @@
+//! Payloads decoded and encoded again, and what can be seen to be wrong with that. Changes no payload itself.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use sluice_core::{
+    Batch, BatchBuilder, Channel, ChannelId, Codec, KeyOf, PayloadType, Rows, TypeKey,
+};
+
+use crate::Promise;
+use crate::finding::Fault;
+
+/// What decoding some payloads gave.
+pub(super) struct Decoded {
+    pub(super) rows: Rows,
+    pub(super) bad: Vec<(u32, &'static str)>,
+}
+
+/// Decodes payloads that lie in one batch.
+pub(super) fn decode(form: &dyn PayloadType, payloads: &[&[u8]]) -> Result<Decoded, Fault> {
+    let (batch, mut bad) = (batch(payloads), Vec::new());
+    let events: Vec<u32> = (0..payloads.len() as u32).collect();
+    let rows = form.decode(&batch, &events, &mut bad).map_err(|error| {
+        let kind = "decoding fails instead of telling which payloads are bad";
+        Fault::new(Promise::WholeRows, kind, error.to_string())
+    })?;
+    let decoded = Decoded { rows, bad };
+    decoded.fault(form, payloads).map_or(Ok(decoded), Err)
+}
+
+fn batch(payloads: &[&[u8]]) -> Batch {
+    let mut builder = BatchBuilder::default();
+    for (number, payload) in (0..).zip(payloads) {
+        builder.push_copy(number, number, ChannelId(0), payload);
+    }
+    builder.finish()
+}
+
+/// Most bytes of columns for a byte of payload, and beside them.
+const MOST_MEMORY: usize = 512;
+const SLACK: usize = 4 << 20;
+
+impl Decoded {
+    /// What is wrong with it, whatever the payloads are.
+    fn fault(&self, form: &dyn PayloadType, payloads: &[&[u8]]) -> Option<Fault> {
+        let Self { rows, bad } = self;
+        let fault = |promise, kind: &str, what: String| Some(Fault::new(promise, kind, what));
+        if rows.columns.schema() != *form.schema() {
+            let kind = "rows have other columns than the type says";
+            return fault(Promise::WholeRows, kind, String::new());
+        }
+        let (many, few) = (rows.events.len(), rows.columns.num_rows());
+        if many != few {
+            let what = format!("{few} rows for {many} events");
+            return fault(Promise::WholeRows, "there is not one row an event", what);
+        }
+        let mut told: Vec<u32> = rows.events.iter().copied().chain(bad.iter().map(|b| b.0)).collect();
+        let is_sorted = rows.events.is_sorted();
+        told.sort_unstable();
+        if !is_sorted || !told.into_iter().eq(0..payloads.len() as u32) {
+            let what = format!("rows of events {:?}, bad ones {bad:?}", rows.events);
+            let kind = "a payload gives neither a row nor a reason, or both";
+            return fault(Promise::WholeRows, kind, what);
+        }
+        let (takes, given) = (rows.memory(), payloads.iter().map(|p| p.len()).sum::<usize>());
+        if takes > given * MOST_MEMORY + SLACK {
+            let what = format!("{takes} bytes for payloads of {given}");
+            return fault(Promise::Memory, "columns take more than payloads can fill", what);
+        }
+        None
+    }
+
+    /// The row of an event, alone.
+    fn row(&self, event: u32) -> Option<RecordBatch> {
+        let row = self.rows.events.binary_search(&event).ok()?;
+        Some(self.rows.pick(&[row as u32]).columns)
+    }
+}
+
+/// A payload that the codec can decode.
+pub(super) struct Sound<'p> {
+    pub(super) bytes: &'p [u8],
+    pub(super) key: TypeKey,
+    pub(super) form: Arc<dyn PayloadType>,
+    keys: KeyOf,
+    row: RecordBatch,
+}
+
+impl<'p> Sound<'p> {
+    /// `Err` if it cannot.
+    pub(super) fn of(
+        codec: &dyn Codec,
+        channel: &Channel,
+        bytes: &'p [u8],
+    ) -> Result<Self, Fault> {
+        let unknown = |what: &str| {
+            Err(Fault::new(Promise::Identity, "a payload is not decoded", what))
+        };
+        let Some(keys) = codec.keys(channel) else {
+            return unknown("its channel has no payloads of these types");
+        };
+        let Some(key) = keys(bytes) else { return unknown("it has no type") };
+        let Some(known) = codec.types().iter().find(|known| known.described.key == key) else {
+            return unknown("its type is not known");
+        };
+        let form = match &known.form {
+            Ok(form) => Arc::clone(form),
+            Err(why) => return unknown(why),
+        };
+        let decoded = decode(&*form, &[bytes])?;
+        match decoded.row(0) {
+            Some(row) => Ok(Self { bytes, key, form, keys, row }),
+            None => unknown(decoded.bad.first().map_or("", |bad| bad.1)),
+        }
+    }
+
+    /// What is wrong with it as it is.
+    pub(super) fn faults(&self, codec: &dyn Codec) -> Vec<Fault> {
+        let mut faults: Vec<Fault> =
+            identity(&*self.form, &self.row, self.bytes, "a payload").into_iter().collect();
+        match codec.adopt(self.form.described(), self.form.schema()) {
+            Err(why) => {
+                let kind = "it does not take its own description of a type";
+                faults.push(Fault::new(Promise::Identity, kind, why));
+            }
+            Ok(adopted) if adopted.schema() != self.form.schema() => {
+                let kind = "a type made from its own description has other columns";
+                faults.push(Fault::new(Promise::Identity, kind, String::new()));
+            }
+            Ok(adopted) => {
+                let whose = "by a type made from its own description, a payload";
+                faults.extend(identity(&*adopted, &self.row, self.bytes, whose));
+            }
+        }
+        faults
+    }
+
+    /// What is wrong if these stand between copies of the payload.
+    pub(super) fn beside(&self, changed: &[Vec<u8>]) -> Vec<Fault> {
+        // A payload whose type is another one is never given to this one.
+        let is_ours = |payload: &&Vec<u8>| (self.keys)(payload) == Some(self.key);
+        let changed: Vec<&[u8]> = changed.iter().filter(is_ours).map(Vec::as_slice).collect();
+        let mut payloads: Vec<&[u8]> = changed.iter().flat_map(|c| [self.bytes, *c]).collect();
+        payloads.push(self.bytes);
+        let decoded = match decode(&*self.form, &payloads) {
+            Ok(decoded) => decoded,
+            Err(fault) => return vec![fault],
+        };
+        let each = (0..).zip(&payloads).flat_map(|(event, payload)| {
+            if event % 2 == 0 { self.still_sound(&decoded, event) } else { self.bad(&decoded, event, payload) }
+        });
+        let mut faults: Vec<Fault> = each.collect();
+        faults.extend(encoded_together(&*self.form, &decoded, &payloads));
+        faults.truncate(1);
+        faults
+    }
+
+    fn still_sound(&self, decoded: &Decoded, event: u32) -> Option<Fault> {
+        let kind = "a bad payload changes the row of another one";
+        match decoded.row(event) {
+            Some(row) if row == self.row => None,
+            Some(_) => Some(Fault::new(Promise::WholeRows, kind, String::new())),
+            None => Some(Fault::new(Promise::WholeRows, kind, "which has none any more")),
+        }
+    }
+
+    fn bad(&self, decoded: &Decoded, event: u32, payload: &[u8]) -> Option<Fault> {
+        let row = decoded.row(event)?;
+        identity(&*self.form, &row, payload, "a changed payload that it decodes")
+    }
+}
+
+/// Whether a row encodes to this payload.
+fn identity(
+    form: &dyn PayloadType,
+    row: &RecordBatch,
+    payload: &[u8],
+    whose: &str,
+) -> Option<Fault> {
+    let kind = format!("{whose} is not encoded to the bytes it was");
+    let fault = |what: String| Some(Fault::new(Promise::Identity, &kind, what));
+    let mut bad = Vec::new();
+    let encoded = match form.encode(row, &mut bad) {
+        Ok(encoded) => encoded,
+        Err(why) => return fault(why),
+    };
+    let Some(Some(encoded)) = encoded.iter().next() else {
+        return fault(bad.first().map_or("there is none", |bad| bad.1).to_owned());
+    };
+    let at = encoded.iter().zip(payload).position(|(one, other)| one != other);
+    let at = at.unwrap_or(encoded.len().min(payload.len()));
+    let what = || format!("{} bytes instead of {}, other from {at} on", encoded.len(), payload.len());
+    if encoded == payload { None } else { fault(what()) }
+}
+
+/// Whether all rows of a batch together encode to the payloads they are of.
+fn encoded_together(
+    form: &dyn PayloadType,
+    decoded: &Decoded,
+    payloads: &[&[u8]],
+) -> Option<Fault> {
+    let kind = "rows of a batch are not encoded to the payloads they are of";
+    let fault = |what: String| Some(Fault::new(Promise::Identity, kind, what));
+    let encoded = match form.encode(&decoded.rows.columns, &mut Vec::new()) {
+        Ok(encoded) => encoded,
+        Err(why) => return fault(why),
+    };
+    let due = decoded.rows.events.iter().map(|event| payloads.get(*event as usize).copied());
+    if encoded.iter().eq(due) { None } else { fault(String::new()) }
+}

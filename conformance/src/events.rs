@@ -1,0 +1,306 @@
+//! Events that lie outside of any run: made by the kit or by a pipeline, given to a run in batches of any size,
+//! taken from a run, and compared. Judges no plugin.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sluice_core::{
+    Batch, BatchBuilder, Channel, ChannelId, Channels, EncodeContext, Encoding, Entry, Error,
+    Input, Name, Query, ReadContext, Reader, Rows, Sink, SinkContext, Source, Split,
+};
+
+use crate::hostile::Dice;
+
+/// Events with the channels their numbers stand for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Events {
+    pub(crate) channels: Arc<Channels>,
+    pub(crate) batch: Batch,
+}
+
+/// An event as it is compared: all but its decoded rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plain {
+    pub(crate) timestamp: i64,
+    pub(crate) sequence: i64,
+    pub(crate) channel: Arc<Channel>,
+    /// The channel it was read on.
+    pub(crate) origin: Arc<Channel>,
+    pub(crate) payload: Vec<u8>,
+}
+
+/// When the kit's own events begin: 2007-11-03T14:00:00Z.
+const BEGIN: i64 = 1_194_098_400_000_000_000;
+
+impl Events {
+    /// The kit's own mix: several channels and sources, names of every kind, payloads of no byte up to a
+    /// hundred kilobytes, events that happen at once.
+    pub(crate) fn mix() -> Self {
+        let (channels, mut dice) = (Arc::new(Channels::default()), Dice::new(7));
+        let long = "a long name, as a path through a tree of parts might be / ".repeat(4);
+        let names = [
+            ("POSE", "robot", Encoding::Lcm),
+            ("größe/π – \"位置\"", "robot", Encoding::Unknown),
+            (&*long, "robot", Encoding::Unknown),
+            ("CAMERA", "robot", Encoding::Unknown),
+            ("POSE.raw", "other", Encoding::Text),
+        ];
+        let ids: Vec<ChannelId> = names
+            .iter()
+            .filter_map(|(name, source, encoding)| {
+                let channel = Channel::new(Name::from_text(name), *source, encoding.clone());
+                channels.intern(channel).ok()
+            })
+            .collect();
+        let (mut builder, mut time) = (BatchBuilder::default(), BEGIN);
+        for number in 0..240 {
+            // Three of four events are a little later than those before them.
+            time += [0, 1_000, 1_234_567, 20_000_000][dice.below(4)];
+            let (channel, len) = match number % 40 {
+                5 => (3, 20_000 + dice.below(80_000)),
+                _ => ([0, 1, 2, 4][dice.below(4)], dice.below(300)),
+            };
+            let len = if number % 17 == 3 { 0 } else { len };
+            let payload = match channel {
+                4 => format!("line {number}: {}", "text ".repeat(len / 5)).into_bytes(),
+                _ => dice.bytes(len),
+            };
+            let channel = ids.get(channel).copied().unwrap_or(ChannelId(0));
+            builder.push_copy(time, number, channel, &payload);
+        }
+        Self { channels, batch: builder.finish() }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.batch.len()
+    }
+
+    /// The first of them, and of these only such as are no longer than `longest`.
+    pub(crate) fn few(&self, count: usize, longest: usize) -> Self {
+        let mut kept = 0;
+        let batch = self.batch.retain(|row| {
+            let keep = kept < count && self.batch.payload_len(row) <= longest;
+            kept += usize::from(keep);
+            keep
+        });
+        Self { channels: Arc::clone(&self.channels), batch }
+    }
+
+    /// Some of them.
+    pub(crate) fn slice(&self, start: usize, len: usize) -> Self {
+        Self { channels: Arc::clone(&self.channels), batch: self.batch.slice(start, len) }
+    }
+
+    /// The same events in batches of `size`.
+    pub(crate) fn cut(&self, size: usize) -> Vec<Batch> {
+        let starts = (0..self.len()).step_by(size.max(1));
+        starts.map(|at| self.batch.slice(at, size.max(1).min(self.len() - at))).collect()
+    }
+
+    /// These batches of one run, one after another.
+    pub(crate) fn of(channels: Arc<Channels>, batches: &[Batch]) -> Self {
+        Self { channels, batch: joined(batches) }
+    }
+
+    /// The events without their rows.
+    pub(crate) fn plain(&self) -> Vec<Plain> {
+        let mut known: BTreeMap<u32, Arc<Channel>> = BTreeMap::new();
+        let mut channel = |id: u32| {
+            Arc::clone(known.entry(id).or_insert_with(|| self.channels.get(ChannelId(id))))
+        };
+        let each = self.batch.iter().zip(self.batch.origins()).map(|(event, origin)| Plain {
+            timestamp: event.timestamp,
+            sequence: event.sequence,
+            channel: channel(event.channel.0),
+            origin: channel(*origin),
+            payload: event.payload.to_vec(),
+        });
+        each.collect()
+    }
+
+    /// In which way others differ from these, in words; nothing if they do not.
+    pub(crate) fn difference(&self, others: &Self) -> Option<String> {
+        let (ours, theirs) = (self.plain(), others.plain());
+        let first = ours.iter().zip(&theirs).position(|(one, other)| one != other);
+        if let Some(at) = first {
+            let (one, other) = (ours.get(at)?, theirs.get(at)?);
+            return Some(format!("event {at} is {} instead of {}", told(other), told(one)));
+        }
+        if ours.len() != theirs.len() {
+            return Some(format!("{} events come out instead of {}", theirs.len(), ours.len()));
+        }
+        rows_differ(&self.batch, &others.batch)
+    }
+
+    /// The same events as the batch of a run that has these channels.
+    fn within(&self, channels: &Channels, range: std::ops::Range<usize>) -> Result<Batch, Error> {
+        let batch = self.batch.slice(range.start, range.len());
+        let mut ids: BTreeMap<u32, u32> = BTreeMap::new();
+        for id in batch.channels().iter().chain(batch.origins()) {
+            if !ids.contains_key(id) {
+                let channel = self.channels.get(ChannelId(*id));
+                ids.insert(*id, channels.intern(Channel::clone(&channel))?.0);
+            }
+        }
+        let id = |id: &u32| ids.get(id).copied().unwrap_or_default();
+        let mut builder = BatchBuilder::with_capacity(batch.len());
+        for (event, origin) in batch.iter().zip(batch.origins()) {
+            let origin = ChannelId(id(origin));
+            builder.push_copy(event.timestamp, event.sequence, origin, event.payload);
+        }
+        let rebuilt = builder.finish();
+        let is_renamed = batch.channels() != batch.origins();
+        let named = match is_renamed {
+            true => rebuilt.with_channels(batch.channels().iter().map(id).collect()),
+            false => rebuilt,
+        };
+        Ok(named.with_rows(batch.rows().to_vec()))
+    }
+}
+
+/// An event in words.
+pub(crate) fn told(event: &Plain) -> String {
+    let name = event.channel.name.text();
+    let short: String = name.chars().take(40).collect();
+    let head = event.payload.get(..8).unwrap_or(&event.payload);
+    let head: Vec<String> = head.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!(
+        "number {} on `{short}` at {} with {} bytes [{}]",
+        event.sequence,
+        event.timestamp,
+        event.payload.len(),
+        head.join(" ")
+    )
+}
+
+/// Batches as one.
+pub(crate) fn joined(batches: &[Batch]) -> Batch {
+    let rows = |(at, batch): (usize, &Batch)| {
+        (0..batch.len() as u32).map(move |row| (at as u32, row)).collect::<Vec<_>>()
+    };
+    let picks: Vec<(u32, u32)> = batches.iter().enumerate().flat_map(rows).collect();
+    Batch::interleave(batches, &picks)
+}
+
+/// In which way decoded rows differ.
+fn rows_differ(ours: &Batch, theirs: &Batch) -> Option<String> {
+    let (ours, theirs) = (by_type(ours), by_type(theirs));
+    if ours.len() != theirs.len() {
+        let names = |rows: &[&Rows]| {
+            rows.iter().map(|rows| rows.message.name.to_string()).collect::<Vec<_>>().join(", ")
+        };
+        return Some(format!("rows of [{}] instead of [{}]", names(&theirs), names(&ours)));
+    }
+    ours.into_iter().zip(theirs).find_map(|(one, other)| {
+        let name = &one.message.name;
+        if one.message != other.message || one.payloads != other.payloads {
+            return Some(format!("rows of `{}` instead of `{name}`", other.message.name));
+        }
+        if one.events != other.events {
+            return Some(format!("rows of `{name}` belong to other events"));
+        }
+        if one.columns.schema() != other.columns.schema() {
+            return Some(format!("rows of `{name}` have other columns"));
+        }
+        (one.columns != other.columns).then(|| format!("rows of `{name}` have other values"))
+    })
+}
+
+fn by_type(batch: &Batch) -> Vec<&Rows> {
+    let mut rows: Vec<&Rows> = batch.rows().iter().filter(|rows| !rows.events.is_empty()).collect();
+    rows.sort_by_key(|rows| (rows.message.name.clone(), rows.message.key, rows.events.clone()));
+    rows
+}
+
+/// Gives events to a run: in batches of `size`, of which `each` are a split.
+#[derive(Clone, Debug)]
+pub(crate) struct Replay {
+    pub(crate) events: Arc<Events>,
+    pub(crate) size: usize,
+    pub(crate) each: usize,
+    /// Whether the run is to meet the channels in another order than the events do.
+    pub(crate) reversed: bool,
+}
+
+impl Source for Replay {
+    fn inputs(&self) -> Result<Vec<Input>, Error> {
+        Ok(Vec::new())
+    }
+
+    fn splits(&self, _: u64, _: &Query) -> Result<Vec<Split>, Error> {
+        let step = self.size.max(1) * self.each.max(1);
+        let split = |start: usize| Split {
+            start: start as u64,
+            // Splits that follow one another would have to agree on where one ends and the other begins.
+            ..Split::whole(PathBuf::from(format!("events-{start}")), Some(step as u64))
+        };
+        Ok((0..self.events.len()).step_by(step).map(split).collect())
+    }
+
+    fn read<'s>(
+        &'s self,
+        split: &Split,
+        _: Entry,
+        context: &ReadContext,
+    ) -> Result<Box<dyn Reader + 's>, Error> {
+        if self.reversed {
+            for channel in self.events.channels.since(0).into_iter().rev() {
+                context.channels.intern(Channel::clone(&channel))?;
+            }
+        }
+        let (size, start) = (self.size.max(1), split.start as usize);
+        let end = (start + size * self.each.max(1)).min(self.events.len());
+        let channels = Arc::clone(&context.channels);
+        let batches = (start..end).step_by(size).map(move |at| {
+            // A batch without events may come at any time.
+            self.events.within(&channels, at..(at + size).min(end))
+        });
+        Ok(Box::new(batches))
+    }
+}
+
+/// Takes the events of a run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gather(Arc<Mutex<Option<Events>>>);
+
+impl Gather {
+    /// What the run gave, if it came to its end.
+    pub(crate) fn take(&self) -> Option<Events> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Sink for Gather {
+    type Block = Batch;
+    type Output = (Arc<Channels>, Vec<Batch>);
+
+    fn targets(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    fn takes_rows(&self) -> bool {
+        true
+    }
+
+    fn open(&self, context: &SinkContext) -> Result<Self::Output, Error> {
+        Ok((Arc::clone(&context.channels), Vec::new()))
+    }
+
+    fn encode(&self, batch: Batch, _: &mut EncodeContext<'_>) -> Result<Batch, Error> {
+        Ok(batch)
+    }
+
+    fn append(&self, output: &mut Self::Output, batch: Batch) -> Result<u64, Error> {
+        let events = batch.len() as u64;
+        output.1.push(batch);
+        Ok(events)
+    }
+
+    fn finish(&self, (channels, batches): Self::Output) -> Result<u64, Error> {
+        let gathered = Events::of(channels, &batches);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(gathered);
+        Ok(0)
+    }
+}

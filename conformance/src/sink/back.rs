@@ -1,0 +1,146 @@
+//! Whether what a sink wrote gives its events again, to the source that reads it.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use sluice_pipeline::Report;
+use sluice_pipeline::run::Options;
+
+use super::{Bench, Reader, written};
+use crate::Promise;
+use crate::events::{Events, Gather, Plain, told};
+use crate::finding::{Fault, Gathered};
+use crate::pipe::{EVENTS, Pipe, read, run};
+
+/// What of events a format holds. All of it, unless something else is said.
+#[derive(Clone, Copy, Debug)]
+pub struct Keeps {
+    /// Times are kept in steps of so many nanoseconds, and rounded down to them.
+    pub time_step: i64,
+    /// The numbers of events.
+    pub sequences: bool,
+    /// The sources of channels.
+    pub sources: bool,
+    /// The names of channels.
+    pub channels: bool,
+    /// Which order.
+    pub order: Order,
+}
+
+/// Which order of events a format holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// That of all events.
+    #[default]
+    All,
+    /// That of the events of each channel.
+    OfChannel,
+}
+
+impl Default for Keeps {
+    fn default() -> Self {
+        Self { time_step: 1, sequences: true, sources: true, channels: true, order: Order::All }
+    }
+}
+
+impl Keeps {
+    /// The event as far as it is kept.
+    fn of(&self, event: &Plain) -> Plain {
+        let step = self.time_step.max(1);
+        let timestamp = event.timestamp.div_euclid(step).saturating_mul(step);
+        let sequence = if self.sequences { event.sequence } else { 0 };
+        let payload = event.payload.clone();
+        let (channel, origin) = (event.channel.clone(), event.origin.clone());
+        Plain { timestamp, sequence, channel, origin, payload }
+    }
+
+    /// The channel as far as it is kept.
+    fn channel(&self, event: &Plain) -> (String, String) {
+        let source = if self.sources { event.channel.source.to_string() } else { String::new() };
+        let name = event.channel.name.text();
+        (if self.channels { name.to_owned() } else { String::new() }, source)
+    }
+
+    fn is_same(&self, one: &Plain, other: &Plain) -> bool {
+        let key = |event: &Plain| (event.timestamp, event.sequence, self.channel(event));
+        key(one) == key(other) && one.payload == other.payload
+    }
+
+    /// The events as far as they are kept, in lists in each of which the order is kept.
+    fn lists(&self, events: &Events) -> BTreeMap<(String, String), Vec<Plain>> {
+        let mut lists: BTreeMap<_, Vec<Plain>> = BTreeMap::new();
+        for event in events.plain() {
+            let key = match self.order {
+                Order::All => Default::default(),
+                Order::OfChannel => self.channel(&event),
+            };
+            lists.entry(key).or_default().push(self.of(&event));
+        }
+        lists
+    }
+}
+
+impl Bench<'_> {
+    /// Reads what is in the folder, and compares it with what was written.
+    pub(super) fn reads_back(&self, reader: &Reader, report: &Report, found: &mut Gathered) {
+        let case = format!("what `{}` reads of it", reader.plugin);
+        let mut add = |kind: &str, what: String| {
+            found.add(Fault::new(Promise::Readable, kind, what), case.clone());
+        };
+        if written(report) == 0 {
+            let kind = "nothing was written, so nothing can be compared";
+            let what = "give it events that it can hold by `fed_by`".to_owned();
+            return add(kind, what);
+        }
+        let (back, damage) = match self.read_back(reader) {
+            Ok(back) => back,
+            Err(what) => return add("it cannot be read", what),
+        };
+        if damage > 0 {
+            add("it is damaged", format!("{damage} ranges"));
+        }
+        if back.len() as u64 != written(report) {
+            let (many, few) = (written(report), back.len());
+            add("other events than were written", format!("{few} events instead of {many}"));
+        }
+        if let Some(what) = self.stranger(&back) {
+            add("other events than were written", what);
+        }
+    }
+
+    /// What reading gives, and how many damaged ranges there are.
+    fn read_back(&self, reader: &Reader) -> Result<(Events, u64), String> {
+        let mut options = reader.options.clone();
+        if let Some(options) = options.as_object_mut() {
+            let place = match options.get("path").and_then(|path| path.as_str()) {
+                Some(name) => Some(self.out().join(name).display().to_string()),
+                None => self.path(),
+            };
+            options.extend(place.map(|path| ("path".to_owned(), json!(path))));
+        }
+        let pipe = Pipe::default().with("sources", EVENTS, &reader.plugin, None, &options);
+        let gather = Gather::default();
+        let text = pipe.to_end(EVENTS).text();
+        let pipeline = read(&text, self.registry, None, &gather)?;
+        let ran = run(pipeline, Options { jobs: Some(2), ..Options::default() });
+        let report = ran.map_err(|failure| failure.what().to_owned())?;
+        let events = gather.take().ok_or("the run has not come to its end")?;
+        Ok((events, report.damaged_ranges))
+    }
+
+    /// An event that was read and not given, or not in this order.
+    fn stranger(&self, back: &Events) -> Option<String> {
+        let keeps = &self.trial.keeps;
+        let (given, back) = (keeps.lists(&self.events), keeps.lists(back));
+        back.into_iter().find_map(|(channel, back)| {
+            let mut given = given.get(&channel).into_iter().flatten();
+            back.into_iter().find_map(|event| {
+                let is_given = given.any(|given| keeps.is_same(given, &event));
+                let what = || {
+                    format!("{} was not given, or before the one that is read before it", told(&event))
+                };
+                (!is_given).then(what)
+            })
+        })
+    }
+}

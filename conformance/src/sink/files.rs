@@ -1,0 +1,81 @@
+//! What is in a folder: taken down, compared, and put there again. Knows no sink.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// Everything below a folder, by its path there. Folders end in a slash, and hold nothing themselves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tree(BTreeMap<String, Vec<u8>>);
+
+impl Tree {
+    /// What is there now. A folder that cannot be read is empty.
+    pub(super) fn of(folder: &Path) -> Self {
+        let mut tree = Self::default();
+        tree.take_down(folder, "");
+        tree
+    }
+
+    fn take_down(&mut self, folder: &Path, before: &str) {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let name = format!("{before}{}", entry.file_name().to_string_lossy());
+            if path.is_dir() {
+                self.0.insert(format!("{name}/"), Vec::new());
+                self.take_down(&path, &format!("{name}/"));
+            } else {
+                self.0.insert(name, fs::read(&path).unwrap_or_default());
+            }
+        }
+    }
+
+    /// Makes a folder hold just this.
+    pub(super) fn restore(&self, folder: &Path) -> io::Result<()> {
+        match fs::remove_dir_all(folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => fs::create_dir_all(folder)?,
+        }
+        for (name, bytes) in &self.0 {
+            match name.strip_suffix('/') {
+                Some(name) => fs::create_dir_all(folder.join(name))?,
+                None => fs::write(folder.join(name), bytes)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there is no file.
+    pub(super) fn is_empty(&self) -> bool {
+        self.files().next().is_none()
+    }
+
+    /// The paths of the files.
+    pub(super) fn files(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(|name| &**name).filter(|name| !name.ends_with('/'))
+    }
+
+    /// The same without files of this name.
+    pub(super) fn without(&self, name: &str) -> Self {
+        let is_other = |path: &String| path.rsplit('/').next() != Some(name);
+        let kept = self.0.iter().filter(|(path, _)| is_other(path));
+        Self(kept.map(|(path, bytes)| (path.clone(), bytes.clone())).collect())
+    }
+
+    /// In which way another one differs, in words.
+    pub(super) fn difference(&self, other: &Self) -> Option<String> {
+        if let Some(name) = self.0.keys().find(|name| !other.0.contains_key(*name)) {
+            return Some(format!("`{name}` is missing"));
+        }
+        if let Some(name) = other.0.keys().find(|name| !self.0.contains_key(*name)) {
+            return Some(format!("`{name}` is there, which should not be"));
+        }
+        self.0.iter().zip(other.0.values()).find_map(|((name, one), other)| {
+            let at = one.iter().zip(other).position(|(one, other)| one != other);
+            let at = at.unwrap_or(one.len().min(other.len()));
+            let (is, due) = (other.len(), one.len());
+            let len = if is == due { String::new() } else { format!("; {is} bytes, not {due}") };
+            (one != other).then(|| format!("`{name}` from byte {at} on{len}"))
+        })
+    }
+}

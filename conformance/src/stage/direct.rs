@@ -1,0 +1,242 @@
+//! A stage at work without the engine: batches in, and all that came of them. Does not judge how it may be
+//! called, only what it gave.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+use sluice_core::{Batch, ChannelId, Make, Plugin, Rows, Stage, StageContext};
+
+use crate::Promise;
+use crate::events::{Events, joined};
+use crate::finding::Fault;
+
+/// A stage and its events.
+pub(super) struct Tried<'e> {
+    pub(super) plugin: &'e Plugin,
+    pub(super) options: &'e Value,
+    pub(super) events: &'e Events,
+}
+
+/// All that came of the events.
+pub(super) struct Outcome {
+    pub(super) events: Events,
+    given: Counts,
+    filtered: u64,
+    undecoded: Counts,
+    notes: Counts,
+    /// What is wrong with rows.
+    misplaced: Option<String>,
+}
+
+/// How often something happened, by name.
+type Counts = BTreeMap<String, u64>;
+
+impl Tried<'_> {
+    /// What comes of all events in one batch.
+    pub(super) fn whole(&self) -> Result<Outcome, String> {
+        self.cut(usize::MAX, false)
+    }
+
+    /// What comes of the events in batches of this size, with empty ones between or without.
+    pub(super) fn cut(&self, size: usize, empty: bool) -> Result<Outcome, String> {
+        let mut batches = self.events.cut(size.min(self.events.len()));
+        if empty {
+            batches = batches.into_iter().flat_map(|b| [Batch::default(), b]).collect();
+            batches.push(Batch::default());
+        }
+        let mut work = self.work()?;
+        let mut out = Vec::new();
+        for batch in batches {
+            work.push(0, batch, &mut out)?;
+        }
+        work.finish(&mut out)?;
+        Ok(work.outcome(&out))
+    }
+
+    /// What comes of batches of this size that a stage without memory gets in another order, put in order
+    /// again; nothing if it has a memory.
+    pub(super) fn backwards(&self, size: usize) -> Option<Result<Outcome, String>> {
+        let mut work = match self.work() {
+            Ok(work) => work,
+            Err(what) => return Some(Err(what)),
+        };
+        if work.parts.iter().any(|part| matches!(part, Stage::Fold(_))) {
+            return None;
+        }
+        let mut outs = Vec::new();
+        for batch in self.events.cut(size).into_iter().rev() {
+            let mut out = Vec::new();
+            if let Err(what) = work.push(0, batch, &mut out) {
+                return Some(Err(what));
+            }
+            outs.push(out);
+        }
+        let out: Vec<Batch> = outs.into_iter().rev().flatten().collect();
+        Some(Ok(work.outcome(&out)))
+    }
+
+    fn work(&self) -> Result<Work<'_>, String> {
+        let Make::Stage(make) = self.plugin.make else { return Err("it is no stage".to_owned()) };
+        let stage = make(self.options.clone()).map_err(|error| error.to_string())?;
+        let origin = self.events.batch.timestamps().first().copied();
+        let said = (0, Counts::new(), Counts::new());
+        Ok(Work { parts: stage.into_parts(), events: self.events, origin, said, misplaced: None })
+    }
+}
+
+/// A stage that is made for one pass over the events.
+struct Work<'e> {
+    parts: Vec<Stage>,
+    events: &'e Events,
+    origin: Option<i64>,
+    /// Filtered, undecoded and noted so far.
+    said: (u64, Counts, Counts),
+    misplaced: Option<String>,
+}
+
+impl Work<'_> {
+    /// Gives a batch to the part at a place, and what comes of it to those behind.
+    fn push(&mut self, place: usize, batch: Batch, out: &mut Vec<Batch>) -> Result<(), String> {
+        if self.parts.len() <= place {
+            out.push(batch);
+            return Ok(());
+        }
+        let given = self.step(place, |part, context| match part {
+            Stage::Map(map) => map.apply(batch, context).map(|batch| vec![batch]),
+            Stage::Fold(fold) => fold.push(batch, context),
+            Stage::Chain(_) => Ok(vec![batch]),
+        })?;
+        given.into_iter().try_for_each(|batch| self.push(place + 1, batch, out))
+    }
+
+    fn finish(&mut self, out: &mut Vec<Batch>) -> Result<(), String> {
+        for place in 0..self.parts.len() {
+            let left = self.step(place, |part, context| match part {
+                Stage::Fold(fold) => fold.finish(context),
+                _ => Ok(Vec::new()),
+            })?;
+            left.into_iter().try_for_each(|batch| self.push(place + 1, batch, out))?;
+        }
+        Ok(())
+    }
+
+    fn step(
+        &mut self,
+        place: usize,
+        work: impl FnOnce(
+            &mut Stage,
+            &mut StageContext<'_>,
+        ) -> Result<Vec<Batch>, sluice_core::Error>,
+    ) -> Result<Vec<Batch>, String> {
+        let channels = &self.events.channels;
+        let mut context = StageContext::new(channels, self.origin);
+        let Some(part) = self.parts.get_mut(place) else { return Ok(Vec::new()) };
+        let given = work(part, &mut context).map_err(|error| error.to_string())?;
+        self.said.0 += context.filtered;
+        for id in &context.undecoded {
+            let name = channels.get(ChannelId(*id)).name.text().to_owned();
+            *self.said.1.entry(name).or_default() += 1;
+        }
+        for (what, count) in context.notes {
+            *self.said.2.entry(what).or_default() += count;
+        }
+        let wrong = given.iter().find_map(|batch| {
+            batch.rows().iter().find_map(|rows| misplaced(rows, batch.len()))
+        });
+        self.misplaced = self.misplaced.take().or(wrong);
+        Ok(given)
+    }
+
+    fn outcome(self, out: &[Batch]) -> Outcome {
+        let (filtered, undecoded, notes) = self.said;
+        let channels = Arc::clone(&self.events.channels);
+        let given = by_channel(self.events, &self.events.batch);
+        let misplaced = self.misplaced;
+        // Rows that belong to no event cannot be put together.
+        let batch = match misplaced.is_some() {
+            true => joined(&out.iter().map(|b| b.clone().with_rows(Vec::new())).collect::<Vec<_>>()),
+            false => joined(out),
+        };
+        let events = Events { channels, batch };
+        Outcome { events, given, filtered, undecoded, notes, misplaced }
+    }
+}
+
+/// What is wrong with rows that travel with so many events.
+fn misplaced(rows: &Rows, events: usize) -> Option<String> {
+    let name = &rows.message.name;
+    let (many, few) = (rows.events.len(), rows.columns.num_rows());
+    if many != few {
+        return Some(format!("`{name}`: {few} rows for {many} events"));
+    }
+    if !rows.events.is_sorted_by(|one, next| one < next) {
+        return Some(format!("`{name}`: events are not in order, or there twice"));
+    }
+    let beyond = rows.events.last().is_some_and(|last| *last as usize >= events);
+    beyond.then(|| format!("`{name}`: rows of events that are not in the batch"))
+}
+
+/// How many events there are of each channel that they were read on.
+fn by_channel(events: &Events, batch: &Batch) -> Counts {
+    let mut counts = Counts::new();
+    for id in batch.origins() {
+        let name = events.channels.get(ChannelId(*id)).name.text().to_owned();
+        *counts.entry(name).or_default() += 1;
+    }
+    counts
+}
+
+impl Outcome {
+    /// What is wrong with it whatever was given.
+    pub(super) fn faults(&self) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        if let Some(what) = &self.misplaced {
+            faults.push(Fault::new(Promise::WholeRows, "rows do not lie beside events", what));
+        }
+        let out = by_channel(&self.events, &self.events.batch);
+        let made_up = out.iter().find(|(channel, count)| {
+            **count > self.given.get(*channel).copied().unwrap_or(0)
+        });
+        if let Some((channel, count)) = made_up {
+            let given = self.given.get(channel).copied().unwrap_or(0);
+            let what = format!("{count} events of `{channel}` come out of {given}");
+            faults.push(Fault::new(Promise::Books, "it makes up events", what));
+        }
+        let (given, left) = (self.given.values().sum::<u64>(), self.events.len() as u64);
+        if given != left + self.filtered {
+            let what = format!("of {given} events {left} come out and {} are filtered", self.filtered);
+            let kind = "events are lost, or are counted wrong";
+            faults.push(Fault::new(Promise::Books, kind, what));
+        }
+        faults
+    }
+
+    /// In which ways another outcome of the same events differs.
+    pub(super) fn difference(&self, other: &Self, promise: Promise) -> Vec<Fault> {
+        let events = self.events.difference(&other.events);
+        let events = events.map(|what| Fault::new(promise, "other events come out", what));
+        let differs = |kind: &str, ours: String, theirs: String| {
+            let what = || format!("{theirs} instead of {ours}");
+            (ours != theirs).then(|| Fault::new(promise, kind, what()))
+        };
+        let counts = |counts: &Counts| format!("{counts:?}");
+        [
+            events,
+            differs(
+                "another number is filtered",
+                self.filtered.to_string(),
+                other.filtered.to_string(),
+            ),
+            differs(
+                "others cannot be decoded",
+                counts(&self.undecoded),
+                counts(&other.undecoded),
+            ),
+            differs("other notes", counts(&self.notes), counts(&other.notes)),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}

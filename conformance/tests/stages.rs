@@ -1,0 +1,261 @@
+//! The kit finds what is wrong with stages that were made wrong on purpose, and finds nothing where nothing is
+//! wrong.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use serde::Deserialize;
+use serde_json::Value;
+use sluice_conformance::{Finding, Promise, stage};
+use sluice_core::registry::schema_of;
+use sluice_core::schemars::JsonSchema;
+use sluice_core::{
+    Batch, Error, Fold, Make, Map, MessageType, OptionsError, Payloads, Plugin, Rows, Stage,
+    StageContext, TypeKey, options,
+};
+
+/// What is wrong with a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wrong {
+    Nothing,
+    /// Holds the last events back until the end.
+    Holds,
+    /// Counts events from batch to batch, as if batches came in order.
+    Remembers,
+    /// Leaves events out and does not say so.
+    Loses,
+    /// Gives events twice.
+    MakesUp,
+    /// Holds events back, and does not give them at the end.
+    Forgets,
+    /// Tells of each batch.
+    CountsBatches,
+    /// Leaves out the first event of each batch.
+    LeavesOutFirst,
+    /// Puts rows beside events that are not there.
+    MisplacesRows,
+    /// Panics on a length that cannot be.
+    Panics,
+    /// Takes memory by what a length says.
+    BelievesLengths,
+}
+
+/// There are no options.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "sluice_core::schemars")]
+struct ToyOptions {}
+
+macro_rules! toy {
+    ($($name:literal: $wrong:ident),* $(,)?) => {
+        $(sluice_core::inventory::submit! {
+            Plugin {
+                about: "does nothing to events but what these tests are about",
+                sample: concat!("[stages.toy]\nplugin = \"", $name, "\"\nfrom = \"log\""),
+                ..Plugin::new(
+                    $name,
+                    Make::Stage(|value| make(value, Wrong::$wrong)),
+                    schema_of::<ToyOptions>,
+                )
+            }
+        })*
+    };
+}
+
+toy! {
+    "toy": Nothing,
+    "holds": Holds,
+    "remembers": Remembers,
+    "loses": Loses,
+    "makes-up": MakesUp,
+    "forgets": Forgets,
+    "counts-batches": CountsBatches,
+    "leaves-out-first": LeavesOutFirst,
+    "misplaces-rows": MisplacesRows,
+    "panics": Panics,
+    "believes-lengths": BelievesLengths,
+}
+
+fn make(value: Value, wrong: Wrong) -> Result<Stage, OptionsError> {
+    let ToyOptions {} = options::read(value)?;
+    Ok(match wrong {
+        Wrong::Holds | Wrong::Forgets => Stage::Fold(Box::new(Holder { wrong, held: None })),
+        _ => Stage::Map(Box::new(Toy { wrong, seen: AtomicU64::new(0) })),
+    })
+}
+
+struct Toy {
+    wrong: Wrong,
+    seen: AtomicU64,
+}
+
+/// Rows that say how long payloads are.
+fn lengths(batch: &Batch, beyond: u32) -> Rows {
+    let column = (0..batch.len()).map(|row| batch.payload_len(row) as i64);
+    let column: ArrayRef = Arc::new(Int64Array::from_iter_values(column));
+    Rows {
+        message: MessageType::named("length", TypeKey(1)).into(),
+        payloads: Payloads::Kept,
+        events: (0..batch.len() as u32).map(|event| event + beyond).collect(),
+        columns: RecordBatch::try_from_iter([("length", column)]).unwrap(),
+    }
+}
+
+impl Map for Toy {
+    fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
+        let odd = |batch: &Batch, row: usize| batch.sequences()[row] % 2 == 1;
+        match self.wrong {
+            Wrong::Nothing | Wrong::MisplacesRows => {
+                let kept = batch.retain(|row| !odd(&batch, row));
+                context.filtered += (batch.len() - kept.len()) as u64;
+                let beyond = u32::from(self.wrong == Wrong::MisplacesRows);
+                let rows = lengths(&kept, beyond);
+                Ok(if kept.is_empty() { kept } else { kept.with_rows(vec![rows]) })
+            }
+            Wrong::Remembers => {
+                let kept = batch.retain(|_| self.seen.fetch_add(1, Ordering::Relaxed) % 3 > 0);
+                context.filtered += (batch.len() - kept.len()) as u64;
+                Ok(kept)
+            }
+            Wrong::Loses => Ok(batch.retain(|row| !odd(&batch, row))),
+            Wrong::MakesUp => {
+                Ok(batch.take((0..batch.len() as u32).flat_map(|row| [row, row]).collect()))
+            }
+            Wrong::CountsBatches => {
+                context.note("a batch was here", 1);
+                Ok(batch)
+            }
+            Wrong::LeavesOutFirst => {
+                context.filtered += u64::from(!batch.is_empty());
+                Ok(batch.retain(|row| row > 0))
+            }
+            Wrong::Panics => {
+                let has_length = |payload: &[u8]| payload.windows(4).any(|four| four == [0x7f; 4]);
+                assert!(!batch.iter().any(|event| has_length(event.payload)), "no such length");
+                Ok(batch)
+            }
+            Wrong::BelievesLengths => {
+                for event in batch.iter() {
+                    let at = event.payload.windows(4).any(|four| four == [0x7f; 4]);
+                    let room: Vec<u8> = Vec::with_capacity(if at { 0x7f7f_7f7f } else { 0 });
+                    std::hint::black_box(room);
+                }
+                Ok(batch)
+            }
+            Wrong::Holds | Wrong::Forgets => Ok(batch),
+        }
+    }
+}
+
+struct Holder {
+    wrong: Wrong,
+    held: Option<Batch>,
+}
+
+impl Fold for Holder {
+    fn push(&mut self, batch: Batch, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        Ok(self.held.replace(batch).into_iter().collect())
+    }
+
+    fn finish(&mut self, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        let held = self.held.take().filter(|_| self.wrong != Wrong::Forgets);
+        Ok(held.into_iter().collect())
+    }
+}
+
+/// Holds a stage to be found out: these promises and no others are broken, in these words.
+#[track_caller]
+fn found(findings: &[Finding], promises: &[Promise], words: &[&str]) {
+    let text: String = findings.iter().map(|finding| format!("{finding}\n")).collect();
+    let broken: BTreeSet<Promise> = findings.iter().map(|finding| finding.promise).collect();
+    assert_eq!(broken, promises.iter().copied().collect(), "{text}");
+    for word in words {
+        assert!(text.contains(word), "`{word}` is not in:\n{text}");
+    }
+}
+
+#[test]
+fn a_sound_stage_without_memory_has_no_findings() {
+    stage("toy").check();
+}
+
+#[test]
+fn a_sound_stage_with_memory_has_no_findings() {
+    stage("holds").check();
+}
+
+#[test]
+fn a_stage_is_fed_by_what_a_pipeline_gives() {
+    let feed = "[sources.none]\nplugin = \"conformance-nothing\"\n\
+                [stages.events]\nplugin = \"toy\"\nfrom = \"none\"\n";
+    let findings = stage("toy").fed_by(feed).findings();
+    found(&findings, &[Promise::Options], &["there are no events"]);
+    let findings = stage("toy").fed_by("[sources.event]\nplugin = \"nobody\"").findings();
+    found(&findings, &[Promise::Options], &["could not be made", "nobody"]);
+}
+
+#[test]
+fn a_stage_that_is_not_linked_is_told() {
+    found(&stage("nobody").findings(), &[Promise::Options], &["no stage is registered"]);
+}
+
+#[test]
+fn memory_of_a_stage_that_says_it_has_none() {
+    let findings = stage("remembers").findings();
+    let text = format!("{findings:?}");
+    assert!(text.contains("batches of 7 events that come in another order"), "{text}");
+    assert!(findings.iter().any(|finding| finding.promise == Promise::Batches), "{text}");
+}
+
+#[test]
+fn events_that_are_lost_unsaid() {
+    let words = ["of 240 events 120 come out and 0 are filtered"];
+    found(&stage("loses").findings(), &[Promise::Books], &words);
+}
+
+#[test]
+fn events_that_are_made_up() {
+    found(&stage("makes-up").findings(), &[Promise::Books], &["it makes up events"]);
+}
+
+#[test]
+fn events_that_are_held_back_for_ever() {
+    let promises = [Promise::Books, Promise::Batches];
+    found(&stage("forgets").findings(), &promises, &["of 240 events 0 come out"]);
+}
+
+#[test]
+fn notes_that_tell_batches() {
+    let words = ["other notes", "batches of 1 events"];
+    found(&stage("counts-batches").findings(), &[Promise::Batches], &words);
+}
+
+#[test]
+fn events_that_are_chosen_by_batch() {
+    let promises = [Promise::Batches, Promise::Threads];
+    found(&stage("leaves-out-first").findings(), &promises, &["other events come out"]);
+}
+
+#[test]
+fn rows_of_events_that_are_not_there() {
+    let findings = stage("misplaces-rows").findings();
+    let text = format!("{findings:?}");
+    assert!(findings.iter().any(|finding| finding.promise == Promise::WholeRows), "{text}");
+    assert!(text.contains("events that are not in the batch"), "{text}");
+}
+
+#[test]
+fn panics_on_what_payloads_say() {
+    let words = ["payloads with lengths that cannot be", "no such length"];
+    found(&stage("panics").findings(), &[Promise::NoPanic], &words);
+}
+
+#[test]
+fn memory_taken_by_what_payloads_say() {
+    let words = ["payloads with lengths that cannot be"];
+    found(&stage("believes-lengths").findings(), &[Promise::Memory], &words);
+}
