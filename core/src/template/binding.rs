@@ -1,0 +1,276 @@
+//! Templates bound to the rows of one type, and the text of their events. Reads no template.
+
+use std::ops::Range;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Float64Type, Int64Type, UInt64Type};
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::{NullBuffer, ScalarBuffer};
+use arrow_cast::cast;
+use arrow_schema::DataType;
+
+use crate::json::{self, integer};
+use crate::lists::Lists;
+use crate::name::printable;
+use crate::{Channel, Clock, Event, FieldPath, Rows, time};
+
+use super::decimals::{write_double, write_fraction, write_signed, write_single, write_unsigned};
+use super::language::{Inserted, Part};
+
+/// The longest text that is made of an event, but for its last value: a list of bytes, and each of them as
+/// wide as can be, would take many times the memory of the event.
+pub const MOST_TEXT: usize = 64 << 20;
+
+/// A template whose fields were found in the rows of one type.
+#[derive(Debug)]
+pub struct Bound<'t> {
+    parts: Vec<(&'t Part, Option<Values>)>,
+}
+
+impl<'t> Bound<'t> {
+    /// These parts of a template for events of one type, of which these are the rows.
+    pub(super) fn of(parts: &'t [Part], rows: Option<&Rows>) -> Self {
+        let parts = parts.iter().map(|part| match part {
+            Part::Field(inserted) => {
+                let array = rows.and_then(|rows| inserted.path.resolve(&rows.columns));
+                let values = array.and_then(|array| Values::of(&array, inserted.depth));
+                (part, values)
+            }
+            _ => (part, None),
+        });
+        Self { parts: parts.collect() }
+    }
+}
+
+impl Bound<'_> {
+    /// Appends the text for an event of `channel`, whose fields are in row `row` of the rows that were bound.
+    ///
+    /// Gives false, and appends nothing, if a field is missing or null there, or if the text would be longer
+    /// than [`MOST_TEXT`]. Allocates nothing but for `timestamp`.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such row.
+    pub fn write(
+        &self,
+        channel: &Channel,
+        event: &Event<'_>,
+        row: Option<usize>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let start = out.len();
+        let most = start.saturating_add(MOST_TEXT);
+        let is_whole = self.parts.iter().all(|(part, values)| {
+            match part {
+                Part::Text(text) => out.extend_from_slice(text.as_bytes()),
+                Part::Channel => write_text(channel.name.text(), out),
+                Part::Source => write_text(&channel.source, out),
+                Part::Sequence(format) => write_signed(event.sequence, *format, out),
+                Part::Timestamp => write_time(channel.clock, event.timestamp, out),
+                Part::TimestampNs(format) => write_signed(event.timestamp, *format, out),
+                Part::Field(inserted) => {
+                    let found = values.as_ref().zip(row);
+                    let write =
+                        |(values, row): (&Values, _)| values.write(row, inserted, most, out);
+                    return found.is_some_and(write);
+                }
+            }
+            out.len() <= most
+        });
+        if !is_whole {
+            out.truncate(start);
+        }
+        is_whole
+    }
+
+    /// The first field that is missing or null in row `row`: why [`write`](Self::write) gave false. Nothing if
+    /// the text would be too long.
+    pub fn missing(&self, row: Option<usize>) -> Option<&FieldPath> {
+        self.parts.iter().find_map(|(part, values)| {
+            let Part::Field(inserted) = part else { return None };
+            let found = values.as_ref().zip(row);
+            let is_there = found.is_some_and(|(values, row)| values.is_whole(row));
+            (!is_there).then_some(&inserted.path)
+        })
+    }
+}
+
+/// The values of a field, one a row.
+#[derive(Debug)]
+struct Values {
+    nulls: Option<NullBuffer>,
+    form: Form,
+}
+
+#[derive(Debug)]
+enum Form {
+    Double(ScalarBuffer<f64>),
+    Single(ScalarBuffer<f32>),
+    Signed(ScalarBuffer<i64>),
+    Unsigned(ScalarBuffer<u64>),
+    /// All else, written already: what there is, and where each value ends in it.
+    Written {
+        text: Vec<u8>,
+        ends: Vec<usize>,
+    },
+    /// Elements: where those of each row are.
+    List {
+        ranges: Vec<Range<usize>>,
+        elements: Box<Values>,
+    },
+}
+
+impl Values {
+    /// The values of `array`, with its elements `depth` lists deep. Nothing if they have no form as text, or
+    /// lists are not as deep.
+    fn of(array: &ArrayRef, depth: usize) -> Option<Self> {
+        let form = if depth == 0 { Form::of(array)? } else { Form::of_list(array, depth)? };
+        Some(Self { nulls: array.logical_nulls(), form })
+    }
+
+    fn is_null(&self, row: usize) -> bool {
+        self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
+    }
+
+    /// Whether neither the value nor an element of it is null.
+    fn is_whole(&self, row: usize) -> bool {
+        let elements = || match &self.form {
+            Form::List { ranges, elements } => {
+                ranges[row].clone().all(|place| elements.is_whole(place))
+            }
+            _ => true,
+        };
+        !self.is_null(row) && elements()
+    }
+
+    /// Appends a value; gives false if it or an element is null, or if `out` has become longer than `most`.
+    fn write(&self, row: usize, inserted: &Inserted, most: usize, out: &mut Vec<u8>) -> bool {
+        if self.is_null(row) {
+            return false;
+        }
+        let format = inserted.format;
+        match &self.form {
+            Form::Double(values) => write_double(values[row], format, out),
+            Form::Single(values) => write_single(values[row], format, out),
+            Form::Signed(values) => write_signed(values[row], format, out),
+            Form::Unsigned(values) => write_unsigned(values[row], format, out),
+            Form::Written { text, ends } => {
+                let start = row.checked_sub(1).map_or(0, |before| ends[before]);
+                let written = &text[start..ends[row]];
+                out.extend_from_slice(written);
+                fill_text(written, format.width, out);
+            }
+            Form::List { ranges, elements } => {
+                return ranges[row].clone().enumerate().all(|(n, place)| {
+                    if n > 0 {
+                        out.extend_from_slice(inserted.separator.as_bytes());
+                    }
+                    elements.write(place, inserted, most, out)
+                });
+            }
+        }
+        out.len() <= most
+    }
+}
+
+impl Form {
+    fn of(array: &ArrayRef) -> Option<Self> {
+        let as_type = |data_type: &DataType| cast(array, data_type).ok();
+        let data_type = array.data_type();
+        Some(match data_type {
+            DataType::Float64 => Self::Double(array.as_primitive::<Float64Type>().values().clone()),
+            DataType::Float32 | DataType::Float16 => {
+                let array = as_type(&DataType::Float32)?;
+                Self::Single(array.as_primitive::<Float32Type>().values().clone())
+            }
+            DataType::UInt64 => Self::Unsigned(array.as_primitive::<UInt64Type>().values().clone()),
+            _ if data_type.is_integer() || is_time(data_type) => {
+                let array = as_type(&DataType::Int64)?;
+                Self::Signed(array.as_primitive::<Int64Type>().values().clone())
+            }
+            DataType::Dictionary(_, values) => return Self::of(&as_type(values)?),
+            _ => Self::written(array)?,
+        })
+    }
+
+    fn written(array: &ArrayRef) -> Option<Self> {
+        let write = json::value(array).ok()?;
+        let (mut text, mut ends) = (Vec::new(), Vec::with_capacity(array.len()));
+        let (texts, nulls) = (cast_to_text(array), array.logical_nulls());
+        for row in 0..array.len() {
+            let start = text.len();
+            match &texts {
+                _ if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) => {}
+                Some(texts) => write_text(texts.as_string_view().value(row), &mut text),
+                None => {
+                    write(row, &mut text);
+                    unquote(&mut text, start);
+                }
+            }
+            ends.push(text.len());
+        }
+        Some(Self::Written { text, ends })
+    }
+
+    fn of_list(array: &ArrayRef, depth: usize) -> Option<Self> {
+        let Lists { elements, mut ranges } = Lists::of(array)?;
+        // A slice of a list has elements of other rows before and behind its own.
+        let (first, last) = (ranges.first()?.start, ranges.last()?.end);
+        for range in &mut ranges {
+            *range = range.start - first..range.end - first;
+        }
+        let elements = Box::new(Values::of(&elements.slice(first, last - first), depth - 1)?);
+        Some(Self::List { ranges, elements })
+    }
+}
+
+fn is_time(data_type: &DataType) -> bool {
+    use DataType::{Date32, Date64, Duration, Time32, Time64, Timestamp};
+    matches!(data_type, Timestamp(..) | Duration(_) | Time32(_) | Time64(_) | Date32 | Date64)
+}
+
+fn cast_to_text(array: &ArrayRef) -> Option<ArrayRef> {
+    let is_text =
+        matches!(array.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    is_text.then(|| cast(array, &DataType::Utf8View).ok()).flatten()
+}
+
+/// Takes the quotes from a JSON string that `out` has from `start` on. Its text needs no escapes.
+fn unquote(out: &mut Vec<u8>, start: usize) {
+    if out.get(start) == Some(&b'"') {
+        out.pop();
+        out.remove(start);
+    }
+}
+
+fn write_text(text: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(printable(text).as_bytes());
+}
+
+fn write_time(clock: Clock, nanos: i64, out: &mut Vec<u8>) {
+    const SECOND: u64 = 1_000_000_000;
+    match clock {
+        Clock::Utc => out.extend_from_slice(time::format(nanos).as_bytes()),
+        Clock::Relative => {
+            if nanos < 0 {
+                out.push(b'-');
+            }
+            let nanos = nanos.unsigned_abs();
+            integer(out, nanos / SECOND);
+            write_fraction(nanos % SECOND, 9, out);
+        }
+    }
+}
+
+/// Puts blanks before what `out` ends with, up to a width in characters.
+fn fill_text(text: &[u8], width: usize, out: &mut Vec<u8>) {
+    if text.len() / MOST_BYTES_A_CHARACTER >= width {
+        return;
+    }
+    let characters = std::str::from_utf8(text).map_or(text.len(), |text| text.chars().count());
+    let at = out.len() - text.len();
+    out.splice(at..at, std::iter::repeat_n(b' ', width.saturating_sub(characters)));
+}
+
+/// What a character takes in UTF-8.
+const MOST_BYTES_A_CHARACTER: usize = 4;

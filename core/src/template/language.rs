@@ -1,0 +1,208 @@
+//! The language of templates: a text as parts. Knows no event.
+
+use crate::FieldPath;
+use crate::field::Dash;
+
+use super::decimals::Format;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Text(String),
+    Channel,
+    Source,
+    Sequence(Format),
+    Timestamp,
+    TimestampNs(Format),
+    Field(Inserted),
+}
+
+/// A field with the way in which it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Inserted {
+    pub(super) path: FieldPath,
+    pub(super) format: Format,
+    /// How many lists, one inside another, are written element by element.
+    pub(super) depth: usize,
+    pub(super) separator: String,
+}
+
+/// More characters, or more decimals, are a mistake: each element of a list may take as many.
+const MOST_DIGITS: usize = 64;
+
+/// What is wrong with a template, and at which byte of it.
+pub(super) struct Mistake {
+    pub(super) at: usize,
+    pub(super) what: String,
+}
+
+/// The parts of a template, in order.
+pub(super) fn parts(text: &str) -> Result<Vec<Part>, Mistake> {
+    let mut scanner = Scanner { text, at: 0 };
+    let mut parts = Vec::new();
+    while let Some(part) = scanner.part()? {
+        parts.push(part);
+    }
+    Ok(parts)
+}
+
+/// Reads a template from its start.
+struct Scanner<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl<'t> Scanner<'t> {
+    fn rest(&self) -> &'t str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    fn error<T>(&self, what: impl Into<String>) -> Result<T, Mistake> {
+        Err(Mistake { at: self.at, what: what.into() })
+    }
+
+    fn part(&mut self) -> Result<Option<Part>, Mistake> {
+        let rest = self.rest();
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        if rest.starts_with('{') && !rest.starts_with("{{") {
+            return self.inserted().map(Some);
+        }
+        self.literal().map(Some)
+    }
+
+    /// Text up to the next value.
+    fn literal(&mut self) -> Result<Part, Mistake> {
+        let mut literal = String::new();
+        loop {
+            let len = self.rest().find(['{', '}']).unwrap_or(self.rest().len());
+            literal.push_str(self.rest().get(..len).unwrap_or_default());
+            self.at += len;
+            let brace = match self.rest().get(..2) {
+                Some("{{") => '{',
+                Some("}}") => '}',
+                _ if self.rest().starts_with('}') => {
+                    return self.error("`}` without `{`; a brace itself is `}}`");
+                }
+                _ => return Ok(Part::Text(literal)),
+            };
+            literal.push(brace);
+            self.at += 2;
+        }
+    }
+
+    /// What stands in braces.
+    fn inserted(&mut self) -> Result<Part, Mistake> {
+        let inside = self.rest().get(1..).unwrap_or_default();
+        let Some((len, _)) = unquoted(inside).find(|(_, c)| *c == '}') else {
+            return self.error("this brace has no other at its end; a brace itself is `{{`");
+        };
+        self.at += 1;
+        let inside = inside.get(..len).unwrap_or_default();
+        let end = unquoted(inside).find(|(_, c)| matches!(c, ':' | ';'));
+        let end = end.map_or(len, |(at, _)| at);
+        let (value, behind) = inside.split_at_checked(end).unwrap_or((inside, ""));
+        let part = self.value(value)?;
+        self.at += end;
+        let part = self.formatted(part, behind)?;
+        self.at += len - end + 1;
+        Ok(part)
+    }
+
+    /// The value that a name stands for.
+    fn value(&self, text: &str) -> Result<Part, Mistake> {
+        Ok(match text {
+            "channel" => Part::Channel,
+            "source" => Part::Source,
+            "sequence" => Part::Sequence(Format::default()),
+            "timestamp" => Part::Timestamp,
+            "timestamp_ns" => Part::TimestampNs(Format::default()),
+            _ => Part::Field(self.field(text)?),
+        })
+    }
+
+    fn field(&self, text: &str) -> Result<Inserted, Mistake> {
+        const ALL: &str = "[*]";
+        let (mut path_text, mut depth) = (text, 0);
+        while let Some(before) = path_text.strip_suffix(ALL) {
+            (path_text, depth) = (before, depth + 1);
+        }
+        let wrong = |at: usize, what| Mistake { at: self.at + at, what };
+        let (path, len) = FieldPath::scan(path_text, Dash::InNames).map_err(|error| {
+            let is_all = path_text.get(error.at..).is_some_and(|rest| rest.starts_with('*'));
+            let what = if is_all { "`[*]` stands at the end".to_owned() } else { error.what };
+            wrong(error.at, what)
+        })?;
+        match path_text.get(len..).and_then(|rest| rest.chars().next()) {
+            None => Ok(Inserted { path, format: Format::default(), depth, separator: " ".into() }),
+            Some(found) => {
+                Err(wrong(len, format!("expected `.`, `[`, `:` or `}}`, found `{found}`")))
+            }
+        }
+    }
+
+    /// The part with what stands behind its name: `:.6`, `:016;,`.
+    fn formatted(&mut self, mut part: Part, behind: &str) -> Result<Part, Mistake> {
+        if behind.is_empty() {
+            return Ok(part);
+        }
+        let (format_text, separator) = match behind.split_once(';') {
+            Some((format_text, separator)) => (format_text, Some(separator)),
+            None => (behind, None),
+        };
+        if let Some(text) = format_text.strip_prefix(':') {
+            let format = Format::parse(text).or_else(|what| self.error(what))?;
+            match &mut part {
+                Part::Sequence(ours) | Part::TimestampNs(ours) => *ours = format,
+                Part::Field(inserted) => inserted.format = format,
+                _ => return self.error("this is a text, and formats are for numbers"),
+            }
+        }
+        if let Some(separator) = separator {
+            self.at += format_text.len();
+            match &mut part {
+                Part::Field(inserted) if inserted.depth > 0 => {
+                    separator.clone_into(&mut inserted.separator);
+                }
+                _ => return self.error("a separator is for elements, as in `{ranges[*];,}`"),
+            }
+        }
+        Ok(part)
+    }
+}
+
+/// The characters of a text that do not stand in backquotes.
+fn unquoted(text: &str) -> impl Iterator<Item = (usize, char)> {
+    let mut is_quoted = false;
+    text.char_indices().filter(move |(_, c)| {
+        is_quoted ^= *c == '`';
+        !is_quoted
+    })
+}
+
+impl Format {
+    /// Reads `016`, `.6`, `012.3`.
+    fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "expected a width and decimals of at most {MOST_DIGITS}, such as `.6`, `016` or `12.3`, \
+                 found `{text}`"
+            )
+        };
+        let number = |digits: &str| {
+            let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+            let number = is_number.then(|| digits.parse::<usize>().ok()).flatten();
+            number.filter(|number| *number <= MOST_DIGITS).ok_or_else(wrong)
+        };
+        let (width, decimals) = match text.split_once('.') {
+            Some((width, decimals)) => (width, Some(number(decimals)?)),
+            None => (text, None),
+        };
+        let (zeros, width) = width.strip_prefix('0').map_or((false, width), |width| (true, width));
+        if !zeros && width.is_empty() && decimals.is_none() {
+            return Err(wrong());
+        }
+        let width = if width.is_empty() && (decimals.is_some()) { 0 } else { number(width)? };
+        Ok(Self { width, zeros, decimals })
+    }
+}
