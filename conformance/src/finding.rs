@@ -1,9 +1,11 @@
-//! Findings: which promises a plugin did not keep, and how that showed.
+//! Findings: which promises a plugin did not keep, and how that showed. Tries nothing itself.
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// What plugins promise. Each is told in full by the trial that looks at it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Promise {
     /// Wrong options are refused with the key at fault, and every option is explained.
@@ -36,6 +38,10 @@ pub enum Promise {
     WholeRows,
     /// How events are cut into batches does not matter.
     Batches,
+    /// The files that appear are those it says.
+    Targets,
+    /// What is left out is counted, what is held back comes out, and nothing is made up.
+    Books,
 }
 
 /// A promise that was not kept.
@@ -57,6 +63,63 @@ impl Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {}", self.promise, self.what)
+    }
+}
+
+/// What one case of a trial showed. Faults of one kind become one finding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Fault {
+    /// The promise.
+    pub(crate) promise: Promise,
+    /// What is wrong, in the same words for every case.
+    pub(crate) kind: String,
+    /// What is special about this case.
+    pub(crate) detail: String,
+}
+
+impl Fault {
+    /// A fault of this kind.
+    pub(crate) fn new(promise: Promise, kind: &str, detail: impl Into<String>) -> Self {
+        Self { promise, kind: kind.to_owned(), detail: detail.into() }
+    }
+}
+
+/// Faults with the case each was seen in, gathered by kind.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered(Vec<(Fault, String, usize)>);
+
+impl Gathered {
+    /// Adds a fault that was seen in this case.
+    pub(crate) fn add(&mut self, fault: Fault, case: impl Into<String>) {
+        let same = |known: &&mut (Fault, String, usize)| {
+            (known.0.promise, &known.0.kind) == (fault.promise, &fault.kind)
+        };
+        match self.0.iter_mut().find(same) {
+            Some((_, _, cases)) => *cases += 1,
+            None => self.0.push((fault, case.into(), 1)),
+        }
+    }
+
+    /// Whether a fault of this kind is known.
+    pub(crate) fn has(&self, fault: &Fault) -> bool {
+        self.0
+            .iter()
+            .any(|(known, ..)| (known.promise, &known.kind) == (fault.promise, &fault.kind))
+    }
+
+    /// A finding a kind, by promise.
+    pub(crate) fn findings(mut self) -> Vec<Finding> {
+        self.0.sort_by_key(|(fault, ..)| fault.promise);
+        let told = self.0.into_iter().map(|(Fault { promise, kind, detail }, case, cases)| {
+            let detail = if detail.is_empty() { detail } else { format!(": {detail}") };
+            let more = match cases - 1 {
+                0 => String::new(),
+                1 => " (and in one more case)".to_owned(),
+                more => format!(" (and in {more} more cases)"),
+            };
+            Finding::new(promise, format!("{kind}: with {case}{detail}{more}"))
+        });
+        told.collect()
     }
 }
 

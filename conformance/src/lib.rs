@@ -14,13 +14,27 @@
 //! real engine. It does not judge what a format means, which is what a plugin's own tests are for.
 
 mod codec;
+mod events;
+mod extents;
 mod finding;
+mod heads;
+mod hostile;
+mod isolation;
+mod judge;
+mod limits;
+mod options;
+mod pipe;
+mod private;
+mod reading;
+mod reading_trial;
+mod running;
 mod sink;
+mod sniffing;
 mod source;
 mod stage;
 
 pub use codec::{CodecTrial, codec};
 pub use finding::{Finding, Promise};
-pub use sink::{SinkTrial, sink};
+pub use sink::{Keeps, Order, SinkTrial, sink};
 pub use source::{Integrity, SourceTrial, source};
 pub use stage::{StageTrial, stage};

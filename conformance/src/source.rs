@@ -1,19 +1,25 @@
-//! Trials of sources.
+//! Trials of sources: what is tried, and in which order. What each thing shows is judged elsewhere.
+
+use std::time::Duration;
 
 use serde_json::Value;
+use sluice_core::Kind;
 
-use crate::Finding;
 use crate::finding::expect_none;
+use crate::isolation::Isolation;
+use crate::reading_trial::Subject;
+use crate::{Finding, Promise, options, private};
 
 /// How well a format tells what is damaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Integrity {
-    /// Any bytes are events, such as lines of text.
+    /// Any bytes are events, such as lines of text: damage is only told where nothing can be read.
     Nothing,
-    /// What holds events together is checked, what is in them is not.
+    /// What holds events together is checked, what is in them is not: a changed byte may change the event
+    /// it is in, and no other.
     #[default]
     Framed,
-    /// Every changed byte is noticed.
+    /// Every changed byte is noticed: what is given has been there before.
     Checksummed,
 }
 
@@ -21,41 +27,110 @@ pub enum Integrity {
 #[derive(Clone, Debug)]
 #[must_use = "nothing is tried before `check` or `findings`"]
 pub struct SourceTrial {
-    plugin: String,
-    options: Value,
-    files: Vec<(String, Vec<u8>)>,
-    integrity: Integrity,
+    pub(crate) plugin: String,
+    pub(crate) options: Value,
+    pub(crate) files: Vec<(String, Vec<u8>)>,
+    pub(crate) integrity: Integrity,
+    pub(crate) reads: Vec<String>,
+    pub(crate) seed: u64,
+    is_read: bool,
+    patience: Duration,
+    memory: u64,
 }
 
 /// Tries the source that is registered under this name.
+///
+/// A source that reads files needs a [`sample`](SourceTrial::sample). One that makes its events up needs
+/// none, and one that is live says [`unread`](SourceTrial::unread).
 pub fn source(plugin: &str) -> SourceTrial {
-    let (plugin, options) = (plugin.to_owned(), Value::Object(serde_json::Map::new()));
-    SourceTrial { plugin, options, files: Vec::new(), integrity: Integrity::default() }
+    SourceTrial {
+        plugin: plugin.to_owned(),
+        options: Value::Object(serde_json::Map::new()),
+        files: Vec::new(),
+        integrity: Integrity::default(),
+        reads: Vec::new(),
+        seed: 1,
+        is_read: true,
+        patience: Duration::from_mins(1),
+        memory: 256 << 20,
+    }
 }
 
 impl SourceTrial {
-    /// A file to read, sound and with some events. The first one is what the option `path` names; others
-    /// lie beside it.
+    /// A file to read, sound and with some events. The first one is what the option `path` names, if
+    /// `options` do not say otherwise; others lie beside it. All of them are damaged, one at a time.
+    ///
+    /// Small ones are tried most thoroughly: up to 8 KiB, every byte is cut off behind.
     pub fn sample(mut self, name: &str, bytes: impl Into<Vec<u8>>) -> Self {
         self.files.push((name.to_owned(), bytes.into()));
         self
     }
 
-    /// Options beside `path`.
+    /// Options beside `path`. A relative `path` is one beside the samples, and `${DIR}` stands for their
+    /// folder anywhere.
     pub fn options(mut self, options: Value) -> Self {
         self.options = options;
         self
     }
 
-    /// How well the format tells what is damaged.
+    /// How well the format tells what is damaged: decides what damaged samples may give.
     pub fn integrity(mut self, integrity: Integrity) -> Self {
         self.integrity = integrity;
         self
     }
 
-    /// All promises that are not kept.
+    /// Formats of others that it is right to be sure of, by the names that findings call them.
+    pub fn reads(mut self, formats: &[&str]) -> Self {
+        self.reads = formats.iter().map(|&format| format.to_owned()).collect();
+        self
+    }
+
+    /// Reads nothing: what it receives cannot be given to it here. Options and sample are still tried.
+    pub fn unread(mut self) -> Self {
+        self.is_read = false;
+        self
+    }
+
+    /// How long a case may take before it is taken to hang. A minute, if nothing is said.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// How much memory reading may take beyond what was used before. 256 MiB, if nothing is said.
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory = bytes;
+        self
+    }
+
+    /// Another number gives other damage of the same kinds.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// All promises that are not kept. The same every time, if the plugin is.
+    ///
+    /// The test that calls this is run again by its name, in a process of its own for what may crash: it
+    /// has to come here again without having done harm.
     pub fn findings(&self) -> Vec<Finding> {
-        Vec::new()
+        let registry = private::registry();
+        let Some(plugin) = registry.get(Kind::Source, &self.plugin) else {
+            let what = format!(
+                "no source is registered as `{}`; a crate that no code names is not linked: \
+                 `use the_crate as _;`",
+                self.plugin
+            );
+            return vec![Finding::new(Promise::Options, what)];
+        };
+        let subject = Subject { trial: self, plugin, registry: &registry };
+        let mut findings = options::findings(plugin, &subject.options_anywhere(), &registry);
+        if self.is_read {
+            let (patience, memory) = (self.patience, self.memory);
+            let isolation = Isolation { plugin: &self.plugin, patience, memory };
+            findings.extend(isolation.run(&|cases| subject.try_all(cases)));
+        }
+        findings
     }
 
     /// Fails the test if a promise is not kept.

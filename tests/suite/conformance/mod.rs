@@ -4,3 +4,34 @@ mod codecs;
 mod sinks;
 mod sources;
 mod stages;
+
+use sluice_core::{Kind, Registry};
+
+/// What is not tried here, and why.
+const EXCEPTIONS: &[(Kind, &str, &str)] = &[];
+
+#[test]
+fn every_linked_plugin_is_tried_or_there_is_a_reason_why_not() {
+    let tried = [
+        (Kind::Source, sources::NAMES),
+        (Kind::Sink, sinks::NAMES),
+        (Kind::Stage, stages::NAMES),
+        (Kind::Codec, codecs::NAMES),
+    ];
+    let registry = Registry::linked();
+    for (kind, names) in tried {
+        let is_excepted = |name: &str| {
+            EXCEPTIONS.iter().any(|(k, n, reason)| (*k, *n) == (kind, name) && !reason.is_empty())
+        };
+        let linked = registry.names(kind);
+        for name in &linked {
+            let known = names.contains(name) != is_excepted(name);
+            assert!(known, "the {kind} `{name}` is tried nowhere, or both tried and excepted");
+        }
+        let gone: Vec<_> = names.iter().filter(|name| !linked.contains(name)).collect();
+        assert!(gone.is_empty(), "there is no {kind} {gone:?}");
+    }
+    for (kind, name, _) in EXCEPTIONS {
+        assert!(registry.get(*kind, name).is_some(), "there is no {kind} `{name}` to except");
+    }
+}

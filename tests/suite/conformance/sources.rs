@@ -1,1 +1,115 @@
 //! Sources, held to the conformance kit.
+
+use std::fs;
+
+use serde_json::json;
+use sluice_conformance::{Integrity, source};
+
+use crate::kit::{Folder, drive, log, run};
+use crate::robots;
+
+/// The sources that are tried here.
+pub(super) const NAMES: &[&str] =
+    &["archive", "demo", "jsonl", "lcm-log", "lcm-udp", "orca", "parquet", "vel"];
+
+/// What a sink with these options writes of a small log as `name`.
+fn written(name: &str, sink: &str) -> Vec<u8> {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(7, 12)));
+    let text = format!(
+        "[sources.log]\nplugin = \"lcm-log\"\npath = \"${{DIR}}/in.lcm\"\n\
+         [sinks.out]\nfrom = \"log\"\npath = \"${{DIR}}/{name}\"\n{sink}"
+    );
+    run(&text, folder.path(), 2).unwrap();
+    folder.read(name)
+}
+
+#[test]
+fn lcm_log() {
+    source("lcm-log").sample("drive.lcm", log(&drive(7, 20))).check();
+}
+
+#[test]
+fn lcm_log_of_some_length() {
+    source("lcm-log").sample("drive.lcm", log(&drive(8, 300))).check();
+}
+
+#[test]
+fn lcm_log_compressed() {
+    let packed = zstd::encode_all(&log(&drive(7, 12))[..], 1).unwrap();
+    source("lcm-log").sample("drive.lcm.zst", packed).check();
+}
+
+#[test]
+fn vel() {
+    let folder = Folder::new();
+    source("vel").sample("drive.vel", robots::vel(&folder)).check();
+}
+
+#[test]
+fn orca() {
+    let folder = Folder::new();
+    robots::orca(&folder);
+    let inner = folder.at("orca");
+    let read = |name: &str| fs::read(inner.join(name)).unwrap();
+    source("orca")
+        .sample("master.log", read("master.log"))
+        .sample("laser0.log", read("laser0.log"))
+        .sample("position2d0.log", read("position2d0.log"))
+        .check();
+}
+
+#[test]
+fn parquet_as_one_table() {
+    let table = written("drive.parquet", "plugin = \"parquet\"\n");
+    source("parquet").sample("drive.parquet", table).reads(&["Parquet"]).check();
+}
+
+#[test]
+fn parquet_as_a_folder() {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(7, 12)));
+    let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"${DIR}/in.lcm\"\n\
+         [sinks.out]\nplugin = \"parquet\"\nfrom = \"log\"\npath = \"${DIR}/tables/\"\n";
+    run(text, folder.path(), 2).unwrap();
+    let tables = folder.at("tables");
+    let mut names: Vec<_> =
+        fs::read_dir(&tables).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    let mut trial = source("parquet").options(json!({ "path": "tables" })).reads(&["Parquet"]);
+    for name in names {
+        let name = name.into_string().unwrap();
+        let bytes = fs::read(tables.join(&name)).unwrap();
+        trial = trial.sample(&format!("tables/{name}"), bytes);
+    }
+    trial.check();
+}
+
+#[test]
+fn archive_of_an_lcm_log() {
+    let archive = written("drive.lcm.zst", "plugin = \"archive\"\nframe = \"2KiB\"\n");
+    source("archive").sample("drive.lcm.zst", archive).integrity(Integrity::Checksummed).check();
+}
+
+#[test]
+fn archive_of_any_events() {
+    let sink = "plugin = \"archive\"\nformat = \"arrow\"\nframe = \"2KiB\"\n";
+    let archive = written("drive.zst", sink);
+    source("archive").sample("drive.zst", archive).integrity(Integrity::Checksummed).check();
+}
+
+#[test]
+fn jsonl() {
+    let lines = written("drive.jsonl", "plugin = \"jsonl\"\npayload = true\n");
+    source("jsonl").sample("drive.jsonl", lines).check();
+}
+
+#[test]
+fn demo() {
+    source("demo").options(json!({ "seconds": 1 })).check();
+}
+
+#[test]
+fn lcm_udp() {
+    source("lcm-udp").options(json!({ "url": "udpm://239.255.76.67:7667?ttl=0" })).unread().check();
+}

@@ -1,0 +1,292 @@
+//! The judgement on what a damaged sample gives: which events may be missing or new, and what has to be
+//! told. Reads nothing itself.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
+
+use sluice_core::contract::PlainEvent;
+
+use crate::extents::Extents;
+use crate::finding::Fault;
+use crate::hostile::{Change, Sort};
+use crate::reading::{Read, Told, shown};
+use crate::{Integrity, Promise};
+
+/// What is known of a sound sample.
+pub(crate) struct Judge<'s> {
+    pub(crate) sound: &'s Read,
+    pub(crate) integrity: Integrity,
+    /// Where its events lie, if that can be told and if the changed file is the one they lie in.
+    pub(crate) extents: Option<&'s Extents>,
+    /// Whether damage is counted in bytes of the file itself.
+    pub(crate) is_plain: bool,
+    /// Whether the sample is read from a single input.
+    pub(crate) is_single: bool,
+    keys: HashMap<u64, Vec<usize>>,
+    hasher: RandomState,
+}
+
+/// Whether events are found in their places only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Kept,
+    Any,
+}
+
+/// How the events of a damaged sample compare with those of the sound one.
+#[derive(Debug, Default)]
+struct Match {
+    /// Positions in the damaged one that the sound one does not have.
+    new: Vec<usize>,
+    /// Positions in the sound one that the damaged one does not have.
+    missing: Vec<usize>,
+    /// A position in the damaged one whose event is not in its place.
+    displaced: Option<usize>,
+}
+
+impl<'s> Judge<'s> {
+    pub(crate) fn new(sound: &'s Read, integrity: Integrity) -> Self {
+        let mut judge = Self {
+            sound,
+            integrity,
+            extents: None,
+            is_plain: true,
+            is_single: true,
+            keys: HashMap::new(),
+            hasher: RandomState::new(),
+        };
+        for (at, event) in sound.events.iter().enumerate() {
+            let key = judge.key(event);
+            judge.keys.entry(key).or_default().push(at);
+        }
+        judge
+    }
+
+    /// What an event is known by. Numbers, and in text also times, may count what stands before it.
+    fn key(&self, event: &PlainEvent) -> u64 {
+        let timestamp = (self.integrity != Integrity::Nothing).then_some(event.timestamp);
+        self.hasher.hash_one((timestamp, &event.source, &event.channel, &event.payload))
+    }
+
+    fn is_same(&self, a: &PlainEvent, b: &PlainEvent) -> bool {
+        (self.integrity == Integrity::Nothing || a.timestamp == b.timestamp)
+            && (&a.channel, &a.source, &a.payload) == (&b.channel, &b.source, &b.payload)
+    }
+
+    /// How many events of the sound sample this begins with.
+    pub(crate) fn prefix(&self, read: &Read) -> usize {
+        let pairs = read.events.iter().zip(&self.sound.events);
+        pairs.take_while(|(now, then)| now == then).count()
+    }
+
+    /// What is wrong with what a sample that was cut off gives. That a cut is not told is judged when all
+    /// have been tried.
+    pub(crate) fn cut(&self, read: &Read) -> Vec<Fault> {
+        let prefix = self.prefix(read);
+        let Some(next) = read.events.get(prefix) else { return Vec::new() };
+        let is_last = prefix + 1 == read.events.len();
+        if self.integrity == Integrity::Nothing && is_last && self.is_shortened(prefix, next) {
+            return Vec::new();
+        }
+        let matched = self.matched(read, Order::Kept);
+        let is_whole = matched.new.is_empty() && matched.displaced.is_none();
+        // Of several inputs, the others are still whole.
+        if is_whole && !self.is_single {
+            return Vec::new();
+        }
+        let what = match is_whole {
+            true => "events that lie behind others are given, and those are not",
+            false => "an event is given that the whole file does not have",
+        };
+        vec![Fault::new(Promise::Damage, what, format!("event {prefix} is {}", shown(next)))]
+    }
+
+    fn is_shortened(&self, at: usize, event: &PlainEvent) -> bool {
+        self.sound.events.get(at).is_some_and(|whole| {
+            whole.channel == event.channel && whole.payload.starts_with(&event.payload)
+        })
+    }
+
+    /// What is wrong with what a changed sample gives.
+    pub(crate) fn changed(&self, change: &Change, read: &Read) -> Vec<Fault> {
+        if change.sort == Sort::Foreign {
+            return Vec::new();
+        }
+        let order = if change.sort == Sort::Rearranged { Order::Any } else { Order::Kept };
+        let matched = self.matched(read, order);
+        let mut faults = Vec::new();
+        faults.extend(displaced(read, &matched));
+        faults.extend(self.invented(change, read, &matched));
+        faults.extend(self.unsaid(change, read, &matched));
+        faults
+    }
+
+    /// Events that were not there before: no more than were touched.
+    fn invented(&self, change: &Change, read: &Read, matched: &Match) -> Option<Fault> {
+        let allowed = match (self.integrity, self.extents) {
+            (Integrity::Nothing, _) => return None,
+            (Integrity::Checksummed, _) => 0,
+            (Integrity::Framed, None) => return None,
+            (Integrity::Framed, Some(extents)) => extents.touched(&change.range),
+        };
+        let first = matched.new.get(allowed)?;
+        let event = read.events.get(*first).map(shown).unwrap_or_default();
+        let what = match self.integrity {
+            Integrity::Checksummed => "changed bytes are passed on as events",
+            _ => "more events are invented than were touched",
+        };
+        let detail =
+            format!("{} new, {allowed} touched; event {first} is {event}", matched.new.len());
+        Some(Fault::new(Promise::Damage, what, detail))
+    }
+
+    /// Events that are missing: what they took has to be told as damage, or to be in an event that was
+    /// not there before.
+    fn unsaid(&self, change: &Change, read: &Read, matched: &Match) -> Option<Fault> {
+        if read.error.is_some() || matched.missing.is_empty() {
+            return None;
+        }
+        let whole = self.extents.is_some_and(|extents| {
+            change.sort == Sort::Deleted
+                && extents.is_end(change.range.start)
+                && extents.is_end(change.range.end)
+        });
+        let is_told = !read.damage.is_empty() || !matched.new.is_empty() || whole;
+        let missing = matched.missing.len();
+        if !is_told {
+            let what = format!("{missing} of {} events", self.sound.events.len());
+            return Some(Fault::new(Promise::Damage, "events are lost in silence", what));
+        }
+        let lost = self.lost_bytes(matched)?;
+        let removed = change.range.len().saturating_sub(change.put.len());
+        let told: usize = read.damage.iter().map(|told| told.length as usize).sum();
+        let new: usize = matched
+            .new
+            .iter()
+            .filter_map(|at| read.events.get(*at))
+            .map(|event| event.payload.len() + self.most_overhead())
+            .sum();
+        if told + new + removed >= lost {
+            return None;
+        }
+        let detail = format!(
+            "{missing} events with at least {lost} bytes are missing, and damage of {told} bytes is told"
+        );
+        Some(Fault::new(Promise::Damage, "more is lost than is told", detail))
+    }
+
+    /// How many bytes of the file the missing events take at least, where that can be told.
+    fn lost_bytes(&self, matched: &Match) -> Option<usize> {
+        let extents = self.extents.filter(|extents| {
+            self.is_plain && !extents.are_framed_together() && self.integrity != Integrity::Nothing
+        })?;
+        Some(matched.missing.iter().map(|at| extents.least(*at)).sum())
+    }
+
+    /// How many bytes of the file an event may take beside its payload.
+    fn most_overhead(&self) -> usize {
+        let Some(extents) = self.extents else { return 0 };
+        let overhead = |(at, event): (usize, &PlainEvent)| {
+            extents.outer(at).len().saturating_sub(event.payload.len())
+        };
+        self.sound.events.iter().enumerate().map(overhead).max().unwrap_or(0)
+    }
+
+    /// Which events are still there: those at the front and at the back for certain, others where they
+    /// are found.
+    fn matched(&self, read: &Read, order: Order) -> Match {
+        let (then, now) = (&self.sound.events[..], &read.events[..]);
+        let same = |(a, b): &(&PlainEvent, &PlainEvent)| self.is_same(a, b);
+        let front = then.iter().zip(now).take_while(same).count();
+        let rest = (then.len() - front).min(now.len() - front);
+        let back = then.iter().rev().zip(now.iter().rev()).take(rest).take_while(same).count();
+        let mut found = vec![false; then.len()];
+        let (mut matched, mut next, last) = (Match::default(), front, then.len() - back);
+        for (at, event) in now.iter().enumerate().take(now.len() - back).skip(front) {
+            let places = self.keys.get(&self.key(event));
+            let place = places.and_then(|places| {
+                let is_free = |place: &&usize| (next..last).contains(*place) && !found[**place];
+                places.iter().find(is_free).copied()
+            });
+            match place {
+                Some(place) => {
+                    found[place] = true;
+                    next = if order == Order::Kept { place + 1 } else { next };
+                }
+                // What stands twice is given twice.
+                None if places.is_some() && order == Order::Any => {}
+                None if places.is_some() => {
+                    matched.displaced.get_or_insert(at);
+                }
+                None => matched.new.push(at),
+            }
+        }
+        matched.missing = (front..last).filter(|at| !found[*at]).collect();
+        matched
+    }
+}
+
+fn displaced(read: &Read, matched: &Match) -> Option<Fault> {
+    let at = matched.displaced?;
+    let event = read.events.get(at).map(shown).unwrap_or_default();
+    let what = "sound events come in another order, or twice";
+    Some(Fault::new(Promise::Damage, what, format!("event {at} is {event}")))
+}
+
+/// What is wrong with a reading of any input whatever.
+pub(crate) fn plausible(read: &Read, folder: &Path) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    if let Some(what) = &read.endless {
+        faults.push(Fault::new(Promise::Termination, "it gives more than there can be", what));
+    }
+    if let Some(error) = &read.error
+        && !names_a_file(error, folder)
+    {
+        let what = "an error does not name the file it is about";
+        faults.push(Fault::new(Promise::Damage, what, error));
+    }
+    faults.extend(ranges(&read.damage));
+    faults
+}
+
+fn names_a_file(error: &str, folder: &Path) -> bool {
+    let root = folder.to_string_lossy();
+    let Ok(entries) = std::fs::read_dir(folder) else { return false };
+    let mut names = entries.flatten().map(|entry| entry.file_name());
+    error.contains(&*root) || names.any(|name| error.contains(&*name.to_string_lossy()))
+}
+
+/// Damage lies within its file, and no byte of it is told twice.
+fn ranges(damage: &[Told]) -> Option<Fault> {
+    for (n, told) in damage.iter().enumerate() {
+        let Ok(meta) = std::fs::metadata(&told.input) else {
+            let what = "damage is told of a file that is not there";
+            return Some(Fault::new(Promise::Damage, what, &told.input));
+        };
+        let end = told.offset.checked_add(told.length);
+        let is_packed = sluice_core::files::is_zstd(Path::new(&told.input)).unwrap_or(false);
+        if !is_packed && end.is_none_or(|end| end > meta.len()) {
+            let what = "damage is told of bytes that the file does not have";
+            let (Told { offset, length, .. }, len) = (told, meta.len());
+            let detail = format!("{length} bytes at byte {offset} of {len}");
+            return Some(Fault::new(Promise::Damage, what, detail));
+        }
+        let overlaps = |other: &&Told| {
+            let end = end.unwrap_or(u64::MAX);
+            other.input == told.input
+                && other.offset < end
+                && told.offset < other.offset.saturating_add(other.length)
+        };
+        if let Some(other) = damage.iter().skip(n + 1).take(64).find(overlaps) {
+            let range = |told: &Told| format!("{}+{}", told.offset, told.length);
+            let what = "damage is told twice of the same bytes";
+            return Some(Fault::new(
+                Promise::Damage,
+                what,
+                format!("{} and {}", range(told), range(other)),
+            ));
+        }
+    }
+    None
+}

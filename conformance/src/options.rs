@@ -1,0 +1,185 @@
+//! Options and samples, which every kind of plugin has: what is unknown is refused, what is known is
+//! explained, and the sample is a piece of a pipeline file that shows all of it. Runs nothing.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use sluice_core::{Kind, Make, OptionsError, Plugin, Registry};
+use sluice_pipeline::{Document, Mistakes, Pipeline, Variables};
+
+use crate::private::{KEEP, NOTHING};
+use crate::{Finding, Promise};
+
+/// An option that no plugin has.
+const MADE_UP: &str = "an_option_that_nobody_has";
+
+/// Everything about options and the sample of this plugin that is not as it must be. `options` are some
+/// that it takes.
+pub(crate) fn findings(plugin: &Plugin, options: &Value, registry: &Registry) -> Vec<Finding> {
+    let mut findings: Vec<Finding> =
+        [about(plugin), accepted(plugin, options)].into_iter().flatten().collect();
+    findings.extend(unexplained(plugin));
+    findings.extend(unmentioned(plugin));
+    findings.extend(sample(plugin, registry).err());
+    findings
+}
+
+fn about(plugin: &Plugin) -> Option<Finding> {
+    let about = plugin.about;
+    let is_a_line = !about.is_empty() && !about.ends_with('.') && !about.contains('\n');
+    let what = || {
+        format!("`about` says in one line, without a full stop, what it does; it says `{about}`")
+    };
+    (!is_a_line).then(|| Finding::new(Promise::Options, what()))
+}
+
+/// Makes a plugin and forgets it.
+fn make(plugin: &Plugin, options: Value) -> Result<(), OptionsError> {
+    match plugin.make {
+        Make::Source(make) => make(options).map(drop),
+        Make::Stage(make) => make(options).map(drop),
+        Make::Codec(make) => make(options).map(drop),
+        Make::Sink(make) => make(options).map(drop),
+        Make::Service(make) => make(options).map(drop),
+    }
+}
+
+/// Whether it takes an option that it does not know.
+fn accepted(plugin: &Plugin, options: &Value) -> Option<Finding> {
+    let mut options = options.as_object().cloned().unwrap_or_default();
+    options.insert(MADE_UP.to_owned(), Value::Bool(true));
+    let what = match make(plugin, Value::Object(options)) {
+        Ok(()) => "it is made all the same: a misspelt option would do nothing".to_owned(),
+        Err(error) if names(&error, MADE_UP) => return None,
+        Err(error) => format!("the refusal does not name the option: `{error}`"),
+    };
+    let advice = "add `#[serde(deny_unknown_fields)]` to its options";
+    Some(Finding::new(
+        Promise::Options,
+        format!("given the made-up option `{MADE_UP}`, {what}; {advice}"),
+    ))
+}
+
+fn names(error: &OptionsError, key: &str) -> bool {
+    error.message.contains(key) || error.path.iter().any(|part| part == key)
+}
+
+fn unexplained(plugin: &Plugin) -> Vec<Finding> {
+    let schema = Value::from((plugin.schema)());
+    let is_explained = |option: &str| {
+        let about = schema.pointer(&format!("/properties/{option}/description"));
+        about.and_then(Value::as_str).is_some_and(|text| !text.trim().is_empty())
+    };
+    let options = plugin.option_names().into_iter().filter(|option| !is_explained(option));
+    let tell =
+        |option| Finding::new(Promise::Options, format!("`{option}` has no doc comment: add one"));
+    options.map(tell).collect()
+}
+
+fn unmentioned(plugin: &Plugin) -> Vec<Finding> {
+    let is_mentioned = |option: &String| {
+        plugin.sample.lines().any(|line| {
+            let line = line.trim_start_matches(['#', ' ']);
+            line.strip_prefix(&option[..]).is_some_and(|rest| rest.trim_start().starts_with('='))
+        })
+    };
+    let options = plugin.option_names().into_iter().filter(|option| !is_mentioned(option));
+    let tell = |option| {
+        Finding::new(Promise::Sample, format!("the sample does not show `{option} = …`: add it"))
+    };
+    options.map(tell).collect()
+}
+
+/// `Err` if the sample is no piece of a pipeline file, or if that takes an option that nobody has.
+fn sample(plugin: &Plugin, registry: &Registry) -> Result<(), Finding> {
+    let wrong = |what: String| Finding::new(Promise::Sample, what);
+    let table: toml::Table = plugin
+        .sample
+        .parse()
+        .map_err(|error| wrong(format!("the sample is not TOML: {error}").trim().to_owned()))?;
+    // What uses a codec or a service is told by stages, or by the command line.
+    let Some(group) = group(plugin.kind()) else { return Ok(()) };
+    let shown = table.get(group).and_then(toml::Value::as_table).into_iter().flatten();
+    let uses =
+        |node: &toml::Value| node.get("plugin").and_then(toml::Value::as_str) == Some(plugin.name);
+    let Some((node, _)) = shown.into_iter().find(|(_, node)| uses(node)) else {
+        return Err(wrong(format!(
+            "the sample has no `[{group}.NAME]` with `plugin = \"{}\"`",
+            plugin.name
+        )));
+    };
+    let text = completed(plugin.sample, &table);
+    read(&text, registry).map_err(|mistakes| {
+        wrong(format!("the sample is no piece of a pipeline file: {mistakes}"))
+    })?;
+    let header = format!("[{group}.{node}]");
+    refuses(&text, &header, registry)
+}
+
+/// Whether a pipeline file in which the node has a made-up option is refused at that option.
+fn refuses(text: &str, header: &str, registry: &Registry) -> Result<(), Finding> {
+    // A sample may be written as inline tables; then what `make` says has to do.
+    let Some(at) = text.find(header).map(|at| at + header.len()) else { return Ok(()) };
+    let (before, after) = text.split_at(at);
+    let text = format!("{before}\n{MADE_UP} = true\n{after}");
+    let wrong = |what: &str| {
+        let what = format!("a pipeline file with the option `{MADE_UP}` is {what}");
+        Err(Finding::new(Promise::Options, what))
+    };
+    let Err(mistakes) = read(&text, registry) else { return wrong("taken all the same") };
+    let points = |span: &std::ops::Range<usize>| {
+        text.get(span.clone()).is_some_and(|text| text.contains(MADE_UP))
+    };
+    let told = mistakes
+        .list
+        .iter()
+        .any(|mistake| points(&mistake.span) && mistake.message.contains(MADE_UP));
+    if told { Ok(()) } else { wrong("refused, but not with the line of that option") }
+}
+
+fn group(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::Source => Some("sources"),
+        Kind::Stage => Some("stages"),
+        Kind::Sink => Some("sinks"),
+        Kind::Codec | Kind::Service => None,
+    }
+}
+
+fn read(text: &str, registry: &Registry) -> Result<Pipeline, Mistakes> {
+    let variables = Variables { set: BTreeMap::new(), environment: false };
+    Pipeline::read(&Document::generated("sample.toml", text), &variables, registry)
+}
+
+/// A sample as a whole pipeline: with a source for what it reads from and a sink for what it leaves.
+fn completed(sample: &str, table: &toml::Table) -> String {
+    let nodes = || table.values().filter_map(toml::Value::as_table).flatten();
+    let heard: Vec<&str> = nodes().flat_map(|(_, node)| from(node)).collect();
+    let mut missing: Vec<&str> =
+        heard.iter().filter(|from| !nodes().any(|(name, _)| name == *from)).copied().collect();
+    missing.sort_unstable();
+    missing.dedup();
+    let mut text = sample.to_owned();
+    for name in missing {
+        text += &format!("\n[sources.{name}]\nplugin = \"{NOTHING}\"\n");
+    }
+    let sinks = table.get("sinks").and_then(toml::Value::as_table);
+    for (name, _) in nodes() {
+        let is_end = sinks.is_some_and(|sinks| sinks.contains_key(name));
+        if !is_end && !heard.contains(&&name[..]) {
+            text += &format!(
+                "\n[sinks.{name}_end]\nplugin = \"{KEEP}\"\nfrom = \"{name}\"\nplace = 0\n"
+            );
+        }
+    }
+    text
+}
+
+/// The nodes that a node reads from.
+fn from(node: &toml::Value) -> Vec<&str> {
+    match node.get("from") {
+        Some(toml::Value::String(one)) => vec![one],
+        Some(toml::Value::Array(list)) => list.iter().filter_map(toml::Value::as_str).collect(),
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,469 @@
+//! Everything that is tried by reading a source: its sample, pieces of it, the engine, and the sample cut
+//! off and changed in every way.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use sluice_core::{BlockPool, Make, Plugin, Query, Registry, Source};
+
+use crate::extents::{Cut, Cuts, Extents};
+use crate::finding::Fault;
+use crate::hostile::{Change, changes};
+use crate::isolation::Cases;
+use crate::judge::{Judge, plausible};
+use crate::reading::{Bounds, Read, read_all};
+use crate::running::{MANNERS, resolved, run};
+use crate::source::SourceTrial;
+use crate::{Promise, sniffing};
+
+/// Samples up to this length are cut off behind every byte.
+const SMALL: usize = 8 << 10;
+/// How many bytes of longer samples are read, about, to see what cuts give.
+const CUT_BUDGET: usize = 16 << 20;
+/// How many bytes are read, about, to see what changes give, and how many changes there are.
+const CHANGE_BUDGET: usize = 24 << 20;
+const MOST_CHANGES: usize = 1_500;
+const LEAST_CHANGES: usize = 64;
+/// Every so many changes, the changed sample is read in pieces too.
+const PIECES_EVERY: usize = 8;
+/// How many changed samples are read by the engine.
+const RUNS: usize = 3;
+/// What a case has learned when the sample was found to be sound.
+const SOUND: &str = "sound";
+
+/// A source and what it is tried with.
+pub(crate) struct Subject<'t> {
+    pub(crate) trial: &'t SourceTrial,
+    pub(crate) plugin: &'t Plugin,
+    pub(crate) registry: &'t Registry,
+}
+
+/// A file of the sample.
+struct Sample<'t> {
+    place: usize,
+    name: &'t str,
+    bytes: &'t [u8],
+}
+
+impl<'t> Subject<'t> {
+    /// Options as they would be with the sample in some folder.
+    pub(crate) fn options_anywhere(&self) -> Value {
+        self.options(Path::new("."))
+    }
+
+    fn options(&self, folder: &Path) -> Value {
+        let takes_path = self.plugin.option_names().iter().any(|name| name == "path");
+        let first = self.trial.files.first().map_or("log", |(name, _)| name);
+        resolved(&self.trial.options, folder, takes_path.then_some(first))
+    }
+
+    fn samples(&self) -> impl Iterator<Item = Sample<'t>> {
+        let files = self.trial.files.iter().enumerate();
+        files.map(|(place, (name, bytes))| Sample { place, name, bytes })
+    }
+
+    /// Tries everything.
+    pub(crate) fn try_all(&self, cases: &mut Cases) {
+        let folder = cases.folder();
+        self.write_all(&folder);
+        let pool = BlockPool::new(1 << 20, 4);
+        cases.case("the sample as it is", |cases| {
+            let faults = self.sound(&folder, &pool);
+            if faults.is_empty() {
+                cases.learn(json!(SOUND));
+            }
+            faults
+        });
+        // All else is told by how it differs from the sound sample.
+        if !cases.learned().iter().any(|learned| learned == SOUND) {
+            return;
+        }
+        let Ok(sound) = self.read(&folder, u64::MAX, &pool, self.bounds()) else { return };
+        cases.case("the sample in pieces", |_| self.in_pieces(&folder, &sound));
+        cases.roomy_case("the sample, run by the engine", |_| self.by_engine(&folder, &sound));
+        if let Some(first) = self.trial.files.first().filter(|_| self.is_single(&folder)) {
+            cases.case("first bytes of files", |_| self.sniffed(&folder, &first.0));
+        }
+        let subject = Damaged { subject: self, folder, sound, pool };
+        for sample in self.samples() {
+            subject.try_damage(cases, &sample);
+        }
+    }
+
+    fn write_all(&self, folder: &Path) {
+        for sample in self.samples() {
+            sample.write(folder, sample.bytes);
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.samples().map(|sample| sample.bytes.len()).sum()
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds::of_length(self.len())
+    }
+
+    fn source(&self, folder: &Path) -> Result<Box<dyn Source>, Fault> {
+        let Make::Source(make) = self.plugin.make else {
+            return Err(Fault::new(Promise::Options, "it is no source", String::new()));
+        };
+        make(self.options(folder)).map_err(|error| {
+            let what = "the options of the trial are refused";
+            Fault::new(Promise::Options, what, error.to_string())
+        })
+    }
+
+    fn read(
+        &self,
+        folder: &Path,
+        target: u64,
+        pool: &BlockPool,
+        bounds: Bounds,
+    ) -> Result<Read, Fault> {
+        Ok(read_all(&*self.source(folder)?, target, pool, bounds))
+    }
+
+    /// Whether it is read from one input.
+    fn is_single(&self, folder: &Path) -> bool {
+        let inputs = self.source(folder).ok().and_then(|source| source.inputs().ok());
+        inputs.is_some_and(|inputs| inputs.len() == 1)
+    }
+
+    fn sound(&self, folder: &Path, pool: &BlockPool) -> Vec<Fault> {
+        let read = match self.read(folder, u64::MAX, pool, self.bounds()) {
+            Ok(read) => read,
+            Err(fault) => return vec![fault],
+        };
+        let wrong = |what: &str, detail: &str| vec![Fault::new(Promise::Damage, what, detail)];
+        if let Some(endless) = &read.endless {
+            let what = "it gives more than there can be";
+            return vec![Fault::new(Promise::Termination, what, endless)];
+        }
+        if let Some(error) = &read.error {
+            return wrong("a sound sample cannot be read", error);
+        }
+        if let Some(damage) = read.damage.first() {
+            return wrong("a sound sample is told to be damaged", &damage.reason);
+        }
+        if read.events.is_empty() {
+            return wrong("the sample has no event: give one with some", "");
+        }
+        Vec::new()
+    }
+
+    fn in_pieces(&self, folder: &Path, sound: &Read) -> Vec<Fault> {
+        let mut faults: Vec<Fault> = self.uncovered(folder).into_iter().collect();
+        faults.extend(self.cut_otherwise(folder, sound, self.bounds(), &self.targets()));
+        faults
+    }
+
+    /// Sizes of pieces. Of a long sample, there would be too many small ones.
+    fn targets(&self) -> Vec<u64> {
+        let len = self.len() as u64;
+        let mut targets = vec![1, 7, 64, 1000, len / 3, len / 2, len.saturating_sub(1)];
+        targets.retain(|target| *target > 0 && len / target <= 2_000);
+        targets.push(len.max(1));
+        targets
+    }
+
+    /// How what is read in pieces of these sizes, and through small blocks, differs.
+    fn cut_otherwise(
+        &self,
+        folder: &Path,
+        whole: &Read,
+        bounds: Bounds,
+        targets: &[u64],
+    ) -> Option<Fault> {
+        let blocks = [1 << 20, 100, 4096];
+        let manners = targets.iter().zip(blocks.into_iter().cycle());
+        for (target, block) in manners.chain([(&u64::MAX, 29), (&u64::MAX, 1000)]) {
+            let pool = BlockPool::new(block, 2);
+            let read = match self.read(folder, *target, &pool, bounds) {
+                Ok(read) => read,
+                Err(fault) => return Some(fault),
+            };
+            if let Some(how) = whole.difference(&read) {
+                let pieces = match *target {
+                    u64::MAX => "as a whole".to_owned(),
+                    target => format!("in pieces of {target} bytes"),
+                };
+                let what = "another splitting gives something else";
+                let detail = format!("{pieces}, through blocks of {block} bytes: {how}");
+                return Some(Fault::new(Promise::Splitting, what, detail));
+            }
+        }
+        None
+    }
+
+    /// Whether the splits leave something out, or have it twice.
+    fn uncovered(&self, folder: &Path) -> Option<Fault> {
+        let source = self.source(folder).ok()?;
+        let target = (self.len() as u64 / 4).max(1);
+        let splits = source.splits(target, &Query::default()).ok()?;
+        let inputs = source.inputs().ok()?;
+        let wrong = |detail: String| {
+            Some(Fault::new(
+                Promise::Splitting,
+                "splits do not lie end to end in the inputs",
+                detail,
+            ))
+        };
+        let mut seen: Vec<&Path> = Vec::new();
+        for (n, split) in splits.iter().enumerate() {
+            let before = n.checked_sub(1).and_then(|before| splits.get(before));
+            match before.filter(|before| before.input == split.input) {
+                Some(before) if !before.is_followed_by(split) => {
+                    return wrong(format!("{split:?}"));
+                }
+                Some(_) => {}
+                None if seen.contains(&&*split.input) => return wrong(format!("{split:?}")),
+                None => seen.push(&split.input),
+            }
+        }
+        let missed = inputs.iter().find(|input| !seen.contains(&&*input.path));
+        missed
+            .filter(|input| input.bytes != Some(0))
+            .and_then(|input| wrong(format!("{} is not among them", input.path.display())))
+    }
+
+    /// How what the engine reads differs, with any number of threads and little memory.
+    fn by_engine(&self, folder: &Path, whole: &Read) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        for manner in MANNERS {
+            let (jobs, memory) = manner;
+            let with = format!("{jobs} threads and {memory} MiB");
+            match run(self.plugin.name, &self.options(folder), manner, self.registry) {
+                Err(mistakes) => {
+                    let what = "a pipeline with it is refused";
+                    faults.push(Fault::new(Promise::Options, what, mistakes));
+                }
+                Ok(read) => faults.extend(whole.difference(&read).map(|how| {
+                    let what = "run by the engine, it gives something else";
+                    Fault::new(Promise::Threads, what, format!("{with}: {how}"))
+                })),
+            }
+        }
+        faults.truncate(1);
+        faults
+    }
+
+    fn sniffed(&self, folder: &Path, name: &str) -> Vec<Fault> {
+        let reads = &self.trial.reads;
+        sniffing::faults(self.plugin, &folder.join(name), reads, (self.registry, folder))
+    }
+}
+
+impl Sample<'_> {
+    fn path(&self, folder: &Path) -> PathBuf {
+        folder.join(self.name)
+    }
+
+    fn write(&self, folder: &Path, bytes: &[u8]) {
+        let path = self.path(folder);
+        let parent = path.parent().unwrap_or(folder);
+        let written = fs::create_dir_all(parent).and_then(|()| fs::write(&path, bytes));
+        written.expect("a sample can be written into the build's own folder");
+    }
+}
+
+/// A source whose sample is damaged.
+struct Damaged<'s, 't> {
+    subject: &'s Subject<'t>,
+    folder: PathBuf,
+    sound: Read,
+    pool: BlockPool,
+}
+
+impl Damaged<'_, '_> {
+    fn try_damage(&self, cases: &mut Cases, sample: &Sample<'_>) {
+        let mut judge = Judge::new(&self.sound, self.subject.trial.integrity);
+        judge.is_single = sample.place == 0 && self.subject.is_single(&self.folder);
+        judge.is_plain = !sluice_core::files::is_zstd(&sample.path(&self.folder)).unwrap_or(false);
+        let cuts = self.try_cuts(cases, sample, &judge);
+        self.try_silence(cases, sample, &judge, &cuts);
+        let extents = judge
+            .is_single
+            .then(|| cuts.extents(self.sound.events.len(), sample.bytes.len()))
+            .flatten();
+        judge.extents = extents.as_ref();
+        self.try_changes(cases, sample, &judge, extents.as_ref());
+        sample.write(&self.folder, sample.bytes);
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds::around(&self.sound, self.subject.len())
+    }
+
+    fn read(&self) -> Result<Read, Fault> {
+        self.subject.read(&self.folder, u64::MAX, &self.pool, self.bounds())
+    }
+
+    /// Tries cuts everywhere, or where they say most.
+    fn try_cuts(&self, cases: &mut Cases, sample: &Sample<'_>, judge: &Judge<'_>) -> Cuts {
+        let len = sample.bytes.len();
+        for at in first_cuts(len) {
+            self.try_cut(cases, sample, judge, at);
+        }
+        let mut cuts = learned(cases, sample, self.sound.events.len());
+        if len > SMALL && judge.is_single {
+            self.refine(cases, sample, judge, &mut cuts);
+        }
+        cuts
+    }
+
+    /// Finds where some of the events of a long sample end.
+    fn refine(&self, cases: &mut Cases, sample: &Sample<'_>, judge: &Judge<'_>, cuts: &mut Cuts) {
+        let events = self.sound.events.len();
+        for event in some_events(events) {
+            let (mut low, mut high) = cuts.around(event).unwrap_or_default();
+            while low + 1 < high {
+                let middle = low.midpoint(high);
+                self.try_cut(cases, sample, judge, middle);
+                *cuts = learned(cases, sample, events);
+                let gives = cuts.at(middle).is_some_and(|cut| cut.events > event);
+                (low, high) = if gives { (low, middle) } else { (middle, high) };
+            }
+            for at in (high + 1..high + 6).filter(|at| *at < sample.bytes.len()) {
+                self.try_cut(cases, sample, judge, at);
+            }
+        }
+        *cuts = learned(cases, sample, events);
+    }
+
+    fn try_cut(&self, cases: &mut Cases, sample: &Sample<'_>, judge: &Judge<'_>, at: usize) {
+        let change = Change::cut(at, sample.bytes.len());
+        let what = format!("{}: {change}", sample.name);
+        cases.case(&what, |cases| {
+            sample.write(&self.folder, &change.apply(sample.bytes));
+            let read = match self.read() {
+                Ok(read) => read,
+                Err(fault) => return vec![fault],
+            };
+            let events = judge.prefix(&read);
+            cases.learn(json!([sample.place, at, events, read.tells()]));
+            let mut faults = plausible(&read, &self.folder);
+            faults.extend(judge.cut(&read));
+            faults
+        });
+    }
+
+    /// Whether a cut inside of an event is not told.
+    fn try_silence(&self, cases: &mut Cases, sample: &Sample<'_>, judge: &Judge<'_>, cuts: &Cuts) {
+        // Of what lies beside the first file, all that is not there may be told event by event.
+        if judge.integrity == crate::Integrity::Nothing || !judge.is_single {
+            return;
+        }
+        let Some((at, more)) = cuts.silent(sample.bytes.len()) else { return };
+        let change = Change::cut(at, sample.bytes.len());
+        cases.case(&format!("{}: {change}", sample.name), |_| {
+            sample.write(&self.folder, &change.apply(sample.bytes));
+            let what = "a cut inside of an event, or of what stands before it, is not told";
+            vec![Fault::new(Promise::Damage, what, format!("nor are {more} others"))]
+        });
+    }
+
+    fn try_changes(
+        &self,
+        cases: &mut Cases,
+        sample: &Sample<'_>,
+        judge: &Judge<'_>,
+        extents: Option<&Extents>,
+    ) {
+        let len = sample.bytes.len();
+        let files = self.subject.trial.files.len().max(1);
+        let most = (CHANGE_BUDGET / len.max(1)).clamp(LEAST_CHANGES, MOST_CHANGES) / files;
+        let mut places = vec![0, HEADER_AT, len.saturating_sub(64), len.saturating_sub(32)];
+        places.extend(extents.map(|extents| extents.some_ends(6)).unwrap_or_default());
+        let all = changes(sample.bytes, &places, most, self.subject.trial.seed);
+        let run_every = all.len().div_ceil(RUNS);
+        for (n, change) in all.iter().enumerate() {
+            let what = format!("{}: {change}", sample.name);
+            cases.case(&what, |_| self.changed(sample, judge, change, n % PIECES_EVERY == 0));
+            if n % run_every == run_every - 1 {
+                cases.roomy_case(&what, |_| self.run_changed(sample, change));
+            }
+        }
+    }
+
+    fn changed(
+        &self,
+        sample: &Sample<'_>,
+        judge: &Judge<'_>,
+        change: &Change,
+        in_pieces: bool,
+    ) -> Vec<Fault> {
+        sample.write(&self.folder, &change.apply(sample.bytes));
+        let read = match self.read() {
+            Ok(read) => read,
+            Err(fault) => return vec![fault],
+        };
+        let mut faults = plausible(&read, &self.folder);
+        faults.extend(judge.changed(change, &read));
+        // What has no end differs by where it was stopped.
+        if in_pieces && read.endless.is_none() {
+            let target = (self.subject.len() as u64 / 50).max(64);
+            let targets = [target, target * 9];
+            let other = self.subject.cut_otherwise(&self.folder, &read, self.bounds(), &targets);
+            faults.extend(other);
+        }
+        faults
+    }
+
+    fn run_changed(&self, sample: &Sample<'_>, change: &Change) -> Vec<Fault> {
+        sample.write(&self.folder, &change.apply(sample.bytes));
+        match self.read() {
+            Ok(read) if read.endless.is_none() => self.subject.by_engine(&self.folder, &read),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Behind what most headers begin with.
+const HEADER_AT: usize = 24;
+
+/// Where a file is cut off at first.
+fn first_cuts(len: usize) -> Vec<usize> {
+    if len <= SMALL {
+        return (0..len).collect();
+    }
+    const EDGE: usize = 1024;
+    // What is cut off anywhere has half of the length.
+    let room = (CUT_BUDGET / (len / 2).max(1)).clamp(40, 1024);
+    let edge = EDGE.min(room * 8);
+    let stride = (len / room).max(1);
+    let mut cuts: Vec<usize> = (0..edge).chain((0..len).step_by(stride)).collect();
+    cuts.extend(len - edge.min(room)..len);
+    cuts.sort_unstable();
+    cuts.dedup();
+    cuts
+}
+
+/// Some of so many events: the first and last ones, and some between.
+fn some_events(events: usize) -> Vec<usize> {
+    const BETWEEN: usize = 10;
+    let mut some: Vec<usize> = (0..events).step_by(events.div_ceil(BETWEEN).max(1)).collect();
+    some.extend((0..2).chain(events.saturating_sub(2)..events));
+    some.retain(|event| *event < events);
+    some.sort_unstable();
+    some.dedup();
+    some
+}
+
+/// What cutting off this file has given so far, also in processes that are no more.
+fn learned(cases: &Cases, sample: &Sample<'_>, events: usize) -> Cuts {
+    let mut cuts = Cuts::default();
+    cuts.add(sample.bytes.len(), Cut { events, told: false });
+    for learned in cases.learned() {
+        let number = |place: usize| learned.get(place).and_then(Value::as_u64).map(|n| n as usize);
+        let told = learned.get(3).and_then(Value::as_bool);
+        if let (Some(place), Some(at), Some(events), Some(told)) =
+            (number(0), number(1), number(2), told)
+            && place == sample.place
+        {
+            cuts.add(at, Cut { events, told });
+        }
+    }
+    cuts
+}

@@ -1,0 +1,307 @@
+//! A small format with sources that read it rightly, and wrongly in one way each.
+//!
+//! A file is frames, one behind another: `TOY1`, milliseconds and length as little-endian numbers of four
+//! bytes, then the payload. A frame is believed if another one, or the end of the file, follows.
+
+use std::fs;
+
+use serde::Deserialize;
+use sluice_core::files;
+use sluice_core::options::InPaths;
+use sluice_core::schemars::JsonSchema;
+use sluice_core::{
+    Batch, BatchBuilder, Channel, Damage, Encoding, Entry, Error, Input, Name, Query, ReadContext,
+    Reader, Sniff, Source, Split, register,
+};
+
+const MAGIC: &[u8] = b"TOY1";
+const HEAD: usize = 12;
+
+/// A sound file of `count` frames.
+pub(crate) fn file(count: u32) -> Vec<u8> {
+    (0..count).flat_map(|n| frame(n * 10, &payload(n))).collect()
+}
+
+fn payload(n: u32) -> Vec<u8> {
+    (0..20 + n % 7 * 5).map(|at| (n * 31 + at * 7) as u8).collect()
+}
+
+pub(crate) fn frame(ms: u32, payload: &[u8]) -> Vec<u8> {
+    [MAGIC, &ms.to_le_bytes(), &(payload.len() as u32).to_le_bytes(), payload].concat()
+}
+
+/// What is wrong with a source. Numbers, because they are parameters of a type.
+pub(crate) mod defect {
+    pub(crate) const NONE: u8 = 0;
+    pub(crate) const LOSES_AT_SEAMS: u8 = 1;
+    pub(crate) const DEPENDS_ON_THREADS: u8 = 2;
+    pub(crate) const PANICS: u8 = 3;
+    pub(crate) const OVERFLOWS_STACK: u8 = 4;
+    pub(crate) const HANGS: u8 = 5;
+    pub(crate) const GIVES_NOTHING_FOR_EVER: u8 = 6;
+    pub(crate) const BELIEVES_LENGTHS: u8 = 7;
+    pub(crate) const PASSES_CUT_PAYLOADS: u8 = 8;
+    pub(crate) const SWALLOWS_THE_REST: u8 = 9;
+    pub(crate) const TELLS_TOO_MUCH_DAMAGE: u8 = 10;
+    pub(crate) const FAILS_WITHOUT_A_NAME: u8 = 11;
+    pub(crate) const IGNORES_CUT_HEADERS: u8 = 12;
+    pub(crate) const ABORTS: u8 = 13;
+    pub(crate) const TELLS_TOO_LITTLE_DAMAGE: u8 = 14;
+    pub(crate) const REPEATS_AFTER_DAMAGE: u8 = 15;
+    pub(crate) const FAILS_ON_SOUND_FILES: u8 = 16;
+    pub(crate) const GIVES_EVENTS_FOR_EVER: u8 = 17;
+}
+
+/// Reads files of frames.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "sluice_core::schemars")]
+pub(crate) struct Toy<const DEFECT: u8> {
+    /// The files.
+    path: InPaths,
+}
+
+/// Takes any option.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(crate = "sluice_core::schemars")]
+struct Loose {
+    /// The files.
+    path: InPaths,
+}
+
+/// Does not say what its option is for.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "sluice_core::schemars")]
+struct Untold {
+    /// The files.
+    path: InPaths,
+    #[serde(default)]
+    #[expect(dead_code, reason = "nobody needs it")]
+    colour: Option<String>,
+}
+
+macro_rules! toys {
+    ($($name:literal: $type:ty $(, $field:ident = $value:expr)*;)*) => {
+        $(register! {
+            source $name: $type,
+            about: "reads files of frames",
+            sample: concat!("[sources.log]\nplugin = \"", $name, "\"\npath = \"a.toy\"\n# colour = \"red\"\n"),
+            extensions: &["toy"]
+            $(, $field: $value)*
+        })*
+    };
+}
+
+fn mine(head: &[u8]) -> Sniff {
+    if head.starts_with(b"TOY1") { Sniff::Maybe } else { Sniff::No }
+}
+
+toys! {
+    "toy": Toy<{ defect::NONE }>;
+    "loses-at-seams": Toy<{ defect::LOSES_AT_SEAMS }>;
+    "depends-on-threads": Toy<{ defect::DEPENDS_ON_THREADS }>;
+    "panics": Toy<{ defect::PANICS }>;
+    "overflows-stack": Toy<{ defect::OVERFLOWS_STACK }>;
+    "hangs": Toy<{ defect::HANGS }>;
+    "gives-nothing-for-ever": Toy<{ defect::GIVES_NOTHING_FOR_EVER }>;
+    "gives-events-for-ever": Toy<{ defect::GIVES_EVENTS_FOR_EVER }>;
+    "believes-lengths": Toy<{ defect::BELIEVES_LENGTHS }>;
+    "passes-cut-payloads": Toy<{ defect::PASSES_CUT_PAYLOADS }>;
+    "swallows-the-rest": Toy<{ defect::SWALLOWS_THE_REST }>;
+    "tells-too-much-damage": Toy<{ defect::TELLS_TOO_MUCH_DAMAGE }>;
+    "tells-too-little-damage": Toy<{ defect::TELLS_TOO_LITTLE_DAMAGE }>;
+    "repeats-after-damage": Toy<{ defect::REPEATS_AFTER_DAMAGE }>;
+    "fails-without-a-name": Toy<{ defect::FAILS_WITHOUT_A_NAME }>;
+    "fails-on-sound-files": Toy<{ defect::FAILS_ON_SOUND_FILES }>;
+    "ignores-cut-headers": Toy<{ defect::IGNORES_CUT_HEADERS }>;
+    "aborts": Toy<{ defect::ABORTS }>;
+    "loose": Loose;
+    "untold": Untold;
+    "claims-pictures": Toy<{ defect::NONE }>, sniff = |head| {
+        if head.starts_with(b"\x89PNG") { Sniff::Yes } else { mine(head) }
+    };
+    "panics-on-heads": Toy<{ defect::NONE }>, sniff = |head| {
+        if head[..2] == *b"ZZ" { Sniff::Maybe } else { Sniff::No }
+    };
+}
+
+register! {
+    source "no-toml": Toy<{ defect::NONE }>,
+    about: "reads files of frames",
+    sample: "[sources.log\nplugin = \"no-toml\"\npath = \"a.toy\"\n",
+}
+
+register! {
+    source "shows-nothing": Toy<{ defect::NONE }>,
+    about: "reads files of frames",
+    sample: "[sources.log]\nplugin = \"shows-nothing\"\n",
+}
+
+register! {
+    source "talks": Toy<{ defect::NONE }>,
+    about: "Reads files of frames. Also those of others.",
+    sample: "[sources.log]\nplugin = \"talks\"\npath = \"a.toy\"\n",
+}
+
+/// Events with their places, and damage.
+#[derive(Default)]
+struct Found {
+    events: Vec<(usize, u32, Vec<u8>)>,
+    damage: Vec<(usize, usize)>,
+}
+
+/// What is at the beginning of some bytes.
+enum Seen {
+    Frame { ms: u32, len: usize },
+    Damage,
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk::<4>()?))
+}
+
+fn seen(bytes: &[u8]) -> Seen {
+    let believed = || {
+        let (ms, len) = (number(bytes, 4)?, number(bytes, 8)? as usize);
+        let rest = bytes.get(HEAD..)?.get(len..)?;
+        let follows = rest.starts_with(MAGIC) || MAGIC.starts_with(rest);
+        (bytes.starts_with(MAGIC) && follows).then_some(Seen::Frame { ms, len: HEAD + len })
+    };
+    believed().unwrap_or(Seen::Damage)
+}
+
+fn dig(depth: u64) -> u64 {
+    if depth == u64::MAX { 0 } else { std::hint::black_box(dig(depth + 1)) + 1 }
+}
+
+/// What defects there are where a frame cannot be believed. Whether the rest is left.
+fn stumble<const DEFECT: u8>(bytes: &[u8], found: &mut Found, at: usize) -> Result<bool, Error> {
+    let len = number(bytes, 8).unwrap_or(0);
+    let is_headed = bytes.starts_with(MAGIC) && bytes.len() >= HEAD;
+    match DEFECT {
+        defect::PANICS => assert!(len < 1 << 24, "a length of {len}"),
+        defect::OVERFLOWS_STACK if len > 1 << 30 => assert_ne!(dig(0), 7),
+        defect::ABORTS if len > 1 << 30 => std::process::abort(),
+        defect::HANGS if len == u32::MAX => loop {
+            std::thread::yield_now();
+        },
+        defect::BELIEVES_LENGTHS if is_headed => {
+            let room = vec![0u8; len as usize];
+            assert_eq!(std::hint::black_box(room).len(), len as usize);
+        }
+        defect::PASSES_CUT_PAYLOADS if is_headed && bytes.len() < HEAD + len as usize => {
+            let whole = bytes.len() < 200;
+            if whole {
+                found.events.push((at, number(bytes, 4).unwrap_or(0), bytes[HEAD..].to_vec()));
+                return Ok(true);
+            }
+        }
+        defect::SWALLOWS_THE_REST => return Ok(true),
+        defect::IGNORES_CUT_HEADERS if bytes.len() < HEAD => return Ok(true),
+        defect::FAILS_WITHOUT_A_NAME => return Err(Error::refused("something is wrong")),
+        _ => {}
+    }
+    Ok(false)
+}
+
+fn parse<const DEFECT: u8>(bytes: &[u8]) -> Result<Found, Error> {
+    let (mut found, mut at) = (Found::default(), 0);
+    while at < bytes.len() {
+        if let Seen::Frame { ms, len } = seen(&bytes[at..]) {
+            found.events.push((at, ms, bytes[at + HEAD..at + len].to_vec()));
+            at += len;
+            continue;
+        }
+        if stumble::<DEFECT>(&bytes[at..], &mut found, at)? {
+            return Ok(found);
+        }
+        let is_next = |at: &usize| matches!(seen(&bytes[*at..]), Seen::Frame { .. });
+        let end = (at + 1..bytes.len()).find(is_next).unwrap_or(bytes.len());
+        let told = match DEFECT {
+            defect::TELLS_TOO_MUCH_DAMAGE => number(&bytes[at..], 8).unwrap_or(0) as usize,
+            defect::TELLS_TOO_LITTLE_DAMAGE => 1,
+            _ => end - at,
+        };
+        found.damage.push((at, told));
+        if DEFECT == defect::REPEATS_AFTER_DAMAGE {
+            let again = found.events.first().cloned();
+            found.events.extend(again.map(|(_, ms, payload)| (at, ms, payload)));
+        }
+        at = end;
+    }
+    if DEFECT == defect::FAILS_ON_SOUND_FILES {
+        return Err(Error::refused("it is not Monday"));
+    }
+    Ok(found)
+}
+
+fn splits(path: &InPaths, target: u64) -> Result<Vec<Split>, Error> {
+    Split::of_files(files::expand(&path.0)?, target, |_, len| Ok(0..len))
+}
+
+/// The events and the damage that begin in a split. Files are read whole, so nothing has to be guessed.
+fn read<'s, const DEFECT: u8>(
+    split: &Split,
+    context: &ReadContext,
+) -> Result<Box<dyn Reader + 's>, Error> {
+    let bytes = fs::read(&split.input).map_err(|e| Error::io("read", &split.input, e))?;
+    let found = parse::<DEFECT>(&bytes)?;
+    let name = Name::from_text("TOY");
+    let channel =
+        context.channels.intern(Channel::new(name, context.source.clone(), Encoding::Unknown))?;
+    let end = split.end.unwrap_or(u64::MAX);
+    let is_here = |at: usize| (split.start..end).contains(&(at as u64));
+    let mut batch = BatchBuilder::default();
+    for (at, ms, payload) in found.events.iter().filter(|(at, ..)| is_here(*at)) {
+        if DEFECT == defect::LOSES_AT_SEAMS && (at + HEAD + payload.len()) as u64 > end {
+            continue;
+        }
+        let sequence = if DEFECT == defect::DEPENDS_ON_THREADS { thread() } else { *at as i64 };
+        batch.push_copy(i64::from(*ms) * 1_000_000, sequence, channel, payload);
+    }
+    let input: std::sync::Arc<str> = split.input.to_string_lossy().into();
+    for (at, len) in found.damage.iter().filter(|(at, _)| is_here(*at)) {
+        context.damage.report(Damage::new(&input, *at as u64, *len as u64, "no frame"));
+    }
+    let batch = batch.finish();
+    let more: Box<dyn Iterator<Item = Batch> + Send> = match (DEFECT, found.damage.is_empty()) {
+        (defect::GIVES_NOTHING_FOR_EVER, false) => Box::new(std::iter::repeat(Batch::default())),
+        (defect::GIVES_EVENTS_FOR_EVER, false) => Box::new(std::iter::repeat(batch.clone())),
+        _ => Box::new(std::iter::empty()),
+    };
+    Ok(Box::new(std::iter::once(batch).chain(more).map(Ok)))
+}
+
+/// A number that depends on who asks.
+fn thread() -> i64 {
+    let thread = std::thread::current();
+    thread.name().unwrap_or_default().bytes().map(i64::from).sum()
+}
+
+macro_rules! source {
+    ($type:ty, $defect:expr $(, $parameter:ident)?) => {
+        impl$(<const $parameter: u8>)? Source for $type {
+            fn inputs(&self) -> Result<Vec<Input>, Error> {
+                files::expand(&self.path.0)
+            }
+
+            fn splits(&self, target: u64, _: &Query) -> Result<Vec<Split>, Error> {
+                splits(&self.path, target)
+            }
+
+            fn read<'s>(
+                &'s self,
+                split: &Split,
+                _: Entry,
+                context: &ReadContext,
+            ) -> Result<Box<dyn Reader + 's>, Error> {
+                read::<{ $defect }>(split, context)
+            }
+        }
+    };
+}
+
+source!(Toy<DEFECT>, DEFECT, DEFECT);
+source!(Loose, defect::NONE);
+source!(Untold, defect::NONE);
