@@ -1,0 +1,177 @@
+//! Which channel a record is on: a fixed name, or one that its fields say. Reads no time and no number.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use sluice_core::{
+    Channel, ChannelId, Channels, Clock, Encoding, Error, Event, Name, ReadContext, Template,
+};
+
+use crate::columns::{self, text};
+use crate::format::{Format, Kind, Spot};
+use crate::wire::Word;
+
+/// How many bytes of a record may decide its channel.
+pub const LONGEST_KEY: usize = 256;
+/// Channels that are kept at hand: a damaged log can invent any number.
+const MOST_KNOWN: usize = 1 << 14;
+
+/// How the channel of a kind's records is told.
+#[derive(Clone, Debug)]
+pub enum Naming {
+    /// Always the same.
+    Fixed(String),
+    /// The source's name in the pipeline.
+    Source,
+    /// By some of a record's bytes.
+    ByFields {
+        /// Which.
+        places: Vec<(Spot, usize)>,
+        /// What they say.
+        says: Says,
+    },
+}
+
+/// What fields say of a channel.
+#[derive(Clone)]
+pub enum Says {
+    /// A whole number that stands for a name, or is one.
+    Number(Word, BTreeMap<i128, String>),
+    /// Its name.
+    Text,
+    /// What is put into a template.
+    Template(Template),
+}
+
+impl fmt::Debug for Says {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(..) => f.write_str("Number"),
+            Self::Text => f.write_str("Text"),
+            Self::Template(template) => write!(f, "Template({template})"),
+        }
+    }
+}
+
+/// A reader's own memory of channels, so that it rarely asks the run's.
+#[derive(Debug)]
+pub struct Ids {
+    source: Arc<str>,
+    channels: Arc<Channels>,
+    /// By kind.
+    kinds: Vec<Known>,
+    key: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The one that was met last, by the bytes that say it.
+    last: Option<(Box<[u8]>, ChannelId)>,
+    all: HashMap<Box<[u8]>, ChannelId, foldhash::fast::RandomState>,
+}
+
+impl Ids {
+    /// For records of this format, read in this context.
+    pub fn new(format: &Format, context: &ReadContext) -> Self {
+        Self {
+            source: Arc::clone(&context.source),
+            channels: Arc::clone(&context.channels),
+            kinds: format.kinds.iter().map(|_| Known::default()).collect(),
+            key: Vec::new(),
+        }
+    }
+
+    /// The channel of a record of this kind.
+    #[inline]
+    pub fn of(&mut self, format: &Format, kind: usize, record: &[u8]) -> Result<ChannelId, Error> {
+        let broken = || Error::broken("a record of a kind that is not described");
+        let described = format.kinds.get(kind).ok_or_else(broken)?;
+        let known = self.kinds.get_mut(kind).ok_or_else(broken)?;
+        self.key.clear();
+        if let Naming::ByFields { places, .. } = &described.naming {
+            for (spot, len) in places {
+                self.key.extend(spot.of(record).iter().take(*len));
+            }
+        }
+        if let Some((key, id)) = &known.last
+            && **key == *self.key
+        {
+            return Ok(*id);
+        }
+        let id = match known.all.get(&*self.key) {
+            Some(id) => *id,
+            None => {
+                let name = described.channel_name(format, record, &self.source)?;
+                let channel = described.channel(&name, &self.source, format.clock);
+                let id = self.channels.intern(channel)?;
+                if known.all.len() >= MOST_KNOWN {
+                    known.all.clear();
+                }
+                known.all.insert(self.key.as_slice().into(), id);
+                id
+            }
+        };
+        known.last = Some((self.key.as_slice().into(), id));
+        Ok(id)
+    }
+}
+
+impl Kind {
+    fn channel(&self, name: &Name, source: &Arc<str>, clock: Clock) -> Channel {
+        Channel {
+            type_name: Some(Arc::clone(&self.message.name)),
+            clock,
+            ..Channel::new(name.clone(), Arc::clone(source), Encoding::Unknown)
+        }
+    }
+
+    /// The name of the channel that a record is on.
+    fn channel_name(
+        &self,
+        format: &Format,
+        record: &[u8],
+        source: &Arc<str>,
+    ) -> Result<Name, Error> {
+        let (places, says) = match &self.naming {
+            Naming::Fixed(name) => return Ok(Name::from_text(name)),
+            Naming::Source => return Ok(Name::from_text(source)),
+            Naming::ByFields { places, says } => (places, says),
+        };
+        let (spot, len) = places.first().copied().unwrap_or((Spot::Start(0), 0));
+        let bytes = spot.of(record);
+        Ok(match says {
+            Says::Number(word, names) => {
+                let number = word.whole(bytes).unwrap_or_default();
+                match names.get(&number) {
+                    Some(name) => Name::from_text(name),
+                    None => Name::from_text(&number.to_string()),
+                }
+            }
+            Says::Text => Name::from_bytes(text(bytes.get(..len).unwrap_or_default())),
+            Says::Template(template) => {
+                let filled = self.filled(format, template, record, (0, 0))?;
+                let wrong = || Error::broken("a channel's name could not be made of its record");
+                Name::from_text(&filled.ok_or_else(wrong)?)
+            }
+        })
+    }
+
+    /// The template with the record's fields, for an event of this time and number; nothing if it asks for what
+    /// the record does not have.
+    pub fn filled(
+        &self,
+        format: &Format,
+        template: &Template,
+        record: &[u8],
+        (timestamp, sequence): (i64, i64),
+    ) -> Result<Option<String>, Error> {
+        let rows = columns::row(format, self, record)?;
+        let channel = Channel::new(Name::from_text(""), "", Encoding::Unknown);
+        let event = Event { timestamp, sequence, channel: ChannelId(0), payload: record };
+        let mut out = Vec::new();
+        let is_whole = template.bind(Some(&rows)).write(&channel, &event, Some(0), &mut out);
+        Ok(is_whole.then(|| String::from_utf8_lossy(&out).into_owned()))
+    }
+}

@@ -1,0 +1,325 @@
+//! Records as rows: a column of values for each field, of many records together. Judges nothing: what comes here
+//! has been found to be a record.
+
+use std::sync::Arc;
+
+use arrow_array::types::{
+    ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{
+    ArrayRef, BinaryArray, BooleanArray, FixedSizeListArray, ListArray, PrimitiveArray,
+    RecordBatch, RecordBatchOptions, StringArray,
+};
+use arrow_buffer::{OffsetBuffer, ScalarBuffer};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef};
+use sluice_core::name::escaped;
+use sluice_core::{Batch, Error, Payloads, Rows};
+
+use crate::format::{Format, Kind, Spot};
+use crate::walk::Walked;
+use crate::wire::{Endian, Number, Word};
+
+/// The key of a field's metadata under which stands what it is measured in.
+pub const UNIT: &str = "sluice.unit";
+
+/// A column of a kind's records.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// What it is called.
+    pub name: String,
+    /// What it is measured in.
+    pub unit: Option<String>,
+    /// Where its values lie.
+    pub at: At,
+    /// What they are.
+    pub what: What,
+    /// How many a record has.
+    pub shape: Shape,
+}
+
+/// Where a field lies in a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// Always in the same place, so many bytes.
+    Spot(Spot, usize),
+    /// Where the walk through the fields comes to this one.
+    Step(usize),
+}
+
+/// What values are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum What {
+    /// Numbers as they are.
+    Number(Word),
+    /// Numbers that are multiplied by the first and have the second added then.
+    Scaled(Word, f64, f64),
+    /// One bit of a number.
+    Flag(Word, u32),
+    /// Some bits of a number, from one on, so many.
+    Bits(Word, u32, u32),
+    /// A byte that is not 0.
+    Bool,
+    /// Text up to its first NUL, without blanks at its end.
+    Text,
+    /// Bytes.
+    Bytes,
+}
+
+/// How many values a record has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// One.
+    One,
+    /// Always as many.
+    Fixed(usize),
+    /// Any number.
+    List,
+}
+
+impl What {
+    /// The bytes of one value; 0 if a value is all there is.
+    fn width(self) -> usize {
+        match self {
+            Self::Number(word)
+            | Self::Scaled(word, ..)
+            | Self::Flag(word, _)
+            | Self::Bits(word, ..) => word.number.width(),
+            Self::Bool => 1,
+            Self::Text | Self::Bytes => 0,
+        }
+    }
+
+    fn data_type(self) -> DataType {
+        match self {
+            Self::Number(word) => match word.number {
+                Number::U8 => DataType::UInt8,
+                Number::I8 => DataType::Int8,
+                Number::U16 => DataType::UInt16,
+                Number::I16 => DataType::Int16,
+                Number::U24 | Number::U32 => DataType::UInt32,
+                Number::I24 | Number::I32 => DataType::Int32,
+                Number::U64 => DataType::UInt64,
+                Number::I64 => DataType::Int64,
+                Number::F32 => DataType::Float32,
+                Number::F64 => DataType::Float64,
+            },
+            Self::Scaled(..) => DataType::Float64,
+            Self::Flag(..) | Self::Bool => DataType::Boolean,
+            Self::Bits(..) => DataType::UInt64,
+            Self::Text => DataType::Utf8,
+            Self::Bytes => DataType::Binary,
+        }
+    }
+}
+
+impl Column {
+    /// The field of a schema.
+    pub fn field(&self) -> Field {
+        let item = || element(self.what.data_type());
+        let data_type = match self.shape {
+            Shape::One => self.what.data_type(),
+            Shape::Fixed(count) => DataType::FixedSizeList(item(), count as i32),
+            Shape::List => DataType::List(item()),
+        };
+        let field = Field::new(&self.name, data_type, false);
+        match &self.unit {
+            Some(unit) => field.with_metadata([(UNIT.to_owned(), unit.clone())].into()),
+            None => field,
+        }
+    }
+
+    fn array(&self, records: &Records<'_>) -> Result<ArrayRef, ArrowError> {
+        let values = || values(self.what, records, self.at);
+        Ok(match self.shape {
+            Shape::One => values(),
+            Shape::Fixed(count) => {
+                let item = element(self.what.data_type());
+                Arc::new(FixedSizeListArray::try_new(item, count as i32, values(), None)?)
+            }
+            Shape::List => {
+                let width = self.what.width().max(1);
+                let lengths = records.cells(self.at).map(|cell| cell.len() / width);
+                let offsets = OffsetBuffer::from_lengths(lengths);
+                let item = element(self.what.data_type());
+                Arc::new(ListArray::try_new(item, offsets, values(), None)?)
+            }
+        })
+    }
+}
+
+fn element(data_type: DataType) -> FieldRef {
+    Arc::new(Field::new("item", data_type, false))
+}
+
+/// The batch with the rows of its events, all of which are records of this format.
+pub fn with_rows(format: &Format, batch: Batch) -> Result<Batch, Error> {
+    let mut events: Vec<Vec<u32>> = vec![Vec::new(); format.kinds.len()];
+    for row in 0..batch.len() {
+        let kind = format.kind_of(batch.payload(row)).and_then(|kind| events.get_mut(kind));
+        if let Some(events) = kind {
+            events.push(row as u32);
+        }
+    }
+    let mut rows = Vec::new();
+    for (kind, events) in format.kinds.iter().zip(events) {
+        if events.is_empty() || kind.columns.is_empty() {
+            continue;
+        }
+        let records = events.iter().map(|event| batch.payload(*event as usize)).collect();
+        let columns = columns(format, kind, records).map_err(|e| Error::broken(e.to_string()))?;
+        let message = Arc::clone(&kind.message);
+        rows.push(Rows { message, payloads: Payloads::Kept, events, columns });
+    }
+    Ok(batch.with_rows(rows))
+}
+
+/// The row of one record.
+pub fn row(format: &Format, kind: &Kind, record: &[u8]) -> Result<Rows, Error> {
+    let columns = columns(format, kind, vec![record]).map_err(|e| Error::broken(e.to_string()))?;
+    let message = Arc::clone(&kind.message);
+    Ok(Rows { message, payloads: Payloads::Kept, events: vec![0], columns })
+}
+
+fn columns(format: &Format, kind: &Kind, records: Vec<&[u8]>) -> Result<RecordBatch, ArrowError> {
+    let options = RecordBatchOptions::new().with_row_count(Some(records.len()));
+    let records = Records::new(format, kind, records);
+    let arrays = kind.columns.iter().map(|column| column.array(&records));
+    let arrays = arrays.collect::<Result<_, _>>()?;
+    RecordBatch::try_new_with_options(Arc::clone(&kind.schema), arrays, &options)
+}
+
+/// Records of one kind, and where their fields lie.
+struct Records<'r> {
+    records: Vec<&'r [u8]>,
+    /// For each record where each field of the walk begins, and how long it is.
+    places: Vec<(u32, u32)>,
+    steps: usize,
+}
+
+impl<'r> Records<'r> {
+    fn new(format: &Format, kind: &Kind, records: Vec<&'r [u8]>) -> Self {
+        let Some(walk) = &kind.walk else {
+            return Self { records, places: Vec::new(), steps: 0 };
+        };
+        let steps = walk.steps.len();
+        let mut places = Vec::with_capacity(records.len() * steps);
+        for record in &records {
+            let begin = places.len();
+            let end = record.len().checked_sub(format.tail_len);
+            let each = |at: usize, len: usize| places.push((at as u32, len as u32));
+            let walked = walk.go(record, format.head_len, end, record.len(), each);
+            debug_assert!(matches!(walked, Walked::To(_)), "a record was judged, and does not fit");
+            places.resize(begin + steps, (0, 0));
+        }
+        Self { records, places, steps }
+    }
+
+    /// The bytes of a field, a run for each record.
+    fn cells(&self, at: At) -> impl Iterator<Item = &'r [u8]> {
+        self.records.iter().enumerate().map(move |(row, record)| {
+            let (start, len) = match at {
+                At::Spot(spot, len) => (spot.in_record(record.len()).unwrap_or(usize::MAX), len),
+                At::Step(step) => {
+                    let place = self.places.get(row * self.steps + step);
+                    place.map_or((0, 0), |(start, len)| (*start as usize, *len as usize))
+                }
+            };
+            record.get(start..start.saturating_add(len)).unwrap_or_default()
+        })
+    }
+}
+
+/// All values of a field, one behind another.
+fn values(what: What, records: &Records<'_>, at: At) -> ArrayRef {
+    match what {
+        What::Number(word) => numbers(word, records, at),
+        What::Scaled(word, scale, offset) => {
+            let scaled = |bytes: &[u8]| word.float(bytes).unwrap_or_default() * scale + offset;
+            primitive::<Float64Type>(records, at, what.width(), scaled)
+        }
+        What::Bits(word, low, count) => {
+            let mask = u64::MAX >> (64 - count.clamp(1, 64));
+            let bits = |bytes: &[u8]| word.bits(bytes).unwrap_or_default() >> low & mask;
+            primitive::<UInt64Type>(records, at, what.width(), bits)
+        }
+        What::Flag(word, bit) => {
+            let flag = |bytes: &[u8]| word.bits(bytes).unwrap_or_default() >> bit & 1 == 1;
+            booleans(records, at, what.width(), flag)
+        }
+        What::Bool => booleans(records, at, 1, |bytes| bytes.iter().any(|byte| *byte != 0)),
+        What::Text => {
+            Arc::new(StringArray::from_iter_values(records.cells(at).map(|c| escaped(text(c)))))
+        }
+        What::Bytes => Arc::new(BinaryArray::from_iter_values(records.cells(at))),
+    }
+}
+
+/// What of a field's bytes is its text.
+pub fn text(bytes: &[u8]) -> &[u8] {
+    let end = memchr::memchr(0, bytes).unwrap_or(bytes.len());
+    bytes.get(..end).unwrap_or_default().trim_ascii_end()
+}
+
+fn booleans(records: &Records<'_>, at: At, width: usize, read: impl Fn(&[u8]) -> bool) -> ArrayRef {
+    let each = records.cells(at).flat_map(|cell| cell.chunks_exact(width));
+    Arc::new(BooleanArray::from(each.map(read).collect::<Vec<_>>()))
+}
+
+fn primitive<T: ArrowPrimitiveType>(
+    records: &Records<'_>,
+    at: At,
+    width: usize,
+    read: impl Fn(&[u8]) -> T::Native,
+) -> ArrayRef {
+    let mut values = Vec::with_capacity(records.records.len());
+    for cell in records.cells(at) {
+        if cell.len() == width {
+            values.push(read(cell));
+        } else {
+            values.extend(cell.chunks_exact(width).map(&read));
+        }
+    }
+    Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(values), None))
+}
+
+fn numbers(word: Word, records: &Records<'_>, at: At) -> ArrayRef {
+    macro_rules! read {
+        ($array:ty, $native:ty) => {{
+            const WIDTH: usize = size_of::<$native>();
+            match word.endian {
+                Endian::Little => primitive::<$array>(records, at, WIDTH, |bytes| {
+                    <$native>::from_le_bytes(first(bytes))
+                }),
+                Endian::Big => primitive::<$array>(records, at, WIDTH, |bytes| {
+                    <$native>::from_be_bytes(first(bytes))
+                }),
+            }
+        }};
+    }
+    match word.number {
+        Number::U8 => read!(UInt8Type, u8),
+        Number::I8 => read!(Int8Type, i8),
+        Number::U16 => read!(UInt16Type, u16),
+        Number::I16 => read!(Int16Type, i16),
+        Number::U32 => read!(UInt32Type, u32),
+        Number::I32 => read!(Int32Type, i32),
+        Number::U64 => read!(UInt64Type, u64),
+        Number::I64 => read!(Int64Type, i64),
+        Number::F32 => read!(Float32Type, f32),
+        Number::F64 => read!(Float64Type, f64),
+        Number::U24 => {
+            let read = |bytes: &[u8]| word.bits(bytes).unwrap_or_default() as u32;
+            primitive::<UInt32Type>(records, at, 3, read)
+        }
+        Number::I24 => {
+            let read = |bytes: &[u8]| word.whole(bytes).unwrap_or_default() as i32;
+            primitive::<Int32Type>(records, at, 3, read)
+        }
+    }
+}
+
+#[inline]
+fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    bytes.first_chunk().copied().unwrap_or([0; N])
+}

@@ -1,0 +1,92 @@
+//! What tells a record's kind, and the kinds by what it says.
+
+use crate::columns::Shape;
+use crate::format::{Key, Spot};
+use crate::options::{Options, Role};
+use crate::wire::Word;
+
+use super::fields::Laid;
+use super::{Mistakes, path, roles};
+
+/// The field with the role `kind`, with the values that the kinds have.
+pub(super) fn of(options: &Options, head: &[Laid<'_>], mistakes: &mut Mistakes) -> Option<Key> {
+    let all: Vec<&Laid<'_>> = head.iter().collect();
+    let laid = roles::only(&all, Role::Kind, mistakes);
+    misplaced(options, mistakes);
+    match (laid, options.kinds.is_empty()) {
+        (None, true) => None,
+        (Some(laid), true) => {
+            laid.wrong(mistakes, "role", "there are no `kinds` that it would tell");
+            None
+        }
+        (None, false) => {
+            mistakes
+                .at_key("kinds", "no field of `head` has the role `kind`, which would tell them");
+            None
+        }
+        (Some(laid), false) => key(options, laid, mistakes),
+    }
+}
+
+/// The kind has to be known before anything behind the head is.
+fn misplaced(options: &Options, mistakes: &mut Mistakes) {
+    let lists = [("fields", &options.fields), ("tail", &options.tail)];
+    for (key, fields) in lists {
+        for (n, _) in fields.iter().enumerate().filter(|(_, f)| f.role == Some(Role::Kind)) {
+            mistakes.at(&path(&[key, &n.to_string(), "role"]), "the kind stands in `head`");
+        }
+    }
+    for (name, kind) in &options.kinds {
+        for (n, _) in kind.fields.iter().enumerate().filter(|(_, f)| f.role == Some(Role::Kind)) {
+            let path = path(&["kinds", name, "fields", &n.to_string(), "role"]);
+            mistakes.at(&path, "the kind stands in `head`");
+        }
+    }
+}
+
+fn key(options: &Options, laid: &Laid<'_>, mistakes: &mut Mistakes) -> Option<Key> {
+    let told = roles::word_or_text(laid).filter(|_| laid.shape == Shape::One);
+    let Some((Spot::Start(at), len, word)) = told else {
+        laid.wrong(mistakes, "role", "a kind is told by one whole number, or a text");
+        return None;
+    };
+    let mut values: Vec<(Vec<u8>, usize)> = Vec::new();
+    for (kind, name) in options.kinds.keys().enumerate() {
+        match value(name, word, len) {
+            Ok(value) if values.iter().any(|(other, _)| *other == value) => {
+                mistakes.at(&path(&["kinds", name]), "another kind has the same value");
+            }
+            Ok(value) => values.push((value, kind)),
+            Err(what) => mistakes.at(&path(&["kinds", name]), what),
+        }
+    }
+    values.sort();
+    Some(Key { at, len, values, other: None })
+}
+
+/// The bytes that a kind is told by.
+fn value(name: &str, word: Option<Word>, len: usize) -> Result<Vec<u8>, String> {
+    let Some(word) = word else {
+        let bytes = name.as_bytes().to_vec();
+        let has = bytes.len();
+        return match has == len {
+            true => Ok(bytes),
+            false => Err(format!("the kind is told by {len} bytes, and `{name}` has {has}")),
+        };
+    };
+    let (least, most) = word.number.range();
+    let number = whole(name).filter(|number| (least..=most).contains(number));
+    let number = number.ok_or_else(|| {
+        format!("a kind is told by a number from {least} to {most}, such as 7 or 0x07")
+    })?;
+    Ok(word.bytes(number as u64))
+}
+
+/// A whole number as a key of a table.
+pub(super) fn whole(text: &str) -> Option<i128> {
+    match text.strip_prefix("0x") {
+        Some(digits) if !digits.starts_with(['+', '-']) => i128::from_str_radix(digits, 16).ok(),
+        Some(_) => None,
+        None => text.parse().ok(),
+    }
+}

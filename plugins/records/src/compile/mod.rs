@@ -1,0 +1,314 @@
+//! Finds the mistakes of a description, and makes a [`Format`] of one that has none. Opens no log.
+
+mod fields;
+mod key;
+mod naming;
+mod roles;
+
+use memchr::memmem::Finder;
+use sluice_core::{Clock, OptionsError};
+
+use crate::format::{Extent, Format, Kind, Skip, Spot};
+use crate::options::{Epoch, Header, Literal, Options, OtherKinds, Untimed};
+
+use fields::{Body, Laid};
+
+/// Records longer than this do not fit into a batch.
+const LONGEST: u64 = 1 << 30;
+/// More kinds than this are a mistake.
+const MOST_KINDS: usize = 4096;
+/// How many bytes tell whether a record may begin somewhere, if its head is shorter.
+const LONGEST_GLIMPSE: usize = 128;
+/// So many bits have to agree before a search believes what it finds.
+const ENOUGH_BITS: usize = 32;
+/// So many records in a row are always enough.
+const LONGEST_CHAIN: usize = 4;
+
+/// The format that is described.
+///
+/// `Err` has all mistakes: the first one with the key at fault, the others in its further lines.
+pub fn compile(options: &Options) -> Result<Format, OptionsError> {
+    let mut mistakes = Mistakes::default();
+    let format = compiled(options, &mut mistakes);
+    match (mistakes.into_error(), format) {
+        (None, Some(format)) => Ok(format),
+        (Some(error), _) => Err(error),
+        (None, None) => Err(OptionsError::at("fields", "it describes no record")),
+    }
+}
+
+/// The mistakes that have been found, each once.
+#[derive(Debug, Default)]
+struct Mistakes(Vec<OptionsError>);
+
+/// The keys that lead to something.
+type Path = Vec<String>;
+
+impl Mistakes {
+    fn at(&mut self, path: &[String], message: impl Into<String>) {
+        let mistake = OptionsError { path: path.to_vec(), message: message.into() };
+        if !self.0.contains(&mistake) {
+            self.0.push(mistake);
+        }
+    }
+
+    fn at_key(&mut self, key: &str, message: impl Into<String>) {
+        self.at(&[key.to_owned()], message);
+    }
+
+    fn into_error(self) -> Option<OptionsError> {
+        let mut mistakes = self.0.into_iter();
+        let mut first = mistakes.next()?;
+        for OptionsError { path, message } in mistakes {
+            first.message.push_str(&format!("\nalso at `{}`: {message}", path.join(".")));
+        }
+        Some(first)
+    }
+}
+
+fn path(keys: &[&str]) -> Path {
+    keys.iter().map(|key| (*key).to_owned()).collect()
+}
+
+/// A kind before it is compiled.
+struct Draft<'o> {
+    name: String,
+    /// The keys that lead to it.
+    path: Path,
+    channel: Option<(&'o str, Path)>,
+    extra: Option<u8>,
+    fields: Vec<Laid<'o>>,
+    body: Body,
+}
+
+fn compiled(options: &Options, mistakes: &mut Mistakes) -> Option<Format> {
+    if options.head.is_empty() && options.fields.is_empty() && options.kinds.is_empty() {
+        // Where `fields` was found wrong and is left out, this follows from that.
+        mistakes.at(&[], "`records` needs the fields of a record: `fields`, or `kinds`");
+        return None;
+    }
+    check_keys(options, mistakes);
+    let sync_len = options.sync.as_ref().map_or(0, |sync| sync.0.len());
+    let longest = usize::try_from(options.max_record.0.min(LONGEST)).unwrap_or_default();
+    let mut ruler = fields::Ruler { options, longest, mistakes };
+    let (head, head_len) = ruler.head(sync_len);
+    let (tail, tail_len) = ruler.tail();
+    let drafts = ruler.bodies(&head, head_len);
+    let roles = roles::common(options, &head, &drafts, mistakes);
+    let key = key::of(options, &head, mistakes);
+    let drafts = with_others(options, drafts, &head, &tail, roles.length.is_some());
+    let is_other_kept = options.kinds.len() < drafts.len() && !options.kinds.is_empty();
+    let ends: Vec<End> = drafts.iter().map(|draft| End::of(draft, head_len + tail_len)).collect();
+    let extent = extent(options, &roles, &ends, mistakes)?;
+
+    let mut kinds = Vec::new();
+    for (draft, end) in drafts.into_iter().zip(&ends) {
+        let (common, path) = ((&*head, &*tail), draft.path.clone());
+        if end.least > longest {
+            let least = end.least;
+            mistakes.at(
+                &path,
+                format!("its records have {least} bytes, and `max_record` is {longest}"),
+            );
+        }
+        kinds.push(roles::kind(options, common, draft, end, mistakes));
+    }
+    let key = key.map(|mut key| {
+        key.other = is_other_kept.then(|| kinds.len() - 1);
+        key
+    });
+    check_times(options, &kinds, mistakes);
+    let reach = reach(sync_len, key.as_ref(), extent);
+    let least = kinds.iter().map(|kind| kind.least).min().unwrap_or_default();
+    let mut format = Format {
+        magic: options.magic.clone().map_or_else(Vec::new, |magic| magic.0),
+        header: header(options),
+        sync: Finder::new(options.sync.as_ref().map_or(&[][..], |sync| &sync.0)).into_owned(),
+        reach,
+        glimpse: least.clamp(reach, reach.max(LONGEST_GLIMPSE)),
+        head_len,
+        tail_len,
+        extent,
+        key,
+        kinds,
+        longest,
+        anchor: None,
+        chain: 0,
+        clock: if options.epoch == Epoch::Start { Clock::Relative } else { Clock::Utc },
+        is_sequential: false,
+    };
+    format.is_sequential = format.kinds.iter().any(is_sequential);
+    format.chain = chain(&format);
+    format.anchor = anchor(options.sync.as_ref(), &format);
+    naming::check(options, &format, mistakes);
+    Some(format)
+}
+
+/// What can be said of options one by one.
+fn check_keys(options: &Options, mistakes: &mut Mistakes) {
+    if !options.kinds.is_empty() && !options.fields.is_empty() {
+        mistakes.at_key(
+            "fields",
+            "`kinds` have fields of their own: put what all of them have into `head` or `tail`",
+        );
+    }
+    if options.kinds.is_empty() && options.other_kinds.is_some() {
+        mistakes.at_key("other_kinds", "there are no `kinds`, and so no others");
+    }
+    if options.kinds.len() > MOST_KINDS {
+        mistakes.at_key("kinds", format!("these are more than {MOST_KINDS} kinds"));
+    }
+    if options.leap_seconds.is_some() && options.epoch != Epoch::Gps {
+        mistakes.at_key("leap_seconds", "only times of `epoch = \"gps\"` are without leap seconds");
+    }
+    if options.leap_seconds.is_some_and(|seconds| seconds.unsigned_abs() > 1000) {
+        mistakes.at_key("leap_seconds", "GPS is ahead of UTC by some seconds, 18 since 2017");
+    }
+    if options.max_record.0 == 0 || options.max_record.0 > LONGEST {
+        mistakes.at_key("max_record", "expected a size from 1B to 1GiB");
+    }
+    if let Some(Header::Bytes(len)) = options.header {
+        let magic = options.magic.as_ref().map_or(0, |magic| magic.0.len() as u64);
+        if len < magic {
+            let what =
+                format!("the header has {len} bytes, and `magic` alone {magic}; count it in");
+            mistakes.at_key("header", what);
+        }
+        if len > 1 << 40 {
+            mistakes.at_key("header", "a header of more than a terabyte");
+        }
+    }
+}
+
+/// The kinds, and that of records of no other.
+fn with_others<'o>(
+    options: &Options,
+    mut drafts: Vec<Draft<'o>>,
+    head: &[Laid<'_>],
+    tail: &[Laid<'_>],
+    has_length: bool,
+) -> Vec<Draft<'o>> {
+    let is_timed = roles::has_time(head) || roles::has_time(tail);
+    let told = has_length || options.sync.is_some();
+    let usual = told && (is_timed || options.untimed == Untimed::Last);
+    let kept = options.other_kinds.map_or(usual, |others| others == OtherKinds::Keep);
+    if !options.kinds.is_empty() && kept {
+        drafts.push(Draft {
+            name: "other".to_owned(),
+            path: path(&["other_kinds"]),
+            channel: None,
+            extra: None,
+            fields: Vec::new(),
+            body: Body::Any,
+        });
+    }
+    drafts
+}
+
+/// How long records of a kind are.
+struct End {
+    fixed: Option<usize>,
+    least: usize,
+    /// Whether its fields tell where it ends.
+    is_told: bool,
+}
+
+impl End {
+    fn of(draft: &Draft<'_>, beside: usize) -> Self {
+        match &draft.body {
+            Body::Fixed(len) => {
+                let len = len + beside;
+                Self { fixed: Some(len), least: len, is_told: true }
+            }
+            Body::Walked { least, has_rest, .. } => {
+                Self { fixed: None, least: least + beside, is_told: !has_rest }
+            }
+            Body::Any => Self { fixed: None, least: beside, is_told: false },
+        }
+    }
+}
+
+/// What tells where records end.
+fn extent(
+    options: &Options,
+    roles: &roles::Common,
+    ends: &[End],
+    mistakes: &mut Mistakes,
+) -> Option<Extent> {
+    if let Some(length) = roles.length {
+        return Some(length);
+    }
+    if ends.iter().any(|end| end.least == 0) {
+        mistakes.at(&[], "a record without any byte would never end: give it a field");
+        return None;
+    }
+    if ends.iter().all(|end| end.is_told) {
+        return Some(Extent::Fields);
+    }
+    if options.sync.is_some() {
+        return Some(Extent::Sync);
+    }
+    let key = if options.kinds.is_empty() { "fields" } else { "kinds" };
+    mistakes.at_key(
+        key,
+        "nothing tells where a record ends: give a field the role `length`, or the log a `sync`, or leave out \
+         `rest` and `other_kinds`",
+    );
+    None
+}
+
+fn header(options: &Options) -> Skip {
+    match &options.header {
+        Some(Header::Bytes(len)) => Skip::Bytes(*len),
+        Some(Header::Until(text)) => Skip::Until(text.clone()),
+        None => Skip::Bytes(options.magic.as_ref().map_or(0, |magic| magic.0.len() as u64)),
+    }
+}
+
+/// How many bytes tell a record's kind and length. All records have as many.
+fn reach(sync: usize, key: Option<&crate::format::Key>, extent: Extent) -> usize {
+    let length = match extent {
+        Extent::Length { at, word, .. } => at + word.number.width(),
+        Extent::Fields | Extent::Sync => 0,
+    };
+    sync.max(length).max(key.map_or(0, |key| key.at + key.len)).max(1)
+}
+
+fn is_sequential(kind: &Kind) -> bool {
+    let wraps = |timing: &crate::time::Timing| timing.parts.iter().any(|part| part.wraps.is_some());
+    kind.timing.as_ref().is_none_or(wraps)
+}
+
+fn check_times(options: &Options, kinds: &[Kind], mistakes: &mut Mistakes) {
+    let is_last = options.untimed == Untimed::Last;
+    if is_last && kinds.iter().all(|kind| kind.timing.is_none()) {
+        mistakes.at_key("untimed", "no record has a time: give a field the role `time`");
+    }
+}
+
+/// How many records in a row a search has to find, by how much each of them proves.
+fn chain(format: &Format) -> usize {
+    let proof = |kind: &Kind| {
+        let constants: usize = kind.constants.iter().map(|(_, bytes)| 8 * bytes.len()).sum();
+        let checksum = kind.checksum.map_or(0, |checksum| checksum.algorithm.bits());
+        8 * format.sync.needle().len() + constants + checksum
+    };
+    match format.kinds.iter().map(proof).min() {
+        None | Some(0) => 0,
+        Some(bits) => ENOUGH_BITS.div_ceil(bits).clamp(1, LONGEST_CHAIN),
+    }
+}
+
+/// What a search looks for: the sync word, or the longest constant that all kinds have in one place.
+fn anchor(sync: Option<&Literal>, format: &Format) -> Option<(usize, Finder<'static>)> {
+    if let Some(sync) = sync {
+        return Some((0, Finder::new(&sync.0).into_owned()));
+    }
+    let (first, others) = format.kinds.split_first()?;
+    let common = first.constants.iter().filter(|constant| {
+        matches!(constant.0, Spot::Start(_))
+            && others.iter().all(|kind| kind.constants.contains(constant))
+    });
+    let (spot, bytes) = common.max_by_key(|(_, bytes)| bytes.len())?;
+    Some((spot.in_record(0)?, Finder::new(bytes).into_owned()))
+}

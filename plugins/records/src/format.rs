@@ -1,0 +1,211 @@
+//! A description that makes sense: where in a record everything lies. Plain data; reads nothing.
+
+use std::sync::Arc;
+
+use arrow_schema::SchemaRef;
+use memchr::memmem::Finder;
+use sluice_core::{Clock, MessageType};
+
+use crate::channels::Naming;
+use crate::checksum::Algorithm;
+use crate::columns::Column;
+use crate::options::{Counts, Literal};
+use crate::time::Timing;
+use crate::walk::Walk;
+use crate::wire::Word;
+
+/// A format of logs.
+#[derive(Debug)]
+pub struct Format {
+    /// What every log begins with.
+    pub magic: Vec<u8>,
+    /// What stands in front of the first record.
+    pub header: Skip,
+    /// What every record begins with; may be nothing.
+    pub sync: Finder<'static>,
+    /// How many bytes of a record tell its kind and its length.
+    pub reach: usize,
+    /// How many bytes are looked at to tell whether a record may begin somewhere; all records have as many.
+    pub glimpse: usize,
+    /// Bytes of sync word and head.
+    pub head_len: usize,
+    /// Bytes of the tail.
+    pub tail_len: usize,
+    /// What tells how long a record is, where its kind does not.
+    pub extent: Extent,
+    /// What tells a record's kind; nothing, if there is but one.
+    pub key: Option<Key>,
+    /// The kinds, that of records of no other kind last.
+    pub kinds: Vec<Kind>,
+    /// The longest record that is believed.
+    pub longest: usize,
+    /// Bytes by which a search finds records, and where they lie in one.
+    pub anchor: Option<(usize, Finder<'static>)>,
+    /// How many records in a row a search believes; 0 if nothing can be searched for.
+    pub chain: usize,
+    /// What timestamps count from.
+    pub clock: Clock,
+    /// Whether an event's time depends on the events before it.
+    pub is_sequential: bool,
+}
+
+impl Format {
+    /// Whether a reader can begin anywhere.
+    pub fn can_be_entered(&self) -> bool {
+        !self.is_sequential && (self.chain > 0 || self.stride().is_some())
+    }
+
+    /// The length of all records, if it is always the same.
+    pub fn stride(&self) -> Option<usize> {
+        let first = self.kinds.first()?.fixed?;
+        self.kinds.iter().all(|kind| kind.fixed == Some(first)).then_some(first)
+    }
+}
+
+/// What stands in front of the first record.
+#[derive(Clone, Debug)]
+pub enum Skip {
+    /// So many bytes.
+    Bytes(u64),
+    /// All up to the end of this.
+    Until(Literal),
+}
+
+/// How the end of a record is told.
+#[derive(Clone, Copy, Debug)]
+pub enum Extent {
+    /// By a field.
+    Length {
+        /// Where it lies.
+        at: usize,
+        /// What it is.
+        word: Word,
+        /// What it counts.
+        counts: Counts,
+        /// What is added.
+        plus: i64,
+    },
+    /// By its fields.
+    Fields,
+    /// By the sync word of the next one.
+    Sync,
+}
+
+/// What tells a record's kind.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// Where it lies.
+    pub at: usize,
+    /// How many bytes it takes.
+    pub len: usize,
+    /// The bytes of each kind that is described, sorted, and its number.
+    pub values: Vec<(Vec<u8>, usize)>,
+    /// The number of the kind that all others are.
+    pub other: Option<usize>,
+}
+
+impl Key {
+    /// The kind of a record with these bytes in its place.
+    #[inline]
+    pub fn kind(&self, bytes: &[u8]) -> Option<usize> {
+        let found = self.values.binary_search_by(|(value, _)| value.as_slice().cmp(bytes));
+        found.ok().and_then(|place| self.values.get(place)).map(|(_, kind)| *kind).or(self.other)
+    }
+}
+
+/// A kind of record.
+#[derive(Debug)]
+pub struct Kind {
+    /// What it is called.
+    pub name: String,
+    /// How long its records are, if that is always the same.
+    pub fixed: Option<usize>,
+    /// How long they are at least.
+    pub least: usize,
+    /// Its fields, where some say how long others are.
+    pub walk: Option<Walk>,
+    /// What has to stand where.
+    pub constants: Vec<(Spot, Vec<u8>)>,
+    /// The checksum.
+    pub checksum: Option<Checksum>,
+    /// When its events were; nothing, if they do not say.
+    pub timing: Option<Timing>,
+    /// Their numbers.
+    pub sequence: Option<(Spot, Word)>,
+    /// Their channels.
+    pub naming: Naming,
+    /// Their columns.
+    pub columns: Vec<Column>,
+    /// The schema of these.
+    pub schema: SchemaRef,
+    /// What their rows are of.
+    pub message: Arc<MessageType>,
+}
+
+/// A place in a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spot {
+    /// So many bytes behind its start.
+    Start(usize),
+    /// So many bytes before its end.
+    End(usize),
+}
+
+impl Spot {
+    /// Where that is in a record of this length.
+    #[inline]
+    pub fn in_record(self, len: usize) -> Option<usize> {
+        match self {
+            Self::Start(at) => Some(at),
+            Self::End(before) => len.checked_sub(before),
+        }
+    }
+
+    /// What a record has from there on.
+    #[inline]
+    pub fn of(self, record: &[u8]) -> &[u8] {
+        self.in_record(record.len()).and_then(|at| record.get(at..)).unwrap_or_default()
+    }
+}
+
+/// A checksum in a record.
+#[derive(Clone, Copy, Debug)]
+pub struct Checksum {
+    /// Where it lies.
+    pub at: Spot,
+    /// How it is written.
+    pub word: Word,
+    /// How it is worked out.
+    pub algorithm: Algorithm,
+    /// Where the bytes begin that it covers.
+    pub from: Spot,
+    /// Where they end.
+    pub until: Spot,
+    /// A byte behind them.
+    pub extra: Option<u8>,
+}
+
+/// What a record's checksum is, and what it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sums {
+    /// What the record says.
+    pub said: u64,
+    /// What its bytes give.
+    pub found: u64,
+}
+
+impl Checksum {
+    /// Both sums of a record; nothing if it has no room for them.
+    #[inline]
+    pub fn sums(&self, record: &[u8]) -> Option<Sums> {
+        let said = self.word.bits(self.at.of(record))?;
+        let (from, until) =
+            (self.from.in_record(record.len())?, self.until.in_record(record.len())?);
+        let covered = record.get(from..until)?;
+        let found = match self.extra {
+            Some(extra) => self.algorithm.of(&[covered, &[extra]]),
+            None => self.algorithm.of(&[covered]),
+        };
+        Some(Sums { said, found })
+    }
+}
