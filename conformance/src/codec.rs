@@ -47,12 +47,7 @@ impl CodecTrial {
     }
 
     /// A payload of a type that it knows, and the channel it is on.
-    pub fn payload(
-        self,
-        channel: &str,
-        encoding: Encoding,
-        bytes: impl Into<Vec<u8>>,
-    ) -> Self {
+    pub fn payload(self, channel: &str, encoding: Encoding, bytes: impl Into<Vec<u8>>) -> Self {
         let name = Name::from_text(channel);
         self.payload_on(Channel::new(name, "conformance", encoding), bytes)
     }

@@ -71,7 +71,7 @@ impl Pipe {
     }
 
     /// Adds the sink that is to be put in.
-    pub(crate) fn to_end(self, from: &str) -> Self {
+    pub(crate) fn ending(self, from: &str) -> Self {
         self.with("sinks", END, KEEP, Some(from), &serde_json::json!({ "place": 0 }))
     }
 
@@ -125,7 +125,7 @@ pub(crate) fn said(panic: &(dyn Any + Send)) -> String {
 
 /// What a pipeline text gives whose last node is called `events`.
 pub(crate) fn gathered(text: &str, registry: &Registry) -> Result<Events, String> {
-    let end = Pipe::default().to_end(EVENTS).text();
+    let end = Pipe::default().ending(EVENTS).text();
     let gather = Gather::default();
     let pipeline = read(&format!("{text}\n{end}"), registry, None, &gather)?;
     let ran = run(pipeline, Options { jobs: Some(2), ..Options::default() });

@@ -189,16 +189,11 @@ impl Bench<'_> {
     fn engine(&self, jobs: usize) -> Result<(Events, Value), Failure> {
         let tried = "tried";
         let pipe = Pipe::of_events();
-        let pipe =
-            pipe.with("stages", tried, self.plugin.name, Some(EVENTS), &self.trial.options);
-        let replay = Replay {
-            events: Arc::clone(&self.events),
-            size: 16,
-            each: 2,
-            reversed: jobs > 1,
-        };
+        let pipe = pipe.with("stages", tried, self.plugin.name, Some(EVENTS), &self.trial.options);
+        let replay =
+            Replay { events: Arc::clone(&self.events), size: 16, each: 2, reversed: jobs > 1 };
         let gather = Gather::default();
-        let text = pipe.to_end(tried).text();
+        let text = pipe.ending(tried).text();
         let pipeline = read(&text, self.registry, Some(replay), &gather);
         let options = Options { jobs: Some(jobs), ..Options::default() };
         let report = run(pipeline.map_err(Failure::Error)?, options)?;
@@ -274,7 +269,9 @@ fn spoilt(events: &Events, way: usize) -> Events {
             match way {
                 0 => payload = dice.bytes(payload.len().min(2000)),
                 1 => payload.truncate(at),
-                2 => payload.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << dice.below(8)),
+                2 => {
+                    payload.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << dice.below(8))
+                }
                 3 => payload.iter_mut().skip(at & !3).take(4).for_each(|byte| *byte = 0x7f),
                 _ => payload.clear(),
             }

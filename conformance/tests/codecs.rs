@@ -17,7 +17,7 @@ use sluice_core::registry::schema_of;
 use sluice_core::schemars::JsonSchema;
 use sluice_core::{
     Batch, Channel, Codec, Encoding, Error, KeyOf, KnownType, Make, MessageType, OptionsError,
-    Payloads, PayloadType, Plugin, Rows, TypeKey, options,
+    PayloadType, Payloads, Plugin, Rows, TypeKey, options,
 };
 
 /// What is wrong with a codec.
@@ -83,12 +83,8 @@ fn make(value: Value, wrong: Wrong) -> Result<Box<dyn Codec>, OptionsError> {
     let ToyOptions {} = options::read(value)?;
     let named = MessageType { codec: "toy".into(), ..MessageType::named("pair", TypeKey(7)) };
     let form: Arc<dyn PayloadType> = Arc::new(Pair::new(Arc::new(named), wrong));
-    let known = KnownType {
-        described: Arc::clone(form.described()),
-        file: None,
-        line: 0,
-        form: Ok(form),
-    };
+    let known =
+        KnownType { described: Arc::clone(form.described()), file: None, line: 0, form: Ok(form) };
     Ok(Box::new(Toy { types: vec![known], wrong }))
 }
 
@@ -115,11 +111,7 @@ impl Codec for Toy {
         "toy"
     }
 
-    fn adopt(
-        &self,
-        described: &MessageType,
-        _: &Schema,
-    ) -> Result<Arc<dyn PayloadType>, String> {
+    fn adopt(&self, described: &MessageType, _: &Schema) -> Result<Arc<dyn PayloadType>, String> {
         if self.wrong == Wrong::DisownsTypes {
             return Err("never seen".to_owned());
         }
@@ -278,7 +270,8 @@ fn payloads_that_it_cannot_decode_are_told() {
 
 #[test]
 fn bytes_that_do_not_come_back() {
-    let words = ["a changed payload that it decodes is not encoded to the bytes it was", "put in at"];
+    let words =
+        ["a changed payload that it decodes is not encoded to the bytes it was", "put in at"];
     found(&trial("ignores-the-rest").findings(), &[Promise::Identity], &words);
 }
 

@@ -14,8 +14,9 @@ use sluice_core::options::OutPath;
 use sluice_core::registry::{make_source, schema_of};
 use sluice_core::schemars::JsonSchema;
 use sluice_core::{
-    Batch, BatchBuilder, Channel, DynSink, EncodeContext, Encoding, Entry, Error, Input, Make, Name,
-    OptionsError, OutputFile, Plugin, ReadContext, Reader, Sink, SinkContext, Source, Split, options,
+    Batch, BatchBuilder, Channel, DynSink, EncodeContext, Encoding, Entry, Error, Input, Make,
+    Name, OptionsError, OutputFile, Plugin, ReadContext, Reader, Sink, SinkContext, Source, Split,
+    options,
 };
 
 /// What is wrong with a sink.
@@ -265,7 +266,10 @@ fn found(findings: &[Finding], promises: &[Promise], words: &[&str]) {
 #[test]
 fn a_sound_sink_has_no_findings() {
     trial("toy").check();
-    trial("toy").path("log.toy.other").keeps(Keeps { order: Order::OfChannel, ..Keeps::default() }).check();
+    trial("toy")
+        .path("log.toy.other")
+        .keeps(Keeps { order: Order::OfChannel, ..Keeps::default() })
+        .check();
 }
 
 #[test]
@@ -324,7 +328,11 @@ fn output_that_tells_numbers_of_channels() {
 #[test]
 fn events_that_are_held_back_for_ever() {
     let promises = [Promise::Books, Promise::Batches, Promise::Readable];
-    found(&trial("loses-last").findings(), &promises, &["without the last event", "instead of 240"]);
+    found(
+        &trial("loses-last").findings(),
+        &promises,
+        &["without the last event", "instead of 240"],
+    );
 }
 
 #[test]

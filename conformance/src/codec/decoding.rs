@@ -54,7 +54,8 @@ impl Decoded {
             let what = format!("{few} rows for {many} events");
             return fault(Promise::WholeRows, "there is not one row an event", what);
         }
-        let mut told: Vec<u32> = rows.events.iter().copied().chain(bad.iter().map(|b| b.0)).collect();
+        let mut told: Vec<u32> =
+            rows.events.iter().copied().chain(bad.iter().map(|b| b.0)).collect();
         let is_sorted = rows.events.is_sorted();
         told.sort_unstable();
         if !is_sorted || !told.into_iter().eq(0..payloads.len() as u32) {
@@ -88,14 +89,9 @@ pub(super) struct Sound<'p> {
 
 impl<'p> Sound<'p> {
     /// `Err` if it cannot.
-    pub(super) fn of(
-        codec: &dyn Codec,
-        channel: &Channel,
-        bytes: &'p [u8],
-    ) -> Result<Self, Fault> {
-        let unknown = |what: &str| {
-            Err(Fault::new(Promise::Identity, "a payload is not decoded", what))
-        };
+    pub(super) fn of(codec: &dyn Codec, channel: &Channel, bytes: &'p [u8]) -> Result<Self, Fault> {
+        let unknown =
+            |what: &str| Err(Fault::new(Promise::Identity, "a payload is not decoded", what));
         let Some(keys) = codec.keys(channel) else {
             return unknown("its channel has no payloads of these types");
         };
@@ -147,7 +143,11 @@ impl<'p> Sound<'p> {
             Err(fault) => return vec![fault],
         };
         let each = (0..).zip(&payloads).flat_map(|(event, payload)| {
-            if event % 2 == 0 { self.still_sound(&decoded, event) } else { self.bad(&decoded, event, payload) }
+            if event % 2 == 0 {
+                self.still_sound(&decoded, event)
+            } else {
+                self.bad(&decoded, event, payload)
+            }
         });
         let mut faults: Vec<Fault> = each.collect();
         faults.extend(encoded_together(&*self.form, &decoded, &payloads));
@@ -189,7 +189,8 @@ fn identity(
     };
     let at = encoded.iter().zip(payload).position(|(one, other)| one != other);
     let at = at.unwrap_or(encoded.len().min(payload.len()));
-    let what = || format!("{} bytes instead of {}, other from {at} on", encoded.len(), payload.len());
+    let what =
+        || format!("{} bytes instead of {}, other from {at} on", encoded.len(), payload.len());
     if encoded == payload { None } else { fault(what()) }
 }
 

@@ -61,13 +61,7 @@ impl Bench<'_> {
         }
     }
 
-    fn judge(
-        &self,
-        before: &Tree,
-        ran: Result<(), Failure>,
-        found: &mut Gathered,
-        case: &str,
-    ) {
+    fn judge(&self, before: &Tree, ran: Result<(), Failure>, found: &mut Gathered, case: &str) {
         let mut add = |kind: &str, what: String| {
             found.add(Fault::new(Promise::Atomic, kind, what), case);
         };

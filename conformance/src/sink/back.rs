@@ -120,7 +120,7 @@ impl Bench<'_> {
         }
         let pipe = Pipe::default().with("sources", EVENTS, &reader.plugin, None, &options);
         let gather = Gather::default();
-        let text = pipe.to_end(EVENTS).text();
+        let text = pipe.ending(EVENTS).text();
         let pipeline = read(&text, self.registry, None, &gather)?;
         let ran = run(pipeline, Options { jobs: Some(2), ..Options::default() });
         let report = ran.map_err(|failure| failure.what().to_owned())?;
@@ -137,7 +137,10 @@ impl Bench<'_> {
             back.into_iter().find_map(|event| {
                 let is_given = given.any(|given| keeps.is_same(given, &event));
                 let what = || {
-                    format!("{} was not given, or before the one that is read before it", told(&event))
+                    format!(
+                        "{} was not given, or before the one that is read before it",
+                        told(&event)
+                    )
                 };
                 (!is_given).then(what)
             })

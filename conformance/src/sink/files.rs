@@ -62,6 +62,12 @@ impl Tree {
         Self(kept.map(|(path, bytes)| (path.clone(), bytes.clone())).collect())
     }
 
+    /// What of it has the paths that another one has.
+    pub(super) fn only(&self, other: &Self) -> Self {
+        let kept = self.0.iter().filter(|(path, _)| other.0.contains_key(*path));
+        Self(kept.map(|(path, bytes)| (path.clone(), bytes.clone())).collect())
+    }
+
     /// In which way another one differs, in words.
     pub(super) fn difference(&self, other: &Self) -> Option<String> {
         if let Some(name) = self.0.keys().find(|name| !other.0.contains_key(*name)) {

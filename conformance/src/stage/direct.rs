@@ -124,10 +124,7 @@ impl Work<'_> {
     fn step(
         &mut self,
         place: usize,
-        work: impl FnOnce(
-            &mut Stage,
-            &mut StageContext<'_>,
-        ) -> Result<Vec<Batch>, sluice_core::Error>,
+        work: impl FnOnce(&mut Stage, &mut StageContext<'_>) -> Result<Vec<Batch>, sluice_core::Error>,
     ) -> Result<Vec<Batch>, String> {
         let channels = &self.events.channels;
         let mut context = StageContext::new(channels, self.origin);
@@ -141,9 +138,9 @@ impl Work<'_> {
         for (what, count) in context.notes {
             *self.said.2.entry(what).or_default() += count;
         }
-        let wrong = given.iter().find_map(|batch| {
-            batch.rows().iter().find_map(|rows| misplaced(rows, batch.len()))
-        });
+        let wrong = given
+            .iter()
+            .find_map(|batch| batch.rows().iter().find_map(|rows| misplaced(rows, batch.len())));
         self.misplaced = self.misplaced.take().or(wrong);
         Ok(given)
     }
@@ -155,7 +152,9 @@ impl Work<'_> {
         let misplaced = self.misplaced;
         // Rows that belong to no event cannot be put together.
         let batch = match misplaced.is_some() {
-            true => joined(&out.iter().map(|b| b.clone().with_rows(Vec::new())).collect::<Vec<_>>()),
+            true => {
+                joined(&out.iter().map(|b| b.clone().with_rows(Vec::new())).collect::<Vec<_>>())
+            }
             false => joined(out),
         };
         let events = Events { channels, batch };
@@ -195,9 +194,9 @@ impl Outcome {
             faults.push(Fault::new(Promise::WholeRows, "rows do not lie beside events", what));
         }
         let out = by_channel(&self.events, &self.events.batch);
-        let made_up = out.iter().find(|(channel, count)| {
-            **count > self.given.get(*channel).copied().unwrap_or(0)
-        });
+        let made_up = out
+            .iter()
+            .find(|(channel, count)| **count > self.given.get(*channel).copied().unwrap_or(0));
         if let Some((channel, count)) = made_up {
             let given = self.given.get(channel).copied().unwrap_or(0);
             let what = format!("{count} events of `{channel}` come out of {given}");
@@ -205,7 +204,8 @@ impl Outcome {
         }
         let (given, left) = (self.given.values().sum::<u64>(), self.events.len() as u64);
         if given != left + self.filtered {
-            let what = format!("of {given} events {left} come out and {} are filtered", self.filtered);
+            let what =
+                format!("of {given} events {left} come out and {} are filtered", self.filtered);
             let kind = "events are lost, or are counted wrong";
             faults.push(Fault::new(Promise::Books, kind, what));
         }
@@ -228,11 +228,7 @@ impl Outcome {
                 self.filtered.to_string(),
                 other.filtered.to_string(),
             ),
-            differs(
-                "others cannot be decoded",
-                counts(&self.undecoded),
-                counts(&other.undecoded),
-            ),
+            differs("others cannot be decoded", counts(&self.undecoded), counts(&other.undecoded)),
             differs("other notes", counts(&self.notes), counts(&other.notes)),
         ]
         .into_iter()
