@@ -1,6 +1,6 @@
 //! The report: what a run did, and the proof that it lost nothing without saying so.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -121,7 +121,7 @@ impl Report {
         inputs: &[Input],
         channels: &Channels,
     ) -> Result<Self, Error> {
-        let books = Books { labels, tally: &finished.tally };
+        let mut books = Books::of(labels, &finished.tally);
         let mut report = Self {
             damaged_ranges: finished.damaged_ranges,
             bytes_read: finished.bytes_read,
@@ -129,8 +129,6 @@ impl Report {
             ..Self::default()
         };
         books.check_stages()?;
-        let users: BTreeSet<usize> =
-            labels.iter().flat_map(|(_, from)| from.iter().copied()).collect();
         for (node, (name, from)) in labels.iter().enumerate() {
             let tally = finished.tally.get(node);
             if from.is_empty() {
@@ -139,7 +137,7 @@ impl Report {
                 let (events, lost) = (tally.left.total(), losses.values().sum());
                 let source = SourceReport { events, damaged_bytes, lost, losses };
                 report.sources.insert(name.clone(), source);
-            } else if !users.contains(&node) {
+            } else if books.readers[node] == 0 {
                 report.sinks.insert(name.clone(), SinkReport { events: tally.left.total() });
                 report.channels.extend(books.rows_of_sink(node, channels)?);
             }
@@ -249,10 +247,15 @@ fn damage_report(source: &str, damage: &Damage) -> DamageReport {
 struct Books<'r> {
     labels: &'r [Label],
     tally: &'r Tally,
+    /// By node, how many read from it.
+    readers: Vec<usize>,
+    /// By node that several read from, what has been worked out for it: where ways part and meet again, there
+    /// are twice as many of them behind.
+    known: BTreeMap<usize, Flow>,
 }
 
 /// What a node was given, and what became of it before, summed over every way that leads there.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Flow {
     entered: Counts,
     filtered: Counts,
@@ -260,13 +263,17 @@ struct Flow {
     undecoded: Counts,
 }
 
-impl Books<'_> {
+impl<'r> Books<'r> {
+    fn of(labels: &'r [Label], tally: &'r Tally) -> Self {
+        let mut readers = vec![0; labels.len()];
+        labels.iter().flat_map(|(_, from)| from).for_each(|from| readers[*from] += 1);
+        Self { labels, tally, readers, known: BTreeMap::new() }
+    }
+
     /// Every stage has to account for the events it let go.
     fn check_stages(&self) -> Result<(), Error> {
-        let used: BTreeSet<usize> =
-            self.labels.iter().flat_map(|(_, from)| from.iter().copied()).collect();
         for (node, (name, from)) in self.labels.iter().enumerate() {
-            if from.is_empty() || !used.contains(&node) {
+            if from.is_empty() || self.readers[node] == 0 {
                 continue;
             }
             let tally = self.tally.get(node);
@@ -283,7 +290,18 @@ impl Books<'_> {
         Ok(())
     }
 
-    fn flow(&self, node: usize) -> Flow {
+    fn flow(&mut self, node: usize) -> Flow {
+        if let Some(flow) = self.known.get(&node) {
+            return flow.clone();
+        }
+        let flow = self.sum(node);
+        if self.readers[node] > 1 {
+            self.known.insert(node, flow.clone());
+        }
+        flow
+    }
+
+    fn sum(&mut self, node: usize) -> Flow {
         let (_, from) = &self.labels[node];
         let tally = self.tally.get(node);
         if from.is_empty() {
@@ -312,7 +330,11 @@ impl Books<'_> {
         flow
     }
 
-    fn rows_of_sink(&self, node: usize, channels: &Channels) -> Result<Vec<ChannelReport>, Error> {
+    fn rows_of_sink(
+        &mut self,
+        node: usize,
+        channels: &Channels,
+    ) -> Result<Vec<ChannelReport>, Error> {
         let (sink, _) = &self.labels[node];
         let (flow, written) = (self.flow(node), self.tally.get(node).left);
         let mut rows = Vec::new();
@@ -327,7 +349,8 @@ impl Books<'_> {
                 damaged: flow.damaged.get(id),
                 undecoded: flow.undecoded.get(id),
             };
-            if row.entered != row.out + row.filtered + row.damaged {
+            let told = row.out.saturating_add(row.filtered).saturating_add(row.damaged);
+            if row.entered != told {
                 return Err(Error::broken(format!(
                     "the books of sink `{sink}` do not balance: {row:?}"
                 )));

@@ -269,8 +269,9 @@ impl<'r> Driver<'r> {
     /// The source to go on with: one that a merge waits for, or else the one that had the fewest turns.
     /// A live one that has nothing now is only waited for where all have nothing.
     fn next_source(&mut self) -> Result<Option<usize>, Error> {
+        let mut asked = BTreeMap::new();
         for source in 0..self.sources.len() {
-            if !self.is_wanted(&self.sources[source].segment) {
+            if !self.is_wanted(&self.sources[source].segment, &mut asked) {
                 self.end_source(source)?;
             }
         }
@@ -594,18 +595,26 @@ impl<'r> Driver<'r> {
     }
 
     /// Whether anything a segment leads to can still use events.
-    fn is_wanted(&self, segment: &[Branch]) -> bool {
+    fn is_wanted(&self, segment: &[Branch], asked: &mut BTreeMap<Head, bool>) -> bool {
         segment.iter().any(|branch| match branch {
             Branch::Sink { .. } => true,
-            Branch::Map { next, .. } => self.is_wanted(next),
+            Branch::Map { next, .. } => self.is_wanted(next, asked),
             Branch::Port(port) => match self.ports[*port] {
-                Port::Fold(fold) => {
-                    let FoldNode { fold, segment, .. } = &self.folds[fold].fold;
-                    !fold.is_done() && self.is_wanted(segment)
-                }
-                Port::Merge(merge, _) => self.is_wanted(&self.merges[merge].segment),
+                Port::Fold(fold) if self.folds[fold].fold.fold.is_done() => false,
+                Port::Fold(fold) => self.is_head_wanted(Head::Fold(fold), asked),
+                Port::Merge(merge, _) => self.is_head_wanted(Head::Merge(merge), asked),
             },
         })
+    }
+
+    /// Asks once: the ways through a graph that parts and meets again double each time it does.
+    fn is_head_wanted(&self, head: Head, asked: &mut BTreeMap<Head, bool>) -> bool {
+        if let Some(known) = asked.get(&head) {
+            return *known;
+        }
+        let wanted = self.is_wanted(&self.segment(head), asked);
+        asked.insert(head, wanted);
+        wanted
     }
 
     /// Whether anything a segment leads to, at whatever distance, is a merge.

@@ -41,9 +41,12 @@ impl Counts {
         *count = count.saturating_sub(1);
     }
 
+    /// Stays at the greatest number there is: through a graph that parts and meets again and again, more ways
+    /// lead than that.
     pub(crate) fn add(&mut self, other: &Self) {
         self.grow(other.len());
-        self.0.iter_mut().zip(&other.0).for_each(|(ours, theirs)| *ours += theirs);
+        let add = |(ours, theirs): (&mut u64, &u64)| *ours = ours.saturating_add(*theirs);
+        self.0.iter_mut().zip(&other.0).for_each(add);
     }
 
     /// Takes `other` away; gives whether there was enough of each.

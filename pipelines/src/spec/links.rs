@@ -13,12 +13,17 @@ use super::wording::{joined, nearest, suggest};
 /// What a node reads from, as positions in the list of nodes.
 type Links = Vec<Vec<usize>>;
 
+/// How many nodes events may go through one behind another. Each takes some of a thread's stack.
+const LONGEST_WAY: usize = 200;
+
 impl Check<'_> {
     /// Resolves what every node reads from, and judges the graph that comes of it.
     pub(super) fn links(&mut self, nodes: &[Draft]) -> Links {
         let doubles = self.doubles(nodes);
         let links: Links = nodes.iter().map(|node| self.link(node, nodes)).collect();
-        self.rings(nodes, &links);
+        if !self.rings(nodes, &links) {
+            self.too_long(nodes, &links);
+        }
         // A node whose `from` cannot be read may be the one that uses what seems unused.
         let complete = nodes
             .iter()
@@ -99,7 +104,8 @@ impl Check<'_> {
         }
     }
 
-    fn rings(&mut self, nodes: &[Draft], links: &Links) {
+    /// Tells of everything that goes round. Gives whether anything does.
+    fn rings(&mut self, nodes: &[Draft], links: &Links) -> bool {
         let mut done = BTreeSet::new();
         for at in 0..nodes.len() {
             let Some(ring) = ring_through(at, links) else { continue };
@@ -114,6 +120,18 @@ impl Check<'_> {
                 .collect();
             self.ring(nodes.get(at), &names);
         }
+        !done.is_empty()
+    }
+
+    /// Tells of the first node that is too far from its sources. Nothing may go round.
+    fn too_long(&mut self, nodes: &[Draft], links: &Links) {
+        let Some(node) = nodes.get(too_far(links).unwrap_or(usize::MAX)) else { return };
+        let message = format!(
+            "`{}` is the end of more than {LONGEST_WAY} nodes one behind another",
+            node.name
+        );
+        let help = "put several stages into one, or write a file between two pipelines".to_owned();
+        self.wrong(node.name_span.clone(), message, Some(help));
     }
 
     fn ring(&mut self, first: Option<&Draft>, names: &[&str]) {
@@ -129,6 +147,31 @@ impl Check<'_> {
             "events flow from sources to sinks: let one of them read from elsewhere".to_owned();
         self.wrong(span.into_iter().next().unwrap_or(first.name_span.clone()), message, Some(help));
     }
+}
+
+/// The first node that is further from its sources than nodes may be.
+///
+/// Settles nodes in the order in which events reach them, each once.
+fn too_far(links: &Links) -> Option<usize> {
+    let mut readers = vec![Vec::new(); links.len()];
+    for (node, inputs) in links.iter().enumerate() {
+        for input in inputs {
+            readers.get_mut(*input)?.push(node);
+        }
+    }
+    let mut unsettled: Vec<usize> = links.iter().map(Vec::len).collect();
+    let mut front: Vec<usize> = (0..links.len()).filter(|at| unsettled[*at] == 0).collect();
+    for _ in 0..LONGEST_WAY {
+        let mut next = Vec::new();
+        for reader in front.iter().flat_map(|at| &readers[*at]) {
+            unsettled[*reader] -= 1;
+            if unsettled[*reader] == 0 {
+                next.push(*reader);
+            }
+        }
+        front = next;
+    }
+    front.first().copied()
 }
 
 fn is_sink(node: &Draft) -> bool {
