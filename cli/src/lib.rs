@@ -31,6 +31,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sluice_core::{Registry, programs};
 
 use args::{Cli, Verb};
@@ -40,6 +41,7 @@ use shell::Shell;
 /// Runs the program with its own arguments and every plugin that is linked into it.
 pub fn main() -> ExitCode {
     keep_freed_memory();
+    allow_open_files();
     run(std::env::args_os(), Registry::linked())
 }
 
@@ -51,6 +53,13 @@ pub fn main() -> ExitCode {
 fn keep_freed_memory() {
     const USUAL: usize = 16 << 20;
     drop(std::hint::black_box(Vec::<u8>::with_capacity(USUAL)));
+}
+
+/// Lets the program open as many files as the system allows it to ask for: logs of thousands of channels become
+/// as many files. Where that is refused, what is usual has to do.
+fn allow_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let _refused = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// Runs the program with these arguments, of which the first is its name, and these plugins.
@@ -96,6 +105,7 @@ fn dispatch(verb: Verb, shell: &Shell) -> Outcome {
         Verb::Info(args) => commands::info::run(&args, shell),
         Verb::Cat(args) => commands::cat::run(&args, shell),
         Verb::Types(args) => commands::types::run(&args, shell),
+        Verb::New(args) => commands::new::run(&args, shell),
         Verb::Verify(args) => commands::verify::run(&args, shell),
         Verb::Completions(args) => commands::completions::run(&args),
         Verb::Man(args) => commands::man::run(&args, shell),

@@ -83,8 +83,8 @@ impl Error {
     /// More channels than a run may have.
     pub fn too_many_channels(limit: usize) -> Self {
         Self::refused(format!(
-            "more than {limit} channel{s}: the input is damaged or names every event anew; filter it by \
-             channel where it is read",
+            "more than {limit} channel{s}: the input is damaged, or names every event anew; read a part of \
+             its time (--start, --end)",
             s = if limit == 1 { "" } else { "s" }
         ))
     }
@@ -106,9 +106,23 @@ fn named<'p>(path: &'p Path, action: &str) -> std::borrow::Cow<'p, str> {
     match (path == Path::new("-"), action) {
         (true, "read") => "standard input".into(),
         (true, _) => "standard output".into(),
-        (false, _) => path.to_string_lossy(),
+        (false, _) => shown(path.to_string_lossy()),
     }
 }
+
+/// A path's beginning and end: names out of inputs may be megabytes long.
+fn shown(path: std::borrow::Cow<'_, str>) -> std::borrow::Cow<'_, str> {
+    const MOST: usize = 1024;
+    if path.len() <= MOST {
+        return path;
+    }
+    let (head, tail): (String, Vec<char>) =
+        (path.chars().take(MOST / 4).collect(), path.chars().rev().take(MOST / 4).collect());
+    format!("{head}…{}", tail.into_iter().rev().collect::<String>()).into()
+}
+
+/// What the system says where a program may not open any more files.
+const TOO_MANY_OPEN: i32 = rustix::io::Errno::MFILE.raw_os_error();
 
 /// The system's words, with what to do where that is known.
 fn explain(error: &io::Error) -> String {
@@ -121,6 +135,10 @@ fn explain(error: &io::Error) -> String {
         io::ErrorKind::NotADirectory => "a part of the path is a file, not a folder",
         io::ErrorKind::FileTooLarge => "the file would become larger than the system allows",
         io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only",
+        io::ErrorKind::InvalidFilename => "a part of the path is longer than the system allows",
+        _ if error.raw_os_error() == Some(TOO_MANY_OPEN) => {
+            "too many files are open; allow more with `ulimit -n`, or write fewer at a time"
+        }
         _ => return error.to_string(),
     };
     advice.to_owned()

@@ -84,24 +84,39 @@ pub fn path_escaped(name: &str) -> String {
     escaped
 }
 
-/// A file's name that tells `name`, without an ending: as [`path_escaped`], but never empty, never hidden,
-/// and short enough for every file system. Different names give different texts.
+/// A part of a file's or folder's name that tells `name`: as [`path_escaped`], but short enough for every file
+/// system. Of a long one there is the beginning, `~` and a hash. Different names give different texts.
+pub fn short_path_escaped(name: &str) -> String {
+    shortened(path_escaped(name), name)
+}
+
+/// A file's name that tells `name`, without an ending: as [`short_path_escaped`], but never empty and never
+/// hidden. Different names give different texts.
 pub fn file_name(name: &str) -> String {
-    let mut escaped = match name.strip_prefix('.') {
+    let escaped = match name.strip_prefix('.') {
         Some(rest) => format!("%2E{}", path_escaped(rest)),
         None => path_escaped(name),
     };
-    if escaped.is_empty() {
-        // No name gives that.
-        return "%".to_owned();
+    // No name gives a lone percent sign.
+    if escaped.is_empty() { "%".to_owned() } else { shortened(escaped, name) }
+}
+
+/// `escaped`, or what tells it from all others where that is too long.
+fn shortened(mut escaped: String, name: &str) -> String {
+    if escaped.len() <= LONGEST_FILE_NAME && !looks_shortened(&escaped) {
+        return escaped;
     }
-    if escaped.len() > LONGEST_FILE_NAME {
-        escaped.truncate(LONGEST_FILE_NAME - HASH_LEN - 1);
-        let hash = blake3::hash(name.as_bytes()).to_hex();
-        escaped.push('~');
-        escaped.push_str(hash.get(..HASH_LEN).unwrap_or_default());
-    }
+    escaped.truncate(LONGEST_FILE_NAME - HASH_LEN - 1);
+    let hash = blake3::hash(name.as_bytes()).to_hex();
+    escaped.push('~');
+    escaped.push_str(hash.get(..HASH_LEN).unwrap_or_default());
     escaped
+}
+
+/// Whether it could be what a longer one became.
+fn looks_shortened(escaped: &str) -> bool {
+    let mark = escaped.as_bytes().get(LONGEST_FILE_NAME - HASH_LEN - 1);
+    escaped.len() == LONGEST_FILE_NAME && mark == Some(&b'~')
 }
 
 /// What leaves room for an ending among the 255 bytes that file systems allow.
@@ -228,6 +243,14 @@ mod tests {
         let names = long.clone().map(|name| file_name(&name));
         assert_eq!(names[0], long[0]);
         assert!(names.iter().all(|name| name.len() <= 200), "{names:?}");
+    }
+
+    #[test]
+    fn a_name_that_is_what_a_longer_one_becomes_becomes_another_one() {
+        let shortened = file_name(&"x".repeat(300));
+        assert_ne!(file_name(&shortened), shortened);
+        assert_eq!(file_name(&shortened).len(), shortened.len());
+        assert_eq!(short_path_escaped(".."), "..");
     }
 
     proptest! {

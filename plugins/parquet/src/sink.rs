@@ -15,7 +15,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::SchemaDescPtr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
-use sluice_core::name::path_escaped;
+use sluice_core::name::short_path_escaped;
 use sluice_core::options::{ByteSize, OutPath};
 use sluice_core::selection::FieldList;
 use sluice_core::unnest::{Piece, list_path};
@@ -154,6 +154,9 @@ fn above_zero<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u32, 
 /// quarter of a megabyte it takes a tenth to a sixth less time than with a whole one, for 0.2 % (by
 /// channel) to 1 % (by time) more bytes.
 const PAGE: usize = 256 << 10;
+
+/// How many tables are completed beside each other: each is an open file until then.
+const CLOSED_AT_ONCE: usize = 256;
 
 /// The longest payload that a page can hold.
 const LONGEST: usize = 1 << 30;
@@ -563,32 +566,37 @@ impl ParquetSink {
         TableFile::new(file, Arc::clone(&form.schema), Arc::clone(&form.properties))
     }
 
-    /// Where a table is, in the folder or as the file that was asked for.
-    fn place(&self, key: &Key, others: &[Key]) -> PathBuf {
+    /// Where a table is, in the folder or as the file that was asked for. `all` keys are sorted.
+    fn place(&self, key: &Key, all: &[Key]) -> PathBuf {
         const PART: &str = "part-00000.parquet";
         let Some((channel, kind, variant)) = key else { return self.folder().join(PART) };
         let mut path = self.folder().join(format!("channel={}", escaped(channel)));
-        let of_channel = || others.iter().flatten().filter(|(other, ..)| other == channel);
-        if of_channel().count() > 1 {
+        let name_of = |key: &Key| key.as_ref().map(|(name, ..)| Arc::clone(name));
+        let first = all.partition_point(|other| name_of(other).as_ref() < Some(channel));
+        let end = all.partition_point(|other| name_of(other).as_ref() <= Some(channel));
+        let of_channel = all.get(first..end).unwrap_or_default();
+        if of_channel.len() > 1 {
             let name = kind.map_or_else(|| "raw".to_owned(), |kind| kind.to_string());
-            let before = of_channel().filter(|(_, of, at)| of == kind && at < variant).count();
+            let of_kind = of_channel.iter().flatten().filter(|(_, of, _)| of == kind);
+            let before = of_kind.filter(|(.., at)| at < variant).count();
             let number = if before == 0 { String::new() } else { format!("-{before}") };
             path.push(format!("schema={name}{number}"));
         }
         path.join(PART)
     }
 
-    fn close(&self, tables: &mut Tables) -> Result<(), Error> {
+    /// Completes the tables of `keys`; `all` are those of the whole output, sorted.
+    fn close(&self, tables: &mut Tables, keys: &[Key], all: &[Key]) -> Result<(), Error> {
         let by_sequence = tables.numbers != Numbers::Fall;
-        let keys: Vec<Key> = tables.places.keys().cloned().collect();
         let Tables { tables, places, context, variants, .. } = tables;
         // Footers are written and files synced beside each other; they are completed in order.
         let mut closing = Ordered::new(&context.tasks, 4 * context.tasks.width());
-        for place in places.values() {
+        let variants = variants.table();
+        for place in keys.iter().filter_map(|key| places.get(key)) {
             let table = &mut tables[*place];
             let Some(file) = table.file.take() else { continue };
-            let (channels, rows) = table.channels(context, &variants.table());
-            let Table { key, form, .. } = table;
+            let (channels, rows) = table.channels(context, &variants);
+            let (key, form) = (&table.key, table.form.take());
             let meta = Meta {
                 channels,
                 groups: GroupsMeta { rows, ..file.said.clone() },
@@ -596,7 +604,7 @@ impl ParquetSink {
                 message: form.as_ref().and_then(|form| form.message.clone()),
             };
             let entries = meta.to_entries(&context.origin)?;
-            let target = self.writes_folder().then(|| self.place(key, &keys));
+            let target = self.writes_folder().then(|| self.place(key, all));
             let close = move || Ok((file.close(entries)?, target));
             if let Some((table, target)) = closing.push(close)? {
                 table.finish(target.as_deref())?;
@@ -770,11 +778,14 @@ fn sample(pieces: &[Piece], taking: &Taking) -> Result<Batch, Error> {
     Ok(Batch::interleave(&batches, &picks))
 }
 
-/// A channel's name as readers of folders with values in their names expect it.
+/// A channel's name as readers of folders with values in their names expect it. What is too long for a
+/// folder is shortened: the table's footer has the whole name.
 fn escaped(name: &str) -> String {
+    const EMPTY: &str = "__HIVE_DEFAULT_PARTITION__";
     match name {
-        "" => "__HIVE_DEFAULT_PARTITION__".to_owned(),
-        name => path_escaped(name),
+        "" => EMPTY.to_owned(),
+        EMPTY => EMPTY.replacen('_', "%5F", 1),
+        name => short_path_escaped(name),
     }
 }
 
@@ -948,18 +959,22 @@ impl Sink for ParquetSink {
             table.form = Some(form);
             table.file = Some(self.create(table, &tables.context)?);
         }
-        // What is left is held already, so all of it may be under way; the longest first, so that no thread
-        // is left alone with it. In which order tables are written does not show in any of them.
-        let mut places: Vec<usize> = tables.places.values().copied().collect();
-        places.sort_by_key(|place| std::cmp::Reverse(tables.tables[*place].bytes));
-        tables.groups.allow(tables.groups.len() + places.len());
-        for place in places {
-            written += self.cut(&mut tables, place)?;
+        let keys: Vec<Key> = tables.places.keys().cloned().collect();
+        for keys_at_once in keys.chunks(CLOSED_AT_ONCE) {
+            // What is left is held already, so all of it may be under way; the longest first, so that no
+            // thread is left alone with it. In which order tables are written does not show in any of them.
+            let mut places: Vec<usize> =
+                keys_at_once.iter().filter_map(|key| tables.places.get(key).copied()).collect();
+            places.sort_by_key(|place| std::cmp::Reverse(tables.tables[*place].bytes));
+            tables.groups.allow(tables.groups.len() + places.len());
+            for place in places {
+                written += self.cut(&mut tables, place)?;
+            }
+            while let Some((place, group)) = tables.groups.take_oldest()? {
+                written += self.write(&mut tables, place, group)?;
+            }
+            self.close(&mut tables, keys_at_once, &keys)?;
         }
-        while let Some((place, group)) = tables.groups.take_oldest()? {
-            written += self.write(&mut tables, place, group)?;
-        }
-        self.close(&mut tables)?;
         Ok(written)
     }
 }
