@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use hashbrown::HashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Name};
@@ -48,7 +49,7 @@ impl Encoding {
 }
 
 /// What a channel's timestamps count from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
     /// The Unix epoch, UTC.
@@ -127,10 +128,13 @@ impl Default for Channels {
 
 impl Channels {
     /// How many channels a run may have before it is refused: a damaged log can invent any number.
-    pub const DEFAULT_LIMIT: usize = 1 << 20;
+    ///
+    /// Whoever describes channels (tables, reports, manifests) takes up to five kilobytes for each, which
+    /// has to fit into the memory of a usual run.
+    pub const DEFAULT_LIMIT: usize = 1 << 16;
 
     /// How many bytes of names, sources and the like they may have together.
-    const MOST_BYTES: usize = 128 << 20;
+    const MOST_BYTES: usize = 32 << 20;
 
     /// An empty table that takes at most `limit` channels.
     pub fn with_limit(limit: usize) -> Self {
@@ -153,8 +157,8 @@ impl Channels {
         inner.bytes = inner.bytes.saturating_add(channel.len());
         if inner.bytes > Self::MOST_BYTES {
             return Err(Error::refused(format!(
-                "names of channels are longer than {} MiB together: the input is damaged or names every \
-                 event anew; filter it by channel where it is read",
+                "names of channels are longer than {} MiB together: the input is damaged, or names every \
+                 event anew; read a part of its time (--start, --end)",
                 Self::MOST_BYTES >> 20
             )));
         }
@@ -258,9 +262,9 @@ mod tests {
     #[test]
     fn names_are_only_so_long_together() {
         let channels = Channels::default();
-        let long = |n: usize| channels.intern(channel(&format!("{n}{}", "x".repeat(20 << 20))));
+        let long = |n: usize| channels.intern(channel(&format!("{n}{}", "x".repeat(5 << 20))));
         assert!((0..3).all(|n| long(n).is_ok()));
-        assert!(long(3).unwrap_err().to_string().contains("longer than 128 MiB"));
+        assert!(long(3).unwrap_err().to_string().contains("longer than 32 MiB"));
     }
 
     #[test]
