@@ -1,7 +1,7 @@
 //! Runs a pipeline for `run` and `convert`: signals, progress, the report, and the words at the end.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
@@ -198,16 +198,24 @@ impl ReportFile {
             Box::new(io::stdout())
         } else {
             refuse_log(path, pipeline, outputs)?;
-            Box::new(File::create(path).map_err(|e| Error::io("create", path, e))?)
+            let file = File::create(path).map_err(|e| Error::io("create", path, e))?;
+            // A channel is some lines, and there may be thousands.
+            Box::new(BufWriter::new(file))
         };
         Ok(Self { path: path.to_owned(), to })
     }
 
     /// Writes it: a report, or why there is none.
     pub(crate) fn write(mut self, result: Result<Value, &Failure>) -> Result<(), Failure> {
+        let is_done = result.is_ok();
         let value = result.unwrap_or_else(failed);
         let written = writeln!(self.to, "{value:#}").and_then(|()| self.to.flush());
-        Ok(written.map_err(|e| Error::io("write", &self.path, e))?)
+        written.map_err(|e| match Error::io("write", &self.path, e).into() {
+            Failure::Failed(what) if is_done => Failure::Failed(format!(
+                "{what}; the outputs are there, only the report is missing"
+            )),
+            failure => failure,
+        })
     }
 }
 

@@ -113,7 +113,10 @@ fn json(known: &KnownType, clashes: &Clashes) -> Value {
 }
 
 fn table(types: &[KnownType]) -> String {
-    let width = types.iter().map(|known| known.described.name.chars().count()).max().unwrap_or(0);
+    /// A longer name is not cut, but others are not lined up with it.
+    const WIDEST: usize = 100;
+    let names = types.iter().map(|known| known.described.name.chars().count());
+    let width = names.max().unwrap_or(0).min(WIDEST);
     let mut text = String::new();
     for known in types {
         let described = &known.described;

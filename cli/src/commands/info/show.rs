@@ -170,6 +170,9 @@ const HEADS: [&str; 9] = [
     "type",
 ];
 
+/// How wide a column may be: names out of logs may be megabytes long. The JSON has them whole.
+const WIDEST: usize = 100;
+
 /// The column that is left out where it is the same in every row.
 const SOURCE: usize = 1;
 
@@ -202,7 +205,7 @@ fn table(found: &Found, text: &mut String) {
 fn row(channel: &Channel, tally: &Tally, census: &Census) -> [String; HEADS.len()] {
     let Tally { bytes, times, .. } = tally;
     let dash = || "-".to_owned();
-    [
+    let cells = [
         printable(channel.name.text()).into_owned(),
         printable(&channel.source).into_owned(),
         units::count(times.events),
@@ -212,7 +215,16 @@ fn row(channel: &Channel, tally: &Tally, census: &Census) -> [String; HEADS.len(
         units::count(times.steps_back),
         channel.encoding.as_str().to_owned(),
         types_of(channel, tally, census),
-    ]
+    ];
+    cells.map(cut)
+}
+
+/// What of a cell has room in the table.
+fn cut(cell: String) -> String {
+    match cell.char_indices().nth(WIDEST) {
+        Some((end, _)) => format!("{}…", cell.get(..end).unwrap_or_default()),
+        None => cell,
+    }
 }
 
 fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
