@@ -1,33 +1,3 @@
-//! The language of configuration files: any text is read or refused, what was read is written and read as the
-//! same, and so are calibrations in it.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use sluice_dgc::calibration::Calibration;
-use sluice_dgc::config::Document;
-
-fuzz_target!(|data: &[u8]| {
-    let text = String::from_utf8_lossy(data);
-    match Document::parse(&text) {
-        Ok(document) => {
-            assert_eq!(Document::parse(&document.to_string()).as_ref(), Ok(&document));
-            walk(&document);
-        }
-        Err(mistakes) => assert!(!mistakes.is_empty()),
-    }
-    for read in [Calibration::of_cfg, Calibration::of_toml] {
-        if let Ok(calibration) = read("fuzz", &text) {
-            assert!(calibration.names().all(|name| calibration.mount(name).is_some()));
-        }
-    }
-});
-
-/// Each name of the outermost entries, looked up.
-fn walk(document: &Document) {
-    for entry in document.entries().iter().take(100) {
-        let value = document.setting(&entry.name);
-        if let Some(word) = value.and_then(|value| value.word()) {
-            let _ = (word.integer(), word.double(), word.boolean());
-        }
-    }
-}
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| sluice_fuzz_targets::config_language(bytes));

@@ -1,24 +1,3 @@
-//! Any text as one or two `.ice` files: nothing panics, every mistake names its file, and the description of a type
-//! declares the same records.
-
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use sluice_core::Codec;
-use sluice_ice::codec::IceCodec;
-use sluice_ice::slice::TypeFile;
-
-fuzz_target!(|text: &str| {
-    let texts = text.splitn(2, '\u{1}').zip(["a.ice", "b.ice"]);
-    let file = |(text, name): (&str, &str)| TypeFile { path: name.into(), text: text.to_owned() };
-    let codec = IceCodec::of(texts.map(file).collect());
-    for mistake in codec.mistakes() {
-        let names_a_file = mistake.contains("a.ice") || mistake.contains("b.ice");
-        assert!(names_a_file || mistake.starts_with("and "), "{mistake}");
-    }
-    for known in codec.types() {
-        let Ok(form) = &known.form else { continue };
-        let adopted = codec.adopt(&known.described, form.schema()).expect("it is its own");
-        assert_eq!(adopted.schema(), form.schema());
-    }
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| sluice_fuzz_targets::ice_types(bytes));

@@ -1,26 +1,3 @@
-//! Any text is a file of types: nothing panics, and a type's description declares the same messages.
-
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use sluice_core::Codec;
-use sluice_lcm::codec::LcmCodec;
-use sluice_lcm::types::library::TypeFile;
-
-fuzz_target!(|text: &str| {
-    let (first, second) = text.split_once("\u{0}").unwrap_or((text, ""));
-    let file = |path: &str, text: &str| TypeFile { path: path.into(), text: text.to_owned() };
-    let files = vec![file("a/first.lcm", first), file("b/second.lcm", second)];
-    let codec = LcmCodec::of(files, 1);
-    assert!(codec.mistakes().iter().all(|mistake| mistake.contains("first.lcm")
-        || mistake.contains("second.lcm")
-        || mistake.starts_with("and ")));
-    for known in codec.types() {
-        let Ok(form) = &known.form else { continue };
-        if known.described.text.is_empty() {
-            continue;
-        }
-        let again = codec.adopt(&known.described, form.schema()).expect("a description can be read");
-        assert_eq!(again.schema(), form.schema());
-    }
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| sluice_fuzz_targets::lcm_types(bytes));

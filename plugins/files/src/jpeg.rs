@@ -14,7 +14,7 @@
 
 /// Why bytes are no whole JPEG file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// There is nothing.
     Empty,
     /// The first two bytes are others.
@@ -39,7 +39,7 @@ pub(crate) enum Fault {
 
 impl Fault {
     /// What is told of it.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Empty => "empty image",
             Self::NoStart => "not a JPEG file: it does not begin with FF D8",
@@ -62,7 +62,7 @@ const RESTARTS: std::ops::RangeInclusive<u8> = 0xD0..=0xD7;
 const PRIVATE: u8 = 0x01;
 
 /// Walks over the markers, in time linear in the length. `Err` says what is wrong first.
-pub(crate) fn check(bytes: &[u8]) -> Result<(), Fault> {
+pub fn check(bytes: &[u8]) -> Result<(), Fault> {
     if bytes.is_empty() {
         return Err(Fault::Empty);
     }

@@ -2,8 +2,9 @@
 //!
 //! Nothing here decodes a payload or an image.
 
+pub mod jpeg;
+
 mod index;
-mod jpeg;
 mod name;
 mod sink;
 mod told;

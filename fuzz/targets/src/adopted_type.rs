@@ -1,0 +1,81 @@
+//! Descriptions of types, as tables carry them, and payloads of these types.
+
+use std::sync::{Arc, LazyLock};
+
+use arrow_array::RecordBatch;
+use arrow_schema::Schema;
+use serde_json::json;
+use sluice_core::{
+    Codec, CodecOptions, Codecs, Kind, Make, MessageType, PayloadType, TypeFile, TypePaths,
+};
+use sluice_ice::codec::IceCodec;
+use sluice_lcm::codec::LcmCodec;
+
+use crate::given;
+use crate::inverse::comes_back;
+
+const NAMES: [&str; 3] = ["lcm", "ice", "vel"];
+
+static CODECS: LazyLock<Codecs> = LazyLock::new(|| {
+    let (types, options) = (TypePaths::default(), CodecOptions::default());
+    Codecs::of(given::registry(), &types, &options).expect("there are no files")
+});
+
+/// Any text as the description of a type, or as types of which descriptions are made: an error, or a type whose
+/// payloads come back byte for byte, and whose columns others cannot stand in for.
+pub fn adopted_type(bytes: &[u8]) {
+    let Some((which, rest)) = bytes.split_first() else { return };
+    let (text, payload) = given::cut_at(rest, 0);
+    let name = NAMES[usize::from(which % 3)];
+    let codec = CODECS.get(name).expect("it is linked");
+    if which & 0x80 != 0 {
+        let Ok(described) = serde_json::from_slice::<MessageType>(text) else { return };
+        match codec.adopt(&described, &Schema::empty()) {
+            Ok(form) => is_held(&*form, payload),
+            Err(what) => assert!(!what.is_empty()),
+        }
+        return;
+    }
+    for (described, form) in declared(name, given::text(text)) {
+        if described.text.is_empty() {
+            continue;
+        }
+        let again = codec.adopt(&described, form.schema()).expect("a description can be read");
+        assert_eq!(again.schema(), form.schema());
+        is_held(&*again, payload);
+    }
+}
+
+/// The types that a text declares in the language of a codec.
+fn declared(codec: &str, text: &str) -> Vec<(Arc<MessageType>, Arc<dyn PayloadType>)> {
+    let file = |path: &str| vec![TypeFile { path: path.into(), text: text.to_owned() }];
+    let codec: Box<dyn Codec> = match codec {
+        "lcm" => Box::new(LcmCodec::of(file("f.lcm"), 1)),
+        "ice" => Box::new(IceCodec::of(file("f.ice"))),
+        _ => match vel(text) {
+            Some(codec) => codec,
+            None => return Vec::new(),
+        },
+    };
+    let known = codec.types().iter();
+    known
+        .filter_map(|known| Some((Arc::clone(&known.described), known.form.clone().ok()?)))
+        .collect()
+}
+
+/// A codec of a message that stands in a pipeline file.
+fn vel(text: &str) -> Option<Box<dyn Codec>> {
+    let message: serde_json::Value = serde_json::from_str(text).ok()?;
+    let plugin = given::registry().get(Kind::Codec, "vel").expect("there is the codec");
+    let Make::Codec(make) = plugin.make else { unreachable!("a codec makes a codec") };
+    make(json!({ "messages": [message] })).ok()
+}
+
+/// What payloads of a type are held to. Those of LCM begin with the number of their type.
+fn is_held(form: &dyn PayloadType, payload: &[u8]) {
+    let with_key = [&form.described().key.0.to_be_bytes(), payload].concat();
+    comes_back(form, &[payload.to_vec(), with_key]);
+    let others = RecordBatch::new_empty(Arc::new(Schema::empty()));
+    let is_without = form.schema().fields().is_empty();
+    assert_eq!(form.encode(&others, &mut Vec::new()).is_ok(), is_without);
+}

@@ -1,0 +1,135 @@
+//! Archives, the pieces in them, and what is said of them at their ends.
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use serde_json::json;
+use sluice_archive::arrow::Arrow;
+use sluice_archive::source::Archive;
+use sluice_core::contract::{Gathered, PlainEvent, gather};
+use sluice_core::files::LogFile;
+use sluice_core::frames::{self, Table};
+use sluice_core::{
+    BatchBuilder, BlockPool, ByteFormat, Channel, EncodeContext, Encoding, Error, Kind, Make, Name,
+    ReadContext, SinkContext, options,
+};
+
+use crate::given;
+
+const MAX_FRAME: u64 = 1 << 20;
+
+/// What archives are called in their folder.
+const FILE: &str = "archive";
+
+/// Sound archives, with what reading them gives.
+static SOUND: LazyLock<[(Vec<u8>, Vec<PlainEvent>); 2]> = LazyLock::new(|| {
+    ["lcm-log", "arrow"].map(|format| {
+        let bytes = sound(format);
+        let events = read(&bytes).expect("a sound archive can be read").events;
+        assert_eq!(events.len(), 30);
+        (bytes, events)
+    })
+});
+
+fn sound(format: &str) -> Vec<u8> {
+    let path = given::empty_folder("sound").join(FILE);
+    let Some(Make::Sink(make)) =
+        given::registry().get(Kind::Sink, "archive").map(|plugin| plugin.make)
+    else {
+        panic!("there is the sink");
+    };
+    let sink = make(json!({ "path": path, "format": format, "frame": 200 })).expect("good options");
+    let (context, buffers) = (SinkContext::standalone(), BlockPool::new(1 << 10, 4));
+    let mut batch = BatchBuilder::default();
+    for n in 0..30u8 {
+        let name = Name::from_bytes(&[b'A' + n % 3]);
+        let channel = Channel::new(name, "test", Encoding::Lcm);
+        let id = context.channels.intern(channel).expect("few channels");
+        batch.push_copy(i64::from(n) * 1_000, n.into(), id, &vec![n; usize::from(n)]);
+    }
+    let mut output = sink.open(&context).expect("it opens");
+    let mut encoding = EncodeContext::new(&context.channels, &buffers);
+    let block = sink.encode(batch.finish(), &mut encoding).expect("it encodes");
+    sink.append(&mut *output, block).expect("it appends");
+    sink.finish(output).expect("it finishes");
+    context.outputs.publish(|_, _| Ok(String::new())).expect("it is published");
+    std::fs::read(path).expect("it is there")
+}
+
+fn read(bytes: &[u8]) -> Result<Gathered, Error> {
+    let source = json!({ "path": given::file(FILE, bytes), "max_frame": MAX_FRAME });
+    let source: Archive = options::read(source).expect("good options");
+    gather(&source, 400)
+}
+
+/// An archive of one frame, with this index.
+fn made_up(index: &[u8], plain: &[u8]) -> Vec<u8> {
+    let mut file = frames::compress(plain, 1).expect("it compresses");
+    let mut table = Table::default();
+    table.push(file.len(), plain.len()).expect("it is short");
+    let mut packed = frames::compress(index, 1).expect("it compresses");
+    packed.extend((packed.len() as u32).to_le_bytes());
+    packed.extend(b"sluiceix");
+    file.extend(frames::skippable(&packed).expect("it is short"));
+    file.extend(table.finish());
+    file
+}
+
+/// A sound archive with some bytes changed, left out, or put in.
+fn changed(sound: &[u8], changes: &[u8]) -> Vec<u8> {
+    let mut bytes = sound.to_vec();
+    for change in changes.chunks_exact(4) {
+        let at = usize::from(u16::from_le_bytes([change[0], change[1]])) % bytes.len().max(1);
+        let with = change[3];
+        match change[2] % 4 {
+            0 => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= with),
+            1 => drop(bytes.drain(at..(at + usize::from(with)).min(bytes.len()))),
+            2 => drop(bytes.splice(at..at, std::iter::repeat_n(with, usize::from(with)))),
+            _ => bytes.truncate(at),
+        }
+    }
+    bytes
+}
+
+/// Whether these bytes seem to be a compressed log of another program, which is read as far as it can be
+/// unpacked: there is no foot, and a first frame that is all there is, cut off, or of no known length.
+fn is_left_to_others(bytes: &[u8]) -> bool {
+    let mut log = LogFile::open_plain(&given::path(FILE)).expect("it was written");
+    let has_table = frames::seek_table(&mut log).expect("it can be read").is_some();
+    let is_short = frames::declared(bytes).is_some_and(|plain| plain <= MAX_FRAME);
+    let is_first = frames::packed_len(bytes).is_some_and(|len| len < bytes.len());
+    !(has_table || is_short && is_first)
+}
+
+fn is_honest(events: &[PlainEvent], bytes: &[u8]) {
+    // What has no frame left is refused: it could be anything.
+    let Ok(read) = read(bytes) else { return };
+    if is_left_to_others(bytes) {
+        return;
+    }
+    let mut rest = events.iter();
+    assert!(read.events.iter().all(|event| rest.any(|other| other == event)), "a wrong event");
+    let missing = events.len() - read.events.len();
+    assert!(missing == 0 || !read.damage.is_empty(), "{missing} missing in silence");
+}
+
+/// Any bytes are an archive: nothing panics, and of a changed one no wrong event is read.
+pub fn archive(data: &[u8]) {
+    let Some((kind, bytes)) = data.split_first() else { return };
+    match kind % 5 {
+        0 => drop(read(bytes)),
+        1 => {
+            let context = ReadContext::standalone("test");
+            let piece = bytes::Bytes::copy_from_slice(bytes);
+            drop(Arrow.decode(piece, Path::new("x"), &context));
+        }
+        2 => {
+            let (index, plain) = given::cut_at(bytes, 0);
+            drop(read(&made_up(index, plain)));
+        }
+        kind => {
+            let (sound, events) = &SOUND[usize::from(kind - 3)];
+            is_honest(events, &changed(sound, bytes));
+        }
+    }
+}

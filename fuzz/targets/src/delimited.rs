@@ -1,0 +1,81 @@
+//! Sources that only say where their events end, read by what core has for them.
+
+use sluice_core::options::{self, InPaths};
+use sluice_core::{Delimited, Mark, Parsed};
+
+use serde_json::json;
+
+use crate::{given, pieces};
+
+/// The formats that a byte stands for: what tells where an event begins, if anything does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Marked,
+    Bare,
+    Lines,
+}
+
+#[derive(Debug)]
+struct Log {
+    path: InPaths,
+    form: Form,
+}
+
+/// Pieces of a log give what the whole gives, whatever of its bytes are events.
+pub fn delimited(bytes: &[u8]) {
+    let Some((which, log)) = bytes.split_first() else { return };
+    let form = [Form::Marked, Form::Bare, Form::Lines][usize::from(which % 3)];
+    let path = options::read(json!(given::file("log.bin", log))).expect("it is a path");
+    pieces::read(&Log { path, form }, log.len());
+}
+
+impl Delimited for Log {
+    fn paths(&self) -> &InPaths {
+        &self.path
+    }
+
+    fn mark(&self) -> Mark<'_> {
+        match self.form {
+            Form::Marked => Mark::Begins(b"!"),
+            Form::Bare => Mark::None,
+            Form::Lines => Mark::Ends(b"\n"),
+        }
+    }
+
+    // Small, so that the fuzzer meets the limit.
+    fn longest(&self) -> usize {
+        100
+    }
+
+    fn parse<'b>(&self, bytes: &'b [u8]) -> Parsed<'b> {
+        match self.form {
+            Form::Lines => line(bytes),
+            Form::Marked | Form::Bare => event(bytes),
+        }
+    }
+}
+
+/// `!`, how many bytes follow, a sum of the first two, a time, and these bytes.
+fn event(bytes: &[u8]) -> Parsed<'_> {
+    match bytes {
+        [b'.', ..] => Parsed::Nothing { len: 1 },
+        [first, ..] if *first != b'!' => Parsed::Not("no mark"),
+        [mark, len, sum, ..] if *sum != mark ^ len => {
+            Parsed::Damaged { len: 3, reason: "another sum" }
+        }
+        [_, len, _, time, ..] => {
+            let end = 4 + usize::from(*len);
+            Parsed::event(end, i64::from(*time), [b'A' + time % 3].to_vec(), 4..end)
+        }
+        _ => Parsed::More,
+    }
+}
+
+fn line(bytes: &[u8]) -> Parsed<'_> {
+    match bytes.iter().position(|byte| *byte == b'\n') {
+        None => Parsed::More,
+        Some(0) => Parsed::Nothing { len: 1 },
+        Some(at) if bytes[0] == b'#' => Parsed::Damaged { len: at + 1, reason: "a mark of damage" },
+        Some(at) => Parsed::untimed(at + 1, &b"LINE"[..], 0..at),
+    }
+}

@@ -1,0 +1,44 @@
+//! What the sink `files` calls the files that it makes.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+use sluice_core::{
+    BatchBuilder, BlockPool, Channel, EncodeContext, Encoding, Kind, Make, Name, SinkContext,
+};
+
+use crate::given;
+
+/// Files of any name for events of any channel lie in their folder, one each, with the bytes of its event.
+pub fn files_sink(bytes: &[u8]) {
+    let (template, rest) = given::cut_at(bytes, 0);
+    let (channel, payload) = given::cut_at(rest, 0);
+    let folder = given::empty_folder("files");
+    let path = format!("{}/out/", folder.display());
+    let Some(Make::Sink(make)) =
+        given::registry().get(Kind::Sink, "files").map(|plugin| plugin.make)
+    else {
+        panic!("there is the sink");
+    };
+    let options =
+        json!({ "path": path, "name": given::text(template), "index": "none", "empty": "keep" });
+    let Ok(sink) = make(options) else { return };
+    let (context, buffers) = (SinkContext::standalone(), BlockPool::new(1 << 10, 4));
+    let channel = Channel::new(Name::from_bytes(channel), given::text(channel), Encoding::Unknown);
+    let mut batch = BatchBuilder::default();
+    let id = context.channels.intern(channel).expect("few channels");
+    batch.push_copy(1, 2, id, payload);
+    batch.push_copy(1, 2, id, payload);
+    let mut output = sink.open(&context).expect("it opens");
+    let block = sink.encode(batch.finish(), &mut EncodeContext::new(&context.channels, &buffers));
+    sink.append(&mut *output, block.expect("it encodes")).expect("it appends");
+    sink.finish(output).expect("it finishes");
+    context.outputs.publish(|_, _| Ok("manifest".to_owned())).expect("it is published");
+    let is_ours = |path: &PathBuf| path.file_name().is_none_or(|name| name != "_manifest.json");
+    let files: Vec<_> = given::files_below(&folder).into_iter().filter(is_ours).collect();
+    assert!(files.len() == 2 || files.is_empty(), "{files:?}");
+    for file in files {
+        assert!(file.starts_with(folder.join("out")), "{}", file.display());
+        assert_eq!(std::fs::read(&file).expect("it is there"), payload);
+    }
+}

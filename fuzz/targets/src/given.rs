@@ -1,0 +1,100 @@
+//! What targets need of their input and of the registry: texts, files, and plugins made from options. Holds no
+//! promise itself.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use serde_json::Value;
+use sluice_core::{Kind, Make, OptionsError, Registry, Source, Stage};
+use tempfile::TempDir;
+
+static REGISTRY: LazyLock<Registry> = LazyLock::new(Registry::linked);
+
+thread_local! {
+    // One a thread, so that tests beside each other have their own, and none is left at the end.
+    static FOLDER: TempDir = tempfile::tempdir().expect("a temporary folder");
+}
+
+/// Every plugin of the repository.
+pub(crate) fn registry() -> &'static Registry {
+    use sluice_all as _;
+    &REGISTRY
+}
+
+/// As much of the bytes as is text.
+pub(crate) fn text(bytes: &[u8]) -> &str {
+    match str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(wrong) => {
+            str::from_utf8(&bytes[..wrong.valid_up_to()]).expect("it is valid up to there")
+        }
+    }
+}
+
+/// Two inputs: the first byte says how long the first is.
+pub(crate) fn two(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = bytes.split_first()?;
+    Some(rest.split_at(usize::from(*len).min(rest.len())))
+}
+
+/// What is before the first such byte and what is behind it.
+pub(crate) fn cut_at(bytes: &[u8], byte: u8) -> (&[u8], &[u8]) {
+    let at = bytes.iter().position(|found| *found == byte).unwrap_or(bytes.len());
+    let (before, behind) = bytes.split_at(at);
+    (before, behind.get(1..).unwrap_or_default())
+}
+
+/// A place in a folder of this thread.
+pub(crate) fn path(name: &str) -> PathBuf {
+    FOLDER.with(|folder| folder.path().join(name))
+}
+
+/// Writes a file to a folder of this thread, in place of the one of that name.
+pub(crate) fn file(name: &str, bytes: &[u8]) -> PathBuf {
+    let path = path(name);
+    fs::write(&path, bytes).expect("a temporary file takes bytes");
+    path
+}
+
+/// A folder of this thread in which nothing is.
+pub(crate) fn empty_folder(name: &str) -> PathBuf {
+    let path = path(name);
+    if path.exists() {
+        fs::remove_dir_all(&path).expect("a temporary folder can be removed");
+    }
+    fs::create_dir(&path).expect("a temporary folder");
+    path
+}
+
+/// Every file below a folder, in no order.
+pub(crate) fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let (mut found, mut left) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = left.pop() {
+        for entry in fs::read_dir(folder).expect("the folder is there") {
+            let path = entry.expect("it can be listed").path();
+            let list = if path.is_dir() { &mut left } else { &mut found };
+            list.push(path);
+        }
+    }
+    found
+}
+
+/// A source with options that are its own.
+pub(crate) fn source(name: &str, options: Value) -> Box<dyn Source> {
+    made(name, options).expect("good options")
+}
+
+/// A source with any options.
+pub(crate) fn made(name: &str, options: Value) -> Result<Box<dyn Source>, OptionsError> {
+    let plugin = registry().get(Kind::Source, name).expect("there is the source");
+    let Make::Source(make) = plugin.make else { unreachable!("a source makes a source") };
+    make(options)
+}
+
+/// A stage with any options.
+pub(crate) fn stage(name: &str, options: Value) -> Result<Stage, OptionsError> {
+    let plugin = registry().get(Kind::Stage, name).expect("there is the stage");
+    let Make::Stage(make) = plugin.make else { unreachable!("a stage makes a stage") };
+    make(options)
+}

@@ -1,0 +1,27 @@
+//! Records in Ice encoding 1.0, decoded and encoded.
+
+use std::sync::{Arc, LazyLock};
+
+use sluice_core::{Codec, PayloadType};
+use sluice_ice::codec::IceCodec;
+use sluice_ice::slice::TypeFile;
+
+use crate::inverse::comes_back;
+
+const TYPES: &str = include_str!("../../../plugins/ice/tests/types/everything.ice");
+
+static FORMS: LazyLock<Vec<Arc<dyn PayloadType>>> = LazyLock::new(|| {
+    let codec = IceCodec::of(vec![TypeFile { path: "f.ice".into(), text: TYPES.to_owned() }]);
+    assert!(codec.mistakes().is_empty(), "{:?}", codec.mistakes());
+    codec.types().iter().map(|known| known.form.clone().expect("all of them are decoded")).collect()
+});
+
+/// Any bytes as records of types with all that the Slice language has: nothing panics or takes
+/// much memory, and what is decoded comes back byte for byte.
+pub fn ice_record(input: &[u8]) {
+    let Some((which, bodies)) = input.split_first() else { return };
+    let form = &FORMS[usize::from(*which) % FORMS.len()];
+    let payloads: Vec<_> = bodies.split(|byte| *byte == 0xfd).map(<[u8]>::to_vec).collect();
+    let columns = comes_back(&**form, &payloads);
+    assert!(columns.get_array_memory_size() < (1 << 20) + 128 * input.len());
+}

@@ -1,0 +1,25 @@
+//! Files of the Slice language.
+
+use sluice_core::Codec;
+use sluice_ice::codec::IceCodec;
+use sluice_ice::slice::TypeFile;
+
+use crate::given;
+
+/// Any text as one or two `.ice` files: nothing panics, every mistake names its file, and the
+/// description of a type declares the same records.
+pub fn ice_types(bytes: &[u8]) {
+    let text = given::text(bytes);
+    let texts = text.splitn(2, '\u{1}').zip(["a.ice", "b.ice"]);
+    let file = |(text, name): (&str, &str)| TypeFile { path: name.into(), text: text.to_owned() };
+    let codec = IceCodec::of(texts.map(file).collect());
+    for mistake in codec.mistakes() {
+        let names_a_file = mistake.contains("a.ice") || mistake.contains("b.ice");
+        assert!(names_a_file || mistake.starts_with("and "), "{mistake}");
+    }
+    for known in codec.types() {
+        let Ok(form) = &known.form else { continue };
+        let adopted = codec.adopt(&known.described, form.schema()).expect("it is its own");
+        assert_eq!(adopted.schema(), form.schema());
+    }
+}

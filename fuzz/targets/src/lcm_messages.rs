@@ -1,0 +1,45 @@
+//! LCM messages, decoded and encoded.
+
+use std::sync::{Arc, LazyLock};
+
+use sluice_core::{Codec, PayloadType};
+use sluice_lcm::codec::LcmCodec;
+use sluice_lcm::types::library::TypeFile;
+
+use crate::inverse::comes_back;
+
+const TYPES: &str = "
+    package f;
+    enum kind_t { A, B = 7 }
+    struct none_t { }
+    struct point_t { double x, y; boolean ok; }
+    struct fixed_t { int64_t t; point_t p[3]; float m[2][3]; byte key[5]; kind_t k; }
+    struct lists_t { int16_t n; int8_t m; double v[n]; byte raw[m]; point_t p[n]; string s[m];
+        float grid[n][m]; float half[n][2]; none_t none[n]; boolean flags[2][n]; }
+    struct named_t { string name; int32_t n; int32_t values[n]; string note; }
+    struct deep_t { int32_t n; named_t each[n]; fixed_t whole; lists_t more[2]; }
+    struct tree_t { int8_t v; int8_t n; tree_t children[n]; named_t name; other_t other[n]; }
+    struct other_t { int8_t n; tree_t trees[n]; }
+";
+
+static FORMS: LazyLock<Vec<Arc<dyn PayloadType>>> = LazyLock::new(|| {
+    let all = (0..3).flat_map(|depth| {
+        let file = TypeFile { path: "f.lcm".into(), text: TYPES.to_owned() };
+        let codec = LcmCodec::of(vec![file], depth);
+        assert!(codec.mistakes().is_empty(), "{:?}", codec.mistakes());
+        codec.types().iter().filter_map(|known| known.form.clone().ok()).collect::<Vec<_>>()
+    });
+    all.collect()
+});
+
+/// Any bytes are messages of any of some types: nothing panics or takes much memory, and what is
+/// decoded comes back byte for byte.
+pub fn lcm_messages(input: &[u8]) {
+    let Some((which, bodies)) = input.split_first() else { return };
+    let form = &FORMS[usize::from(*which) % FORMS.len()];
+    let key = form.described().key.0.to_be_bytes();
+    let payloads: Vec<Vec<u8>> =
+        bodies.split(|byte| *byte == 0xfd).map(|body| [&key, body].concat()).collect();
+    let columns = comes_back(&**form, &payloads);
+    assert!(columns.get_array_memory_size() < (1 << 20) + 64 * input.len());
+}

@@ -1,0 +1,119 @@
+//! What fuzzers feed: for each thing that reads input a function that takes any bytes and panics where a promise
+//! is broken. A fuzzer calls them from `fuzz/fuzz_targets/`, and a test of this crate over `fuzz/seeds/`.
+//!
+//! Nothing here makes bytes up, and no promise is held by the time it takes.
+
+mod adopted_type;
+mod archive;
+mod condition;
+mod config_language;
+mod csv_table;
+mod delimited;
+mod files_sink;
+mod given;
+mod ice_record;
+mod ice_types;
+mod inverse;
+mod jpeg;
+mod jsonl_lines;
+mod lcm_datagrams;
+mod lcm_log;
+mod lcm_messages;
+mod lcm_scan;
+mod lcm_tcpq;
+mod lcm_types;
+mod lcm_url;
+mod manifest;
+mod name;
+mod orca_master;
+mod parquet;
+mod pattern;
+mod picture;
+mod pieces;
+mod pipeline_file;
+mod records;
+mod sniff;
+mod stage_options;
+mod template;
+mod vel_log;
+mod vel_messages;
+mod velodyne_packet;
+mod when;
+
+pub use adopted_type::adopted_type;
+pub use archive::archive;
+pub use condition::condition;
+pub use config_language::config_language;
+pub use csv_table::csv_table;
+pub use delimited::delimited;
+pub use files_sink::files_sink;
+pub use ice_record::ice_record;
+pub use ice_types::ice_types;
+pub use jpeg::jpeg;
+pub use jsonl_lines::jsonl_lines;
+pub use lcm_datagrams::lcm_datagrams;
+pub use lcm_log::lcm_log;
+pub use lcm_messages::lcm_messages;
+pub use lcm_scan::lcm_scan;
+pub use lcm_tcpq::lcm_tcpq;
+pub use lcm_types::lcm_types;
+pub use lcm_url::lcm_url;
+pub use manifest::manifest;
+pub use name::name;
+pub use orca_master::orca_master;
+pub use parquet::parquet;
+pub use pattern::pattern;
+pub use picture::picture;
+pub use pipeline_file::pipeline_file;
+pub use records::records;
+pub use sniff::sniff;
+pub use stage_options::stage_options;
+pub use template::template;
+pub use vel_log::vel_log;
+pub use vel_messages::vel_messages;
+pub use velodyne_packet::velodyne_packet;
+pub use when::when;
+
+/// Takes any bytes.
+///
+/// # Panics
+///
+/// If what reads them breaks a promise.
+pub type Target = fn(&[u8]);
+
+/// Every target by the name of its program, its seeds and its line in `fuzz/README.md`; in order.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("adopted_type", adopted_type),
+    ("archive", archive),
+    ("condition", condition),
+    ("config_language", config_language),
+    ("csv_table", csv_table),
+    ("delimited", delimited),
+    ("files_sink", files_sink),
+    ("ice_record", ice_record),
+    ("ice_types", ice_types),
+    ("jpeg", jpeg),
+    ("jsonl_lines", jsonl_lines),
+    ("lcm_datagrams", lcm_datagrams),
+    ("lcm_log", lcm_log),
+    ("lcm_messages", lcm_messages),
+    ("lcm_scan", lcm_scan),
+    ("lcm_tcpq", lcm_tcpq),
+    ("lcm_types", lcm_types),
+    ("lcm_url", lcm_url),
+    ("manifest", manifest),
+    ("name", name),
+    ("orca_master", orca_master),
+    ("parquet", parquet),
+    ("pattern", pattern),
+    ("picture", picture),
+    ("pipeline_file", pipeline_file),
+    ("records", records),
+    ("sniff", sniff),
+    ("stage_options", stage_options),
+    ("template", template),
+    ("vel_log", vel_log),
+    ("vel_messages", vel_messages),
+    ("velodyne_packet", velodyne_packet),
+    ("when", when),
+];

@@ -1,0 +1,20 @@
+//! Tables in Parquet files.
+
+use serde_json::json;
+use sluice_core::contract::gather;
+
+use crate::given;
+
+/// Any bytes are a Parquet file: an error or events, no panic, in little memory.
+pub fn parquet(bytes: &[u8]) {
+    let path = given::file("table.parquet", bytes);
+    let source = given::source("parquet", json!({ "path": path }));
+    match gather(&*source, 1 << 20) {
+        Ok(found) => {
+            for (offset, length, reason) in found.damage {
+                assert!(!reason.is_empty() && offset + length <= bytes.len() as u64);
+            }
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}

@@ -1,0 +1,28 @@
+//! Patterns of names: globs and regular expressions.
+
+use sluice_core::{ChannelQuery, Pattern, Patterns};
+
+use crate::given;
+
+/// No text makes reading a pattern panic; a plain name matches itself only, a glob its own text, and what is asked
+/// of a source by patterns is what they match.
+pub fn pattern(bytes: &[u8]) {
+    let (text, name) = given::cut_at(bytes, 0);
+    let (text, name) = (given::text(text), given::text(name));
+    let pattern = match Pattern::parse(text) {
+        Ok(pattern) => pattern,
+        Err(what) => return assert!(!what.is_empty()),
+    };
+    assert!(text.starts_with("re:") || pattern.matches(text));
+    if let Some(plain) = pattern.as_name() {
+        assert_eq!((plain, pattern.matches(name)), (text, name == text));
+    }
+    let written = serde_json::to_string(&pattern).expect("it is a text");
+    assert_eq!(serde_json::from_str::<Pattern>(&written).expect("it was written"), pattern);
+    let (patterns, none) = (Patterns(vec![pattern]), Patterns::default());
+    let query = ChannelQuery::of(&patterns, &none, &none);
+    assert_eq!(query.wants(name, "log"), patterns.matches(name));
+    let but = ChannelQuery::of(&none, &patterns, &none);
+    assert_eq!(but.wants(name, "log"), !patterns.matches(name));
+    assert!(!query.and(&but).wants(name, "log") && query.or(but).wants(name, "log"));
+}

@@ -1,0 +1,37 @@
+//! VEL messages, decoded and encoded.
+
+use std::sync::{Arc, LazyLock};
+
+use serde_json::json;
+use sluice_core::{Kind, Make, PayloadType};
+
+use crate::given;
+use crate::inverse::comes_back;
+
+/// Those of the software, and one with all that declarations can say.
+static FORMS: LazyLock<Vec<Arc<dyn PayloadType>>> = LazyLock::new(|| {
+    let plugin = given::registry().get(Kind::Codec, "vel").expect("there is the codec");
+    let Make::Codec(make) = plugin.make else { unreachable!("a codec makes a codec") };
+    let fields = json!([
+        { "name": "n", "type": "u16" }, { "name": "ok", "type": "bool" }, { "name": "text", "type": "string" },
+        { "name": "raw", "type": "bytes" }, { "name": "key", "type": "u8", "count": 4 },
+        { "name": "values", "type": "f64", "count": "n" }, { "name": "said", "type": "i32", "count": "*" },
+        { "name": "each", "type": "struct", "count": "n", "fields": [
+            { "name": "a", "type": "i8" }, { "name": "m", "type": "u8" },
+            { "name": "names", "type": "string", "count": "m" } ] },
+    ]);
+    let message = json!({ "name": "Everything", "version": 3, "fields": fields });
+    let codec = make(json!({ "types": "vel", "messages": [message] })).expect("good options");
+    assert!(codec.mistakes().is_empty(), "{:?}", codec.mistakes());
+    codec.types().iter().map(|known| known.form.clone().expect("all of them are decoded")).collect()
+});
+
+/// Any bytes are messages of any of some types: nothing panics or takes much memory, and what is decoded comes back
+/// byte for byte.
+pub fn vel_messages(bytes: &[u8]) {
+    let Some((which, bodies)) = bytes.split_first() else { return };
+    let form = &FORMS[usize::from(*which) % FORMS.len()];
+    let payloads: Vec<_> = bodies.split(|byte| *byte == 0xfd).map(<[u8]>::to_vec).collect();
+    let columns = comes_back(&**form, &payloads);
+    assert!(columns.get_array_memory_size() < (1 << 20) + 128 * bytes.len());
+}
