@@ -1,1 +1,23 @@
-//! Programs as sources, stages and sinks, over Arrow IPC.
+//! Programs in any language as sources, stages and sinks, which speak Arrow IPC streams on their standard
+//! input and output.
+//!
+//! Judges no program: one runs with the rights of whoever started the run, who has to allow it.
+
+mod columns;
+mod events;
+mod feed;
+mod incoming;
+mod launch;
+mod ledger;
+mod process;
+mod sink;
+mod source;
+mod stage;
+mod stream;
+mod voice;
+mod wire;
+
+pub use sink::ExecSink;
+pub use source::ExecSource;
+pub use stage::ExecStage;
+pub use stream::events_of;

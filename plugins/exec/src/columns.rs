@@ -1,0 +1,271 @@
+//! The columns of what a program gives, judged by name and type and brought into one form. Knows no channel
+//! of the run, and reads no bytes.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType,
+};
+use arrow_array::{Array, ArrayRef, BinaryViewArray, Int64Array, RecordBatch};
+use arrow_buffer::ScalarBuffer;
+use arrow_cast::cast;
+use arrow_schema::{DataType, Schema, SchemaRef, TimeUnit};
+
+/// The columns that are read, and which have to be there. Others are left alone.
+const KNOWN: [(&str, Needed); 8] = [
+    ("timestamp", Needed::Yes),
+    ("channel", Needed::Yes),
+    ("payload", Needed::Yes),
+    ("sequence", Needed::No),
+    ("number", Needed::No),
+    ("source", Needed::No),
+    ("encoding", Needed::No),
+    ("attributes", Needed::No),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Needed {
+    Yes,
+    No,
+}
+
+/// How many bytes the payloads of a batch may take together: views may show the same bytes many times.
+const MOST_PAYLOADS: usize = 256 << 20;
+
+/// The form of a stream: where its columns are.
+#[derive(Clone, Debug)]
+pub(crate) struct Form {
+    pub(crate) schema: SchemaRef,
+    /// The places of the columns that are read.
+    pub(crate) places: Vec<usize>,
+    /// Whether payloads are text.
+    is_text: bool,
+}
+
+/// A batch of events as a program gave it, in one form whatever types it used.
+#[derive(Clone, Debug)]
+pub(crate) struct Given {
+    /// Nanoseconds since 1970.
+    pub(crate) timestamps: ScalarBuffer<i64>,
+    pub(crate) payloads: BinaryViewArray,
+    pub(crate) sequences: Option<ScalarBuffer<i64>>,
+    /// The numbers that events were sent with. New events have none.
+    pub(crate) numbers: Option<Int64Array>,
+    /// Columns of words, as dictionaries.
+    pub(crate) channel: ArrayRef,
+    pub(crate) source: Option<ArrayRef>,
+    pub(crate) encoding: Option<ArrayRef>,
+    pub(crate) attributes: Option<ArrayRef>,
+    /// Whether payloads are text.
+    pub(crate) is_text: bool,
+    /// About how much memory it takes.
+    pub(crate) bytes: usize,
+}
+
+impl Given {
+    /// How many events there are.
+    pub(crate) fn len(&self) -> usize {
+        self.timestamps.len()
+    }
+}
+
+impl Form {
+    /// The form that a stream's schema declares. `Err` names every column that is missing or of a wrong type.
+    pub(crate) fn of(schema: SchemaRef) -> Result<Self, String> {
+        let mut wrong = Vec::new();
+        let mut places = Vec::new();
+        let mut is_text = false;
+        for (name, needed) in KNOWN {
+            let mut found =
+                schema.fields().iter().enumerate().filter(|(_, field)| field.name() == name);
+            match (found.next(), found.next()) {
+                (Some((place, field)), None) => {
+                    let kind = field.data_type();
+                    is_text |= name == "payload" && is_text_type(kind);
+                    match expected(name, kind) {
+                        None => places.push(place),
+                        Some(want) => {
+                            wrong.push(format!("column `{name}`: {want} is needed, found {kind}"))
+                        }
+                    }
+                }
+                (Some(_), Some(_)) => wrong.push(format!("column `{name}` is there twice")),
+                (None, _) if needed == Needed::Yes => {
+                    wrong.push(format!("column `{name}` is missing"))
+                }
+                (None, _) => {}
+            }
+        }
+        if wrong.is_empty() {
+            return Ok(Self { schema, places, is_text });
+        }
+        Err(format!("{}; it has {}", wrong.join("; "), told(&schema)))
+    }
+
+    /// The events of a batch that has the columns of `places`. `Err` names the column that is at fault, and
+    /// the row.
+    pub(crate) fn events(&self, columns: &RecordBatch) -> Result<Given, String> {
+        let column =
+            |name: &str| columns.column_by_name(name).filter(|c| *c.data_type() != DataType::Null);
+        let needed = |name: &str| column(name).ok_or_else(|| format!("column `{name}` is missing"));
+        let words = |name: &str| column(name).map(|c| dictionary(name, c)).transpose();
+        let payloads = payloads(needed("payload")?)?;
+        let channel = needed("channel")?;
+        no_nulls("channel", channel)?;
+        Ok(Given {
+            timestamps: timestamps(needed("timestamp")?)?,
+            payloads,
+            sequences: column("sequence").map(sequences).transpose()?,
+            numbers: column("number").map(numbers).transpose()?,
+            channel: dictionary("channel", channel)?,
+            source: words("source")?,
+            encoding: words("encoding")?,
+            attributes: words("attributes")?,
+            is_text: self.is_text,
+            bytes: columns.get_array_memory_size(),
+        })
+    }
+}
+
+/// The columns for people: their names and types.
+fn told(schema: &Schema) -> String {
+    const MOST: usize = 20;
+    if schema.fields().is_empty() {
+        return "no column".to_owned();
+    }
+    let each = schema.fields().iter().take(MOST);
+    let each: Vec<String> = each
+        .map(|field| format!("`{:.60}` ({:.60})", field.name(), field.data_type().to_string()))
+        .collect();
+    let more = if schema.fields().len() > MOST { " and more" } else { "" };
+    format!("{}{more}", each.join(", "))
+}
+
+/// What a column should be; nothing if it is.
+fn expected(name: &str, kind: &DataType) -> Option<&'static str> {
+    let (fits, want) = match name {
+        "timestamp" => (
+            matches!(kind, DataType::Timestamp(..) | DataType::Int64),
+            "a timestamp, or int64 for nanoseconds since 1970,",
+        ),
+        "payload" => (is_payload(kind), "binary or text"),
+        "sequence" | "number" => (kind.is_integer() || *kind == DataType::Null, "an integer"),
+        "channel" => (is_words(kind), "text"),
+        _ => (is_words(kind) || *kind == DataType::Null, "text"),
+    };
+    (!fits).then_some(want)
+}
+
+fn is_text_type(kind: &DataType) -> bool {
+    matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+fn is_words(kind: &DataType) -> bool {
+    match kind {
+        DataType::Dictionary(_, values) => is_text_type(values),
+        kind => is_text_type(kind),
+    }
+}
+
+fn is_payload(kind: &DataType) -> bool {
+    let is_binary = matches!(
+        kind,
+        DataType::Binary
+            | DataType::LargeBinary
+            | DataType::BinaryView
+            | DataType::FixedSizeBinary(_)
+    );
+    is_binary || is_text_type(kind)
+}
+
+fn no_nulls(name: &str, column: &ArrayRef) -> Result<(), String> {
+    let Some(nulls) = column.nulls().filter(|nulls| nulls.null_count() > 0) else { return Ok(()) };
+    let row = (0..column.len()).find(|row| nulls.is_null(*row)).unwrap_or(0);
+    Err(format!("column `{name}` is null in row {row} of a batch, and every event needs one"))
+}
+
+fn timestamps(column: &ArrayRef) -> Result<ScalarBuffer<i64>, String> {
+    no_nulls("timestamp", column)?;
+    let (values, factor) = match column.data_type() {
+        DataType::Timestamp(TimeUnit::Second, _) => {
+            (column.as_primitive::<TimestampSecondType>().values(), 1_000_000_000)
+        }
+        DataType::Timestamp(TimeUnit::Millisecond, _) => {
+            (column.as_primitive::<TimestampMillisecondType>().values(), 1_000_000)
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            (column.as_primitive::<TimestampMicrosecondType>().values(), 1_000)
+        }
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+            return Ok(column.as_primitive::<TimestampNanosecondType>().values().clone());
+        }
+        _ => return Ok(column.as_primitive::<Int64Type>().values().clone()),
+    };
+    let nanos = |value: &i64| {
+        value.checked_mul(factor).ok_or_else(|| {
+            format!(
+                "column `timestamp`: {value} is beyond the times that can be held (1677 to 2262)"
+            )
+        })
+    };
+    values.iter().map(nanos).collect::<Result<Vec<_>, _>>().map(ScalarBuffer::from)
+}
+
+/// The column as `kind`, which the library can make of it.
+fn into(name: &str, column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, String> {
+    cast(column, kind).map_err(|e| format!("column `{name}`: {e}"))
+}
+
+fn sequences(column: &ArrayRef) -> Result<ScalarBuffer<i64>, String> {
+    no_nulls("sequence", column)?;
+    let wide = into("sequence", column, &DataType::Int64)?;
+    // What does not fit has become null.
+    if wide.null_count() > 0 {
+        return Err("column `sequence`: a number beyond 63 bits".into());
+    }
+    Ok(wide.as_primitive::<Int64Type>().values().clone())
+}
+
+/// Integers that may be null.
+fn numbers(column: &ArrayRef) -> Result<Int64Array, String> {
+    let wide = into("number", column, &DataType::Int64)?;
+    if wide.null_count() > column.null_count() {
+        return Err("column `number`: a number that no event was sent with".into());
+    }
+    Ok(wide.as_primitive::<Int64Type>().clone())
+}
+
+fn dictionary(name: &str, column: &ArrayRef) -> Result<ArrayRef, String> {
+    let words = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+    let column = match column.data_type() {
+        DataType::Utf8View | DataType::LargeUtf8 => into(name, column, &DataType::Utf8)?,
+        DataType::Dictionary(_, values) if **values != DataType::Utf8 => {
+            into(name, column, &DataType::Utf8)?
+        }
+        _ => Arc::clone(column),
+    };
+    into(name, &column, &words)
+}
+
+fn payloads(column: &ArrayRef) -> Result<BinaryViewArray, String> {
+    no_nulls("payload", column)?;
+    let binary = match column.data_type() {
+        DataType::Utf8 | DataType::FixedSizeBinary(_) => {
+            into("payload", column, &DataType::Binary)?
+        }
+        DataType::LargeUtf8 => into("payload", column, &DataType::LargeBinary)?,
+        _ => Arc::clone(column),
+    };
+    let views = into("payload", &binary, &DataType::BinaryView)?;
+    let views = views.as_binary_view();
+    let total = views.views().iter().map(|view| *view as u32 as usize).sum::<usize>();
+    if total > MOST_PAYLOADS {
+        return Err(format!(
+            "column `payload`: {total} bytes in a batch, and {MOST_PAYLOADS} are the most; write smaller \
+             batches"
+        ));
+    }
+    Ok(views.clone())
+}

@@ -1,0 +1,261 @@
+//! Events as the columns that programs get, and events again out of what programs give.
+
+use std::sync::Arc;
+
+use arrow_array::builder::{BinaryBuilder, StringBuilder, StringDictionaryBuilder};
+use arrow_array::types::Int32Type;
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, TimestampNanosecondArray};
+use arrow_buffer::ScalarBuffer;
+use arrow_cast::cast;
+use arrow_ipc::writer::StreamWriter;
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
+use sluice_core::json::Fields;
+use sluice_core::{Batch, Channel, Channels, Error, Payloads};
+
+use crate::columns::Given;
+
+/// What programs get beside the events themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// Numbers by which events are known again.
+    pub(crate) numbers: bool,
+    /// Decoded fields as JSON.
+    pub(crate) fields: bool,
+}
+
+/// How many bytes of payloads there are at most in a batch for a program, unless one event has more.
+const USUAL_PAYLOADS: usize = 1 << 20;
+/// How many events there are at most in a batch for a program.
+const MOST_EVENTS: usize = 16 << 10;
+
+impl Wanted {
+    /// The columns that a program gets.
+    pub(crate) fn schema(self) -> SchemaRef {
+        let time = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
+        let number = self.numbers.then(|| Field::new("number", DataType::Int64, false));
+        let fields = self.fields.then(|| Field::new("fields", DataType::Utf8, true));
+        let events = [
+            Field::new("timestamp", time, false),
+            Field::new("channel", DataType::Utf8, false),
+            Field::new("payload", DataType::Binary, self.fields),
+            Field::new("sequence", DataType::Int64, false),
+            Field::new("source", DataType::Utf8, false),
+            Field::new("encoding", DataType::Utf8, false),
+            Field::new("attributes", DataType::Utf8, true),
+        ];
+        Arc::new(Schema::new(number.into_iter().chain(events).chain(fields).collect::<Vec<_>>()))
+    }
+
+    /// The bytes that a stream for a program begins with.
+    pub(crate) fn head(self) -> Result<Vec<u8>, Error> {
+        let writer = StreamWriter::try_new(Vec::new(), &self.schema()).map_err(unfit)?;
+        Ok(writer.get_ref().clone())
+    }
+
+    /// Events as messages of a stream for a program, in batches of a size that flows. The first has the
+    /// number `first`.
+    pub(crate) fn messages(
+        self,
+        batch: &Batch,
+        first: i64,
+        channels: &Channels,
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        let mut messages = Vec::new();
+        let mut start = 0;
+        while start < batch.len() {
+            let len = self.usual(batch, start);
+            let part = batch.slice(start, len);
+            messages.push(self.message(&part, first.saturating_add(start as i64), channels)?);
+            start += len;
+        }
+        Ok(messages)
+    }
+
+    /// How many events from `start` on go into one batch.
+    fn usual(self, batch: &Batch, start: usize) -> usize {
+        let (mut bytes, mut end) = (0, start);
+        while end < batch.len() && end - start < MOST_EVENTS {
+            bytes += batch.payload_len(end);
+            if bytes > USUAL_PAYLOADS && end > start {
+                break;
+            }
+            end += 1;
+        }
+        end - start
+    }
+
+    fn message(self, batch: &Batch, first: i64, channels: &Channels) -> Result<Vec<u8>, Error> {
+        if batch.payload_bytes() > i32::MAX as u64 {
+            return Err(Error::unfit("an event of more than 2 GiB cannot be given to a program"));
+        }
+        let columns = self.columns(batch, first, channels)?;
+        let written = || -> Result<Vec<u8>, ArrowError> {
+            let mut writer = StreamWriter::try_new(Vec::new(), &columns.schema())?;
+            let head = writer.get_ref().len();
+            writer.write(&columns)?;
+            Ok(writer.get_mut().split_off(head))
+        };
+        written().map_err(unfit)
+    }
+
+    fn columns(self, batch: &Batch, first: i64, channels: &Channels) -> Result<RecordBatch, Error> {
+        let events = batch.to_arrow(channels)?;
+        let words = |name: &str| -> Result<ArrayRef, ArrowError> {
+            let column = events.column_by_name(name);
+            let column = column.ok_or_else(|| ArrowError::SchemaError(name.to_owned()))?;
+            cast(column, &DataType::Utf8)
+        };
+        let fields = self.fields.then(|| fields(batch)).transpose()?;
+        let build = || -> Result<RecordBatch, ArrowError> {
+            let timestamps = ScalarBuffer::from(batch.timestamps().to_vec());
+            let timestamps = TimestampNanosecondArray::new(timestamps, None).with_timezone("UTC");
+            let sequences = Int64Array::new(batch.sequences().to_vec().into(), None);
+            let numbers = (first..).take(batch.len());
+            let numbers =
+                self.numbers.then(|| Arc::new(Int64Array::from_iter_values(numbers)) as _);
+            let events: [ArrayRef; 7] = [
+                Arc::new(timestamps),
+                words("channel")?,
+                payloads(batch),
+                Arc::new(sequences),
+                words("source")?,
+                words("encoding")?,
+                words("attributes")?,
+            ];
+            RecordBatch::try_new(
+                self.schema(),
+                numbers.into_iter().chain(events).chain(fields).collect(),
+            )
+        };
+        build().map_err(unfit)
+    }
+}
+
+fn unfit(error: ArrowError) -> Error {
+    Error::broken(format!("a batch cannot be written as an Arrow stream: {error}"))
+}
+
+/// The positions of the events of which only decoded rows are there, ascending.
+fn alone(batch: &Batch) -> Vec<u32> {
+    let gone = batch.rows().iter().filter(|rows| rows.payloads == Payloads::Gone);
+    let mut alone: Vec<u32> = gone.flat_map(|rows| rows.events.iter().copied()).collect();
+    alone.sort_unstable();
+    alone
+}
+
+/// Refuses events of which only decoded rows are there: their payloads would look empty.
+pub(crate) fn refuse_rows_alone(batch: &Batch, channels: &Channels) -> Result<(), Error> {
+    let Some(row) = alone(batch).first().copied() else { return Ok(()) };
+    let event = batch.event(row as usize);
+    let channel = channels.get(event.channel);
+    Err(Error::unfit(format!(
+        "only decoded fields are there of event {} on channel `{}`, and no payload: put the stage `encode` \
+         before the program, or give `fields = true` to one that needs no payloads",
+        event.sequence,
+        channel.name.text()
+    )))
+}
+
+/// The payloads; null where there is none.
+fn payloads(batch: &Batch) -> ArrayRef {
+    let alone = alone(batch);
+    let mut payloads = BinaryBuilder::with_capacity(batch.len(), batch.payload_bytes() as usize);
+    for row in 0..batch.len() {
+        match alone.binary_search(&(row as u32)) {
+            Ok(_) => payloads.append_null(),
+            Err(_) => payloads.append_value(batch.payload(row)),
+        }
+    }
+    Arc::new(payloads.finish())
+}
+
+/// The decoded fields of each event as JSON; null where there are none.
+fn fields(batch: &Batch) -> Result<ArrayRef, Error> {
+    let mut texts: Vec<Option<Vec<u8>>> = vec![None; batch.len()];
+    for rows in batch.rows() {
+        let fields = Fields::of(&rows.columns)?;
+        for (row, event) in rows.events.iter().enumerate() {
+            let Some(text @ None) = texts.get_mut(*event as usize) else { continue };
+            fields.write(row, text.insert(Vec::new()));
+        }
+    }
+    let mut column = StringBuilder::new();
+    for text in &texts {
+        column.append_option(text.as_deref().map(String::from_utf8_lossy));
+    }
+    Ok(Arc::new(column.finish()))
+}
+
+/// What a channel is where a program does not say it.
+pub(crate) enum Defaults<'d> {
+    /// The source of that name gives it.
+    Source(&'d str),
+    /// It is what it was when the event was sent, for those that were.
+    Sent(&'d [Option<Arc<Channel>>]),
+}
+
+impl Defaults<'_> {
+    fn source(&self, row: usize) -> Option<String> {
+        match self {
+            Self::Source(name) => Some((*name).to_owned()),
+            Self::Sent(channels) => Some(channels.get(row)?.as_ref()?.source.to_string()),
+        }
+    }
+
+    fn encoding(&self, row: usize, is_text: bool) -> Option<String> {
+        match self {
+            Self::Source(_) => is_text.then(|| "text".to_owned()),
+            Self::Sent(channels) => Some(channels.get(row)?.as_ref()?.encoding.as_str().to_owned()),
+        }
+    }
+
+    fn attributes(&self, row: usize) -> Option<String> {
+        match self {
+            Self::Source(_) => None,
+            Self::Sent(channels) => channels.get(row)?.as_ref()?.attributes(),
+        }
+    }
+}
+
+/// The events of a batch that a program gave. Those without sequences are numbered from `first` on.
+pub(crate) fn batch_of(
+    given: &Given,
+    first: i64,
+    defaults: &Defaults<'_>,
+    channels: &Channels,
+) -> Result<Batch, Error> {
+    let len = given.len();
+    let made = |word: &dyn Fn(usize) -> Option<String>| -> ArrayRef {
+        let mut column = StringDictionaryBuilder::<Int32Type>::new();
+        (0..len).for_each(|row| column.append_option(word(row)));
+        Arc::new(column.finish())
+    };
+    let or = |column: &Option<ArrayRef>, word: &dyn Fn(usize) -> Option<String>| {
+        column.clone().unwrap_or_else(|| made(word))
+    };
+    let sequences = || (first..).take(len).collect::<Vec<i64>>().into();
+    let sequences = given.sequences.clone().unwrap_or_else(sequences);
+    let timestamps = TimestampNanosecondArray::new(given.timestamps.clone(), None);
+    let encoding = |row| defaults.encoding(row, given.is_text);
+    let columns = RecordBatch::try_from_iter([
+        ("timestamp", Arc::new(timestamps) as ArrayRef),
+        ("sequence", Arc::new(Int64Array::new(sequences, None))),
+        ("channel", Arc::clone(&given.channel)),
+        ("source", or(&given.source, &|row| defaults.source(row))),
+        ("encoding", or(&given.encoding, &encoding)),
+        ("attributes", or(&given.attributes, &|row| defaults.attributes(row))),
+        ("payload", Arc::new(given.payloads.clone())),
+    ]);
+    let columns = columns.map_err(|e| Error::unfit(format!("its columns do not fit: {e}")))?;
+    Batch::from_arrow(&columns, channels)
+}
+
+/// The same events, which were read on these channels.
+pub(crate) fn with_origins(batch: &Batch, given: &Given, origins: Vec<u32>) -> Batch {
+    if origins == batch.channels() {
+        return batch.clone();
+    }
+    let sequences = ScalarBuffer::from(batch.sequences().to_vec());
+    let read = Batch::from_columns(given.timestamps.clone(), sequences, origins, &given.payloads);
+    read.with_channels(batch.channels().to_vec())
+}

@@ -1,0 +1,58 @@
+//! Giving a program its input: a thread that writes what comes through a bounded channel, so that whoever has
+//! something for the program never waits for it in vain. Judges nothing.
+
+use std::io::{PipeWriter, Write};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use sluice_core::Error;
+
+use crate::process::Activity;
+
+/// How many pieces wait for a program.
+const WAITING: usize = 2;
+/// How much is written in one go. Each time is a sign that the program is alive.
+const STROKE: usize = 16 << 10;
+
+/// The way to a program's input.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    pub(crate) pieces: Sender<Vec<u8>>,
+}
+
+/// Tells whether a program was given everything.
+#[derive(Debug)]
+pub(crate) struct Fed(Receiver<()>);
+
+impl Feed {
+    /// A thread that writes to this input until there is no more, or until nobody takes it.
+    pub(crate) fn start(mut input: PipeWriter, activity: Activity) -> Result<(Self, Fed), Error> {
+        let (pieces, waiting) = bounded::<Vec<u8>>(WAITING);
+        let (sender, fed) = bounded(1);
+        let write = move || {
+            for piece in waiting {
+                for stroke in piece.chunks(STROKE) {
+                    if input.write_all(stroke).is_err() {
+                        return;
+                    }
+                    activity.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            drop(input);
+            // Nobody asks where the run has failed elsewhere.
+            let _asked = sender.send(());
+        };
+        let thread = std::thread::Builder::new().name("sluice-feed".into());
+        thread.spawn(write).map_err(|e| Error::io("start a thread to write to", "a program", e))?;
+        Ok((Self { pieces }, Fed(fed)))
+    }
+}
+
+impl Fed {
+    /// Whether everything has been written, asked when the program has ended.
+    pub(crate) fn is_all(&self) -> bool {
+        const MOMENT: Duration = Duration::from_secs(5);
+        self.0.recv_timeout(MOMENT).is_ok()
+    }
+}

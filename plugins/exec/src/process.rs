@@ -1,0 +1,267 @@
+//! A program at work: whether it is still there, whether it does anything, how it ended, and ending it with
+//! all it has started. Reads and writes none of its data.
+
+use std::io::{self, PipeReader, PipeWriter};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::io::ioctl_fionread;
+use rustix::process::{WaitId, WaitIdOptions, waitid};
+use sluice_core::programs::{Group, Talk};
+use sluice_core::{Error, ErrorKind};
+
+use crate::launch::Fed;
+use crate::voice::Voice;
+use crate::wire::END;
+
+/// How long is waited for data before looking at the program.
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
+
+/// How long a program that wrote something wrong may take to say what was wrong with it.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// How long the output of a program that has ended may stay open.
+const AFTER_END: Duration = Duration::from_secs(10);
+
+/// Counts what a program takes and gives.
+pub(crate) type Activity = Arc<AtomicU64>;
+
+/// The ends of a program's pipes that are ours.
+pub(crate) struct Pipes {
+    /// Nothing where it is given nothing.
+    pub(crate) input: Option<PipeWriter>,
+    pub(crate) output: ChildStdout,
+}
+
+/// A program at work. Ended, with all it has started, when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Process {
+    line: String,
+    child: Child,
+    group: Group,
+    /// The end of its input that is its own, as long as it is there: shows what it did not take.
+    untaken: Option<PipeReader>,
+    ended: Option<Ended>,
+    voice: Voice,
+    activity: Activity,
+    /// What `activity` was when it changed last, and when that was.
+    seen: (u64, Instant),
+    timeout: Option<Duration>,
+    talk: Talk,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    status: ExitStatus,
+    /// Bytes of its input that it left in the pipe.
+    untaken: u64,
+}
+
+impl Process {
+    /// Starts the program that `command` describes.
+    pub(crate) fn start(
+        mut command: Command,
+        fed: Fed,
+        line: String,
+        timeout: Option<Duration>,
+        talk: &Talk,
+    ) -> io::Result<(Self, Pipes)> {
+        let (mut untaken, mut input) = (None, None);
+        if fed == Fed::Yes {
+            let (reader, writer) = io::pipe()?;
+            (untaken, input) = (Some(reader.try_clone()?), Some(writer));
+            command.stdin(reader);
+        } else {
+            command.stdin(Stdio::null());
+        }
+        let mut child = command.spawn()?;
+        // Its end of the pipe is held by the command, too.
+        drop(command);
+        let pipes = child.stdout.take().zip(child.stderr.take());
+        let group = Group::of(child.id());
+        let (Some((output, errors)), Some(group)) = (pipes, group) else {
+            child.kill()?;
+            child.wait()?;
+            return Err(io::Error::other("it has no pipes"));
+        };
+        let voice = Voice::listen(errors, talk.clone());
+        let voice = match voice {
+            Ok(voice) => voice,
+            Err(error) => {
+                group.end();
+                child.wait()?;
+                return Err(io::Error::other(error.to_string()));
+            }
+        };
+        let process = Self {
+            line,
+            child,
+            group,
+            untaken,
+            ended: None,
+            voice,
+            activity: Activity::default(),
+            seen: (0, Instant::now()),
+            timeout,
+            talk: talk.clone(),
+        };
+        Ok((process, Pipes { input, output }))
+    }
+
+    /// What counts what it takes and gives.
+    pub(crate) fn activity(&self) -> Activity {
+        Arc::clone(&self.activity)
+    }
+
+    /// From now on the program is waited for: what went by before does not count.
+    pub(crate) fn begin_to_wait(&mut self) {
+        self.seen = (self.activity.load(Ordering::Relaxed), Instant::now());
+    }
+
+    /// Looks whether it is right to go on waiting. `Err` if the run is aborted, or if it has done nothing for
+    /// too long: it is ended then. One that has ended takes what it started with it.
+    pub(crate) fn look(&mut self) -> Result<(), Error> {
+        if self.talk.is_aborted() {
+            self.end();
+            return Err(ErrorKind::Aborted.into());
+        }
+        self.note_end();
+        let now = self.activity.load(Ordering::Relaxed);
+        if now != self.seen.0 {
+            self.seen = (now, Instant::now());
+        }
+        let limit = if self.ended.is_some() { Some(AFTER_END) } else { self.timeout };
+        let Some(limit) = limit.filter(|limit| self.seen.1.elapsed() >= *limit) else {
+            return Ok(());
+        };
+        if self.ended.is_some() {
+            let what =
+                "has ended, and something that it started and that hides from us holds its output";
+            return Err(self.error(what));
+        }
+        self.end();
+        let what = format!(
+            "has neither taken nor given anything for {} s and was ended; a larger `timeout` lets it be \
+             silent for longer",
+            limit.as_secs_f64()
+        );
+        Err(self.error(&what))
+    }
+
+    /// Whether it has ended by itself.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.note_end();
+        self.ended.is_some()
+    }
+
+    /// Waits until it has ended.
+    pub(crate) fn wait(&mut self) -> Result<(), Error> {
+        self.begin_to_wait();
+        let mut pause = Duration::from_micros(200);
+        while !self.has_ended() {
+            self.look()?;
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(LOOK / 5);
+        }
+        Ok(())
+    }
+
+    /// `Err` unless it ended as a program does that could do all it was to do.
+    pub(crate) fn judge(&mut self) -> Result<(), Error> {
+        let Some(Ended { status, .. }) = self.ended else {
+            return Err(Error::broken("a program is judged before it has ended"));
+        };
+        if status.success() { Ok(()) } else { Err(self.error(&ending(status))) }
+    }
+
+    /// Bytes of its input that it left when it ended; the mark that ends the input does not count.
+    pub(crate) fn untaken(&self) -> u64 {
+        self.ended.map_or(0, |ended| ended.untaken.saturating_sub(END.len() as u64))
+    }
+
+    /// The error of a program that did `what`, which it may have something to say to. If it ends in a moment
+    /// with a failure of its own, that is what is told.
+    pub(crate) fn failed(&mut self, what: &str) -> Error {
+        let begun = Instant::now();
+        while !self.has_ended() && begun.elapsed() < LAST_WORDS && !self.talk.is_aborted() {
+            std::thread::sleep(LOOK / 10);
+        }
+        match self.ended {
+            Some(Ended { status, .. }) if !status.success() => {
+                let what = format!("{} (it {what})", ending(status));
+                self.error(&what)
+            }
+            _ => {
+                self.end();
+                self.error(what)
+            }
+        }
+    }
+
+    /// An error of this program: what it did, and the last it said.
+    pub(crate) fn error(&self, what: &str) -> Error {
+        let said = self.voice.last(LAST_WORDS);
+        let said = if said.is_empty() { said } else { format!("; the last it said:{said}") };
+        let node = self.talk.node();
+        let whose = if node.is_empty() { String::new() } else { format!("`{node}`: ") };
+        Error::refused(format!("{whose}the program `{}` {what}{said}", self.line))
+    }
+
+    /// Ends it at once, with all it has started.
+    pub(crate) fn end(&mut self) {
+        if self.ended.is_none() {
+            self.group.end();
+            // It has been killed: this does not take long.
+            if let Ok(status) = self.child.wait() {
+                self.ended = Some(Ended { status, untaken: 0 });
+            }
+        }
+        self.untaken = None;
+    }
+
+    /// Notes whether it has ended. What it started and left behind is ended before anybody else can have its
+    /// number.
+    fn note_end(&mut self) {
+        if self.ended.is_some() {
+            return;
+        }
+        let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let Ok(Some(_)) = waitid(WaitId::Pid(self.group.process()), how) else { return };
+        let untaken = self.untaken.take().and_then(|pipe| ioctl_fionread(&pipe).ok()).unwrap_or(0);
+        self.group.end();
+        if let Ok(status) = self.child.wait() {
+            self.ended = Some(Ended { status, untaken });
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn ending(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(0), _) => "ended with exit code 0".to_owned(),
+        (Some(code), _) => format!("failed with exit code {code}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}{}", name_of(signal)),
+        (None, None) => "ended in an unknown way".to_owned(),
+    }
+}
+
+fn name_of(signal: i32) -> &'static str {
+    match signal {
+        1 => " (SIGHUP)",
+        2 => " (SIGINT)",
+        6 => " (SIGABRT)",
+        9 => " (SIGKILL; it may have used too much memory)",
+        11 => " (SIGSEGV)",
+        13 => " (SIGPIPE)",
+        15 => " (SIGTERM)",
+        _ => "",
+    }
+}

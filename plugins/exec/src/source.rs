@@ -1,0 +1,152 @@
+//! Source `exec`: events that a program gives, one program for each input.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Deserialize;
+use sluice_core::options::InPaths;
+use sluice_core::time::Length;
+use sluice_core::{Batch, Entry, Error, Input, Query, ReadContext, Reader, Source, Split, files};
+
+use crate::events::{Defaults, batch_of};
+use crate::incoming::{Heard, listen};
+use crate::launch::{Fed, INPUT, Launch, here, program, timeout};
+use crate::process::{LOOK, Process};
+
+/// Gives the events of a program's Arrow stream.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "Options")]
+pub struct ExecSource {
+    launch: Launch,
+    path: Option<InPaths>,
+}
+
+impl JsonSchema for ExecSource {
+    fn schema_name() -> Cow<'static, str> {
+        "ExecSource".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Options::json_schema(generator)
+    }
+}
+
+/// The options as they are written.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// The program and its arguments, as a list; no shell is between. It writes an Arrow stream to its
+    /// standard output. `{input}` in arguments stands for the path of the input.
+    command: Vec<String>,
+    /// The inputs: a file, a glob or a list of them. The program is run for each of them, for several at a
+    /// time. Without it, it is run once.
+    path: Option<InPaths>,
+    /// The folder in which the program runs. The folder of the pipeline file if left out.
+    #[serde(default = "here")]
+    #[schemars(extend("format" = "sluice-path"))]
+    folder: PathBuf,
+    /// Variables of the environment that the program gets beside those that are there.
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    /// How long the program may give nothing before it is ended: seconds, or 200ms, 1m30s; 0 is no limit.
+    #[serde(default = "timeout")]
+    timeout: Length,
+}
+
+impl TryFrom<Options> for ExecSource {
+    type Error = String;
+
+    fn try_from(options: Options) -> Result<Self, String> {
+        let Options { command, path, folder, env, timeout } = options;
+        let named = command.iter().any(|word| word.contains(INPUT));
+        let launch = Launch { command, folder, env, timeout };
+        launch.judge()?;
+        match (&path, named) {
+            (Some(_), false) => Err(format!(
+                "no argument of `command` is {INPUT}: the program would not know what to read of `path`"
+            )),
+            (None, true) => Err(format!("`command` asks for {INPUT}, and there is no `path`")),
+            (Some(paths), _) if paths.0.iter().any(|path| path == Path::new("-")) => {
+                Err("a program cannot be given standard input; name a file".into())
+            }
+            _ => Ok(Self { launch, path }),
+        }
+    }
+}
+
+sluice_core::register! {
+    source "exec": ExecSource,
+    about: "runs a program in any language that gives events as an Arrow stream",
+    sample: include_str!("../samples/exec-source.toml"),
+    program: Some(program),
+}
+
+impl Source for ExecSource {
+    fn inputs(&self) -> Result<Vec<Input>, Error> {
+        self.path.as_ref().map_or_else(|| Ok(Vec::new()), |paths| files::expand(&paths.0))
+    }
+
+    fn splits(&self, _: u64, _: &Query) -> Result<Vec<Split>, Error> {
+        // How much comes of an input its length does not tell.
+        let Some(_) = self.path else { return Ok(vec![Split::whole(PathBuf::new(), None)]) };
+        Ok(self.inputs()?.into_iter().map(|input| Split::whole(input.path, None)).collect())
+    }
+
+    fn read<'s>(
+        &'s self,
+        split: &Split,
+        _: Entry,
+        context: &ReadContext,
+    ) -> Result<Box<dyn Reader + 's>, Error> {
+        let input = self.path.as_ref().map(|_| split.input.as_path());
+        let (mut process, pipes) = self.launch.start(input, Fed::No, &context.talk)?;
+        let heard = listen(pipes.output, process.activity())?;
+        process.begin_to_wait();
+        Ok(Box::new(Programs { process, heard, context: context.clone(), events: 0, over: false }))
+    }
+}
+
+/// Reads what a program gives.
+struct Programs {
+    process: Process,
+    heard: Receiver<Heard>,
+    context: ReadContext,
+    events: i64,
+    over: bool,
+}
+
+impl Reader for Programs {
+    fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
+        // What was done with the batch before was not the program's time.
+        self.process.begin_to_wait();
+        while !self.over {
+            if self.context.is_cancelled() {
+                self.process.end();
+                return Ok(None);
+            }
+            match self.heard.recv_timeout(LOOK) {
+                Ok(Heard::Events(given, bytes)) => {
+                    self.context.count_read(bytes);
+                    let defaults = Defaults::Source(&self.context.source);
+                    let batch = batch_of(&given, self.events, &defaults, &self.context.channels)?;
+                    self.events = self.events.saturating_add(batch.len() as i64);
+                    return Ok(Some(batch));
+                }
+                Ok(Heard::End) => {}
+                Ok(Heard::Wrong(what)) => {
+                    return Err(self.process.failed(&format!("gave no events: {what}")));
+                }
+                Err(RecvTimeoutError::Timeout) => self.process.look()?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.over = true;
+                    self.process.wait()?;
+                    self.process.judge()?;
+                }
+            }
+        }
+        Ok(None)
+    }
+}

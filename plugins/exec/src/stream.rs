@@ -1,0 +1,374 @@
+//! What a program writes, as events: messages decoded one after another, whatever the bytes are.
+//!
+//! The Arrow library's panics are caught here. Starts no program.
+
+use std::collections::HashMap;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use arrow_buffer::Buffer;
+use arrow_ipc::MessageHeader;
+use arrow_ipc::convert::fb_to_schema;
+use arrow_ipc::reader::{read_dictionary, read_record_batch};
+use sluice_core::{Batch, ReadContext};
+
+use crate::columns::{Form, Given};
+use crate::events::{Defaults, batch_of};
+use crate::wire::{Messages, Raw, fits, message_of};
+
+/// How many bytes of words may be added to dictionaries that are there, in a whole stream.
+const MOST_ADDED: usize = 256 << 20;
+
+/// A stream of events.
+pub(crate) struct Stream<R> {
+    messages: Messages<R>,
+    form: Option<Form>,
+    dictionaries: HashMap<i64, ArrayRef>,
+    /// Bytes that were added to dictionaries.
+    added: usize,
+}
+
+impl<R: io::Read> Stream<R> {
+    pub(crate) fn new(from: R) -> Self {
+        let dictionaries = HashMap::new();
+        Self { messages: Messages::new(from), form: None, dictionaries, added: 0 }
+    }
+
+    /// How many bytes have been read.
+    pub(crate) fn position(&self) -> u64 {
+        self.messages.position()
+    }
+
+    /// The next batch; nothing at the end. `Err` says what is wrong with the stream, which is then over.
+    pub(crate) fn next(&mut self) -> Result<Option<Given>, String> {
+        loop {
+            let Some(raw) = self.messages.next()? else {
+                let closed = "the Arrow stream on standard output has no schema";
+                return if self.form.is_some() { Ok(None) } else { Err(closed.into()) };
+            };
+            if let Some(given) = guarded(|| self.take(raw))? {
+                return Ok(Some(given));
+            }
+        }
+    }
+
+    /// Reads to the end of what is written behind the stream, where nothing may be.
+    pub(crate) fn end(&mut self) -> Result<(), String> {
+        match self.messages.rest()? {
+            None => Ok(()),
+            Some(found) => Err(format!(
+                "behind the end of its Arrow stream it printed {found}; there is one stream, and what is \
+                 meant for people belongs on standard error"
+            )),
+        }
+    }
+
+    fn take(&mut self, raw: Raw) -> Result<Option<Given>, String> {
+        let Raw { about, body } = raw;
+        let (message, len, body) = (message_of(&about)?, body.len(), Buffer::from_vec(body));
+        match (message.header_type(), &self.form) {
+            (MessageHeader::Schema, None) => {
+                let schema = message.header_as_schema().ok_or("a schema that is none")?;
+                self.form = Some(Form::of(Arc::new(fb_to_schema(schema)))?);
+                Ok(None)
+            }
+            (MessageHeader::Schema, Some(_)) => Err("the Arrow stream has a second schema".into()),
+            (MessageHeader::DictionaryBatch, Some(form)) => {
+                let words = message.header_as_dictionary_batch().ok_or("words that are none")?;
+                fits(&words.data().ok_or("a dictionary without words")?, len)?;
+                if words.isDelta() {
+                    self.added += len;
+                }
+                if self.added > MOST_ADDED {
+                    return Err(format!(
+                        "more than {MOST_ADDED} bytes of words in its dictionaries"
+                    ));
+                }
+                let (schema, version) = (Arc::clone(&form.schema), message.version());
+                read_dictionary(&body, words, &schema, &mut self.dictionaries, &version)
+                    .map_err(|e| format!("a dictionary of its Arrow stream is wrong: {e}"))?;
+                Ok(None)
+            }
+            (MessageHeader::RecordBatch, Some(form)) => {
+                let columns = message.header_as_record_batch().ok_or("a batch that is none")?;
+                fits(&columns, len)?;
+                let (schema, version) = (Arc::clone(&form.schema), message.version());
+                let places = Some(&form.places[..]);
+                let columns =
+                    read_record_batch(&body, columns, schema, &self.dictionaries, places, &version)
+                        .map_err(|e| format!("a batch of its Arrow stream is wrong: {e}"))?;
+                form.events(&columns).map(Some)
+            }
+            (_, None) => Err("the Arrow stream does not begin with a schema".into()),
+            (other, _) => Err(format!("the Arrow stream has a message of the kind {other:?}")),
+        }
+    }
+}
+
+/// Calls the Arrow library, which panics on some streams that are not what they seem.
+fn guarded<T>(call: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(call))
+        .unwrap_or_else(|_| Err("the Arrow library gave up on its stream".to_owned()))
+}
+
+/// The events of a stream as a source gives them, whatever the bytes are. For tests and fuzzing: nothing is
+/// run.
+///
+/// `Err` says what is wrong with them.
+pub fn events_of(bytes: &[u8], context: &ReadContext) -> Result<Vec<Batch>, String> {
+    let mut stream = Stream::new(bytes);
+    let (mut batches, mut events) = (Vec::new(), 0);
+    while let Some(given) = stream.next()? {
+        let batch = batch_of(&given, events, &Defaults::Source(&context.source), &context.channels);
+        let batch = batch.map_err(|error| error.to_string())?;
+        events += batch.len() as i64;
+        batches.push(batch);
+    }
+    stream.end()?;
+    Ok(batches)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::Wanted;
+    use crate::wire::END;
+    use arrow_array::*;
+    use arrow_ipc::writer::StreamWriter;
+    use arrow_schema::{DataType, Field, Schema};
+    use proptest::prelude::*;
+    use sluice_core::{BatchBuilder, Channel, Encoding, Name};
+
+    /// Time, sequence, channel and payload.
+    type Read = (i64, i64, String, Vec<u8>);
+    type Columns = Vec<(&'static str, ArrayRef)>;
+
+    fn stream(batches: &[RecordBatch]) -> Vec<u8> {
+        let mut writer = StreamWriter::try_new(Vec::new(), &batches[0].schema()).unwrap();
+        batches.iter().for_each(|batch| writer.write(batch).unwrap());
+        writer.into_inner().unwrap()
+    }
+
+    fn of(columns: Columns) -> Vec<u8> {
+        stream(&[RecordBatch::try_from_iter(columns).unwrap()])
+    }
+
+    fn usual() -> Columns {
+        vec![
+            ("timestamp", Arc::new(Int64Array::from(vec![5, 6])) as ArrayRef),
+            ("channel", Arc::new(StringArray::from(vec!["A", "B"]))),
+            (
+                "payload",
+                Arc::new(BinaryArray::from(vec![
+                    &b"x"[..],
+                    b"a payload that is longer than a view",
+                ])),
+            ),
+        ]
+    }
+
+    fn with(name: &'static str, column: ArrayRef) -> Columns {
+        let mut columns = usual();
+        columns.retain(|(known, _)| *known != name);
+        columns.push((name, column));
+        columns
+    }
+
+    fn read(bytes: &[u8]) -> Result<Vec<Read>, String> {
+        let context = ReadContext::standalone("prog");
+        let batches = events_of(bytes, &context)?;
+        let events = batches.iter().flat_map(Batch::iter).map(|event| {
+            let name = context.channels.get(event.channel).name.text().to_owned();
+            (event.timestamp, event.sequence, name, event.payload.to_vec())
+        });
+        Ok(events.collect())
+    }
+
+    #[test]
+    fn the_natural_types_of_columns_are_taken() {
+        let plain = read(&of(usual())).unwrap();
+        assert_eq!(plain[1], (6, 1, "B".into(), b"a payload that is longer than a view".to_vec()));
+        let keys = || Int8Array::from(vec![0, 1]);
+        let words = || Arc::new(LargeStringArray::from(vec!["A", "B"])) as ArrayRef;
+        let channels: [ArrayRef; 4] = [
+            words(),
+            Arc::new(StringViewArray::from(vec!["A", "B"])),
+            Arc::new(DictionaryArray::new(keys(), Arc::new(StringArray::from(vec!["A", "B"])))),
+            Arc::new(DictionaryArray::new(keys(), words())),
+        ];
+        for channel in channels {
+            assert_eq!(read(&of(with("channel", channel))).unwrap(), plain);
+        }
+        let long = "a payload that is longer than a view";
+        let payloads: [ArrayRef; 5] = [
+            Arc::new(LargeBinaryArray::from(vec![&b"x"[..], long.as_bytes()])),
+            Arc::new(BinaryViewArray::from(vec![&b"x"[..], long.as_bytes()])),
+            Arc::new(StringArray::from(vec!["x", long])),
+            Arc::new(LargeStringArray::from(vec!["x", long])),
+            Arc::new(StringViewArray::from(vec!["x", long])),
+        ];
+        for payload in payloads {
+            assert_eq!(read(&of(with("payload", payload))).unwrap(), plain);
+        }
+        let fixed = FixedSizeBinaryArray::try_from_iter([b"ab", b"cd"].into_iter()).unwrap();
+        assert_eq!(read(&of(with("payload", Arc::new(fixed)))).unwrap()[1].3, b"cd");
+    }
+
+    #[test]
+    fn times_of_any_unit_are_nanoseconds() {
+        let units: [(ArrayRef, i64); 4] = [
+            (Arc::new(TimestampSecondArray::from(vec![1, 2])), 1_000_000_000),
+            (Arc::new(TimestampMillisecondArray::from(vec![1, 2])), 1_000_000),
+            (
+                Arc::new(
+                    TimestampMicrosecondArray::from(vec![1, 2]).with_timezone("Europe/Berlin"),
+                ),
+                1_000,
+            ),
+            (Arc::new(TimestampNanosecondArray::from(vec![1, 2]).with_timezone("UTC")), 1),
+        ];
+        for (column, factor) in units {
+            assert_eq!(read(&of(with("timestamp", column))).unwrap()[1].0, 2 * factor);
+        }
+        let late = Arc::new(TimestampSecondArray::from(vec![1, i64::MAX]));
+        assert!(read(&of(with("timestamp", late))).unwrap_err().contains("1677 to 2262"));
+    }
+
+    #[test]
+    fn sequences_are_taken_or_made() {
+        let given = Arc::new(UInt16Array::from(vec![7, 9]));
+        assert_eq!(read(&of(with("sequence", given))).unwrap()[1].1, 9);
+        let batch = RecordBatch::try_from_iter(usual()).unwrap();
+        let twice = read(&stream(&[batch.clone(), batch])).unwrap();
+        assert_eq!(twice.iter().map(|event| event.1).collect::<Vec<_>>(), [0, 1, 2, 3]);
+        let large = Arc::new(UInt64Array::from(vec![1, u64::MAX]));
+        assert!(read(&of(with("sequence", large))).unwrap_err().contains("`sequence`"));
+    }
+
+    #[test]
+    fn what_else_is_said_of_channels_is_kept_and_other_columns_are_left_alone() {
+        let context = ReadContext::standalone("prog");
+        let mut columns = with("source", Arc::new(StringArray::from(vec!["left", "right"])));
+        columns.push(("encoding", Arc::new(StringArray::from(vec![Some("lcm"), None]))));
+        columns.push(("attributes", Arc::new(NullArray::new(2))));
+        columns.push(("mine", Arc::new(Float64Array::from(vec![1.0, 2.0]))));
+        let batches = events_of(&of(columns), &context).unwrap();
+        let channels: Vec<_> =
+            batches[0].iter().map(|event| context.channels.get(event.channel)).collect();
+        assert_eq!((&*channels[0].source, &channels[0].encoding), ("left", &Encoding::Lcm));
+        assert_eq!((&*channels[1].source, &channels[1].encoding), ("right", &Encoding::Unknown));
+        let batches = events_of(&of(usual()), &context).unwrap();
+        assert_eq!(&*context.channels.get(batches[0].event(0).channel).source, "prog");
+    }
+
+    #[test]
+    fn every_wrong_column_is_named_with_what_is_there() {
+        let mut columns = usual();
+        columns.retain(|(name, _)| *name != "payload");
+        columns.push(("data", Arc::new(StringArray::from(vec!["", ""]))));
+        let said = read(&of(columns)).unwrap_err();
+        assert!(said.contains("column `payload` is missing; it has `timestamp` (Int64)"), "{said}");
+        assert!(said.contains("`data` (Utf8)"), "{said}");
+        let floats = Arc::new(Float64Array::from(vec![0.5, 1.5]));
+        let said = read(&of(with("timestamp", floats))).unwrap_err();
+        assert!(
+            said.contains("`timestamp`: a timestamp, or int64") && said.contains("found Float64"),
+            "{said}"
+        );
+        let holes = Arc::new(StringArray::from(vec![Some("A"), None]));
+        assert!(
+            read(&of(with("channel", holes))).unwrap_err().contains("`channel` is null in row 1")
+        );
+        let kind = Field::new("payload", DataType::Binary, false);
+        let twice = Arc::new(Schema::new(vec![kind.clone(), kind]));
+        let said = read(&stream(&[RecordBatch::new_empty(twice)])).unwrap_err();
+        assert!(
+            said.contains("`payload` is there twice") && said.contains("`channel` is missing"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn a_stream_that_is_cut_off_or_followed_by_something_is_none() {
+        let whole = of(usual());
+        assert!(read(&whole[..whole.len() - END.len()]).unwrap_err().contains("no end mark"));
+        assert!(read(&whole[..whole.len() - 20]).unwrap_err().contains("cut off"));
+        assert!(
+            read(&[&whole[..], b"done\n"].concat())
+                .unwrap_err()
+                .contains("printed the text \"done\\n\"")
+        );
+        assert!(read(&[&whole[..], &whole].concat()).unwrap_err().contains("behind the end"));
+        assert!(read(&END).unwrap_err().contains("no schema"));
+    }
+
+    /// A stream as programs get it, from this many events.
+    fn sent(count: usize, wanted: Wanted) -> Vec<u8> {
+        let context = ReadContext::standalone("log");
+        let name =
+            |n: usize| Channel::new(Name::from_text(["A", "B", "C"][n % 3]), "log", Encoding::Lcm);
+        let mut batch = BatchBuilder::default();
+        for n in 0..count {
+            let channel = context.channels.intern(name(n)).unwrap();
+            batch.push_copy(n as i64 * 7, n as i64, channel, &vec![n as u8; n * 3]);
+        }
+        let messages = wanted.messages(&batch.finish(), 0, &context.channels).unwrap();
+        [wanted.head().unwrap(), messages.concat(), END.to_vec()].concat()
+    }
+
+    #[test]
+    fn what_programs_get_is_what_they_may_give() {
+        let stream = sent(40, Wanted { numbers: true, fields: false });
+        let events = read(&stream).unwrap();
+        assert_eq!(events.len(), 40);
+        assert_eq!(events[20], (140, 20, "C".into(), vec![20; 60]));
+    }
+
+    #[test]
+    fn large_batches_are_given_in_parts() {
+        let context = ReadContext::standalone("log");
+        let channel = Channel::new(Name::from_text("A"), "log", Encoding::Lcm);
+        let channel = context.channels.intern(channel).unwrap();
+        let mut batch = BatchBuilder::default();
+        let payload = vec![1; 700 << 10];
+        (0..5).for_each(|n| batch.push_copy(n, n, channel, &payload));
+        let wanted = Wanted { numbers: true, fields: false };
+        assert_eq!(wanted.messages(&batch.finish(), 0, &context.channels).unwrap().len(), 5);
+    }
+
+    #[test]
+    fn any_byte_may_be_wrong() {
+        let mut bytes = sent(9, Wanted { numbers: true, fields: true });
+        for at in 0..bytes.len() {
+            for flip in [1, 0x80, 0xff] {
+                bytes[at] ^= flip;
+                // What it says is no matter: it must say something, and soon.
+                drop(read(&bytes));
+                bytes[at] ^= flip;
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_too_strange(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            prop_assert!(read(&bytes).is_err());
+        }
+
+        #[test]
+        fn several_wrong_bytes_are_no_worse(
+            changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..12),
+            cut in any::<prop::sample::Index>())
+        {
+            let mut bytes = sent(12, Wanted { numbers: true, fields: false });
+            for (at, byte) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            drop(read(&bytes));
+            drop(read(&bytes[..cut.index(bytes.len())]));
+        }
+    }
+}

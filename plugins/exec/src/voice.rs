@@ -1,0 +1,120 @@
+//! What programs say to people: lines passed on as they come, cleaned and bounded, and the last of them kept.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, bounded};
+use sluice_core::Error;
+use sluice_core::name::printable;
+use sluice_core::programs::Talk;
+
+/// How much of a line is passed on.
+const LONGEST_LINE: usize = 2000;
+/// How many lines are passed on.
+const MOST_LINES: usize = 1000;
+/// How many of the last lines are kept.
+const KEPT: usize = 12;
+
+/// What a program has said.
+#[derive(Debug)]
+pub(crate) struct Voice {
+    last: Arc<Mutex<VecDeque<String>>>,
+    over: Receiver<()>,
+}
+
+impl Voice {
+    /// Listens from now on, on a thread of its own, until there is nothing more to come.
+    pub(crate) fn listen(from: impl Read + Send + 'static, talk: Talk) -> Result<Self, Error> {
+        let last = Arc::<Mutex<VecDeque<String>>>::default();
+        let (kept, (sender, over)) = (Arc::clone(&last), bounded(1));
+        let listen = move || {
+            pass_on(from, &talk, &kept);
+            drop(sender);
+        };
+        let thread = std::thread::Builder::new().name("sluice-voice".into());
+        thread
+            .spawn(listen)
+            .map_err(|e| Error::io("start a thread to listen to", "a program", e))?;
+        Ok(Self { last, over })
+    }
+
+    /// The last lines, once all has been said or this much time has gone by; each on a line of its own.
+    pub(crate) fn last(&self, patience: Duration) -> String {
+        // What it sends is that it is over: nothing is ever received.
+        let _over = self.over.recv_timeout(patience);
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.iter().map(|line| format!("\n  {line}")).collect()
+    }
+}
+
+fn pass_on(from: impl Read, talk: &Talk, kept: &Mutex<VecDeque<String>>) {
+    let mut from = BufReader::new(from);
+    let mut lines = 0;
+    while let Some(line) = line(&mut from) {
+        lines += 1;
+        match lines {
+            ..=MOST_LINES => talk.say(&line),
+            lines if lines == MOST_LINES + 1 => talk.say("(more is not shown)"),
+            _ => {}
+        }
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() == KEPT {
+            kept.pop_front();
+        }
+        kept.push_back(line);
+    }
+}
+
+/// The next line, as far as it is passed on, safe for terminals; nothing at the end.
+fn line(from: &mut impl BufRead) -> Option<String> {
+    let (mut line, mut begun) = (Vec::new(), false);
+    loop {
+        let found = from.fill_buf().ok().filter(|found| !found.is_empty());
+        let Some(found) = found else {
+            return begun.then(|| cleaned(&line));
+        };
+        begun = true;
+        let end = found.iter().position(|byte| *byte == b'\n');
+        let part = found.get(..end.unwrap_or(found.len())).unwrap_or_default();
+        let room = (LONGEST_LINE + 1).saturating_sub(line.len());
+        line.extend_from_slice(part.get(..room).unwrap_or(part));
+        let used = part.len() + usize::from(end.is_some());
+        from.consume(used);
+        if end.is_some() {
+            return Some(cleaned(&line));
+        }
+    }
+}
+
+fn cleaned(line: &[u8]) -> String {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let text = String::from_utf8_lossy(line.get(..LONGEST_LINE).unwrap_or(line));
+    let more = if line.len() > LONGEST_LINE { "…" } else { "" };
+    format!("{}{more}", printable(&text.replace('\t', "    ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_cut_and_cleaned_and_the_last_are_kept() {
+        let mut text = b"first\n".to_vec();
+        text.extend(vec![b'x'; LONGEST_LINE * 3]);
+        text.extend(b"\n\x1b[31mred\r\nno end");
+        let voice = Voice::listen(std::io::Cursor::new(text), Talk::default()).unwrap();
+        let said = voice.last(Duration::from_secs(60));
+        let lines: Vec<&str> = said.lines().skip(1).map(str::trim).collect();
+        assert_eq!((lines[0], lines[2], lines[3]), ("first", "\\u{1b}[31mred", "no end"));
+        assert_eq!(lines[1].chars().count(), LONGEST_LINE + 1);
+    }
+
+    #[test]
+    fn of_many_lines_the_last_are_kept() {
+        let text: String = (0..MOST_LINES + 50).map(|n| format!("{n}\n")).collect();
+        let voice = Voice::listen(std::io::Cursor::new(text), Talk::default()).unwrap();
+        assert_eq!(voice.last(Duration::from_secs(60)).lines().count(), KEPT + 1);
+    }
+}
