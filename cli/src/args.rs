@@ -9,6 +9,7 @@ use sluice_core::options::ByteSize;
 use sluice_core::time::{Length, When};
 
 pub(crate) use crate::commands::hub::HubArgs;
+pub(crate) use crate::commands::new::NewArgs;
 pub(crate) use crate::commands::play::PlayArgs;
 pub(crate) use crate::commands::record::RecordArgs;
 pub(crate) use crate::commands::spy::SpyArgs;
@@ -82,6 +83,8 @@ pub(crate) enum Verb {
     Types(TypesArgs),
     /// Check outputs against their manifest, and logs for damage
     Verify(VerifyArgs),
+    /// Begin a plugin of your own: a crate that builds
+    New(NewArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
     /// Print the manual page

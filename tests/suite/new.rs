@@ -1,1 +1,189 @@
 //! Plugin crates that `sluice new` makes: they build, conform and run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::kit::{Folder, Ran, root, sluice};
+
+/// Where cargo builds crates outside the workspace: the workspace's own folder, so that nothing is compiled twice.
+pub(crate) fn target() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap()
+}
+
+/// Cargo, without a network, in the folder of a new crate.
+pub(crate) fn cargo(folder: &Path) -> Command {
+    // The versions that the workspace has been built with are surely here.
+    fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(folder).env("CARGO_TARGET_DIR", target()).env("CARGO_INCREMENTAL", "0");
+    for name in crates() {
+        // As in the workspace, where they are its own and not optimised.
+        cargo.arg("--config").arg(format!("profile.dev.package.{name}.opt-level=0"));
+    }
+    cargo
+}
+
+/// The names of the crates of this repository that a new crate depends on.
+fn crates() -> Vec<String> {
+    let families = fs::read_dir(root().join("plugins")).unwrap().map(|entry| entry.unwrap().path());
+    let families = families.filter(|folder| folder.join("Cargo.toml").exists());
+    let named =
+        |folder: PathBuf| format!("sluice-{}", folder.file_name().unwrap().to_str().unwrap());
+    let others = ["sluice", "sluice-conformance", "sluice-core", "sluice-pipeline"];
+    let mut names: Vec<String> = others.into_iter().map(str::to_owned).collect();
+    names.extend(families.map(named).filter(|name| name != "sluice-example"));
+    names
+}
+
+/// Makes a crate, and gives what was said.
+fn new(folder: &Folder, kind: &str, name: &str) -> Ran {
+    let mut new = sluice(folder);
+    new.args(["new", kind, name, "--sluice"]).arg(root());
+    Ran::of(new.output().unwrap())
+}
+
+/// Makes a crate, runs its tests as its author would, and gives its program.
+fn built(folder: &Folder, kind: &str, name: &str) -> PathBuf {
+    new(folder, kind, name).expect(0).says("cargo test");
+    let tested = cargo(&folder.at(name)).args(["test", "--offline", "--quiet"]).output().unwrap();
+    assert!(
+        tested.status.success(),
+        "{kind}:\n{}{}",
+        String::from_utf8_lossy(&tested.stdout),
+        String::from_utf8_lossy(&tested.stderr)
+    );
+    target().join("debug").join(name)
+}
+
+/// Runs the program of a new crate in its folder.
+fn ran(folder: &Folder, name: &str, program: &Path, arguments: &[&str]) -> Ran {
+    let ran = Command::new(program).args(arguments).current_dir(folder.at(name)).output();
+    Ran::of(ran.unwrap())
+}
+
+/// The crate builds, keeps its promises, is listed, and its pipeline writes `out`.
+fn works(kind: &str, name: &str, out: &str) -> String {
+    let folder = Folder::new();
+    let program = built(&folder, kind, name);
+    let listed = ran(&folder, name, &program, &["plugins", name, "--json"]).expect(0).text();
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!((&listed[0]["kind"], &listed[0]["name"]), (&kind.into(), &name.into()));
+    ran(&folder, name, &program, &["check", "pipeline.toml"]).expect(0);
+    ran(&folder, name, &program, &["run", "pipeline.toml"]).expect(0);
+    fs::read_to_string(folder.at(name).join(out)).unwrap()
+}
+
+#[test]
+fn a_new_source_reads_its_log() {
+    let text = works("source", "new-source", "out.jsonl");
+    assert_eq!(text.lines().count(), 12);
+    assert!(text.starts_with("{\"timestamp_ns\":1194098400000000000,"), "{text}");
+}
+
+#[test]
+fn a_new_sink_writes_lines() {
+    let text = works("sink", "new-sink", "out.new-sink");
+    assert!(text.lines().all(|line| line.split(' ').count() == 4), "{text:.500}");
+}
+
+#[test]
+fn a_new_stage_lets_long_events_pass() {
+    let text = works("stage", "new-stage", "out.jsonl");
+    assert!(text.lines().count() > 10);
+}
+
+#[test]
+fn a_new_codec_gives_fields() {
+    let text = works("codec", "new-codec", "out.jsonl");
+    assert!(text.contains("\"fields\":{\"count\":7,\"acceleration\":[0.0,0.5,9.75]"), "{text}");
+}
+
+/// Every file below a folder, by its path there, sorted.
+fn files_below(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        match path.is_dir() {
+            true => {
+                found.extend(files_below(&path).into_iter().map(|below| format!("{name}/{below}")))
+            }
+            false => found.push(name),
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn what_is_made_is_told_as_json_and_is_formatted() {
+    for kind in ["source", "sink", "stage", "codec"] {
+        let folder = Folder::new();
+        let mut new = sluice(&folder);
+        new.args(["new", kind, "my-gyro_2", "--to", "here", "--json", "--quiet", "--sluice"]);
+        let ran = Ran::of(new.arg(root()).output().unwrap()).expect(0);
+        assert_eq!(ran.stderr, "");
+        let told: Value = serde_json::from_slice(&ran.stdout).unwrap();
+        assert_eq!((&told["kind"], &told["name"]), (&kind.into(), &"my-gyro_2".into()));
+        assert_eq!(told["folder"], "here");
+        let files = told["files"].as_array().unwrap().iter();
+        let mut files: Vec<String> = files.map(|file| file.as_str().unwrap().to_owned()).collect();
+        files.sort();
+        assert_eq!(files, files_below(&folder.at("here")), "{kind}");
+        let rust = ["src/lib.rs", "src/main.rs", "tests/contract.rs"];
+        let rust = rust.map(|file| folder.at("here").join(file));
+        let formatted = Command::new("rustfmt").args(["--edition", "2024", "--check"]).args(rust);
+        let formatted = formatted.current_dir(folder.path()).output().unwrap();
+        let told = String::from_utf8_lossy(&formatted.stdout).into_owned();
+        assert!(formatted.status.success(), "{kind}: {told}");
+    }
+}
+
+#[test]
+fn a_crate_takes_sluice_from_the_checkout_that_the_program_was_built_in() {
+    let folder = Folder::new();
+    Ran::of(sluice(&folder).args(["new", "stage", "gyro"]).output().unwrap()).expect(0);
+    let manifest: toml::Table =
+        String::from_utf8(folder.read("gyro/Cargo.toml")).unwrap().parse().unwrap();
+    let core = &manifest["dependencies"]["sluice-core"];
+    let is_built_here = target().canonicalize().unwrap().starts_with(root().join("target"));
+    match is_built_here {
+        true => assert_eq!(core["path"].as_str(), root().join("core").to_str()),
+        false => assert_eq!(core.as_str(), Some(env!("CARGO_PKG_VERSION"))),
+    }
+}
+
+#[test]
+fn names_that_cannot_be_had_are_refused_and_nothing_is_made() {
+    let folder = Folder::new();
+    for (kind, name, why) in [
+        ("source", "Gyro", "lower-case letters"),
+        ("source", "../gyro", "lower-case letters"),
+        ("sink", "fn", "take another one"),
+        ("source", "lcm-log", "has a source `lcm-log` already"),
+        ("codec", "vel", "has a codec `vel` already"),
+    ] {
+        new(&folder, kind, name).expect(2).says(why);
+    }
+    Ran::of(sluice(&folder).args(["new", "service", "gyro"]).output().unwrap()).expect(2);
+    assert!(folder.names().is_empty(), "{:?}", folder.names());
+}
+
+#[test]
+fn folders_in_use_and_what_is_no_checkout_are_refused() {
+    let folder = Folder::new();
+    folder.write("mine", "");
+    let refused = |arguments: &[&str], why: &str| {
+        let mut new = sluice(&folder);
+        new.args(["new", "source", "gyro"]).args(arguments);
+        Ran::of(new.output().unwrap()).expect(2).says(why);
+    };
+    refused(&["--to", "."], "not empty");
+    refused(&["--to", "mine"], "there is a file");
+    refused(&["--to", "no/such"], "has to be there first");
+    refused(&["--sluice", "."], "a checkout of Sluice was expected");
+    refused(&["--sluice", "no-such"], "a checkout of Sluice was expected");
+    assert_eq!(folder.names(), ["mine"]);
+}

@@ -10,6 +10,7 @@ pub(crate) mod graph;
 pub(crate) mod hub;
 pub(crate) mod info;
 pub(crate) mod man;
+pub(crate) mod new;
 pub(crate) mod plan;
 pub(crate) mod play;
 pub(crate) mod plugins;

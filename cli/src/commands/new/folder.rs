@@ -1,0 +1,155 @@
+//! Folders that appear whole or not at all.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sluice_core::Error;
+
+use super::template::File;
+use crate::ending::Failure;
+
+/// Makes `folder` with these files. It may exist, if it is empty.
+///
+/// What goes wrong leaves nothing behind.
+pub(super) fn make(folder: &Path, files: &[File]) -> Result<(), Failure> {
+    let exists = judge(folder)?;
+    let staging = staging(folder)?;
+    let made = write(&staging, files).and_then(|()| match exists {
+        true => move_into(&staging, folder),
+        false => fs::rename(&staging, folder).map_err(|e| Error::io("make", folder, e)),
+    });
+    if made.is_err() {
+        // What cannot be removed either has been said by what failed before it.
+        drop(fs::remove_dir_all(&staging));
+    }
+    Ok(made?)
+}
+
+/// Whether there is a folder, which has to be empty.
+fn judge(folder: &Path) -> Result<bool, Failure> {
+    let shown = folder.display();
+    match fs::read_dir(folder) {
+        Ok(mut entries) => match entries.next() {
+            None => Ok(true),
+            Some(_) => Err(Failure::WrongUse(format!(
+                "the folder exists and is not empty; name another one with --to: {shown}"
+            ))),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            Err(Failure::WrongUse(format!(
+                "a folder was expected, and there is a file; name another one with --to: {shown}"
+            )))
+        }
+        Err(error) => Err(Error::io("open", folder, error).into()),
+    }
+}
+
+/// A folder of this run's own, on the same disk as `folder`.
+fn staging(folder: &Path) -> Result<PathBuf, Failure> {
+    let parent = match folder.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    if !parent.is_dir() {
+        let (parent, shown) = (parent.display(), folder.display());
+        return Err(Failure::WrongUse(format!(
+            "the folder {parent} has to be there first, to make this one in it: {shown}"
+        )));
+    }
+    let staging = parent.join(format!(".sluice-new-{}.sluice-tmp", std::process::id()));
+    fs::create_dir(&staging).map_err(|e| Error::io("make", &staging, e))?;
+    Ok(staging)
+}
+
+fn write(folder: &Path, files: &[File]) -> Result<(), Error> {
+    for File { path, bytes } in files {
+        let path = folder.join(path);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(|e| Error::io("make", parent, e))?;
+        }
+        fs::write(&path, bytes).map_err(|e| Error::io("write", &path, e))?;
+    }
+    Ok(())
+}
+
+/// Moves what is in `staging` into an empty folder, which stays the one that somebody may stand in.
+fn move_into(staging: &Path, folder: &Path) -> Result<(), Error> {
+    let mut moved = Vec::new();
+    let done = fs::read_dir(staging).and_then(|entries| {
+        for entry in entries {
+            let entry = entry?;
+            let to = folder.join(entry.file_name());
+            fs::rename(entry.path(), &to)?;
+            moved.push(to);
+        }
+        fs::remove_dir(staging)
+    });
+    done.map_err(|e| {
+        for path in moved {
+            drop(if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) });
+        }
+        Error::io("make", folder, e)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files() -> Vec<File> {
+        let file = |path: &str| File { path: path.to_owned(), bytes: path.into() };
+        vec![file("a"), file("src/b")]
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn new_and_empty_folders_are_filled() {
+        let room = tempfile::tempdir().unwrap();
+        fs::create_dir(room.path().join("empty")).unwrap();
+        for name in ["new", "empty"] {
+            let folder = room.path().join(name);
+            make(&folder, &files()).unwrap();
+            assert_eq!(names(&folder), ["a", "src"]);
+            assert_eq!(fs::read(folder.join("src/b")).unwrap(), b"src/b");
+        }
+        assert_eq!(names(room.path()), ["empty", "new"]);
+    }
+
+    #[test]
+    fn what_is_in_use_is_refused_and_left_alone() {
+        let room = tempfile::tempdir().unwrap();
+        let (used, file) = (room.path().join("used"), room.path().join("file"));
+        fs::create_dir(&used).unwrap();
+        fs::write(used.join("mine"), "").unwrap();
+        fs::write(&file, "").unwrap();
+        for folder in [&used, &file, &room.path().join("no/such")] {
+            assert!(matches!(make(folder, &files()), Err(Failure::WrongUse(_))), "{folder:?}");
+        }
+        assert_eq!(
+            (names(room.path()), names(&used)),
+            (vec!["file".into(), "used".into()], vec!["mine".into()])
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_written_leaves_nothing() {
+        let room = tempfile::tempdir().unwrap();
+        let clash = [files(), vec![File { path: "a/c".to_owned(), bytes: Vec::new() }]].concat();
+        fs::create_dir(room.path().join("empty")).unwrap();
+        for name in ["new", "empty"] {
+            let made = make(&room.path().join(name), &clash);
+            assert!(matches!(made, Err(Failure::Failed(_))), "{name}");
+        }
+        assert_eq!(names(room.path()), ["empty"]);
+        assert!(names(&room.path().join("empty")).is_empty());
+    }
+}

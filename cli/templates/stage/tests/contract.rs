@@ -1,0 +1,34 @@
+//! What the stage promises: what every stage does, and which events pass.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use {{crate}} as _;
+
+const NAME: &str = "{{name}}";
+const PROGRAM: &str = env!("CARGO_BIN_EXE_{{name}}");
+
+#[test]
+fn it_keeps_what_every_stage_promises() {
+    sluice_conformance::stage(NAME)
+        .options(json!({ "least": 16 }))
+        .check();
+}
+
+#[test]
+fn only_events_with_a_long_payload_pass() {
+    let out = format!("{}/{NAME}.jsonl", env!("CARGO_TARGET_TMPDIR"));
+    let run = ["-q", "run", "pipeline.toml", "--overwrite", "--set"];
+    let ran = Command::new(PROGRAM)
+        .args(run)
+        .arg(format!("OUT={out}"))
+        .status();
+    assert!(ran.unwrap().success());
+    let text = std::fs::read_to_string(out).unwrap();
+    assert!(!text.is_empty());
+    for line in text.lines() {
+        let event: Value = serde_json::from_str(line).unwrap();
+        assert!(event["size"].as_u64() >= Some(100), "{line}");
+    }
+}
