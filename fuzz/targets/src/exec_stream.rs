@@ -10,7 +10,11 @@ pub fn exec_stream(bytes: &[u8]) {
             for batch in batches {
                 let rows: usize = batch.rows().iter().map(|rows| rows.events.len()).sum();
                 assert!(rows <= batch.len());
-                assert!(batch.iter().all(|event| context.channels.get(event.channel).source.len() < 1 << 20));
+                assert!(
+                    batch
+                        .iter()
+                        .all(|event| context.channels.get(event.channel).source.len() < 1 << 20)
+                );
             }
         }
         Err(what) => assert!(!what.is_empty()),

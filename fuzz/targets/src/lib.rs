@@ -9,6 +9,7 @@ mod condition;
 mod config_language;
 mod csv_table;
 mod delimited;
+mod exec_stream;
 mod files_sink;
 mod given;
 mod ice_record;
@@ -46,6 +47,7 @@ pub use condition::condition;
 pub use config_language::config_language;
 pub use csv_table::csv_table;
 pub use delimited::delimited;
+pub use exec_stream::exec_stream;
 pub use files_sink::files_sink;
 pub use ice_record::ice_record;
 pub use ice_types::ice_types;
@@ -89,6 +91,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("config_language", config_language),
     ("csv_table", csv_table),
     ("delimited", delimited),
+    ("exec_stream", exec_stream),
     ("files_sink", files_sink),
     ("ice_record", ice_record),
     ("ice_types", ice_types),

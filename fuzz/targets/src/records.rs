@@ -38,7 +38,7 @@ fn described(which: u8) -> Value {
         "1": { "name": "IMU", "fields": [{ "name": "a", "type": "i16", "count": 3, "scale": 0.001 }] },
         "2": { "name": "LIST", "fields": [
             { "name": "n", "type": "u8" }, { "name": "x", "type": "f32", "count": "n" },
-            { "name": "rest", "type": "bytes", "size": "rest" }] }
+            { "name": "more", "type": "bytes", "size": "rest" }] }
     });
     match which % 3 {
         0 => json!({ "sync": "0xaa 55", "head": head, "kinds": kinds, "max_record": 512,
