@@ -1,1 +1,311 @@
 //! Logs described in pipeline files, by the whole program.
+
+use serde_json::Value;
+
+use sluice_conformance::{Integrity, source};
+
+use crate::kit::{Folder, SMALL_MEMORY, ran, root, run_with, skipped, sluice, unpacked};
+use crate::tables::{asks, python};
+
+fn readme() -> String {
+    std::fs::read_to_string(root().join("plugins/records/README.md")).unwrap()
+}
+
+/// The pieces of a text between lines that begin and end them.
+fn blocks(text: &str, begin: &str) -> Vec<String> {
+    let begin = format!("{begin}\n");
+    let pieces = text.split(&begin).skip(1);
+    pieces.map(|piece| piece.split("```").next().unwrap().to_owned()).collect()
+}
+
+/// The bytes of a hex dump as `xxd` prints it.
+fn undumped(dump: &str) -> Vec<u8> {
+    let digits = dump.lines().flat_map(|line| {
+        let (_, hex) = line.split_once(": ").unwrap();
+        hex.split("  ").next().unwrap().chars().filter(|c| *c != ' ').collect::<Vec<_>>()
+    });
+    let digits: Vec<u32> = digits.map(|digit| digit.to_digit(16).unwrap()).collect();
+    digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect()
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn the_readme_reads_its_own_hex_dump() {
+    let (readme, folder) = (readme(), Folder::new());
+    let dump = readme.split("```\n").find(|block| block.starts_with("00000000:")).unwrap();
+    folder.write("run.bin", undumped(dump));
+    folder.write("rig.toml", &blocks(&readme, "```toml")[0]);
+    ran(&folder, &["check", "rig.toml", "--set", "INPUT=run.bin"]).expect(0);
+    let ran = ran(&folder, &["run", "rig.toml", "--set", "INPUT=run.bin"]).expect(0);
+    let events = lines(&ran.text());
+    assert_eq!(events.len(), 2);
+    let shown = events[1].to_string();
+    for part in ["\"channel\":\"rig\"", "\"pos\":[2.0,3.0,4.0]", "\"mode\":3", "\"volts\":1.234"] {
+        assert!(shown.contains(part), "no {part} in {shown}");
+    }
+}
+
+#[test]
+fn every_format_of_the_readme_can_be_checked() {
+    let folder = Folder::new();
+    for (n, block) in blocks(&readme(), "```toml").into_iter().enumerate().skip(1) {
+        let name = block.split(['.', ']']).nth(1).unwrap().to_owned();
+        let file = format!("{n}.toml");
+        let sink = format!("[sinks.end]\nplugin = \"null\"\nfrom = \"{name}\"\n");
+        folder.write(&file, format!("{block}\n{sink}"));
+        ran(&folder, &["check", &file]).expect(0);
+    }
+}
+
+#[test]
+fn mistakes_are_shown_where_they_stand() {
+    let folder = Folder::new();
+    let text = r#"[sources.rig]
+plugin = "records"
+path = "nowhere.bin"
+sync = "0xb5"
+fields = [
+  { name = "t", type = "u32", role = "time", unit = "furlong" },
+  { name = "x", type = "u8", count = "n" },
+]
+max_record = 0
+[sinks.end]
+plugin = "null"
+from = "rig"
+"#;
+    folder.write("wrong.toml", text);
+    ran(&folder, &["check", "wrong.toml"])
+        .expect(2)
+        .says("wrong.toml:6:52")
+        .says("`furlong` is no unit of time")
+        .says("also at `fields.1`: no field in front of it is called `n`")
+        .says("wrong.toml:9:14");
+}
+
+/// Records with a CRC-16, of two kinds.
+const PACKETS: &str = r#"
+[sources.log]
+plugin = "records"
+path = "${DIR}/in.bin"
+sync = "0xaa 55"
+epoch = "2020-01-01T00:00:00Z"
+head = [
+  { type = "u8", role = "length" },
+  { type = "u8", role = "kind" },
+  { name = "unit", type = "u8" },
+  { name = "ms", type = "u32", role = "time", unit = "ms" },
+]
+tail = [{ type = "u8", role = "checksum", algorithm = "xor8", from = 2 }]
+channel = "unit-{unit}"
+[sources.log.kinds.1]
+name = "SAMPLE"
+fields = [{ name = "x", type = "i16", scale = 0.5 }]
+[sources.log.kinds.2]
+name = "NOTE"
+fields = [{ name = "note", type = "text", size = "rest" }]
+"#;
+
+fn packet(kind: u8, unit: u8, ms: u32, payload: &[u8]) -> Vec<u8> {
+    let mut body = vec![payload.len() as u8, kind, unit];
+    body.extend(ms.to_le_bytes());
+    body.extend(payload);
+    let sum = body.iter().fold(0, |sum, byte| sum ^ byte);
+    [&[0xaa, 0x55][..], &body, &[sum]].concat()
+}
+
+fn packets(count: u32) -> Vec<u8> {
+    let each = (0..count).map(|n| match n % 3 {
+        0 => packet(2, 0, n, format!("note {n}").as_bytes()),
+        unit => packet(1, unit as u8, n, &(n as i16).to_le_bytes()),
+    });
+    each.flatten().collect()
+}
+
+#[test]
+fn any_number_of_threads_writes_the_same() {
+    let folder = Folder::new();
+    let mut log = packets(40_000);
+    for at in (1000..log.len()).step_by(50_021) {
+        log[at] ^= 0x55;
+    }
+    folder.write("in.bin", log);
+    let text = format!(
+        "{PACKETS}\n[sinks.out]\nplugin = \"jsonl\"\nfrom = \"log\"\npath = \"${{DIR}}/out.jsonl\"\n"
+    );
+    let mut written = Vec::new();
+    for jobs in [1, 4] {
+        let report = run_with(&text, folder.path(), jobs, SMALL_MEMORY).unwrap();
+        assert!(!report.is_complete(), "damage is told");
+        written.push(folder.read("out.jsonl"));
+    }
+    assert!(written[0] == written[1] && written[0].len() > 1_000_000);
+}
+
+#[test]
+fn damage_is_told_and_ends_with_its_exit_code() {
+    let folder = Folder::new();
+    let mut log = packets(9);
+    log[40] ^= 1;
+    folder.write("in.bin", log);
+    folder.write(
+        "p.toml",
+        format!("{PACKETS}\n[sinks.out]\nplugin = \"csv\"\nfrom = \"log\"\npath = \"tables/\"\n"),
+    );
+    let dir = format!("DIR={}", folder.path().display());
+    ran(&folder, &["run", "p.toml", "--set", &dir]).expect(3).says("checksum");
+}
+
+#[test]
+fn pipes_and_compressed_logs_are_read_like_files() {
+    let folder = Folder::new();
+    let log = packets(3_000);
+    folder.write("in.bin", &log);
+    let packed = zstd::encode_all(&*log, 1).unwrap();
+    assert_eq!(unpacked(&packed), log);
+    folder.write("in.bin.zst", packed);
+    let sink = "[sinks.out]\nplugin = \"jsonl\"\nfrom = \"log\"\npath = \"-\"\n";
+    let with = |path: &str| format!("{PACKETS}\n{sink}").replace("${DIR}/in.bin", path);
+    let mut shown = Vec::new();
+    for path in ["in.bin", "in.bin.zst", "-"] {
+        folder.write("p.toml", with(path));
+        let mut command = sluice(&folder);
+        command.args(["run", "p.toml"]);
+        if path == "-" {
+            command.stdin(std::fs::File::options().read(true).open(folder.at("in.bin")).unwrap());
+        }
+        shown.push(crate::kit::Ran::of(command.output().unwrap()).expect(0).text());
+    }
+    assert_eq!(shown[0].lines().count(), 3_000);
+    assert!(shown[0] == shown[1] && shown[0] == shown[2]);
+}
+
+/// Writes what a logger in Python would: nothing of it is ours.
+const LOGGER: &str = r#"
+import struct, zlib, random
+random.seed(7)
+log = open("in.bin", "wb")
+log.write(b"LOGGER v3\nrate=100\nEND\n")
+for n in range(5000):
+    ranges = [random.randrange(65536) for _ in range(n % 9)]
+    body = struct.pack(">HIId3hB", n % 2, n, 1_600_000_000 + n // 100, n % 100 / 100, n % 300, -n % 300, 7, len(ranges))
+    body += struct.pack(f">{len(ranges)}H", *ranges) + b"L%03d\0\0" % (n % 50)
+    record = b"\xc0\xde" + struct.pack(">H", len(body)) + body
+    log.write(record + struct.pack(">I", zlib.crc32(record)))
+"#;
+
+const LOGGED: &str = r#"
+[sources.log]
+plugin = "records"
+path = "in.bin"
+magic = "LOGGER"
+header = "END\n"
+endian = "big"
+sync = "0xc0 de"
+head = [{ type = "u16", role = "length" }, { name = "unit", type = "u16", role = "channel" }]
+channels = { 0 = "front", 1 = "rear" }
+fields = [
+  { name = "n", type = "u32", role = "sequence" },
+  { type = "u32", role = "time", unit = "s" },
+  { type = "f64", role = "time", unit = "s" },
+  { name = "acceleration", type = "i16", count = 3, scale = 0.01, unit = "m/s2" },
+  { name = "count", type = "u8" },
+  { name = "ranges", type = "u16", count = "count" },
+  { name = "label", type = "text", size = 6 },
+]
+tail = [{ type = "u32", role = "checksum", algorithm = "crc32" }]
+[sinks.tables]
+plugin = "parquet"
+from = "log"
+path = "tables/"
+"#;
+
+#[test]
+fn a_log_that_python_wrote_is_a_table_that_pyarrow_reads() {
+    let folder = Folder::new();
+    let Some(python) = python("pyarrow") else { return skipped("pyarrow reads the tables") };
+    let mut command = std::process::Command::new(python);
+    let wrote = command.args(["-c", LOGGER]).current_dir(folder.path()).output().unwrap();
+    assert!(wrote.status.success(), "{}", String::from_utf8_lossy(&wrote.stderr));
+    // The length counts what lies between head and tail, and this logger counts the unit's number in.
+    folder.write("p.toml", LOGGED.replace("role = \"length\" }", "role = \"length\", plus = -2 }"));
+    ran(&folder, &["run", "p.toml"]).expect(0);
+    asks(
+        "pyarrow",
+        &folder,
+        r#"
+import glob, random
+import pyarrow as pa, pyarrow.parquet as pq
+random.seed(7)
+ranges = [[random.randrange(65536) for _ in range(n % 9)] for n in range(5000)]
+for unit, name in enumerate(["front", "rear"]):
+    (path,) = glob.glob(f"tables/**/channel={name}/*.parquet", recursive=True)
+    table = pq.read_table(path)
+    assert table.schema.field("ranges").type.value_type == pa.uint16(), table.schema
+    assert table.schema.field("label").type == pa.string(), table.schema
+    rows = table.to_pylist()
+    assert [row["n"] for row in rows] == list(range(unit, 5000, 2))
+    for row in rows:
+        n = row["n"]
+        assert row["sequence"] == n and row["ranges"] == ranges[n] and row["label"] == f"L{n % 50:03}"
+        assert [round(a, 6) for a in row["acceleration"]] == [round(v * 0.01, 6) for v in (n % 300, -n % 300, 7)]
+        assert round(row["timestamp"].timestamp(), 6) == round(1_600_000_000 + n / 100, 6), row
+"#,
+    );
+}
+
+/// The options of the only source of a pipeline file, without its path.
+fn options(text: &str) -> Value {
+    let file: toml::Table = text.parse().unwrap();
+    let sources = file["sources"].as_table().unwrap();
+    let mut options = sources.values().next().unwrap().as_table().unwrap().clone();
+    options.remove("plugin");
+    options.remove("path");
+    serde_json::to_value(options).unwrap()
+}
+
+#[test]
+fn structs_of_one_size_keep_every_promise_of_a_source() {
+    let readme = readme();
+    let dump = readme.split("```\n").find(|block| block.starts_with("00000000:")).unwrap();
+    let options = options(&blocks(&readme, "```toml")[0]);
+    source("records").options(options).sample("run.bin", undumped(dump)).check();
+}
+
+#[test]
+fn packets_with_a_checksum_keep_every_promise_of_a_source() {
+    source("records")
+        .options(options(PACKETS))
+        .integrity(Integrity::Framed)
+        .sample("packets.bin", packets(60))
+        .check();
+}
+
+#[test]
+fn messages_of_a_receiver_keep_every_promise_of_a_source() {
+    let message = |kind: u16, payload: &[u8]| {
+        let mut body = kind.to_be_bytes().to_vec();
+        body.extend((payload.len() as u16).to_le_bytes());
+        body.extend(payload);
+        let sums = body.iter().fold((0u8, 0u8), |(a, b), byte| {
+            let a = a.wrapping_add(*byte);
+            (a, b.wrapping_add(a))
+        });
+        [&[0xb5, 0x62][..], &body, &[sums.0, sums.1]].concat()
+    };
+    let time = |n: u32| {
+        let mut payload = (345_600_000 + n * 200).to_le_bytes().to_vec();
+        payload.extend([5, 0, 0, 0, 0x98, 0x08, 18, 7, 20, 0, 0, 0]);
+        message(0x0120, &payload)
+    };
+    let log: Vec<u8> =
+        (0..20).flat_map(|n| [time(n), message(0x0a09, &[n as u8; 9])].concat()).collect();
+    // Messages without a time have that of the one before, so that a damaged one changes those behind it.
+    source("records")
+        .options(options(&blocks(&readme(), "```toml")[1]))
+        .sample("run.ubx", log)
+        .header(24)
+        .check();
+}

@@ -96,7 +96,7 @@ impl Ids {
             }
         }
         if let Some((key, id)) = &known.last
-            && **key == *self.key
+            && (self.key.is_empty() || **key == *self.key)
         {
             return Ok(*id);
         }

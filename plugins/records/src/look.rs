@@ -64,7 +64,10 @@ impl fmt::Display for Wrong {
                 write!(f, "a record of kind {}, which is not described", spelled(found))
             }
             Self::Length { len, least, longest } => {
-                write!(f, "its length would be {len} bytes, and {least} to {longest} are believed")
+                write!(
+                    f,
+                    "its length would be {len} bytes, and {least} to {longest} are believed (`max_record`)"
+                )
             }
             Self::Endless(longest) => {
                 write!(f, "no record begins within {longest} bytes, the longest that is believed")
@@ -96,7 +99,8 @@ impl Format {
     #[inline]
     pub fn look(&self, bytes: &[u8], is_all: bool) -> Look {
         let sync = self.sync.needle();
-        if !bytes.starts_with(sync) {
+        // To compare nothing is slow: some processors take their time over a vector's address that is none.
+        if !sync.is_empty() && !bytes.starts_with(sync) {
             let may_be = bytes.len() < sync.len() && sync.starts_with(bytes);
             return if may_be { Look::Needs(self.reach) } else { Look::Wrong(Wrong::Sync) };
         }

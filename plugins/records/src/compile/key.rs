@@ -20,8 +20,9 @@ pub(super) fn of(options: &Options, head: &[Laid<'_>], mistakes: &mut Mistakes) 
             None
         }
         (None, false) => {
-            mistakes
-                .at_key("kinds", "no field of `head` has the role `kind`, which would tell them");
+            // Where `head` was found wrong and is left out, this follows from that.
+            let at = if options.head.is_empty() { Vec::new() } else { path(&["kinds"]) };
+            mistakes.at(&at, "no field of `head` has the role `kind`, which would tell `kinds`");
             None
         }
         (Some(laid), false) => key(options, laid, mistakes),

@@ -26,7 +26,7 @@ const LONGEST_CHAIN: usize = 4;
 
 /// The format that is described.
 ///
-/// `Err` has all mistakes: the first one with the key at fault, the others in its further lines.
+/// `Err` is the first mistake with the key at fault; others of the same option stand in its further lines.
 pub fn compile(options: &Options) -> Result<Format, OptionsError> {
     let mut mistakes = Mistakes::default();
     let format = compiled(options, &mut mistakes);
@@ -56,14 +56,26 @@ impl Mistakes {
         self.at(&[key.to_owned()], message);
     }
 
+    /// The first mistake, with those of the same key: whoever asks goes on without that key, and hears of others.
     fn into_error(self) -> Option<OptionsError> {
-        let mut mistakes = self.0.into_iter();
+        let mut mistakes = self.0;
+        mistakes.sort_by_cached_key(|mistake| in_order(&mistake.path));
+        let mut mistakes = mistakes.into_iter();
         let mut first = mistakes.next()?;
-        for OptionsError { path, message } in mistakes {
-            first.message.push_str(&format!("\nalso at `{}`: {message}", path.join(".")));
+        let same = mistakes.filter(|other| other.path.first() == first.path.first());
+        let others: Vec<String> = same
+            .map(|other| format!("also at `{}`: {}", other.path.join("."), other.message))
+            .collect();
+        if !others.is_empty() {
+            first.message = format!("{}\n\n{}", first.message, others.join("\n"));
         }
         Some(first)
     }
+}
+
+/// Something by which keys are sorted as they stand in lists.
+fn in_order(path: &[String]) -> Vec<(Option<usize>, String)> {
+    path.iter().map(|key| (key.parse().ok(), key.clone())).collect()
 }
 
 fn path(keys: &[&str]) -> Path {
