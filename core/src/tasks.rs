@@ -40,7 +40,8 @@ impl Tasks for Inline {
 
 /// Tasks whose results come back in the order in which they were pushed, a bounded number at a time.
 ///
-/// Not for use inside of a task: waiting for others there could take every thread.
+/// Not for use inside of a task: waiting for others there could take every thread. Dropping it waits, too: what
+/// tasks hold ends with whoever handed them over.
 #[derive(Debug)]
 pub struct Ordered<T> {
     tasks: Arc<dyn Tasks>,
@@ -92,6 +93,13 @@ impl<T: Send + 'static> Ordered<T> {
     }
 }
 
+impl<T> Drop for Ordered<T> {
+    fn drop(&mut self) {
+        // A run that has failed would else be over before its files are let go of, and not removed.
+        self.waiting.drain(..).for_each(|result| drop(result.recv()));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,6 +115,18 @@ mod tests {
         fn spawn(&self, task: Box<dyn FnOnce() + Send>) {
             drop(std::thread::Builder::new().spawn(task).unwrap());
         }
+    }
+
+    #[test]
+    fn tasks_are_over_when_their_queue_is() {
+        let (held, tasks) = (Arc::new(()), Arc::new(Threads) as Arc<dyn Tasks>);
+        let mut ordered = Ordered::new(&tasks, 50);
+        for _ in 0..50 {
+            let held = Arc::clone(&held);
+            assert!(ordered.push(move || Ok(Arc::strong_count(&held))).unwrap().is_none());
+        }
+        drop(ordered);
+        assert_eq!(Arc::strong_count(&held), 1);
     }
 
     #[test]

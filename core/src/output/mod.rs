@@ -559,8 +559,9 @@ impl Drop for Outputs {
                 drop(fs::remove_file(path));
             }
         }
-        // Innermost first; those that hold something stay.
-        for folder in &state.made {
+        // What is below a folder sorts behind it: innermost first. Those that hold something stay.
+        let made: BTreeSet<&PathBuf> = state.made.iter().collect();
+        for folder in made.into_iter().rev() {
             drop(fs::remove_dir(folder));
         }
     }

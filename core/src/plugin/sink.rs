@@ -104,19 +104,26 @@ pub struct EncodeContext<'r> {
     pub refused: Vec<(u32, String)>,
     /// What the format cannot hold of events that it does hold: said once in the report.
     pub losses: BTreeSet<&'static str>,
+    /// The sources of events of which the format cannot hold them; two stand for all. Of one alone nothing is
+    /// lost, and whether there are several only the whole run can tell: see [`SOURCES_LOST`].
+    pub sources: BTreeSet<Arc<str>>,
 }
+
+/// What is said in the report where events of several sources were written without these.
+pub const SOURCES_LOST: &str = "the sources of channels are not written";
 
 impl<'r> EncodeContext<'r> {
     /// A context in which nothing has happened yet.
     pub fn new(channels: &'r Channels, buffers: &'r BlockPool) -> Self {
-        Self { channels, buffers, refused: Vec::new(), losses: BTreeSet::new() }
+        let (losses, sources) = (BTreeSet::new(), BTreeSet::new());
+        Self { channels, buffers, refused: Vec::new(), losses, sources }
     }
 
     /// Says what is lost of the channels of these events where nothing of them is kept but their names,
     /// and their payloads are taken for messages of `encoding`.
     pub fn keeps_names_only(&mut self, batch: &Batch, encoding: &Encoding) {
         let mut met = Vec::new();
-        let (mut last, mut source): (_, Option<Arc<str>>) = (None, None);
+        let mut last = None;
         for id in batch.channels() {
             if last.replace(*id) == Some(*id) {
                 continue;
@@ -138,8 +145,8 @@ impl<'r> EncodeContext<'r> {
                 self.losses
                     .insert("times that count from the start of a log are written as they are");
             }
-            if *source.get_or_insert_with(|| Arc::clone(&channel.source)) != channel.source {
-                self.losses.insert("the sources of channels are not written");
+            if self.sources.len() < 2 {
+                self.sources.insert(Arc::clone(&channel.source));
             }
         }
     }
@@ -302,6 +309,7 @@ impl<S: Sink> DynSink for S {
             .collect();
         let block = Sink::encode(self, kept, &mut own)?;
         context.losses.append(&mut own.losses);
+        context.sources.append(&mut own.sources);
         let refused = own.refused.into_iter().map(|(row, why)| (places[row as usize], why));
         context.refused.extend(refused);
         context.refused.extend(alone.into_iter().map(|row| (row, why_alone(&batch, row))));

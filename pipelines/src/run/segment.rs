@@ -152,6 +152,7 @@ impl Shared {
         for loss in &context.losses {
             tally.note(loss, 0);
         }
+        tally.lose_sources(&context.sources);
         let block = Block { block, events, bytes };
         outcome.deliveries.push(Delivery::Block { node, block });
         Ok(())
