@@ -30,20 +30,26 @@ const MOST_EVENTS: usize = 16 << 10;
 
 impl Wanted {
     /// The columns that a program gets.
+    ///
+    /// All may be null as far as the schema says: what a program puts in their place may be as well, and
+    /// libraries refuse to write a column that may be null where one may not.
     pub(crate) fn schema(self) -> SchemaRef {
         let time = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
-        let number = self.numbers.then(|| Field::new("number", DataType::Int64, false));
-        let fields = self.fields.then(|| Field::new("fields", DataType::Utf8, true));
+        let number = self.numbers.then_some(("number", DataType::Int64));
+        let fields = self.fields.then_some(("fields", DataType::Utf8));
         let events = [
-            Field::new("timestamp", time, false),
-            Field::new("channel", DataType::Utf8, false),
-            Field::new("payload", DataType::Binary, self.fields),
-            Field::new("sequence", DataType::Int64, false),
-            Field::new("source", DataType::Utf8, false),
-            Field::new("encoding", DataType::Utf8, false),
-            Field::new("attributes", DataType::Utf8, true),
+            ("timestamp", time),
+            ("channel", DataType::Utf8),
+            ("payload", DataType::Binary),
+            ("sequence", DataType::Int64),
+            ("source", DataType::Utf8),
+            ("encoding", DataType::Utf8),
+            ("attributes", DataType::Utf8),
         ];
-        Arc::new(Schema::new(number.into_iter().chain(events).chain(fields).collect::<Vec<_>>()))
+        let columns = number.into_iter().chain(events).chain(fields);
+        Arc::new(Schema::new(
+            columns.map(|(name, kind)| Field::new(name, kind, true)).collect::<Vec<_>>(),
+        ))
     }
 
     /// The bytes that a stream for a program begins with.

@@ -21,7 +21,7 @@ use crate::wire::END;
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
 /// How long a program that wrote something wrong may take to say what was wrong with it.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+pub(crate) const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// How long the output of a program that has ended may stay open.
 const AFTER_END: Duration = Duration::from_secs(10);
@@ -157,16 +157,26 @@ impl Process {
         self.ended.is_some()
     }
 
-    /// Waits until it has ended.
+    /// Waits until it has ended and all it said has been passed on.
     pub(crate) fn wait(&mut self) -> Result<(), Error> {
+        self.wait_unless(|| false).map(drop)
+    }
+
+    /// The same, unless this becomes true meanwhile. Gives whether it has ended by itself.
+    pub(crate) fn wait_unless(&mut self, given_up: impl Fn() -> bool) -> Result<bool, Error> {
         self.begin_to_wait();
         let mut pause = Duration::from_micros(200);
         while !self.has_ended() {
+            if given_up() {
+                self.end();
+                return Ok(false);
+            }
             self.look()?;
             std::thread::sleep(pause);
             pause = (pause * 2).min(LOOK / 5);
         }
-        Ok(())
+        self.voice.settle(LAST_WORDS);
+        Ok(true)
     }
 
     /// `Err` unless it ended as a program does that could do all it was to do.

@@ -17,7 +17,7 @@ use sluice_core::{Batch, EncodeContext, Error, OutputFile, Sink, SinkContext};
 use crate::events::{Wanted, refuse_rows_alone};
 use crate::feed::{self, Feed};
 use crate::launch::{Fed, Launch, here, program, timeout};
-use crate::process::{Activity, LOOK, Process};
+use crate::process::{Activity, LAST_WORDS, LOOK, Process};
 use crate::voice::Voice;
 use crate::wire::END;
 
@@ -104,7 +104,7 @@ enum Printed {
     /// Into a file, which comes when all is in it.
     File(Receiver<Result<OutputFile, Error>>),
     /// To people.
-    Talk,
+    Talk(Voice),
 }
 
 /// Events for the program.
@@ -134,11 +134,7 @@ impl Sink for ExecSink {
         let (feed, fed) = Feed::start(input, process.activity())?;
         let printed = match file {
             Some(file) => Printed::File(save(pipes.output, file, process.activity())?),
-            None => {
-                // It ends with the program's output; nothing is asked of it.
-                drop(Voice::listen(pipes.output, context.talk.clone())?);
-                Printed::Talk
-            }
+            None => Printed::Talk(Voice::listen(pipes.output, context.talk.clone())?),
         };
         process.begin_to_wait();
         let mut writing = Writing { process, feed, fed, printed, events: 0 };
@@ -173,7 +169,10 @@ impl Sink for ExecSink {
         // Why its output could not be saved is told before what became of it for that.
         let file = match &printed {
             Printed::File(saved) => Some(wait_for(saved, &mut process)?),
-            Printed::Talk => None,
+            Printed::Talk(voice) => {
+                voice.settle(LAST_WORDS);
+                None
+            }
         };
         process.judge()?;
         if !fed.is_all() || process.untaken() > 0 {

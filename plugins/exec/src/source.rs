@@ -142,8 +142,9 @@ impl Reader for Programs {
                 Err(RecvTimeoutError::Timeout) => self.process.look()?,
                 Err(RecvTimeoutError::Disconnected) => {
                     self.over = true;
-                    self.process.wait()?;
-                    self.process.judge()?;
+                    if self.process.wait_unless(|| self.context.is_cancelled())? {
+                        self.process.judge()?;
+                    }
                 }
             }
         }

@@ -40,10 +40,15 @@ impl Voice {
         Ok(Self { last, over })
     }
 
+    /// Waits until all has been said and passed on, or until this much time has gone by.
+    pub(crate) fn settle(&self, patience: Duration) {
+        // Nothing is ever received: the channel is closed.
+        let _over = self.over.recv_timeout(patience);
+    }
+
     /// The last lines, once all has been said or this much time has gone by; each on a line of its own.
     pub(crate) fn last(&self, patience: Duration) -> String {
-        // What it sends is that it is over: nothing is ever received.
-        let _over = self.over.recv_timeout(patience);
+        self.settle(patience);
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.iter().map(|line| format!("\n  {line}")).collect()
     }
