@@ -23,6 +23,7 @@ pub(super) struct Outcome {
     pub(super) events: Events,
     given: Counts,
     filtered: u64,
+    added: Counts,
     undecoded: Counts,
     notes: Counts,
     /// What is wrong with rows.
@@ -80,9 +81,18 @@ impl Tried<'_> {
         let Make::Stage(make) = self.plugin.make else { return Err("it is no stage".to_owned()) };
         let stage = make(self.options.clone()).map_err(|error| error.to_string())?;
         let origin = self.events.batch.timestamps().first().copied();
-        let said = (0, Counts::new(), Counts::new());
-        Ok(Work { parts: stage.into_parts(), events: self.events, origin, said, misplaced: None })
+        let (parts, said) = (stage.into_parts(), Said::default());
+        Ok(Work { parts, events: self.events, origin, said, misplaced: None })
     }
+}
+
+/// What a stage has said so far.
+#[derive(Default)]
+struct Said {
+    filtered: u64,
+    added: Counts,
+    undecoded: Counts,
+    notes: Counts,
 }
 
 /// A stage that is made for one pass over the events.
@@ -90,8 +100,7 @@ struct Work<'e> {
     parts: Vec<Stage>,
     events: &'e Events,
     origin: Option<i64>,
-    /// Filtered, undecoded and noted so far.
-    said: (u64, Counts, Counts),
+    said: Said,
     misplaced: Option<String>,
 }
 
@@ -130,13 +139,11 @@ impl Work<'_> {
         let mut context = StageContext::new(channels, self.origin);
         let Some(part) = self.parts.get_mut(place) else { return Ok(Vec::new()) };
         let given = work(part, &mut context).map_err(|error| error.to_string())?;
-        self.said.0 += context.filtered;
-        for id in &context.undecoded {
-            let name = channels.get(ChannelId(*id)).name.text().to_owned();
-            *self.said.1.entry(name).or_default() += 1;
-        }
+        self.said.filtered += context.filtered;
+        count(&context.undecoded, self.events, &mut self.said.undecoded);
+        count(&context.added, self.events, &mut self.said.added);
         for (what, count) in context.notes {
-            *self.said.2.entry(what).or_default() += count;
+            *self.said.notes.entry(what).or_default() += count;
         }
         let wrong = given
             .iter()
@@ -146,7 +153,7 @@ impl Work<'_> {
     }
 
     fn outcome(self, out: &[Batch]) -> Outcome {
-        let (filtered, undecoded, notes) = self.said;
+        let Said { filtered, added, undecoded, notes } = self.said;
         let channels = Arc::clone(&self.events.channels);
         let given = by_channel(self.events, &self.events.batch);
         let misplaced = self.misplaced;
@@ -158,7 +165,7 @@ impl Work<'_> {
             false => joined(out),
         };
         let events = Events { channels, batch };
-        Outcome { events, given, filtered, undecoded, notes, misplaced }
+        Outcome { events, given, filtered, added, undecoded, notes, misplaced }
     }
 }
 
@@ -179,11 +186,20 @@ fn misplaced(rows: &Rows, events: usize) -> Option<String> {
 /// How many events there are of each channel that they were read on.
 fn by_channel(events: &Events, batch: &Batch) -> Counts {
     let mut counts = Counts::new();
-    for id in batch.origins() {
+    count(batch.origins(), events, &mut counts);
+    counts
+}
+
+fn sum(counts: &Counts) -> u64 {
+    counts.values().sum()
+}
+
+/// Counts channels by their names.
+fn count(ids: &[u32], events: &Events, counts: &mut Counts) {
+    for id in ids {
         let name = events.channels.get(ChannelId(*id)).name.text().to_owned();
         *counts.entry(name).or_default() += 1;
     }
-    counts
 }
 
 impl Outcome {
@@ -193,19 +209,21 @@ impl Outcome {
         if let Some(what) = &self.misplaced {
             faults.push(Fault::new(Promise::WholeRows, "rows do not lie beside events", what));
         }
+        let entered = |channel: &str| {
+            let of = |counts: &Counts| counts.get(channel).copied().unwrap_or(0);
+            of(&self.given) + of(&self.added)
+        };
         let out = by_channel(&self.events, &self.events.batch);
-        let made_up = out
-            .iter()
-            .find(|(channel, count)| **count > self.given.get(*channel).copied().unwrap_or(0));
-        if let Some((channel, count)) = made_up {
-            let given = self.given.get(channel).copied().unwrap_or(0);
-            let what = format!("{count} events of `{channel}` come out of {given}");
+        if let Some((channel, count)) = out.iter().find(|(name, count)| **count > entered(name)) {
+            let what = format!("{count} events of `{channel}` come out of {}", entered(channel));
             faults.push(Fault::new(Promise::Books, "it makes up events", what));
         }
-        let (given, left) = (self.given.values().sum::<u64>(), self.events.len() as u64);
-        if given != left + self.filtered {
+        let (given, added) = (sum(&self.given), sum(&self.added));
+        let (left, filtered) = (self.events.len() as u64, self.filtered);
+        if given + added != left + filtered {
+            let and = if added > 0 { format!(" and {added} more") } else { String::new() };
             let what =
-                format!("of {given} events {left} come out and {} are filtered", self.filtered);
+                format!("of {given} events{and} {left} come out and {filtered} are filtered");
             let kind = "events are lost, or are counted wrong";
             faults.push(Fault::new(Promise::Books, kind, what));
         }
@@ -221,13 +239,11 @@ impl Outcome {
             (ours != theirs).then(|| Fault::new(promise, kind, what()))
         };
         let counts = |counts: &Counts| format!("{counts:?}");
+        let (ours, theirs) = (self.filtered.to_string(), other.filtered.to_string());
         [
             events,
-            differs(
-                "another number is filtered",
-                self.filtered.to_string(),
-                other.filtered.to_string(),
-            ),
+            differs("another number is filtered", ours, theirs),
+            differs("others are added", counts(&self.added), counts(&other.added)),
             differs("others cannot be decoded", counts(&self.undecoded), counts(&other.undecoded)),
             differs("other notes", counts(&self.notes), counts(&other.notes)),
         ]

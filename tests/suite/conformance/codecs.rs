@@ -1,1 +1,95 @@
 //! Codecs, held to the conformance kit.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+use sluice_conformance::{CodecTrial, codec};
+use sluice_core::{Channel, Encoding, Name};
+
+use crate::kit::{Folder, events, root, run};
+
+/// What is tried here.
+pub(super) const NAMES: &[&str] = &["ice", "lcm", "vel"];
+
+/// A channel of a made-up drive for each type.
+const CHANNELS: [&str; 5] = ["POSE", "GPS_TO_LOCAL", "VELODYNE", "SKIRT_FC", "CAM_THUMB_RFC"];
+
+/// The first message of each of these.
+fn messages() -> Vec<(String, Vec<u8>)> {
+    let folder = Folder::new();
+    let copy = "[sources.drive]\nplugin = \"demo\"\nseconds = 0.5\n\
+        [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"drive\"\npath = \"${DIR}/out.lcm\"\n";
+    run(copy, folder.path(), 2).unwrap();
+    let mut firsts: Vec<(String, Vec<u8>)> = Vec::new();
+    for event in events(&folder.read("out.lcm")) {
+        let channel = String::from_utf8(event.channel).unwrap();
+        let is_known = firsts.iter().any(|(known, _)| *known == channel);
+        if !is_known && CHANNELS.contains(&&*channel) {
+            firsts.push((channel, event.payload));
+        }
+    }
+    firsts
+}
+
+#[test]
+fn lcm() {
+    let messages = messages();
+    assert_eq!(messages.len(), CHANNELS.len());
+    let trial = codec("lcm").options(json!({ "types": ["mit-dgc"] }));
+    let with = |trial: CodecTrial, (channel, payload): (String, Vec<u8>)| {
+        trial.payload(&channel, Encoding::Lcm, payload)
+    };
+    messages.into_iter().fold(trial, with).check();
+}
+
+fn unhexed(path: &Path) -> Vec<u8> {
+    let text = fs::read_to_string(path).unwrap();
+    text.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
+}
+
+/// A channel of VEL messages.
+fn vel_channel(name: &str, version: i32) -> Channel {
+    let mut channel = Channel::new(Name::from_text(name), "robot", Encoding::Vel);
+    // The format's sum of a name: byte `i` counts 119 + i times.
+    let sum: u32 = name.bytes().zip(119..).map(|(byte, times)| u32::from(byte) * times).sum();
+    channel.metadata.insert("vel.type".to_owned(), format!("0x{sum:08X}"));
+    channel.metadata.insert("vel.version".to_owned(), version.to_string());
+    channel
+}
+
+#[test]
+fn vel() {
+    let messages = json!([{ "name": "OdometryM", "version": 100, "fields": [
+        { "name": "sensor_type", "type": "string" },
+        { "name": "pose", "type": "f64", "count": 3 },
+        { "name": "ticks", "type": "i32", "count": "*" },
+        { "name": "n", "type": "u16" },
+        { "name": "wheels", "count": "n", "fields": [
+            { "name": "turns", "type": "f32" },
+            { "name": "slips", "type": "bool" },
+        ] },
+    ] }]);
+    let mut payload = [&4u32.to_le_bytes()[..], b"left"].concat();
+    payload.extend([1.5f64, -0.0, f64::NAN].iter().flat_map(|number| number.to_le_bytes()));
+    payload.extend([&2u32.to_le_bytes()[..], &[7; 8]].concat());
+    payload.extend(
+        [&2u16.to_le_bytes()[..], &[0, 0, 128, 63, 1, 0, 0, 0], &[0, 0, 0, 64, 0, 0, 0, 0]]
+            .concat(),
+    );
+    let trial = codec("vel").options(json!({ "types": ["vel"], "messages": messages }));
+    trial.payload_on(vel_channel("OdometryM", 100), payload).check();
+}
+
+#[test]
+fn ice() {
+    let folder = root().join("plugins/ice/testdata");
+    let types = json!({ "types": [folder.join("types.ice")] });
+    let mut trial = codec("ice").options(types);
+    for case in ["two-leaves", "null-references", "no-beams"] {
+        let record = unhexed(&folder.join(case).join("record.hex"));
+        let channel = Channel::new(Name::from_text("laser0"), "robot", Encoding::Ice);
+        trial = trial.payload_on(channel, record);
+    }
+    trial.check();
+}

@@ -1,1 +1,147 @@
 //! Stages, held to the conformance kit.
+
+use serde_json::json;
+use sluice_conformance::stage;
+
+/// What is tried here.
+pub(super) const NAMES: &[&str] = &[
+    "camera",
+    "decode",
+    "encode",
+    "filter",
+    "gaps",
+    "georeference",
+    "laser",
+    "limit",
+    "rename",
+    "sample",
+    "time",
+    "to-frame",
+    "undistort",
+    "velodyne",
+];
+
+/// Some channels of a made-up drive.
+fn drive(channels: &str, seconds: f64) -> String {
+    format!(
+        "[sources.drive]\nplugin = \"demo\"\nseconds = {seconds}\n\
+         [stages.events]\nplugin = \"filter\"\nfrom = \"drive\"\nchannels = {channels}\n"
+    )
+}
+
+/// The same with a node between, which stages that need more than a log are fed by.
+fn after(channels: &str, seconds: f64, stages: &str) -> String {
+    let drive = drive(channels, seconds).replace("stages.events", "stages.few");
+    format!("{drive}{stages}")
+}
+
+const TYPED: &str = "[stages.events]\nplugin = \"decode\"\nfrom = \"few\"\ntypes = [\"mit-dgc\"]\n";
+const SCANS: &str = "[stages.events]\nplugin = \"laser\"\nfrom = \"few\"\n";
+const SENSORS: &str = "[\"POSE\", \"GPS*\", \"SKIRT_FC\", \"CAM_THUMB_RFC\"]";
+
+#[test]
+fn filter() {
+    stage("filter").options(json!({ "channels": ["POSE*"] })).check();
+    stage("filter").options(json!({ "exclude": "CAM*", "start": "+0.2", "end": "+1s" })).check();
+    let typed = after("[\"POSE\", \"GPS*\"]", 0.5, TYPED);
+    stage("filter").options(json!({ "where": "pos[0] > 1" })).fed_by(&typed).check();
+}
+
+#[test]
+fn time() {
+    stage("time").options(json!({ "shift": "-1.5s", "clip_start": "+0.1s" })).check();
+    stage("time").options(json!({ "sort": "50ms" })).fed_by(&drive(SENSORS, 0.5)).check();
+    let late = json!({ "sort": "1ms", "late": "drop", "sort_events": 3 });
+    stage("time").options(late).fed_by(&drive(SENSORS, 0.5)).check();
+}
+
+#[test]
+fn rename() {
+    let options = json!({ "map": { "POSE": "pose" }, "prefix": "talos/", "source": "talos",
+        "channels": [{ "from": "re:(.*)\\.raw", "to": "$1" }] });
+    stage("rename").options(options).check();
+}
+
+#[test]
+fn sample() {
+    stage("sample").options(json!({ "every": 3 })).check();
+    stage("sample").options(json!({ "max_hz": 20.0, "channels": "POSE*" })).check();
+}
+
+#[test]
+fn limit() {
+    stage("limit").options(json!({ "events": 100, "per_channel": 40 })).check();
+}
+
+#[test]
+fn gaps() {
+    stage("gaps").options(json!({ "longer_than": "10ms", "factor": 2 })).check();
+}
+
+#[test]
+fn decode() {
+    let options = json!({ "types": ["mit-dgc"] });
+    stage("decode").options(options).fed_by(&drive(SENSORS, 0.5)).check();
+}
+
+#[test]
+fn decode_that_drops() {
+    let options = json!({ "types": ["mit-dgc"], "undecoded": "drop" });
+    stage("decode").options(options).check();
+}
+
+#[test]
+fn encode() {
+    let typed = after(SENSORS, 0.5, TYPED);
+    stage("encode").options(json!({ "all": true })).fed_by(&typed).check();
+}
+
+#[test]
+fn laser() {
+    let feed = drive("[\"SKIRT_*\", \"BROOM_*\", \"POSE\"]", 0.5);
+    stage("laser").fed_by(&feed).check();
+}
+
+#[test]
+fn velodyne() {
+    stage("velodyne").fed_by(&drive("[\"VELODYNE\", \"POSE\"]", 0.1)).check();
+}
+
+#[test]
+fn to_frame() {
+    let scans = after("[\"SKIRT_FC\", \"POSE\"]", 0.4, SCANS);
+    stage("to-frame").options(json!({ "frame": "body" })).fed_by(&scans).check();
+    stage("to-frame").options(json!({ "frame": "local" })).fed_by(&scans).check();
+}
+
+#[test]
+fn to_frame_between_poses() {
+    let scans = after("[\"SKIRT_FC\", \"POSE\"]", 0.4, SCANS);
+    let options = json!({ "frame": "local", "choose": "interpolate", "wait": "200ms" });
+    stage("to-frame").options(options).fed_by(&scans).check();
+}
+
+#[test]
+fn georeference() {
+    let placed = SCANS.replace("events", "points")
+        + "[stages.events]\nplugin = \"to-frame\"\nfrom = \"points\"\nframe = \"local\"\n";
+    let feed = after("[\"SKIRT_FC\", \"POSE\", \"GPS*\"]", 0.4, &placed);
+    stage("georeference").fed_by(&feed).check();
+    stage("georeference").options(json!({ "choose": "at", "wait": "100ms" })).fed_by(&feed).check();
+}
+
+#[test]
+fn camera() {
+    let placed = SCANS.replace("events", "points")
+        + "[stages.events]\nplugin = \"to-frame\"\nfrom = \"points\"\nframe = \"local\"\n";
+    let feed = after("[\"SKIRT_FC\", \"POSE\", \"CAM_THUMB*\"]", 0.3, &placed);
+    stage("camera").fed_by(&feed).check();
+    stage("camera").options(json!({ "colour": false, "unseen": "drop" })).fed_by(&feed).check();
+}
+
+#[test]
+fn undistort() {
+    let few = "[stages.events]\nplugin = \"limit\"\nfrom = \"few\"\nevents = 12\n";
+    let feed = after("[\"CAM_THUMB*\", \"POSE\"]", 0.3, few);
+    stage("undistort").fed_by(&feed).check();
+}
