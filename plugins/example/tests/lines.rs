@@ -1,50 +1,57 @@
-//! What source `lines` promises. Every source can be held to the functions of `sluice_core::contract`.
+//! What source `lines` promises: what every source does, and what its lines mean.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::path::PathBuf;
-
 use serde_json::json;
-use sluice_core::contract::{Gathered, any_splitting_is_the_same, gather, splits_cover_the_inputs};
-use sluice_core::{Kind, Make, Registry, Source};
+use sluice_conformance::Integrity;
+use sluice_core::contract::{Gathered, any_splitting_is_the_same};
+use sluice_core::{Kind, Make, Registry};
 use sluice_example as _;
 
-fn lines(text: &[u8]) -> (tempfile::TempDir, Box<dyn Source>) {
+const NOTES: &str = "1194098400.25 DRIVER takes over\n\
+    2007-11-03T14:00:01Z GPS no fix\n1194098402 DRIVER \n";
+
+/// Its lines begin in different ways: of those that are alike, one that is missing could be any.
+const SOUND: &str = "1194098400.25 DRIVER takes over\n2007-11-03T14:00:01Z GPS no fix\n\
+    3194098402 ODOMETRY 17.5 m\n";
+
+#[test]
+fn lines_conforms() {
+    sluice_conformance::source("lines")
+        .sample("notes.txt", SOUND)
+        .integrity(Integrity::Nothing)
+        .check();
+}
+
+fn lines(text: &str) -> Gathered {
     let folder = tempfile::tempdir().unwrap();
-    let path: PathBuf = folder.path().join("notes.txt");
+    let path = folder.path().join("notes.txt");
     std::fs::write(&path, text).unwrap();
     let plugin = *Registry::linked().get(Kind::Source, "lines").unwrap();
     let Make::Source(make) = plugin.make else { panic!("{plugin:?} is a source") };
-    (folder, make(json!({ "path": path })).unwrap())
-}
-
-fn payloads(gathered: &Gathered) -> Vec<&[u8]> {
-    gathered.events.iter().map(|event| &event.payload[..]).collect()
+    any_splitting_is_the_same(&*make(json!({ "path": path })).unwrap(), &[1, 20, 50])
 }
 
 #[test]
-fn each_line_is_an_event_a_millisecond_after_the_one_before() {
-    let (_folder, source) = lines(b"one\n\nthree");
-    let all = any_splitting_is_the_same(&*source, &[1, 4]);
-    assert_eq!(payloads(&all), [&b"one"[..], b"", b"three"]);
-    let times: Vec<(i64, i64)> = all.events.iter().map(|e| (e.sequence, e.timestamp)).collect();
-    assert_eq!(times, [(0, 0), (1, 1_000_000), (2, 2_000_000)]);
-    splits_cover_the_inputs(&*source, 4);
+fn each_line_is_an_event_with_its_own_time_and_channel() {
+    let read = lines(NOTES);
+    let plain: Vec<(i64, &str, &[u8])> =
+        read.events.iter().map(|e| (e.timestamp, &e.channel[..], &e.payload[..])).collect();
+    let wanted = [
+        (1_194_098_400_250_000_000, "DRIVER", &b"takes over"[..]),
+        (1_194_098_401_000_000_000, "GPS", b"no fix"),
+        (1_194_098_402_000_000_000, "DRIVER", b""),
+    ];
+    assert_eq!((plain, read.damage), (wanted.to_vec(), Vec::new()));
 }
 
 #[test]
-fn a_text_of_many_blocks_loses_no_line() {
-    let text: Vec<u8> = (0..400_000).flat_map(|n| format!("line {n}\n").into_bytes()).collect();
-    let (_folder, source) = lines(&text);
-    let all = gather(&*source, u64::MAX).unwrap();
-    assert_eq!(all.events.len(), 400_000);
-    assert_eq!(all.events[399_999].payload, b"line 399999");
-}
-
-#[test]
-fn an_empty_text_has_no_event() {
-    let (_folder, source) = lines(b"");
-    assert_eq!(gather(&*source, 1).unwrap(), Gathered::default());
+fn a_line_without_a_time_is_damage_and_the_others_are_read() {
+    let read = lines("1 A one\nyesterday A two\n3 A three");
+    let payloads: Vec<&[u8]> = read.events.iter().map(|e| &e.payload[..]).collect();
+    assert_eq!(payloads, [&b"one"[..], b"three"]);
+    let reason = "expected a time, a channel and a text".to_owned();
+    assert_eq!(read.damage, [(8, 16, reason)]);
 }
 
 #[test]
