@@ -117,7 +117,8 @@ impl Map for Toy {
                 Ok(if kept.is_empty() { kept } else { kept.with_rows(vec![rows]) })
             }
             Wrong::Remembers => {
-                let kept = batch.retain(|_| !self.seen.fetch_add(1, Ordering::Relaxed).is_multiple_of(3));
+                let kept =
+                    batch.retain(|_| !self.seen.fetch_add(1, Ordering::Relaxed).is_multiple_of(3));
                 context.filtered += (batch.len() - kept.len()) as u64;
                 Ok(kept)
             }
