@@ -1,1 +1,147 @@
 //! The guide for plugins of one's own: its code is compiled, its commands are run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::kit::{Folder, Ran, root, sluice};
+use crate::new::cargo;
+
+/// What the guide asks of its reader.
+#[derive(Debug, PartialEq, Eq)]
+enum Step<'g> {
+    /// To write this file.
+    Write { path: &'g str, text: String },
+    /// To put this in place of what begins like `item` in a file.
+    Replace { path: &'g str, item: &'g str, text: String },
+    /// To type this.
+    Type(&'g str),
+}
+
+/// The steps of a guide: commands, and the code that stands behind a comment which says where it goes.
+fn steps(guide: &str) -> Vec<Step<'_>> {
+    let (mut steps, mut place) = (Vec::new(), "");
+    let mut lines = guide.lines();
+    while let Some(line) = lines.next() {
+        if let Some(comment) = line.strip_prefix("<!-- ") {
+            place = comment.strip_suffix(" -->").unwrap();
+        }
+        let Some(language) = line.strip_prefix("```") else { continue };
+        let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+        let text = block.join("\n") + "\n";
+        match std::mem::take(&mut place).split_once(": ") {
+            Some(("file", path)) => steps.push(Step::Write { path, text }),
+            Some(("item", place)) => {
+                let (path, item) = place.split_once(": ").unwrap();
+                steps.push(Step::Replace { path, item, text });
+            }
+            _ if language == "sh" => steps.extend(block.into_iter().map(Step::Type)),
+            _ => {}
+        }
+    }
+    steps
+}
+
+/// Somebody who does what the guide says.
+struct Reader {
+    room: Folder,
+    at: PathBuf,
+}
+
+impl Reader {
+    fn follow(&mut self, step: Step<'_>) {
+        match step {
+            Step::Write { path, text } => fs::write(self.at.join(path), text).unwrap(),
+            Step::Replace { path, item, text } => {
+                let path = self.at.join(path);
+                let replaced = replaced(&fs::read_to_string(&path).unwrap(), item, &text);
+                fs::write(path, replaced).unwrap();
+            }
+            Step::Type(line) => self.type_in(line),
+        }
+    }
+
+    fn type_in(&mut self, line: &str) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let mut command = match words[..] {
+            ["cd", folder] => {
+                self.at = self.at.join(folder).canonicalize().unwrap();
+                return;
+            }
+            ["xxd", "-r", from, to] => {
+                fs::write(self.at.join(to), dumped(&self.at.join(from))).unwrap();
+                return;
+            }
+            ["cargo", verb, ref rest @ ..] => {
+                let mut command = cargo(&self.at);
+                command.args([verb, "--offline", "--quiet"]).args(rest);
+                command
+            }
+            ["sluice", "new", ref rest @ ..] => {
+                let mut command = sluice(&self.room);
+                command.current_dir(&self.at).arg("new").args(rest).arg("--sluice").arg(root());
+                command
+            }
+            _ => panic!("the guide has a command that no test knows: {line}"),
+        };
+        self.expect_success(line, &mut command);
+    }
+
+    fn expect_success(&self, line: &str, command: &mut Command) {
+        let ran = Ran::of(command.output().unwrap());
+        let told = String::from_utf8_lossy(&ran.stdout);
+        assert_eq!(ran.code, Some(0), "{line}\n{}\n{told}", ran.stderr);
+    }
+}
+
+/// `text` with the item that begins like this, up to its end, replaced.
+fn replaced(text: &str, item: &str, with: &str) -> String {
+    let start = text.find(&format!("\n{item}")).unwrap_or_else(|| panic!("no `{item}`")) + 1;
+    let rest = &text[start..];
+    let end = if item.starts_with("const") { ";\n" } else { "\n}\n" };
+    let len = rest.find(end).unwrap() + end.len();
+    [&text[..start], with, &rest[len..]].concat()
+}
+
+/// The bytes of a dump as `xxd` writes it.
+fn dumped(path: &Path) -> Vec<u8> {
+    let text = fs::read_to_string(path).unwrap();
+    let digits =
+        |line: &str| line.split_once(": ").unwrap().1.split("  ").next().unwrap().to_owned();
+    let digits: String = text.lines().map(digits).collect();
+    let digits: Vec<u8> = digits.bytes().filter(|digit| *digit != b' ').collect();
+    let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.chunks(2).map(byte).collect()
+}
+
+#[test]
+fn whoever_follows_the_guide_gets_tables_of_their_own_format() {
+    let guide = fs::read_to_string(root().join("docs/your-own-format.md")).unwrap();
+    let room = Folder::new();
+    let at = room.path().to_owned();
+    let mut reader = Reader { room, at };
+    for step in steps(&guide) {
+        reader.follow(step);
+    }
+    let room = reader.room.path().join("wheels");
+    for table in ["tables/WHEELS.parquet", "tables/BATTERY.parquet"] {
+        assert!(room.join(table).exists(), "{table}");
+    }
+    let speeds = fs::read_to_string(room.join("speeds.csv")).unwrap();
+    let lines: Vec<&str> = speeds.lines().collect();
+    assert!(lines[0].ends_with("left,right"), "{speeds}");
+    let ends: Vec<String> = lines[1..]
+        .iter()
+        .map(|line| line.rsplitn(3, ',').take(2).collect::<Vec<_>>().join(" "))
+        .collect();
+    assert_eq!(ends, ["1.25 1.5", "1.5 1.75", "1.5 2"], "{speeds}");
+}
+
+#[test]
+fn links_of_the_guide_lead_somewhere() {
+    let docs = root().join("docs");
+    let guide = fs::read_to_string(docs.join("your-own-format.md")).unwrap();
+    let targets = guide.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let missing: Vec<&str> = targets.filter(|to| !docs.join(to).exists()).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}

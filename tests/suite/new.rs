@@ -134,8 +134,9 @@ fn what_is_made_is_told_as_json_and_is_formatted() {
         assert_eq!(files, files_below(&folder.at("here")), "{kind}");
         let rust = ["src/lib.rs", "src/main.rs", "tests/contract.rs"];
         let rust = rust.map(|file| folder.at("here").join(file));
-        let formatted = Command::new("rustfmt").args(["--edition", "2024", "--check"]).args(rust);
-        let formatted = formatted.current_dir(folder.path()).output().unwrap();
+        let mut rustfmt = Command::new("rustfmt");
+        rustfmt.args(["--edition", "2024", "--check"]).args(rust).current_dir(folder.path());
+        let formatted = rustfmt.output().unwrap();
         let told = String::from_utf8_lossy(&formatted.stdout).into_owned();
         assert!(formatted.status.success(), "{kind}: {told}");
     }
