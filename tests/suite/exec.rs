@@ -1,1 +1,530 @@
 //! Programs of other languages in pipelines, by the whole program.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use sluice_core::{Error, ErrorKind, Overwrite};
+use sluice_pipeline::Report;
+use sluice_pipeline::run::{self, Options, Progress, Snapshot};
+
+use crate::kit::*;
+
+mod python;
+
+/// Runs a pipeline that may run programs.
+fn allowed(text: &str, folder: &Folder, jobs: usize) -> Result<Report, Error> {
+    allowed_with(text, folder, Options { jobs: Some(jobs), ..Options::default() })
+}
+
+fn allowed_with(text: &str, folder: &Folder, options: Options) -> Result<Report, Error> {
+    let overwrite = Overwrite::Replace;
+    let options = Options { allow_exec: true, memory: Some(SMALL_MEMORY), overwrite, ..options };
+    run::run(pipeline(text, folder.path()), &options)
+}
+
+/// A log through a stage of this command.
+fn through(command: &str) -> String {
+    format!(
+        r#"
+[sources.log]
+plugin = "lcm-log"
+path = "${{DIR}}/in.lcm"
+[stages.prog]
+plugin = "exec"
+from = "log"
+folder = "${{DIR}}"
+command = {command}
+[sinks.out]
+plugin = "lcm-log"
+from = "prog"
+path = "${{DIR}}/out.lcm"
+"#
+    )
+}
+
+/// A log into a sink of this command.
+fn into(command: &str, more: &str) -> String {
+    format!(
+        r#"
+[sources.log]
+plugin = "lcm-log"
+path = "${{DIR}}/in.lcm"
+[sinks.prog]
+plugin = "exec"
+from = "log"
+folder = "${{DIR}}"
+command = {command}
+{more}
+"#
+    )
+}
+
+/// A log out of a source of this command.
+fn out_of(command: &str, more: &str) -> String {
+    format!(
+        r#"
+[sources.prog]
+plugin = "exec"
+folder = "${{DIR}}"
+command = {command}
+{more}
+[sinks.out]
+plugin = "lcm-log"
+from = "prog"
+path = "${{DIR}}/out.lcm"
+"#
+    )
+}
+
+/// A folder with a log of this many events, and the same as an Arrow stream.
+fn with_log(count: i64) -> Folder {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(7, count)));
+    folder
+}
+
+/// The folder's log as an Arrow stream, as programs get it.
+fn stream(folder: &Folder) {
+    allowed(&into(r#"["cat"]"#, r#"path = "${DIR}/in.arrows""#), folder, 2).unwrap();
+}
+
+/// What a run that has to fail says.
+#[track_caller]
+fn failure(text: &str, folder: &Folder) -> String {
+    let error = allowed(text, folder, 2).expect_err("it cannot have gone through");
+    let left: Vec<String> =
+        folder.names().into_iter().filter(|name| name.contains("out")).collect();
+    assert!(left.is_empty(), "there are {left:?}");
+    error.to_string()
+}
+
+#[track_caller]
+fn says(said: &str, what: &[&str]) {
+    for what in what {
+        assert!(said.contains(what), "no `{what}` in: {said}");
+    }
+}
+
+fn total(report: &Report, of: impl Fn(&sluice_pipeline::report::ChannelReport) -> u64) -> u64 {
+    report.channels.iter().map(of).sum()
+}
+
+#[test]
+fn cat_is_the_stage_that_changes_nothing_with_any_number_of_threads() {
+    let folder = with_log(3000);
+    for jobs in [1, 2, 7] {
+        let report = allowed(&through(r#"["cat"]"#), &folder, jobs).unwrap();
+        assert!(folder.read("out.lcm") == folder.read("in.lcm"), "with {jobs} threads");
+        let kept = report.channels.iter().all(|row| row.entered == row.out && row.filtered == 0);
+        assert!(kept && total(&report, |row| row.out) == 3000);
+    }
+}
+
+#[test]
+fn a_program_may_read_everything_before_it_writes() {
+    let folder = with_log(9000);
+    let text = through(r#"["sh", "-c", "cat > held && cat held"]"#);
+    allowed(&text, &folder, 2).unwrap();
+    assert!(folder.read("out.lcm") == folder.read("in.lcm"));
+}
+
+#[test]
+fn a_program_may_write_much_before_it_reads() {
+    let folder = with_log(9000);
+    stream(&folder);
+    // A sink's stream has no numbers: all events are new.
+    let text =
+        through(r#"["sh", "-c", "head -c -8 in.arrows; cat > /dev/null; tail -c 8 in.arrows"]"#);
+    let report = allowed(&text, &folder, 2).unwrap();
+    assert!(folder.read("out.lcm") == folder.read("in.lcm"));
+    assert_eq!(total(&report, |row| row.entered), 18_000);
+    assert_eq!(total(&report, |row| row.filtered), 9000);
+}
+
+#[test]
+fn a_program_that_has_had_enough_ends_its_stream() {
+    let folder = with_log(9000);
+    let few = with_log(50);
+    stream(&few);
+    fs::copy(few.at("in.arrows"), folder.at("few.arrows")).unwrap();
+    let text = through(r#"["cat", "few.arrows"]"#);
+    let report = allowed(&text, &folder, 2).unwrap();
+    assert_eq!(events(&folder.read("out.lcm")).len(), 50);
+    assert_eq!(total(&report, |row| row.out), 50);
+    assert_eq!(report.exit(), 0);
+}
+
+#[test]
+fn a_stream_comes_back_as_the_log_it_was() {
+    let folder = with_log(2000);
+    stream(&folder);
+    let text = out_of(r#"["cat", "{input}"]"#, r#"path = "${DIR}/in.arrows""#);
+    let report = allowed(&text, &folder, 2).unwrap();
+    assert!(folder.read("out.lcm") == folder.read("in.lcm"));
+    assert_eq!(report.sources["prog"].events, 2000);
+}
+
+#[test]
+fn a_program_is_run_for_each_input_and_events_come_in_their_order() {
+    let folder = with_log(400);
+    stream(&folder);
+    for name in ["a", "b", "c", "d", "e"] {
+        fs::copy(folder.at("in.arrows"), folder.at(&format!("{name}.part"))).unwrap();
+    }
+    let text = out_of(r#"["sh", "-c", "cat $1", "sh", "{input}"]"#, r#"path = "${DIR}/*.part""#);
+    let mut before: Option<Vec<u8>> = None;
+    for jobs in [1, 4] {
+        allowed(&text, &folder, jobs).unwrap();
+        let after = folder.read("out.lcm");
+        assert_eq!(events(&after).len(), 2000);
+        assert!(before.is_none_or(|before| before == after));
+        before = Some(after);
+    }
+}
+
+#[test]
+fn a_source_without_inputs_is_run_once() {
+    let folder = with_log(300);
+    stream(&folder);
+    allowed(&out_of(r#"["cat", "in.arrows"]"#, ""), &folder, 2).unwrap();
+    assert!(folder.read("out.lcm") == folder.read("in.lcm"));
+}
+
+#[test]
+fn what_a_sink_prints_is_a_file_when_it_has_succeeded() {
+    let folder = with_log(500);
+    let text = into(r#"["sh", "-c", "wc -c | tr -d ' '"]"#, r#"path = "${DIR}/out.txt""#);
+    let report = allowed(&text, &folder, 2).unwrap();
+    let size = String::from_utf8(folder.read("out.txt")).unwrap().trim().parse::<u64>().unwrap();
+    stream(&folder);
+    assert_eq!(size, folder.read("in.arrows").len() as u64);
+    assert_eq!((report.sinks["prog"].events, report.files[0].rows), (500, 500));
+}
+
+#[test]
+fn of_a_sink_that_fails_nothing_is_left() {
+    let folder = with_log(500);
+    let path = r#"path = "${DIR}/out.txt""#;
+    let said = failure(&into(r#"["sh", "-c", "cat; echo no room >&2; exit 3"]"#, path), &folder);
+    says(
+        &said,
+        &["`prog`: the program `sh -c", "failed with exit code 3", "the last it said:\n  no room"],
+    );
+}
+
+#[test]
+fn a_sink_that_does_not_take_everything_has_failed() {
+    let path = r#"path = "${DIR}/out.txt""#;
+    // Little of it stays in the pipe, and a lot does not fit in.
+    for (count, command) in
+        [(3, r#"["true"]"#), (9000, r#"["true"]"#), (9000, r#"["head", "-c", "100000"]"#)]
+    {
+        let said = failure(&into(command, path), &with_log(count));
+        let early = said.contains("before it had taken all events");
+        assert!(early || said.contains("stopped taking events"), "{said}");
+    }
+}
+
+#[test]
+fn a_program_that_fails_is_told_with_its_last_words() {
+    let folder = with_log(2000);
+    for text in [
+        through(r#"["sh", "-c", "head -c 30000; echo it broke >&2; exit 7"]"#),
+        through(r#"["sh", "-c", "cat > /dev/null; echo it broke >&2; exit 7"]"#),
+        through(r#"["sh", "-c", "cat; echo it broke >&2; exit 7"]"#),
+        out_of(r#"["sh", "-c", "echo it broke >&2; exit 7"]"#, ""),
+    ] {
+        says(&failure(&text, &folder), &["`prog`: ", "failed with exit code 7", "it broke"]);
+    }
+}
+
+#[test]
+fn a_program_that_is_killed_is_told_by_its_signal() {
+    let folder = with_log(100);
+    let said = failure(&through(r#"["sh", "-c", "kill -9 $$$$"]"#), &folder);
+    says(&said, &["was killed by signal 9 (SIGKILL"]);
+}
+
+#[test]
+fn a_program_that_prints_for_people_is_told_what_it_printed() {
+    let folder = with_log(100);
+    let said = failure(&through(r#"["sh", "-c", "echo starting; cat"]"#), &folder);
+    says(&said, &["it printed the text \"starting\\n", "belongs on standard error"]);
+    let said = failure(&through(r#"["sh", "-c", "cat; echo finished"]"#), &folder);
+    says(&said, &["behind the end of its Arrow stream it printed the text \"finished\\n\""]);
+    let said = failure(&through(r#"["sh", "-c", "cat > /dev/null"]"#), &folder);
+    says(&said, &["nothing was written to standard output"]);
+}
+
+#[test]
+fn a_stream_that_breaks_off_is_no_stream() {
+    let folder = with_log(2000);
+    stream(&folder);
+    let said = failure(&out_of(r#"["head", "-c", "50000", "in.arrows"]"#, ""), &folder);
+    says(&said, &["cut off at byte 50000"]);
+    let said = failure(&out_of(r#"["head", "-c", "-8", "in.arrows"]"#, ""), &folder);
+    says(&said, &["has no end mark"]);
+}
+
+#[test]
+fn a_program_that_cannot_be_started_is_told_why() {
+    let folder = with_log(10);
+    let said = failure(&through(r#"["no-such-program-here"]"#), &folder);
+    says(&said, &["cannot be started", "no program `no-such-program-here` on the path"]);
+    folder.write("plain.sh", "#!/bin/sh\ncat\n");
+    let said = failure(&through(r#"["./plain.sh"]"#), &folder);
+    says(&said, &["`chmod +x` allows it"]);
+    fs::set_permissions(folder.at("plain.sh"), PermissionsExt::from_mode(0o755)).unwrap();
+    allowed(&through(r#"["./plain.sh"]"#), &folder, 1).unwrap();
+    fs::remove_file(folder.at("out.lcm")).unwrap();
+    folder.write("plain.sh", "cat\n");
+    says(&failure(&through(r#"["./plain.sh"]"#), &folder), &["`#!/bin/sh`"]);
+    let text = through(r#"["cat"]"#).replace("folder = \"${DIR}\"", "folder = \"${DIR}/none\"");
+    says(&failure(&text, &folder), &["none", "no such file or folder"]);
+}
+
+/// The process that wrote its number into this file.
+fn noted(path: &Path) -> Pid {
+    let text = fs::read_to_string(path).unwrap();
+    Pid::from_raw(text.trim().parse().unwrap()).unwrap()
+}
+
+/// Waits until a process is gone, or is only waiting to be counted as such.
+#[track_caller]
+fn expect_gone(process: Pid) {
+    let begun = Instant::now();
+    let stat = format!("/proc/{}/stat", process.as_raw_pid());
+    let is_there = || match fs::read_to_string(&stat) {
+        Ok(stat) => !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')),
+        Err(_) => false,
+    };
+    while is_there() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "process {process:?} is still there");
+        std::thread::yield_now();
+    }
+}
+
+/// A command that does nothing for ever, by a process that it has started.
+const HANGS: &str = r#"["sh", "-c", "sleep 1000 & echo $! > child; wait"]"#;
+
+#[test]
+fn a_program_that_does_nothing_is_ended_with_all_it_started() {
+    let folder = with_log(9000);
+    let timeout = "timeout = \"300ms\"";
+    for text in [
+        out_of(HANGS, timeout),
+        into(HANGS, timeout),
+        through(HANGS).replace("folder =", &format!("{timeout}\nfolder =")),
+    ] {
+        says(
+            &failure(&text, &folder),
+            &["neither taken nor given anything for 0.3 s", "`timeout`"],
+        );
+        expect_gone(noted(&folder.at("child")));
+    }
+}
+
+#[test]
+fn what_a_program_leaves_running_ends_with_it() {
+    let folder = with_log(100);
+    let text = through(r#"["sh", "-c", "sleep 1000 & echo $! > child; cat"]"#);
+    allowed(&text, &folder, 2).unwrap();
+    expect_gone(noted(&folder.at("child")));
+    assert!(folder.read("out.lcm") == folder.read("in.lcm"));
+}
+
+#[test]
+fn when_a_run_fails_elsewhere_its_programs_end() {
+    let folder = with_log(9000);
+    stream(&folder);
+    // The source's program goes on for ever; the sink's fails.
+    let text = r#"
+[sources.prog]
+plugin = "exec"
+folder = "${DIR}"
+command = ["sh", "-c", "sleep 1000 & echo $! > child; head -c -8 in.arrows; wait"]
+timeout = 0
+[sources.log]
+plugin = "lcm-log"
+path = "${DIR}/in.lcm"
+[sinks.bad]
+plugin = "exec"
+from = "log"
+command = ["sh", "-c", "until test -s $0/child; do :; done; exit 5", "${DIR}"]
+[sinks.none]
+plugin = "null"
+from = "prog"
+"#;
+    says(&failure(text, &folder), &["failed with exit code 5"]);
+    expect_gone(noted(&folder.at("child")));
+}
+
+#[derive(Default)]
+struct Told(Mutex<Vec<String>>);
+
+impl Progress for Told {
+    fn update(&self, _: &Snapshot) {}
+
+    fn said(&self, node: &str, line: &str) {
+        self.0.lock().unwrap().push(format!("{node}: {line}"));
+    }
+}
+
+#[test]
+fn what_programs_say_is_told_by_the_names_of_their_nodes() {
+    let folder = with_log(10);
+    let told = Arc::new(Told::default());
+    let text =
+        into(r#"["sh", "-c", "echo one >&2; printf 'two\\033[1m\n' >&2; cat > /dev/null"]"#, "");
+    let options = Options { progress: Some(told.clone()), ..Options::default() };
+    allowed_with(&text, &folder, options).unwrap();
+    assert_eq!(*told.0.lock().unwrap(), ["prog: one", "prog: two\\u{1b}[1m"]);
+}
+
+#[test]
+fn a_pipeline_that_runs_programs_is_refused_unless_that_is_allowed() {
+    let folder = with_log(10);
+    let text = through(r#"["sh", "-c", "touch ran; cat"]"#);
+    let refused = run::run(pipeline(&text, folder.path()), &Options::default()).unwrap_err();
+    assert!(matches!(refused.kind(), ErrorKind::NotAllowed(_)), "{refused}");
+    folder.write("p.toml", &text);
+    let dir = format!("DIR={}", folder.path().display());
+    for arguments in [
+        vec!["run", "p.toml", "--set", &dir],
+        vec!["run", "p.toml", "--set", &dir, "--report", "r.json"],
+    ] {
+        let ran = ran(&folder, &arguments).expect(2);
+        ran.says("stage `prog` runs sh -c 'touch ran; cat'")
+            .says("--allow-exec")
+            .says("nothing was done");
+    }
+    assert_eq!(folder.names(), ["in.lcm", "p.toml"]);
+
+    let checked = ran(&folder, &["check", "p.toml", "--set", &dir]).expect(0).text();
+    says(&checked, &["prog: runs a program: sh -c 'touch ran; cat'; `run` needs --allow-exec"]);
+    let planned = ran(&folder, &["plan", "p.toml", "--set", &dir]).expect(0).text();
+    says(&planned, &["runs   prog: sh -c 'touch ran; cat'; needs --allow-exec"]);
+    says(&ran(&folder, &["plugins", "exec"]).expect(0).text(), &["needs --allow-exec"]);
+    assert_eq!(folder.names(), ["in.lcm", "p.toml"]);
+
+    ran(&folder, &["run", "p.toml", "--set", &dir, "--allow-exec"]).expect(0);
+    assert_eq!(folder.names(), ["in.lcm", "out.lcm", "p.toml", "ran"]);
+}
+
+#[test]
+fn convert_and_cat_run_no_program_unasked() {
+    let folder = with_log(10);
+    let sink = ["convert", "in.lcm", "--to", "x.txt", "--as", "exec", "--sink-option"];
+    let command = r#"command=["sh", "-c", "touch ran; cat"]"#;
+    ran(&folder, &[&sink[..], &[command]].concat()).expect(2).says("--allow-exec");
+    let cat =
+        ["cat", "in.lcm", "--from", "exec", "--source-option", r#"command=["cat", "{input}"]"#];
+    ran(&folder, &cat).expect(2).says("--allow-exec");
+    assert_eq!(folder.names(), ["in.lcm"]);
+    ran(&folder, &[&sink[..], &[command, "--allow-exec"]].concat()).expect(0);
+    let cat =
+        [&cat[..4], &["--source-option", r#"command=["cat", "x.txt", "{input}"]"#, "--allow-exec"]]
+            .concat();
+    // Behind its stream comes the log, which is none.
+    ran(&folder, &cat).expect(1).says("behind the end");
+}
+
+#[test]
+fn a_batch_of_programs_is_refused_before_any_unit() {
+    let folder = with_log(10);
+    let text = into(r#"["cat"]"#, r#"path = "${DIR}/out/{stem}.arrows""#);
+    folder.write("p.toml", &text);
+    let dir = format!("DIR={}", folder.path().display());
+    ran(&folder, &["run", "p.toml", "--set", &dir]).expect(2).says("--allow-exec");
+    assert_eq!(folder.names(), ["in.lcm", "p.toml"]);
+    ran(&folder, &["run", "p.toml", "--set", &dir, "--allow-exec"]).expect(0);
+    assert!(folder.at("out/in.arrows").exists());
+}
+
+#[test]
+fn commands_and_folders_are_seen_from_the_pipeline_file() {
+    let folder = with_log(10);
+    fs::create_dir(folder.at("sub")).unwrap();
+    fs::rename(folder.at("in.lcm"), folder.at("sub/in.lcm")).unwrap();
+    folder.write("sub/keep.sh", "#!/bin/sh\ncat\n");
+    fs::set_permissions(folder.at("sub/keep.sh"), PermissionsExt::from_mode(0o755)).unwrap();
+    let text =
+        through(r#"["./keep.sh"]"#).replace("${DIR}/", "").replace("folder = \"${DIR}\"\n", "");
+    folder.write("sub/p.toml", text);
+    ran(&folder, &["run", "sub/p.toml", "--allow-exec"]).expect(0);
+    assert!(folder.read("sub/out.lcm") == folder.read("sub/in.lcm"));
+}
+
+#[test]
+fn resuming_does_again_what_another_program_made() {
+    let folder = with_log(10);
+    folder.write("keep.sh", "cat");
+    let text = through(r#"["sh", "keep.sh"]"#)
+        .replace("out.lcm", "out/")
+        .replace("[sinks.out]\nplugin = \"lcm-log\"", "[sinks.out]\nplugin = \"parquet\"");
+    folder.write("p.toml", text);
+    let dir = format!("DIR={}", folder.path().display());
+    let resume = ["run", "p.toml", "--set", &dir, "--allow-exec", "--resume"];
+    ran(&folder, &resume).expect(0);
+    ran(&folder, &resume).expect(0).says("already done");
+    folder.write("keep.sh", "cat # the same, and who is to know");
+    let again = ran(&folder, &resume).expect(0);
+    assert!(!again.stderr.contains("already done"), "{}", again.stderr);
+}
+
+/// The program, at work on a pipeline whose program has noted its child.
+fn at_work(folder: &Folder, text: &str) -> std::process::Child {
+    folder.write("p.toml", text);
+    let dir = format!("DIR={}", folder.path().display());
+    let mut command = sluice(folder);
+    command.args(["run", "p.toml", "--set", &dir, "--allow-exec", "--progress", "none"]);
+    let run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    while fs::read_to_string(folder.at("child")).map_or(0, |text| text.len()) == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the program does not begin");
+        std::thread::yield_now();
+    }
+    run
+}
+
+fn signal(run: &std::process::Child, signal: Signal) {
+    let process = Pid::from_raw(i32::try_from(run.id()).unwrap()).unwrap();
+    kill_process(process, signal).unwrap();
+}
+
+#[test]
+fn ctrl_c_ends_a_source_and_all_it_started() {
+    let folder = Folder::new();
+    let run = at_work(&folder, &out_of(HANGS, "timeout = 0"));
+    signal(&run, Signal::INT);
+    let ended = Ran::of(run.wait_with_output().unwrap());
+    assert_eq!(ended.code, Some(3), "{}", ended.stderr);
+    expect_gone(noted(&folder.at("child")));
+}
+
+#[test]
+fn the_second_ctrl_c_ends_stages_and_sinks_that_do_not_answer() {
+    for text in
+        [through(HANGS).replace("folder =", "timeout = 0\nfolder ="), into(HANGS, "timeout = 0")]
+    {
+        let folder = with_log(9000);
+        let run = at_work(&folder, &text);
+        signal(&run, Signal::INT);
+        // Signals of one kind that come at once are one.
+        let begun = Instant::now();
+        let mut run = run;
+        while run.try_wait().unwrap().is_none() && begun.elapsed() < Duration::from_secs(60) {
+            signal(&run, Signal::INT);
+            std::thread::yield_now();
+        }
+        let ended = Ran::of(run.wait_with_output().unwrap());
+        assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+        expect_gone(noted(&folder.at("child")));
+        assert!(!folder.at("out.lcm").exists());
+    }
+}

@@ -22,8 +22,9 @@ pub(crate) enum Heard {
     Events(Box<Given>, u64),
     /// The mark that ends its stream.
     End,
-    /// No stream, or one that breaks off: what was found.
-    Wrong(String),
+    /// No stream, or one that breaks off: what was found, and the output. As long as that is kept open, it is
+    /// not what the program fails of.
+    Wrong(String, Box<dyn Send>),
 }
 
 /// Reads a program's output from now on.
@@ -35,7 +36,7 @@ pub(crate) fn listen(output: ChildStdout, activity: Activity) -> Result<Receiver
     Ok(heard)
 }
 
-fn hear(mut stream: Stream<impl Read>, sender: &Sender<Heard>) {
+fn hear(mut stream: Stream<impl Read + Send + 'static>, sender: &Sender<Heard>) {
     let mut read = 0;
     loop {
         let next = match stream.next() {
@@ -44,8 +45,7 @@ fn hear(mut stream: Stream<impl Read>, sender: &Sender<Heard>) {
                 Heard::Events(Box::new(given), since)
             }
             Ok(None) => break,
-            // What is not taken from its output any more, it cannot give: it is told by that.
-            Err(what) => return drop(sender.send(Heard::Wrong(what))),
+            Err(what) => return drop(sender.send(Heard::Wrong(what, Box::new(stream)))),
         };
         if sender.send(next).is_err() {
             return;
@@ -54,7 +54,7 @@ fn hear(mut stream: Stream<impl Read>, sender: &Sender<Heard>) {
     // Whoever does not listen any more has ended the program.
     drop(sender.send(Heard::End));
     if let Err(what) = stream.end() {
-        drop(sender.send(Heard::Wrong(what)));
+        drop(sender.send(Heard::Wrong(what, Box::new(stream))));
     }
 }
 

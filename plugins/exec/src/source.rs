@@ -136,7 +136,7 @@ impl Reader for Programs {
                     return Ok(Some(batch));
                 }
                 Ok(Heard::End) => {}
-                Ok(Heard::Wrong(what)) => {
+                Ok(Heard::Wrong(what, _output)) => {
                     return Err(self.process.failed(&format!("gave no events: {what}")));
                 }
                 Err(RecvTimeoutError::Timeout) => self.process.look()?,

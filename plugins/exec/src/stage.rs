@@ -165,7 +165,7 @@ impl Conversation {
                     self.stop_sending();
                     self.state = State::Done;
                 }
-                Step::Heard(Heard::Wrong(what)) => {
+                Step::Heard(Heard::Wrong(what, _output)) => {
                     let process = &mut self.partner(context)?.process;
                     return Err(process.failed(&format!("gave wrong events: {what}")));
                 }

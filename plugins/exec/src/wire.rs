@@ -141,18 +141,21 @@ fn unreadable(error: io::Error) -> String {
     format!("standard output cannot be read: {error}")
 }
 
-/// Bytes for people: as text if they are, or else as numbers.
+/// Bytes for people: as text as far as they begin with some, or else as numbers.
 fn quoted(bytes: &[u8]) -> String {
+    /// Fewer may be text by chance.
+    const LEAST: usize = 4;
     let shown = bytes.get(..QUOTED).unwrap_or(bytes);
-    let more = if bytes.len() > shown.len() { "…" } else { "" };
-    let text = String::from_utf8_lossy(shown);
-    let is_text =
-        |c: char| !c.is_control() && c != char::REPLACEMENT_CHARACTER || c == '\n' || c == '\t';
-    if text.trim_end_matches(char::REPLACEMENT_CHARACTER).chars().all(is_text) {
-        return format!("the text {:?}{more}", text.trim_end_matches(char::REPLACEMENT_CHARACTER));
+    let is_text = |c: &char| {
+        !c.is_control() && *c != char::REPLACEMENT_CHARACTER || matches!(c, '\n' | '\r' | '\t')
+    };
+    let text: String = String::from_utf8_lossy(shown).chars().take_while(is_text).collect();
+    let more = if bytes.len() > text.len() { "…" } else { "" };
+    if text.len() >= LEAST.min(shown.len()) {
+        return format!("the text {text:?}{more}");
     }
     let numbers: Vec<String> = shown.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    format!("the bytes {}…", numbers.join(" "))
+    format!("the bytes {}{more}", numbers.join(" "))
 }
 
 /// Whether the arrays of a batch lie in a body of that length. `Err` says what does not.
@@ -201,6 +204,8 @@ mod tests {
             said.contains("it printed the text \"hello world\\n\"") && said.contains("at byte 0"),
             "{said}"
         );
+        let said = wrong(&[b"starting\n", &END[..]].concat());
+        assert!(said.contains("it printed the text \"starting\\n\"…"), "{said}");
         assert!(wrong(&[0, 1, 2, 3, 0xfe, 7]).contains("the bytes 00 01 02 03"));
         assert!(wrong(b"ARROW1\0\0").contains("new_stream"));
         assert!(wrong(&[0xff, 0xff, 0xff, 0xff, 9]).contains("cut off at byte 5"));
