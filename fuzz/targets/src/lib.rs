@@ -33,6 +33,7 @@ mod picture;
 mod pieces;
 mod pipeline_file;
 mod records;
+mod round_trip;
 mod sniff;
 mod stage_options;
 mod template;
@@ -68,6 +69,7 @@ pub use pattern::pattern;
 pub use picture::picture;
 pub use pipeline_file::pipeline_file;
 pub use records::records;
+pub use round_trip::round_trip;
 pub use sniff::sniff;
 pub use stage_options::stage_options;
 pub use template::template;
@@ -112,6 +114,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("picture", picture),
     ("pipeline_file", pipeline_file),
     ("records", records),
+    ("round_trip", round_trip),
     ("sniff", sniff),
     ("stage_options", stage_options),
     ("template", template),

@@ -1,0 +1,116 @@
+//! Logs that are read, written in some format, and read again.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use sluice_core::contract::{PlainEvent, gather};
+use sluice_core::{
+    Batch, BlockPool, Channels, EncodeContext, Entry, Kind, Make, Query, ReadContext, SinkContext,
+    Source,
+};
+
+use crate::given;
+
+/// The source of the input, and the format that it is written in and read from again.
+const WAYS: [(&str, &str); 6] = [
+    ("lcm-log", "lcm-log"),
+    ("lcm-log", "jsonl"),
+    ("lcm-log", "archive"),
+    ("lcm-log", "parquet"),
+    ("vel", "vel"),
+    ("jsonl", "lcm-log"),
+];
+
+/// Whatever events there are in any bytes come back as they were, unless the sink says what it cannot hold.
+pub fn round_trip(bytes: &[u8]) {
+    let Some((which, log)) = bytes.split_first() else { return };
+    let (from, to) = WAYS[usize::from(*which) % WAYS.len()];
+    let source = given::source(from, json!({ "path": given::file("in", log) }));
+    let channels = Arc::default();
+    let Some(batches) = batches(&*source, &channels) else { return };
+    let mut before: Vec<_> = batches.iter().flat_map(|batch| plain(batch, &channels)).collect();
+    if before.is_empty() || !is_written(to, &batches, channels) {
+        return;
+    }
+    let source = given::source(to, json!({ "path": given::path("written").join("out") }));
+    let after = gather(&*source, u64::MAX).expect("what was written is read");
+    assert_eq!(after.damage, []);
+    let mut after = after.events;
+    if to == "parquet" {
+        // Rows lie by channel.
+        before.sort_by(by_all);
+        after.sort_by(by_all);
+    }
+    if !["jsonl", "parquet"].contains(&to) {
+        // Only the whole run can tell whether that of a source is lost.
+        before.iter_mut().chain(&mut after).for_each(|event| event.source.clear());
+    }
+    if to == "vel" {
+        // Its events have no numbers, and have that of their place.
+        before.iter_mut().chain(&mut after).for_each(|event| event.sequence = 0);
+    }
+    assert_eq!(before, after);
+}
+
+fn by_all(a: &PlainEvent, b: &PlainEvent) -> std::cmp::Ordering {
+    let key = |e: &PlainEvent| (e.timestamp, e.sequence, e.channel.clone(), e.payload.clone());
+    key(a).cmp(&key(b))
+}
+
+/// All of a log in one piece; nothing if it is refused.
+fn batches(source: &dyn Source, channels: &Arc<Channels>) -> Option<Vec<Batch>> {
+    let context = ReadContext { channels: Arc::clone(channels), ..ReadContext::standalone("test") };
+    let mut batches = Vec::new();
+    for split in source.splits(u64::MAX, &Query::default()).ok()? {
+        let mut reader = source.read(&split, Entry::At(split.start), &context).ok()?;
+        while let Some(batch) = reader.next_batch().ok()? {
+            batches.push(batch);
+        }
+    }
+    Some(batches)
+}
+
+fn plain(batch: &Batch, channels: &Channels) -> Vec<PlainEvent> {
+    let event = batch.iter().map(|event| {
+        let channel = channels.get(event.channel);
+        PlainEvent {
+            timestamp: event.timestamp,
+            sequence: event.sequence,
+            source: channel.source.to_string(),
+            channel: channel.name.text().to_owned(),
+            payload: event.payload.to_vec(),
+        }
+    });
+    event.collect()
+}
+
+/// Writes the file `out`; false if the sink refuses any of the events, or says what is lost of them.
+fn is_written(format: &str, batches: &[Batch], channels: Arc<Channels>) -> bool {
+    let mut options = json!({ "path": given::empty_folder("written").join("out") });
+    match format {
+        "jsonl" => options["payload"] = json!(true),
+        "parquet" => {
+            options["layout"] = json!("single");
+            options["payload"] = json!("keep");
+        }
+        _ => {}
+    }
+    let Some(Make::Sink(make)) =
+        given::registry().get(Kind::Sink, format).map(|plugin| plugin.make)
+    else {
+        panic!("there is the sink");
+    };
+    let sink = make(options).expect("good options");
+    let context = SinkContext { channels, ..SinkContext::standalone() };
+    let buffers = BlockPool::new(1 << 10, 4);
+    let mut output = sink.open(&context).expect("it opens");
+    for batch in batches {
+        let mut encoding = EncodeContext::new(&context.channels, &buffers);
+        let Ok(block) = sink.encode(batch.clone(), &mut encoding) else { return false };
+        let is_whole = encoding.refused.is_empty() && encoding.losses.is_empty();
+        if !is_whole || sink.append(&mut *output, block).is_err() {
+            return false;
+        }
+    }
+    sink.finish(output).is_ok() && context.outputs.publish(|_, _| Ok(String::new())).is_ok()
+}
