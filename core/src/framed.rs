@@ -119,6 +119,8 @@ pub struct FramedReader<F> {
     end: u64,
     /// Where the log is known to go on to.
     expected: u64,
+    /// Whether it was a stream when it was looked at: compressed, or a pipe.
+    was_stream: bool,
     began: Option<u64>,
     done: bool,
 }
@@ -167,6 +169,7 @@ impl<F: Framing> FramedReader<F> {
             at: began.unwrap_or(end),
             end,
             expected: split.end.unwrap_or(expected),
+            was_stream: split.bytes.is_none(),
             began,
             done: began.is_none(),
         })
@@ -319,6 +322,10 @@ impl<F: Framing> FramedReader<F> {
     fn miss_what_was_cut_off(&mut self) {
         // Each split tells of its own part.
         let from = self.at.max(self.start);
+        if self.was_stream && self.log.file.is_empty() {
+            let reason = "the log became empty before it was read";
+            self.context.damage.report(Damage::new(&self.input, 0, 0, reason));
+        }
         let is_there = self.log.file.len().is_none_or(|len| len >= self.expected);
         if from >= self.expected || is_there {
             return;

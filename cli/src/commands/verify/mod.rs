@@ -135,7 +135,11 @@ mod tests {
         let manifest =
             format!(r#"{{"files": [{{"path": "x/a", "bytes": 3, "blake3": "{ABC}"}}]}}"#);
         assert_eq!(differences(&[("x/a", "abc")], &manifest), [""; 0]);
-        assert_eq!(differences(&[("x/a", "abc"), (".b.1-0.sluice-tmp", "")], &manifest), [""; 0]);
+        for litter in [".b.1-0.sluice-tmp", ".many.1-0.sluice-tmp/x/b"] {
+            assert_eq!(differences(&[("x/a", "abc"), (litter, "")], &manifest), [""; 0]);
+        }
+        let ours = "channel=.b.1-0.sluice-tmp/part-00000.parquet";
+        assert_eq!(differences(&[("x/a", "abc"), (ours, "")], &manifest).len(), 1);
     }
 
     #[test]

@@ -169,10 +169,14 @@ fn list(folder: &Path, below: &Path, found: &mut Vec<PathBuf>) -> Result<(), Fai
     for (name, is_folder) in inside {
         let path = below.join(&name);
         let bytes = name.as_encoded_bytes();
-        let ours = path == Path::new(MANIFEST) || bytes.ends_with(b".sluice-tmp");
+        // What runs leave that are killed, files and folders of files, is no part of what they wrote.
+        let is_litter = bytes.starts_with(b".") && bytes.ends_with(b".sluice-tmp");
+        if is_litter || path == Path::new(MANIFEST) {
+            continue;
+        }
         if is_folder {
             list(folder, &path, found)?;
-        } else if !ours {
+        } else {
             found.push(path);
         }
     }

@@ -1,0 +1,208 @@
+//! Inputs of every kind that shrink, grow, vanish, are replaced or overwritten between the moment they were
+//! looked at and the moment they are read: what is read was there, and nothing that is missing goes untold.
+
+use std::collections::BTreeSet;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use serde_json::json;
+use sluice_core::{Entry, Error, Kind, Make, Query, ReadContext, Registry, Source};
+
+use crate::kit::{Folder, drive, log, run};
+
+/// Plugins that read files, and what a file of theirs is called.
+const KINDS: [(&str, &str); 7] = [
+    ("lcm-log", "log.lcm"),
+    ("lcm-log", "log.lcm.zst"),
+    ("vel", "log.vel"),
+    ("orca", "orca/log.txt"),
+    ("parquet", "log.parquet"),
+    ("archive", "archive.lcm.zst"),
+    ("jsonl", "log.jsonl"),
+];
+
+/// How many events each file has.
+const EVENTS: i64 = 1_500;
+
+/// A folder with a file of each kind, all of the same events.
+fn folder_of(seed: u64) -> Folder {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(seed, EVENTS)));
+    fs::create_dir(folder.at("orca")).unwrap();
+    let mut text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"${DIR}/in.lcm\"\n".to_owned();
+    for (n, (plugin, name)) in KINDS.iter().enumerate() {
+        let payload = if *plugin == "jsonl" { "payload = true\n" } else { "" };
+        text += &format!(
+            "[sinks.o{n}]\nplugin = \"{plugin}\"\nfrom = \"log\"\npath = \"${{DIR}}/{name}\"\n{payload}"
+        );
+    }
+    run(&text, folder.path(), 2).unwrap();
+    folder
+}
+
+/// An event as it is compared.
+type Seen = (i64, String, Vec<u8>);
+
+struct Read {
+    events: Vec<Seen>,
+    damaged: usize,
+    error: Option<Error>,
+}
+
+/// Reads a file of which the splits were made before `change` was done to it.
+fn read_after(plugin: &str, path: &Path, target: u64, change: impl FnOnce()) -> Read {
+    let plugin = *Registry::linked().get(Kind::Source, plugin).unwrap();
+    let Make::Source(make) = plugin.make else { panic!("{plugin:?} is a source") };
+    let source = make(json!({ "path": path })).unwrap();
+    let splits = source.splits(target, &Query::default()).unwrap();
+    change();
+    let context = ReadContext::standalone("log");
+    let mut events = Vec::new();
+    let error = read(&*source, &splits, &context, &mut events).err();
+    Read { events, damaged: context.damage.take().len(), error }
+}
+
+fn read(
+    source: &dyn Source,
+    splits: &[sluice_core::Split],
+    context: &ReadContext,
+    events: &mut Vec<Seen>,
+) -> Result<(), Error> {
+    let mut ended = None;
+    for split in splits {
+        // As the engine does in the end: each split from where the one before stopped.
+        let entry = Entry::At(ended.unwrap_or(split.start));
+        let mut reader = source.read(split, entry, context)?;
+        while let Some(batch) = reader.next_batch()? {
+            for event in batch.iter() {
+                let name = context.channels.get(event.channel).name.text().to_owned();
+                events.push((event.timestamp, name, event.payload.to_vec()));
+            }
+        }
+        ended = reader.seam().ended;
+    }
+    Ok(())
+}
+
+/// All that may be read: the events of both folders, by kind.
+fn known(folders: [&Folder; 2], plugin: &str, name: &str) -> BTreeSet<Seen> {
+    let all = folders.map(|folder| read_after(plugin, &folder.at(name), u64::MAX, || ()));
+    for read in &all {
+        assert!(read.error.is_none() && read.damaged == 0, "{name}: {:?}", read.error);
+        assert_eq!(read.events.len(), EVENTS as usize, "{name}");
+    }
+    all.into_iter().flat_map(|read| read.events).collect()
+}
+
+/// Does something to every kind of file while it is read, in one go and in pieces. `loses` says that events are
+/// gone, which has to be told.
+fn change_all(loses: bool, change: impl Fn(&Path, &Path)) {
+    change_some(loses, |_| true, change);
+}
+
+fn change_some(loses: bool, which: impl Fn((&str, &str)) -> bool, change: impl Fn(&Path, &Path)) {
+    let (folder, other) = (folder_of(1), folder_of(2));
+    for (plugin, name) in KINDS.into_iter().filter(|kind| which(*kind)) {
+        let (path, known) = (folder.at(name), known([&folder, &other], plugin, name));
+        let whole = fs::read(&path).unwrap();
+        for target in [u64::MAX, 40_000] {
+            let read = read_after(plugin, &path, target, || change(&path, &other.at(name)));
+            let strange = read.events.iter().find(|event| !known.contains(event));
+            assert!(strange.is_none(), "{name}, pieces of {target}: an event that never was");
+            if loses && read.events.len() < EVENTS as usize {
+                let told = read.damaged > 0 || read.error.is_some();
+                let events = read.events.len();
+                assert!(told, "{name}, pieces of {target}: {events} events, and no word");
+            }
+            drop(fs::remove_file(&path));
+            fs::write(&path, &whole).unwrap();
+        }
+    }
+}
+
+fn len(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().len()
+}
+
+fn opened(path: &Path) -> fs::File {
+    OpenOptions::new().write(true).open(path).unwrap()
+}
+
+#[test]
+fn what_an_input_lost_at_its_end_is_told() {
+    for part in [0, 1, 2, 3] {
+        let change = |path: &Path, _: &Path| opened(path).set_len(len(path) * part / 4).unwrap();
+        change_some(true, |(plugin, _)| plugin != OF_SEVERAL_FILES, change);
+    }
+}
+
+#[test]
+fn an_input_that_is_gone_is_told() {
+    change_all(true, |path, _| fs::remove_file(path).unwrap());
+}
+
+#[test]
+fn an_input_that_became_a_folder_is_told() {
+    let (folder, other) = (folder_of(1), folder_of(2));
+    drop(other);
+    for (plugin, name) in KINDS {
+        let path = folder.at(name);
+        let read = read_after(plugin, &path, 40_000, || {
+            fs::remove_file(&path).unwrap();
+            fs::create_dir(&path).unwrap();
+        });
+        let (events, told) = (read.events.len(), read.damaged > 0 || read.error.is_some());
+        assert!(told || events == EVENTS as usize, "{name}: {events} events, and no word");
+    }
+}
+
+/// A log of several files, of which the one that lists the events is replaced or cut, says nothing that would tell.
+const OF_SEVERAL_FILES: &str = "orca";
+
+#[test]
+fn another_log_in_the_place_of_an_input_is_no_mixture_that_never_was() {
+    let change = |path: &Path, other: &Path| fs::copy(other, path).map(drop).unwrap();
+    change_some(false, |(plugin, _)| plugin != OF_SEVERAL_FILES, change);
+}
+
+/// Formats whose bytes have checksums.
+const CHECKED: [&str; 2] = ["log.parquet", "archive.lcm.zst"];
+
+#[test]
+fn zeros_in_an_input_with_checksums_are_no_events() {
+    let change = |path: &Path, _: &Path| {
+        let middle = len(path) / 2;
+        opened(path).write_all_at(&[0; 5_000], middle).unwrap();
+    };
+    change_some(true, |(_, name)| CHECKED.contains(&name), change);
+}
+
+#[test]
+fn what_is_appended_makes_nothing_of_what_was_there() {
+    change_all(true, |path, _| {
+        let file = opened(path);
+        file.write_all_at(&[7; 10_000], len(path)).unwrap();
+    });
+}
+
+#[test]
+fn subfiles_that_are_gone_or_cut_are_told() {
+    let (folder, other) = (folder_of(1), folder_of(2));
+    let known = known([&folder, &other], "orca", "orca/log.txt");
+    let master = folder.at("orca/log.txt");
+    let subfiles: Vec<_> = super::files(&folder.at("orca"));
+    for subfile in subfiles.iter().filter(|path| **path != master) {
+        let whole = fs::read(subfile).unwrap();
+        let changes: [&dyn Fn(); 2] = [&|| fs::remove_file(subfile).unwrap(), &|| {
+            opened(subfile).set_len(len(subfile) / 2).unwrap()
+        }];
+        for change in changes {
+            let read = read_after("orca", &master, 40_000, change);
+            assert!(read.events.iter().all(|event| known.contains(event)));
+            assert!(read.events.len() < EVENTS as usize || read.error.is_some());
+            assert!(read.damaged > 0 || read.error.is_some(), "{}", subfile.display());
+            fs::write(subfile, &whole).unwrap();
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Disks that are full, and folders that go while they are written to: the run fails, says where and why, and
+//! leaves nothing.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::kit::{Event, Folder, Ran, drive, log, ran, skipped, sluice};
+
+/// Every sink that writes files, its path, and more options.
+const SINKS: [(&str, &str, &str); 13] = [
+    ("lcm-log", "out.lcm", ""),
+    ("lcm-log", "out.lcm.zst", ""),
+    ("lcm-log", "parts/", "split_mb = 0.0625"),
+    ("vel", "out.vel", ""),
+    ("orca", "orca/log.txt", ""),
+    ("archive", "out.lcm.zst", ""),
+    ("archive", "out.arrow.zst", "format = \"arrow\""),
+    ("parquet", "out.parquet", ""),
+    ("parquet", "tables/", ""),
+    ("jsonl", "out.jsonl", "payload = true"),
+    ("csv", "out.csv", "payload = \"hex\""),
+    ("text", "out.txt", ""),
+    ("files", "files/", ""),
+];
+
+fn pipeline(sink: &str, path: &str, options: &str) -> String {
+    format!(
+        "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
+         [sinks.out]\nplugin = \"{sink}\"\nfrom = \"log\"\npath = \"disk/{path}\"\n{options}\n"
+    )
+}
+
+/// A log that no sink makes small.
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(1, 1_500)));
+    fs::create_dir(folder.at("disk")).unwrap();
+    folder
+}
+
+/// Mounts a small disk where only this command and what it runs see it, and lists what is on it in the end.
+const ON_SMALL_DISK: &str = "mount -t tmpfs -o size=96k,nr_inodes=100000 tmpfs disk";
+
+fn on_small_disk(folder: &Folder, arguments: &[&str]) -> Option<(Ran, String)> {
+    let program = env!("CARGO_BIN_EXE_sluice-under-test");
+    let line = format!(
+        "{ON_SMALL_DISK} || exit 99; \"$0\" \"$@\"; code=$?; find disk -mindepth 1; exit $code"
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &line, program]);
+    let output = command.args(arguments).current_dir(folder.path()).stdin(Stdio::null()).output();
+    let ran = Ran::of(output.ok()?);
+    // Where name spaces or mounts are not allowed, the program has not been run.
+    let was_run = ran.code != Some(99) && !ran.stderr.contains("unshare");
+    was_run.then(|| {
+        let left = ran.text();
+        (ran, left)
+    })
+}
+
+#[test]
+fn every_sink_tells_of_a_full_disk_and_leaves_it_empty() {
+    let folder = folder();
+    for (sink, path, options) in SINKS {
+        folder.write("run.toml", pipeline(sink, path, options));
+        let Some((ran, left)) = on_small_disk(&folder, &["run", "run.toml"]) else {
+            return skipped("sinks on a disk that fills up: this user may not mount one");
+        };
+        let ran = ran.expect(1).says("no space left");
+        ran.says("disk");
+        assert_eq!(left, "", "{sink} {path}");
+    }
+}
+
+#[test]
+fn every_sink_tells_of_a_file_that_may_not_grow_and_leaves_nothing() {
+    let folder = folder();
+    for (sink, path, options) in SINKS {
+        let events: Vec<Event> = drive(1, 1_500);
+        // A file an event never becomes long.
+        if sink == "files" || path == "parts/" {
+            continue;
+        }
+        folder.write("in.lcm", log(&events));
+        folder.write("run.toml", pipeline(sink, path, options));
+        let limited = super::ran_behind(&folder, "ulimit -f 16", &["run", "run.toml"]);
+        limited.expect(1).says("larger than the system allows").says("disk/");
+        assert_eq!(
+            super::files(&folder.at("disk")),
+            Vec::<std::path::PathBuf>::new(),
+            "{sink} {path}"
+        );
+        ran(&folder, &["run", "run.toml"]).expect(0);
+        fs::remove_dir_all(folder.at("disk")).unwrap();
+        fs::create_dir(folder.at("disk")).unwrap();
+    }
+}
+
+#[test]
+fn a_quarantine_on_a_full_disk_fails_the_run() {
+    let folder = folder();
+    let whole = folder.read("in.lcm");
+    folder.write("in.lcm", [&whole[..1_000], &[7; 5_000], &whole[1_000..]].concat());
+    let text = pipeline("lcm-log", "out.lcm", "").replace(
+        "path = \"in.lcm\"\n",
+        "path = \"in.lcm\"\non_damage = \"quarantine\"\nquarantine = \"/dev/full\"\n",
+    );
+    folder.write("run.toml", text);
+    ran(&folder, &["run", "run.toml"]).expect(1).says("no space left").says("/dev/full");
+    assert!(super::files(&folder.at("disk")).is_empty());
+}
+
+#[test]
+fn a_report_on_a_full_disk_is_told_beside_the_outputs_that_are_there() {
+    let folder = folder();
+    let convert = ["convert", "in.lcm", "--to", "out.lcm", "--report", "/dev/full"];
+    let told = ran(&folder, &convert).expect(1).says("no space left").says("/dev/full");
+    told.says("the outputs are there");
+    assert!(folder.read("out.lcm") == folder.read("in.lcm"));
+}
+
+#[test]
+fn standard_output_that_is_full_is_told_and_nothing_else_is_published() {
+    let folder = folder();
+    for arguments in [&["cat", "in.lcm"][..], &["info", "in.lcm"], &["plugins"]] {
+        let mut command = sluice(&folder);
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = command.args(arguments).stdout(full).stderr(Stdio::piped()).output();
+        Ran::of(output.unwrap()).expect(1).says("standard output").says("no space left");
+    }
+    let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
+        [sinks.a]\nplugin = \"jsonl\"\nfrom = \"log\"\npath = \"-\"\n\
+        [sinks.b]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"out.lcm\"\n";
+    folder.write("run.toml", text);
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let run = sluice(&folder).args(["run", "run.toml"]).stdout(full).output().unwrap();
+    Ran::of(run).expect(1).says("no space left");
+    assert_eq!(folder.names(), ["disk", "in.lcm", "run.toml"]);
+}
+
+/// Waits until a run has begun to write into a folder.
+fn wait_for_something_in(folder: &Path) {
+    while fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none()) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_folder_that_is_removed_while_it_is_written_to_fails_the_run() {
+    for (sink, path) in [("lcm-log", "out.lcm"), ("archive", "out.lcm.zst"), ("files", "files/")] {
+        let folder = folder();
+        let text = pipeline(sink, path, "").replace("in.lcm", "-");
+        folder.write("run.toml", text);
+        let mut command = sluice(&folder);
+        command.args(["run", "run.toml"]).stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = command.spawn().unwrap();
+        let (whole, mut pipe) = (folder.read("in.lcm"), running.stdin.take().unwrap());
+        pipe.write_all(&whole[..whole.len() / 2]).unwrap();
+        wait_for_something_in(&folder.at("disk"));
+        fs::remove_dir_all(folder.at("disk")).unwrap();
+        // A run that has failed already listens no more.
+        drop(pipe.write_all(&whole[whole.len() / 2..]));
+        drop(pipe);
+        let ended = Ran::of(running.wait_with_output().unwrap()).expect(1);
+        ended.says("disk/").says("no such file or folder");
+        assert!(super::files(&folder.at("disk")).is_empty());
+    }
+}
+
+#[test]
+fn an_output_on_another_file_system_is_written_there() {
+    let folder = folder();
+    let shared = Path::new("/dev/shm");
+    let Ok(there) = tempfile::tempdir_in(shared) else {
+        return skipped("an output on another file system: there is no /dev/shm");
+    };
+    let out = there.path().join("out.lcm");
+    std::os::unix::fs::symlink(&out, folder.at("link.lcm")).unwrap();
+    fs::write(&out, "old").unwrap();
+    ran(&folder, &["convert", "in.lcm", "--to", "link.lcm", "--overwrite"]).expect(0);
+    assert!(fs::read(&out).unwrap() == folder.read("in.lcm"));
+    assert!(folder.at("link.lcm").is_symlink());
+    assert_eq!(fs::read_dir(there.path()).unwrap().count(), 1);
+}
