@@ -73,7 +73,7 @@ impl Cuts {
         }
         let ends: Option<Vec<(usize, usize)>> =
             (0..events).map(|event| self.around(event)).collect();
-        Some(Extents { ends: ends? })
+        Some(Extents { ends: ends?, header: 0 })
     }
 }
 
@@ -82,16 +82,23 @@ impl Cuts {
 pub(crate) struct Extents {
     /// For each event, a place where it is not whole yet, and one where it is.
     ends: Vec<(usize, usize)>,
+    /// How many bytes at the front all events may depend on.
+    header: usize,
 }
 
 impl Extents {
+    /// The same with a header of at least so many bytes.
+    pub(crate) fn with_header(self, header: usize) -> Self {
+        Self { header, ..self }
+    }
+
     /// Whether several events share an end: they lie in a frame that is whole or not there.
     pub(crate) fn are_framed_together(&self) -> bool {
         self.ends.windows(2).any(|pair| pair[0].1 == pair[1].1 && pair[0].0 + 1 == pair[0].1)
     }
 
     /// The end of what lies before and in the first event: a header may be in there, on which all depends.
-    pub(crate) fn first_end(&self) -> usize {
+    fn first_end(&self) -> usize {
         self.ends.first().map_or(0, |(_, end)| *end)
     }
 
@@ -114,15 +121,15 @@ impl Extents {
 
     /// How many events a change of these bytes can touch.
     pub(crate) fn touched(&self, change: &Range<usize>) -> usize {
-        if change.start < self.first_end() {
+        if change.start < self.first_end().max(self.header) {
             return self.ends.len();
         }
         (0..self.ends.len()).filter(|event| is_touched(&self.outer(*event), change)).count()
     }
 
-    /// Whether an event ends there for certain.
-    pub(crate) fn is_end(&self, at: usize) -> bool {
-        at == 0 || self.ends.iter().any(|(short, end)| *end == at && short + 1 == at)
+    /// Whether an event ends there, or a line break before.
+    pub(crate) fn is_near_end(&self, at: usize) -> bool {
+        at == 0 || self.ends.iter().any(|(_, end)| (*end..=end + BREAK).contains(&at))
     }
 
     /// Some of the places where events end.

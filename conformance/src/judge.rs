@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
 use std::path::Path;
 
 use sluice_core::contract::PlainEvent;
@@ -23,6 +24,10 @@ pub(crate) struct Judge<'s> {
     pub(crate) is_plain: bool,
     /// Whether the sample is read from a single input.
     pub(crate) is_single: bool,
+    /// The file that is changed, as it is when it is sound.
+    pub(crate) bytes: &'s [u8],
+    /// How many bytes at its front all events depend on.
+    pub(crate) header: usize,
     keys: HashMap<u64, Vec<usize>>,
     hasher: RandomState,
 }
@@ -41,8 +46,15 @@ struct Match {
     new: Vec<usize>,
     /// Positions in the sound one that the damaged one does not have.
     missing: Vec<usize>,
-    /// A position in the damaged one whose event is not in its place.
-    displaced: Option<usize>,
+    /// Positions in the damaged one whose events are not in their places.
+    displaced: Vec<usize>,
+}
+
+impl Match {
+    /// Positions in the damaged one of what was not there before.
+    fn others(&self) -> impl Iterator<Item = usize> {
+        self.new.iter().chain(&self.displaced).copied()
+    }
 }
 
 impl<'s> Judge<'s> {
@@ -53,6 +65,8 @@ impl<'s> Judge<'s> {
             extents: None,
             is_plain: true,
             is_single: true,
+            bytes: &[],
+            header: 0,
             keys: HashMap::new(),
             hasher: RandomState::new(),
         };
@@ -82,7 +96,10 @@ impl<'s> Judge<'s> {
 
     /// What is wrong with what a sample that was cut off gives. That a cut is not told is judged when all
     /// have been tried.
-    pub(crate) fn cut(&self, read: &Read) -> Vec<Fault> {
+    pub(crate) fn cut(&self, at: usize, read: &Read) -> Vec<Fault> {
+        if at < self.header {
+            return Vec::new();
+        }
         let prefix = self.prefix(read);
         let Some(next) = read.events.get(prefix) else { return Vec::new() };
         let is_last = prefix + 1 == read.events.len();
@@ -90,7 +107,7 @@ impl<'s> Judge<'s> {
             return Vec::new();
         }
         let matched = self.matched(read, Order::Kept);
-        let is_whole = matched.new.is_empty() && matched.displaced.is_none();
+        let is_whole = matched.new.is_empty() && matched.displaced.is_empty();
         // Of several inputs, the others are still whole.
         if is_whole && !self.is_single {
             return Vec::new();
@@ -113,16 +130,17 @@ impl<'s> Judge<'s> {
         if change.sort == Sort::Foreign {
             return Vec::new();
         }
-        let order = if change.sort == Sort::Rearranged { Order::Any } else { Order::Kept };
+        // Where it is all or nothing, what is changed may be what says the order.
+        let is_kept = change.sort != Sort::Rearranged && self.extents.is_some();
+        let order = if is_kept { Order::Kept } else { Order::Any };
         let matched = self.matched(read, order);
         let mut faults = Vec::new();
-        faults.extend(displaced(read, &matched));
         faults.extend(self.invented(change, read, &matched));
         faults.extend(self.unsaid(change, read, &matched));
         faults
     }
 
-    /// Events that were not there before: no more than were touched.
+    /// Events that were not there before, or not there: no more than were touched.
     fn invented(&self, change: &Change, read: &Read, matched: &Match) -> Option<Fault> {
         let allowed = match (self.integrity, self.extents) {
             (Integrity::Nothing, _) => return None,
@@ -130,14 +148,24 @@ impl<'s> Judge<'s> {
             (Integrity::Framed, None) => return None,
             (Integrity::Framed, Some(extents)) => extents.touched(&change.range),
         };
-        let first = matched.new.get(allowed)?;
-        let event = read.events.get(*first).map(shown).unwrap_or_default();
-        let what = match self.integrity {
-            Integrity::Checksummed => "changed bytes are passed on as events",
-            _ => "more events are invented than were touched",
+        if matched.new.len() + matched.displaced.len() <= allowed {
+            return None;
+        }
+        let (what, first) = match (self.integrity, matched.new.get(allowed)) {
+            (Integrity::Checksummed, Some(first)) => {
+                ("changed bytes are passed on as events", first)
+            }
+            (_, Some(first)) => ("more events are invented than were touched", first),
+            // A touched event may have become like another one.
+            (_, None) => {
+                ("sound events come in another order, or twice", matched.displaced.first()?)
+            }
         };
-        let detail =
-            format!("{} new, {allowed} touched; event {first} is {event}", matched.new.len());
+        let event = read.events.get(*first).map(shown).unwrap_or_default();
+        let (new, displaced) = (matched.new.len(), matched.displaced.len());
+        let detail = format!(
+            "{new} new and {displaced} out of place, {allowed} touched; event {first} is {event}"
+        );
         Some(Fault::new(Promise::Damage, what, detail))
     }
 
@@ -147,12 +175,10 @@ impl<'s> Judge<'s> {
         if read.error.is_some() || matched.missing.is_empty() {
             return None;
         }
-        let whole = self.extents.is_some_and(|extents| {
-            change.sort == Sort::Deleted
-                && extents.is_end(change.range.start)
-                && extents.is_end(change.range.end)
-        });
-        let is_told = !read.damage.is_empty() || !matched.new.is_empty() || whole;
+        if change.sort == Sort::Deleted && self.takes_whole_events(&change.range) {
+            return None;
+        }
+        let is_told = read.tells() || matched.others().next().is_some();
         let missing = matched.missing.len();
         if !is_told {
             let what = format!("{missing} of {} events", self.sound.events.len());
@@ -161,19 +187,29 @@ impl<'s> Judge<'s> {
         let lost = self.lost_bytes(matched)?;
         let removed = change.range.len().saturating_sub(change.put.len());
         let told: usize = read.damage.iter().map(|told| told.length as usize).sum();
-        let new: usize = matched
-            .new
-            .iter()
-            .filter_map(|at| read.events.get(*at))
-            .map(|event| event.payload.len() + self.most_overhead())
-            .sum();
-        if told + new + removed >= lost {
+        let overhead = self.most_overhead();
+        let size = |event: &PlainEvent| event.payload.len() + event.channel.len() + overhead;
+        let new: usize = matched.others().filter_map(|at| read.events.get(at)).map(size).sum();
+        if told + new + removed >= lost || !read.says.is_empty() {
             return None;
         }
         let detail = format!(
             "{missing} events with at least {lost} bytes are missing, and damage of {told} bytes is told"
         );
         Some(Fault::new(Promise::Damage, "more is lost than is told", detail))
+    }
+
+    /// Whether taking out these bytes leaves the same file as taking out whole events. Where neighbours are
+    /// alike, it need not begin where an event does.
+    fn takes_whole_events(&self, range: &Range<usize>) -> bool {
+        let Some(extents) = self.extents else { return false };
+        let (bytes, gap) = (self.bytes, range.len());
+        let is_same =
+            |at: usize| bytes.get(at).is_some_and(|byte| bytes.get(at + gap) == Some(byte));
+        let front = (0..range.start).rev().take_while(|at| is_same(*at));
+        let back = (range.start..).take_while(|at| is_same(*at)).map(|at| at + 1);
+        let mut starts = std::iter::once(range.start).chain(front).chain(back);
+        starts.any(|start| extents.is_near_end(start) && extents.is_near_end(start + gap))
     }
 
     /// How many bytes of the file the missing events take at least, where that can be told.
@@ -217,7 +253,7 @@ impl<'s> Judge<'s> {
                 // What stands twice is given twice.
                 None if places.is_some() && order == Order::Any => {}
                 None if places.is_some() => {
-                    matched.displaced.get_or_insert(at);
+                    matched.displaced.push(at);
                 }
                 None => matched.new.push(at),
             }
@@ -225,13 +261,6 @@ impl<'s> Judge<'s> {
         matched.missing = (front..last).filter(|at| !found[*at]).collect();
         matched
     }
-}
-
-fn displaced(read: &Read, matched: &Match) -> Option<Fault> {
-    let at = matched.displaced?;
-    let event = read.events.get(at).map(shown).unwrap_or_default();
-    let what = "sound events come in another order, or twice";
-    Some(Fault::new(Promise::Damage, what, format!("event {at} is {event}")))
 }
 
 /// What is wrong with a reading of any input whatever.

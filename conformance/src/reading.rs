@@ -50,12 +50,22 @@ pub(crate) struct Read {
     pub(crate) error: Option<String>,
     /// What there is too much of.
     pub(crate) endless: Option<String>,
+    /// What the source says beside damage: while it reads, and of its inputs, where it was asked.
+    pub(crate) says: Vec<String>,
 }
 
 impl Read {
     /// Whether it says that not all is well.
     pub(crate) fn tells(&self) -> bool {
-        !self.damage.is_empty() || self.error.is_some()
+        !self.damage.is_empty() || self.error.is_some() || !self.says.is_empty()
+    }
+
+    /// The same with damage as reports list it: by file and place.
+    pub(crate) fn as_reported(mut self) -> Self {
+        let place =
+            |told: &Told| (told.input.clone(), told.offset, told.length, told.reason.clone());
+        self.damage.sort_by_cached_key(place);
+        self
     }
 
     /// How what another reading gave differs; nothing if it does not.
@@ -95,6 +105,12 @@ pub(crate) fn shown(event: &PlainEvent) -> String {
     let more = if payload.len() > SHOWN { "…" } else { "" };
     let len = payload.len();
     format!("number {sequence} at {timestamp} on {channel:?} with {len} bytes {digits}{more}")
+}
+
+/// What a source says of its inputs beside events and damage.
+pub(crate) fn said(source: &dyn Source) -> Vec<String> {
+    let inputs = source.inputs().unwrap_or_default();
+    inputs.iter().flat_map(|input| source.findings(&input.path).unwrap_or_default()).collect()
 }
 
 /// The name under which sources are read.
@@ -173,6 +189,7 @@ impl Reading<'_> {
             reason: d.reason,
         };
         self.read.damage.extend(context.damage.take().into_iter().map(told));
+        self.read.says.extend(context.losses.take_notes().into_iter().map(|(what, _)| what));
         read.map(|()| reader.seam())
     }
 

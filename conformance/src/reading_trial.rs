@@ -12,7 +12,7 @@ use crate::finding::Fault;
 use crate::hostile::{Change, changes};
 use crate::isolation::Cases;
 use crate::judge::{Judge, plausible};
-use crate::reading::{Bounds, Read, read_all};
+use crate::reading::{Bounds, Read, read_all, said};
 use crate::running::{MANNERS, resolved, run};
 use crate::source::SourceTrial;
 use crate::{Promise, sniffing};
@@ -20,9 +20,9 @@ use crate::{Promise, sniffing};
 /// Samples up to this length are cut off behind every byte.
 const SMALL: usize = 8 << 10;
 /// How many bytes of longer samples are read, about, to see what cuts give.
-const CUT_BUDGET: usize = 16 << 20;
+const CUT_BUDGET: usize = 8 << 20;
 /// How many bytes are read, about, to see what changes give, and how many changes there are.
-const CHANGE_BUDGET: usize = 24 << 20;
+const CHANGE_BUDGET: usize = 8 << 20;
 const MOST_CHANGES: usize = 1_500;
 const LEAST_CHANGES: usize = 64;
 /// Every so many changes, the changed sample is read in pieces too.
@@ -79,7 +79,9 @@ impl<'t> Subject<'t> {
         if !cases.learned().iter().any(|learned| learned == SOUND) {
             return;
         }
-        let Ok(sound) = self.read(&folder, u64::MAX, &pool, self.bounds()) else { return };
+        let Ok(source) = self.source(&folder) else { return };
+        let mut sound = read_all(&*source, u64::MAX, &pool, self.bounds());
+        sound.says.extend(said(&*source));
         cases.case("the sample in pieces", |_| self.in_pieces(&folder, &sound));
         cases.roomy_case("the sample, run by the engine", |_| self.by_engine(&folder, &sound));
         if let Some(first) = self.trial.files.first().filter(|_| self.is_single(&folder)) {
@@ -162,6 +164,9 @@ impl<'t> Subject<'t> {
     /// Sizes of pieces. Of a long sample, there would be too many small ones.
     fn targets(&self) -> Vec<u64> {
         let len = self.len() as u64;
+        if len == 0 {
+            return vec![1 << 20];
+        }
         let mut targets = vec![1, 7, 64, 1000, len / 3, len / 2, len.saturating_sub(1)];
         targets.retain(|target| *target > 0 && len / target <= 2_000);
         targets.push(len.max(1));
@@ -178,7 +183,12 @@ impl<'t> Subject<'t> {
     ) -> Option<Fault> {
         let blocks = [1 << 20, 100, 4096];
         let manners = targets.iter().zip(blocks.into_iter().cycle());
-        for (target, block) in manners.chain([(&u64::MAX, 29), (&u64::MAX, 1000)]) {
+        // What is made up is not read through blocks, and takes its time.
+        let as_a_whole: &[(&u64, usize)] = match self.len() {
+            0 => &[],
+            _ => &[(&u64::MAX, 29), (&u64::MAX, 1000)],
+        };
+        for (target, block) in manners.chain(as_a_whole.iter().copied()) {
             let pool = BlockPool::new(block, 2);
             let read = match self.read(folder, *target, &pool, bounds) {
                 Ok(read) => read,
@@ -222,9 +232,11 @@ impl<'t> Subject<'t> {
                 None => seen.push(&split.input),
             }
         }
+        // What is read together, such as a folder of tables, has one split, by whatever name.
+        let is_by_input = inputs.len() == 1 || seen.len() > 1;
         let missed = inputs.iter().find(|input| !seen.contains(&&*input.path));
         missed
-            .filter(|input| input.bytes != Some(0))
+            .filter(|input| is_by_input && input.bytes != Some(0))
             .and_then(|input| wrong(format!("{} is not among them", input.path.display())))
     }
 
@@ -280,13 +292,16 @@ impl Damaged<'_, '_> {
     fn try_damage(&self, cases: &mut Cases, sample: &Sample<'_>) {
         let mut judge = Judge::new(&self.sound, self.subject.trial.integrity);
         judge.is_single = sample.place == 0 && self.subject.is_single(&self.folder);
+        judge.bytes = sample.bytes;
+        judge.header = if sample.place == 0 { self.subject.trial.header } else { 0 };
         judge.is_plain = !sluice_core::files::is_zstd(&sample.path(&self.folder)).unwrap_or(false);
         let cuts = self.try_cuts(cases, sample, &judge);
         self.try_silence(cases, sample, &judge, &cuts);
         let extents = judge
             .is_single
             .then(|| cuts.extents(self.sound.events.len(), sample.bytes.len()))
-            .flatten();
+            .flatten()
+            .map(|extents| extents.with_header(judge.header));
         judge.extents = extents.as_ref();
         self.try_changes(cases, sample, &judge, extents.as_ref());
         sample.write(&self.folder, sample.bytes);
@@ -296,8 +311,16 @@ impl Damaged<'_, '_> {
         Bounds::around(&self.sound, self.subject.len())
     }
 
+    /// Reads the sample as it is now; asks what else there is to say where less was read and nothing told.
     fn read(&self) -> Result<Read, Fault> {
-        self.subject.read(&self.folder, u64::MAX, &self.pool, self.bounds())
+        let source = self.subject.source(&self.folder)?;
+        let mut read = read_all(&*source, u64::MAX, &self.pool, self.bounds());
+        read.says.retain(|what| !self.sound.says.contains(what));
+        if !read.tells() && read.events.len() < self.sound.events.len() {
+            read.says = said(&*source);
+            read.says.retain(|what| !self.sound.says.contains(what));
+        }
+        Ok(read)
     }
 
     /// Tries cuts everywhere, or where they say most.
@@ -344,7 +367,7 @@ impl Damaged<'_, '_> {
             let events = judge.prefix(&read);
             cases.learn(json!([sample.place, at, events, read.tells()]));
             let mut faults = plausible(&read, &self.folder);
-            faults.extend(judge.cut(&read));
+            faults.extend(judge.cut(at, &read));
             faults
         });
     }
@@ -414,7 +437,9 @@ impl Damaged<'_, '_> {
     fn run_changed(&self, sample: &Sample<'_>, change: &Change) -> Vec<Fault> {
         sample.write(&self.folder, &change.apply(sample.bytes));
         match self.read() {
-            Ok(read) if read.endless.is_none() => self.subject.by_engine(&self.folder, &read),
+            Ok(read) if read.endless.is_none() => {
+                self.subject.by_engine(&self.folder, &read.as_reported())
+            }
             _ => Vec::new(),
         }
     }

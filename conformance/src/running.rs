@@ -36,7 +36,7 @@ pub(crate) fn run(
         Ok(report) => read.damage = report.damage.into_iter().map(told).collect(),
         Err(error) => read.error = Some(error.to_string()),
     }
-    Ok(read)
+    Ok(read.as_reported())
 }
 
 fn told(damage: DamageReport) -> Told {

@@ -33,6 +33,7 @@ pub struct SourceTrial {
     pub(crate) integrity: Integrity,
     pub(crate) reads: Vec<String>,
     pub(crate) seed: u64,
+    pub(crate) header: usize,
     is_read: bool,
     patience: Duration,
     memory: u64,
@@ -50,6 +51,7 @@ pub fn source(plugin: &str) -> SourceTrial {
         integrity: Integrity::default(),
         reads: Vec::new(),
         seed: 1,
+        header: 0,
         is_read: true,
         patience: Duration::from_mins(1),
         memory: 256 << 20,
@@ -82,6 +84,14 @@ impl SourceTrial {
     /// Formats of others that it is right to be sure of, by the names that findings call them.
     pub fn reads(mut self, formats: &[&str]) -> Self {
         self.reads = formats.iter().map(|&format| format.to_owned()).collect();
+        self
+    }
+
+    /// How many bytes at the front of the first file all events depend on, if that is more than what stands
+    /// before the first event: an event that gives others their times, say. What is changed or cut off
+    /// there may change any event.
+    pub fn header(mut self, bytes: usize) -> Self {
+        self.header = bytes;
         self
     }
 
