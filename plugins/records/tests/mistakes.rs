@@ -158,6 +158,12 @@ fn every_mistake_is_told_with_its_key() {
 }
 
 #[test]
+fn mistakes_of_other_options_come_before_those_of_fields() {
+    let (at, said) = mistake("fields = [{ type = \"text\" }]\nmax_record = 0");
+    assert_eq!((&*at, said.contains("also")), ("max_record", false), "{said}");
+}
+
+#[test]
 fn all_mistakes_are_told_at_once() {
     let (at, said) = mistake("fields = [TIME, { type = \"text\" }, { type = \"u8\", value = -1 }]");
     assert_eq!(at, "fields.1");

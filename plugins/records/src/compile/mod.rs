@@ -73,9 +73,13 @@ impl Mistakes {
     }
 }
 
-/// Something by which keys are sorted as they stand in lists.
-fn in_order(path: &[String]) -> Vec<(Option<usize>, String)> {
-    path.iter().map(|key| (key.parse().ok(), key.clone())).collect()
+/// Something by which mistakes are sorted: in fields last, as nothing is left to describe without these; then as they
+/// stand in lists, and behind them what is wrong with the list as a whole.
+fn in_order(path: &[String]) -> (bool, bool, Vec<(Option<usize>, String)>) {
+    let first = path.first().map(String::as_str);
+    let is_in_fields = matches!(first, None | Some("head" | "fields" | "tail" | "kinds"));
+    let keys = path.iter().map(|key| (key.parse().ok(), key.clone())).collect();
+    (is_in_fields, path.len() <= 1, keys)
 }
 
 fn path(keys: &[&str]) -> Path {
@@ -116,7 +120,7 @@ fn compiled(options: &Options, mistakes: &mut Mistakes) -> Option<Format> {
     let mut kinds = Vec::new();
     for (draft, end) in drafts.into_iter().zip(&ends) {
         let (common, path) = ((&*head, &*tail), draft.path.clone());
-        if end.least > longest {
+        if longest > 0 && end.least > longest {
             let least = end.least;
             mistakes.at(
                 &path,
@@ -251,6 +255,7 @@ fn extent(
         return Some(length);
     }
     if ends.iter().any(|end| end.least == 0) {
+        // Where fields were found wrong, this follows from that.
         mistakes.at(&[], "a record without any byte would never end: give it a field");
         return None;
     }
