@@ -85,8 +85,9 @@ impl Source for Records {
         if self.format.can_be_entered() {
             return Split::of_files(inputs, target, |_, len| Ok(0..len));
         }
-        // What is known from the records before is not known in the middle.
-        Ok(inputs.into_iter().map(|input| Split::whole(input.path, None)).collect())
+        // What is known from the records before is not known in the middle. An empty log is no stream that ran dry.
+        let whole = |input: Input| Split::whole(input.path, input.bytes.filter(|len| *len == 0));
+        Ok(inputs.into_iter().map(whole).collect())
     }
 
     fn read<'s>(
