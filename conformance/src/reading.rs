@@ -61,7 +61,7 @@ impl Read {
     }
 
     /// The same with damage as reports list it: by file and place.
-    pub(crate) fn as_reported(mut self) -> Self {
+    pub(crate) fn in_reported_order(mut self) -> Self {
         let place =
             |told: &Told| (told.input.clone(), told.offset, told.length, told.reason.clone());
         self.damage.sort_by_cached_key(place);

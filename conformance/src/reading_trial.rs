@@ -438,7 +438,7 @@ impl Damaged<'_, '_> {
         sample.write(&self.folder, &change.apply(sample.bytes));
         match self.read() {
             Ok(read) if read.endless.is_none() => {
-                self.subject.by_engine(&self.folder, &read.as_reported())
+                self.subject.by_engine(&self.folder, &read.in_reported_order())
             }
             _ => Vec::new(),
         }

@@ -36,7 +36,7 @@ pub(crate) fn run(
         Ok(report) => read.damage = report.damage.into_iter().map(told).collect(),
         Err(error) => read.error = Some(error.to_string()),
     }
-    Ok(read.as_reported())
+    Ok(read.in_reported_order())
 }
 
 fn told(damage: DamageReport) -> Told {

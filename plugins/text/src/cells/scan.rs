@@ -168,8 +168,8 @@ mod tests {
                 Scanned::More => prop_assert!(!is_end),
                 Scanned::Bad(_) => {}
             }
-            for pair in cells.windows(2) {
-                prop_assert!(pair[0].place.end < pair[1].place.start);
+            for (one, next) in cells.iter().zip(cells.iter().skip(1)) {
+                prop_assert!(one.place.end < next.place.start);
             }
         }
 

@@ -59,6 +59,9 @@ impl TimeUnit {
     }
 }
 
+/// Where in a file something is wrong with its columns, and what.
+pub(super) type Wrong = (u64, String);
+
 /// The columns of a file.
 #[derive(Debug)]
 pub(crate) struct Shape {
@@ -99,7 +102,7 @@ impl Shape {
         options: &CsvSource,
         head: &[u8],
         is_whole: bool,
-    ) -> Result<Option<Self>, (u64, String)> {
+    ) -> Result<Option<Self>, Wrong> {
         let mut rows = Rows { options, bytes: head, at: 0, is_whole };
         for _ in 0..options.skip {
             rows.skip_line()?;
@@ -281,7 +284,7 @@ impl Rows<'_> {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
-    fn skip_line(&mut self) -> Result<(), (u64, String)> {
+    fn skip_line(&mut self) -> Result<(), Wrong> {
         match memchr::memchr(b'\n', self.rest()) {
             Some(end) => self.at += end + 1,
             None if self.is_whole => self.at = self.bytes.len(),
@@ -295,7 +298,7 @@ impl Rows<'_> {
     }
 
     /// The names of all columns, and where they stand.
-    fn names(&mut self) -> Result<Option<(u64, Vec<String>)>, (u64, String)> {
+    fn names(&mut self) -> Result<Option<(u64, Vec<String>)>, Wrong> {
         if let (false, Some(columns)) = (self.options.header, &self.options.columns) {
             return Ok(Some((self.at as u64, columns.clone())));
         }
