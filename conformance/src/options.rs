@@ -24,6 +24,15 @@ pub(crate) fn findings(plugin: &Plugin, options: &Value, registry: &Registry) ->
     findings
 }
 
+/// What there is to say where no plugin of this kind has that name.
+pub(crate) fn unregistered(kind: Kind, name: &str) -> Finding {
+    let what = format!(
+        "no {kind} is registered as `{name}`; a crate that no code names is not linked: \
+         `use the_crate as _;`"
+    );
+    Finding::new(Promise::Options, what)
+}
+
 fn about(plugin: &Plugin) -> Option<Finding> {
     let about = plugin.about;
     let is_a_line = !about.is_empty() && !about.ends_with('.') && !about.contains('\n');

@@ -8,7 +8,7 @@ use sluice_core::Kind;
 use crate::finding::expect_none;
 use crate::isolation::Isolation;
 use crate::reading_trial::Subject;
-use crate::{Finding, Promise, options, private};
+use crate::{Finding, options, private};
 
 /// How well a format tells what is damaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -126,12 +126,7 @@ impl SourceTrial {
     pub fn findings(&self) -> Vec<Finding> {
         let registry = private::registry();
         let Some(plugin) = registry.get(Kind::Source, &self.plugin) else {
-            let what = format!(
-                "no source is registered as `{}`; a crate that no code names is not linked: \
-                 `use the_crate as _;`",
-                self.plugin
-            );
-            return vec![Finding::new(Promise::Options, what)];
+            return vec![options::unregistered(Kind::Source, &self.plugin)];
         };
         let subject = Subject { trial: self, plugin, registry: &registry };
         let mut findings = options::findings(plugin, &subject.options_anywhere(), &registry);
