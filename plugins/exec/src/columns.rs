@@ -31,8 +31,8 @@ enum Needed {
     No,
 }
 
-/// How many bytes the payloads of a batch may take together: views may show the same bytes many times.
-const MOST_PAYLOADS: usize = 256 << 20;
+/// How many bytes a column of a batch may show together.
+const MOST_SHOWN: usize = 256 << 20;
 
 /// The form of a stream: where its columns are.
 #[derive(Clone, Debug)]
@@ -181,7 +181,9 @@ fn is_payload(kind: &DataType) -> bool {
 }
 
 fn no_nulls(name: &str, column: &ArrayRef) -> Result<(), String> {
-    let Some(nulls) = column.nulls().filter(|nulls| nulls.null_count() > 0) else { return Ok(()) };
+    // Words of a dictionary may be null as well.
+    let nulls = column.logical_nulls().filter(|nulls| nulls.null_count() > 0);
+    let Some(nulls) = nulls else { return Ok(()) };
     let row = (0..column.len()).find(|row| nulls.is_null(*row)).unwrap_or(0);
     Err(format!("column `{name}` is null in row {row} of a batch, and every event needs one"))
 }
@@ -239,11 +241,13 @@ fn numbers(column: &ArrayRef) -> Result<Int64Array, String> {
 
 fn dictionary(name: &str, column: &ArrayRef) -> Result<ArrayRef, String> {
     let words = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+    let plain = column.as_any_dictionary_opt().map_or(column, |column| column.values());
+    if let Some(views) = plain.as_string_view_opt() {
+        not_too_long(name, views.views())?;
+    }
     let column = match column.data_type() {
         DataType::Utf8View | DataType::LargeUtf8 => into(name, column, &DataType::Utf8)?,
-        DataType::Dictionary(_, values) if **values != DataType::Utf8 => {
-            into(name, column, &DataType::Utf8)?
-        }
+        // Never row by row: one long word may be in all of them.
         _ => Arc::clone(column),
     };
     into(name, &column, &words)
@@ -260,12 +264,17 @@ fn payloads(column: &ArrayRef) -> Result<BinaryViewArray, String> {
     };
     let views = into("payload", &binary, &DataType::BinaryView)?;
     let views = views.as_binary_view();
-    let total = views.views().iter().map(|view| *view as u32 as usize).sum::<usize>();
-    if total > MOST_PAYLOADS {
-        return Err(format!(
-            "column `payload`: {total} bytes in a batch, and {MOST_PAYLOADS} are the most; write smaller \
-             batches"
-        ));
-    }
+    not_too_long("payload", views.views())?;
     Ok(views.clone())
+}
+
+/// Refuses views that show more bytes together than a batch may have: they may show the same ones many times.
+fn not_too_long(name: &str, views: &[u128]) -> Result<(), String> {
+    let total = views.iter().map(|view| *view as u32 as usize).sum::<usize>();
+    if total <= MOST_SHOWN {
+        return Ok(());
+    }
+    Err(format!(
+        "column `{name}`: {total} bytes in a batch, and {MOST_SHOWN} are the most; write smaller batches"
+    ))
 }

@@ -2,17 +2,22 @@
 
 use std::sync::Arc;
 
-use arrow_array::builder::{BinaryBuilder, StringBuilder, StringDictionaryBuilder};
+use arrow_array::builder::{BinaryBuilder, StringBuilder};
+use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, TimestampNanosecondArray};
-use arrow_buffer::ScalarBuffer;
+use arrow_array::{
+    Array, ArrayRef, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray,
+    TimestampNanosecondArray,
+};
+use arrow_buffer::{NullBuffer, ScalarBuffer};
 use arrow_cast::cast;
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use sluice_core::json::Fields;
-use sluice_core::{Batch, Channel, Channels, Error, Payloads};
+use sluice_core::{Batch, ChannelId, Channels, Error, Payloads};
 
 use crate::columns::Given;
+use crate::wire::END;
 
 /// What programs get beside the events themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +142,18 @@ impl Wanted {
     }
 }
 
+/// The stream that a stage's program gets for these events. For tests and fuzzing: nothing is run.
+pub fn stream_of(batches: &[Batch], channels: &Channels) -> Result<Vec<u8>, Error> {
+    let wanted = Wanted { numbers: true, fields: false };
+    let (mut stream, mut first) = (wanted.head()?, 0);
+    for batch in batches {
+        stream.extend(wanted.messages(batch, first, channels)?.concat());
+        first += batch.len() as i64;
+    }
+    stream.extend(END);
+    Ok(stream)
+}
+
 fn unfit(error: ArrowError) -> Error {
     Error::broken(format!("a batch cannot be written as an Arrow stream: {error}"))
 }
@@ -192,34 +209,93 @@ fn fields(batch: &Batch) -> Result<ArrayRef, Error> {
     Ok(Arc::new(column.finish()))
 }
 
-/// What a channel is where a program does not say it.
-pub(crate) enum Defaults<'d> {
-    /// The source of that name gives it.
-    Source(&'d str),
-    /// It is what it was when the event was sent, for those that were.
-    Sent(&'d [Option<Arc<Channel>>]),
+/// What is said of an event's channel where a program does not say it.
+#[derive(Debug)]
+struct Usual {
+    source: Arc<str>,
+    encoding: Option<&'static str>,
+    attributes: Option<String>,
 }
 
-impl Defaults<'_> {
-    fn source(&self, row: usize) -> Option<String> {
-        match self {
-            Self::Source(name) => Some((*name).to_owned()),
-            Self::Sent(channels) => Some(channels.get(row)?.as_ref()?.source.to_string()),
-        }
+/// What channels are where a program does not say it.
+#[derive(Debug)]
+pub(crate) struct Defaults {
+    /// First that of events that are new, then those that events were sent with.
+    words: Vec<Usual>,
+    /// For each event the place of what holds for it; those that have none are new.
+    rows: Vec<usize>,
+}
+
+impl Defaults {
+    /// All events of `given` are new: the node of this name gives them.
+    pub(crate) fn of(node: &str, given: &Given) -> Self {
+        let encoding = given.is_text.then_some("text");
+        let new = Usual { source: node.into(), encoding, attributes: None };
+        Self { words: vec![new], rows: Vec::new() }
     }
 
-    fn encoding(&self, row: usize, is_text: bool) -> Option<String> {
-        match self {
-            Self::Source(_) => is_text.then(|| "text".to_owned()),
-            Self::Sent(channels) => Some(channels.get(row)?.as_ref()?.encoding.as_str().to_owned()),
+    /// The same, but for events that were sent: they are on the channels that they were sent on.
+    pub(crate) fn sent(
+        mut self,
+        sent: impl Iterator<Item = Option<ChannelId>>,
+        channels: &Channels,
+    ) -> Self {
+        // A table, not a map: this is asked for every event. Place 0 is that of new events.
+        let mut places: Vec<usize> = Vec::new();
+        for channel in sent {
+            let Some(id) = channel else {
+                self.rows.push(0);
+                continue;
+            };
+            if places.len() <= id.index() {
+                places.resize(id.index() + 1, 0);
+            }
+            if places[id.index()] == 0 {
+                places[id.index()] = self.words.len();
+                let channel = channels.get(id);
+                self.words.push(Usual {
+                    source: Arc::clone(&channel.source),
+                    encoding: Some(channel.encoding.as_str()),
+                    attributes: channel.attributes(),
+                });
+            }
+            self.rows.push(places[id.index()]);
         }
+        self
     }
 
-    fn attributes(&self, row: usize) -> Option<String> {
-        match self {
-            Self::Source(_) => None,
-            Self::Sent(channels) => channels.get(row)?.as_ref()?.attributes(),
+    /// The column with a word wherever the program gave one or `word` has one.
+    fn fill(
+        &self,
+        given: Option<&ArrayRef>,
+        len: usize,
+        word: impl Fn(&Usual) -> Option<&str>,
+    ) -> Result<ArrayRef, ArrowError> {
+        let nulls = given.map(|given| given.logical_nulls());
+        let is_full = |nulls: &Option<NullBuffer>| nulls.iter().all(|n| n.null_count() == 0);
+        if let Some(given) = given.filter(|_| nulls.as_ref().is_some_and(is_full)) {
+            return Ok(Arc::clone(given));
         }
+        let said = given.and_then(|given| given.as_dictionary_opt::<Int32Type>());
+        let values = said.and_then(|said| said.values().as_string_opt::<i32>());
+        let first = values.map_or(0, StringArray::len);
+        let is_said = |row| match &nulls {
+            Some(Some(nulls)) => nulls.is_valid(row),
+            Some(None) => true,
+            None => false,
+        };
+        let key = |row: usize| -> Option<i32> {
+            if let Some(said) = said.filter(|_| is_said(row)) {
+                return Some(said.keys().value(row));
+            }
+            let place = self.rows.get(row).copied().unwrap_or(0);
+            word(self.words.get(place)?)?;
+            i32::try_from(first + place).ok()
+        };
+        let keys: Int32Array = (0..len).map(key).collect();
+        let words = values.into_iter().flatten().chain(self.words.iter().map(&word));
+        let words: StringArray = words.collect();
+        Ok(Arc::new(DictionaryArray::try_new(keys, Arc::new(words))?))
     }
 }
 
@@ -227,32 +303,29 @@ impl Defaults<'_> {
 pub(crate) fn batch_of(
     given: &Given,
     first: i64,
-    defaults: &Defaults<'_>,
+    defaults: &Defaults,
     channels: &Channels,
 ) -> Result<Batch, Error> {
     let len = given.len();
-    let made = |word: &dyn Fn(usize) -> Option<String>| -> ArrayRef {
-        let mut column = StringDictionaryBuilder::<Int32Type>::new();
-        (0..len).for_each(|row| column.append_option(word(row)));
-        Arc::new(column.finish())
-    };
-    let or = |column: &Option<ArrayRef>, word: &dyn Fn(usize) -> Option<String>| {
-        column.clone().unwrap_or_else(|| made(word))
-    };
     let sequences = || (first..).take(len).collect::<Vec<i64>>().into();
     let sequences = given.sequences.clone().unwrap_or_else(sequences);
     let timestamps = TimestampNanosecondArray::new(given.timestamps.clone(), None);
-    let encoding = |row| defaults.encoding(row, given.is_text);
-    let columns = RecordBatch::try_from_iter([
-        ("timestamp", Arc::new(timestamps) as ArrayRef),
-        ("sequence", Arc::new(Int64Array::new(sequences, None))),
-        ("channel", Arc::clone(&given.channel)),
-        ("source", or(&given.source, &|row| defaults.source(row))),
-        ("encoding", or(&given.encoding, &encoding)),
-        ("attributes", or(&given.attributes, &|row| defaults.attributes(row))),
-        ("payload", Arc::new(given.payloads.clone())),
-    ]);
-    let columns = columns.map_err(|e| Error::unfit(format!("its columns do not fit: {e}")))?;
+    let build = || -> Result<RecordBatch, ArrowError> {
+        let source = defaults.fill(given.source.as_ref(), len, |usual| Some(&usual.source))?;
+        let encoding = defaults.fill(given.encoding.as_ref(), len, |usual| usual.encoding)?;
+        let attributes =
+            defaults.fill(given.attributes.as_ref(), len, |usual| usual.attributes.as_deref())?;
+        RecordBatch::try_from_iter([
+            ("timestamp", Arc::new(timestamps) as ArrayRef),
+            ("sequence", Arc::new(Int64Array::new(sequences, None))),
+            ("channel", Arc::clone(&given.channel)),
+            ("source", source),
+            ("encoding", encoding),
+            ("attributes", attributes),
+            ("payload", Arc::new(given.payloads.clone())),
+        ])
+    };
+    let columns = build().map_err(|e| Error::unfit(format!("its columns do not fit: {e}")))?;
     Batch::from_arrow(&columns, channels)
 }
 

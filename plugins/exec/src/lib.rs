@@ -4,6 +4,7 @@
 //! Judges no program: one runs with the rights of whoever started the run, who has to allow it.
 
 mod columns;
+mod dictionaries;
 mod events;
 mod feed;
 mod incoming;
@@ -17,7 +18,8 @@ mod stream;
 mod voice;
 mod wire;
 
+pub use events::stream_of;
 pub use sink::ExecSink;
 pub use source::ExecSource;
-pub use stage::ExecStage;
+pub use stage::{Answered, ExecStage, answers_of};
 pub use stream::events_of;

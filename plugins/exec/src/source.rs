@@ -130,8 +130,11 @@ impl Reader for Programs {
             match self.heard.recv_timeout(LOOK) {
                 Ok(Heard::Events(given, bytes)) => {
                     self.context.count_read(bytes);
-                    let defaults = Defaults::Source(&self.context.source);
-                    let batch = batch_of(&given, self.events, &defaults, &self.context.channels)?;
+                    let defaults = Defaults::of(&self.context.source, &given);
+                    let batch = batch_of(&given, self.events, &defaults, &self.context.channels);
+                    let batch = batch.map_err(|error| {
+                        self.process.failed(&format!("gave wrong events: {error}"))
+                    })?;
                     self.events = self.events.saturating_add(batch.len() as i64);
                     return Ok(Some(batch));
                 }

@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::time::Length;
 use sluice_core::{
-    Batch, Channel, ChannelId, Channels, Error, Fold, OptionsError, Stage, StageContext,
+    Batch, ChannelId, Channels, Error, Fold, OptionsError, ReadContext, Stage, StageContext,
 };
 
 use crate::columns::Given;
@@ -19,6 +18,7 @@ use crate::incoming::{Heard, listen};
 use crate::launch::{Fed, Launch, here, program, timeout};
 use crate::ledger::{Known, Ledger, Sent};
 use crate::process::{LOOK, Process};
+use crate::stream::Stream;
 use crate::wire::END;
 
 /// Has a program change events.
@@ -73,9 +73,7 @@ struct Conversation {
     state: State,
     /// What was not yet handed to the program.
     unsent: VecDeque<Vec<u8>>,
-    ledger: Ledger,
-    /// The sequence of the next event that comes without one.
-    sequence: i64,
+    answers: Answers,
     /// Whether it was told that decoded fields do not come back.
     told_rows: bool,
 }
@@ -122,8 +120,7 @@ impl Conversation {
             partner: None,
             state: State::Open,
             unsent: VecDeque::new(),
-            ledger: Ledger::default(),
-            sequence: 0,
+            answers: Answers::default(),
             told_rows: false,
         }
     }
@@ -228,42 +225,17 @@ impl Conversation {
             return Err(process.error("ended without the mark that ends its stream"));
         }
         self.state = State::Over;
-        context.filtered += self.ledger.missing();
+        context.filtered += self.answers.ledger.missing();
         Ok(())
     }
 
     /// What a program gave, as events of the run.
     fn events(&mut self, given: &Given, context: &mut StageContext<'_>) -> Result<Batch, Error> {
-        let known = match self.known(given) {
-            Ok(known) => known,
-            Err(what) => return Err(self.wrong(&what, context)),
-        };
-        let sent = channels_of(&known, given, context.channels);
-        let batch = batch_of(given, self.sequence, &Defaults::Sent(&sent), context.channels);
-        let batch = match batch {
-            Ok(batch) => batch,
-            Err(error) => return Err(self.wrong(&error.to_string(), context)),
-        };
-        self.sequence = self.sequence.saturating_add(batch.len() as i64);
-        let mut origins = batch.channels().to_vec();
-        for (row, origin) in origins.iter_mut().enumerate() {
-            match known.get(row).copied().flatten() {
-                Some(Sent { origin: read, .. }) => *origin = read,
-                None => context.added.push(*origin),
-            }
+        let node = context.talk.node();
+        match self.answers.take(given, node, context.channels, &mut context.added) {
+            Ok(batch) => Ok(batch),
+            Err(what) => Err(self.wrong(&what, context)),
         }
-        Ok(with_origins(&batch, given, origins))
-    }
-
-    /// For each event, what it was sent with; nothing for those that are new.
-    fn known(&mut self, given: &Given) -> Result<Vec<Option<Sent>>, String> {
-        let Some(numbers) = &given.numbers else { return Ok(vec![None; given.len()]) };
-        let known = numbers.iter().map(|number| match number.map(|n| self.ledger.take(n)) {
-            Some(Ok(Known::Back(sent))) => Ok(Some(sent)),
-            Some(Ok(Known::Again)) | None => Ok(None),
-            Some(Err(what)) => Err(what),
-        });
-        known.collect()
     }
 
     fn wrong(&mut self, what: &str, context: &StageContext<'_>) -> Error {
@@ -297,17 +269,76 @@ fn hand_over(feed: &Feed, heard: &Receiver<Heard>, piece: Vec<u8>) -> (Result<()
     }
 }
 
-/// The channels events were sent on, where a program leaves out what else is said of them.
-fn channels_of(
-    known: &[Option<Sent>],
-    given: &Given,
-    channels: &Channels,
-) -> Vec<Option<Arc<Channel>>> {
-    let says_all = given.source.is_some() && given.encoding.is_some() && given.attributes.is_some();
-    if says_all {
-        return Vec::new();
+/// What a program answers to events that were sent to it.
+#[derive(Debug, Default)]
+struct Answers {
+    ledger: Ledger,
+    /// The sequence of the next event that comes without one.
+    sequence: i64,
+}
+
+impl Answers {
+    /// What a program of this node gave, as events of the run. Those that are new are put to `added` by their
+    /// origins. `Err` says what is wrong with them.
+    fn take(
+        &mut self,
+        given: &Given,
+        node: &str,
+        channels: &Channels,
+        added: &mut Vec<u32>,
+    ) -> Result<Batch, String> {
+        let known = self.known(given)?;
+        let sent = known.iter().map(|sent| sent.map(|sent| ChannelId(sent.channel)));
+        let defaults = Defaults::of(node, given).sent(sent, channels);
+        let batch = batch_of(given, self.sequence, &defaults, channels);
+        let batch = batch.map_err(|error| error.to_string())?;
+        self.sequence = self.sequence.saturating_add(batch.len() as i64);
+        let mut origins = batch.channels().to_vec();
+        for (origin, sent) in origins.iter_mut().zip(known) {
+            match sent {
+                Some(Sent { origin: read, .. }) => *origin = read,
+                None => added.push(*origin),
+            }
+        }
+        Ok(with_origins(&batch, given, origins))
     }
-    known.iter().map(|sent| sent.map(|sent| channels.get(ChannelId(sent.channel)))).collect()
+
+    /// For each event, what it was sent with; nothing for those that are new.
+    fn known(&mut self, given: &Given) -> Result<Vec<Option<Sent>>, String> {
+        let Some(numbers) = &given.numbers else { return Ok(vec![None; given.len()]) };
+        let known = numbers.iter().map(|number| match number.map(|n| self.ledger.take(n)) {
+            Some(Ok(Known::Back(sent))) => Ok(Some(sent)),
+            Some(Ok(Known::Again)) | None => Ok(None),
+            Some(Err(what)) => Err(what),
+        });
+        known.collect()
+    }
+}
+
+/// What became of events that were sent to a program, by what it answered.
+#[derive(Debug)]
+pub struct Answered {
+    /// What it gave.
+    pub batches: Vec<Batch>,
+    /// Those that are new, by their origins.
+    pub added: Vec<u32>,
+    /// How many of those that were sent did not come back.
+    pub missing: u64,
+}
+
+/// What a stage makes of a program that gets `sent` and then writes `bytes`, whatever these are. For tests and
+/// fuzzing: nothing is run.
+///
+/// `Err` says what is wrong with them.
+pub fn answers_of(bytes: &[u8], sent: &[Batch], context: &ReadContext) -> Result<Answered, String> {
+    let (mut answers, mut stream) = (Answers::default(), Stream::new(bytes));
+    sent.iter().for_each(|batch| answers.ledger.send(batch.origins(), batch.channels()));
+    let (mut batches, mut added) = (Vec::new(), Vec::new());
+    while let Some(given) = stream.next()? {
+        batches.push(answers.take(&given, &context.source, &context.channels, &mut added)?);
+    }
+    stream.end()?;
+    Ok(Answered { batches, added, missing: answers.ledger.missing() })
 }
 
 impl Fold for Conversation {
@@ -323,9 +354,9 @@ impl Fold for Conversation {
             context.note("decoded fields do not come back from a program; decode behind it", 0);
         }
         self.partner(context)?;
-        let first = self.ledger.next();
+        let first = self.answers.ledger.next();
         self.unsent.extend(self.wanted.messages(&batch, first, context.channels)?);
-        self.ledger.send(batch.origins(), batch.channels());
+        self.answers.ledger.send(batch.origins(), batch.channels());
         self.exchange(context)
     }
 
@@ -347,5 +378,94 @@ impl Fold for Conversation {
 
     fn is_done(&self) -> bool {
         self.state >= State::Done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use arrow_array::*;
+    use arrow_ipc::writer::StreamWriter;
+    use sluice_core::{BatchBuilder, Channel, Encoding, Name};
+
+    /// Three events of two channels.
+    fn sent(context: &ReadContext) -> Batch {
+        let mut left = Channel::new(Name::from_text("A"), "left", Encoding::Lcm);
+        left.type_name = Some("robot.pose".into());
+        let right = Channel::new(Name::from_text("B"), "right", Encoding::Vel);
+        let channels = [left, right].map(|channel| context.channels.intern(channel).unwrap());
+        let mut batch = BatchBuilder::default();
+        for (n, channel) in [0, 1, 0].into_iter().enumerate() {
+            batch.push_copy(n as i64, n as i64, channels[channel], &[n as u8]);
+        }
+        batch.finish()
+    }
+
+    fn answer(numbers: Vec<Option<i64>>, more: Vec<(&str, ArrayRef)>) -> Vec<u8> {
+        let len = numbers.len();
+        let mut columns: Vec<(&str, ArrayRef, bool)> = vec![
+            ("number", Arc::new(Int64Array::from(numbers)), true),
+            ("timestamp", Arc::new(Int64Array::from(vec![7; len])), true),
+            ("channel", Arc::new(StringArray::from(vec!["C"; len])), true),
+            ("payload", Arc::new(BinaryArray::from(vec![&b"x"[..]; len])), true),
+        ];
+        columns.extend(more.into_iter().map(|(name, column)| (name, column, true)));
+        let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+        let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+        writer.write(&batch).unwrap();
+        writer.into_inner().unwrap()
+    }
+
+    /// Source, encoding and type name of each event.
+    fn said(answered: &Answered, context: &ReadContext) -> Vec<(String, Encoding, Option<String>)> {
+        let events = answered.batches.iter().flat_map(Batch::iter);
+        let said = events.map(|event| {
+            let channel = context.channels.get(event.channel);
+            let kind = channel.type_name.as_ref().map(ToString::to_string);
+            (channel.source.to_string(), channel.encoding.clone(), kind)
+        });
+        said.collect()
+    }
+
+    #[test]
+    fn what_a_program_leaves_null_is_as_it_was_and_new_events_are_the_nodes() {
+        let context = ReadContext::standalone("keep");
+        let sent = [sent(&context)];
+        let numbers = vec![Some(1), None, Some(0), Some(1)];
+        let mine = |name| -> Vec<(&str, ArrayRef)> {
+            vec![(name, Arc::new(StringArray::from(vec![Some("mine"), None, None, None])))]
+        };
+        let was = [
+            ("right".to_owned(), Encoding::Vel, None),
+            ("keep".to_owned(), Encoding::Unknown, None),
+            ("left".to_owned(), Encoding::Lcm, Some("robot.pose".to_owned())),
+            ("keep".to_owned(), Encoding::Unknown, None),
+        ];
+        let nothing: ArrayRef = Arc::new(StringArray::from(vec![None::<&str>; 4]));
+        let nulls = ["source", "encoding", "attributes"].map(|name| (name, Arc::clone(&nothing)));
+        for more in [Vec::new(), nulls.to_vec(), mine("source"), mine("encoding")] {
+            let name = more.first().map(|(name, _)| *name).filter(|_| more.len() == 1);
+            let answered = answers_of(&answer(numbers.clone(), more), &sent, &context).unwrap();
+            let mut wanted = was.clone();
+            match name {
+                Some("source") => wanted[0].0 = "mine".to_owned(),
+                Some(_) => wanted[0].1 = Encoding::Unknown,
+                None => {}
+            }
+            assert_eq!(said(&answered, &context), wanted, "{name:?}");
+            assert_eq!((answered.added.len(), answered.missing), (2, 1));
+            let origins: Vec<u32> = answered.batches[0].origins().to_vec();
+            assert_eq!([origins[0], origins[2]], [sent[0].channels()[1], sent[0].channels()[0]]);
+        }
+    }
+
+    #[test]
+    fn numbers_that_were_not_sent_are_wrong() {
+        let context = ReadContext::standalone("keep");
+        let sent = [sent(&context)];
+        let said = answers_of(&answer(vec![Some(3)], Vec::new()), &sent, &context).unwrap_err();
+        assert!(said.contains("no event was sent with the number 3"), "{said}");
     }
 }

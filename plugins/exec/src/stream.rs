@@ -2,38 +2,32 @@
 //!
 //! The Arrow library's panics are caught here. Starts no program.
 
-use std::collections::HashMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
 use arrow_buffer::Buffer;
-use arrow_ipc::MessageHeader;
 use arrow_ipc::convert::fb_to_schema;
-use arrow_ipc::reader::{read_dictionary, read_record_batch};
+use arrow_ipc::reader::read_record_batch;
+use arrow_ipc::{Endianness, MessageHeader};
 use sluice_core::{Batch, ReadContext};
 
 use crate::columns::{Form, Given};
+use crate::dictionaries::Dictionaries;
 use crate::events::{Defaults, batch_of};
 use crate::wire::{Messages, Raw, fits, message_of};
-
-/// How many bytes of words may be added to dictionaries that are there, in a whole stream.
-const MOST_ADDED: usize = 256 << 20;
 
 /// A stream of events.
 pub(crate) struct Stream<R> {
     messages: Messages<R>,
     form: Option<Form>,
-    dictionaries: HashMap<i64, ArrayRef>,
-    /// Bytes that were added to dictionaries.
-    added: usize,
+    dictionaries: Dictionaries,
 }
 
 impl<R: io::Read> Stream<R> {
     pub(crate) fn new(from: R) -> Self {
-        let dictionaries = HashMap::new();
-        Self { messages: Messages::new(from), form: None, dictionaries, added: 0 }
+        let dictionaries = Dictionaries::default();
+        Self { messages: Messages::new(from), form: None, dictionaries }
     }
 
     /// How many bytes have been read.
@@ -71,24 +65,22 @@ impl<R: io::Read> Stream<R> {
         match (message.header_type(), &self.form) {
             (MessageHeader::Schema, None) => {
                 let schema = message.header_as_schema().ok_or("a schema that is none")?;
-                self.form = Some(Form::of(Arc::new(fb_to_schema(schema)))?);
+                if schema.endianness() != Endianness::Little {
+                    return Err(
+                        "the numbers of the Arrow stream are big-endian, which is not read: write \
+                                them little-endian"
+                            .into(),
+                    );
+                }
+                let form = Form::of(Arc::new(fb_to_schema(schema)))?;
+                self.dictionaries = Dictionaries::of(&form);
+                self.form = Some(form);
                 Ok(None)
             }
             (MessageHeader::Schema, Some(_)) => Err("the Arrow stream has a second schema".into()),
-            (MessageHeader::DictionaryBatch, Some(form)) => {
+            (MessageHeader::DictionaryBatch, Some(_)) => {
                 let words = message.header_as_dictionary_batch().ok_or("words that are none")?;
-                fits(&words.data().ok_or("a dictionary without words")?, len)?;
-                if words.isDelta() {
-                    self.added += len;
-                }
-                if self.added > MOST_ADDED {
-                    return Err(format!(
-                        "more than {MOST_ADDED} bytes of words in its dictionaries"
-                    ));
-                }
-                let (schema, version) = (Arc::clone(&form.schema), message.version());
-                read_dictionary(&body, words, &schema, &mut self.dictionaries, &version)
-                    .map_err(|e| format!("a dictionary of its Arrow stream is wrong: {e}"))?;
+                self.dictionaries.take(words, about.len(), &body, message.version())?;
                 Ok(None)
             }
             (MessageHeader::RecordBatch, Some(form)) => {
@@ -96,9 +88,9 @@ impl<R: io::Read> Stream<R> {
                 fits(&columns, len)?;
                 let (schema, version) = (Arc::clone(&form.schema), message.version());
                 let places = Some(&form.places[..]);
-                let columns =
-                    read_record_batch(&body, columns, schema, &self.dictionaries, places, &version)
-                        .map_err(|e| format!("a batch of its Arrow stream is wrong: {e}"))?;
+                let words = self.dictionaries.whole()?;
+                let columns = read_record_batch(&body, columns, schema, words, places, &version)
+                    .map_err(|e| format!("a batch of its Arrow stream is wrong: {e}"))?;
                 form.events(&columns).map(Some)
             }
             (_, None) => Err("the Arrow stream does not begin with a schema".into()),
@@ -121,7 +113,8 @@ pub fn events_of(bytes: &[u8], context: &ReadContext) -> Result<Vec<Batch>, Stri
     let mut stream = Stream::new(bytes);
     let (mut batches, mut events) = (Vec::new(), 0);
     while let Some(given) = stream.next()? {
-        let batch = batch_of(&given, events, &Defaults::Source(&context.source), &context.channels);
+        let defaults = Defaults::of(&context.source, &given);
+        let batch = batch_of(&given, events, &defaults, &context.channels);
         let batch = batch.map_err(|error| error.to_string())?;
         events += batch.len() as i64;
         batches.push(batch);
@@ -133,10 +126,12 @@ pub fn events_of(bytes: &[u8], context: &ReadContext) -> Result<Vec<Batch>, Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dictionaries::MOST_WORDS;
     use crate::events::Wanted;
     use crate::wire::END;
+    use arrow_array::builder::StringViewBuilder;
     use arrow_array::*;
-    use arrow_ipc::writer::StreamWriter;
+    use arrow_ipc::writer::{DictionaryHandling, IpcWriteOptions, StreamWriter};
     use arrow_schema::{DataType, Field, Schema};
     use proptest::prelude::*;
     use sluice_core::{BatchBuilder, Channel, Encoding, Name};
@@ -261,6 +256,121 @@ mod tests {
         assert_eq!((&*channels[1].source, &channels[1].encoding), ("right", &Encoding::Unknown));
         let batches = events_of(&of(usual()), &context).unwrap();
         assert_eq!(&*context.channels.get(batches[0].event(0).channel).source, "prog");
+    }
+
+    #[test]
+    fn where_a_source_leaves_null_it_is_as_if_the_column_were_not_there() {
+        let context = ReadContext::standalone("prog");
+        let mut columns = with("source", Arc::new(StringArray::from(vec![None, Some("mine")])));
+        columns.push(("encoding", Arc::new(StringArray::from(vec![None, Some("lcm")]))));
+        columns.retain(|(name, _)| *name != "payload");
+        columns.push(("payload", Arc::new(StringArray::from(vec!["x", "y"]))));
+        let batches = events_of(&of(columns), &context).unwrap();
+        let said = batches[0].iter().map(|event| {
+            let channel = context.channels.get(event.channel);
+            (channel.source.to_string(), channel.encoding.clone())
+        });
+        let wanted = [("prog".to_owned(), Encoding::Text), ("mine".to_owned(), Encoding::Lcm)];
+        assert_eq!(said.collect::<Vec<_>>(), wanted);
+    }
+
+    /// A column of words that is a dictionary.
+    fn words(words: &[&str]) -> ArrayRef {
+        let keys = Int32Array::from_iter_values(0..words.len() as i32);
+        Arc::new(DictionaryArray::new(keys, Arc::new(StringArray::from(words.to_vec()))))
+    }
+
+    #[test]
+    fn dictionaries_are_added_to_and_replaced() {
+        let lists: [&[&str]; 4] = [&["A", "B"], &["A", "B", "C"], &["A", "B", "C", "D"], &["X"]];
+        let batch = |list: &&[&str]| {
+            let len = list.len();
+            let columns: [(&str, ArrayRef); 3] = [
+                ("timestamp", Arc::new(Int64Array::from(vec![5; len]))),
+                ("channel", words(list)),
+                ("payload", Arc::new(BinaryArray::from(vec![&b"x"[..]; len]))),
+            ];
+            RecordBatch::try_from_iter(columns).unwrap()
+        };
+        let batches = lists.each_ref().map(batch);
+        for handling in [DictionaryHandling::Delta, DictionaryHandling::Resend] {
+            let options = IpcWriteOptions::default().with_dictionary_handling(handling);
+            let schema = batches[0].schema();
+            let writer = StreamWriter::try_new_with_options(Vec::new(), &schema, options);
+            let mut writer = writer.unwrap();
+            batches.iter().for_each(|batch| writer.write(batch).unwrap());
+            let events = read(&writer.into_inner().unwrap()).unwrap();
+            let names: Vec<&str> = events.iter().map(|event| &*event.2).collect();
+            assert_eq!(names, lists.concat());
+        }
+    }
+
+    #[test]
+    fn words_take_bounded_memory_and_those_of_other_columns_none() {
+        let long = "x".repeat(MOST_WORDS + 1);
+        let other = of(with("mine", words(&[&long, ""])));
+        let mut stream = Stream::new(&other[..]);
+        assert_eq!(stream.next().unwrap().unwrap().len(), 2);
+        assert!(stream.dictionaries.whole().unwrap().is_empty());
+        let half = &long[..MOST_WORDS / 2];
+        let mut columns = with("source", words(&[half, ""]));
+        columns.push(("attributes", words(&[half, ""])));
+        for stream in [of(with("source", words(&[&long, ""]))), of(columns)] {
+            let said = read(&stream).unwrap_err();
+            assert!(said.contains("of words together"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_long_word_in_many_rows_is_kept_once() {
+        let (rows, long) = (3000, "x".repeat(1 << 20));
+        let keys = || Int32Array::from(vec![0; rows]);
+        let large: ArrayRef = Arc::new(LargeStringArray::from(vec![&*long]));
+        let columns = |channel: ArrayRef| -> Columns {
+            vec![
+                ("timestamp", Arc::new(Int64Array::from(vec![5; rows]))),
+                ("channel", Arc::new(StringArray::from(vec!["A"; rows]))),
+                ("payload", Arc::new(BinaryArray::from(vec![&b""[..]; rows]))),
+                ("source", channel),
+            ]
+        };
+        let stream = of(columns(Arc::new(DictionaryArray::new(keys(), large))));
+        assert_eq!(read(&stream).unwrap().len(), rows);
+        let mut views = StringViewBuilder::new();
+        let block = views.append_block(long.into_bytes().into());
+        (0..rows).for_each(|_| views.try_append_view(block, 0, 1 << 20).unwrap());
+        let said = read(&of(columns(Arc::new(views.finish())))).unwrap_err();
+        assert!(said.contains("`source`: 3145728000 bytes in a batch"), "{said}");
+    }
+
+    #[test]
+    fn a_dictionary_with_a_null_that_is_used_has_a_null_row() {
+        let values = Arc::new(StringArray::from(vec![Some("A"), None]));
+        let channel =
+            || DictionaryArray::new(Int8Array::from(vec![0, 1]), Arc::clone(&values) as _);
+        let said = read(&of(with("channel", Arc::new(channel())))).unwrap_err();
+        assert!(said.contains("`channel` is null in row 1"), "{said}");
+        let context = ReadContext::standalone("prog");
+        let stream = of(with("source", Arc::new(channel())));
+        let batches = events_of(&stream, &context).unwrap();
+        let sources =
+            batches[0].iter().map(|event| context.channels.get(event.channel).source.to_string());
+        assert_eq!(sources.collect::<Vec<_>>(), ["A", "prog"]);
+    }
+
+    #[test]
+    fn big_endian_streams_are_refused() {
+        let mut bytes = of(usual());
+        let begins = 8;
+        let message = arrow_ipc::root_as_message(&bytes[begins..]).unwrap();
+        let schema = begins + message.header_as_schema().unwrap()._tab.loc();
+        let back = i32::from_le_bytes(*bytes[schema..].first_chunk().unwrap());
+        let places = (schema as i32 - back) as usize;
+        // The first place is that of the endianness, which is left out where it is little: it gets that of the
+        // fields, where there is something else than 0.
+        bytes.copy_within(places + 6..places + 8, places + 4);
+        let said = read(&bytes).unwrap_err();
+        assert!(said.contains("big-endian"), "{said}");
     }
 
     #[test]
