@@ -75,12 +75,18 @@ impl Sample {
         let whole = parsed::<i64>(&text);
         Self {
             is_empty: is_null(cell, &text),
-            is_number: parsed::<f64>(&text).is_some(),
+            is_number: parsed::<f64>(&text).is_some() && !is_code(&text),
             is_long: whole.is_some_and(|whole| whole.unsigned_abs() > EXACT),
-            is_whole: whole.is_some(),
+            is_whole: whole.is_some() && !is_code(&text),
             is_bool: truth(&text).is_some(),
         }
     }
+}
+
+/// Whether it is digits that would lose something as a number: the zeros in front.
+fn is_code(text: &[u8]) -> bool {
+    let text = text.trim_ascii();
+    text.len() > 1 && text.starts_with(b"0") && text.iter().all(u8::is_ascii_digit)
 }
 
 /// The type of a column whose first cells are these.
@@ -116,8 +122,10 @@ fn truth(text: &[u8]) -> Option<bool> {
 /// A number, unless it is a whole one that would not stay what it is.
 fn number(text: &[u8]) -> Result<f64, &'static str> {
     let number: f64 = parsed(text).ok_or("no number")?;
-    let is_whole = text.trim_ascii().iter().all(|byte| byte.is_ascii_digit() || *byte == b'-');
-    if number.abs() > EXACT as f64 && is_whole && parsed::<i128>(text) != Some(number as i128) {
+    let digits = text.trim_ascii();
+    let digits = digits.strip_prefix(b"+").or(digits.strip_prefix(b"-")).unwrap_or(digits);
+    let is_whole = digits.iter().all(u8::is_ascii_digit);
+    if is_whole && number.abs() >= EXACT as f64 && parsed::<i128>(text) != Some(number as i128) {
         return Err("more digits than numbers of type f64 hold: give the column type i64 or text");
     }
     Ok(number)
@@ -166,6 +174,24 @@ impl Column {
             Self::I64(mut column) => ArrayBuilder::finish(&mut column),
             Self::Bool(mut column) => ArrayBuilder::finish(&mut column),
             Self::Text(mut column) => ArrayBuilder::finish(&mut column),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_whole_number_stays_what_it_is_or_is_refused(near in -40i128..40, side: bool, plus: bool) {
+            let whole = (if side { 1 } else { -1 }) * i128::from(EXACT) + near;
+            let text = if plus && whole > 0 { format!("+{whole}") } else { whole.to_string() };
+            match number(text.as_bytes()) {
+                Ok(number) => prop_assert_eq!(number as i128, whole),
+                Err(_) => prop_assert!(whole.unsigned_abs() > u128::from(EXACT)),
+            }
         }
     }
 }

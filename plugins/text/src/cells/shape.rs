@@ -320,6 +320,13 @@ impl Rows<'_> {
                 return wrong(format!("the names of columns cannot be read: {why}"));
             }
         };
+        if cells.iter().any(|cell| cell.text(row).contains(&b'\r')) {
+            return wrong(
+                "the names of columns hold a carriage return: lines have to end with a line feed, with or \
+                 without a carriage return before it"
+                    .to_owned(),
+            );
+        }
         let name = |(n, cell): (usize, &Cell)| {
             let text = cell.text(row);
             let name = escaped(text.trim_ascii()).into_owned();

@@ -81,6 +81,13 @@ fn a_row_is_an_event_with_typed_fields() {
 }
 
 #[test]
+fn digits_with_zeros_in_front_stay_texts() {
+    let columns = fields("t,code,x\n1,007,0\n2,0,0.5\n", json!({}));
+    assert_eq!(columns.column(0).as_string::<i32>().value(0), "007");
+    assert_eq!(columns.column(1).as_primitive::<Float64Type>().value(1), 0.5);
+}
+
+#[test]
 fn columns_say_channel_and_number() {
     let text = "timestamp_ns,channel,sequence,v\n5,GPS,7,1\n6,IMU,8,2\n";
     let all = gathered(text, json!({}));
@@ -162,6 +169,7 @@ fn a_file_whose_columns_cannot_be_known_is_refused_with_what_to_do() {
     refused("t,b,b\n1,2,3\n", json!({}), &["two columns are called `b`"]);
     refused("t,\"b\n", json!({}), &["names of columns cannot be read"]);
     refused("t,b\n", json!({ "columns": ["t"] }), &["`columns` names 1"]);
+    refused("t,x\r1,2\r3,4\r", json!({}), &["end with a line feed"]);
     refused(&"t,".repeat(3000), json!({}), &["`delimiter`"]);
     assert_eq!(gathered("", json!({})), Gathered::default());
     assert_eq!(gathered("t,x\n", json!({})), Gathered::default());
