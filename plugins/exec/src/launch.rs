@@ -1,18 +1,22 @@
 //! What options say of a program: its command, where it runs and how long it may be silent; and starting it.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use sluice_core::Error;
+use sluice_core::name::printable;
 use sluice_core::programs::{Program, Talk};
 use sluice_core::time::Length;
 
-use crate::process::{Pipes, Process};
+use crate::process::{Pipes, Process, told};
 
 /// What stands for the input's path in arguments.
 pub(crate) const INPUT: &str = "{input}";
@@ -43,26 +47,71 @@ pub(crate) fn here() -> PathBuf {
     PathBuf::from(".")
 }
 
-impl Launch {
-    /// `Err` says what no program can be.
-    pub(crate) fn judge(&self) -> Result<(), String> {
-        match self.command.first() {
-            None => {
-                Err("`command` is a list of a program and its arguments, and this is empty".into())
-            }
-            Some(program) if program.is_empty() => Err("`command` names no program".into()),
-            Some(_) if self.timeout.0 < 0 => Err("`timeout` is below 0; 0 means no limit".into()),
-            Some(_) if self.has_zero() => Err("a program cannot be given a zero byte".into()),
-            Some(_) => Ok(()),
+/// Reads the option `command`: a program and its arguments.
+pub(crate) fn words<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    judged(from, |command: &Vec<String>| match command.first() {
+        None => Err("`command` is empty: it is a list of a program and its arguments".into()),
+        Some(program) if program.is_empty() => Err("`command` names no program".into()),
+        Some(_) if command.iter().any(|word| word.contains('\0')) => {
+            Err("no program can be given a zero byte, which `command` has".into())
         }
-    }
+        Some(_) => Ok(()),
+    })
+}
 
-    fn has_zero(&self) -> bool {
-        let pairs = self.env.iter().flat_map(|(name, value)| [name, value]);
-        let named = self.env.keys().all(|name| !name.is_empty() && !name.contains('='));
-        !named || self.command.iter().chain(pairs).any(|text| text.contains('\0'))
-    }
+/// Reads the option `folder`.
+pub(crate) fn folder<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+    judged(from, |folder: &PathBuf| {
+        let bytes = folder.as_os_str().as_encoded_bytes();
+        if bytes.is_empty() {
+            return Err("`folder` is empty; `.` is the folder of the pipeline file".into());
+        }
+        if bytes.contains(&0) {
+            return Err("no folder has a zero byte in its name".into());
+        }
+        Ok(())
+    })
+}
 
+/// Reads the option `env`: variables by their names.
+pub(crate) fn variables<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<BTreeMap<String, String>, D::Error> {
+    judged(from, |env: &BTreeMap<String, String>| {
+        for (name, value) in env {
+            if name.is_empty() {
+                return Err("`env` has a variable without a name".into());
+            }
+            if name.contains('=') {
+                return Err(format!("`{name}` cannot be the name of a variable: it has a `=`"));
+            }
+            if name.contains('\0') || value.contains('\0') {
+                return Err(format!("no variable can hold a zero byte, as {name:?} does"));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Reads the option `timeout`.
+pub(crate) fn patience<'de, D: Deserializer<'de>>(from: D) -> Result<Length, D::Error> {
+    judged(from, |timeout: &Length| match timeout.0 {
+        ..0 => Err("`timeout` is below 0; 0 means no limit".into()),
+        _ => Ok(()),
+    })
+}
+
+/// A value that `judge` takes. `judge` says what is wrong with it, which is told at its key.
+fn judged<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    from: D,
+    judge: impl Fn(&T) -> Result<(), String>,
+) -> Result<T, D::Error> {
+    let value = T::deserialize(from)?;
+    judge(&value).map_err(D::Error::custom)?;
+    Ok(value)
+}
+
+impl Launch {
     /// How long it may neither take nor give anything; nothing if there is no limit.
     pub(crate) fn patience(&self) -> Option<Duration> {
         Some(self.timeout.duration()).filter(|limit| !limit.is_zero())
@@ -77,12 +126,10 @@ impl Launch {
     ) -> Result<(Process, Pipes), Error> {
         let input = input.map(std::path::absolute).transpose();
         let input = input.map_err(|e| Error::io("find", &self.folder, e))?;
-        let fill = |text: &String| match &input {
-            Some(path) => text.replace(INPUT, &path.to_string_lossy()),
-            None => text.clone(),
-        };
-        let words: Vec<String> = self.command.iter().map(fill).collect();
-        let line = line(&words);
+        let words: Vec<OsString> =
+            self.command.iter().map(|word| filled(word, input.as_deref())).collect();
+        let shown: Vec<_> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let line = line(&shown);
         let meta =
             std::fs::metadata(&self.folder).map_err(|e| Error::io("run in", &self.folder, e))?;
         if !meta.is_dir() {
@@ -96,12 +143,12 @@ impl Launch {
         // A group of its own: it is ended with all it starts, and only by us.
         command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
         Process::start(command, fed, line.clone(), self.patience(), talk)
-            .map_err(|error| self.not_started(&line, program, error))
+            .map_err(|error| self.not_started(&line, &program.to_string_lossy(), error))
     }
 
     /// Where a program lies: beside the others of the folder it runs in, if it is named by a path.
-    fn place_of(&self, program: &str) -> Result<PathBuf, Error> {
-        if !program.contains('/') {
+    fn place_of(&self, program: &OsStr) -> Result<PathBuf, Error> {
+        if !program.as_encoded_bytes().contains(&b'/') {
             return Ok(PathBuf::from(program));
         }
         let place = std::path::absolute(self.folder.join(program));
@@ -128,8 +175,21 @@ impl Launch {
             }
             _ => error.to_string(),
         };
-        Error::refused(format!("`{line}` cannot be started: {why}"))
+        Error::refused(format!("`{}` cannot be started: {}", told(line), printable(&why)))
     }
+}
+
+/// An argument with the input's path where it asks for that: byte by byte, whatever the path is.
+fn filled(word: &str, input: Option<&Path>) -> OsString {
+    let Some(input) = input else { return word.into() };
+    let mut filled = OsString::new();
+    for (n, text) in word.split(INPUT).enumerate() {
+        if n > 0 {
+            filled.push(input);
+        }
+        filled.push(text);
+    }
+    filled
 }
 
 /// A command as people would type it.
@@ -155,6 +215,7 @@ pub(crate) fn program(options: &Value) -> Program {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_core::{Kind, Make};
 
     #[test]
     fn commands_are_shown_as_they_would_be_typed() {
@@ -172,5 +233,48 @@ mod tests {
         let program = program(&options);
         assert_eq!(program.line, "python3 keep.py --least 3");
         assert_eq!(program.files, [folder.path().join("keep.py")]);
+    }
+
+    #[test]
+    fn arguments_have_the_path_of_the_input_byte_by_byte() {
+        use std::os::unix::ffi::{OsStrExt, OsStringExt};
+        let input = OsString::from_vec(b"/log\xff/a".to_vec());
+        let filled = |word| filled(word, Some(Path::new(&input))).as_bytes().to_vec();
+        assert_eq!(filled("{input}"), b"/log\xff/a");
+        assert_eq!(filled("a={input},{input}"), b"a=/log\xff/a,/log\xff/a");
+        assert_eq!(filled("plain"), b"plain");
+        assert_eq!(super::filled("{input}", None), "{input}");
+    }
+
+    #[test]
+    fn mistakes_are_told_at_the_option_that_has_them() {
+        let wrong = [
+            ("command", serde_json::json!([])),
+            ("command", serde_json::json!([""])),
+            ("command", serde_json::json!(["a", "\0"])),
+            ("folder", serde_json::json!("")),
+            ("env", serde_json::json!({ "A=B": "x" })),
+            ("env", serde_json::json!({ "": "x" })),
+            ("env", serde_json::json!({ "A": "\0" })),
+            ("timeout", serde_json::json!(-1)),
+        ];
+        let registry = sluice_core::Registry::linked();
+        for kind in [Kind::Source, Kind::Stage] {
+            let plugin = registry.get(kind, "exec").unwrap();
+            for (key, value) in &wrong {
+                let mut options = serde_json::json!({ "command": ["cat"] });
+                options[key] = value.clone();
+                let error = match plugin.make {
+                    Make::Source(make) => make(options).map(drop).unwrap_err(),
+                    Make::Stage(make) => make(options).map(drop).unwrap_err(),
+                    _ => unreachable!("only sources and stages are asked for"),
+                };
+                assert_eq!(error.path, [*key], "{kind} {value}: {error}");
+                // Else they would be taken for what was expected.
+                assert!(!error.message.starts_with("a "), "{error}");
+            }
+            let schema = (plugin.schema)();
+            assert_eq!(schema.as_value()["properties"]["timeout"]["default"], "60s");
+        }
     }
 }

@@ -16,7 +16,7 @@ use sluice_core::{Batch, EncodeContext, Error, OutputFile, Sink, SinkContext};
 
 use crate::events::{Wanted, refuse_rows_alone};
 use crate::feed::{self, Feed};
-use crate::launch::{Fed, Launch, here, program, timeout};
+use crate::launch::{self, Fed, Launch, here, program, timeout};
 use crate::process::{Activity, LAST_WORDS, LOOK, Process};
 use crate::voice::Voice;
 use crate::wire::END;
@@ -46,6 +46,7 @@ impl JsonSchema for ExecSink {
 struct Options {
     /// The program and its arguments, as a list; no shell is between. It reads an Arrow stream from its
     /// standard input, to the end.
+    #[serde(deserialize_with = "launch::words")]
     command: Vec<String>,
     /// The file that the program's standard output becomes: whole, when the program has ended with 0, or not
     /// at all. `-` is standard output. Without it, what the program prints is talk.
@@ -55,15 +56,16 @@ struct Options {
     #[serde(default)]
     fields: bool,
     /// The folder in which the program runs. The folder of the pipeline file if left out.
-    #[serde(default = "here")]
+    #[serde(default = "here", deserialize_with = "launch::folder")]
     #[schemars(extend("format" = "sluice-path"))]
     folder: PathBuf,
     /// Variables of the environment that the program gets beside those that are there.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "launch::variables")]
     env: BTreeMap<String, String>,
     /// How long the program may neither take nor give anything before it is ended, when there is something to
     /// take or to give: seconds, or 200ms, 1m30s; 0 is no limit.
-    #[serde(default = "timeout")]
+    #[serde(default = "timeout", deserialize_with = "launch::patience")]
+    #[schemars(extend("default" = "60s"))]
     timeout: Length,
 }
 
@@ -73,7 +75,6 @@ impl TryFrom<Options> for ExecSink {
     fn try_from(options: Options) -> Result<Self, String> {
         let Options { command, path, fields, folder, env, timeout } = options;
         let launch = Launch { command, folder, env, timeout };
-        launch.judge()?;
         if path.as_ref().is_some_and(OutPath::is_folder) {
             return Err("`path` is a folder: what a program prints becomes one file".into());
         }

@@ -7,13 +7,17 @@ use std::path::{Path, PathBuf};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
+use serde_json::Value;
 use sluice_core::options::InPaths;
 use sluice_core::time::Length;
-use sluice_core::{Batch, Entry, Error, Input, Query, ReadContext, Reader, Source, Split, files};
+use sluice_core::{
+    Batch, Entry, Error, Input, Make, OptionsError, Query, ReadContext, Reader, Source, Split,
+    files,
+};
 
 use crate::events::{Defaults, batch_of};
 use crate::incoming::{Heard, listen};
-use crate::launch::{Fed, INPUT, Launch, here, program, timeout};
+use crate::launch::{self, Fed, INPUT, Launch, here, program, timeout};
 use crate::process::{LOOK, Process};
 
 /// Gives the events of a program's Arrow stream.
@@ -40,41 +44,56 @@ impl JsonSchema for ExecSource {
 struct Options {
     /// The program and its arguments, as a list; no shell is between. It writes an Arrow stream to its
     /// standard output. `{input}` in arguments stands for the path of the input.
+    #[serde(deserialize_with = "launch::words")]
     command: Vec<String>,
     /// The inputs: a file, a glob or a list of them. The program is run for each of them, for several at a
     /// time. Without it, it is run once.
     path: Option<InPaths>,
     /// The folder in which the program runs. The folder of the pipeline file if left out.
-    #[serde(default = "here")]
+    #[serde(default = "here", deserialize_with = "launch::folder")]
     #[schemars(extend("format" = "sluice-path"))]
     folder: PathBuf,
     /// Variables of the environment that the program gets beside those that are there.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "launch::variables")]
     env: BTreeMap<String, String>,
     /// How long the program may give nothing before it is ended: seconds, or 200ms, 1m30s; 0 is no limit.
-    #[serde(default = "timeout")]
+    #[serde(default = "timeout", deserialize_with = "launch::patience")]
+    #[schemars(extend("default" = "60s"))]
     timeout: Length,
 }
 
 impl TryFrom<Options> for ExecSource {
-    type Error = String;
+    type Error = OptionsError;
 
-    fn try_from(options: Options) -> Result<Self, String> {
+    fn try_from(options: Options) -> Result<Self, OptionsError> {
         let Options { command, path, folder, env, timeout } = options;
         let named = command.iter().any(|word| word.contains(INPUT));
         let launch = Launch { command, folder, env, timeout };
-        launch.judge()?;
-        match (&path, named) {
-            (Some(_), false) => Err(format!(
-                "no argument of `command` is {INPUT}: the program would not know what to read of `path`"
-            )),
-            (None, true) => Err(format!("`command` asks for {INPUT}, and there is no `path`")),
-            (Some(paths), _) if paths.0.iter().any(|path| path == Path::new("-")) => {
-                Err("a program cannot be given standard input; name a file".into())
+        let wrong = match (&path, named) {
+            (Some(_), false) => (
+                "command",
+                format!(
+                    "no argument of `command` is {INPUT}: the program would not know what to read of \
+                     `path`"
+                ),
+            ),
+            (None, true) => {
+                ("command", format!("`command` asks for {INPUT}, and there is no `path`"))
             }
-            _ => Ok(Self { launch, path }),
-        }
+            (Some(paths), _) if paths.0.iter().any(|path| path == Path::new("-")) => {
+                let what = "standard input cannot be given to a program of a source; name a file";
+                ("path", what.to_owned())
+            }
+            _ => return Ok(Self { launch, path }),
+        };
+        Err(OptionsError::at(wrong.0, wrong.1))
     }
+}
+
+/// Reads options and judges them together, so that mistakes of both are told with their keys.
+fn make(options: Value) -> Result<Box<dyn Source>, OptionsError> {
+    let source: ExecSource = sluice_core::options::read::<Options>(options)?.try_into()?;
+    Ok(Box::new(source))
 }
 
 sluice_core::register! {
@@ -82,6 +101,7 @@ sluice_core::register! {
     about: "runs a program in any language that gives events as an Arrow stream",
     sample: include_str!("../samples/exec-source.toml"),
     program: Some(program),
+    make: Make::Source(make),
 }
 
 impl Source for ExecSource {

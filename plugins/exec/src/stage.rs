@@ -15,7 +15,7 @@ use crate::columns::Given;
 use crate::events::{Defaults, Wanted, batch_of, refuse_rows_alone, with_origins};
 use crate::feed::Feed;
 use crate::incoming::{Heard, listen};
-use crate::launch::{Fed, Launch, here, program, timeout};
+use crate::launch::{self, Fed, Launch, here, program, timeout};
 use crate::ledger::{Known, Ledger, Sent};
 use crate::process::{LOOK, Process};
 use crate::stream::Stream;
@@ -27,20 +27,22 @@ use crate::wire::END;
 pub struct ExecStage {
     /// The program and its arguments, as a list; no shell is between. It reads an Arrow stream from its
     /// standard input, and writes one to its standard output.
+    #[serde(deserialize_with = "launch::words")]
     command: Vec<String>,
     /// Also give the program a column `fields`: what is decoded of each event, as JSON.
     #[serde(default)]
     fields: bool,
     /// The folder in which the program runs. The folder of the pipeline file if left out.
-    #[serde(default = "here")]
+    #[serde(default = "here", deserialize_with = "launch::folder")]
     #[schemars(extend("format" = "sluice-path"))]
     folder: PathBuf,
     /// Variables of the environment that the program gets beside those that are there.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "launch::variables")]
     env: BTreeMap<String, String>,
     /// How long the program may neither take nor give anything before it is ended, when there is something to
     /// take or to give: seconds, or 200ms, 1m30s; 0 is no limit.
-    #[serde(default = "timeout")]
+    #[serde(default = "timeout", deserialize_with = "launch::patience")]
+    #[schemars(extend("default" = "60s"))]
     timeout: Length,
 }
 
@@ -50,7 +52,6 @@ impl TryFrom<ExecStage> for Stage {
     fn try_from(options: ExecStage) -> Result<Self, OptionsError> {
         let ExecStage { command, fields, folder, env, timeout } = options;
         let launch = Launch { command, folder, env, timeout };
-        launch.judge().map_err(|what| OptionsError::at("command", what))?;
         Ok(Self::Fold(Box::new(Conversation::new(launch, Wanted { numbers: true, fields }))))
     }
 }
