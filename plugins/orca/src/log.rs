@@ -17,7 +17,7 @@ use sluice_core::name::{escaped, printable};
 use sluice_core::{Channel, Encoding, Error, Name};
 
 use crate::config::{self, Facts};
-use crate::master::{self, DataLine, Dialect, FileLine, Header, Lines};
+use crate::master::{self, Dialect, FileLine, Header, Lines, Told};
 use crate::subfile::{ByteOrder, Cursor, Index, Known, Prefix};
 
 /// The most places of records that are kept of a log's subfiles, together: 16 MiB.
@@ -252,7 +252,7 @@ impl Log {
         let mut lines = self.lines()?;
         let mut survey = Survey { first: None, files: vec![(0, -1); self.subfiles.len()] };
         while let Some(line) = lines.next()? {
-            let Some(Ok(Some(data))) = line.text.map(DataLine::parse) else { continue };
+            let Ok(Some(Told { data, .. })) = line.data() else { continue };
             survey.first.get_or_insert(data.timestamp);
             let number = usize::try_from(data.subfile).ok();
             if let Some((lines, highest)) = number.and_then(|n| survey.files.get_mut(n)) {

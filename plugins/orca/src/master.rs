@@ -8,7 +8,7 @@
 //!
 //! The first header line decides for all. The header ends with a line `#data`; other lines that begin with
 //! `#` are comments everywhere, and blank lines mean nothing. A line of data is `seconds microseconds subfile
-//! index`; what follows is ignored.
+//! index`; what follows is ignored, unless it is a line of data again.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -41,6 +41,35 @@ pub struct Line<'l> {
     pub len: u64,
     /// What it says, without its end; nothing if it is longer than [`LONGEST_LINE`].
     pub text: Option<&'l [u8]>,
+    /// Whether the file ends inside of its last word, or right behind it: nobody can tell which.
+    pub is_open: bool,
+}
+
+impl Line<'_> {
+    /// What it says as a line of data; nothing if it is blank or a comment. `Err` says what is wrong with it.
+    pub fn data(&self) -> Result<Option<Told>, String> {
+        let too_long = || format!("a line is longer than {LONGEST_LINE} bytes");
+        let text = self.text.ok_or_else(too_long)?;
+        let Some((data, rest)) = DataLine::split(text)? else { return Ok(None) };
+        if rest.is_empty() && self.is_open {
+            return Err("the last line has no line break, so its index may be cut off".to_owned());
+        }
+        let is_line = matches!(DataLine::split(rest), Ok(Some(_)));
+        let blanks = rest.iter().take_while(|byte| is_blank(**byte)).count();
+        let swallowed = text.len() - rest.len() + blanks;
+        let swallowed =
+            is_line.then(|| (self.offset + swallowed as u64, self.len - swallowed as u64));
+        Ok(Some(Told { data, swallowed }))
+    }
+}
+
+/// What a line says of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// What its first four numbers say.
+    pub data: DataLine,
+    /// Where a line begins whose line break before it is gone, and how many bytes are left from there.
+    pub swallowed: Option<(u64, u64)>,
 }
 
 /// The lines of a file, one after another.
@@ -109,14 +138,15 @@ impl Lines {
         }
         if len > LONGEST_LINE {
             self.skip_line(u64::MAX)?;
-            return Ok(Some(Line { offset, len: self.at - offset, text: None }));
+            return Ok(Some(Line { offset, len: self.at - offset, text: None, is_open: false }));
         }
         let from = self.used;
         self.advance(len);
         let text = self.bytes.get(from..self.used).unwrap_or_default();
+        let is_open = text.last().is_some_and(|byte| !is_blank(*byte));
         let text = text.strip_suffix(b"\n").unwrap_or(text);
         let text = text.strip_suffix(b"\r").unwrap_or(text);
-        Ok(Some(Line { offset, len: len as u64, text: Some(text) }))
+        Ok(Some(Line { offset, len: len as u64, text: Some(text), is_open }))
     }
 
     /// Goes behind the end of the line that begins here, but not further than `to`.
@@ -509,23 +539,27 @@ const MICRO: i64 = 1_000;
 impl DataLine {
     /// Reads a line; nothing if it is blank or a comment. `Err` says what is wrong with it.
     pub fn parse(text: &[u8]) -> Result<Option<Self>, &'static str> {
-        if let Some(plain) = plain_numbers(text) {
-            return Self::of(plain).map(Some);
+        Ok(Self::split(text)?.map(|(line, _)| line))
+    }
+
+    /// Reads a line, and gives what stands behind its numbers.
+    fn split(mut text: &[u8]) -> Result<Option<(Self, &[u8])>, &'static str> {
+        if let Some((plain, rest)) = plain_numbers(text) {
+            return Ok(Some((Self::of(plain)?, rest)));
         }
-        let mut words = words(text);
-        let first = match words.next() {
+        let first = match next_word(&mut text) {
             None => return Ok(None),
             Some(first) if first.starts_with(b"#") => return Ok(None),
             Some(first) => first,
         };
         let few = "a line of data has four numbers: seconds, microseconds, subfile, index";
-        let mut next = || words.next().ok_or(few);
+        let mut next = || next_word(&mut text).ok_or(few);
         let (second, subfile, index) = (next()?, next()?, next()?);
         let seconds = number(first).ok_or("the seconds are no whole number")?;
         let micros = number(second).ok_or(NO_MICROS)?;
         let subfile = number(subfile).ok_or(NO_SUBFILE)?;
         let index = number(index).ok_or("the index is no whole number")?;
-        Self::of([seconds, micros, subfile, index]).map(Some)
+        Ok(Some((Self::of([seconds, micros, subfile, index])?, text)))
     }
 
     fn of([seconds, micros, subfile, index]: [i64; 4]) -> Result<Self, &'static str> {
@@ -533,7 +567,9 @@ impl DataLine {
             return Err(NO_MICROS);
         }
         let subfile = u64::try_from(subfile).map_err(|_| NO_SUBFILE)?;
-        let timestamp = seconds.checked_mul(SECOND).and_then(|t| t.checked_add(micros * MICRO));
+        // The seconds alone may lie before the first time that there is.
+        let timestamp = i128::from(seconds) * i128::from(SECOND) + i128::from(micros * MICRO);
+        let timestamp = i64::try_from(timestamp).ok();
         let timestamp = timestamp.ok_or("the time is beyond the times that can be held")?;
         Ok(Self { timestamp, subfile, index })
     }
@@ -543,8 +579,8 @@ const NO_MICROS: &str = "the microseconds are no whole number from 0 to 999999";
 const NO_SUBFILE: &str = "the subfile is no number of a header line";
 
 /// The numbers that a line of data begins with, if they are written as loggers write them: digits, and blanks
-/// between. Nothing means that the line has to be looked at word by word.
-fn plain_numbers(mut text: &[u8]) -> Option<[i64; 4]> {
+/// between; and what follows. Nothing means that the line has to be looked at word by word.
+fn plain_numbers(mut text: &[u8]) -> Option<([i64; 4], &[u8])> {
     let mut numbers = [0; 4];
     for number in &mut numbers {
         while let [b' ', rest @ ..] = text {
@@ -564,7 +600,7 @@ fn plain_numbers(mut text: &[u8]) -> Option<[i64; 4]> {
         }
         *number = value;
     }
-    Some(numbers)
+    Some((numbers, text))
 }
 
 /// So many digits are a number of 64 bits, whatever they are.
@@ -582,7 +618,22 @@ fn without_mark(text: &[u8]) -> &[u8] {
 
 /// The words of a line: what blanks lie between.
 fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(|byte| byte.is_ascii_whitespace() || *byte == 0x0b).filter(|word| !word.is_empty())
+    line.split(|byte| is_blank(*byte)).filter(|word| !word.is_empty())
+}
+
+/// The next of the [`words`] of a text, which then begins behind it.
+fn next_word<'l>(text: &mut &'l [u8]) -> Option<&'l [u8]> {
+    let begin = text.iter().position(|byte| !is_blank(*byte))?;
+    let word = text.get(begin..)?;
+    let (word, rest) =
+        word.split_at(word.iter().position(|byte| is_blank(*byte)).unwrap_or(word.len()));
+    *text = rest;
+    Some(word)
+}
+
+/// What lies between words: as C has it, so with the vertical tab.
+fn is_blank(byte: u8) -> bool {
+    byte.is_ascii_whitespace() || byte == 0x0b
 }
 
 /// Whether a name is one of a file in a folder, and leads nowhere else.
@@ -757,11 +808,36 @@ mod tests {
     }
 
     #[test]
+    fn a_last_index_that_may_be_cut_off_is_malformed() {
+        let last = |text: &[u8]| lines(text).next().unwrap().unwrap().data();
+        for whole in
+            [&b"1 2 3 10\n"[..], b"1 2 3 10\r\n", b"1 2 3 10 ", b"1 2 3 10 more", b"# 1 2 3 10"]
+        {
+            assert!(last(whole).is_ok(), "{}", shown(whole));
+        }
+        assert!(last(b"1 2 3 10").unwrap_err().contains("cut off"));
+    }
+
+    #[test]
+    fn a_line_whose_line_break_is_gone_is_told_where_it_begins() {
+        let swallowed =
+            |text: &[u8]| lines(text).next().unwrap().unwrap().data().unwrap().unwrap().swallowed;
+        for blank in [b' ', b'\t', 0x0b, 0x0c, b'\r'] {
+            let text = [b"1 2 3 4", &[blank][..], b"1 2 3 5\n"].concat();
+            assert_eq!(swallowed(&text), Some((8, 8)), "{blank}");
+        }
+        for rest in ["", " more", " 1 2 3", " # 1 2 3 4"] {
+            assert_eq!(swallowed(format!("1 2 3 4{rest}\n").as_bytes()), None, "{rest}");
+        }
+    }
+
+    #[test]
     fn a_line_without_end_is_stepped_over_whole() {
         let long = [&[b'x'; LONGEST_LINE + 10][..], b"\n1 2 3 4"].concat();
         let mut lines = lines(&long);
         let first = lines.next().unwrap().unwrap();
         assert_eq!((first.len, first.text), (LONGEST_LINE as u64 + 11, None));
+        assert!(first.data().unwrap_err().contains("longer than 65536"));
         assert_eq!(lines.next().unwrap().unwrap().text, Some(&b"1 2 3 4"[..]));
         assert_eq!(lines.next().unwrap(), None);
     }
@@ -808,7 +884,7 @@ mod tests {
     proptest! {
         #[test]
         fn numbers_read_at_one_go_are_those_read_word_by_word(text in "[ 0-9]{0,60}[ \\ta+#-]{0,2}[ 0-9]{0,9}") {
-            if let Some(plain) = plain_numbers(text.as_bytes()) {
+            if let Some((plain, _)) = plain_numbers(text.as_bytes()) {
                 let slow: Vec<_> = words(text.as_bytes()).take(4).filter_map(number).collect();
                 prop_assert_eq!(plain.to_vec(), slow);
             }

@@ -19,7 +19,7 @@ use sluice_core::{
 };
 
 use crate::log::{Content, Log, Looked, Opened, open_subfile};
-use crate::master::{DataLine, LONGEST_LINE, Lines, is_plain};
+use crate::master::{DataLine, LONGEST_LINE, Lines, Told, is_plain};
 use crate::subfile::{ALIGNED, Cursor, Form, LONGEST_RECORD};
 
 /// The most lines of a batch.
@@ -70,8 +70,8 @@ pub struct OrcaReader {
     first: i64,
     /// The subfiles whose configuration is still to be read, and which of it.
     config: VecDeque<(usize, Range<u64>)>,
-    /// What did not fit into the batch before.
-    left_over: Option<Found>,
+    /// What did not fit into the batch before, and what else the last line said.
+    left_over: VecDeque<Found>,
     files: Files,
     /// By subfile: whether its configuration and its objects are wanted; nothing if everything is.
     wanted: Option<Vec<[bool; 2]>>,
@@ -123,7 +123,7 @@ impl OrcaReader {
             began,
             first: 0,
             config: VecDeque::new(),
-            left_over: None,
+            left_over: VecDeque::new(),
             files: Files::default(),
             wanted: wanted(&log, context),
             known: Vec::new(),
@@ -200,7 +200,7 @@ impl OrcaReader {
             let Some(next) = next else { continue };
             let len = self.length(&next);
             if bytes + len > most && bytes > 0 {
-                self.left_over = Some(next);
+                self.left_over.push_front(next);
                 break;
             }
             bytes += len;
@@ -220,7 +220,7 @@ impl OrcaReader {
 
     /// What the next line leads to: outer nothing at the end of the split, inner for lines that say nothing.
     fn next_found(&mut self) -> Result<Option<Option<Found>>, Error> {
-        if let Some(found) = self.left_over.take() {
+        if let Some(found) = self.left_over.pop_front() {
             return Ok(Some(Some(found)));
         }
         if let Some(request) = self.next_config() {
@@ -238,16 +238,20 @@ impl OrcaReader {
         };
         let at = (line.offset, line.len);
         self.context.count_read(line.len);
-        let data = match line.text.map(DataLine::parse) {
-            None => Err(too_long()),
-            Some(Err(reason)) => Err(reason.to_owned()),
-            Some(Ok(None)) => return Ok(Some(None)),
-            Some(Ok(Some(data))) => Ok(data),
+        let Told { data, swallowed } = match line.data() {
+            Err(reason) => return Ok(Some(Some(Found::Damage(self.damage(at, reason))))),
+            Ok(None) => return Ok(Some(None)),
+            Ok(Some(told)) => told,
         };
-        match data {
-            Err(reason) => Ok(Some(Some(Found::Damage(self.damage(at, reason))))),
-            Ok(data) if !self.wants_line(&data) => Ok(Some(None)),
-            Ok(data) => self.find_line(data, at).map(Some).map(Some),
+        if let Some(place) = swallowed {
+            let reason = "the line break before a line of data is gone".to_owned();
+            self.left_over.push_back(Found::Damage(self.damage(place, reason)));
+        }
+        let own = (at.0, swallowed.map_or(at.1, |(from, _)| from - at.0));
+        if self.wants_line(&data) {
+            self.find_line(data, own).map(Some).map(Some)
+        } else {
+            Ok(Some(None))
         }
     }
 
@@ -583,10 +587,6 @@ fn beyond(index: i64, opened: &Opened) -> String {
     let there = opened.index.records.saturating_sub(opened.before);
     let cut = if opened.index.damage.is_some() { ": the rest is damaged" } else { "" };
     format!("index {index} is beyond the end: the subfile has {there} objects{cut}")
-}
-
-fn too_long() -> String {
-    format!("a line is longer than {LONGEST_LINE} bytes")
 }
 
 fn changed() -> String {

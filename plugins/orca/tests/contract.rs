@@ -181,6 +181,24 @@ fn what_no_line_names_is_said() {
 }
 
 #[test]
+fn lines_that_lost_their_break_are_damage_and_no_other_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.log");
+    let header = "p.log Power ice 1\n#data\n";
+    // The second line break is a vertical tab, which lies between words; the last line was `3 0 0 10`.
+    fs::write(&path, format!("{header}1 0 0 0\n2 0 0 1\x0b2 5 0 2\n3 0 0 1")).unwrap();
+    fs::write(folder.path().join("p.log"), [0, 1, 0, 0, 0, 0].repeat(3)).unwrap();
+    let all = any_splitting_is_the_same(&*source(&path), &[1, 8, 24, 100]);
+    let numbers: Vec<i64> = all.events.iter().map(|event| event.sequence).collect();
+    assert_eq!(numbers, [0, 1]);
+    let at = header.len() as u64;
+    let damage: Vec<(u64, u64)> = all.damage.iter().map(|(at, len, _)| (*at, *len)).collect();
+    assert_eq!(damage, [(at + 16, 8), (at + 24, 7)]);
+    assert!(all.damage[0].2.contains("line break before"), "{:?}", all.damage);
+    assert!(all.damage[1].2.contains("cut off"), "{:?}", all.damage);
+}
+
+#[test]
 fn a_name_that_no_subfile_has_is_said() {
     let log = source_with(&case("dialect_a"), &json!({ "config_records": { "laser.log": 1 } }));
     let context = ReadContext::standalone("test");
