@@ -7,6 +7,7 @@ use hashbrown::HashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::error::FEWER_CHANNELS;
 use crate::{Error, Name};
 
 /// How a channel's payloads are encoded, as far as its source knows.
@@ -158,7 +159,7 @@ impl Channels {
         if inner.bytes > Self::MOST_BYTES {
             return Err(Error::refused(format!(
                 "names of channels are longer than {} MiB together: the input is damaged, or names every \
-                 event anew; read a part of its time (--start, --end)",
+                 event anew; {FEWER_CHANNELS}",
                 Self::MOST_BYTES >> 20
             )));
         }

@@ -83,8 +83,7 @@ impl Error {
     /// More channels than a run may have.
     pub fn too_many_channels(limit: usize) -> Self {
         Self::refused(format!(
-            "more than {limit} channel{s}: the input is damaged, or names every event anew; read a part of \
-             its time (--start, --end)",
+            "more than {limit} channel{s}: the input is damaged, or names every event anew; {FEWER_CHANNELS}",
             s = if limit == 1 { "" } else { "s" }
         ))
     }
@@ -100,6 +99,11 @@ impl From<ErrorKind> for Error {
         Self(Box::new(kind))
     }
 }
+
+/// What to do where an input has too many channels. What lies close beside a window is read as well, and
+/// not every source can leave anything out.
+pub(crate) const FEWER_CHANNELS: &str = "read far less of its time (--start, --end), which helps \
+    where its format lets the rest be skipped, or cut it into shorter files";
 
 /// A path as a user knows it: `-` is a stream.
 fn named<'p>(path: &'p Path, action: &str) -> std::borrow::Cow<'p, str> {

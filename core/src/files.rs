@@ -7,13 +7,14 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use crate::globs::{self, is_glob};
 use crate::{Error, Input};
 
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const SKIPPABLE_MAGIC: [u8; 3] = [0x2a, 0x4d, 0x18];
 
 /// The files that these names stand for: each as it is, if there is such a file, or else as a glob,
-/// whose files come sorted by name. `-` is standard input.
+/// whose files come sorted by name, whatever bytes their names are of. `-` is standard input.
 ///
 /// `Err` for a name without a file, a glob without a match, and a folder.
 pub fn expand(names: &[PathBuf]) -> Result<Vec<Input>, Error> {
@@ -25,7 +26,7 @@ pub fn expand(names: &[PathBuf]) -> Result<Vec<Input>, Error> {
         }
         match fs::metadata(name) {
             Ok(meta) => inputs.push(input(name, &meta)?),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && is_glob(name) => {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && is_glob(name.as_os_str()) => {
                 inputs.extend(matches(name)?);
             }
             Err(error) => return Err(Error::io("open", name, error)),
@@ -34,20 +35,9 @@ pub fn expand(names: &[PathBuf]) -> Result<Vec<Input>, Error> {
     Ok(inputs)
 }
 
-fn is_glob(name: &Path) -> bool {
-    name.as_os_str().as_encoded_bytes().iter().any(|b| matches!(b, b'*' | b'?' | b'['))
-}
-
 fn matches(name: &Path) -> Result<Vec<Input>, Error> {
-    let pattern = name.to_string_lossy();
-    let paths =
-        glob::glob(&pattern).map_err(|e| Error::unfit(format!("`{pattern}` is no glob: {e}")))?;
     let mut found = Vec::new();
-    for path in paths {
-        let path = path.map_err(|e| {
-            let at = e.path().to_owned();
-            Error::io("list", at, e.into())
-        })?;
+    for path in globs::expand(name)? {
         let meta = fs::metadata(&path).map_err(|e| Error::io("open", &path, e))?;
         // A glob means files; folders beside them are not what was asked for.
         if !meta.is_dir() {
@@ -55,7 +45,7 @@ fn matches(name: &Path) -> Result<Vec<Input>, Error> {
         }
     }
     if found.is_empty() {
-        return Err(Error::refused(format!("no file matches `{pattern}`")));
+        return Err(Error::refused(format!("no file matches `{}`", name.display())));
     }
     Ok(found)
 }

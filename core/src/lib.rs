@@ -48,6 +48,7 @@ pub mod window;
 
 mod arrow;
 mod column;
+mod globs;
 
 pub use batch::{Batch, BatchBuilder, Event, Place};
 pub use channel::{Channel, ChannelId, Channels, Clock, Encoding, PerChannel};

@@ -1,0 +1,183 @@
+//! Globs: which files they mean, whatever bytes their names are of. Reads folders, and opens no file.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use glob::Pattern;
+
+use crate::Error;
+
+/// Whether a name has in it what globs are told by.
+pub(crate) fn is_glob(name: &OsStr) -> bool {
+    name.as_bytes().iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
+}
+
+/// What is called as the glob says, sorted by name: files, folders, and links that lead nowhere.
+///
+/// `Err` if it is no glob, or a folder cannot be listed.
+pub(crate) fn expand(glob: &Path) -> Result<Vec<PathBuf>, Error> {
+    let parsed = |part: &OsStr| {
+        let refused = |e| Error::unfit(format!("`{}` is no glob: {e}", glob.display()));
+        Pattern::new(&spelled(part)).map_err(refused)
+    };
+    parsed(glob.as_os_str())?;
+    let mut found = vec![PathBuf::new()];
+    for part in glob.components() {
+        let name = part.as_os_str();
+        let mut next = Vec::new();
+        if part == Component::CurDir {
+            continue;
+        } else if name == "**" {
+            for folder in &found {
+                folders_below(folder, &mut Vec::new(), &mut next)?;
+            }
+        } else if is_glob(name) {
+            let pattern = parsed(name)?;
+            for folder in &found {
+                let names = listed(folder)?.into_iter();
+                let called = names.filter(|path| pattern.matches(&spelled(last(path))));
+                next.extend(called);
+            }
+        } else {
+            for folder in &found {
+                let path = folder.join(part);
+                let is_there = known(fs::symlink_metadata(&path), "open", &path)?.is_some();
+                next.extend(is_there.then_some(path));
+            }
+        }
+        next.sort();
+        next.dedup();
+        found = next;
+    }
+    Ok(found)
+}
+
+/// A name as text in which all names differ: bytes that are no text become characters that no name has.
+///
+/// What matches a character matches such a byte.
+fn spelled(name: &OsStr) -> String {
+    const NO_TEXT: u32 = 0x10_ff00;
+    let mut text = String::new();
+    for chunk in name.as_bytes().utf8_chunks() {
+        text += chunk.valid();
+        let bytes = chunk.invalid().iter();
+        text.extend(bytes.filter_map(|byte| char::from_u32(NO_TEXT + u32::from(*byte))));
+    }
+    text
+}
+
+fn last(path: &Path) -> &OsStr {
+    path.file_name().unwrap_or_default()
+}
+
+/// What lies in a folder; nothing if it is none.
+fn listed(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let at = if folder == Path::new("") { Path::new(".") } else { folder };
+    let Some(names) = known(fs::read_dir(at), "list", at)? else { return Ok(Vec::new()) };
+    let path = |name: io::Result<fs::DirEntry>| match name {
+        Ok(name) => Ok(folder.join(name.file_name())),
+        Err(error) => Err(Error::io("list", at, error)),
+    };
+    names.map(path).collect()
+}
+
+/// A folder and those below it, also behind links, but not again inside of themselves.
+fn folders_below(
+    folder: &Path,
+    around: &mut Vec<(u64, u64)>,
+    found: &mut Vec<PathBuf>,
+) -> Result<(), Error> {
+    let at = if folder == Path::new("") { Path::new(".") } else { folder };
+    let Some(meta) = known(fs::metadata(at), "open", at)? else { return Ok(()) };
+    let identity = (meta.dev(), meta.ino());
+    if !meta.is_dir() || around.contains(&identity) {
+        return Ok(());
+    }
+    found.push(folder.to_owned());
+    around.push(identity);
+    for path in listed(folder)? {
+        folders_below(&path, around, found)?;
+    }
+    around.pop();
+    Ok(())
+}
+
+/// What the system said of a path; nothing if there is no such thing there.
+fn known<T>(said: io::Result<T>, action: &'static str, path: &Path) -> Result<Option<T>, Error> {
+    use ErrorKind::{NotADirectory, NotFound};
+    const LOOP: i32 = rustix::io::Errno::LOOP.raw_os_error();
+    match said {
+        Ok(said) => Ok(Some(said)),
+        Err(e) if matches!(e.kind(), NotFound | NotADirectory) => Ok(None),
+        // A link to itself is no folder; whoever opens it is told.
+        Err(e) if action == "open" && e.raw_os_error() == Some(LOOP) => Ok(None),
+        Err(error) => Err(Error::io(action, path, error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn folder(files: &[&[u8]]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for file in files {
+            let path = folder.path().join(OsStr::from_bytes(file));
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        folder
+    }
+
+    fn found(folder: &tempfile::TempDir, glob: &[u8]) -> Vec<Vec<u8>> {
+        let paths = expand(&folder.path().join(OsStr::from_bytes(glob))).unwrap();
+        let bytes = |path: PathBuf| {
+            path.strip_prefix(folder.path()).unwrap().as_os_str().as_bytes().to_owned()
+        };
+        paths.into_iter().map(bytes).collect()
+    }
+
+    #[test]
+    fn names_that_are_no_text_are_found() {
+        let folder =
+            folder(&[b"a.lcm", b"b\xff.lcm", b"b\xfe.lcm", b"x\xff/c.lcm", b"\xc3\xbc.lcm"]);
+        let all: [&[u8]; 4] = [b"a.lcm", b"b\xfe.lcm", b"b\xff.lcm", b"\xc3\xbc.lcm"];
+        assert_eq!(found(&folder, b"*.lcm"), all);
+        assert_eq!(found(&folder, b"?.lcm"), [&b"a.lcm"[..], b"\xc3\xbc.lcm"]);
+        assert_eq!(found(&folder, b"b\xff*"), [b"b\xff.lcm"]);
+        assert_eq!(found(&folder, b"*/*.lcm"), [b"x\xff/c.lcm"]);
+        assert_eq!(found(&folder, b"**/c.lcm"), [b"x\xff/c.lcm"]);
+    }
+
+    #[test]
+    fn folders_at_any_depth_are_looked_through_once() {
+        let folder = folder(&[b"a/x/1", b"a/1", b"b/1", b"1", b".h/1"]);
+        symlink("..", folder.path().join("a/up")).unwrap();
+        symlink("me", folder.path().join("me")).unwrap();
+        let below = found(&folder, b"**/1");
+        assert_eq!(below, [&b".h/1"[..], b"1", b"a/1", b"a/x/1", b"b/1"]);
+        assert_eq!(found(&folder, b"a/**/x/*"), [b"a/x/1"]);
+        assert_eq!(found(&folder, b"a/../b/[1]"), [b"a/../b/1"]);
+        assert_eq!(found(&folder, b"1/*"), Vec::<Vec<u8>>::new());
+    }
+
+    #[test]
+    fn links_that_lead_nowhere_are_found_like_files() {
+        let folder = folder(&[b"a/1", b"b/2"]);
+        symlink("nowhere", folder.path().join("b/1")).unwrap();
+        assert_eq!(found(&folder, b"*/1"), [b"a/1", b"b/1"]);
+        assert_eq!(found(&folder, b"b/*"), [b"b/1", b"b/2"]);
+    }
+
+    #[test]
+    fn what_is_no_glob_is_refused() {
+        for wrong in ["a[", "**a/b", "a***"] {
+            assert!(expand(Path::new(wrong)).unwrap_err().to_string().contains("is no glob"));
+        }
+    }
+}
