@@ -42,7 +42,10 @@ use shell::Shell;
 pub fn main() -> ExitCode {
     keep_freed_memory();
     allow_open_files();
-    run(std::env::args_os(), Registry::linked())
+    let code = run(std::env::args_os(), Registry::linked());
+    // Threads that still wait for a program end with this process, and would not end it.
+    programs::close();
+    code
 }
 
 /// Has the system's allocator keep some megabytes that were freed, instead of giving them back at once.
@@ -56,10 +59,13 @@ fn keep_freed_memory() {
 }
 
 /// Lets the program open as many files as the system allows it to ask for: logs of thousands of channels become
-/// as many files. Where that is refused, what is usual has to do.
+/// as many files. Where that is refused, what is usual has to do. Programs of others get what is usual.
 fn allow_open_files() {
     let limit = getrlimit(Resource::Nofile);
-    let _refused = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    if let (Ok(()), Some(usual)) = (raised, limit.current) {
+        programs::limit_open_files(usual);
+    }
 }
 
 /// Runs the program with these arguments, of which the first is its name, and these plugins.
@@ -78,7 +84,7 @@ fn exit_code(arguments: impl IntoIterator<Item = OsString>, registry: Registry) 
     };
     let shell = Shell::new(registry, cli.quiet, cli.color);
     let outcome = dispatch(cli.verb, &shell);
-    // Threads that still wait for a program end with this process, and would not end it.
+    // Threads that still wait for a program do not come to ending it.
     programs::end_all();
     match outcome {
         Ok(ending) => ending.code(),

@@ -1,8 +1,10 @@
 //! Programs that work for a run: what a plugin that starts some says of them beforehand, what they need of
-//! their run, and that none of them outlives this process. Starts none itself.
+//! their run, and that none of them outlives this process. What it starts is a plugin's business.
 
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
+use std::process::Child;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -63,27 +65,49 @@ impl fmt::Debug for Talk {
     }
 }
 
-/// The process groups that are at work for this process.
-static AT_WORK: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+/// The programs that are at work for this process.
+static AT_WORK: Mutex<AtWork> =
+    Mutex::new(AtWork { groups: Vec::new(), is_over: false, files: None });
 
-/// A process group of a program and everything it starts, known to
-/// [`end_all`] until it is dropped.
+struct AtWork {
+    groups: Vec<Pid>,
+    /// Whether this process is about to end.
+    is_over: bool,
+    /// How many files programs may have open, where that is not how many we may.
+    files: Option<u64>,
+}
+
+/// A process group of a program and everything it starts, known to [`end_all`] and [`close`] as long as its
+/// number is certainly its own.
 #[derive(Debug)]
 pub struct Group(Pid);
 
 impl Group {
-    /// The group of a process that was started as the first of a group of its own.
+    /// Starts a program by `spawn`, as the first process of a group of its own.
     ///
-    /// Nothing if a process cannot have that number.
-    pub fn of(process: u32) -> Option<Self> {
-        let pid = Pid::from_raw(i32::try_from(process).ok()?)?;
-        at_work().push(pid);
-        Some(Self(pid))
+    /// `Err` if it cannot be started, and behind [`close`].
+    pub fn start(spawn: impl FnOnce() -> io::Result<Child>) -> io::Result<(Child, Self)> {
+        // Held while it starts: whoever ends all programs would miss it otherwise.
+        let mut at_work = at_work();
+        if at_work.is_over {
+            return Err(io::Error::other("everything is ending"));
+        }
+        let mut child = spawn()?;
+        let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
+            child.kill()?;
+            child.wait()?;
+            return Err(io::Error::other("no process can have its number"));
+        };
+        if let Some(files) = at_work.files {
+            allow_files(pid, files);
+        }
+        at_work.groups.push(pid);
+        Ok((child, Self(pid)))
     }
 
     /// Ends all that is left of the group at once. Its first process must not have been waited for: until
     /// then nobody else can have its number.
-    pub fn end(&self) {
+    pub fn end(self) {
         // Where nothing is left of it, there is nothing to end.
         let _none_left = kill_process_group(self.0, Signal::KILL);
     }
@@ -96,21 +120,51 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        let mut groups = at_work();
+        let groups = &mut at_work().groups;
         if let Some(at) = groups.iter().position(|group| *group == self.0) {
             groups.swap_remove(at);
         }
     }
 }
 
-/// Ends every program that works for this process. For whoever is about to end it: threads that would
-/// have done it do not come to it any more.
+/// Ends every program that works for this process, and all that those have started.
 pub fn end_all() {
-    for group in at_work().iter() {
-        let _none_left = kill_process_group(*group, Signal::KILL);
+    at_work().end_all();
+}
+
+/// The same, and lets none start any more. For whoever is about to end this process: threads that would have
+/// done it do not come to it.
+pub fn close() {
+    let mut at_work = at_work();
+    at_work.is_over = true;
+    at_work.end_all();
+}
+
+/// Has programs that are started from now on begin with this limit of open files, whatever that of this process is:
+/// a program that waits by `select` fails beyond the usual one.
+pub fn limit_open_files(files: u64) {
+    at_work().files = Some(files);
+}
+
+impl AtWork {
+    fn end_all(&self) {
+        for group in &self.groups {
+            let _none_left = kill_process_group(*group, Signal::KILL);
+        }
     }
 }
 
-fn at_work() -> std::sync::MutexGuard<'static, Vec<Pid>> {
+#[cfg(target_os = "linux")]
+fn allow_files(process: Pid, files: u64) {
+    use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
+    let limit = Rlimit { current: Some(files), ..getrlimit(Resource::Nofile) };
+    // Where that is refused, it has more than it needs.
+    let _refused = prlimit(Some(process), Resource::Nofile, limit);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn allow_files(_: Pid, _: u64) {}
+
+fn at_work() -> std::sync::MutexGuard<'static, AtWork> {
     AT_WORK.lock().unwrap_or_else(PoisonError::into_inner)
 }

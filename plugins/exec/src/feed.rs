@@ -9,6 +9,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use sluice_core::Error;
 
 use crate::process::Activity;
+use crate::wire::END;
 
 /// How many pieces wait for a program.
 const WAITING: usize = 2;
@@ -23,7 +24,16 @@ pub(crate) struct Feed {
 
 /// Tells whether a program was given everything.
 #[derive(Debug)]
-pub(crate) struct Fed(Receiver<()>);
+pub(crate) struct Fed(Receiver<Given>);
+
+/// What a program was given that was given everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Given {
+    /// All events, and the mark that ends them.
+    All,
+    /// All events. It had closed its input when the mark came, which is nothing that it would have needed.
+    Events,
+}
 
 impl Feed {
     /// A thread that writes to this input until there is no more, or until nobody takes it.
@@ -31,17 +41,22 @@ impl Feed {
         let (pieces, waiting) = bounded::<Vec<u8>>(WAITING);
         let (sender, fed) = bounded(1);
         let write = move || {
-            for piece in waiting {
+            let mut given = Given::All;
+            'pieces: for piece in waiting {
                 for stroke in piece.chunks(STROKE) {
-                    if input.write_all(stroke).is_err() {
-                        return;
-                    }
-                    activity.fetch_add(1, Ordering::Relaxed);
+                    match input.write_all(stroke) {
+                        Ok(()) => activity.fetch_add(1, Ordering::Relaxed),
+                        Err(_) if piece == END => {
+                            given = Given::Events;
+                            break 'pieces;
+                        }
+                        Err(_) => return,
+                    };
                 }
             }
             drop(input);
             // Nobody asks where the run has failed elsewhere.
-            let _asked = sender.send(());
+            let _asked = sender.send(given);
         };
         let thread = std::thread::Builder::new().name("sluice-feed".into());
         thread.spawn(write).map_err(|e| Error::io("start a thread to write to", "a program", e))?;
@@ -50,9 +65,9 @@ impl Feed {
 }
 
 impl Fed {
-    /// Whether everything has been written, asked when the program has ended.
-    pub(crate) fn is_all(&self) -> bool {
+    /// What has been written if it was everything, asked when the program has ended.
+    pub(crate) fn given(&self) -> Option<Given> {
         const MOMENT: Duration = Duration::from_secs(5);
-        self.0.recv_timeout(MOMENT).is_ok()
+        self.0.recv_timeout(MOMENT).ok()
     }
 }

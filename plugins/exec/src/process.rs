@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use rustix::io::ioctl_fionread;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
+use sluice_core::name::printable;
 use sluice_core::programs::{Group, Talk};
 use sluice_core::{Error, ErrorKind};
 
 use crate::launch::Fed;
 use crate::voice::Voice;
-use crate::wire::END;
 
 /// How long is waited for data before looking at the program.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
@@ -26,7 +26,10 @@ pub(crate) const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How long the output of a program that has ended may stay open.
 const AFTER_END: Duration = Duration::from_secs(10);
 
-/// Counts what a program takes and gives.
+/// How much of a command line is told.
+const LONGEST_TOLD: usize = 400;
+
+/// Counts what a program takes, gives and says.
 pub(crate) type Activity = Arc<AtomicU64>;
 
 /// The ends of a program's pipes that are ours.
@@ -41,7 +44,12 @@ pub(crate) struct Pipes {
 pub(crate) struct Process {
     line: String,
     child: Child,
-    group: Group,
+    /// Nothing, once all of it has been ended: others may have its number then.
+    group: Option<Group>,
+    /// Whether what it has started may go on writing when it has ended well.
+    spares_rest: bool,
+    /// What it left in its input, where it has ended and what it started was spared.
+    over: Option<u64>,
     /// The end of its input that is its own, as long as it is there: shows what it did not take.
     untaken: Option<PipeReader>,
     ended: Option<Ended>,
@@ -77,17 +85,17 @@ impl Process {
         } else {
             command.stdin(Stdio::null());
         }
-        let mut child = command.spawn()?;
+        let (mut child, group) = Group::start(|| command.spawn())?;
         // Its end of the pipe is held by the command, too.
         drop(command);
         let pipes = child.stdout.take().zip(child.stderr.take());
-        let group = Group::of(child.id());
-        let (Some((output, errors)), Some(group)) = (pipes, group) else {
-            child.kill()?;
+        let Some((output, errors)) = pipes else {
+            group.end();
             child.wait()?;
             return Err(io::Error::other("it has no pipes"));
         };
-        let voice = Voice::listen(errors, talk.clone());
+        let activity = Activity::default();
+        let voice = Voice::listen(errors, talk.clone(), Arc::clone(&activity));
         let voice = match voice {
             Ok(voice) => voice,
             Err(error) => {
@@ -99,11 +107,13 @@ impl Process {
         let process = Self {
             line,
             child,
-            group,
+            group: Some(group),
+            spares_rest: false,
+            over: None,
             untaken,
             ended: None,
             voice,
-            activity: Activity::default(),
+            activity,
             seen: (0, Instant::now()),
             timeout,
             talk: talk.clone(),
@@ -111,7 +121,12 @@ impl Process {
         Ok((process, Pipes { input, output }))
     }
 
-    /// What counts what it takes and gives.
+    /// What it has started may go on writing when it has ended well, until [`end_rest`](Self::end_rest).
+    pub(crate) fn spare_rest(&mut self) {
+        self.spares_rest = true;
+    }
+
+    /// What counts what it takes, gives and says.
     pub(crate) fn activity(&self) -> Activity {
         Arc::clone(&self.activity)
     }
@@ -137,6 +152,15 @@ impl Process {
         let Some(limit) = limit.filter(|limit| self.seen.1.elapsed() >= *limit) else {
             return Ok(());
         };
+        if self.over.is_some() {
+            self.end();
+            let what = format!(
+                "has ended, and something that it started kept its output open without writing for {} s \
+                 and was ended; a larger `timeout` waits for longer",
+                limit.as_secs_f64()
+            );
+            return Err(self.error(&what));
+        }
         if self.ended.is_some() {
             let what =
                 "has ended, and something that it started and that hides from us holds its output";
@@ -154,7 +178,15 @@ impl Process {
     /// Whether it has ended by itself.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.note_end();
-        self.ended.is_some()
+        self.ended.is_some() || self.over.is_some()
+    }
+
+    /// Ends what a program that has ended has left, which was spared so far.
+    pub(crate) fn end_rest(&mut self) {
+        if let Some(untaken) = self.over.take() {
+            self.reap(untaken);
+            self.voice.settle(LAST_WORDS);
+        }
     }
 
     /// Waits until it has ended and all it said has been passed on.
@@ -175,7 +207,10 @@ impl Process {
             std::thread::sleep(pause);
             pause = (pause * 2).min(LOOK / 5);
         }
-        self.voice.settle(LAST_WORDS);
+        // What it started may have more to say.
+        if self.over.is_none() {
+            self.voice.settle(LAST_WORDS);
+        }
         Ok(true)
     }
 
@@ -187,9 +222,9 @@ impl Process {
         if status.success() { Ok(()) } else { Err(self.error(&ending(status))) }
     }
 
-    /// Bytes of its input that it left when it ended; the mark that ends the input does not count.
+    /// Bytes of its input that it left when it ended.
     pub(crate) fn untaken(&self) -> u64 {
-        self.ended.map_or(0, |ended| ended.untaken.saturating_sub(END.len() as u64))
+        self.ended.map_or(0, |ended| ended.untaken)
     }
 
     /// The error of a program that did `what`, which it may have something to say to. If it ends in a moment
@@ -217,31 +252,38 @@ impl Process {
         let said = if said.is_empty() { said } else { format!("; the last it said:{said}") };
         let node = self.talk.node();
         let whose = if node.is_empty() { String::new() } else { format!("`{node}`: ") };
-        Error::refused(format!("{whose}the program `{}` {what}{said}", self.line))
+        Error::refused(format!("{whose}the program `{}` {what}{said}", told(&self.line)))
     }
 
     /// Ends it at once, with all it has started.
     pub(crate) fn end(&mut self) {
         if self.ended.is_none() {
-            self.group.end();
-            // It has been killed: this does not take long.
-            if let Ok(status) = self.child.wait() {
-                self.ended = Some(Ended { status, untaken: 0 });
-            }
+            let untaken = self.over.take().unwrap_or(0);
+            self.reap(untaken);
         }
         self.untaken = None;
     }
 
-    /// Notes whether it has ended. What it started and left behind is ended before anybody else can have its
-    /// number.
+    /// Notes whether it has ended.
     fn note_end(&mut self) {
-        if self.ended.is_some() {
-            return;
-        }
+        let (None, None, Some(group)) = (self.ended, self.over, &self.group) else { return };
         let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        let Ok(Some(_)) = waitid(WaitId::Pid(self.group.process()), how) else { return };
+        let Ok(Some(status)) = waitid(WaitId::Pid(group.process()), how) else { return };
         let untaken = self.untaken.take().and_then(|pipe| ioctl_fionread(&pipe).ok()).unwrap_or(0);
-        self.group.end();
+        if self.spares_rest && status.exit_status() == Some(0) {
+            self.over = Some(untaken);
+        } else {
+            self.reap(untaken);
+        }
+    }
+
+    /// Ends all that is there of it, which then has ended. What it started and left behind is ended before anybody
+    /// else can have its number.
+    fn reap(&mut self, untaken: u64) {
+        if let Some(group) = self.group.take() {
+            group.end();
+        }
+        // It has ended or been killed: this does not take long.
         if let Ok(status) = self.child.wait() {
             self.ended = Some(Ended { status, untaken });
         }
@@ -251,6 +293,14 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+/// A command line, or another text from options, as it is told: safe for terminals, and no page of it.
+pub(crate) fn told(text: &str) -> String {
+    match text.char_indices().nth(LONGEST_TOLD) {
+        Some((end, _)) => format!("{}…", printable(text.get(..end).unwrap_or(text))),
+        None => printable(text).into_owned(),
     }
 }
 

@@ -15,7 +15,7 @@ use sluice_core::time::Length;
 use sluice_core::{Batch, EncodeContext, Error, OutputFile, Sink, SinkContext};
 
 use crate::events::{Wanted, refuse_rows_alone};
-use crate::feed::{self, Feed};
+use crate::feed::{self, Feed, Given};
 use crate::launch::{self, Fed, Launch, here, program, timeout};
 use crate::process::{Activity, LAST_WORDS, LOOK, Process};
 use crate::voice::Voice;
@@ -134,8 +134,15 @@ impl Sink for ExecSink {
         let input = pipes.input.ok_or_else(|| Error::broken("a program without an input"))?;
         let (feed, fed) = Feed::start(input, process.activity())?;
         let printed = match file {
-            Some(file) => Printed::File(save(pipes.output, file, process.activity())?),
-            None => Printed::Talk(Voice::listen(pipes.output, context.talk.clone())?),
+            Some(file) => {
+                // What it prints is data, whoever prints it.
+                process.spare_rest();
+                Printed::File(save(pipes.output, file, process.activity())?)
+            }
+            None => {
+                let (talk, activity) = (context.talk.clone(), process.activity());
+                Printed::Talk(Voice::listen(pipes.output, talk, activity)?)
+            }
         };
         process.begin_to_wait();
         let mut writing = Writing { process, feed, fed, printed, events: 0 };
@@ -175,8 +182,14 @@ impl Sink for ExecSink {
                 None
             }
         };
+        process.end_rest();
         process.judge()?;
-        if !fed.is_all() || process.untaken() > 0 {
+        let may_leave = match fed.given() {
+            Some(Given::All) => Some(END.len() as u64),
+            Some(Given::Events) => Some(0),
+            None => None,
+        };
+        if may_leave.is_none_or(|may_leave| process.untaken() > may_leave) {
             return Err(process.error("ended with exit code 0 before it had taken all events"));
         }
         file.map_or(Ok(()), |file| file.finish(events))?;

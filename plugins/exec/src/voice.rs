@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,27 +11,35 @@ use sluice_core::Error;
 use sluice_core::name::printable;
 use sluice_core::programs::Talk;
 
+use crate::process::Activity;
+
 /// How much of a line is passed on.
 const LONGEST_LINE: usize = 2000;
 /// How many lines are passed on.
-const MOST_LINES: usize = 1000;
+const MOST_LINES: u64 = 1000;
 /// How many of the last lines are kept.
 const KEPT: usize = 12;
 
 /// What a program has said.
 #[derive(Debug)]
 pub(crate) struct Voice {
-    last: Arc<Mutex<VecDeque<String>>>,
+    /// As they came, and cut.
+    last: Arc<Mutex<VecDeque<Vec<u8>>>>,
     over: Receiver<()>,
 }
 
 impl Voice {
-    /// Listens from now on, on a thread of its own, until there is nothing more to come.
-    pub(crate) fn listen(from: impl Read + Send + 'static, talk: Talk) -> Result<Self, Error> {
-        let last = Arc::<Mutex<VecDeque<String>>>::default();
+    /// Listens from now on, on a thread of its own, until there is nothing more to come. Each line is a sign
+    /// that the program is alive.
+    pub(crate) fn listen(
+        from: impl Read + Send + 'static,
+        talk: Talk,
+        activity: Activity,
+    ) -> Result<Self, Error> {
+        let last = Arc::<Mutex<VecDeque<Vec<u8>>>>::default();
         let (kept, (sender, over)) = (Arc::clone(&last), bounded(1));
         let listen = move || {
-            pass_on(from, &talk, &kept);
+            pass_on(from, &talk, &activity, &kept);
             drop(sender);
         };
         let thread = std::thread::Builder::new().name("sluice-voice".into());
@@ -50,36 +59,34 @@ impl Voice {
     pub(crate) fn last(&self, patience: Duration) -> String {
         self.settle(patience);
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.iter().map(|line| format!("\n  {line}")).collect()
+        last.iter().map(|line| format!("\n  {}", cleaned(line))).collect()
     }
 }
 
-fn pass_on(from: impl Read, talk: &Talk, kept: &Mutex<VecDeque<String>>) {
+fn pass_on(from: impl Read, talk: &Talk, activity: &Activity, kept: &Mutex<VecDeque<Vec<u8>>>) {
     let mut from = BufReader::new(from);
-    let mut lines = 0;
-    while let Some(line) = line(&mut from) {
+    let (mut lines, mut line) = (0u64, Vec::new());
+    while next_line(&mut from, &mut line) {
+        activity.fetch_add(1, Ordering::Relaxed);
         lines += 1;
         match lines {
-            ..=MOST_LINES => talk.say(&line),
+            ..=MOST_LINES => talk.say(&cleaned(&line)),
             lines if lines == MOST_LINES + 1 => talk.say("(more is not shown)"),
             _ => {}
         }
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() == KEPT {
-            kept.pop_front();
-        }
-        kept.push_back(line);
+        let oldest = if kept.len() == KEPT { kept.pop_front() } else { None };
+        kept.push_back(std::mem::replace(&mut line, oldest.unwrap_or_default()));
     }
 }
 
-/// The next line, as far as it is passed on, safe for terminals; nothing at the end.
-fn line(from: &mut impl BufRead) -> Option<String> {
-    let (mut line, mut begun) = (Vec::new(), false);
+/// Takes the next line, as far as it is passed on; gives whether there was one.
+fn next_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> bool {
+    line.clear();
+    let mut begun = false;
     loop {
         let found = from.fill_buf().ok().filter(|found| !found.is_empty());
-        let Some(found) = found else {
-            return begun.then(|| cleaned(&line));
-        };
+        let Some(found) = found else { return begun };
         begun = true;
         let end = found.iter().position(|byte| *byte == b'\n');
         let part = found.get(..end.unwrap_or(found.len())).unwrap_or_default();
@@ -88,11 +95,12 @@ fn line(from: &mut impl BufRead) -> Option<String> {
         let used = part.len() + usize::from(end.is_some());
         from.consume(used);
         if end.is_some() {
-            return Some(cleaned(&line));
+            return true;
         }
     }
 }
 
+/// A line as text that is safe for terminals.
 fn cleaned(line: &[u8]) -> String {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let text = String::from_utf8_lossy(line.get(..LONGEST_LINE).unwrap_or(line));
@@ -109,7 +117,8 @@ mod tests {
         let mut text = b"first\n".to_vec();
         text.extend(vec![b'x'; LONGEST_LINE * 3]);
         text.extend(b"\n\x1b[31mred\r\nno end");
-        let voice = Voice::listen(std::io::Cursor::new(text), Talk::default()).unwrap();
+        let voice = Voice::listen(std::io::Cursor::new(text), Talk::default(), Activity::default())
+            .unwrap();
         let said = voice.last(Duration::from_secs(60));
         let lines: Vec<&str> = said.lines().skip(1).map(str::trim).collect();
         assert_eq!((lines[0], lines[2], lines[3]), ("first", "\\u{1b}[31mred", "no end"));
@@ -119,7 +128,8 @@ mod tests {
     #[test]
     fn of_many_lines_the_last_are_kept() {
         let text: String = (0..MOST_LINES + 50).map(|n| format!("{n}\n")).collect();
-        let voice = Voice::listen(std::io::Cursor::new(text), Talk::default()).unwrap();
+        let voice = Voice::listen(std::io::Cursor::new(text), Talk::default(), Activity::default())
+            .unwrap();
         assert_eq!(voice.last(Duration::from_secs(60)).lines().count(), KEPT + 1);
     }
 }
