@@ -1,14 +1,18 @@
 //! `cat`: prints events, as lines for people or as JSON.
 
+use std::sync::Arc;
+
 use sluice_core::Kind;
 use sluice_pipeline::run::{self, Options};
 
-use crate::args::{Assignment, CatArgs};
+use crate::args::{Assignment, CatArgs, ProgressForm};
 use crate::commands::{convert, execute};
 use crate::ending::{Ending, Outcome};
 use crate::inputs;
+use crate::progress::Meter;
 use crate::recipe::Recipe;
 use crate::shell::Shell;
+use crate::signals::Listening;
 
 pub(crate) fn run(args: &CatArgs, shell: &Shell) -> Outcome {
     let file = std::slice::from_ref(&args.file);
@@ -32,8 +36,16 @@ pub(crate) fn run(args: &CatArgs, shell: &Shell) -> Outcome {
         ..Recipe::default()
     };
     let pipeline = convert::read("sluice cat", &recipe.text(), shell)?;
-    let options = Options { allow_exec: args.allow_exec, ..Options::default() };
-    let report = run::run(pipeline, &options)?;
+    // Of a run that only prints, nothing is to be seen but what programs say.
+    let meter = Arc::new(Meter::new(ProgressForm::None, shell.quiet));
+    let allow_exec = args.allow_exec;
+    let options = Options { allow_exec, progress: Some(meter.clone()), ..Options::default() };
+    // There is nothing to finish.
+    let listening = Listening::to_end();
+    let result = run::run(pipeline, &options);
+    drop(listening);
+    let mut report = result?;
+    meter.forget_told(&mut report);
     execute::tell_losses(&report, shell);
     Ok(if report.is_complete() { Ending::Done } else { Ending::Losses })
 }
