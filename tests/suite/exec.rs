@@ -14,6 +14,7 @@ use sluice_pipeline::run::{self, Options, Progress, Snapshot};
 
 use crate::kit::*;
 
+mod life;
 mod python;
 
 /// Runs a pipeline that may run programs.
@@ -481,9 +482,14 @@ fn resuming_does_again_what_another_program_made() {
 fn at_work(folder: &Folder, text: &str) -> std::process::Child {
     folder.write("p.toml", text);
     let dir = format!("DIR={}", folder.path().display());
+    started(folder, &["run", "p.toml", "--set", &dir, "--allow-exec", "--progress", "none"])
+}
+
+/// The program with these arguments, once a program that it runs has noted its child.
+fn started(folder: &Folder, arguments: &[&str]) -> std::process::Child {
     let mut command = sluice(folder);
-    command.args(["run", "p.toml", "--set", &dir, "--allow-exec", "--progress", "none"]);
-    let run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let command = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let run = command.spawn().unwrap();
     let begun = Instant::now();
     while fs::read_to_string(folder.at("child")).map_or(0, |text| text.len()) == 0 {
         assert!(begun.elapsed() < Duration::from_secs(60), "the program does not begin");

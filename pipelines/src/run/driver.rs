@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded};
 use sluice_core::output::Published;
-use sluice_core::{Batch, Damage, Error, Outputs, Query, Source, Split};
+use sluice_core::{Batch, Damage, Error, Fold, Outputs, Query, Source, Split, StageContext};
 
 use super::delivered::Delivered;
 use super::publisher::{Publisher, Room};
@@ -93,9 +93,26 @@ const MOST_BETWEEN_FOLDS: usize = 16;
 const MERGED_LATE: &str = "merged out of order, as too much would have waited for them; a larger --memory \
                            would avoid it";
 
+/// How long a stage with memory whose input has ended may go on giving what nobody wants any more.
+const UNWANTED: Duration = Duration::from_secs(5);
+
 struct RunningFold {
     fold: FoldNode,
     ended: bool,
+}
+
+/// What is in the place of a stage that was dropped.
+struct Dropped;
+
+impl Fold for Dropped {
+    fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        context.filtered += batch.len() as u64;
+        Ok(Vec::new())
+    }
+
+    fn is_done(&self) -> bool {
+        true
+    }
 }
 
 /// What a run that went through leaves for its report.
@@ -468,8 +485,10 @@ impl<'r> Driver<'r> {
         self.drain_fold(place)
     }
 
-    /// Takes what a stage with memory did not give at once.
+    /// Takes what a stage with memory did not give at once; not all of it where that is not what the run is
+    /// about any more.
     fn drain_fold(&mut self, place: usize) -> Result<(), Error> {
+        let begun = Instant::now();
         loop {
             let RunningFold { fold, .. } = &mut self.folds[place];
             let mut context = self.setup.stage_context(fold);
@@ -483,8 +502,29 @@ impl<'r> Driver<'r> {
                 return Ok(());
             }
             given.into_iter().try_for_each(|batch| self.emit(Head::Fold(place), batch))?;
-            self.options.stop.check()?;
+            let stop = &self.options.stop;
+            stop.check()?;
+            let is_asked_to_end = stop.is_requested();
+            let is_wanted = self.is_head_wanted(Head::Fold(place), &mut BTreeMap::new());
+            if !self.folds[place].ended && (is_asked_to_end || !is_wanted) {
+                // What goes on giving until its input ends has to be told of that first.
+                return Ok(());
+            }
+            if !is_wanted && (is_asked_to_end || begun.elapsed() >= UNWANTED) {
+                self.drop_fold(place);
+                return Ok(());
+            }
         }
+    }
+
+    /// Drops a stage with memory of which nobody wants anything more, with all it holds.
+    fn drop_fold(&mut self, place: usize) {
+        let FoldNode { node, fold, .. } = &mut self.folds[place].fold;
+        *fold = Box::new(Dropped);
+        let tally = self.tally.node(*node);
+        let came = tally.entered.total().saturating_add(tally.added.total());
+        tally.filtered = came.saturating_sub(tally.left.total());
+        tally.note("went on giving what nobody wants any more, and was ended", 0);
     }
 
     fn drain_merge(&mut self, merge: usize, step_over: bool) -> Result<(), Error> {

@@ -1,0 +1,156 @@
+//! Life and death of programs: what ends them, what waits for them, and what they are given to live with.
+
+use std::os::unix::process::ExitStatusExt;
+
+use super::*;
+
+#[test]
+fn signals_that_end_cat_end_its_program_too() {
+    let command = format!("command={}", HANGS.replace("wait\"", "wait\", \"{input}\""));
+    for (name, number) in
+        [(Signal::INT, 2), (Signal::TERM, 15), (Signal::HUP, 1), (Signal::QUIT, 3)]
+    {
+        let folder = with_log(10);
+        let cat = ["cat", "in.lcm", "--from", "exec", "--source-option", &command, "--allow-exec"];
+        let run = started(&folder, &cat);
+        signal(&run, name);
+        let ended = run.wait_with_output().unwrap();
+        assert_eq!(ended.status.signal(), Some(number));
+        expect_gone(noted(&folder.at("child")));
+    }
+}
+
+#[test]
+fn a_closed_terminal_ends_a_run_as_ctrl_c_does() {
+    let folder = Folder::new();
+    let run = at_work(&folder, &out_of(HANGS, "timeout = 0"));
+    // From the terminal and from its shell: the second one must not abort what the first one ends.
+    signal(&run, Signal::HUP);
+    signal(&run, Signal::HUP);
+    let ended = Ran::of(run.wait_with_output().unwrap());
+    assert_eq!(ended.code, Some(3), "{}", ended.stderr);
+    expect_gone(noted(&folder.at("child")));
+    assert!(folder.names().iter().all(|name| !name.contains("sluice-tmp")));
+}
+
+#[test]
+fn a_run_that_is_quit_leaves_no_program() {
+    let folder = Folder::new();
+    let run = at_work(&folder, &out_of(HANGS, "timeout = 0"));
+    signal(&run, Signal::QUIT);
+    assert_eq!(run.wait_with_output().unwrap().status.signal(), Some(3));
+    expect_gone(noted(&folder.at("child")));
+}
+
+#[test]
+fn cat_shows_what_programs_say() {
+    let folder = with_log(10);
+    stream(&folder);
+    let command = r#"command=["sh", "-c", "echo here we go >&2; cat $0", "{input}"]"#;
+    let cat = ["cat", "in.arrows", "--from", "exec", "--source-option", command, "--allow-exec"];
+    let ran = ran(&folder, &cat).expect(0).says("here we go");
+    assert_eq!(ran.text().lines().count(), 10);
+}
+
+/// A stage of this command, of which the first five events are wanted.
+fn first_of(command: &str) -> String {
+    through(command).replace(
+        "[sinks.out]\nplugin = \"lcm-log\"\nfrom = \"prog\"",
+        "[stages.first]\nplugin = \"limit\"\nfrom = \"prog\"\nevents = 5\n\
+         [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"first\"",
+    )
+}
+
+/// A command that writes the same events for ever, once its input has begun.
+const ENDLESS: &str = r#"["sh", "-c", "sleep 1000 & echo $! > child; head -c -8 in.arrows > all; head -c 1024 > none; cat all; at=$(cat schema); while tail -c +$at all; do :; done"]"#;
+
+#[test]
+fn a_stage_that_goes_on_although_nobody_wants_more_is_ended() {
+    let folder = with_log(9000);
+    stream(&folder);
+    // Behind the schema, whose length the second word of the stream says.
+    let bytes = folder.read("in.arrows");
+    let schema = u32::from_le_bytes(bytes[4..8].try_into().unwrap());
+    folder.write("schema", format!("{}", schema + 8 + 1));
+    let report = allowed(&first_of(ENDLESS), &folder, 2).unwrap();
+    let wanted = events(&folder.read("in.lcm"));
+    assert!(events(&folder.read("out.lcm")) == wanted[..5]);
+    assert!(report.notes.iter().any(|note| note.what.contains("nobody wants")));
+    expect_gone(noted(&folder.at("child")));
+}
+
+#[test]
+fn a_stage_that_comes_to_its_end_may_although_nobody_wants_more() {
+    let folder = with_log(9000);
+    let text = first_of(r#"["sh", "-c", "cat; echo whole > whole"]"#);
+    allowed(&text, &folder, 2).unwrap();
+    assert_eq!(events(&folder.read("out.lcm")).len(), 5);
+    assert_eq!(folder.read("whole"), b"whole\n");
+}
+
+#[test]
+fn what_a_sink_has_started_may_print_when_it_has_ended_itself() {
+    let folder = with_log(500);
+    // It prints once its parent is gone.
+    let command = r#"["sh", "-c", "cat > raw; p=$$$$; (while kill -0 $p && ! grep -q 'State:.Z' /proc/$p/status; do :; done 2> none; echo summary) &"]"#;
+    allowed(&into(command, r#"path = "${DIR}/out.txt""#), &folder, 2).unwrap();
+    assert_eq!(folder.read("out.txt"), b"summary\n");
+}
+
+#[test]
+fn what_a_sink_has_started_may_not_keep_its_output_open() {
+    let folder = with_log(10);
+    let command = r#"["sh", "-c", "cat > raw; sleep 1000 & echo $! > child"]"#;
+    let said = failure(&into(command, "path = \"${DIR}/out.txt\"\ntimeout = \"300ms\""), &folder);
+    says(&said, &["something that it started kept its output open", "`timeout`"]);
+    expect_gone(noted(&folder.at("child")));
+}
+
+#[test]
+fn a_sink_may_do_without_the_mark_that_ends_its_events() {
+    let folder = with_log(3);
+    stream(&folder);
+    let events = folder.read("in.arrows").len() - 8;
+    let command = format!(r#"["head", "-c", "{events}"]"#);
+    for _ in 0..25 {
+        allowed(&into(&command, r#"path = "${DIR}/out.arrows""#), &folder, 2).unwrap();
+        assert!(folder.read("out.arrows").len() == events);
+    }
+    fs::remove_file(folder.at("out.arrows")).unwrap();
+    let command = format!(r#"["head", "-c", "{}"]"#, events - 1);
+    says(&failure(&into(&command, r#"path = "${DIR}/out.arrows""#), &folder), &["all"]);
+}
+
+#[test]
+fn a_program_that_says_how_far_it_is_is_at_work() {
+    let folder = with_log(10);
+    // Twice as long as it may be silent.
+    let command =
+        r#"["sh", "-c", "cat > raw; for n in 1 2 3 4 5 6 7 8; do sleep 0.25; echo $n >&2; done"]"#;
+    allowed(&into(command, "timeout = \"1s\""), &folder, 2).unwrap();
+}
+
+#[test]
+fn what_programs_are_called_is_safe_for_terminals() {
+    let folder = with_log(10);
+    let long = "x".repeat(5000);
+    for command in ["false", "no-such-program-here"] {
+        let text = into(&format!(r#"["{command}", "\u001b[31mred", "{long}"]"#), "");
+        let said = failure(&text, &folder);
+        says(&said, &["\\u{1b}[31mred"]);
+        assert!(said.len() < 1500 && !said.contains('\u{1b}'), "{said}");
+    }
+}
+
+#[test]
+fn programs_have_the_usual_limit_of_open_files() {
+    let folder = with_log(10);
+    folder.write("p.toml", into(r#"["sh", "-c", "cat > raw; ulimit -Sn > files"]"#, ""));
+    let dir = format!("DIR={}", folder.path().display());
+    let mut command = std::process::Command::new("sh");
+    let program = sluice(&folder).get_program().to_owned();
+    command.args(["-c", "ulimit -Sn 512; exec \"$0\" \"$@\""]).arg(program);
+    command.args(["run", "p.toml", "--set", &dir, "--allow-exec"]).current_dir(folder.path());
+    assert!(command.stdin(Stdio::null()).stderr(Stdio::null()).status().unwrap().success());
+    assert_eq!(folder.read("files"), b"512\n");
+}
