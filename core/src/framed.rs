@@ -23,6 +23,9 @@ pub const LIKELY_EVENTS: usize = 8 << 10;
 
 /// How a format lays out its records. Its answers depend on the bytes of the log and the position only,
 /// never on how they were read: so any splitting gives the same.
+///
+/// Looking around in the log fails when the run is to end, whatever is looked for: such an `Err` is to be
+/// passed on, and costs nothing that was read before.
 pub trait Framing: Send {
     /// The record that `bytes`, which lie at `pos`, begin with. The fast path: `Judge` wherever there is
     /// any doubt.
@@ -147,16 +150,16 @@ impl<F: Framing> FramedReader<F> {
         context: &ReadContext,
     ) -> Result<Self, Error> {
         let input = log.path().to_string_lossy().into();
-        let mut log = Window::new(log, context.keep_damaged_bytes);
+        let mut log = Window::new(log, context);
         let grown = |bytes: u64| split.start.saturating_add(bytes).saturating_add(MOST_GROWTH);
         let end = split.end.or(split.bytes.map(grown)).unwrap_or(u64::MAX);
         let began = match entry {
             Entry::At(at) => Some(at),
             Entry::Search => {
                 let want = end.saturating_sub(split.start).saturating_add(OVERHANG);
-                log.load(context, split.start, want)?;
+                log.load(split.start, want)?;
                 let range = split.start..end;
-                log.scanning(|log| framing.find(log, range))?
+                log.scanning(|log| framing.find(log, range))?.flatten()
             }
         };
         let expected = split.bytes.map_or(0, |bytes| split.start.saturating_add(bytes));
@@ -244,10 +247,14 @@ impl<F: Framing> FramedReader<F> {
         })
     }
 
-    /// One record or one damaged range, away from the fast path. False at the end of the log.
+    /// One record or one damaged range, away from the fast path. False at the end of the log
+    /// or of the run.
     fn step(&mut self, batch: &mut BatchBuilder) -> Result<bool, Error> {
         let (at, framing) = (self.at, &mut self.framing);
-        match self.log.scanning(|log| framing.judge(log, at))? {
+        let Some(verdict) = self.log.scanning(|log| framing.judge(log, at))? else {
+            return Ok(false);
+        };
+        match verdict {
             Verdict::End { mark } => {
                 self.tell_what_follows(mark);
                 self.miss_what_was_cut_off();
@@ -263,7 +270,7 @@ impl<F: Framing> FramedReader<F> {
             // it; what is there goes out first.
             Verdict::Record { .. } if !batch.is_empty() => self.log.forget_after(at),
             Verdict::Record { end } => {
-                self.log.load_exactly(&self.context, at, end - at)?;
+                self.log.load_exactly(at, end - at)?;
                 if !self.log.holds(at, end) {
                     return Err(self.log.file_changed(at));
                 }
@@ -292,7 +299,7 @@ impl<F: Framing> FramedReader<F> {
 
     fn load_next(&mut self) -> Result<(), Error> {
         let left = self.end.saturating_sub(self.at).saturating_add(OVERHANG);
-        self.log.load(&self.context, self.at, left)
+        self.log.load(self.at, left)
     }
 
     /// Reports `self.at..end`.

@@ -153,6 +153,7 @@ impl Search {
 #[derive(Debug)]
 pub(crate) struct Window {
     pub(crate) file: LogFile,
+    context: ReadContext,
     block: Option<Block>,
     /// Where in the block reading begins.
     pad: usize,
@@ -163,15 +164,25 @@ pub(crate) struct Window {
     /// Whether the log ended in it.
     ended: bool,
     failed: Option<Error>,
-    /// Whether damaged bytes of a stream are to be kept until they have been reported.
-    keep: bool,
+    /// Whether looking around ended because the run does.
+    interrupted: bool,
     kept_from: Option<u64>,
 }
 
 impl Window {
-    pub(crate) fn new(file: LogFile, keep: bool) -> Self {
-        let (block, failed, kept_from) = (None, None, None);
-        Self { file, block, pad: 0, start: 0, filled: 0, ended: false, failed, keep, kept_from }
+    pub(crate) fn new(file: LogFile, context: &ReadContext) -> Self {
+        Self {
+            file,
+            context: context.clone(),
+            block: None,
+            pad: 0,
+            start: 0,
+            filled: 0,
+            ended: false,
+            failed: None,
+            interrupted: false,
+            kept_from: None,
+        }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -180,20 +191,15 @@ impl Window {
     }
 
     /// Reads at most `want` bytes from `at` on, and at most a block.
-    pub(crate) fn load(&mut self, context: &ReadContext, at: u64, want: u64) -> Result<(), Error> {
-        let most = context.blocks.usual().saturating_sub(ALIGNED).max(1);
-        self.load_exactly(context, at, want.min(most as u64))
+    pub(crate) fn load(&mut self, at: u64, want: u64) -> Result<(), Error> {
+        let most = self.context.blocks.usual().saturating_sub(ALIGNED).max(1);
+        self.load_exactly(at, want.min(most as u64))
     }
 
     /// Reads `want` bytes from `at` on, for which a block is made. Only for what has been judged.
-    pub(crate) fn load_exactly(
-        &mut self,
-        context: &ReadContext,
-        at: u64,
-        want: u64,
-    ) -> Result<(), Error> {
+    pub(crate) fn load_exactly(&mut self, at: u64, want: u64) -> Result<(), Error> {
         let want = usize::try_from(want).unwrap_or(usize::MAX);
-        let mut block = context.blocks.block_of(want.saturating_add(ALIGNED));
+        let mut block = self.context.blocks.block_of(want.saturating_add(ALIGNED));
         let pad = block.as_ptr().align_offset(ALIGNED).min(ALIGNED);
         let read = self.file.read_at(at, block.get_mut(pad..pad + want).unwrap_or_default())?;
         (self.block, self.pad, self.start) = (Some(block), pad, at);
@@ -245,13 +251,17 @@ impl Window {
         self.block.take().map(|block| block.freeze().slice(span)).unwrap_or_default()
     }
 
-    /// Lets `scan` read, with its errors kept as what they are.
+    /// Lets `scan` read, with its errors kept as what they are. Nothing if the run ended meanwhile: what was
+    /// found by then is no answer.
     pub(crate) fn scanning<T>(
         &mut self,
         scan: impl FnOnce(&mut dyn ReadAt) -> io::Result<T>,
-    ) -> Result<T, Error> {
+    ) -> Result<Option<T>, Error> {
         let scanned = scan(self);
-        scanned.map_err(|error| {
+        if self.interrupted {
+            return Ok(None);
+        }
+        scanned.map(Some).map_err(|error| {
             self.failed.take().unwrap_or_else(|| Error::io("read", self.file.path(), error))
         })
     }
@@ -276,6 +286,11 @@ impl Window {
 
 impl ReadAt for Window {
     fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> io::Result<usize> {
+        // A format may look around for long; it need not know of runs.
+        if self.context.is_cancelled() {
+            self.interrupted = true;
+            return Err(io::ErrorKind::Other.into());
+        }
         let there = pos.checked_sub(self.start).and_then(|at| usize::try_from(at).ok());
         let there = there.and_then(|at| self.bytes().get(at..)).unwrap_or_default();
         if let Some(there) = there.get(..buf.len()) {
@@ -290,7 +305,7 @@ impl ReadAt for Window {
 
     fn forget(&mut self, pos: u64) {
         let from = *self.kept_from.get_or_insert(pos);
-        if !self.keep || pos.saturating_sub(from) > MOST_KEPT {
+        if !self.context.keep_damaged_bytes || pos.saturating_sub(from) > MOST_KEPT {
             self.file.forget(pos);
         }
     }

@@ -21,11 +21,19 @@ const CHAIN: usize = 3;
 const MOST_WALKS: usize = 8;
 /// Events met inside one event that prove its length wrong.
 const MOST_INNER: usize = 64;
+/// What a search may show `parse` beyond what it goes on by: so much, and that of so many of the longest events.
+const ALLOWANCE: u64 = 64 << 10;
+const LONGEST_ALLOWED: u64 = 3;
+/// How many bytes it may show for each that it goes on by.
+const LOOKS: u64 = 256;
+/// What it may show of every place, however much it has shown.
+const LITTLE: u64 = 1 << 10;
 
 const TOO_LONG: &str = "it is longer than events of this format are";
 const NO_BYTES: &str = "its plugin says that an event without bytes is here";
 const NO_MARK: &str = "the mark of an event is missing";
 const CUT_OFF: &str = "cut off by the end of the log";
+const PUT_OFF: &str = "too much would have to be looked at to tell";
 const CONTRADICTED: &str = "its length contradicts the events inside of it";
 
 /// The events of a format.
@@ -36,6 +44,10 @@ pub(super) struct Events<'s, D> {
     ids: ChannelIds,
     /// What is being looked at away from the fast path.
     bytes: Vec<u8>,
+    /// How many bytes have been looked at there.
+    looked: u64,
+    /// How many may be; what would need more is not believed.
+    limit: u64,
 }
 
 /// What is at a place, as far as it alone can tell.
@@ -64,6 +76,8 @@ impl<'s, D: Delimited> Events<'s, D> {
             longest: format.longest().clamp(1, MOST),
             ids: ChannelIds::new(source, Encoding::Unknown, channels),
             bytes: Vec::new(),
+            looked: 0,
+            limit: u64::MAX,
         }
     }
 
@@ -108,9 +122,13 @@ impl<'s, D: Delimited> Events<'s, D> {
     fn look(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<Look> {
         let mut want = FIRST_LOOK.min(self.longest);
         loop {
+            if self.looked.saturating_add(want as u64) > self.limit {
+                return Ok(Look::Not(PUT_OFF));
+            }
             self.bytes.resize(want, 0);
             let there = log.read_at(pos, &mut self.bytes)?;
             self.bytes.truncate(there);
+            self.looked += there as u64;
             let is_end = there < want;
             let said = match self.parse(&self.bytes) {
                 _ if there == 0 => return Ok(Look::End),
@@ -172,28 +190,43 @@ impl<'s, D: Delimited> Events<'s, D> {
         places: &mut Places<'s>,
     ) -> io::Result<Option<u64>> {
         places.search.forget();
-        while let Some(at) = places.next(log)? {
-            if self.is_believed(log, at)? {
-                return Ok(Some(at));
-            }
+        let before = self.looked;
+        let mut found = None;
+        while found.is_none()
+            && let Some(at) = places.next(log)?
+        {
+            self.limit = self.limit_at(before, at - places.from);
+            found = self.is_believed(log, at)?.then_some(at);
         }
-        Ok(None)
+        self.limit = u64::MAX;
+        Ok(found)
+    }
+
+    /// How far a search may look at a place, so far from where it began: so that what pretends to be long
+    /// events everywhere ends in damage, not in days.
+    fn limit_at(&self, before: u64, distance: u64) -> u64 {
+        let allowed = ALLOWANCE.saturating_add(LONGEST_ALLOWED * self.longest as u64);
+        let allowed = allowed.saturating_add(distance.saturating_mul(LOOKS));
+        before.saturating_add(allowed).max(self.looked.saturating_add(LITTLE))
     }
 
     /// Whether an event inside of this one proves that its length is wrong.
     fn is_contradicted(&mut self, log: &mut dyn ReadAt, event: Range<u64>) -> io::Result<bool> {
         let mut places = Places::behind(self.mark, event.start, event.end);
         let (mut met, mut walks) = (Vec::new(), 0);
-        while walks < MOST_WALKS
+        let before = self.looked;
+        let mut is_proved = false;
+        while !is_proved
+            && walks < MOST_WALKS
             && let Some(at) = places.next(log)?
         {
+            self.limit = self.limit_at(before, at - places.from);
             let known = met.len();
-            if self.walks_out(log, at, event.end, &mut met)? {
-                return Ok(true);
-            }
+            is_proved = self.walks_out(log, at, event.end, &mut met)?;
             walks += usize::from(met.len() > known);
         }
-        Ok(false)
+        self.limit = u64::MAX;
+        Ok(is_proved)
     }
 
     /// Steps from event to event, until one ends outside of `end` and is right as far as anybody can tell.
@@ -341,6 +374,8 @@ fn len_of(said: &Parsed<'_>) -> Option<usize> {
 
 /// Where events may begin, front to back.
 struct Places<'m> {
+    /// No place is before this.
+    from: u64,
     search: Search,
     mark: Mark<'m>,
 }
@@ -353,7 +388,7 @@ impl<'m> Places<'m> {
             Mark::Begins(_) | Mark::None => 0,
         };
         let marks = range.start.saturating_sub(before)..range.end.saturating_sub(before);
-        Self { search: Search::new(marks, overlap(mark)), mark }
+        Self { from: marks.start, search: Search::new(marks, overlap(mark)), mark }
     }
 
     /// Places behind `pos` and before `end`; nothing before `pos` is read.
@@ -362,7 +397,7 @@ impl<'m> Places<'m> {
             Mark::Ends(_) => pos,
             Mark::Begins(_) | Mark::None => pos.saturating_add(1),
         };
-        Self { search: Search::new(from..end, overlap(mark)), mark }
+        Self { from, search: Search::new(from..end, overlap(mark)), mark }
     }
 
     fn next(&mut self, log: &mut dyn ReadAt) -> io::Result<Option<u64>> {

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use proptest::prelude::*;
 
@@ -267,6 +268,122 @@ fn channels_are_made_as_the_format_says() {
     assert_eq!(gather_with(&source, 10, &context).unwrap().events.len(), 1);
     let channel = &context.channels.since(0)[0];
     assert_eq!((channel.clock, &channel.encoding), (Clock::Relative, &Encoding::Text));
+}
+
+/// `#!`, how many bytes the payload has, the payload, and the sum of all bytes before. Counts what it is shown.
+struct Long {
+    path: InPaths,
+    shown: Arc<AtomicU64>,
+    /// Raised after so many bytes.
+    cancelled: (u64, Arc<AtomicBool>),
+}
+
+const LONGEST: u64 = 64 << 10;
+
+impl Delimited for Long {
+    fn paths(&self) -> &InPaths {
+        &self.path
+    }
+
+    fn mark(&self) -> Mark<'_> {
+        Mark::Begins(MARK)
+    }
+
+    fn longest(&self) -> usize {
+        LONGEST as usize
+    }
+
+    fn parse<'b>(&self, bytes: &'b [u8]) -> Parsed<'b> {
+        let (most, cancelled) = &self.cancelled;
+        if self.shown.fetch_add(bytes.len() as u64, Ordering::Relaxed) > *most {
+            cancelled.store(true, Ordering::Relaxed);
+        }
+        let Some([_, _, len @ ..]) = bytes.first_chunk::<6>() else { return Parsed::More };
+        let end = 6 + u32::from_le_bytes(*len) as usize;
+        if end >= self.longest() {
+            return Parsed::Not("too long");
+        }
+        match bytes.get(..=end).and_then(<[u8]>::split_last) {
+            None => Parsed::More,
+            Some((sum, event)) if *sum == sum_of(event) => Parsed::event(end + 1, 0, b"A", 6..end),
+            Some(_) => Parsed::Damaged { len: end + 1, reason: "wrong sum" },
+        }
+    }
+}
+
+fn long(payload: &[u8]) -> Vec<u8> {
+    let mut event = [MARK, &(payload.len() as u32).to_le_bytes(), payload].concat();
+    event.push(sum_of(&event));
+    event
+}
+
+/// Heads of events that are almost the longest, one behind another.
+fn pretenders(count: usize) -> Vec<u8> {
+    [MARK, &(LONGEST as u32 - 100).to_le_bytes(), b"...1"].concat().repeat(count)
+}
+
+/// What is read of a log, however it is read, and how much of it was shown at most.
+fn read_long(bytes: &[u8]) -> (Gathered, u64) {
+    let file = log(bytes);
+    let mut all: Option<(Gathered, u64)> = None;
+    for block in [1 << 20, 1 << 12, 300] {
+        let shown = Arc::default();
+        let never = (u64::MAX, Arc::default());
+        let path = file.path.clone();
+        let source = Long { path, shown: Arc::clone(&shown), cancelled: never };
+        let blocks = BlockPool::new(block, 2);
+        let context = ReadContext { blocks, ..ReadContext::standalone("test") };
+        let read = gather_with(&source, u64::MAX, &context).unwrap();
+        let shown = shown.load(Ordering::Relaxed);
+        all = match all {
+            None => Some((read, shown)),
+            Some((first, _)) if first != read => panic!("blocks of {block} bytes"),
+            Some((first, most)) => Some((first, most.max(shown))),
+        };
+    }
+    all.unwrap()
+}
+
+#[test]
+fn damage_that_pretends_to_be_long_events_everywhere_is_searched_in_bounded_time() {
+    let bytes = [pretenders(4000), vec![0; LONGEST as usize]].concat();
+    let (all, shown) = read_long(&bytes);
+    assert_eq!((all.events.len(), damage(&all).len()), (0, 1));
+    assert!(shown < bytes.len() as u64 * 300, "{shown} of {} bytes", bytes.len());
+}
+
+#[test]
+fn short_events_among_pretenders_are_found_and_long_ones_behind_them() {
+    let (short, large) = (long(b"short"), long(&[7; 50_000]));
+    let zeros = vec![0; LONGEST as usize];
+    let among = [&pretenders(1500)[..], &short, &pretenders(1500)].concat();
+    let all = read_long(&[&among[..], &zeros, &large, &large].concat()).0;
+    assert_eq!(payloads(&all), [&b"short"[..], &[7; 50_000], &[7; 50_000]]);
+    assert_eq!(damage(&all).len(), 2);
+}
+
+#[test]
+fn pretenders_inside_of_an_event_are_looked_at_in_bounded_time() {
+    let event = long(&pretenders(3000));
+    let bytes = [event.clone(), vec![1; LONGEST as usize]].concat();
+    let (all, shown) = read_long(&bytes);
+    assert_eq!(payloads(&all), [pretenders(3000)]);
+    assert!(shown < bytes.len() as u64 * 300, "{shown} of {} bytes", bytes.len());
+}
+
+#[test]
+fn a_search_ends_when_the_run_does() {
+    let file = log(&[pretenders(4000), vec![0; LONGEST as usize]].concat());
+    for target in [u64::MAX, 150_000] {
+        let context = ReadContext::standalone("test");
+        let (shown, most) = (Arc::new(AtomicU64::new(0)), 300_000);
+        let cancelled = (most, Arc::clone(&context.cancelled));
+        let source = Long { path: file.path.clone(), shown: Arc::clone(&shown), cancelled };
+        let read = gather_with(&source, target, &context).unwrap();
+        assert_eq!((read.events.len(), read.damage.len()), (0, 0), "nothing was found out");
+        let shown = shown.load(Ordering::Relaxed);
+        assert!(shown < 2 * most, "{shown}");
+    }
 }
 
 #[test]
