@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 use std::io::{Read, Seek, SeekFrom};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
@@ -48,6 +48,8 @@ pub(crate) struct Table {
     pub(crate) said: Meta,
     /// The channel of all rows, where there is no column of channels.
     channel: Name,
+    /// The places of what is said of channels, sorted by name and source: tables may have tens of thousands.
+    by_name: OnceLock<Vec<u32>>,
 }
 
 /// A row group that is wanted.
@@ -94,8 +96,14 @@ impl Table {
         // Where the file's own types do not take our views, they are cast later.
         let footer = guarded(|| ArrowReaderMetadata::try_new(metadata, options().with_schema(own)))
             .unwrap_or(footer);
-        let table =
-            Self { channel: channel_of(path, &said), path: path.to_owned(), file, footer, said };
+        let table = Self {
+            channel: channel_of(path, &said),
+            path: path.to_owned(),
+            file,
+            footer,
+            said,
+            by_name: OnceLock::new(),
+        };
         table.check(meta.len()).map_err(wrong)?;
         table.check_columns()?;
         Ok(table)
@@ -203,6 +211,24 @@ impl Table {
     fn leaf(&self, field: usize) -> Option<usize> {
         let schema = self.footer.parquet_schema();
         (0..schema.num_columns()).find(|leaf| schema.get_column_root_idx(*leaf) == field)
+    }
+
+    /// What is said of the channels of that name and source.
+    fn called(&self, name: &str, source: &str) -> impl Iterator<Item = &ChannelMeta> {
+        let channels = &self.said.channels;
+        let key = |place: &u32| {
+            channels.get(*place as usize).map(|meta| (meta.name.as_str(), meta.source.as_str()))
+        };
+        let sorted = self.by_name.get_or_init(|| {
+            let mut places: Vec<u32> = (0..channels.len() as u32).collect();
+            places.sort_by_key(key);
+            places
+        });
+        let wanted = Some((name, source));
+        let first = sorted.partition_point(|place| key(place) < wanted);
+        let end = sorted.partition_point(|place| key(place) <= wanted);
+        let found = sorted.get(first..end).unwrap_or_default().iter();
+        found.filter_map(|place| channels.get(*place as usize))
     }
 
     /// The channels of a row group with their rows, where the footer tells.
@@ -658,12 +684,10 @@ impl Names {
             return Ok(*id);
         }
         let (source, name, variant) = &words;
-        let is_it = |meta: &&ChannelMeta| {
-            let is_variant =
-                variant.is_none_or(|variant| i64::from(meta.variant) == i64::from(variant));
-            meta.name == *name && meta.source == *source && is_variant
+        let is_variant = |meta: &&ChannelMeta| {
+            variant.is_none_or(|variant| i64::from(meta.variant) == i64::from(variant))
         };
-        let all: Vec<&ChannelMeta> = table.said.channels.iter().filter(is_it).collect();
+        let all: Vec<&ChannelMeta> = table.called(name, source).filter(is_variant).collect();
         let channel = match ChannelMeta::common(&all) {
             Some(meta) => meta.channel(),
             None => Channel::new(Name::from_text(name), source.as_str(), Encoding::Unknown),
