@@ -25,8 +25,6 @@ pub enum Step {
     Resize,
     /// A file or folder gets another name.
     Rename,
-    /// What an earlier run left is removed.
-    Remove,
 }
 
 /// How a step fails.
@@ -41,12 +39,15 @@ pub enum Fault {
     Short,
 }
 
-/// Lets one step of outputs fail, and counts the steps.
+/// Lets one step of outputs fail, or all from one on, and counts the steps.
+///
+/// Removing and putting back never fail: nothing is promised of a disk on which they do.
 ///
 /// Steps have the same numbers in runs of one pipeline over one input, if these have one thread.
 #[derive(Debug, Default)]
 pub struct Faults {
     fault: Option<(u64, Fault)>,
+    lasts: bool,
     steps: AtomicU64,
     struck: OnceLock<Step>,
 }
@@ -62,12 +63,17 @@ impl Faults {
         Self { fault: Some((step, fault)), ..Self::default() }
     }
 
+    /// The step of this number fails, counted from 0, and all after it: a disk that stays full.
+    pub fn since(step: u64, fault: Fault) -> Self {
+        Self { lasts: true, ..Self::at(step, fault) }
+    }
+
     /// How many steps there were so far.
     pub fn steps(&self) -> u64 {
         self.steps.load(Ordering::Relaxed)
     }
 
-    /// The step that failed, if one did.
+    /// The first step that failed, if one did.
     pub fn struck(&self) -> Option<Step> {
         self.struck.get().copied()
     }
@@ -75,7 +81,8 @@ impl Faults {
     /// How the next step fails, if it does.
     fn next(&self, step: Step) -> Option<Fault> {
         let number = self.steps.fetch_add(1, Ordering::Relaxed);
-        let (_, fault) = self.fault.filter(|(at, _)| *at == number)?;
+        let fails = |at: u64| number == at || (self.lasts && number > at);
+        let (_, fault) = self.fault.filter(|(at, _)| fails(*at))?;
         self.struck.get_or_init(|| step);
         Some(fault)
     }

@@ -470,9 +470,9 @@ impl Outputs {
             return Ok(());
         }
         let made = self.ask(Step::Create).and_then(|()| fs::create_dir_all(folder));
-        made.map_err(|e| Error::io("create", folder, e))?;
-        self.state().made.extend(missing);
-        Ok(())
+        // Those that were made before one could not be are this run's, too.
+        self.state().made.extend(missing.into_iter().filter(|folder| folder.is_dir()));
+        made.map_err(|e| Error::io("create", folder, e))
     }
 
     fn ask(&self, step: Step) -> io::Result<()> {

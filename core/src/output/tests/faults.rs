@@ -47,8 +47,8 @@ fn run(folder: &Path, text: &str, faults: &Arc<Faults>) -> Result<(), Error> {
     published.map(drop)
 }
 
-/// Lets every step fail in turn over what `before` left.
-fn fail_at_every_step(before: &[&str], text: &str) {
+/// Lets every step fail in turn over what `before` left: it alone, or with all after it.
+fn fail_at_every_step(before: &[&str], text: &str, fails: fn(u64, Fault) -> Faults) {
     let written = || {
         let folder = tempfile::tempdir().unwrap();
         before.iter().for_each(|text| run(folder.path(), text, &Arc::default()).unwrap());
@@ -58,7 +58,7 @@ fn fail_at_every_step(before: &[&str], text: &str) {
     run(folder.path(), text, &counted).unwrap();
     assert!(counted.steps() > 20, "{}", counted.steps());
     for step in 0..counted.steps() {
-        let (folder, faults) = (written(), Arc::new(Faults::at(step, Fault::Short)));
+        let (folder, faults) = (written(), Arc::new(fails(step, Fault::Short)));
         let there = below(folder.path());
         let error = run(folder.path(), text, &faults).unwrap_err().to_string();
         let struck = faults.struck().unwrap();
@@ -70,12 +70,28 @@ fn fail_at_every_step(before: &[&str], text: &str) {
 
 #[test]
 fn a_failure_at_any_step_leaves_nothing_where_nothing_was() {
-    fail_at_every_step(&[], "one");
+    fail_at_every_step(&[], "one", Faults::at);
 }
 
 #[test]
 fn a_failure_at_any_step_leaves_all_that_was_to_be_replaced() {
-    fail_at_every_step(&["one"], "two!");
+    fail_at_every_step(&["one"], "two!", Faults::at);
+}
+
+#[test]
+fn a_disk_that_stays_full_leaves_what_was_there() {
+    fail_at_every_step(&[], "one", Faults::since);
+    fail_at_every_step(&["one"], "two!", Faults::since);
+}
+
+#[test]
+fn folders_that_are_made_before_one_cannot_be_do_not_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let outputs = Arc::new(Outputs::new(Overwrite::Refuse, false, &[]));
+    let target = folder.path().join("new").join("x".repeat(300)).join("out");
+    outputs.create(&target).unwrap_err();
+    drop(outputs);
+    assert!(!folder.path().join("new").exists());
 }
 
 #[test]
