@@ -11,6 +11,8 @@ pub(crate) struct Cut {
     pub(crate) events: usize,
     /// Whether it is told that something is missing.
     pub(crate) told: bool,
+    /// Whether it is told by an error, after which nothing is given.
+    pub(crate) failed: bool,
 }
 
 /// What the cuts that were tried give, by place.
@@ -61,6 +63,26 @@ impl Cuts {
             }
         }
         silent.first().map(|first| (*first, silent.len() - 1))
+    }
+
+    /// The first cut behind the header that gives less than one in front of it, or that fails although there
+    /// are events in front of it; with how many events it costs, and how many more such cuts there are.
+    pub(crate) fn given_up(&self, header: usize) -> Option<(usize, usize, usize)> {
+        let mut most = 0;
+        let mut given_up = Vec::new();
+        for (at, cut) in &self.0 {
+            let given = if cut.failed { 0 } else { cut.events };
+            if given < most && *at >= header {
+                given_up.push((*at, most - given));
+            }
+            most = most.max(cut.events);
+        }
+        given_up.first().map(|(at, lost)| (*at, *lost, given_up.len() - 1))
+    }
+
+    /// Whether no cut gives an event, unless it gives all of them.
+    pub(crate) fn gives_nothing(&self, events: usize) -> bool {
+        self.0.values().all(|cut| !(1..events).contains(&cut.events))
     }
 
     /// Where each of the events of a sample of `len` bytes lies; nothing where cutting it off gives
@@ -119,6 +141,14 @@ impl Extents {
         before.map_or(0, |(_, start)| (short + 1).saturating_sub(*start))
     }
 
+    /// How many events at the front a change behind this place cannot touch. The last one before it is not
+    /// counted: it may only be believed for what follows.
+    pub(crate) fn in_front(&self, at: usize) -> usize {
+        let before = || self.ends.iter().map(|(_, end)| *end).take_while(|end| *end <= at);
+        let last = before().last();
+        if at < self.header { 0 } else { before().filter(|end| Some(*end) != last).count() }
+    }
+
     /// How many events a change of these bytes can touch.
     pub(crate) fn touched(&self, change: &Range<usize>) -> usize {
         if change.start < self.first_end().max(self.header) {
@@ -157,7 +187,7 @@ mod tests {
         for at in 0..=len {
             let events = ends.iter().filter(|end| **end <= at).count();
             let told = !(at == 0 || ends.contains(&at) || silent.contains(&at));
-            cuts.add(at, Cut { events, told });
+            cuts.add(at, Cut { events, told, failed: false });
         }
         cuts
     }
@@ -178,6 +208,22 @@ mod tests {
         assert_eq!(cuts(&[10, 30, 50], &[31, 32, 33, 34]).silent(50), Some((31, 1)));
         assert_eq!(cuts(&[10, 30, 50], &[1, 2, 3, 4]).silent(50), Some((1, 1)));
         assert_eq!(cuts(&[10, 30, 50], &[15, 20, 40]).silent(50), None);
+    }
+
+    #[test]
+    fn a_cut_that_gives_less_than_one_before_it_is_noticed() {
+        let mut cuts = cuts(&[10, 30, 50], &[]);
+        assert_eq!(cuts.given_up(0), None);
+        cuts.add(35, Cut { events: 1, told: true, failed: false });
+        cuts.add(40, Cut { events: 2, told: true, failed: true });
+        assert_eq!((cuts.given_up(0), cuts.given_up(36)), (Some((35, 1, 1)), Some((40, 2, 0))));
+    }
+
+    #[test]
+    fn what_a_change_cannot_touch_is_in_front_but_for_the_last() {
+        let extents = cuts(&[10, 25, 30], &[]).extents(3, 30).unwrap();
+        assert_eq!([9, 10, 25, 29, 30].map(|at| extents.in_front(at)), [0, 0, 1, 1, 2]);
+        assert_eq!(extents.with_header(28).in_front(27), 0);
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub enum Promise {
     Splitting,
     /// Any number of threads gives the same.
     Threads,
+    /// What is asked for, by time or channel, is what reading everything would give of it.
+    Query,
     /// Nothing that is read makes it panic or ends its process.
     NoPanic,
     /// It comes to an end.

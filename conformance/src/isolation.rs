@@ -7,7 +7,7 @@
 
 use std::any::Any;
 use std::cell::Cell;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -61,6 +61,11 @@ enum Line {
     Done,
 }
 
+/// Whether this is the other process, on its way to a trial. What comes before that is not to be tried again.
+pub(crate) fn is_other_process() -> bool {
+    std::env::var_os(TRIAL).is_some()
+}
+
 impl Isolation<'_> {
     /// Tries cases: `work` calls [`Cases::case`] for each, the same ones every time it is called, on files
     /// that it writes into [`Cases::folder`].
@@ -78,7 +83,7 @@ impl Isolation<'_> {
             (Ok(_), _) => Vec::new(),
             _ => match test {
                 Some(test) => self.in_other_processes(test, trial, work),
-                None => self.here("the test's name is not known", work),
+                None => self.here("the test's name is not known", trial, work),
             },
         }
     }
@@ -91,7 +96,9 @@ impl Isolation<'_> {
     ) -> Vec<Finding> {
         let place = match Place::new(self.plugin, test, trial) {
             Ok(place) => place,
-            Err(error) => return self.here(&format!("a folder cannot be made: {error}"), work),
+            Err(error) => {
+                return self.here(&format!("a folder cannot be made: {error}"), trial, work);
+            }
         };
         let (mut crashes, mut hangs) = (0, 0);
         let mut died = Vec::new();
@@ -99,7 +106,8 @@ impl Isolation<'_> {
             let ended = match self.watched(test, trial, &place) {
                 Ok(ended) => ended,
                 Err(error) => {
-                    return self.here(&format!("no process can be started: {error}"), work);
+                    let why = format!("no process can be started: {error}");
+                    return self.here(&why, trial, work);
                 }
             };
             let told = Told::read(&place.log());
@@ -108,14 +116,23 @@ impl Isolation<'_> {
             }
             let Some(case) = told.last_case() else {
                 let what = format!("the test cannot be run again by its name `{test}`");
-                return self.here(&what, work);
+                return self.here(&what, trial, work);
             };
             hangs += usize::from(matches!(ended, Ended::Hung));
             crashes += 1;
-            died.push((case.0, ended.fault(&place.stderr(), self), case.1.clone()));
+            let fault = ended.fault(&place.stderr(), self);
+            died.push((case.0, fault.clone(), case.1.clone()));
             place.keep(case.0);
             if crashes >= MOST_CRASHES || hangs >= MOST_HANGS {
-                return place.findings(told, died);
+                let mut findings = place.findings(told, died);
+                let what = format!(
+                    "; the process ended {crashes} times, so the cases behind are not tried"
+                );
+                findings
+                    .iter_mut()
+                    .filter(|finding| finding.what.starts_with(&fault.kind))
+                    .for_each(|finding| finding.what += &what);
+                return findings;
             }
         }
     }
@@ -123,13 +140,14 @@ impl Isolation<'_> {
     /// Runs the other process, and ends it if a case takes too long.
     fn watched(&self, test: &str, trial: usize, place: &Place) -> io::Result<Ended> {
         let mut child = Command::new(std::env::current_exe()?)
-            .args([test, "--exact", "--nocapture"])
+            .args([test, "--exact", "--nocapture", "--include-ignored"])
             .env(TRIAL, trial.to_string())
             .env(FOLDER, &place.folder)
             // A stock of memory for each thread would count as taken.
             .env("MALLOC_ARENA_MAX", "1")
             .env("RUST_BACKTRACE", "0")
-            .stdin(Stdio::null())
+            // Never written to: that it ends tells the other process that this one is gone.
+            .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(File::create(place.stderr())?)
             .spawn()?;
@@ -154,6 +172,7 @@ impl Isolation<'_> {
     /// The other process's part.
     fn work_and_end(&self, folder: &Path, work: &dyn Fn(&mut Cases)) -> ! {
         let place = Place { folder: folder.to_owned() };
+        end_with_parent();
         std::panic::set_hook(Box::new(|panic| note_panic(&panic.to_string())));
         let mut cases = Cases::resumed(place, Some(self.memory));
         work(&mut cases);
@@ -162,12 +181,12 @@ impl Isolation<'_> {
     }
 
     /// Tries the cases in this process. What crashes or hangs does so.
-    fn here(&self, why: &str, work: &dyn Fn(&mut Cases)) -> Vec<Finding> {
+    fn here(&self, why: &str, trial: usize, work: &dyn Fn(&mut Cases)) -> Vec<Finding> {
         let say =
             format!("conformance: `{}` is tried in the test's own process: {why}\n", self.plugin);
         // Who cannot be told is not told.
         drop(io::stderr().write_all(say.as_bytes()));
-        let place = match Place::new(self.plugin, "here", std::process::id() as usize) {
+        let place = match Place::new(self.plugin, "here", trial) {
             Ok(place) => place,
             Err(error) => {
                 let what = format!("nothing could be tried: no folder can be made: {error}");
@@ -178,6 +197,16 @@ impl Isolation<'_> {
         work(&mut cases);
         place.findings(Told::read(&place.log()), Vec::new())
     }
+}
+
+/// Ends this process when the one that started it is gone: nobody else would, if a case hangs.
+fn end_with_parent() {
+    let wait = || {
+        drop(io::copy(&mut io::stdin(), &mut io::sink()));
+        std::process::exit(1)
+    };
+    // Without the thread, only that is missing.
+    drop(std::thread::Builder::new().name("end-with-parent".to_owned()).spawn(wait));
 }
 
 fn end(child: &mut Child) -> io::Result<()> {
@@ -227,6 +256,31 @@ struct Place {
     folder: PathBuf,
 }
 
+/// Locks of the folders of this process, which keeps them to its end: what lies in them is looked at by
+/// tests behind a trial.
+static LOCKS: Mutex<Vec<File>> = Mutex::new(Vec::new());
+
+/// How many runs of the same test may go on at once.
+const MOST_RUNS: usize = 64;
+
+/// The folder of this name, or another one where another run of the same test has that one.
+fn locked(root: &Path, name: &str) -> io::Result<PathBuf> {
+    for run in 0..MOST_RUNS {
+        let folder = root.join(if run == 0 { name.to_owned() } else { format!("{name}~{run}") });
+        let lock = folder.with_extension("lock");
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(lock)?;
+        match file.try_lock() {
+            Ok(()) => {
+                LOCKS.lock().unwrap_or_else(PoisonError::into_inner).push(file);
+                return Ok(folder);
+            }
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+    Err(io::Error::other("too many runs of the same test"))
+}
+
 impl Place {
     /// An empty folder below the build's own, so that what is kept there is found and goes with it.
     fn new(plugin: &str, test: &str, trial: usize) -> io::Result<Self> {
@@ -237,7 +291,9 @@ impl Place {
         let name = |text: &str| text.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
         let name = format!("{}-{}-{trial}", name(plugin), name(test));
         let stem = program.file_stem().unwrap_or_default();
-        let folder = root.join("sluice-conformance").join(stem).join(name);
+        let root = root.join("sluice-conformance").join(stem);
+        fs::create_dir_all(&root)?;
+        let folder = locked(&root, &name)?;
         match fs::remove_dir_all(&folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

@@ -24,6 +24,8 @@ pub(crate) struct Judge<'s> {
     pub(crate) is_plain: bool,
     /// Whether the sample is read from a single input.
     pub(crate) is_single: bool,
+    /// Whether a part of the file can be given where the rest cannot.
+    pub(crate) is_divisible: bool,
     /// The file that is changed, as it is when it is sound.
     pub(crate) bytes: &'s [u8],
     /// How many bytes at its front all events depend on.
@@ -65,6 +67,7 @@ impl<'s> Judge<'s> {
             extents: None,
             is_plain: true,
             is_single: true,
+            is_divisible: true,
             bytes: &[],
             header: 0,
             keys: HashMap::new(),
@@ -136,8 +139,28 @@ impl<'s> Judge<'s> {
         let matched = self.matched(read, order);
         let mut faults = Vec::new();
         faults.extend(self.invented(change, read, &matched));
-        faults.extend(self.unsaid(change, read, &matched));
+        faults.extend(self.given_up(change, read).or_else(|| self.unsaid(change, read, &matched)));
         faults
+    }
+
+    /// Whether a change costs events that lie in front of it.
+    fn given_up(&self, change: &Change, read: &Read) -> Option<Fault> {
+        let extents = self.extents.filter(|_| self.is_divisible)?;
+        let in_front = extents.in_front(change.range.start);
+        let pairs = read.events.iter().zip(&self.sound.events);
+        let given = pairs.take(in_front).take_while(|(now, then)| self.is_same(now, then)).count();
+        match &read.error {
+            Some(error) if in_front > 0 => {
+                let what = "damage ends the reading, though there are sound events in front of it";
+                Some(Fault::new(Promise::Damage, what, error))
+            }
+            None if given < in_front => {
+                let detail = format!("{given} of {in_front} are given");
+                let what = "sound events in front of damage are lost";
+                Some(Fault::new(Promise::Damage, what, detail))
+            }
+            _ => None,
+        }
     }
 
     /// Events that were not there before, or not there: no more than were touched.

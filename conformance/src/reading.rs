@@ -2,7 +2,9 @@
 //! stopped. Judges nothing else.
 
 use sluice_core::contract::PlainEvent;
-use sluice_core::{BlockPool, Damage, Entry, Error, Query, ReadContext, Seam, Source, Split};
+use sluice_core::{
+    BlockPool, Damage, Entry, Error, Query, ReadContext, Reader, Seam, Source, Split,
+};
 
 use crate::private::plain;
 
@@ -113,8 +115,45 @@ pub(crate) fn said(source: &dyn Source) -> Vec<String> {
     inputs.iter().flat_map(|input| source.findings(&input.path).unwrap_or_default()).collect()
 }
 
+/// How many events the source says there are, without reading them; nothing if it does not say it of every
+/// input.
+pub(crate) fn counted(source: &dyn Source) -> Option<Result<u64, Error>> {
+    let inputs = source.inputs().ok()?;
+    let counts = inputs.iter().map(|input| source.events_in(&input.path).transpose());
+    counts.collect::<Option<Result<Vec<u64>, Error>>>().map(|counts| Ok(counts?.iter().sum()))
+}
+
 /// The name under which sources are read.
 pub(crate) const NAME: &str = "log";
+
+/// In which order pieces are read. What they give is put together in the order of the list all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turns {
+    /// One after another.
+    Forwards,
+    /// The last one first.
+    Backwards,
+    /// Beside each other, on threads of their own.
+    Beside,
+}
+
+/// How many threads read beside each other.
+const THREADS: usize = 3;
+
+/// How a source is read: in pieces of about how many bytes, what of it, and in which order.
+#[derive(Clone, Debug)]
+pub(crate) struct Manner {
+    pub(crate) target: u64,
+    pub(crate) query: Query,
+    pub(crate) turns: Turns,
+}
+
+impl Manner {
+    /// All of it, from the front.
+    pub(crate) fn in_pieces(target: u64) -> Self {
+        Self { target, query: Query::default(), turns: Turns::Forwards }
+    }
+}
 
 /// Reads all of a source in pieces of `target` bytes through blocks of this pool.
 pub(crate) fn read_all(
@@ -123,82 +162,163 @@ pub(crate) fn read_all(
     blocks: &BlockPool,
     bounds: Bounds,
 ) -> Read {
+    read_as(source, &Manner::in_pieces(target), blocks, bounds)
+}
+
+/// Reads a source in some manner.
+pub(crate) fn read_as(
+    source: &dyn Source,
+    manner: &Manner,
+    blocks: &BlockPool,
+    bounds: Bounds,
+) -> Read {
     let mut context = ReadContext::standalone(NAME);
     context.blocks = blocks.clone();
-    let mut reading = Reading { source, context, bounds, read: Read::default(), payload: 0 };
-    if let Err(error) = reading.run(target) {
-        reading.read.error = Some(error.to_string());
+    context.query = manner.query.clone();
+    let splits = match source.splits(manner.target, &manner.query) {
+        Ok(splits) => splits,
+        Err(error) => return Read { error: Some(error.to_string()), ..Read::default() },
+    };
+    let reading = Reading { source, context, bounds, splits };
+    match manner.turns {
+        Turns::Forwards => reading.joined(|at| reading.searched(at)),
+        Turns::Backwards => {
+            let mut pieces: Vec<Piece> =
+                (0..reading.splits.len()).rev().map(|at| reading.searched(at)).collect();
+            reading.joined(|_| pieces.pop().unwrap_or_default())
+        }
+        Turns::Beside => {
+            let mut pieces = reading.beside().into_iter();
+            reading.joined(|_| pieces.next().unwrap_or_default())
+        }
     }
-    reading.read
+}
+
+/// What a piece gave.
+#[derive(Debug, Default)]
+struct Piece {
+    read: Read,
+    payload: usize,
+    seam: Seam,
 }
 
 struct Reading<'s> {
     source: &'s dyn Source,
     context: ReadContext,
     bounds: Bounds,
-    read: Read,
-    payload: usize,
+    splits: Vec<Split>,
 }
 
 impl Reading<'_> {
-    fn run(&mut self, target: u64) -> Result<(), Error> {
-        let mut last: Option<(Split, Seam)> = None;
-        for split in self.source.splits(target, &Query::default())? {
-            let before = (self.read.events.len(), self.read.damage.len(), self.payload);
-            let follows = last.as_ref().filter(|(before, _)| before.is_followed_by(&split));
-            let due = follows.and_then(|(_, seam)| seam.ended);
-            let entry = if follows.is_some() { Entry::Search } else { Entry::At(split.start) };
-            let mut seam = self.split(&split, entry)?;
-            if due.is_some() && seam.began != due {
-                self.read.events.truncate(before.0);
-                self.read.damage.truncate(before.1);
-                self.payload = before.2;
-                seam = self.split(&split, Entry::At(due.unwrap_or_default()))?;
-            }
-            if self.read.endless.is_some() {
-                return Ok(());
-            }
-            last = Some((split, seam));
-        }
-        Ok(())
+    /// Whether a piece begins where the one before it ends.
+    fn follows(&self, at: usize) -> bool {
+        let before = at.checked_sub(1).and_then(|before| self.splits.get(before));
+        let split = self.splits.get(at);
+        before.zip(split).is_some_and(|(before, split)| before.is_followed_by(split))
     }
 
-    fn split(&mut self, split: &Split, entry: Entry) -> Result<Seam, Error> {
-        let context = self.context.with_own_logs();
-        let mut reader = self.source.read(split, entry, &context)?;
-        let mut idle = 0;
-        let read = loop {
-            let batch = match reader.next_batch() {
-                Ok(Some(batch)) => batch,
-                Ok(None) => break Ok(()),
-                Err(error) => break Err(error),
-            };
-            idle = if batch.is_empty() { idle + 1 } else { 0 };
-            let (events, payload) = (batch.len(), batch.payload_bytes() as usize);
-            self.payload = self.payload.saturating_add(payload);
-            if let Some(what) = self.too_much(self.read.events.len() + events, idle) {
-                self.read.endless = Some(what);
-                break Ok(());
-            }
-            self.read.events.extend(plain(&batch, &context.channels));
+    /// What a piece gives that is read without knowing of the others.
+    fn searched(&self, at: usize) -> Piece {
+        let Some(split) = self.splits.get(at) else { return Piece::default() };
+        let entry = if self.follows(at) { Entry::Search } else { Entry::At(split.start) };
+        self.piece(split, entry)
+    }
+
+    /// What the pieces give when several threads take turns.
+    fn beside(&self) -> Vec<Piece> {
+        let every = |first: usize| {
+            let ats = (first..self.splits.len()).step_by(THREADS);
+            ats.map(|at| (at, self.searched(at))).collect::<Vec<_>>()
         };
+        let mut pieces: Vec<(usize, Piece)> = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..THREADS).map(|first| scope.spawn(move || every(first))).collect();
+            let read = threads.into_iter().map(|thread| match thread.join() {
+                Ok(pieces) => pieces,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            read.flatten().collect()
+        });
+        pieces.sort_by_key(|(at, _)| *at);
+        pieces.into_iter().map(|(_, piece)| piece).collect()
+    }
+
+    /// Puts pieces together as the engine does: one that did not begin where the one before it ended is
+    /// read again from there.
+    fn joined(&self, mut piece: impl FnMut(usize) -> Piece) -> Read {
+        let (mut read, mut payload, mut last) = (Read::default(), 0_usize, Seam::default());
+        for (at, split) in self.splits.iter().enumerate() {
+            let due = if self.follows(at) { last.ended } else { None };
+            let mut next = piece(at);
+            // What fails has no seam.
+            if let Some(due) = due
+                && next.seam.began != Some(due)
+                && next.read.error.is_none()
+            {
+                next = self.piece(split, Entry::At(due));
+            }
+            payload = payload.saturating_add(next.payload);
+            let Read { events, damage, error, endless, says } = next.read;
+            read.events.extend(events);
+            read.damage.extend(damage);
+            read.says.extend(says);
+            read.error = error;
+            read.endless = endless.or_else(|| self.too_much(read.events.len(), payload, 0));
+            if read.error.is_some() || read.endless.is_some() {
+                break;
+            }
+            last = next.seam;
+        }
+        read
+    }
+
+    fn piece(&self, split: &Split, entry: Entry) -> Piece {
+        let context = self.context.with_own_logs();
+        let mut piece = Piece::default();
+        match self.source.read(split, entry, &context) {
+            Ok(mut reader) => match self.batches(&mut *reader, &context, &mut piece) {
+                Ok(()) => piece.seam = reader.seam(),
+                Err(error) => piece.read.error = Some(error.to_string()),
+            },
+            Err(error) => piece.read.error = Some(error.to_string()),
+        }
         let told = |d: Damage| Told {
             input: d.input.to_string(),
             offset: d.offset,
             length: d.length,
             reason: d.reason,
         };
-        self.read.damage.extend(context.damage.take().into_iter().map(told));
-        self.read.says.extend(context.losses.take_notes().into_iter().map(|(what, _)| what));
-        read.map(|()| reader.seam())
+        piece.read.damage = context.damage.take().into_iter().map(told).collect();
+        piece.read.says = context.losses.take_notes().into_iter().map(|(what, _)| what).collect();
+        piece
     }
 
-    fn too_much(&self, events: usize, idle: usize) -> Option<String> {
+    fn batches(
+        &self,
+        reader: &mut dyn Reader,
+        context: &ReadContext,
+        piece: &mut Piece,
+    ) -> Result<(), Error> {
+        let mut idle = 0;
+        while let Some(batch) = reader.next_batch()? {
+            idle = if batch.is_empty() { idle + 1 } else { 0 };
+            piece.payload = piece.payload.saturating_add(batch.payload_bytes() as usize);
+            let events = piece.read.events.len() + batch.len();
+            if let Some(what) = self.too_much(events, piece.payload, idle) {
+                piece.read.endless = Some(what);
+                return Ok(());
+            }
+            piece.read.events.extend(plain(&batch, &context.channels));
+        }
+        Ok(())
+    }
+
+    fn too_much(&self, events: usize, payload: usize, idle: usize) -> Option<String> {
         if events > self.bounds.events {
             return Some(format!("{events} events, and there are more"));
         }
-        if self.payload > self.bounds.payload {
-            return Some(format!("{} bytes of payloads, and there are more", self.payload));
+        if payload > self.bounds.payload {
+            return Some(format!("{payload} bytes of payloads, and there are more"));
         }
         (idle > self.bounds.idle)
             .then(|| format!("{idle} empty batches one behind another, and there are more"))

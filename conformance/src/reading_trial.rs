@@ -5,14 +5,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use sluice_core::{BlockPool, Make, Plugin, Query, Registry, Source};
+use sluice_core::contract::PlainEvent;
+use sluice_core::{
+    BlockPool, ChannelQuery, Make, Pattern, Patterns, Plugin, Query, Registry, Source,
+};
 
 use crate::extents::{Cut, Cuts, Extents};
 use crate::finding::Fault;
 use crate::hostile::{Change, changes};
 use crate::isolation::Cases;
 use crate::judge::{Judge, plausible};
-use crate::reading::{Bounds, Read, read_all, said};
+use crate::reading::{Bounds, Manner, Read, Turns, counted, read_all, read_as, said};
 use crate::running::{MANNERS, resolved, run};
 use crate::source::SourceTrial;
 use crate::{Promise, sniffing};
@@ -83,6 +86,7 @@ impl<'t> Subject<'t> {
         let mut sound = read_all(&*source, u64::MAX, &pool, self.bounds());
         sound.says.extend(said(&*source));
         cases.case("the sample in pieces", |_| self.in_pieces(&folder, &sound));
+        cases.case("the sample, in part", |_| self.in_part(&folder, &sound, &pool));
         cases.roomy_case("the sample, run by the engine", |_| self.by_engine(&folder, &sound));
         if let Some(first) = self.trial.files.first().filter(|_| self.is_single(&folder)) {
             cases.case("first bytes of files", |_| self.sniffed(&folder, &first.0));
@@ -152,12 +156,29 @@ impl<'t> Subject<'t> {
         if read.events.is_empty() {
             return wrong("the sample has no event: give one with some", "");
         }
-        Vec::new()
+        self.miscounted(folder, &read).into_iter().collect()
+    }
+
+    /// Whether it says another number of events than it gives.
+    fn miscounted(&self, folder: &Path, read: &Read) -> Option<Fault> {
+        let source = self.source(folder).ok()?;
+        let detail = match counted(&*source).filter(|_| self.len() > 0)? {
+            Ok(count) if count == read.events.len() as u64 => return None,
+            Ok(count) => format!("{count} instead of {}", read.events.len()),
+            Err(error) => error.to_string(),
+        };
+        let what = "`events_in` says another number of events than there are";
+        Some(Fault::new(Promise::Books, what, detail))
     }
 
     fn in_pieces(&self, folder: &Path, sound: &Read) -> Vec<Fault> {
         let mut faults: Vec<Fault> = self.uncovered(folder).into_iter().collect();
-        faults.extend(self.cut_otherwise(folder, sound, self.bounds(), &self.targets()));
+        let differs = self.cut_otherwise(folder, sound, self.bounds(), &self.targets());
+        faults.extend(differs.or_else(|| {
+            let targets =
+                [(self.len() as u64 / 40).max(self.least().max(7)), self.len() as u64 / 3];
+            self.in_turns(folder, sound, self.bounds(), &targets)
+        }));
         faults
     }
 
@@ -205,6 +226,67 @@ impl<'t> Subject<'t> {
             }
         }
         None
+    }
+
+    /// How what is read in pieces of these sizes differs when they are not read one after another.
+    fn in_turns(
+        &self,
+        folder: &Path,
+        whole: &Read,
+        bounds: Bounds,
+        targets: &[u64],
+    ) -> Option<Fault> {
+        let turns = [(Turns::Backwards, "the last one first"), (Turns::Beside, "on three threads")];
+        let pool = BlockPool::new(4096, 8);
+        for (target, (turns, how_read)) in
+            targets.iter().flat_map(|target| turns.map(|turns| (*target, turns)))
+        {
+            let source = match self.source(folder) {
+                Ok(source) => source,
+                Err(fault) => return Some(fault),
+            };
+            let manner = Manner { turns, ..Manner::in_pieces(target) };
+            if let Some(how) = whole.difference(&read_as(&*source, &manner, &pool, bounds)) {
+                let what = "pieces that are read in another order give something else";
+                let detail = format!("in pieces of {target} bytes, {how_read}: {how}");
+                return Some(Fault::new(Promise::Threads, what, detail));
+            }
+        }
+        None
+    }
+
+    /// Whether what is asked for is missing where not all is asked for.
+    fn in_part(&self, folder: &Path, sound: &Read, pool: &BlockPool) -> Vec<Fault> {
+        let third = (self.len() as u64 / 3).max(self.least());
+        for target in [u64::MAX, third] {
+            for (words, query) in queries(sound) {
+                let read = |query: Query| {
+                    let manner = Manner { query, ..Manner::in_pieces(target) };
+                    let source = self.source(folder)?;
+                    Ok(read_as(&*source, &manner, pool, self.bounds()))
+                };
+                let (all, few) = match (read(Query::default()), read(query.clone())) {
+                    (Ok(all), Ok(few)) => (all, few),
+                    (Err(fault), _) | (_, Err(fault)) => return vec![fault],
+                };
+                let only = |Read { events, error, .. }: Read| Read {
+                    events: wanted(events, &query),
+                    error,
+                    ..Read::default()
+                };
+                if let Some(how) = only(all).difference(&only(few)) {
+                    let what = "what is asked for is not what reading all of it gives";
+                    let detail = format!("asked for {words}: {how}");
+                    return vec![Fault::new(Promise::Query, what, detail)];
+                }
+            }
+        }
+        Vec::new()
+    }
+
+    /// The smallest pieces of a source that makes its events up: there is no length to go by.
+    fn least(&self) -> u64 {
+        if self.len() == 0 { 1 << 20 } else { 1 }
     }
 
     /// Whether the splits leave something out, or have it twice.
@@ -280,6 +362,9 @@ impl Sample<'_> {
     }
 }
 
+/// What to do about a format that cannot give a part of a file.
+const DECLARE: &str = "if the format cannot do better, say `whole_or_nothing()`";
+
 /// A source whose sample is damaged.
 struct Damaged<'s, 't> {
     subject: &'s Subject<'t>,
@@ -293,10 +378,12 @@ impl Damaged<'_, '_> {
         let mut judge = Judge::new(&self.sound, self.subject.trial.integrity);
         judge.is_single = sample.place == 0 && self.subject.is_single(&self.folder);
         judge.bytes = sample.bytes;
+        judge.is_divisible = judge.is_single && !self.subject.trial.whole_or_nothing;
         judge.header = if sample.place == 0 { self.subject.trial.header } else { 0 };
         judge.is_plain = !sluice_core::files::is_zstd(&sample.path(&self.folder)).unwrap_or(false);
         let cuts = self.try_cuts(cases, sample, &judge);
         self.try_silence(cases, sample, &judge, &cuts);
+        self.try_giving_up(cases, sample, &judge, &cuts);
         let extents = judge
             .is_single
             .then(|| cuts.extents(self.sound.events.len(), sample.bytes.len()))
@@ -365,7 +452,7 @@ impl Damaged<'_, '_> {
                 Err(fault) => return vec![fault],
             };
             let events = judge.prefix(&read);
-            cases.learn(json!([sample.place, at, events, read.tells()]));
+            cases.learn(json!([sample.place, at, events, read.tells(), read.error.is_some()]));
             let mut faults = plausible(&read, &self.folder);
             faults.extend(judge.cut(at, &read));
             faults
@@ -384,6 +471,41 @@ impl Damaged<'_, '_> {
             sample.write(&self.folder, &change.apply(sample.bytes));
             let what = "a cut inside of an event, or of what stands before it, is not told";
             vec![Fault::new(Promise::Damage, what, format!("nor are {more} others"))]
+        });
+    }
+
+    /// Whether a cut costs events that lie in front of it.
+    fn try_giving_up(
+        &self,
+        cases: &mut Cases,
+        sample: &Sample<'_>,
+        judge: &Judge<'_>,
+        cuts: &Cuts,
+    ) {
+        if !judge.is_divisible {
+            return;
+        }
+        let events = self.sound.events.len();
+        let given_up = cuts.given_up(judge.header);
+        // Of what is packed, nothing may be there before a block is whole.
+        let is_all_or_nothing = judge.is_plain && events > 2 && cuts.gives_nothing(events);
+        let half = sample.bytes.len() / 2;
+        let Some((at, what, detail)) = given_up
+            .map(|(at, lost, more)| {
+                let detail = format!("{lost} are lost, and some with {more} other cuts");
+                (at, "a cut costs events that lie in front of it", detail)
+            })
+            .or_else(|| {
+                let detail = format!("none of {events} is given; {DECLARE}");
+                is_all_or_nothing.then_some((half, "a cut file gives nothing at all", detail))
+            })
+        else {
+            return;
+        };
+        let change = Change::cut(at, sample.bytes.len());
+        cases.case(&format!("{}: {change}", sample.name), |_| {
+            sample.write(&self.folder, &change.apply(sample.bytes));
+            vec![Fault::new(Promise::Damage, what, detail)]
         });
     }
 
@@ -426,10 +548,15 @@ impl Damaged<'_, '_> {
         faults.extend(judge.changed(change, &read));
         // What has no end differs by where it was stopped.
         if in_pieces && read.endless.is_none() {
+            // What it says of a damaged file may be wrong, but has to be said.
+            drop(self.subject.source(&self.folder).map(|source| counted(&*source).is_some()));
             let target = (self.subject.len() as u64 / 50).max(64);
             let targets = [target, target * 9];
-            let other = self.subject.cut_otherwise(&self.folder, &read, self.bounds(), &targets);
-            faults.extend(other);
+            let (folder, bounds) = (&self.folder, self.bounds());
+            let other = self.subject.cut_otherwise(folder, &read, bounds, &targets);
+            faults.extend(
+                other.or_else(|| self.subject.in_turns(folder, &read, bounds, &targets[1..])),
+            );
         }
         faults
     }
@@ -443,6 +570,52 @@ impl Damaged<'_, '_> {
             _ => Vec::new(),
         }
     }
+}
+
+/// Parts of what a source gives, in words and as it is asked for them.
+fn queries(sound: &Read) -> Vec<(String, Query)> {
+    let mut times: Vec<i64> = sound.events.iter().map(|event| event.timestamp).collect();
+    times.sort_unstable();
+    let at = |numerator: usize| times.get(times.len() * numerator / 4).copied();
+    let window = |start: Option<i64>, end: Option<i64>| Query { start, end, ..Query::default() };
+    let mut queries = vec![
+        window(at(2), None),
+        window(None, at(2)),
+        window(at(1), at(3)),
+        // Ends are easily off by one: a window that just holds the last event.
+        window(times.last().copied(), times.last().map(|last| last.saturating_add(1))),
+    ];
+    let first = sound.events.first().map(|event| &event.channel[..]);
+    let last = sound.events.last().map(|event| &event.channel[..]);
+    for name in first.into_iter().chain(last.filter(|last| first != Some(last))) {
+        let Ok(pattern) = Pattern::parse(name) else { continue };
+        let (names, none) = (Patterns(vec![pattern]), Patterns::default());
+        let only = ChannelQuery::of(&names, &none, &none);
+        let others = ChannelQuery::of(&none, &names, &none);
+        queries.push(Query { channels: only.clone(), ..window(at(1), at(3)) });
+        queries.extend([only, others].map(|channels| Query { channels, ..Query::default() }));
+    }
+    queries.into_iter().map(|query| (in_words(&query), query)).collect()
+}
+
+fn in_words(query: &Query) -> String {
+    let time = |time: Option<i64>, open: &str| time.map_or(open.to_owned(), |at| at.to_string());
+    let times = format!(
+        "times from {} to before {}",
+        time(query.start, "the beginning"),
+        time(query.end, "the end")
+    );
+    let channels = if query.channels.is_all() { "" } else { ", and one channel or all others" };
+    times + channels
+}
+
+/// What is left of these events where only some are asked for.
+fn wanted(mut events: Vec<PlainEvent>, query: &Query) -> Vec<PlainEvent> {
+    events.retain(|event| {
+        query.window().wants_time(event.timestamp)
+            && query.channels.wants(&event.channel, &event.source)
+    });
+    events
 }
 
 /// Behind what most headers begin with.
@@ -479,7 +652,7 @@ fn some_events(events: usize) -> Vec<usize> {
 /// What cutting off this file has given so far, also in processes that are no more.
 fn learned(cases: &Cases, sample: &Sample<'_>, events: usize) -> Cuts {
     let mut cuts = Cuts::default();
-    cuts.add(sample.bytes.len(), Cut { events, told: false });
+    cuts.add(sample.bytes.len(), Cut { events, told: false, failed: false });
     for learned in cases.learned() {
         let number = |place: usize| learned.get(place).and_then(Value::as_u64).map(|n| n as usize);
         let told = learned.get(3).and_then(Value::as_bool);
@@ -487,7 +660,8 @@ fn learned(cases: &Cases, sample: &Sample<'_>, events: usize) -> Cuts {
             (number(0), number(1), number(2), told)
             && place == sample.place
         {
-            cuts.add(at, Cut { events, told });
+            let failed = learned.get(4).and_then(Value::as_bool).unwrap_or(false);
+            cuts.add(at, Cut { events, told, failed });
         }
     }
     cuts

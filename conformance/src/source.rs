@@ -34,6 +34,7 @@ pub struct SourceTrial {
     pub(crate) reads: Vec<String>,
     pub(crate) seed: u64,
     pub(crate) header: usize,
+    pub(crate) whole_or_nothing: bool,
     is_read: bool,
     patience: Duration,
     memory: u64,
@@ -52,6 +53,7 @@ pub fn source(plugin: &str) -> SourceTrial {
         reads: Vec::new(),
         seed: 1,
         header: 0,
+        whole_or_nothing: false,
         is_read: true,
         patience: Duration::from_mins(1),
         memory: 256 << 20,
@@ -92,6 +94,13 @@ impl SourceTrial {
     /// there may change any event.
     pub fn header(mut self, bytes: usize) -> Self {
         self.header = bytes;
+        self
+    }
+
+    /// A damaged file of this format gives nothing, or an error: what says where events lie stands in one
+    /// place, such as a footer. Of any other format, what lies in front of damage is to be given.
+    pub fn whole_or_nothing(mut self) -> Self {
+        self.whole_or_nothing = true;
         self
     }
 

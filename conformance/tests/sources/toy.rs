@@ -4,6 +4,8 @@
 //! bytes, then the payload. A frame is believed if another one, or the end of the file, follows.
 
 use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use serde::Deserialize;
 use sluice_core::files;
@@ -50,6 +52,12 @@ pub(crate) mod defect {
     pub(crate) const REPEATS_AFTER_DAMAGE: u8 = 15;
     pub(crate) const FAILS_ON_SOUND_FILES: u8 = 16;
     pub(crate) const GIVES_EVENTS_FOR_EVER: u8 = 17;
+    pub(crate) const COUNTS: u8 = 18;
+    pub(crate) const LOSES_IN_WINDOWS: u8 = 19;
+    pub(crate) const MISSES_LAST_IN_WINDOWS: u8 = 20;
+    pub(crate) const GIVES_UP: u8 = 21;
+    pub(crate) const GIVES_NOTHING_OF_DAMAGED: u8 = 22;
+    pub(crate) const MISCOUNTS: u8 = 23;
 }
 
 /// Reads files of frames.
@@ -59,6 +67,8 @@ pub(crate) mod defect {
 pub(crate) struct Toy<const DEFECT: u8> {
     /// The files.
     path: InPaths,
+    #[serde(skip)]
+    events: AtomicI64,
 }
 
 /// Takes any option.
@@ -116,6 +126,12 @@ toys! {
     "fails-on-sound-files": Toy<{ defect::FAILS_ON_SOUND_FILES }>;
     "ignores-cut-headers": Toy<{ defect::IGNORES_CUT_HEADERS }>;
     "aborts": Toy<{ defect::ABORTS }>;
+    "counts": Toy<{ defect::COUNTS }>;
+    "loses-in-windows": Toy<{ defect::LOSES_IN_WINDOWS }>;
+    "misses-last-in-windows": Toy<{ defect::MISSES_LAST_IN_WINDOWS }>;
+    "gives-up": Toy<{ defect::GIVES_UP }>;
+    "gives-nothing-of-damaged": Toy<{ defect::GIVES_NOTHING_OF_DAMAGED }>;
+    "miscounts": Toy<{ defect::MISCOUNTS }>;
     "loose": Loose;
     "untold": Untold;
     "claims-pictures": Toy<{ defect::NONE }>, sniff = |head| {
@@ -244,9 +260,21 @@ fn splits(path: &InPaths, target: u64) -> Result<Vec<Split>, Error> {
 fn read<'s, const DEFECT: u8>(
     split: &Split,
     context: &ReadContext,
+    events: &AtomicI64,
 ) -> Result<Box<dyn Reader + 's>, Error> {
     let bytes = fs::read(&split.input).map_err(|e| Error::io("read", &split.input, e))?;
-    let found = parse::<DEFECT>(&bytes)?;
+    let mut found = parse::<DEFECT>(&bytes)?;
+    if let Some((at, _)) = found.damage.first() {
+        match DEFECT {
+            defect::GIVES_UP => {
+                return Err(Error::refused(format!("no frame at {at}: {}", split.input.display())));
+            }
+            defect::GIVES_NOTHING_OF_DAMAGED => {
+                found = Found { events: Vec::new(), damage: vec![(0, bytes.len())] };
+            }
+            _ => {}
+        }
+    }
     let name = Name::from_text("TOY");
     let channel =
         context.channels.intern(Channel::new(name, context.source.clone(), Encoding::Unknown))?;
@@ -257,8 +285,21 @@ fn read<'s, const DEFECT: u8>(
         if DEFECT == defect::LOSES_AT_SEAMS && (at + HEAD + payload.len()) as u64 > end {
             continue;
         }
-        let sequence = if DEFECT == defect::DEPENDS_ON_THREADS { thread() } else { *at as i64 };
-        batch.push_copy(i64::from(*ms) * 1_000_000, sequence, channel, payload);
+        let time = i64::from(*ms) * 1_000_000;
+        let is_lost = match DEFECT {
+            defect::LOSES_IN_WINDOWS => !context.query.is_all() && *ms >= 30,
+            defect::MISSES_LAST_IN_WINDOWS => context.query.end.is_some_and(|end| time + 1 >= end),
+            _ => false,
+        };
+        if is_lost {
+            continue;
+        }
+        let sequence = match DEFECT {
+            defect::DEPENDS_ON_THREADS => thread(),
+            defect::COUNTS => events.fetch_add(1, Ordering::Relaxed),
+            _ => *at as i64,
+        };
+        batch.push_copy(time, sequence, channel, payload);
     }
     let input: std::sync::Arc<str> = split.input.to_string_lossy().into();
     for (at, len) in found.damage.iter().filter(|(at, _)| is_here(*at)) {
@@ -280,7 +321,7 @@ fn thread() -> i64 {
 }
 
 macro_rules! source {
-    ($type:ty, $defect:expr $(, $parameter:ident)?) => {
+    ($type:ty, $defect:expr, $events:expr $(, $parameter:ident)?) => {
         impl$(<const $parameter: u8>)? Source for $type {
             fn inputs(&self) -> Result<Vec<Input>, Error> {
                 files::expand(&self.path.0)
@@ -296,12 +337,20 @@ macro_rules! source {
                 _: Entry,
                 context: &ReadContext,
             ) -> Result<Box<dyn Reader + 's>, Error> {
-                read::<{ $defect }>(split, context)
+                let events: fn(&Self) -> &AtomicI64 = $events;
+                read::<{ $defect }>(split, context, events(self))
+            }
+
+            fn events_in(&self, _: &Path) -> Result<Option<u64>, Error> {
+                Ok((($defect) == defect::MISCOUNTS).then_some(3))
             }
         }
     };
 }
 
-source!(Toy<DEFECT>, DEFECT, DEFECT);
-source!(Loose, defect::NONE);
-source!(Untold, defect::NONE);
+/// Counts for those that do not look at it.
+static UNSEEN: AtomicI64 = AtomicI64::new(0);
+
+source!(Toy<DEFECT>, DEFECT, |toy| &toy.events, DEFECT);
+source!(Loose, defect::NONE, |_| &UNSEEN);
+source!(Untold, defect::NONE, |_| &UNSEEN);
