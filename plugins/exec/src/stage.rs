@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError};
 use schemars::JsonSchema;
@@ -65,6 +66,8 @@ sluice_core::register! {
 
 /// How many bytes of what a program gives are handed on in one go.
 const ENOUGH: usize = 8 << 20;
+/// How long what a program gives may wait for more of it, before it is handed on.
+const SOON: Duration = Duration::from_millis(250);
 
 /// A run's talk with its program.
 struct Conversation {
@@ -144,7 +147,9 @@ impl Conversation {
     fn exchange(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         let (mut batches, mut bytes) = (Vec::new(), 0);
         self.partner(context)?.process.begin_to_wait();
-        while bytes < ENOUGH && self.state != State::Over {
+        let begun = Instant::now();
+        let waits = |batches: &[Batch]| batches.is_empty() || begun.elapsed() < SOON;
+        while bytes < ENOUGH && waits(&batches) && self.state != State::Over {
             let is_idle = self.unsent.is_empty() && self.state == State::Open;
             match self.step(is_idle, context)? {
                 Step::Nothing if is_idle => break,
@@ -387,6 +392,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::events::stream_of;
     use arrow_array::*;
     use arrow_ipc::writer::StreamWriter;
     use sluice_core::{BatchBuilder, Channel, Encoding, Name};
@@ -460,6 +466,20 @@ mod tests {
             let origins: Vec<u32> = answered.batches[0].origins().to_vec();
             assert_eq!([origins[0], origins[2]], [sent[0].channels()[1], sent[0].channels()[0]]);
         }
+    }
+
+    #[test]
+    fn events_that_come_back_as_they_were_sent_are_the_same() {
+        let context = ReadContext::standalone("keep");
+        let sent = [sent(&context)];
+        let bytes = stream_of(&sent, &context.channels).unwrap();
+        let answered = answers_of(&bytes, &sent, &context).unwrap();
+        let told = |batches: &[Batch]| -> Vec<_> {
+            let events = batches.iter().flat_map(Batch::iter);
+            events.map(|e| (e.timestamp, e.sequence, e.channel, e.payload.to_vec())).collect()
+        };
+        assert_eq!(told(&answered.batches), told(&sent));
+        assert_eq!((answered.added.len(), answered.missing), (0, 0));
     }
 
     #[test]
