@@ -506,15 +506,29 @@ impl<'r> Driver<'r> {
             stop.check()?;
             let is_asked_to_end = stop.is_requested();
             let is_wanted = self.is_head_wanted(Head::Fold(place), &mut BTreeMap::new());
-            if !self.folds[place].ended && (is_asked_to_end || !is_wanted) {
+            match (self.folds[place].ended, is_wanted) {
                 // What goes on giving until its input ends has to be told of that first.
-                return Ok(());
-            }
-            if !is_wanted && (is_asked_to_end || begun.elapsed() >= UNWANTED) {
-                self.drop_fold(place);
-                return Ok(());
+                (false, true) if is_asked_to_end => return Ok(()),
+                (false, false) => {
+                    self.end_fold(place)?;
+                    // Others may still want what it hears.
+                    self.folds[place].fold.fold = Box::new(Dropped);
+                    return Ok(());
+                }
+                (true, false) if is_asked_to_end || begun.elapsed() >= UNWANTED => {
+                    self.drop_fold(place);
+                    return Ok(());
+                }
+                _ => {}
             }
         }
+    }
+
+    /// Tells a stage with memory that there is nothing more for it, and what is behind it.
+    fn end_fold(&mut self, place: usize) -> Result<(), Error> {
+        self.folds[place].ended = true;
+        self.fold(place, None)?;
+        self.end_head(Head::Fold(place))
     }
 
     /// Drops a stage with memory of which nobody wants anything more, with all it holds.
@@ -603,11 +617,7 @@ impl<'r> Driver<'r> {
     fn end_segment(&mut self, segment: &[Branch]) -> Result<(), Error> {
         for port in ports_of(segment) {
             match self.ports[port] {
-                Port::Fold(fold) if !self.folds[fold].ended => {
-                    self.folds[fold].ended = true;
-                    self.fold(fold, None)?;
-                    self.end_head(Head::Fold(fold))?;
-                }
+                Port::Fold(fold) if !self.folds[fold].ended => self.end_fold(fold)?,
                 Port::Fold(_) => {}
                 Port::Merge(merge, input) => {
                     self.merges[merge].merge.end(input);

@@ -52,6 +52,14 @@ fn cat_shows_what_programs_say() {
     assert_eq!(ran.text().lines().count(), 10);
 }
 
+/// The folder's log as an Arrow stream, and where its events begin: behind the schema, whose length the second word says.
+fn stream_in_parts(folder: &Folder) {
+    stream(folder);
+    let bytes = folder.read("in.arrows");
+    let schema = u32::from_le_bytes(bytes[4..8].try_into().unwrap());
+    folder.write("schema", format!("{}", schema + 8 + 1));
+}
+
 /// A stage of this command, of which the first five events are wanted.
 fn first_of(command: &str) -> String {
     through(command).replace(
@@ -67,15 +75,34 @@ const ENDLESS: &str = r#"["sh", "-c", "sleep 1000 & echo $! > child; head -c -8 
 #[test]
 fn a_stage_that_goes_on_although_nobody_wants_more_is_ended() {
     let folder = with_log(9000);
-    stream(&folder);
-    // Behind the schema, whose length the second word of the stream says.
-    let bytes = folder.read("in.arrows");
-    let schema = u32::from_le_bytes(bytes[4..8].try_into().unwrap());
-    folder.write("schema", format!("{}", schema + 8 + 1));
+    stream_in_parts(&folder);
     let report = allowed(&first_of(ENDLESS), &folder, 2).unwrap();
     let wanted = events(&folder.read("in.lcm"));
     assert!(events(&folder.read("out.lcm")) == wanted[..5]);
     assert!(report.notes.iter().any(|note| note.what.contains("nobody wants")));
+    expect_gone(noted(&folder.at("child")));
+}
+
+#[test]
+fn a_stage_that_nobody_wants_more_of_keeps_nothing_from_others() {
+    let folder = with_log(9000);
+    stream_in_parts(&folder);
+    let all = "[sinks.all]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"${DIR}/all.lcm\"\n";
+    allowed(&(first_of(ENDLESS) + all), &folder, 2).unwrap();
+    assert_eq!(events(&folder.read("out.lcm")).len(), 5);
+    assert!(folder.read("all.lcm") == folder.read("in.lcm"));
+    expect_gone(noted(&folder.at("child")));
+}
+
+/// A command that writes a few events again and again, and not fast.
+const SLOW: &str = r#"["sh", "-c", "sleep 1000 & echo $! > child; head -c -8 in.arrows > all; cat all; at=$(cat schema); while sleep 0.02; do tail -c +$at all; done"]"#;
+
+#[test]
+fn a_stage_that_goes_on_slowly_is_ended_too() {
+    let folder = with_log(20);
+    stream_in_parts(&folder);
+    allowed(&first_of(SLOW), &folder, 2).unwrap();
+    assert_eq!(events(&folder.read("out.lcm")).len(), 5);
     expect_gone(noted(&folder.at("child")));
 }
 
