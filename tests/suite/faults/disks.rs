@@ -1,15 +1,18 @@
 //! Disks that are full, and folders that go while they are written to: the run fails, says where and why, and
 //! leaves nothing.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use sluice_core::{Kind, Registry};
+
 use crate::kit::{Event, Folder, Ran, drive, log, ran, skipped, sluice};
 
 /// Every sink that writes files, its path, and more options.
-const SINKS: [(&str, &str, &str); 13] = [
+const SINKS: [(&str, &str, &str); 15] = [
     ("lcm-log", "out.lcm", ""),
     ("lcm-log", "out.lcm.zst", ""),
     ("lcm-log", "parts/", "split_mb = 0.0625"),
@@ -23,12 +26,35 @@ const SINKS: [(&str, &str, &str); 13] = [
     ("csv", "out.csv", "payload = \"hex\""),
     ("text", "out.txt", ""),
     ("files", "files/", ""),
+    ("las", "out.las", ""),
+    ("las", "clouds/", ""),
 ];
 
+/// Sinks that are not tried, and why.
+const EXCEPTIONS: [(&str, &str); 3] = [
+    ("exec", "its program writes, not the sink"),
+    ("lcm-udp", "it writes to a network"),
+    ("null", "it writes nothing"),
+];
+
+#[test]
+fn every_sink_is_tried_or_there_is_a_reason_why_not() {
+    let names = SINKS.iter().map(|(name, ..)| *name);
+    let tried: BTreeSet<&str> = names.chain(EXCEPTIONS.map(|(name, _)| name)).collect();
+    assert_eq!(tried, Registry::linked().names(Kind::Sink).into_iter().collect());
+}
+
+const EVENTS: &str = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n";
+
+/// What has points.
+const POINTS: &str = "[sources.drive]\nplugin = \"demo\"\nseconds = 0.1\n\
+    [stages.few]\nplugin = \"filter\"\nfrom = \"drive\"\nchannels = [\"VELODYNE\"]\n\
+    [stages.log]\nplugin = \"velodyne\"\nfrom = \"few\"\n";
+
 fn pipeline(sink: &str, path: &str, options: &str) -> String {
+    let events = if sink == "las" { POINTS } else { EVENTS };
     format!(
-        "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
-         [sinks.out]\nplugin = \"{sink}\"\nfrom = \"log\"\npath = \"disk/{path}\"\n{options}\n"
+        "{events}[sinks.out]\nplugin = \"{sink}\"\nfrom = \"log\"\npath = \"disk/{path}\"\n{options}\n"
     )
 }
 
