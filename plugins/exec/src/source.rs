@@ -174,3 +174,35 @@ impl Reader for Programs {
         Ok(None)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use arrow_array::{ArrayRef, BinaryArray, Int64Array, RecordBatch, StringArray};
+    use arrow_ipc::writer::StreamWriter;
+
+    #[test]
+    fn the_program_whose_events_are_wrong_is_named() {
+        let columns: [(&str, ArrayRef); 4] = [
+            ("timestamp", Arc::new(Int64Array::from(vec![5]))),
+            ("channel", Arc::new(StringArray::from(vec!["A"]))),
+            ("payload", Arc::new(BinaryArray::from(vec![&b"x"[..]]))),
+            ("attributes", Arc::new(StringArray::from(vec!["no JSON"]))),
+        ];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+        writer.write(&batch).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("in.arrows");
+        std::fs::write(&path, writer.into_inner().unwrap()).unwrap();
+        let options = serde_json::json!({ "command": ["cat", "{input}"], "path": path });
+        let source = make(options).unwrap();
+        let split = source.splits(u64::MAX, &Query::default()).unwrap().remove(0);
+        let context = ReadContext::standalone("prog");
+        let mut reader = source.read(&split, Entry::Search, &context).unwrap();
+        let said = reader.next_batch().unwrap_err().to_string();
+        assert!(said.contains("the program `cat ") && said.contains("`attributes`"), "{said}");
+    }
+}
