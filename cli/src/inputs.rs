@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use sluice_core::options::ByteSize;
-use sluice_core::{DynSink, Input, Kind, Make, Plugin, Source, files};
+use sluice_core::{DynSink, Input, Kind, Make, OptionsError, Plugin, Source, files};
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Node, OnDamage, Part, Pipeline, Report};
 
@@ -23,7 +23,9 @@ pub(crate) fn source_of<'s>(
     from: Option<&str>,
 ) -> Result<&'s Plugin, Failure> {
     if let Some(name) = from {
-        return named(shell, Kind::Source, name);
+        let plugin = named(shell, Kind::Source, name)?;
+        expect_path_to_do(plugin)?;
+        return Ok(plugin);
     }
     if inputs.is_empty() {
         return Err(Failure::WrongUse("there is no input".into()));
@@ -163,16 +165,41 @@ fn format_of<'s>(shell: &'s Shell, path: &Path, by: By) -> Result<&'s Plugin, Fa
         let path = if is_stdin { "standard input".into() } else { path.display().to_string() };
         let names = readers(shell).join(", ");
         Failure::WrongUse(format!(
-            "cannot tell the format of {path}; say --from with one of: {names}"
+            "cannot tell the format of {path}; say --from with one of: {names}; or describe it in a pipeline \
+             file, if `sluice plugins` has a source for that"
         ))
     })
 }
 
-/// The names of the sources that read files.
+/// The names of the sources that read files, and need to be told nothing else.
 fn readers(shell: &Shell) -> Vec<&'static str> {
     let sources = shell.registry.iter().filter(|plugin| plugin.kind() == Kind::Source);
-    let readers = sources.filter(|plugin| plugin.option_names().iter().any(|name| name == "path"));
+    let readers =
+        sources.filter(|plugin| takes_path(plugin) && missing_beside_path(plugin).is_none());
     readers.map(|plugin| plugin.name).collect()
+}
+
+/// Whether a source reads files.
+fn takes_path(plugin: &Plugin) -> bool {
+    plugin.option_names().iter().any(|name| name == "path")
+}
+
+/// What a source that reads files has to be told beside their path.
+fn missing_beside_path(plugin: &Plugin) -> Option<OptionsError> {
+    let Make::Source(make) = plugin.make else { return None };
+    make(json!({ "path": "log" })).err()
+}
+
+/// Refuses a source that reads files and needs to be told more of them than their path.
+pub(crate) fn expect_path_to_do(plugin: &Plugin) -> Result<(), Failure> {
+    match missing_beside_path(plugin).filter(|_| takes_path(plugin)) {
+        None => Ok(()),
+        Some(missing) => Err(Failure::WrongUse(format!(
+            "`{0}` cannot read a file by its path alone: {missing}; use it in a pipeline file: \
+             `sluice plugins {0}` shows how, `sluice run` runs it",
+            plugin.name
+        ))),
+    }
 }
 
 /// Reads a whole file through its source into `sink`, which is not part of any pipeline file.
@@ -246,4 +273,29 @@ pub(crate) fn expand(shell: &Shell, name: impl Into<PathBuf>) -> Result<Vec<Inpu
 fn text(path: &Path) -> Result<&str, Failure> {
     let not_text = || Failure::WrongUse(format!("this path is not UTF-8: {}", path.display()));
     path.to_str().ok_or_else(not_text)
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_all as _;
+    use sluice_core::Registry;
+
+    use super::*;
+    use crate::args::Color;
+
+    #[test]
+    fn sources_that_need_more_than_a_path_are_not_proposed_and_are_refused_with_what_to_do() {
+        let shell = Shell::new(Registry::linked(), true, Color::Never);
+        let proposed = readers(&shell);
+        assert!(proposed.contains(&"lcm-log") && proposed.contains(&"vel"), "{proposed:?}");
+        for name in ["records", "exec"] {
+            assert!(!proposed.contains(&name), "{proposed:?}");
+            let refused = source_of(&shell, &[], Some(name)).map(|plugin| plugin.name);
+            let Err(Failure::WrongUse(said)) = refused else { panic!("{name}: {refused:?}") };
+            assert!(said.contains(&format!("`sluice plugins {name}` shows how")), "{said}");
+        }
+        for name in proposed {
+            assert!(source_of(&shell, &[], Some(name)).is_ok(), "{name}");
+        }
+    }
 }

@@ -17,7 +17,7 @@ use crate::signals::Listening;
 pub(crate) fn run(args: &CatArgs, shell: &Shell) -> Outcome {
     let file = std::slice::from_ref(&args.file);
     let (inputs, selection) = inputs::without_addresses(file, &args.selection, shell)?;
-    let source = convert::source(&inputs, args.from.as_deref(), shell)?;
+    let source = convert::source(&inputs, args.from.as_deref(), &args.source_option, shell)?;
     let sink = inputs::named(shell, Kind::Sink, if args.json { "jsonl" } else { "text" })?;
     let payload = Assignment { name: "payload".into(), value: "true".into() };
     let recipe = Recipe {

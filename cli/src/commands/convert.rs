@@ -42,7 +42,7 @@ pub(crate) fn read(name: &str, text: &str, shell: &Shell) -> Result<Pipeline, Fa
 pub(crate) fn text(args: &ConvertArgs, shell: &Shell) -> Result<String, Failure> {
     let sink = Sink::of(&args.to, args.sink.as_deref(), &args.sink_option, shell)?;
     let (inputs, selection) = inputs::without_addresses(&args.inputs, &args.selection, shell)?;
-    let source = source(&inputs, args.from.as_deref(), shell)?;
+    let source = source(&inputs, args.from.as_deref(), &args.source_option, shell)?;
     let recipe = Recipe {
         source: source.name,
         inputs: &inputs,
@@ -75,15 +75,21 @@ fn wants_payloads(text: &str, shell: &Shell) -> bool {
     pipeline.nodes.iter().any(|node| matches!(&node.part, Part::Sink(sink) if !sink.takes_rows()))
 }
 
-/// The source for these inputs: the one called `from`, or else the one that they ask for.
+/// The source for these inputs: the one called `from`, which is told these options, or else the one that they
+/// ask for.
 pub(crate) fn source<'s>(
     inputs: &[String],
     from: Option<&str>,
+    options: &[Assignment],
     shell: &'s Shell,
 ) -> Result<&'s Plugin, Failure> {
     // What `--from` names is opened by the run; there is nothing to find out before.
-    if from.is_some() {
-        return inputs::source_of(shell, &[], from);
+    if let Some(name) = from {
+        let plugin = inputs::named(shell, Kind::Source, name)?;
+        if options.is_empty() {
+            inputs::expect_path_to_do(plugin)?;
+        }
+        return Ok(plugin);
     }
     if let Some(plugin) = live_source(inputs, shell)? {
         return Ok(plugin);

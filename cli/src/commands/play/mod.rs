@@ -66,7 +66,7 @@ fn text(args: &PlayArgs, shell: &Shell) -> Result<(String, f64), Failure> {
     let mut selection = args.selection.clone();
     selection.channel.extend(args.regex.clone());
     let (files, selection) = inputs::without_addresses(&args.inputs, &selection, shell)?;
-    let source = convert::source(&files, args.from.as_deref(), shell)?;
+    let source = convert::source(&files, args.from.as_deref(), &[], shell)?;
     let speed = speed(args)?;
     let recipe = Recipe {
         source: source.name,

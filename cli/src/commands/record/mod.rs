@@ -179,7 +179,7 @@ impl<'s> Source<'s> {
             return Err(does_not_go_with(flag, "a log, which is not live"));
         }
         let (inputs, selection) = inputs::without_addresses(&[url], selection, shell)?;
-        let plugin = convert::source(&inputs, None, shell)?;
+        let plugin = convert::source(&inputs, None, &[], shell)?;
         let (options, limit) =
             (args.receiving.source_option.clone(), args.receiving.listening.limit);
         Ok(Self { plugin, inputs, options, selection, limit })
