@@ -36,7 +36,15 @@ fn judge(folder: &Path) -> Result<bool, Failure> {
                 "the folder exists and is not empty; name another one with --to: {shown}"
             ))),
         },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        // A link that leads nowhere is in use: what is made could not take its place.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::symlink_metadata(folder)
+        {
+            Err(_) => Ok(false),
+            Ok(_) => Err(Failure::WrongUse(format!(
+                "a folder was expected, and there is a link that leads nowhere; name another one with --to: \
+                 {shown}"
+            ))),
+        },
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
             Err(Failure::WrongUse(format!(
                 "a folder was expected, and there is a file; name another one with --to: {shown}"
@@ -131,12 +139,14 @@ mod tests {
         fs::create_dir(&used).unwrap();
         fs::write(used.join("mine"), "").unwrap();
         fs::write(&file, "").unwrap();
-        for folder in [&used, &file, &room.path().join("no/such")] {
+        let link = room.path().join("link");
+        std::os::unix::fs::symlink("nowhere", &link).unwrap();
+        for folder in [&used, &file, &link, &room.path().join("no/such")] {
             assert!(matches!(make(folder, &files()), Err(Failure::WrongUse(_))), "{folder:?}");
         }
         assert_eq!(
             (names(room.path()), names(&used)),
-            (vec!["file".into(), "used".into()], vec!["mine".into()])
+            (vec!["file".into(), "link".into(), "used".into()], vec!["mine".into()])
         );
     }
 

@@ -84,10 +84,17 @@ pub(super) fn judge(name: &str, kind: Kind, registry: &Registry) -> Result<(), S
             told()
         ));
     }
+    // They would differ from others by what nobody sees, and Rust warns of some.
+    if plain_of(name).split('-').any(str::is_empty) {
+        return Err(format!(
+            "`{}` cannot be the name of a crate: a - or _ stands between letters or digits, as in `my-log`",
+            told()
+        ));
+    }
     if name.len() > LONGEST {
         return Err(format!("`{}…` is longer than {LONGEST} letters", told()));
     }
-    let plain = name.replace('_', "-");
+    let plain = plain_of(name);
     if TAKEN.contains(&&plain[..]) || plain == "sluice" || plain.starts_with("sluice-") {
         return Err(format!(
             "`{name}` cannot be the name of a crate that uses Sluice: Rust or Sluice has it for something \
@@ -101,6 +108,11 @@ pub(super) fn judge(name: &str, kind: Kind, registry: &Registry) -> Result<(), S
         ));
     }
     Ok(())
+}
+
+/// A name as those that Rust takes for the same are written.
+fn plain_of(name: &str) -> String {
+    name.replace('_', "-")
 }
 
 #[cfg(test)]
@@ -127,6 +139,9 @@ mod tests {
             ["", "Gyro", "1st", "-x", "_x", "my log", "gyr\u{f6}", "../up", "a/b", "a\n", &long]
         {
             assert!(source(name).is_err(), "{name:?}");
+        }
+        for name in ["x-", "x_", "a--b", "a__b", "a-_b", "a_-b"] {
+            assert!(source(name).unwrap_err().contains("stands between"), "{name:?}");
         }
         for name in ["type", "self", "core", "serde_json", "sluice", "sluice-gyro", "sluice_x"] {
             assert!(source(name).unwrap_err().contains("take another one"), "{name}");
