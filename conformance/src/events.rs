@@ -33,33 +33,52 @@ pub(crate) struct Plain {
 /// When the kit's own events begin: 2007-11-03T14:00:00Z.
 const BEGIN: i64 = 1_194_098_400_000_000_000;
 
+/// How many events the kit's own mix has.
+const MIXED: i64 = 240;
+/// How many of them, at its end, have names and times as nobody expects them.
+const ODD: i64 = 24;
+/// Names that mean something to file systems, texts and C, or are no text.
+const ODD_NAMES: [&[u8]; 6] =
+    [b"..", b"", b"../up/and\\away", b"a\0b", b"two\nlines\t\"'", b"\xff\xfe"];
+/// The last moments before 1970, 1900, the epoch and the year 2200.
+const ODD_TIMES: [i64; 4] = [-1_000, -2_208_988_800_000_000_000, 0, 7_258_118_400_000_000_000];
+
 impl Events {
     /// The kit's own mix: several channels and sources, names of every kind, payloads of no byte up to a
-    /// hundred kilobytes, events that happen at once.
+    /// hundred kilobytes, events that happen at once; and at its end names and times as nobody expects them.
     pub(crate) fn mix() -> Self {
         let (channels, mut dice) = (Arc::new(Channels::default()), Dice::new(7));
         let long = "a long name, as a path through a tree of parts might be / ".repeat(4);
-        let names = [
-            ("POSE", "robot", Encoding::Lcm),
-            ("größe/π – \"位置\"", "robot", Encoding::Unknown),
-            (&*long, "robot", Encoding::Unknown),
-            ("CAMERA", "robot", Encoding::Unknown),
-            ("POSE.raw", "other", Encoding::Text),
+        let usual = [
+            ("POSE".as_bytes(), "robot", Encoding::Lcm),
+            ("größe/π – \"位置\"".as_bytes(), "robot", Encoding::Unknown),
+            (long.as_bytes(), "robot", Encoding::Unknown),
+            (b"CAMERA", "robot", Encoding::Unknown),
+            (b"POSE.raw", "other", Encoding::Text),
         ];
-        let ids: Vec<ChannelId> = names
+        let odd = ODD_NAMES.map(|name| (name, "robot", Encoding::Unknown));
+        let ids: Vec<ChannelId> = usual
             .iter()
+            .chain(&odd)
             .filter_map(|(name, source, encoding)| {
-                let channel = Channel::new(Name::from_text(name), *source, encoding.clone());
+                let channel = Channel::new(Name::from_bytes(name), *source, encoding.clone());
                 channels.intern(channel).ok()
             })
             .collect();
         let (mut builder, mut time) = (BatchBuilder::default(), BEGIN);
-        for number in 0..240 {
+        for number in 0..MIXED {
             // Three of four events are a little later than those before them.
             time += [0, 1_000, 1_234_567, 20_000_000][dice.below(4)];
             let (channel, len) = match number % 40 {
+                _ if number >= MIXED - ODD => {
+                    (usual.len() + number as usize % odd.len(), dice.below(40))
+                }
                 5 => (3, 20_000 + dice.below(80_000)),
                 _ => ([0, 1, 2, 4][dice.below(4)], dice.below(300)),
+            };
+            let time = match number - (MIXED - ODD) {
+                odd if odd < 0 => time,
+                odd => ODD_TIMES[odd as usize / ODD_NAMES.len() % ODD_TIMES.len()],
             };
             let len = if number % 17 == 3 { 0 } else { len };
             let payload = match channel {
@@ -91,6 +110,12 @@ impl Events {
     /// Some of them.
     pub(crate) fn slice(&self, start: usize, len: usize) -> Self {
         Self { channels: Arc::clone(&self.channels), batch: self.batch.slice(start, len) }
+    }
+
+    /// All but the one at this place.
+    pub(crate) fn without(&self, row: usize) -> Self {
+        let batch = self.batch.retain(|other| other != row);
+        Self { channels: Arc::clone(&self.channels), batch }
     }
 
     /// The same events in batches of `size`.

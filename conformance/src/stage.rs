@@ -1,6 +1,7 @@
 //! Trials of stages: what they do depends on the events, never on how these come, and none is lost unsaid.
 
 mod direct;
+mod wanted;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::private::registry;
 use crate::{Finding, Promise, options};
 
 use direct::{Outcome, Tried};
+use wanted::samples;
 
 /// A stage to be tried.
 #[derive(Clone, Debug)]
@@ -39,7 +41,8 @@ pub struct StageTrial {
 /// - **Batches**: events in batches of any size, with empty ones between, give the same events, rows, counts and
 ///   notes. A stage without memory may be given its batches in any order.
 /// - **Threads**: any number gives the same.
-/// - **Books**: events are passed on or counted as filtered; what is held back comes out at the end.
+/// - **Books**: events are passed on or counted as filtered; what is held back comes out at the end. What it says it
+///   needs (`query`) is all it needs, and it holds nothing back if it says so (`holds`).
 /// - **WholeRows**: rows lie beside events that are there, one row an event.
 /// - **NoPanic, Memory**: payloads of garbage do no harm.
 pub fn stage(plugin: &str) -> StageTrial {
@@ -134,6 +137,7 @@ impl Bench<'_> {
                 whole.faults().into_iter().for_each(|fault| found.add(fault, "all events at once"));
                 self.batches(&tried, &whole, &mut found);
                 self.any_order(&tried, &whole, &mut found);
+                self.wanted(&tried, &whole, &mut found);
                 self.threads(&whole, &mut found);
             }
             Err(what) => {
@@ -157,6 +161,21 @@ impl Bench<'_> {
         if let Some(backwards) = tried.backwards(7) {
             let case = "batches of 7 events that come in another order";
             compare(whole, backwards, Promise::Batches, case, found);
+        }
+    }
+
+    /// What it says it needs is all it needs: sources skip the rest.
+    fn wanted(&self, tried: &Tried<'_>, whole: &Outcome, found: &mut Gathered) {
+        for (case, after) in samples(&whole.events) {
+            match tried.wanted(&after) {
+                Ok([all, few]) => {
+                    let differs = all.events.difference(&few.events);
+                    let kind = "events are lost or changed if sources skip what it says it does not need (`query`)";
+                    let fault = differs.map(|what| Fault::new(Promise::Books, kind, what));
+                    fault.into_iter().for_each(|fault| found.add(fault, &*case));
+                }
+                Err(what) => found.add(Fault::new(Promise::Books, "it fails", what), case),
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,9 +13,10 @@ use serde_json::Value;
 use sluice_conformance::{Finding, Promise, stage};
 use sluice_core::registry::schema_of;
 use sluice_core::schemars::JsonSchema;
+use sluice_core::time::When;
 use sluice_core::{
-    Batch, Error, Fold, Make, Map, MessageType, OptionsError, Payloads, Plugin, Rows, Stage,
-    StageContext, TypeKey, options,
+    Batch, Error, Fold, FoldQuery, Make, Map, MapQuery, MessageType, OptionsError, Payloads,
+    Plugin, Rows, Stage, StageContext, TypeKey, options,
 };
 
 /// What is wrong with a stage.
@@ -42,6 +43,16 @@ enum Wrong {
     Panics,
     /// Takes memory by what a length says.
     BelievesLengths,
+    /// Panics on times before 1970.
+    PanicsBefore1970,
+    /// Gives its events piece by piece, which is right.
+    GivesPieces,
+    /// Says that nothing passes after 1970, and lets everything pass.
+    PassesMore,
+    /// Says that it needs nothing from before a window, and counts from the beginning.
+    NeedsMore,
+    /// Says that it holds nothing back, and does.
+    HoldsUnsaid,
 }
 
 /// There are no options.
@@ -78,12 +89,21 @@ toy! {
     "misplaces-rows": MisplacesRows,
     "panics": Panics,
     "believes-lengths": BelievesLengths,
+    "panics-before-1970": PanicsBefore1970,
+    "gives-pieces": GivesPieces,
+    "passes-more": PassesMore,
+    "needs-more": NeedsMore,
+    "holds-unsaid": HoldsUnsaid,
 }
 
 fn make(value: Value, wrong: Wrong) -> Result<Stage, OptionsError> {
     let ToyOptions {} = options::read(value)?;
     Ok(match wrong {
-        Wrong::Holds | Wrong::Forgets => Stage::Fold(Box::new(Holder { wrong, held: None })),
+        Wrong::Holds | Wrong::Forgets | Wrong::HoldsUnsaid => {
+            Stage::Fold(Box::new(Holder { wrong, held: None }))
+        }
+        Wrong::GivesPieces => Stage::Fold(Box::new(Pieces::default())),
+        Wrong::NeedsMore => Stage::Fold(Box::new(Counter(0))),
         _ => Stage::Map(Box::new(Toy { wrong, seen: AtomicU64::new(0) })),
     })
 }
@@ -147,8 +167,59 @@ impl Map for Toy {
                 }
                 Ok(batch)
             }
-            Wrong::Holds | Wrong::Forgets => Ok(batch),
+            Wrong::PanicsBefore1970 => {
+                assert!(batch.iter().all(|event| event.timestamp >= 0), "nothing is so old");
+                Ok(batch)
+            }
+            _ => Ok(batch),
         }
+    }
+
+    fn query(&self) -> MapQuery {
+        let end = (self.wrong == Wrong::PassesMore).then_some(When::At(0));
+        MapQuery { end, ..MapQuery::default() }
+    }
+}
+
+/// Gives all it was given when it is over, batch by batch.
+#[derive(Default)]
+struct Pieces {
+    held: VecDeque<Batch>,
+    is_over: bool,
+}
+
+impl Fold for Pieces {
+    fn push(&mut self, batch: Batch, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        self.held.push_back(batch);
+        Ok(Vec::new())
+    }
+
+    fn finish(&mut self, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        self.is_over = true;
+        Ok(Vec::new())
+    }
+
+    fn more(&mut self, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        let next = if self.is_over || self.held.len() > 3 { self.held.pop_front() } else { None };
+        Ok(next.into_iter().collect())
+    }
+}
+
+/// Lets one of three events pass.
+struct Counter(u64);
+
+impl Fold for Counter {
+    fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        let kept = batch.retain(|_| {
+            self.0 += 1;
+            self.0.is_multiple_of(3)
+        });
+        context.filtered += (batch.len() - kept.len()) as u64;
+        Ok(vec![kept])
+    }
+
+    fn query(&self) -> FoldQuery {
+        FoldQuery { keeps_times: true, ..FoldQuery::default() }
     }
 }
 
@@ -165,6 +236,10 @@ impl Fold for Holder {
     fn finish(&mut self, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         let held = self.held.take().filter(|_| self.wrong != Wrong::Forgets);
         Ok(held.into_iter().collect())
+    }
+
+    fn holds(&self) -> bool {
+        self.wrong != Wrong::HoldsUnsaid
     }
 }
 
@@ -187,6 +262,11 @@ fn a_sound_stage_without_memory_has_no_findings() {
 #[test]
 fn a_sound_stage_with_memory_has_no_findings() {
     stage("holds").check();
+}
+
+#[test]
+fn a_sound_stage_may_give_its_events_piece_by_piece() {
+    stage("gives-pieces").check();
 }
 
 #[test]
@@ -259,4 +339,27 @@ fn panics_on_what_payloads_say() {
 fn memory_taken_by_what_payloads_say() {
     let words = ["payloads with lengths that cannot be"];
     found(&stage("believes-lengths").findings(), &[Promise::Memory], &words);
+}
+
+#[test]
+fn panics_on_times_before_1970() {
+    found(&stage("panics-before-1970").findings(), &[Promise::NoPanic], &["nothing is so old"]);
+}
+
+#[test]
+fn events_that_pass_though_sources_may_skip_them() {
+    let words = ["if sources skip what it says it does not need", "all channels from .. to .."];
+    found(&stage("passes-more").findings(), &[Promise::Books], &words);
+}
+
+#[test]
+fn events_that_are_needed_though_sources_may_skip_them() {
+    let words = ["if sources skip what it says it does not need"];
+    found(&stage("needs-more").findings(), &[Promise::Books], &words);
+}
+
+#[test]
+fn events_that_are_held_back_by_who_says_otherwise() {
+    let words = ["it says that it holds nothing back", "events 0 come out"];
+    found(&stage("holds-unsaid").findings(), &[Promise::Books], &words);
 }

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
-use sluice_core::{Batch, ChannelId, Make, Plugin, Rows, Stage, StageContext};
+use sluice_core::{Batch, ChannelId, Make, Plugin, Query, Rows, Stage, StageContext, Window};
 
 use crate::Promise;
 use crate::events::{Events, joined};
 use crate::finding::Fault;
+
+use super::wanted::{before, only};
 
 /// A stage and its events.
 pub(super) struct Tried<'e> {
@@ -28,6 +30,8 @@ pub(super) struct Outcome {
     notes: Counts,
     /// What is wrong with rows.
     misplaced: Option<String>,
+    /// What was held back by who says that it holds nothing back.
+    held: Option<String>,
 }
 
 /// How often something happened, by name.
@@ -46,13 +50,23 @@ impl Tried<'_> {
             batches = batches.into_iter().flat_map(|b| [Batch::default(), b]).collect();
             batches.push(Batch::default());
         }
-        let mut work = self.work()?;
-        let mut out = Vec::new();
-        for batch in batches {
-            work.push(0, batch, &mut out)?;
-        }
-        work.finish(&mut out)?;
-        Ok(work.outcome(&out))
+        self.work()?.all(batches)
+    }
+
+    /// What comes of the events where only these are wanted after the stage, without any others: from all
+    /// events, and from those alone that the stage says it needs for them.
+    pub(super) fn wanted(&self, after: &Query) -> Result<[Outcome; 2], String> {
+        let each = [false, true].map(|skips| -> Result<Outcome, String> {
+            let mut work = self.work()?;
+            let (needs, windows) = before(&work.parts, after, self.events.batch.timestamps());
+            work.windows = windows;
+            let events = if skips { only(self.events, &needs) } else { self.events.clone() };
+            let mut outcome = work.all(events.cut(7))?;
+            outcome.events = only(&outcome.events, after);
+            Ok(outcome)
+        });
+        let [all, few] = each;
+        Ok([all?, few?])
     }
 
     /// What comes of batches of this size that a stage without memory gets in another order, put in order
@@ -82,7 +96,8 @@ impl Tried<'_> {
         let stage = make(self.options.clone()).map_err(|error| error.to_string())?;
         let origin = self.events.batch.timestamps().first().copied();
         let (parts, said) = (stage.into_parts(), Said::default());
-        Ok(Work { parts, events: self.events, origin, said, misplaced: None })
+        let (windows, misplaced, held) = (Vec::new(), None, None);
+        Ok(Work { parts, events: self.events, origin, windows, said, misplaced, held })
     }
 }
 
@@ -100,28 +115,54 @@ struct Work<'e> {
     parts: Vec<Stage>,
     events: &'e Events,
     origin: Option<i64>,
+    /// The times that are wanted after each part; all, where nothing is said.
+    windows: Vec<Window>,
     said: Said,
     misplaced: Option<String>,
+    held: Option<String>,
 }
 
+/// Most pieces of what a stage gives piece by piece.
+const MOST_PIECES: usize = 100_000;
+
 impl Work<'_> {
+    /// What comes of these batches.
+    fn all(mut self, batches: Vec<Batch>) -> Result<Outcome, String> {
+        let mut out = Vec::new();
+        for batch in batches {
+            self.push(0, batch, &mut out)?;
+        }
+        self.finish(&mut out)?;
+        Ok(self.outcome(&out))
+    }
+
     /// Gives a batch to the part at a place, and what comes of it to those behind.
     fn push(&mut self, place: usize, batch: Batch, out: &mut Vec<Batch>) -> Result<(), String> {
         if self.parts.len() <= place {
             out.push(batch);
             return Ok(());
         }
-        let given = self.step(place, |part, context| match part {
+        let count = batch.len() as u64;
+        let (added, filtered) = (sum(&self.said.added), self.said.filtered);
+        let given = self.given(place, |part, context| match part {
             Stage::Map(map) => map.apply(batch, context).map(|batch| vec![batch]),
             Stage::Fold(fold) => fold.push(batch, context),
             Stage::Chain(_) => Ok(vec![batch]),
         })?;
+        let entered = count + sum(&self.said.added) - added;
+        let left = given.iter().map(|batch| batch.len() as u64).sum::<u64>();
+        let filtered = self.said.filtered - filtered;
+        if !self.holds(place) && entered != left + filtered {
+            let what =
+                || format!("of {entered} events {left} come out and {filtered} are filtered");
+            self.held.get_or_insert_with(what);
+        }
         given.into_iter().try_for_each(|batch| self.push(place + 1, batch, out))
     }
 
     fn finish(&mut self, out: &mut Vec<Batch>) -> Result<(), String> {
         for place in 0..self.parts.len() {
-            let left = self.step(place, |part, context| match part {
+            let left = self.given(place, |part, context| match part {
                 Stage::Fold(fold) => fold.finish(context),
                 _ => Ok(Vec::new()),
             })?;
@@ -130,13 +171,42 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// Whether the part at a place may give events later than they came. Books of maps are kept at the end.
+    fn holds(&self, place: usize) -> bool {
+        match self.parts.get(place) {
+            Some(Stage::Fold(fold)) => fold.holds(),
+            _ => true,
+        }
+    }
+
+    /// All that the part at a place gives for this work, also what it does not give at once.
+    fn given(
+        &mut self,
+        place: usize,
+        work: impl FnOnce(&mut Stage, &mut StageContext<'_>) -> Result<Vec<Batch>, sluice_core::Error>,
+    ) -> Result<Vec<Batch>, String> {
+        let mut given = self.step(place, work)?;
+        for _ in 0..MOST_PIECES {
+            let more = self.step(place, |part, context| match part {
+                Stage::Fold(fold) => fold.more(context),
+                _ => Ok(Vec::new()),
+            })?;
+            if more.is_empty() {
+                return Ok(given);
+            }
+            given.extend(more);
+        }
+        Err("what it gives piece by piece (`more`) has no end".to_owned())
+    }
+
     fn step(
         &mut self,
         place: usize,
         work: impl FnOnce(&mut Stage, &mut StageContext<'_>) -> Result<Vec<Batch>, sluice_core::Error>,
     ) -> Result<Vec<Batch>, String> {
         let channels = &self.events.channels;
-        let mut context = StageContext::new(channels, self.origin);
+        let wanted = self.windows.get(place).copied().unwrap_or_default();
+        let mut context = StageContext::new(channels, self.origin).within(wanted);
         let Some(part) = self.parts.get_mut(place) else { return Ok(Vec::new()) };
         let given = work(part, &mut context).map_err(|error| error.to_string())?;
         self.said.filtered += context.filtered;
@@ -156,7 +226,7 @@ impl Work<'_> {
         let Said { filtered, added, undecoded, notes } = self.said;
         let channels = Arc::clone(&self.events.channels);
         let given = by_channel(self.events, &self.events.batch);
-        let misplaced = self.misplaced;
+        let (misplaced, held) = (self.misplaced, self.held);
         // Rows that belong to no event cannot be put together.
         let batch = match misplaced.is_some() {
             true => {
@@ -165,7 +235,7 @@ impl Work<'_> {
             false => joined(out),
         };
         let events = Events { channels, batch };
-        Outcome { events, given, filtered, added, undecoded, notes, misplaced }
+        Outcome { events, given, filtered, added, undecoded, notes, misplaced, held }
     }
 }
 
@@ -208,6 +278,10 @@ impl Outcome {
         let mut faults = Vec::new();
         if let Some(what) = &self.misplaced {
             faults.push(Fault::new(Promise::WholeRows, "rows do not lie beside events", what));
+        }
+        if let Some(what) = &self.held {
+            let kind = "it says that it holds nothing back (`holds`), and does";
+            faults.push(Fault::new(Promise::Books, kind, what));
         }
         let entered = |channel: &str| {
             let of = |counts: &Counts| counts.get(channel).copied().unwrap_or(0);
