@@ -71,7 +71,8 @@ pub(crate) fn resolved(options: &Value, folder: &Path, first: Option<&str>) -> V
     options
 }
 
-fn filled(value: &Value, folder: &str) -> Value {
+/// Options with `${DIR}` filled in.
+pub(crate) fn filled(value: &Value, folder: &str) -> Value {
     match value {
         Value::String(text) => text.replace("${DIR}", folder).into(),
         Value::Array(list) => list.iter().map(|value| filled(value, folder)).collect(),

@@ -2,10 +2,13 @@
 
 mod atomic;
 mod back;
+mod encoding;
 mod files;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use sluice_core::output::MANIFEST;
@@ -16,8 +19,11 @@ use sluice_pipeline::run::Options;
 
 use crate::events::{Events, Gather, Replay};
 use crate::finding::{Fault, Gathered, expect_none};
+use crate::hostile::Dice;
+use crate::isolation::{Isolation, is_other_process};
 use crate::pipe::{EVENTS, Failure, Pipe, gathered, lasting, read, run};
 use crate::private::registry;
+use crate::running::filled;
 use crate::{Finding, Promise, options};
 
 use files::Tree;
@@ -34,6 +40,14 @@ pub struct SinkTrial {
     fed_by: Option<String>,
     reader: Option<Reader>,
     keeps: Keeps,
+    writes: Writes,
+}
+
+/// Whether files are to appear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writes {
+    Files,
+    Nothing,
 }
 
 /// What reads a sink's output.
@@ -47,13 +61,14 @@ struct Reader {
 ///
 /// It is given the kit's own mix of events unless [`fed_by`](SinkTrial::fed_by) says otherwise, by the real
 /// engine, on one thread and several, in batches of several sizes, and with every step of its outputs failing in
-/// turn. It is held to this:
+/// turn; and first of all once in a process of its own. It is held to this:
 ///
 /// - **Options, Sample**: unknown options are refused, and the sample shows all there are.
-/// - **Threads, Batches**: the output is the same, byte for byte.
+/// - **Termination, NoPanic**: a run comes to its end, and does not end the process.
+/// - **Threads, Batches**: the output is the same, byte for byte, also if batches are encoded backwards and twice.
 /// - **Books**: every event it says it wrote is counted once, and changes the output.
 /// - **Readable**: the source of [`read_by`](SinkTrial::read_by) gives the events back.
-/// - **Targets**: the files that appear are those it says.
+/// - **Targets**: the files that appear are those it says, in the folder it is given.
 /// - **Refusal**: what exists is not replaced unasked.
 /// - **Atomic**: if anything fails the run fails, what was there is there, and nothing else is.
 pub fn sink(plugin: &str) -> SinkTrial {
@@ -64,11 +79,13 @@ pub fn sink(plugin: &str) -> SinkTrial {
         fed_by: None,
         reader: None,
         keeps: Keeps::default(),
+        writes: Writes::Files,
     }
 }
 
 impl SinkTrial {
-    /// Options beside `path`.
+    /// Options beside `path`. `${DIR}` in them is the folder that it is to write into: for those whose outputs are
+    /// not named by `path`.
     pub fn options(mut self, options: Value) -> Self {
         self.options = options;
         self
@@ -104,6 +121,12 @@ impl SinkTrial {
         self
     }
 
+    /// Says that it writes no file at all.
+    pub fn writes_nothing(mut self) -> Self {
+        self.writes = Writes::Nothing;
+        self
+    }
+
     /// All promises that are not kept.
     pub fn findings(&self) -> Vec<Finding> {
         let registry = registry();
@@ -111,13 +134,32 @@ impl SinkTrial {
             let what = format!("no sink is registered as `{}`", self.plugin);
             return vec![Finding::new(Promise::Options, what)];
         };
-        let bench = match Bench::new(self, plugin, &registry) {
+        let ended = self.isolated(plugin, &registry);
+        if !ended.is_empty() || is_other_process() {
+            return ended;
+        }
+        let bench = match Bench::new(self, plugin, &registry, &std::env::temp_dir()) {
             Ok(bench) => bench,
             Err(finding) => return vec![finding],
         };
         let mut findings = options::findings(plugin, &bench.options, &registry);
         findings.extend(bench.findings());
         findings
+    }
+
+    /// Runs it once in a process of its own: one that hangs or ends the process would do so to the test.
+    fn isolated(&self, plugin: &Plugin, registry: &Registry) -> Vec<Finding> {
+        let isolation = Isolation { plugin: &self.plugin, patience: PATIENCE, memory: 0 };
+        isolation.run(&|cases| {
+            cases.roomy_case("the events it is tried with", |cases| {
+                // What goes wrong in any other way is seen afterwards.
+                if let Ok(bench) = Bench::new(self, plugin, registry, &cases.folder()) {
+                    bench.reset(&Tree::default());
+                    drop(bench.run(&How::usual(&bench.events)));
+                }
+                Vec::new()
+            });
+        })
     }
 
     /// Fails the test if a promise is not kept.
@@ -130,6 +172,9 @@ impl SinkTrial {
         expect_none(&self.plugin, &self.findings());
     }
 }
+
+/// How long a run may take.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A sink with its events, and the folder it writes into.
 struct Bench<'t> {
@@ -172,6 +217,7 @@ impl<'t> Bench<'t> {
         trial: &'t SinkTrial,
         plugin: &'t Plugin,
         registry: &'t Registry,
+        place: &Path,
     ) -> Result<Self, Finding> {
         let broken = |what: String| Finding::new(Promise::Readable, what);
         let events = match &trial.fed_by {
@@ -182,15 +228,10 @@ impl<'t> Bench<'t> {
         if events.len() == 0 {
             return Err(broken("there are no events to try it with".to_owned()));
         }
-        let folder = tempfile::tempdir().map_err(|e| broken(format!("no folder: {e}")))?;
-        let mut bench = Self {
-            trial,
-            plugin,
-            registry,
-            events: Arc::new(events),
-            folder,
-            options: trial.options.clone(),
-        };
+        let folder = tempfile::tempdir_in(place).map_err(|e| broken(format!("no folder: {e}")))?;
+        let mut bench =
+            Self { trial, plugin, registry, events: Arc::new(events), folder, options: json!({}) };
+        bench.options = filled(&trial.options, &bench.out().display().to_string());
         if let Some(path) = bench.path()
             && let Some(options) = bench.options.as_object_mut()
         {
@@ -219,7 +260,16 @@ impl<'t> Bench<'t> {
             Ok(report) => self.all(&report, &mut found),
             Err(failure) => found.add(unfit(&failure), "the events it is tried with"),
         }
+        self.strays(&mut found);
         found.findings()
+    }
+
+    /// Nothing appears beside the folder that it is to write into.
+    fn strays(&self, found: &mut Gathered) {
+        for file in Tree::of(self.folder.path()).files().filter(|file| !file.starts_with("out/")) {
+            let kind = "a file appears outside of the folder it is to write into";
+            found.add(Fault::new(Promise::Targets, kind, file), "one of its runs");
+        }
     }
 
     fn all(&self, report: &Report, found: &mut Gathered) {
@@ -233,8 +283,13 @@ impl<'t> Bench<'t> {
             self.reads_back(reader, report, found);
         }
         if !tree.is_empty() {
+            self.any_order(found);
             self.every_event_counts(&tree, report, found);
             self.atomic(found);
+        } else if self.trial.writes == Writes::Files {
+            let kind = "no file appears in its folder, so nothing can be compared";
+            let what = "name its output by an option with `${DIR}`, or say `writes_nothing()`";
+            found.add(Fault::new(Promise::Targets, kind, what), "the events it is tried with");
         }
     }
 
@@ -347,22 +402,56 @@ impl<'t> Bench<'t> {
         }
     }
 
-    /// The first and the last event that are written change the output.
+    /// Each event that is written changes the output.
     fn every_event_counts(&self, tree: &Tree, report: &Report, found: &mut Gathered) {
-        let (count, whole) = (self.events.len(), written(report));
-        for (start, which) in [(0, "last"), (1, "first")] {
-            let without = Arc::new(self.events.slice(start, count.saturating_sub(1)));
+        let (whole, notes) = (written(report), lasting(report).get("notes").cloned());
+        for row in self.left_out() {
+            let without = Arc::new(self.events.without(row));
             self.reset(&Tree::default());
             let Ok(report) = self.run(&How::usual(&without)) else { continue };
             let same = tree.without(MANIFEST).difference(&Tree::of(&self.out()).without(MANIFEST));
-            if written(&report) < whole && same.is_none() {
+            // Of what it writes nothing of, though it has it, a sink may say how much there was.
+            let is_said = lasting(&report).get("notes") != notes.as_ref();
+            if written(&report) < whole && same.is_none() && !is_said {
                 let kind = "an event that counts as written is not in the output";
-                let what = format!("the output is the same without the {which} event");
+                let which = match row {
+                    0 => "the first event".to_owned(),
+                    row if row + 1 == self.events.len() => "the last event".to_owned(),
+                    row => format!("event {row}"),
+                };
+                let what = format!("the output is the same without {which}");
                 found.add(Fault::new(Promise::Books, kind, what), "the events it is tried with");
             }
         }
     }
+
+    /// The places of events that are left out in turn: the first and the last; and where no source reads what is
+    /// written, those of each channel, and some between.
+    fn left_out(&self) -> BTreeSet<usize> {
+        let count = self.events.len();
+        let mut places = BTreeSet::from([0, count - 1]);
+        if self.trial.reader.is_some() {
+            return places;
+        }
+        let channels = self.events.batch.channels();
+        let (mut first, mut last) = (BTreeMap::new(), BTreeMap::new());
+        for (row, channel) in channels.iter().enumerate() {
+            first.entry(channel).or_insert(row);
+            last.insert(channel, row);
+        }
+        places.extend(first.into_values().take(MOST_CHANNELS));
+        places.extend(last.into_values().take(MOST_CHANNELS));
+        // Not at even distances: what leaves out each third event would slip through.
+        let (mut dice, step) = (Dice::new(11), count.div_ceil(BETWEEN));
+        let between = (0..BETWEEN).map(|part| part * step + dice.below(step));
+        places.extend(between.filter(|row| *row < count));
+        places
+    }
 }
+
+/// Of how many channels the first and the last event are left out, and how many events between.
+const MOST_CHANNELS: usize = 12;
+const BETWEEN: usize = 16;
 
 /// How many events the sink says it wrote.
 fn written(report: &Report) -> u64 {

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -44,6 +45,17 @@ enum Wrong {
     /// Leaves out the last byte of each payload.
     CutsPayloads,
     Panics,
+    /// Leaves out each third event.
+    SkipsSome,
+    /// Numbers events as they are encoded.
+    Counts,
+    /// Writes a file one folder up.
+    WritesAbove,
+    /// Ends the process.
+    Aborts,
+    /// Takes names of channels for names of files.
+    BelievesNames,
+    PanicsBefore1970,
 }
 
 /// Writes the logs of these tests.
@@ -58,11 +70,12 @@ struct ToyOptions {
 struct Toy {
     path: PathBuf,
     wrong: Wrong,
+    encoded: AtomicU64,
 }
 
 fn make(value: Value, wrong: Wrong) -> Result<Box<dyn DynSink>, OptionsError> {
     let ToyOptions { path } = options::read(value)?;
-    Ok(Box::new(Toy { path: path.0, wrong }))
+    Ok(Box::new(Toy { path: path.0, wrong, encoded: AtomicU64::new(0) }))
 }
 
 macro_rules! toy {
@@ -95,7 +108,44 @@ toy! {
     "miscounts": Miscounts,
     "cuts-payloads": CutsPayloads,
     "panics": Panics,
+    "skips-some": SkipsSome,
+    "counts": Counts,
+    "writes-above": WritesAbove,
+    "aborts": Aborts,
+    "believes-names": BelievesNames,
+    "panics-before-1970": PanicsBefore1970,
 }
+
+/// Writes to a file that `path` does not name.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "sluice_core::schemars")]
+struct FileOptions {
+    /// The log.
+    file: OutPath,
+}
+
+/// As [`Toy`], under another option.
+macro_rules! filed {
+    ($($name:literal: $wrong:ident),* $(,)?) => {
+        $(sluice_core::inventory::submit! {
+            Plugin {
+                about: "writes the logs of these tests",
+                sample: concat!("[sinks.out]\nplugin = \"", $name, "\"\nfrom = \"log\"\nfile = \"a\""),
+                ..Plugin::new(
+                    $name,
+                    Make::Sink(|value| {
+                        let FileOptions { file } = options::read(value)?;
+                        make(json!({ "path": file.0 }), Wrong::$wrong)
+                    }),
+                    schema_of::<FileOptions>,
+                )
+            }
+        })*
+    };
+}
+
+filed! { "filed": Nothing, "filed-directly": Directly }
 
 struct Output {
     file: Option<OutputFile>,
@@ -136,6 +186,12 @@ impl Sink for Toy {
             fs::create_dir_all(self.path.parent().unwrap()).unwrap();
             fs::write(self.path.with_extension("lock"), "mine").unwrap();
         }
+        if self.wrong == Wrong::WritesAbove {
+            fs::write(self.path.parent().unwrap().with_file_name("stray"), "mine").unwrap();
+        }
+        if self.wrong == Wrong::Aborts {
+            std::process::abort();
+        }
         if self.wrong == Wrong::Replaces {
             drop(fs::remove_file(&self.path));
         }
@@ -155,6 +211,19 @@ impl Sink for Toy {
             let channel = context.channels.get(event.channel);
             if self.wrong == Wrong::Panics {
                 assert!(!event.payload.is_empty(), "no payload is empty");
+            }
+            if self.wrong == Wrong::PanicsBefore1970 {
+                assert!(event.timestamp >= 0, "nothing is so old");
+            }
+            if self.wrong == Wrong::SkipsSome && event.sequence % 3 == 1 {
+                continue;
+            }
+            if self.wrong == Wrong::Counts {
+                bytes.extend(self.encoded.fetch_add(1, Ordering::Relaxed).to_le_bytes());
+            }
+            if self.wrong == Wrong::BelievesNames {
+                let beside = self.path.with_file_name(channel.name.text());
+                fs::write(beside, event.payload).map_err(|e| Error::io("write", &self.path, e))?;
             }
             bytes.push(if self.wrong == Wrong::WritesIds { event.channel.0 as u8 } else { b'E' });
             bytes.extend(event.timestamp.to_le_bytes());
@@ -248,8 +317,19 @@ impl Source for ToySource {
     }
 }
 
+/// What the log holds.
+const TOY: Keeps = Keeps {
+    time_step: 1,
+    sequences: true,
+    sources: true,
+    channels: true,
+    encodings: false,
+    rows: false,
+    order: Order::All,
+};
+
 fn trial(plugin: &str) -> SinkTrial {
-    sink(plugin).read_by("toy")
+    sink(plugin).read_by("toy").keeps(TOY)
 }
 
 /// Holds a sink to be found out: these promises and no others are broken, in these words.
@@ -266,10 +346,7 @@ fn found(findings: &[Finding], promises: &[Promise], words: &[&str]) {
 #[test]
 fn a_sound_sink_has_no_findings() {
     trial("toy").check();
-    trial("toy")
-        .path("log.toy.other")
-        .keeps(Keeps { order: Order::OfChannel, ..Keeps::default() })
-        .check();
+    trial("toy").path("log.toy.other").keeps(Keeps { order: Order::OfChannel, ..TOY }).check();
 }
 
 #[test]
@@ -287,6 +364,64 @@ fn a_trial_without_events_is_told() {
 fn writing_beside_the_outputs() {
     let findings = trial("directly").findings();
     found(&findings, &[Promise::Atomic, Promise::Refusal], &["nothing can be taken back"]);
+}
+
+#[test]
+fn outputs_that_another_option_names() {
+    let file = json!({ "file": "${DIR}/written.toy" });
+    sink("filed").options(file.clone()).check();
+    let findings = sink("filed-directly").options(file).findings();
+    found(&findings, &[Promise::Atomic, Promise::Refusal], &["nothing can be taken back"]);
+}
+
+#[test]
+fn outputs_that_cannot_be_found_are_told() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let options = json!({ "file": elsewhere.path().join("written.toy") });
+    let findings = sink("filed-directly").options(options).findings();
+    found(&findings, &[Promise::Targets], &["no file appears in its folder", "writes_nothing"]);
+}
+
+#[test]
+fn events_that_are_left_out_in_between() {
+    let words = ["the output is the same without event"];
+    found(&sink("skips-some").findings(), &[Promise::Books], &words);
+}
+
+#[test]
+fn events_that_are_numbered_as_they_are_encoded() {
+    let findings = sink("counts").findings();
+    let text = format!("{findings:?}");
+    assert!(text.contains("the output differs: with batches that are encoded backwards"), "{text}");
+}
+
+#[test]
+fn files_beside_the_folder() {
+    let words = ["outside of the folder it is to write into", "stray"];
+    found(&trial("writes-above").findings(), &[Promise::Targets], &words);
+}
+
+#[test]
+fn ends_of_the_process() {
+    found(&trial("aborts").findings(), &[Promise::NoPanic], &["the process ended"]);
+}
+
+#[test]
+fn names_that_are_believed() {
+    let findings = trial("believes-names").findings();
+    assert!(!findings.is_empty());
+}
+
+#[test]
+fn panics_on_times_before_1970() {
+    let findings = trial("panics-before-1970").findings();
+    found(&findings, &[Promise::NoPanic], &["a task panicked"]);
+}
+
+#[test]
+fn what_is_said_of_channels_and_lost() {
+    let findings = sink("toy").read_by("toy").findings();
+    found(&findings, &[Promise::Readable], &["its channel is", "instead of"]);
 }
 
 #[test]

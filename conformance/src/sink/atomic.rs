@@ -16,7 +16,8 @@ const FEW: usize = 20;
 const SHORT: usize = 4096;
 
 impl Bench<'_> {
-    /// Lets every step of the outputs fail in turn: where nothing was, and where something is replaced.
+    /// Lets every step of the outputs fail in turn: where nothing was, and where something is replaced, there also
+    /// with all steps after it.
     pub(super) fn atomic(&self, found: &mut Gathered) {
         let (few, fewer) = self.few();
         self.reset(&Tree::default());
@@ -31,11 +32,14 @@ impl Bench<'_> {
             found.add(Fault::new(Promise::Atomic, kind, String::new()), "any run");
             return;
         }
-        self.over(&Tree::default(), (&How::usual(&few), StepFault::Short), found);
+        let alone = |step| Faults::at(step, StepFault::Short);
+        self.over(&Tree::default(), &How::usual(&few), &alone, found);
         self.reset(&Tree::default());
         if self.run(&How::usual(&fewer)).is_ok() {
             let before = Tree::of(&self.out());
-            self.over(&before, (&How::usual(&few).replacing(), StepFault::Broken), found);
+            let replacing = How::usual(&few).replacing();
+            self.over(&before, &replacing, &|step| Faults::at(step, StepFault::Broken), found);
+            self.over(&before, &replacing, &|step| Faults::since(step, StepFault::Full), found);
         }
     }
 
@@ -48,11 +52,11 @@ impl Bench<'_> {
     }
 
     /// Lets every step of a run fail that finds this in its folder.
-    fn over(&self, before: &Tree, (how, fault): (&How, StepFault), found: &mut Gathered) {
+    fn over(&self, before: &Tree, how: &How, fails: &dyn Fn(u64) -> Faults, found: &mut Gathered) {
         // Steps are what they are only in this very run: what is replaced takes some of its own.
         for step in 0.. {
             self.reset(before);
-            let faults = Arc::new(Faults::at(step, fault));
+            let faults = Arc::new(fails(step));
             let ran = self.run(&How { faults: Some(Arc::clone(&faults)), ..how.clone() });
             let Some(struck) = faults.struck() else { return };
             let what = if before == &Tree::default() { "a new output" } else { "one that exists" };

@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch, new_null_array};
+use arrow_schema::DataType;
 use serde_json::json;
+use sluice_core::Channel;
 use sluice_pipeline::Report;
 use sluice_pipeline::run::Options;
 
@@ -23,6 +27,10 @@ pub struct Keeps {
     pub sources: bool,
     /// The names of channels.
     pub channels: bool,
+    /// How payloads of channels are encoded, and anything else that formats say of channels.
+    pub encodings: bool,
+    /// Decoded rows, where the source gives any.
+    pub rows: bool,
     /// Which order.
     pub order: Order,
 }
@@ -39,8 +47,22 @@ pub enum Order {
 
 impl Default for Keeps {
     fn default() -> Self {
-        Self { time_step: 1, sequences: true, sources: true, channels: true, order: Order::All }
+        Self {
+            time_step: 1,
+            sequences: true,
+            sources: true,
+            channels: true,
+            encodings: true,
+            rows: true,
+            order: Order::All,
+        }
     }
+}
+
+/// An event with its decoded fields, if it has any.
+struct Whole {
+    plain: Plain,
+    row: Option<RecordBatch>,
 }
 
 impl Keeps {
@@ -66,18 +88,73 @@ impl Keeps {
         key(one) == key(other) && one.payload == other.payload
     }
 
+    /// In which way an event that was read says something else of its channel or its fields than the one that was
+    /// given. What a format says of channels beside that is its own business.
+    fn difference(&self, given: &Whole, back: &Whole) -> Option<String> {
+        let (was, is) = (&*given.plain.channel, &*back.plain.channel);
+        let is_lost = |(key, value): (&String, &String)| is.metadata.get(key) != Some(value);
+        if self.encodings && (was.encoding != is.encoding || was.metadata.iter().any(is_lost)) {
+            let told = |channel: &Channel| format!("{:?} {:?}", channel.encoding, channel.metadata);
+            return Some(format!("its channel is {} instead of {}", told(is), told(was)));
+        }
+        let row = back.row.as_ref().filter(|_| self.rows)?;
+        let Some(due) = &given.row else { return Some("it had no fields".to_owned()) };
+        let (fields, none) = (due.schema(), new_null_array(&DataType::Null, 1));
+        let other =
+            fields.fields().iter().zip(due.columns()).find(|(field, due)| {
+                !same(row.column_by_name(field.name()).unwrap_or(&none), due)
+            })?;
+        Some(format!("its field `{}` is another one", other.0.name()))
+    }
+
     /// The events as far as they are kept, in lists in each of which the order is kept.
-    fn lists(&self, events: &Events) -> BTreeMap<(String, String), Vec<Plain>> {
-        let mut lists: BTreeMap<_, Vec<Plain>> = BTreeMap::new();
-        for event in events.plain() {
+    fn lists(&self, events: &Events) -> BTreeMap<(String, String), Vec<Whole>> {
+        let mut lists: BTreeMap<_, Vec<Whole>> = BTreeMap::new();
+        let mut rows: BTreeMap<u32, RecordBatch> = BTreeMap::new();
+        for of_type in events.batch.rows() {
+            for (row, event) in of_type.events.iter().enumerate() {
+                rows.insert(*event, of_type.columns.slice(row, 1));
+            }
+        }
+        for (number, event) in (0..).zip(events.plain()) {
             let key = match self.order {
                 Order::All => Default::default(),
                 Order::OfChannel => self.channel(&event),
             };
-            lists.entry(key).or_default().push(self.of(&event));
+            let event = Whole { plain: self.of(&event), row: rows.remove(&number) };
+            lists.entry(key).or_default().push(event);
         }
         lists
     }
+}
+
+/// Whether two columns hold the same. What their parts are called, and how lists are kept, may differ.
+fn same(one: &ArrayRef, other: &ArrayRef) -> bool {
+    match (parts(one), parts(other)) {
+        (Some(ours), Some(theirs)) => {
+            let is_same = |pair: (&Option<ArrayRef>, &Option<ArrayRef>)| match pair {
+                (Some(one), Some(other)) => same(one, other),
+                (one, other) => one.is_none() && other.is_none(),
+            };
+            ours.len() == theirs.len() && ours.iter().zip(&theirs).all(is_same)
+        }
+        _ => one == other,
+    }
+}
+
+/// The lists of a column of lists, and the columns of one of structs.
+fn parts(column: &ArrayRef) -> Option<Vec<Option<ArrayRef>>> {
+    let each = |of: &dyn Fn(usize) -> ArrayRef| {
+        (0..column.len()).map(|row| column.is_valid(row).then(|| of(row))).collect()
+    };
+    if let Some(lists) = column.as_list_opt::<i32>() {
+        return Some(each(&|row| lists.value(row)));
+    }
+    if let Some(lists) = column.as_fixed_size_list_opt() {
+        return Some(each(&|row| lists.value(row)));
+    }
+    let structs = column.as_struct_opt()?;
+    Some(structs.columns().iter().cloned().map(Some).collect())
 }
 
 impl Bench<'_> {
@@ -128,21 +205,21 @@ impl Bench<'_> {
         Ok((events, report.damaged_ranges))
     }
 
-    /// An event that was read and not given, or not in this order.
+    /// An event that was read and not given, or not in this order, or not with what is said of it.
     fn stranger(&self, back: &Events) -> Option<String> {
         let keeps = &self.trial.keeps;
         let (given, back) = (keeps.lists(&self.events), keeps.lists(back));
         back.into_iter().find_map(|(channel, back)| {
             let mut given = given.get(&channel).into_iter().flatten();
             back.into_iter().find_map(|event| {
-                let is_given = given.any(|given| keeps.is_same(given, &event));
-                let what = || {
-                    format!(
-                        "{} was not given, or before the one that is read before it",
-                        told(&event)
-                    )
-                };
-                (!is_given).then(what)
+                let due = given.find(|given| keeps.is_same(&given.plain, &event.plain));
+                let told = told(&event.plain);
+                match due {
+                    Some(due) => Some(format!("{told}: {}", keeps.difference(due, &event)?)),
+                    None => Some(format!(
+                        "{told} was not given, or before the one that is read before it"
+                    )),
+                }
             })
         })
     }

@@ -1,0 +1,78 @@
+//! Whether it matters in which order batches are encoded, and how often: `encode` is called without the engine, in
+//! whose runs a race would decide.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use sluice_core::{BlockPool, EncodeContext, Error, Outputs, Overwrite, SinkContext};
+
+use super::files::Tree;
+use super::{Bench, unfit};
+use crate::Promise;
+use crate::finding::{Fault, Gathered};
+use crate::pipe::{Failure, said};
+
+/// How many events a batch has.
+const SIZE: usize = 7;
+/// How many bytes of events a sink may hold.
+const MEMORY: usize = 4 << 20;
+
+impl Bench<'_> {
+    /// Encodes batches in order, and backwards with each twice; both are appended in order.
+    pub(super) fn any_order(&self, found: &mut Gathered) {
+        let (forward, backward) = (self.encoded(false), self.encoded(true));
+        let case = "batches that are encoded backwards, and twice";
+        match (forward, backward) {
+            (Ok(forward), Ok(backward)) => {
+                if let Some(what) = forward.difference(&backward) {
+                    found.add(Fault::new(Promise::Threads, "the output differs", what), case);
+                }
+            }
+            (Err(failure), _) => found.add(unfit(&failure), "its steps called one by one"),
+            (_, Err(failure)) => found.add(unfit(&failure), case),
+        }
+    }
+
+    fn encoded(&self, backwards: bool) -> Result<Tree, Failure> {
+        self.reset(&Tree::default());
+        let worked = catch_unwind(AssertUnwindSafe(|| self.encode_all(backwards)));
+        match worked {
+            Ok(Ok(())) => Ok(Tree::of(&self.out())),
+            Ok(Err(error)) => Err(Failure::Error(error.to_string())),
+            Err(panic) => Err(Failure::Panic(said(&*panic))),
+        }
+    }
+
+    fn encode_all(&self, backwards: bool) -> Result<(), Error> {
+        let Some(sink) = self.made() else { return Ok(()) };
+        let outputs = Arc::new(Outputs::new(Overwrite::Refuse, false, &[]));
+        let channels = Arc::clone(&self.events.channels);
+        let context = SinkContext {
+            outputs: Arc::clone(&outputs),
+            channels: Arc::clone(&channels),
+            memory: MEMORY,
+            ..SinkContext::standalone()
+        };
+        let mut output = sink.open(&context)?;
+        let (pool, batches) = (BlockPool::new(1 << 16, 1 << 20), self.events.cut(SIZE));
+        let encode = |at: usize| {
+            let batch = batches.get(at).cloned().unwrap_or_default();
+            sink.encode(batch, &mut EncodeContext::new(&channels, &pool))
+        };
+        let mut blocks = Vec::new();
+        for at in 0..batches.len() {
+            if backwards {
+                encode(batches.len() - 1 - at)?;
+                blocks.insert(0, encode(batches.len() - 1 - at)?);
+            } else {
+                blocks.push(encode(at)?);
+            }
+        }
+        for block in blocks {
+            sink.append(&mut *output, block)?;
+        }
+        sink.notes(&*output);
+        sink.finish(output)?;
+        outputs.publish(|_, _| Ok("{}".to_owned())).map(drop)
+    }
+}
