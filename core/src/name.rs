@@ -3,7 +3,11 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
+
+use serde::Serializer;
 
 /// A channel's name as its log spells it: any bytes, mostly UTF-8.
 ///
@@ -62,6 +66,12 @@ pub fn escaped(bytes: &[u8]) -> Cow<'_, str> {
         Ok(text) if !text.contains('\\') => Cow::Borrowed(text),
         _ => Cow::Owned(escape(bytes)),
     }
+}
+
+/// Writes a path as text where serde wants to write it: as it is if it is UTF-8, else as [`escaped`] has it.
+pub fn path_as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    let text = path.to_str().map(Cow::Borrowed);
+    serializer.serialize_str(&text.unwrap_or_else(|| escaped(path.as_os_str().as_bytes())))
 }
 
 /// The bytes that [`escaped`] made text of.

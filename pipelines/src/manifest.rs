@@ -43,6 +43,7 @@ pub(crate) fn is_false(value: &bool) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputFile {
     /// Its path as the user gave it.
+    #[serde(serialize_with = "sluice_core::name::path_as_text")]
     pub path: PathBuf,
     /// Its length, where it had one.
     pub bytes: Option<u64>,

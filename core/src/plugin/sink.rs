@@ -69,6 +69,7 @@ pub struct Origin {
 #[derive(Debug, Serialize)]
 pub struct OriginInput {
     /// Its path, as the user named it.
+    #[serde(serialize_with = "crate::name::path_as_text")]
     pub path: PathBuf,
     /// Its length, where it has one.
     pub bytes: Option<u64>,

@@ -15,6 +15,7 @@ use crate::{Batch, BlockPool, Channels, DamageLog, Error, LossLog, files};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Input {
     /// Its path, as the user named it; `-` is standard input.
+    #[serde(serialize_with = "crate::name::path_as_text")]
     pub path: PathBuf,
     /// Its length, where it has one.
     pub bytes: Option<u64>,

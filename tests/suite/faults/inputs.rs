@@ -1,14 +1,56 @@
 //! Inputs that are no logs, and some that cannot be read among many that can.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 
+use sluice_core::{Kind, Registry};
+
 use crate::kit::{Folder, Ran, drive, log, ran, skipped, sluice};
 
-const SOURCES: [&str; 7] = ["lcm-log", "vel", "orca", "parquet", "archive", "jsonl", "csv"];
+/// Every source that reads files, and what it has to be told of them.
+const SOURCES: [(&str, &str); 8] = [
+    ("lcm-log", ""),
+    ("vel", ""),
+    ("orca", ""),
+    ("parquet", ""),
+    ("archive", ""),
+    ("jsonl", ""),
+    ("csv", "columns = [\"t\", \"x\"]\ntypes = { x = \"text\" }"),
+    (
+        "records",
+        "sync = \"A55A\"\nfields = [{ name = \"t\", type = \"u64\", role = \"time\", unit = \"us\" }]",
+    ),
+];
+
+/// Sources that are not tried, and why.
+const EXCEPTIONS: [(&str, &str); 3] = [
+    ("demo", "it makes its events up"),
+    ("exec", "its program reads, not the source"),
+    ("lcm-udp", "it reads from a network"),
+];
+
+#[test]
+fn every_source_is_tried_or_there_is_a_reason_why_not() {
+    let names = SOURCES.iter().map(|(name, _)| *name);
+    let tried: BTreeSet<&str> = names.chain(EXCEPTIONS.map(|(name, _)| name)).collect();
+    assert_eq!(tried, Registry::linked().names(Kind::Source).into_iter().collect());
+}
+
+/// Reads an input with a source, and writes what it has over what was written before.
+fn read_by(folder: &Folder, (source, options): (&str, &str), input: &str) -> Ran {
+    let text = format!(
+        "[sources.log]\nplugin = \"{source}\"\npath = \"{input}\"\n{options}\n\
+         [sinks.out]\nplugin = \"jsonl\"\nfrom = \"log\"\npath = \"out.jsonl\"\n"
+    );
+    folder.write("run.toml", text);
+    ran(folder, &["run", "run.toml", "--overwrite"])
+}
 
 #[test]
 fn what_cannot_be_opened_is_named_with_the_reason_whatever_reads_it() {
@@ -18,16 +60,12 @@ fn what_cannot_be_opened_is_named_with_the_reason_whatever_reads_it() {
     symlink("around", folder.at("round")).unwrap();
     symlink("round", folder.at("around")).unwrap();
     let _socket = UnixListener::bind(folder.at("socket")).unwrap();
+    folder.write("run.toml", "");
     let before = folder.names();
     for source in SOURCES {
         for input in ["folder", "dangling", "round", "socket"] {
-            // A table of text is told its columns in a pipeline file.
-            if source == "csv" {
-                continue;
-            }
-            let convert = ["convert", input, "--from", source, "--to", "out.lcm"];
-            ran(&folder, &convert).expect(1).says(input);
-            assert_eq!(folder.names(), before, "{source} {input}");
+            read_by(&folder, source, input).expect(1).says(input);
+            assert_eq!(folder.names(), before, "{source:?} {input}");
         }
     }
 }
@@ -35,14 +73,38 @@ fn what_cannot_be_opened_is_named_with_the_reason_whatever_reads_it() {
 #[test]
 fn files_that_the_system_makes_up_are_read_as_what_they_hold() {
     let folder = Folder::new();
-    for source in SOURCES.into_iter().filter(|source| *source != "csv") {
+    for source in SOURCES {
         // Their length is told as 0.
         for input in ["/proc/self/status", "/proc/self/environ", "/proc/self/mem"] {
-            let convert = ["convert", input, "--from", source, "--to", "out.lcm", "--overwrite"];
-            let told = ran(&folder, &convert);
-            assert!(matches!(told.code, Some(1 | 3)), "{source} {input}: {:?}", told.code);
+            let told = read_by(&folder, source, input);
+            assert!(matches!(told.code, Some(1 | 3)), "{source:?} {input}: {:?}", told.code);
         }
     }
+}
+
+#[test]
+fn names_that_are_no_text_are_inputs_like_others() {
+    let folder = Folder::new();
+    fs::create_dir(folder.at("in")).unwrap();
+    let logs = [1, 2, 3].map(|n| log(&drive(n, 30)));
+    for (name, bytes) in [&b"a.lcm"[..], b"b\xfe.lcm", b"b\xff.lcm"].into_iter().zip(&logs) {
+        fs::write(folder.at("in").join(OsStr::from_bytes(name)), bytes).unwrap();
+    }
+    ran(&folder, &["convert", "in/*.lcm", "--to", "all.lcm"]).expect(0);
+    assert!(folder.read("all.lcm") == logs.concat());
+    ran(&folder, &["convert", "in/b?.lcm", "--to", "some.lcm"]).expect(0);
+    assert!(folder.read("some.lcm") == logs[1..].concat());
+    // What names its inputs spells them out.
+    for to in ["table.parquet", "tables/"] {
+        let convert = ["convert", "in/*.lcm", "--to", to, "--report", "report.json"];
+        ran(&folder, &[&convert[..], &["--overwrite"]].concat()).expect(0);
+    }
+    let manifest = String::from_utf8(folder.read("tables/_manifest.json")).unwrap();
+    assert!(manifest.contains(r"in/b\\xff.lcm"), "{manifest}");
+    // What makes names or options of them cannot, and leaves none of them out in silence.
+    ran(&folder, &["convert", "in/*.lcm", "--to", "out/{stem}.lcm"]).expect(1).says("not UTF-8");
+    assert_eq!(super::files(&folder.at("out")).len(), 0);
+    ran(&folder, &["info", "in/*.lcm"]).expect(2).says("not UTF-8");
 }
 
 #[test]
