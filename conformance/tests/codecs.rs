@@ -42,6 +42,10 @@ enum Wrong {
     DisownsTypes,
     /// Encodes other bytes.
     EncodesOther,
+    /// Takes columns for what they should be.
+    BelievesColumns,
+    /// Takes what is null for nothing.
+    EncodesNulls,
 }
 
 /// There are no options.
@@ -77,6 +81,8 @@ toy! {
     "believes-lengths": BelievesLengths,
     "disowns-types": DisownsTypes,
     "encodes-other": EncodesOther,
+    "believes-columns": BelievesColumns,
+    "encodes-nulls": EncodesNulls,
 }
 
 fn make(value: Value, wrong: Wrong) -> Result<Box<dyn Codec>, OptionsError> {
@@ -208,12 +214,20 @@ impl PayloadType for Pair {
         columns: &RecordBatch,
         _: &mut Vec<(u32, &'static str)>,
     ) -> Result<BinaryArray, String> {
-        let names = columns.column_by_name("name").ok_or("no name")?.as_string::<i32>();
+        let names = columns.column_by_name("name").ok_or("no name")?;
         let values = columns.column_by_name("value").ok_or("no value")?;
-        let values = values.as_primitive::<Int32Type>();
+        let values = match self.wrong {
+            Wrong::BelievesColumns => values.as_primitive::<Int32Type>(),
+            _ => values.as_primitive_opt::<Int32Type>().ok_or("values are no numbers")?,
+        };
+        let names = names.as_string_opt::<i32>().ok_or("names are no texts")?;
         let mark = if self.wrong == Wrong::EncodesOther { b'Q' } else { b'P' };
         let payload = |(name, value): (Option<&str>, Option<i32>)| {
-            let (name, value) = (name?, value?);
+            let value = match self.wrong {
+                Wrong::EncodesNulls => value.unwrap_or_default(),
+                _ => value?,
+            };
+            let name = name?;
             let len = (name.len() as u32).to_le_bytes();
             Some([&[mark][..], &len, name.as_bytes(), &value.to_le_bytes()].concat())
         };
@@ -319,4 +333,16 @@ fn memory_taken_by_what_a_length_says() {
 fn descriptions_that_are_not_taken_back() {
     let words = ["its own description", "never seen"];
     found(&trial("disowns-types").findings(), &[Promise::Identity], &words);
+}
+
+#[test]
+fn columns_that_are_believed() {
+    let findings = trial("believes-columns").findings();
+    found(&findings, &[Promise::NoPanic], &["`value` of another type"]);
+}
+
+#[test]
+fn nulls_that_become_numbers() {
+    let words = ["that is not decoded to it", "`value` null"];
+    found(&trial("encodes-nulls").findings(), &[Promise::Identity], &words);
 }

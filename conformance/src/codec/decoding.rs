@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::FieldRef;
 use sluice_core::{
     Batch, BatchBuilder, Channel, ChannelId, Codec, KeyOf, PayloadType, Rows, TypeKey,
 };
 
+use super::columns;
 use crate::Promise;
 use crate::finding::Fault;
 
@@ -153,6 +155,35 @@ impl<'p> Sound<'p> {
         faults.extend(encoded_together(&*self.form, &decoded, &payloads));
         faults.truncate(1);
         faults
+    }
+
+    /// The row in ways in which tables may hold it, in words.
+    pub(super) fn rows(&self) -> Vec<(String, RecordBatch)> {
+        columns::spoilt(&self.row)
+    }
+
+    /// What is wrong with what is encoded of rows that no payload gave.
+    pub(super) fn encodes(&self, rows: &RecordBatch) -> Option<Fault> {
+        // Whoever refuses them may.
+        let encoded = self.form.encode(rows, &mut Vec::new()).ok()?;
+        if encoded.len() != rows.num_rows() {
+            let what = format!("{} payloads for {} rows", encoded.len(), rows.num_rows());
+            let kind = "rows do not give one payload each, or none";
+            return Some(Fault::new(Promise::WholeRows, kind, what));
+        }
+        let payload = encoded.iter().next()??;
+        let kind = "a row that no payload gave is encoded to one that is not decoded to it";
+        let decoded = decode(&*self.form, &[payload]).ok().and_then(|decoded| decoded.row(0));
+        let is_same = decoded.is_some_and(|row| {
+            let names = row.schema();
+            // What tables keep in another way may be taken for what it means.
+            let same = |(field, column): (&FieldRef, &ArrayRef)| {
+                rows.column_by_name(field.name())
+                    .is_none_or(|given| given.data_type() != column.data_type() || given == column)
+            };
+            names.fields().iter().zip(row.columns()).all(same)
+        });
+        (!is_same).then(|| Fault::new(Promise::Identity, kind, String::new()))
     }
 
     fn still_sound(&self, decoded: &Decoded, event: u32) -> Option<Fault> {
