@@ -68,19 +68,35 @@ fn ran(folder: &Folder, name: &str, program: &Path, arguments: &[&str]) -> Ran {
 fn works(kind: &str, name: &str, out: &str) -> String {
     let folder = Folder::new();
     let program = built(&folder, kind, name);
-    let listed = ran(&folder, name, &program, &["plugins", name, "--json"]).expect(0).text();
+    works_in(&folder, &program, (kind, name), out)
+}
+
+fn works_in(folder: &Folder, program: &Path, (kind, name): (&str, &str), out: &str) -> String {
+    let listed = ran(folder, name, program, &["plugins", name, "--json"]).expect(0).text();
     let listed: Value = serde_json::from_str(&listed).unwrap();
     assert_eq!((&listed[0]["kind"], &listed[0]["name"]), (&kind.into(), &name.into()));
-    ran(&folder, name, &program, &["check", "pipeline.toml"]).expect(0);
-    ran(&folder, name, &program, &["run", "pipeline.toml"]).expect(0);
+    ran(folder, name, program, &["check", "pipeline.toml"]).expect(0);
+    ran(folder, name, program, &["run", "pipeline.toml"]).expect(0);
     fs::read_to_string(folder.at(name).join(out)).unwrap()
 }
 
 #[test]
 fn a_new_source_reads_its_log() {
-    let text = works("source", "new-source", "out.jsonl");
+    let (folder, name) = (Folder::new(), "new-source");
+    let program = built(&folder, "source", name);
+    let text = works_in(&folder, &program, ("source", name), "out.jsonl");
     assert_eq!(text.lines().count(), 12);
     assert!(text.starts_with("{\"timestamp_ns\":1194098400000000000,"), "{text}");
+    // Wherever its first event is damaged, the log is known by what is left.
+    let log = folder.read("new-source/testdata/drive.bin");
+    for at in 0..23 {
+        let mut damaged = log.clone();
+        damaged[at] ^= 0x80;
+        folder.write("new-source/damaged", damaged);
+        let info = ran(&folder, name, &program, &["info", "damaged", "--json"]);
+        let info: Value = serde_json::from_str(&info.text()).unwrap();
+        assert_eq!(info["format"], name, "byte {at}");
+    }
 }
 
 #[test]
@@ -162,6 +178,8 @@ fn names_that_cannot_be_had_are_refused_and_nothing_is_made() {
     for (kind, name, why) in [
         ("source", "Gyro", "lower-case letters"),
         ("source", "../gyro", "lower-case letters"),
+        ("source", "gyro-", "stands between letters"),
+        ("source", "my--gyro", "stands between letters"),
         ("sink", "fn", "take another one"),
         ("source", "lcm-log", "has a source `lcm-log` already"),
         ("codec", "vel", "has a codec `vel` already"),
@@ -183,6 +201,9 @@ fn folders_in_use_and_what_is_no_checkout_are_refused() {
     };
     refused(&["--to", "."], "not empty");
     refused(&["--to", "mine"], "there is a file");
+    std::os::unix::fs::symlink("nowhere", folder.at("link")).unwrap();
+    refused(&["--to", "link"], "leads nowhere");
+    fs::remove_file(folder.at("link")).unwrap();
     refused(&["--to", "no/such"], "has to be there first");
     refused(&["--sluice", "."], "a checkout of Sluice was expected");
     refused(&["--sluice", "no-such"], "a checkout of Sluice was expected");

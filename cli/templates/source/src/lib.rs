@@ -83,7 +83,20 @@ fn event(bytes: &[u8]) -> Parsed<'_> {
 }
 
 /// Whether a file is of this format, by its first bytes: then nobody has to name it.
+///
+/// A log is known although its first event is damaged: by a head that hardly anything else has, or by a whole
+/// event that comes later.
 fn sniff(head: &[u8]) -> Sniff {
-    let begins = head.starts_with(MARK) && matches!(event(head), Parsed::Event(_));
-    if begins { Sniff::Yes } else { Sniff::No }
+    if is_head(head) {
+        return Sniff::Yes;
+    }
+    let mut places = (1..head.len()).filter_map(|at| head.get(at..));
+    let has_event = places.any(|bytes| is_head(bytes) && matches!(event(bytes), Parsed::Event(_)));
+    if has_event { Sniff::Maybe } else { Sniff::No }
+}
+
+/// Whether an event may begin like this, whatever its sum is.
+fn is_head(bytes: &[u8]) -> bool {
+    let sensor = bytes.strip_prefix(MARK).and_then(<[u8]>::first);
+    sensor.is_some_and(|sensor| usize::from(*sensor) < SENSORS.len())
 }
