@@ -41,8 +41,8 @@ pub struct Format {
     pub longest: usize,
     /// Bytes by which a search finds records, and where they lie in one.
     pub anchor: Option<(usize, Finder<'static>)>,
-    /// How many records in a row a search believes; 0 if nothing can be searched for.
-    pub chain: usize,
+    /// Whether records can be searched for: some have a sync word, a constant or a checksum.
+    pub is_marked: bool,
     /// What timestamps count from.
     pub clock: Clock,
     /// Whether an event's time depends on the events before it.
@@ -52,7 +52,7 @@ pub struct Format {
 impl Format {
     /// Whether a reader can begin anywhere.
     pub fn can_be_entered(&self) -> bool {
-        !self.is_sequential && (self.chain > 0 || self.stride().is_some())
+        !self.is_sequential && (self.is_marked || self.stride().is_some())
     }
 
     /// The length of all records, if it is always the same.
@@ -113,6 +113,17 @@ impl Key {
     }
 }
 
+/// What becomes of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// They are events.
+    Event,
+    /// They are left out.
+    LeftOut,
+    /// They are damage.
+    Damage,
+}
+
 /// A kind of record.
 #[derive(Debug)]
 pub struct Kind {
@@ -128,6 +139,12 @@ pub struct Kind {
     pub constants: Vec<(Spot, Vec<u8>)>,
     /// The checksum.
     pub checksum: Option<Checksum>,
+    /// How many bits of a record have to agree: those of sync word, constants and checksum.
+    pub proof: usize,
+    /// Whether a search does not begin with such a record, as others prove more.
+    pub is_doubtful: bool,
+    /// What becomes of its records.
+    pub fate: Fate,
     /// When its events were; nothing, if they do not say.
     pub timing: Option<Timing>,
     /// Their numbers.

@@ -128,6 +128,17 @@ impl Format {
         }
     }
 
+    /// How long the record claims to be that `bytes` begin with, if its length can be and has a checksum to tell
+    /// whether it is so.
+    pub fn claim(&self, bytes: &[u8]) -> Option<usize> {
+        let Extent::Length { at, word, counts, plus } = self.extent else { return None };
+        let sync = self.sync.needle();
+        let kind = self.kinds.get(self.kind_of(bytes)?)?;
+        let len = self.said_len((at, word), counts, plus, bytes)?;
+        let can_be = bytes.starts_with(sync) && self.check_len(kind, len).is_ok();
+        (can_be && kind.checksum.is_some()).then_some(len as usize)
+    }
+
     /// Whether a record may begin with `bytes`, as far as they go.
     pub fn may_begin(&self, bytes: &[u8]) -> bool {
         let sync = self.sync.needle();
@@ -157,7 +168,7 @@ impl Format {
     }
 
     #[cold]
-    fn key_of(&self, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn key_of(&self, bytes: &[u8]) -> Vec<u8> {
         let key = self.key.as_ref().and_then(|key| bytes.get(key.at..key.at + key.len));
         key.unwrap_or_default().to_vec()
     }

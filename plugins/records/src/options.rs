@@ -42,8 +42,9 @@ pub struct Options {
     /// role is `kind`.
     #[serde(default)]
     pub kinds: BTreeMap<String, Kind>,
-    /// What records of other kinds are: events of which only head and tail are fields (`keep`), or damage.
-    /// Without it they are kept if a length or a sync word tells where they end.
+    /// What becomes of records of other kinds: they are events of which only head and tail are fields (`keep`),
+    /// left out and counted (`skip`), or damage. Without it they are kept if a length or a sync word tells where
+    /// they end.
     pub other_kinds: Option<OtherKinds>,
     /// What every record ends with: fields of fixed size.
     #[serde(default)]
@@ -114,6 +115,8 @@ pub struct Kind {
 pub enum OtherKinds {
     /// They are events.
     Keep,
+    /// They are left out.
+    Skip,
     /// They are damage.
     Damage,
 }
@@ -327,8 +330,10 @@ impl JsonSchema for Place {
 
 /// What a field always is.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(untagged, expecting = "a whole number, a text, or a list of bytes")]
+#[serde(untagged, expecting = "a whole number, true or false, a text, or a list of bytes")]
 pub enum Constant {
+    /// For a `bool`.
+    Flag(bool),
     /// A whole number.
     Number(i64),
     /// Bytes.
@@ -341,7 +346,7 @@ impl JsonSchema for Constant {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": ["integer", "string", "array"],
+        json_schema!({ "type": ["integer", "boolean", "string", "array"],
             "description": "what the field always is" })
     }
 }

@@ -10,6 +10,7 @@
 //! | what is at `p` | verdict |
 //! |---|---|
 //! | the end of the log | end |
+//! | a record that claims more than 64 KiB, with neither the end of the log nor what may be a record behind it, and with a record that a search believes in it | damage |
 //! | a sound record with a checksum | record |
 //! | a sound record of a format without any mark: no sync word, nothing constant, no checksum | record |
 //! | any other sound record, and right behind it is the end of the log, or what may be a record | record |
@@ -19,16 +20,18 @@
 //!
 //! # What a search believes
 //!
-//! So many sound records in a row that their sync words, constants and checksums are 32 bits together, at most four;
-//! or fewer that lead exactly to the end of the log. Of a format without any mark nothing can be searched for: damage
-//! goes on to the end of the log.
+//! So many sound records in a row that their sync words, constants and checksums are 32 bits together; or fewer that
+//! lead exactly to the end of the log. It begins with no record that proves nothing, and with none of a kind that is
+//! not described if it has no checksum and others have. Of a format without any mark nothing can be searched for:
+//! damage goes on to the end of the log.
 //!
 //! # Cost
 //!
 //! A search looks at places where the sync word or a constant is, or at each byte where there are none. It looks at
 //! most at 256 bytes for each that it goes on by, a MiB, and the last record more: a log that pretends to have a long
 //! record at every byte ends in damage, not in days. To find a checksum wrong takes as many bytes as the record claims
-//! to have: at most `max_record` for each damage. Nothing is allocated beyond the longest record.
+//! to have: mostly at most 64 KiB for each damage, and at most `max_record` where a claim leads to a record, or to where
+//! nothing else is. Nothing is allocated beyond the longest record.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -37,7 +40,7 @@ use std::ops::Range;
 
 use sluice_core::window::{ReadAt, Search};
 
-use crate::format::{Format, Skip};
+use crate::format::{Format, Kind, Skip};
 use crate::literal::spelled;
 use crate::look::{Look, Wrong};
 
@@ -45,6 +48,12 @@ use crate::look::{Look, Wrong};
 const ALLOWANCE: u64 = 1 << 20;
 /// How many bytes it may look at for each that it goes on by.
 const LOOKS: u64 = 256;
+/// So many bits have to agree before a search believes what it finds.
+const ENOUGH_BITS: usize = 32;
+/// So many records in a row are looked at for that; four are enough where each proves something.
+const LONGEST_CHAIN: usize = 8;
+/// Records that claim more than this are worked through only where something speaks for them.
+pub const LONG_CLAIM: usize = 64 << 10;
 /// The longest header whose end is searched for.
 const LONGEST_HEADER: u64 = 1 << 20;
 /// What is read of a record at first, if its head is shorter.
@@ -89,7 +98,7 @@ pub struct Scan<'f> {
 
 enum Glance {
     End,
-    Record { len: u64, has_checksum: bool },
+    Record { len: u64, kind: usize },
     Wrong(Wrong),
 }
 
@@ -127,11 +136,14 @@ impl<'f> Scan<'f> {
 
     /// What is at `pos`.
     pub fn judge(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<Verdict> {
+        if let Some((len, end)) = self.refuted(log, pos)? {
+            return Ok(Verdict::Damage { end, wrong: Wrong::Unconfirmed(len) });
+        }
         let wrong = match self.glance(log, pos)? {
             Glance::End => return Ok(Verdict::End),
-            Glance::Record { len, has_checksum } => {
+            Glance::Record { len, kind } => {
                 let end = pos.saturating_add(len);
-                if self.is_confirmed(log, end, has_checksum)? {
+                if self.is_confirmed(log, end, kind)? {
                     return Ok(Verdict::Record { end });
                 }
                 Wrong::Unconfirmed(len as usize)
@@ -141,11 +153,28 @@ impl<'f> Scan<'f> {
         Ok(Verdict::Damage { end: self.next(log, pos.saturating_add(1))?, wrong })
     }
 
+    /// What a long record at `pos` claims to have, and where in it another one begins that speaks against that, as
+    /// nothing behind it speaks for it.
+    fn refuted(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<Option<(usize, u64)>> {
+        let there = self.read(log, pos, self.format.reach)?;
+        let claim = self.format.claim(self.record.get(..there).unwrap_or_default());
+        let Some(len) = claim.filter(|len| *len > LONG_CLAIM) else { return Ok(None) };
+        let end = pos.saturating_add(len as u64);
+        let is_whole = self.read(log, end - 1, 1)? == 1;
+        if is_whole && self.is_led_on(log, end)? {
+            return Ok(None);
+        }
+        let from = pos.saturating_add(1);
+        let mut search = self.search(from..end);
+        let found = self.first_believed(log, from, &mut search)?;
+        Ok(found.map(|found| (len, found)))
+    }
+
     /// Where the first record that a search believes begins at `from` or later, or the end of the log.
     pub fn next(&mut self, log: &mut dyn ReadAt, from: u64) -> io::Result<u64> {
         let mut search = self.search(from..u64::MAX);
         search.forget();
-        if self.format.chain == 0 {
+        if !self.format.is_marked {
             search.run_out(log)?;
             return Ok(search.reached());
         }
@@ -163,12 +192,12 @@ impl<'f> Scan<'f> {
         begin: u64,
         range: Range<u64>,
     ) -> io::Result<Option<u64>> {
-        if let (0, Some(stride)) = (self.format.chain, self.format.stride()) {
+        if let (false, Some(stride)) = (self.format.is_marked, self.format.stride()) {
             let into = (range.start - begin) % stride as u64;
             let at = if into == 0 { range.start } else { range.start - into + stride as u64 };
             return Ok(Some(at).filter(|at| *at < range.end));
         }
-        if self.format.chain == 0 {
+        if !self.format.is_marked {
             return Ok(None);
         }
         let from = range.start;
@@ -222,12 +251,18 @@ impl<'f> Scan<'f> {
 
     /// Whether a search believes the record at `at`.
     fn is_believed(&mut self, log: &mut dyn ReadAt, mut at: u64) -> io::Result<bool> {
-        for met in 1..=self.format.chain {
+        let mut bits = 0;
+        for met in 1..=LONGEST_CHAIN {
             match self.glance(log, at)? {
-                Glance::Record { len, has_checksum } => {
+                Glance::Record { len, kind: number } => {
+                    let kind = self.format.kinds.get(number);
+                    if met == 1 && kind.is_none_or(|kind| kind.is_doubtful) {
+                        return Ok(false);
+                    }
                     at = at.saturating_add(len);
-                    if met == self.format.chain {
-                        return self.is_confirmed(log, at, has_checksum);
+                    bits += kind.map_or(0, |kind| kind.proof);
+                    if bits >= ENOUGH_BITS {
+                        return self.is_confirmed(log, at, number);
                     }
                 }
                 Glance::End => return Ok(met > 1),
@@ -238,15 +273,15 @@ impl<'f> Scan<'f> {
     }
 
     /// Whether what ends at `end` may be believed for what follows it, if that is needed.
-    fn is_confirmed(
-        &mut self,
-        log: &mut dyn ReadAt,
-        end: u64,
-        has_checksum: bool,
-    ) -> io::Result<bool> {
-        if has_checksum || self.format.chain == 0 {
-            return Ok(true);
+    fn is_confirmed(&mut self, log: &mut dyn ReadAt, end: u64, kind: usize) -> io::Result<bool> {
+        match self.format.kinds.get(kind) {
+            Some(kind) if self.format.needs_a_next(kind) => self.is_led_on(log, end),
+            _ => Ok(true),
         }
+    }
+
+    /// Whether the log ends at `end`, or what is there may be a record.
+    fn is_led_on(&mut self, log: &mut dyn ReadAt, end: u64) -> io::Result<bool> {
         let there = self.read(log, end, self.format.glimpse)?;
         Ok(self.format.may_begin(self.record.get(..there).unwrap_or_default()))
     }
@@ -262,9 +297,7 @@ impl<'f> Scan<'f> {
             let (bytes, is_all) = (self.record.get(..there).unwrap_or_default(), there < want);
             match self.format.look(bytes, is_all) {
                 Look::Record { len, kind } => {
-                    let kind = self.format.kinds.get(kind);
-                    let has_checksum = kind.is_some_and(|kind| kind.checksum.is_some());
-                    return Ok(Glance::Record { len: len as u64, has_checksum });
+                    return Ok(Glance::Record { len: len as u64, kind });
                 }
                 Look::Wrong(wrong) => return Ok(Glance::Wrong(wrong)),
                 Look::Needs(_) if is_all => return Ok(Glance::Wrong(Wrong::CutOff(there as u64))),
@@ -275,10 +308,20 @@ impl<'f> Scan<'f> {
 
     /// Reads so many bytes into the room for a record; says how many there are.
     fn read(&mut self, log: &mut dyn ReadAt, pos: u64, want: usize) -> io::Result<usize> {
-        self.record.resize(want, 0);
-        let there = log.read_at(pos, self.record)?;
+        if self.record.len() < want {
+            self.record.resize(want, 0);
+        }
+        let there = log.read_at(pos, self.record.get_mut(..want).unwrap_or_default())?;
         self.looked = self.looked.saturating_add(there as u64);
         Ok(there)
+    }
+}
+
+impl Format {
+    /// Whether a record of this kind is believed only for what follows it.
+    #[inline]
+    pub fn needs_a_next(&self, kind: &Kind) -> bool {
+        kind.checksum.is_none() && self.is_marked
     }
 }
 

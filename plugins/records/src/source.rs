@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
@@ -11,17 +12,17 @@ use serde_json::Value;
 use sluice_core::framed::{Found, FramedReader, Framing, Head, Peek, Verdict};
 use sluice_core::window::ReadAt;
 use sluice_core::{
-    Batch, Entry, Error, Input, Make, OptionsError, Query, ReadContext, Reader, Seam, Source,
-    Split, files, options as core_options,
+    Batch, Entry, Error, Input, LossLog, Make, OptionsError, Query, ReadContext, Reader, Seam,
+    Source, Split, files, options as core_options,
 };
 
 use crate::channels::Ids;
 use crate::columns;
 use crate::compile::compile;
-use crate::format::{Format, Kind};
-use crate::look::Look;
+use crate::format::{Fate, Format, Kind};
+use crate::look::{Look, Wrong};
 use crate::options::Options;
-use crate::scan::{self, Front, Scan};
+use crate::scan::{self, Front, LONG_CLAIM, Scan};
 use crate::time::Before;
 
 /// Reads binary logs that are described in the pipeline file.
@@ -99,8 +100,9 @@ impl Source for Records {
         // Where the first record is, the log's front says.
         let entry = if entry == Entry::At(0) { Entry::Search } else { entry };
         let records = Described::new(Arc::clone(&self.format), context);
+        let (left_out, losses) = (Arc::clone(&records.left_out), Arc::clone(&context.losses));
         let reader = FramedReader::open(&split.input, split, entry, records, context)?;
-        Ok(Box::new(RowReader { reader, format: Arc::clone(&self.format) }))
+        Ok(Box::new(RowReader { reader, format: Arc::clone(&self.format), left_out, losses }))
     }
 }
 
@@ -108,11 +110,21 @@ impl Source for Records {
 struct RowReader {
     reader: FramedReader<Described>,
     format: Arc<Format>,
+    /// How many records of other kinds were stepped over and not told of.
+    left_out: Arc<AtomicU64>,
+    losses: Arc<LossLog>,
 }
 
 impl Reader for RowReader {
     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
-        let Some(batch) = self.reader.next_batch()? else { return Ok(None) };
+        let Some(batch) = self.reader.next_batch()? else {
+            let count = self.left_out.swap(0, Ordering::Relaxed);
+            if count > 0 {
+                let what = "records of kinds that are not described were left out";
+                self.losses.note(what, count);
+            }
+            return Ok(None);
+        };
         columns::with_rows(&self.format, batch).map(Some)
     }
 
@@ -130,6 +142,9 @@ pub struct Described {
     /// Why the log does not begin as it should.
     wrong_front: Option<String>,
     record: Vec<u8>,
+    /// How many records of other kinds have been stepped over.
+    left_out: Arc<AtomicU64>,
+    losses: Arc<LossLog>,
 }
 
 const NO_TIME: &str = "its time is beyond what can be held (1677 to 2262)";
@@ -141,7 +156,8 @@ impl Described {
     pub fn new(format: Arc<Format>, context: &ReadContext) -> Self {
         let ids = Ids::new(&format, context);
         let (before, wrong_front, record) = (Before::default(), None, Vec::new());
-        Self { format, ids, before, wrong_front, record }
+        let losses = Arc::clone(&context.losses);
+        Self { format, ids, before, wrong_front, record, left_out: Arc::default(), losses }
     }
 
     fn scan(&mut self) -> Scan<'_> {
@@ -188,11 +204,19 @@ impl Framing for Described {
         else {
             return Ok(Peek::Judge);
         };
-        if kind.checksum.is_none() && format.chain > 0 {
+        if format.needs_a_next(kind) || len > LONG_CLAIM {
             let Some(glimpse) = after.get(..format.glimpse) else { return Ok(Peek::More) };
             if !format.may_begin(glimpse) {
                 return Ok(Peek::Judge);
             }
+        }
+        match kind.fate {
+            Fate::Event => {}
+            Fate::LeftOut => {
+                self.left_out.fetch_add(1, Ordering::Relaxed);
+                return Ok(Peek::Nothing { len });
+            }
+            Fate::Damage => return Ok(Peek::Judge),
         }
         let Ok((timestamp, sequence, after)) = Self::stamps(kind, &self.before, pos, record) else {
             return Ok(Peek::Judge);
@@ -204,7 +228,7 @@ impl Framing for Described {
 
     fn judge(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<Verdict> {
         if let (0, Some(reason)) = (pos, self.wrong_front.clone()) {
-            return Ok(Verdict::Damage { end: self.scan().next(log, 1)?, reason });
+            return Ok(Verdict::Damage { end: self.scan().next(log, 0)?, reason });
         }
         Ok(match self.scan().judge(log, pos)? {
             scan::Verdict::Record { end } => Verdict::Record { end },
@@ -222,11 +246,16 @@ impl Framing for Described {
             Front::Sound(begin) if range.start <= begin => Ok(Some(begin)),
             Front::Sound(begin) => self.scan().find(log, begin, range),
             Front::Wrong(reason) if range.start == 0 => {
-                self.wrong_front = Some(reason);
+                if self.format.is_marked && self.scan().find(log, 0, 0..1)? == Some(0) {
+                    // Nothing is lost, and damage of no bytes would be none.
+                    self.losses.note(format!("{reason}, and records begin at once"), 0);
+                } else {
+                    self.wrong_front = Some(reason);
+                }
                 Ok(Some(0))
             }
             // Without a front, records of one length are nowhere for sure.
-            Front::Wrong(_) if self.format.chain == 0 => Ok(None),
+            Front::Wrong(_) if !self.format.is_marked => Ok(None),
             Front::Wrong(_) => self.scan().find(log, 0, range),
         }
     }
@@ -237,6 +266,17 @@ impl Framing for Described {
             return Err(broken());
         };
         let kind = self.format.kinds.get(number).ok_or_else(broken)?;
+        match kind.fate {
+            Fate::Event => {}
+            Fate::LeftOut => {
+                self.left_out.fetch_add(1, Ordering::Relaxed);
+                return Ok(Found::Nothing);
+            }
+            Fate::Damage => {
+                let wrong = Wrong::Kind(self.format.key_of(record));
+                return Ok(Found::Damage(wrong.to_string(), None));
+            }
+        }
         let channel = self.ids.of(&self.format, number, record)?;
         match Self::stamps(kind, &self.before, pos, record) {
             Ok((timestamp, sequence, after)) => {

@@ -66,13 +66,18 @@ pub struct Part {
     pub scale: Option<(f64, f64)>,
     /// The number at which it begins at 0 again.
     pub wraps: Option<u64>,
+    /// Which counter that is: those of the same unit and turn are one.
+    pub counter: usize,
 }
+
+/// So many counters that begin at 0 again, and differ in unit or turn, are followed.
+pub const MOST_COUNTERS: usize = 4;
 
 /// What is known from the events before.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Before {
-    /// What wraps, as if it did not.
-    pub unwrapped: Option<i128>,
+    /// What wraps, as if it did not, by the number of the counter.
+    pub unwrapped: [Option<i128>; MOST_COUNTERS],
     /// The time of the event before.
     pub nanos: Option<i64>,
 }
@@ -93,7 +98,7 @@ impl Timing {
 }
 
 impl Part {
-    fn nanos(&self, record: &[u8], unwrapped: &mut Option<i128>) -> Option<i128> {
+    fn nanos(&self, record: &[u8], counters: &mut [Option<i128>; MOST_COUNTERS]) -> Option<i128> {
         let bytes = self.at.of(record);
         if self.word.number.is_float() || self.scale.is_some() {
             let (scale, offset) = self.scale.unwrap_or((1.0, 0.0));
@@ -101,6 +106,7 @@ impl Part {
         }
         let mut value = self.word.whole(bytes)?;
         if let Some(modulus) = self.wraps {
+            let unwrapped = counters.get_mut(self.counter)?;
             value = unwrap(value, i128::from(modulus), *unwrapped)?;
             *unwrapped = Some(value);
         }

@@ -149,6 +149,26 @@ fn every_mistake_is_told_with_its_key() {
             "fields.0.role",
             "stands in `head`",
         ),
+        (
+            "head = [TIME, { type = \"text\", size = 2, role = \"kind\" }]\nkinds = { IMU = {} }",
+            "kinds.IMU",
+            "`IMU` has 3",
+        ),
+        (
+            "head = [TIME, { type = \"u8\", role = \"kind\" }]\nkinds = { 1 = {} }\nother_kinds = \"skip\"",
+            "other_kinds",
+            "cannot be skipped",
+        ),
+        (
+            "fields = [TIME, { type = \"bool\", value = \"0x01\" }]",
+            "fields.1.value",
+            "expected true or false",
+        ),
+        ("fields = [TIME, { type = \"bool\", value = 2 }]", "fields.1.value", "true or false"),
+        ("fields = [TIME, { type = \"u8\", value = true }]", "fields.1.value", "only a `bool`"),
+        // What is left where a mistake in `head` has been told: nothing of it is a mistake of the kind.
+        ("kinds = { 1 = { fields = [{ type = \"u8\" }] } }", "", "role `kind`"),
+        ("fields = [TIME]\nmax_record = \"1GiB\"", "max_record", "256MiB"),
         ("fields = [TIME]\nunknown = 1", "unknown", "unknown field"),
     ] {
         let (at, said) = mistake(text);

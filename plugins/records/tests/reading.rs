@@ -6,7 +6,9 @@ use std::io::Write;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_core::contract::{Gathered, any_splitting_is_the_same, splits_cover_the_inputs};
+use sluice_core::window::ReadAt;
 use sluice_records::checksum::Algorithm;
+use sluice_records::scan::{self, Scan};
 use sluice_records::source::{Records, tiles};
 
 /// A description without its path.
@@ -467,6 +469,203 @@ fn a_byte_that_is_only_in_the_checksum_tells_kinds_apart() {
     assert_eq!(numbers(&read), [0, 72, 108]);
     assert_eq!(read.events[0].timestamp, 1_500_000_000);
     assert_eq!((read.damage[0].0, read.damage[0].1), (36, 36));
+}
+
+/// Attitude messages of MAVLink with heartbeats, which are not described, in between.
+fn mavlink(other_kinds: &str) -> Value {
+    let text = r#"
+        sync = "0xfe"
+        epoch = "start"
+        head = [
+          { type = "u8", role = "length" },
+          { type = "pad", size = 3 },
+          { type = "u8", role = "kind" },
+        ]
+        tail = [{ type = "u16", role = "checksum", algorithm = "crc16-mcrf4xx", from = 1 }]
+        [kinds.30]
+        checksum_extra = 39
+        fields = [
+          { name = "time", type = "u32", role = "time", unit = "ms" },
+          { name = "attitude", type = "f32", count = 6 },
+        ]
+    "#;
+    toml(&format!("{other_kinds}\n{text}"))
+}
+
+fn mavlink_message(kind: u8, extra: u8, payload: &[u8]) -> Vec<u8> {
+    let body = [&[payload.len() as u8, 7, 1, 1, kind][..], payload].concat();
+    let sum = Algorithm::Crc16Mcrf4xx.of(&[&body, &[extra]]) as u16;
+    [&[0xfe][..], &body, &sum.to_le_bytes()].concat()
+}
+
+/// Each attitude has 36 bytes, each heartbeat 17.
+fn mavlink_records(count: u32) -> Vec<Vec<u8>> {
+    let each = (0..count).flat_map(|n| {
+        let attitude = [&n.to_le_bytes()[..], &[1; 24]].concat();
+        let heartbeat = mavlink_message(0, 50, &[5, 0, 0, 0, 2, 3, 81, 4, 3]);
+        [mavlink_message(30, 39, &attitude), heartbeat]
+    });
+    each.collect()
+}
+
+#[test]
+fn records_of_kinds_that_are_not_described_cost_no_other() {
+    let log = mavlink_records(50).concat();
+    let all: Vec<i64> = (0..50).map(|n| n * 53).collect();
+
+    let skipped = read(&mavlink("other_kinds = \"skip\""), &log);
+    assert_eq!((numbers(&skipped), skipped.damage.len()), (all.clone(), 0));
+
+    let told = read(&mavlink("other_kinds = \"damage\""), &log);
+    assert_eq!(numbers(&told), all);
+    assert_eq!(told.damage.len(), 50);
+    let reason = "a record of kind [00], which is not described".to_owned();
+    assert!(told.damage.contains(&(36, 17, reason)), "{:?}", told.damage);
+
+    // The byte behind their checksum is known of described kinds only.
+    let kept = read(&mavlink("other_kinds = \"keep\"\nuntimed = \"last\""), &log);
+    assert_eq!((kept.events.len(), kept.damage.len()), (100, 0));
+}
+
+#[test]
+fn damage_among_kinds_that_are_not_described_costs_no_described_record_but_its_own() {
+    let (records, format) = (mavlink_records(6), mavlink("other_kinds = \"skip\""));
+    let (log, places) = (records.concat(), places(&records, 0));
+    for at in 0..log.len() {
+        let hit = places.iter().rposition(|place| *place <= at).unwrap();
+        let mut bytes = log.clone();
+        bytes[at] ^= 0x10;
+        let mut wanted: Vec<i64> = places.iter().step_by(2).map(|at| *at as i64).collect();
+        wanted.retain(|place| *place != places[hit] as i64);
+        assert_eq!(numbers(&read(&format, &bytes)), wanted, "byte {at}");
+    }
+}
+
+#[test]
+fn kinds_whose_counters_differ_do_not_share_one() {
+    let format = toml(
+        r#"
+        sync = "0xca fe"
+        epoch = "start"
+        head = [{ type = "u8", role = "kind" }]
+        tail = [{ type = "u8", role = "checksum", algorithm = "xor8" }]
+        [kinds.1]
+        fields = [{ type = "u16", role = "time", unit = "ms", wraps = true }]
+        [kinds.2]
+        fields = [{ type = "u32", role = "time", unit = "us", wraps = true }]
+        [kinds.3]
+        fields = [{ type = "u16", role = "time", unit = "ms", wraps = true }]
+        "#,
+    );
+    let record = |kind: u8, time: &[u8]| {
+        let body = [&[0xca, 0xfe, kind][..], time].concat();
+        let sum = body.iter().fold(0, |sum, byte| sum ^ byte);
+        [&body[..], &[sum]].concat()
+    };
+    let log: Vec<u8> = (0..300u32)
+        .flat_map(|n| {
+            let ms = n * 1000;
+            match n % 3 {
+                0 => record(2, &(ms * 1000).to_le_bytes()),
+                rest => record(rest as u8 * 2 - 1, &(ms as u16).to_le_bytes()),
+            }
+        })
+        .collect();
+    let read = read(&format, &log);
+    let times: Vec<i64> = read.events.iter().map(|e| e.timestamp / 1_000_000_000).collect();
+    assert_eq!(times, (0..300).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_log_without_its_magic_keeps_its_first_record() {
+    let mut format = ubx();
+    format["magic"] = json!("UBXLOG");
+    let read = read(&format, &ubx_log());
+    assert_eq!((read.events.len(), read.damage.len()), (40, 0));
+}
+
+#[test]
+fn a_text_that_tells_kinds_is_filled_up() {
+    let format = toml(
+        r#"
+        head = [
+          { type = "text", size = 4, role = "kind" },
+          { name = "ok", type = "bool", value = true },
+          { type = "u32", role = "time", unit = "s" },
+        ]
+        [kinds.IMU]
+        fields = [{ name = "a", type = "u8" }]
+        [kinds.BARO]
+        "#,
+    );
+    let read = read(&format, b"IMU\0\x01\x05\0\0\0\x09BARO\x01\x06\0\0\0");
+    assert_eq!((read.events.len(), read.damage.len()), (2, 0));
+    assert_eq!(read.events[0].channel, "IMU");
+}
+
+/// Bytes that count how many of them have been looked at.
+struct Counted<'b>(&'b [u8], u64);
+
+impl ReadAt for Counted<'_> {
+    fn read_at(&mut self, pos: u64, into: &mut [u8]) -> std::io::Result<usize> {
+        let there = self.0.read_at(pos, into)?;
+        self.1 += there as u64;
+        Ok(there)
+    }
+}
+
+#[test]
+fn lengths_that_are_far_too_long_are_not_worked_through() {
+    let format = toml(
+        r#"
+        sync = "0xcd ab"
+        head = [{ type = "u32", role = "length" }]
+        fields = [
+          { type = "u64", role = "time", unit = "us" },
+          { type = "bytes", size = "rest" },
+        ]
+        tail = [{ type = "u32", role = "checksum", algorithm = "crc32" }]
+        "#,
+    );
+    let pair = |n: u64| {
+        let record = [&[0xcd, 0xab, 8, 0, 0, 0][..], &n.to_le_bytes()].concat();
+        let sum = Algorithm::Crc32.of(&[&record]) as u32;
+        [&[0xcd, 0xab][..], &1_000_000u32.to_le_bytes(), &record, &sum.to_le_bytes()].concat()
+    };
+    let bytes: Vec<u8> = (0..100_000).flat_map(pair).collect();
+    let format = source(&format, std::path::Path::new("-")).format().clone();
+    let (mut log, mut room, mut at, mut records) = (Counted(&bytes, 0), Vec::new(), 0, 0);
+    while at < 600_000 {
+        at = match Scan::new(&format, &mut room).judge(&mut log, at).unwrap() {
+            scan::Verdict::Record { end } => {
+                records += 1;
+                end
+            }
+            scan::Verdict::Damage { end, .. } => end,
+            scan::Verdict::End => break,
+        };
+    }
+    assert_eq!(records, 25_000);
+    // A claim is a megabyte, so that to work each through would be 25 gigabytes.
+    assert!(log.1 < 4000 * 25_000, "{} bytes were looked at", log.1);
+}
+
+#[test]
+fn a_long_record_is_read_whatever_follows_it_unless_others_lie_in_it() {
+    let mut format = framed();
+    format["head"][2]["type"] = json!("u32");
+    let long = |unit: u8| {
+        let mut record = vec![0xaa, 0x44, 0x12, unit, 99, 0];
+        record.extend(100_000u32.to_le_bytes());
+        record.extend([7; 4]);
+        record.extend((0..100_000u32).map(|n| (n.wrapping_mul(n) >> 5) as u8));
+        let crc = novatel(&record);
+        record.extend(crc.to_le_bytes());
+        record
+    };
+    let log = [&b"END\n"[..], &long(1), b"garbage", &long(2), &long(3)].concat();
+    let read = read(&format, &log);
+    assert_eq!((read.events.len(), read.damage.len()), (3, 1));
 }
 
 fn formats() -> Vec<Value> {

@@ -290,6 +290,12 @@ impl<'o> Ruler<'o, '_> {
                               put it before fields of changing size, or into `tail`"
                 .to_owned()),
             _ if laid.shape != Shape::One => Err("a list has no `value`".to_owned()),
+            (Constant::Flag(flag), _) if laid.field.kind == Type::Bool => Ok(vec![u8::from(*flag)]),
+            (Constant::Flag(_), _) => Err("only a `bool` is true or false".to_owned()),
+            (Constant::Number(number @ (0 | 1)), _) if laid.field.kind == Type::Bool => {
+                Ok(vec![u8::from(*number == 1)])
+            }
+            (_, _) if laid.field.kind == Type::Bool => Err("expected true or false".to_owned()),
             (Constant::Number(number), _) => match laid.word {
                 Some(word) if !word.number.is_float() => {
                     let (least, most) = word.number.range();
@@ -301,7 +307,7 @@ impl<'o> Ruler<'o, '_> {
                 Some(_) => Err("a number with a point is not compared".to_owned()),
                 None => Err("expected a text, or bytes such as \"0xb5 62\"".to_owned()),
             },
-            (Constant::Bytes(_), _) if laid.word.is_some() || laid.field.kind == Type::Bool => {
+            (Constant::Bytes(_), _) if laid.word.is_some() => {
                 Err("expected a whole number".to_owned())
             }
             (Constant::Bytes(literal), Some((_, len))) if literal.0.len() == len => {

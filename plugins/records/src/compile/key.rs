@@ -68,12 +68,14 @@ fn key(options: &Options, laid: &Laid<'_>, mistakes: &mut Mistakes) -> Option<Ke
 /// The bytes that a kind is told by.
 fn value(name: &str, word: Option<Word>, len: usize) -> Result<Vec<u8>, String> {
     let Some(word) = word else {
-        let bytes = name.as_bytes().to_vec();
+        let mut bytes = name.as_bytes().to_vec();
         let has = bytes.len();
-        return match has == len {
-            true => Ok(bytes),
-            false => Err(format!("the kind is told by {len} bytes, and `{name}` has {has}")),
-        };
+        if has > len {
+            return Err(format!("the kind is told by {len} bytes, and `{name}` has {has}"));
+        }
+        // As programs fill up texts of fixed size.
+        bytes.resize(len, 0);
+        return Ok(bytes);
     };
     let (least, most) = word.number.range();
     let number = whole(name).filter(|number| (least..=most).contains(number));

@@ -8,21 +8,20 @@ mod roles;
 use memchr::memmem::Finder;
 use sluice_core::{Clock, OptionsError};
 
-use crate::format::{Extent, Format, Kind, Skip, Spot};
+use crate::channels::Naming;
+use crate::format::{Extent, Fate, Format, Key, Kind, Skip, Spot};
 use crate::options::{Epoch, Header, Literal, Options, OtherKinds, Untimed};
+
+use crate::time::MOST_COUNTERS;
 
 use fields::{Body, Laid};
 
-/// Records longer than this do not fit into a batch.
-const LONGEST: u64 = 1 << 30;
+/// Columns of records longer than this would not fit into a batch: text that is no UTF-8 is four times as long there.
+const LONGEST: u64 = 256 << 20;
 /// More kinds than this are a mistake.
 const MOST_KINDS: usize = 4096;
 /// How many bytes tell whether a record may begin somewhere, if its head is shorter.
 const LONGEST_GLIMPSE: usize = 128;
-/// So many bits have to agree before a search believes what it finds.
-const ENOUGH_BITS: usize = 32;
-/// So many records in a row are always enough.
-const LONGEST_CHAIN: usize = 4;
 
 /// The format that is described.
 ///
@@ -112,9 +111,13 @@ fn compiled(options: &Options, mistakes: &mut Mistakes) -> Option<Format> {
     let drafts = ruler.bodies(&head, head_len);
     let roles = roles::common(options, &head, &drafts, mistakes);
     let key = key::of(options, &head, mistakes);
-    let drafts = with_others(options, drafts, &head, &tail, roles.length.is_some());
-    let is_other_kept = options.kinds.len() < drafts.len() && !options.kinds.is_empty();
-    let ends: Vec<End> = drafts.iter().map(|draft| End::of(draft, head_len + tail_len)).collect();
+    let mut drafts = drafts;
+    let others = others(options, &head, &tail, roles.length.is_some());
+    if others == Some(Fate::Event) {
+        drafts.push(Draft::others());
+    }
+    let end = |draft: &Draft<'_>| End::of(draft, head_len + tail_len);
+    let ends: Vec<End> = drafts.iter().map(end).collect();
     let extent = extent(options, &roles, &ends, mistakes)?;
 
     let mut kinds = Vec::new();
@@ -129,11 +132,32 @@ fn compiled(options: &Options, mistakes: &mut Mistakes) -> Option<Format> {
         }
         kinds.push(roles::kind(options, common, draft, end, mistakes));
     }
-    let key = key.map(|mut key| {
-        key.other = is_other_kept.then(|| kinds.len() - 1);
-        key
-    });
     check_times(options, &kinds, mistakes);
+    let is_told = !matches!(extent, Extent::Fields);
+    match others {
+        // They are told from damage by their length only, which none of the mistakes of their fields changes.
+        Some(fate @ (Fate::LeftOut | Fate::Damage)) if is_told => {
+            let (draft, common) = (Draft::others(), (&*head, &*tail));
+            let end = end(&draft);
+            let kind = roles::kind(options, common, draft, &end, &mut Mistakes::default());
+            kinds.push(Kind { fate, timing: None, naming: Naming::Source, ..kind });
+        }
+        Some(Fate::LeftOut) => mistakes.at_key(
+            "other_kinds",
+            "nothing tells where records of other kinds end, so that they cannot be skipped: give a field of \
+             `head` the role `length`, or the log a `sync`",
+        ),
+        _ => {}
+    }
+    let other = others.and(kinds.len().checked_sub(1)).filter(|last| *last >= options.kinds.len());
+    if let Some(other) = other.and_then(|other| kinds.get_mut(other))
+        && options.kinds.values().any(|kind| kind.checksum_extra.is_some())
+    {
+        // Theirs is not known, and so no checksum can be found right.
+        other.checksum = None;
+    }
+    let key = key.map(|key| Key { other, ..key });
+    number_counters(&mut kinds, mistakes);
     let reach = reach(sync_len, key.as_ref(), extent);
     let least = kinds.iter().map(|kind| kind.least).min().unwrap_or_default();
     let mut format = Format {
@@ -149,12 +173,12 @@ fn compiled(options: &Options, mistakes: &mut Mistakes) -> Option<Format> {
         kinds,
         longest,
         anchor: None,
-        chain: 0,
+        is_marked: false,
         clock: if options.epoch == Epoch::Start { Clock::Relative } else { Clock::Utc },
         is_sequential: false,
     };
     format.is_sequential = format.kinds.iter().any(is_sequential);
-    format.chain = chain(&format);
+    weigh(&mut format, other);
     format.anchor = anchor(options.sync.as_ref(), &format);
     naming::check(options, &format, mistakes);
     Some(format)
@@ -181,7 +205,7 @@ fn check_keys(options: &Options, mistakes: &mut Mistakes) {
         mistakes.at_key("leap_seconds", "GPS is ahead of UTC by some seconds, 18 since 2017");
     }
     if options.max_record.0 == 0 || options.max_record.0 > LONGEST {
-        mistakes.at_key("max_record", "expected a size from 1B to 1GiB");
+        mistakes.at_key("max_record", "expected a size from 1B to 256MiB");
     }
     if let Some(Header::Bytes(len)) = options.header {
         let magic = options.magic.as_ref().map_or(0, |magic| magic.0.len() as u64);
@@ -196,29 +220,40 @@ fn check_keys(options: &Options, mistakes: &mut Mistakes) {
     }
 }
 
-/// The kinds, and that of records of no other.
-fn with_others<'o>(
-    options: &Options,
-    mut drafts: Vec<Draft<'o>>,
-    head: &[Laid<'_>],
-    tail: &[Laid<'_>],
-    has_length: bool,
-) -> Vec<Draft<'o>> {
-    let is_timed = roles::has_time(head) || roles::has_time(tail);
-    let told = has_length || options.sync.is_some();
-    let usual = told && (is_timed || options.untimed == Untimed::Last);
-    let kept = options.other_kinds.map_or(usual, |others| others == OtherKinds::Keep);
-    if !options.kinds.is_empty() && kept {
-        drafts.push(Draft {
+impl Draft<'_> {
+    /// Records of kinds that are not described.
+    fn others() -> Self {
+        Self {
             name: "other".to_owned(),
             path: path(&["other_kinds"]),
             channel: None,
             extra: None,
             fields: Vec::new(),
             body: Body::Any,
-        });
+        }
     }
-    drafts
+}
+
+/// What becomes of records of kinds that are not described; nothing, where all are of one kind.
+fn others(
+    options: &Options,
+    head: &[Laid<'_>],
+    tail: &[Laid<'_>],
+    has_length: bool,
+) -> Option<Fate> {
+    if options.kinds.is_empty() {
+        return None;
+    }
+    let is_timed = roles::has_time(head) || roles::has_time(tail);
+    let told = has_length || options.sync.is_some();
+    let usual = told && (is_timed || options.untimed == Untimed::Last);
+    Some(match options.other_kinds {
+        Some(OtherKinds::Keep) => Fate::Event,
+        Some(OtherKinds::Skip) => Fate::LeftOut,
+        Some(OtherKinds::Damage) => Fate::Damage,
+        None if usual => Fate::Event,
+        None => Fate::Damage,
+    })
 }
 
 /// How long records of a kind are.
@@ -293,7 +328,7 @@ fn reach(sync: usize, key: Option<&crate::format::Key>, extent: Extent) -> usize
 
 fn is_sequential(kind: &Kind) -> bool {
     let wraps = |timing: &crate::time::Timing| timing.parts.iter().any(|part| part.wraps.is_some());
-    kind.timing.as_ref().is_none_or(wraps)
+    kind.fate == Fate::Event && kind.timing.as_ref().is_none_or(wraps)
 }
 
 fn check_times(options: &Options, kinds: &[Kind], mistakes: &mut Mistakes) {
@@ -303,16 +338,35 @@ fn check_times(options: &Options, kinds: &[Kind], mistakes: &mut Mistakes) {
     }
 }
 
-/// How many records in a row a search has to find, by how much each of them proves.
-fn chain(format: &Format) -> usize {
-    let proof = |kind: &Kind| {
+/// Counters of the same unit and turn are one, whichever kinds they are in; others go on by themselves.
+fn number_counters(kinds: &mut [Kind], mistakes: &mut Mistakes) {
+    let mut known: Vec<(i64, u64)> = Vec::new();
+    let timings = kinds.iter_mut().filter_map(|kind| kind.timing.as_mut());
+    for part in timings.flat_map(|timing| &mut timing.parts) {
+        let Some(turn) = part.wraps else { continue };
+        let counter = (part.unit, turn);
+        part.counter = known.iter().position(|other| *other == counter).unwrap_or(known.len());
+        if part.counter == known.len() {
+            known.push(counter);
+        }
+    }
+    if known.len() > MOST_COUNTERS {
+        let what = format!("more than {MOST_COUNTERS} different counters begin at 0 again");
+        mistakes.at_key("kinds", what);
+    }
+}
+
+/// Says how much a record of each kind proves.
+fn weigh(format: &mut Format, other: Option<usize>) {
+    let sync = 8 * format.sync.needle().len();
+    let has_checksums = format.kinds.iter().any(|kind| kind.checksum.is_some());
+    for (number, kind) in format.kinds.iter_mut().enumerate() {
         let constants: usize = kind.constants.iter().map(|(_, bytes)| 8 * bytes.len()).sum();
         let checksum = kind.checksum.map_or(0, |checksum| checksum.algorithm.bits());
-        8 * format.sync.needle().len() + constants + checksum
-    };
-    match format.kinds.iter().map(proof).min() {
-        None | Some(0) => 0,
-        Some(bits) => ENOUGH_BITS.div_ceil(bits).clamp(1, LONGEST_CHAIN),
+        kind.proof = sync + constants + checksum;
+        let is_unchecked = has_checksums && kind.checksum.is_none();
+        kind.is_doubtful = kind.proof == 0 || (is_unchecked && other == Some(number));
+        format.is_marked |= kind.proof > 0;
     }
 }
 

@@ -8,7 +8,7 @@ use sluice_core::{MessageType, TypeKey};
 
 use crate::checksum::Algorithm;
 use crate::columns::{At, Column, Shape};
-use crate::format::{Checksum, Extent, Kind, Spot};
+use crate::format::{Checksum, Extent, Fate, Kind, Spot};
 use crate::options::{Epoch, Field, Options, Place, Role, Type, Untimed, Wraps};
 use crate::time::{GPS_EPOCH, Leap, Part, Timing, unit_nanos};
 use crate::wire::Word;
@@ -89,6 +89,9 @@ pub(super) fn kind(
         least: end.least,
         constants: constants(&fields),
         checksum: checksum(&fields, is_last, draft.extra, end, mistakes, &draft.path),
+        proof: 0,
+        is_doubtful: false,
+        fate: Fate::Event,
         timing: timing(options, &fields, &draft.path, mistakes),
         sequence: sequence(&fields, mistakes),
         naming,
@@ -175,8 +178,10 @@ fn timing(
     let timed: Vec<_> = fields.iter().filter(|laid| laid.has(Role::Time)).collect();
     if timed.is_empty() {
         if options.untimed == Untimed::Refuse {
+            // Where `head` was found wrong and is left out, this may follow from that.
+            let is_headless = options.head.is_empty() && !options.kinds.is_empty();
             mistakes.at(
-                path,
+                if is_headless { &[] } else { path },
                 "nothing says when an event of it was: give a field the role `time`, or say \
                  `untimed = \"last\"`",
             );
@@ -225,7 +230,7 @@ fn part(laid: &Laid<'_>, mistakes: &mut Mistakes) -> Option<Part> {
         Some(wraps) if is_wrapping(laid.field) => wrap(laid, wraps, word, scaled, mistakes),
         _ => None,
     };
-    Some(Part { at, word, unit, scale, wraps })
+    Some(Part { at, word, unit, scale, wraps, counter: 0 })
 }
 
 fn wrap(
