@@ -30,6 +30,8 @@ pub(crate) struct Judge<'s> {
     pub(crate) bytes: &'s [u8],
     /// How many bytes at its front all events depend on.
     pub(crate) header: usize,
+    /// How many bytes at its back say what lies in front of them.
+    pub(crate) footer: usize,
     keys: HashMap<u64, Vec<usize>>,
     hasher: RandomState,
 }
@@ -70,6 +72,7 @@ impl<'s> Judge<'s> {
             is_divisible: true,
             bytes: &[],
             header: 0,
+            footer: 0,
             keys: HashMap::new(),
             hasher: RandomState::new(),
         };
@@ -145,7 +148,8 @@ impl<'s> Judge<'s> {
 
     /// Whether a change costs events that lie in front of it.
     fn given_up(&self, change: &Change, read: &Read) -> Option<Fault> {
-        let extents = self.extents.filter(|_| self.is_divisible)?;
+        let is_in_footer = change.range.end + self.footer > self.bytes.len();
+        let extents = self.extents.filter(|_| self.is_divisible && !is_in_footer)?;
         let in_front = extents.in_front(change.range.start);
         let pairs = read.events.iter().zip(&self.sound.events);
         let given = pairs.take(in_front).take_while(|(now, then)| self.is_same(now, then)).count();

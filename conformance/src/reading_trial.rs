@@ -378,6 +378,7 @@ impl Damaged<'_, '_> {
         let mut judge = Judge::new(&self.sound, self.subject.trial.integrity);
         judge.is_single = sample.place == 0 && self.subject.is_single(&self.folder);
         judge.bytes = sample.bytes;
+        judge.footer = self.subject.trial.footer;
         judge.is_divisible = judge.is_single && !self.subject.trial.whole_or_nothing;
         judge.header = if sample.place == 0 { self.subject.trial.header } else { 0 };
         judge.is_plain = !sluice_core::files::is_zstd(&sample.path(&self.folder)).unwrap_or(false);

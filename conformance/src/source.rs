@@ -34,6 +34,7 @@ pub struct SourceTrial {
     pub(crate) reads: Vec<String>,
     pub(crate) seed: u64,
     pub(crate) header: usize,
+    pub(crate) footer: usize,
     pub(crate) whole_or_nothing: bool,
     is_read: bool,
     patience: Duration,
@@ -53,6 +54,7 @@ pub fn source(plugin: &str) -> SourceTrial {
         reads: Vec::new(),
         seed: 1,
         header: 0,
+        footer: 0,
         whole_or_nothing: false,
         is_read: true,
         patience: Duration::from_mins(1),
@@ -94,6 +96,13 @@ impl SourceTrial {
     /// there may change any event.
     pub fn header(mut self, bytes: usize) -> Self {
         self.header = bytes;
+        self
+    }
+
+    /// How many bytes at the back of the files say what lies in front of them, such as an index. What is
+    /// changed there may cost events, which is told; where it is cut off, it may not.
+    pub fn footer(mut self, bytes: usize) -> Self {
+        self.footer = bytes;
         self
     }
 

@@ -177,7 +177,8 @@ fn two_runs_of_the_same_test_at_once() {
 /// The process that this one started.
 #[cfg(target_os = "linux")]
 fn child_of(parent: u32) -> Option<std::path::PathBuf> {
-    let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let processes =
+        std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
     let is_child = |process: &std::path::PathBuf| {
         let stat = std::fs::read_to_string(process.join("stat")).unwrap_or_default();
         let behind_name = stat.rsplit(')').next().unwrap_or_default();

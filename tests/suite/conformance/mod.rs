@@ -9,13 +9,7 @@ use sluice_core::{Kind, Registry};
 
 /// What is not tried here, and why.
 const EXCEPTIONS: &[(Kind, &str, &str)] = &[
-    (Kind::Source, "csv", "it needs columns to be named; plugins/text tries that"),
     (Kind::Source, "exec", "what it gives is what its program gives; plugins/exec tries that"),
-    (
-        Kind::Source,
-        "records",
-        "what it reads is what its options describe; plugins/records tries that",
-    ),
     (Kind::Sink, "exec", "what it writes is what its program makes of it; plugins/exec tries that"),
     (
         Kind::Sink,

@@ -4,14 +4,14 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::json;
-use sluice_conformance::{Integrity, source};
+use sluice_conformance::{Integrity, SourceTrial, source};
 
 use crate::kit::{Folder, drive, log, run};
 use crate::robots;
 
 /// The sources that are tried here.
 pub(super) const NAMES: &[&str] =
-    &["archive", "demo", "jsonl", "lcm-log", "lcm-udp", "orca", "parquet", "vel"];
+    &["archive", "csv", "demo", "jsonl", "lcm-log", "lcm-udp", "orca", "parquet", "records", "vel"];
 
 /// What a sink with these options writes of a small log as `name`.
 fn written(name: &str, sink: &str) -> Vec<u8> {
@@ -69,7 +69,7 @@ fn orca() {
 #[test]
 fn parquet_as_one_table() {
     let table = written("drive.parquet", "plugin = \"parquet\"\n");
-    source("parquet").sample("drive.parquet", table).reads(&["Parquet"]).check();
+    source("parquet").sample("drive.parquet", table).reads(&["Parquet"]).whole_or_nothing().check();
 }
 
 #[test]
@@ -80,7 +80,10 @@ fn parquet_as_a_folder() {
          [sinks.out]\nplugin = \"parquet\"\nfrom = \"log\"\npath = \"${DIR}/tables/\"\n";
     run(text, folder.path(), 2).unwrap();
     let tables = folder.at("tables");
-    let mut trial = source("parquet").options(json!({ "path": "tables" })).reads(&["Parquet"]);
+    let mut trial = source("parquet")
+        .options(json!({ "path": "tables" }))
+        .reads(&["Parquet"])
+        .whole_or_nothing();
     let mut names: Vec<String> = fs::read_dir(&tables)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -95,17 +98,26 @@ fn parquet_as_a_folder() {
     trial.check();
 }
 
+/// An archive with its table of frames at the end.
+///
+/// A known weakness: where that table says another length of a frame, the frame is told as damage, though it
+/// is sound.
+fn archive(name: &str, bytes: Vec<u8>) -> SourceTrial {
+    const TABLE: usize = 64;
+    source("archive").sample(name, bytes).integrity(Integrity::Checksummed).footer(TABLE)
+}
+
 #[test]
 fn archive_of_an_lcm_log() {
-    let archive = written("drive.lcm.zst", "plugin = \"archive\"\nframe = \"2KiB\"\n");
-    source("archive").sample("drive.lcm.zst", archive).integrity(Integrity::Checksummed).check();
+    let bytes = written("drive.lcm.zst", "plugin = \"archive\"\nframe = \"2KiB\"\n");
+    archive("drive.lcm.zst", bytes).check();
 }
 
 #[test]
 fn archive_of_any_events() {
     let sink = "plugin = \"archive\"\nformat = \"arrow\"\nframe = \"2KiB\"\n";
-    let archive = written("drive.zst", sink);
-    source("archive").sample("drive.zst", archive).integrity(Integrity::Checksummed).check();
+    let bytes = written("drive.zst", sink);
+    archive("drive.zst", bytes).check();
 }
 
 #[test]
@@ -116,14 +128,64 @@ fn archive_of_a_vel_log() {
          [sinks.out]\nplugin = \"archive\"\nfrom = \"log\"\npath = \"${DIR}/drive.vel.zst\"\n\
          format = \"vel\"\nframe = \"2KiB\"\n";
     run(text, folder.path(), 2).unwrap();
-    let archive = folder.read("drive.vel.zst");
-    source("archive").sample("drive.vel.zst", archive).integrity(Integrity::Checksummed).check();
+    let bytes = folder.read("drive.vel.zst");
+    archive("drive.vel.zst", bytes).check();
 }
 
 #[test]
 fn jsonl() {
     let lines = written("drive.jsonl", "plugin = \"jsonl\"\npayload = true\n");
     source("jsonl").sample("drive.jsonl", lines).check();
+}
+
+#[test]
+fn csv() {
+    let rows = (0..12).map(|n| format!("{},{},{}\n", n * 20, "ab".repeat(n % 4), n as f64 / 8.0));
+    let table = "time,name,value\n".to_owned() + &rows.collect::<String>();
+    source("csv")
+        .sample("run.csv", table)
+        .options(json!({
+            "unit": "ms",
+            "channel": "RUN",
+            "types": { "name": "text", "value": "f64" },
+        }))
+        .integrity(Integrity::Nothing)
+        .check();
+}
+
+/// `0xb5 62`, kind, length, milliseconds, bytes, and the checksum that u-blox receivers write.
+fn checked_record(n: u32) -> Vec<u8> {
+    let data: Vec<u8> = (0..n % 5 * 3).map(|at| (n * 31 + at * 7) as u8).collect();
+    let mut record = vec![1];
+    record.extend((data.len() as u16).to_le_bytes());
+    record.extend((n * 10).to_le_bytes());
+    record.extend(&data);
+    let sums = record.iter().fold((0u8, 0u8), |(a, b), byte| {
+        let a = a.wrapping_add(*byte);
+        (a, b.wrapping_add(a))
+    });
+    [&[0xb5, 0x62], &record[..], &[sums.0, sums.1]].concat()
+}
+
+#[test]
+fn records() {
+    let log: Vec<u8> = (0..10).flat_map(checked_record).collect();
+    source("records")
+        .sample("run.bin", log)
+        .options(json!({
+            "sync": "0xb5 62",
+            "head": [
+                { "type": "u8", "role": "kind" },
+                { "type": "u16", "role": "length", "counts": "payload" },
+                { "name": "clock", "type": "u32", "role": "time", "unit": "ms" },
+            ],
+            "kinds": { "1": { "name": "DATA", "fields": [
+                { "name": "data", "type": "bytes", "size": "rest" },
+            ] } },
+            "tail": [{ "type": "u16", "role": "checksum", "algorithm": "ubx", "from": 2 }],
+            "epoch": "start",
+        }))
+        .check();
 }
 
 #[test]
