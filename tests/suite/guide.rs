@@ -42,6 +42,27 @@ fn steps(guide: &str) -> Vec<Step<'_>> {
     steps
 }
 
+/// The commands that a guide names in its sentences: code that is more than the name of a program and a verb.
+fn named_commands(guide: &str) -> Vec<String> {
+    let (mut named, mut in_block) = (Vec::new(), false);
+    let mut text = String::new();
+    for line in guide.lines() {
+        if line.starts_with("```") {
+            in_block = !in_block;
+        } else if !in_block {
+            text.push_str(line);
+            text.push(' ');
+        }
+    }
+    for code in text.split('`').skip(1).step_by(2) {
+        let words: Vec<&str> = code.split_whitespace().collect();
+        if matches!(words[..], ["cargo" | "sluice" | "xxd", _, _, ..]) {
+            named.push(words.join(" "));
+        }
+    }
+    named
+}
+
 /// Somebody who does what the guide says.
 struct Reader {
     room: Folder,
@@ -128,6 +149,7 @@ fn whoever_follows_the_guide_gets_tables_of_their_own_format() {
         let table = room.join(format!("tables/channel={channel}/part-00000.parquet"));
         assert!(table.exists(), "{table:?}");
     }
+    assert!(room.join("drive.parquet").exists());
     let speeds = fs::read_to_string(room.join("speeds.csv")).unwrap();
     let lines: Vec<&str> = speeds.lines().collect();
     assert!(lines[0].ends_with("left,right"), "{speeds}");
@@ -136,6 +158,18 @@ fn whoever_follows_the_guide_gets_tables_of_their_own_format() {
         .map(|line| line.rsplitn(3, ',').take(2).collect::<Vec<_>>().join(" "))
         .collect();
     assert_eq!(ends, ["1.25 1.5", "1.5 1.75", "1.5 2.0"], "{speeds}");
+}
+
+#[test]
+fn commands_in_sentences_of_the_guide_are_among_those_that_are_run() {
+    let guide = fs::read_to_string(root().join("docs/your-own-format.md")).unwrap();
+    let run = steps(&guide);
+    let not_run =
+        named_commands(&guide).into_iter().filter(|named| !run.contains(&Step::Type(named)));
+    assert_eq!(not_run.collect::<Vec<_>>(), Vec::<String>::new());
+    let named =
+        named_commands("Type `cargo run\n-- plugins` or `sluice new`.\n```sh\nls `x`\n```\n");
+    assert_eq!(named, ["cargo run -- plugins"]);
 }
 
 #[test]
