@@ -8,7 +8,9 @@ use serde_json::Value;
 
 use crate::kit::{Folder, Ran, root, sluice};
 
-/// Where cargo builds crates outside the workspace: the workspace's own folder, so that nothing is compiled twice.
+/// Where cargo builds crates outside the workspace: the workspace's own folder, so that what others wrote is not
+/// compiled again. Crates of this repository are, once for all tests: cargo tells them apart by where they lie as
+/// seen from the workspace.
 pub(crate) fn target() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap()
 }
