@@ -128,13 +128,17 @@ impl Format {
         }
     }
 
-    /// How long the record claims to be that `bytes` begin with, if its length can be and has a checksum to tell
-    /// whether it is so.
-    pub fn claim(&self, bytes: &[u8]) -> Option<usize> {
+    /// How long the record claims to be that `bytes` begin with, if that is more than `least`, can be, and is to be
+    /// told by a checksum.
+    #[inline]
+    pub fn claim(&self, bytes: &[u8], least: usize) -> Option<usize> {
         let Extent::Length { at, word, counts, plus } = self.extent else { return None };
+        let len = self.said_len((at, word), counts, plus, bytes)?;
+        if len <= least as i128 {
+            return None;
+        }
         let sync = self.sync.needle();
         let kind = self.kinds.get(self.kind_of(bytes)?)?;
-        let len = self.said_len((at, word), counts, plus, bytes)?;
         let can_be = bytes.starts_with(sync) && self.check_len(kind, len).is_ok();
         (can_be && kind.checksum.is_some()).then_some(len as usize)
     }

@@ -157,8 +157,8 @@ impl<'f> Scan<'f> {
     /// nothing behind it speaks for it.
     fn refuted(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<Option<(usize, u64)>> {
         let there = self.read(log, pos, self.format.reach)?;
-        let claim = self.format.claim(self.record.get(..there).unwrap_or_default());
-        let Some(len) = claim.filter(|len| *len > LONG_CLAIM) else { return Ok(None) };
+        let bytes = self.record.get(..there).unwrap_or_default();
+        let Some(len) = self.format.claim(bytes, LONG_CLAIM) else { return Ok(None) };
         let end = pos.saturating_add(len as u64);
         let is_whole = self.read(log, end - 1, 1)? == 1;
         if is_whole && self.is_led_on(log, end)? {

@@ -194,6 +194,13 @@ impl Framing for Described {
             return Ok(Peek::Judge);
         }
         let format = &self.format;
+        if let Some(len) = format.claim(bytes, LONG_CLAIM) {
+            let behind = bytes.get(len..).and_then(|behind| behind.get(..format.glimpse));
+            let Some(glimpse) = behind else { return Ok(Peek::More) };
+            if !format.may_begin(glimpse) {
+                return Ok(Peek::Judge);
+            }
+        }
         let (len, number) = match format.look(bytes, false) {
             Look::Record { len, kind } => (len, kind),
             Look::Needs(_) => return Ok(Peek::More),
@@ -204,7 +211,7 @@ impl Framing for Described {
         else {
             return Ok(Peek::Judge);
         };
-        if format.needs_a_next(kind) || len > LONG_CLAIM {
+        if format.needs_a_next(kind) {
             let Some(glimpse) = after.get(..format.glimpse) else { return Ok(Peek::More) };
             if !format.may_begin(glimpse) {
                 return Ok(Peek::Judge);
