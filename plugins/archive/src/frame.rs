@@ -42,6 +42,11 @@ impl<'s> Unpacker<'s> {
         &self.context
     }
 
+    /// The most that a frame may hold.
+    pub(crate) fn most(&self) -> u64 {
+        self.limits.max_frame.0
+    }
+
     /// How much a frame holds, by its own word. `Err` if that is more than it may.
     pub(crate) fn judge(&self, frame: &[u8]) -> Result<usize, String> {
         let plain = frames::declared(frame);

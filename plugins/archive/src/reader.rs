@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use sluice_core::files::LogFile;
 use sluice_core::frames::{Span, most_packed};
 use sluice_core::{Batch, Error, Query, Reader, Seam, Split, time};
@@ -72,9 +73,12 @@ impl<'s> FrameReader<'s> {
         }
         let mut unpacked = self.unpacker.unpack(&frames).into_iter();
         drop(packed);
-        for ((frame, _), judged) in run.into_iter().zip(judged) {
+        for ((frame, span), judged) in run.into_iter().zip(judged) {
             let next = |()| unpacked.next().unwrap_or_else(|| Err("it was not read".into()));
-            let plain = judged.and_then(next);
+            let plain = match judged.and_then(next) {
+                Err(reason) => self.unpack_by_its_own_word(&span)?.ok_or(reason),
+                plain => plain,
+            };
             let batches = match (plain, self.foot.note(frame)) {
                 (Ok(plain), Some(_)) => self.unpacker.decode(self.foot.format, plain)?,
                 // A head or a tail has no events. That it could be unpacked is all there is to say.
@@ -86,6 +90,22 @@ impl<'s> FrameReader<'s> {
             }
         }
         Ok(())
+    }
+
+    /// What a frame holds that does not hold what the seek table says, because that is wrong: frames have
+    /// checksums, and the table has none.
+    fn unpack_by_its_own_word(&mut self, span: &Span) -> Result<Option<Bytes>, Error> {
+        if u64::from(span.packed) > most_packed(self.unpacker.most()) {
+            return Ok(None);
+        }
+        let mut block = self.unpacker.context().blocks.block_of(span.packed as usize);
+        // A block may be longer than was asked for.
+        let frame = block.get_mut(..span.packed as usize).unwrap_or_default();
+        let read = self.log.read_at(span.start, frame)?;
+        let frame = frame.get(..read).unwrap_or_default();
+        let plain = self.unpacker.judge(frame).ok().filter(|plain| *plain != span.plain as usize);
+        let Some(plain) = plain else { return Ok(None) };
+        Ok(self.unpacker.unpack(&[(frame, plain)]).pop().and_then(Result::ok))
     }
 
     fn next_run(&mut self) -> Vec<(usize, Span)> {

@@ -116,6 +116,26 @@ fn a_seek_table_that_cannot_be_is_not_believed() {
 }
 
 #[test]
+fn a_table_that_tells_another_length_of_a_sound_frame_costs_no_event() {
+    let folder = Folder::new();
+    let (bytes, spans) = frames_only(&folder);
+    for wrong in [0, 1, 7, u32::MAX] {
+        for frame in 0..spans.len() {
+            let mut sizes = sizes(&spans);
+            sizes[frame].1 = sizes[frame].1.wrapping_add(wrong);
+            let honest = index(honest(spans.len()).to_string().as_bytes());
+            let path = folder.write(&[&bytes[..], &honest, &table(&sizes)].concat());
+            let read = gather(&source(&path), 300).unwrap();
+            assert_eq!(
+                (read.events, read.damage),
+                (plain(&log(60)), Vec::new()),
+                "{frame} {wrong}"
+            );
+        }
+    }
+}
+
+#[test]
 fn footers_that_claim_too_much_take_no_memory() {
     let folder = Folder::new();
     let (bytes, spans) = frames_only(&folder);
