@@ -59,7 +59,9 @@ impl Line<'_> {
         let swallowed = text.len() - rest.len() + blanks;
         let swallowed =
             is_line.then(|| (self.offset + swallowed as u64, self.len - swallowed as u64));
-        Ok(Some(Told { data, swallowed }))
+        let more = rest.trim_ascii();
+        let says_more = !is_line && !more.is_empty() && !more.starts_with(b"#");
+        Ok(Some(Told { data, swallowed, says_more }))
     }
 }
 
@@ -70,6 +72,8 @@ pub struct Told {
     pub data: DataLine,
     /// Where a line begins whose line break before it is gone, and how many bytes are left from there.
     pub swallowed: Option<(u64, u64)>,
+    /// Whether it says more than its four numbers, which nobody reads.
+    pub says_more: bool,
 }
 
 /// The lines of a file, one after another.
@@ -829,6 +833,10 @@ mod tests {
         for rest in ["", " more", " 1 2 3", " # 1 2 3 4"] {
             assert_eq!(swallowed(format!("1 2 3 4{rest}\n").as_bytes()), None, "{rest}");
         }
+        let says_more =
+            |text: &[u8]| lines(text).next().unwrap().unwrap().data().unwrap().unwrap().says_more;
+        assert!(says_more(b"1 2 3 4 5 6 7\n") && !says_more(b"1 2 3 4 # 5\n"));
+        assert!(!says_more(b"1 2 3 4 \n"));
     }
 
     #[test]

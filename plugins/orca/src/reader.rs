@@ -77,6 +77,8 @@ pub struct OrcaReader {
     wanted: Option<Vec<[bool; 2]>>,
     /// By subfile, as far as any was asked for.
     known: Vec<Known>,
+    /// Whether it was said that lines say more than is read.
+    told_more: bool,
 }
 
 /// What a reader remembers of a subfile, so that it need not ask the log, which all readers share.
@@ -127,6 +129,7 @@ impl OrcaReader {
             files: Files::default(),
             wanted: wanted(&log, context),
             known: Vec::new(),
+            told_more: false,
             log,
             context: context.clone(),
         })
@@ -238,11 +241,16 @@ impl OrcaReader {
         };
         let at = (line.offset, line.len);
         self.context.count_read(line.len);
-        let Told { data, swallowed } = match line.data() {
+        let Told { data, swallowed, says_more } = match line.data() {
             Err(reason) => return Ok(Some(Some(Found::Damage(self.damage(at, reason))))),
             Ok(None) => return Ok(Some(None)),
             Ok(Some(told)) => told,
         };
+        if says_more {
+            let what =
+                "lines of the master say more than four numbers; what follows these is not read";
+            self.context.losses.note(what, 1);
+        }
         if let Some(place) = swallowed {
             let reason = "the line break before a line of data is gone".to_owned();
             self.left_over.push_back(Found::Damage(self.damage(place, reason)));
