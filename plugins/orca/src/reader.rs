@@ -246,10 +246,10 @@ impl OrcaReader {
             Ok(None) => return Ok(Some(None)),
             Ok(Some(told)) => told,
         };
-        if says_more {
+        if says_more && !std::mem::replace(&mut self.told_more, true) {
             let what =
                 "lines of the master say more than four numbers; what follows these is not read";
-            self.context.losses.note(what, 1);
+            self.context.losses.note(what, 0);
         }
         if let Some(place) = swallowed {
             let reason = "the line break before a line of data is gone".to_owned();
