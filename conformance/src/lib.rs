@@ -14,6 +14,7 @@
 //! real engine. It does not judge what a format means, which is what a plugin's own tests are for.
 
 mod codec;
+mod damage_trial;
 mod events;
 mod extents;
 mod finding;

@@ -390,9 +390,8 @@ fn events_that_are_left_out_in_between() {
 
 #[test]
 fn events_that_are_numbered_as_they_are_encoded() {
-    let findings = sink("counts").findings();
-    let text = format!("{findings:?}");
-    assert!(text.contains("the output differs: with batches that are encoded backwards"), "{text}");
+    // Encoding backwards finds it every time; by chance it shows with several threads before that.
+    found(&sink("counts").findings(), &[Promise::Threads], &["the output differs: with"]);
 }
 
 #[test]
