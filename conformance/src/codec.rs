@@ -64,8 +64,7 @@ impl CodecTrial {
     pub fn findings(&self) -> Vec<Finding> {
         let registry = registry();
         let Some(plugin) = registry.get(Kind::Codec, &self.plugin) else {
-            let what = format!("no codec is registered as `{}`", self.plugin);
-            return vec![Finding::new(Promise::Options, what)];
+            return vec![options::unregistered(Kind::Codec, &self.plugin)];
         };
         let codec = match self.made(plugin) {
             Ok(codec) => codec,

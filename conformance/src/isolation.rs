@@ -5,7 +5,6 @@
 //! does until it comes to the same trial, tries the cases, and ends. It writes down each case before it
 //! begins; where it dies, another one goes on with the next case.
 
-use std::any::Any;
 use std::cell::Cell;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -20,6 +19,7 @@ use serde_json::Value;
 
 use crate::finding::{Fault, Gathered};
 use crate::limits;
+use crate::pipe::said;
 use crate::{Finding, Promise};
 
 /// Tells the other process which of the test's trials it is for.
@@ -479,12 +479,6 @@ impl Cases {
             log.write_all(text.as_bytes()).expect("the log of a trial can be written");
         }
     }
-}
-
-/// What a panic said.
-fn said(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());

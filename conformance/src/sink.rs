@@ -131,8 +131,7 @@ impl SinkTrial {
     pub fn findings(&self) -> Vec<Finding> {
         let registry = registry();
         let Some(plugin) = registry.get(Kind::Sink, &self.plugin) else {
-            let what = format!("no sink is registered as `{}`", self.plugin);
-            return vec![Finding::new(Promise::Options, what)];
+            return vec![options::unregistered(Kind::Sink, &self.plugin)];
         };
         let ended = self.isolated(plugin, &registry);
         if !ended.is_empty() || is_other_process() {

@@ -66,8 +66,7 @@ impl StageTrial {
     pub fn findings(&self) -> Vec<Finding> {
         let registry = registry();
         let Some(plugin) = registry.get(Kind::Stage, &self.plugin) else {
-            let what = format!("no stage is registered as `{}`", self.plugin);
-            return vec![Finding::new(Promise::Options, what)];
+            return vec![options::unregistered(Kind::Stage, &self.plugin)];
         };
         let events = match &self.fed_by {
             Some(text) => gathered(text, &registry),

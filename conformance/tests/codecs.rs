@@ -3,7 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::collections::BTreeSet;
+mod found;
+
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -12,13 +13,15 @@ use arrow_array::{ArrayRef, BinaryArray, Int32Array, RecordBatch, StringArray};
 use arrow_schema::{Schema, SchemaRef};
 use serde::Deserialize;
 use serde_json::Value;
-use sluice_conformance::{CodecTrial, Finding, Promise, codec};
+use sluice_conformance::{CodecTrial, Promise, codec};
 use sluice_core::registry::schema_of;
 use sluice_core::schemars::JsonSchema;
 use sluice_core::{
     Batch, Channel, Codec, Encoding, Error, KeyOf, KnownType, Make, MessageType, OptionsError,
     PayloadType, Payloads, Plugin, Rows, TypeKey, options,
 };
+
+use found::found;
 
 /// What is wrong with a codec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,17 +245,6 @@ fn payload(name: &str, value: i32) -> Vec<u8> {
 
 fn trial(plugin: &str) -> CodecTrial {
     codec(plugin).payload("PAIR", Encoding::Unknown, payload("seventeen", 17))
-}
-
-/// Holds a codec to be found out: these promises and no others are broken, in these words.
-#[track_caller]
-fn found(findings: &[Finding], promises: &[Promise], words: &[&str]) {
-    let text: String = findings.iter().map(|finding| format!("{finding}\n")).collect();
-    let broken: BTreeSet<Promise> = findings.iter().map(|finding| finding.promise).collect();
-    assert_eq!(broken, promises.iter().copied().collect(), "{text}");
-    for word in words {
-        assert!(text.contains(word), "`{word}` is not in:\n{text}");
-    }
 }
 
 #[test]

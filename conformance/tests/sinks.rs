@@ -3,14 +3,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::collections::BTreeSet;
+mod found;
+
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sluice_conformance::{Finding, Keeps, Order, Promise, SinkTrial, sink};
+use sluice_conformance::{Keeps, Order, Promise, SinkTrial, sink};
 use sluice_core::options::OutPath;
 use sluice_core::registry::{make_source, schema_of};
 use sluice_core::schemars::JsonSchema;
@@ -19,6 +20,8 @@ use sluice_core::{
     Name, OptionsError, OutputFile, Plugin, ReadContext, Reader, Sink, SinkContext, Source, Split,
     options,
 };
+
+use found::found;
 
 /// What is wrong with a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -330,17 +333,6 @@ const TOY: Keeps = Keeps {
 
 fn trial(plugin: &str) -> SinkTrial {
     sink(plugin).read_by("toy").keeps(TOY)
-}
-
-/// Holds a sink to be found out: these promises and no others are broken, in these words.
-#[track_caller]
-fn found(findings: &[Finding], promises: &[Promise], words: &[&str]) {
-    let text: String = findings.iter().map(|finding| format!("{finding}\n")).collect();
-    let broken: BTreeSet<Promise> = findings.iter().map(|finding| finding.promise).collect();
-    assert_eq!(broken, promises.iter().copied().collect(), "{text}");
-    for word in words {
-        assert!(text.contains(word), "`{word}` is not in:\n{text}");
-    }
 }
 
 #[test]

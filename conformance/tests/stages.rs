@@ -3,14 +3,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::collections::{BTreeSet, VecDeque};
+mod found;
+
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use serde::Deserialize;
 use serde_json::Value;
-use sluice_conformance::{Finding, Promise, stage};
+use sluice_conformance::{Promise, stage};
 use sluice_core::registry::schema_of;
 use sluice_core::schemars::JsonSchema;
 use sluice_core::time::When;
@@ -18,6 +20,8 @@ use sluice_core::{
     Batch, Error, Fold, FoldQuery, Make, Map, MapQuery, MessageType, OptionsError, Payloads,
     Plugin, Rows, Stage, StageContext, TypeKey, options,
 };
+
+use found::found;
 
 /// What is wrong with a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,17 +244,6 @@ impl Fold for Holder {
 
     fn holds(&self) -> bool {
         self.wrong != Wrong::HoldsUnsaid
-    }
-}
-
-/// Holds a stage to be found out: these promises and no others are broken, in these words.
-#[track_caller]
-fn found(findings: &[Finding], promises: &[Promise], words: &[&str]) {
-    let text: String = findings.iter().map(|finding| format!("{finding}\n")).collect();
-    let broken: BTreeSet<Promise> = findings.iter().map(|finding| finding.promise).collect();
-    assert_eq!(broken, promises.iter().copied().collect(), "{text}");
-    for word in words {
-        assert!(text.contains(word), "`{word}` is not in:\n{text}");
     }
 }
 

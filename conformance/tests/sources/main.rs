@@ -1,27 +1,20 @@
 //! The kit finds what is wrong with sources that were made wrong on purpose, and nothing else; and it
 //! finds nothing where nothing is wrong.
 
+#[path = "../found/mod.rs"]
+mod found;
 mod toy;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sluice_conformance::{Finding, Integrity, Promise, SourceTrial, source};
+
+use found::found;
 use toy::file;
 
 fn trial(plugin: &str) -> SourceTrial {
     source(plugin).sample("a.toy", file(8))
-}
-
-/// Holds a plugin to be found out: these promises and no others are broken, in these words.
-#[track_caller]
-fn found(findings: &[Finding], promises: &[Promise], words: &[&str]) {
-    let text: String = findings.iter().map(|finding| format!("{finding}\n")).collect();
-    let broken: BTreeSet<Promise> = findings.iter().map(|finding| finding.promise).collect();
-    assert_eq!(broken, promises.iter().copied().collect(), "{text}");
-    for word in words {
-        assert!(text.contains(word), "`{word}` is not in:\n{text}");
-    }
 }
 
 #[test]

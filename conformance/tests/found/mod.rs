@@ -1,0 +1,16 @@
+//! What the tests of the kit hold findings to.
+
+use std::collections::BTreeSet;
+
+use sluice_conformance::{Finding, Promise};
+
+/// Holds a plugin to be found out: these promises and no others are broken, in these words.
+#[track_caller]
+pub(crate) fn found(findings: &[Finding], promises: &[Promise], words: &[&str]) {
+    let text: String = findings.iter().map(|finding| format!("{finding}\n")).collect();
+    let broken: BTreeSet<Promise> = findings.iter().map(|finding| finding.promise).collect();
+    assert_eq!(broken, promises.iter().copied().collect(), "{text}");
+    for word in words {
+        assert!(text.contains(word), "`{word}` is not in:\n{text}");
+    }
+}
