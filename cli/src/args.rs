@@ -8,9 +8,12 @@ use sluice_core::Pattern;
 use sluice_core::options::ByteSize;
 use sluice_core::time::{Length, When};
 
+pub(crate) use crate::commands::cluster::{self, ClusterArgs};
 pub(crate) use crate::commands::hub::HubArgs;
+pub(crate) use crate::commands::merge_manifests::MergeManifestsArgs;
 pub(crate) use crate::commands::new::NewArgs;
 pub(crate) use crate::commands::play::PlayArgs;
+pub(crate) use crate::commands::query::QueryArgs;
 pub(crate) use crate::commands::record::RecordArgs;
 pub(crate) use crate::commands::spy::SpyArgs;
 
@@ -57,6 +60,8 @@ pub(crate) enum Verb {
     Run(RunArgs),
     /// Convert logs, without a pipeline file
     Convert(ConvertArgs),
+    /// Ask questions of logs in SQL
+    Query(Box<QueryArgs>),
     /// Record live LCM
     Record(Box<RecordArgs>),
     /// Play logs as live LCM
@@ -83,6 +88,10 @@ pub(crate) enum Verb {
     Types(TypesArgs),
     /// Check outputs against their manifest, and logs for damage
     Verify(VerifyArgs),
+    /// Be a part of a cluster
+    Cluster(ClusterArgs),
+    /// Put together the records of a batch that was run in parts
+    MergeManifests(MergeManifestsArgs),
     /// Begin a plugin of your own: a crate that builds
     New(NewArgs),
     /// Print a completion script for a shell
@@ -152,9 +161,17 @@ pub(crate) struct EngineArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// Where to run.
+    /// Where to run: on this machine, or on a cluster.
     #[arg(long, value_name = "ENGINE", default_value = "local")]
     pub(crate) engine: Engine,
+
+    #[command(flatten)]
+    pub(crate) cluster: cluster::ReachArgs,
+
+    /// Where outputs are named after inputs: run the I-th of N parts of the inputs, of which others may be run
+    /// elsewhere at the same time. `merge-manifests` puts their records together.
+    #[arg(long, value_name = "I/N", conflicts_with = "engine")]
+    pub(crate) shard: Option<String>,
 }
 
 /// With what to run, and how to tell of it.
@@ -212,7 +229,7 @@ pub(crate) enum Engine {
     /// On this machine.
     #[default]
     Local,
-    /// On a Ballista cluster. This version cannot do that yet.
+    /// On a cluster, by Apache Ballista.
     Ballista,
 }
 

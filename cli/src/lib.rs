@@ -99,6 +99,7 @@ fn dispatch(verb: Verb, shell: &Shell) -> Outcome {
     match verb {
         Verb::Run(args) => commands::run::run(&args, shell),
         Verb::Convert(args) => commands::convert::run(&args, shell),
+        Verb::Query(args) => commands::query::run(&args, shell),
         Verb::Record(args) => commands::record::run(&args, shell),
         Verb::Play(args) => commands::play::run(&args, shell),
         Verb::Spy(args) => commands::spy::run(&args, shell),
@@ -111,6 +112,8 @@ fn dispatch(verb: Verb, shell: &Shell) -> Outcome {
         Verb::Info(args) => commands::info::run(&args, shell),
         Verb::Cat(args) => commands::cat::run(&args, shell),
         Verb::Types(args) => commands::types::run(&args, shell),
+        Verb::Cluster(args) => commands::cluster::run(&args, shell),
+        Verb::MergeManifests(args) => commands::merge_manifests::run(&args, shell),
         Verb::New(args) => commands::new::run(&args, shell),
         Verb::Verify(args) => commands::verify::run(&args, shell),
         Verb::Completions(args) => commands::completions::run(&args),

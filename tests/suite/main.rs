@@ -29,6 +29,7 @@ mod records;
 mod robots;
 mod samples;
 mod shape;
+mod shards;
 mod spying;
 mod stopping;
 mod tables;

@@ -29,10 +29,7 @@ const MOST_SHOWN: usize = 20;
 pub(crate) fn refuse_what_is_missing(args: &EngineArgs) -> Result<(), Failure> {
     match args.engine {
         Engine::Local => Ok(()),
-        Engine::Ballista => {
-            let what = "this version does not have --engine ballista yet; nothing was done";
-            Err(Failure::WrongUse(what.into()))
-        }
+        Engine::Ballista => crate::commands::cluster::refuse_without_feature(),
     }
 }
 

@@ -1,0 +1,1 @@
+//! What becomes of runs on a cluster whose parts die, lie or are unreachable.

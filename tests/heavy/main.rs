@@ -1,0 +1,13 @@
+//! Tests of the parts that are only there with features: SQL, the cluster, object stores.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod cluster;
+mod cluster_faults;
+#[expect(dead_code, reason = "the other suite uses the rest")]
+#[path = "../suite/kit.rs"]
+mod kit;
+mod query;
+mod s3;
+mod sql;
+mod tables;

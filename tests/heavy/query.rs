@@ -1,0 +1,1 @@
+//! `sluice query`, as users call it.

@@ -1,0 +1,1 @@
+//! Logs and outputs on an object store: a real server on this machine.

@@ -1,0 +1,1 @@
+//! The stage `sql` in pipelines.

@@ -1,0 +1,1 @@
+//! Logs as tables: what is pushed down is not seen in results.

@@ -1,0 +1,1 @@
+//! Batches that are run in parts, whose records are put together.
