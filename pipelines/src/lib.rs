@@ -1,6 +1,7 @@
 //! Pipelines: what a file says, and running it.
 
 pub mod batch;
+pub mod dispatch;
 pub mod graph;
 pub mod library;
 pub mod manifest;
