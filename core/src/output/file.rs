@@ -16,6 +16,8 @@ use crate::{Error, Ordered, Tasks};
 pub struct OutputFile {
     pub(super) outputs: Arc<Outputs>,
     pub(super) target: PathBuf,
+    /// Where it will be put: mostly there.
+    pub(super) at: PathBuf,
     pub(super) to: To,
     pub(super) hasher: Option<blake3::Hasher>,
     pub(super) bytes: u64,
@@ -291,8 +293,8 @@ impl OutputFile {
 
     /// Completes the file: it will be published with the others. `rows` is what it is said to hold.
     pub fn finish(self, rows: u64) -> Result<(), Error> {
-        let target = self.target.clone();
-        self.complete(&target, rows)
+        let (target, at) = (self.target.clone(), self.at.clone());
+        self.complete(&target, at, rows)
     }
 
     /// Completes a file of [`Outputs::create_below`]: it will be published as `target`, which lies in
@@ -300,13 +302,14 @@ impl OutputFile {
     pub fn finish_as(self, target: &Path, rows: u64) -> Result<(), Error> {
         let target = &self.outputs.named(target);
         self.outputs.judge(target)?;
-        self.outputs.make_folder(folder_of(target))?;
-        self.outputs.take(target)?;
-        self.complete(target, rows)
+        let at = self.outputs.place_of(target)?;
+        self.outputs.make_folder(folder_of(&at))?;
+        self.outputs.take(&at)?;
+        self.complete(target, at, rows)
     }
 
-    fn complete(self, name: &Path, rows: u64) -> Result<(), Error> {
-        let Self { outputs, target, to, hasher, bytes, base, continues, whole } = self;
+    fn complete(self, name: &Path, at: PathBuf, rows: u64) -> Result<(), Error> {
+        let Self { outputs, target, to, hasher, bytes, base, continues, whole, .. } = self;
         if !whole {
             let what = "a write before has failed, and what it was to write is missing";
             return Err(Error::io("complete", name, io::Error::other(what)));
@@ -333,7 +336,7 @@ impl OutputFile {
         state.growing.remove(&target);
         let bytes = bytes + base.unwrap_or(0);
         let file = Published { path: name.to_owned(), rows, bytes, blake3 };
-        state.staged.push(Staged { temporary, file, replaces });
+        state.staged.push(Staged { temporary, at, file, replaces });
         Ok(())
     }
 

@@ -22,6 +22,8 @@ use crate::Error;
 pub struct OutputFiles {
     outputs: Arc<Outputs>,
     folder: PathBuf,
+    /// The folder that they are put into: mostly that one.
+    at: PathBuf,
     /// Where they are until they are published.
     room: PathBuf,
     /// Tells other runs that the room is in use.
@@ -52,6 +54,8 @@ struct Known {
 #[derive(Debug)]
 pub(super) struct Room {
     folder: PathBuf,
+    /// The folder that they are put into: mostly that one.
+    at: PathBuf,
     /// Where they are now; nothing once they are published.
     room: Option<PathBuf>,
     files: List,
@@ -68,13 +72,14 @@ impl Outputs {
     /// Makes room for many small files below `folder`, which was declared by [`folder`](Self::folder).
     pub fn many(self: &Arc<Self>, folder: &Path) -> Result<OutputFiles, Error> {
         let folder = self.named(folder);
-        self.make_folder(&folder)?;
+        let at = self.folder_at(&folder)?;
+        self.make_folder(&at)?;
         // Two that write there would take each other's names.
-        self.take(&folder)?;
-        let (room, lock) = self.temporary_folder(&folder)?;
+        self.take(&at)?;
+        let (room, lock) = self.temporary_folder(&at)?;
         self.state().open.insert(room.clone(), room.clone());
         let (outputs, files) = (Arc::clone(self), List::default());
-        Ok(OutputFiles { outputs, folder, room, lock, files, whole: true })
+        Ok(OutputFiles { outputs, folder, at, room, lock, files, whole: true })
     }
 }
 
@@ -105,7 +110,7 @@ impl OutputFiles {
 
     /// Completes them: they will be published with the other outputs.
     pub fn finish(self) -> Result<(), Error> {
-        let Self { outputs, folder, room, lock, files, whole } = self;
+        let Self { outputs, folder, at, room, lock, files, whole } = self;
         if !whole {
             let what = "a file before could not be written";
             return Err(Error::io("complete", &folder, io::Error::other(what)));
@@ -121,7 +126,7 @@ impl OutputFiles {
         let replaces = outputs.overwrite != Overwrite::Refuse;
         let mut state = outputs.state();
         state.open.remove(&room);
-        state.rooms.push(Room { folder, room: Some(room), files, replaces, _lock: lock });
+        state.rooms.push(Room { folder, at, room: Some(room), files, replaces, _lock: lock });
         Ok(())
     }
 }
@@ -161,6 +166,11 @@ impl Room {
         })
     }
 
+    /// Where each of the files is put.
+    pub(super) fn places(&self) -> impl Iterator<Item = PathBuf> {
+        self.files.names().map(|name| self.at.join(name))
+    }
+
     /// Where its files are until they are published.
     pub(super) fn path(&self) -> Option<&PathBuf> {
         self.room.as_ref()
@@ -168,7 +178,7 @@ impl Room {
 
     /// Gives the files their final names: whole folders at once, where there are none of their names.
     pub(super) fn publish(&self, names: &mut Names<'_>) -> Result<(), Error> {
-        self.room.as_ref().map_or(Ok(()), |room| move_all(room, &self.folder, self.replaces, names))
+        self.room.as_ref().map_or(Ok(()), |room| move_all(room, &self.at, self.replaces, names))
     }
 
     /// Removes what is left once the files have their names: empty folders, and what they replaced.

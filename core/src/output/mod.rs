@@ -6,6 +6,8 @@
 //!
 //! Many small files are kept in a hidden folder beside their places until then, see [`many`].
 //!
+//! A process that leaves publishing to another one puts its outputs into a room of its own, see [`staging`].
+//!
 //! Recordings are the exception: their files grow under their final names ([`Outputs::in_place`]), so
 //! that what they have is there whatever happens.
 
@@ -16,6 +18,7 @@ pub mod many;
 mod names;
 mod publish;
 mod replace;
+pub mod staging;
 mod whole;
 
 #[cfg(test)]
@@ -28,7 +31,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::files::{Identity, is_special};
 use crate::tasks::Inline;
@@ -40,6 +43,7 @@ use litter::{live, remove_any, remove_stale};
 use many::Room;
 use names::appeared;
 use replace::holds_batch;
+use staging::Staging;
 use whole::beside;
 
 pub use file::OutputFile;
@@ -66,7 +70,7 @@ pub enum Overwrite {
 }
 
 /// A file that was published.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Published {
     /// Where it is.
     pub path: PathBuf,
@@ -88,6 +92,8 @@ pub struct Outputs {
     in_place: bool,
     /// The names that files of targets have instead.
     names: BTreeMap<PathBuf, PathBuf>,
+    /// Where they are put instead, by a process that leaves publishing to another one.
+    staging: Option<Arc<Staging>>,
     /// How tests let it fail; nothing in any other run.
     faults: Option<Arc<Faults>>,
     /// Bytes written so far.
@@ -118,6 +124,8 @@ struct State {
 #[derive(Debug)]
 struct Staged {
     temporary: Option<PathBuf>,
+    /// Where it is put: under its final name, unless outputs are staged.
+    at: PathBuf,
     file: Published,
     /// Whether the run knew of a file that has the final name, and may replace it.
     replaces: bool,
@@ -135,6 +143,7 @@ impl Outputs {
             tasks: Arc::new(Inline),
             in_place: false,
             names: BTreeMap::new(),
+            staging: None,
             faults: None,
             written: AtomicU64::new(0),
             state: Mutex::default(),
@@ -213,17 +222,23 @@ impl Outputs {
                 target.display()
             )));
         }
+        if self.staging.is_some() && target.exists() {
+            return Err(Error::refused(format!(
+                "an output that is continued can only be written by a run on this machine: {}",
+                target.display()
+            )));
+        }
         self.create_with(target, Existing::Keep, packing)
     }
 
     /// Opens a file somewhere below `folder`, whose name is only known when it is complete: see
     /// [`OutputFile::finish_as`].
     pub fn create_below(self: &Arc<Self>, folder: &Path) -> Result<OutputFile, Error> {
-        let folder = &self.named(folder);
+        let folder = &self.folder_at(&self.named(folder))?;
         self.make_folder(folder)?;
         let (temporary, file) = self.temporary(folder, "unnamed")?;
         self.state().open.insert(temporary.clone(), temporary.clone());
-        Ok(self.file(&temporary, file, Packing::Plain))
+        Ok(self.file(&temporary, &temporary, file, Packing::Plain))
     }
 
     /// Declares a folder whose files are to be described by a manifest. It must be empty or new, and lie
@@ -243,9 +258,10 @@ impl Outputs {
                 folder.display()
             )));
         }
-        self.make_folder(folder)?;
+        let at = self.folder_at(folder)?;
+        self.make_folder(&at)?;
         // Once, and not for each of what may be thousands of files.
-        remove_stale(folder, None);
+        remove_stale(&at, None);
         self.state().folders.push(folder.to_owned());
         Ok(())
     }
@@ -313,24 +329,21 @@ impl Outputs {
         if !kept {
             self.judge(target)?;
         }
-        // A link is followed: what it points to is replaced, and the link stays.
-        let target = if target.is_symlink() {
-            target.canonicalize().map_err(|e| Error::io("follow the link", target, e))?
-        } else {
-            target.to_owned()
-        };
-        if let Some(folder) = target.parent() {
+        let followed = followed(target)?;
+        let at = if self.staging.is_some() { self.place_of(target)? } else { followed.clone() };
+        let target = followed;
+        if let Some(folder) = at.parent() {
             self.make_folder(folder)?;
         }
-        self.take(&target)?;
+        self.take(&at)?;
         if self.in_place {
             return self.grow(&target, kept, packing);
         }
         let name = target.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        remove_stale(folder_of(&target), Some(&short(&name)));
-        let (temporary, file) = self.temporary(folder_of(&target), &name)?;
+        remove_stale(folder_of(&at), Some(&short(&name)));
+        let (temporary, file) = self.temporary(folder_of(&at), &name)?;
         self.state().open.insert(target.clone(), temporary.clone());
-        let mut output = self.file(&target, file, packing);
+        let mut output = self.file(&target, &at, file, packing);
         if kept {
             output.continues = true;
             output.copy_from(&target, &temporary)?;
@@ -364,7 +377,7 @@ impl Outputs {
         }
         drop(state);
         let base = file.metadata().map_err(|e| Error::io("look at", target, e))?.len();
-        let mut output = self.file(target, file, packing);
+        let mut output = self.file(target, target, file, packing);
         output.base = Some(base);
         output.continues = kept;
         if kept {
@@ -378,6 +391,7 @@ impl Outputs {
         OutputFile {
             outputs: Arc::clone(self),
             target: target.to_owned(),
+            at: target.to_owned(),
             to: To::Direct(to),
             hasher: self.hash.then(blake3::Hasher::new),
             bytes: 0,
@@ -387,7 +401,13 @@ impl Outputs {
         }
     }
 
-    fn file(self: &Arc<Self>, target: &Path, file: File, packing: Packing) -> OutputFile {
+    fn file(
+        self: &Arc<Self>,
+        target: &Path,
+        at: &Path,
+        file: File,
+        packing: Packing,
+    ) -> OutputFile {
         let mut hasher = self.hash.then(blake3::Hasher::new);
         let to = match packing {
             Packing::Plain => To::Plain(file),
@@ -397,9 +417,9 @@ impl Outputs {
                 To::Packed(Box::new(Packed::new(counted, &self.tasks)))
             }
         };
-        let (outputs, target) = (Arc::clone(self), target.to_owned());
+        let (outputs, target, at) = (Arc::clone(self), target.to_owned(), at.to_owned());
         let (bytes, base, continues, whole) = (0, None, false, true);
-        OutputFile { outputs, target, to, hasher, bytes, base, continues, whole }
+        OutputFile { outputs, target, at, to, hasher, bytes, base, continues, whole }
     }
 
     /// Notes that a target is written; no other file may have its name.
@@ -510,6 +530,14 @@ fn compresses(target: &Path) -> Packing {
 /// The folder of a target, as something that can be opened.
 fn folder_of(target: &Path) -> &Path {
     target.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A target, or what it points to: a link is followed, what it leads to is replaced, and the link stays.
+fn followed(target: &Path) -> Result<PathBuf, Error> {
+    if !target.is_symlink() {
+        return Ok(target.to_owned());
+    }
+    target.canonicalize().map_err(|e| Error::io("follow the link", target, e))
 }
 
 /// Where a target in a folder that exists really lies: the same for every way to write it.

@@ -10,6 +10,7 @@ use super::litter::live;
 use super::many::Room;
 use super::names::Names;
 use super::replace::{Aside, stale};
+use super::staging::{Put, Staging};
 use super::whole::{replace_with, sync_folder};
 use super::{
     MANIFEST, Outputs, Published, Staged, State, folder_of, is_shared, real, remove_any,
@@ -49,17 +50,51 @@ impl Outputs {
             files.extend(manifests.iter().map(|(folder, text)| published_manifest(folder, text)));
             judge_once(&files)?;
             announce(&files)?;
-            files.truncate(count);
-            self.replace_all(&mut state, &files, &manifests)
+            let described = files.split_off(count);
+            match &self.staging {
+                Some(staging) => {
+                    self.stage_all(staging, &mut state, (&files, described), manifests)
+                }
+                None => self.replace_all(&mut state, &files, &manifests),
+            }
         });
         if let Err(error) = published {
             // What was not published is litter of this run, and goes the way of a failed run's.
             *self.state() = state;
             return Err(error);
         }
-        let folders = changed_folders(&files, &state.folders, &state.made);
-        folders.iter().for_each(|folder| sync_folder(folder));
+        if self.staging.is_none() {
+            let folders = changed_folders(&files, &state.folders, &state.made);
+            folders.iter().for_each(|folder| sync_folder(folder));
+        }
         Ok(files)
+    }
+
+    /// Puts every file, and what describes them, into the room of a process that leaves publishing to another one.
+    /// Nothing is there yet that could be in the way.
+    fn stage_all(
+        &self,
+        staging: &Staging,
+        state: &mut State,
+        (files, described): (&[Published], Vec<Published>),
+        manifests: Vec<Manifest>,
+    ) -> Result<(), Error> {
+        let rooms = state.rooms.iter().flat_map(Room::places);
+        let places = state.staged.iter().map(|staged| staged.at.clone()).chain(rooms);
+        let places: Vec<PathBuf> = places.collect();
+        let at = |(folder, text): Manifest| Ok((staging.folder(&folder)?, text));
+        let manifests = manifests.into_iter().map(at).collect::<Result<Vec<_>, Error>>()?;
+        give_all(&state.staged, &state.rooms, &mut Names::new(self.faults.as_deref()))?;
+        write_all(&manifests, self.faults.as_deref())?;
+        let mut changed: BTreeSet<&Path> = places.iter().map(|place| folder_of(place)).collect();
+        changed.extend(state.made.iter().map(|folder| folder_of(folder)));
+        changed.iter().for_each(|folder| sync_folder(folder));
+        let texts = manifests.iter().map(|(folder, _)| folder.join(MANIFEST));
+        let all = files.iter().cloned().chain(described);
+        let put = all.zip(places.iter().cloned().chain(texts));
+        staging.note(put.map(|(file, place)| Put { place, file }));
+        discard_all(&mut state.staged, &mut state.rooms);
+        Ok(())
     }
 
     /// Gives every file its final name in place of what an earlier run wrote, of which nothing stays.
@@ -92,7 +127,7 @@ impl Outputs {
 fn give_all(staged: &[Staged], rooms: &[Room], names: &mut Names<'_>) -> Result<(), Error> {
     for staged in staged {
         let Some(temporary) = &staged.temporary else { continue };
-        names.give(temporary, &staged.file.path, staged.replaces)?;
+        names.give(temporary, &staged.at, staged.replaces)?;
     }
     rooms.iter().try_for_each(|room| room.publish(names))
 }

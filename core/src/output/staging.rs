@@ -1,0 +1,196 @@
+//! Staging: outputs put together in a room of their own, by a process that leaves publishing them to another one; and
+//! adopting what such a process made.
+//!
+//! Sinks know nothing of it: they name their outputs as ever, and look at what is there under these names. Only
+//! what is created lies in the room.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+
+use super::faults::{Step, ask};
+use super::{Outputs, Overwrite, Published, Staged, folder_of, live, real};
+use crate::Error;
+use crate::files::is_special;
+
+/// Where outputs are put until somebody publishes them: for every place in the folders around some targets, one
+/// below a room. What lies in one folder there lies in one folder here.
+#[derive(Debug)]
+pub struct Staging {
+    room: PathBuf,
+    /// The folders in which, and below which, outputs may be.
+    around: BTreeSet<PathBuf>,
+    /// What all of them lie in; the room stands for it.
+    common: PathBuf,
+    put: Mutex<Vec<Put>>,
+}
+
+/// A file that was put into a room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Put {
+    /// Where it is.
+    pub place: PathBuf,
+    /// What it is to be.
+    pub file: Published,
+}
+
+impl Staging {
+    /// Room for the files that sinks with these targets may write: the targets, and what is beside or below them.
+    /// Relative targets are relative to the current folder.
+    pub fn of(room: PathBuf, targets: &[PathBuf]) -> Self {
+        let is_folder = |target: &Path| target.as_os_str().as_encoded_bytes().ends_with(b"/");
+        let folder = |target: &PathBuf| match is_folder(target) || target.file_name().is_none() {
+            true => real(target),
+            false => real(folder_of(target)),
+        };
+        let around: BTreeSet<PathBuf> = targets.iter().map(folder).collect();
+        // With a name of their own in the room, folders can be told apart by those who look.
+        let parents = around.iter().map(|folder| folder.parent().unwrap_or(folder));
+        let common = parents.map(Path::to_owned).reduce(|a, b| shared(&a, &b)).unwrap_or_default();
+        Self { room, around, common, put: Mutex::default() }
+    }
+
+    /// Where the file for this target is put.
+    ///
+    /// `Err` if it is not in or below the folder of a target: it could not be published.
+    pub fn place(&self, target: &Path) -> Result<PathBuf, Error> {
+        let name = target.file_name().ok_or_else(|| self.outside(target))?;
+        let folder = self.below(&real(folder_of(target))).ok_or_else(|| self.outside(target))?;
+        Ok(folder.join(name))
+    }
+
+    /// Where what is in this folder is put.
+    ///
+    /// `Err` as for [`place`](Self::place).
+    pub fn folder(&self, folder: &Path) -> Result<PathBuf, Error> {
+        self.below(&real(folder)).ok_or_else(|| self.outside(folder))
+    }
+
+    /// The target of a file in the room: the whole path of where it is to be; nothing for a path that is not in
+    /// the room, or that no target has.
+    pub fn target(&self, place: &Path) -> Option<PathBuf> {
+        let target = self.common.join(place.strip_prefix(&self.room).ok()?);
+        self.below(folder_of(&target)).map(|_| target)
+    }
+
+    /// What was put into the room so far, manifests of folders last.
+    pub fn put(&self) -> Vec<Put> {
+        self.list().clone()
+    }
+
+    pub(super) fn note(&self, put: impl IntoIterator<Item = Put>) {
+        self.list().extend(put);
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<Put>> {
+        self.put.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The folder in the room for a real one.
+    fn below(&self, folder: &Path) -> Option<PathBuf> {
+        let is_covered = folder.ancestors().any(|around| self.around.contains(around));
+        let inner = folder.strip_prefix(&self.common).ok().filter(|_| is_covered)?;
+        // Joining nothing would add a slash.
+        Some(if inner.as_os_str().is_empty() { self.room.clone() } else { self.room.join(inner) })
+    }
+
+    fn outside(&self, target: &Path) -> Error {
+        Error::refused(format!(
+            "a sink writes a file beside none of its outputs, which only a run on this machine can have: {}",
+            target.display()
+        ))
+    }
+}
+
+/// What two paths begin with.
+fn shared(one: &Path, other: &Path) -> PathBuf {
+    let same = one.components().zip(other.components()).take_while(|(a, b)| a == b);
+    same.map(|(part, _)| part).collect()
+}
+
+impl Outputs {
+    /// The same outputs, put into a room when they are published. What is continued has to be new.
+    pub fn staged(mut self, staging: std::sync::Arc<Staging>) -> Self {
+        self.staging = Some(staging);
+        self
+    }
+
+    /// Where the file for this target is put: mostly just there.
+    pub(super) fn place_of(&self, target: &Path) -> Result<PathBuf, Error> {
+        self.staging.as_ref().map_or_else(|| Ok(target.to_owned()), |staging| staging.place(target))
+    }
+
+    /// Where what is in this folder is put: mostly just there.
+    pub(super) fn folder_at(&self, folder: &Path) -> Result<PathBuf, Error> {
+        let staging = self.staging.as_ref();
+        staging.map_or_else(|| Ok(folder.to_owned()), |staging| staging.folder(folder))
+    }
+
+    /// Takes over a complete file at `place`, which another process has synced: it will be published as `file`
+    /// says, with the others. Goes with these outputs if they are not published.
+    ///
+    /// The target is judged as one that is [created](Self::create). Between file systems the file is copied.
+    /// `Err` if it is not there as it was said to be.
+    pub fn adopt(&self, place: &Path, file: Published) -> Result<(), Error> {
+        let target = &file.path;
+        if target == Path::new("-") || is_special(target) {
+            return Err(Error::refused(format!(
+                "only files can be handed on, and this is a device: {}",
+                target.display()
+            )));
+        }
+        judge_length(place, file.bytes)?;
+        self.judge_input(target)?;
+        self.judge(target)?;
+        let target = super::followed(target)?;
+        let folder = folder_of(&target);
+        self.make_folder(folder)?;
+        self.take(&target)?;
+        let moves = mount(folder_of(place)).is_some_and(|here| mount(folder) == Some(here));
+        let temporary = if moves { place.to_owned() } else { self.copied(place, &target)? };
+        let replaces = self.overwrite != Overwrite::Refuse;
+        let file = Published { path: target.clone(), ..file };
+        self.state().staged.push(Staged { temporary: Some(temporary), at: target, file, replaces });
+        Ok(())
+    }
+
+    /// A copy of a file under a temporary name beside a target.
+    fn copied(&self, place: &Path, target: &Path) -> Result<PathBuf, Error> {
+        let name = target.file_name().unwrap_or_default().to_string_lossy();
+        let (temporary, mut to) = self.temporary(folder_of(target), &name)?;
+        let mut copy = || -> io::Result<()> {
+            self.ask(Step::Write)?;
+            io::copy(&mut fs::File::open(place)?, &mut to)?;
+            ask(self.faults.as_deref(), Step::Sync)?;
+            to.sync_all()
+        };
+        if let Err(error) = copy() {
+            super::remove_any(&temporary);
+            live().remove(&temporary);
+            return Err(Error::io("copy", place, error));
+        }
+        Ok(temporary)
+    }
+}
+
+fn judge_length(place: &Path, bytes: u64) -> Result<(), Error> {
+    let meta = fs::symlink_metadata(place).map_err(|e| Error::io("take over", place, e))?;
+    if meta.is_file() && meta.len() == bytes {
+        return Ok(());
+    }
+    Err(Error::refused(format!(
+        "this file was handed on as one of {bytes} bytes, and is not: {}",
+        place.display()
+    )))
+}
+
+/// What files can be renamed within. Nothing, where the system does not say.
+fn mount(folder: &Path) -> Option<(u32, u32, Option<u64>)> {
+    let found = statx(CWD, folder, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
+    let told = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::MNT_ID);
+    Some((found.stx_dev_major, found.stx_dev_minor, told.then_some(found.stx_mnt_id)))
+}
