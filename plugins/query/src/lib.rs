@@ -1,4 +1,9 @@
 //! Logs as tables of DataFusion: SQL over what any source reads, and the stage `sql`.
 //!
+//! [`session`] is where queries are planned and run; [`table`] makes tables of a source.
+//!
 //! Empty without the feature `engine`.
 #![cfg(feature = "engine")]
+
+pub mod session;
+pub mod table;

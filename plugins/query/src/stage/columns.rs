@@ -1,0 +1,144 @@
+//! Columns of the tables a query reads and of the rows it gives: their names and types. Holds no rows.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
+
+/// The columns that every event has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Own {
+    Timestamp,
+    Source,
+    Channel,
+    Sequence,
+    Payload,
+}
+
+impl Own {
+    const ALL: [Self; 5] =
+        [Self::Timestamp, Self::Source, Self::Channel, Self::Sequence, Self::Payload];
+
+    /// As queries call it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Timestamp => "timestamp",
+            Self::Source => "source",
+            Self::Channel => "channel",
+            Self::Sequence => "sequence",
+            Self::Payload => "payload",
+        }
+    }
+
+    /// The one of that name.
+    pub(super) fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|own| own.name() == name)
+    }
+
+    fn field(self) -> Field {
+        let words = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+        let (kind, is_nullable) = match self {
+            Self::Timestamp => (DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())), false),
+            Self::Source | Self::Channel => (words, false),
+            Self::Sequence => (DataType::Int64, false),
+            // Of some events only what is decoded of them is there.
+            Self::Payload => (DataType::BinaryView, true),
+        };
+        Field::new(self.name(), kind, is_nullable)
+    }
+}
+
+/// The column of the event that a row is made of: its place in its batch. Queries do not see it.
+pub(super) const EVENT: &str = "__sluice_event";
+
+/// The columns of the table of all events.
+pub(super) fn of_events() -> SchemaRef {
+    Arc::new(Schema::new(Own::ALL.map(Own::field).to_vec()))
+}
+
+/// The columns of the table of a channel whose messages have these fields.
+pub(super) fn of_channel(fields: &Fields) -> SchemaRef {
+    let own = [Own::Timestamp, Own::Source, Own::Channel, Own::Sequence];
+    let own = own.map(|own| Arc::new(own.field()));
+    let named =
+        fields.iter().map(|field| Arc::new(field.as_ref().clone().with_name(outer_name(field.name()))));
+    Arc::new(Schema::new(own.into_iter().chain(named).collect::<Vec<_>>()))
+}
+
+/// The same columns, and that of the event.
+pub(super) fn with_event(schema: &Schema) -> SchemaRef {
+    let event = Arc::new(Field::new(EVENT, DataType::UInt32, false));
+    Arc::new(Schema::new(schema.fields().iter().cloned().chain([event]).collect::<Vec<_>>()))
+}
+
+/// The name that a message's field has in a table: what every event has keeps its names.
+pub(super) fn outer_name(field: &str) -> String {
+    let is_ours = Own::of(field.trim_end_matches('_')).is_some();
+    if is_ours { format!("{field}_") } else { field.to_owned() }
+}
+
+/// The name of the field that a column becomes, which is none that every event has.
+pub(super) fn inner_name(column: &str) -> &str {
+    let is_ours = Own::of(column.trim_end_matches('_')).is_some();
+    if is_ours { column.strip_suffix('_').unwrap_or(column) } else { column }
+}
+
+/// Whether rows can be ordered by a column of this type.
+pub(super) fn has_order(kind: &DataType) -> bool {
+    match kind {
+        DataType::Dictionary(_, values) => has_order(values),
+        other => !other.is_nested() && !matches!(other, DataType::Null | DataType::Interval(_)),
+    }
+}
+
+/// The type that a field of an event has where a query gives this one: views and dictionaries become plain.
+/// `Err` says why it can have none.
+pub(super) fn plain(kind: &DataType) -> Result<DataType, String> {
+    let items = |field: &Arc<Field>| -> Result<Arc<Field>, String> {
+        Ok(Arc::new(Field::new(field.name(), plain(field.data_type())?, field.is_nullable())))
+    };
+    Ok(match kind {
+        DataType::Utf8View => DataType::Utf8,
+        DataType::BinaryView => DataType::Binary,
+        DataType::Dictionary(_, values) => plain(values)?,
+        DataType::List(field) | DataType::ListView(field) => DataType::List(items(field)?),
+        DataType::LargeList(field) | DataType::LargeListView(field) => {
+            DataType::LargeList(items(field)?)
+        }
+        DataType::FixedSizeList(field, len) => DataType::FixedSizeList(items(field)?, *len),
+        DataType::Struct(fields) => {
+            DataType::Struct(fields.iter().map(items).collect::<Result<Fields, _>>()?)
+        }
+        DataType::Null => return Err("is always null, and has no type".to_owned()),
+        DataType::Interval(_)
+        | DataType::Map(..)
+        | DataType::Union(..)
+        | DataType::RunEndEncoded(..) => {
+            return Err(format!("is of type {kind}, which no event can have"));
+        }
+        other => other.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_that_are_called_as_what_every_event_has_come_back() {
+        for name in ["x", "timestamp", "timestamp_", "payload___", "_", "source_x", ""] {
+            let outer = outer_name(name);
+            assert_eq!(Own::of(&outer), None);
+            assert_eq!(inner_name(&outer), name);
+        }
+    }
+
+    #[test]
+    fn types_that_are_ways_of_storing_become_plain() {
+        let words = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8View));
+        let list = DataType::new_list(words.clone(), true);
+        assert_eq!(plain(&words), Ok(DataType::Utf8));
+        assert_eq!(plain(&list), Ok(DataType::new_list(DataType::Utf8, true)));
+        assert!(plain(&DataType::new_list(DataType::Null, true)).is_err());
+        assert!(has_order(&words) && !has_order(&list));
+    }
+}

@@ -1,0 +1,67 @@
+//! What is wrong with a query, and where in its text.
+
+use datafusion::common::DataFusionError;
+use datafusion::sql::sqlparser::parser::ParserError;
+use datafusion::sql::sqlparser::tokenizer::Span;
+
+use crate::session::{Place, QueryError};
+
+/// What is wrong with a query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mistake {
+    what: String,
+    place: Option<Place>,
+}
+
+impl Mistake {
+    /// A mistake of the query as a whole.
+    pub(crate) fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into(), place: None }
+    }
+
+    /// A mistake at a place.
+    pub(crate) fn at(span: Span, what: impl Into<String>) -> Self {
+        let number = |number: u64| usize::try_from(number).ok().filter(|number| *number > 0);
+        let place = number(span.start.line).zip(number(span.start.column));
+        let place = place.map(|(line, column)| Place { line, column });
+        Self { what: what.into(), place }
+    }
+
+    /// What the parser says.
+    pub(crate) fn of_parser(error: DataFusionError) -> Self {
+        let too_deep = |error: &DataFusionError| match error {
+            DataFusionError::SQL(parser, _) => {
+                matches!(**parser, ParserError::RecursionLimitExceeded)
+            }
+            _ => false,
+        };
+        if too_deep(&error) {
+            return Self::new("its parts lie too deep in one another; write it flatter");
+        }
+        Self::of_planner(error)
+    }
+
+    /// What the planner says.
+    pub(crate) fn of_planner(error: DataFusionError) -> Self {
+        match QueryError::of(error, "") {
+            QueryError::Wrong(wrong) => {
+                let help = wrong.help.map(|help| format!("; {help}")).unwrap_or_default();
+                Self { what: wrong.what + &help, place: wrong.place }
+            }
+            other => Self::new(other.to_string()),
+        }
+    }
+
+    /// What is wrong, where, and the line of the query with a caret under the place.
+    pub(crate) fn shown(&self, text: &str) -> String {
+        /// What is shown of a line on either side.
+        const AROUND: usize = 60;
+        let Some(Place { line, column }) = self.place else { return self.what.clone() };
+        let Some(shown) = text.lines().nth(line - 1) else { return self.what.clone() };
+        let skipped = column.saturating_sub(AROUND + 1);
+        let clean = |c: char| if c.is_control() { ' ' } else { c };
+        let shown: String = shown.chars().map(clean).skip(skipped).take(2 * AROUND).collect();
+        let indent = " ".repeat(column - 1 - skipped);
+        format!("at line {line}, column {column}: {}\n\n  {shown}\n  {indent}^", self.what)
+    }
+}

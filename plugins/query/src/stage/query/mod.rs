@@ -1,0 +1,355 @@
+//! A query as it is written: read, held to what a stage can do, and looked at for all that can be said of it
+//! before any event is there. Plans nothing.
+
+mod look;
+mod mistake;
+mod weight;
+
+use std::fmt;
+
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
+use datafusion::sql::sqlparser::ast::{
+    Expr, LimitClause, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query as Ast, Statement,
+    Value,
+};
+
+pub(super) use look::Functions;
+pub(super) use mistake::Mistake;
+
+use super::columns::{self, Own};
+use look::Look;
+
+/// The table of all events.
+pub(super) const EVENTS: &str = "events";
+
+/// Longer queries are refused: reading one takes memory many times its length.
+const MOST_BYTES: usize = 16 << 10;
+
+/// How deeply parts may lie in one another.
+const MOST_NESTED: usize = 40;
+
+/// A query of one stage.
+#[derive(Clone, Debug)]
+pub(super) struct Query {
+    text: String,
+    ast: Ast,
+    /// The tables that it reads, each once, in order of their names.
+    pub(super) tables: Vec<Table>,
+    /// What in it has to see all rows before it can give one, if there is something.
+    pub(super) gathers: Option<Gathers>,
+    /// Which of its rows are given, where that is all that is not decided for each event alone.
+    pub(super) taken: Option<Taken>,
+    /// Whether times of events that it gives are those of the events they are made of.
+    pub(super) keeps_times: bool,
+    /// The same of channels and sources.
+    pub(super) keeps_channels: bool,
+}
+
+/// What a query reads.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Table {
+    /// All events.
+    Events,
+    /// What is decoded of the events of a channel.
+    Channel(String),
+}
+
+impl Table {
+    /// As queries call it.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Events => EVENTS,
+            Self::Channel(name) => name,
+        }
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", sluice_core::name::printable(self.name()))
+    }
+}
+
+/// A part of a query that has to see all rows: what it is, with its article.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Gathers(pub(super) String);
+
+/// `LIMIT` and `OFFSET`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Taken {
+    pub(super) skip: u64,
+    pub(super) fetch: Option<u64>,
+}
+
+impl Query {
+    /// Reads a query. `Err` says what is wrong with it, and where.
+    pub(super) fn parse(text: &str, functions: &Functions) -> Result<Self, Mistake> {
+        if text.len() > MOST_BYTES {
+            return Err(Mistake::new(format!("the query is longer than {MOST_BYTES} bytes")));
+        }
+        weight::refuse_long(text)?;
+        let mut ast = parsed(text)?;
+        weight::refuse_multiplied(&ast)?;
+        let look = Look::at(&ast, functions)?;
+        let (keeps_times, keeps_channels) = look::keeps(&ast);
+        let mut gathers = look.gathers;
+        let mut taken = None;
+        if gathers.is_none() {
+            match taken_of(&ast) {
+                Ok(found) => {
+                    taken = found;
+                    (ast.limit_clause, ast.fetch) = (None, None);
+                }
+                Err(what) => gathers = Some(Gathers(what)),
+            }
+        }
+        let text = text.to_owned();
+        Ok(Self { text, ast, tables: look.tables, gathers, taken, keeps_times, keeps_channels })
+    }
+
+    /// Its text, or the beginning of it, in one line: to know it again in messages.
+    pub(super) fn shown(&self) -> String {
+        const MOST: usize = 60;
+        let words = self.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        match words.char_indices().nth(MOST) {
+            Some((at, _)) => format!("{}…", words.get(..at).unwrap_or_default()),
+            None => words,
+        }
+    }
+
+    /// A mistake that is found in it later, with the line it is in.
+    pub(super) fn show(&self, mistake: &Mistake) -> String {
+        mistake.shown(&self.text)
+    }
+
+    /// What is planned.
+    pub(super) fn statement(&self) -> Parsed {
+        statement_of(self.ast.clone())
+    }
+
+    /// The same with an order in which no two different rows are alike: by what the query orders by, or
+    /// by time, and then by all columns of `plan` that have an order.
+    pub(super) fn ordered(&self, plan: &LogicalPlan) -> Parsed {
+        let mut ast = self.ast.clone();
+        let schema = plan.schema();
+        let place = |at: usize| {
+            let number = Value::Number((at + 1).to_string(), false).with_empty_span();
+            OrderByExpr {
+                expr: Expr::Value(number),
+                options: OrderByOptions::default(),
+                with_fill: None,
+            }
+        };
+        let fields = schema.fields().iter().enumerate();
+        let sorted = fields.filter(|(_, field)| columns::has_order(field.data_type()));
+        let mut rest: Vec<usize> = sorted.map(|(at, _)| at).collect();
+        rest.sort_by_key(|at| schema.field(*at).name() != Own::Timestamp.name());
+        let rest = rest.into_iter().map(place);
+        match ast.order_by.as_mut().map(|order| &mut order.kind) {
+            Some(OrderByKind::Expressions(by)) => by.extend(rest),
+            Some(OrderByKind::All(_)) => {}
+            None => {
+                let kind = OrderByKind::Expressions(rest.collect());
+                ast.order_by = Some(OrderBy { kind, interpolate: None });
+            }
+        }
+        statement_of(ast)
+    }
+}
+
+fn statement_of(ast: Ast) -> Parsed {
+    Parsed::Statement(Box::new(Statement::Query(Box::new(ast))))
+}
+
+/// The one query that a text is.
+fn parsed(text: &str) -> Result<Ast, Mistake> {
+    let parser = DFParserBuilder::new(text).with_recursion_limit(MOST_NESTED).build();
+    let statements = parser.and_then(|mut parser| parser.parse_statements());
+    let mut statements = statements.map_err(Mistake::of_parser)?;
+    let statement = match (statements.pop_front(), statements.is_empty()) {
+        (Some(statement), true) => statement,
+        (None, _) => return Err(Mistake::new("the query is empty: write `select … from events`")),
+        (Some(_), false) => {
+            return Err(Mistake::new("there are several statements, and a stage has one query"));
+        }
+    };
+    let refused = "only a query can be asked for: it begins with SELECT or WITH";
+    let Parsed::Statement(statement) = statement else { return Err(Mistake::new(refused)) };
+    match *statement {
+        Statement::Query(query) => Ok(*query),
+        _ => Err(Mistake::new(refused)),
+    }
+}
+
+/// What `LIMIT` and `OFFSET` of the whole query say. `Err` says what of it is not told by numbers.
+fn taken_of(ast: &Ast) -> Result<Option<Taken>, String> {
+    if ast.fetch.is_some() {
+        return Err("FETCH".to_owned());
+    }
+    let (limit, offset) = match &ast.limit_clause {
+        None => return Ok(None),
+        Some(LimitClause::LimitOffset { limit, offset, limit_by }) if limit_by.is_empty() => {
+            (limit.as_ref(), offset.as_ref().map(|offset| &offset.value))
+        }
+        Some(LimitClause::OffsetCommaLimit { offset, limit }) => (Some(limit), Some(offset)),
+        Some(_) => return Err("LIMIT BY".to_owned()),
+    };
+    let number = |expr: &Expr| match expr {
+        Expr::Value(value) => match &value.value {
+            Value::Number(digits, _) => digits.parse::<u64>().ok(),
+            _ => None,
+        },
+        _ => None,
+    };
+    let wrong = || "a LIMIT that is no plain number".to_owned();
+    let fetch = limit.map(|limit| number(limit).ok_or_else(wrong)).transpose()?;
+    let skip = offset.map(|offset| number(offset).ok_or_else(wrong)).transpose()?;
+    Ok(Some(Taken { skip: skip.unwrap_or(0), fetch }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Query, String> {
+        Query::parse(text, &Functions::known()).map_err(|mistake| mistake.shown(text))
+    }
+
+    fn gathers(text: &str) -> Option<String> {
+        read(text).unwrap().gathers.map(|gathers| gathers.0)
+    }
+
+    #[test]
+    fn a_mistake_is_shown_where_it_is() {
+        let shown = read("select a\nfrom POSE wher b").unwrap_err();
+        assert!(shown.contains("at line 2, column 16: "), "{shown}");
+        assert!(shown.ends_with("\n\n  from POSE wher b\n                 ^"), "{shown}");
+        let shown = read("select velocty(a), averag(b) from POSE").unwrap_err();
+        assert!(shown.contains("at line 1, column 8: there is no function `velocty`"), "{shown}");
+        let shown = read("select arry_length(a) from POSE").unwrap_err();
+        assert!(shown.contains("did you mean `array_length`?"), "{shown}");
+    }
+
+    #[test]
+    fn what_is_decided_for_each_event_alone_is_told_from_what_needs_all() {
+        for alone in [
+            "select * from POSE where vel[1] > 3",
+            "select timestamp, x.a + 1 as b from POSE p where p.q is not null and q in (1, 2)",
+            "select a from A union all select b from B",
+            "select t.a from (select a from A where a > 1) t limit 5 offset 2",
+            "with fast as (select * from POSE) select v from fast",
+            "select unnest(ranges) as range from SCAN",
+            "select case when a > 1 then 'x' else upper(b) end as c from A",
+        ] {
+            assert_eq!(gathers(alone), None, "{alone}");
+        }
+        for (gathered, what) in [
+            ("select channel, count(*) from events group by channel", "GROUP BY"),
+            ("select max(a) from A", "the aggregate `max`"),
+            ("select distinct a from A", "DISTINCT"),
+            ("select a from A order by a", "ORDER BY"),
+            ("select a from A union select a from B", "UNION without ALL"),
+            ("select a from A except select a from B", "EXCEPT"),
+            ("select A.a from A join B on A.t = B.t", "a JOIN"),
+            ("select A.a from A, B", "a JOIN"),
+            ("select lag(a) over (order by t) from A", "the window function `lag`"),
+            ("select row_number() over () from A", "the window function `row_number`"),
+            ("select a from A where a > (select max(b) from B)", "a query inside of an expression"),
+            ("select a from A where a in (select b from B)", "a query inside of an expression"),
+            ("select a from (select a from A limit 3)", "a LIMIT inside of the query"),
+        ] {
+            let found = gathers(gathered);
+            assert!(found.as_deref().is_some_and(|found| found.contains(what)), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn limits_of_the_whole_query_are_taken_apart() {
+        let taken = |text| read(text).unwrap().taken;
+        assert_eq!(taken("select a from A"), None);
+        let ten = Some(Taken { skip: 0, fetch: Some(10) });
+        assert_eq!(taken("select a from A limit 10"), ten);
+        assert_eq!(taken("select a from A offset 3"), Some(Taken { skip: 3, fetch: None }));
+        assert!(gathers("select a from A limit 1 + 1").is_some());
+    }
+
+    #[test]
+    fn tables_are_what_is_written_and_no_name_of_the_querys_own() {
+        let tables = |text| read(text).unwrap().tables;
+        let text = "with fast as (select * from POSE) select * from fast union all select * from \"a b\"";
+        let channel = |name: &str| Table::Channel(name.to_owned());
+        assert_eq!(tables(text), [channel("POSE"), channel("a b")]);
+        assert_eq!(tables("select timestamp from events"), [Table::Events]);
+    }
+
+    #[test]
+    fn what_would_differ_from_run_to_run_is_refused() {
+        for volatile in
+            ["now()", "random()", "uuid()", "current_date", "current_timestamp", "current_time()"]
+        {
+            let said = read(&format!("select {volatile} as x from events")).unwrap_err();
+            assert!(said.contains("another value in every run"), "{volatile}: {said}");
+        }
+        let said = read("select a from A tablesample (10 percent)").unwrap_err();
+        assert!(said.contains("sample"), "{said}");
+    }
+
+    #[test]
+    fn what_is_no_query_of_these_tables_is_refused() {
+        for (text, what) in [
+            ("", "empty"),
+            ("select 1", "reads no table"),
+            ("select a from A; select a from A", "several statements"),
+            ("drop table A", "only a query"),
+            ("insert into A values (1)", "only a query"),
+            ("copy A to 'x.csv'", "only a query"),
+            ("create external table t stored as csv location '/etc/passwd'", "only a query"),
+            ("explain select a from A", "only a query"),
+            ("select * from generate_series(1, 10)", "function that gives a table"),
+            ("select * from '/etc/passwd'", "`/etc/passwd`"),
+            ("select * from a.b", "one word"),
+            ("with recursive r as (select a from A union all select a from r) select * from r", "RECURSIVE"),
+            ("select a into B from A", "INTO"),
+            ("values (1), (2)", "reads no table"),
+        ] {
+            match read(text) {
+                Err(said) => assert!(said.contains(what), "{text}: {said}"),
+                // A path is the name of a channel, and nothing else.
+                Ok(query) => assert_eq!(query.tables[0].name(), what.trim_matches('`'), "{text}"),
+            }
+        }
+    }
+
+    #[test]
+    fn hostile_queries_are_refused_or_read_without_harm() {
+        let read = |text: String| read(&text);
+        assert!(read("select ".repeat(9_000)).unwrap_err().contains("longer than"));
+        let deep = |open: &str, close: &str, n: usize| {
+            format!("select {}a{} from A", open.repeat(n), close.repeat(n))
+        };
+        assert!(read(deep("(", ")", 3_000)).unwrap_err().contains("deep"));
+        assert!(read(deep("not ", "", 2_000)).is_err());
+        assert!(read(deep("- ", "", 2_000)).is_err());
+        assert!(read(format!("select a{} from A", "+1".repeat(5_000))).unwrap_err().contains("parts"));
+        assert!(read(format!("select a{} from A", "::int".repeat(2_000))).is_err());
+        assert!(read(format!("select a{} from A", "[1]".repeat(2_000))).is_err());
+        assert!(read(format!("select * from {}A{}", "(select * from ".repeat(500), ")".repeat(500))).is_err());
+        let doubled = (1..20).map(|n| format!("c{n} as (select * from c{0} union all select * from c{0})", n - 1));
+        let doubled: Vec<String> = doubled.collect();
+        let text = format!("with c0 as (select a from A), {} select * from c19", doubled.join(", "));
+        assert!(read(text).unwrap_err().contains("times"));
+        for garbage in ["\u{0}", "select '", "select \"", "/* ", "select $1 from A", "🤖", "select from from"] {
+            assert!(read(garbage.to_owned()).is_err(), "{garbage:?}");
+        }
+    }
+
+    #[test]
+    fn times_and_channels_are_kept_where_the_query_passes_them_on() {
+        let keeps = |text| read(text).map(|query| (query.keeps_times, query.keeps_channels)).unwrap();
+        assert_eq!(keeps("select v from POSE"), (true, true));
+        assert_eq!(keeps("select timestamp, 'x' as channel from POSE"), (true, false));
+        assert_eq!(keeps("select timestamp + interval '1 second' as timestamp from POSE"), (false, true));
+        assert_eq!(keeps("select * from (select 1 as timestamp from POSE)"), (false, false));
+    }
+}

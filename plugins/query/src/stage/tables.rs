@@ -1,0 +1,165 @@
+//! Events and their rows as the tables that a query reads. Plans and asks nothing.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{
+    Array, ArrayRef, BinaryViewArray, RecordBatch, RecordBatchOptions, UInt32Array,
+};
+use arrow_cast::cast;
+use arrow_schema::{ArrowError, Fields, SchemaRef};
+use arrow_select::take::take_arrays;
+use datafusion::arrow::buffer::NullBuffer;
+use sluice_core::{Batch, Channel, Channels, Error, Payloads, PerChannel, Rows};
+
+use super::columns::{self, Own};
+use super::query::Table;
+
+/// Which table of a query each channel's messages belong to.
+#[derive(Debug)]
+pub(super) struct Members {
+    /// The channels of tables, by the tables' places.
+    names: Vec<Option<String>>,
+    places: PerChannel<Option<usize>>,
+}
+
+impl Members {
+    pub(super) fn of(tables: &[Table]) -> Self {
+        let name = |table: &Table| match table {
+            Table::Events => None,
+            Table::Channel(name) => Some(name.clone()),
+        };
+        Self { names: tables.iter().map(name).collect(), places: PerChannel::default() }
+    }
+
+    /// For each channel of the run, by number, the place of its table.
+    pub(super) fn places(&self, channels: &Channels) -> Result<Arc<Vec<Option<usize>>>, Error> {
+        self.places.table(channels, |channel: &Channel| {
+            let is_it = |name: &Option<String>| name.as_deref() == Some(channel.name.text());
+            Ok(self.names.iter().position(is_it))
+        })
+    }
+}
+
+/// Rows of one type, of one channel.
+#[derive(Clone, Debug)]
+pub(super) struct Messages {
+    /// The place of their table.
+    pub(super) table: usize,
+    pub(super) rows: Rows,
+}
+
+/// The messages of a batch that belong to tables, and how many events of such channels have no rows.
+pub(super) fn messages(batch: &Batch, places: &[Option<usize>], tables: usize) -> (Vec<Messages>, u64) {
+    let place = |event: u32| {
+        let channel = batch.channels().get(event as usize).copied().unwrap_or_default();
+        places.get(channel as usize).copied().flatten()
+    };
+    let (mut found, mut decoded) = (Vec::new(), 0u64);
+    for rows in batch.rows() {
+        for table in 0..tables {
+            let each = (0u32..).zip(&rows.events);
+            let mine = each.filter(|(_, event)| place(**event) == Some(table));
+            let mine: Vec<u32> = mine.map(|(row, _)| row).collect();
+            if !mine.is_empty() {
+                decoded += mine.len() as u64;
+                let all = mine.len() == rows.events.len();
+                let rows = if all { rows.clone() } else { rows.pick(&mine) };
+                found.push(Messages { table, rows });
+            }
+        }
+    }
+    let of_tables = (0..batch.len() as u32).filter(|event| place(*event).is_some()).count() as u64;
+    (found, of_tables.saturating_sub(decoded))
+}
+
+/// A batch as rows of the table of all events, with the column of the event. Copies no payload.
+pub(super) fn events(batch: &Batch, channels: &Channels) -> Result<RecordBatch, Error> {
+    let arrow = batch.to_arrow(channels)?;
+    let mut own = own_columns(&arrow)?;
+    own.push(payloads(batch, &arrow)?);
+    own.push(Arc::new(UInt32Array::from_iter_values(0..batch.len() as u32)));
+    let schema = columns::with_event(&columns::of_events());
+    RecordBatch::try_new(schema, own).map_err(|error| unfit(&error))
+}
+
+/// Messages of a batch as rows of a table with these columns, with the column of the event.
+pub(super) fn channel(
+    batch: &Batch,
+    rows: &Rows,
+    table: &SchemaRef,
+    channels: &Channels,
+) -> Result<RecordBatch, Error> {
+    let of_events = UInt32Array::from(rows.events.clone());
+    let own = own_columns(&batch.to_arrow(channels)?)?;
+    let own = take_arrays(&own, &of_events, None).map_err(|error| unfit(&error))?;
+    let fields = rows.columns.columns().iter().cloned();
+    let all = own.into_iter().chain(fields).chain([Arc::new(of_events) as ArrayRef]).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.events.len()));
+    let made = RecordBatch::try_new_with_options(columns::with_event(table), all, &options);
+    made.map_err(|error| unfit(&error))
+}
+
+/// The same messages with the fields that are declared for their table, by name.
+///
+/// `Err` says which one is not there, or of a type that does not fit.
+pub(super) fn as_declared(rows: &Rows, declared: &Fields) -> Result<Rows, String> {
+    let field = |field: &Arc<arrow_schema::Field>| -> Result<ArrayRef, String> {
+        let name = columns::inner_name(field.name());
+        let column = rows.columns.column_by_name(name).ok_or_else(|| {
+            format!("a `{}` has no field `{name}`, which `tables` declares", rows.message.name)
+        })?;
+        let options =
+            arrow_cast::CastOptions { safe: false, ..arrow_cast::CastOptions::default() };
+        arrow_cast::cast_with_options(column, field.data_type(), &options).map_err(|error| {
+            let (is, declared) = (column.data_type(), field.data_type());
+            format!("field `{name}` of `{}` is {is}, and `tables` declares {declared}: {error}", rows.message.name)
+        })
+    };
+    let fields = declared.iter().map(field).collect::<Result<Vec<_>, _>>()?;
+    let inner = declared
+        .iter()
+        .map(|field| Arc::new(field.as_ref().clone().with_name(columns::inner_name(field.name()))));
+    let schema = Arc::new(arrow_schema::Schema::new(inner.collect::<Vec<_>>()));
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.events.len()));
+    let columns = RecordBatch::try_new_with_options(schema, fields, &options);
+    let columns = columns.map_err(|error| error.to_string())?;
+    Ok(Rows { columns, ..rows.clone() })
+}
+
+/// What every event has, but for its payload.
+fn own_columns(arrow: &RecordBatch) -> Result<Vec<ArrayRef>, Error> {
+    let own = [Own::Timestamp, Own::Source, Own::Channel, Own::Sequence];
+    own.into_iter().map(|own| column(arrow, own)).collect()
+}
+
+fn column(arrow: &RecordBatch, own: Own) -> Result<ArrayRef, Error> {
+    let found = arrow.column_by_name(own.name()).cloned();
+    found.ok_or_else(|| Error::broken(format!("a batch without a column `{}`", own.name())))
+}
+
+/// The payloads; null where only rows are left of an event.
+fn payloads(batch: &Batch, arrow: &RecordBatch) -> Result<ArrayRef, Error> {
+    let payloads = cast(&column(arrow, Own::Payload)?, &arrow_schema::DataType::BinaryView)
+        .map_err(|error| unfit(&error))?;
+    let gone: Vec<&Rows> =
+        batch.rows().iter().filter(|rows| rows.payloads == Payloads::Gone).collect();
+    if gone.is_empty() {
+        return Ok(payloads);
+    }
+    let mut is_there = vec![true; batch.len()];
+    for event in gone.iter().flat_map(|rows| &rows.events) {
+        if let Some(is_there) = is_there.get_mut(*event as usize) {
+            *is_there = false;
+        }
+    }
+    let views = payloads.as_binary_view();
+    let (views, buffers, _) = views.clone().into_parts();
+    let nulls = NullBuffer::from(is_there);
+    let nulled = BinaryViewArray::try_new(views, buffers, Some(nulls));
+    Ok(Arc::new(nulled.map_err(|error| unfit(&error))?))
+}
+
+fn unfit(error: &ArrowError) -> Error {
+    Error::broken(format!("events do not fit the columns of their table: {error}"))
+}

@@ -1,0 +1,88 @@
+//! What was found in a log while it was queried: what has to be told beside a result. Tells nobody.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Mutex, PoisonError};
+
+use sluice_core::Damage;
+
+/// What has to be told beside a query's result.
+#[derive(Clone, Debug, Default)]
+pub struct Findings {
+    /// Ranges of inputs that could not be read, in the order in which they were met; each once, however
+    /// often it was read.
+    pub damage: Vec<Damage>,
+    /// How many ranges more there were than are listed.
+    pub more_damage: u64,
+    /// Events that are missing in a result, with how many there were. Of a log that was read several
+    /// times, the most that one reading met.
+    pub left_out: BTreeMap<String, u64>,
+    /// What else readers and codecs say. No event is missing because of it.
+    pub notes: BTreeMap<String, u64>,
+}
+
+impl Findings {
+    /// Whether nothing is missing: no damage, and every event was shown.
+    pub fn is_complete(&self) -> bool {
+        self.damage.is_empty() && self.more_damage == 0 && self.left_out.is_empty()
+    }
+
+    /// What both found.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.damage.extend(other.damage);
+        self.more_damage += other.more_damage;
+        keep_most(&mut self.left_out, other.left_out);
+        keep_most(&mut self.notes, other.notes);
+    }
+}
+
+fn keep_most(all: &mut BTreeMap<String, u64>, more: BTreeMap<String, u64>) {
+    for (what, count) in more {
+        let known = all.entry(what).or_default();
+        *known = count.max(*known);
+    }
+}
+
+/// Longer lists of damage are counted: a log may be nothing else.
+const MOST_DAMAGE: usize = 1 << 16;
+
+/// The findings of one log, by all that read it.
+#[derive(Debug, Default)]
+pub(crate) struct FindingsLog(Mutex<Found>);
+
+#[derive(Debug, Default)]
+struct Found {
+    findings: Findings,
+    /// Where the damage is that is known: input, offset and length.
+    known: HashSet<(std::sync::Arc<str>, u64, u64)>,
+}
+
+impl FindingsLog {
+    /// Adds damage, but for what is known.
+    pub(crate) fn add_damage(&self, damage: impl IntoIterator<Item = Damage>) {
+        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for damage in damage {
+            let place = (std::sync::Arc::clone(&damage.input), damage.offset, damage.length);
+            if found.known.contains(&place) {
+                continue;
+            }
+            if found.known.len() >= MOST_DAMAGE {
+                found.findings.more_damage += 1;
+                continue;
+            }
+            found.known.insert(place);
+            found.findings.damage.push(damage);
+        }
+    }
+
+    /// Adds what one reading counted.
+    pub(crate) fn add_counts(&self, left_out: BTreeMap<String, u64>, notes: BTreeMap<String, u64>) {
+        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        keep_most(&mut found.findings.left_out, left_out);
+        keep_most(&mut found.findings.notes, notes);
+    }
+
+    /// What was found since the last call.
+    pub(crate) fn take(&self) -> Findings {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).findings
+    }
+}
