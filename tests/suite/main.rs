@@ -28,6 +28,7 @@ mod record;
 mod records;
 mod robots;
 mod samples;
+mod scaling;
 mod shape;
 mod shards;
 mod spying;

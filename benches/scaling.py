@@ -1,0 +1,412 @@
+#!/usr/bin/env python3
+"""How a job of many drives scales with executors, and what bounds it: a simulation, the same for the same seed.
+
+    benches/scaling.py [--drives 10000] [--executors 1,2,5,10,20,50,100] [--storage nfs-10] [--costs FILE]…
+
+What a unit costs is told by `unit_costs.py`, which measures a real program; what is built in is what it measured
+once. Storage, network, how long drives are and how often executors fail are assumptions, and options. Prints Markdown.
+Converts nothing itself, and knows of a cluster only what is written here. Sizes are in millions of bytes, times in seconds.
+"""
+
+import argparse
+import heapq
+import json
+import math
+import random
+import sys
+from collections import deque
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+# An attempt at a unit that ends with its executor is made again, so many times in all.
+ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a unit costs beside its bytes, and what a core makes of bytes."""
+
+    # Millions of bytes of input a second and core.
+    rate: float = 60.0
+    # Bytes written for each byte read.
+    written: float = 0.45
+    # Files that a unit publishes.
+    files: int = 61
+    # On the driver, before anything is sent: finding the input, making its order.
+    order: float = 0.0002
+    # On the scheduler, one after another.
+    dispatch: float = 0.0007
+    # From a free slot to an order in it; nobody works meanwhile.
+    hand_over: float = 0.005
+    # On the executor: a process that has read its order and opened its input.
+    start: float = 0.06
+    # On the executor: a file synced and named.
+    sync: float = 0.002
+    # How often the driver looks for deliveries.
+    poll: float = 0.1
+    # On the driver, one after another: a unit judged, noted and published, and each of its files.
+    publish: float = 0.004
+    publish_file: float = 0.0003
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Executors that are alike, and what they share."""
+
+    executors: int = 1
+    cores: int = 8
+    # Units at a time; each has its share of the cores.
+    slots: int = 8
+    # What an executor's network carries, in both directions together.
+    link: float = 1250.0
+    # What the storage that all share carries, read and written together.
+    storage: float = math.inf
+    # Hours until an executor fails, on average; how long until that is noticed, and until it is back.
+    failing: float = math.inf
+    lost_after: float = 20.0
+    back_after: float = 600.0
+
+
+# What is shared carries so much, and takes so long to sync a file.
+STORAGE = {
+    "disk": (2000.0, 0.001),
+    "nfs-1": (1000.0, 0.004),
+    "nfs-10": (10_000.0, 0.004),
+    "s3": (math.inf, 0.06),
+}
+
+
+def lengths(count, mean, sigma, seed):
+    """Log-normal lengths of drives that have exactly this mean."""
+    dice = random.Random(seed)
+    drawn = [dice.lognormvariate(0, sigma) for _ in range(count)]
+    scale = mean * count / sum(drawn)
+    return [scale * length for length in drawn]
+
+
+@dataclass
+class Outcome:
+    """What came of a job."""
+
+    time: float
+    # Seconds that slots had a unit, that the driver published, that the scheduler dispatched.
+    busy: float
+    driver: float
+    scheduler: float
+    # Millions of bytes that went over the storage, and how many of them for nothing.
+    moved: float
+    wasted: float
+    published: int
+    given_up: int
+    failures: int
+    # The least time that each of these would need if nothing else took any.
+    bounds: dict
+
+    @property
+    def bound(self):
+        return max(self.bounds, key=self.bounds.get)
+
+
+class Executor:
+    """A machine: its slots, and how far the units in them are."""
+
+    def __init__(self):
+        # How often it has failed: what was begun in an earlier life is void.
+        self.life = 0
+        # Units that read, convert and write, by how much has to be done until each is through, and what has been done.
+        self.working, self.done, self.rate = [], 0.0, 0.0
+        # Units in its slots, and since when.
+        self.held = {}
+
+
+class Simulation:
+    """A job on a cluster, event by event."""
+
+    def __init__(self, drives, cluster, costs, seed=0):
+        self.drives, self.cluster, self.costs = drives, cluster, costs
+        self.threads = cluster.cores / cluster.slots
+        self.per_byte = 1 + costs.written
+        self.dice = random.Random(seed)
+        self.now, self.events, self.number = 0.0, [], 0
+        self.queue, self.attempts = deque(range(len(drives))), [0] * len(drives)
+        self.executors = [Executor() for _ in range(cluster.executors)]
+        # Of how many executors so many units are working.
+        self.at_work = [cluster.executors] + [0] * cluster.slots
+        self.waiting = deque()
+        self.scheduler_free = self.driver_free = 0.0
+        self.busy = self.driver = self.scheduler = self.moved = self.wasted = 0.0
+        self.published = self.given_up = self.failures = 0
+
+    def run(self):
+        began = self.costs.order * len(self.drives)
+        for number in range(len(self.executors)):
+            self.at(began, self.come_up, number)
+        while self.published + self.given_up < len(self.drives):
+            self.step()
+        return Outcome(self.now, self.busy, self.driver, self.scheduler, self.moved, self.wasted, self.published,
+                       self.given_up, self.failures, bounds(self.drives, self.cluster, self.costs))
+
+    def at(self, time, what, *words):
+        self.number += 1
+        heapq.heappush(self.events, (time, self.number, what, words))
+
+    def step(self):
+        """Goes on to what happens next: an event, or a unit that is through with its bytes."""
+        through, who = self.next_through()
+        if self.events and self.events[0][0] <= through:
+            time, _, what, words = heapq.heappop(self.events)
+            self.go_on_to(time)
+            what(*words)
+        else:
+            self.go_on_to(through)
+            executor = self.executors[who]
+            executor.done, unit = heapq.heappop(executor.working)
+            self.work_on(who, -1)
+            self.moved += self.drives[unit] * self.per_byte
+            self.at(self.now + finishing(self.costs), self.deliver, who, executor.life, unit)
+
+    def next_through(self):
+        soonest, who = math.inf, None
+        for number, executor in enumerate(self.executors):
+            if executor.working:
+                time = self.now + max(0.0, executor.working[0][0] - executor.done) / executor.rate
+                if time < soonest:
+                    soonest, who = time, number
+        return soonest, who
+
+    def go_on_to(self, time):
+        passed = time - self.now
+        if passed > 0:
+            for executor in self.executors:
+                if executor.working:
+                    executor.done += executor.rate * passed
+            self.now = time
+
+    def work_on(self, who, more):
+        """Says that an executor works on one unit more or less, and shares out what is shared."""
+        now = len(self.executors[who].working)
+        self.at_work[now - more] -= 1
+        self.at_work[now] += 1
+        self.share()
+
+    def share(self):
+        rates = fair(self.at_work, [self.fastest(units) for units in range(self.cluster.slots + 1)],
+                     self.cluster.storage / self.per_byte)
+        for executor in self.executors:
+            executor.rate = rates[len(executor.working)]
+
+    def fastest(self, units):
+        """What each of so many units on one executor can do if the storage has no bound."""
+        return min(self.costs.rate * self.threads, self.cluster.link / self.per_byte / max(1, units))
+
+    def come_up(self, who):
+        for _ in range(self.cluster.slots):
+            self.ask(who)
+        if math.isfinite(self.cluster.failing):
+            self.at(self.now + self.dice.expovariate(1 / (self.cluster.failing * 3600)), self.fail, who)
+
+    def ask(self, who):
+        """A free slot asks for a unit."""
+        if not self.queue:
+            self.waiting.append((who, self.executors[who].life))
+            return
+        unit = self.queue.popleft()
+        self.attempts[unit] += 1
+        self.scheduler_free = max(self.now, self.scheduler_free) + self.costs.dispatch
+        self.scheduler += self.costs.dispatch
+        executor = self.executors[who]
+        executor.held[unit] = self.now
+        self.at(self.scheduler_free + self.costs.hand_over, self.start, who, executor.life, unit)
+
+    def start(self, who, life, unit):
+        if life == self.executors[who].life:
+            self.at(self.now + self.costs.start, self.work, who, life, unit)
+
+    def work(self, who, life, unit):
+        executor = self.executors[who]
+        if life == executor.life:
+            heapq.heappush(executor.working, (executor.done + self.drives[unit], unit))
+            self.work_on(who, 1)
+
+    def deliver(self, who, life, unit):
+        executor = self.executors[who]
+        if life != executor.life:
+            return
+        self.busy += self.now - executor.held.pop(unit)
+        self.ask(who)
+        poll = self.costs.poll
+        seen = math.ceil(self.now / poll) * poll if poll else self.now
+        cost = publishing(self.costs)
+        self.driver_free = max(seen, self.driver_free) + cost
+        self.driver += cost
+        self.at(self.driver_free, self.publish)
+
+    def publish(self):
+        self.published += 1
+
+    def fail(self, who):
+        """Everything that an executor had begun is lost, which is noticed later."""
+        executor = self.executors[who]
+        self.failures += 1
+        executor.life += 1
+        for end, unit in executor.working:
+            moved = (self.drives[unit] - max(0.0, end - executor.done)) * self.per_byte
+            self.moved += moved
+            self.wasted += moved
+        self.at_work[len(executor.working)] -= 1
+        self.at_work[0] += 1
+        executor.working, executor.done = [], 0.0
+        for unit, since in sorted(executor.held.items()):
+            self.busy += self.now - since
+            self.at(self.now + self.cluster.lost_after, self.again, unit)
+        executor.held = {}
+        self.share()
+        self.at(self.now + self.cluster.back_after, self.come_up, who)
+
+    def again(self, unit):
+        if self.attempts[unit] == ATTEMPTS:
+            self.given_up += 1
+            return
+        self.queue.appendleft(unit)
+        while self.waiting:
+            who, life = self.waiting.popleft()
+            if life == self.executors[who].life:
+                self.ask(who)
+                return
+
+
+def fair(counts, most, whole):
+    """What each unit gets of `whole`, by how many are on its executor: the same for all, or the most it can take."""
+    units = [number * count for number, count in enumerate(counts)]
+    if sum(n * rate for n, rate in zip(units, most)) <= whole:
+        return most
+    level, left, some = 0.0, whole, sum(units)
+    # From the slowest on: who cannot take the level leaves the rest to the others.
+    for rate, n in sorted(zip(most, units)):
+        if n == 0:
+            continue
+        level = left / some
+        if rate > level:
+            break
+        left, some = left - n * rate, some - n
+    return [min(rate, level) for rate in most]
+
+
+def finishing(costs):
+    return costs.sync * costs.files
+
+
+def publishing(costs):
+    return costs.publish + costs.publish_file * costs.files
+
+
+def beside(costs):
+    """The seconds that a slot has a unit beside its bytes."""
+    return costs.dispatch + costs.hand_over + costs.start + finishing(costs)
+
+
+def bounds(drives, cluster, costs):
+    """How long a job takes at least, for each thing that can bound it."""
+    count, bytes_ = len(drives), sum(drives)
+    moved, rate = bytes_ * (1 + costs.written), costs.rate * cluster.cores / cluster.slots
+    # Nobody is waited for, and nothing is shared.
+    alone = min(rate, cluster.link / (1 + costs.written), cluster.storage / (1 + costs.written))
+    return {
+        "executors": (beside(costs) * count + bytes_ / rate) / (cluster.executors * cluster.slots),
+        "network of an executor": moved / (cluster.executors * cluster.link),
+        "storage": moved / cluster.storage,
+        "driver": publishing(costs) * count,
+        "scheduler": costs.dispatch * count,
+        "longest drive": beside(costs) + max(drives) / alone + publishing(costs),
+    }
+
+
+def simulate(drives, cluster, costs, seed=0):
+    return Simulation(drives, cluster, costs, seed).run()
+
+
+def table(drives, cluster, costs, counts, seed):
+    """A row for each number of executors."""
+    yield "| executors | time | speed-up | efficiency | bound by | which alone takes | slots busy | storage | driver | lost |"
+    yield "|" + " ---: |" * 4 + " --- |" + " ---: |" * 5
+    one = simulate(drives, replace(cluster, executors=1, failing=math.inf), costs, seed).time
+    for count in counts:
+        some = replace(cluster, executors=count)
+        outcome = simulate(drives, some, costs, seed)
+        speed = one / outcome.time
+        of_storage = outcome.moved / (outcome.time * cluster.storage)
+        cells = [
+            f"{count}", duration(outcome.time), f"{speed:.1f}", f"{speed / count:.0%}", outcome.bound,
+            f"{outcome.bounds[outcome.bound] / outcome.time:.0%}",
+            f"{outcome.busy / (outcome.time * count * cluster.slots):.0%}", f"{of_storage:.0%}",
+            f"{outcome.driver / outcome.time:.0%}", lost(outcome),
+        ]
+        yield f"| {' | '.join(cells)} |"
+
+
+def lost(outcome):
+    if not outcome.failures:
+        return "-"
+    text = f"{outcome.failures} executors, {outcome.wasted / max(outcome.moved, 1e-9):.2%} of the bytes"
+    return text + (f", {outcome.given_up} units" if outcome.given_up else "")
+
+
+def duration(seconds):
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--drives", type=int, default=10_000)
+    parser.add_argument("--mean", type=float, default=1000, help="length of a drive on average, in MB")
+    parser.add_argument("--sigma", type=float, default=1.0, help="how unlike drives are; 0: all have one length")
+    parser.add_argument("--longest-first", action="store_true", help="hand out long drives before short ones")
+    parser.add_argument("--executors", default="1,2,5,10,20,50,100")
+    parser.add_argument("--cores", type=int, default=8, help="cores of an executor")
+    parser.add_argument("--slots", type=int, help="units at a time on an executor; one a core if left out")
+    parser.add_argument("--link", type=float, default=1250, help="what an executor's network carries, in MB/s")
+    parser.add_argument("--storage", default="nfs-10",
+                        help=f"what all share: {', '.join(STORAGE)}, or a number of MB/s")
+    parser.add_argument("--failing", type=float, default=math.inf, help="hours until an executor fails, on average")
+    parser.add_argument("--costs", type=Path, help="what unit_costs.py has measured")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=NUMBER", help="another cost of a unit: "
+                        + ", ".join(field.name for field in fields(Costs)))
+    parser.add_argument("--seed", type=int, default=1)
+    return parser.parse_args()
+
+
+def costs_of(options, sync):
+    """The costs that are built in or were measured, on storage that syncs a file in this time, and as they are set."""
+    values = {"sync": sync}
+    if options.costs:
+        measured = json.loads(options.costs.read_text())
+        values |= {field.name: measured[field.name] for field in fields(Costs) if field.name in measured}
+        # What is measured on a disk is not what it takes here.
+        values["sync"] = max(values["sync"], sync)
+    for assignment in options.set:
+        name, _, value = assignment.partition("=")
+        if name not in {field.name for field in fields(Costs)}:
+            sys.exit(f"scaling.py: there is no cost `{name}`")
+        values[name] = float(value)
+    return Costs(**values)
+
+
+def main():
+    options = arguments()
+    storage, sync = STORAGE.get(options.storage) or (float(options.storage), STORAGE["nfs-10"][1])
+    costs = costs_of(options, sync)
+    drives = lengths(options.drives, options.mean, options.sigma, options.seed)
+    if options.longest_first:
+        drives.sort(reverse=True)
+    cluster = Cluster(cores=options.cores, slots=options.slots or options.cores, link=options.link, storage=storage,
+                      failing=options.failing)
+    counts = [int(count) for count in options.executors.split(",")]
+    print(f"{options.drives:,} drives, {sum(drives) / 1e6:.1f} TB, the longest {max(drives) / 1000:.1f} GB; executors "
+          f"with {cluster.cores} cores and {cluster.slots} slots; storage {options.storage}\n")
+    print("\n".join(table(drives, cluster, costs, counts, options.seed)))
+
+
+if __name__ == "__main__":
+    main()
