@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use sluice_core::options::ByteSize;
+use sluice_core::store::is_address;
 use sluice_core::{DynSink, Input, Kind, Make, OptionsError, Plugin, Source, files};
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Node, OnDamage, Part, Pipeline, Report};
@@ -38,8 +39,12 @@ pub(crate) fn source_of<'s>(
     }
 }
 
-/// Whether this is the address of something live, such as `udpm://…`, and no path.
+/// Whether this is the address of something live, such as `udpm://…`, and neither a path nor an address in an
+/// object store.
 pub(crate) fn is_url(text: &str) -> bool {
+    if is_address(Path::new(text)) {
+        return false;
+    }
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);
     scheme.is_some_and(|scheme| {
         !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric()) && scheme != "file"

@@ -34,6 +34,10 @@ use clap::Parser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sluice_core::{Registry, programs};
 
+// Its addresses are known to whoever links it.
+#[cfg(feature = "s3")]
+use sluice_storage as _;
+
 use args::{Cli, Verb};
 use ending::Outcome;
 use shell::Shell;

@@ -88,6 +88,11 @@ impl Error {
         ))
     }
 
+    /// Whether it says that there is no such file or object.
+    pub fn is_missing(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
     /// What kind of error it is.
     pub fn kind(&self) -> &ErrorKind {
         &self.0
@@ -130,6 +135,10 @@ const TOO_MANY_OPEN: i32 = rustix::io::Errno::MFILE.raw_os_error();
 
 /// The system's words, with what to do where that is known.
 fn explain(error: &io::Error) -> String {
+    // Who made words of its own for it said more than the kind does.
+    if error.get_ref().is_some() {
+        return error.to_string();
+    }
     let advice = match error.kind() {
         io::ErrorKind::NotFound => "no such file or folder",
         io::ErrorKind::PermissionDenied => "permission denied",

@@ -40,6 +40,7 @@ pub mod programs;
 pub mod registry;
 pub mod rows;
 pub mod selection;
+pub mod store;
 pub mod tasks;
 pub mod template;
 pub mod time;

@@ -233,7 +233,8 @@ pub fn schema_of<T: JsonSchema>() -> Schema {
 /// implements [`Source`], [`Sink`] or [`Service`]; options of a stage or codec turn into one: they implement
 /// `TryFrom<Options, Error = OptionsError>` for [`Stage`] or `Box<dyn Codec>`.
 ///
-/// `register! { types "name": FILES, codec: "lcm", about: "…" }` gives a set of types a name.
+/// `register! { types "name": FILES, codec: "lcm", about: "…" }` gives a set of types a name, and
+/// `register! { store ["scheme"]: &STORE }` the addresses of a [`Store`](crate::store::Store) their scheme.
 ///
 /// ```
 /// # use sluice_core::{*, error::OptionsError};
@@ -262,6 +263,11 @@ macro_rules! register {
     (types $name:literal : $files:expr, codec: $codec:literal, about: $about:literal $(,)?) => {
         $crate::inventory::submit! {
             $crate::registry::TypeSet { name: $name, about: $about, codec: $codec, files: $files }
+        }
+    };
+    (store [$($scheme:literal),+] : $store:expr) => {
+        $crate::inventory::submit! {
+            $crate::store::Linked { schemes: &[$($scheme),+], store: $store }
         }
     };
     ($kind:ident $name:literal : $type:ty $(, $field:ident : $value:expr)* $(,)?) => {

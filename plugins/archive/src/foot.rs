@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use sluice_core::files::LogFile;
+use sluice_core::files::{self, LogFile};
 use sluice_core::frames::{self, MAGIC, Span};
+use sluice_core::store::is_address;
 use sluice_core::{ByteFormat, Error, Sniff};
 
 use crate::format;
@@ -63,7 +64,7 @@ fn index_between(log: &mut LogFile, start: u64, end: u64) -> Result<Option<Index
 /// Whether a file is an archive whose foot is there. Reads a few bytes.
 pub fn sniff(path: &Path) -> Result<Sniff, Error> {
     // What cannot be looked at is told by whoever reads it.
-    if !std::fs::metadata(path).is_ok_and(|meta| meta.is_file()) {
+    if !files::is_file(path) {
         return Ok(Sniff::No);
     }
     let mut log = LogFile::open_plain(path)?;
@@ -81,8 +82,9 @@ pub struct Feet(Mutex<Vec<Kept>>);
 
 struct Kept {
     path: PathBuf,
-    /// What tells one state of the file from another: its length, and when it was written.
-    stamp: (u64, Option<SystemTime>),
+    /// What tells one state of the file from another: its length, and when it was written, or the version of an
+    /// object.
+    stamp: (u64, Option<SystemTime>, Option<String>),
     foot: Option<Arc<Foot>>,
 }
 
@@ -92,12 +94,13 @@ impl Feet {
 
     /// The foot of a file, read if the file was not among the last, or has changed since.
     pub fn of(&self, path: &Path) -> Result<Option<Arc<Foot>>, Error> {
-        if !std::fs::metadata(path).is_ok_and(|meta| meta.is_file()) {
+        if !is_address(path) && !files::is_file(path) {
             return Ok(None);
         }
         let mut log = LogFile::open_plain(path)?;
         let modified = std::fs::metadata(path).and_then(|meta| meta.modified()).ok();
-        let stamp = (log.len().unwrap_or_default(), modified);
+        let version = log.version().map(str::to_owned);
+        let stamp = (log.len().unwrap_or_default(), modified, version);
         let is_it = |kept: &&Kept| kept.path == path && kept.stamp == stamp;
         if let Some(Kept { foot, .. }) = self.kept().iter().find(is_it) {
             return Ok(foot.clone());

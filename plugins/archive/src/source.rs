@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::files::{self, LogFile};
+use sluice_core::files::{self, Found, LogFile};
 use sluice_core::frames::MAGIC;
 use sluice_core::options::{ByteSize, InPaths};
 use sluice_core::{
@@ -75,8 +75,7 @@ impl Archive {
         path: &Path,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        let len = std::fs::metadata(path).ok().filter(|meta| meta.is_file()).map(|meta| meta.len());
-        let Some(len) = len else {
+        let Ok(Some(Found::File(len))) = files::look(path) else {
             return self.read_other(path, context)?.ok_or_else(|| no_log(path));
         };
         let miss = |reason| {

@@ -6,6 +6,7 @@
 //! [`source`] turns tables back into events: `table` reads one file, `merge` puts the files of a
 //! folder together. `meta` is what both know of the footer's key-value metadata.
 
+mod bytes;
 mod encoding;
 mod file;
 mod group;

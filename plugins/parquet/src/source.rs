@@ -1,6 +1,7 @@
 //! Source `parquet`: tables as events. One table is read in row groups, beside each other; the tables of
 //! a folder are put together in order.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,7 +46,7 @@ fn sniff(head: &[u8]) -> Sniff {
 
 /// A folder with tables in it.
 fn sniff_path(path: &Path) -> Result<Sniff, Error> {
-    let has_tables = path.is_dir() && !tables_below(path)?.is_empty();
+    let has_tables = files::is_folder(path) && !tables_below(path)?.is_empty();
     Ok(if has_tables { Sniff::Yes } else { Sniff::No })
 }
 
@@ -61,7 +62,7 @@ impl Parquet {
     /// The files that each name stands for.
     fn named(&self) -> Result<Vec<(PathBuf, Vec<Input>)>, Error> {
         let each = self.path.0.iter().map(|name| {
-            let inputs = if name.is_dir() {
+            let inputs = if files::is_folder(name) {
                 let inputs = tables_below(name)?;
                 if inputs.is_empty() {
                     return Err(Error::refused(format!(
@@ -109,6 +110,10 @@ fn a_channel_each(paths: &[PathBuf]) -> Result<Option<Vec<Table>>, Error> {
 
 /// Every Parquet file below a folder, by name. What begins with a dot or a line is not a table.
 fn tables_below(folder: &Path) -> Result<Vec<Input>, Error> {
+    if let Some(mut objects) = files::objects_below(folder)? {
+        objects.retain(|object| is_table_below(folder, &object.path));
+        return Ok(objects);
+    }
     let fail = |e| Error::io("list", folder, e);
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(fail)? {
@@ -123,12 +128,23 @@ fn tables_below(folder: &Path) -> Result<Vec<Input>, Error> {
         }
         if path.is_dir() {
             found.append(&mut tables_below(&path)?);
-        } else if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("parquet")) {
+        } else if is_table(&path) {
             let bytes = fs::metadata(&path).map_err(|e| Error::io("open", &path, e))?.len();
             found.push(Input { path, bytes: Some(bytes) });
         }
     }
     Ok(found)
+}
+
+/// Whether an object is a table, and no part of its name below the folder says otherwise.
+fn is_table_below(folder: &Path, object: &Path) -> bool {
+    let below = object.strip_prefix(folder).unwrap_or(object);
+    let is_plain = |part: &OsStr| !part.to_string_lossy().starts_with(['.', '_']);
+    below.iter().all(is_plain) && is_table(object)
+}
+
+fn is_table(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e.eq_ignore_ascii_case("parquet"))
 }
 
 impl Source for Parquet {

@@ -4,9 +4,7 @@
 //! are not ours are the fields of a decoded message.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::hash::{Hash, Hasher};
-use std::io::{Read, Seek, SeekFrom};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -21,12 +19,14 @@ use parquet::arrow::arrow_reader::{
     ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
 };
 use parquet::file::metadata::{PageIndexPolicy, RowGroupMetaData};
+use parquet::file::reader::Length;
 use parquet::file::statistics::Statistics;
 use sluice_core::{
     Batch, Channel, ChannelId, Damage, Encoding, Error, MessageType, Name, Payloads, Query,
     ReadContext, Rows, TypeKey,
 };
 
+use crate::bytes::TableBytes;
 use crate::meta::{CREATED_BY, ChannelMeta, Meta};
 use crate::shape::{
     CHANNEL, PAYLOAD, SEQUENCE, SOURCE, TIMESTAMP, TIMESTAMP_NS, VARIANT, inner_name,
@@ -42,7 +42,7 @@ const LONGEST: i64 = 1 << 30;
 /// A Parquet file whose footer has been read.
 pub(crate) struct Table {
     path: PathBuf,
-    file: File,
+    bytes: TableBytes,
     footer: ArrowReaderMetadata,
     /// What its footer says beside what Parquet has a place for.
     pub(crate) said: Meta,
@@ -70,22 +70,15 @@ impl Table {
     ///
     /// `Err` if it is no Parquet file, is cut off, or has no times.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
-        let fail = |e| Error::io("open", path, e);
-        let file = File::open(path).map_err(fail)?;
-        let meta = file.metadata().map_err(fail)?;
-        if !meta.is_file() {
-            return Err(Error::refused(format!(
-                "a Parquet file is read from its end, and this is not a file: {}",
-                path.display()
-            )));
-        }
+        let bytes = TableBytes::open(path)?;
+        let len = bytes.len();
         let wrong = |what: String| {
             let what = format!("this is no whole Parquet file: {what}");
-            Error::malformed(path.to_string_lossy(), meta.len(), what)
+            Error::malformed(path.to_string_lossy(), len, what)
         };
         let options =
             || ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
-        let footer = guarded(|| ArrowReaderMetadata::load(&file, options())).map_err(wrong)?;
+        let footer = guarded(|| ArrowReaderMetadata::load(&bytes, options())).map_err(wrong)?;
         let about = footer.metadata().file_metadata();
         let mut said = Meta::of(about.key_value_metadata());
         if about.created_by().is_none_or(|by| !by.starts_with(CREATED_BY)) {
@@ -99,12 +92,12 @@ impl Table {
         let table = Self {
             channel: channel_of(path, &said),
             path: path.to_owned(),
-            file,
+            bytes,
             footer,
             said,
             by_name: OnceLock::new(),
         };
-        table.check(meta.len()).map_err(wrong)?;
+        table.check(len).map_err(wrong)?;
         table.check_columns()?;
         Ok(table)
     }
@@ -263,7 +256,9 @@ impl Table {
             names: Names::default(),
             sequence: self.rows_before(place.number),
         };
-        if let Err(reason) = self.verify(place)? {
+        let near = self.bytes.with_range(place.start, place.end);
+        let near = near.map_err(|e| Error::io("read", &self.path, e))?;
+        if let Err(reason) = self.verify(&near, place)? {
             reader.report(&reason);
             return Ok(reader);
         }
@@ -278,7 +273,7 @@ impl Table {
         let bytes = usize::try_from(group.total_byte_size()).unwrap_or(usize::MAX);
         let rows = usize::try_from(group.num_rows()).unwrap_or(usize::MAX).max(1);
         let batch = (BYTES / (bytes / rows).max(1)).clamp(1, ROWS);
-        match self.record_batches(place.number, selection, batch) {
+        match self.record_batches(near, place.number, selection, batch) {
             Ok(rows) => reader.rows = Some(rows),
             Err(reason) => reader.report(&reason),
         }
@@ -294,14 +289,14 @@ impl Table {
 
     fn record_batches(
         &self,
+        bytes: TableBytes,
         number: usize,
         selection: Option<RowSelection>,
         batch: usize,
     ) -> Result<ParquetRecordBatchReader, String> {
-        let file = self.file.try_clone().map_err(|e| e.to_string())?;
         guarded(|| {
             let mut builder =
-                ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.footer.clone())
+                ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, self.footer.clone())
                     .with_row_groups(vec![number])
                     .with_batch_size(batch);
             if let Some(selection) = selection {
@@ -329,19 +324,19 @@ impl Table {
     }
 
     /// Compares a row group with its checksum, where the footer has one. `Err` inside says what differs.
-    fn verify(&self, place: GroupPlace) -> Result<Result<(), String>, Error> {
+    fn verify(&self, bytes: &TableBytes, place: GroupPlace) -> Result<Result<(), String>, Error> {
         let Some(expected) = self.said.groups.crc32.get(place.number) else { return Ok(Ok(())) };
         let fail = |e| Error::io("read", &self.path, e);
-        let mut file = self.file.try_clone().map_err(fail)?;
-        file.seek(SeekFrom::Start(place.start)).map_err(fail)?;
-        let mut bytes = file.take(place.end - place.start);
         let (mut crc32, mut buffer) = (crc32fast::Hasher::new(), vec![0; 256 << 10]);
-        loop {
-            let read = bytes.read(&mut buffer).map_err(fail)?;
+        let mut at = place.start;
+        while at < place.end {
+            let wanted = (place.end - at).min(buffer.len() as u64) as usize;
+            let read = bytes.read_at(at, &mut buffer[..wanted]).map_err(fail)?;
             if read == 0 {
                 break;
             }
             crc32.update(&buffer[..read]);
+            at += read as u64;
         }
         let found = crc32.finalize();
         if found == *expected {

@@ -1,0 +1,232 @@
+//! Input files: names turned into files, and reading at any place whatever the file really is. A name may be an
+//! address in an [object store](crate::store); all functions here take both.
+//!
+//! Files are read, never mapped: a mapped file that shrinks kills the process.
+
+mod log;
+mod objects;
+mod ranges;
+mod stream;
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use crate::globs::{self, is_glob};
+use crate::store::{self, Place};
+use crate::{Error, Input};
+
+pub use log::LogFile;
+pub use objects::{forget_states, objects_below};
+
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+const SKIPPABLE_MAGIC: [u8; 3] = [0x2a, 0x4d, 0x18];
+
+/// The files that these names stand for: each as it is, if there is such a file, or else as a glob,
+/// whose files come sorted by name, whatever bytes their names are of. `-` is standard input.
+///
+/// `Err` for a name without a file, a glob without a match, and a folder.
+pub fn expand(names: &[PathBuf]) -> Result<Vec<Input>, Error> {
+    let mut inputs = Vec::new();
+    for name in names {
+        if name == Path::new("-") {
+            inputs.push(Input { path: name.clone(), bytes: None });
+            continue;
+        }
+        if let Some(place) = Place::of(name)? {
+            objects::expand(name, &place, &mut inputs)?;
+            continue;
+        }
+        match fs::metadata(name) {
+            Ok(meta) => inputs.push(input(name, &meta)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && is_glob(name.as_os_str()) => {
+                inputs.extend(matches(name)?);
+            }
+            Err(error) => return Err(Error::io("open", name, error)),
+        }
+    }
+    Ok(inputs)
+}
+
+fn matches(name: &Path) -> Result<Vec<Input>, Error> {
+    let mut found = Vec::new();
+    for path in globs::expand(name)? {
+        let meta = fs::metadata(&path).map_err(|e| Error::io("open", &path, e))?;
+        // A glob means files; folders beside them are not what was asked for.
+        if !meta.is_dir() {
+            found.push(input(&path, &meta)?);
+        }
+    }
+    if found.is_empty() {
+        return Err(Error::refused(format!("no file matches `{}`", name.display())));
+    }
+    Ok(found)
+}
+
+fn input(path: &Path, meta: &fs::Metadata) -> Result<Input, Error> {
+    if meta.is_dir() {
+        return Err(Error::refused(format!(
+            "a file is needed, and this is a folder: name its files, such as {}",
+            path.join("*").display()
+        )));
+    }
+    Ok(Input { path: path.to_owned(), bytes: meta.is_file().then_some(meta.len()) })
+}
+
+/// The first bytes of a file, uncompressed if it is compressed. Fewer than `len` where there are no more.
+///
+/// Does not consume pipes: they give nothing.
+pub fn head(path: &Path, len: usize) -> Result<Vec<u8>, Error> {
+    if !store::is_address(path)
+        && !fs::metadata(path).map_err(|e| Error::io("open", path, e))?.is_file()
+    {
+        return Ok(Vec::new());
+    }
+    let mut log = LogFile::open(path)?;
+    let mut bytes = vec![0; len];
+    let found = log.read_at(0, &mut bytes)?;
+    bytes.truncate(found);
+    Ok(bytes)
+}
+
+/// Whether a file is compressed with zstd, by its first bytes.
+pub fn is_zstd(path: &Path) -> Result<bool, Error> {
+    if let Some(mut ranges) = ranges::Ranges::open(path)? {
+        return ranges.is_zstd().map_err(|e| Error::io("read", path, e));
+    }
+    let mut magic = [0; 4];
+    let file = open(path)?;
+    let found = fill(|buf, at| file.read_at(buf, at), 0, &mut magic)
+        .map_err(|e| Error::io("read", path, e))?;
+    Ok(found == magic.len() && is_magic(magic))
+}
+
+/// Whether what begins so is compressed with zstd.
+fn is_magic(bytes: [u8; 4]) -> bool {
+    bytes == ZSTD_MAGIC || bytes[1..] == SKIPPABLE_MAGIC && bytes[0] >> 4 == 5
+}
+
+fn open(path: &Path) -> Result<File, Error> {
+    File::open(path).map_err(|e| Error::io("open", path, e))
+}
+
+/// Reads until `buffer` is full or there is no more.
+fn fill(
+    mut read: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
+    position: u64,
+    buffer: &mut [u8],
+) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match read(&mut buffer[filled..], position + filled as u64) {
+            Ok(0) => break,
+            Ok(more) => filled += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+/// What is at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A file or an object of this length.
+    File(u64),
+    /// A folder, or objects whose keys go on behind a slash.
+    Folder,
+    /// What takes bytes but holds none: a device, a pipe, a socket.
+    Special,
+}
+
+/// What is at a path, also through links; nothing if there is nothing.
+///
+/// Of an address it asks anew, whatever is known of it.
+pub fn look(path: &Path) -> Result<Option<Found>, Error> {
+    if let Some(place) = Place::of(path)? {
+        return objects::look(&place).map_err(|e| Error::io("look at", path, e));
+    }
+    match fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => Ok(Some(Found::Folder)),
+        Ok(meta) if meta.is_file() => Ok(Some(Found::File(meta.len()))),
+        Ok(_) => Ok(Some(Found::Special)),
+        Err(error) if is_missing(&error) => Ok(None),
+        Err(error) => Err(Error::io("look at", path, error)),
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Whether there is a file or an object. What cannot be looked at is none.
+pub fn is_file(path: &Path) -> bool {
+    matches!(look(path), Ok(Some(Found::File(_))))
+}
+
+/// Whether there is a folder, or objects whose keys go on behind a slash.
+pub fn is_folder(path: &Path) -> bool {
+    matches!(look(path), Ok(Some(Found::Folder)))
+}
+
+/// Whether there is anything. What cannot be looked at is nothing.
+pub fn exists(path: &Path) -> bool {
+    matches!(look(path), Ok(Some(_)))
+}
+
+/// All bytes of a small file or object.
+pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    match Place::of(path)? {
+        Some(place) => objects::read(&place).map_err(|e| Error::io("read", path, e)),
+        None => fs::read(path).map_err(|e| Error::io("read", path, e)),
+    }
+}
+
+/// [`read`] of what need not be there.
+pub fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, Error> {
+    match read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.is_missing() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What a file is, whatever its name: two names of one file have one identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Identity(Is);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Is {
+    File {
+        device: u64,
+        inode: u64,
+    },
+    /// The hash of its address.
+    Object([u8; blake3::OUT_LEN]),
+}
+
+impl Identity {
+    /// The identity of the regular file at `path`, also through links; nothing if there is none. An
+    /// address has one whether or not there is an object.
+    pub fn of(path: &Path) -> Option<Self> {
+        if let Some(place) = Place::of(path).ok()? {
+            return Some(Self(Is::Object(
+                *blake3::hash(place.at.to_string().as_bytes()).as_bytes(),
+            )));
+        }
+        let meta = fs::metadata(path).ok()?;
+        meta.is_file().then(|| Self(Is::File { device: meta.dev(), inode: meta.ino() }))
+    }
+}
+
+/// Whether a path is something that takes bytes but holds none: a device, a pipe, a socket.
+pub fn is_special(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|meta| {
+        let kind = meta.file_type();
+        kind.is_char_device() || kind.is_fifo() || kind.is_socket() || kind.is_block_device()
+    })
+}
+
+#[cfg(test)]
+mod tests;

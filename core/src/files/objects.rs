@@ -1,0 +1,140 @@
+//! Objects as inputs: what addresses mean, and in which state this process reads each.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use glob::{MatchOptions, Pattern};
+
+use super::Found;
+use super::ranges::Object;
+use crate::globs::is_glob;
+use crate::store::{Address, Depth, Place, State};
+use crate::{Error, Input};
+
+/// The objects that this process has looked at, each in the state that it had then: a run that reads an object
+/// several times must not read two of its states.
+fn seen() -> MutexGuard<'static, HashMap<Address, Arc<Object>>> {
+    static SEEN: LazyLock<Mutex<HashMap<Address, Arc<Object>>>> = LazyLock::new(Mutex::default);
+    SEEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Forgets in which state objects were found: what reads them next reads them as they are then. For programs
+/// that do one thing after another; not while a run goes on.
+pub fn forget_states() {
+    seen().clear();
+}
+
+/// Forgets one object, which this process has changed.
+pub(crate) fn forget(at: &Address) {
+    seen().remove(at);
+}
+
+/// An object in the state in which this process knows it.
+pub(super) fn known(place: &Place) -> io::Result<Arc<Object>> {
+    if let Some(object) = seen().get(&place.at) {
+        return Ok(Arc::clone(object));
+    }
+    let state = place.store.look(&place.at)?;
+    Ok(note(place, state))
+}
+
+/// Notes the state of an object, unless it is known: who came first counts.
+fn note(place: &Place, state: State) -> Arc<Object> {
+    let object = || Arc::new(Object::new(place.clone(), state));
+    Arc::clone(seen().entry(place.at.clone()).or_insert_with(object))
+}
+
+/// What is at an address now.
+pub(super) fn look(place: &Place) -> io::Result<Option<Found>> {
+    if !place.at.key().is_empty() && !place.at.key().ends_with('/') {
+        match place.store.look(&place.at) {
+            Ok(state) => return Ok(Some(Found::File(state.len))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let folder = place.folder();
+    let found = folder.store.list(&folder.at, Depth::All, 1)?;
+    Ok((!found.is_empty()).then_some(Found::Folder))
+}
+
+/// All bytes of an object as it is now.
+pub(super) fn read(place: &Place) -> io::Result<Vec<u8>> {
+    let state = place.store.look(&place.at)?;
+    let len = state.len;
+    if len == 0 {
+        return Ok(Vec::new());
+    }
+    Ok(place.store.read(&place.at, &state, 0..len).wait()?.to_vec())
+}
+
+/// Every object below an address that is a folder, sorted as paths; nothing if the path is no address.
+pub fn objects_below(folder: &Path) -> Result<Option<Vec<Input>>, Error> {
+    let Some(place) = Place::of(folder)? else { return Ok(None) };
+    let place = place.folder();
+    let found = place.store.list(&place.at, Depth::All, usize::MAX);
+    let found = found.map_err(|e| Error::io("list", folder, e))?;
+    Ok(Some(inputs(&place, found, |_| true)))
+}
+
+/// The inputs that an address means: the object, or else those that it matches as a glob.
+pub(super) fn expand(name: &Path, place: &Place, inputs: &mut Vec<Input>) -> Result<(), Error> {
+    let missing = match known(place) {
+        Ok(object) => {
+            inputs.push(Input { path: name.to_owned(), bytes: Some(object.state.len) });
+            return Ok(());
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => error,
+        Err(error) => return Err(Error::io("open", name, error)),
+    };
+    if is_glob(name.as_os_str()) {
+        inputs.append(&mut matches(name, place)?);
+        return Ok(());
+    }
+    match look(&place.folder()) {
+        Ok(Some(_)) => Err(Error::refused(format!(
+            "an object is needed, and this is a folder of objects: name them, such as {}",
+            name.join("*").display()
+        ))),
+        _ => Err(Error::io("open", name, missing)),
+    }
+}
+
+/// The objects that a glob matches, sorted as paths. Lists what begins as the glob does before its first star.
+fn matches(name: &Path, place: &Place) -> Result<Vec<Input>, Error> {
+    let key = place.at.key();
+    let Some(fixed) = key.find(['*', '?', '[']) else {
+        return Err(Error::refused(format!("a bucket is named, not matched: {}", name.display())));
+    };
+    let pattern = Pattern::new(key)
+        .map_err(|e| Error::unfit(format!("`{}` is no glob: {e}", name.display())))?;
+    let (prefix, open) = key.split_at(fixed);
+    let depth = if open.contains('/') || open.contains("**") { Depth::All } else { Depth::One };
+    let found = place.store.list(&place.at.with_key(prefix), depth, usize::MAX);
+    let found = found.map_err(|e| Error::io("list", name, e))?;
+    let options = MatchOptions { require_literal_separator: true, ..MatchOptions::default() };
+    let inputs = inputs(place, found, |key| pattern.matches_with(key, options));
+    if inputs.is_empty() {
+        return Err(Error::refused(format!("no object matches `{}`", name.display())));
+    }
+    Ok(inputs)
+}
+
+/// Listed objects as inputs, each in the state that it was listed with. What ends in a slash stands for a
+/// folder, and what no address can be is left to those who made it.
+fn inputs(place: &Place, found: Vec<(String, State)>, wanted: impl Fn(&str) -> bool) -> Vec<Input> {
+    let mut inputs = Vec::new();
+    for (key, state) in found {
+        let there = place.with_key(&*key);
+        let path: PathBuf = there.at.path();
+        let is_plain = !key.ends_with('/') && matches!(Place::of(&path), Ok(Some(_)));
+        if is_plain && wanted(&key) {
+            let bytes = Some(note(&there, state).state.len);
+            inputs.push(Input { path, bytes });
+        }
+    }
+    inputs.sort_by(|a, b| a.path.cmp(&b.path));
+    inputs
+}

@@ -1,0 +1,99 @@
+//! A stream read as a log: a window of it is kept, and what has gone by is gone.
+
+use std::io::{self, Read};
+
+/// A stream of which a window is kept.
+pub(super) struct Stream {
+    from: Box<dyn Read + Send>,
+    /// The position of the first byte that is kept.
+    base: u64,
+    kept: Vec<u8>,
+    /// How much of the front of `kept` has been forgotten but not yet moved out.
+    stale: usize,
+    ended: bool,
+    /// Whether the bytes come out of a decompressor.
+    packed: bool,
+    pub(super) broken: Option<String>,
+}
+
+impl Stream {
+    /// How much is read at a time.
+    const STEP: usize = 256 << 10;
+
+    pub(super) fn new(from: Box<dyn Read + Send>) -> Self {
+        Self {
+            from,
+            base: 0,
+            kept: Vec::new(),
+            stale: 0,
+            ended: false,
+            packed: false,
+            broken: None,
+        }
+    }
+
+    pub(super) fn packed(from: Box<dyn Read + Send>) -> Self {
+        Self { packed: true, ..Self::new(from) }
+    }
+
+    pub(super) fn read_at(&mut self, position: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let missing =
+            || io::Error::other("this part of the stream has gone by; it cannot be read twice");
+        let start = position.checked_sub(self.base).ok_or_else(missing)?;
+        let start = usize::try_from(start).map_err(io::Error::other)?;
+        while !self.ended && self.kept.len() < start + buffer.len() {
+            self.read_more()?;
+        }
+        let there = self.kept.get(start..).unwrap_or_default();
+        let len = there.len().min(buffer.len());
+        buffer[..len].copy_from_slice(&there[..len]);
+        Ok(len)
+    }
+
+    fn read_more(&mut self) -> io::Result<()> {
+        let len = self.kept.len();
+        self.kept.resize(len + Self::STEP, 0);
+        let read = loop {
+            match self.from.read(&mut self.kept[len..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other,
+            }
+        };
+        self.kept.truncate(len + *read.as_ref().unwrap_or(&0));
+        match read {
+            // What the system did not say, the decompressor did: the rest of the log cannot be had.
+            Err(error) if self.packed && error.raw_os_error().is_none() => {
+                self.broken = Some(format!("the compressed data is damaged or cut off: {error}"));
+                self.ended = true;
+            }
+            read => self.ended = read? == 0,
+        }
+        Ok(())
+    }
+
+    pub(super) fn forget(&mut self, position: u64) {
+        let stale = position.saturating_sub(self.base).min(self.kept.len() as u64) as usize;
+        // Moving bytes down costs what was read since: only when that is at least half.
+        if stale > self.stale && stale >= self.kept.len() / 2 {
+            self.kept.drain(..stale);
+            self.base += stale as u64;
+            self.stale = 0;
+        }
+    }
+}
+
+/// Reading on without looking back, for decompressing what was sniffed.
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let position = self.base;
+        let ready = if self.kept.is_empty() {
+            1.min(buffer.len())
+        } else {
+            self.kept.len().min(buffer.len())
+        };
+        let read = self.read_at(position, &mut buffer[..ready])?;
+        self.kept.drain(..read);
+        self.base += read as u64;
+        Ok(read)
+    }
+}

@@ -1,0 +1,227 @@
+//! Inputs: files, streams, and objects of a store in memory that counts what is asked of it.
+
+use std::io::Write;
+
+use super::*;
+use crate::store::memory::MEMORY;
+
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len as u32).map(|n| (n ^ (n >> 8) ^ (n >> 16)) as u8).collect()
+}
+
+fn at(bucket: &str, key: &str) -> PathBuf {
+    format!("mem://{bucket}/{key}").into()
+}
+
+/// How many bytes were read, and in how many requests.
+fn asked(bucket: &str) -> (u64, usize) {
+    let ranges = MEMORY.with(bucket, |bucket| {
+        let reads = bucket.asked.iter().filter_map(|asked| asked.strip_prefix("read "));
+        reads.map(|read| read.split_once(' ').unwrap().0.to_owned()).collect::<Vec<_>>()
+    });
+    let number = |text: &str| text.parse::<u64>().unwrap();
+    let len = |range: &String| {
+        let (start, end) = range.split_once("..").unwrap();
+        number(end) - number(start)
+    };
+    (ranges.iter().map(len).sum(), ranges.len())
+}
+
+#[test]
+fn globs_mean_objects_and_list_only_what_begins_as_they_do() {
+    for key in ["drives/b.lcm", "drives/a.lcm", "drives/x/c.lcm", "drives/a-1.txt", "other/d.lcm"] {
+        MEMORY.set("globs", key, "x");
+    }
+    let names = |pattern: &str| -> Vec<String> {
+        let found = expand(&[at("globs", pattern)]).unwrap();
+        found.iter().map(|input| input.path.to_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names("drives/*.lcm"), ["mem://globs/drives/a.lcm", "mem://globs/drives/b.lcm"]);
+    assert_eq!(names("drives/**/*.lcm").len(), 3);
+    assert_eq!(names("*/[de].lcm"), ["mem://globs/other/d.lcm"]);
+    let listed = MEMORY.with("globs", |bucket| bucket.asked.clone());
+    let lists: Vec<&String> = listed.iter().filter(|asked| asked.starts_with("list")).collect();
+    assert_eq!(lists, ["list drives/", "list drives/", "list "]);
+}
+
+#[test]
+fn names_without_an_object_are_told() {
+    MEMORY.set("told", "folder/a.lcm", "x");
+    let said = |key: &str| expand(&[at("told", key)]).unwrap_err().to_string();
+    assert!(said("none.lcm").contains("no such"), "{}", said("none.lcm"));
+    assert!(said("*.csv").contains("no object matches"), "{}", said("*.csv"));
+    assert!(said("folder").contains("folder/*"), "{}", said("folder"));
+    let bucket = expand(&["mem://to*/x".into()]).unwrap_err().to_string();
+    assert!(bucket.contains("a bucket is named"), "{bucket}");
+}
+
+#[test]
+fn an_object_whose_name_looks_like_a_glob_is_itself() {
+    MEMORY.set("odd", "a[1].lcm", "x");
+    assert_eq!(expand(&[at("odd", "a[1].lcm")]).unwrap()[0].bytes, Some(1));
+}
+
+#[test]
+fn any_place_reads_as_it_is() {
+    let all = bytes(700_001);
+    MEMORY.set("places", "a", all.clone());
+    let mut log = LogFile::open(&at("places", "a")).unwrap();
+    assert_eq!((log.len(), log.is_seekable()), (Some(700_001), true));
+    for (position, len) in [(0, 10), (5, 70_000), (700_000, 9), (650_000, 50_001), (3, 700_001)] {
+        let mut buffer = vec![0; len];
+        let read = log.read_at(position as u64, &mut buffer).unwrap();
+        assert_eq!(read, len.min(700_001 - position), "{position}");
+        assert!(buffer[..read] == all[position..position + read], "{position}");
+    }
+    for position in [700_001, u64::MAX] {
+        assert_eq!(log.read_at(position, &mut [0]).unwrap(), 0);
+    }
+}
+
+#[test]
+fn looking_around_costs_little_and_reading_on_few_requests() {
+    let all = bytes(32 << 20);
+    MEMORY.set("costs", "a", all.clone());
+    let mut log = LogFile::open(&at("costs", "a")).unwrap();
+    for sample in 0..64 {
+        log.read_at(sample * (512 << 10), &mut [0; 512]).unwrap();
+    }
+    let (read, _) = asked("costs");
+    assert!(read <= 3 << 20, "{read}");
+    let (before, requests) = asked("costs");
+    let (mut buffer, mut position) = (vec![0; 256 << 10], 0);
+    loop {
+        let len = log.read_at(position, &mut buffer).unwrap();
+        assert!(buffer[..len] == all[position as usize..][..len]);
+        position += len as u64;
+        if len == 0 {
+            break;
+        }
+    }
+    let (after, more) = asked("costs");
+    assert_eq!(after - before, 32 << 20);
+    assert!(more - requests < 30, "{}", more - requests);
+}
+
+#[test]
+fn an_end_that_is_read_backwards_is_asked_for_once() {
+    MEMORY.set("tails", "a", bytes(1 << 20));
+    let mut log = LogFile::open_plain(&at("tails", "a")).unwrap();
+    for back in [8, 100, 60_000] {
+        log.read_at((1 << 20) - back, &mut [0; 8]).unwrap();
+    }
+    assert_eq!(asked("tails"), (64 << 10, 1));
+}
+
+#[test]
+fn an_object_that_changes_between_two_reads_is_an_error() {
+    MEMORY.set("changes", "a", bytes(1 << 20));
+    let path = at("changes", "a");
+    assert_eq!(expand(std::slice::from_ref(&path)).unwrap()[0].bytes, Some(1 << 20));
+    MEMORY.set("changes", "a", bytes(1 << 20));
+    for open in [LogFile::open(&path), LogFile::open_plain(&path)] {
+        let read = open.and_then(|mut log| log.read_at(0, &mut [0; 8]));
+        let error = read.unwrap_err().to_string();
+        assert!(error.contains("has changed") && error.contains("mem://changes/a"), "{error}");
+    }
+}
+
+#[test]
+fn compressed_objects_read_as_what_they_hold() {
+    let plain = bytes(3 << 20);
+    MEMORY.set("packed", "a.zst", zstd::encode_all(&plain[..], 1).unwrap());
+    let path = at("packed", "a.zst");
+    assert!(is_zstd(&path).unwrap());
+    let mut log = LogFile::open(&path).unwrap();
+    let mut buffer = vec![0; plain.len() + 1];
+    assert_eq!(log.read_at(0, &mut buffer).unwrap(), plain.len());
+    assert!(buffer.starts_with(&plain));
+    assert_eq!(head(&path, 4).unwrap(), plain[..4]);
+}
+
+#[test]
+fn what_is_there_is_told_of_objects_as_of_files() {
+    MEMORY.set("there", "a/b", "text");
+    MEMORY.set("there", "empty", "");
+    let found = |key: &str| look(&at("there", key)).unwrap();
+    assert_eq!(found("a/b"), Some(Found::File(4)));
+    assert_eq!((found("a"), found("a/")), (Some(Found::Folder), Some(Found::Folder)));
+    assert_eq!((found("b"), found("a/b/")), (None, None));
+    assert_eq!(read(&at("there", "a/b")).unwrap(), b"text");
+    assert_eq!(read(&at("there", "empty")).unwrap(), b"");
+    assert_eq!(read_if_there(&at("there", "none")).unwrap(), None);
+    let below = objects_below(&at("there", "a")).unwrap().unwrap();
+    assert_eq!(below, [Input { path: at("there", "a/b"), bytes: Some(4) }]);
+    assert!(objects_below(Path::new("/tmp")).unwrap().is_none());
+}
+
+#[test]
+fn two_names_of_one_object_have_one_identity() {
+    let of = |text: &str| Identity::of(Path::new(text)).unwrap();
+    assert_eq!(of("mem://b/a"), of("memory://b/a"));
+    assert_ne!(of("mem://b/a"), of("mem://b/c"));
+}
+
+#[test]
+fn names_become_files_and_globs_come_sorted() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for name in ["b.lcm", "a.lcm", "odd[1].lcm"] {
+        fs::write(at(name), name).unwrap();
+    }
+    fs::create_dir(at("sub.lcm")).unwrap();
+    let names = |pattern: &str| -> Vec<PathBuf> {
+        expand(&[at(pattern)]).unwrap().into_iter().map(|input| input.path).collect()
+    };
+    assert_eq!(names("*.lcm"), [at("a.lcm"), at("b.lcm"), at("odd[1].lcm")]);
+    assert_eq!(names("odd[1].lcm"), [at("odd[1].lcm")]);
+    for wrong in ["c.lcm", "sub.lcm", "x*"] {
+        assert!(expand(&[at(wrong)]).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_stream_can_be_read_again_until_it_is_forgotten() {
+    let bytes: Vec<u8> = (0..1_000_000u32).map(|n| n as u8).collect();
+    let mut log =
+        LogFile::stream(Path::new("-"), Box::new(io::Cursor::new(bytes.clone()))).unwrap();
+    let mut buffer = vec![0; 1000];
+    for position in [900_000, 0, 999_500] {
+        let read = log.read_at(position, &mut buffer).unwrap();
+        assert_eq!(buffer[..read], bytes[position as usize..][..read]);
+        assert_eq!(read, 1000.min(1_000_000 - position as usize));
+    }
+    log.forget(900_000);
+    assert!(log.read_at(0, &mut buffer).is_err());
+    assert_eq!(log.read_at(900_000, &mut buffer).unwrap(), 1000);
+}
+
+#[test]
+fn compressed_logs_read_as_what_they_hold() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let plain = b"events, events, events".repeat(1000);
+    let packed = zstd::encode_all(&plain[..], 3).unwrap();
+    file.write_all(&packed).unwrap();
+    for mut log in [
+        LogFile::open(file.path()).unwrap(),
+        LogFile::stream(Path::new("-"), Box::new(io::Cursor::new(packed.clone()))).unwrap(),
+    ] {
+        let mut buffer = vec![0; plain.len() + 1];
+        assert_eq!(log.read_at(0, &mut buffer).unwrap(), plain.len());
+        assert!(buffer.starts_with(&plain));
+    }
+    assert_eq!(head(file.path(), 6).unwrap(), b"events");
+}
+
+#[test]
+fn a_compressed_log_that_is_cut_off_gives_what_is_left_and_says_so() {
+    let plain: Vec<u8> =
+        (0..400_000u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    let mut packed = zstd::encode_all(&plain[..], 1).unwrap();
+    packed.truncate(packed.len() / 2);
+    let mut log = LogFile::stream(Path::new("-"), Box::new(io::Cursor::new(packed))).unwrap();
+    let mut buffer = vec![0; plain.len()];
+    let read = log.read_at(0, &mut buffer).unwrap();
+    assert!(read > 0 && plain.starts_with(&buffer[..read]));
+    assert!(log.broken().unwrap().contains("cut off"));
+}

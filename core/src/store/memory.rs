@@ -1,0 +1,146 @@
+//! A store in memory, for tests: `mem://`. Counts what is asked of it, and can be told to fail.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use super::{Address, Depth, Pending, Put, State, Store, changed};
+
+/// All buckets of all tests. Each test has a bucket of its own.
+#[derive(Default)]
+pub(crate) struct Memory(Mutex<BTreeMap<String, Bucket>>);
+
+#[derive(Default)]
+pub(crate) struct Bucket {
+    pub(crate) objects: BTreeMap<String, (Bytes, u64)>,
+    versions: u64,
+    /// What was done, as words: `read a.lcm 0..4`.
+    pub(crate) asked: Vec<String>,
+    /// Puts of this key fail.
+    pub(crate) broken: Option<String>,
+}
+
+pub(crate) static MEMORY: Memory = Memory(Mutex::new(BTreeMap::new()));
+
+crate::register! { store ["mem", "memory"]: &MEMORY }
+
+impl Memory {
+    pub(crate) fn with<T>(&self, bucket: &str, act: impl FnOnce(&mut Bucket) -> T) -> T {
+        let mut buckets = self.buckets();
+        act(buckets.entry(bucket.to_owned()).or_default())
+    }
+
+    /// Puts an object as another program would.
+    pub(crate) fn set(&self, bucket: &str, key: &str, bytes: impl Into<Bytes>) {
+        self.with(bucket, |bucket| bucket.set(key, bytes.into()));
+    }
+
+    pub(crate) fn bytes(&self, bucket: &str, key: &str) -> Option<Bytes> {
+        self.with(bucket, |bucket| bucket.objects.get(key).map(|(bytes, _)| bytes.clone()))
+    }
+
+    pub(crate) fn keys(&self, bucket: &str) -> Vec<String> {
+        self.with(bucket, |bucket| bucket.objects.keys().cloned().collect())
+    }
+
+    fn buckets(&self) -> MutexGuard<'_, BTreeMap<String, Bucket>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ask<T>(
+        &self,
+        at: &Address,
+        what: &str,
+        act: impl FnOnce(&mut Bucket) -> io::Result<T>,
+    ) -> io::Result<T> {
+        self.with(at.bucket(), |bucket| {
+            bucket.asked.push(format!("{what} {}", at.key()));
+            act(bucket)
+        })
+    }
+}
+
+impl Bucket {
+    fn set(&mut self, key: &str, bytes: Bytes) {
+        self.versions += 1;
+        self.objects.insert(key.to_owned(), (bytes, self.versions));
+    }
+
+    fn get(&self, key: &str) -> io::Result<(&Bytes, State)> {
+        let (bytes, version) = self.objects.get(key).ok_or(io::ErrorKind::NotFound)?;
+        Ok((bytes, State { len: bytes.len() as u64, version: version.to_string() }))
+    }
+}
+
+struct Ready(io::Result<Bytes>);
+
+impl Pending for Ready {
+    fn wait(self: Box<Self>) -> io::Result<Bytes> {
+        self.0
+    }
+}
+
+impl Store for Memory {
+    fn look(&self, at: &Address) -> io::Result<State> {
+        self.ask(at, "look", |bucket| Ok(bucket.get(at.key())?.1))
+    }
+
+    fn list(&self, at: &Address, depth: Depth, most: usize) -> io::Result<Vec<(String, State)>> {
+        self.ask(at, "list", |bucket| {
+            let is_near = |key: &&String| {
+                let rest = key.strip_prefix(at.key());
+                rest.is_some_and(|rest| depth == Depth::All || !rest.contains('/'))
+            };
+            let keys = bucket.objects.keys().filter(is_near).take(most);
+            keys.map(|key| Ok((key.clone(), bucket.get(key)?.1))).collect()
+        })
+    }
+
+    fn read(&self, at: &Address, state: &State, range: Range<u64>) -> Box<dyn Pending> {
+        let what = format!("read {}..{}", range.start, range.end);
+        Box::new(Ready(self.ask(at, &what, |bucket| {
+            let (bytes, now) = bucket.get(at.key())?;
+            if now != *state {
+                return Err(changed());
+            }
+            Ok(bytes.slice(range.start as usize..range.end as usize))
+        })))
+    }
+
+    fn put(&self, at: &Address, bytes: Bytes, how: Put) -> io::Result<()> {
+        self.ask(at, "put", |bucket| {
+            if bucket.broken.as_deref() == Some(at.key()) {
+                return Err(io::Error::other("the store is broken"));
+            }
+            if how == Put::New && bucket.objects.contains_key(at.key()) {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            bucket.set(at.key(), bytes);
+            Ok(())
+        })
+    }
+
+    fn put_file(&self, at: &Address, file: &Path, how: Put) -> io::Result<()> {
+        self.put(at, fs::read(file)?.into(), how)
+    }
+
+    fn copy(&self, from: &Address, to: &Address) -> io::Result<()> {
+        self.ask(from, "copy", |bucket| {
+            let bytes = bucket.get(from.key())?.0.clone();
+            bucket.set(to.key(), bytes);
+            Ok(())
+        })
+    }
+
+    fn remove(&self, at: &Address) -> io::Result<()> {
+        self.ask(at, "remove", |bucket| {
+            bucket.objects.remove(at.key());
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,188 @@
+//! Stores that speak the protocol of S3.
+
+use std::io;
+use std::ops::Range;
+use std::path::Path as File;
+
+use bytes::Bytes;
+use object_store::aws::AmazonS3;
+use object_store::list::{PaginatedListOptions, PaginatedListStore};
+use object_store::path::Path;
+use object_store::{
+    Error, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload,
+};
+use sluice_core::store::{Address, Depth, Pending, Put, State, Store, changed};
+
+use crate::runtime::{self, Answer};
+use crate::settings::client;
+use crate::{refused, upload};
+
+/// The store of all addresses `s3://…`.
+pub(crate) struct S3;
+
+/// The key of an address, taken as it is.
+pub(crate) fn key(at: &Address) -> io::Result<Path> {
+    Path::parse(at.key()).map_err(|error| refused::request(&error.into()))
+}
+
+fn state(meta: &ObjectMeta) -> State {
+    // Every store that we know of says a tag; where one does not, the time is the best there is.
+    let version = meta.e_tag.clone().unwrap_or_else(|| meta.last_modified.to_rfc3339());
+    State { len: meta.size, version }
+}
+
+impl Store for S3 {
+    fn look(&self, at: &Address) -> io::Result<State> {
+        let (client, key) = (client(at.bucket())?, key(at)?);
+        let found = runtime::wait(async move {
+            client.head(&key).await.map_err(|error| refused::request(&error))
+        });
+        found.map(|meta| state(&meta))
+    }
+
+    fn list(
+        &self,
+        prefix: &Address,
+        depth: Depth,
+        most: usize,
+    ) -> io::Result<Vec<(String, State)>> {
+        let client = client(prefix.bucket())?;
+        let prefix = prefix.key().to_owned();
+        runtime::wait(async move {
+            let listed = list(&client, &prefix, depth, most).await;
+            listed.map_err(|error| refused::request(&error))
+        })
+    }
+
+    fn read(&self, at: &Address, state: &State, range: Range<u64>) -> Box<dyn Pending> {
+        let request = match (client(at.bucket()), key(at)) {
+            (Ok(client), Ok(key)) => {
+                let state = state.clone();
+                runtime::begin(async move { read(&client, &key, &state, range).await })
+            }
+            (Err(error), _) | (_, Err(error)) => runtime::begin(async move { Err(error) }),
+        };
+        Box::new(Reading(request))
+    }
+
+    fn put(&self, at: &Address, bytes: Bytes, how: Put) -> io::Result<()> {
+        let (client, key) = (client(at.bucket())?, key(at)?);
+        runtime::wait(async move {
+            let put = put(&client, &key, bytes.into(), how).await;
+            put.map_err(|error| refused::request(&error))
+        })
+    }
+
+    fn put_file(&self, at: &Address, file: &File, how: Put) -> io::Result<()> {
+        upload::file(client(at.bucket())?, key(at)?, file, how)
+    }
+
+    fn copy(&self, from: &Address, to: &Address) -> io::Result<()> {
+        let (client, from, to) = (client(from.bucket())?, key(from)?, key(to)?);
+        runtime::wait(async move {
+            client.copy(&from, &to).await.map_err(|error| refused::request(&error))
+        })
+    }
+
+    fn remove(&self, at: &Address) -> io::Result<()> {
+        let (client, key) = (client(at.bucket())?, key(at)?);
+        runtime::wait(async move {
+            match client.delete(&key).await {
+                Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+                Err(error) => Err(refused::request(&error)),
+            }
+        })
+    }
+}
+
+struct Reading(Answer<Bytes>);
+
+impl Pending for Reading {
+    fn wait(self: Box<Self>) -> io::Result<Bytes> {
+        self.0.wait()
+    }
+}
+
+async fn read(
+    client: &AmazonS3,
+    key: &Path,
+    expected: &State,
+    range: Range<u64>,
+) -> io::Result<Bytes> {
+    let options = GetOptions {
+        range: Some(GetRange::Bounded(range.clone())),
+        // Tags stand in quotes; what is no tag, a server could not compare.
+        if_match: Some(expected.version.clone()).filter(|version| version.contains('"')),
+        ..GetOptions::default()
+    };
+    let found = client.get_opts(key, options).await.map_err(|error| match error {
+        // It has gone, though this run has read of it.
+        Error::NotFound { .. } => changed(),
+        other => refused::request(&other),
+    })?;
+    // Not every server compares.
+    if state(&found.meta) != *expected || found.range != range {
+        return Err(changed());
+    }
+    found.bytes().await.map_err(|error| refused::request(&error))
+}
+
+/// Puts an object in one request.
+pub(crate) async fn put(
+    client: &AmazonS3,
+    key: &Path,
+    payload: PutPayload,
+    how: Put,
+) -> Result<(), Error> {
+    let mode = match how {
+        Put::New => PutMode::Create,
+        Put::Replace => PutMode::Overwrite,
+    };
+    match client.put_opts(key, payload.clone(), mode.into()).await {
+        // A server that cannot compare and put in one step: then one after the other.
+        Err(Error::NotImplemented { .. }) if how == Put::New => {
+            expect_none(client, key).await?;
+            client.put_opts(key, payload, PutMode::Overwrite.into()).await.map(drop)
+        }
+        other => other.map(drop),
+    }
+}
+
+/// `Err` if there is such an object.
+pub(crate) async fn expect_none(client: &AmazonS3, key: &Path) -> Result<(), Error> {
+    match client.head(key).await {
+        Err(Error::NotFound { .. }) => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => Err(Error::AlreadyExists { path: key.to_string(), source: "it is there".into() }),
+    }
+}
+
+/// Lists page by page what begins with `prefix`, whatever that ends with.
+async fn list(
+    client: &AmazonS3,
+    prefix: &str,
+    depth: Depth,
+    most: usize,
+) -> Result<Vec<(String, State)>, Error> {
+    let (mut found, mut page_token) = (Vec::new(), None);
+    loop {
+        let options = PaginatedListOptions {
+            delimiter: (depth == Depth::One).then_some("/".into()),
+            max_keys: (most < PAGE).then_some(most),
+            page_token: page_token.take(),
+            ..PaginatedListOptions::default()
+        };
+        let prefix = Some(prefix).filter(|prefix| !prefix.is_empty());
+        let page = client.list_paginated(prefix, options).await?;
+        let objects = page.result.objects.iter();
+        found.extend(objects.map(|meta| (meta.location.to_string(), state(meta))));
+        page_token = page.page_token;
+        if page_token.is_none() || found.len() >= most {
+            found.truncate(most);
+            return Ok(found);
+        }
+    }
+}
+
+/// How many keys a server gives at a time.
+const PAGE: usize = 1000;

@@ -1,0 +1,89 @@
+//! How a bucket is reached: from the environment variables that other programs for S3 take, too.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::Duration;
+
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::{BackoffConfig, ClientOptions, RetryConfig};
+
+use crate::refused;
+
+/// How long a request may take; parts of uploads have 8 MiB, and lines may be slow.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// How long finding the server may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// What fails for a moment is tried again so often, within the time below.
+const RETRIES: usize = 5;
+const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The client for a bucket, made once a process.
+pub(crate) fn client(bucket: &str) -> io::Result<Arc<AmazonS3>> {
+    static CLIENTS: LazyLock<Mutex<BTreeMap<String, Arc<AmazonS3>>>> =
+        LazyLock::new(Mutex::default);
+    let mut clients = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(client) = clients.get(bucket) {
+        return Ok(Arc::clone(client));
+    }
+    let built = builder(std::env::vars()).with_bucket_name(bucket).build();
+    let client = Arc::new(built.map_err(|error| refused::settings(&error))?);
+    clients.insert(bucket.to_owned(), Arc::clone(&client));
+    Ok(client)
+}
+
+/// A client as these variables say. What they leave out is bounded in time.
+fn builder(variables: impl Iterator<Item = (String, String)>) -> AmazonS3Builder {
+    let client = ClientOptions::new().with_timeout(TIMEOUT).with_connect_timeout(CONNECT_TIMEOUT);
+    let retry = RetryConfig {
+        max_retries: RETRIES,
+        retry_timeout: RETRY_TIMEOUT,
+        backoff: BackoffConfig {
+            init_backoff: Duration::from_millis(100),
+            max_backoff: Duration::from_secs(5),
+            base: 2.0,
+        },
+    };
+    let mut builder = AmazonS3Builder::new().with_client_options(client).with_retry(retry);
+    for (name, value) in variables {
+        let key = name.starts_with("AWS_").then(|| name.to_ascii_lowercase().parse());
+        // The bucket stands in the address. Others of these variables are for other programs.
+        if let Some(Ok(key)) = key
+            && key != AmazonS3ConfigKey::Bucket
+        {
+            builder = builder.with_config(key, value);
+        }
+    }
+    builder
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn built(variables: &[(&str, &str)]) -> AmazonS3Builder {
+        builder(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())))
+    }
+
+    #[test]
+    fn variables_of_other_programs_and_the_bucket_are_left_alone() {
+        let builder = built(&[
+            ("AWS_REGION", "eu-central-1"),
+            ("AWS_PROFILE", "mine"),
+            ("AWS_BUCKET", "other"),
+            ("HOME", "/"),
+        ]);
+        assert_eq!(
+            builder.get_config_value(&AmazonS3ConfigKey::Region).as_deref(),
+            Some("eu-central-1")
+        );
+        assert_eq!(builder.get_config_value(&AmazonS3ConfigKey::Bucket), None);
+    }
+
+    #[test]
+    fn a_setting_that_cannot_be_is_told() {
+        let builder = built(&[("AWS_ALLOW_HTTP", "perhaps")]).with_bucket_name("b");
+        let error = refused::settings(&builder.build().unwrap_err()).to_string();
+        assert!(error.contains("AWS_"), "{error}");
+    }
+}

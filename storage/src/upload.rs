@@ -1,0 +1,102 @@
+//! Uploads of local files: in one request where they are short, in parts where they are long. The object appears
+//! when all of it is there; what was begun and fails is given up.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path as Local;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use object_store::aws::AmazonS3;
+use object_store::path::Path;
+use object_store::{Error, MultipartUpload, ObjectStoreExt};
+use sluice_core::store::Put;
+
+use crate::{refused, runtime, s3};
+
+/// Files up to here go in one request.
+const SHORT: u64 = 16 << 20;
+/// The least a part has. Stores take 5 MiB and more, of all but the last.
+const PART: u64 = 8 << 20;
+/// The most parts that stores take.
+const MOST_PARTS: u64 = 10_000;
+/// Parts on their way at a time.
+const BESIDE: usize = 4;
+
+/// Uploads a file.
+pub(crate) fn file(client: Arc<AmazonS3>, key: Path, file: &Local, how: Put) -> io::Result<()> {
+    let mut file = File::open(file)?;
+    let len = file.metadata()?.len();
+    if len <= SHORT {
+        let bytes = take(&mut file, len)?;
+        return runtime::wait(async move {
+            let put = s3::put(&client, &key, bytes.into(), how).await;
+            put.map_err(|error| refused::request(&error))
+        });
+    }
+    let part = PART.max(len.div_ceil(MOST_PARTS));
+    runtime::wait(async move {
+        if how == Put::New {
+            let free = s3::expect_none(&client, &key).await;
+            free.map_err(|error| refused::request(&error))?;
+        }
+        let begun = client.put_multipart(&key).await;
+        let mut upload = begun.map_err(|error| refused::request(&error))?;
+        let sent = send(&mut *upload, file, len, part).await;
+        let done = match sent {
+            Ok(()) => complete(&client, &key, &mut *upload, how).await,
+            Err(error) => Err(error),
+        };
+        if done.is_err() {
+            // What is not given up here, a rule of the bucket has to remove.
+            drop(upload.abort().await);
+        }
+        done
+    })
+}
+
+/// Sends a file's parts, a few beside each other.
+async fn send(
+    upload: &mut dyn MultipartUpload,
+    mut file: File,
+    len: u64,
+    part: u64,
+) -> io::Result<()> {
+    let (mut left, mut on_their_way) = (len, tokio::task::JoinSet::new());
+    while left > 0 || !on_their_way.is_empty() {
+        if left > 0 && on_their_way.len() < BESIDE {
+            let now = part.min(left);
+            left -= now;
+            let bytes = take(&mut file, now)?;
+            on_their_way.spawn(upload.put_part(bytes.into()));
+            continue;
+        }
+        if let Some(done) = on_their_way.join_next().await {
+            let done = done.map_err(io::Error::other)?;
+            done.map_err(|error: Error| refused::request(&error))?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes an object of all parts.
+async fn complete(
+    client: &AmazonS3,
+    key: &Path,
+    upload: &mut dyn MultipartUpload,
+    how: Put,
+) -> io::Result<()> {
+    // The protocol cannot say here that nothing may be replaced: so it is looked at last thing.
+    if how == Put::New {
+        let free = s3::expect_none(client, key).await;
+        free.map_err(|error| refused::request(&error))?;
+    }
+    upload.complete().await.map(drop).map_err(|error| refused::request(&error))
+}
+
+/// The next `len` bytes of a file, which has them.
+fn take(file: &mut File, len: u64) -> io::Result<Bytes> {
+    let mut bytes = vec![0; usize::try_from(len).map_err(io::Error::other)?];
+    file.read_exact(&mut bytes)?;
+    Ok(bytes.into())
+}
