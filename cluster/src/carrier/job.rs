@@ -1,0 +1,251 @@
+//! One job at a scheduler: submitting it, and seeing it to an end: done, failed, lost, stuck, or unwanted.
+
+use std::time::Duration;
+
+use ballista_core::ids::new_instance_id;
+use ballista_core::serde::protobuf::execute_query_params::Query;
+use ballista_core::serde::protobuf::execute_query_result::Result as Submitted;
+use ballista_core::serde::protobuf::job_status::Status;
+use ballista_core::serde::protobuf::scheduler_grpc_client::SchedulerGrpcClient;
+use ballista_core::serde::protobuf::{
+    CancelJobParams, ExecuteQueryParams, GetJobStatusParams, KeyValuePair, RemoveSessionParams,
+};
+use ballista_core::utils::{GrpcClientConfig, create_grpc_client_endpoint};
+use ballista_core::version::insert_version_header;
+use sluice_core::Error;
+use sluice_pipeline::run::Stop;
+use tokio::time::{Instant, sleep, timeout};
+use tonic::transport::Channel;
+use tonic::{Code, Request};
+
+use crate::address::Address;
+use crate::ask::ask;
+use crate::scheduler::answers::Standing;
+use crate::{LOOK, MESSAGE_LIMIT, plan, requested};
+
+/// How often it is asked how a job is, at first and later.
+const PACE: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
+
+/// How often it is asked how far a job is.
+const LOOK_CLOSER: Duration = Duration::from_secs(2);
+
+/// How long a scheduler may be silent.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// When it is first said that nothing happens, and how often again.
+const SAY_AGAIN: Duration = Duration::from_secs(60);
+
+/// How long it may take to say that a job is not wanted any more.
+const GOODBYE: Duration = Duration::from_secs(5);
+
+/// A job that has been submitted.
+pub(super) struct Job<'a> {
+    scheduler: &'a Address,
+    client: SchedulerGrpcClient<Channel>,
+    session: String,
+    id: String,
+}
+
+/// How a job is.
+enum State {
+    Going,
+    Done,
+    Failed(String),
+    /// The scheduler does not know it.
+    Unknown,
+    /// The scheduler does not answer.
+    Silent(String),
+}
+
+impl<'a> Job<'a> {
+    /// Has a scheduler hand out these orders.
+    pub(super) async fn submit(scheduler: &'a Address, orders: Vec<&str>) -> Result<Self, Error> {
+        let cannot = |what: &str| {
+            Error::refused(format!("the scheduler at {scheduler} does not take the orders: {what}"))
+        };
+        let config = GrpcClientConfig { timeout_seconds: 120, ..GrpcClientConfig::default() };
+        let endpoint = create_grpc_client_endpoint(scheduler.url(), Some(&config));
+        let channel = endpoint.map_err(|e| cannot(&e.to_string()))?.connect().await;
+        let client = SchedulerGrpcClient::new(channel.map_err(|e| cannot(&e.to_string()))?);
+        let mut client = client
+            .max_decoding_message_size(MESSAGE_LIMIT)
+            .max_encoding_message_size(MESSAGE_LIMIT);
+        let plan = plan::encoded(&orders).map_err(|e| cannot(&e.to_string()))?;
+        let session = new_instance_id();
+        let submitted = client.execute_query(request(plan, &session)).await;
+        let submitted = submitted.map_err(|status| cannot(status.message()))?.into_inner();
+        match submitted.result {
+            Some(Submitted::Success(job)) => {
+                Ok(Self { scheduler, client, session, id: job.job_id })
+            }
+            other => Err(cannot(&format!("{other:?}"))),
+        }
+    }
+
+    /// Sees it to its end, or to where it is asked to stop.
+    pub(super) async fn watch(
+        &mut self,
+        patience: Duration,
+        stop: &Stop,
+        say: &(dyn Fn(&str) + Sync),
+    ) -> Result<(), Error> {
+        let result = tokio::select! {
+            result = self.until_over(patience, say) => result,
+            () = requested(stop) => Ok(()),
+        };
+        self.leave().await;
+        result
+    }
+
+    async fn until_over(
+        &mut self,
+        patience: Duration,
+        say: &(dyn Fn(&str) + Sync),
+    ) -> Result<(), Error> {
+        let mut client = self.client.clone();
+        let mut vigil = Vigil::new(patience);
+        let mut pace = PACE[0];
+        let mut heard = Instant::now();
+        loop {
+            sleep(pace.max(LOOK / 2)).await;
+            pace = (pace * 2).min(PACE[1]);
+            match state(&mut client, &self.id).await {
+                State::Done => return Ok(()),
+                State::Failed(why) => return Err(Error::refused(said(&why))),
+                State::Unknown => {
+                    let lost = "has lost the job: it was probably started anew";
+                    return Err(Error::refused(format!(
+                        "the scheduler at {} {lost}",
+                        self.scheduler
+                    )));
+                }
+                State::Going => heard = Instant::now(),
+                State::Silent(why) if heard.elapsed() >= SILENCE => {
+                    let silent = format!("the scheduler at {} fell silent: {why}", self.scheduler);
+                    return Err(Error::refused(silent));
+                }
+                State::Silent(_) => continue,
+            }
+            vigil.look(self.scheduler, &self.id, say).await?;
+        }
+    }
+
+    /// Has nobody work for it any more, and nothing kept of it.
+    async fn leave(&mut self) {
+        let (job_id, session_id) = (self.id.clone(), self.session.clone());
+        let leave = async {
+            // A job that is over is none to cancel; one that cannot be cancelled ends for want of its driver.
+            drop(self.client.cancel_job(CancelJobParams { job_id }).await);
+            drop(self.client.remove_session(RemoveSessionParams { session_id }).await);
+        };
+        drop(timeout(GOODBYE, leave).await);
+    }
+}
+
+fn request(plan: Vec<u8>, session: &str) -> Request<ExecuteQueryParams> {
+    // A task for each unit, so that one that fails takes no other with it.
+    let one = ("ballista.scheduler.max_partitions_per_task", "1");
+    let name = ("ballista.job.name", "sluice");
+    let settings = [one, name]
+        .map(|(key, value)| KeyValuePair { key: key.to_owned(), value: Some(value.to_owned()) });
+    let mut request = Request::new(ExecuteQueryParams {
+        session_id: session.to_owned(),
+        settings: settings.to_vec(),
+        operation_id: new_instance_id(),
+        query: Some(Query::PhysicalPlan(plan)),
+    });
+    insert_version_header(request.metadata_mut());
+    request
+}
+
+async fn state(client: &mut SchedulerGrpcClient<Channel>, id: &str) -> State {
+    let answer = client.get_job_status(GetJobStatusParams { job_id: id.to_owned() }).await;
+    match answer.map(|answer| answer.into_inner().status.and_then(|status| status.status)) {
+        Ok(Some(Status::Successful(_))) => State::Done,
+        Ok(Some(Status::Failed(failed))) => State::Failed(failed.error),
+        Ok(Some(Status::Queued(_) | Status::Running(_))) => State::Going,
+        Ok(None) => State::Unknown,
+        Err(status)
+            if matches!(
+                status.code(),
+                Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown
+            ) =>
+        {
+            State::Silent(status.message().to_owned())
+        }
+        Err(_) => State::Unknown,
+    }
+}
+
+/// The reason in what Ballista says of a job that failed: it wraps what we said into much of its own.
+fn said(why: &str) -> String {
+    let quoted = why.split_once("error: \"").map(|(_, rest)| rest);
+    let inner = quoted.and_then(|rest| rest.split_once("\" }")).map(|(inner, _)| inner);
+    inner.unwrap_or(why).trim().to_owned()
+}
+
+/// Watches over whether anything happens at all.
+struct Vigil {
+    patience: Duration,
+    looked: Instant,
+    /// When there was news last, and what.
+    news: (Instant, Option<Standing>),
+    said: Instant,
+}
+
+impl Vigil {
+    fn new(patience: Duration) -> Self {
+        let now = Instant::now();
+        // The first word comes soon: what is missing is mostly an executor.
+        let said = now.checked_sub(SAY_AGAIN).unwrap_or(now) + LOOK_CLOSER;
+        Self { patience, looked: now, news: (now, None), said }
+    }
+
+    /// Looks how far the job is, now and then. `Err` if nothing has happened for too long although nobody was at work.
+    async fn look(
+        &mut self,
+        scheduler: &Address,
+        job: &str,
+        say: &(dyn Fn(&str) + Sync),
+    ) -> Result<(), Error> {
+        if self.looked.elapsed() < LOOK_CLOSER {
+            return Ok(());
+        }
+        self.looked = Instant::now();
+        // Whether it is there at all is asked elsewhere.
+        let Ok(standing) = ask::<Standing>(scheduler, &format!("/sluice/job/{job}")).await else {
+            return Ok(());
+        };
+        if standing.running > 0 || self.news.1.as_ref() != Some(&standing) {
+            self.news = (Instant::now(), Some(standing));
+            return Ok(());
+        }
+        let silence = self.news.0.elapsed();
+        if standing.executors == 0 && self.said.elapsed() >= SAY_AGAIN {
+            self.said = Instant::now();
+            say(&format!(
+                "waiting for executors: none has joined {scheduler}; `sluice cluster executor --scheduler \
+                 {scheduler}` starts one"
+            ));
+        }
+        if silence < self.patience {
+            return Ok(());
+        }
+        let (waited, waiting) = (silence.as_secs(), standing.waiting);
+        Err(Error::refused(format!(
+            "nothing has happened for {waited} s: {waiting} units wait, and nobody is at work"
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_what_ballista_says_of_a_failure_only_our_words_are_told() {
+        let why = r#"Task 0 in Stage 1 failed 8 times, fail the stage, most recent failure reason: "Task failed due to IO error: DataFusionError(IoError(Custom { kind: Other, error: "the folder /x is not there" }))""#;
+        assert_eq!(said(why), "the folder /x is not there");
+        assert_eq!(said("something else"), "something else");
+    }
+}

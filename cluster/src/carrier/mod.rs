@@ -1,0 +1,118 @@
+//! Brings orders to executors through a scheduler: some thousands a job, one job after the other. What came of each order
+//! lies in its room; here it only matters that none is at work any more.
+
+mod job;
+
+use std::time::Duration;
+
+use sluice_core::Error;
+use sluice_pipeline::dispatch::{Carrier, Greeting, Order};
+use sluice_pipeline::run::Stop;
+
+use crate::address::Address;
+use crate::hello::meet;
+use crate::local::LocalCluster;
+use crate::{logging, runtime};
+use job::Job;
+
+/// How many orders a job has at most: a scheduler plans each job as a whole.
+const MOST_ORDERS: usize = 5_000;
+
+/// How many bytes the orders of a job have together at most, if they are more than one.
+const MOST_BYTES: usize = 8 << 20;
+
+/// A cluster, as a driver sees it.
+#[derive(Debug)]
+pub struct Ballista {
+    scheduler: Address,
+    greeting: Greeting,
+    patience: Duration,
+    /// Ended with this.
+    _local: Option<LocalCluster>,
+}
+
+impl Ballista {
+    /// The cluster of the scheduler at this address, which has to be the same program as one with this greeting.
+    /// Gives up a job of which nothing was heard for `patience` although executors had nothing to do.
+    pub fn at(scheduler: Address, greeting: Greeting, patience: Duration) -> Self {
+        Self { scheduler, greeting, patience, _local: None }
+    }
+
+    /// The cluster of processes on this machine.
+    pub fn local(local: LocalCluster, greeting: Greeting, patience: Duration) -> Self {
+        let scheduler = local.scheduler().clone();
+        Self { scheduler, greeting, patience, _local: Some(local) }
+    }
+
+    /// Sees whether the scheduler is there and the same program. Sends nothing.
+    pub fn meet(&self) -> Result<(), Error> {
+        let met = runtime(1)?.block_on(meet(&self.scheduler, &self.greeting));
+        Ok(met.map(drop)?)
+    }
+}
+
+impl Carrier for Ballista {
+    fn carry(
+        &self,
+        orders: &[Order],
+        stop: &Stop,
+        say: &(dyn Fn(&str) + Sync),
+    ) -> Result<(), Error> {
+        logging::start();
+        let orders = orders.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>();
+        let orders = orders.map_err(|e| Error::broken(format!("an order is no JSON: {e}")))?;
+        let runtime = runtime(1)?;
+        let result = runtime.block_on(async {
+            meet(&self.scheduler, &self.greeting).await?;
+            for some in portions(&orders) {
+                if stop.is_requested() {
+                    break;
+                }
+                let mut job = Job::submit(&self.scheduler, some).await?;
+                job.watch(self.patience, stop, say).await?;
+            }
+            Ok(())
+        });
+        runtime.shutdown_background();
+        result
+    }
+}
+
+/// The orders, a job each time.
+fn portions(orders: &[String]) -> Vec<Vec<&str>> {
+    let mut portions: Vec<Vec<&str>> = Vec::new();
+    let mut bytes = 0;
+    for order in orders {
+        bytes += order.len();
+        match portions.last_mut() {
+            Some(last) if last.len() < MOST_ORDERS && bytes <= MOST_BYTES => last.push(order),
+            _ => {
+                bytes = order.len();
+                portions.push(vec![order]);
+            }
+        }
+    }
+    portions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn portions_hold_every_order_once_and_in_order_within_their_limits() {
+        let long = "x".repeat(MOST_BYTES - 10);
+        let mut orders = vec![long.clone(), "abc".into(), long, "y".repeat(2 * MOST_BYTES)];
+        orders.extend((0..MOST_ORDERS + 7).map(|number| number.to_string()));
+        let portions = portions(&orders);
+        let all: Vec<&str> = portions.concat();
+        assert_eq!(all, orders.iter().map(String::as_str).collect::<Vec<_>>());
+        let lengths: Vec<usize> = portions.iter().map(Vec::len).collect();
+        assert_eq!(lengths, [2, 1, 1, MOST_ORDERS, 7]);
+    }
+
+    #[test]
+    fn no_orders_are_no_job() {
+        assert!(portions(&[]).is_empty());
+    }
+}

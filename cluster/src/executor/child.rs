@@ -1,0 +1,155 @@
+//! The process that fulfils one order, from outside: starting it, hearing it, ending it.
+
+use std::io;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+
+use super::{Voice, tell};
+use crate::unit::Ended;
+
+/// How long a process may take to end what works for it, once nobody wants it any more.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+
+/// How much of a line is kept.
+const LONGEST_LINE: u64 = 64 << 10;
+
+/// How a process ended.
+#[derive(Debug)]
+pub(super) enum Came {
+    /// By itself, with its last word.
+    To(Ended),
+    /// Without one: how.
+    Died(String),
+    /// It was ended.
+    Ended,
+}
+
+/// Has this program fulfil an order in a folder, in a process that `end` ends: by a word, or by being dropped.
+///
+/// `Err` if it cannot be started.
+pub(super) async fn fulfil(
+    arguments: &[String],
+    folder: &Path,
+    order: &str,
+    name: &str,
+    voice: &Voice,
+    end: oneshot::Receiver<()>,
+) -> io::Result<Came> {
+    let mut child = command(arguments, folder).spawn()?;
+    let Some(((mut input, output), errors)) =
+        child.stdin.take().zip(child.stdout.take()).zip(child.stderr.take())
+    else {
+        return Err(io::Error::other("a process without pipes"));
+    };
+    let last = Mutex::new(String::new());
+    let talk = async {
+        let feed = async {
+            // A process that dies before it has read its order has said why.
+            drop(input.write_all(format!("{order}\n").as_bytes()).await);
+            drop(input.flush().await);
+        };
+        tokio::join!(keep_last_line(output, &last), pass_on(errors, name, voice), feed);
+    };
+    let mut talk = Box::pin(talk);
+    // Its input stays open until then: it ends itself when that closes.
+    let status = tokio::select! {
+        status = listen(&mut child, &mut talk) => Some(status?),
+        _ = end => None,
+    };
+    drop(talk);
+    drop(input);
+    match status {
+        Some(status) => Ok(judge(status, &last.lock().unwrap_or_else(PoisonError::into_inner))),
+        None => {
+            end_gently(&mut child).await;
+            Ok(Came::Ended)
+        }
+    }
+}
+
+/// Hears a process to its end. What others that it has started say afterwards is not waited for.
+async fn listen(
+    child: &mut Child,
+    talk: &mut (impl Future<Output = ()> + Unpin),
+) -> io::Result<ExitStatus> {
+    let (mut ended, mut quiet) = (None, false);
+    loop {
+        tokio::select! {
+            () = &mut *talk, if !quiet => quiet = true,
+            status = child.wait(), if ended.is_none() => ended = Some(status?),
+            () = sleep(LAST_WORDS), if ended.is_some() => quiet = true,
+        }
+        if let (Some(status), true) = (ended, quiet) {
+            return Ok(status);
+        }
+    }
+}
+
+fn command(arguments: &[String], folder: &Path) -> Command {
+    let mut command = Command::new(program());
+    command.args(["cluster", "unit"]).args(arguments).current_dir(folder);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // A key that is pressed where the executor runs is for the executor.
+    command.process_group(0).kill_on_drop(true);
+    command
+}
+
+/// This program, also where its file has been replaced since.
+pub(crate) fn program() -> std::path::PathBuf {
+    let itself = Path::new("/proc/self/exe");
+    if itself.exists() {
+        return itself.to_owned();
+    }
+    std::env::current_exe().unwrap_or_else(|_| "sluice".into())
+}
+
+async fn end_gently(child: &mut Child) {
+    if timeout(LAST_WORDS, child.wait()).await.is_err() {
+        // Where that fails, it has ended meanwhile.
+        drop(child.kill().await);
+    }
+}
+
+fn judge(status: ExitStatus, last: &str) -> Came {
+    match serde_json::from_str(last) {
+        Ok(ended) if status.success() => Came::To(ended),
+        _ => Came::Died(format!("its process ended without a result: {status}")),
+    }
+}
+
+async fn keep_last_line(output: ChildStdout, last: &Mutex<String>) {
+    let mut lines = BufReader::new(output);
+    while let Some(line) = next_line(&mut lines).await {
+        *last.lock().unwrap_or_else(PoisonError::into_inner) = line;
+    }
+}
+
+/// Passes on what a process says, under its unit's name.
+async fn pass_on(errors: ChildStderr, name: &str, voice: &Voice) {
+    let mut lines = BufReader::new(errors);
+    while let Some(line) = next_line(&mut lines).await {
+        tell(voice, format!("{name}: {line}")).await;
+    }
+}
+
+/// The next line that is not empty, or as much of it as is kept.
+async fn next_line<R: tokio::io::AsyncRead + Unpin>(from: &mut BufReader<R>) -> Option<String> {
+    loop {
+        let mut line = Vec::new();
+        let read = (&mut *from).take(LONGEST_LINE).read_until(b'\n', &mut line).await;
+        if !read.is_ok_and(|length| length > 0) {
+            return None;
+        }
+        let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+        if !line.is_empty() {
+            return Some(line);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! What the libraries of the cluster say of their work, for whoever looks for a fault: nothing, unless the
+//! environment variable `SLUICE_LOG` names a level.
+
+use std::io::Write;
+use std::str::FromStr;
+
+use log::{LevelFilter, Log, Metadata, Record};
+
+/// The variable that asks for it: `error`, `warn`, `info`, `debug` or `trace`.
+pub const VARIABLE: &str = "SLUICE_LOG";
+
+/// Has libraries say on standard error what the environment asks for. Once a process; later calls do nothing.
+pub fn start() {
+    let asked = std::env::var(VARIABLE).ok();
+    let Some(level) = asked.and_then(|text| LevelFilter::from_str(text.trim()).ok()) else {
+        return;
+    };
+    if log::set_logger(&Plain).is_ok() {
+        log::set_max_level(level);
+    }
+}
+
+struct Plain;
+
+impl Log for Plain {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        let line = format!("{} {}: {}\n", record.level(), record.target(), record.args());
+        // Where standard error is closed, nobody is there to be told.
+        drop(std::io::stderr().write_all(line.as_bytes()));
+    }
+
+    fn flush(&self) {}
+}

@@ -1,0 +1,62 @@
+//! How a plan of orders becomes bytes and comes back. Everything else in a plan is Ballista's own, and is left to it.
+
+use std::sync::Arc;
+
+use ballista_core::serde::BallistaPhysicalExtensionCodec;
+use datafusion::error::Result;
+use datafusion::execution::TaskContext;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConverterExtension};
+
+use super::{Fulfil, Worker, internal};
+
+/// What the bytes of our node are. Bytes of Ballista's nodes never begin so: no field of theirs has this number.
+const MAGIC: &[u8] = b"\xFFsluice\x01";
+
+/// The codec of plans.
+#[derive(Debug, Default)]
+pub(crate) struct Codec {
+    worker: Option<Arc<dyn Worker>>,
+    others: BallistaPhysicalExtensionCodec,
+}
+
+impl Codec {
+    /// The codec of who plans: its nodes cannot be executed.
+    pub(crate) fn without_work() -> Self {
+        Self::default()
+    }
+
+    /// The codec of an executor.
+    pub(crate) fn of(worker: Arc<dyn Worker>) -> Self {
+        Self { worker: Some(worker), ..Self::default() }
+    }
+}
+
+impl PhysicalExtensionCodec for Codec {
+    fn try_decode(
+        &self,
+        buf: &[u8],
+        inputs: &[Arc<dyn ExecutionPlan>],
+        context: &TaskContext,
+        converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if buf != MAGIC {
+            return self.others.try_decode(buf, inputs, context, converter);
+        }
+        let [input] = inputs else { return Err(internal("expected one plan below orders")) };
+        Ok(Arc::new(Fulfil::new(Arc::clone(input), self.worker.clone())))
+    }
+
+    fn try_encode(
+        &self,
+        node: Arc<dyn ExecutionPlan>,
+        buf: &mut Vec<u8>,
+        converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<()> {
+        if node.downcast_ref::<Fulfil>().is_none() {
+            return self.others.try_encode(node, buf, converter);
+        }
+        buf.extend_from_slice(MAGIC);
+        Ok(())
+    }
+}

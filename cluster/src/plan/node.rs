@@ -1,0 +1,122 @@
+//! The node that has orders fulfilled. What fulfilling one is, its worker knows.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use arrow_array::{RecordBatch, StringArray};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::TaskContext;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, SendableRecordBatchStream,
+};
+use futures::future::BoxFuture;
+use futures::{StreamExt, stream};
+
+use super::{Task, internal};
+
+/// Who fulfils orders.
+pub(crate) trait Worker: fmt::Debug + Send + Sync {
+    /// Fulfils one. `Err` has Ballista try again, here or elsewhere; when the future is dropped, so is the work.
+    fn work(self: Arc<Self>, task: Task, order: String) -> BoxFuture<'static, io::Result<()>>;
+}
+
+/// Has each order of its input fulfilled, and gives no rows.
+#[derive(Debug)]
+pub(crate) struct Fulfil {
+    input: Arc<dyn ExecutionPlan>,
+    /// Only executors have one.
+    worker: Option<Arc<dyn Worker>>,
+}
+
+impl Fulfil {
+    /// The node over these orders.
+    pub(crate) fn new(input: Arc<dyn ExecutionPlan>, worker: Option<Arc<dyn Worker>>) -> Self {
+        Self { input, worker }
+    }
+}
+
+impl DisplayAs for Fulfil {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fulfil")
+    }
+}
+
+impl ExecutionPlan for Fulfil {
+    fn name(&self) -> &str {
+        "Fulfil"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match (children.pop(), children.is_empty()) {
+            (Some(input), true) => Ok(Arc::new(Self { input, worker: self.worker.clone() })),
+            _ => Err(internal("expected one plan below a plan of orders")),
+        }
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        self.replace_children(children, options)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let worker = self.worker.clone();
+        let worker = worker.ok_or_else(|| internal("orders are fulfilled by executors only"))?;
+        let task = context.task_id().as_deref().and_then(Task::named);
+        let task = task.ok_or_else(|| internal("expected a task that has a name"))?;
+        let orders = self.input.execute(partition, context)?;
+        let all = stream::once(fulfil_all(orders, worker, task));
+        let nothing = all.filter_map(async |result| result.err().map(Err));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), nothing)))
+    }
+}
+
+async fn fulfil_all(
+    mut orders: SendableRecordBatchStream,
+    worker: Arc<dyn Worker>,
+    task: Task,
+) -> Result<()> {
+    while let Some(batch) = orders.next().await {
+        for order in texts(&batch?)? {
+            let done = Arc::clone(&worker).work(task.clone(), order).await;
+            done.map_err(DataFusionError::IoError)?;
+        }
+    }
+    Ok(())
+}
+
+fn texts(batch: &RecordBatch) -> Result<Vec<String>> {
+    let column = batch.columns().first().and_then(|c| c.as_any().downcast_ref::<StringArray>());
+    let column = column.ok_or_else(|| internal("expected a column of orders"))?;
+    Ok(column.iter().flatten().map(str::to_owned).collect())
+}

@@ -1,0 +1,163 @@
+//! What a scheduler answers to questions of ours: what it is, what it believes an executor does, how far a job is,
+//! who there is. Changes nothing.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::extract::{Path, State};
+use axum::routing::get;
+use axum::{Json, Router};
+use ballista_core::ids::new_instance_id;
+use ballista_scheduler::state::execution_graph::RunningTaskInfo;
+use ballista_scheduler::state::task_manager::JobInfoCache;
+use serde::{Deserialize, Serialize};
+use sluice_pipeline::dispatch::Greeting;
+
+use super::Scheduler;
+use crate::hello::{self, Hello};
+use crate::plan::Task;
+
+/// What a scheduler believes of an executor.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Belief {
+    /// Another one each time a scheduler is started.
+    pub(crate) instance: String,
+    /// The jobs that anybody works on.
+    pub(crate) jobs: Vec<String>,
+    /// What this executor should be at.
+    pub(crate) running: Vec<Task>,
+}
+
+/// How far a job is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Standing {
+    /// How many executors there are.
+    pub(crate) executors: usize,
+    /// How many of its units nobody has begun; nothing of a job that is over.
+    pub(crate) waiting: usize,
+    /// How many are under way.
+    pub(crate) running: usize,
+}
+
+/// Who there is, and what is being done.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Census {
+    /// What the scheduler is.
+    pub(crate) hello: Hello,
+    /// The executors, by id.
+    pub(crate) executors: Vec<Worker>,
+    /// The jobs that are not over, oldest first.
+    pub(crate) jobs: Vec<Work>,
+}
+
+/// An executor.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Worker {
+    /// Its name: host, process and a random part.
+    pub(crate) id: String,
+    /// The address it asks from.
+    pub(crate) host: String,
+    /// How many units it runs at a time.
+    pub(crate) slots: u32,
+    /// How many it is at.
+    pub(crate) running: usize,
+    /// How long ago it was heard, in seconds.
+    pub(crate) silent: Option<u64>,
+}
+
+/// A job.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Work {
+    /// Its id.
+    pub(crate) id: String,
+    /// How many units nobody has begun.
+    pub(crate) waiting: usize,
+    /// How many are under way.
+    pub(crate) running: usize,
+}
+
+struct Known {
+    scheduler: Scheduler,
+    hello: Hello,
+}
+
+/// The routes of these answers.
+pub(crate) fn routes(scheduler: Scheduler, greeting: &Greeting) -> Router {
+    let hello = Hello::of(greeting, &new_instance_id());
+    let router = Router::new()
+        .route(hello::PATH, get(say_hello))
+        .route("/sluice/state", get(state))
+        .route("/sluice/job/{id}", get(standing))
+        .route("/sluice/executor/{id}", get(belief));
+    router.with_state(Arc::new(Known { scheduler, hello }))
+}
+
+async fn say_hello(State(known): State<Arc<Known>>) -> Json<Hello> {
+    Json(known.hello.clone())
+}
+
+async fn belief(Path(id): Path<String>, State(known): State<Arc<Known>>) -> Json<Belief> {
+    let jobs = jobs(&known.scheduler);
+    let mut running = Vec::new();
+    for (_, job) in &jobs {
+        let tasks = job.execution_graph.read().await.running_tasks();
+        running.extend(tasks.iter().filter(|task| task.executor_id == id).map(task_of));
+    }
+    let jobs = jobs.into_iter().map(|(id, _)| id).collect();
+    Json(Belief { instance: known.hello.instance.clone(), jobs, running })
+}
+
+async fn standing(Path(id): Path<String>, State(known): State<Arc<Known>>) -> Json<Standing> {
+    let executors = executors(&known.scheduler, &[]).await.len();
+    let mut standing = Standing { executors, waiting: 0, running: 0 };
+    if let Some((_, job)) = jobs(&known.scheduler).into_iter().find(|(job, _)| *job == id) {
+        let graph = job.execution_graph.read().await;
+        standing.waiting = graph.available_tasks();
+        standing.running = graph.running_tasks().len();
+    }
+    Json(standing)
+}
+
+async fn state(State(known): State<Arc<Known>>) -> Json<Census> {
+    let mut works = Vec::new();
+    let mut tasks = Vec::new();
+    for (id, job) in jobs(&known.scheduler) {
+        let graph = job.execution_graph.read().await;
+        let running = graph.running_tasks();
+        works.push(Work { id, waiting: graph.available_tasks(), running: running.len() });
+        tasks.extend(running);
+    }
+    let executors = executors(&known.scheduler, &tasks).await;
+    Json(Census { hello: known.hello.clone(), executors, jobs: works })
+}
+
+/// The jobs that anybody works on, sorted: ids grow with time.
+fn jobs(scheduler: &Scheduler) -> Vec<(String, JobInfoCache)> {
+    let jobs = scheduler.state.task_manager.get_running_job_cache();
+    let mut jobs: Vec<_> = jobs.iter().map(|(id, job)| (id.to_string(), job.clone())).collect();
+    jobs.sort_by(|a, b| a.0.cmp(&b.0));
+    jobs
+}
+
+/// The executors that have been heard lately, sorted.
+async fn executors(scheduler: &Scheduler, tasks: &[RunningTaskInfo]) -> Vec<Worker> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let all = scheduler.state.executor_manager.get_executors_state().await.unwrap_or_default();
+    let worker = |(executor, heard, _): (_, Option<Duration>, _)| {
+        let executor: ballista_core::serde::scheduler::ExecutorMetadata = executor;
+        Worker {
+            running: tasks.iter().filter(|task| task.executor_id == executor.id).count(),
+            id: executor.id,
+            host: executor.host,
+            slots: executor.specification.vcores,
+            silent: heard.map(|heard| now.saturating_sub(heard).as_secs()),
+        }
+    };
+    let mut workers: Vec<Worker> = all.into_iter().map(worker).collect();
+    workers.sort_by(|a, b| a.id.cmp(&b.id));
+    workers
+}
+
+fn task_of(task: &RunningTaskInfo) -> Task {
+    Task { job: task.job_id.to_string(), stage: task.stage_id, number: task.task_id, failures: 0 }
+}

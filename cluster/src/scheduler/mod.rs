@@ -1,0 +1,127 @@
+//! The scheduler: Ballista's, with some routes of ours on the same port. Hands out orders, and those of an executor
+//! that fell silent to another one; keeps nothing on disk, and never sees data.
+//!
+//! Executors ask for work (the pull policy), so they need no port of their own, and nothing has to reach them.
+
+pub(crate) mod answers;
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ballista_core::config::TaskSchedulingPolicy;
+use ballista_core::serde::BallistaLogicalExtensionCodec;
+use ballista_core::serde::protobuf::scheduler_grpc_server::SchedulerGrpcServer;
+use ballista_scheduler::cluster::BallistaCluster;
+use ballista_scheduler::config::{SchedulerConfig, TaskDistributionPolicy};
+use ballista_scheduler::scheduler_process::create_scheduler;
+use ballista_scheduler::scheduler_server::SchedulerServer;
+use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
+use sluice_core::Error;
+use sluice_pipeline::dispatch::Greeting;
+use sluice_pipeline::run::Stop;
+use tokio::net::TcpListener;
+use tonic::service::RoutesBuilder;
+
+use crate::address::Address;
+use crate::plan::Codec;
+use crate::{MESSAGE_LIMIT, requested, runtime};
+
+/// How long a cluster without any executor keeps its jobs.
+const LONELY: Duration = Duration::from_secs(120);
+
+/// How often Ballista may try a unit that fails: more often than we do, which has the last word.
+const MOST_TRIES: usize = 8;
+
+/// A scheduler of ours.
+pub(crate) type Scheduler = SchedulerServer<LogicalPlanNode, PhysicalPlanNode>;
+
+/// How to be a scheduler.
+#[derive(Clone, Debug)]
+pub struct SchedulerOptions {
+    /// Where to listen; port 0 takes one that is free.
+    pub listen: Address,
+    /// The host by which others reach it, where that is not the one it listens on.
+    pub advertise: Option<String>,
+    /// After how long a silence an executor is lost.
+    pub executor_timeout: Duration,
+    /// What this program is.
+    pub greeting: Greeting,
+}
+
+/// Is a scheduler until it is asked to stop. Says where it listens once it does.
+///
+/// `Err` if it cannot listen there.
+pub fn serve(
+    options: &SchedulerOptions,
+    stop: &Stop,
+    say: &(dyn Fn(&str) + Sync),
+) -> Result<(), Error> {
+    // One thread would do for most: orders are small. The second answers while a large job is being planned.
+    let runtime = runtime(2)?;
+    let result = runtime.block_on(run(options, stop, say));
+    runtime.shutdown_background();
+    result
+}
+
+async fn run(
+    options: &SchedulerOptions,
+    stop: &Stop,
+    say: &(dyn Fn(&str) + Sync),
+) -> Result<(), Error> {
+    let Address { host, port } = &options.listen;
+    let cannot = |e| Error::refused(format!("cannot listen on {}: {e}", options.listen));
+    let listener = TcpListener::bind((host.as_str(), *port)).await.map_err(cannot)?;
+    let bound = listener.local_addr().map_err(cannot)?;
+    let scheduler = scheduler(options, bound).await;
+    let scheduler =
+        scheduler.map_err(|e| Error::refused(format!("cannot start the scheduler: {e}")))?;
+    let host = options.advertise.clone().unwrap_or_else(|| bound.ip().to_string());
+    let service = routes(scheduler, &options.greeting);
+    let service = service.into_make_service_with_connect_info::<SocketAddr>();
+    say(&format!("listening on {}", Address { host, port: bound.port() }));
+    // A pipe to whoever waits for that line.
+    drop(std::io::stderr().flush());
+    tokio::select! {
+        served = axum::serve(listener, service).into_future() => served.map_err(cannot),
+        () = requested(stop) => Ok(()),
+    }
+}
+
+async fn scheduler(
+    options: &SchedulerOptions,
+    bound: SocketAddr,
+) -> ballista_core::error::Result<Scheduler> {
+    let timeout = options.executor_timeout.as_secs().max(1);
+    let limit = u32::try_from(MESSAGE_LIMIT).unwrap_or(u32::MAX);
+    let config = SchedulerConfig {
+        bind_host: bound.ip().to_string(),
+        bind_port: bound.port(),
+        external_host: options.advertise.clone().unwrap_or_else(|| bound.ip().to_string()),
+        scheduling_policy: TaskSchedulingPolicy::PullStaged,
+        task_distribution: TaskDistributionPolicy::RoundRobin,
+        executor_timeout_seconds: timeout,
+        expire_dead_executor_interval_seconds: (timeout / 8).clamp(1, 15),
+        no_executors_grace_period_seconds: LONELY.as_secs().max(timeout),
+        grpc_server_max_decoding_message_size: limit,
+        grpc_server_max_encoding_message_size: limit,
+        grpc_client_max_message_size: limit,
+        task_max_failures: MOST_TRIES,
+        stage_max_failures: MOST_TRIES,
+        override_logical_codec: Some(Arc::new(BallistaLogicalExtensionCodec::default())),
+        override_physical_codec: Some(Arc::new(Codec::without_work())),
+        ..SchedulerConfig::default()
+    };
+    let cluster = BallistaCluster::new_from_config(&config).await?;
+    create_scheduler(cluster, Arc::new(config)).await
+}
+
+fn routes(scheduler: Scheduler, greeting: &Greeting) -> axum::Router {
+    let service = SchedulerGrpcServer::new(scheduler.clone())
+        .max_decoding_message_size(MESSAGE_LIMIT)
+        .max_encoding_message_size(MESSAGE_LIMIT);
+    let mut grpc = RoutesBuilder::default();
+    grpc.add_service(service);
+    grpc.routes().into_axum_router().merge(answers::routes(scheduler, greeting))
+}
