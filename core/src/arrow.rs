@@ -63,13 +63,10 @@ impl Batch {
         };
         let build = || -> Result<RecordBatch, ArrowError> {
             let columns: Vec<ArrayRef> = vec![
-                Arc::new(
-                    TimestampNanosecondArray::new(self.timestamps.clone(), None)
-                        .with_timezone("UTC"),
-                ),
+                Arc::new(self.timestamp_column()),
                 words(&|channel| Some(channel.source.to_string()))?,
                 words(&|channel| Some(channel.name.text().to_owned()))?,
-                Arc::new(Int64Array::new(self.sequences.clone(), None)),
+                Arc::new(self.sequence_column()),
                 words(&|channel| Some(channel.encoding.as_str().to_owned()))?,
                 words(&attributes)?,
                 Arc::new(BinaryViewArray::try_new(
@@ -81,6 +78,22 @@ impl Batch {
             RecordBatch::try_new(Self::arrow_schema(), columns)
         };
         build().map_err(|e| Error::broken(format!("a batch does not fit its Arrow columns: {e}")))
+    }
+
+    /// The timestamps as a column. Copies nothing.
+    pub fn timestamp_column(&self) -> TimestampNanosecondArray {
+        TimestampNanosecondArray::new(self.timestamps.clone(), None).with_timezone("UTC")
+    }
+
+    /// The numbers of the events as a column. Copies nothing.
+    pub fn sequence_column(&self) -> Int64Array {
+        Int64Array::new(self.sequences.clone(), None)
+    }
+
+    /// The payloads as a column. Copies none, but looks at each.
+    pub fn payload_column(&self) -> Result<BinaryViewArray, Error> {
+        let column = BinaryViewArray::try_new(self.payloads.clone(), self.segments.clone(), None);
+        column.map_err(|e| Error::broken(format!("payloads do not fit their column: {e}")))
     }
 
     /// The events of a record batch with these columns; others are ignored, and `source`, `encoding`
