@@ -1,6 +1,7 @@
 """What was written is what had to be written. Every check takes a path and says yes or no."""
 
 import filecmp
+import hashlib
 import subprocess
 from pathlib import Path
 
@@ -44,3 +45,20 @@ def unpacks_to(log, zstd):
         return compared.returncode == 0 and unpacking.returncode == 0
 
     return check
+
+
+def alike():
+    """Folders that have the same files with the same bytes, whoever wrote them: all those that it is asked about."""
+    first = []
+
+    def check(out):
+        files = sorted(path for path in out.rglob("*") if path.is_file())
+        found = [(str(path.relative_to(out)), hashlib.sha256(path.read_bytes()).digest()) for path in files]
+        first.append(found)
+        return found == first[0]
+
+    return check
+
+
+def both(one, other):
+    return lambda out: one(out) and other(out)

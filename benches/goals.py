@@ -5,9 +5,11 @@ from operator import attrgetter, methodcaller
 from statistics import median
 
 import jobs_archive
+import jobs_cluster
 import jobs_decode
 import jobs_live
 import jobs_points
+import jobs_query
 import jobs_robots
 import jobs_typed
 from jobs_memory import CAP
@@ -100,6 +102,11 @@ def goals():
         yield share("wall", jobs_archive.TASK, log, jobs_archive.PEER, WALL, 0.9)
         yield share("size", jobs_archive.TASK, log, jobs_archive.PEER, SIZE, 1)
         yield share("wall", "restore", log, "zstd -d, its own file", WALL, 0.8)
+    for what, figure in (("wall", WALL), ("CPU", CPU)):
+        for who, most in ((jobs_cluster.ONE, 1.1), (jobs_cluster.TWO, 1 if figure is WALL else 1.1)):
+            yield share(what, jobs_cluster.TASK, "drives", "sluice", figure, most, ours=who)
+    for task in (jobs_query.COUNT, jobs_query.WINDOW, jobs_query.FIELD):
+        yield times(task, "dgc", jobs_query.PYTHON, 5)
     for size in jobs_live.FLAT_OUT:
         yield times(jobs_live.PUBLISH, f"{size} B", jobs_live.C, 1)
     for task in ("tables by channel", "one table", "archive"):

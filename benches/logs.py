@@ -85,10 +85,10 @@ class Log:
 class MadeUp(Log):
     """A log of a generator's, kept until the generator is another one."""
 
-    def __init__(self, name, data, programs, percent):
+    def __init__(self, name, data, programs, percent, how=None):
         suffix = {"vel": ".vel", "large-vel": ".vel", "orca": ".orca"}.get(name, ".lcm")
         super().__init__(name, data / f"{name}{suffix}", programs)
-        words, length = MADE_UP[name]
+        words, length = how or MADE_UP[name]
         self.how = [*words, str(max(1, length * percent // 100))]
 
     def table(self):
@@ -108,3 +108,33 @@ class MadeUp(Log):
     def remove(self):
         for path in [*self.path.parent.glob(f"{self.name}.*"), *self.path.parent.glob(f"{self.name}_*.log")]:
             path.unlink()
+
+
+class Drives(Log):
+    """Twenty logs of what `dgc` is, of many lengths, a gigabyte together."""
+
+    COUNT = 20
+
+    def __init__(self, data, programs, percent):
+        super().__init__("drives", data / "drives", programs)
+        self.path.mkdir(exist_ok=True)
+        # 12 to 88 MB; long ones come among short ones.
+        lengths = [12 + 4 * (number * 7 % self.COUNT) for number in range(self.COUNT)]
+        self.logs = [MadeUp(f"{number:02}", self.path, programs, percent, (["gen-log", "dgc", "--mb"], length))
+                     for number, length in enumerate(lengths)]
+
+    def write(self):
+        for log in self.logs:
+            log.make()
+
+    @cached_property
+    def bytes(self):
+        return sum(log.bytes for log in self.logs)
+
+    @cached_property
+    def channels(self):
+        sums = {}
+        for channel, (events, size) in (item for log in self.logs for item in log.channels.items()):
+            some = sums.get(channel, (0, 0))
+            sums[channel] = some[0] + events, some[1] + size
+        return sums

@@ -84,6 +84,19 @@ class Sluice:
         self.files[file] = text(source, sink, stage)
         return [self.program, "run", "-q", "--progress", "none", *flags, file]
 
+    def query(self, query, log, types):
+        """The command that asks a question of a log."""
+        known = [word for path in types for word in ("--types", path)]
+        return [self.program, "query", "-q", "--format", "csv", *known, query, log]
+
+    def has(self, verb):
+        """Whether this program was built with what a verb needs."""
+        words = {"query": ["select 1"], "cluster": ["status", "--scheduler", "127.0.0.1:1"]}[verb]
+        said = subprocess.run([self.program, verb, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              check=False)
+        # An older one does not know the verb, or what is asked of it.
+        return not any(word in said.stderr for word in ("built without", "unrecognized", "unexpected"))
+
     def check(self, jobs):
         """Writes the pipelines of these jobs, and fails if this program cannot run one of them."""
         if not self.program.exists():

@@ -1,7 +1,7 @@
 """What was measured, as Markdown: a table for each task and log. What was wanted is in `goals`."""
 
 # Where it is of interest how large the output is.
-SIZED = ("parquet", "tables", "typed", "archive")
+SIZED = ("parquet", "tables", "typed", "archive", "cluster")
 TITLES = {
     "lcm": "LCM logs",
     "robots": "Logs of other robots",
@@ -12,6 +12,8 @@ TITLES = {
     "typed": "A typed table for each channel",
     "archive": "Archives",
     "memory": "Memory",
+    "cluster": "Many logs, by one process and by a cluster on one machine",
+    "query": "Questions about a log",
 }
 
 

@@ -13,18 +13,20 @@ from pathlib import Path
 
 import goals
 import jobs_archive
+import jobs_cluster
 import jobs_decode
 import jobs_lcm
 import jobs_live
 import jobs_memory
 import jobs_points
+import jobs_query
 import jobs_real
 import jobs_robots
 import jobs_tables
 import jobs_typed
 import results
 from harness import Prepared, fail, measure, remove, say
-from logs import MadeUp
+from logs import Drives, MadeUp
 from pipelines import Sluice
 from programs import HERE, ROOT, Peers, built
 
@@ -33,11 +35,11 @@ class Bench:
     """Where everything is: programs, peers, logs, and the place for outputs."""
 
     def __init__(self, options):
-        self.programs, self.peers = built(options.build), Peers()
+        self.programs, self.peers = built(options.build, options.full), Peers()
         self.data = options.data.resolve()
         self.data.mkdir(parents=True, exist_ok=True)
         self.scratch = (options.out or self.data).resolve() / "sluice-bench.out"
-        self.sluice = Sluice(self.programs / "sluice", self.data / "pipelines")
+        self.sluice = Sluice(options.program or self.programs / "sluice", self.data / "pipelines")
         self.percent, self.logs, self.files = options.percent, {}, {}
         self.types = HERE / "types" / "bench.lcm"
 
@@ -46,9 +48,21 @@ class Bench:
             self.logs[name] = MadeUp(name, self.data, self.programs, self.percent)
         return self.logs[name]
 
+    def drives(self):
+        if "drives" not in self.logs:
+            self.logs["drives"] = Drives(self.data, self.programs, self.percent)
+        return self.logs["drives"]
+
     def out(self, suffix):
         """Where a job writes to."""
         return self.scratch.with_suffix(suffix or ".tables")
+
+    def has(self, verb):
+        """Whether the program can do this; says so if it cannot."""
+        is_there = self.sluice.program.exists() and self.sluice.has(verb)
+        if not is_there:
+            say(f"MISSING, left out: {self.sluice.program} with {verb}; --full builds it")
+        return is_there
 
     def prepared(self, path, *command):
         """The file that a command writes; one for all that ask for it."""
@@ -87,6 +101,10 @@ def jobs_of(bench, options):
         yield from jobs_memory.jobs(bench)
     if tables and options.large:
         yield from jobs_memory.long_jobs(bench)
+    if tables and bench.has("cluster"):
+        yield from jobs_cluster.jobs(bench)
+    if bench.peers.lcm_gen and bench.peers.has("lcm") and bench.has("query"):
+        yield from jobs_query.jobs(bench)
     if jobs_live.possible(bench.peers):
         yield from jobs_live.jobs(bench)
     if tables and options.real:
@@ -112,10 +130,13 @@ def arguments():
                         help="where outputs go; by default, memory")
     parser.add_argument("--only", action="append", default=[], metavar="WORD",
                         help="only this group (lcm, decode, robots, points, parquet, tables, typed, archive, memory, "
-                             "live, real), or jobs whose task, log or name has this word; may be repeated")
+                             "cluster, query, live, real), or jobs whose task, log or name has this word; may be repeated")
     parser.add_argument("--large", action="store_true", help="also a log of 4 GB, once, for the memory it takes")
     parser.add_argument("--real", type=Path, metavar="FOLDER", help="also the LCM logs in this folder, as tables")
     parser.add_argument("--percent", type=int, default=100, help="length of the logs; goals are for whole ones")
+    parser.add_argument("--full", action="store_true",
+                        help="build with all features, which `cluster` and `query` need; takes half an hour at first")
+    parser.add_argument("--program", type=Path, help="measure this sluice, and not the one that is built")
     parser.add_argument("--no-build", dest="build", action="store_false", help="take the programs that are there")
     return parser.parse_args()
 

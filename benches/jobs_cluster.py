@@ -1,0 +1,27 @@
+"""Twenty logs to tables, by one process and by clusters on this machine, which have to write the same bytes."""
+
+import os
+
+import pipelines
+from checks import alike, both, has_rows_of
+from harness import Job
+
+GROUP, TASK = "cluster", "20 logs to tables"
+ONE, TWO = "sluice --local-cluster 1", "sluice --local-cluster 2"
+ROUNDS = 3
+
+
+def jobs(bench):
+    log, out = bench.drives(), bench.out("")
+    check = both(has_rows_of(log, bench.peers.python), alike())
+    source = pipelines.lcm_log(log.path / "*.lcm")
+    sink = pipelines.parquet(out / "{stem}/", "channel")
+    cores = os.cpu_count()
+    engines = {
+        "sluice": ["--jobs", cores],
+        ONE: ["--engine", "ballista", "--local-cluster", 1],
+        TWO: ["--engine", "ballista", "--local-cluster", 2],
+    }
+    for who, flags in engines.items():
+        command = bench.sluice.run("cluster-drives-to-tables", source, sink, *flags)
+        yield Job(GROUP, TASK, who, log, command, out=out, check=check, rounds=ROUNDS, is_many=True)
