@@ -88,6 +88,18 @@ impl Error {
         ))
     }
 
+    /// The same error, which says something more.
+    pub(crate) fn and(self, more: &str) -> Self {
+        match *self.0 {
+            ErrorKind::Io { action, path, source } => {
+                let told = format!("{}; {more}", explain(&source));
+                Self::io(action, path, io::Error::new(source.kind(), told))
+            }
+            ErrorKind::Refused(told) => Self::refused(format!("{told}; {more}")),
+            other => other.into(),
+        }
+    }
+
     /// Whether it says that there is no such file or object.
     pub fn is_missing(&self) -> bool {
         matches!(self.kind(), ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)

@@ -18,6 +18,7 @@ use crate::store::{self, Place};
 use crate::{Error, Input};
 
 pub use log::LogFile;
+pub(crate) use objects::forget;
 pub use objects::{forget_states, objects_below};
 
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];

@@ -14,8 +14,10 @@ use std::sync::atomic::Ordering;
 use super::faults::{Step, ask, write_all};
 use super::litter::live;
 use super::names::{Names, appeared, in_the_way};
+use super::objects::{Upload, room_for};
 use super::{Outputs, Overwrite, Published, remove_any};
 use crate::Error;
+use crate::store::is_address;
 
 /// Many small files in the making. Dropped without [`finish`](Self::finish), none will be published.
 #[derive(Debug)]
@@ -76,7 +78,7 @@ impl Outputs {
         self.make_folder(&at)?;
         // Two that write there would take each other's names.
         self.take(&at)?;
-        let (room, lock) = self.temporary_folder(&at)?;
+        let (room, lock) = self.temporary_folder(&room_for(&at))?;
         self.state().open.insert(room.clone(), room.clone());
         let (outputs, files) = (Arc::clone(self), List::default());
         Ok(OutputFiles { outputs, folder, at, room, lock, files, whole: true })
@@ -176,8 +178,25 @@ impl Room {
         self.room.as_ref()
     }
 
-    /// Gives the files their final names: whole folders at once, where there are none of their names.
+    /// What is to be put into a store.
+    pub(super) fn uploads(&self) -> Vec<Upload> {
+        let Some(room) = self.room.as_ref().filter(|_| is_address(&self.at)) else {
+            return Vec::new();
+        };
+        let upload = |name: &str| Upload {
+            from: room.join(name),
+            to: self.at.join(name),
+            replaces: self.replaces,
+        };
+        self.files.names().map(upload).collect()
+    }
+
+    /// Gives the files their final names: whole folders at once, where there are none of their names. What goes
+    /// into a store stays.
     pub(super) fn publish(&self, names: &mut Names<'_>) -> Result<(), Error> {
+        if is_address(&self.at) {
+            return Ok(());
+        }
         self.room.as_ref().map_or(Ok(()), |room| move_all(room, &self.at, self.replaces, names))
     }
 

@@ -6,6 +6,8 @@
 //!
 //! Many small files are kept in a hidden folder beside their places until then, see [`many`].
 //!
+//! Objects of a [store](crate::store) are written to local temporary files and put when they are published.
+//!
 //! A process that leaves publishing to another one puts its outputs into a room of its own, see [`staging`].
 //!
 //! Recordings are the exception: their files grow under their final names ([`Outputs::in_place`]), so
@@ -16,6 +18,7 @@ mod file;
 mod litter;
 pub mod many;
 mod names;
+mod objects;
 mod publish;
 mod replace;
 pub mod staging;
@@ -34,6 +37,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use crate::files::{Identity, is_special};
+use crate::store::{Place, is_address};
 use crate::tasks::Inline;
 use crate::{Error, Tasks};
 
@@ -42,6 +46,7 @@ use file::{Counted, Packed, To};
 use litter::{live, remove_any, remove_stale};
 use many::Room;
 use names::appeared;
+use objects::{holds_objects, room_for};
 use replace::holds_batch;
 use staging::Staging;
 use whole::beside;
@@ -215,6 +220,7 @@ impl Outputs {
     pub fn extend(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
         let packing = compresses(target);
         let target = &self.named(target);
+        self.expect_new(target, true)?;
         if self.overwrite == Overwrite::Redo && target.exists() {
             return Err(Error::refused(format!(
                 "whether an output that is continued has these events already cannot be told; run \
@@ -236,7 +242,7 @@ impl Outputs {
     pub fn create_below(self: &Arc<Self>, folder: &Path) -> Result<OutputFile, Error> {
         let folder = &self.folder_at(&self.named(folder))?;
         self.make_folder(folder)?;
-        let (temporary, file) = self.temporary(folder, "unnamed")?;
+        let (temporary, file) = self.temporary(&room_for(folder), "unnamed")?;
         self.state().open.insert(temporary.clone(), temporary.clone());
         Ok(self.file(&temporary, &temporary, file, Packing::Plain))
     }
@@ -246,7 +252,9 @@ impl Outputs {
     pub fn folder(&self, folder: &Path) -> Result<(), Error> {
         let folder = &self.named(folder);
         self.judge_apart(folder)?;
-        if self.overwrite == Overwrite::Refuse && is_used(folder) {
+        if self.overwrite == Overwrite::Refuse
+            && holds_objects(folder)?.unwrap_or_else(|| is_used(folder))
+        {
             return Err(Error::refused(format!(
                 "the output folder exists and is not empty; --overwrite replaces it: {}",
                 folder.display()
@@ -270,6 +278,9 @@ impl Outputs {
     pub fn judge(&self, target: &Path) -> Result<(), Error> {
         if target == Path::new("-") || is_special(target) {
             return Ok(());
+        }
+        if let Some(place) = Place::of(target)? {
+            return self.judge_object(target, &place);
         }
         let Ok(meta) = fs::metadata(target) else { return Ok(()) };
         let path = target.display();
@@ -324,6 +335,7 @@ impl Outputs {
             let file = file.map_err(|e| Error::io("open", target, e))?;
             return Ok(self.direct(target, Box::new(file)));
         }
+        self.expect_new(target, existing == Existing::Keep)?;
         let kept = existing == Existing::Keep && target.is_file();
         self.judge_input(target)?;
         if !kept {
@@ -340,8 +352,9 @@ impl Outputs {
             return self.grow(&target, kept, packing);
         }
         let name = target.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        remove_stale(folder_of(&at), Some(&short(&name)));
-        let (temporary, file) = self.temporary(folder_of(&at), &name)?;
+        let room = room_for(folder_of(&at));
+        remove_stale(&room, Some(&short(&name)));
+        let (temporary, file) = self.temporary(&room, &name)?;
         self.state().open.insert(target.clone(), temporary.clone());
         let mut output = self.file(&target, &at, file, packing);
         if kept {
@@ -484,6 +497,10 @@ impl Outputs {
     }
 
     fn make_folder(&self, folder: &Path) -> Result<(), Error> {
+        // Stores have none.
+        if is_address(folder) {
+            return Ok(());
+        }
         let missing = folder.ancestors().take_while(|f| !f.as_os_str().is_empty() && !f.exists());
         let missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
         if missing.is_empty() {
@@ -549,6 +566,9 @@ pub fn place(target: &Path) -> PathBuf {
 
 /// Where a folder really lies, or will when it is made.
 fn real(folder: &Path) -> PathBuf {
+    if is_address(folder) {
+        return folder.to_owned();
+    }
     let here =
         |folder: &Path| if folder.as_os_str().is_empty() { ".".into() } else { folder.to_owned() };
     let found =

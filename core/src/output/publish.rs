@@ -9,6 +9,7 @@ use super::faults::Faults;
 use super::litter::live;
 use super::many::Room;
 use super::names::Names;
+use super::objects::{self, OldManifests, Puts, Upload};
 use super::replace::{Aside, stale};
 use super::staging::{Put, Staging};
 use super::whole::{replace_with, sync_folder};
@@ -17,6 +18,7 @@ use super::{
     written_twice,
 };
 use crate::Error;
+use crate::store::is_address;
 
 /// A folder, and the text of the manifest that describes it.
 type Manifest = (PathBuf, String);
@@ -109,7 +111,7 @@ impl Outputs {
         let aside = Aside::of(self, &stale, files)?;
         let mut names = Names::new(faults);
         let given = give_all(&state.staged, &state.rooms, &mut names)
-            .and_then(|()| write_all(manifests, faults));
+            .and_then(|()| put_all(state, manifests, faults));
         if let Err(error) = given {
             let written = manifests.iter().map(|(folder, _)| folder.join(MANIFEST));
             written.for_each(|manifest| drop(fs::remove_file(manifest)));
@@ -126,15 +128,54 @@ impl Outputs {
 
 fn give_all(staged: &[Staged], rooms: &[Room], names: &mut Names<'_>) -> Result<(), Error> {
     for staged in staged {
-        let Some(temporary) = &staged.temporary else { continue };
+        let Some(temporary) = staged.temporary.as_ref().filter(|_| !is_address(&staged.at)) else {
+            continue;
+        };
         names.give(temporary, &staged.at, staged.replaces)?;
     }
     rooms.iter().try_for_each(|room| room.publish(names))
 }
 
+/// Puts what goes into a store, then writes the manifests. What was put is taken back if that fails.
+fn put_all(state: &State, manifests: &[Manifest], faults: Option<&Faults>) -> Result<(), Error> {
+    let old = OldManifests::of(&state.folders)?;
+    let put =
+        Puts::all(uploads(state), faults).and_then(|puts| match write_all(manifests, faults) {
+            Ok(()) => Ok(puts),
+            Err(error) => {
+                let written = manifests.iter().map(|(folder, _)| folder.join(MANIFEST));
+                written.for_each(|manifest| drop(objects::remove(&manifest)));
+                Err(puts.take_back(error))
+            }
+        });
+    match put {
+        Ok(puts) => puts.settle(),
+        Err(error) => {
+            old.put_back();
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// Everything that goes into a store.
+fn uploads(state: &State) -> Vec<Upload> {
+    let of_file = |staged: &Staged| {
+        let from = staged.temporary.clone().filter(|_| is_address(&staged.at))?;
+        Some(Upload { from, to: staged.at.clone(), replaces: staged.replaces })
+    };
+    let files = state.staged.iter().filter_map(of_file);
+    files.chain(state.rooms.iter().flat_map(Room::uploads)).collect()
+}
+
 fn write_all(manifests: &[Manifest], faults: Option<&Faults>) -> Result<(), Error> {
-    let write =
-        |(folder, text): &Manifest| replace_with(faults, &folder.join(MANIFEST), text.as_bytes());
+    let write = |(folder, text): &Manifest| {
+        let path = folder.join(MANIFEST);
+        match objects::write(&path, text.as_bytes(), faults)? {
+            true => Ok(()),
+            false => replace_with(faults, &path, text.as_bytes()),
+        }
+    };
     manifests.iter().try_for_each(write)
 }
 

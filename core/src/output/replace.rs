@@ -11,8 +11,9 @@ use serde::de::IgnoredAny;
 use super::faults::Step;
 use super::litter::live;
 use super::names::rename_new;
-use super::{MANIFEST, Outputs, Published, remove_any};
-use crate::Error;
+use super::{MANIFEST, Outputs, Published, objects, remove_any};
+use crate::store::is_address;
+use crate::{Error, files};
 
 /// What of a manifest that is there decides what becomes of its folder.
 #[derive(Deserialize)]
@@ -29,7 +30,7 @@ struct FoundFile {
 
 impl Found {
     fn read(folder: &Path) -> Option<Self> {
-        serde_json::from_slice(&fs::read(folder.join(MANIFEST)).ok()?).ok()
+        serde_json::from_slice(&files::read(&folder.join(MANIFEST)).ok()?).ok()
     }
 }
 
@@ -65,6 +66,10 @@ impl Stale<'_> {
     /// Removes those that are still there, and the folders below the manifest's own that hold nothing then.
     pub(super) fn remove(&self) {
         // The new files are published. What cannot be removed is only no more part of the output.
+        if is_address(self.folder) {
+            self.paths.iter().for_each(|path| drop(objects::remove(path)));
+            return;
+        }
         self.paths.iter().filter(|path| is_file(path)).for_each(|path| drop(fs::remove_file(path)));
         remove_emptied(self.folder, &self.paths);
     }

@@ -2,6 +2,7 @@ use super::publish::changed_folders;
 use super::*;
 
 mod faults;
+mod objects;
 mod staging;
 
 fn outputs(overwrite: Overwrite) -> Arc<Outputs> {

@@ -1,0 +1,284 @@
+//! Outputs in object stores: written to local temporary files, and put under their keys when they are published,
+//! several at a time. What was put is taken back if not all can be.
+//!
+//! An object appears whole or not at all, but not all of them in one moment; a folder's manifest comes last.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use super::faults::{Faults, Step, ask};
+use super::names::appeared;
+use super::{MANIFEST, Outputs, Overwrite, TEMPORARY};
+use crate::Error;
+use crate::files::{self, forget};
+use crate::store::{self, Depth, Place, is_address};
+
+/// How many objects are put at a time: many are small, and each takes as long as the way to the store and back.
+const BESIDE: usize = 8;
+
+/// Where what will be at a place is written until it is published: beside it, but for objects in the folder that
+/// this machine has for temporary files (`TMPDIR`).
+pub(super) fn room_for(folder: &Path) -> PathBuf {
+    if is_address(folder) { std::env::temp_dir() } else { folder.to_owned() }
+}
+
+impl Outputs {
+    /// Judges an object that is to be written.
+    pub(super) fn judge_object(&self, target: &Path, place: &Place) -> Result<(), Error> {
+        self.judge_input(target)?;
+        let key = place.at.key();
+        if key.is_empty() || key.ends_with('/') {
+            return Err(Error::refused(format!(
+                "the output must be an object, and this is a folder: {}",
+                target.display()
+            )));
+        }
+        // A folder was looked at as a whole, and putting looks again.
+        let is_declared = || self.state().folders.iter().any(|folder| target.starts_with(folder));
+        if self.overwrite != Overwrite::Refuse || is_declared() {
+            return Ok(());
+        }
+        match place.store.look(&place.at) {
+            Ok(_) => Err(Error::refused(format!(
+                "the output exists; --overwrite replaces it: {}",
+                target.display()
+            ))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(Error::io("look at", target, error)),
+        }
+    }
+
+    /// Refuses what cannot be done with objects.
+    pub(super) fn expect_new(&self, target: &Path, is_continued: bool) -> Result<(), Error> {
+        if !is_address(target) {
+            return Ok(());
+        }
+        let path = target.display();
+        if self.in_place {
+            return Err(Error::refused(format!(
+                "a recording grows while it is written, and an object cannot; record into a file, and copy that \
+                 into the store: {path}"
+            )));
+        }
+        if is_continued {
+            return Err(Error::refused(format!(
+                "an object cannot be continued, only written as a whole: {path}"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Whether there are objects in a folder but what killed runs left; nothing if the folder is no address.
+pub(super) fn holds_objects(folder: &Path) -> Result<Option<bool>, Error> {
+    // Litter is rare: looking at the first few is enough to find something else.
+    const LOOKED_AT: usize = 1000;
+    let Some(place) = Place::of(folder)? else { return Ok(None) };
+    let place = place.folder();
+    let found = place.store.list(&place.at, Depth::All, LOOKED_AT);
+    let found = found.map_err(|e| Error::io("list", folder, e))?;
+    Ok(Some(found.iter().any(|(key, _)| !key.ends_with(TEMPORARY))))
+}
+
+/// A file that is to be put.
+#[derive(Debug)]
+pub(super) struct Upload {
+    /// The local file.
+    pub(super) from: PathBuf,
+    /// The address.
+    pub(super) to: PathBuf,
+    /// Whether what has that address may be replaced.
+    pub(super) replaces: bool,
+}
+
+/// What was put, and what can be put back.
+#[derive(Debug, Default)]
+pub(super) struct Puts(Vec<Done>);
+
+#[derive(Debug)]
+struct Done {
+    place: Place,
+    before: Before,
+}
+
+#[derive(Debug)]
+enum Before {
+    /// There was nothing.
+    Nothing,
+    /// What was there is here now.
+    Kept(Place),
+    /// What was there could not be kept.
+    Lost,
+}
+
+impl Puts {
+    /// Puts all of them, several at a time. If one cannot be put, those that were are taken back.
+    pub(super) fn all(uploads: Vec<Upload>, faults: Option<&Faults>) -> Result<Self, Error> {
+        let threads = uploads.len().min(BESIDE);
+        let (queue, done) = (Mutex::new(VecDeque::from(uploads)), Mutex::new(Vec::new()));
+        let failed = Mutex::new(None);
+        let work = || {
+            while let Some(upload) = next(&queue, &failed) {
+                match put(&upload, faults) {
+                    Ok(put) => locked(&done).push(put),
+                    Err(error) => drop(locked(&failed).get_or_insert(error)),
+                }
+            }
+        };
+        thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+        let puts = Self(done.into_inner().unwrap_or_else(PoisonError::into_inner));
+        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(puts.take_back(error)),
+            None => Ok(puts),
+        }
+    }
+
+    /// Takes all of them back because of an error, which then says what became of them.
+    pub(super) fn take_back(self, error: Error) -> Error {
+        let count = self.0.len();
+        if count == 0 {
+            return error;
+        }
+        let left = self.0.into_iter().filter_map(|done| done.take_back().err());
+        let left: Vec<PathBuf> = left.collect();
+        let what = match left.first() {
+            None => format!("{count} put before it were taken back"),
+            Some(first) => format!(
+                "of {count} put before it, {} could not be taken back, such as {}",
+                left.len(),
+                first.display()
+            ),
+        };
+        error.and(&what)
+    }
+
+    /// Removes what was replaced, for good.
+    pub(super) fn settle(self) {
+        for done in self.0 {
+            if let Before::Kept(kept) = done.before {
+                // It is litter, which no run looks at.
+                drop(kept.store.remove(&kept.at));
+            }
+        }
+    }
+}
+
+fn next(queue: &Mutex<VecDeque<Upload>>, failed: &Mutex<Option<Error>>) -> Option<Upload> {
+    if locked(failed).is_some() {
+        return None;
+    }
+    locked(queue).pop_front()
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The place of an output that has an address.
+fn place_of(path: &Path) -> Result<Place, Error> {
+    Place::of(path)?.ok_or_else(|| Error::broken(format!("{} is no address", path.display())))
+}
+
+fn put(upload: &Upload, faults: Option<&Faults>) -> Result<Done, Error> {
+    let Upload { from, to, replaces } = upload;
+    let place = place_of(to)?;
+    let fail = |e: io::Error| match e.kind() {
+        io::ErrorKind::AlreadyExists => appeared(to),
+        _ => Error::io("publish", to, e),
+    };
+    ask(faults, Step::Rename).map_err(fail)?;
+    let before = if *replaces { keep(&place).map_err(fail)? } else { Before::Nothing };
+    let how = if *replaces { store::Put::Replace } else { store::Put::New };
+    let put = place.store.put_file(&place.at, from, how);
+    forget(&place.at);
+    if put.is_err()
+        && let Before::Kept(kept) = &before
+    {
+        drop(kept.store.remove(&kept.at));
+    }
+    put.map_err(fail)?;
+    Ok(Done { place, before })
+}
+
+/// Keeps what is at a place, under a name beside it.
+fn keep(place: &Place) -> io::Result<Before> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let key = place.at.key();
+    let (folder, name) = key.rsplit_once('/').map_or(("", key), |(folder, name)| (folder, name));
+    let slash = if folder.is_empty() { "" } else { "/" };
+    let name: String = name.chars().take(48).collect();
+    let aside = format!("{folder}{slash}.{name}.{}-{number}{TEMPORARY}", std::process::id());
+    let kept = place.with_key(aside);
+    match place.store.copy(&place.at, &kept.at) {
+        Ok(()) => Ok(Before::Kept(kept)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Before::Nothing),
+        // Stores do not copy everything; then whether it can be put decides.
+        Err(_) => Ok(Before::Lost),
+    }
+}
+
+impl Done {
+    /// `Err` with its address if that fails.
+    fn take_back(self) -> Result<(), PathBuf> {
+        let Self { place, before } = self;
+        let done = match before {
+            Before::Nothing => place.store.remove(&place.at),
+            Before::Kept(kept) => {
+                place.store.copy(&kept.at, &place.at).and_then(|()| kept.store.remove(&kept.at))
+            }
+            Before::Lost => Err(io::ErrorKind::NotFound.into()),
+        };
+        forget(&place.at);
+        done.map_err(|_| place.at.path())
+    }
+}
+
+/// The manifests of an earlier run in a store, which are true no more: taken away until the new ones are there.
+#[derive(Debug, Default)]
+pub(super) struct OldManifests(Vec<(Place, Vec<u8>)>);
+
+impl OldManifests {
+    /// Takes away the manifests of these folders that lie in a store.
+    pub(super) fn of(folders: &[PathBuf]) -> Result<Self, Error> {
+        let mut old = Self::default();
+        for folder in folders.iter().filter(|folder| is_address(folder)) {
+            let path = folder.join(MANIFEST);
+            let Some(text) = files::read_if_there(&path)? else { continue };
+            let place = place_of(&path)?;
+            if let Err(error) = place.store.remove(&place.at) {
+                old.put_back();
+                return Err(Error::io("replace", path, error));
+            }
+            old.0.push((place, text));
+        }
+        Ok(old)
+    }
+
+    /// Puts them back. A second failure changes nothing about the first, which is reported.
+    pub(super) fn put_back(self) {
+        for (place, text) in self.0 {
+            drop(place.store.put(&place.at, text.into(), store::Put::Replace));
+        }
+    }
+}
+
+/// Writes a small object whole; gives whether the path is an address.
+pub(super) fn write(path: &Path, bytes: &[u8], faults: Option<&Faults>) -> Result<bool, Error> {
+    let Some(place) = Place::of(path)? else { return Ok(false) };
+    let put = ask(faults, Step::Write)
+        .and_then(|()| place.store.put(&place.at, bytes.to_vec().into(), store::Put::Replace));
+    forget(&place.at);
+    put.map(|()| true).map_err(|e| Error::io("write", path, e))
+}
+
+/// Removes an object; gives whether the path is an address.
+pub(super) fn remove(path: &Path) -> Result<bool, Error> {
+    let Some(place) = Place::of(path)? else { return Ok(false) };
+    forget(&place.at);
+    place.store.remove(&place.at).map(|()| true).map_err(|e| Error::io("remove", path, e))
+}

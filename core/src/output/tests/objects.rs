@@ -1,0 +1,165 @@
+//! Outputs in a store, by one in memory.
+
+use super::*;
+use crate::store::memory::MEMORY;
+
+fn outputs(overwrite: Overwrite) -> Arc<Outputs> {
+    Arc::new(Outputs::new(overwrite, true, &[]))
+}
+
+fn at(bucket: &str, key: &str) -> PathBuf {
+    format!("mem://{bucket}/{key}").into()
+}
+
+fn text(bucket: &str, key: &str) -> Option<String> {
+    MEMORY.bytes(bucket, key).map(|bytes| String::from_utf8(bytes.to_vec()).unwrap())
+}
+
+/// Writes files of a folder, and publishes them with a manifest that lists their names.
+fn write_folder(
+    outputs: &Arc<Outputs>,
+    folder: &Path,
+    files: &[&str],
+) -> Result<Vec<Published>, Error> {
+    outputs.folder(folder)?;
+    for name in files {
+        let mut file = outputs.create_below(folder)?;
+        file.write(name.as_bytes())?;
+        file.finish_as(&folder.join(name), 1)?;
+    }
+    publish(outputs)
+}
+
+fn publish(outputs: &Outputs) -> Result<Vec<Published>, Error> {
+    outputs.publish(|folder, files| {
+        let paths = files.iter().map(|file| file.path.strip_prefix(folder).unwrap());
+        let files: Vec<_> = paths.map(|path| serde_json::json!({ "path": path })).collect();
+        Ok(serde_json::json!({ "files": files }).to_string())
+    })
+}
+
+#[test]
+fn an_object_appears_when_all_is_published_and_not_before() {
+    let outputs = outputs(Overwrite::Refuse);
+    let mut file = outputs.create(&at("one", "x/a.lcm")).unwrap();
+    file.write(b"events").unwrap();
+    file.finish(2).unwrap();
+    assert_eq!(MEMORY.keys("one"), [""; 0]);
+    let published = publish(&outputs).unwrap();
+    assert_eq!(published[0].path, at("one", "x/a.lcm"));
+    assert_eq!((published[0].bytes, published[0].rows), (6, 2));
+    assert_eq!(text("one", "x/a.lcm").unwrap(), "events");
+}
+
+#[test]
+fn what_is_dropped_never_appears() {
+    let outputs = outputs(Overwrite::Refuse);
+    let mut file = outputs.create(&at("dropped", "a")).unwrap();
+    file.write(b"events").unwrap();
+    file.finish(1).unwrap();
+    drop(outputs);
+    assert_eq!(MEMORY.keys("dropped"), [""; 0]);
+}
+
+#[test]
+fn an_object_that_is_there_is_refused_or_replaced() {
+    MEMORY.set("there-out", "a", "old");
+    let path = at("there-out", "a");
+    let refused = outputs(Overwrite::Refuse).create(&path).unwrap_err().to_string();
+    assert!(refused.contains("--overwrite") && refused.contains("mem://there-out/a"), "{refused}");
+    let outputs = outputs(Overwrite::Replace);
+    let mut file = outputs.create(&path).unwrap();
+    file.write(b"new").unwrap();
+    file.finish(1).unwrap();
+    publish(&outputs).unwrap();
+    assert_eq!(text("there-out", "a").unwrap(), "new");
+    assert_eq!(MEMORY.keys("there-out"), ["a"]);
+    assert_eq!(crate::files::read(&path).unwrap(), b"new");
+}
+
+#[test]
+fn an_object_that_appears_while_the_run_goes_on_is_not_replaced() {
+    let outputs = outputs(Overwrite::Refuse);
+    let file = outputs.create(&at("races", "a")).unwrap();
+    file.finish(0).unwrap();
+    MEMORY.set("races", "a", "theirs");
+    let error = publish(&outputs).unwrap_err().to_string();
+    assert!(error.contains("has appeared"), "{error}");
+    assert_eq!(text("races", "a").unwrap(), "theirs");
+}
+
+#[test]
+fn a_folder_gets_its_manifest_last_and_loses_what_an_earlier_run_wrote() {
+    let folder = at("folders", "out/");
+    write_folder(&outputs(Overwrite::Refuse), &folder, &["x/a", "y/b"]).unwrap();
+    assert_eq!(MEMORY.keys("folders"), ["out/_manifest.json", "out/x/a", "out/y/b"]);
+    let asked = MEMORY.with("folders", |bucket| bucket.asked.clone());
+    assert_eq!(asked.last().unwrap(), "put out/_manifest.json");
+    let refused = write_folder(&outputs(Overwrite::Refuse), &folder, &["c"]).unwrap_err();
+    assert!(refused.to_string().contains("not empty"), "{refused}");
+    write_folder(&outputs(Overwrite::Replace), &folder, &["x/a", "c"]).unwrap();
+    assert_eq!(MEMORY.keys("folders"), ["out/_manifest.json", "out/c", "out/x/a"]);
+}
+
+#[test]
+fn if_one_object_cannot_be_put_all_is_as_before_and_that_is_said() {
+    let folder = at("fails", "out/");
+    write_folder(&outputs(Overwrite::Refuse), &folder, &["a", "b"]).unwrap();
+    MEMORY.set("fails", "out/a", "old a");
+    let before = MEMORY.with("fails", |bucket| bucket.objects.clone());
+    let contents =
+        |objects: &BTreeMap<String, (bytes::Bytes, u64)>| -> Vec<(String, bytes::Bytes)> {
+            objects.iter().map(|(key, (bytes, _))| (key.clone(), bytes.clone())).collect()
+        };
+    for broken in ["out/z", "out/_manifest.json"] {
+        MEMORY.with("fails", |bucket| bucket.broken = Some(broken.into()));
+        let error = write_folder(&outputs(Overwrite::Replace), &folder, &["a", "c", "z"]);
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("the store is broken"), "{error}");
+        MEMORY.with("fails", |bucket| bucket.broken = None);
+        let after = MEMORY.with("fails", |bucket| bucket.objects.clone());
+        if broken.ends_with('z') {
+            assert_eq!(contents(&after), contents(&before));
+        } else {
+            assert!(error.contains("3 put before it were taken back"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn many_small_objects_are_put_together() {
+    let outputs = outputs(Overwrite::Refuse);
+    let folder = at("many-out", "p");
+    outputs.folder(&folder).unwrap();
+    let mut many = outputs.many(&folder).unwrap();
+    for n in 0..300 {
+        many.write(&format!("{}/{n}.jpg", n % 7), n.to_string().as_bytes(), 1).unwrap();
+    }
+    many.finish().unwrap();
+    assert_eq!(publish(&outputs).unwrap().len(), 300);
+    assert_eq!(MEMORY.keys("many-out").len(), 301);
+    assert_eq!(text("many-out", "p/6/299.jpg"), None);
+    assert_eq!(text("many-out", "p/5/299.jpg").unwrap(), "299");
+}
+
+#[test]
+fn what_cannot_be_done_with_objects_is_refused() {
+    let path = at("cannot", "a");
+    let continued = outputs(Overwrite::Replace).extend(&path).unwrap_err().to_string();
+    assert!(continued.contains("cannot be continued"), "{continued}");
+    let growing = Arc::new(Outputs::new(Overwrite::Refuse, false, &[]).in_place(true));
+    let growing = growing.create(&path).unwrap_err().to_string();
+    assert!(growing.contains("recording"), "{growing}");
+    let input = Arc::new(Outputs::new(Overwrite::Replace, false, std::slice::from_ref(&path)));
+    let input = input.create(Path::new("memory://cannot/a")).unwrap_err().to_string();
+    assert!(input.contains("also an input"), "{input}");
+    let folder = outputs(Overwrite::Replace).create(&at("cannot", "b/")).unwrap_err().to_string();
+    assert!(folder.contains("must be an object"), "{folder}");
+}
+
+#[test]
+fn two_sinks_cannot_write_one_object() {
+    let outputs = outputs(Overwrite::Refuse);
+    let _first = outputs.create(&at("twice", "a")).unwrap();
+    assert!(outputs.create(&at("twice", "a")).unwrap_err().to_string().contains("two sinks"));
+}
