@@ -27,9 +27,9 @@ class Costs:
     """What a unit costs beside its bytes, and what a core makes of bytes."""
 
     # Millions of bytes of input a second and core.
-    rate: float = 60.0
+    rate: float = 165.0
     # Bytes written for each byte read.
-    written: float = 0.45
+    written: float = 0.72
     # Files that a unit publishes.
     files: int = 61
     # On the driver, before anything is sent: finding the input, making its order.
@@ -57,7 +57,7 @@ class Cluster:
     cores: int = 8
     # Units at a time; each has its share of the cores.
     slots: int = 8
-    # What an executor's network carries, in both directions together.
+    # What an executor's network carries, in each direction.
     link: float = 1250.0
     # What the storage that all share carries, read and written together.
     storage: float = math.inf
@@ -197,7 +197,7 @@ class Simulation:
 
     def fastest(self, units):
         """What each of so many units on one executor can do if the storage has no bound."""
-        return min(self.costs.rate * self.threads, self.cluster.link / self.per_byte / max(1, units))
+        return min(self.costs.rate * self.threads, through_link(self.cluster, self.costs) / max(1, units))
 
     def come_up(self, who):
         for _ in range(self.cluster.slots):
@@ -292,6 +292,11 @@ def fair(counts, most, whole):
     return [min(rate, level) for rate in most]
 
 
+def through_link(cluster, costs):
+    """Bytes of input that an executor's network has a second for, with what is written of them."""
+    return cluster.link / max(1, costs.written)
+
+
 def finishing(costs):
     return costs.sync * costs.files
 
@@ -310,10 +315,10 @@ def bounds(drives, cluster, costs):
     count, bytes_ = len(drives), sum(drives)
     moved, rate = bytes_ * (1 + costs.written), costs.rate * cluster.cores / cluster.slots
     # Nobody is waited for, and nothing is shared.
-    alone = min(rate, cluster.link / (1 + costs.written), cluster.storage / (1 + costs.written))
+    alone = min(rate, through_link(cluster, costs), cluster.storage / (1 + costs.written))
     return {
         "executors": (beside(costs) * count + bytes_ / rate) / (cluster.executors * cluster.slots),
-        "network of an executor": moved / (cluster.executors * cluster.link),
+        "network of an executor": bytes_ / (cluster.executors * through_link(cluster, costs)),
         "storage": moved / cluster.storage,
         "driver": publishing(costs) * count,
         "scheduler": costs.dispatch * count,
@@ -366,7 +371,7 @@ def arguments():
     parser.add_argument("--executors", default="1,2,5,10,20,50,100")
     parser.add_argument("--cores", type=int, default=8, help="cores of an executor")
     parser.add_argument("--slots", type=int, help="units at a time on an executor; one a core if left out")
-    parser.add_argument("--link", type=float, default=1250, help="what an executor's network carries, in MB/s")
+    parser.add_argument("--link", type=float, default=1250, help="what an executor's network carries in each direction, in MB/s")
     parser.add_argument("--storage", default="nfs-10",
                         help=f"what all share: {', '.join(STORAGE)}, or a number of MB/s")
     parser.add_argument("--failing", type=float, default=math.inf, help="hours until an executor fails, on average")

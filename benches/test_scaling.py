@@ -7,7 +7,8 @@ from dataclasses import replace
 from scaling import ATTEMPTS, Cluster, Costs, beside, fair, finishing, lengths, publishing, simulate
 
 DRIVES = lengths(400, 1000, 1.0, seed=7)
-COSTS = Costs()
+COSTS = Costs(rate=60, written=0.45, files=61, order=0.0002, dispatch=0.0007, hand_over=0.005, start=0.06, sync=0.002,
+              poll=0.1, publish=0.004, publish_file=0.0003)
 # A job that each of these bounds, and what it is.
 BOUND = {
     "executors": (Cluster(), COSTS),
