@@ -269,7 +269,7 @@ pub(crate) fn sink_node(sink: Box<dyn DynSink>) -> Node {
 /// The files that one name stands for; or the folder, if that is what a source reads.
 pub(crate) fn expand(shell: &Shell, name: impl Into<PathBuf>) -> Result<Vec<Input>, Failure> {
     let path = name.into();
-    if path.is_dir() && !shell.registry.sniff_path(&path)?.is_empty() {
+    if files::is_folder(&path) && !shell.registry.sniff_path(&path)?.is_empty() {
         return Ok(vec![Input { path, bytes: None }]);
     }
     Ok(files::expand(&[path])?)

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use sluice_core::output::{MANIFEST, sweep};
-use sluice_core::{Error, Input};
+use sluice_core::{Error, Input, files};
 
 use crate::batch::{Claim, Due};
 use crate::manifest::{self, Manifest};
@@ -69,7 +69,7 @@ fn inputs(pipeline: &Pipeline) -> Result<Vec<Input>, Error> {
 }
 
 fn read(folder: &Path) -> Option<Manifest> {
-    let text = std::fs::read(folder.join(MANIFEST)).ok()?;
+    let text = files::read(&folder.join(MANIFEST)).ok()?;
     serde_json::from_slice(&text).ok()
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluice_core::files::LogFile;
+use sluice_core::store::is_address;
 use sluice_core::{Damage, Error, OutputFile, Outputs};
 
 use crate::spec::{Node, OnDamage};
@@ -21,6 +22,11 @@ pub(super) struct Quarantine {
     ranges: u64,
 }
 
+/// The quarantine file of a source, which has this path unless it is left out.
+pub(crate) fn path_of(source: &str, path: Option<&Path>) -> PathBuf {
+    path.map_or_else(|| PathBuf::from(format!("{source}.quarantine")), Path::to_owned)
+}
+
 /// The quarantines of all sources that have one. Without a name it is `NAME.quarantine`.
 ///
 /// `Err` if a file cannot be written where it is to be.
@@ -28,8 +34,7 @@ pub(super) fn open(nodes: &[Node], outputs: &Arc<Outputs>) -> Result<Quarantines
     let mut open = Quarantines::new();
     for (node, spec) in nodes.iter().enumerate() {
         let OnDamage::Quarantine(path) = &spec.damage else { continue };
-        let path =
-            path.clone().unwrap_or_else(|| PathBuf::from(format!("{}.quarantine", spec.name)));
+        let path = path_of(&spec.name, path.as_deref());
         outputs.judge(&path)?;
         open.insert(node, Quarantine { path, outputs: Arc::clone(outputs), file: None, ranges: 0 });
     }
@@ -45,7 +50,7 @@ impl Quarantine {
             None => self.file.insert(self.outputs.create(&self.path)?),
         };
         let input = Path::new(&*damage.input);
-        if damage.bytes.is_empty() && input.is_file() {
+        if damage.bytes.is_empty() && (is_address(input) || input.is_file()) {
             return copy(damage, &mut LogFile::open(input)?, file);
         }
         // What is missing here is a stream that has gone by, with damage longer than is kept.

@@ -2,6 +2,7 @@
 //! there. Reads no event.
 
 use sluice_core::files::LogFile;
+use sluice_core::store::is_address;
 use sluice_core::{Error, SinkContext};
 
 use crate::sink::MOST_SECONDS;
@@ -27,7 +28,7 @@ impl Original {
     /// The run's input, if it is one VEL log that can be read at any place.
     pub(crate) fn of(context: &SinkContext) -> Result<Option<Self>, Error> {
         let [input] = &context.origin.inputs[..] else { return Ok(None) };
-        if !input.path.is_file() {
+        if !is_address(&input.path) && !input.path.is_file() {
             return Ok(None);
         }
         let mut log = LogFile::open_plain(&input.path)?;

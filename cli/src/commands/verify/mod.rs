@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use sluice_core::files;
 use sluice_pipeline::batch;
 
 use crate::args::VerifyArgs;
@@ -36,7 +37,7 @@ pub(crate) fn run(args: &VerifyArgs, shell: &Shell) -> Outcome {
 }
 
 fn judge(path: &Path, shell: &Shell) -> Result<Verdict, Failure> {
-    if path.is_dir() {
+    if files::is_folder(path) {
         return judge_folder(path, shell);
     }
     if batch::is_record(path) {

@@ -2,12 +2,15 @@
 //! reports. Looks into no log.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 use sluice_core::Error;
+use sluice_core::files::{self, Found};
 use sluice_core::output::MANIFEST;
+use sluice_core::store::is_address;
 use sluice_pipeline::batch::{JOURNAL, Record, UnitRecord};
 use sluice_pipeline::manifest::OutputFile;
 
@@ -49,7 +52,7 @@ pub(super) fn judge_folder(folder: &Path, shell: &Shell) -> Result<Verdict, Fail
         return judge_batch(folder, &record, shell);
     }
     let place = folder.join(MANIFEST);
-    if !place.exists() {
+    if !files::exists(&place) {
         let what =
             format!("it has no {MANIFEST}: it is no output folder, or it was never completed");
         return Ok(Verdict::different(what));
@@ -102,7 +105,8 @@ fn judge_batch(folder: &Path, record: &Record, shell: &Shell) -> Result<Verdict,
     // The files of the last units may not have appeared any more, or be those of an earlier run.
     for unit in &record.journal {
         let appeared = unit.files.iter().all(|file| {
-            fs::metadata(folder.join(&file.path)).is_ok_and(|meta| meta.len() == file.bytes)
+            let found = files::look(&folder.join(&file.path));
+            found.is_ok_and(|found| found == Some(Found::File(file.bytes)))
         });
         if appeared && unit.files.iter().all(|file| !judged.contains(&folder.join(&file.path))) {
             verdict.add(judge_unit(folder, unit, &mut judged, shell)?);
@@ -133,7 +137,7 @@ fn judge_unit(
         .iter()
         .filter(is_manifest)
         .filter_map(|file| Some(folder.join(&file.path).parent()?.to_owned()))
-        .filter(|inside| inside.join(MANIFEST).exists())
+        .filter(|inside| files::exists(&inside.join(MANIFEST)))
         .collect();
     for file in &unit.files {
         let path = folder.join(&file.path);
@@ -158,6 +162,12 @@ fn is_inside(path: &Path) -> bool {
 
 /// Every file below `folder` but the manifest and what a run that was killed left, sorted.
 fn list(folder: &Path, below: &Path, found: &mut Vec<PathBuf>) -> Result<(), Failure> {
+    if let Some(objects) = files::objects_below(folder)? {
+        let inside = objects.iter().filter_map(|object| object.path.strip_prefix(folder).ok());
+        let is_output = |path: &&Path| !path.iter().any(is_litter) && *path != Path::new(MANIFEST);
+        found.extend(inside.filter(is_output).map(Path::to_owned));
+        return Ok(());
+    }
     let here = folder.join(below);
     let fail = |e| Error::io("list", &here, e);
     let mut inside = Vec::new();
@@ -168,10 +178,7 @@ fn list(folder: &Path, below: &Path, found: &mut Vec<PathBuf>) -> Result<(), Fai
     inside.sort();
     for (name, is_folder) in inside {
         let path = below.join(&name);
-        let bytes = name.as_encoded_bytes();
-        // What runs leave that are killed, files and folders of files, is no part of what they wrote.
-        let is_litter = bytes.starts_with(b".") && bytes.ends_with(b".sluice-tmp");
-        if is_litter || path == Path::new(MANIFEST) {
+        if is_litter(&name) || path == Path::new(MANIFEST) {
             continue;
         }
         if is_folder {
@@ -181,6 +188,13 @@ fn list(folder: &Path, below: &Path, found: &mut Vec<PathBuf>) -> Result<(), Fai
         }
     }
     Ok(())
+}
+
+/// Whether it has the name of what runs leave that are killed, files and folders of files: no part of what they
+/// wrote.
+fn is_litter(name: &OsStr) -> bool {
+    let bytes = name.as_encoded_bytes();
+    bytes.starts_with(b".") && bytes.ends_with(b".sluice-tmp")
 }
 
 /// Paths in reports are as the run saw them: relative to the folder it was run in.
@@ -199,7 +213,7 @@ pub(super) fn report(path: &Path) -> Result<Option<Listing>, Failure> {
 }
 
 fn listing(path: &Path) -> Result<Option<Listing>, Failure> {
-    let bytes = fs::read(path).map_err(|e| Error::io("read", path, e))?;
+    let bytes = files::read(path)?;
     let listing: Option<Listing> = serde_json::from_slice(&bytes).ok();
     Ok(listing.filter(|listing| listing.files.is_some() || listing.error.is_some()))
 }
@@ -207,11 +221,13 @@ fn listing(path: &Path) -> Result<Option<Listing>, Failure> {
 /// Everything that is recorded of a file in the folders around it, the latest first. Only the first is
 /// true, unless a run was killed before the file appeared.
 pub(super) fn recorded(path: &Path) -> Result<Vec<Said>, Failure> {
-    let (Ok(path), Some(name)) = (path.canonicalize(), path.file_name()) else {
-        return Ok(Vec::new());
-    };
+    let (Some(path), Some(name)) = (real(path), path.file_name()) else { return Ok(Vec::new()) };
     for folder in path.ancestors().skip(1) {
-        if !folder.join(MANIFEST).exists() && !folder.join(JOURNAL).exists() {
+        // A store has nothing above its buckets.
+        if is_address(&path) && !is_address(folder) {
+            break;
+        }
+        if !files::exists(&folder.join(MANIFEST)) && !files::exists(&folder.join(JOURNAL)) {
             continue;
         }
         let place = |said: &Said| folder.join(&said.path) == path;
@@ -231,4 +247,9 @@ pub(super) fn recorded(path: &Path) -> Result<Vec<Said>, Failure> {
         }
     }
     Ok(Vec::new())
+}
+
+/// Where a file really lies, through links; addresses are what they are.
+fn real(path: &Path) -> Option<PathBuf> {
+    if is_address(path) { Some(path.to_owned()) } else { path.canonicalize().ok() }
 }

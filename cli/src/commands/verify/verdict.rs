@@ -1,10 +1,9 @@
 //! What was found out about a path, and comparing one file with what is said of it.
 
-use std::fs;
-use std::io;
 use std::path::Path;
 
 use serde_json::json;
+use sluice_core::files::{self, Found};
 use sluice_core::{Input, Make};
 use sluice_pipeline::manifest;
 
@@ -71,17 +70,11 @@ impl Verdict {
     /// Compares a file with what is said of it.
     pub(super) fn compare(&mut self, path: &Path, said: &Said, shell: &Shell) {
         let name = said.path.display();
-        let length = match fs::metadata(path) {
-            Ok(meta) if meta.is_file() => meta.len(),
-            Ok(_) => return self.differences.push(format!("{name} is not a file")),
-            Err(error) => {
-                let what = if error.kind() == io::ErrorKind::NotFound {
-                    "is missing".into()
-                } else {
-                    error.to_string()
-                };
-                return self.differences.push(format!("{name} {what}"));
-            }
+        let length = match files::look(path) {
+            Ok(Some(Found::File(length))) => length,
+            Ok(Some(_)) => return self.differences.push(format!("{name} is not a file")),
+            Ok(None) => return self.differences.push(format!("{name} is missing")),
+            Err(error) => return self.differences.push(error.to_string()),
         };
         self.files += 1;
         self.bytes += length;
