@@ -1,1 +1,289 @@
 //! Logs and outputs on an object store: a real server on this machine.
+
+mod server;
+
+use std::fs;
+
+use crate::kit::{BEGIN, Event, Folder, drive, log, numbers, ran};
+use server::{SECRET, Server, Then};
+
+/// A folder and a server with the same small logs: `in/a.lcm` and the like there, `logs/drives/a.lcm` here.
+fn with_logs() -> (Folder, Server) {
+    let (folder, server) = (Folder::new(), Server::start());
+    fs::create_dir(folder.at("in")).unwrap();
+    for (seed, name) in ["a", "b", "c"].into_iter().enumerate() {
+        let bytes = log(&drive(seed as u64, 400));
+        folder.write(&format!("in/{name}.lcm"), &bytes);
+        server.put(&format!("logs/drives/{name}.lcm"), &bytes);
+    }
+    (folder, server)
+}
+
+/// Everything below a local folder, as keys of a bucket would be.
+fn local(folder: &Folder, name: &str) -> Vec<(String, Vec<u8>)> {
+    fn collect(root: &std::path::Path, at: &std::path::Path, found: &mut Vec<(String, Vec<u8>)>) {
+        for entry in fs::read_dir(at).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                collect(root, &path, found);
+            } else {
+                let key = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+                found.push((key, fs::read(&path).unwrap()));
+            }
+        }
+    }
+    let (mut found, root) = (Vec::new(), folder.at(name));
+    collect(&root, &root, &mut found);
+    found.sort();
+    found
+}
+
+#[test]
+fn a_log_comes_and_goes_as_it_is() {
+    let (folder, server) = with_logs();
+    server
+        .ran(&folder, &["convert", "s3://logs/drives/a.lcm", "--to", "s3://out/x/a.lcm"])
+        .expect(0);
+    assert_eq!(server.get("out/x/a.lcm"), folder.read("in/a.lcm"));
+    assert_eq!(server.keys("out"), ["x/a.lcm"]);
+    server.ran(&folder, &["convert", "s3a://logs/drives/b.lcm", "--to", "b.lcm"]).expect(0);
+    assert_eq!(folder.read("b.lcm"), folder.read("in/b.lcm"));
+    server.ran(&folder, &["convert", "in/c.lcm", "--to", "s3://out/c.lcm.zst"]).expect(0);
+    let back = ["convert", "s3://out/c.lcm.zst", "--to", "c.lcm"];
+    server.ran(&folder, &back).expect(0);
+    assert_eq!(folder.read("c.lcm"), folder.read("in/c.lcm"));
+}
+
+#[test]
+fn tables_by_channel_and_their_manifest_are_what_they_are_here() {
+    let (folder, server) = with_logs();
+    ran(&folder, &["convert", "in/a.lcm", "--to", "tables/"]).expect(0);
+    server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://out/tables/"]).expect(0);
+    let ours = local(&folder, "tables");
+    let theirs: Vec<String> = server.keys("out/tables");
+    assert_eq!(ours.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>(), theirs);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    for (key, bytes) in &ours {
+        let there = server.get(&format!("out/tables/{key}"));
+        if key == "_manifest.json" {
+            // The pipeline in it names the outputs.
+            let there = text(&there).replace("s3://out/tables/", "tables/");
+            assert!(!there.contains(SECRET) && there.contains("\"files\""), "{there}");
+        } else {
+            assert_eq!(there.len() > 100, bytes.len() > 100, "{key}");
+        }
+    }
+    server.ran(&folder, &["convert", "s3://out/tables/", "--to", "back.lcm"]).expect(0);
+    assert_eq!(folder.read("back.lcm"), folder.read("in/a.lcm"));
+    server.ran(&folder, &["verify", "s3://out/tables"]).expect(0);
+    let manifest = text(&server.get("out/tables/_manifest.json"));
+    assert!(manifest.contains("s3://out/tables/"), "{manifest}");
+}
+
+#[test]
+fn globs_and_placeholders_make_batches() {
+    let (folder, server) = with_logs();
+    let batch = ["convert", "s3://logs/drives/*.lcm", "--to", "s3://out/{parent}/{stem}.lcm"];
+    server.ran(&folder, &batch).expect(0);
+    for name in ["a", "b", "c"] {
+        let there = server.get(&format!("out/drives/{name}.lcm"));
+        assert_eq!(there, folder.read(&format!("in/{name}.lcm")), "{name}");
+    }
+    assert_eq!(
+        server.keys("out"),
+        ["_manifest.json", "drives/a.lcm", "drives/b.lcm", "drives/c.lcm"]
+    );
+    assert_eq!(folder.names(), ["in"]);
+    server.ran(&folder, &batch).expect(1).says("--resume");
+    server.put("out/drives/b.lcm", "broken");
+    let again = [&batch[..], &["--resume"]].concat();
+    server.ran(&folder, &again).expect(0).says("1 input done, 2 done before");
+    assert_eq!(server.get("out/drives/b.lcm"), folder.read("in/b.lcm"));
+    server.ran(&folder, &["verify", "s3://out/"]).expect(0);
+    server.put("out/drives/b.lcm", "broken");
+    server.ran(&folder, &["verify", "s3://out"]).expect(1);
+}
+
+#[test]
+fn what_is_there_is_only_replaced_if_that_is_said() {
+    let (folder, server) = with_logs();
+    let convert = ["convert", "s3://logs/drives/a.lcm", "--to", "s3://out/a.lcm"];
+    server.ran(&folder, &convert).expect(0);
+    server.ran(&folder, &convert).expect(1).says("the output exists").says("s3://out/a.lcm");
+    let other = ["convert", "s3://logs/drives/b.lcm", "--to", "s3://out/a.lcm", "--overwrite"];
+    server.ran(&folder, &other).expect(0);
+    assert_eq!(server.get("out/a.lcm"), folder.read("in/b.lcm"));
+    assert_eq!(server.keys("out"), ["a.lcm"]);
+    let itself = ["convert", "s3://out/a.lcm", "--to", "s3a://out/a.lcm", "--overwrite"];
+    server.ran(&folder, &itself).expect(1).says("also an input");
+}
+
+#[test]
+fn a_folder_that_was_done_is_not_done_again() {
+    let (folder, server) = with_logs();
+    let convert = ["convert", "s3://logs/drives/a.lcm", "--to", "s3://out/t/", "--resume"];
+    server.ran(&folder, &convert).expect(0);
+    server.requests();
+    server.ran(&folder, &convert).expect(0).says("done before");
+    assert!(!server.requests().iter().any(|request| request.starts_with("PUT")));
+    server.put("logs/drives/a.lcm", log(&drive(7, 400)));
+    server.ran(&folder, &convert).expect(0);
+    assert!(server.requests().iter().any(|request| request.starts_with("PUT")));
+    server.ran(&folder, &["verify", "s3://out/t/"]).expect(0);
+    fs::remove_file(server.path("out/t/_manifest.json")).unwrap();
+    server.ran(&folder, &["verify", "s3://out/t/"]).expect(1);
+}
+
+#[test]
+fn looking_at_logs_works_as_on_files() {
+    let (folder, server) = with_logs();
+    let here = ran(&folder, &["cat", "in/a.lcm"]).expect(0).text();
+    assert_eq!(server.ran(&folder, &["cat", "s3://logs/drives/a.lcm"]).expect(0).text(), here);
+    let info = server.ran(&folder, &["info", "s3://logs/drives/a.lcm"]).expect(0).text();
+    assert!(info.contains("400") && info.contains("s3://logs/drives/a.lcm"), "{info}");
+    server.ran(&folder, &["verify", "s3://logs/drives/b.lcm"]).expect(0);
+}
+
+/// A log of 30 MB that takes 4000 seconds, put by the program itself, which takes it in parts.
+fn long_log(folder: &Folder, server: &Server) {
+    let events = (0..4000).map(|n| Event::new(n, BEGIN + n * 1_000_000, "LIDAR", &[7; 7500]));
+    folder.write("long.lcm", log(&events.collect::<Vec<_>>()));
+    server.ran(folder, &["convert", "long.lcm", "--to", "s3://logs/long.lcm"]).expect(0);
+    assert!(server.get("logs/long.lcm") == folder.read("long.lcm"));
+    assert!(server.requests().iter().any(|request| request.contains("partNumber=3")));
+    server.sent();
+}
+
+/// A cut of it by time, in the middle.
+const CUT: [&str; 4] = ["--start", "2007-11-03T14:33:20Z", "--end", "2007-11-03T14:33:30Z"];
+
+#[test]
+fn a_cut_by_time_brings_a_small_part_of_a_long_log() {
+    let (folder, server) = (Folder::new(), Server::start());
+    long_log(&folder, &server);
+    let cut = ["convert", "s3://logs/long.lcm", "--to", "cut.lcm"];
+    server.ran(&folder, &[&cut[..], &CUT].concat()).expect(0);
+    let (sent, requests) = (server.sent(), server.requests().len());
+    assert_eq!(numbers(&folder.read("cut.lcm")), (2000..2010).collect::<Vec<i64>>());
+    assert!(sent < 8 << 20, "{sent} bytes in {requests} requests");
+    server.ran(&folder, &["convert", "s3://logs/long.lcm", "--to", "all.lcm"]).expect(0);
+    let (sent, requests) = (server.sent(), server.requests().len());
+    assert!(folder.read("all.lcm") == folder.read("long.lcm"));
+    assert!(sent < 34 << 20 && requests < 60, "{sent} bytes in {requests} requests");
+}
+
+#[test]
+fn a_cut_of_an_archive_brings_its_index_and_some_frames() {
+    let (folder, server) = (Folder::new(), Server::start());
+    let events = drive(3, 40_000);
+    folder.write("in.lcm", log(&events));
+    server.ran(&folder, &["convert", "in.lcm", "--to", "s3://logs/in.lcm.zst"]).expect(0);
+    let whole = server.get("logs/in.lcm.zst").len() as u64;
+    server.sent();
+    let cut = ["convert", "s3://logs/in.lcm.zst", "--to", "cut.lcm", "--start", "+20", "--end", "+20.5"];
+    server.ran(&folder, &cut).expect(0);
+    let sent = server.sent();
+    assert!(!numbers(&folder.read("cut.lcm")).is_empty());
+    assert!(sent < whole / 3, "{sent} of {whole} bytes");
+}
+
+#[test]
+fn wrong_credentials_are_told_without_them() {
+    let (folder, server) = with_logs();
+    let mut command = server.sluice(&folder);
+    command.env("AWS_SECRET_ACCESS_KEY", "anothersecret999");
+    command.args(["convert", "s3://logs/drives/a.lcm", "--to", "a.lcm"]);
+    let ran = crate::kit::Ran::of(command.output().unwrap()).expect(1);
+    let ran = ran.says("AWS_SECRET_ACCESS_KEY").says("s3://logs/drives/a.lcm");
+    for secret in [SECRET, "anothersecret999", "Signature="] {
+        assert!(!ran.stderr.contains(secret), "{}", ran.stderr);
+    }
+    assert_eq!(folder.names(), ["in"]);
+}
+
+#[test]
+fn a_bucket_or_an_object_that_is_not_there_is_told() {
+    let (folder, server) = with_logs();
+    server
+        .ran(&folder, &["convert", "s3://logs/none.lcm", "--to", "a.lcm"])
+        .expect(1)
+        .says("no such object")
+        .says("s3://logs/none.lcm");
+    server
+        .ran(&folder, &["convert", "s3://nowhere/*.lcm", "--to", "a.lcm"])
+        .expect(1)
+        .says("no such bucket");
+    server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://nowhere/a.lcm"]).expect(1);
+    server
+        .ran(&folder, &["convert", "s3://logs/*.csv", "--to", "a.lcm"])
+        .expect(1)
+        .says("no object matches");
+}
+
+#[test]
+fn a_server_that_dies_while_it_is_read_ends_the_run_and_nothing_is_published() {
+    let (folder, server) = (Folder::new(), Server::start());
+    long_log(&folder, &server);
+    server.on("GET /logs/long.lcm", 8, Then::Die);
+    let ran = server.ran(&folder, &["convert", "s3://logs/long.lcm", "--to", "out.lcm"]);
+    ran.expect(1).says("s3://logs/long.lcm");
+    assert_eq!(folder.names(), ["long.lcm"]);
+}
+
+#[test]
+fn a_server_that_dies_while_it_is_written_leaves_no_manifest() {
+    let (folder, server) = with_logs();
+    server.on("PUT /out/t/", 3, Then::Die);
+    let ran = server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://out/t/"]);
+    ran.expect(1).says("s3://out/t/").says("could not be taken back");
+    assert!(!server.keys("out").iter().any(|key| key.contains("_manifest")));
+}
+
+#[test]
+fn what_was_put_is_taken_back_if_not_all_can_be() {
+    let (folder, server) = with_logs();
+    server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://out/t/"]).expect(0);
+    let before: Vec<(String, Vec<u8>)> = {
+        let keys = server.keys("out").into_iter();
+        keys.map(|key| (key.clone(), server.get(&format!("out/{key}")))).collect()
+    };
+    server.on("PUT /out/t/channel%3DD", 1, Then::Refuse);
+    let replace = ["convert", "in/b.lcm", "--to", "s3://out/t/", "--overwrite"];
+    server.ran(&folder, &replace).expect(1).says("does not allow").says("taken back");
+    let keys = server.keys("out");
+    assert_eq!(keys, before.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>());
+    for (key, bytes) in before {
+        assert!(server.get(&format!("out/{key}")) == bytes, "{key}");
+    }
+    server.ran(&folder, &["verify", "s3://out/t/"]).expect(0);
+}
+
+#[test]
+fn an_object_that_changes_while_it_is_read_is_no_mixture() {
+    let (folder, server) = (Folder::new(), Server::start());
+    server.put("logs/a.lcm", log(&drive(1, 20_000)));
+    let other = log(&drive(2, 20_000));
+    server.on("GET /logs/a.lcm", 3, Then::Change(server.path("logs/a.lcm"), other));
+    server
+        .ran(&folder, &["convert", "s3://logs/a.lcm", "--to", "out.lcm"])
+        .expect(1)
+        .says("has changed since");
+    assert_eq!(folder.names(), [""; 0]);
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told_soon() {
+    let (folder, mut server) = with_logs();
+    server.stop();
+    let ran = server.ran(&folder, &["convert", "s3://logs/drives/a.lcm", "--to", "a.lcm"]);
+    ran.expect(1).says("cannot be reached").says("AWS_ENDPOINT_URL");
+}
+
+#[test]
+fn what_objects_cannot_do_is_refused() {
+    let (folder, server) = with_logs();
+    server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://out/a.lcm"]).expect(0);
+    let append = ["convert", "in/b.lcm", "--to", "s3://out/a.lcm", "--sink-option", "append=true"];
+    server.ran(&folder, &append).expect(1).says("cannot be continued");
+    server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://out/a//b.lcm"]).expect(2);
+}

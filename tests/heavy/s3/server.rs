@@ -1,0 +1,259 @@
+//! An S3 server in this process, over a folder: counts what it sends, and fails when it is told to.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::TokioIo;
+use s3s::auth::SimpleAuth;
+use s3s::service::{S3Service, S3ServiceBuilder};
+use s3s::{Body, HttpError, HttpResponse};
+use s3s_fs::FileSystem;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::kit::{self, Folder};
+
+/// Who may do everything.
+const KEY: &str = "KEYOFTESTS";
+/// What must not be seen anywhere.
+pub(crate) const SECRET: &str = "thesecretofthetests0123456789";
+
+/// A server with the buckets `logs` and `out`. Ends when it is dropped.
+pub(crate) struct Server {
+    root: tempfile::TempDir,
+    address: SocketAddr,
+    runtime: Option<Runtime>,
+    pub(crate) state: Arc<State>,
+}
+
+/// What the server has done, and what it is to do.
+#[derive(Default)]
+pub(crate) struct State {
+    /// Bytes sent to clients, heads of answers included.
+    sent: AtomicU64,
+    /// Requests as `METHOD /bucket/key?query`.
+    requests: Mutex<Vec<String>>,
+    /// What happens when a request that holds the text comes for the last of so many times.
+    plan: Mutex<Option<(String, u64, Then)>>,
+    dead: AtomicBool,
+}
+
+/// What a request brings about.
+pub(crate) enum Then {
+    /// The server is gone, as if it had been killed.
+    Die,
+    /// This and all later ones that hold the text are refused.
+    Refuse,
+    /// An object is replaced, then the request is answered.
+    Change(PathBuf, Vec<u8>),
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        for bucket in ["logs", "out"] {
+            fs::create_dir(root.path().join(bucket)).unwrap();
+        }
+        let mut service = S3ServiceBuilder::new(FileSystem::new(root.path()).unwrap());
+        service.set_auth(SimpleAuth::from_single(KEY, SECRET));
+        let (service, state) = (service.build(), Arc::<State>::default());
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", 0))).unwrap();
+        let address = listener.local_addr().unwrap();
+        runtime.spawn(accept(listener, service, Arc::clone(&state)));
+        Self { root, address, runtime: Some(runtime), state }
+    }
+
+    /// The program, which has this server's address and credentials in its environment.
+    pub(crate) fn sluice(&self, folder: &Folder) -> Command {
+        let mut command = kit::sluice(folder);
+        let others = std::env::vars_os().map(|(name, _)| name);
+        others
+            .filter(|name| name.as_encoded_bytes().starts_with(b"AWS_"))
+            .for_each(|name| drop(command.env_remove(name)));
+        command
+            .env("AWS_ENDPOINT_URL", format!("http://{}", self.address))
+            .env("AWS_ALLOW_HTTP", "true")
+            .env("AWS_ACCESS_KEY_ID", KEY)
+            .env("AWS_SECRET_ACCESS_KEY", SECRET);
+        command
+    }
+
+    pub(crate) fn ran(&self, folder: &Folder, arguments: &[&str]) -> kit::Ran {
+        kit::Ran::of(self.sluice(folder).args(arguments).output().unwrap())
+    }
+
+    /// Puts an object, without a request.
+    pub(crate) fn put(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap_or_else(|e| panic!("{name}: {e}; {:?}", self.keys("out")))
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// The keys of a bucket, sorted.
+    pub(crate) fn keys(&self, bucket: &str) -> Vec<String> {
+        let mut keys = Vec::new();
+        let root = self.path(bucket);
+        collect(&root, &root, &mut keys);
+        keys.sort();
+        keys
+    }
+
+    /// Plans what happens when a request that holds this text comes for the `times`th time.
+    pub(crate) fn on(&self, text: &str, times: u64, then: Then) {
+        *self.state.plan.lock().unwrap() = Some((text.to_owned(), times, then));
+    }
+
+    pub(crate) fn stop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+
+    /// How many bytes were sent since this was asked last.
+    pub(crate) fn sent(&self) -> u64 {
+        self.state.sent.swap(0, Ordering::Relaxed)
+    }
+
+    /// The requests since this was asked last.
+    pub(crate) fn requests(&self) -> Vec<String> {
+        std::mem::take(&mut *self.state.requests.lock().unwrap())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn collect(root: &Path, folder: &Path, keys: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(root, &path, keys);
+        } else {
+            keys.push(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned());
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, service: S3Service, state: Arc<State>) {
+    while !state.dead.load(Ordering::Relaxed) {
+        // Dead servers are noticed within this time, also when nobody calls.
+        let waited = std::time::Duration::from_millis(20);
+        let Ok(accepted) = tokio::time::timeout(waited, listener.accept()).await else { continue };
+        let Ok((socket, _)) = accepted else { continue };
+        tokio::spawn(serve(socket, service.clone(), Arc::clone(&state)));
+    }
+}
+
+async fn serve(socket: TcpStream, service: S3Service, state: Arc<State>) {
+    let io = TokioIo::new(Counted { socket, state: Arc::clone(&state) });
+    let answer = service_fn(move |request| answer(service.clone(), Arc::clone(&state), request));
+    // A client that goes away is no failure of the server.
+    drop(http1::Builder::new().serve_connection(io, answer).await);
+}
+
+async fn answer(
+    service: S3Service,
+    state: Arc<State>,
+    request: hyper::Request<Incoming>,
+) -> Result<HttpResponse, HttpError> {
+    let line = format!("{} {}", request.method(), request.uri());
+    state.requests.lock().unwrap().push(line.clone());
+    if state.is_refused(&line) {
+        let refused = hyper::Response::builder().status(403);
+        let body = "<Error><Code>AccessDenied</Code></Error>".to_owned();
+        return Ok(refused.body(Body::from(body)).unwrap());
+    }
+    service.call(request).await
+}
+
+impl State {
+    /// Does what is planned for a request; gives whether it is refused.
+    fn is_refused(&self, line: &str) -> bool {
+        let mut plan = self.plan.lock().unwrap();
+        let Some((text, times, then)) = &mut *plan else { return false };
+        if !line.contains(&**text) {
+            return false;
+        }
+        *times = times.saturating_sub(1);
+        if *times > 0 {
+            return false;
+        }
+        match then {
+            Then::Refuse => return true,
+            Then::Die => self.dead.store(true, Ordering::Relaxed),
+            Then::Change(path, bytes) => fs::write(path, bytes).unwrap(),
+        }
+        *plan = None;
+        false
+    }
+}
+
+/// A connection that counts, and breaks when the server is dead.
+struct Counted {
+    socket: TcpStream,
+    state: Arc<State>,
+}
+
+impl Counted {
+    fn check(&self) -> io::Result<()> {
+        let dead = self.state.dead.load(Ordering::Relaxed);
+        if dead { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(()) }
+    }
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.check()?;
+        Pin::new(&mut self.socket).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.check()?;
+        let written = Pin::new(&mut self.socket).poll_write(context, bytes);
+        if let Poll::Ready(Ok(len)) = written {
+            self.state.sent.fetch_add(len as u64, Ordering::Relaxed);
+        }
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(context)
+    }
+}
