@@ -111,7 +111,7 @@ impl Ranges {
                 continue;
             }
             let now = held.len().min(rest.len());
-            rest.iter_mut().zip(held).for_each(|(to, from)| *to = *from);
+            rest[..now].copy_from_slice(&held[..now]);
             filled += now;
         }
         Ok(filled)

@@ -54,7 +54,7 @@ use whole::beside;
 pub use file::OutputFile;
 pub use litter::{is_used, remove_unfinished_manifest, sweep};
 pub use many::OutputFiles;
-pub use whole::{replace_file, sync_folder};
+pub use whole::{remove_file, replace_file, sync_folder};
 
 const TEMPORARY: &str = ".sluice-tmp";
 

@@ -171,10 +171,7 @@ fn uploads(state: &State) -> Vec<Upload> {
 fn write_all(manifests: &[Manifest], faults: Option<&Faults>) -> Result<(), Error> {
     let write = |(folder, text): &Manifest| {
         let path = folder.join(MANIFEST);
-        match objects::write(&path, text.as_bytes(), faults)? {
-            true => Ok(()),
-            false => replace_with(faults, &path, text.as_bytes()),
-        }
+        replace_with(faults, &path, text.as_bytes())
     };
     manifests.iter().try_for_each(write)
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::faults::{Faults, Step, ask, write_all};
-use super::{TEMPORARY, folder_of};
+use super::{TEMPORARY, folder_of, objects};
 use crate::Error;
 
 /// The name under which a file is written that one writer at a time replaces.
@@ -21,12 +21,23 @@ pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     replace_with(None, path, bytes)
 }
 
+/// Removes a file or an object.
+pub fn remove_file(path: &Path) -> Result<(), Error> {
+    if objects::remove(path)? {
+        return Ok(());
+    }
+    fs::remove_file(path).map_err(|e| Error::io("remove", path, e))
+}
+
 /// [`replace_file`], with faults.
 pub(super) fn replace_with(
     faults: Option<&Faults>,
     path: &Path,
     bytes: &[u8],
 ) -> Result<(), Error> {
+    if objects::write(path, bytes, faults)? {
+        return Ok(());
+    }
     let temporary = beside(path);
     let write = || -> io::Result<()> {
         ask(faults, Step::Create)?;

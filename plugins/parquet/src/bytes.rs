@@ -70,7 +70,7 @@ impl TableBytes {
     pub(crate) fn read_at(&self, position: u64, buffer: &mut [u8]) -> io::Result<usize> {
         if let Some(held) = self.held_from(position) {
             let len = held.len().min(buffer.len());
-            buffer.iter_mut().zip(held).for_each(|(to, from)| *to = *from);
+            buffer[..len].copy_from_slice(&held[..len]);
             return Ok(len);
         }
         match &self.from {
