@@ -49,6 +49,12 @@ impl Shell {
         tell(mistakes.render(self.colored).trim_end());
     }
 
+    /// Shows a mistake in a text that is called `name`.
+    #[cfg(feature = "query")]
+    pub(crate) fn mistake(&self, mistake: &sluice_core::mistake::Mistake, name: &str, text: &str) {
+        tell(&mistake.render(name, text, self.colored));
+    }
+
     fn painted(&self, text: &str, style: &str) -> String {
         if self.colored { format!("\x1b[{style}m{text}\x1b[0m") } else { text.to_owned() }
     }

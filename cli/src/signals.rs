@@ -73,7 +73,8 @@ impl Listening {
         Self::on(end_by)
     }
 
-    fn on(heard: impl FnMut(i32) + Send + 'static) -> Self {
+    /// Has `heard` called with each signal, on a thread of its own.
+    pub(crate) fn on(heard: impl FnMut(i32) + Send + 'static) -> Self {
         let mut signals = vec![SIGINT, SIGTERM];
         if !HANGUP_IS_AN_ORDER.load(Ordering::Relaxed) && !is_ignored(SIGHUP) {
             signals.push(SIGHUP);
@@ -111,7 +112,7 @@ fn heard(before: usize, stop: &Stop, words: &Words, say: &impl Fn(&str)) {
 }
 
 /// Ends this process by a signal, as if nobody had listened.
-fn end_by(signal: i32) {
+pub(crate) fn end_by(signal: i32) {
     terminal::restore();
     programs::close();
     if emulate_default_handler(signal).is_err() {

@@ -1,17 +1,33 @@
-//! `query`: asks questions of logs in SQL.
+//! `query`: asks questions of logs in SQL. What a query may say is no business of it: `sluice_query` plans and
+//! runs them.
 
-use clap::Args;
+mod args;
+#[cfg(feature = "query")]
+mod ask;
+#[cfg(feature = "query")]
+mod logs;
+#[cfg(feature = "query")]
+mod out;
+#[cfg(feature = "query")]
+mod prompt;
+#[cfg(feature = "query")]
+mod script;
+#[cfg(feature = "query")]
+mod statements;
+#[cfg(feature = "query")]
+mod stopping;
+#[cfg(feature = "query")]
+mod words;
 
-use crate::ending::{Failure, Outcome};
-use crate::shell::Shell;
+pub(crate) use args::QueryArgs;
 
-#[derive(Debug, Default, Args)]
-pub(crate) struct QueryArgs {
-    /// The query, and the logs it is asked of; without a query, a prompt.
-    pub(crate) words: Vec<String>,
-}
+#[cfg(feature = "query")]
+pub(crate) use script::run;
 
-pub(crate) fn run(_args: &QueryArgs, _shell: &Shell) -> Outcome {
-    let what = "this program was built without --features query; nothing was done";
-    Err(Failure::WrongUse(what.into()))
+/// Says that this program cannot do that.
+#[cfg(not(feature = "query"))]
+pub(crate) fn run(_args: &QueryArgs, _shell: &crate::shell::Shell) -> crate::ending::Outcome {
+    let what =
+        "this program was built without SQL; build it with: cargo build --release --features query";
+    Err(crate::ending::Failure::WrongUse(what.into()))
 }

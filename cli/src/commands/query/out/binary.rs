@@ -1,0 +1,202 @@
+//! Rows as Parquet and as Arrow IPC files, with columns of types that readers of these know.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_cast::cast;
+use arrow_ipc::writer::FileWriter;
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, IntervalUnit, Schema, SchemaRef};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use sluice_core::{Error, OutputFile};
+
+use super::{About, Rows, plain};
+
+/// How much of a row group is held in memory.
+const GROUP: usize = 64 << 20;
+
+pub(super) struct Parquet {
+    writer: ArrowWriter<Bytes>,
+    schema: SchemaRef,
+}
+
+pub(super) struct Arrow {
+    writer: FileWriter<Bytes>,
+    schema: SchemaRef,
+}
+
+/// An output as others write to it. What went wrong is kept, as they would only give its text.
+struct Bytes {
+    file: OutputFile,
+    failed: Option<Error>,
+}
+
+impl Write for Bytes {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.file.write_binary(bytes) {
+            Ok(()) => Ok(bytes.len()),
+            Err(error) => {
+                let said = io::Error::other(error.to_string());
+                self.failed = Some(error);
+                Err(said)
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Bytes {
+    /// What went wrong: of the output if it was that, else what the writer says.
+    fn error(&mut self, said: impl std::fmt::Display) -> Error {
+        self.failed.take().unwrap_or_else(|| Error::unfit(said.to_string()))
+    }
+}
+
+impl Parquet {
+    pub(super) fn new(
+        file: OutputFile,
+        schema: &SchemaRef,
+        about: &About<'_>,
+    ) -> Result<Self, Error> {
+        let schema = storable(schema);
+        let level = ZstdLevel::try_new(3).map_err(|e| Error::broken(e.to_string()))?;
+        let entries = about.entries().map(|(key, value)| KeyValue::new(key.to_owned(), value));
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(level))
+            .set_created_by(format!("sluice-query {}", env!("CARGO_PKG_VERSION")))
+            .set_key_value_metadata(Some(entries.to_vec()))
+            .build();
+        let bytes = Bytes { file, failed: None };
+        let writer = ArrowWriter::try_new(bytes, Arc::clone(&schema), Some(properties));
+        let writer = writer.map_err(|e| {
+            Error::unfit(format!("these columns cannot be written as Parquet: {e}; cast them"))
+        })?;
+        Ok(Self { writer, schema })
+    }
+}
+
+impl Rows for Parquet {
+    fn append(&mut self, rows: &RecordBatch) -> Result<(), Error> {
+        let rows = stored(rows, &self.schema)?;
+        let mut written = self.writer.write(&rows);
+        if written.is_ok() && self.writer.in_progress_size() >= GROUP {
+            written = self.writer.flush();
+        }
+        written.map_err(|e| self.writer.inner_mut().error(e))
+    }
+
+    fn finish(mut self: Box<Self>, count: u64) -> Result<Vec<String>, Error> {
+        if let Err(error) = self.writer.finish() {
+            return Err(self.writer.inner_mut().error(error));
+        }
+        let bytes = self.writer.into_inner().map_err(|e| Error::broken(e.to_string()))?;
+        bytes.file.finish(count)?;
+        Ok(Vec::new())
+    }
+}
+
+impl Arrow {
+    pub(super) fn new(
+        file: OutputFile,
+        schema: &SchemaRef,
+        about: &About<'_>,
+    ) -> Result<Self, Error> {
+        let schema = storable(schema);
+        let bytes = Bytes { file, failed: None };
+        // Its first bytes may be written here already: a terminal refuses them.
+        let mut writer = FileWriter::try_new(bytes, &schema).map_err(|e| refused(&e))?;
+        for (key, value) in about.entries() {
+            writer.write_metadata(key, value);
+        }
+        Ok(Self { writer, schema })
+    }
+}
+
+/// The writer is gone with its output, and what is left is what it says.
+fn refused(error: &ArrowError) -> Error {
+    match error {
+        ArrowError::IoError(said, _) => Error::refused(said.clone()),
+        other => {
+            Error::unfit(format!("these columns cannot be written as Arrow: {other}; cast them"))
+        }
+    }
+}
+
+impl Rows for Arrow {
+    fn append(&mut self, rows: &RecordBatch) -> Result<(), Error> {
+        let rows = stored(rows, &self.schema)?;
+        let written = self.writer.write(&rows);
+        written.map_err(|e| self.writer.get_mut().error(e))
+    }
+
+    fn finish(mut self: Box<Self>, count: u64) -> Result<Vec<String>, Error> {
+        if let Err(error) = self.writer.finish() {
+            return Err(self.writer.get_mut().error(error));
+        }
+        let bytes = self.writer.into_inner().map_err(|e| Error::broken(e.to_string()))?;
+        bytes.file.finish(count)?;
+        Ok(Vec::new())
+    }
+}
+
+impl About<'_> {
+    fn entries(&self) -> [(&'static str, String); 3] {
+        [
+            ("sluice.version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("sluice.query", self.query.to_owned()),
+            ("sluice.inputs", self.inputs.to_owned()),
+        ]
+    }
+}
+
+/// The same columns in types that every reader knows.
+fn storable(schema: &SchemaRef) -> SchemaRef {
+    let fields: Vec<FieldRef> = schema.fields().iter().map(stored_field).collect();
+    Arc::new(Schema::new(fields))
+}
+
+fn stored_field(field: &FieldRef) -> FieldRef {
+    Arc::new(Field::new(field.name(), stored_type(field.data_type()), true))
+}
+
+/// Views and dictionaries are ways to hold a column in memory, and some readers know none of them.
+fn stored_type(kind: &DataType) -> DataType {
+    match kind {
+        DataType::Utf8View => DataType::Utf8,
+        DataType::BinaryView => DataType::Binary,
+        DataType::Float16 => DataType::Float32,
+        DataType::Dictionary(_, value) => stored_type(value),
+        DataType::RunEndEncoded(_, value) => stored_type(value.data_type()),
+        DataType::Interval(IntervalUnit::MonthDayNano) | DataType::Union(_, _) => DataType::Utf8,
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(stored_field).collect()),
+        DataType::List(field) | DataType::ListView(field) => DataType::List(stored_field(field)),
+        DataType::LargeList(field) | DataType::LargeListView(field) => {
+            DataType::LargeList(stored_field(field))
+        }
+        DataType::FixedSizeList(field, size) => DataType::FixedSizeList(stored_field(field), *size),
+        other => other.clone(),
+    }
+}
+
+fn stored(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Error> {
+    let columns = rows.columns().iter().zip(schema.fields());
+    let columns = columns.map(|(column, field)| stored_column(column, field.data_type()));
+    let columns: Vec<ArrayRef> = columns.collect::<Result<_, _>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
+        .map_err(|e| Error::broken(e.to_string()))
+}
+
+fn stored_column(column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, Error> {
+    match column.data_type() {
+        same if same == kind => Ok(Arc::clone(column)),
+        DataType::Interval(_) | DataType::Union(_, _) => plain::words(column),
+        _ => cast(column, kind).map_err(|e| Error::unfit(e.to_string())),
+    }
+}

@@ -1,0 +1,95 @@
+//! Rows as CSV: RFC 4180, but that lines end with a line feed alone. A null is nothing, an empty text a pair of
+//! quotes.
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use sluice_core::{Error, OutputFile};
+
+use super::Rows;
+use super::cells::{Binary, Cells};
+
+/// What is written at once.
+const BLOCK: usize = 1 << 16;
+
+pub(super) struct Csv {
+    file: OutputFile,
+    out: Vec<u8>,
+}
+
+impl Csv {
+    /// Writes the header.
+    pub(super) fn new(file: OutputFile, schema: &SchemaRef) -> Result<Self, Error> {
+        let mut out = Vec::new();
+        for (at, field) in schema.fields().iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            let start = out.len();
+            out.extend_from_slice(field.name().as_bytes());
+            quote(&mut out, start);
+        }
+        out.push(b'\n');
+        Ok(Self { file, out })
+    }
+
+    fn write(&mut self) -> Result<(), Error> {
+        self.file.write(&self.out)?;
+        self.out.clear();
+        Ok(())
+    }
+}
+
+impl Rows for Csv {
+    fn append(&mut self, rows: &RecordBatch) -> Result<(), Error> {
+        let cells = rows.columns().iter().map(|column| Cells::of(column, Binary::Base64));
+        let cells: Vec<Cells> = cells.collect::<Result<_, _>>()?;
+        let spells: Vec<_> = cells.iter().map(Cells::spell).collect::<Result<_, _>>()?;
+        for row in 0..rows.num_rows() {
+            for (at, (cells, spell)) in cells.iter().zip(&spells).enumerate() {
+                if at > 0 {
+                    self.out.push(b',');
+                }
+                if !cells.is_null(row) {
+                    let start = self.out.len();
+                    spell(row, &mut self.out);
+                    quote(&mut self.out, start);
+                }
+            }
+            // A line of nothing would be taken for none.
+            if let [only] = &*cells
+                && only.is_null(row)
+            {
+                self.out.extend_from_slice(b"\"\"");
+            }
+            self.out.push(b'\n');
+            if self.out.len() >= BLOCK {
+                self.write()?;
+            }
+        }
+        self.write()
+    }
+
+    fn finish(mut self: Box<Self>, count: u64) -> Result<Vec<String>, Error> {
+        self.write()?;
+        self.file.finish(count)?;
+        Ok(Vec::new())
+    }
+}
+
+/// Puts what `out` has from `start` on in quotes, if a CSV needs them. It is UTF-8.
+fn quote(out: &mut Vec<u8>, start: usize) {
+    let text = out.get(start..).unwrap_or_default();
+    let is_plain = !text.iter().any(|byte| matches!(byte, b'"' | b'\r' | b'\n' | b','));
+    if is_plain && !text.is_empty() {
+        return;
+    }
+    let text = out.split_off(start);
+    out.push(b'"');
+    for byte in text {
+        if byte == b'"' {
+            out.push(b'"');
+        }
+        out.push(byte);
+    }
+    out.push(b'"');
+}

@@ -1,0 +1,47 @@
+//! Rows as JSON lines, an object a row.
+
+use arrow_array::RecordBatch;
+use sluice_core::json::Fields;
+use sluice_core::{Error, OutputFile};
+
+use super::{Rows, plain};
+
+/// What is written at once.
+const BLOCK: usize = 1 << 16;
+
+pub(super) struct Jsonl {
+    file: OutputFile,
+    out: Vec<u8>,
+}
+
+impl Jsonl {
+    pub(super) fn new(file: OutputFile) -> Self {
+        Self { file, out: Vec::new() }
+    }
+
+    fn write(&mut self) -> Result<(), Error> {
+        self.file.write(&self.out)?;
+        self.out.clear();
+        Ok(())
+    }
+}
+
+impl Rows for Jsonl {
+    fn append(&mut self, rows: &RecordBatch) -> Result<(), Error> {
+        let plain = plain::rows(rows)?;
+        let fields = Fields::of(&plain)?;
+        for row in 0..plain.num_rows() {
+            fields.write(row, &mut self.out);
+            self.out.push(b'\n');
+            if self.out.len() >= BLOCK {
+                self.write()?;
+            }
+        }
+        self.write()
+    }
+
+    fn finish(self: Box<Self>, count: u64) -> Result<Vec<String>, Error> {
+        self.file.finish(count)?;
+        Ok(Vec::new())
+    }
+}

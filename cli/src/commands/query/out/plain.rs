@@ -1,0 +1,148 @@
+//! Columns of any type as columns of types that JSON has a form for: times become text, maps lists, and what is
+//! encoded is taken out of its encoding. Writes nothing.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::*;
+use arrow_array::{
+    Array, ArrayRef, FixedSizeListArray, ListArray, OffsetSizeTrait, RecordBatch, StringArray,
+    StructArray, new_null_array,
+};
+use arrow_cast::cast;
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, TimeUnit};
+use jiff::Timestamp;
+use sluice_core::Error;
+
+/// The same rows, of columns that JSON has a form for.
+pub(super) fn rows(rows: &RecordBatch) -> Result<RecordBatch, Error> {
+    let columns: Vec<ArrayRef> = rows.columns().iter().map(column).collect::<Result<_, _>>()?;
+    let fields = rows.schema_ref().fields().iter().zip(&columns);
+    let fields =
+        fields.map(|(field, column)| Field::new(field.name(), column.data_type().clone(), true));
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    RecordBatch::try_new_with_options(schema, columns, &options).map_err(broken)
+}
+
+/// A column as one that JSON has a form for.
+///
+/// Types nest no deeper than a query's or a message's type could be read.
+pub(super) fn column(array: &ArrayRef) -> Result<ArrayRef, Error> {
+    Ok(match array.data_type() {
+        DataType::Timestamp(unit, zone) => moments(array, *unit, zone.is_some()),
+        DataType::Struct(_) => object(array.as_struct())?,
+        DataType::List(field) => list(array.as_list::<i32>(), field)?,
+        DataType::LargeList(field) => list(array.as_list::<i64>(), field)?,
+        DataType::FixedSizeList(field, size) => fixed_size_list(array, field, *size)?,
+        DataType::Map(_, _) => column(&(Arc::new(ListArray::from(array.as_map().clone())) as _))?,
+        DataType::Dictionary(_, value) => column(&cast(array, value).map_err(broken)?)?,
+        DataType::RunEndEncoded(_, value) => {
+            column(&cast(array, value.data_type()).map_err(broken)?)?
+        }
+        DataType::ListView(field) => {
+            column(&cast(array, &DataType::List(Arc::clone(field))).map_err(broken)?)?
+        }
+        DataType::LargeListView(field) => {
+            column(&cast(array, &DataType::LargeList(Arc::clone(field))).map_err(broken)?)?
+        }
+        DataType::Date32
+        | DataType::Date64
+        | DataType::Time32(_)
+        | DataType::Time64(_)
+        | DataType::Duration(_)
+        | DataType::Interval(_)
+        | DataType::Union(_, _) => words(array)?,
+        _ => Arc::clone(array),
+    })
+}
+
+/// Values as Arrow says them: `2007-11-03`, `14:00:00.25`, `PT1.5S`.
+pub(super) fn words(array: &ArrayRef) -> Result<ArrayRef, Error> {
+    let options = FormatOptions::default();
+    let formatter = ArrayFormatter::try_new(array, &options).map_err(broken)?;
+    let word = |row: usize| -> Result<Option<String>, ArrowError> {
+        if array.is_null(row) {
+            return Ok(None);
+        }
+        // What no calendar reaches is no text, but no reason to fail either.
+        Ok(Some(
+            formatter.value(row).try_to_string().unwrap_or_else(|_| "beyond the calendar".into()),
+        ))
+    };
+    let words: Result<StringArray, ArrowError> = (0..array.len()).map(word).collect();
+    Ok(Arc::new(words.map_err(broken)?))
+}
+
+fn moments(array: &ArrayRef, unit: TimeUnit, has_zone: bool) -> ArrayRef {
+    let (values, nanos, name) = match unit {
+        TimeUnit::Second => {
+            (array.as_primitive::<TimestampSecondType>().values(), 1_000_000_000, "s")
+        }
+        TimeUnit::Millisecond => {
+            (array.as_primitive::<TimestampMillisecondType>().values(), 1_000_000, "ms")
+        }
+        TimeUnit::Microsecond => {
+            (array.as_primitive::<TimestampMicrosecondType>().values(), 1_000, "us")
+        }
+        TimeUnit::Nanosecond => (array.as_primitive::<TimestampNanosecondType>().values(), 1, "ns"),
+    };
+    let text = |value: i64| match Timestamp::from_nanosecond(i128::from(value) * nanos) {
+        Ok(moment) if has_zone => moment.to_string(),
+        Ok(moment) => moment.to_string().trim_end_matches('Z').to_owned(),
+        // No calendar reaches that far.
+        Err(_) => format!("{value}{name}"),
+    };
+    let each = values.iter().enumerate();
+    let each = each.map(|(row, value)| (!array.is_null(row)).then(|| text(*value)));
+    Arc::new(each.collect::<StringArray>())
+}
+
+fn object(array: &StructArray) -> Result<ArrayRef, Error> {
+    let columns: Vec<ArrayRef> = array.columns().iter().map(column).collect::<Result<_, _>>()?;
+    let fields: Vec<FieldRef> = array
+        .fields()
+        .iter()
+        .zip(&columns)
+        .map(|(field, column)| plain_field(field, column))
+        .collect();
+    let plain = StructArray::try_new_with_length(
+        fields.into(),
+        columns,
+        array.nulls().cloned(),
+        array.len(),
+    );
+    Ok(Arc::new(plain.map_err(broken)?))
+}
+
+fn list<O: OffsetSizeTrait>(
+    array: &arrow_array::GenericListArray<O>,
+    field: &FieldRef,
+) -> Result<ArrayRef, Error> {
+    let values = column(array.values())?;
+    let field = plain_field(field, &values);
+    let (offsets, nulls) = (array.offsets().clone(), array.nulls().cloned());
+    let plain = arrow_array::GenericListArray::<O>::try_new(field, offsets, values, nulls);
+    Ok(Arc::new(plain.map_err(broken)?))
+}
+
+fn fixed_size_list(array: &ArrayRef, field: &FieldRef, size: i32) -> Result<ArrayRef, Error> {
+    let array = array.as_fixed_size_list();
+    let values = column(array.values())?;
+    let field = plain_field(field, &values);
+    if size == 0 {
+        // Nothing tells how many lists there are, but this.
+        return Ok(new_null_array(&DataType::FixedSizeList(field, 0), array.len()));
+    }
+    let plain = FixedSizeListArray::try_new(field, size, values, array.nulls().cloned());
+    Ok(Arc::new(plain.map_err(broken)?))
+}
+
+fn plain_field(field: &FieldRef, column: &ArrayRef) -> FieldRef {
+    Arc::new(Field::new(field.name(), column.data_type().clone(), true))
+}
+
+fn broken(error: ArrowError) -> Error {
+    Error::broken(error.to_string())
+}

@@ -1,0 +1,136 @@
+//! Cuts SQL into statements at semicolons, as far as quotes and comments have to be known for that. Judges
+//! no statement.
+
+/// A statement of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Statement<'t> {
+    /// Where it begins in the text, in bytes.
+    pub(super) start: usize,
+    /// The statement, without its semicolon.
+    pub(super) text: &'t str,
+}
+
+/// The statements of a text; what is only blanks and comments is left out.
+pub(super) fn all(text: &str) -> Vec<Statement<'_>> {
+    let (mut rest, mut found) = (text, Vec::new());
+    loop {
+        let start = text.len() - rest.len();
+        let (statement, behind) = first(rest).unwrap_or((rest, ""));
+        if !is_blank(statement) {
+            found.push(Statement { start, text: statement });
+        }
+        if behind.is_empty() {
+            return found;
+        }
+        rest = behind;
+    }
+}
+
+/// The first statement of a text, and what is behind its semicolon; nothing where that has not come yet.
+pub(super) fn first(text: &str) -> Option<(&str, &str)> {
+    let mut at = 0;
+    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+        if let Some(behind) = rest.strip_prefix(';') {
+            return text.get(..at).map(|statement| (statement, behind));
+        }
+        at += piece(rest);
+    }
+    None
+}
+
+/// Whether there is nothing but blanks and comments.
+pub(super) fn is_blank(text: &str) -> bool {
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        if !rest.starts_with("--") && !rest.starts_with("/*") {
+            return false;
+        }
+        rest = rest.get(piece(rest)..).unwrap_or_default().trim_start();
+    }
+    true
+}
+
+/// How many bytes the first piece takes in which a semicolon would be none. What is not closed goes on to the
+/// end.
+fn piece(text: &str) -> usize {
+    let whole = match text.chars().next() {
+        Some(quote @ ('\'' | '"' | '`')) => quoted(text, quote),
+        Some('-') if text.starts_with("--") => text.find('\n').map(|at| at + 1),
+        Some('/') if text.starts_with("/*") => comment(text),
+        Some('$') => dollars(text),
+        first => first.map(char::len_utf8),
+    };
+    whole.unwrap_or(text.len())
+}
+
+/// A quote that is doubled ends one piece and begins the next.
+fn quoted(text: &str, quote: char) -> Option<usize> {
+    text.get(1..)?.find(quote).map(|at| at + 2)
+}
+
+/// Comments may lie in comments.
+fn comment(text: &str) -> Option<usize> {
+    let (mut depth, mut at) = (0_usize, 0);
+    loop {
+        let rest = text.get(at..)?;
+        if rest.starts_with("/*") {
+            depth += 1;
+            at += 2;
+        } else if rest.starts_with("*/") {
+            depth = depth.saturating_sub(1);
+            at += 2;
+            if depth == 0 {
+                return Some(at);
+            }
+        } else {
+            at += rest.chars().next()?.len_utf8();
+        }
+    }
+}
+
+/// A text between `$$` and `$$`, or `$tag$` and `$tag$`. Any other dollar stands for itself.
+fn dollars(text: &str) -> Option<usize> {
+    let tag = text.get(1..)?.find(|c: char| c != '_' && !c.is_alphanumeric()).map(|at| at + 1);
+    let Some(tag) = tag.filter(|at| text.get(*at..).is_some_and(|rest| rest.starts_with('$')))
+    else {
+        return Some(1);
+    };
+    let (tag, body) = text.split_at_checked(tag + 1)?;
+    body.find(tag).map(|at| at + 2 * tag.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(text: &str) -> Vec<&str> {
+        let statements = super::all(text);
+        for statement in &statements {
+            assert!(text[statement.start..].starts_with(statement.text), "{statement:?}");
+        }
+        statements.iter().map(|statement| statement.text).collect()
+    }
+
+    #[test]
+    fn semicolons_end_statements_where_they_are_no_text_or_comment() {
+        let text = "select ';', \"a;b\" -- c;d\n; /* e; /* f; */ g; */ select 2;;\n -- end;";
+        assert_eq!(all(text), ["select ';', \"a;b\" -- c;d\n", " /* e; /* f; */ g; */ select 2"]);
+        assert_eq!(all("select 'it''s; '; select `a;`"), ["select 'it''s; '", " select `a;`"]);
+        assert_eq!(all("select $$;$$, $x$;$$;$x$, $1; b"), ["select $$;$$, $x$;$$;$x$, $1", " b"]);
+        assert_eq!(all(" \n--\n/**/"), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn a_statement_without_an_end_waits_for_it() {
+        for open in ["select 1", "select '; ", "/* ; ", "select $$ ; $", "-- ;", "select \"é;"] {
+            assert_eq!(first(open), None, "{open}");
+        }
+        assert_eq!(first("select 'ü' ; x"), Some(("select 'ü' ", " x")));
+    }
+
+    #[test]
+    fn only_blanks_and_comments_are_nothing() {
+        assert!(is_blank(" \n -- a\n /* b */ ") && is_blank("") && is_blank("-- open"));
+        assert!(!is_blank("- 1") && !is_blank("/ 2") && !is_blank("--\nx"));
+    }
+}
