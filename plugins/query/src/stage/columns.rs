@@ -37,7 +37,9 @@ impl Own {
     fn field(self) -> Field {
         let words = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
         let (kind, is_nullable) = match self {
-            Self::Timestamp => (DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())), false),
+            Self::Timestamp => {
+                (DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())), false)
+            }
             Self::Source | Self::Channel => (words, false),
             Self::Sequence => (DataType::Int64, false),
             // Of some events only what is decoded of them is there.
@@ -59,8 +61,9 @@ pub(super) fn of_events() -> SchemaRef {
 pub(super) fn of_channel(fields: &Fields) -> SchemaRef {
     let own = [Own::Timestamp, Own::Source, Own::Channel, Own::Sequence];
     let own = own.map(|own| Arc::new(own.field()));
-    let named =
-        fields.iter().map(|field| Arc::new(field.as_ref().clone().with_name(outer_name(field.name()))));
+    let named = fields
+        .iter()
+        .map(|field| Arc::new(field.as_ref().clone().with_name(outer_name(field.name()))));
     Arc::new(Schema::new(own.into_iter().chain(named).collect::<Vec<_>>()))
 }
 

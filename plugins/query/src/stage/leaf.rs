@@ -35,15 +35,24 @@ impl PartitionStream for Given {
     }
 }
 
-/// The table at a place, with these columns.
-pub(super) fn table(table: usize, schema: &SchemaRef) -> Result<Arc<StreamingTable>> {
-    let given = Given { table, schema: Arc::clone(schema) };
-    Ok(Arc::new(StreamingTable::try_new(Arc::clone(schema), vec![Arc::new(given)])?))
+/// A table as plans know it.
+#[derive(Debug)]
+pub(super) struct Leaf {
+    pub(super) table: Arc<StreamingTable>,
+    stream: Arc<dyn PartitionStream>,
 }
 
-/// The place of a table that is scanned.
-pub(super) fn place_of(stream: &Arc<dyn PartitionStream>) -> Option<usize> {
-    // Streams say nothing of themselves but how they are shown.
-    let shown = format!("{stream:?}");
-    shown.strip_prefix("Given { table: ")?.split_once(',')?.0.parse().ok()
+impl Leaf {
+    /// The table at a place, with these columns.
+    pub(super) fn new(table: usize, schema: &SchemaRef) -> Result<Self> {
+        let stream: Arc<dyn PartitionStream> =
+            Arc::new(Given { table, schema: Arc::clone(schema) });
+        let table = StreamingTable::try_new(Arc::clone(schema), vec![Arc::clone(&stream)])?;
+        Ok(Self { table: Arc::new(table), stream })
+    }
+
+    /// Whether this is what is scanned.
+    pub(super) fn is(&self, stream: &Arc<dyn PartitionStream>) -> bool {
+        std::ptr::addr_eq(Arc::as_ptr(&self.stream), Arc::as_ptr(stream))
+    }
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{
-    Array, ArrayRef, BinaryViewArray, RecordBatch, RecordBatchOptions, UInt32Array,
-};
+use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow_cast::cast;
 use arrow_schema::{ArrowError, Fields, SchemaRef};
-use arrow_select::take::take_arrays;
+use arrow_select::concat::concat_batches;
+use arrow_select::take::{take_arrays, take_record_batch};
 use datafusion::arrow::buffer::NullBuffer;
+use datafusion::arrow::compute::sort_to_indices;
 use sluice_core::{Batch, Channel, Channels, Error, Payloads, PerChannel, Rows};
 
 use super::columns::{self, Own};
@@ -50,7 +50,11 @@ pub(super) struct Messages {
 }
 
 /// The messages of a batch that belong to tables, and how many events of such channels have no rows.
-pub(super) fn messages(batch: &Batch, places: &[Option<usize>], tables: usize) -> (Vec<Messages>, u64) {
+pub(super) fn messages(
+    batch: &Batch,
+    places: &[Option<usize>],
+    tables: usize,
+) -> (Vec<Messages>, u64) {
     let place = |event: u32| {
         let channel = batch.channels().get(event as usize).copied().unwrap_or_default();
         places.get(channel as usize).copied().flatten()
@@ -109,11 +113,13 @@ pub(super) fn as_declared(rows: &Rows, declared: &Fields) -> Result<Rows, String
         let column = rows.columns.column_by_name(name).ok_or_else(|| {
             format!("a `{}` has no field `{name}`, which `tables` declares", rows.message.name)
         })?;
-        let options =
-            arrow_cast::CastOptions { safe: false, ..arrow_cast::CastOptions::default() };
+        let options = arrow_cast::CastOptions { safe: false, ..arrow_cast::CastOptions::default() };
         arrow_cast::cast_with_options(column, field.data_type(), &options).map_err(|error| {
             let (is, declared) = (column.data_type(), field.data_type());
-            format!("field `{name}` of `{}` is {is}, and `tables` declares {declared}: {error}", rows.message.name)
+            format!(
+                "field `{name}` of `{}` is {is}, and `tables` declares {declared}: {error}",
+                rows.message.name
+            )
         })
     };
     let fields = declared.iter().map(field).collect::<Result<Vec<_>, _>>()?;
@@ -125,6 +131,25 @@ pub(super) fn as_declared(rows: &Rows, declared: &Fields) -> Result<Rows, String
     let columns = RecordBatch::try_new_with_options(schema, fields, &options);
     let columns = columns.map_err(|error| error.to_string())?;
     Ok(Rows { columns, ..rows.clone() })
+}
+
+/// Rows of one table as one batch, in the order of their events.
+pub(super) fn in_order(mut parts: Vec<RecordBatch>) -> Result<Option<RecordBatch>, Error> {
+    if parts.len() < 2 {
+        return Ok(parts.pop());
+    }
+    let Some(schema) = parts.first().map(RecordBatch::schema) else { return Ok(None) };
+    let together = concat_batches(&schema, &parts).map_err(|error| unfit(&error))?;
+    let event = together.num_columns() - 1;
+    let order = sort_to_indices(together.column(event), None, None);
+    let ordered = order.and_then(|order| take_record_batch(&together, &order));
+    ordered.map(Some).map_err(|error| unfit(&error))
+}
+
+/// The same rows without the column of the event.
+pub(super) fn without_event(rows: &RecordBatch) -> Result<RecordBatch, Error> {
+    let others: Vec<usize> = (0..rows.num_columns().saturating_sub(1)).collect();
+    rows.project(&others).map_err(|error| unfit(&error))
 }
 
 /// What every event has, but for its payload.

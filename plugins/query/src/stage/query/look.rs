@@ -8,8 +8,8 @@ use datafusion::common::utils::datafusion_strsim::normalized_levenshtein;
 use datafusion::execution::SessionStateDefaults;
 use datafusion::logical_expr::{Signature, Volatility};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, GroupByExpr, ObjectName, Query as Ast, Select, SelectItem, SetExpr, SetOperator,
-    SetQuantifier, TableFactor, Visit, Visitor,
+    Expr, Function, GroupByExpr, ObjectName, Query as Ast, Select, SelectItem, SetExpr,
+    SetOperator, SetQuantifier, TableFactor, Visit, Visitor,
 };
 
 use super::weight::name_of;
@@ -37,14 +37,15 @@ impl Functions {
     /// All that there are.
     pub(crate) fn known() -> Self {
         let mut all = BTreeMap::new();
-        let mut add = |name: &str, aliases: &[String], class: Class, signature: Option<&Signature>| {
-            let changes = signature.is_some_and(|of| of.volatility != Volatility::Immutable);
-            let class = if changes { Class::Changing } else { class };
-            for name in aliases.iter().map(String::as_str).chain([name]) {
-                // Some are both; what needs fewer rows is told by how it is called.
-                all.entry(name.to_lowercase()).or_insert(class);
-            }
-        };
+        let mut add =
+            |name: &str, aliases: &[String], class: Class, signature: Option<&Signature>| {
+                let changes = signature.is_some_and(|of| of.volatility != Volatility::Immutable);
+                let class = if changes { Class::Changing } else { class };
+                for name in aliases.iter().map(String::as_str).chain([name]) {
+                    // Some are both; what needs fewer rows is told by how it is called.
+                    all.entry(name.to_lowercase()).or_insert(class);
+                }
+            };
         for function in SessionStateDefaults::default_scalar_functions() {
             add(function.name(), function.aliases(), Class::Scalar, Some(function.signature()));
         }
@@ -94,7 +95,8 @@ impl<'f> Look<'f> {
         }
         look.tables = std::mem::take(&mut look.found).into_iter().collect();
         if look.tables.is_empty() {
-            let what = format!("the query reads no table: there is `{EVENTS}`, and one for each channel");
+            let what =
+                format!("the query reads no table: there is `{EVENTS}`, and one for each channel");
             return Err(Mistake::new(what));
         }
         Ok(look)
@@ -179,7 +181,8 @@ impl Visitor for Look<'_> {
         if is_limited && self.depth > 1 {
             self.gathers("a LIMIT inside of the query");
         }
-        if !query.locks.is_empty() || query.for_clause.is_some() || !query.pipe_operators.is_empty() {
+        if !query.locks.is_empty() || query.for_clause.is_some() || !query.pipe_operators.is_empty()
+        {
             return refuse("FOR and |> are not understood here");
         }
         self.body(&query.body)
@@ -232,18 +235,19 @@ impl Visitor for Look<'_> {
             TableFactor::Table { args: None, sample: None, .. }
             | TableFactor::Derived { sample: None, lateral: false, .. }
             | TableFactor::NestedJoin { .. } => ControlFlow::Continue(()),
-            TableFactor::Table { sample: Some(_), .. } | TableFactor::Derived { sample: Some(_), .. } => {
-                refuse("TABLESAMPLE takes another sample in every run; the stage `sample` takes every nth")
-            }
+            TableFactor::Table { sample: Some(_), .. }
+            | TableFactor::Derived { sample: Some(_), .. } => refuse(
+                "TABLESAMPLE takes another sample in every run; the stage `sample` takes every nth",
+            ),
             TableFactor::UNNEST { .. } => {
                 refuse("UNNEST behind FROM is not understood here: write `select unnest(x) from …`")
             }
-            TableFactor::Table { .. } | TableFactor::Function { .. } | TableFactor::TableFunction { .. } => {
-                refuse(format!(
-                    "a function that gives a table cannot be called: there is `{EVENTS}`, and a table for \
+            TableFactor::Table { .. }
+            | TableFactor::Function { .. }
+            | TableFactor::TableFunction { .. } => refuse(format!(
+                "a function that gives a table cannot be called: there is `{EVENTS}`, and a table for \
                      each channel"
-                ))
-            }
+            )),
             _ => refuse("only tables and queries in parentheses may stand behind FROM"),
         }
     }
@@ -304,9 +308,13 @@ fn keeps_own(item: &SelectItem, name: &str) -> bool {
     };
     match item {
         SelectItem::ExprWithAlias { expr, alias } => alias.value != name || is_it(expr),
-        SelectItem::ExprWithAliases { aliases, .. } => aliases.iter().all(|alias| alias.value != name),
+        SelectItem::ExprWithAliases { aliases, .. } => {
+            aliases.iter().all(|alias| alias.value != name)
+        }
         SelectItem::UnnamedExpr(_) => true,
-        SelectItem::Wildcard(options) => options.opt_replace.is_none() && options.opt_rename.is_none(),
+        SelectItem::Wildcard(options) => {
+            options.opt_replace.is_none() && options.opt_rename.is_none()
+        }
         SelectItem::QualifiedWildcard(..) => true,
     }
 }

@@ -277,7 +277,8 @@ mod tests {
     #[test]
     fn tables_are_what_is_written_and_no_name_of_the_querys_own() {
         let tables = |text| read(text).unwrap().tables;
-        let text = "with fast as (select * from POSE) select * from fast union all select * from \"a b\"";
+        let text =
+            "with fast as (select * from POSE) select * from fast union all select * from \"a b\"";
         let channel = |name: &str| Table::Channel(name.to_owned());
         assert_eq!(tables(text), [channel("POSE"), channel("a b")]);
         assert_eq!(tables("select timestamp from events"), [Table::Events]);
@@ -309,7 +310,10 @@ mod tests {
             ("select * from generate_series(1, 10)", "function that gives a table"),
             ("select * from '/etc/passwd'", "`/etc/passwd`"),
             ("select * from a.b", "one word"),
-            ("with recursive r as (select a from A union all select a from r) select * from r", "RECURSIVE"),
+            (
+                "with recursive r as (select a from A union all select a from r) select * from r",
+                "RECURSIVE",
+            ),
             ("select a into B from A", "INTO"),
             ("values (1), (2)", "reads no table"),
         ] {
@@ -331,25 +335,38 @@ mod tests {
         assert!(read(deep("(", ")", 3_000)).unwrap_err().contains("deep"));
         assert!(read(deep("not ", "", 2_000)).is_err());
         assert!(read(deep("- ", "", 2_000)).is_err());
-        assert!(read(format!("select a{} from A", "+1".repeat(5_000))).unwrap_err().contains("parts"));
+        assert!(
+            read(format!("select a{} from A", "+1".repeat(5_000))).unwrap_err().contains("parts")
+        );
         assert!(read(format!("select a{} from A", "::int".repeat(2_000))).is_err());
         assert!(read(format!("select a{} from A", "[1]".repeat(2_000))).is_err());
-        assert!(read(format!("select * from {}A{}", "(select * from ".repeat(500), ")".repeat(500))).is_err());
-        let doubled = (1..20).map(|n| format!("c{n} as (select * from c{0} union all select * from c{0})", n - 1));
+        assert!(
+            read(format!("select * from {}A{}", "(select * from ".repeat(500), ")".repeat(500)))
+                .is_err()
+        );
+        let doubled = (1..20)
+            .map(|n| format!("c{n} as (select * from c{0} union all select * from c{0})", n - 1));
         let doubled: Vec<String> = doubled.collect();
-        let text = format!("with c0 as (select a from A), {} select * from c19", doubled.join(", "));
+        let text =
+            format!("with c0 as (select a from A), {} select * from c19", doubled.join(", "));
         assert!(read(text).unwrap_err().contains("times"));
-        for garbage in ["\u{0}", "select '", "select \"", "/* ", "select $1 from A", "🤖", "select from from"] {
+        for garbage in
+            ["\u{0}", "select '", "select \"", "/* ", "select $1 from A", "🤖", "select from from"]
+        {
             assert!(read(garbage.to_owned()).is_err(), "{garbage:?}");
         }
     }
 
     #[test]
     fn times_and_channels_are_kept_where_the_query_passes_them_on() {
-        let keeps = |text| read(text).map(|query| (query.keeps_times, query.keeps_channels)).unwrap();
+        let keeps =
+            |text| read(text).map(|query| (query.keeps_times, query.keeps_channels)).unwrap();
         assert_eq!(keeps("select v from POSE"), (true, true));
         assert_eq!(keeps("select timestamp, 'x' as channel from POSE"), (true, false));
-        assert_eq!(keeps("select timestamp + interval '1 second' as timestamp from POSE"), (false, true));
+        assert_eq!(
+            keeps("select timestamp + interval '1 second' as timestamp from POSE"),
+            (false, true)
+        );
         assert_eq!(keeps("select * from (select 1 as timestamp from POSE)"), (false, false));
     }
 }

@@ -89,7 +89,10 @@ pub(super) fn refuse_multiplied(ast: &Ast) -> Result<(), Mistake> {
     )))
 }
 
-fn reads_of<V: datafusion::sql::sqlparser::ast::Visit>(part: &V, known: &BTreeMap<String, u64>) -> u64 {
+fn reads_of<V: datafusion::sql::sqlparser::ast::Visit>(
+    part: &V,
+    known: &BTreeMap<String, u64>,
+) -> u64 {
     let mut sum = 0u64;
     let visited = visit_relations(part, |name: &ObjectName| {
         sum = sum.saturating_add(known.get(&name_of(name)).copied().unwrap_or(1));

@@ -1,0 +1,84 @@
+//! Where rows come from: has a plan that decides of each row alone carry the event of each through to its end.
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema};
+use datafusion::datasource::provider_as_source;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{
+    Expr, LogicalPlan, LogicalPlanBuilder, Projection, SubqueryAlias, Union,
+};
+use std::sync::Arc;
+
+use super::columns::EVENT;
+use super::leaf::Leaf;
+
+/// The same plan over `tables`, which have the column of the event: it is the last one of what the plan gives.
+///
+/// `Err` for a plan in which something sees several rows.
+pub(super) fn carried(plan: LogicalPlan, tables: &[(&str, &Leaf)]) -> Result<LogicalPlan> {
+    let plan = plan.transform_up(|node| Ok(Transformed::yes(step(node, tables)?)))?.data;
+    with_event_last(plan)
+}
+
+fn step(node: LogicalPlan, tables: &[(&str, &Leaf)]) -> Result<LogicalPlan> {
+    Ok(match node {
+        LogicalPlan::TableScan(scan) => {
+            let named = tables.iter().find(|(name, _)| *name == scan.table_name.table());
+            let (_, leaf) = named.ok_or_else(|| internal("a table that is not the query's"))?;
+            let source = provider_as_source(Arc::clone(&leaf.table) as _);
+            LogicalPlanBuilder::scan(scan.table_name, source, None)?.build()?
+        }
+        LogicalPlan::SubqueryAlias(SubqueryAlias { input, alias, .. }) => {
+            LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(input, alias)?)
+        }
+        LogicalPlan::Projection(Projection { mut expr, input, .. }) => {
+            expr.push(Expr::Column(event_of(input.schema())?));
+            LogicalPlan::Projection(Projection::try_new(expr, input)?)
+        }
+        LogicalPlan::Union(Union { inputs, .. }) => {
+            let inputs = inputs
+                .into_iter()
+                .map(|input| with_event_last(Arc::unwrap_or_clone(input)).map(Arc::new));
+            LogicalPlan::Union(Union::try_new_with_loose_types(inputs.collect::<Result<_>>()?)?)
+        }
+        LogicalPlan::Unnest(unnest) => {
+            let (columns, options) = (unnest.exec_columns.clone(), unnest.options.clone());
+            LogicalPlanBuilder::from(Arc::unwrap_or_clone(unnest.input))
+                .unnest_columns_with_options(columns, options)?
+                .build()?
+        }
+        filter @ LogicalPlan::Filter(_) => filter,
+        other => return Err(sees_several(&other)),
+    })
+}
+
+/// The column of the event among others.
+fn event_of(schema: &DFSchema) -> Result<Column> {
+    let mut found = schema.columns().into_iter().filter(|column| column.name == EVENT);
+    match (found.next(), found.next()) {
+        (Some(one), None) => Ok(one),
+        _ => Err(internal("rows without one event each")),
+    }
+}
+
+/// The plan with the column of the event behind all others.
+fn with_event_last(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let event = event_of(plan.schema())?;
+    let columns = plan.schema().columns();
+    if columns.last() == Some(&event) {
+        return Ok(plan);
+    }
+    let others = columns.into_iter().filter(|column| *column != event).map(Expr::Column);
+    let all = others.chain([Expr::Column(event.clone())]).collect();
+    Ok(LogicalPlan::Projection(Projection::try_new(all, Arc::new(plan))?))
+}
+
+fn sees_several(node: &LogicalPlan) -> DataFusionError {
+    let what = node.display().to_string();
+    let what = what.split([':', ' ', '(']).next().unwrap_or_default().to_owned();
+    DataFusionError::Plan(super::options::needs_everything(&format!("the step {what}")))
+}
+
+fn internal(what: &str) -> DataFusionError {
+    DataFusionError::Internal(what.to_owned())
+}

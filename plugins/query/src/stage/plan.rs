@@ -1,0 +1,179 @@
+//! Plans of queries whose tables are known: for each batch alone, or for all rows together. Runs nothing, and
+//! waits for nobody.
+
+use std::sync::Arc;
+
+use arrow_schema::SchemaRef;
+use datafusion::common::TableReference;
+use datafusion::common::config::ConfigOptions;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::context::SessionContext;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::{SessionState, SessionStateBuilder, SessionStateDefaults};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::prelude::SessionConfig;
+use datafusion::sql::parser::Statement;
+use futures::executor::block_on;
+
+use super::columns;
+use super::leaf::Leaf;
+use super::lineage;
+use super::query::Query;
+
+/// What planning may take of the stack: as much as its longest queries need.
+const STACK: usize = 32 << 20;
+
+/// What a query is planned and run with.
+#[derive(Clone, Debug)]
+pub(super) struct Planner {
+    pub(super) config: SessionConfig,
+    pub(super) runtime: Arc<RuntimeEnv>,
+}
+
+/// A plan that can be run.
+#[derive(Clone, Debug)]
+pub(super) struct Planned {
+    pub(super) physical: Arc<dyn ExecutionPlan>,
+    /// The tables it reads, by their places.
+    pub(super) leaves: Arc<Vec<Leaf>>,
+}
+
+impl Planner {
+    /// One whose plans work on so many rows at a time, with what `runtime` allows.
+    pub(super) fn new(batch_rows: usize, runtime: Arc<RuntimeEnv>) -> Self {
+        let mut options = ConfigOptions::default();
+        // Names are those of channels and fields, which have a case.
+        options.sql_parser.enable_ident_normalization = false;
+        options.sql_parser.map_string_types_to_utf8view = false;
+        options.sql_parser.collect_spans = true;
+        let config = SessionConfig::from(options)
+            .with_target_partitions(1)
+            .with_batch_size(batch_rows)
+            .with_information_schema(false);
+        Self { config, runtime }
+    }
+
+    /// A plan that decides of each row alone, and says of each that it gives which event it is made of, in its
+    /// last column. `tables` are the columns of the query's tables.
+    pub(super) fn each(&self, query: &Query, tables: &[SchemaRef]) -> Result<Planned> {
+        with_room(|| {
+            let state = self.state(query, &leaves_of(tables)?)?;
+            let plan = block_on(state.statement_to_plan(query.statement()))?;
+            let tables: Vec<SchemaRef> =
+                tables.iter().map(|table| columns::with_event(table)).collect();
+            let leaves = leaves_of(&tables)?;
+            let named: Vec<(&str, &Leaf)> =
+                query.tables.iter().map(|t| t.name()).zip(&leaves).collect();
+            let plan = lineage::carried(plan, &named)?;
+            self.physical(&state, &plan, leaves)
+        })
+    }
+
+    /// A plan that sees all rows, and gives its own in an order that depends on nothing but them.
+    pub(super) fn whole(&self, query: &Query, tables: &[SchemaRef]) -> Result<Planned> {
+        with_room(|| {
+            let leaves = leaves_of(tables)?;
+            let state = self.state(query, &leaves)?;
+            let plan = block_on(state.statement_to_plan(query.statement()))?;
+            let plan = block_on(state.statement_to_plan(query.ordered(&plan)))?;
+            self.physical(&state, &plan, leaves)
+        })
+    }
+
+    fn physical(
+        &self,
+        state: &SessionState,
+        plan: &LogicalPlan,
+        leaves: Vec<Leaf>,
+    ) -> Result<Planned> {
+        let physical = block_on(state.create_physical_plan(plan))?;
+        Ok(Planned { physical, leaves: Arc::new(leaves) })
+    }
+
+    /// What knows the tables of a query, functions, and nothing else: no files, no formats, no settings.
+    fn state(&self, query: &Query, leaves: &[Leaf]) -> Result<SessionState> {
+        let state = SessionStateBuilder::new()
+            .with_config(self.config.clone())
+            .with_runtime_env(Arc::clone(&self.runtime))
+            .with_expr_planners(SessionStateDefaults::default_expr_planners())
+            .with_scalar_functions(SessionStateDefaults::default_scalar_functions())
+            .with_higher_order_functions(SessionStateDefaults::default_higher_order_functions())
+            .with_aggregate_functions(SessionStateDefaults::default_aggregate_functions())
+            .with_window_functions(SessionStateDefaults::default_window_functions())
+            .build();
+        let context = SessionContext::new_with_state(state);
+        for (table, leaf) in query.tables.iter().zip(leaves) {
+            context
+                .register_table(TableReference::bare(table.name()), Arc::clone(&leaf.table) as _)?;
+        }
+        Ok(context.state())
+    }
+
+    /// The columns that a list as in `CREATE TABLE` declares: `lat double, name varchar`.
+    pub(super) fn declared(&self, list: &str) -> Result<SchemaRef> {
+        use datafusion::sql::parser::DFParserBuilder;
+        use datafusion::sql::sqlparser::ast::Statement as Sql;
+        with_room(|| {
+            let wrong = |what: &str| DataFusionError::Plan(what.to_owned());
+            let text = format!("create table t ({list})");
+            let parser = DFParserBuilder::new(text.as_str()).with_recursion_limit(20).build();
+            let mut statements = parser.and_then(|mut parser| parser.parse_statements())?;
+            let statement = match (statements.pop_front(), statements.is_empty()) {
+                (Some(Statement::Statement(statement)), true) => *statement,
+                _ => return Err(wrong("a list of columns with types is needed")),
+            };
+            let Sql::CreateTable(made) = statement else {
+                return Err(wrong("a list of columns with types is needed"));
+            };
+            let is_plain = made.query.is_none() && made.constraints.is_empty();
+            if made.columns.is_empty() || !is_plain {
+                return Err(wrong("a list of columns with types is needed"));
+            }
+            let context =
+                SessionContext::new_with_config_rt(self.config.clone(), Arc::clone(&self.runtime));
+            let names = made.columns.iter().map(|column| column.name.value.clone());
+            if let Some(name) = repeated(names) {
+                return Err(wrong(&format!("the column `{name}` is declared twice")));
+            }
+            let statement = Statement::Statement(Box::new(Sql::CreateTable(made)));
+            let plan = block_on(context.state().statement_to_plan(statement))?;
+            let LogicalPlan::Ddl(table) = plan else {
+                return Err(wrong("a list of columns with types is needed"));
+            };
+            let input = table.inputs().first().map(|input| Arc::clone(input.schema()));
+            let schema = input.ok_or_else(|| wrong("a list of columns with types is needed"))?;
+            let fields = schema
+                .fields()
+                .iter()
+                .map(|field| Arc::new(field.as_ref().clone().with_nullable(true)));
+            Ok(Arc::new(arrow_schema::Schema::new(fields.collect::<Vec<_>>())))
+        })
+    }
+}
+
+/// The first name that is there twice.
+pub(super) fn repeated(names: impl Iterator<Item = String>) -> Option<String> {
+    let mut seen = std::collections::BTreeSet::new();
+    for name in names {
+        if !seen.insert(name.clone()) {
+            return Some(name);
+        }
+    }
+    None
+}
+
+fn leaves_of(tables: &[SchemaRef]) -> Result<Vec<Leaf>> {
+    tables.iter().enumerate().map(|(place, schema)| Leaf::new(place, schema)).collect()
+}
+
+/// Does work that goes as deep as a query does on a stack that is deep enough.
+fn with_room<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let done = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("sluice-plan".to_owned()).stack_size(STACK);
+        let planned = thread.spawn_scoped(scope, work)?;
+        let panicked = |_| Err(DataFusionError::Internal("planning panicked".to_owned()));
+        planned.join().unwrap_or_else(panicked)
+    });
+    done
+}

@@ -1,0 +1,1 @@
+//! The stage, made from options and given batches.
