@@ -1,1 +1,756 @@
 //! Logs as tables: what is pushed down is not seen in results.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use datafusion::arrow::array::{AsArray, BinaryViewArray, Int64Array, RecordBatch};
+use datafusion::arrow::compute::concat_batches;
+use datafusion::arrow::datatypes::Int64Type;
+use datafusion::arrow::util::pretty::pretty_format_batches;
+use datafusion::datasource::MemTable;
+use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use serde_json::{Value, json};
+use sluice_core::{ErrorKind, Kind, Make, Registry, Source};
+use sluice_query::session::{Planned, QueryError, Session, SessionOptions, Spill};
+use sluice_query::table::{Findings, LogTables};
+
+use crate::kit::{BEGIN, Dice, Event, Folder, drive, events, log, ran, root, skipped};
+
+/// With so little memory files are read in pieces of 64 KiB, so that small logs have many.
+const SMALL: usize = 16 << 20;
+
+fn source(plugin: &str, options: Value) -> Box<dyn Source> {
+    let registry = Registry::linked();
+    let Make::Source(make) = registry.get(Kind::Source, plugin).unwrap().make else { panic!() };
+    make(options).unwrap()
+}
+
+fn tables_of(plugin: &str, path: &Path, types: &[&str]) -> Arc<LogTables> {
+    let types: Vec<String> = types.iter().map(|types| (*types).to_owned()).collect();
+    let log = LogTables::new(source(plugin, json!({ "path": path })), "log", &Registry::linked());
+    Arc::new(log.with_types(&types, &Default::default()).unwrap())
+}
+
+fn small() -> SessionOptions {
+    SessionOptions { jobs: Some(2), memory: SMALL, ..SessionOptions::default() }
+}
+
+fn session_with(options: SessionOptions, log: Arc<LogTables>) -> Session {
+    let session = Session::new(options).unwrap();
+    session.add_log("drive", log).unwrap();
+    session
+}
+
+/// A session in which this log is `drive`.
+fn session(plugin: &str, path: &Path, types: &[&str]) -> Session {
+    session_with(small(), tables_of(plugin, path, types))
+}
+
+fn planned(session: &Session, sql: &str) -> Planned {
+    session.plan(sql, &AtomicBool::new(false)).unwrap_or_else(|error| panic!("{sql}: {error}"))
+}
+
+fn asked(session: &Session, sql: &str) -> Result<Vec<RecordBatch>, QueryError> {
+    let mut all = Vec::new();
+    session.run(sql, &AtomicBool::new(false), &mut |rows| {
+        all.push(rows);
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+fn rows(session: &Session, sql: &str) -> Vec<RecordBatch> {
+    asked(session, sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
+}
+
+fn text(batches: &[RecordBatch]) -> String {
+    pretty_format_batches(batches).unwrap().to_string()
+}
+
+/// The only value of the only row.
+fn number(session: &Session, sql: &str) -> i64 {
+    let shown = text(&rows(session, sql));
+    let line = shown.lines().nth(3).unwrap_or_else(|| panic!("{sql}: {shown}"));
+    line.trim_matches(['|', ' ']).parse().unwrap_or_else(|_| panic!("{sql}: {shown}"))
+}
+
+fn refusal(session: &Session, sql: &str) -> String {
+    asked(session, sql).err().unwrap_or_else(|| panic!("{sql} was answered")).to_string()
+}
+
+/// A log whose payloads are full of what looks like events, so that places are guessed wrong.
+fn misleading(seed: u64, count: i64) -> Vec<Event> {
+    let mut dice = Dice(seed);
+    let inner: Vec<Event> = (0..40)
+        .map(|n| Event::new(900_000 + n, BEGIN + 77, "INNER", &vec![7; dice.below(900) as usize]))
+        .collect();
+    let inner = log(&inner);
+    let mut all = drive(seed, count);
+    for event in all.iter_mut().step_by(17) {
+        let len = dice.below(inner.len() as u64) as usize;
+        event.payload = inner[..len].to_vec();
+    }
+    all
+}
+
+/// The same bytes with holes in them.
+fn damaged(seed: u64, mut bytes: Vec<u8>) -> Vec<u8> {
+    let mut dice = Dice(seed);
+    for _ in 0..12 {
+        let at = dice.below(bytes.len() as u64 - 600) as usize;
+        let len = dice.below(500) as usize;
+        bytes[at..at + len].fill_with(|| dice.below(256) as u8);
+    }
+    bytes.truncate(bytes.len() - 13);
+    bytes
+}
+
+/// A context of DataFusion's own in which these rows are the table `drive`.
+fn plain(all: Vec<RecordBatch>) -> SessionContext {
+    let mut config = SessionConfig::new().with_target_partitions(1);
+    config.options_mut().sql_parser.enable_ident_normalization = false;
+    let context = SessionContext::new_with_config(config);
+    let table = MemTable::try_new(all[0].schema(), vec![all]).unwrap();
+    context.register_table("drive", Arc::new(table)).unwrap();
+    context
+}
+
+fn plainly(context: &SessionContext, sql: &str) -> Vec<RecordBatch> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let answer = async { context.sql(sql).await?.collect().await };
+    runtime.block_on(answer).unwrap_or_else(|error| panic!("{sql}: {error}"))
+}
+
+fn one_of<'w>(dice: &mut Dice, words: &[&'w str]) -> &'w str {
+    words[dice.below(words.len() as u64) as usize]
+}
+
+/// A moment of the log, as SQL has it in one of several ways.
+fn moment(dice: &mut Dice, count: i64) -> String {
+    let micros = BEGIN + dice.below(count as u64 * 1_000) as i64;
+    match dice.below(4) {
+        0 => format!("to_timestamp_micros({micros})"),
+        1 => format!("arrow_cast({micros}000, 'Timestamp(Nanosecond, Some(\"UTC\"))')"),
+        2 => format!("to_timestamp_micros({micros}) - interval '200 milliseconds'"),
+        _ => {
+            let (seconds, micros) = ((micros - BEGIN) / 1_000_000, micros % 1_000_000);
+            format!("timestamp '2007-11-03T14:{:02}:{:02}.{micros:06}'", seconds / 60, seconds % 60)
+        }
+    }
+}
+
+fn condition(dice: &mut Dice, count: i64) -> String {
+    let op = one_of(dice, &["=", "<", "<=", ">", ">="]);
+    match dice.below(14) {
+        0 | 1 => format!("timestamp {op} {}", moment(dice, count)),
+        2 => format!("{} {op} timestamp", moment(dice, count)),
+        3 => format!("timestamp between {} and {}", moment(dice, count), moment(dice, count)),
+        4 => format!("channel = '{}'", one_of(dice, &["A", "B", "C", "INNER", "none"])),
+        5 => format!("channel != '{}'", one_of(dice, &["A", "D"])),
+        6 => format!("channel {}in ('A', 'E', 'x')", one_of(dice, &["", "not "])),
+        7 => format!(
+            "channel {}like '{}'",
+            one_of(dice, &["", "not "]),
+            one_of(dice, &["A%", "%", "_", "%B%"])
+        ),
+        8 => format!(
+            "(channel = 'A' or channel like 'C%' or source {} 'log')",
+            one_of(dice, &["=", "!="])
+        ),
+        9 => format!("source {} 'log'", one_of(dice, &["=", "!=", "like"])),
+        10 => format!("sequence % {} = 1", 2 + dice.below(5)),
+        11 => format!("length(channel) + sequence > {}", dice.below(count as u64)),
+        12 => format!("(timestamp > {} or channel = 'B')", moment(dice, count)),
+        _ => "channel > 'A' and payload is not null".to_owned(),
+    }
+}
+
+fn query(dice: &mut Dice, count: i64) -> String {
+    let conditions: Vec<String> = (0..dice.below(4)).map(|_| condition(dice, count)).collect();
+    let all = if conditions.is_empty() {
+        String::new()
+    } else {
+        format!("where {}", conditions.join(" and "))
+    };
+    match dice.below(7) {
+        0 => format!("select count(*) from drive {all}"),
+        1 => format!(
+            "select channel, count(*), min(timestamp), max(sequence) from drive {all} group by 1 order by 1"
+        ),
+        2 => format!("select sequence, channel from drive {all} limit {}", dice.below(50)),
+        3 => format!("select * from drive {all}"),
+        4 => format!(
+            "select timestamp, sequence * 2 from drive {all} order by timestamp desc, sequence limit 7"
+        ),
+        5 => format!(
+            "select a.sequence from drive a join (select * from drive {all}) b using (sequence) order by 1"
+        ),
+        _ => format!(
+            "select sequence from (select * from drive limit 500) {all} offset {}",
+            dice.below(20)
+        ),
+    }
+}
+
+#[test]
+fn queries_give_the_same_whether_or_not_conditions_are_pushed_down() {
+    let count = 2_500;
+    let logs = [
+        log(&drive(3, count)),
+        log(&misleading(4, count)),
+        damaged(5, log(&drive(6, count))),
+        damaged(7, log(&misleading(8, count))),
+    ];
+    for (at, bytes) in logs.into_iter().enumerate() {
+        let folder = Folder::new();
+        let path = folder.write("drive.lcm", bytes);
+        let session = session("lcm-log", &path, &[]);
+        let context = plain(rows(&session, "select * from drive"));
+        let mut dice = Dice(100 + at as u64);
+        for _ in 0..60 {
+            let sql = query(&mut dice, count);
+            let (ours, theirs) = (text(&rows(&session, &sql)), text(&plainly(&context, &sql)));
+            // Of nothing, one has an empty batch and the other has none.
+            let is_nothing = ours.lines().count() <= 4 && theirs.lines().count() <= 4;
+            assert!(ours == theirs || is_nothing, "log {at}: {sql}\n{ours:.3000}\n{theirs:.3000}");
+        }
+    }
+}
+
+/// What `info` says of a log: events by channel, and damage.
+fn info(folder: &Folder, name: &str) -> (Vec<(String, i64)>, Vec<(u64, u64)>) {
+    let said = ran(folder, &["info", name, "--json"]).text();
+    let said: Value = serde_json::from_str(&said).unwrap();
+    let array = |key: &str| said[key].as_array().unwrap().clone();
+    let counts = array("channels").into_iter();
+    let counts =
+        counts.map(|c| (c["name"].as_str().unwrap().to_owned(), c["events"].as_i64().unwrap()));
+    let damage = array("damage").into_iter();
+    let damage = damage.map(|d| (d["offset"].as_u64().unwrap(), d["length"].as_u64().unwrap()));
+    (counts.collect(), damage.collect())
+}
+
+fn ranges(findings: &Findings) -> Vec<(u64, u64)> {
+    findings.damage.iter().map(|damage| (damage.offset, damage.length)).collect()
+}
+
+#[test]
+fn events_and_damage_are_those_that_info_tells_of() {
+    let folder = Folder::new();
+    for (name, bytes) in [
+        ("sound.lcm", log(&drive(1, 4_000))),
+        ("misleading.lcm", log(&misleading(2, 4_000))),
+        ("damaged.lcm", damaged(3, log(&misleading(3, 4_000)))),
+    ] {
+        let path = folder.write(name, bytes);
+        let session = session("lcm-log", &path, &[]);
+        let (counts, damage) = info(&folder, name);
+        for (channel, count) in counts {
+            let sql = format!("select count(*) from drive where channel = '{channel}'");
+            assert_eq!(number(&session, &sql), count, "{name} {channel}");
+        }
+        drop(session.take_findings());
+        rows(&session, "select count(*) from drive a, (select 1 from drive limit 1) b");
+        let found = session.take_findings();
+        assert_eq!(
+            (ranges(&found), found.is_complete()),
+            (damage.clone(), damage.is_empty()),
+            "{name}"
+        );
+        assert!(session.take_findings().is_complete(), "what was told is not told again");
+    }
+}
+
+#[test]
+fn rows_come_in_the_order_of_the_log() {
+    let folder = Folder::new();
+    let all = misleading(9, 3_000);
+    let path = folder.write("drive.lcm", log(&all));
+    for partitions in [1, 4] {
+        let options = SessionOptions { partitions, ..small() };
+        let session = session_with(options, tables_of("lcm-log", &path, &[]));
+        let batches = rows(&session, "select sequence, payload from drive where sequence % 3 != 1");
+        let one = concat_batches(&batches[0].schema(), &batches).unwrap();
+        let wanted = all.iter().filter(|event| event.number % 3 != 1);
+        let numbers: Int64Array = wanted.clone().map(|event| Some(event.number)).collect();
+        let payloads: BinaryViewArray = wanted.map(|event| Some(event.payload.clone())).collect();
+        assert_eq!(one.column(0).as_primitive::<Int64Type>(), &numbers);
+        assert_eq!(one.column(1).as_binary_view(), &payloads);
+    }
+}
+
+#[test]
+fn one_of_several_streams_alone_gives_every_row_and_all_together_give_each_once() {
+    let folder = Folder::new();
+    let path = folder.write("drive.lcm", log(&misleading(10, 3_000)));
+    let options = SessionOptions { partitions: 4, ..small() };
+    let session = session_with(options, tables_of("lcm-log", &path, &[]));
+    assert_eq!(number(&session, "select count(*) from drive"), 3_000);
+    assert_eq!(number(&session, "select count(distinct sequence) from drive"), 3_000);
+    let plan = planned(&session, "select count(distinct sequence) from drive").plan().clone();
+    let scan = leaf(&plan);
+    assert_eq!(scan.properties().partitioning.partition_count(), 4);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    let counted = |streams: Vec<usize>| {
+        let scan = Arc::clone(&scan).reset_state().unwrap();
+        let context = session.context().task_ctx();
+        runtime.block_on(async {
+            let mut count = 0;
+            for stream in streams {
+                let stream = scan.execute(stream, Arc::clone(&context)).unwrap();
+                let rows = datafusion::physical_plan::common::collect(stream).await.unwrap();
+                count += rows.iter().map(RecordBatch::num_rows).sum::<usize>();
+            }
+            count
+        })
+    };
+    assert_eq!(counted(vec![2]), 3_000);
+    assert_eq!(counted(vec![3, 0, 1, 2]), 3_000);
+    assert_eq!(counted(vec![0, 0]), 6_000, "a stream that is asked for again begins again");
+}
+
+fn leaf(plan: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    match plan.children().first() {
+        Some(child) => leaf(child),
+        None => Arc::clone(plan),
+    }
+}
+
+/// The splits that a query reads, and all there are.
+fn splits(session: &Session, sql: &str) -> (u64, u64) {
+    let plan = text(&rows(session, &format!("explain {sql}")));
+    let said = plan.split("splits=").nth(1).unwrap_or_else(|| panic!("{plan}"));
+    let mut numbers = said.split(|c: char| !c.is_ascii_digit()).filter(|n| !n.is_empty());
+    let mut next = || numbers.next().unwrap().parse().unwrap();
+    (next(), next())
+}
+
+#[test]
+fn a_window_of_time_reads_little_of_a_log() {
+    let folder = Folder::new();
+    let mut all = drive(11, 8_000);
+    // Logs are read ten seconds around a window.
+    for (n, event) in all.iter_mut().enumerate() {
+        event.utime = BEGIN + n as i64 * 100_000;
+    }
+    let path = folder.write("drive.lcm", log(&all));
+    let session = session("lcm-log", &path, &[]);
+    let sql = "select count(*) from drive where timestamp >= timestamp '2007-11-03T14:05:00Z' \
+               and timestamp < '2007-11-03T14:05:02' and channel in ('A', 'B')";
+    let (some, every) = splits(&session, sql);
+    assert!(some <= 4 && every > 30, "{some} of {every}");
+    let before = session.log("drive").unwrap().bytes_read();
+    let wanted = all.iter().filter(|event| {
+        let after = event.utime - BEGIN - 300_000_000;
+        (0..2_000_000).contains(&after)
+            && [b"A", b"B"].contains(&&event.channel[..].try_into().unwrap())
+    });
+    assert_eq!(number(&session, sql), wanted.count() as i64);
+    let read = session.log("drive").unwrap().bytes_read() - before;
+    assert!(read < 600 << 10, "{read}");
+    let plan = text(&rows(&session, &format!("explain {sql}")));
+    assert!(
+        plan.contains("window=[2007-11-03T14:05:00.000000000Z, 2007-11-03T14:05:02.000000000Z)"),
+        "{plan}"
+    );
+    assert!(plan.contains(r#"channels=["A", "B"]"#) && !plan.contains("FilterExec"), "{plan}");
+    assert_eq!(number(&session, "select count(*) from drive where timestamp > now()"), 0);
+}
+
+#[test]
+fn a_limit_ends_reading() {
+    let folder = Folder::new();
+    let path = folder.write("drive.lcm", log(&drive(12, 20_000)));
+    let session = session("lcm-log", &path, &[]);
+    let shown = rows(&session, "select sequence from drive where channel = 'C' limit 5");
+    assert_eq!(shown.iter().map(RecordBatch::num_rows).sum::<usize>(), 5);
+    let read = session.log("drive").unwrap().bytes_read();
+    assert!(read < 400 << 10, "{read}");
+}
+
+#[test]
+fn no_more_is_read_ahead_than_fits_into_memory() {
+    let folder = Folder::new();
+    let path = folder.write("drive.lcm", log(&drive(13, 30_000)));
+    let session = session("lcm-log", &path, &[]);
+    let log = session.log("drive").unwrap();
+    let (mut rows, mut most) = (0u64, 0);
+    let total = std::fs::metadata(&path).unwrap().len();
+    let take = &mut |batch: RecordBatch| {
+        // About what has been handed over; events of these logs are of one kind everywhere.
+        let given = total * rows / 30_000;
+        most = most.max(log.bytes_read().saturating_sub(given));
+        rows += batch.num_rows() as u64;
+        Ok(())
+    };
+    session.run("select payload from drive", &AtomicBool::new(false), take).unwrap();
+    assert_eq!(rows, 30_000);
+    assert!(most < 2 << 20 && total > 8 << 20, "{most} of {total}");
+}
+
+#[test]
+fn a_query_that_is_to_stop_stops() {
+    let folder = Folder::new();
+    let path = folder.write("drive.lcm", log(&drive(14, 20_000)));
+    let session = session("lcm-log", &path, &[]);
+    let stop = AtomicBool::new(false);
+    let ended = session.run("select * from drive", &stop, &mut |_| {
+        stop.store(true, Ordering::Relaxed);
+        Ok(())
+    });
+    let Err(QueryError::Failed(error)) = ended else { panic!("{ended:?}") };
+    assert!(matches!(error.kind(), ErrorKind::Aborted), "{error}");
+    assert_eq!(
+        number(&session, "select count(*) from drive"),
+        20_000,
+        "the next query is answered"
+    );
+}
+
+#[test]
+fn statements_that_are_no_queries_are_refused_and_write_nothing() {
+    let folder = Folder::new();
+    let path = folder.write("drive.lcm", log(&drive(15, 10)));
+    let session = session("lcm-log", &path, &[]);
+    let out = folder.at("out.parquet").display().to_string();
+    for sql in [
+        format!("copy (select * from drive) to '{out}'"),
+        format!("explain analyze copy (select * from drive) to '{out}'"),
+        format!("create external table t stored as csv location '{out}'"),
+        "create table t as select * from drive".to_owned(),
+        "create view v as select 1".to_owned(),
+        "insert into drive select * from drive".to_owned(),
+        "delete from drive".to_owned(),
+        "drop table drive".to_owned(),
+        "set datafusion.execution.batch_size = 1".to_owned(),
+        "prepare p as select 1".to_owned(),
+        "explain insert into drive select * from drive".to_owned(),
+        "begin".to_owned(),
+    ] {
+        let said = refusal(&session, &sql);
+        assert!(said.contains("is no query"), "{sql}: {said}");
+    }
+    for sql in [
+        format!("select * from '{}'", path.display()),
+        format!("select * from read_csv('{}')", path.display()),
+        format!("select * from \"{}\"", path.display()),
+    ] {
+        refusal(&session, &sql);
+    }
+    assert_eq!(folder.names(), ["drive.lcm"]);
+}
+
+#[test]
+fn mistakes_are_told_with_their_place_and_what_there_is() {
+    let folder = Folder::new();
+    let path = folder.write("drive.lcm", log(&drive(16, 50)));
+    let session = session("lcm-log", &path, &[]);
+    for (sql, says) in [
+        ("select chanel from drive", "there is no column `chanel`; there is `channel`"),
+        ("select *\nfrom drive wher x", "this is no SQL"),
+        ("select * from drives", "there is no table `drives`; there is `drive`"),
+        ("select * from other.A", "there is no log `other`"),
+        ("select * from drive.AA", "there is no channel in `drive` called `AA`"),
+        ("select nosuch(1) from drive", "nosuch"),
+        ("select 1; select 2", "one statement"),
+        ("", "there is no query"),
+        ("select (((", "this is no SQL"),
+    ] {
+        let said = refusal(&session, sql);
+        assert!(said.contains(says), "{sql}: {said}");
+    }
+    let Err(QueryError::Wrong(wrong)) = asked(&session, "select 1,\n  chanel from drive") else {
+        panic!()
+    };
+    let place = wrong.place.unwrap();
+    assert_eq!((place.line, place.column), (2, 3));
+    let deep = format!("select {}1{}", "(".repeat(5_000), ")".repeat(5_000));
+    assert!(refusal(&session, &deep).contains("nested too deeply"));
+    let long = format!("select '{}'", "x".repeat(2 << 20));
+    assert!(refusal(&session, &long).contains("1048576"));
+}
+
+#[test]
+fn names_are_found_as_written_and_else_without_regard_to_case() {
+    let folder = Folder::new();
+    let channel = |n: i64, name: &str| Event::new(n, BEGIN + n, name, b"x");
+    let odd = r#"a"b; drop"#;
+    let all = [
+        channel(0, "POSE"),
+        channel(1, "Twin"),
+        channel(2, "TWIN"),
+        channel(3, odd),
+        channel(4, "a b"),
+    ];
+    let path = folder.write("drive.lcm", log(&all));
+    let session = session("lcm-log", &path, &[]);
+    for (name, sequence) in [
+        ("drive.POSE", 0),
+        ("drive.pose", 0),
+        ("DRIVE.\"Pose\"", 0),
+        ("drive.Twin", 1),
+        ("drive.TWIN", 2),
+        (r#"drive."a""b; drop""#, 3),
+        ("Drive.\"A B\"", 4),
+    ] {
+        assert_eq!(number(&session, &format!("select SEQUENCE from {name}")), sequence, "{name}");
+    }
+    assert!(refusal(&session, "select * from drive.twin").contains("no channel"));
+    assert_eq!(
+        number(
+            &session,
+            "select count(*) from drive where Channel = 'POSE' or Drive.CHANNEL = 'x'"
+        ),
+        1
+    );
+    assert_eq!(
+        session.log("drive").unwrap().channels().unwrap(),
+        ["POSE", "TWIN", "Twin", "a b", odd]
+    );
+    let listed =
+        text(&rows(&session, "select table_schema, table_name from information_schema.tables"));
+    assert!(listed.contains("POSE") && listed.contains(odd), "{listed}");
+}
+
+#[test]
+fn a_pipe_is_read_once_and_then_refused() {
+    let folder = Folder::new();
+    let path = folder.at("pipe");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &path,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .unwrap();
+    let (to, bytes) = (path.clone(), log(&drive(17, 3_000)));
+    let writer = std::thread::Builder::new().spawn(move || std::fs::write(to, bytes)).unwrap();
+    let session = session("lcm-log", &path, &[]);
+    assert!(refusal(&session, "select * from drive.A").contains("can be read once only"));
+    assert_eq!(number(&session, "select count(*) from drive where channel >= 'A'"), 3_000);
+    writer.join().unwrap().unwrap();
+    assert!(refusal(&session, "select count(*) from drive").contains("can be read once only"));
+    assert_eq!(session.log("drive").unwrap().channels().unwrap(), ["A", "B", "C", "D", "E"]);
+}
+
+#[test]
+fn compressed_logs_are_tables_too() {
+    let folder = Folder::new();
+    let packed = zstd::encode_all(&log(&misleading(18, 9_000))[..], 1).unwrap();
+    let path = folder.write("drive.lcm.zst", packed);
+    let session = session("lcm-log", &path, &[]);
+    assert_eq!(
+        number(&session, "select count(*) from drive a join drive b using (sequence)"),
+        9_000
+    );
+    let first = rows(&session, "select sequence from drive where channel = 'B' limit 3");
+    assert_eq!(first.iter().map(RecordBatch::num_rows).sum::<usize>(), 3);
+}
+
+#[test]
+fn live_sources_are_refused() {
+    let log = LogTables::new(
+        source("lcm-udp", json!({ "url": "udpm://239.255.76.67:7667?ttl=0" })),
+        "log",
+        &Registry::linked(),
+    );
+    let session = session_with(small(), Arc::new(log));
+    assert!(refusal(&session, "select * from drive limit 1").contains("has no end"));
+}
+
+#[test]
+fn what_does_not_fit_into_memory_is_spilled_or_refused_with_what_to_do() {
+    let folder = Folder::new();
+    let path = folder.write("drive.lcm", log(&drive(19, 150_000)));
+    let spilled = folder.at("spilled");
+    std::fs::create_dir(&spilled).unwrap();
+    let sorted = "select sequence from (select payload, sequence from drive order by payload, sequence desc) \
+                  where length(encode(payload, 'hex')) > 1300 limit 1";
+    let wide = session_with(SessionOptions::default(), tables_of("lcm-log", &path, &[]));
+    let wanted = number(&wide, sorted);
+    let options = SessionOptions { spill: Spill::Folder(spilled.clone()), ..small() };
+    let tight = session_with(options, tables_of("lcm-log", &path, &[]));
+    assert_eq!(number(&tight, sorted), wanted);
+    drop(tight);
+    assert_eq!(std::fs::read_dir(&spilled).unwrap().count(), 0, "spilled files are gone");
+    let options = SessionOptions { spill: Spill::Never, ..small() };
+    let none = session_with(options, tables_of("lcm-log", &path, &[]));
+    let said = refusal(&none, sorted);
+    assert!(said.contains("needs more memory") && said.contains("spill"), "{said}");
+}
+
+#[test]
+fn nothing_depends_on_how_many_threads_read() {
+    let folder = Folder::new();
+    let path = demo(&folder, 4);
+    let sql = "select channel, count(*), avg(length(channel) / 3.0), first_value(sequence) from drive group by 1";
+    let pose = "select sum(pos[1]), sum(vel[1]), stddev(pos[2]) from drive.POSE where pos[1] > 0.5";
+    let answers = [1, 2, 7].map(|jobs| {
+        let options = SessionOptions { jobs: Some(jobs), ..small() };
+        let session = session_with(options, tables_of("lcm-log", &path, &["mit-dgc"]));
+        text(&rows(&session, sql)) + &text(&rows(&session, pose))
+    });
+    assert_eq!(answers[0], answers[1]);
+    assert_eq!(answers[0], answers[2]);
+}
+
+/// A made-up drive of so many seconds, as an LCM log.
+fn demo(folder: &Folder, seconds: u32) -> PathBuf {
+    let pipeline = format!(
+        "[sources.demo]\nplugin = \"demo\"\nseconds = {seconds}\n\
+         [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"demo\"\npath = \"drive.lcm\"\n"
+    );
+    folder.write("demo.toml", pipeline);
+    ran(folder, &["run", "demo.toml"]).expect(0);
+    folder.at("drive.lcm")
+}
+
+#[test]
+fn what_is_of_another_type_or_cannot_be_decoded_is_left_out_and_counted() {
+    let folder = Folder::new();
+    let path = demo(&folder, 2);
+    let mut all = events(&std::fs::read(&path).unwrap());
+    let other = all.iter().find(|event| event.channel != b"POSE").unwrap().payload.clone();
+    let mut poses = all.iter_mut().filter(|event| event.channel == b"POSE");
+    poses.next().unwrap().payload = b"no message at all".to_vec();
+    poses.next();
+    poses.next().unwrap().payload = other;
+    let third = poses.next().unwrap();
+    third.payload.truncate(30);
+    let left = poses.count() as i64 + 1;
+    let path = folder.write("changed.lcm", log(&all));
+    let session = session("lcm-log", &path, &["mit-dgc"]);
+    assert_eq!(number(&session, "select count(*) from drive.POSE"), left);
+    let found = session.take_findings();
+    assert_eq!(found.left_out.values().sum::<u64>(), 3, "{found:?}");
+    assert!(!found.is_complete() && found.damage.is_empty());
+    assert_eq!(number(&session, "select count(*) from drive.POSE where pos[1] is null"), 0);
+    assert_eq!(number(&session, "select count(*) from drive where channel = 'POSE'"), left + 3);
+}
+
+/// The Python that has DuckDB; nothing, said aloud, if there is none.
+fn duckdb() -> Option<PathBuf> {
+    let given = std::env::var_os("SLUICE_PEERS").map(PathBuf::from);
+    let python = given.unwrap_or_else(|| root().join(".cache/peers-venv")).join("bin/python3");
+    let works = Command::new(&python).args(["-c", "import duckdb"]).output();
+    if works.is_ok_and(|output| output.status.success()) {
+        return Some(python);
+    }
+    skipped("there is no Python with DuckDB; .ci/run installs it");
+    None
+}
+
+/// Fails unless every table in `ours/` has the rows of the one in `tables/` that `convert` wrote.
+const COMPARED: &str = r#"
+import duckdb, glob, os, sys
+from urllib.parse import quote
+ask = lambda query: duckdb.sql(query).fetchall()
+done = 0
+for ours in sorted(glob.glob("ours/*.parquet")):
+    name = open(ours.replace(".parquet", ".name")).read()
+    folder = "tables/channel=" + quote(name, safe="_-.~")
+    theirs = sorted(glob.glob(folder + "/**/*.parquet", recursive=True))
+    # A channel of several types has a folder for each; ours is that of the first event.
+    if "schema=" in theirs[0]:
+        continue
+    columns = [row[0] for row in ask(f"describe select * from '{ours}'") if row[0] != "timestamp"]
+    wanted = [row[0] for row in ask(f"describe select * from read_parquet({theirs})")]
+    assert columns == [name for name in wanted if name not in ("timestamp", "timestamp_ns", "channel")], (columns, wanted)
+    listed = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+    a = f"select epoch_us(timestamp) t, {listed} from '{ours}'"
+    b = f"select epoch_us(timestamp) t, {listed} from read_parquet({theirs}, hive_partitioning = false)"
+    for x, y in ((a, b), (b, a)):
+        rest = ask(f"select count(*) from (({x}) except all ({y}))")
+        assert rest == [(0,)], (name, rest)
+    if "timestamp_ns" in wanted:
+        n = ask(f"select count(*) from '{ours}' o join read_parquet({theirs}) t using (sequence) where epoch_ns(o.timestamp) != t.timestamp_ns")
+        assert n == [(0,)], n
+    done += 1
+print(done)
+"#;
+
+/// Compares every typed table of a log with the tables that `convert` makes of it, and says how many.
+fn compared(folder: &Folder, (plugin, name): (&str, &str), types: &[&str]) -> Option<usize> {
+    let python = duckdb()?;
+    let mut convert = vec!["convert", name, "--to", "tables/"];
+    types.iter().for_each(|types| convert.extend(["--types", types]));
+    ran(folder, &convert);
+    let session = session(plugin, &folder.at(name), types);
+    std::fs::create_dir(folder.at("ours")).unwrap();
+    let channels = session.log("drive").unwrap().channels().unwrap();
+    for (at, channel) in channels.iter().enumerate() {
+        let sql = format!("select * from drive.\"{}\"", channel.replace('"', "\"\""));
+        let plan = planned(&session, &sql);
+        let file = std::fs::File::create(folder.at(&format!("ours/{at}.parquet"))).unwrap();
+        let mut writer = ArrowWriter::try_new(file, plan.schema(), None).unwrap();
+        rows(&session, &sql).iter().for_each(|rows| writer.write(rows).unwrap());
+        writer.close().unwrap();
+        folder.write(&format!("ours/{at}.name"), channel);
+    }
+    let output =
+        Command::new(python).args(["-c", COMPARED]).current_dir(folder.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{plugin} {name}: {said}");
+    Some(String::from_utf8(output.stdout).unwrap().trim().parse().unwrap())
+}
+
+#[test]
+fn fields_of_lcm_messages_are_those_of_tables_in_duckdb() {
+    let folder = Folder::new();
+    demo(&folder, 2);
+    if let Some(tables) = compared(&folder, ("lcm-log", "drive.lcm"), &["mit-dgc"]) {
+        assert!(tables > 10, "{tables}");
+    }
+}
+
+#[test]
+fn fields_in_archives_and_tables_are_those_of_their_log() {
+    for (plugin, name, types) in [
+        ("archive", "drive.lcm.zst", &["mit-dgc"][..]),
+        ("parquet", "tables-of-all", &[]),
+        ("parquet", "one.parquet", &["mit-dgc"]),
+    ] {
+        let folder = Folder::new();
+        demo(&folder, 2);
+        let to = if name.contains('.') { name.to_owned() } else { format!("{name}/") };
+        let types_given =
+            if plugin == "parquet" && types.is_empty() { &["--types", "mit-dgc"][..] } else { &[] };
+        let convert = ["convert", "drive.lcm", "--to", &to];
+        ran(&folder, &[&convert[..], types_given].concat()).expect(0);
+        if let Some(tables) = compared(&folder, (plugin, name), types) {
+            assert!(tables > 10, "{name}: {tables}");
+        }
+    }
+}
+
+#[test]
+fn fields_of_other_robots_are_those_of_tables_in_duckdb() {
+    let folder = Folder::new();
+    let vel = ["log.vel", "vel.json", "--messages", "300", "--seed", "4"];
+    let Some(_) = crate::kit::python_script(&folder, "vel_writer.py", &vel) else { return };
+    if let Some(tables) = compared(&folder, ("vel", "log.vel"), &["vel"]) {
+        assert!(tables > 2, "{tables}");
+    }
+    let folder = Folder::new();
+    let orca = ["log", "orca.json", "--dialect", "A", "--lines", "120"];
+    crate::kit::python_script(&folder, "orca_writer.py", &orca).unwrap();
+    if let Some(tables) = compared(&folder, ("orca", "log/060804_153321_master.log"), &["orca"]) {
+        assert!(tables > 1, "{tables}");
+    }
+}
+
+#[test]
+fn payloads_that_are_only_there_as_fields_are_made_again() {
+    let folder = Folder::new();
+    let path = demo(&folder, 1);
+    ran(&folder, &["convert", "drive.lcm", "--to", "typed/", "--types", "mit-dgc"]).expect(0);
+    let sql = "select channel, sequence, payload from drive order by sequence";
+    let of_log = text(&rows(&session("lcm-log", &path, &[]), sql));
+    let of_tables = text(&rows(&session("parquet", &folder.at("typed"), &[]), sql));
+    assert!(of_log == of_tables);
+}

@@ -20,11 +20,13 @@ use datafusion::execution::{
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
+use datafusion::sql::parser::{DFParserBuilder, Statement};
 use futures::StreamExt;
 use sluice_core::{Error, ErrorKind};
 use tokio::runtime::Runtime;
 
 pub use failure::{Place, QueryError, Wrong};
+pub(crate) use failure::{listed, nearest};
 
 use crate::table::{Catalogue, Findings, LogTables, Reading};
 
@@ -55,8 +57,6 @@ pub struct SessionOptions {
     pub partitions: usize,
     /// Rows that operators make at a time.
     pub batch_rows: usize,
-    /// Whether sources are told what is wanted of them.
-    pub pushdown: Pushdown,
 }
 
 impl Default for SessionOptions {
@@ -67,7 +67,6 @@ impl Default for SessionOptions {
             spill: Spill::Temporary,
             partitions: 1,
             batch_rows: 8192,
-            pushdown: Pushdown::On,
         }
     }
 }
@@ -83,16 +82,6 @@ pub enum Spill {
     Never,
 }
 
-/// Whether sources are told what is wanted of them. Results are the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pushdown {
-    /// They are, and may read less.
-    #[default]
-    On,
-    /// They are not: everything is read. For tests.
-    Off,
-}
-
 /// Plans and runs queries over logs.
 ///
 /// A query reads and nothing else: statements that define, change or write something, or set options, are
@@ -101,7 +90,7 @@ pub enum Pushdown {
 /// memory, which holds operators and reading, not single values (`repeat('x', 1000000000)`).
 pub struct Session {
     context: SessionContext,
-    catalogue: Arc<Catalogue>,
+    catalogue: Catalogue,
     threads: usize,
     spills: bool,
     partitions: usize,
@@ -144,7 +133,7 @@ impl Session {
     pub fn new(options: SessionOptions) -> Result<Self, Error> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = options.jobs.filter(|jobs| *jobs > 0).unwrap_or(cores);
-        let reading = Arc::new(Reading::new(threads, options.memory, options.pushdown));
+        let reading = Arc::new(Reading::new(threads, options.memory));
         let for_operators = options.memory.saturating_sub(reading.most_memory()).max(1 << 20);
         let mut config = SessionConfig::new()
             .with_default_catalog_and_schema(CATALOGUE, ROOT)
@@ -159,8 +148,8 @@ impl Session {
         settings.sql_parser.collect_spans = true;
         settings.execution.sort_spill_reservation_bytes = (for_operators / 8).min(10 << 20);
         let context = SessionContext::new_with_config_rt(config, runtime(&options, for_operators)?);
-        let catalogue = Arc::new(Catalogue::default());
-        context.register_catalog(CATALOGUE, Arc::clone(&catalogue) as _);
+        let catalogue = Catalogue::default();
+        context.register_catalog(CATALOGUE, Arc::new(catalogue.clone()));
         let (spills, partitions) = (options.spill != Spill::Never, options.partitions.max(1));
         Ok(Self { context, catalogue, threads, spills, partitions, runtime: OnceLock::new() })
     }
@@ -324,8 +313,7 @@ async fn logical(state: &SessionState, sql: &str) -> datafusion::error::Result<L
         let what = format!("a query of {} bytes: {LONGEST_QUERY} are allowed", sql.len());
         return Err(datafusion::error::DataFusionError::Plan(what));
     }
-    let dialect = state.config_options().sql_parser.dialect;
-    let mut statement = state.sql_to_statement(sql, &dialect)?;
+    let mut statement = statement(state, sql)?;
     failure::expect_query(&statement)?;
     let plan = loop {
         match state.statement_to_plan(statement.clone()).await {
@@ -344,6 +332,21 @@ async fn logical(state: &SessionState, sql: &str) -> datafusion::error::Result<L
     let only_reads = only_reads.with_allow_ddl(false).with_allow_dml(false);
     only_reads.with_allow_statements(false).verify_plan(&plan)?;
     Ok(plan)
+}
+
+/// The only statement of a text.
+fn statement(state: &SessionState, sql: &str) -> datafusion::error::Result<Statement> {
+    let limit = state.config_options().sql_parser.recursion_limit.get();
+    let mut parser = DFParserBuilder::new(sql).with_recursion_limit(limit).build()?;
+    let mut statements = parser.parse_statements()?;
+    let said = |what: &str| datafusion::error::DataFusionError::Plan(what.to_owned());
+    match (statements.pop_front(), statements.len()) {
+        (Some(statement), 0) => Ok(statement),
+        (None, _) => Err(said("there is no query")),
+        (Some(_), more) => {
+            Err(said(&format!("one statement at a time: {more} more stand behind it")))
+        }
+    }
 }
 
 /// Whether a plan has something that sees many rows before it gives one.

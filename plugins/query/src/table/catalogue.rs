@@ -1,22 +1,27 @@
-//! The catalogue of a session: which tables there are, by name. Reads no log by itself.
+//! The catalogue of a session: which tables there are, by name. Names are looked up as they are written,
+//! then without regard to case if that is unique.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::TableType;
 use sluice_core::Error;
 
+use super::columns::Shape;
+use super::provider::LogTable;
+use super::work::external;
 use super::{Findings, LogTables};
-use crate::session::ROOT;
+use crate::session::{QueryError, ROOT, Wrong, listed, nearest};
 
 /// Names that mean something else.
 const TAKEN: [&str; 2] = [ROOT, "information_schema"];
 
-/// The logs of a session.
-#[derive(Debug, Default)]
-pub(crate) struct Catalogue(RwLock<BTreeMap<String, Arc<LogTables>>>);
+/// The logs of a session. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Catalogue(Arc<RwLock<BTreeMap<String, Arc<LogTables>>>>);
 
 impl Catalogue {
     fn read<T>(&self, look: impl FnOnce(&BTreeMap<String, Arc<LogTables>>) -> T) -> T {
@@ -52,24 +57,54 @@ impl Catalogue {
         self.read(|logs| logs.values().for_each(|log| all.extend(log.findings.take())));
         all
     }
+
+    /// The log that a query means, and its name.
+    fn meant(&self, written: &str) -> Option<(String, Arc<LogTables>)> {
+        let name = meant(written, &self.names())?;
+        self.log(&name).map(|log| (name, log))
+    }
+}
+
+/// The name that is written so; or else the only one that is, but for its case.
+fn meant(written: &str, names: &[String]) -> Option<String> {
+    if names.iter().any(|name| name == written) {
+        return Some(written.to_owned());
+    }
+    let mut alike = names.iter().filter(|name| name.to_lowercase() == written.to_lowercase());
+    let first = alike.next()?;
+    alike.next().is_none().then(|| first.clone())
+}
+
+/// That there is no such thing, and what there is instead.
+fn missing(kind: &str, written: &str, known: &[String]) -> DataFusionError {
+    let help = match nearest(written, known) {
+        Some(name) => format!("there is `{name}`"),
+        None if known.is_empty() => "there are none".to_owned(),
+        None => format!("there are: {}", listed(known)),
+    };
+    let wrong = Wrong { help: Some(help), ..Wrong::new(format!("there is no {kind} `{written}`")) };
+    DataFusionError::External(Box::new(QueryError::Wrong(wrong)))
 }
 
 impl CatalogProvider for Catalogue {
     fn schema_names(&self) -> Vec<String> {
-        let mut names = self.names();
-        names.push(ROOT.to_owned());
-        names
+        [ROOT.to_owned()].into_iter().chain(self.names()).collect()
     }
 
-    fn schema(&self, _name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        None
+    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        if name == ROOT {
+            return Some(Arc::new(Root(self.clone())));
+        }
+        match self.meant(name) {
+            Some((name, log)) => Some(Arc::new(ChannelTables { name, log })),
+            None => Some(Arc::new(NoLog { name: name.to_owned(), known: self.names() })),
+        }
     }
 }
 
 /// The schema in which every log is a table.
 #[derive(Debug)]
-#[expect(dead_code, reason = "tables follow")]
-struct Root(Arc<Catalogue>);
+struct Root(Catalogue);
 
 #[async_trait]
 impl SchemaProvider for Root {
@@ -77,8 +112,82 @@ impl SchemaProvider for Root {
         self.0.names()
     }
 
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        match self.0.meant(name) {
+            Some((name, log)) => Ok(Some(Arc::new(LogTable::new(name, log, Shape::Events)))),
+            None => Err(missing("table", name, &self.0.names())),
+        }
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.0.meant(name).is_some()
+    }
+}
+
+/// The schema in which every channel of a log is a table.
+#[derive(Debug)]
+struct ChannelTables {
+    name: String,
+    log: Arc<LogTables>,
+}
+
+impl ChannelTables {
+    /// The table of a channel, which may have to be looked for. Blocks.
+    fn find(&self, written: &str) -> Result<LogTable> {
+        let table = |name: &str, shape| {
+            LogTable::new(format!("{}.{name}", self.name), Arc::clone(&self.log), shape)
+        };
+        if let Some(shape) = self.log.shape_of(written).map_err(external)? {
+            return Ok(table(written, shape));
+        }
+        let names = self.log.channels().map_err(external)?;
+        let kind = format!("channel in `{}` called", self.name);
+        let name = meant(written, &names).ok_or_else(|| missing(&kind, written, &names))?;
+        let shape = self.log.shape_of(&name).map_err(external)?;
+        shape.map(|shape| table(&name, shape)).ok_or_else(|| missing(&kind, written, &names))
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for ChannelTables {
+    /// Reads the whole log, where its channels are not known yet; then those that are, where it cannot.
+    fn table_names(&self) -> Vec<String> {
+        self.log.channels().unwrap_or_else(|_| self.log.known_channels())
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let (this, written) =
+            (Self { name: self.name.clone(), log: Arc::clone(&self.log) }, name.to_owned());
+        let found = tokio::task::spawn_blocking(move || this.find(&written)).await;
+        let found =
+            found.map_err(|_| external(Error::broken("looking for a channel panicked")))??;
+        Ok(Some(Arc::new(found)))
+    }
+
+    async fn table_type(&self, _name: &str) -> Result<Option<TableType>> {
+        Ok(Some(TableType::Base))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        meant(name, &self.log.known_channels()).is_some()
+    }
+}
+
+/// Stands for the schema of a log that is not there: whoever looks for a table in it is told what there is.
+#[derive(Debug)]
+struct NoLog {
+    name: String,
+    known: Vec<String>,
+}
+
+#[async_trait]
+impl SchemaProvider for NoLog {
+    fn table_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     async fn table(&self, _name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        Ok(None)
+        Err(missing("log", &self.name, &self.known))
     }
 
     fn table_exist(&self, _name: &str) -> bool {

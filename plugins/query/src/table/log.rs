@@ -1,25 +1,44 @@
-//! A log that can be queried: its source, and the types its messages are decoded by. Reads nothing but
-//! what tables are made of.
+//! A log that can be queried: its source, the types its messages are decoded by, and what of it is known.
+//! Reads only what has to be known before a query can be planned.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use serde_json::json;
-use sluice_core::{Channels, Error, Kind, Make, Map, OptionsError, Registry, Source, Stage};
+use arrow_schema::SchemaRef;
+use serde_json::{Value, json};
+use sluice_core::{
+    BlockPool, ChannelId, Channels, Error, Kind, LossLog, Make, Map, OptionsError, Query,
+    ReadContext, Registry, Source, Split, Stage,
+};
 
+use super::columns::{Shape, Words};
 use super::findings::FindingsLog;
+use super::typed::{self, Known};
 
-/// A log that can be queried.
+/// A log that can be queried. Made once; shared by all queries that read it.
 pub struct LogTables {
-    pub(crate) source: Arc<dyn Source>,
-    /// What its events' source is called where the format has none of its own.
-    pub(crate) source_name: Arc<str>,
-    pub(crate) registry: Registry,
+    pub(super) source: Arc<dyn Source>,
+    source_name: Arc<str>,
+    registry: Registry,
+    /// The options of stages that know the types.
+    types: Value,
     /// Turns payloads into rows, if types are known.
-    pub(crate) decode: Option<Arc<dyn Map>>,
-    /// Every channel that was met.
-    pub(crate) channels: Arc<Channels>,
-    pub(crate) findings: FindingsLog,
+    pub(super) decode: Option<Arc<dyn Map>>,
+    /// Makes payloads of rows that have none; made when it is first needed.
+    encode: OnceLock<Result<Arc<dyn Map>, String>>,
+    /// Every channel that any reader met: of one that guessed its place wrong, too.
+    pub(super) channels: Arc<Channels>,
+    /// Those that are in the log, by number, as far as it was read.
+    met: Mutex<BTreeSet<u32>>,
+    all_met: AtomicBool,
+    words: Mutex<Option<Arc<Words>>>,
+    /// What is known of channels, by their names.
+    known: Mutex<HashMap<String, Known>>,
+    /// Whether an input that can be read once only has been read.
+    taken: AtomicBool,
+    pub(super) findings: FindingsLog,
+    bytes_read: Arc<AtomicU64>,
 }
 
 impl std::fmt::Debug for LogTables {
@@ -36,9 +55,17 @@ impl LogTables {
             source: Arc::from(source),
             source_name: source_name.into(),
             registry: registry.clone(),
+            types: json!({}),
             decode: None,
+            encode: OnceLock::new(),
             channels: Arc::default(),
+            met: Mutex::default(),
+            all_met: AtomicBool::new(false),
+            words: Mutex::default(),
+            known: Mutex::default(),
+            taken: AtomicBool::new(false),
             findings: FindingsLog::default(),
+            bytes_read: Arc::default(),
         }
     }
 
@@ -53,34 +80,140 @@ impl LogTables {
         if types.is_empty() {
             return Ok(self);
         }
-        let options = json!({ "types": types, "channel_types": channel_types });
-        let decode = map_of(&self.registry, "decode", options)?;
-        Ok(Self { decode: Some(decode), ..self })
+        let types = json!({ "types": types, "channel_types": channel_types });
+        let decode = map_of(&self.registry, "decode", types.clone())?;
+        Ok(Self { decode: Some(decode), types, ..self })
     }
 
     /// The names of its channels, sorted. Reads the whole log once, unless that has been done; of an input
     /// that can be read once only, those that were met so far.
     pub fn channels(&self) -> Result<Vec<String>, Error> {
+        if !self.all_met.load(Ordering::Relaxed) && !self.is_read_once()? {
+            typed::meet_all(self)?;
+            self.all_met.store(true, Ordering::Relaxed);
+        }
         Ok(self.known_channels())
     }
 
     /// The names of the channels that were met so far, sorted. Reads nothing.
     pub fn known_channels(&self) -> Vec<String> {
-        let all = self.channels.since(0);
-        let mut names: Vec<String> =
-            all.iter().map(|channel| channel.name.text().to_owned()).collect();
-        names.sort();
-        names.dedup();
-        names
+        let met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = met.iter().map(|id| self.channels.get(ChannelId(*id)).name.text().to_owned());
+        names.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// The columns of the table of a channel, called exactly like this; nothing if there is none. Reads
+    /// until its first event that can be decoded.
+    pub fn channel_schema(&self, channel: &str) -> Result<Option<SchemaRef>, Error> {
+        Ok(self.shape_of(channel)?.map(|shape| shape.schema()))
+    }
+
+    /// Bytes of input that were read so far, for progress.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read.load(Ordering::Relaxed)
+    }
+
+    /// The bytes of all inputs, where they have a length: what reading everything comes to.
+    pub fn bytes(&self) -> Result<Option<u64>, Error> {
+        let inputs = self.source.inputs()?;
+        Ok(inputs.into_iter().map(|input| input.bytes).sum())
+    }
+
+    /// What the table of a channel holds, if there is such a channel.
+    pub(super) fn shape_of(&self, channel: &str) -> Result<Option<Shape>, Error> {
+        let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().get(channel) {
+            return Ok(known.shape(channel));
+        }
+        self.expect_twice(channel)?;
+        let known = typed::find(self, channel)?;
+        let shape = known.shape(channel);
+        lock().insert(channel.to_owned(), known);
+        Ok(shape)
+    }
+
+    /// Channels that are in the log, by number.
+    pub(super) fn meet(&self, met: &[bool]) {
+        let mut all = self.met.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend(met.iter().enumerate().filter(|(_, met)| **met).map(|(id, _)| id as u32));
+    }
+
+    /// The words of every channel met so far; at least of those of a batch that is there.
+    pub(super) fn words(&self) -> Arc<Words> {
+        let mut known = self.words.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*known {
+            Some(words) if words.len() >= self.channels.len() => Arc::clone(words),
+            _ => Arc::clone(known.insert(Arc::new(Words::of(&self.channels)))),
+        }
+    }
+
+    /// Makes payloads of rows that have none.
+    pub(super) fn encode(&self) -> Result<&dyn Map, Error> {
+        let made = self.encode.get_or_init(|| {
+            map_of(&self.registry, "encode", self.types.clone()).map_err(|error| error.message)
+        });
+        made.as_deref().map_err(|why| Error::unfit(why.clone()))
+    }
+
+    /// What is needed to read it.
+    pub(super) fn context(&self, query: Query, blocks: BlockPool) -> ReadContext {
+        ReadContext {
+            source: Arc::clone(&self.source_name),
+            channels: Arc::clone(&self.channels),
+            damage: Arc::default(),
+            losses: Arc::<LossLog>::default(),
+            keep_damaged_bytes: false,
+            query,
+            blocks,
+            cancelled: Arc::default(),
+            abandoned: Arc::default(),
+            talk: sluice_core::programs::Talk::default(),
+            bytes_read: Arc::clone(&self.bytes_read),
+        }
+    }
+
+    /// The pieces it is read in. `Err` if it has no end.
+    pub(super) fn splits(&self, piece: u64, query: &Query) -> Result<Vec<Split>, Error> {
+        let splits = self.source.splits(piece, query)?;
+        match splits.iter().find(|split| split.live) {
+            None => Ok(splits),
+            Some(live) => Err(Error::unfit(format!(
+                "{} has no end, and a query needs one: record it first (sluice record), then ask the log",
+                live.input.display()
+            ))),
+        }
+    }
+
+    /// Says that it is read now. `Err` if that can be done once only, and has been.
+    pub(super) fn take(&self) -> Result<(), Error> {
+        if !self.is_read_once()? || !self.taken.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        Err(Error::unfit(
+            "standard input, or a pipe, can be read once only: a query can name it once, and only the first \
+             query gets it; write it to a file first",
+        ))
+    }
+
+    fn expect_twice(&self, channel: &str) -> Result<(), Error> {
+        if !self.is_read_once()? {
+            return Ok(());
+        }
+        Err(Error::unfit(format!(
+            "what columns the channel `{channel}` has is found out by reading, and standard input, or a pipe, \
+             can be read once only: write it to a file first"
+        )))
+    }
+
+    /// Whether one of its inputs is a pipe.
+    fn is_read_once(&self) -> Result<bool, Error> {
+        let inputs = self.source.inputs()?;
+        Ok(inputs.iter().any(|input| input.bytes.is_none() && !input.path.is_dir()))
     }
 }
 
 /// A stage without memory, made of these options.
-fn map_of(
-    registry: &Registry,
-    name: &str,
-    options: serde_json::Value,
-) -> Result<Arc<dyn Map>, OptionsError> {
+fn map_of(registry: &Registry, name: &str, options: Value) -> Result<Arc<dyn Map>, OptionsError> {
     let missing = |message: String| OptionsError { path: Vec::new(), message };
     let plugin = registry.get(Kind::Stage, name);
     let plugin = plugin.ok_or_else(|| missing(format!("this program has no stage `{name}`")))?;

@@ -17,12 +17,22 @@
 //! decoded, are left out and counted: see [`Findings`]. If none can be decoded, it has the `payload`
 //! instead of fields.
 //!
-//! Rows come in the order of the log.
+//! Rows come in the order of the log. What a query wants of times, channels and sources is told to the log's
+//! source, so that it may read less; all conditions are tried where events are read, on all cores. The
+//! number of rows a file says it has is only an estimate here: what is damaged does not count.
 
 mod catalogue;
+mod channels;
+mod columns;
 mod findings;
 mod log;
+mod provider;
 mod reading;
+mod scan;
+mod steps;
+mod typed;
+mod wanted;
+mod work;
 
 pub(crate) use catalogue::Catalogue;
 pub use findings::Findings;

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use sluice_core::BlockPool;
 use tokio::sync::Semaphore;
 
-use crate::session::Pushdown;
-
 /// What all readings of a session share.
 #[derive(Debug)]
 pub(crate) struct Reading {
@@ -20,13 +18,11 @@ pub(crate) struct Reading {
     pub(crate) permits: Arc<Semaphore>,
     /// Buffers to read into.
     pub(crate) blocks: BlockPool,
-    /// Whether sources are told what is wanted.
-    pub(crate) pushdown: Pushdown,
 }
 
 impl Reading {
     /// For so many threads and, with operators, so much memory.
-    pub(crate) fn new(jobs: usize, memory: usize, pushdown: Pushdown) -> Self {
+    pub(crate) fn new(jobs: usize, memory: usize) -> Self {
         let piece = (memory / 256).clamp(64 << 10, 2 << 20);
         let window = (memory / 2 / (piece * 4)).clamp(1, 2 * jobs + 1);
         Self {
@@ -35,7 +31,6 @@ impl Reading {
             room: memory / 4,
             permits: Arc::new(Semaphore::new(jobs)),
             blocks: BlockPool::new(piece + (64 << 10), window * 3),
-            pushdown,
         }
     }
 
@@ -49,6 +44,6 @@ impl Default for Reading {
     /// For tables that are used without a session of ours.
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self::new(cores, 512 << 20, Pushdown::On)
+        Self::new(cores, 512 << 20)
     }
 }

@@ -1,0 +1,163 @@
+//! Conditions on channels and their sources: exactly as SQL has them, and as what a source can be told.
+//! Knows no expression.
+
+use sluice_core::{Channel, ChannelQuery, Pattern, Patterns};
+
+/// A condition on an event's channel.
+#[derive(Clone, Debug)]
+pub(crate) enum ChannelTest {
+    /// Its name, or its source, is one of these; or is none of them.
+    Is { of: Word, names: Vec<String>, negated: bool },
+    /// Its name, or its source, matches; or does not.
+    Like { of: Word, pattern: Pattern, negated: bool },
+    /// One of these holds.
+    Any(Vec<Self>),
+    /// All of these hold.
+    All(Vec<Self>),
+}
+
+/// What of a channel is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    Name,
+    Source,
+}
+
+impl Word {
+    fn of(self, channel: &Channel) -> &str {
+        match self {
+            Self::Name => channel.name.text(),
+            Self::Source => &channel.source,
+        }
+    }
+}
+
+impl ChannelTest {
+    /// The channel of exactly this name.
+    pub(crate) fn named(name: &str) -> Self {
+        Self::Is { of: Word::Name, names: vec![name.to_owned()], negated: false }
+    }
+
+    pub(crate) fn holds(&self, channel: &Channel) -> bool {
+        match self {
+            Self::Is { of, names, negated } => {
+                let word = of.of(channel);
+                names.iter().any(|name| name == word) != *negated
+            }
+            Self::Like { of, pattern, negated } => pattern.matches(of.of(channel)) != *negated,
+            Self::Any(tests) => tests.iter().any(|test| test.holds(channel)),
+            Self::All(tests) => tests.iter().all(|test| test.holds(channel)),
+        }
+    }
+
+    /// What a source can be told of it: wants every channel for which it holds, and maybe more.
+    pub(crate) fn query(&self) -> ChannelQuery {
+        match self {
+            Self::Is { of, names, negated } => {
+                let patterns: Option<Vec<Pattern>> =
+                    names.iter().map(|name| exactly(name)).collect();
+                patterns
+                    .map_or_else(ChannelQuery::default, |patterns| query(*of, patterns, *negated))
+            }
+            Self::Like { of, pattern, negated } => query(*of, vec![pattern.clone()], *negated),
+            Self::Any(tests) => {
+                let all = tests.iter().map(Self::query).reduce(ChannelQuery::or);
+                all.unwrap_or_default()
+            }
+            Self::All(tests) => {
+                let all = tests.iter().map(Self::query);
+                all.fold(ChannelQuery::default(), |all, query| all.and(&query))
+            }
+        }
+    }
+}
+
+fn query(of: Word, patterns: Vec<Pattern>, negated: bool) -> ChannelQuery {
+    let (none, patterns) = (Patterns::default(), Patterns(patterns));
+    match (of, negated) {
+        (Word::Name, false) => ChannelQuery::of(&patterns, &none, &none),
+        (Word::Name, true) => ChannelQuery::of(&none, &patterns, &none),
+        (Word::Source, false) => ChannelQuery::of(&none, &none, &patterns),
+        // A query cannot say this: such a source is read, and its events are left out.
+        (Word::Source, true) => ChannelQuery::default(),
+    }
+}
+
+/// A pattern of one name. Nothing, if there is none.
+fn exactly(name: &str) -> Option<Pattern> {
+    let plain = Pattern::parse(name).ok().filter(|pattern| pattern.as_name() == Some(name));
+    plain.or_else(|| Pattern::parse(&format!("re:{}", literal(name))).ok())
+}
+
+/// The pattern of SQL's `LIKE`. Nothing, where it has escapes.
+pub(crate) fn like(pattern: &str) -> Option<Pattern> {
+    if pattern.contains('\\') {
+        return None;
+    }
+    let each = pattern.chars().map(|c| match c {
+        '%' => ".*".to_owned(),
+        '_' => ".".to_owned(),
+        c => literal(c.encode_utf8(&mut [0; 4])),
+    });
+    Pattern::parse(&format!("re:(?s:{})", each.collect::<String>())).ok()
+}
+
+/// A regular expression that matches just this text.
+fn literal(text: &str) -> String {
+    let escaped = text.chars().map(|c| match c {
+        c if c.is_ascii_punctuation() => format!("\\{c}"),
+        c => c.to_string(),
+    });
+    escaped.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_core::{Encoding, Name};
+
+    fn channel(name: &str, source: &str) -> Channel {
+        Channel::new(Name::from_text(name), source, Encoding::Lcm)
+    }
+
+    #[test]
+    fn odd_names_are_wanted_as_they_are_spelled() {
+        for name in ["POSE", "a*b", "re:x", "x[1]", "ä\nb", "{a,b}", "", "a b#c~d&e-f", "(?s:x)"] {
+            let test = ChannelTest::named(name);
+            let query = test.query();
+            assert!(test.holds(&channel(name, "s")) && query.wants(name, "s"), "{name}");
+            for other in ["aXb", "a", "x1", "x"] {
+                assert_eq!(test.holds(&channel(other, "s")), other == name);
+                assert!(!query.wants(other, "s"), "{name} {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn like_is_that_of_sql() {
+        let matches = |pattern: &str, name: &str| like(pattern).unwrap().matches(name);
+        assert!(matches("CAM_%", "CAMX") && matches("%", "a\nb") && matches("A.B", "A.B"));
+        assert!(!matches("A.B", "AxB") && !matches("CAM%", "XCAM") && !matches("a", "A"));
+        assert!(like("a\\_b").is_none());
+    }
+
+    #[test]
+    fn a_query_wants_what_a_test_holds_for() {
+        let of = Word::Source;
+        let not_x = ChannelTest::Is { of, names: vec!["x".into()], negated: true };
+        let tests = [
+            ChannelTest::Any(vec![ChannelTest::named("A"), not_x.clone()]),
+            ChannelTest::All(vec![ChannelTest::named("A"), not_x.clone()]),
+            ChannelTest::Any(Vec::new()),
+            ChannelTest::Like { of: Word::Name, pattern: like("A%").unwrap(), negated: true },
+            not_x,
+        ];
+        for test in tests {
+            let query = test.query();
+            for (name, source) in [("A", "x"), ("A", "y"), ("B", "x"), ("B", "y")] {
+                let holds = test.holds(&channel(name, source));
+                assert!(!holds || query.wants(name, source), "{test:?} {name} {source}");
+            }
+        }
+    }
+}

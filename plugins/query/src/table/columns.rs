@@ -1,0 +1,213 @@
+//! Which columns the tables of a log have, and a batch as these columns. Decodes nothing.
+
+use std::sync::Arc;
+
+use arrow_array::{
+    ArrayRef, BinaryViewArray, RecordBatch, RecordBatchOptions, StringViewArray, UInt32Array,
+};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow_select::take::take;
+use datafusion::arrow::buffer::NullBuffer;
+use sluice_core::{Batch, Channels, Error, MessageType, Payloads};
+
+pub(super) const TIMESTAMP: &str = "timestamp";
+pub(super) const SOURCE: &str = "source";
+pub(super) const CHANNEL: &str = "channel";
+const SEQUENCE: &str = "sequence";
+const PAYLOAD: &str = "payload";
+
+/// Names that no field has: those of our columns, here and in tables that are written.
+const OWN: [&str; 7] =
+    [TIMESTAMP, "timestamp_ns", SOURCE, CHANNEL, "channel_variant", SEQUENCE, PAYLOAD];
+
+/// What a table holds.
+#[derive(Clone, Debug)]
+pub(crate) enum Shape {
+    /// All events.
+    Events,
+    /// The events of a channel, with their payloads.
+    Payloads(Arc<str>),
+    /// The events of a channel, with the fields of one type.
+    Fields(Arc<str>, Arc<RowType>),
+}
+
+/// A type of decoded rows.
+#[derive(Debug)]
+pub(crate) struct RowType {
+    pub(crate) message: Arc<MessageType>,
+    pub(crate) columns: SchemaRef,
+}
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Column {
+    Timestamp,
+    Source,
+    Channel,
+    Sequence,
+    Payload,
+    /// A field of the message, by its place.
+    Field(usize),
+}
+
+impl RowType {
+    /// Whether rows are of this type, with the same columns.
+    pub(crate) fn is_of(&self, rows: &sluice_core::Rows) -> bool {
+        let same = Arc::ptr_eq(&self.message, &rows.message) || self.message == rows.message;
+        let columns = rows.columns.schema_ref();
+        same && (Arc::ptr_eq(&self.columns, columns) || self.columns.fields() == columns.fields())
+    }
+}
+
+impl Shape {
+    /// Its columns, in order.
+    pub(crate) fn columns(&self) -> Vec<Column> {
+        match self {
+            Self::Events => {
+                vec![
+                    Column::Timestamp,
+                    Column::Source,
+                    Column::Channel,
+                    Column::Sequence,
+                    Column::Payload,
+                ]
+            }
+            Self::Payloads(_) => {
+                vec![Column::Timestamp, Column::Source, Column::Sequence, Column::Payload]
+            }
+            Self::Fields(_, rows) => {
+                let own = [Column::Timestamp, Column::Source, Column::Sequence];
+                own.into_iter().chain((0..rows.columns.fields().len()).map(Column::Field)).collect()
+            }
+        }
+    }
+
+    /// The only channel it is of.
+    pub(crate) fn channel(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Events => None,
+            Self::Payloads(channel) | Self::Fields(channel, _) => Some(channel),
+        }
+    }
+
+    pub(crate) fn schema(&self) -> SchemaRef {
+        let fields = self.columns().into_iter().map(|column| self.field(column));
+        Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+    }
+
+    fn field(&self, column: Column) -> Field {
+        let time = || DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
+        match (column, self) {
+            (Column::Timestamp, _) => Field::new(TIMESTAMP, time(), false),
+            (Column::Source, _) => Field::new(SOURCE, DataType::Utf8View, false),
+            (Column::Channel, _) => Field::new(CHANNEL, DataType::Utf8View, false),
+            (Column::Sequence, _) => Field::new(SEQUENCE, DataType::Int64, false),
+            (Column::Field(at), Self::Fields(_, rows)) => {
+                let field = rows.columns.field(at);
+                field.clone().with_name(outer_name(field.name()))
+            }
+            (Column::Payload | Column::Field(_), _) => {
+                Field::new(PAYLOAD, DataType::BinaryView, true)
+            }
+        }
+    }
+}
+
+/// The name that a message's field has in a table: our own columns keep theirs. Tables that are written
+/// name fields in the same way.
+fn outer_name(field: &str) -> String {
+    let is_ours = OWN.contains(&field.trim_end_matches('_'));
+    if is_ours { format!("{field}_") } else { field.to_owned() }
+}
+
+/// The names and sources of channels, by their numbers.
+#[derive(Debug)]
+pub(crate) struct Words {
+    names: StringViewArray,
+    sources: StringViewArray,
+}
+
+impl Words {
+    pub(crate) fn of(channels: &Channels) -> Self {
+        let all = channels.since(0);
+        Self {
+            names: all.iter().map(|channel| Some(channel.name.text())).collect(),
+            sources: all.iter().map(|channel| Some(&*channel.source)).collect(),
+        }
+    }
+
+    /// Of how many channels.
+    pub(crate) fn len(&self) -> usize {
+        arrow_array::Array::len(&self.names)
+    }
+}
+
+/// The columns of a batch that are asked for. `fields` are those of decoded rows, one row an event;
+/// `words` knows all of its channels.
+pub(crate) fn record_batch(
+    wanted: &[Column],
+    schema: &SchemaRef,
+    batch: &Batch,
+    fields: Option<&RecordBatch>,
+    words: &Words,
+) -> Result<RecordBatch, Error> {
+    let build = |column: &Column| -> Result<ArrayRef, Error> {
+        Ok(match column {
+            Column::Timestamp => Arc::new(batch.timestamp_column()),
+            Column::Sequence => Arc::new(batch.sequence_column()),
+            Column::Source => words_of(&words.sources, batch)?,
+            Column::Channel => words_of(&words.names, batch)?,
+            Column::Payload => payloads(batch)?,
+            Column::Field(at) => {
+                let column = fields.and_then(|fields| fields.columns().get(*at));
+                Arc::clone(
+                    column.ok_or_else(|| Error::broken("rows without one of their columns"))?,
+                )
+            }
+        })
+    };
+    let columns = wanted.iter().map(build).collect::<Result<Vec<_>, _>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.len()));
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(unfit)
+}
+
+fn words_of(words: &StringViewArray, batch: &Batch) -> Result<ArrayRef, Error> {
+    let ids = UInt32Array::from_iter_values(batch.channels().iter().copied());
+    take(words, &ids, None).map_err(unfit)
+}
+
+/// The payloads, null where there is none.
+fn payloads(batch: &Batch) -> Result<ArrayRef, Error> {
+    let column = batch.payload_column()?;
+    let gone = batch.rows().iter().filter(|rows| rows.payloads == Payloads::Gone);
+    let gone: Vec<u32> = gone.flat_map(|rows| rows.events.iter().copied()).collect();
+    if gone.is_empty() {
+        return Ok(Arc::new(column));
+    }
+    let mut there = vec![true; batch.len()];
+    gone.into_iter().for_each(|event| there[event as usize] = false);
+    let (views, buffers, _) = column.into_parts();
+    let nulls = NullBuffer::from(there);
+    Ok(Arc::new(BinaryViewArray::try_new(views, buffers, Some(nulls)).map_err(unfit)?))
+}
+
+pub(super) fn unfit(error: ArrowError) -> Error {
+    Error::broken(format!("a batch does not fit its columns: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_never_take_the_names_of_our_columns() {
+        for (field, column) in [
+            ("x", "x"),
+            ("timestamp", "timestamp_"),
+            ("payload__", "payload___"),
+            ("source_x", "source_x"),
+        ] {
+            assert_eq!(outer_name(field), column);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The plan of a scan: what DataFusion knows of it, and its streams. Reads nothing by itself.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_schema::SchemaRef;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Statistics, internal_err};
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{
+    Boundedness, EmissionType, ReplaceChildrenOptions,
+};
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, RecordOutput,
+};
+use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
+};
+use futures::stream;
+use sluice_core::{Query, Split};
+
+use super::reading::Reading;
+use super::steps::Steps;
+use super::work::{Work, external};
+
+/// A scan of a table of a log.
+///
+/// With one partition, rows come in the order of the log. Several take them from one queue, each as it is
+/// asked: together they give every row once.
+#[derive(Debug)]
+pub(super) struct LogScan {
+    /// The table, as it was named.
+    name: String,
+    work: Arc<Work>,
+    reading: Arc<Reading>,
+    splits: Vec<Split>,
+    limit: Option<usize>,
+    /// How many rows are likely to come, if that is known.
+    rows: Option<usize>,
+    properties: Arc<PlanProperties>,
+    shared: Mutex<Shared>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+/// One reading, of which each partition takes part once.
+#[derive(Default)]
+struct Shared {
+    steps: Option<Arc<tokio::sync::Mutex<Steps>>>,
+    taken: Vec<usize>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("taken", &self.taken).finish_non_exhaustive()
+    }
+}
+
+impl LogScan {
+    pub(super) fn new(
+        name: String,
+        (work, reading): (Arc<Work>, Arc<Reading>),
+        splits: Vec<Split>,
+        (limit, rows): (Option<usize>, Option<usize>),
+        partitions: usize,
+    ) -> Self {
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(Arc::clone(&work.schema)),
+            Partitioning::UnknownPartitioning(partitions.min(splits.len()).max(1)),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        Self {
+            name,
+            work,
+            reading,
+            splits,
+            limit,
+            rows,
+            properties: Arc::new(properties),
+            shared: Mutex::default(),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
+    }
+
+    /// The same scan, not begun yet.
+    fn anew(&self, limit: Option<usize>) -> Self {
+        let (work, reading) = (Arc::clone(&self.work), Arc::clone(&self.reading));
+        let (name, splits) = (self.name.clone(), self.splits.clone());
+        let partitions = self.partitions();
+        Self::new(name, (work, reading), splits, (limit, self.rows), partitions)
+    }
+
+    fn partitions(&self) -> usize {
+        self.properties.partitioning.partition_count()
+    }
+
+    /// The reading that `partition` takes part in: a new one, if it has had the last.
+    fn steps(&self, partition: usize) -> Result<Arc<tokio::sync::Mutex<Steps>>> {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if shared.taken.contains(&partition) {
+            *shared = Shared::default();
+        }
+        let steps = match &shared.steps {
+            Some(steps) => Arc::clone(steps),
+            None => {
+                self.work.log.take().map_err(external)?;
+                let (work, reading) = (Arc::clone(&self.work), Arc::clone(&self.reading));
+                let steps = Steps::new(work, reading, self.splits.clone(), self.limit);
+                let steps = Arc::new(tokio::sync::Mutex::new(steps));
+                shared.steps = Some(Arc::clone(&steps));
+                steps
+            }
+        };
+        shared.taken.push(partition);
+        if shared.taken.len() == self.partitions() {
+            // Reading ends with the last of its streams, not with the plan.
+            *shared = Shared::default();
+        }
+        Ok(steps)
+    }
+
+    /// How many splits there would be if everything was wanted.
+    fn all_splits(&self) -> Option<usize> {
+        let all = self.work.log.splits(self.reading.piece, &Query::default());
+        all.ok().map(|splits| splits.len())
+    }
+}
+
+impl DisplayAs for LogScan {
+    fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if matches!(format, DisplayFormatType::TreeRender) {
+            return write!(f, "log={}", self.name);
+        }
+        write!(f, "LogScan: {}, splits={}", self.name, self.splits.len())?;
+        if let Some(all) = self.all_splits() {
+            write!(f, " of {all}")?;
+        }
+        write!(f, "{}", self.work.wanted)?;
+        if let Some(condition) = &self.work.condition {
+            write!(f, ", condition={condition}")?;
+        }
+        let columns: Vec<&str> =
+            self.work.schema.fields().iter().map(|field| field.name().as_str()).collect();
+        write!(f, ", columns=[{}]", columns.join(", "))?;
+        self.limit.map_or(Ok(()), |limit| write!(f, ", limit={limit}"))
+    }
+}
+
+impl ExecutionPlan for LogScan {
+    fn name(&self) -> &'static str {
+        "LogScan"
+    }
+
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.work.schema)
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if children.is_empty() {
+            Ok(self)
+        } else {
+            internal_err!("a scan of a log has no children")
+        }
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if children.is_empty() {
+            Ok(self)
+        } else {
+            internal_err!("a scan of a log has no children")
+        }
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        self.work.condition.as_ref().map_or(Ok(TreeNodeRecursion::Continue), f)
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(self.anew(self.limit)))
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        _context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let steps = self.steps(partition)?;
+        let metrics = BaselineMetrics::new(&self.metrics, partition);
+        let rows = stream::try_unfold((steps, metrics), |(steps, metrics)| async {
+            let rows = steps.lock().await.next_rows().await?;
+            Ok(rows.map(|rows| (rows.record_output(&metrics), (steps, metrics))))
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _inputs: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        let mut statistics = Statistics::new_unknown(&self.schema());
+        // What a file says of itself may be wrong, and what is damaged does not count.
+        if let Some(rows) = self.rows.filter(|_| args.partition().is_none()) {
+            statistics.num_rows =
+                Precision::Inexact(self.limit.map_or(rows, |limit| rows.min(limit)));
+        }
+        Ok(Arc::new(statistics))
+    }
+
+    fn supports_limit_pushdown(&self) -> bool {
+        false
+    }
+
+    fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        let limit = match (limit, self.limit) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        Some(Arc::new(self.anew(limit)))
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.limit
+    }
+}
