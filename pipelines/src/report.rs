@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sluice_core::output::Published;
 use sluice_core::{Channels, Damage, Error, Input};
@@ -10,7 +10,7 @@ use sluice_core::{Channels, Damage, Error, Input};
 use crate::run::{Counts, Finished, Tally};
 
 /// What a run did.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Report {
     /// By source name.
     pub sources: BTreeMap<String, SourceReport>,
@@ -35,7 +35,7 @@ pub struct Report {
 }
 
 /// What was read from a source.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct SourceReport {
     /// Events read.
     pub events: u64,
@@ -48,14 +48,14 @@ pub struct SourceReport {
 }
 
 /// What reached a sink.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct SinkReport {
     /// Events written.
     pub events: u64,
 }
 
 /// What became of a channel's events on the way to a sink: `in = out + filtered + damaged`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ChannelReport {
     /// The sink.
     pub sink: String,
@@ -77,7 +77,7 @@ pub struct ChannelReport {
 }
 
 /// A range of an input that could not be read.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DamageReport {
     /// The pipeline's source.
     pub source: String,
@@ -92,7 +92,7 @@ pub struct DamageReport {
 }
 
 /// Something to be told once.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Note {
     /// The node that says it.
     pub node: String,

@@ -9,6 +9,7 @@ mod conformance;
 mod damage;
 mod determinism;
 mod dgc;
+mod dispatch;
 mod exec;
 mod faults;
 mod guide;

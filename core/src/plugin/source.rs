@@ -12,7 +12,7 @@ use crate::programs::Talk;
 use crate::{Batch, BlockPool, Channels, DamageLog, Error, LossLog, files};
 
 /// A file (or the like) that a source reads.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
     /// Its path, as the user named it; `-` is standard input.
     #[serde(serialize_with = "crate::name::path_as_text")]

@@ -13,7 +13,7 @@ use super::record::{BatchManifest, JOURNAL, Record, UnitRecord, has_length, is_a
 use crate::manifest::{OutputFile, VERSION};
 
 /// The record of a batch that is going on. Only one batch at a time has that of a folder.
-pub(super) struct Book {
+pub(crate) struct Book {
     folder: PathBuf,
     before: Record,
     /// Folders that were made for it, innermost first; removed again if nothing comes into them.
@@ -27,7 +27,7 @@ impl Book {
     /// Goes on with the record `before` of a folder, which is made if it is not there.
     ///
     /// `Err` if another batch is going on there.
-    pub(super) fn open(folder: &Path, before: Record) -> Result<Self, Error> {
+    pub(crate) fn open(folder: &Path, before: Record) -> Result<Self, Error> {
         let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let missing: Vec<PathBuf> = here
             .ancestors()
@@ -53,18 +53,18 @@ impl Book {
     }
 
     /// What was there before.
-    pub(super) fn before(&self) -> &Record {
+    pub(crate) fn before(&self) -> &Record {
         &self.before
     }
 
     /// Begins the journal, so that it can be seen that a batch was begun. Called again, does nothing.
-    pub(super) fn begin(&self) -> Result<(), Error> {
+    pub(crate) fn begin(&self) -> Result<(), Error> {
         self.journal_file().map(drop)
     }
 
     /// Adds a unit to the journal, so that it lasts. To be called before its files appear: what is found
     /// of them after a kill is then known.
-    pub(super) fn note(&self, unit: &UnitRecord) -> Result<(), Error> {
+    pub(crate) fn note(&self, unit: &UnitRecord) -> Result<(), Error> {
         let mut line = serde_json::to_vec(unit).map_err(|e| Error::broken(e.to_string()))?;
         line.push(b'\n');
         let mut journal = self.journal_file()?;
@@ -96,10 +96,10 @@ impl Book {
 
     /// Removes what earlier runs of the same unit wrote and this one did not, if it is still as it was
     /// written.
-    pub(super) fn clear(&self, unit: &UnitRecord) -> Result<(), Error> {
-        let outputs: BTreeSet<PathBuf> = unit.outputs.iter().cloned().collect();
+    pub(crate) fn clear(&self, unit: &UnitRecord) -> Result<(), Error> {
+        let outputs: BTreeSet<&PathBuf> = unit.outputs.iter().collect();
         let kept: BTreeSet<&PathBuf> = unit.files.iter().map(|file| &file.path).collect();
-        for earlier in self.before.of(&outputs) {
+        for earlier in self.before.of(&unit.outputs) {
             if !earlier.outputs.iter().all(|output| outputs.contains(output)) {
                 continue;
             }
@@ -114,7 +114,7 @@ impl Book {
 
     /// Writes the manifest: the units that are done now, and what was there before beside them. Then the
     /// journal goes.
-    pub(super) fn close(self, done: Vec<UnitRecord>) -> Result<(), Error> {
+    pub(crate) fn close(self, done: Vec<UnitRecord>) -> Result<(), Error> {
         // Of two records of one thing the later counts, unless its files never appeared.
         let there =
             |unit: &&UnitRecord| unit.files.iter().all(|file| has_length(&self.folder, file));
@@ -138,6 +138,11 @@ impl Book {
         // Those that hold something stay.
         self.made.iter().for_each(|folder| drop(fs::remove_dir(folder)));
         Ok(())
+    }
+
+    /// Leaves everything as it was before; to be called where nothing was noted.
+    pub(crate) fn abandon(self) {
+        self.made.iter().for_each(|folder| drop(fs::remove_dir(folder)));
     }
 
     /// Leaves the manifest alone where nothing has changed.

@@ -4,6 +4,8 @@
 //! what each one writes is what running the pipeline for its input alone would write.
 
 mod book;
+mod outcome;
+mod plain;
 mod progress;
 mod record;
 mod schedule;
@@ -23,11 +25,12 @@ use sluice_core::{Error, Input, Overwrite, Registry};
 use crate::report::Report;
 use crate::run::{self, Options};
 use crate::spec::Pipeline;
-pub(crate) use record::{Claim, Due};
+pub(crate) use book::Book;
+pub(crate) use outcome::{Errand, Outcome};
+pub(crate) use progress::Gauge;
+pub(crate) use record::{Claim, Due, relative_all as recorded_outputs};
 pub use record::{JOURNAL, Record, UnitRecord};
-
-use book::Book;
-use units::Blueprint;
+pub(crate) use units::{Blueprint, Fill};
 
 /// What becomes of the other units when one has failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +49,7 @@ pub struct Batch {
     pub units: Vec<Unit>,
     /// The folder that has the record.
     pub folder: PathBuf,
-    blueprint: Blueprint,
+    pub(crate) blueprint: Blueprint,
 }
 
 /// One input, and what is written of it.
@@ -151,6 +154,23 @@ impl Batch {
         options: &Options,
         failing: Failing,
     ) -> Result<BatchReport, Error> {
+        let pool = run::start_pool(run::jobs(options))?;
+        self.recorded(registry, options, |book| {
+            let crew = schedule::Crew { batch: self, registry, options, failing, pool, book };
+            Ok(crew.run())
+        })
+    }
+
+    /// Has the units run, beside the record of them: gives what became of each, and the records of those that are
+    /// done.
+    ///
+    /// `Err` of `run` means that nothing was done.
+    pub(crate) fn recorded(
+        &self,
+        registry: &Registry,
+        options: &Options,
+        run: impl FnOnce(&Book) -> Result<(Vec<Outcome>, Vec<UnitRecord>), Error>,
+    ) -> Result<BatchReport, Error> {
         let started = Instant::now();
         if let Some(unit) = self.units.first() {
             run::allowed(&self.pipeline(unit, registry)?, options)?;
@@ -159,35 +179,44 @@ impl Batch {
         if options.overwrite == Overwrite::Refuse {
             self.refuse_existing(&record)?;
         }
-        let pool = run::start_pool(run::jobs(options))?;
         let book = Book::open(&self.folder, record)?;
-        let crew = schedule::Crew { batch: self, registry, options, failing, pool, book: &book };
-        let (results, done) = crew.run();
+        let (outcomes, done) = match run(&book) {
+            Ok(ran) => ran,
+            Err(error) => {
+                book.abandon();
+                return Err(error);
+            }
+        };
         book.close(done)?;
         if options.overwrite == Overwrite::Redo {
-            self.sweep(&results);
+            self.sweep(&outcomes);
         }
-        Ok(self.report(results, started))
+        Ok(self.report(outcomes, started))
+    }
+
+    /// What a unit is to write, as its record names it.
+    pub(crate) fn recorded_outputs(&self, unit: &Unit) -> Result<Vec<PathBuf>, Error> {
+        recorded_outputs(&unit.outputs, &self.folder)
     }
 
     /// Whether a sink writes to standard output: units then come one after another, in order.
-    fn prints(&self) -> bool {
+    pub(crate) fn prints(&self) -> bool {
         self.blueprint.prints()
     }
 
     /// The report of units that came to this.
-    fn report(&self, results: Vec<schedule::Result>, started: Instant) -> BatchReport {
+    fn report(&self, outcomes: Vec<Outcome>, started: Instant) -> BatchReport {
         let (mut report, mut units) = (Report::default(), Vec::new());
-        for (unit, result) in self.units.iter().zip(results) {
-            let (status, error, exit) = match result {
-                schedule::Result::Done(done) => {
+        for (unit, outcome) in self.units.iter().zip(outcomes) {
+            let (status, error, exit) = match outcome {
+                Outcome::Done(done) => {
                     let exit = done.exit();
                     report.add(*done);
                     (Status::Done, None, Some(exit))
                 }
-                schedule::Result::Skipped(exit) => (Status::Skipped, None, Some(exit)),
-                schedule::Result::Failed(error) => (Status::Failed, Some(error), Some(1)),
-                schedule::Result::NotStarted => (Status::NotStarted, None, None),
+                Outcome::Skipped(exit) => (Status::Skipped, None, Some(exit)),
+                Outcome::Failed(error) => (Status::Failed, Some(error), Some(1)),
+                Outcome::NotStarted => (Status::NotStarted, None, None),
             };
             units.push(UnitReport { input: unit.input.path.clone(), status, error, exit });
         }
@@ -197,7 +226,7 @@ impl Batch {
 
     fn refuse_existing(&self, record: &Record) -> Result<(), Error> {
         for unit in &self.units {
-            let known = record::relative_all(&unit.outputs, &self.folder)?.into_iter().collect();
+            let known = self.recorded_outputs(unit)?;
             let files = record.of(&known).flat_map(|unit| &unit.files);
             let files = files.map(|file| self.folder.join(&file.path));
             let outputs = unit.outputs.iter().filter(|output| exists(output)).cloned();
@@ -214,11 +243,8 @@ impl Batch {
     }
 
     /// Removes what killed runs left where everything is done now.
-    fn sweep(&self, results: &[schedule::Result]) {
-        let is_done = |result: &schedule::Result| {
-            matches!(result, schedule::Result::Done(_) | schedule::Result::Skipped(_))
-        };
-        let done = self.units.iter().zip(results).filter(|(_, result)| is_done(result));
+    fn sweep(&self, outcomes: &[Outcome]) {
+        let done = self.units.iter().zip(outcomes).filter(|(_, outcome)| outcome.is_done());
         let outputs: BTreeSet<&Path> =
             done.flat_map(|(unit, _)| &unit.outputs).map(PathBuf::as_path).collect();
         sweep(outputs);

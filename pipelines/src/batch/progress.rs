@@ -2,12 +2,14 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::Unit;
+use crate::report::Report;
 use crate::run::{Progress, Snapshot};
 
 /// Adds up the units' progress, and tells it on.
-pub(super) struct Gauge {
+pub(crate) struct Gauge {
     to: Option<Arc<dyn Progress>>,
+    /// How long the input of each unit is, where it has a length.
+    bytes: Vec<Option<u64>>,
     state: Mutex<State>,
 }
 
@@ -18,38 +20,50 @@ struct State {
 }
 
 impl Gauge {
-    /// The gauge of these units.
-    pub(super) fn new(units: &[Unit], to: Option<Arc<dyn Progress>>) -> Self {
+    /// The gauge of units whose inputs are so long.
+    pub(crate) fn new(bytes: Vec<Option<u64>>, to: Option<Arc<dyn Progress>>) -> Self {
         let all = Snapshot {
-            total_bytes: units.iter().map(|unit| unit.input.bytes).sum(),
-            units: units.len() as u64,
+            total_bytes: bytes.iter().copied().sum(),
+            units: bytes.len() as u64,
             ..Snapshot::default()
         };
-        let state = State { units: vec![Snapshot::default(); units.len()], all };
-        Self { to, state: Mutex::new(state) }
+        let state = State { units: vec![Snapshot::default(); bytes.len()], all };
+        Self { to, bytes, state: Mutex::new(state) }
     }
 
-    /// What one unit tells its progress to.
-    pub(super) fn of(self: &Arc<Self>, unit: &Unit) -> Option<Arc<dyn Progress>> {
+    /// What the unit at this place tells its progress to.
+    pub(super) fn of(self: &Arc<Self>, place: usize) -> Option<Arc<dyn Progress>> {
         self.to.as_ref()?;
-        let (index, most) = (unit.index, unit.input.bytes.unwrap_or(u64::MAX));
-        Some(Arc::new(OfUnit { gauge: Arc::clone(self), index, most }))
+        let most = self.length(place).unwrap_or(u64::MAX);
+        Some(Arc::new(OfUnit { gauge: Arc::clone(self), place, most }))
     }
 
-    /// Says that a unit is over, however it ended.
-    pub(super) fn end(&self, unit: &Unit) {
-        self.change(unit.index, |now| Snapshot {
-            bytes: unit.input.bytes.unwrap_or(now.bytes),
+    /// Says that the unit at this place is over, however it ended.
+    pub(super) fn end(&self, place: usize) {
+        self.change(place, |now| Snapshot {
+            bytes: self.length(place).unwrap_or(now.bytes),
             units_done: 1,
             ..now
         });
     }
 
-    fn change(&self, index: usize, to: impl FnOnce(Snapshot) -> Snapshot) {
+    /// Says that the unit at this place is over, and what came of it, where nothing was told before.
+    pub(crate) fn settle(&self, place: usize, report: &Report) {
+        let events = report.sources.values().map(|source| source.events).sum();
+        let damage = report.damaged_ranges;
+        self.change(place, |now| Snapshot { bytes: report.bytes_read, events, damage, ..now });
+        self.end(place);
+    }
+
+    fn length(&self, place: usize) -> Option<u64> {
+        self.bytes.get(place).copied().flatten()
+    }
+
+    fn change(&self, place: usize, to: impl FnOnce(Snapshot) -> Snapshot) {
         let Some(progress) = &self.to else { return };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let State { units, all } = &mut *state;
-        let Some(unit) = units.get_mut(index) else { return };
+        let Some(unit) = units.get_mut(place) else { return };
         let before = std::mem::replace(unit, to(*unit));
         all.bytes = all.bytes - before.bytes + unit.bytes;
         all.events = all.events - before.events + unit.events;
@@ -63,7 +77,7 @@ impl Gauge {
 /// What one unit tells its progress to.
 struct OfUnit {
     gauge: Arc<Gauge>,
-    index: usize,
+    place: usize,
     most: u64,
 }
 
@@ -75,6 +89,6 @@ impl Progress for OfUnit {
             None if self.most == u64::MAX => snapshot.bytes,
             None => 0,
         };
-        self.gauge.change(self.index, |_| Snapshot { bytes, ..*snapshot });
+        self.gauge.change(self.place, |_| Snapshot { bytes, ..*snapshot });
     }
 }

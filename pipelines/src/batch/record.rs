@@ -91,11 +91,11 @@ impl Record {
     }
 
     /// Every unit that has one of these outputs, the latest first.
-    pub(super) fn of<'r>(
-        &'r self,
-        outputs: &'r BTreeSet<PathBuf>,
-    ) -> impl Iterator<Item = &'r UnitRecord> {
-        self.latest_first().filter(|unit| unit.outputs.iter().any(|path| outputs.contains(path)))
+    pub(crate) fn of<'r>(&'r self, outputs: &'r [PathBuf]) -> impl Iterator<Item = &'r UnitRecord> {
+        let outputs: BTreeSet<&PathBuf> = outputs.iter().collect();
+        let meets =
+            move |unit: &&UnitRecord| unit.outputs.iter().any(|path| outputs.contains(path));
+        self.latest_first().filter(meets)
     }
 
     /// Every unit, the latest first.
@@ -106,7 +106,7 @@ impl Record {
 
 impl UnitRecord {
     /// The record of a run whose files are about to appear. Waits for the hashes of its inputs.
-    pub(super) fn of(
+    pub(crate) fn of(
         origin: &Origin,
         (plugins, ended): (&[String], Ended),
         outputs: &[PathBuf],
@@ -130,6 +130,15 @@ impl UnitRecord {
             exit: ended.exit,
             partial: ended.partial,
         })
+    }
+
+    /// Whether these are the files that it names, by what is in them.
+    pub(crate) fn names(&self, files: &[Published]) -> bool {
+        let mut ours: Vec<_> = self.files.iter().map(|file| (file.bytes, &file.blake3)).collect();
+        let mut theirs: Vec<_> = files.iter().map(|file| (file.bytes, &file.blake3)).collect();
+        ours.sort();
+        theirs.sort();
+        ours == theirs
     }
 
     /// What it claims to be true of files on disk.
@@ -206,7 +215,7 @@ pub(super) fn relative(path: &Path, folder: &Path) -> Result<PathBuf, Error> {
     }
 }
 
-pub(super) fn relative_all(paths: &[PathBuf], folder: &Path) -> Result<Vec<PathBuf>, Error> {
+pub(crate) fn relative_all(paths: &[PathBuf], folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut all = paths.iter().map(|path| relative(path, folder)).collect::<Result<Vec<_>, _>>()?;
     all.sort();
     Ok(all)

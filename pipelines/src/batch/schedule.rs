@@ -1,9 +1,7 @@
 //! Runs the units of a batch beside each other, as many as memory allows. Which ones run beside which
 //! changes nothing of what they write.
 
-use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope};
 
@@ -11,12 +9,11 @@ use rayon::ThreadPool;
 use sluice_core::{Error, Origin, Overwrite, Query, Registry};
 
 use super::book::Book;
+use super::outcome::{Errand, Outcome};
 use super::progress::Gauge;
-use super::record::{Due, UnitRecord, relative_all};
+use super::record::UnitRecord;
 use super::{Batch, Failing, Unit};
 use crate::manifest;
-use crate::report::Report;
-use crate::resolved;
 use crate::run::{self, Options, Within};
 use crate::spec::{Part, Pipeline};
 
@@ -26,18 +23,6 @@ const LEAST_NEED: u64 = 16 << 20;
 const NEED_PER_BYTE: u64 = 4;
 /// The pieces in which an input is asked for to find out how much it holds.
 const PIECE: u64 = 2 << 20;
-
-/// What became of a unit.
-pub(super) enum Result {
-    /// It was run.
-    Done(Box<Report>),
-    /// It had been done, with this exit code.
-    Skipped(u8),
-    /// It failed, for this reason.
-    Failed(String),
-    /// It was not run.
-    NotStarted,
-}
 
 /// Runs the units of a batch.
 pub(super) struct Crew<'b> {
@@ -56,7 +41,7 @@ struct State {
     /// The bytes that running units take.
     taken: u64,
     has_failed: bool,
-    results: Vec<Option<Result>>,
+    outcomes: Vec<Option<Outcome>>,
     done: Vec<UnitRecord>,
 }
 
@@ -74,23 +59,24 @@ impl Board {
 
 impl Crew<'_> {
     /// Runs them all; gives what became of each, and the records of those that are done.
-    pub(super) fn run(&self) -> (Vec<Result>, Vec<UnitRecord>) {
+    pub(super) fn run(&self) -> (Vec<Outcome>, Vec<UnitRecord>) {
         let board = Board::default();
         let units = &self.batch.units;
-        board.state().results.resize_with(units.len(), || None);
-        let gauge = Arc::new(Gauge::new(units, self.options.progress.clone()));
+        board.state().outcomes.resize_with(units.len(), || None);
+        let bytes = units.iter().map(|unit| unit.input.bytes).collect();
+        let gauge = Arc::new(Gauge::new(bytes, self.options.progress.clone()));
         std::thread::scope(|scope| {
-            for unit in units {
+            for (place, unit) in units.iter().enumerate() {
                 let need = self.need(unit);
                 if !self.admit(&board, need) {
                     break;
                 }
-                self.start(scope, unit, need, (&board, &gauge));
+                self.start(scope, (place, unit), need, (&board, &gauge));
             }
         });
         let state = std::mem::take(&mut *board.state());
-        let results = state.results.into_iter().map(|one| one.unwrap_or(Result::NotStarted));
-        (results.collect(), state.done)
+        let outcomes = state.outcomes.into_iter().map(|one| one.unwrap_or(Outcome::NotStarted));
+        (outcomes.collect(), state.done)
     }
 
     /// Waits until a unit that takes this much can run; gives whether it still should.
@@ -116,33 +102,33 @@ impl Crew<'_> {
     fn start<'s>(
         &'s self,
         scope: &'s Scope<'s, '_>,
-        unit: &'s Unit,
+        (place, unit): (usize, &'s Unit),
         need: u64,
         (board, gauge): (&'s Board, &'s Arc<Gauge>),
     ) {
         let work = move || {
-            let ended = catch_unwind(AssertUnwindSafe(|| self.work(unit, gauge)));
+            let ended = catch_unwind(AssertUnwindSafe(|| self.work((place, unit), gauge)));
             let panicked = |_| Err(Error::broken("a unit panicked; what it said is above"));
-            gauge.end(unit);
-            finish(board, unit, need, ended.unwrap_or_else(panicked));
+            gauge.end(place);
+            finish(board, place, need, ended.unwrap_or_else(panicked));
         };
         if let Err(error) = Builder::new().name("sluice-unit".into()).spawn_scoped(scope, work) {
             let error = Error::io("start a thread for", &unit.input.path, error);
-            finish(board, unit, need, Err(error));
+            finish(board, place, need, Err(error));
         }
     }
 
     /// Runs a unit, unless it is known to be done.
-    fn work(&self, unit: &Unit, gauge: &Arc<Gauge>) -> std::result::Result<Ended, Error> {
+    fn work(&self, (place, unit): (usize, &Unit), gauge: &Arc<Gauge>) -> Result<Ended, Error> {
         let pipeline = self.batch.pipeline(unit, self.registry)?;
-        let plugins = manifest::plugins(&pipeline.nodes);
         if self.options.overwrite == Overwrite::Redo
-            && let Some(record) = self.done_before(unit, &pipeline, &plugins)?
+            && let Some(record) = self.done_before(unit, &pipeline)?
         {
             self.book.clear(&record)?;
-            return Ok(Ended { result: Result::Skipped(record.exit), record: Some(record) });
+            return Ok(Ended { outcome: Outcome::Skipped(record.exit), record: Some(record) });
         }
         self.book.begin()?;
+        let plugins = manifest::plugins(&pipeline.nodes);
         let record = Mutex::new(None);
         let announce = |origin: &Origin, ended, files: &[_]| {
             let outputs = &unit.outputs;
@@ -152,41 +138,28 @@ impl Crew<'_> {
             *record.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
             Ok(())
         };
-        let within = Within { pool: Arc::clone(&self.pool), announce: &announce };
-        let options = Options { progress: gauge.of(unit), ..self.options.clone() };
+        let pool = Some(Arc::clone(&self.pool));
+        let within = Within { pool, hash: true, staging: None, announce: &announce };
+        let options = Options { progress: gauge.of(place), ..self.options.clone() };
         let report = run::run_within(pipeline, &options, Some(&within))?;
         let record = record.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(record) = record.as_ref().filter(|_| options.overwrite != Overwrite::Refuse) {
             self.book.clear(record)?;
         }
-        Ok(Ended { result: Result::Done(Box::new(report)), record })
+        Ok(Ended { outcome: Outcome::Done(Box::new(report)), record })
     }
 
     /// The record of a unit that has been done, and whose inputs and outputs are what they were.
-    fn done_before(
-        &self,
-        unit: &Unit,
-        pipeline: &Pipeline,
-        plugins: &[String],
-    ) -> std::result::Result<Option<UnitRecord>, Error> {
+    fn done_before(&self, unit: &Unit, pipeline: &Pipeline) -> Result<Option<UnitRecord>, Error> {
         // What went to standard output is gone.
         if self.batch.prints() {
             return Ok(None);
         }
-        let outputs = relative_all(&unit.outputs, &self.batch.folder)?;
-        let known: BTreeSet<PathBuf> = outputs.iter().cloned().collect();
-        let text = resolved::text(pipeline, run::memory(self.options, pipeline.memory));
-        let inputs = std::slice::from_ref(&unit.input);
-        let due = Due { pipeline: &text, plugins, inputs };
-        let mut records = self.book.before().of(&known);
-        let settled = |record: &&UnitRecord| {
-            record.outputs == outputs && record.claim().settles(&due, self.folder())
-        };
-        Ok(records.find(settled).cloned())
-    }
-
-    fn folder(&self) -> &Path {
-        &self.batch.folder
+        let memory = run::memory(self.options, pipeline.memory);
+        let outputs = self.batch.recorded_outputs(unit)?;
+        let errand = Errand { pipeline, memory, input: &unit.input, outputs: &outputs };
+        let records = self.book.before().of(&outputs);
+        Ok(errand.settled(records, &self.batch.folder).cloned())
     }
 
     /// How many bytes a unit is likely to take.
@@ -205,33 +178,33 @@ impl Crew<'_> {
             _ => None,
         });
         // What cannot be looked at will not be read either: running it says why.
-        let splits = sources.filter_map(std::result::Result::ok).flatten();
+        let splits = sources.filter_map(Result::ok).flatten();
         splits.map(|split| split.bytes).sum()
     }
 }
 
 /// What running a unit gave.
 struct Ended {
-    result: Result,
+    outcome: Outcome,
     record: Option<UnitRecord>,
 }
 
-fn finish(board: &Board, unit: &Unit, need: u64, ended: std::result::Result<Ended, Error>) {
+fn finish(board: &Board, place: usize, need: u64, ended: Result<Ended, Error>) {
     let mut state = board.state();
     state.running -= 1;
     state.taken -= need;
-    let result = match ended {
-        Ok(Ended { result, record }) => {
+    let outcome = match ended {
+        Ok(Ended { outcome, record }) => {
             state.done.extend(record);
-            result
+            outcome
         }
         Err(error) => {
             state.has_failed = true;
-            Result::Failed(error.to_string())
+            Outcome::Failed(error.to_string())
         }
     };
-    if let Some(place) = state.results.get_mut(unit.index) {
-        *place = Some(result);
+    if let Some(place) = state.outcomes.get_mut(place) {
+        *place = Some(outcome);
     }
     board.changed.notify_all();
 }

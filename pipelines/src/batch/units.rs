@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sluice_core::files::Identity;
 use sluice_core::options::ByteSize;
@@ -14,32 +15,48 @@ use crate::spec::options::make;
 use crate::spec::templates::{Place, Slot};
 use crate::spec::{Node, OnDamage, Part, Pipeline};
 
-/// A pipeline before its plugins are made: as many as are wanted can be made from it, on any thread.
-#[derive(Debug)]
-pub(super) struct Blueprint {
+/// A pipeline before its plugins are made: as many as are wanted can be made from it, on any thread or machine.
+///
+/// Plain data. What only serves to show mistakes is not sent on: the text, and where nodes stand in it. Neither are
+/// the templates: see [`fills`](Self::fills).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Blueprint {
     name: Option<String>,
-    pub(super) memory: Option<ByteSize>,
+    pub(crate) memory: Option<ByteSize>,
+    #[serde(skip)]
     text: String,
     nodes: Vec<Draft>,
+    #[serde(skip)]
     slots: Vec<Slot>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Draft {
     name: String,
-    plugin: &'static str,
+    plugin: String,
+    #[serde(with = "super::plain::kind")]
     kind: Kind,
     from: Vec<usize>,
+    #[serde(with = "super::plain::exact")]
     options: Value,
     damage: OnDamage,
+    #[serde(skip)]
     span: std::ops::Range<usize>,
 }
 
+/// What a template comes to for one input.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Fill {
+    node: usize,
+    place: Place,
+    text: String,
+}
+
 impl Blueprint {
-    pub(super) fn of(pipeline: &Pipeline) -> Self {
+    pub(crate) fn of(pipeline: &Pipeline) -> Self {
         let draft = |node: &Node| Draft {
             name: node.name.clone(),
-            plugin: node.plugin,
+            plugin: node.plugin.to_owned(),
             kind: node.kind,
             from: node.from.clone(),
             options: node.options.clone(),
@@ -62,8 +79,18 @@ impl Blueprint {
         index: usize,
         registry: &Registry,
     ) -> Result<Pipeline, Error> {
-        let drafts = self.filled(input, index)?;
-        let nodes = drafts.into_iter().map(|draft| draft.node(registry));
+        self.made(Some(input), &self.fills(input, index)?, registry)
+    }
+
+    /// The pipeline that reads `input`, or what it always reads, with templates filled in so.
+    pub(crate) fn made(
+        &self,
+        input: Option<&Path>,
+        fills: &[Fill],
+        registry: &Registry,
+    ) -> Result<Pipeline, Error> {
+        let drafts = self.filled(input, fills)?;
+        let nodes = drafts.into_iter().map(|draft| draft.node(registry, self.nodes.len()));
         Ok(Pipeline {
             name: self.name.clone(),
             memory: self.memory,
@@ -71,6 +98,15 @@ impl Blueprint {
             text: self.text.clone(),
             ..Pipeline::default()
         })
+    }
+
+    /// What its templates come to for the input at this place in the list.
+    pub(crate) fn fills(&self, input: &Path, index: usize) -> Result<Vec<Fill>, Error> {
+        let fill = |Slot { node, place, template }: &Slot| {
+            let (place, text) = (place.clone(), template.fill(input, index)?);
+            Ok(Fill { node: *node, place, text })
+        };
+        self.slots.iter().map(fill).collect()
     }
 
     /// Whether a sink writes to standard output.
@@ -87,12 +123,12 @@ impl Blueprint {
         registry: &Registry,
     ) -> Result<Vec<PathBuf>, Error> {
         let mut outputs = Vec::new();
-        for draft in self.filled(input, index)? {
+        for draft in self.filled(Some(input), &self.fills(input, index)?)? {
             if let OnDamage::Quarantine(Some(path)) = &draft.damage {
                 outputs.push(path.clone());
             }
             if draft.kind == Kind::Sink
-                && let Part::Sink(sink) = draft.node(registry)?.part
+                && let Part::Sink(sink) = draft.node(registry, self.nodes.len())?.part
             {
                 outputs.extend(sink.targets().into_iter().filter(|path| path != Path::new("-")));
             }
@@ -100,16 +136,16 @@ impl Blueprint {
         Ok(outputs)
     }
 
-    fn filled(&self, input: &Path, index: usize) -> Result<Vec<Draft>, Error> {
+    fn filled(&self, input: Option<&Path>, fills: &[Fill]) -> Result<Vec<Draft>, Error> {
         let mut drafts = self.nodes.clone();
-        for draft in drafts.iter_mut().filter(|draft| draft.kind == Kind::Source) {
+        if let Some(input) = input {
             let path = input.to_str().ok_or_else(|| {
                 Error::refused(format!("this path is not UTF-8: {}", input.display()))
             })?;
-            draft.options["path"] = path.into();
+            let sources = drafts.iter_mut().filter(|draft| draft.kind == Kind::Source);
+            sources.for_each(|source| source.options["path"] = path.into());
         }
-        for Slot { node, place, template } in &self.slots {
-            let text = template.fill(input, index)?;
+        for Fill { node, place, text } in fills {
             let Some(draft) = drafts.get_mut(*node) else { continue };
             match place {
                 Place::Option(at) => put(&mut draft.options, at, text),
@@ -121,20 +157,25 @@ impl Blueprint {
 }
 
 impl Draft {
-    fn node(self, registry: &Registry) -> Result<Node, Error> {
+    /// The node, of a pipeline of so many.
+    fn node(self, registry: &Registry, nodes: usize) -> Result<Node, Error> {
         let Self { name, plugin, kind, from, options, damage, span } = self;
-        let found = registry.get(kind, plugin);
+        let found = registry.get(kind, &plugin);
         let found = found.ok_or_else(|| Error::broken(format!("no {kind} `{plugin}`")))?;
+        if let Some(missing) = from.iter().find(|from| **from >= nodes) {
+            return Err(Error::broken(format!("{kind} `{name}` reads from node {missing}")));
+        }
         let part = make(found, options.clone())
             .map_err(|e| Error::unfit(format!("{kind} `{name}`: {e}")))?;
         let again = crate::spec::again(found);
         let program = found.program.map(|program| program(&options));
+        let plugin = found.name;
         Ok(Node { name, plugin, kind, from, part, options, again, program, damage, span })
     }
 }
 
 /// Puts a text where these keys and list positions lead to.
-fn put(options: &mut Value, at: &[String], text: String) {
+fn put(options: &mut Value, at: &[String], text: &str) {
     let mut place = options;
     for step in at {
         let next = match place {

@@ -1,30 +1,39 @@
 //! Running units elsewhere: a unit of a batch becomes an *order*, plain data that any worker with the same program
 //! can fulfil; what it leaves is a *delivery*, which the driver publishes exactly once.
 //!
+//! Driver and workers meet in a *room*: a hidden folder beside the record of the batch, which all of them see. A
+//! worker writes only into a folder of its own in there, so whoever runs twice, late, or dies half-way disturbs
+//! nobody. The driver takes the first delivery of each unit and publishes it as a run on this machine does: the
+//! journal's line first, then all names at once.
+//!
 //! How orders travel, when and where they are run and tried again is the business of a [`Carrier`]. Nothing here
 //! knows a network or a scheduler.
 
+mod delivery;
+mod driver;
 mod greeting;
+mod heartbeat;
+mod order;
+mod publish;
+mod refusals;
+mod room;
+mod worker;
 
-use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
-use sluice_core::{Error, Registry};
+use sluice_core::{Error, ErrorKind, Registry};
 
-use crate::batch::{Batch, BatchReport};
+use crate::batch::{Batch, BatchReport, Gauge, Outcome};
 use crate::report::Report;
-use crate::run::{self, Options, Stop};
+use crate::run::{self, Options, Progress, Snapshot, Stop};
 use crate::spec::Pipeline;
+use driver::Driver;
 pub use greeting::Greeting;
-
-/// A unit to be run: everything that decides what is written, as plain data.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Order {
-    unit: usize,
-    folder: std::path::PathBuf,
-    input: std::path::PathBuf,
-    greeting: Greeting,
-}
+pub use order::Order;
+use order::{Own, Shared};
+use publish::Publishing;
+use room::Room;
 
 /// How fulfilling an order ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,50 +46,8 @@ pub enum Fulfilled {
     Abandoned(String),
 }
 
-/// How often a unit is tried in all.
+/// How often a unit is tried in all, and how often what is left over is brought to workers again.
 pub const ATTEMPTS: usize = 3;
-
-impl Order {
-    /// The unit's number, from 0: its place among the orders of a run.
-    pub fn unit(&self) -> usize {
-        self.unit
-    }
-
-    /// The folder to run in: that of the driver, so that relative paths mean what they mean there.
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    /// What the unit is called where it is talked of: its input, or the pipeline's name.
-    pub fn input(&self) -> &Path {
-        &self.input
-    }
-
-    /// Who ordered it.
-    pub fn greeting(&self) -> &Greeting {
-        &self.greeting
-    }
-
-    /// Runs it in this process, whose current folder is [`folder`](Self::folder), and leaves outputs and
-    /// a delivery in the driver's room. Of `options`, threads, stop, progress, and whether programs may be run count.
-    ///
-    /// `Err` if not even a delivery could be left that says why.
-    pub fn fulfil(&self, registry: &Registry, options: &run::Options) -> Result<Fulfilled, Error> {
-        let _ = (registry, options);
-        Err(Error::broken("orders cannot be fulfilled yet"))
-    }
-
-    /// Leaves a delivery that says that it failed, and why: for whoever started a process that died.
-    pub fn give_up(&self, why: &str) -> Result<(), Error> {
-        let _ = why;
-        Err(Error::broken("orders cannot be given up yet"))
-    }
-
-    /// How many attempts there have been, by what is in the driver's room.
-    pub fn attempts(&self) -> Result<usize, Error> {
-        Err(Error::broken("attempts cannot be counted yet"))
-    }
-}
 
 /// Brings orders to workers. All of scheduling and trying again is its business.
 pub trait Carrier: Sync {
@@ -99,14 +66,49 @@ pub trait Carrier: Sync {
 
 impl Batch {
     /// As [`run`](Self::run), by workers that `carrier` reaches. A unit that fails does not stop the others.
+    ///
+    /// `Err` also if the carrier reached nobody.
     pub fn run_by(
         &self,
         carrier: &dyn Carrier,
         registry: &Registry,
         options: &Options,
     ) -> Result<BatchReport, Error> {
-        let _ = (carrier, registry, options);
-        Err(Error::broken("batches cannot be carried yet"))
+        if let Some(unit) = self.units.first() {
+            let pipeline = self.pipeline(unit, registry)?;
+            // Whoever runs programs has to be allowed to, before anything else is said of them.
+            run::allowed(&pipeline, options)?;
+            refusals::judge(&pipeline, registry, options)?;
+        }
+        refusals::judge_units(self)?;
+        self.recorded(registry, options, |book| {
+            let room = Room::make(&self.folder)?;
+            let shared = Shared::of(&room, &self.blueprint, registry, options)?;
+            let shared = Arc::new(shared.recorded_in(&self.folder));
+            let orders = self.units.iter().enumerate();
+            let orders = orders.map(|(place, unit)| {
+                let own = Own::of_unit(place, unit, &self.blueprint)?;
+                let outputs = self.recorded_outputs(unit)?;
+                let own = own.known(book.before().of(&outputs), &room, options)?;
+                Ok(Order::of(&shared, own))
+            });
+            let orders = orders.collect::<Result<Vec<_>, Error>>()?;
+            let bytes = self.units.iter().map(|unit| unit.input.bytes).collect();
+            let gauge = Gauge::new(bytes, options.progress.clone());
+            let mut done = Vec::new();
+            let outcomes =
+                Driver { carrier, options, room: &room }.run(&orders, |place, came| {
+                    let publishing = Publishing { options, inputs: orders[place].inputs() };
+                    let (outcome, record) = publishing.settle(came, Some(book));
+                    done.extend(record);
+                    match &outcome {
+                        Outcome::Done(report) => gauge.settle(place, report),
+                        _ => gauge.settle(place, &Report::default()),
+                    }
+                    outcome
+                })?;
+            Ok((outcomes, done))
+        })
     }
 }
 
@@ -117,6 +119,46 @@ pub fn run_by(
     registry: &Registry,
     options: &Options,
 ) -> Result<Report, Error> {
-    let _ = (pipeline, carrier, registry, options);
-    Err(Error::broken("pipelines cannot be carried yet"))
+    let started = Instant::now();
+    run::allowed(&pipeline, options)?;
+    refusals::judge(&pipeline, registry, options)?;
+    let own = Own::of_pipeline(&pipeline)?;
+    refusals::judge_inputs(&own.inputs)?;
+    refusals::judge_outputs(&own.outputs)?;
+    let room = Room::make(own.folder())?;
+    let blueprint = crate::batch::Blueprint::of(&pipeline);
+    let shared = Arc::new(Shared::of(&room, &blueprint, registry, options)?);
+    let orders = [Order::of(&shared, own)];
+    let inputs = orders[0].inputs();
+    let mut refused = None;
+    let outcomes = Driver { carrier, options, room: &room }.run(&orders, |_, came| {
+        let publishing = Publishing { options, inputs: inputs.clone() };
+        refused = came.refused();
+        publishing.settle(came, None).0
+    })?;
+    match outcomes.into_iter().next() {
+        Some(Outcome::Done(mut report)) => {
+            tell(&report, options.progress.as_deref());
+            report.seconds = started.elapsed().as_secs_f64();
+            Ok(*report)
+        }
+        Some(Outcome::Failed(_)) if refused.is_some() => Err(refused.unwrap_or_else(aborted)),
+        Some(Outcome::Failed(why)) => Err(Error::refused(why)),
+        _ => Err(aborted()),
+    }
+}
+
+/// The last word on a run of one unit, of which nothing was told before.
+fn tell(report: &Report, progress: Option<&dyn Progress>) {
+    let Some(progress) = progress else { return };
+    progress.update(&Snapshot {
+        bytes: report.bytes_read,
+        events: report.sources.values().map(|source| source.events).sum(),
+        damage: report.damaged_ranges,
+        ..Snapshot::default()
+    });
+}
+
+fn aborted() -> Error {
+    ErrorKind::Aborted.into()
 }

@@ -30,6 +30,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use sluice_core::options::ByteSize;
 use sluice_core::output::Published;
 use sluice_core::output::faults::Faults;
+use sluice_core::output::staging::Staging;
 use sluice_core::programs::Talk;
 use sluice_core::{
     BlockPool, Channels, DynSink, Entry, Error, Input, Origin, Overwrite, Playback, Query,
@@ -42,6 +43,7 @@ use crate::resolved;
 use crate::spec::{Node, OnDamage, Part, Pipeline};
 pub(crate) use driver::Finished;
 pub use programs::allowed;
+pub(crate) use quarantine::path_of as quarantine_of;
 pub use recording::{Piece, Pieces, Recording};
 pub(crate) use tally::{Counts, Tally};
 
@@ -163,17 +165,21 @@ pub fn run(pipeline: Pipeline, options: &Options) -> Result<Report, Error> {
     run_within(pipeline, options, None)
 }
 
-/// What a run that is a part of a batch gets from there.
+/// What a run that is a part of something larger gets from there.
 pub(crate) struct Within<'b> {
-    /// The threads of the whole batch.
-    pub(crate) pool: Arc<ThreadPool>,
+    /// The threads of the whole; nothing if the run is to start its own.
+    pub(crate) pool: Option<Arc<ThreadPool>>,
+    /// Whether inputs and outputs are hashed in any case, as a record needs it.
+    pub(crate) hash: bool,
+    /// Where outputs are put, if somebody else publishes them.
+    pub(crate) staging: Option<Arc<Staging>>,
     /// Is told how the run ended, and of all files that are about to appear. If it fails, none do.
     pub(crate) announce: &'b Announce<'b>,
 }
 
 pub(crate) type Announce<'b> = dyn Fn(&Origin, Ended, &[Published]) -> Result<(), Error> + 'b;
 
-/// As [`run`]. In a batch, inputs and outputs are hashed in any case.
+/// As [`run`], as a part of something larger.
 pub(crate) fn run_within(
     pipeline: Pipeline,
     options: &Options,
@@ -183,13 +189,14 @@ pub(crate) fn run_within(
     allowed(&pipeline, options)?;
     let text = resolved::text(&pipeline, memory(options, pipeline.memory));
     let Pipeline { name, memory, nodes, .. } = pipeline;
-    let pool = within.map(|within| Arc::clone(&within.pool));
+    let pool = within.and_then(|within| within.pool.clone());
+    let hashes = within.is_some_and(|within| within.hash);
     let setup = Setup::new(options, memory, holders(&nodes), pool);
     let reading = setup.prepare(&nodes)?;
     let inputs: Vec<Input> = reading.inputs().cloned().collect();
     let is_live = reading.sources.iter().all(SourceReading::is_live);
     let wants_hashes =
-        within.is_some() || writes_folder(&nodes) || sinks(&nodes).any(|sink| sink.wants_hashes());
+        hashes || writes_folder(&nodes) || sinks(&nodes).any(|sink| sink.wants_hashes());
     let hashing = wants_hashes.then(|| setup.pool()).transpose()?;
     let publisher = Publisher {
         setup: &setup,
@@ -200,7 +207,7 @@ pub(crate) fn run_within(
         inputs: inputs.iter().map(|input| input.path.clone()).collect(),
         targets: sinks(&nodes).flat_map(DynSink::targets).collect(),
         grows: sinks(&nodes).all(DynSink::is_readable_unfinished),
-        hash: options.hash || within.is_some() || writes_folder(&nodes),
+        hash: options.hash || hashes || writes_folder(&nodes),
     };
     let room = publisher.room()?;
     let quarantines = quarantine::open(&nodes, &room.outputs)?;

@@ -6,6 +6,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
 use sluice_core::options::ByteSize;
 use sluice_core::programs::Program;
 use sluice_core::{DynSink, Kind, Make, OptionsError, Plugin, Registry, Source, Stage};
@@ -122,7 +123,7 @@ impl fmt::Debug for Part {
 }
 
 /// What a run does with input that cannot be read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnDamage {
     /// Reports it and goes on.
     #[default]

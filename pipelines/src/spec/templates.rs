@@ -4,6 +4,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sluice_core::Kind;
 use toml::de::DeValue;
@@ -24,7 +25,7 @@ pub struct Slot {
 }
 
 /// What a template is the value of.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Place {
     /// An option of a sink, by the keys and list positions that lead to it.
     Option(Vec<String>),

@@ -1,0 +1,116 @@
+//! Pipelines as JSON that gives them back exactly: kinds by their names, numbers with all their bits.
+
+/// A kind of plugin, by its name.
+pub(super) mod kind {
+    use serde::{Deserialize, Deserializer, Serializer, de};
+    use sluice_core::Kind;
+
+    const KINDS: [Kind; 3] = [Kind::Source, Kind::Stage, Kind::Sink];
+
+    pub(in crate::batch) fn serialize<S: Serializer>(
+        kind: &Kind,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.collect_str(kind)
+    }
+
+    pub(in crate::batch) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Kind, D::Error> {
+        let name = String::deserialize(from)?;
+        let kind = KINDS.into_iter().find(|kind| kind.to_string() == name);
+        kind.ok_or_else(|| de::Error::custom(format!("`{name}` is no kind of node")))
+    }
+}
+
+/// Options: a JSON reader may be off by a bit in numbers with fractions, which would be another pipeline. They
+/// are sent as text, and texts begin with a letter that tells them from numbers.
+pub(super) mod exact {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+    use serde_json::{Number, Value};
+
+    pub(in crate::batch) fn serialize<S: Serializer>(
+        options: &Value,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        marked(options).serialize(to)
+    }
+
+    pub(in crate::batch) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Value, D::Error> {
+        plain(Value::deserialize(from)?).map_err(de::Error::custom)
+    }
+
+    fn marked(value: &Value) -> Value {
+        match value {
+            Value::Number(number) if number.is_f64() => format!("f{number}").into(),
+            Value::String(text) => format!("s{text}").into(),
+            Value::Array(list) => list.iter().map(marked).collect(),
+            Value::Object(fields) => {
+                fields.iter().map(|(key, value)| (key.clone(), marked(value))).collect()
+            }
+            other => other.clone(),
+        }
+    }
+
+    fn plain(value: Value) -> Result<Value, String> {
+        Ok(match value {
+            Value::String(text) => match text.split_at_checked(1) {
+                Some(("s", text)) => text.into(),
+                Some(("f", number)) => {
+                    let number = number.parse().ok().and_then(Number::from_f64);
+                    number.ok_or_else(|| format!("`{text}` is no number"))?.into()
+                }
+                _ => return Err(format!("`{text}` is no marked text")),
+            },
+            Value::Array(list) => list.into_iter().map(plain).collect::<Result<_, _>>()?,
+            Value::Object(fields) => {
+                let each = fields.into_iter().map(|(key, value)| Ok((key, plain(value)?)));
+                each.collect::<Result<_, String>>()?
+            }
+            other => other,
+        })
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use proptest::prelude::*;
+        use serde_json::json;
+
+        use super::*;
+
+        #[derive(Debug, PartialEq, Serialize, Deserialize)]
+        struct Sent(#[serde(with = "super")] Value);
+
+        fn back(value: &Value) -> Value {
+            let text = serde_json::to_string(&Sent(value.clone())).unwrap();
+            serde_json::from_str::<Sent>(&text).unwrap().0
+        }
+
+        proptest! {
+            #[test]
+            fn every_number_comes_back_to_the_last_bit(bits: u64) {
+                let number = f64::from_bits(bits);
+                prop_assume!(number.is_finite());
+                prop_assert_eq!(back(&json!(number)).as_f64().map(f64::to_bits), Some(bits));
+            }
+
+            #[test]
+            fn texts_come_back_whatever_they_look_like(text: String) {
+                prop_assert_eq!(back(&json!({ "a": [&text, format!("f{text}")] })), json!({ "a": [&text, format!("f{text}")] }));
+            }
+        }
+
+        #[test]
+        fn what_is_not_marked_is_refused() {
+            for wrong in ["[\"\"]", "[\"x\"]", "[\"fx\"]", "[\"fNaN\"]"] {
+                serde_json::from_str::<Sent>(wrong).unwrap_err();
+            }
+            assert_eq!(
+                back(&json!([1, -1, u64::MAX, true, null])),
+                json!([1, -1, u64::MAX, true, null])
+            );
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The room where a driver and its workers meet: a hidden folder beside the record of the batch.
+//!
+//! `driver` is touched by the driver as long as it lives; `unit-000012/ATTEMPT/` is where a worker puts a unit
+//! together; `unit-000012.ATTEMPT.json` is a delivery. Times are compared as the file system gives them, never with
+//! a clock: machines disagree.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf, absolute};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use sluice_core::Error;
+
+/// The beginning and the end of a room's name. What ends so is nobody's output.
+const NAME: (&str, &str) = (".cluster.", ".sluice-tmp");
+
+/// The file by which a driver shows that it lives.
+const DRIVER: &str = "driver";
+
+/// A driver that has not been heard of for so long is taken for dead.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Where a room is, as everybody knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Site(PathBuf);
+
+/// A room that was made for a run, which goes with it.
+#[derive(Debug)]
+pub(super) struct Room {
+    site: Site,
+    /// Folders that were made for it, innermost first.
+    made: Vec<PathBuf>,
+}
+
+/// Who drives a run.
+#[derive(Debug, Serialize, Deserialize)]
+struct Driving {
+    host: String,
+    process: u32,
+}
+
+/// The rooms of this process.
+fn ours() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    static OURS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    OURS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Room {
+    /// Makes a room in this folder, which is made, too, if it is not there. Rooms of drivers that died are removed.
+    pub(super) fn make(folder: &Path) -> Result<Self, Error> {
+        let folder = absolute(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })
+            .map_err(|e| Error::io("find", folder, e))?;
+        let missing = folder.ancestors().take_while(|folder| !folder.exists());
+        let made = missing.map(Path::to_owned).collect();
+        fs::create_dir_all(&folder).map_err(|e| Error::io("create", &folder, e))?;
+        remove_deserted(&folder);
+        let path = folder.join(format!("{}{}{}", NAME.0, unique_hash(), NAME.1));
+        let room = Self { site: Site(path), made };
+        ours().insert(room.path().to_owned());
+        fs::create_dir(room.path()).map_err(|e| Error::io("create", room.path(), e))?;
+        room.touch()?;
+        Ok(room)
+    }
+
+    pub(super) fn site(&self) -> &Site {
+        &self.site
+    }
+
+    fn path(&self) -> &Path {
+        self.site.path()
+    }
+
+    /// Shows that the driver lives. A new file under the old name also tells network file systems that the folder
+    /// has changed, so that they look again what is in it.
+    pub(super) fn touch(&self) -> Result<(), Error> {
+        let (path, beside) = (self.path().join(DRIVER), self.path().join(".driver"));
+        let driving = Driving { host: host(), process: std::process::id() };
+        let text = serde_json::to_vec(&driving).map_err(|e| Error::broken(e.to_string()))?;
+        let touched = fs::write(&beside, text).and_then(|()| fs::rename(&beside, &path));
+        touched.map_err(|e| Error::io("write", path, e))
+    }
+
+    /// The deliveries that are there, sorted by name, with the numbers of their units.
+    pub(super) fn deliveries(&self) -> Result<Vec<(usize, PathBuf)>, Error> {
+        let fail = |e| Error::io("list", self.path(), e);
+        let mut found = Vec::new();
+        for entry in fs::read_dir(self.path()).map_err(fail)? {
+            let entry = entry.map_err(fail)?;
+            let name = entry.file_name();
+            if let Some(unit) = name.to_str().and_then(unit_of_delivery) {
+                found.push((unit, entry.path()));
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// Removes everything that was made of a unit. What cannot be removed goes with the room.
+    pub(super) fn clear(&self, unit: usize) {
+        drop(fs::remove_dir_all(self.site.unit(unit)));
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        // Workers that come late may still be writing. What they leave, the next run takes for deserted.
+        drop(fs::remove_dir_all(self.path()).or_else(|_| fs::remove_dir_all(self.path())));
+        ours().remove(self.path());
+        // Those that hold something stay.
+        self.made.iter().for_each(|folder| drop(fs::remove_dir(folder)));
+    }
+}
+
+impl Site {
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Where attempts at a unit are made.
+    pub(super) fn unit(&self, unit: usize) -> PathBuf {
+        self.0.join(format!("unit-{unit:06}"))
+    }
+
+    /// Where a delivery appears.
+    pub(super) fn delivery(&self, unit: usize, attempt: &str) -> PathBuf {
+        self.0.join(format!("unit-{unit:06}.{attempt}.json"))
+    }
+
+    /// How many attempts at a unit there have been.
+    pub(super) fn attempts(&self, unit: usize) -> Result<usize, Error> {
+        let folder = self.unit(unit);
+        match fs::read_dir(&folder) {
+            Ok(entries) => Ok(entries.filter_map(Result::ok).count()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(Error::io("list", folder, error)),
+        }
+    }
+
+    /// What a file in the room says.
+    pub(super) fn read_json<T: DeserializeOwned>(&self, name: &str) -> Result<T, Error> {
+        let path = self.0.join(name);
+        let text = fs::read(&path).map_err(|e| Error::io("read", &path, e))?;
+        serde_json::from_slice(&text).map_err(|e| {
+            Error::refused(format!(
+                "this file of a run cannot be understood: {e}: {}",
+                path.display()
+            ))
+        })
+    }
+
+    /// Why nobody waits for what would be brought here; nothing if somebody does.
+    pub(super) fn is_deserted(&self) -> Result<Option<String>, Error> {
+        let heard = match fs::metadata(self.0.join(DRIVER)).and_then(|meta| meta.modified()) {
+            Ok(heard) => heard,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let room = self.0.display();
+                return Ok(Some(format!(
+                    "the run is over, or its folder cannot be seen here: {room}"
+                )));
+            }
+            Err(error) => return Err(Error::io("look at", self.0.join(DRIVER), error)),
+        };
+        let silent = now(&self.0)?.duration_since(heard).unwrap_or_default();
+        Ok((silent > SILENCE)
+            .then(|| format!("the driver of the run has been silent for {} s", silent.as_secs())))
+    }
+}
+
+/// The time of the file system that has this folder: that of a file made just now.
+fn now(folder: &Path) -> Result<SystemTime, Error> {
+    let path = folder.join(format!(".now.{}", unique()));
+    let time = File::create_new(&path).and_then(|file| file.metadata()?.modified());
+    drop(fs::remove_file(&path));
+    time.map_err(|e| Error::io("write", path, e))
+}
+
+/// Removes the rooms of drivers that are no more.
+fn remove_deserted(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if is_room(&entry.file_name()) && path.is_dir() && is_dead(&path) {
+            drop(fs::remove_dir_all(path));
+        }
+    }
+}
+
+fn is_room(name: &OsStr) -> bool {
+    let bytes = name.as_encoded_bytes();
+    bytes.starts_with(NAME.0.as_bytes()) && bytes.ends_with(NAME.1.as_bytes())
+}
+
+/// Whether nobody drives the run of this room any more.
+fn is_dead(room: &Path) -> bool {
+    let driver = room.join(DRIVER);
+    let driving: Option<Driving> =
+        fs::read(&driver).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    match driving {
+        Some(driving) if driving.host == host() && driving.process == std::process::id() => {
+            !ours().contains(room)
+        }
+        Some(driving) if driving.host == host() => {
+            !Path::new("/proc").join(driving.process.to_string()).exists()
+        }
+        // One that is being made has no such file yet.
+        _ => {
+            let heard = fs::metadata(&driver).or_else(|_| fs::metadata(room));
+            let heard = heard.and_then(|meta| meta.modified());
+            let Ok((heard, now)) =
+                heard.map_err(|_| ()).and_then(|h| Ok((h, now(room).map_err(|_| ())?)))
+            else {
+                return false;
+            };
+            now.duration_since(heard).unwrap_or_default() > SILENCE
+        }
+    }
+}
+
+fn unit_of_delivery(name: &str) -> Option<usize> {
+    let (unit, _) = name.strip_suffix(".json")?.strip_prefix("unit-")?.split_once('.')?;
+    unit.parse().ok()
+}
+
+/// What this machine calls itself, in letters that go into any name.
+pub(super) fn host() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let name: String = name.trim().chars().map(plain).take(40).collect();
+    if name.is_empty() { "host".to_owned() } else { name }
+}
+
+/// A name that nobody else gives: by machine, process, time and count.
+pub(super) fn unique() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    format!("{}-{}-{time:x}-{count}", host(), std::process::id())
+}
+
+fn unique_hash() -> String {
+    blake3::hash(unique().as_bytes()).to_hex().chars().take(16).collect()
+}

@@ -1,0 +1,437 @@
+//! Units that workers elsewhere run: whatever happens on the way, outputs and records are those of a run on this
+//! machine, byte for byte.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sluice_core::output::faults::{Fault, Faults};
+use sluice_core::{ErrorKind, Overwrite, Registry};
+use sluice_pipeline::batch::{Batch, BatchReport, Failing, Status};
+use sluice_pipeline::dispatch::{self, Carrier, Fulfilled};
+use sluice_pipeline::run::{self, Options};
+use sluice_pipeline::{Document, Pipeline, Report, Variables};
+
+use crate::kit::{Folder, SMALL_MEMORY, drive, log, ran};
+
+mod carriers;
+
+use carriers::{Fate, Nobody, Threads};
+
+/// Every kind of output there is for each of several logs, of which one is damaged.
+const KINDS: &str = r#"
+[sources.log]
+plugin = "lcm-log"
+path = "${DIR}/in/*.lcm"
+on_damage = "quarantine"
+quarantine = "${DIR}/out/bad/{stem}.bytes"
+[sinks.packed]
+plugin = "lcm-log"
+from = "log"
+path = "${DIR}/out/{stem}.lcm.zst"
+[sinks.pieces]
+plugin = "lcm-log"
+from = "log"
+path = "${DIR}/out/pieces/{stem}.lcm"
+split_mb = 0.004
+[sinks.parts]
+plugin = "lcm-log"
+from = "log"
+path = "${DIR}/out/parts/{stem}/"
+[sinks.tables]
+plugin = "parquet"
+from = "log"
+path = "${DIR}/out/tables/{stem}/"
+[sinks.table]
+plugin = "parquet"
+from = "log"
+layout = "single"
+path = "${DIR}/out/{stem}.parquet"
+[sinks.images]
+plugin = "files"
+from = "log"
+path = "${DIR}/out/files/{stem}/"
+[sinks.orca]
+plugin = "orca"
+from = "log"
+path = "${DIR}/out/orca/{stem}_master.log"
+"#;
+
+/// How many logs there are.
+const UNITS: usize = 5;
+
+fn folder() -> Folder {
+    let folder = Folder::new();
+    fs::create_dir(folder.at("in")).unwrap();
+    for n in 0..UNITS {
+        let whole = log(&drive(n as u64 + 1, 24 + 16 * (n as i64 % 3)));
+        let damaged = [&whole[..], b"stray bytes", &whole].concat();
+        folder.write(&format!("in/{n}.lcm"), if n == 3 { damaged } else { whole });
+    }
+    folder
+}
+
+fn read(document: &Document, set: &[(&str, &str)], folder: &Folder) -> Pipeline {
+    let dir = folder.path().display().to_string();
+    let given = set.iter().map(|(name, value)| (*name, value.replace("${DIR}", &dir)));
+    let all = given.chain([("DIR", dir.clone())]);
+    let set = all.map(|(name, value)| (name.to_owned(), value)).collect();
+    let variables = Variables { set, environment: false };
+    Pipeline::read(document, &variables, &Registry::linked()).unwrap_or_else(|m| panic!("{m}"))
+}
+
+fn batch(text: &str, folder: &Folder) -> Batch {
+    let pipeline = read(&Document::generated("batch.toml", text), &[], folder);
+    Batch::of(&pipeline, &Registry::linked()).unwrap()
+}
+
+fn options(overwrite: Overwrite) -> Options {
+    let (jobs, memory) = (Some(2), Some(SMALL_MEMORY));
+    Options { jobs, memory, overwrite, hash: true, ..Options::default() }
+}
+
+type Tree = BTreeMap<String, Vec<u8>>;
+
+/// Every file below a folder, by its path there.
+fn tree(folder: &Path) -> Tree {
+    let mut files = Tree::new();
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        if path.is_dir() {
+            files.extend(
+                tree(&path).into_iter().map(|(below, text)| (format!("{name}/{below}"), text)),
+            );
+        } else {
+            files.insert(name, fs::read(path).unwrap());
+        }
+    }
+    files
+}
+
+#[track_caller]
+fn same(wanted: &Tree, found: &Tree, when: &str) {
+    let only = |one: &Tree, other: &Tree| {
+        one.keys().filter(|name| !other.contains_key(*name)).cloned().collect::<Vec<_>>()
+    };
+    let none = Vec::<String>::new();
+    assert_eq!((only(wanted, found), only(found, wanted)), (none.clone(), none), "{when}");
+    for (name, bytes) in wanted {
+        assert!(found[name] == *bytes, "{when}: {name} differs");
+    }
+}
+
+/// A report, less what depends on the clock.
+fn told(mut report: serde_json::Value) -> serde_json::Value {
+    report["seconds"] = 0.into();
+    report
+}
+
+fn local(text: &str, folder: &Folder, overwrite: Overwrite) -> BatchReport {
+    let batch = batch(text, folder);
+    batch.run(&Registry::linked(), &options(overwrite), Failing::GoOn).unwrap()
+}
+
+fn carried(
+    text: &str,
+    folder: &Folder,
+    overwrite: Overwrite,
+    carrier: &dyn Carrier,
+) -> BatchReport {
+    batch(text, folder).run_by(carrier, &Registry::linked(), &options(overwrite)).unwrap()
+}
+
+/// What a run on this machine writes and reports, with nothing left of it.
+fn expected(text: &str, folder: &Folder) -> (Tree, serde_json::Value) {
+    let report = told(local(text, folder, Overwrite::Refuse).to_json());
+    let wanted = tree(&folder.at("out"));
+    fs::remove_dir_all(folder.at("out")).unwrap();
+    (wanted, report)
+}
+
+#[test]
+fn workers_elsewhere_make_what_a_run_here_makes() {
+    let folder = folder();
+    let (wanted, report) = expected(KINDS, &folder);
+    assert!(wanted.len() > 60 && wanted.contains_key("bad/3.bytes"), "{:?}", wanted.keys());
+    let carried = carried(KINDS, &folder, Overwrite::Refuse, &Threads::sound());
+    assert_eq!(carried.exit(), 3);
+    assert_eq!(told(carried.to_json()), report);
+    same(&wanted, &tree(&folder.at("out")), "carried");
+}
+
+#[test]
+fn whatever_happens_on_the_way_shows_in_nothing() {
+    let folder = folder();
+    let (wanted, report) = expected(KINDS, &folder);
+    for seed in 0..5 {
+        let threads = Threads::wild(seed);
+        let carried = carried(KINDS, &folder, Overwrite::Refuse, &threads);
+        let when = format!("seed {seed}");
+        let undone = carried.units.iter().filter(|unit| unit.status == Status::Failed);
+        assert_eq!(undone.count(), 0, "{when}: {:?}", carried.units);
+        for late in threads.run_late() {
+            assert!(matches!(late, Fulfilled::Abandoned(_)), "{when}: {late:?}");
+        }
+        same(&wanted, &tree(&folder.at("out")), &when);
+        assert_eq!(told(carried.to_json()), report, "{when}");
+        fs::remove_dir_all(folder.at("out")).unwrap();
+    }
+}
+
+#[test]
+fn what_was_there_before_is_replaced_as_a_run_here_does() {
+    let one = folder();
+    // Another pipeline over the same names leaves other files in the same folders.
+    let before = KINDS.replace("split_mb = 0.004", "split_mb = 0.002");
+    local(&before, &one, Overwrite::Refuse);
+    one.write("in/1.lcm", log(&drive(77, 30)));
+    one.write("out/tables/1/mine", "stays");
+    let kept = tree(&one.at("out"));
+    local(KINDS, &one, Overwrite::Replace);
+    let wanted = tree(&one.at("out"));
+    for carrier in [Threads::sound(), Threads::wild(3), Threads::fated(&[(1, &[Fate::Twice])])] {
+        fs::remove_dir_all(one.at("out")).unwrap();
+        for (name, bytes) in &kept {
+            let path = one.at("out").join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, bytes).unwrap();
+        }
+        carried(KINDS, &one, Overwrite::Replace, &carrier);
+        same(&wanted, &tree(&one.at("out")), "replaced");
+    }
+}
+
+#[test]
+fn each_engine_goes_on_where_the_other_was_ended() {
+    let folder = folder();
+    let (wanted, _) = expected(KINDS, &folder);
+    let skipped = |report: &BatchReport| report.count(Status::Skipped);
+    let first = carried(KINDS, &folder, Overwrite::Redo, &Threads::sound());
+    assert_eq!((first.count(Status::Done), skipped(&first)), (UNITS, 0));
+    assert_eq!(skipped(&local(KINDS, &folder, Overwrite::Redo)), UNITS);
+    assert_eq!(skipped(&carried(KINDS, &folder, Overwrite::Redo, &Threads::sound())), UNITS);
+    for lost in ["2.lcm.zst", "parts/4/part-00000.lcm", "tables/0/_manifest.json"] {
+        fs::remove_file(folder.at("out").join(lost)).unwrap();
+        let again = carried(KINDS, &folder, Overwrite::Redo, &Threads::sound());
+        assert_eq!((again.count(Status::Done), skipped(&again)), (1, UNITS - 1), "{lost}");
+        same(&wanted, &tree(&folder.at("out")), lost);
+    }
+}
+
+/// `in/2.lcm` has no damage that may be stepped over.
+const STRICT: &str = r#"
+[sources.log]
+plugin = "lcm-log"
+path = "${DIR}/in/*.lcm"
+on_damage = "stop"
+[sinks.lines]
+plugin = "jsonl"
+from = "log"
+path = "${DIR}/out/{stem}.jsonl"
+"#;
+
+#[test]
+fn a_unit_that_fails_stops_no_other_one_and_publishes_nothing() {
+    let folder = folder();
+    let (wanted, report) = expected(STRICT, &folder);
+    let carried = carried(STRICT, &folder, Overwrite::Refuse, &Threads::sound());
+    assert_eq!((carried.exit(), carried.count(Status::Failed)), (1, 1));
+    assert_eq!(carried.units[3].status, Status::Failed);
+    assert_eq!(told(carried.to_json()), report);
+    same(&wanted, &tree(&folder.at("out")), "but one");
+}
+
+#[test]
+fn a_unit_that_nobody_brings_to_an_end_fails_alone() {
+    let folder = folder();
+    let lost = [Fate::Lost; 5];
+    let threads = Threads::fated(&[(0, &lost), (2, &[Fate::Dies])]);
+    let carried = carried(STRICT, &folder, Overwrite::Refuse, &threads);
+    let errors: Vec<_> = carried.units.iter().map(|unit| unit.error.as_deref()).collect();
+    assert!(errors[0].unwrap().contains("no worker"), "{errors:?}");
+    assert_eq!(errors[2], Some("its process died"));
+    assert_eq!(threads.rounds.load(Ordering::Relaxed), dispatch::ATTEMPTS);
+    assert_eq!(carried.count(Status::Done), 2);
+}
+
+#[test]
+fn input_that_cannot_be_read_is_tried_again_and_then_told() {
+    let folder = folder();
+    let batch = batch(STRICT, &folder);
+    fs::remove_file(folder.at("in/1.lcm")).unwrap();
+    let threads = Threads::sound();
+    let carried = batch.run_by(&threads, &Registry::linked(), &options(Overwrite::Refuse)).unwrap();
+    assert!(carried.units[1].error.as_deref().unwrap().contains("no such file"));
+    assert_eq!(threads.again.load(Ordering::Relaxed), dispatch::ATTEMPTS - 1);
+}
+
+#[test]
+fn a_disk_that_fails_while_units_are_published_leaves_each_whole_or_as_it_was() {
+    let folder = folder();
+    let faults = Arc::new(Faults::none());
+    let run = |faults: &Arc<Faults>| {
+        let options = Options { faults: Some(Arc::clone(faults)), ..options(Overwrite::Replace) };
+        batch(KINDS, &folder).run_by(&Threads::sound(), &Registry::linked(), &options)
+    };
+    run(&Arc::default()).unwrap();
+    run(&faults).unwrap();
+    let (steps, wanted) = (faults.steps(), tree(&folder.at("out")));
+    assert!(steps > 100, "{steps}");
+    for step in (0..steps).step_by(steps as usize / 9) {
+        let faults = Arc::new(Faults::at(step, Fault::Broken));
+        let report = run(&faults).unwrap();
+        assert!(faults.struck().is_some(), "step {step}");
+        assert_eq!(report.count(Status::Failed), 1, "step {step}");
+        assert_eq!(report.count(Status::Done), UNITS - 1, "step {step}");
+        same(&wanted, &tree(&folder.at("out")), "failed");
+    }
+}
+
+#[test]
+fn whoever_reaches_nobody_does_nothing() {
+    let folder = folder();
+    let batch = batch(STRICT, &folder);
+    let run = || batch.run_by(&Nobody, &Registry::linked(), &options(Overwrite::Refuse));
+    assert!(run().unwrap_err().to_string().contains("cannot reach anybody"));
+    assert!(!folder.at("out").exists());
+}
+
+#[test]
+fn a_worker_of_another_build_refuses_and_the_unit_fails_with_the_reason() {
+    fn fewer() -> Registry {
+        Registry::of(Registry::linked().iter().filter(|plugin| plugin.name != "jsonl").copied())
+    }
+    let folder = folder();
+    let mut threads = Threads::sound();
+    threads.registry = fewer;
+    let carried = carried(STRICT, &folder, Overwrite::Refuse, &threads);
+    assert_eq!(carried.count(Status::Failed), UNITS);
+    let why = carried.units[0].error.as_deref().unwrap();
+    assert!(why.contains("sink jsonl"), "{why}");
+}
+
+#[test]
+fn asked_to_end_it_publishes_what_there_is_and_says_what_is_left() {
+    let folder = folder();
+    let options = options(Overwrite::Refuse);
+    let threads = Threads::fated(&[(0, &[Fate::Lost]), (1, &[Fate::Late])]);
+    options.stop.request();
+    let stopped = batch(STRICT, &folder).run_by(&threads, &Registry::linked(), &options).unwrap();
+    assert_eq!(stopped.exit(), 3);
+    assert_eq!(stopped.count(Status::NotStarted), UNITS);
+    assert!(!folder.at("out").exists());
+}
+
+#[test]
+fn rooms_of_drivers_that_died_are_removed_and_disturb_nobody() {
+    let folder = folder();
+    let (wanted, _) = expected(STRICT, &folder);
+    let room = folder.at("out/.cluster.0123456789abcdef.sluice-tmp");
+    fs::create_dir_all(room.join("unit-000001/attempt/out")).unwrap();
+    fs::write(room.join("unit-000001.attempt.json"), "{").unwrap();
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let host: String = host.trim().chars().map(plain).take(40).collect();
+    // No process has such a number.
+    fs::write(room.join("driver"), format!("{{\"host\":\"{host}\",\"process\":4294967295}}"))
+        .unwrap();
+    local(STRICT, &folder, Overwrite::Refuse);
+    let out = folder.at("out").display().to_string();
+    ran(&folder, &["verify", &out]).expect(0);
+    carried(STRICT, &folder, Overwrite::Replace, &Threads::sound());
+    assert!(!room.exists());
+    same(&wanted, &tree(&folder.at("out")), "beside a room");
+}
+
+#[test]
+fn what_only_a_run_here_can_do_is_refused_before_anything_is_sent() {
+    let folder = folder();
+    let refused = |text: &str| {
+        let pipeline = read(&Document::generated("refused.toml", text), &[], &folder);
+        let options = options(Overwrite::Replace);
+        let registry = Registry::linked();
+        let refused = match pipeline.templates.is_empty() {
+            true => dispatch::run_by(pipeline, &Nobody, &registry, &options).map(drop),
+            false => Batch::of(&pipeline, &registry)
+                .and_then(|batch| batch.run_by(&Nobody, &registry, &options))
+                .map(drop),
+        };
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused.kind(), ErrorKind::NotAllowed(_)), "{refused}");
+        refused.to_string()
+    };
+    let source = "[sources.log]\nplugin = \"lcm-log\"\npath = \"${DIR}/in/*.lcm\"\n";
+    let sink = |plugin: &str, rest: &str| {
+        format!("{source}[sinks.out]\nplugin = \"{plugin}\"\nfrom = \"log\"\n{rest}\n")
+    };
+    let live = "[sources.live]\nplugin = \"lcm-udp\"\n[sinks.out]\nplugin = \"lcm-log\"\nfrom = \"live\"\n\
+                path = \"${DIR}/out.lcm\"\n";
+    assert!(refused(live).contains("comes live"));
+    assert!(refused(&sink("lcm-udp", "")).contains("writes no files"));
+    assert!(refused(&sink("jsonl", "path = \"-\"")).contains("standard output"));
+    assert!(refused(&sink("jsonl", "path = \"/dev/null\"")).contains("/dev/null"));
+    folder.write("more.lcm", log(&drive(1, 3)));
+    let more = sink("lcm-log", "path = \"${DIR}/more.lcm\"\nappend = true");
+    assert!(refused(&more).contains("continues"));
+    let piped = sink("jsonl", "path = \"${DIR}/out.jsonl\"").replace("${DIR}/in/*.lcm", "-");
+    assert!(refused(&piped).contains("standard input"));
+    let both = sink("jsonl", "path = \"${DIR}/out/{stem}.jsonl\"");
+    let both = format!("{both}[sinks.more]\nplugin = \"jsonl\"\nfrom = \"log\"\npath = \"-\"\n");
+    assert!(refused(&both).contains("standard output"));
+    assert!(!folder.at("out").exists());
+}
+
+/// Runs a pipeline of the library here, and by workers; compares what both write and report.
+fn compare(name: &str, set: &[(&str, &str)], folder: &Folder) {
+    let document = || Document::open(name).unwrap();
+    let registry = Registry::linked();
+    let both = |carrier: Option<&Threads>| {
+        let (pipeline, options) = (read(&document(), set, folder), options(Overwrite::Refuse));
+        let report = match (pipeline.templates.is_empty(), carrier) {
+            (true, None) => run::run(pipeline, &options).map(|report: Report| report.to_json()),
+            (true, Some(carrier)) => dispatch::run_by(pipeline, carrier, &registry, &options)
+                .map(|report: Report| report.to_json()),
+            (false, carrier) => {
+                let batch = Batch::of(&pipeline, &registry).unwrap();
+                let report = match carrier {
+                    None => batch.run(&registry, &options, Failing::GoOn),
+                    Some(carrier) => batch.run_by(carrier, &registry, &options),
+                };
+                report.map(|report| report.to_json())
+            }
+        };
+        let (report, found) = (told(report.unwrap()), tree(&folder.at("out")));
+        fs::remove_dir_all(folder.at("out")).unwrap();
+        (report, found)
+    };
+    let (wanted, there) = both(None);
+    assert!(!there.is_empty(), "{name}");
+    for threads in
+        [Threads::sound(), Threads::wild(5), Threads::fated(&[(0, &[Fate::Late, Fate::Twice])])]
+    {
+        let (report, found) = both(Some(&threads));
+        same(&there, &found, name);
+        assert_eq!(report, wanted, "{name}");
+    }
+}
+
+#[test]
+fn pipelines_of_the_library_give_the_same_by_workers() {
+    let folder = folder();
+    crate::robots::orca(&folder);
+    let logs = ("INPUT", "${DIR}/in/*.lcm");
+    compare("batch", &[logs, ("OUT", "${DIR}/out")], &folder);
+    compare("log-to-tables", &[logs, ("OUT", "${DIR}/out/{stem}/")], &folder);
+    compare("log-to-tables", &[logs, ("OUT", "${DIR}/out/all/")], &folder);
+    compare("quickstart", &[("SECONDS", "1"), ("OUT", "${DIR}/out")], &folder);
+    let master = ("INPUT", "${DIR}/orca/master.log");
+    compare("orca-to-log", &[master, ("OUT", "${DIR}/out/drive.lcm")], &folder);
+    compare("orca-to-log", &[master, ("OUT", "${DIR}/out/{stem}.lcm")], &folder);
+    ran(&folder, &["run", "quickstart", "--set", "SECONDS=1", "--set", "OUT=demo"]).expect(0);
+    let demo = ("INPUT", "${DIR}/demo/drive.lcm");
+    compare("dgc-poses", &[demo, ("OUT", "${DIR}/out/{stem}")], &folder);
+    compare("dgc-poses", &[demo, ("OUT", "${DIR}/out/poses"), ("FORMAT", "text")], &folder);
+}

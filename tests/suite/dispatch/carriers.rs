@@ -1,0 +1,169 @@
+//! Carriers that stand for a cluster: threads of this process that fulfil orders, and whatever can go wrong with
+//! them.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use sluice_core::{Error, Registry};
+use sluice_pipeline::dispatch::{ATTEMPTS, Carrier, Fulfilled, Order};
+use sluice_pipeline::run::{Options, Stop};
+
+use crate::kit::Dice;
+
+/// What happens to an order on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It is fulfilled.
+    Run,
+    /// It is lost the first time.
+    Lost,
+    /// Two workers fulfil it at the same time.
+    Twice,
+    /// A worker fulfils it when the run is over; the first time it counts as lost.
+    Late,
+    /// Its worker panics after it has fulfilled it.
+    Panics,
+    /// Its worker dies before it can, and nobody tries again: it is given up.
+    Dies,
+}
+
+const FATES: [Fate; 8] =
+    [Fate::Run, Fate::Run, Fate::Run, Fate::Lost, Fate::Twice, Fate::Late, Fate::Panics, Fate::Run];
+
+/// Threads that fulfil orders.
+pub(super) struct Threads {
+    fates: Mutex<Fates>,
+    /// How the workers run.
+    pub(super) options: Options,
+    /// What workers of another build have instead of our plugins.
+    pub(super) registry: fn() -> Registry,
+    /// What was begun and not delivered.
+    pub(super) again: AtomicUsize,
+    pub(super) rounds: AtomicUsize,
+    late: Mutex<Vec<Order>>,
+}
+
+enum Fates {
+    Dice(Dice),
+    /// By unit; the first is that of the first time it is carried.
+    Set(BTreeMap<usize, Vec<Fate>>),
+}
+
+impl Threads {
+    /// Everything goes well.
+    pub(super) fn sound() -> Self {
+        Self::with(Fates::Set(BTreeMap::new()))
+    }
+
+    /// Whatever these dice say.
+    pub(super) fn wild(seed: u64) -> Self {
+        Self::with(Fates::Dice(Dice(seed)))
+    }
+
+    /// These fates, by unit; the others are run.
+    pub(super) fn fated(fates: &[(usize, &[Fate])]) -> Self {
+        let fates = fates.iter().map(|(unit, fates)| (*unit, fates.to_vec()));
+        Self::with(Fates::Set(fates.collect()))
+    }
+
+    fn with(fates: Fates) -> Self {
+        Self {
+            fates: Mutex::new(fates),
+            options: Options { jobs: Some(1), ..Options::default() },
+            registry: Registry::linked,
+            again: AtomicUsize::new(0),
+            rounds: AtomicUsize::new(0),
+            late: Mutex::default(),
+        }
+    }
+
+    /// Runs what comes late: when the run is over. Gives how that ended.
+    pub(super) fn run_late(&self) -> Vec<Fulfilled> {
+        let late = std::mem::take(&mut *self.late.lock().unwrap());
+        late.iter().map(|order| order.fulfil(&Registry::linked(), &self.options).unwrap()).collect()
+    }
+
+    fn fate(&self, unit: usize) -> Fate {
+        match &mut *self.fates.lock().unwrap() {
+            // Nobody is unlucky as often as orders are carried.
+            Fates::Dice(_) if self.rounds.load(Ordering::Relaxed) == ATTEMPTS => Fate::Run,
+            Fates::Dice(dice) => FATES[dice.below(FATES.len() as u64) as usize],
+            Fates::Set(fates) => match fates.get_mut(&unit) {
+                Some(fates) if !fates.is_empty() => fates.remove(0),
+                _ => Fate::Run,
+            },
+        }
+    }
+
+    /// The orders as workers get them: over a wire, in any order, some twice.
+    fn dealt(&self, orders: &[Order]) -> Vec<(Order, Fate)> {
+        let mut dealt: Vec<(Order, Fate)> = Vec::new();
+        for order in orders {
+            let fate = self.fate(order.unit());
+            let (shared, own) = order.apart().unwrap();
+            let sent = || Order::together(&shared, &own).unwrap();
+            match fate {
+                Fate::Lost => {}
+                Fate::Late => self.late.lock().unwrap().push(sent()),
+                Fate::Twice => dealt.extend([(sent(), fate), (sent(), fate)]),
+                _ => dealt.push((sent(), fate)),
+            }
+        }
+        if let Fates::Dice(dice) = &mut *self.fates.lock().unwrap() {
+            for n in (1..dealt.len()).rev() {
+                dealt.swap(n, dice.below(n as u64 + 1) as usize);
+            }
+        }
+        dealt
+    }
+
+    fn work(&self, order: &Order, fate: Fate) {
+        if fate == Fate::Dies {
+            return order.give_up("its process died").unwrap();
+        }
+        let registry = (self.registry)();
+        loop {
+            match order.fulfil(&registry, &self.options).unwrap() {
+                Fulfilled::Again(_) if order.attempts().unwrap() < ATTEMPTS => {
+                    self.again.fetch_add(1, Ordering::Relaxed);
+                }
+                Fulfilled::Again(why) => return order.give_up(&why).unwrap(),
+                Fulfilled::Delivered | Fulfilled::Abandoned(_) => break,
+            }
+        }
+        assert_ne!(fate, Fate::Panics, "a worker panics on purpose");
+    }
+}
+
+impl Carrier for Threads {
+    fn carry(&self, orders: &[Order], stop: &Stop, _: &(dyn Fn(&str) + Sync)) -> Result<(), Error> {
+        self.rounds.fetch_add(1, Ordering::Relaxed);
+        let dealt = Mutex::new(self.dealt(orders));
+        let next = || dealt.lock().unwrap().pop().filter(|_| !stop.is_requested());
+        let work = || {
+            while let Some((order, fate)) = next() {
+                self.work(&order, fate);
+            }
+        };
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..3).map(|_| scope.spawn(work)).collect();
+            for worker in workers {
+                // A worker that panicked takes nobody with it; what it had left to do, the others do.
+                if worker.join().is_err() {
+                    work();
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+/// Reaches nobody.
+pub(super) struct Nobody;
+
+impl Carrier for Nobody {
+    fn carry(&self, _: &[Order], _: &Stop, _: &(dyn Fn(&str) + Sync)) -> Result<(), Error> {
+        Err(Error::refused("cannot reach anybody"))
+    }
+}
