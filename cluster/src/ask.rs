@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -27,15 +28,26 @@ pub(crate) enum NoAnswer {
 
 /// What is answered to `path` by who listens at this address.
 pub(crate) async fn ask<T: DeserializeOwned>(to: &Address, path: &str) -> Result<T, NoAnswer> {
-    let answer = timeout(PATIENCE, exchange(to, path)).await;
+    let question = format!("GET {path} HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\n\r\n");
+    let answer = timeout(PATIENCE, exchange(to, &question)).await;
     let answer = answer.map_err(|_| NoAnswer::Silent("no answer within 8 s".into()))?;
     let answer = answer.map_err(|e| NoAnswer::Silent(e.to_string()))?;
     body(&answer).and_then(|body| serde_json::from_slice(body).ok()).ok_or(NoAnswer::Stranger)
 }
 
-async fn exchange(to: &Address, path: &str) -> std::io::Result<Vec<u8>> {
+/// Says something to who listens at this address. Whether that is heard is not told.
+pub(crate) async fn say<T: Serialize>(to: &Address, path: &str, what: &T) {
+    let Ok(text) = serde_json::to_string(what) else { return };
+    let length = text.len();
+    let question = format!(
+        "POST {path} HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n{text}"
+    );
+    drop(timeout(PATIENCE, exchange(to, &question)).await);
+}
+
+async fn exchange(to: &Address, question: &str) -> std::io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect((to.host.as_str(), to.port)).await?;
-    let question = format!("GET {path} HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\n\r\n");
     stream.write_all(question.as_bytes()).await?;
     let mut answer = Vec::new();
     stream.take(LONGEST).read_to_end(&mut answer).await?;

@@ -59,7 +59,11 @@ enum State {
 
 impl<'a> Job<'a> {
     /// Has a scheduler hand out these orders.
-    pub(super) async fn submit(scheduler: &'a Address, orders: Vec<&str>) -> Result<Self, Error> {
+    pub(super) async fn submit(
+        scheduler: &'a Address,
+        shared: &str,
+        orders: &[&str],
+    ) -> Result<Self, Error> {
         let cannot = |what: &str| {
             Error::refused(format!("the scheduler at {scheduler} does not take the orders: {what}"))
         };
@@ -70,7 +74,7 @@ impl<'a> Job<'a> {
         let mut client = client
             .max_decoding_message_size(MESSAGE_LIMIT)
             .max_encoding_message_size(MESSAGE_LIMIT);
-        let plan = plan::encoded(&orders).map_err(|e| cannot(&e.to_string()))?;
+        let plan = plan::encoded(shared, orders).map_err(|e| cannot(&e.to_string()))?;
         let session = new_instance_id();
         let submitted = client.execute_query(request(plan, &session)).await;
         let submitted = submitted.map_err(|status| cannot(status.message()))?.into_inner();
@@ -82,28 +86,29 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Sees it to its end, or to where it is asked to stop.
+    /// Sees it to its end, or to where it is asked to stop. The inner `Err` says why executors left some of it.
     pub(super) async fn watch(
         &mut self,
         patience: Duration,
         stop: &Stop,
         say: &(dyn Fn(&str) + Sync),
-    ) -> Result<(), Error> {
+    ) -> Result<Result<(), Error>, Error> {
+        let mut vigil = Vigil::new(patience);
         let result = tokio::select! {
-            result = self.until_over(patience, say) => result,
+            result = self.until_over(&mut vigil, say) => result,
             () = requested(stop) => Ok(()),
         };
-        self.leave().await;
-        result
+        vigil.hear(self.scheduler, &self.id, say).await;
+        self.leave(result.is_ok() && !stop.is_requested()).await;
+        result.map(|()| vigil.left.map_or(Ok(()), |why| Err(Error::refused(why))))
     }
 
     async fn until_over(
-        &mut self,
-        patience: Duration,
+        &self,
+        vigil: &mut Vigil,
         say: &(dyn Fn(&str) + Sync),
     ) -> Result<(), Error> {
         let mut client = self.client.clone();
-        let mut vigil = Vigil::new(patience);
         let mut pace = PACE[0];
         let mut heard = Instant::now();
         loop {
@@ -131,11 +136,13 @@ impl<'a> Job<'a> {
     }
 
     /// Has nobody work for it any more, and nothing kept of it.
-    async fn leave(&mut self) {
+    async fn leave(&mut self, is_over: bool) {
         let (job_id, session_id) = (self.id.clone(), self.session.clone());
         let leave = async {
-            // A job that is over is none to cancel; one that cannot be cancelled ends for want of its driver.
-            drop(self.client.cancel_job(CancelJobParams { job_id }).await);
+            if !is_over {
+                // What cannot be cancelled ends for want of its driver.
+                drop(self.client.cancel_job(CancelJobParams { job_id }).await);
+            }
             drop(self.client.remove_session(RemoveSessionParams { session_id }).await);
         };
         drop(timeout(GOODBYE, leave).await);
@@ -184,13 +191,17 @@ fn said(why: &str) -> String {
     inner.unwrap_or(why).trim().to_owned()
 }
 
-/// Watches over whether anything happens at all.
+/// Watches over whether anything happens at all, and hears what executors say of a job.
 struct Vigil {
     patience: Duration,
     looked: Instant,
-    /// When there was news last, and what.
+    /// When there was news last, and how the job stood.
     news: (Instant, Option<Standing>),
     said: Instant,
+    /// How many words have been heard.
+    heard: usize,
+    /// Why an executor has left a unit to nobody.
+    left: Option<String>,
 }
 
 impl Vigil {
@@ -198,10 +209,11 @@ impl Vigil {
         let now = Instant::now();
         // The first word comes soon: what is missing is mostly an executor.
         let said = now.checked_sub(SAY_AGAIN).unwrap_or(now) + LOOK_CLOSER;
-        Self { patience, looked: now, news: (now, None), said }
+        Self { patience, looked: now, news: (now, None), said, heard: 0, left: None }
     }
 
-    /// Looks how far the job is, now and then. `Err` if nothing has happened for too long although nobody was at work.
+    /// Looks how far the job is, now and then. `Err` if nothing has happened for too long although nobody was at
+    /// work.
     async fn look(
         &mut self,
         scheduler: &Address,
@@ -212,15 +224,11 @@ impl Vigil {
             return Ok(());
         }
         self.looked = Instant::now();
-        // Whether it is there at all is asked elsewhere.
-        let Ok(standing) = ask::<Standing>(scheduler, &format!("/sluice/job/{job}")).await else {
-            return Ok(());
-        };
+        // Whether the scheduler is there at all is asked elsewhere.
+        let Some(standing) = self.hear(scheduler, job, say).await else { return Ok(()) };
         if standing.running > 0 || self.news.1.as_ref() != Some(&standing) {
-            self.news = (Instant::now(), Some(standing));
-            return Ok(());
+            self.news.0 = Instant::now();
         }
-        let silence = self.news.0.elapsed();
         if standing.executors == 0 && self.said.elapsed() >= SAY_AGAIN {
             self.said = Instant::now();
             say(&format!(
@@ -228,13 +236,34 @@ impl Vigil {
                  {scheduler}` starts one"
             ));
         }
+        let (silence, waiting) = (self.news.0.elapsed(), standing.waiting);
+        self.news.1 = Some(standing);
         if silence < self.patience {
             return Ok(());
         }
-        let (waited, waiting) = (silence.as_secs(), standing.waiting);
+        let waited = silence.as_secs();
         Err(Error::refused(format!(
-            "nothing has happened for {waited} s: {waiting} units wait, and nobody is at work"
+            "nothing has happened for {waited} s: units wait ({waiting}), and nobody is at work"
         )))
+    }
+
+    /// Asks how the job stands, and passes on what executors have said of it since.
+    async fn hear(
+        &mut self,
+        scheduler: &Address,
+        job: &str,
+        say: &(dyn Fn(&str) + Sync),
+    ) -> Option<Standing> {
+        let asked = format!("/sluice/job/{job}/{}", self.heard);
+        let mut standing: Standing = ask(scheduler, &asked).await.ok()?;
+        for word in standing.words.drain(..) {
+            self.heard += 1;
+            say(&word.text);
+            if word.is_left {
+                self.left = Some(word.text);
+            }
+        }
+        Some(standing)
     }
 }
 

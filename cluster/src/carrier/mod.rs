@@ -1,5 +1,5 @@
-//! Brings orders to executors through a scheduler: some thousands a job, one job after the other. What came of each order
-//! lies in its room; here it only matters that none is at work any more.
+//! Brings orders to executors through a scheduler: some thousands a job, one job after the other. What came of each
+//! order lies in its room; here it only matters that nobody is at work any more.
 
 mod job;
 
@@ -59,36 +59,41 @@ impl Carrier for Ballista {
         say: &(dyn Fn(&str) + Sync),
     ) -> Result<(), Error> {
         logging::start();
-        let orders = orders.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>();
-        let orders = orders.map_err(|e| Error::broken(format!("an order is no JSON: {e}")))?;
+        let orders = orders.iter().map(Order::apart).collect::<Result<Vec<_>, _>>()?;
         let runtime = runtime(1)?;
         let result = runtime.block_on(async {
             meet(&self.scheduler, &self.greeting).await?;
-            for some in portions(&orders) {
+            let mut result = Ok(());
+            for (shared, some) in portions(&orders) {
                 if stop.is_requested() {
                     break;
                 }
-                let mut job = Job::submit(&self.scheduler, some).await?;
-                job.watch(self.patience, stop, say).await?;
+                let mut job = Job::submit(&self.scheduler, shared, &some).await?;
+                let ended = job.watch(self.patience, stop, say).await?;
+                result = result.and(ended);
             }
-            Ok(())
+            result
         });
         runtime.shutdown_background();
         result
     }
 }
 
+/// What orders of a job share, and the rest of each.
+type Portion<'o> = (&'o str, Vec<&'o str>);
+
 /// The orders, a job each time.
-fn portions(orders: &[String]) -> Vec<Vec<&str>> {
-    let mut portions: Vec<Vec<&str>> = Vec::new();
+fn portions(orders: &[(String, String)]) -> Vec<Portion<'_>> {
+    let mut portions: Vec<Portion<'_>> = Vec::new();
     let mut bytes = 0;
-    for order in orders {
+    for (shared, order) in orders {
         bytes += order.len();
+        let is_full = |last: &Portion<'_>| last.1.len() >= MOST_ORDERS || bytes > MOST_BYTES;
         match portions.last_mut() {
-            Some(last) if last.len() < MOST_ORDERS && bytes <= MOST_BYTES => last.push(order),
+            Some(last) if last.0 == shared && !is_full(last) => last.1.push(order),
             _ => {
                 bytes = order.len();
-                portions.push(vec![order]);
+                portions.push((shared, vec![order]));
             }
         }
     }
@@ -104,10 +109,11 @@ mod tests {
         let long = "x".repeat(MOST_BYTES - 10);
         let mut orders = vec![long.clone(), "abc".into(), long, "y".repeat(2 * MOST_BYTES)];
         orders.extend((0..MOST_ORDERS + 7).map(|number| number.to_string()));
+        let orders: Vec<_> = orders.into_iter().map(|order| ("s".to_owned(), order)).collect();
         let portions = portions(&orders);
-        let all: Vec<&str> = portions.concat();
-        assert_eq!(all, orders.iter().map(String::as_str).collect::<Vec<_>>());
-        let lengths: Vec<usize> = portions.iter().map(Vec::len).collect();
+        let all = portions.iter().flat_map(|(_, some)| some.clone());
+        assert!(all.eq(orders.iter().map(|(_, order)| order.as_str())));
+        let lengths: Vec<usize> = portions.iter().map(|(_, some)| some.len()).collect();
         assert_eq!(lengths, [2, 1, 1, MOST_ORDERS, 7]);
     }
 

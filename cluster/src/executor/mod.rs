@@ -4,6 +4,7 @@
 //! Asks for work itself, so it needs no port and can stand behind a firewall. Touches no data.
 
 pub(crate) mod child;
+mod marks;
 mod session;
 mod workshop;
 

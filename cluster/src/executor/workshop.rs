@@ -1,8 +1,9 @@
-//! What an executor is at: starts a process for each order, and decides what its end means: done, worth another try, or
-//! given up. Knows no scheduler.
+//! What an executor is at: starts a process for each order, and decides what its end means: done, worth another try,
+//! or given up. Asks no scheduler for anything.
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,22 +16,26 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::child::{self, Came};
+use super::marks::Mark;
 use super::{ExecutorOptions, Voice, tell};
+use crate::address::Address;
 use crate::plan::{Task, Worker};
+use crate::scheduler::answers::Word;
 use crate::unit::Ended;
-use crate::{LOOK, host};
+use crate::{LOOK, ask, host};
 
-/// How long an order whose folder is not here is kept: an executor that sees less than others is always idle, and would
-/// take every order away from those that see it.
+/// How long an order is kept whose folders are not here: an executor that sees less than others is always idle, and
+/// would take every order away from those that see them.
 const MISPLACED: Duration = Duration::from_secs(2);
 
 /// What an executor is at.
 pub(super) struct Workshop {
     /// What processes are told beside their order.
     arguments: Vec<String>,
+    scheduler: Address,
     voice: Voice,
-    /// Where processes are waited for. Ballista runs tasks on threads of low priority, which processes that are started
-    /// from them would inherit.
+    /// Where processes are waited for. Ballista runs tasks on threads of low priority, which processes that are
+    /// started from them would inherit.
     runtime: Handle,
     running: Mutex<Vec<Running>>,
 }
@@ -41,6 +46,14 @@ struct Running {
     end: Option<oneshot::Sender<()>>,
 }
 
+/// An order, and what is known of the task that it came with.
+struct Piece {
+    task: Task,
+    order: Order,
+    /// What it is called where it is talked of.
+    name: String,
+}
+
 impl Workshop {
     /// A workshop on the runtime of whoever calls.
     pub(super) fn new(options: &ExecutorOptions, voice: Voice) -> Self {
@@ -48,7 +61,8 @@ impl Workshop {
         if options.allow_exec {
             arguments.push("--allow-exec".to_owned());
         }
-        Self { arguments, voice, runtime: Handle::current(), running: Mutex::default() }
+        let (scheduler, runtime) = (options.scheduler.clone(), Handle::current());
+        Self { arguments, scheduler, voice, runtime, running: Mutex::default() }
     }
 
     /// What it is at.
@@ -77,71 +91,108 @@ impl Workshop {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn fulfil(&self, task: &Task, text: &str, end: oneshot::Receiver<()>) -> io::Result<()> {
-        let order: Order = serde_json::from_str(text).map_err(io::Error::other)?;
-        let name = printable(&order.input().display().to_string()).into_owned();
-        let folder = order.folder();
-        let came = if folder.is_dir() {
-            child::fulfil(&self.arguments, folder, text, &name, &self.voice, end).await?
-        } else {
-            sleep(MISPLACED).await;
-            Came::Died(format!(
-                "the folder {} is not there on {}: inputs and outputs must be visible to every executor",
-                folder.display(),
-                host()
-            ))
-        };
-        let why = match came {
-            Came::To(Ended::Delivered) => return Ok(()),
+    async fn fulfil(&self, piece: &Piece, end: oneshot::Receiver<()>) -> io::Result<()> {
+        let mark = Mark::of(&piece.order, &piece.task.job);
+        if mark.is_there() {
+            return Ok(());
+        }
+        let why = match self.have_done(piece, end).await? {
+            Came::To(Ended::Delivered) => {
+                mark.leave();
+                return Ok(());
+            }
             Came::To(Ended::Abandoned(why)) => {
-                tell(&self.voice, format!("{name}: left: {why}")).await;
+                tell(&self.voice, format!("{}: left: {why}", piece.name)).await;
                 return Ok(());
             }
             Came::Ended => return Err(io::Error::other("it was ended: nobody wants it any more")),
             Came::To(Ended::Again(why)) | Came::Died(why) => why,
         };
-        self.try_again_or_give_up(task, order, &name, why).await
+        self.try_again_or_give_up(piece, why).await
     }
 
-    /// `Err` if another try is worth it, or if it cannot even be said that none is.
-    async fn try_again_or_give_up(
-        &self,
-        task: &Task,
-        order: Order,
-        name: &str,
-        why: String,
-    ) -> io::Result<()> {
+    async fn have_done(&self, piece: &Piece, end: oneshot::Receiver<()>) -> io::Result<Came> {
+        let (order, folder) = (&piece.order, piece.order.folder());
+        if let Some(missing) = [folder, order.room()].into_iter().find(|folder| !folder.is_dir()) {
+            tokio::select! {
+                () = sleep(MISPLACED) => {}
+                _ = end => return Ok(Came::Ended),
+            }
+            return Ok(Came::Died(misplaced(missing)));
+        }
+        let text = serde_json::to_string(order).map_err(io::Error::other)?;
+        child::fulfil(&self.arguments, folder, &text, &piece.name, &self.voice, end).await
+    }
+
+    /// `Err` if another try is worth it.
+    async fn try_again_or_give_up(&self, piece: &Piece, why: String) -> io::Result<()> {
+        let Piece { task, order, name } = piece;
         let failures = task.failures + 1;
-        let reason = why.clone();
+        let (order, reason) = (order.clone(), why.clone());
         let judge = move || {
             let attempts = order.attempts().unwrap_or(0).max(failures);
-            let over = attempts >= ATTEMPTS;
-            if over { order.give_up(&reason).map(|()| true) } else { Ok(false) }
+            (attempts >= ATTEMPTS).then(|| order.give_up(&reason))
         };
         let judged = self.runtime.spawn_blocking(judge).await.map_err(io::Error::other)?;
         match judged {
-            Ok(true) => {
+            None => {
+                let word = format!("{name}: failed on {}, is tried again: {why}", host());
+                self.say(task, word, false).await;
+                Err(io::Error::other(why))
+            }
+            Some(Ok(())) => {
                 tell(&self.voice, format!("{name}: given up: {why}")).await;
                 Ok(())
             }
-            Ok(false) => {
-                tell(&self.voice, format!("{name}: failed, will be tried again: {why}")).await;
-                Err(io::Error::other(why))
+            // Not even that can be said where the driver looks. Were this a failure, all of the job would fail with it.
+            Some(Err(_)) => {
+                self.say(task, format!("{name}: left: {why}"), true).await;
+                Ok(())
             }
-            Err(error) => Err(io::Error::other(format!("{why}; {error}"))),
         }
+    }
+
+    /// Says something here and to the driver.
+    async fn say(&self, task: &Task, text: String, is_left: bool) {
+        tell(&self.voice, text.clone()).await;
+        ask::say(&self.scheduler, &format!("/sluice/job/{}", task.job), &Word { text, is_left })
+            .await;
     }
 }
 
+impl Piece {
+    fn of(task: Task, shared: &str, order: &str) -> io::Result<Self> {
+        let order = Order::together(shared, order).map_err(io::Error::other)?;
+        let name = printable(&order.input().display().to_string()).into_owned();
+        Ok(Self { task, order, name })
+    }
+}
+
+fn misplaced(folder: &Path) -> String {
+    format!(
+        "the folder {} is not there on {}: inputs and outputs must be visible to every executor",
+        folder.display(),
+        host()
+    )
+}
+
 impl Worker for Workshop {
-    fn work(self: Arc<Self>, task: Task, order: String) -> BoxFuture<'static, io::Result<()>> {
+    fn work(
+        self: Arc<Self>,
+        task: Task,
+        shared: Arc<str>,
+        order: String,
+    ) -> BoxFuture<'static, io::Result<()>> {
         let (end, ended) = oneshot::channel();
         self.lock().push(Running { task: task.clone(), end: Some(end) });
         let ending = Ending { workshop: Arc::clone(&self), task: task.clone() };
         let runtime = self.runtime.clone();
         // Goes on when nobody waits for it any more, until its process has ended.
         let working = runtime.spawn(async move {
-            let done = self.fulfil(&task, &order, ended).await;
+            let done = match Piece::of(task.clone(), &shared, &order) {
+                Ok(piece) => self.fulfil(&piece, ended).await,
+                Err(error) => Err(error),
+            };
             self.lock().retain(|running| !running.task.is(&task));
             done
         });

@@ -1,4 +1,4 @@
-//! How a plan of orders becomes bytes and comes back. Everything else in a plan is Ballista's own, and is left to it.
+//! How a plan of orders becomes bytes and comes back. Everything else in a plan is Ballista's, and is left to it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConve
 
 use super::{Fulfil, Worker, internal};
 
-/// What the bytes of our node are. Bytes of Ballista's nodes never begin so: no field of theirs has this number.
+/// How the bytes of our node begin. Those of Ballista's never do: no field of theirs has this number.
 const MAGIC: &[u8] = b"\xFFsluice\x01";
 
 /// The codec of plans.
@@ -40,11 +40,13 @@ impl PhysicalExtensionCodec for Codec {
         context: &TaskContext,
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if buf != MAGIC {
+        let Some(shared) = buf.strip_prefix(MAGIC) else {
             return self.others.try_decode(buf, inputs, context, converter);
-        }
+        };
         let [input] = inputs else { return Err(internal("expected one plan below orders")) };
-        Ok(Arc::new(Fulfil::new(Arc::clone(input), self.worker.clone())))
+        let shared =
+            std::str::from_utf8(shared).map_err(|_| internal("expected orders in UTF-8"))?;
+        Ok(Arc::new(Fulfil::new(Arc::clone(input), shared.into(), self.worker.clone())))
     }
 
     fn try_encode(
@@ -53,10 +55,11 @@ impl PhysicalExtensionCodec for Codec {
         buf: &mut Vec<u8>,
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<()> {
-        if node.downcast_ref::<Fulfil>().is_none() {
+        let Some(orders) = node.downcast_ref::<Fulfil>() else {
             return self.others.try_encode(node, buf, converter);
-        }
+        };
         buf.extend_from_slice(MAGIC);
+        buf.extend_from_slice(orders.shared().as_bytes());
         Ok(())
     }
 }

@@ -1,9 +1,10 @@
 //! What is submitted to Ballista: orders as rows in memory, a partition each, and over them a node that has each
-//! fulfilled. Gives no rows: what came of an order lies in its room.
+//! fulfilled. What all orders of a run share is said once, in the node. Gives no rows: what came of an order lies in
+//! its room.
 //!
 //! The leaf is of a kind that Ballista cuts by partitions itself; it would give any other leaf to every task whole,
-//! and each order would be fulfilled as often as there are orders. There is no second stage: what a task gives is of no
-//! use to anybody, so nobody fetches it, and an executor that dies costs what it was at and no more.
+//! and each order would be fulfilled as often as there are orders. There is no second stage: what a task gives is
+//! of no use to anybody, so nobody fetches it, and an executor that dies costs what it was at and no more.
 
 mod codec;
 mod node;
@@ -56,8 +57,8 @@ impl Task {
     }
 }
 
-/// The plan that has these orders fulfilled, as bytes to submit.
-pub(crate) fn encoded(orders: &[&str]) -> Result<Vec<u8>> {
+/// The plan that has these orders fulfilled, as bytes to submit. The orders are without what they share.
+pub(crate) fn encoded(shared: &str, orders: &[&str]) -> Result<Vec<u8>> {
     let schema = Arc::new(Schema::new(vec![Field::new("order", DataType::Utf8, false)]));
     let partition = |order: &&str| -> Result<Vec<RecordBatch>> {
         let column = Arc::new(StringArray::from(vec![*order]));
@@ -65,7 +66,7 @@ pub(crate) fn encoded(orders: &[&str]) -> Result<Vec<u8>> {
     };
     let partitions = orders.iter().map(partition).collect::<Result<Vec<_>>>()?;
     let leaf = MemorySourceConfig::try_new_exec(&partitions, Arc::clone(&schema), None)?;
-    let plan = Arc::new(Fulfil::new(leaf, None));
+    let plan = Arc::new(Fulfil::new(leaf, shared.into(), None));
     let message = PhysicalPlanNode::try_from_physical_plan(plan, &Codec::without_work())?;
     let mut bytes = Vec::new();
     message.try_encode(&mut bytes)?;

@@ -21,22 +21,39 @@ use super::{Task, internal};
 
 /// Who fulfils orders.
 pub(crate) trait Worker: fmt::Debug + Send + Sync {
-    /// Fulfils one. `Err` has Ballista try again, here or elsewhere; when the future is dropped, so is the work.
-    fn work(self: Arc<Self>, task: Task, order: String) -> BoxFuture<'static, io::Result<()>>;
+    /// Fulfils one, given in two parts: what all of its run share, and its own. `Err` has Ballista try again, here or
+    /// elsewhere; when the future is dropped, the work ends.
+    fn work(
+        self: Arc<Self>,
+        task: Task,
+        shared: Arc<str>,
+        order: String,
+    ) -> BoxFuture<'static, io::Result<()>>;
 }
 
 /// Has each order of its input fulfilled, and gives no rows.
 #[derive(Debug)]
 pub(crate) struct Fulfil {
     input: Arc<dyn ExecutionPlan>,
+    /// What all orders share.
+    shared: Arc<str>,
     /// Only executors have one.
     worker: Option<Arc<dyn Worker>>,
 }
 
 impl Fulfil {
     /// The node over these orders.
-    pub(crate) fn new(input: Arc<dyn ExecutionPlan>, worker: Option<Arc<dyn Worker>>) -> Self {
-        Self { input, worker }
+    pub(crate) fn new(
+        input: Arc<dyn ExecutionPlan>,
+        shared: Arc<str>,
+        worker: Option<Arc<dyn Worker>>,
+    ) -> Self {
+        Self { input, shared, worker }
+    }
+
+    /// What all orders share.
+    pub(super) fn shared(&self) -> &str {
+        &self.shared
     }
 }
 
@@ -72,7 +89,9 @@ impl ExecutionPlan for Fulfil {
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(Self { input, worker: self.worker.clone() })),
+            (Some(input), true) => {
+                Ok(Arc::new(Self::new(input, Arc::clone(&self.shared), self.worker.clone())))
+            }
             _ => Err(internal("expected one plan below a plan of orders")),
         }
     }
@@ -95,7 +114,7 @@ impl ExecutionPlan for Fulfil {
         let task = context.task_id().as_deref().and_then(Task::named);
         let task = task.ok_or_else(|| internal("expected a task that has a name"))?;
         let orders = self.input.execute(partition, context)?;
-        let all = stream::once(fulfil_all(orders, worker, task));
+        let all = stream::once(fulfil_all(orders, Arc::clone(&self.shared), worker, task));
         let nothing = all.filter_map(async |result| result.err().map(Err));
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), nothing)))
     }
@@ -103,13 +122,14 @@ impl ExecutionPlan for Fulfil {
 
 async fn fulfil_all(
     mut orders: SendableRecordBatchStream,
+    shared: Arc<str>,
     worker: Arc<dyn Worker>,
     task: Task,
 ) -> Result<()> {
     while let Some(batch) = orders.next().await {
         for order in texts(&batch?)? {
-            let done = Arc::clone(&worker).work(task.clone(), order).await;
-            done.map_err(DataFusionError::IoError)?;
+            let work = Arc::clone(&worker).work(task.clone(), Arc::clone(&shared), order);
+            work.await.map_err(DataFusionError::IoError)?;
         }
     }
     Ok(())

@@ -1,11 +1,12 @@
 //! What a scheduler answers to questions of ours: what it is, what it believes an executor does, how far a job is,
-//! who there is. Changes nothing.
+//! who there is. Keeps what executors say of a job for who drives that; changes nothing else.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::extract::{Path, State};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use ballista_core::ids::new_instance_id;
 use ballista_scheduler::state::execution_graph::RunningTaskInfo;
@@ -37,6 +38,17 @@ pub(crate) struct Standing {
     pub(crate) waiting: usize,
     /// How many are under way.
     pub(crate) running: usize,
+    /// What executors have said of it, as far as that is new to who asks.
+    pub(crate) words: Vec<Word>,
+}
+
+/// What an executor says of a job, for who drives it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Word {
+    /// The words.
+    pub(crate) text: String,
+    /// Whether a unit was left to nobody.
+    pub(crate) is_left: bool,
 }
 
 /// Who there is, and what is being done.
@@ -76,9 +88,20 @@ pub(crate) struct Work {
     pub(crate) running: usize,
 }
 
+/// How many words of a job are kept, and of how many jobs.
+const MOST_WORDS: (usize, usize) = (200, 100);
+
 struct Known {
     scheduler: Scheduler,
     hello: Hello,
+    /// By job: ids grow with time, so the first is the oldest.
+    words: Mutex<BTreeMap<String, Vec<Word>>>,
+}
+
+impl Known {
+    fn words(&self) -> MutexGuard<'_, BTreeMap<String, Vec<Word>>> {
+        self.words.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The routes of these answers.
@@ -87,9 +110,10 @@ pub(crate) fn routes(scheduler: Scheduler, greeting: &Greeting) -> Router {
     let router = Router::new()
         .route(hello::PATH, get(say_hello))
         .route("/sluice/state", get(state))
-        .route("/sluice/job/{id}", get(standing))
+        .route("/sluice/job/{id}", post(hear))
+        .route("/sluice/job/{id}/{heard}", get(standing))
         .route("/sluice/executor/{id}", get(belief));
-    router.with_state(Arc::new(Known { scheduler, hello }))
+    router.with_state(Arc::new(Known { scheduler, hello, words: Mutex::default() }))
 }
 
 async fn say_hello(State(known): State<Arc<Known>>) -> Json<Hello> {
@@ -107,9 +131,24 @@ async fn belief(Path(id): Path<String>, State(known): State<Arc<Known>>) -> Json
     Json(Belief { instance: known.hello.instance.clone(), jobs, running })
 }
 
-async fn standing(Path(id): Path<String>, State(known): State<Arc<Known>>) -> Json<Standing> {
+async fn hear(Path(id): Path<String>, State(known): State<Arc<Known>>, Json(word): Json<Word>) {
+    let mut all = known.words();
+    let words = all.entry(id).or_default();
+    if words.len() < MOST_WORDS.0 {
+        words.push(word);
+    }
+    if all.len() > MOST_WORDS.1 {
+        all.pop_first();
+    }
+}
+
+async fn standing(
+    Path((id, heard)): Path<(String, usize)>,
+    State(known): State<Arc<Known>>,
+) -> Json<Standing> {
     let executors = executors(&known.scheduler, &[]).await.len();
-    let mut standing = Standing { executors, waiting: 0, running: 0 };
+    let words = known.words().get(&id).and_then(|words| words.get(heard..)).unwrap_or(&[]).to_vec();
+    let mut standing = Standing { executors, waiting: 0, running: 0, words };
     if let Some((_, job)) = jobs(&known.scheduler).into_iter().find(|(job, _)| *job == id) {
         let graph = job.execution_graph.read().await;
         standing.waiting = graph.available_tasks();
