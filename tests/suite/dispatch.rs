@@ -18,7 +18,7 @@ use crate::kit::{Folder, SMALL_MEMORY, drive, log, ran};
 
 mod carriers;
 
-use carriers::{Fate, Nobody, Threads};
+use carriers::{Fate, Interrupted, Nobody, Threads};
 
 /// Every kind of output there is for each of several logs, of which one is damaged.
 const KINDS: &str = r#"
@@ -316,13 +316,18 @@ fn a_worker_of_another_build_refuses_and_the_unit_fails_with_the_reason() {
 #[test]
 fn asked_to_end_it_publishes_what_there_is_and_says_what_is_left() {
     let folder = folder();
-    let options = options(Overwrite::Refuse);
-    let threads = Threads::fated(&[(0, &[Fate::Lost]), (1, &[Fate::Late])]);
-    options.stop.request();
-    let stopped = batch(STRICT, &folder).run_by(&threads, &Registry::linked(), &options).unwrap();
-    assert_eq!(stopped.exit(), 3);
-    assert_eq!(stopped.count(Status::NotStarted), UNITS);
-    assert!(!folder.at("out").exists());
+    let (wanted, _) = expected(KINDS, &folder);
+    for after in [0, 2] {
+        let options = options(Overwrite::Redo);
+        let carrier = Interrupted { after, stop: Arc::clone(&options.stop) };
+        let stopped = batch(KINDS, &folder).run_by(&carrier, &Registry::linked(), &options);
+        let stopped = stopped.unwrap();
+        assert_eq!((stopped.exit(), stopped.count(Status::Done)), (3, after));
+        assert_eq!(stopped.count(Status::NotStarted), UNITS - after);
+        assert_eq!(folder.at("out").exists(), after > 0);
+    }
+    assert_eq!(local(KINDS, &folder, Overwrite::Redo).count(Status::Skipped), 2);
+    same(&wanted, &tree(&folder.at("out")), "gone on with");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use sluice_pipeline::batch::{Batch, BatchReport, Failing, Status};
 use sluice_pipeline::run::Options;
 
 use crate::args::{EngineArgs, ProgressForm};
-use crate::commands::execute::{ReportFile, summary, tell_losses, watch};
+use crate::commands::execute::{self, ReportFile, summary, tell_losses, watch};
 use crate::ending::{Ending, Outcome};
 use crate::shell::Shell;
 use crate::units;
@@ -23,7 +23,11 @@ pub(crate) fn execute(pipeline: &Pipeline, args: &EngineArgs, shell: &Shell) -> 
         batch.units.iter().flat_map(|unit| unit.outputs.iter().cloned()).collect();
     let report_file = ReportFile::of(&args.running, pipeline, &outputs)?;
     let failing = if args.keep_going { Failing::GoOn } else { Failing::Stop };
-    let run = |options: &Options| Ok(batch.run(&shell.registry, options, failing)?);
+    let carrier = execute::carrier(args, shell)?;
+    let run = |options: &Options| match &carrier {
+        Some(carrier) => Ok(batch.run_by(&**carrier, &shell.registry, options)?),
+        None => Ok(batch.run(&shell.registry, options, failing)?),
+    };
     let result = watch(args, shell, run);
     if let Some(file) = report_file {
         file.write(result.as_ref().map(BatchReport::to_json))?;

@@ -10,12 +10,13 @@ use serde_json::{Value, json};
 use sluice_core::files::Identity;
 use sluice_core::name::printable;
 use sluice_core::{Error, Overwrite};
+use sluice_pipeline::dispatch::{self, Carrier};
 use sluice_pipeline::resume::{self, Before};
 use sluice_pipeline::run::{self, Options, Stop};
 use sluice_pipeline::{Part, Pipeline, Report};
 
 use crate::args::{Engine, EngineArgs, ProgressForm, RunningArgs};
-use crate::commands::{batch, plan};
+use crate::commands::{batch, cluster, plan};
 use crate::ending::{Ending, Failure, Outcome};
 use crate::progress::Meter;
 use crate::shell::Shell;
@@ -25,11 +26,28 @@ use crate::units;
 /// How many damaged ranges are listed; the report has all of them.
 const MOST_SHOWN: usize = 20;
 
-/// Refuses options that this version knows but cannot obey.
+/// Refuses options that this program knows but cannot obey.
 pub(crate) fn refuse_what_is_missing(args: &EngineArgs) -> Result<(), Failure> {
     match args.engine {
-        Engine::Local => Ok(()),
-        Engine::Ballista => crate::commands::cluster::refuse_without_feature(),
+        Engine::Ballista if !cfg!(feature = "cluster") => cluster::refuse_without_feature(),
+        _ => Ok(()),
+    }
+}
+
+/// What brings units to the workers of a cluster, if they are to be run there.
+pub(crate) fn carrier(
+    args: &EngineArgs,
+    shell: &Shell,
+) -> Result<Option<Box<dyn Carrier>>, Failure> {
+    match args.engine {
+        Engine::Local => Ok(None),
+        #[cfg(feature = "cluster")]
+        Engine::Ballista => cluster::carrier(args, shell).map(Some),
+        #[cfg(not(feature = "cluster"))]
+        Engine::Ballista => {
+            let _ = shell;
+            cluster::refuse_without_feature().map(|()| None)
+        }
     }
 }
 
@@ -51,8 +69,12 @@ pub(crate) fn execute(pipeline: Pipeline, args: &EngineArgs, shell: &Shell) -> O
         resume::sweep_outputs(&targets);
         return already_done(&before, report_file, shell);
     }
+    let carrier = carrier(args, shell)?;
     let meter = Arc::new(Meter::new(args.running.progress, shell.quiet));
-    let watched = |options: &Options| Ok(run::run(pipeline, options)?);
+    let watched = |options: &Options| match &carrier {
+        Some(carrier) => Ok(dispatch::run_by(pipeline, &**carrier, &shell.registry, options)?),
+        None => Ok(run::run(pipeline, options)?),
+    };
     let result = watch_with(&meter, options(args), &signals::PUBLISHING, watched);
     if let Some(file) = report_file {
         file.write(result.as_ref().map(Report::to_json))?;

@@ -114,6 +114,9 @@ impl Driver<'_> {
         S: FnMut(usize, Came) -> Outcome,
     {
         let gone = || Error::broken("the thread that carries orders is gone");
+        if self.options.stop.is_requested() {
+            return Ok(None);
+        }
         send.send(orders.to_vec()).map_err(|_| gone())?;
         let (mut round, mut pause) = (1, PAUSES.0);
         loop {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use sluice_core::files::is_special;
+use sluice_core::store::is_address;
 use sluice_core::{Error, ErrorKind, Input, Query, Registry};
 
 use crate::batch::Batch;
@@ -78,6 +79,12 @@ pub(super) fn judge_inputs(inputs: &[Input]) -> Result<(), Error> {
 
 /// Judges what is written.
 pub(super) fn judge_outputs(outputs: &[PathBuf]) -> Result<(), Error> {
+    if let Some(object) = outputs.iter().find(|output| is_address(output)) {
+        let object = object.display();
+        return Err(refused(format!(
+            "{object} lies in an object store, and not in a folder that workers share"
+        )));
+    }
     let device = outputs.iter().find(|output| **output == Path::new("-") || is_special(output));
     device.map_or(Ok(()), |output| {
         Err(refused(format!("{} can only be written here", named(output, "standard output"))))

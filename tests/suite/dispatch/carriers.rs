@@ -2,8 +2,8 @@
 //! them.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use sluice_core::{Error, Registry};
 use sluice_pipeline::dispatch::{ATTEMPTS, Carrier, Fulfilled, Order};
@@ -165,5 +165,21 @@ pub(super) struct Nobody;
 impl Carrier for Nobody {
     fn carry(&self, _: &[Order], _: &Stop, _: &(dyn Fn(&str) + Sync)) -> Result<(), Error> {
         Err(Error::refused("cannot reach anybody"))
+    }
+}
+
+/// Fulfils some orders, and then the user asks the run to end.
+pub(super) struct Interrupted {
+    pub(super) after: usize,
+    pub(super) stop: Arc<Stop>,
+}
+
+impl Carrier for Interrupted {
+    fn carry(&self, orders: &[Order], _: &Stop, _: &(dyn Fn(&str) + Sync)) -> Result<(), Error> {
+        for order in orders.iter().take(self.after) {
+            order.fulfil(&Registry::linked(), &Options::default())?;
+        }
+        self.stop.request();
+        Ok(())
     }
 }
