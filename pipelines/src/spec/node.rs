@@ -160,8 +160,12 @@ impl Check<'_> {
         }
         let Some(other) = self.registry.iter().find(|plugin| plugin.name == name) else {
             let message = format!("{kind} plugin `{name}` is not linked into this program");
-            let names = self.registry.names(kind);
-            let help = suggest(name, &names, &format!("the {kind}s of this program are"));
+            let help = if let Some(help) = left_out(kind, name) {
+                help
+            } else {
+                let names = self.registry.names(kind);
+                suggest(name, &names, &format!("the {kind}s of this program are"))
+            };
             self.wrong(given.span(), message, Some(help));
             return Choice::Unknown;
         };
@@ -173,4 +177,15 @@ impl Check<'_> {
         self.wrong(given.span(), message, help);
         Choice::Misplaced
     }
+}
+
+/// Plugins that are only there in programs built with a feature.
+const WITH_FEATURES: &[(Kind, &str, &str)] = &[(Kind::Stage, "sql", "query")];
+
+/// How to come by a plugin that this program was built without, if it is one of those.
+fn left_out(kind: Kind, name: &str) -> Option<String> {
+    let (.., feature) = WITH_FEATURES.iter().find(|(k, n, _)| (*k, *n) == (kind, name))?;
+    Some(format!(
+        "this program was built without `{name}`: cargo build --release --features {feature}"
+    ))
 }
