@@ -1,1 +1,222 @@
 //! The stage `sql` in pipelines.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use sluice_conformance::stage;
+
+use crate::kit::{Folder, Ran, ran, sluice};
+
+/// A made-up drive, decoded.
+fn drive(channels: &str, seconds: f64) -> String {
+    format!(
+        "[sources.drive]\nplugin = \"demo\"\nseconds = {seconds}\n\
+         [stages.few]\nplugin = \"filter\"\nfrom = \"drive\"\nchannels = {channels}\n\
+         [stages.events]\nplugin = \"decode\"\nfrom = \"few\"\ntypes = [\"mit-dgc\"]\n"
+    )
+}
+
+/// The same, and a stage that asks a query of it.
+fn asked(seconds: f64, query: &str, more: &str) -> String {
+    let drive = drive("[\"POSE\", \"GPS*\", \"SKIRT_FC\"]", seconds);
+    format!(
+        "{drive}[stages.asked]\nplugin = \"sql\"\nfrom = \"events\"\nquery = '''\n{query}\n'''\n{more}\n"
+    )
+}
+
+fn held(options: Value) {
+    stage("sql").options(options).fed_by(&drive("[\"POSE\", \"GPS*\"]", 0.5)).check();
+}
+
+#[test]
+fn a_query_over_one_channel_keeps_what_stages_promise() {
+    held(json!({ "query": "select timestamp, vel[1] as v, pos from POSE where vel[1] > 1" }));
+    held(json!({ "query": "select unnest(pos) as p, 'X' as channel from POSE" }));
+}
+
+#[test]
+fn a_query_over_all_events_keeps_what_stages_promise() {
+    let query =
+        "select timestamp, payload, sequence + 1 as sequence from events where channel <> 'POSE'";
+    held(json!({ "query": query, "channel": "OTHER" }));
+    let names = "select channel || '!' as channel, octet_length(payload) as n from events";
+    stage("sql").options(json!({ "query": names })).check();
+}
+
+#[test]
+fn a_limit_keeps_what_stages_promise() {
+    held(json!({ "query": "select vel[1] as v from POSE limit 17 offset 5" }));
+}
+
+#[test]
+fn a_query_over_several_channels_keeps_what_stages_promise() {
+    let tables =
+        json!({ "POSE": "utime bigint", "GPS_BODY": "utime bigint", "NONE": "utime bigint" });
+    let query = "select utime from POSE union all select utime from NONE";
+    let tables = json!({ "POSE": tables["POSE"], "NONE": tables["NONE"] });
+    held(json!({ "query": query, "tables": tables }));
+}
+
+#[test]
+fn a_query_that_sees_everything_keeps_what_stages_promise() {
+    let query = "select max(timestamp) as timestamp, channel, 'sums' as source, count(*) as n, sum(sequence) as s \
+                 from events group by channel";
+    held(json!({ "query": query, "memory": "32MiB" }));
+    let query = "select timestamp, 'sorted' as source, 'S' as channel, vel[1] as v from POSE order by v desc";
+    held(json!({ "query": query, "memory": "32MiB" }));
+}
+
+/// Runs a pipeline with so many threads.
+fn run(folder: &Folder, pipeline: &str, jobs: &str) -> Ran {
+    folder.write("p.toml", pipeline);
+    ran(folder, &["run", "p.toml", "--jobs", jobs, "--overwrite", "-q"])
+}
+
+fn lines(folder: &Folder, name: &str) -> Vec<Value> {
+    let text = String::from_utf8(folder.read(name)).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Sinks of everything that can hold rows.
+const SINKS: &str = "[sinks.lines]\nplugin = \"jsonl\"\nfrom = \"asked\"\npath = \"out.jsonl\"\n\
+    [sinks.cells]\nplugin = \"csv\"\nfrom = \"asked\"\npath = \"out.csv\"\n\
+    [sinks.table]\nplugin = \"parquet\"\nfrom = \"asked\"\npath = \"out.parquet\"\n";
+
+#[test]
+fn any_number_of_threads_writes_the_same_lines_cells_and_tables() {
+    for (query, more) in [
+        ("select timestamp, channel, vel[1] as v from POSE where vel[1] > 1", ""),
+        ("select utime, unnest(vel) as v from POSE where utime % 3 = 0", ""),
+        (
+            "select timestamp, 'ALL' as channel, source, sequence, octet_length(payload) as n from events",
+            "",
+        ),
+        (
+            "select max(timestamp) as timestamp, channel, count(*) as n, avg(sequence) as mean from events \
+             group by channel",
+            "memory = \"16MiB\"",
+        ),
+        (
+            "select a.timestamp, 'NEAR' as channel, a.vel[1] as v, b.n from POSE a join (select \
+             date_trunc('second', timestamp) as s, count(*) as n from POSE group by 1) b on \
+             date_trunc('second', a.timestamp) = b.s",
+            "memory = \"32MiB\"",
+        ),
+    ] {
+        let folder = Folder::new();
+        let pipeline = asked(3.0, query, more) + SINKS;
+        let names = ["out.jsonl", "out.csv", "out.parquet"];
+        run(&folder, &pipeline, "1").expect(0);
+        let one: Vec<Vec<u8>> = names.iter().map(|name| folder.read(name)).collect();
+        run(&folder, &pipeline, "4").expect(0);
+        for (name, one) in names.iter().zip(&one) {
+            assert_eq!(folder.read(name), *one, "{name} of {query}");
+        }
+        assert!(!lines(&folder, "out.jsonl").is_empty(), "{query}");
+    }
+}
+
+#[test]
+fn rows_hold_what_the_query_says_of_decoded_fields() {
+    let folder = Folder::new();
+    let query = "select vel[1] as v, pos from POSE where vel[1] > 2";
+    let all = "[sinks.all]\nplugin = \"jsonl\"\nfrom = \"events\"\npath = \"all.jsonl\"\n";
+    run(&folder, &(asked(4.0, query, "") + SINKS + all), "2").expect(0);
+    let fast = lines(&folder, "all.jsonl").into_iter().filter(|line| line["channel"] == "POSE");
+    let fast: Vec<Value> =
+        fast.filter(|line| line["fields"]["vel"][0].as_f64().unwrap() > 2.0).collect();
+    let found = lines(&folder, "out.jsonl");
+    assert!(!fast.is_empty() && fast.len() == found.len(), "{} and {}", fast.len(), found.len());
+    for (event, row) in fast.iter().zip(&found) {
+        assert_eq!(event["timestamp_ns"], row["timestamp_ns"]);
+        assert_eq!(event["sequence"], row["sequence"]);
+        assert_eq!(event["fields"]["vel"][0], row["fields"]["v"]);
+        assert_eq!(event["fields"]["pos"], row["fields"]["pos"]);
+    }
+}
+
+#[test]
+fn the_report_balances_and_says_what_was_left_out_and_added() {
+    let folder = Folder::new();
+    let query = "select unnest(vel) as v from POSE where sequence % 2 = 0";
+    folder.write("p.toml", asked(2.0, query, "") + SINKS);
+    ran(&folder, &["run", "p.toml", "-q", "--report", "report.json"]).expect(0);
+    let report: Value = serde_json::from_slice(&folder.read("report.json")).unwrap();
+    let pose = report["channels"].as_array().unwrap().iter();
+    let pose: Vec<&Value> = pose.filter(|c| c["channel"] == "POSE").collect();
+    assert!(!pose.is_empty());
+    for channel in pose {
+        let count = |key: &str| channel[key].as_u64().unwrap();
+        assert_eq!(count("in"), count("out") + count("filtered") + count("damaged"));
+        assert!(count("out") > 0 && count("filtered") > 0);
+    }
+}
+
+#[test]
+fn a_sort_of_more_than_its_memory_goes_to_a_folder_that_is_empty_again() {
+    let folder = Folder::new();
+    fs::create_dir(folder.at("spill")).unwrap();
+    let query = "select timestamp, 'S' as channel, source, sequence, repeat(channel, 40) as long, \
+                 octet_length(payload) as n from events order by n desc, sequence";
+    let sorted = |memory: &str| {
+        let more = format!("memory = \"{memory}\"\nspill = \"spill\"");
+        let drive = "[sources.events]\nplugin = \"demo\"\nseconds = 60.0\n";
+        let asked = asked(1.0, query, &more);
+        let (_, stage) = asked.split_once("[stages.asked]").unwrap();
+        let lines = "[sinks.lines]\nplugin = \"jsonl\"\nfrom = \"asked\"\npath = \"out.jsonl\"\n";
+        run(&folder, &format!("{drive}[stages.asked]{stage}{lines}"), "2").expect(0);
+        assert_eq!(fs::read_dir(folder.at("spill")).unwrap().count(), 0);
+        folder.read("out.jsonl")
+    };
+    let (little, much) = (sorted("8MiB"), sorted("512MiB"));
+    assert!(little == much, "{} and {} bytes", little.len(), much.len());
+    let lengths = lines(&folder, "out.jsonl");
+    let lengths: Vec<u64> = lengths.iter().map(|l| l["fields"]["n"].as_u64().unwrap()).collect();
+    assert!(lengths.len() > 10_000 && lengths.is_sorted_by(|a, b| a >= b), "{}", lengths.len());
+}
+
+#[test]
+fn what_fits_nowhere_is_an_error_that_says_so() {
+    let folder = Folder::new();
+    let query = "select max(timestamp) as timestamp, 'ALL' as channel, string_agg(repeat(channel, 50), '') as all \
+                 from events";
+    let drive = "[sources.events]\nplugin = \"demo\"\nseconds = 60.0\n";
+    let asked = asked(1.0, &query.replace("as all", "as everything"), "memory = \"8MiB\"");
+    let (_, stage) = asked.split_once("[stages.asked]").unwrap();
+    let sink = "[sinks.none]\nplugin = \"null\"\nfrom = \"asked\"\n";
+    let ran = run(&folder, &format!("{drive}[stages.asked]{stage}{sink}"), "2").expect(1);
+    ran.says("does not fit into `memory = \"8MiB\"`");
+}
+
+/// What `check` says of a query.
+fn checked(query: &str, more: &str) -> Ran {
+    let folder = Folder::new();
+    let sink = "[sinks.none]\nplugin = \"null\"\nfrom = \"asked\"\n";
+    folder.write("p.toml", asked(1.0, query, more) + sink);
+    Ran::of(sluice(&folder).args(["check", "p.toml"]).output().unwrap())
+}
+
+#[test]
+fn mistakes_are_found_when_a_pipeline_is_checked() {
+    checked("select vel[1] as v from POSE", "").expect(0);
+    checked("select vel from POSE wher vel[1] > 3", "").expect(2).says("line 1, column 27");
+    checked("select sqroot(vel[1]) from POSE", "").expect(2).says("did you mean `sqrt`?");
+    checked("select nothing from events", "").expect(2).says("no column `nothing`");
+    checked("select count(*) from POSE", "").expect(2).says("`memory = \"256MiB\"`");
+    checked("select * from POSE order by utime", "").expect(2).says("ORDER BY has to see all rows");
+    checked("select now() as t from POSE", "").expect(2).says("another value in every run");
+    checked("select * from POSE; drop table POSE", "").expect(2).says("several statements");
+    let declared = "tables = { POSE = \"utime bigint\" }";
+    checked("select vel from POSE", declared).expect(2).says("no column `vel`");
+    checked("select utime from POSE", declared).expect(0);
+}
+
+#[test]
+fn a_file_is_no_table() {
+    let folder = Folder::new();
+    folder.write("secret.csv", "a\n1\n");
+    let path = folder.at("secret.csv").display().to_string();
+    let query = format!("select * from \"{path}\"");
+    run(&folder, &(asked(1.0, &query, "") + SINKS), "2").expect(0);
+    assert!(lines(&folder, "out.jsonl").is_empty());
+}

@@ -1,1 +1,373 @@
 //! The stage, made from options and given batches.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
+use serde_json::{Value, json};
+use sluice_core::{
+    Batch, BatchBuilder, Channel, Channels, Encoding, Error, Kind, Make, MessageType, Name,
+    OptionsError, Payloads, Registry, Rows, Stage, StageContext, TypeKey,
+};
+
+/// A stage at work, part after part.
+struct Run {
+    parts: Vec<Stage>,
+    channels: Arc<Channels>,
+    entered: u64,
+    filtered: u64,
+    added: u64,
+    notes: Vec<(String, u64)>,
+}
+
+fn make(options: Value) -> Result<Stage, OptionsError> {
+    let plugin = *Registry::linked().get(Kind::Stage, "sql").unwrap();
+    let Make::Stage(make) = plugin.make else { panic!("it is no stage") };
+    make(options)
+}
+
+fn refusal(options: Value) -> String {
+    let error = make(options).unwrap_err();
+    format!("{}: {}", error.path.join("."), error.message)
+}
+
+/// Events on channels at times, with a field each.
+fn batch(channels: &Channels, events: &[(&str, i64, f64)]) -> Batch {
+    let mut builder = BatchBuilder::default();
+    for (number, (name, time, _)) in events.iter().enumerate() {
+        let channel = Channel::new(Name::from_text(name), "log", Encoding::Lcm);
+        let id = channels.intern(channel).unwrap();
+        builder.push_copy(*time, number as i64, id, format!("{name} at {time}").as_bytes());
+    }
+    let mut names: Vec<&str> = events.iter().map(|event| event.0).collect();
+    names.sort_unstable();
+    names.dedup();
+    let rows = names.into_iter().filter(|name| *name != "RAW").map(|name| {
+        let mine = (0u32..).zip(events).filter(|(_, event)| event.0 == name);
+        let (events, values): (Vec<u32>, Vec<f64>) = mine.map(|(at, e)| (at, e.2)).unzip();
+        let field = if name == "B" { "b" } else { "v" };
+        rows(name, events, field, Arc::new(Float64Array::from(values)))
+    });
+    let rows: Vec<Rows> = rows.collect();
+    builder.finish().with_rows(rows)
+}
+
+fn rows(name: &str, events: Vec<u32>, field: &str, column: ArrayRef) -> Rows {
+    let columns = RecordBatch::try_from_iter_with_nullable([(field, column, true)]).unwrap();
+    let message = MessageType::named(name, TypeKey(1)).into();
+    Rows { message, payloads: Payloads::Kept, events, columns }
+}
+
+impl Run {
+    fn of(options: Value) -> Self {
+        Self {
+            parts: make(options).unwrap().into_parts(),
+            channels: Arc::default(),
+            entered: 0,
+            filtered: 0,
+            added: 0,
+            notes: Vec::new(),
+        }
+    }
+
+    fn query(query: &str) -> Self {
+        Self::of(json!({ "query": query }))
+    }
+
+    /// All that comes of these batches.
+    fn all(&mut self, batches: Vec<Batch>) -> Result<Vec<Batch>, Error> {
+        let mut given = batches;
+        self.entered = given.iter().map(|batch| batch.len() as u64).sum();
+        for part in &mut self.parts {
+            let mut next = Vec::new();
+            let mut step = |work: &mut dyn FnMut(
+                &mut Stage,
+                &mut StageContext<'_>,
+            ) -> Result<Vec<Batch>, Error>|
+             -> Result<usize, Error> {
+                let mut context = StageContext::new(&self.channels, None);
+                let got = work(part, &mut context)?;
+                self.filtered += context.filtered;
+                self.added += context.added.len() as u64;
+                self.notes.append(&mut context.notes);
+                let count = got.len();
+                next.extend(got);
+                Ok(count)
+            };
+            let mut more = |part: &mut Stage, context: &mut StageContext<'_>| match part {
+                Stage::Fold(fold) => fold.more(context),
+                _ => Ok(Vec::new()),
+            };
+            for batch in given {
+                step(&mut |part, context| match part {
+                    Stage::Map(map) => Ok(vec![map.apply(batch.clone(), context)?]),
+                    Stage::Fold(fold) => fold.push(batch.clone(), context),
+                    Stage::Chain(_) => panic!("parts are no chains"),
+                })?;
+                while step(&mut more)? > 0 {}
+            }
+            step(&mut |part, context| match part {
+                Stage::Fold(fold) => fold.finish(context),
+                _ => Ok(Vec::new()),
+            })?;
+            while step(&mut more)? > 0 {}
+            given = next;
+        }
+        let left: u64 = given.iter().map(|batch| batch.len() as u64).sum();
+        assert_eq!(self.entered + self.added, left + self.filtered, "the books balance");
+        given.retain(|batch| !batch.is_empty());
+        Ok(given)
+    }
+
+    /// For each event that comes out: its channel, time and number, and what its field `x` is.
+    fn told(&mut self, batches: Vec<Batch>) -> Vec<(String, i64, i64, Option<f64>)> {
+        let given = self.all(batches).unwrap();
+        let mut told = Vec::new();
+        for batch in &given {
+            let mut values = vec![None; batch.len()];
+            for rows in batch.rows() {
+                let Some(column) = rows.columns.column_by_name("x") else { continue };
+                for (row, event) in rows.events.iter().enumerate() {
+                    let value = match column.as_primitive_opt::<Float64Type>() {
+                        Some(column) => column.value(row),
+                        None => column.as_primitive::<Int64Type>().value(row) as f64,
+                    };
+                    values[*event as usize] = Some(value);
+                }
+            }
+            for (event, value) in batch.iter().zip(values) {
+                let name = self.channels.get(event.channel).name.text().to_owned();
+                told.push((name, event.timestamp, event.sequence, value));
+            }
+        }
+        told
+    }
+}
+
+/// Some events in two batches.
+fn some(run: &Run) -> Vec<Batch> {
+    let first = [("A", 10, 1.0), ("B", 11, 2.0), ("A", 12, 3.0), ("RAW", 13, 0.0)];
+    vec![batch(&run.channels, &first), batch(&run.channels, &[("A", 20, 5.0), ("B", 21, 4.0)])]
+}
+
+fn event(name: &str, time: i64, number: i64, x: f64) -> (String, i64, i64, Option<f64>) {
+    (name.to_owned(), time, number, Some(x))
+}
+
+#[test]
+fn rows_are_events_of_the_time_channel_and_number_of_those_they_are_made_of() {
+    let mut run = Run::query("select v * 2 as x from A where v > 1");
+    let events = some(&run);
+    assert_eq!(run.told(events), [event("A", 12, 2, 6.0), event("A", 20, 0, 10.0)]);
+    assert_eq!((run.filtered, run.added), (4, 0));
+}
+
+#[test]
+fn what_the_query_says_of_an_event_is_so() {
+    let query = "select timestamp + interval '1 second' as timestamp, 'X' as channel, sequence + 100 as sequence, \
+                 v as x from A limit 1 offset 1";
+    let mut run = Run::query(query);
+    let events = some(&run);
+    assert_eq!(run.told(events), [event("X", 1_000_000_012, 102, 3.0)]);
+}
+
+#[test]
+fn all_events_are_a_table_with_their_payloads() {
+    let mut run = Run::query("select payload, channel from events where channel like 'R%'");
+    let events = some(&run);
+    let given = run.all(events).unwrap();
+    assert_eq!(given.len(), 1);
+    assert_eq!((given[0].payload(0), given[0].rows().len()), (&b"RAW at 13"[..], 0));
+}
+
+#[test]
+fn rows_of_several_tables_come_in_the_order_of_their_events() {
+    let mut run = Run::query("select b as x from B union all select v as x from A");
+    let events = some(&run);
+    let wanted = [
+        event("A", 10, 0, 1.0),
+        event("B", 11, 1, 2.0),
+        event("A", 12, 2, 3.0),
+        event("A", 20, 0, 5.0),
+        event("B", 21, 1, 4.0),
+    ];
+    assert_eq!(run.told(events), wanted);
+}
+
+#[test]
+fn elements_of_lists_become_rows_of_their_event() {
+    let mut run = Run::query("select unnest(make_array(v, v + 1)) as x from A where v < 5");
+    let events = some(&run);
+    let wanted = [
+        event("A", 10, 0, 1.0),
+        event("A", 10, 0, 2.0),
+        event("A", 12, 2, 3.0),
+        event("A", 12, 2, 4.0),
+    ];
+    assert_eq!(run.told(events), wanted);
+    assert_eq!((run.filtered, run.added), (4, 2));
+}
+
+#[test]
+fn messages_that_never_come_leave_a_query_over_one_channel_empty() {
+    let mut run = Run::query("select v as x from MISSING");
+    let events = some(&run);
+    assert_eq!(run.told(events), []);
+    let mut run = Run::query("select payload from RAW");
+    let events = some(&run);
+    assert_eq!(run.told(events), []);
+    assert!(run.notes[0].0.contains("put the stage `decode` before"), "{:?}", run.notes);
+}
+
+#[test]
+fn a_query_over_several_channels_says_which_one_never_came() {
+    let mut run = Run::query("select v from A union all select v from MISSING");
+    let events = some(&run);
+    let said = run.all(events).unwrap_err().to_string();
+    assert!(
+        said.contains("no decoded event of `MISSING` came") && said.contains("`tables`"),
+        "{said}"
+    );
+    let query = "select v as x from A union all select v as x from MISSING";
+    let mut run =
+        Run::of(json!({ "query": query, "tables": { "A": "v double", "MISSING": "v double" } }));
+    let events = some(&run);
+    assert_eq!(run.told(events).len(), 3);
+}
+
+#[test]
+fn one_channel_may_have_messages_of_several_types() {
+    let mut run = Run::query("select v as x from A");
+    let events = batch(&run.channels, &[("A", 1, 0.5), ("A", 2, 0.0), ("A", 3, 1.5)]);
+    let other = rows("other", vec![1], "v", Arc::new(Int64Array::from(vec![7])));
+    let mut all: Vec<Rows> = events.rows().iter().map(|rows| rows.pick(&[0, 2])).collect();
+    all.push(other);
+    let given = run.told(vec![events.with_rows(all)]);
+    assert_eq!(given, [event("A", 1, 0, 0.5), event("A", 2, 1, 7.0), event("A", 3, 2, 1.5)]);
+}
+
+#[test]
+fn aggregates_need_leave_and_give_new_events_in_order() {
+    let query =
+        "select max(timestamp) as timestamp, channel, count(*) as x from events group by channel";
+    let said = refusal(json!({ "query": query }));
+    assert!(said.starts_with("query: GROUP BY has to see all rows"), "{said}");
+    assert!(said.contains("`memory = \"256MiB\"`"), "{said}");
+    let mut run = Run::of(json!({ "query": query, "memory": "16MiB" }));
+    let events = some(&run);
+    let wanted = [event("RAW", 13, 0, 1.0), event("A", 20, 1, 3.0), event("B", 21, 2, 2.0)];
+    assert_eq!(run.told(events), wanted);
+    assert_eq!((run.filtered, run.added), (6, 3));
+}
+
+#[test]
+fn joins_sorts_windows_and_subqueries_see_everything() {
+    let ask = |query: &str| {
+        let mut run = Run::of(json!({ "query": query, "memory": "16MiB", "channel": "OUT" }));
+        let events = some(&run);
+        run.told(events).into_iter().map(|(_, time, _, x)| (time, x.unwrap())).collect::<Vec<_>>()
+    };
+    let joined = "select a.timestamp, a.v + b.b as x from A a join B b on a.v < b.b";
+    assert_eq!(ask(joined), [(10, 3.0), (10, 5.0), (12, 7.0)]);
+    assert_eq!(
+        ask("select timestamp, v as x from A order by v desc limit 2"),
+        [(20, 5.0), (12, 3.0)]
+    );
+    let window = "select timestamp, sum(v) over (order by timestamp) as x from A";
+    assert_eq!(ask(window), [(10, 1.0), (12, 4.0), (20, 9.0)]);
+    let itself = "select a.timestamp, b.v as x from A a join A b on a.timestamp = b.timestamp";
+    assert_eq!(ask(itself), [(10, 1.0), (12, 3.0), (20, 5.0)]);
+    let above = "select timestamp, v as x from A where v > (select avg(b) from B)";
+    assert_eq!(ask(above), [(20, 5.0)]);
+    assert_eq!(ask("select distinct timestamp, 1.0 as x from A where v < 2"), [(10, 1.0)]);
+}
+
+#[test]
+fn what_is_made_of_many_events_needs_a_time_and_a_channel() {
+    let query = "select count(*) as n from events";
+    let said = refusal(json!({ "query": query, "memory": "16MiB" }));
+    assert!(said.contains("no column `timestamp`"), "{said}");
+    let query = "select max(timestamp) as timestamp, count(*) as n from events";
+    let said = refusal(json!({ "query": query, "memory": "16MiB" }));
+    assert!(said.contains("no column `channel`"), "{said}");
+}
+
+#[test]
+fn mistakes_are_found_before_anything_is_read_where_columns_are_known() {
+    let said = refusal(json!({ "query": "select timestmp from events" }));
+    assert!(
+        said.contains("there is no column `timestmp`") && said.contains("`timestamp`"),
+        "{said}"
+    );
+    let declared = json!({ "query": "select w from A", "tables": { "A": "v double" } });
+    assert!(refusal(declared).contains("there is no column `w`"));
+    let twice = json!({ "query": "select sequence as n, sequence + 1 as n from events" });
+    assert!(make(twice).is_err());
+    let said = refusal(json!({ "query": "select 1 as timestamp, 'x' as sequence from events" }));
+    assert!(said.contains("column `sequence`: an integer is needed"), "{said}");
+    for (tables, what) in [
+        (json!({ "B": "v double" }), "tables.B: the query reads no table `B`"),
+        (json!({ "A": "v dubble" }), "tables.A: "),
+        (json!({ "A": "" }), "tables.A: "),
+        (json!({ "A": "v double) as select 1 --" }), "tables.A: "),
+        (json!({ "A": "v double, v int" }), "declared twice"),
+    ] {
+        let said = refusal(json!({ "query": "select v from A", "tables": tables }));
+        assert!(said.contains(what), "{said}");
+    }
+    assert!(
+        refusal(json!({ "query": "select v from A", "memory": "1KiB" })).contains("too little")
+    );
+    assert!(refusal(json!({ "query": "select v from A", "quary": 1 })).contains("unknown field"));
+}
+
+#[test]
+fn mistakes_in_columns_that_messages_have_are_told_with_the_query() {
+    let mut run = Run::query("select w as x from A");
+    let events = some(&run);
+    let said = run.all(events).unwrap_err().to_string();
+    assert!(
+        said.contains("the query `select w as x from A`") && said.contains("column `w`"),
+        "{said}"
+    );
+}
+
+#[test]
+fn values_that_no_event_can_have_end_the_run() {
+    for (query, what) in [
+        ("select null::timestamp as timestamp, v from A", "column `timestamp` is null"),
+        ("select 'x'::bytea as payload, arrow_cast(null, 'Utf8') as channel, v from A", ""),
+        ("select interval '1 day' as i from A", "no event can have"),
+    ] {
+        let mut run = Run::query(query);
+        let events = some(&run);
+        match run.all(events) {
+            Ok(_) => assert!(what.is_empty(), "{query}"),
+            Err(error) => assert!(!what.is_empty() && error.to_string().contains(what), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn long_conditions_are_worked_out_on_any_thread() {
+    let sum =
+        format!("select v{} as x from A where {}", " + 1".repeat(150), ["v > 0"; 80].join(" and "));
+    let mut run = Run::query(&sum);
+    let events = some(&run);
+    assert_eq!(run.told(events)[0], event("A", 10, 0, 151.0));
+}
+
+#[test]
+fn a_query_that_is_dropped_half_way_ends() {
+    let query = "select timestamp, channel, v as x from A order by v";
+    let mut run = Run::of(json!({ "query": query, "memory": "16MiB" }));
+    let events = some(&run);
+    let mut context = StageContext::new(&run.channels, None);
+    for part in &mut run.parts {
+        if let Stage::Fold(fold) = part {
+            fold.push(events[0].clone(), &mut context).unwrap();
+        }
+    }
+    drop(run.parts);
+}

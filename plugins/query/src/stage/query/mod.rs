@@ -332,7 +332,8 @@ mod tests {
         let deep = |open: &str, close: &str, n: usize| {
             format!("select {}a{} from A", open.repeat(n), close.repeat(n))
         };
-        assert!(read(deep("(", ")", 3_000)).unwrap_err().contains("deep"));
+        assert!(read(deep("(", ")", 3_000)).unwrap_err().contains("parts"));
+        assert!(read(deep("(", ")", 200)).unwrap_err().contains("deep"));
         assert!(read(deep("not ", "", 2_000)).is_err());
         assert!(read(deep("- ", "", 2_000)).is_err());
         assert!(
