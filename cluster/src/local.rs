@@ -89,7 +89,7 @@ fn start(
 ) -> Result<(Part, Receiver<String>), Error> {
     use std::os::unix::process::CommandExt;
     let mut command = Command::new(program());
-    command.arg("cluster").args(arguments).arg("--with-parent");
+    command.arg0("sluice").arg("cluster").args(arguments).arg("--with-parent");
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     // A key that is pressed is for the run, which ends its cluster in good order.
     command.process_group(0);

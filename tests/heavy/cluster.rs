@@ -105,16 +105,11 @@ fn timeless(report: &[u8]) -> Value {
 #[test]
 fn two_executors_make_what_one_program_makes_byte_for_byte() {
     let folder = folder(12);
-    let local = ran(&folder, &["run", "batch.toml", "--report", "-"]).expect(0);
-    let expected = tree(&folder.at("out"));
-    fs::remove_dir_all(folder.at("out")).unwrap();
+    let expected = by_itself(&folder);
+    assert!(expected.contains_key("_manifest.json"));
     let cluster = Cluster::start(&folder, 2);
-    let remote = ran_on(&cluster, &folder, &["run", "batch.toml", "--report", "-"]).expect(0);
-    remote.says("12 inputs done");
+    ran_on(&cluster, &folder, &["run", "batch.toml"]).expect(0).says("12 inputs done");
     same(&expected, &tree(&folder.at("out")));
-    let remote = fs::read(folder.at("out/_manifest.json")).unwrap();
-    assert!(remote == expected["_manifest.json"]);
-    drop(local);
 }
 
 #[test]
@@ -158,6 +153,31 @@ fn a_cluster_on_this_machine_lives_for_one_run() {
     let run = ["run", "batch.toml", "--engine", "ballista", "--local-cluster", "2"];
     ran(&folder, &run).expect(0).says("4 inputs done");
     same(&expected, &tree(&folder.at("out")));
+}
+
+#[test]
+fn a_cluster_on_this_machine_ends_with_its_run_also_where_that_is_killed() {
+    let folder = folder(12);
+    let run = ["run", "batch.toml", "--engine", "ballista", "--local-cluster", "2"];
+    let mut run = Part::start(sluice(&folder).args(run));
+    until("the first output", || folder.at("out/00.jsonl").exists().then_some(()));
+    assert!(at_work_in(&folder) > 3);
+    run.kill();
+    until("the end of its parts", || (at_work_in(&folder) == 0).then_some(()));
+    // What it left is gone on with, and is removed.
+    let resume = ["run", "batch.toml", "--engine", "ballista", "--local-cluster", "1", "--resume"];
+    ran(&folder, &resume).expect(0);
+    let made = tree(&folder.at("out"));
+    fs::remove_dir_all(folder.at("out")).unwrap();
+    same(&by_itself(&folder), &made);
+}
+
+/// How many processes work in this folder.
+fn at_work_in(folder: &Folder) -> usize {
+    let folder = folder.path().canonicalize().unwrap();
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let working = processes.filter_map(|process| fs::read_link(process.path().join("cwd")).ok());
+    working.filter(|at| *at == folder).count()
 }
 
 #[test]
@@ -330,7 +350,7 @@ fn a_run_that_is_stopped_ends_soon_and_goes_on_with_resume() {
     until("the first output", || folder.at("out/00.jsonl").exists().then_some(()));
     run.signal(Signal::INT);
     let code = run.code();
-    assert!(code == Some(1) || code == Some(0), "{code:?} {}", run.said());
+    assert!(code == Some(3) || code == Some(0), "{code:?} {}", run.said());
     ran_on(&cluster, &folder, &["run", "batch.toml", "--resume"]).expect(0);
     same(&expected, &tree(&folder.at("out")));
 }

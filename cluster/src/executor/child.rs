@@ -94,6 +94,7 @@ async fn listen(
 
 fn command(arguments: &[String], folder: &Path) -> Command {
     let mut command = Command::new(program());
+    command.arg0("sluice");
     command.args(["cluster", "unit"]).args(arguments).current_dir(folder);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // A key that is pressed where the executor runs is for the executor.

@@ -96,32 +96,34 @@ impl Workshop {
         if mark.is_there() {
             return Ok(());
         }
+        let (room, folder) = (piece.order.room(), piece.order.folder());
+        if let Some(missing) = [folder, room].into_iter().find(|folder| !folder.is_dir()) {
+            tokio::select! {
+                () = sleep(MISPLACED) => {}
+                _ = end => return Err(unwanted()),
+            }
+            return self.try_again_or_give_up(piece, misplaced(missing)).await;
+        }
         let why = match self.have_done(piece, end).await? {
             Came::To(Ended::Delivered) => {
                 mark.leave();
                 return Ok(());
             }
-            Came::To(Ended::Abandoned(why)) => {
-                tell(&self.voice, format!("{}: left: {why}", piece.name)).await;
-                return Ok(());
+            Came::Ended => return Err(unwanted()),
+            Came::To(Ended::Again(why)) | Came::Died(why) if room.is_dir() => {
+                return self.try_again_or_give_up(piece, why).await;
             }
-            Came::Ended => return Err(io::Error::other("it was ended: nobody wants it any more")),
-            Came::To(Ended::Again(why)) | Came::Died(why) => why,
+            Came::To(Ended::Abandoned(why)) => why,
+            Came::To(Ended::Again(_)) | Came::Died(_) => "the run is over".to_owned(),
         };
-        self.try_again_or_give_up(piece, why).await
+        tell(&self.voice, format!("{}: left: {why}", piece.name)).await;
+        Ok(())
     }
 
     async fn have_done(&self, piece: &Piece, end: oneshot::Receiver<()>) -> io::Result<Came> {
-        let (order, folder) = (&piece.order, piece.order.folder());
-        if let Some(missing) = [folder, order.room()].into_iter().find(|folder| !folder.is_dir()) {
-            tokio::select! {
-                () = sleep(MISPLACED) => {}
-                _ = end => return Ok(Came::Ended),
-            }
-            return Ok(Came::Died(misplaced(missing)));
-        }
+        let Piece { order, name, .. } = piece;
         let text = serde_json::to_string(order).map_err(io::Error::other)?;
-        child::fulfil(&self.arguments, folder, &text, &piece.name, &self.voice, end).await
+        child::fulfil(&self.arguments, order.folder(), &text, name, &self.voice, end).await
     }
 
     /// `Err` if another try is worth it.
@@ -166,6 +168,10 @@ impl Piece {
         let name = printable(&order.input().display().to_string()).into_owned();
         Ok(Self { task, order, name })
     }
+}
+
+fn unwanted() -> io::Error {
+    io::Error::other("it was ended: nobody wants it any more")
 }
 
 fn misplaced(folder: &Path) -> String {
