@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use sluice_core::Pattern;
 use sluice_core::options::ByteSize;
 use sluice_core::time::{Length, When};
+use sluice_pipeline::batch::Shard;
 
 pub(crate) use crate::commands::cluster::{self, ClusterArgs};
 pub(crate) use crate::commands::hub::HubArgs;
@@ -59,7 +60,7 @@ pub(crate) enum Verb {
     /// Run a pipeline
     Run(RunArgs),
     /// Convert logs, without a pipeline file
-    Convert(ConvertArgs),
+    Convert(Box<ConvertArgs>),
     /// Ask questions of logs in SQL
     Query(Box<QueryArgs>),
     /// Record live LCM
@@ -168,10 +169,10 @@ pub(crate) struct EngineArgs {
     #[command(flatten)]
     pub(crate) cluster: cluster::ReachArgs,
 
-    /// Where outputs are named after inputs: run the I-th of N parts of the inputs, of which others may be run
-    /// elsewhere at the same time. `merge-manifests` puts their records together.
-    #[arg(long, value_name = "I/N", conflicts_with = "engine")]
-    pub(crate) shard: Option<String>,
+    /// Where outputs are named after inputs: run the I-th of N parts of the inputs (the I-th, the I+N-th, and so
+    /// on), of which others may be run elsewhere at the same time. `merge-manifests` puts their records together.
+    #[arg(long, value_name = "I/N", value_parser = Shard::parse)]
+    pub(crate) shard: Option<Shard>,
 }
 
 /// With what to run, and how to tell of it.
