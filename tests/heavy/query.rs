@@ -1,1 +1,501 @@
-//! `sluice query`, as users call it.
+//! `sluice query`, as users call it: what comes out in every form, what is told beside it, and what is refused.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::kit::{BEGIN, Event, Folder, Ran, log, ran, root, skipped, sluice};
+
+/// What the contract of the command line has.
+const BY_CHANNEL: &str = "select channel, count(*) from drive group by 1 order by 2 desc";
+
+/// Two seconds of driving: `drive.lcm`, and `tables/` with its messages decoded.
+fn drive() -> Folder {
+    let folder = Folder::new();
+    ran(&folder, &["run", "quickstart", "--set", "SECONDS=2", "--set", "OUT=."]).expect(0);
+    folder
+}
+
+/// The rows of a query on `drive.lcm`, by JSON lines.
+#[track_caller]
+fn asked(folder: &Folder, query: &str, more: &[&str]) -> Vec<Value> {
+    let arguments = [&["query", query, "drive.lcm", "--format", "jsonl"], more].concat();
+    lines(&ran(folder, &arguments).expect(0).stdout)
+}
+
+fn lines(bytes: &[u8]) -> Vec<Value> {
+    let text = std::str::from_utf8(bytes).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn info(folder: &Folder, log: &str) -> Value {
+    serde_json::from_slice(&ran(folder, &["info", "--json", log]).stdout).unwrap()
+}
+
+/// Runs the program with this on its standard input.
+fn fed(folder: &Folder, arguments: &[&str], input: &[u8]) -> Ran {
+    let mut command = sluice(folder);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // Who has seen enough closes it.
+    drop(child.stdin.take().unwrap().write_all(input));
+    Ran::of(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn events_are_counted_by_channel_as_info_counts_them() {
+    let folder = drive();
+    let told = info(&folder, "drive.lcm");
+    let mut wanted: Vec<(u64, String)> = Vec::new();
+    for channel in told["channels"].as_array().unwrap() {
+        wanted
+            .push((channel["events"].as_u64().unwrap(), channel["name"].as_str().unwrap().into()));
+    }
+    let table = ran(&folder, &["query", BY_CHANNEL, "drive.lcm"]).expect(0);
+    let text = table.text();
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["channel", "count(*)"]);
+    let mut found: Vec<(u64, String)> =
+        rows[2..].iter().map(|row| (row[1].parse().unwrap(), row[0].to_owned())).collect();
+    assert!(found.is_sorted_by(|a, b| a.0 >= b.0), "{text}");
+    found.sort();
+    wanted.sort();
+    assert_eq!(found, wanted);
+    assert_eq!(table.stderr, "");
+}
+
+#[test]
+fn a_window_of_time_on_one_channel_has_the_events_that_cat_shows() {
+    let folder = drive();
+    let window = ["--start", "+0.5", "--end", "+1.25", "--channel", "POSE", "--json"];
+    let shown = ran(&folder, &[&["cat", "drive.lcm"], &window[..]].concat()).expect(0);
+    let shown: Vec<Value> =
+        lines(&shown.stdout).iter().map(|event| event["sequence"].clone()).collect();
+    assert!(shown.len() > 10);
+    let first = info(&folder, "drive.lcm")["first_timestamp_ns"].as_i64().unwrap();
+    let (start, end) = (first + 500_000_000, first + 1_250_000_000);
+    let query = format!(
+        "select sequence from drive where channel = 'POSE' and timestamp >= to_timestamp_nanos({start}) \
+         and timestamp < to_timestamp_nanos({end})"
+    );
+    let found: Vec<Value> =
+        asked(&folder, &query, &[]).iter().map(|row| row["sequence"].clone()).collect();
+    assert_eq!(found, shown);
+}
+
+/// The Python that has this module; nothing, said aloud, if there is none.
+fn python(module: &str) -> Option<PathBuf> {
+    let given = std::env::var_os("SLUICE_PEERS").map(PathBuf::from);
+    let python = given.unwrap_or_else(|| root().join(".cache/peers-venv")).join("bin/python3");
+    let asked = Command::new(&python).args(["-c", &format!("import {module}")]).output();
+    if asked.is_ok_and(|asked| asked.status.success()) {
+        return Some(python);
+    }
+    skipped(&format!("there is no Python with {module}; .ci/run installs it"));
+    None
+}
+
+/// What a script prints, as JSON.
+#[track_caller]
+fn scripted(module: &str, folder: &Folder, script: &str) -> Option<Value> {
+    let output =
+        Command::new(python(module)?).args(["-c", script]).current_dir(folder.path()).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+#[test]
+fn an_aggregate_over_fields_is_what_duckdb_says_of_the_tables() {
+    let folder = drive();
+    let query =
+        "select count(*) as n, sum(utime) as t, max(pos[1]) as x, avg(vel[2]) as v from drive.POSE";
+    let found = asked(&folder, query, &["--types", "mit-dgc"]);
+    let script = "
+import duckdb, json
+row = duckdb.sql(\"select count(*), sum(utime)::bigint, max(pos[1]), avg(vel[2]) from 'tables/channel=POSE/*.parquet'\").fetchall()[0]
+print(json.dumps(dict(zip('ntxv', row))))";
+    let Some(wanted) = scripted("duckdb", &folder, script) else { return };
+    assert_eq!((&found[0]["n"], &found[0]["t"]), (&wanted["n"], &wanted["t"]));
+    assert_eq!(found[0]["x"], wanted["x"]);
+    let near = |row: &Value| (row["v"].as_f64().unwrap() * 1e9).round();
+    assert_eq!(near(&found[0]), near(&wanted));
+}
+
+#[test]
+fn what_is_written_in_every_form_is_read_by_others() {
+    let folder = drive();
+    let query = "select timestamp, channel, sequence, payload, named_struct('a', [1, null]) as nested, \
+                 cast(null as double) as nothing from drive order by sequence";
+    for name in ["all.parquet", "all.csv", "all.jsonl", "all.arrow", "all.csv.zst"] {
+        ran(&folder, &["query", query, "drive.lcm", "--to", name]).expect(0).says("wrote");
+    }
+    let events = info(&folder, "drive.lcm")["events"].clone();
+    assert_eq!(lines(&folder.read("all.jsonl")).len() as u64, events.as_u64().unwrap());
+    assert_eq!(crate::kit::unpacked(&folder.read("all.csv.zst")), folder.read("all.csv"));
+    let script = r#"
+import base64, csv, duckdb, json, pyarrow as pa, pyarrow.ipc, pyarrow.parquet as pq
+parquet, arrow = pq.read_table("all.parquet"), pa.ipc.open_file("all.arrow").read_all()
+assert str(parquet.schema.field("timestamp").type) == "timestamp[ns, tz=UTC]", parquet.schema
+assert parquet.schema.field("nested").type.num_fields == 1
+meta = pq.read_metadata("all.parquet").metadata
+assert json.loads(meta[b"sluice.inputs"])[0]["path"] == "drive.lcm" and b"named_struct" in meta[b"sluice.query"]
+assert pq.ParquetFile("all.parquet").metadata.row_group(0).column(0).compression == "ZSTD"
+assert parquet.to_pydict() == arrow.to_pydict()
+csv.field_size_limit(1 << 30)
+rows = list(csv.DictReader(open("all.csv", newline="")))
+lines = [json.loads(line) for line in open("all.jsonl")]
+for row, line, payload, ns in zip(rows, lines, parquet["payload"], parquet["timestamp"].cast(pa.int64())):
+    assert row["timestamp"] == line["timestamp"] and row["timestamp"].endswith("Z")
+    assert base64.b64decode(row["payload"]) == base64.b64decode(line["payload"]) == payload.as_py()
+    assert json.loads(row["nested"]) == line["nested"] == {"a": [1, None]}
+    assert row["nothing"] == "" and line["nothing"] is None
+ns = duckdb.sql("select max(epoch_ns(timestamp)), count(*), min(sequence) from 'all.parquet'").fetchall()[0]
+same = duckdb.sql("select max(epoch_ns(timestamp::timestamptz)), count(*), min(sequence) from 'all.csv'").fetchall()[0]
+assert ns == same, (ns, same)
+print(json.dumps(len(rows)))
+"#;
+    let Some(rows) = scripted("duckdb, pyarrow", &folder, script) else { return };
+    assert_eq!(rows, events);
+}
+
+#[test]
+fn what_is_binary_goes_into_a_pipe_too_and_closed_pipes_are_no_failure() {
+    let folder = drive();
+    let arguments = ["query", "select 1 as one", "--to", "-", "--format", "parquet"];
+    assert!(ran(&folder, &arguments).expect(0).stdout.starts_with(b"PAR1"));
+    let mut command = sluice(&folder);
+    command.args(["query", "select * from drive", "drive.lcm", "--format", "csv"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let ran = Ran::of(child.wait_with_output().unwrap()).expect(0);
+    assert_eq!(ran.stderr, "");
+}
+
+#[test]
+fn damage_is_told_as_cat_tells_it_and_says_so_in_the_exit_code() {
+    let folder = drive();
+    let mut bytes = folder.read("drive.lcm");
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 5_000].fill(0xA5);
+    folder.write("drive.lcm", &bytes);
+    let shown = ran(&folder, &["cat", "drive.lcm"]).expect(3);
+    let told = ran(&folder, &["query", "select count(*) as n from drive", "drive.lcm"]).expect(3);
+    assert_eq!(told.stderr, shown.stderr);
+    assert!(told.stderr.contains("could not be read"));
+    let count = told.text().lines().last().unwrap().trim().to_owned();
+    assert_eq!(count, info(&folder, "drive.lcm")["events"].to_string());
+    // A file is written all the same, and quiet programs say nothing of it.
+    let arguments = ["-q", "query", "select * from drive", "drive.lcm", "--to", "all.parquet"];
+    assert_eq!(ran(&folder, &arguments).expect(3).stderr, "");
+    assert!(folder.at("all.parquet").exists());
+}
+
+#[test]
+fn events_that_cannot_be_decoded_are_left_out_and_counted() {
+    let folder = drive();
+    let mut bytes = folder.read("drive.lcm");
+    for number in 0..3 {
+        bytes.extend(Event::new(100_000 + number, BEGIN, "POSE", b"rubbish").bytes());
+    }
+    folder.write("drive.lcm", &bytes);
+    let query = "select count(utime) as n from drive.POSE";
+    let told = ran(&folder, &["query", query, "drive.lcm", "--types", "mit-dgc"]).expect(3);
+    let told = told.says("3 events");
+    let poses = asked(&folder, "select count(*) as n from drive where channel = 'POSE'", &[]);
+    let decoded = told.text().lines().last().unwrap().trim().parse::<u64>().unwrap();
+    assert_eq!(decoded + 3, poses[0]["n"].as_u64().unwrap());
+}
+
+#[test]
+fn mistakes_in_queries_are_shown_with_their_place_and_what_to_do() {
+    let folder = drive();
+    let wrong: [(&str, &[&str]); 6] = [
+        ("select chanel from drive", &["query:1:8", "no column `chanel`", "`channel`", "^^^^^^"]),
+        ("select *\nfrom drvie", &["drvie", "`drive`"]),
+        ("selec * from drive", &["query:1:1", "no SQL", "^^^^^"]),
+        ("select nosuch(1) from drive", &["nosuch"]),
+        ("select * from drive where", &["no SQL"]),
+        ("select * from drive; select pay_load from drive", &["query:1:29", "`payload`"]),
+    ];
+    for (query, told) in wrong {
+        let mut said = ran(&folder, &["query", query, "drive.lcm"]).expect(2);
+        for what in told {
+            said = said.says(what);
+        }
+    }
+    folder.write("wrong.sql", "-- two lines\nselect channel, frm drive;");
+    let arguments = ["query", "--file", "wrong.sql", "drive.lcm"];
+    ran(&folder, &arguments).expect(2).says("wrong.sql:2:");
+}
+
+#[test]
+fn what_is_no_query_is_refused_and_writes_nothing() {
+    let folder = drive();
+    let before = folder.names();
+    for statement in [
+        "create table x as select 1",
+        "copy drive to 'x.parquet'",
+        "insert into drive select * from drive",
+        "set datafusion.execution.batch_size = 1",
+        "create external table x stored as csv location '/etc/passwd'",
+        "drop table drive",
+    ] {
+        ran(&folder, &["query", statement, "drive.lcm"]).expect(2).says("no query");
+    }
+    folder.write("secret.csv", "a,b\n1,2\n");
+    for query in ["select * from 'secret.csv'", "select * from \"secret.csv\""] {
+        ran(&folder, &["query", query, "drive.lcm"]).expect(2);
+    }
+    std::fs::remove_file(folder.at("secret.csv")).unwrap();
+    assert_eq!(folder.names(), before);
+}
+
+#[test]
+fn a_file_appears_whole_or_not_at_all() {
+    let folder = drive();
+    let before = folder.names();
+    let to = |query: &str, more: &[&str]| {
+        ran(&folder, &[&["query", query, "drive.lcm", "--to", "out.csv"], more].concat())
+    };
+    // It fails when rows have been written already.
+    let fails = "select 10 / (sequence - 500) as x, channel from drive";
+    to(fails, &[]).expect(1).says("zero");
+    assert_eq!(folder.names(), before);
+    to("select 1 as one", &[]).expect(0);
+    to("select 2 as two", &[]).expect(1).says("--overwrite");
+    assert_eq!(folder.read("out.csv"), b"one\n1\n");
+    to(fails, &["--overwrite"]).expect(1);
+    assert_eq!(folder.read("out.csv"), b"one\n1\n");
+    to("select 2 as two", &["--overwrite"]).expect(0);
+    assert_eq!(folder.read("out.csv"), b"two\n2\n");
+    // No log is written over, however it is called.
+    let over = ["query", "select 1", "drive.lcm", "--to", "./drive.lcm", "--format", "csv"];
+    ran(&folder, &[&over[..], &["--overwrite"]].concat()).expect(1).says("input");
+    to("select 1; select 2", &["--overwrite"]).expect(2).says("one statement");
+    ran(&folder, &["query", "select 1", "--to", "x.lcm"]).expect(2).says(".parquet");
+    assert_eq!(folder.names().len(), before.len() + 1);
+}
+
+#[test]
+fn tables_are_named_after_files_or_as_one_likes() {
+    let folder = drive();
+    std::fs::create_dir(folder.at("logs")).unwrap();
+    for name in ["logs/2007-11-03.lcm", "logs/drive.lcm"] {
+        std::fs::copy(folder.at("drive.lcm"), folder.at(name)).unwrap();
+    }
+    let events = info(&folder, "drive.lcm")["events"].as_u64().unwrap();
+    let count = |query: &str, logs: &[&str]| {
+        let arguments = [&["query", "--format", "csv", query], logs].concat();
+        let text = ran(&folder, &arguments).expect(0).text();
+        text.lines().last().unwrap().parse::<u64>().unwrap()
+    };
+    let day = "logs/2007-11-03.lcm";
+    assert_eq!(count("select count(*) from \"2007-11-03\"", &[day]), events);
+    assert_eq!(count("select count(*) from log", &[day]), events);
+    assert_eq!(count("select count(*) from days", &["days=logs/*.lcm"]), 2 * events);
+    let twice = ["a=drive.lcm", "a=logs/drive.lcm", "b=logs/2007-11-03.lcm"];
+    assert_eq!(count("select count(*) from a", &twice), 2 * events);
+    let joined = "select count(*) from drive d join \"2007-11-03\" t on d.sequence = t.sequence";
+    assert_eq!(count(joined, &["drive.lcm", day]), events);
+    let same = ["query", "select 1", "drive.lcm", "logs/drive.lcm"];
+    ran(&folder, &same).expect(2).says("first=drive.lcm second=logs/drive.lcm");
+    ran(&folder, &["query", "select 1", "no-such.lcm"]).expect(1).says("no-such.lcm");
+    ran(&folder, &["query", "select * from log", "drive.lcm", day]).expect(2).says("log");
+    ran(&folder, &["query"]).expect(2).says("neither a query nor a log");
+}
+
+#[test]
+fn statements_come_on_standard_input_or_in_a_file() {
+    let folder = drive();
+    let input = b"select 1 as a; select\n ';' as b;\n-- the end;\n.format csv\nselect 2 as c";
+    let told = fed(&folder, &["query", "drive.lcm"], input).expect(0);
+    assert_eq!(told.text(), "a\n-\n1\n\nb\n-\n;\nc\n2\n");
+    let told =
+        fed(&folder, &["query", "drive.lcm"], b"select 1 as a;\nselect b;\nselect 3;").expect(2);
+    assert_eq!(told.text(), "a\n-\n1\n");
+    fed(&folder, &["query", "drive.lcm"], b".nonsense\n").expect(2).says(".help");
+    let told = fed(
+        &folder,
+        &["query", "drive.lcm", "--types", "mit-dgc"],
+        b".tables\n.schema drive.POSE\n",
+    );
+    let text = told.expect(0).text();
+    assert!(text.contains("\ndrive.POSE\n") && text.contains("utime"), "{text}");
+    folder.write("two.sql", "select 1 as a;\nselect 2 as b;\n");
+    let arguments = ["query", "--format", "csv", "-f", "two.sql", "drive.lcm"];
+    assert_eq!(ran(&folder, &arguments).expect(0).text(), "a\n1\nb\n2\n");
+    let count =
+        fed(&folder, &["query", "--format", "csv", "-f", "-", "drive.lcm"], b"select 7 as n");
+    assert_eq!(count.expect(0).text(), "n\n7\n");
+    let events = info(&folder, "drive.lcm")["events"].to_string();
+    let log = folder.read("drive.lcm");
+    let arguments =
+        ["query", "select count(*) as n from stdin", "-", "--from", "lcm-log", "--format", "csv"];
+    assert_eq!(fed(&folder, &arguments, &log).expect(0).text(), format!("n\n{events}\n"));
+}
+
+#[test]
+fn plans_are_shown_line_by_line() {
+    let folder = drive();
+    let query = "explain select count(*) from drive where channel = 'POSE'";
+    let text = ran(&folder, &["query", query, "drive.lcm"]).expect(0).text();
+    assert!(text.lines().any(|line| line == "physical_plan"), "{text}");
+    assert!(text.lines().filter(|line| line.starts_with("  ")).count() > 3, "{text}");
+}
+
+#[test]
+fn hostile_names_are_named_and_shown_without_harm() {
+    let folder = Folder::new();
+    let names = ["a\"b; drop table x --", "x\u{1b}[31m\u{7}", "SELECT", "", "a.b"];
+    let mut events = Vec::new();
+    for (number, name) in names.iter().enumerate() {
+        events.push(Event::new(number as i64, BEGIN + number as i64, name, b"\x1b[2J"));
+    }
+    folder.write("drive.lcm", log(&events));
+    let rows = asked(&folder, "select channel, payload from drive", &[]);
+    let found: Vec<&str> = rows.iter().map(|row| row["channel"].as_str().unwrap()).collect();
+    assert_eq!(found, names);
+    let shown = ran(&folder, &["query", "select * from drive", "drive.lcm"]).expect(0);
+    assert!(!shown.stdout.iter().any(|byte| *byte < b' ' && *byte != b'\n'), "{}", shown.text());
+    assert!(shown.text().contains("4 B 1b5b324a"), "{}", shown.text());
+    let tables = fed(&folder, &["query", "drive.lcm"], b".tables\n").expect(0).text();
+    for table in ["drive.\"a\"\"b; drop table x --\"", "drive.\"SELECT\"", "drive.\"a.b\""] {
+        assert!(tables.lines().any(|line| line == table), "{table} in {tables}");
+        let count = format!("select count(*) as n from {table}");
+        assert_eq!(asked(&folder, &count, &[])[0]["n"], 1, "{table}");
+    }
+    let wrong = ran(&folder, &["query", "select \"\u{1b}[31m\" from drive", "drive.lcm"]).expect(2);
+    assert!(!wrong.stderr.contains('\u{1b}'), "{}", wrong.stderr);
+}
+
+#[test]
+fn help_tells_of_tables_and_the_shells_complete_it() {
+    let folder = Folder::new();
+    let help = ran(&folder, &["query", "--help"]).expect(0).text();
+    for what in ["NAME=FILE", "drive.CHANNEL", "--limit-rows", "also called `log`"] {
+        assert!(help.contains(what), "{help}");
+    }
+    assert!(ran(&folder, &["completions", "bash"]).expect(0).text().contains("--limit-rows"));
+}
+
+/// What came of a program that ran in a terminal, by steps.
+fn in_terminal(folder: &Folder, arguments: &[&str], steps: &[Value]) -> Option<Value> {
+    let has_pty = Command::new("python3").args(["-c", "import pty, termios"]).output();
+    if !has_pty.is_ok_and(|output| output.status.success()) {
+        skipped("there is no python3 with pty, to press keys with");
+        return None;
+    }
+    let mut command = Command::new("python3");
+    command
+        .args([Path::new("-B"), &root().join("tests/suite/terminal.py")])
+        .arg(Value::from(steps.to_vec()).to_string())
+        .arg(sluice(folder).get_program())
+        .args(arguments)
+        .current_dir(folder.path())
+        .env("TERM", "xterm")
+        .env("XDG_STATE_HOME", folder.at("state"));
+    let told = Ran::of(command.output().unwrap()).expect(0);
+    let told: Value = serde_json::from_slice(&told.stdout).unwrap();
+    assert_eq!(told["failed"], Value::Null, "{}", told["output"]);
+    assert_eq!(told["restored"], true, "{}", told["output"]);
+    Some(told)
+}
+
+fn until(text: &str) -> Value {
+    json!({ "until": text })
+}
+
+fn send(text: &str) -> Value {
+    json!({ "send": text })
+}
+
+#[test]
+fn a_prompt_answers_until_one_has_asked_enough() {
+    let folder = drive();
+    let steps = [
+        until("tables: drive, log"),
+        until("sluice> "),
+        send("select count(*) as n\r"),
+        send("from drive where channel = 'POSE';\r"),
+        until("1 row in "),
+        until("sluice> "),
+        // What is wrong is told, and the next one is heard.
+        send("select nothing from drive;\r"),
+        until("no column"),
+        until("sluice> "),
+        send(".sch\t drive\r"),
+        until("sequence +Int64"),
+        until("sluice> "),
+        // A line is given up by Ctrl-C.
+        send("select rubbish\u{3}"),
+        until("sluice> "),
+        send(".to out.csv\r"),
+        until("sluice> "),
+        send("select seq\t from dri\t limit 2;\r"),
+        until("2 rows in .*out.csv"),
+        until("sluice> "),
+        send("\u{4}"),
+    ];
+    let Some(told) = in_terminal(&folder, &["query", "drive.lcm"], &steps) else { return };
+    assert_eq!(told["code"], 0, "{}", told["output"]);
+    assert_eq!(folder.read("out.csv"), b"sequence\n0\n1\n");
+    let history = String::from_utf8(folder.read("state/sluice/query_history")).unwrap();
+    assert!(history.contains("from drive where channel") && history.contains(".to out.csv"));
+}
+
+#[test]
+fn a_query_is_ended_by_ctrl_c_and_the_prompt_goes_on() {
+    let folder = drive();
+    let endless = "with recursive n as (select 1 as x union all select x + 1 from n) \
+                   select count(*) from n where x < 0;\r";
+    let steps = [
+        until("sluice> "),
+        send(endless),
+        // Where the editor hands the line over.
+        until("x < 0;.*2004l"),
+        // The terminal is cooked again when the query runs: Ctrl-C is a signal.
+        json!({ "signal": 2 }),
+        until("aborted"),
+        until("sluice> "),
+        send("select 40 + 2 as answer;\r"),
+        until("42"),
+        until("sluice> "),
+        send(".quit\r"),
+    ];
+    let Some(told) = in_terminal(&folder, &["query", "drive.lcm"], &steps) else { return };
+    assert_eq!(told["code"], 0, "{}", told["output"]);
+}
+
+#[test]
+fn a_table_fits_the_terminal_and_says_what_it_leaves_out() {
+    let folder = drive();
+    let wide: Vec<String> = (0..30).map(|n| format!("channel as column_{n}")).collect();
+    let query = format!("select {} from drive limit 3", wide.join(", "));
+    let Some(told) = in_terminal(&folder, &["query", &query, "drive.lcm"], &[]) else { return };
+    let output = told["output"].as_str().unwrap();
+    assert!(output.lines().take(5).all(|line| line.trim_end().chars().count() <= 110), "{output}");
+    assert!(output.contains("the terminal is too narrow for 21 columns"), "{output}");
+    let query = "select sequence from drive";
+    let Some(told) = in_terminal(&folder, &["query", query, "drive.lcm"], &[]) else { return };
+    let output = told["output"].as_str().unwrap();
+    assert!(output.contains("the first 1,000 of "), "{output:.500}");
+    let refused = ["query", "select 1", "--to", "-", "--format", "arrow"];
+    let Some(told) = in_terminal(&folder, &refused, &[]) else { return };
+    assert_eq!(told["code"], 1, "{told}");
+}
+
+#[test]
+fn a_query_that_needs_more_than_its_memory_spills_or_says_what_to_do() {
+    let folder = drive();
+    let mut all: BTreeMap<&str, Vec<u8>> = BTreeMap::new();
+    for memory in ["64MiB", "1GiB"] {
+        let query = "select payload from drive order by payload, sequence";
+        let arguments = ["query", query, "drive.lcm", "--memory", memory, "--format", "csv"];
+        all.insert(memory, ran(&folder, &arguments).expect(0).stdout);
+    }
+    assert_eq!(all["64MiB"], all["1GiB"]);
+}

@@ -11,26 +11,29 @@ use crate::args::{Assignment, assignment, channel_type};
 #[derive(Debug, Default, Args)]
 #[cfg_attr(not(feature = "query"), expect(dead_code, reason = "nothing can be asked"))]
 #[command(after_help = "\
-A log is a table that has the name of its file without extensions: drive.lcm is `drive`, 2007-11-03.lcm is
-`\"2007-11-03\"`, in double quotes, as all names that are no plain words. NAME=FILE gives it another one, and
-several files or a glob under one NAME are one table, in that order. A single table is also called `log`.
+A log is a table that has the name of its file without extension: drive.lcm is `drive`, and
+2007-11-03.lcm is `\"2007-11-03\"`, in double quotes, as all names that are no plain words. A single table
+is also called `log`. NAME=FILE gives a log another name; several files or a glob under one NAME are
+one table, in that order.
 
-A log's table has the columns timestamp, source, channel, sequence and payload. A channel's events, with the fields
-of its messages as columns, are drive.CHANNEL: for logs that know their types, and for others with --types.
+A log's table has the columns timestamp, source, channel, sequence and payload. The table drive.CHANNEL
+has a channel's events, with the fields of its messages as columns: for logs that know their types,
+and for others with --types.
 
-Without a query, statements are read from standard input, each up to its semicolon; on a terminal there is a prompt,
-whose `.help` tells of itself.
+Without a query, statements are read from standard input, each up to its semicolon; on a terminal there
+is a prompt, whose `.help` tells of itself. It keeps a history in $XDG_STATE_HOME/sluice/query_history,
+or ~/.local/state/sluice/query_history.
 
 Examples:
   sluice query \"select channel, count(*) from drive group by 1 order by 2 desc\" drive.lcm
   sluice query \"select * from drive where channel = 'POSE' limit 5\" drive.lcm
   sluice query \"select avg(vel[1]) from drive.POSE\" drive.lcm --types lcmtypes/
-  sluice query \"select channel, min(timestamp) from drives group by 1\" drives='logs/*.lcm' --to first.parquet
+  sluice query \"select min(timestamp) from days\" days='logs/*.lcm' --to first.parquet
   sluice query --file gaps.sql a=monday.lcm b=tuesday.vel --format csv > gaps.csv
   sluice query drive.lcm                         a prompt
 
-Exit codes: 0 done; 1 failed, nothing written; 2 wrong SQL or wrong use; 3 done, but input was damaged or events
-could not be decoded, all of it reported.")]
+Exit codes: 0 done; 1 failed, nothing written; 2 wrong SQL or wrong use; 3 done, but input was damaged
+or events could not be decoded, all of it reported.")]
 pub(crate) struct QueryArgs {
     /// The query, then the logs it is asked of: files, globs, or NAME=FILE; `-` is standard input. A first
     /// word without blanks that names a file is a log, too, and there is no query.

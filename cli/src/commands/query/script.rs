@@ -1,12 +1,12 @@
 //! Where statements come from: the command line, a file, standard input, or somebody at a prompt; and what the
 //! command comes to when all were asked.
 
-use std::io::{self, BufRead, IsTerminal, Read, Write};
+use std::io::{self, BufRead, IsTerminal, Read};
 use std::path::Path;
 
 use sluice_core::Error;
 
-use super::args::{Form, QueryArgs};
+use super::args::QueryArgs;
 use super::ask::{self, Text};
 use super::logs::Logs;
 use super::out::To;
@@ -65,9 +65,7 @@ fn script(text: Text<'_>, logs: &Logs, to: &To, shell: &Shell) -> Outcome {
     let stopping = Stopping::program();
     let mut worst = Ending::Done;
     for (at, statement) in statements.iter().enumerate() {
-        if at > 0 && to.form() == Form::Table {
-            writeln!(io::stdout())?;
-        }
+        let to = if at > 0 { &to.behind_others() } else { to };
         let answer = ask::ask(statement, text, logs, to, stopping.raised(), shell)?;
         worst = worst.max(ask::ending(answer.as_ref())?);
         let Some(answer) = answer else { return Ok(worst) };

@@ -30,15 +30,17 @@ pub(super) struct Arrow {
 
 /// An output as others write to it. What went wrong is kept, as they would only give its text.
 struct Bytes {
-    file: OutputFile,
+    /// Nothing once it is complete.
+    file: Option<OutputFile>,
     failed: Option<Error>,
 }
 
 impl Write for Bytes {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.file.write_binary(bytes) {
-            Ok(()) => Ok(bytes.len()),
-            Err(error) => {
+        match self.file.as_mut().map(|file| file.write_binary(bytes)) {
+            None => Err(io::Error::other("written to behind the end")),
+            Some(Ok(())) => Ok(bytes.len()),
+            Some(Err(error)) => {
                 let said = io::Error::other(error.to_string());
                 self.failed = Some(error);
                 Err(said)
@@ -52,6 +54,14 @@ impl Write for Bytes {
 }
 
 impl Bytes {
+    fn of(file: OutputFile) -> Self {
+        Self { file: Some(file), failed: None }
+    }
+
+    fn finish(&mut self, count: u64) -> Result<(), Error> {
+        self.file.take().map_or(Ok(()), |file| file.finish(count))
+    }
+
     /// What went wrong: of the output if it was that, else what the writer says.
     fn error(&mut self, said: impl std::fmt::Display) -> Error {
         self.failed.take().unwrap_or_else(|| Error::unfit(said.to_string()))
@@ -72,8 +82,7 @@ impl Parquet {
             .set_created_by(format!("sluice-query {}", env!("CARGO_PKG_VERSION")))
             .set_key_value_metadata(Some(entries.to_vec()))
             .build();
-        let bytes = Bytes { file, failed: None };
-        let writer = ArrowWriter::try_new(bytes, Arc::clone(&schema), Some(properties));
+        let writer = ArrowWriter::try_new(Bytes::of(file), Arc::clone(&schema), Some(properties));
         let writer = writer.map_err(|e| {
             Error::unfit(format!("these columns cannot be written as Parquet: {e}; cast them"))
         })?;
@@ -95,8 +104,7 @@ impl Rows for Parquet {
         if let Err(error) = self.writer.finish() {
             return Err(self.writer.inner_mut().error(error));
         }
-        let bytes = self.writer.into_inner().map_err(|e| Error::broken(e.to_string()))?;
-        bytes.file.finish(count)?;
+        self.writer.inner_mut().finish(count)?;
         Ok(Vec::new())
     }
 }
@@ -108,9 +116,8 @@ impl Arrow {
         about: &About<'_>,
     ) -> Result<Self, Error> {
         let schema = storable(schema);
-        let bytes = Bytes { file, failed: None };
         // Its first bytes may be written here already: a terminal refuses them.
-        let mut writer = FileWriter::try_new(bytes, &schema).map_err(|e| refused(&e))?;
+        let mut writer = FileWriter::try_new(Bytes::of(file), &schema).map_err(|e| refused(&e))?;
         for (key, value) in about.entries() {
             writer.write_metadata(key, value);
         }
@@ -139,8 +146,7 @@ impl Rows for Arrow {
         if let Err(error) = self.writer.finish() {
             return Err(self.writer.get_mut().error(error));
         }
-        let bytes = self.writer.into_inner().map_err(|e| Error::broken(e.to_string()))?;
-        bytes.file.finish(count)?;
+        self.writer.get_mut().finish(count)?;
         Ok(Vec::new())
     }
 }

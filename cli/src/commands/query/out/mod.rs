@@ -6,6 +6,7 @@ mod cells;
 mod csv;
 mod jsonl;
 mod plain;
+mod plans;
 mod table;
 
 use std::collections::HashSet;
@@ -35,6 +36,8 @@ pub(super) struct To {
     form: Form,
     overwrite: Overwrite,
     limit: Option<u64>,
+    /// What stands in front of a table: what sets it off from the one before.
+    front: &'static str,
     /// No file of these is written over.
     inputs: Vec<PathBuf>,
 }
@@ -70,7 +73,7 @@ impl To {
         let path = args.to.clone().unwrap_or_else(|| "-".to_owned());
         let form = form(&path, args.format)?;
         let overwrite = if args.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
-        Ok(Self { path: path.into(), form, overwrite, limit: args.limit_rows, inputs })
+        Ok(Self { path: path.into(), form, overwrite, limit: args.limit_rows, front: "", inputs })
     }
 
     /// The same, but into another place, in the form that its name asks for.
@@ -81,6 +84,12 @@ impl To {
     /// The same, in another form.
     pub(super) fn with(&self, form: Form) -> Self {
         Self { form, ..self.clone() }
+    }
+
+    /// The same, behind other rows: tables are set off from each other.
+    pub(super) fn behind_others(&self) -> Self {
+        let front = if self.is_file() { "" } else { "\n" };
+        Self { front, ..self.clone() }
     }
 
     /// Whether rows go into a file, which holds those of one query.
@@ -121,7 +130,8 @@ impl To {
         about: &About<'_>,
     ) -> Result<Box<dyn Rows>, Error> {
         Ok(match self.form {
-            Form::Table => Box::new(table::Table::new(file, schema, self.limit)),
+            Form::Table if plans::are(schema) => Box::new(plans::Plans::new(file, self.front)),
+            Form::Table => Box::new(table::Table::new(file, schema, self.limit, self.front)),
             Form::Csv => Box::new(csv::Csv::new(file, schema)?),
             Form::Jsonl => Box::new(jsonl::Jsonl::new(file)),
             Form::Parquet => Box::new(binary::Parquet::new(file, schema, about)?),

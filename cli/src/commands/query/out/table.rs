@@ -23,6 +23,9 @@ const NARROW: usize = 10;
 /// Numbers are not cut as long as they have so many characters: half of one would be another.
 const NUMBER: usize = 24;
 
+/// So many columns that are not shown are named.
+const NAMED: usize = 10;
+
 /// What stands between columns.
 const GAP: &str = "  ";
 
@@ -53,7 +56,12 @@ struct Column {
 }
 
 impl Table {
-    pub(super) fn new(file: OutputFile, schema: &SchemaRef, limit: Option<u64>) -> Self {
+    pub(super) fn new(
+        file: OutputFile,
+        schema: &SchemaRef,
+        limit: Option<u64>,
+        front: &str,
+    ) -> Self {
         let terminal = file.is_terminal().then(terminal_width);
         let limit = limit.or(terminal.map(|_| MOST_ON_TERMINAL));
         let columns = schema.fields().iter().map(|field| {
@@ -69,7 +77,7 @@ impl Table {
             waiting: Vec::new(),
             fitting: None,
             taken: 0,
-            out: String::new(),
+            out: front.to_owned(),
         }
     }
 
@@ -87,10 +95,11 @@ impl Table {
 
     /// Decides how wide columns are, and writes what waited for that.
     fn settle(&mut self) {
+        let most = self.terminal.unwrap_or(WIDEST);
         for (at, column) in self.columns.iter_mut().enumerate() {
             let cells = self.waiting.iter().filter_map(|row| row.get(at));
             let widest = cells.map(|cell| width(cell)).max().unwrap_or(0);
-            column.width = column.width.max(widest);
+            column.width = column.width.max(widest).min(most);
         }
         let fitting = match self.terminal {
             Some(room) => fit(&mut self.columns, room),
@@ -136,10 +145,12 @@ impl Table {
         let hidden: Vec<&str> =
             self.columns.iter().skip(fitting).map(|column| column.name.as_str()).collect();
         if !hidden.is_empty() {
+            let first = hidden.get(..hidden.len().min(NAMED)).unwrap_or_default();
+            let more = if first.len() < hidden.len() { ", the first of which are" } else { "" };
             notes.push(format!(
-                "{} more not shown, for which the terminal is too narrow: {}; select fewer, or see --format and --to",
+                "the terminal is too narrow for {}{more}: {}; select fewer, or see --format and --to",
                 units::many(hidden.len() as u64, "column"),
-                hidden.join(", ")
+                first.join(", ")
             ));
         }
         if count > self.taken {

@@ -30,8 +30,10 @@ pub(in crate::commands::query) fn talk(logs: &Logs, to: To, shell: &Shell) -> Ou
     let names = logs.session.log_names();
     let names: Vec<String> = names.iter().map(|name| super::quoted(name)).collect();
     shell.say(&format!("tables: {}; .help tells more", names.join(", ")));
-    while let Some(text) = prompt.read(&talk)? {
+    loop {
+        // Before it is read: who presses Ctrl-C behind a statement means that one.
         stopping.forget();
+        let Some(text) = prompt.read(&talk)? else { break };
         match talk.hear(&text) {
             Ok(Next::Quit) => break,
             Ok(Next::More | Next::Wrong) => {}

@@ -103,10 +103,8 @@ impl<'a> Conversation<'a> {
     fn ask(&mut self, statement: &Statement<'_>, whole: Text<'_>) -> Result<Next, Failure> {
         let once = self.once.take();
         let to = once.as_ref().unwrap_or(&self.to);
+        let to = if self.answers > 0 { &to.behind_others() } else { to };
         to.judge()?;
-        if self.answers > 0 && !to.is_file() && to.form() == Form::Table {
-            writeln!(io::stdout())?;
-        }
         self.answers += 1;
         let answer = ask::ask(statement, whole, self.logs, to, self.stopping.raised(), self.shell)?;
         let Some(answer) = answer else { return Ok(Next::Wrong) };
