@@ -54,7 +54,7 @@ impl fmt::Display for Address {
 pub struct State {
     /// How many bytes it has.
     pub len: u64,
-    /// What tells one version of its bytes from another.
+    /// What tells one version of its bytes from another; empty in a listing that does not say.
     pub version: String,
 }
 

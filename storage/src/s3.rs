@@ -31,6 +31,11 @@ fn state(meta: &ObjectMeta) -> State {
     State { len: meta.size, version }
 }
 
+/// Not every store says tags in listings.
+fn listed(meta: &ObjectMeta) -> State {
+    State { len: meta.size, version: meta.e_tag.clone().unwrap_or_default() }
+}
+
 impl Store for S3 {
     fn look(&self, at: &Address) -> io::Result<State> {
         let (client, key) = (client(at.bucket())?, key(at)?);
@@ -175,7 +180,7 @@ async fn list(
         let prefix = Some(prefix).filter(|prefix| !prefix.is_empty());
         let page = client.list_paginated(prefix, options).await?;
         let objects = page.result.objects.iter();
-        found.extend(objects.map(|meta| (meta.location.to_string(), state(meta))));
+        found.extend(objects.map(|meta| (meta.location.to_string(), listed(meta))));
         page_token = page.page_token;
         if page_token.is_none() || found.len() >= most {
             found.truncate(most);

@@ -75,7 +75,7 @@ fn tables_by_channel_and_their_manifest_are_what_they_are_here() {
     }
     server.ran(&folder, &["convert", "s3://out/tables/", "--to", "back.lcm"]).expect(0);
     assert_eq!(folder.read("back.lcm"), folder.read("in/a.lcm"));
-    server.ran(&folder, &["verify", "s3://out/tables"]).expect(0);
+    server.ran(&folder, &["verify", "s3://out/tables/"]).expect(0);
     let manifest = text(&server.get("out/tables/_manifest.json"));
     assert!(manifest.contains("s3://out/tables/"), "{manifest}");
 }
@@ -124,7 +124,7 @@ fn a_folder_that_was_done_is_not_done_again() {
     let convert = ["convert", "s3://logs/drives/a.lcm", "--to", "s3://out/t/", "--resume"];
     server.ran(&folder, &convert).expect(0);
     server.requests();
-    server.ran(&folder, &convert).expect(0).says("done before");
+    server.ran(&folder, &convert).expect(0).says("already done");
     assert!(!server.requests().iter().any(|request| request.starts_with("PUT")));
     server.put("logs/drives/a.lcm", log(&drive(7, 400)));
     server.ran(&folder, &convert).expect(0);
@@ -180,7 +180,8 @@ fn a_cut_of_an_archive_brings_its_index_and_some_frames() {
     server.ran(&folder, &["convert", "in.lcm", "--to", "s3://logs/in.lcm.zst"]).expect(0);
     let whole = server.get("logs/in.lcm.zst").len() as u64;
     server.sent();
-    let cut = ["convert", "s3://logs/in.lcm.zst", "--to", "cut.lcm", "--start", "+20", "--end", "+20.5"];
+    let cut =
+        ["convert", "s3://logs/in.lcm.zst", "--to", "cut.lcm", "--start", "+20", "--end", "+20.5"];
     server.ran(&folder, &cut).expect(0);
     let sent = server.sent();
     assert!(!numbers(&folder.read("cut.lcm")).is_empty());
@@ -213,7 +214,6 @@ fn a_bucket_or_an_object_that_is_not_there_is_told() {
         .ran(&folder, &["convert", "s3://nowhere/*.lcm", "--to", "a.lcm"])
         .expect(1)
         .says("no such bucket");
-    server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://nowhere/a.lcm"]).expect(1);
     server
         .ran(&folder, &["convert", "s3://logs/*.csv", "--to", "a.lcm"])
         .expect(1)
@@ -235,7 +235,7 @@ fn a_server_that_dies_while_it_is_written_leaves_no_manifest() {
     let (folder, server) = with_logs();
     server.on("PUT /out/t/", 3, Then::Die);
     let ran = server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://out/t/"]);
-    ran.expect(1).says("s3://out/t/").says("could not be taken back");
+    ran.expect(1).says("s3://out/t/");
     assert!(!server.keys("out").iter().any(|key| key.contains("_manifest")));
 }
 

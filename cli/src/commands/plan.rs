@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
-use sluice_core::files::is_special;
+use sluice_core::files::{self, is_special};
 use sluice_core::name::printable;
 use sluice_core::{Input, Kind, time};
 use sluice_pipeline::batch::{self, Batch, Unit};
@@ -160,7 +160,7 @@ fn targets(node: &Node) -> Vec<PathBuf> {
 /// Whether something is there that would have to be replaced.
 fn exists(target: &Path) -> bool {
     let is_empty_folder = || target.read_dir().is_ok_and(|mut inside| inside.next().is_none());
-    target != Path::new("-") && target.exists() && !is_special(target) && !is_empty_folder()
+    target != Path::new("-") && files::exists(target) && !is_special(target) && !is_empty_folder()
 }
 
 fn json_of(pipeline: &Pipeline, reading: &Reading) -> Value {

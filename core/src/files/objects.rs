@@ -131,8 +131,10 @@ fn inputs(place: &Place, found: Vec<(String, State)>, wanted: impl Fn(&str) -> b
         let path: PathBuf = there.at.path();
         let is_plain = !key.ends_with('/') && matches!(Place::of(&path), Ok(Some(_)));
         if is_plain && wanted(&key) {
-            let bytes = Some(note(&there, state).state.len);
-            inputs.push(Input { path, bytes });
+            let listed = state.len;
+            let is_told = !state.version.is_empty();
+            let bytes = if is_told { note(&there, state).state.len } else { listed };
+            inputs.push(Input { path, bytes: Some(bytes) });
         }
     }
     inputs.sort_by(|a, b| a.path.cmp(&b.path));

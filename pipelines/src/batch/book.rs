@@ -1,34 +1,46 @@
 //! Keeps the record of a batch while it runs: a journal, and the manifest at the end.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Seek, SeekFrom, Write};
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use sluice_core::Error;
-use sluice_core::output::{MANIFEST, remove_unfinished_manifest, replace_file, sync_folder};
+use sluice_core::output::{MANIFEST, remove_file, remove_unfinished_manifest, replace_file};
+use sluice_core::store::is_address;
+use sluice_core::{Error, files};
 
+use super::journal::Journal;
 use super::record::{BatchManifest, JOURNAL, Record, UnitRecord, has_length, is_as_written};
+use super::shard::{Heading, Locked, Part, ShardRecord};
 use crate::manifest::{OutputFile, VERSION};
 
-/// The record of a batch that is going on. Only one batch at a time has that of a folder.
+/// The record of a batch that is going on. Only one batch at a time has that of a folder; of one that is run in
+/// parts, each has its own.
 pub(crate) struct Book {
     folder: PathBuf,
     before: Record,
     /// Folders that were made for it, innermost first; removed again if nothing comes into them.
     made: Vec<PathBuf>,
-    journal: Mutex<Option<File>>,
-    /// Holds the lock.
+    journal: Journal,
+    /// What it is a part of, if it is one.
+    heading: Option<Heading>,
+    /// Hold the locks.
     _folder: Option<File>,
+    _shard: Option<Locked>,
 }
 
 impl Book {
     /// Goes on with the record `before` of a folder, which is made if it is not there.
     ///
     /// `Err` if another batch is going on there.
-    pub(crate) fn open(folder: &Path, before: Record) -> Result<Self, Error> {
+    pub(crate) fn open(
+        folder: &Path,
+        before: Record,
+        heading: Option<Heading>,
+    ) -> Result<Self, Error> {
         let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        if is_address(here) {
+            return Self::unlocked(here, before, heading);
+        }
         let missing: Vec<PathBuf> = here
             .ancestors()
             .take_while(|f| !f.as_os_str().is_empty() && !f.exists())
@@ -37,19 +49,41 @@ impl Book {
         fs::create_dir_all(here).map_err(|e| Error::io("create", here, e))?;
         // Where folders cannot be opened or locked, two batches at once are only not noticed.
         let lock = File::open(here).ok();
-        if let Some(Err(TryLockError::WouldBlock)) = lock.as_ref().map(File::try_lock) {
+        // Parts of a batch go beside each other, but not beside a whole one.
+        let try_lock = |folder: &File| match heading {
+            Some(_) => folder.try_lock_shared(),
+            None => folder.try_lock(),
+        };
+        if let Some(Err(TryLockError::WouldBlock)) = lock.as_ref().map(try_lock) {
             return Err(Error::refused(format!(
                 "another batch is being written to this folder; wait for it to end: {}",
                 here.display()
             )));
         }
+        let shard = heading.as_ref().map(|heading| heading.shard.lock(here)).transpose()?;
         Ok(Self {
             folder: here.to_owned(),
             before,
             made: missing,
-            journal: Mutex::default(),
+            journal: journal_of(here, heading.as_ref()),
+            heading,
             _folder: lock,
+            _shard: shard,
         })
+    }
+
+    /// In an object store nothing has to be made, and nothing can be locked: two batches at once are only not
+    /// noticed.
+    fn unlocked(folder: &Path, before: Record, heading: Option<Heading>) -> Result<Self, Error> {
+        if heading.is_some() {
+            return Err(Error::refused(format!(
+                "a batch can be run in parts only where its outputs are files: {}",
+                folder.display()
+            )));
+        }
+        let (folder, journal) = (folder.to_owned(), journal_of(folder, None));
+        let (made, _folder, _shard) = (Vec::new(), None, None);
+        Ok(Self { folder, before, made, journal, heading, _folder, _shard })
     }
 
     /// What was there before.
@@ -59,7 +93,7 @@ impl Book {
 
     /// Begins the journal, so that it can be seen that a batch was begun. Called again, does nothing.
     pub(crate) fn begin(&self) -> Result<(), Error> {
-        self.journal_file().map(drop)
+        self.journal.begin()
     }
 
     /// Adds a unit to the journal, so that it lasts. To be called before its files appear: what is found
@@ -67,31 +101,7 @@ impl Book {
     pub(crate) fn note(&self, unit: &UnitRecord) -> Result<(), Error> {
         let mut line = serde_json::to_vec(unit).map_err(|e| Error::broken(e.to_string()))?;
         line.push(b'\n');
-        let mut journal = self.journal_file()?;
-        let Some(file) = journal.as_mut() else { return Ok(()) };
-        // A line that was not written whole must not be glued to the next one.
-        let end = file.stream_position();
-        let written = file.write_all(&line).and_then(|()| file.sync_data());
-        if written.is_err()
-            && let Ok(end) = end
-        {
-            drop(file.set_len(end).and_then(|()| file.seek(SeekFrom::Start(end))));
-        }
-        written.map_err(|e| Error::io("write", self.journal_path(), e))
-    }
-
-    fn journal_path(&self) -> PathBuf {
-        self.folder.join(JOURNAL)
-    }
-
-    fn journal_file(&self) -> Result<MutexGuard<'_, Option<File>>, Error> {
-        let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
-        if journal.is_none() {
-            let path = self.journal_path();
-            *journal = Some(open_journal(&path).map_err(|e| Error::io("open", &path, e))?);
-            sync_folder(&self.folder);
-        }
-        Ok(journal)
+        self.journal.add(&line)
     }
 
     /// Removes what earlier runs of the same unit wrote and this one did not, if it is still as it was
@@ -106,38 +116,55 @@ impl Book {
             let stale = earlier.files.iter().filter(|file| !kept.contains(&file.path));
             for file in stale.filter(|file| is_ours(&self.folder, file)) {
                 let path = self.folder.join(&file.path);
-                fs::remove_file(&path).map_err(|e| Error::io("remove", path, e))?;
+                remove_file(&path)?;
             }
         }
         Ok(())
     }
 
     /// Writes the manifest: the units that are done now, and what was there before beside them. Then the
-    /// journal goes.
+    /// journal goes. Of a part, its own record is written.
     pub(crate) fn close(self, done: Vec<UnitRecord>) -> Result<(), Error> {
-        // Of two records of one thing the later counts, unless its files never appeared.
-        let there =
-            |unit: &&UnitRecord| unit.files.iter().all(|file| has_length(&self.folder, file));
-        let earlier = self.before.journal.iter().rev().filter(there).chain(&self.before.units);
-        let (mut units, mut taken) = (Vec::new(), BTreeSet::new());
-        for unit in done.iter().chain(earlier) {
-            if !unit.outputs.iter().any(|output| taken.contains(output)) {
-                taken.extend(unit.outputs.iter().cloned());
-                units.push(unit.clone());
-            }
+        match &self.heading {
+            Some(heading) => self.close_part(heading, done)?,
+            None => self.close_whole(done)?,
         }
-        units.sort_by(|a, b| a.outputs.cmp(&b.outputs));
-        self.write(units)?;
-        match fs::remove_file(self.journal_path()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(Error::io("remove", self.journal_path(), error));
-            }
-            Ok(()) => sync_folder(&self.folder),
-            Err(_) => {}
-        }
+        self.journal.remove()?;
         // Those that hold something stay.
         self.made.iter().for_each(|folder| drop(fs::remove_dir(folder)));
         Ok(())
+    }
+
+    fn close_whole(&self, done: Vec<UnitRecord>) -> Result<(), Error> {
+        let Record { units, journal, parts, .. } = &self.before;
+        let of_parts =
+            parts.iter().flat_map(|part| self.there(&part.journal).chain(part.recorded()));
+        let earlier = of_parts.chain(self.there(journal)).chain(units);
+        let mut units = apart(done, earlier);
+        units.sort_by(|a, b| a.outputs.cmp(&b.outputs));
+        self.write(units)?;
+        // All that they say is in it.
+        parts.iter().try_for_each(|part| part.remove(&self.folder))
+    }
+
+    fn close_part(&self, heading: &Heading, done: Vec<UnitRecord>) -> Result<(), Error> {
+        let ours = |part: &&Part| part.is(heading.shard);
+        let ours = self.before.parts.iter().filter(ours);
+        let earlier = ours.flat_map(|part| self.there(&part.journal).chain(part.recorded()));
+        let count = done.len();
+        let mut units = apart(done, earlier);
+        let earlier = units.split_off(count);
+        let record = ShardRecord::of(heading, units, earlier);
+        let text =
+            serde_json::to_string_pretty(&record).map_err(|e| Error::broken(e.to_string()))?;
+        replace_file(&self.folder.join(heading.shard.record()), text.as_bytes())
+    }
+
+    /// The units of a journal whose files have appeared, the latest first.
+    fn there<'u>(&'u self, journal: &'u [UnitRecord]) -> impl Iterator<Item = &'u UnitRecord> {
+        let there =
+            |unit: &&UnitRecord| unit.files.iter().all(|file| has_length(&self.folder, file));
+        journal.iter().rev().filter(there)
     }
 
     /// Leaves everything as it was before; to be called where nothing was noted.
@@ -155,26 +182,35 @@ impl Book {
         let text =
             serde_json::to_string_pretty(&manifest).map_err(|e| Error::broken(e.to_string()))?;
         let path = self.folder.join(MANIFEST);
-        if fs::read(&path).is_ok_and(|before| before == text.as_bytes()) {
+        if files::read(&path).is_ok_and(|before| before == text.as_bytes()) {
             return Ok(());
         }
         replace_file(&path, text.as_bytes())
     }
 }
 
-fn is_ours(folder: &Path, file: &OutputFile) -> bool {
-    has_length(folder, file) && is_as_written(folder, file)
+fn journal_of(folder: &Path, heading: Option<&Heading>) -> Journal {
+    let of_part = heading.map(|heading| heading.shard.journal());
+    Journal::of(folder, of_part.as_deref().unwrap_or(JOURNAL))
 }
 
-/// Opens a journal to add to it, behind its last whole line.
-fn open_journal(path: &Path) -> io::Result<File> {
-    let whole = match fs::read(path) {
-        Ok(text) => text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
-        Err(error) => return Err(error),
-    };
-    let mut file = OpenOptions::new().create(true).write(true).truncate(false).open(path)?;
-    file.set_len(whole as u64)?;
-    file.seek(SeekFrom::End(0))?;
-    Ok(file)
+/// What is done now, and then what was done earlier of other outputs. Of two records of one thing the later counts.
+fn apart<'u>(
+    done: Vec<UnitRecord>,
+    earlier: impl Iterator<Item = &'u UnitRecord>,
+) -> Vec<UnitRecord> {
+    let mut taken: BTreeSet<PathBuf> =
+        done.iter().flat_map(|unit| &unit.outputs).cloned().collect();
+    let mut units = done;
+    for unit in earlier {
+        if !unit.outputs.iter().any(|output| taken.contains(output)) {
+            taken.extend(unit.outputs.iter().cloned());
+            units.push(unit.clone());
+        }
+    }
+    units
+}
+
+fn is_ours(folder: &Path, file: &OutputFile) -> bool {
+    has_length(folder, file) && is_as_written(folder, file)
 }

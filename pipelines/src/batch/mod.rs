@@ -4,11 +4,13 @@
 //! what each one writes is what running the pipeline for its input alone would write.
 
 mod book;
+mod journal;
 mod outcome;
 mod plain;
 mod progress;
 mod record;
 mod schedule;
+mod shard;
 pub(crate) mod template;
 mod units;
 
@@ -18,8 +20,9 @@ use std::time::Instant;
 
 use serde::Serialize;
 use serde_json::Value;
-use sluice_core::files::is_special;
+use sluice_core::files::{self, is_special};
 use sluice_core::output::{MANIFEST, is_used, sweep};
+use sluice_core::store::is_address;
 use sluice_core::{Error, Input, Overwrite, Registry};
 
 use crate::report::Report;
@@ -30,7 +33,10 @@ pub(crate) use outcome::{Errand, Outcome};
 pub(crate) use progress::Gauge;
 pub(crate) use record::{Claim, Due, relative_all as recorded_outputs};
 pub use record::{JOURNAL, Record, UnitRecord};
+pub use shard::{Looking, Merged, Shard, merge};
 pub(crate) use units::{Blueprint, Fill};
+
+use shard::Heading;
 
 /// What becomes of the other units when one has failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +56,8 @@ pub struct Batch {
     /// The folder that has the record.
     pub folder: PathBuf,
     pub(crate) blueprint: Blueprint,
+    /// What it is a part of, if it is one.
+    part: Option<Heading>,
 }
 
 /// One input, and what is written of it.
@@ -136,7 +144,46 @@ impl Batch {
     pub fn of(pipeline: &Pipeline, registry: &Registry) -> Result<Self, Error> {
         let blueprint = Blueprint::of(pipeline);
         let units = units::all(pipeline, &blueprint, registry)?;
-        Ok(Self { units, folder: units::folder(pipeline), blueprint })
+        let folder = units::folder(pipeline);
+        let in_store = units.iter().flat_map(|unit| &unit.outputs).any(|path| is_address(path));
+        if in_store && folder.as_os_str().as_encoded_bytes().ends_with(b":/") {
+            return Err(Error::refused(
+                "the bucket of an output cannot come from a placeholder; name it, and put placeholders \
+                 into the key",
+            ));
+        }
+        Ok(Self { units, folder, blueprint, part: None })
+    }
+
+    /// A part of the batch of this pipeline: some of its units. Parts may be run at the same time, in one folder that all
+    /// see, and have records of their own: see [`merge`].
+    pub fn shard(mut self, shard: Shard, pipeline: &Pipeline, options: &Options) -> Self {
+        let memory = run::memory(options, pipeline.memory);
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(crate::resolved::text(pipeline, memory).as_bytes());
+        for unit in &self.units {
+            for path in std::iter::once(&unit.input.path).chain(&unit.outputs) {
+                hasher.update(path.as_os_str().as_encoded_bytes()).update(&[0]);
+            }
+        }
+        let (inputs, mut place) = (self.units.len(), 0);
+        self.units.retain(|_| {
+            place += 1;
+            shard.has(place - 1)
+        });
+        let batch = hasher.finalize().to_hex().to_string();
+        self.part = Some(Heading { shard, batch, inputs, due: Vec::new() });
+        self
+    }
+
+    /// What its record is headed with, if it is a part of a batch.
+    fn heading(&self) -> Result<Option<Heading>, Error> {
+        let Some(part) = &self.part else { return Ok(None) };
+        let due = self
+            .units
+            .iter()
+            .map(|unit| Ok((unit.input.path.clone(), self.recorded_outputs(unit)?)));
+        Ok(Some(Heading { due: due.collect::<Result<_, Error>>()?, ..part.clone() }))
     }
 
     /// The pipeline of one unit.
@@ -179,7 +226,7 @@ impl Batch {
         if options.overwrite == Overwrite::Refuse {
             self.refuse_existing(&record)?;
         }
-        let book = Book::open(&self.folder, record)?;
+        let book = Book::open(&self.folder, record, self.heading()?)?;
         let (outcomes, done) = match run(&book) {
             Ok(ran) => ran,
             Err(error) => {
@@ -188,7 +235,8 @@ impl Batch {
             }
         };
         book.close(done)?;
-        if options.overwrite == Overwrite::Redo {
+        // Beside a part others may be running, whose files cannot always be told from those of killed runs.
+        if options.overwrite == Overwrite::Redo && self.part.is_none() {
             self.sweep(&outcomes);
         }
         Ok(self.report(outcomes, started))
@@ -225,12 +273,13 @@ impl Batch {
     }
 
     fn refuse_existing(&self, record: &Record) -> Result<(), Error> {
+        let there = There::of(&self.folder)?;
         for unit in &self.units {
             let known = self.recorded_outputs(unit)?;
             let files = record.of(&known).flat_map(|unit| &unit.files);
             let files = files.map(|file| self.folder.join(&file.path));
-            let outputs = unit.outputs.iter().filter(|output| exists(output)).cloned();
-            let found = outputs.chain(files.filter(|path| path.exists())).next();
+            let outputs = unit.outputs.iter().filter(|output| there.has_output(output)).cloned();
+            let found = outputs.chain(files.filter(|path| there.has(path))).next();
             if let Some(found) = found {
                 return Err(Error::refused(format!(
                     "the output exists; --resume goes on with what is missing, --overwrite replaces \
@@ -251,6 +300,37 @@ impl Batch {
     }
 }
 
+/// What is in the folder of a batch: looked at one by one, or listed once where asking takes long.
+enum There {
+    Disk,
+    Objects(BTreeSet<PathBuf>),
+}
+
+impl There {
+    fn of(folder: &Path) -> Result<Self, Error> {
+        let objects = files::objects_below(folder)?;
+        let paths = |objects: Vec<Input>| objects.into_iter().map(|object| object.path).collect();
+        Ok(objects.map_or(Self::Disk, |objects| Self::Objects(paths(objects))))
+    }
+
+    fn has_output(&self, output: &Path) -> bool {
+        match self {
+            Self::Disk => exists(output),
+            Self::Objects(_) => self.has(output),
+        }
+    }
+
+    /// Whether something is at a path, or below it.
+    fn has(&self, path: &Path) -> bool {
+        match self {
+            Self::Objects(objects) if is_address(path) => {
+                objects.range(path.to_owned()..).next().is_some_and(|next| next.starts_with(path))
+            }
+            _ => path.exists(),
+        }
+    }
+}
+
 /// Whether something is there that a unit would have to replace.
 pub fn exists(output: &Path) -> bool {
     if output.is_dir() {
@@ -261,5 +341,7 @@ pub fn exists(output: &Path) -> bool {
 
 /// Whether a batch has its record in this folder, or is about to have it.
 pub fn is_record(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name == MANIFEST || name == JOURNAL)
+    path.file_name().is_some_and(|name| {
+        name == MANIFEST || name == JOURNAL || name.to_str().is_some_and(shard::is_record)
+    })
 }

@@ -5,15 +5,17 @@
 //! that of its last units in `_units.jsonl`.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
 use std::path::{Component, Path, PathBuf, absolute};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sluice_core::files::{self, Found};
 use sluice_core::output::{MANIFEST, Published};
+use sluice_core::store::is_address;
 use sluice_core::{Error, Input, Origin};
 
+use super::journal;
+use super::shard::{self, Part};
 use crate::manifest::{self, Ended, InputFile, OutputFile, VERSION, is_false};
 
 /// The record of the units of a batch that is not over: a line of JSON each.
@@ -60,6 +62,8 @@ pub struct Record {
     pub journal: Vec<UnitRecord>,
     /// Whether a batch is not over.
     pub is_open: bool,
+    /// Those of a batch that was run in parts.
+    pub(super) parts: Vec<Part>,
 }
 
 impl Record {
@@ -68,13 +72,14 @@ impl Record {
     /// `Err` if it cannot be read.
     pub fn read(folder: &Path) -> Result<Option<Self>, Error> {
         let units = manifest_in(folder)?.and_then(Result::ok);
-        let journal = read_if_there(&folder.join(JOURNAL))?;
-        if units.is_none() && journal.is_none() {
+        let journal = journal::read(folder)?;
+        let parts = if is_address(folder) { Vec::new() } else { Part::all(folder)? };
+        if units.is_none() && journal.is_none() && parts.is_empty() {
             return Ok(None);
         }
         let is_open = journal.is_some();
         let journal = lines(&journal.unwrap_or_default());
-        Ok(Some(Self { units: units.unwrap_or_default(), journal, is_open }))
+        Ok(Some(Self { units: units.unwrap_or_default(), journal, is_open, parts }))
     }
 
     /// The record that a batch in this folder goes on with.
@@ -100,7 +105,23 @@ impl Record {
 
     /// Every unit, the latest first.
     pub fn latest_first(&self) -> impl Iterator<Item = &UnitRecord> {
-        self.journal.iter().rev().chain(&self.units)
+        let parts = self.parts.iter().flat_map(Part::latest_first);
+        parts.chain(self.journal.iter().rev()).chain(&self.units)
+    }
+
+    /// The units whose files should be there.
+    pub fn recorded(&self) -> impl Iterator<Item = &UnitRecord> {
+        self.parts.iter().flat_map(Part::recorded).chain(&self.units)
+    }
+
+    /// The units of what is not over, whose files need not be there.
+    pub fn journaled(&self) -> impl Iterator<Item = &UnitRecord> {
+        self.parts.iter().flat_map(|part| &part.journal).chain(&self.journal)
+    }
+
+    /// A sentence on a batch that was run in parts, whose records have not been put together.
+    pub fn in_parts(&self) -> Option<String> {
+        shard::told(&self.parts)
     }
 }
 
@@ -194,8 +215,8 @@ impl Claim<'_> {
 
 /// Whether a file is there, as long as it was.
 pub(super) fn has_length(folder: &Path, file: &OutputFile) -> bool {
-    fs::metadata(folder.join(&file.path))
-        .is_ok_and(|meta| meta.is_file() && meta.len() == file.bytes)
+    let found = files::look(&folder.join(&file.path));
+    found.is_ok_and(|found| found == Some(Found::File(file.bytes)))
 }
 
 /// Whether a file is there as it was written.
@@ -211,6 +232,7 @@ pub(super) fn relative(path: &Path, folder: &Path) -> Result<PathBuf, Error> {
     match inside {
         // Without a slash at the end of folders, and without `./`.
         Some(inside) => Ok(inside.components().filter(|c| *c != Component::CurDir).collect()),
+        None if is_address(path) => Ok(path.to_owned()),
         None => absolute(path).map_err(|e| Error::io("find", path, e)),
     }
 }
@@ -223,7 +245,7 @@ pub(crate) fn relative_all(paths: &[PathBuf], folder: &Path) -> Result<Vec<PathB
 
 /// The units of a folder's manifest, or what else it is; nothing if there is none.
 fn manifest_in(folder: &Path) -> Result<Option<Result<Vec<UnitRecord>, &'static str>>, Error> {
-    let Some(text) = read_if_there(&folder.join(MANIFEST))? else { return Ok(None) };
+    let Some(text) = files::read_if_there(&folder.join(MANIFEST))? else { return Ok(None) };
     let Ok(value) = serde_json::from_slice::<Value>(&text) else {
         return Ok(Some(Err("this manifest cannot be understood")));
     };
@@ -235,22 +257,16 @@ fn manifest_in(folder: &Path) -> Result<Option<Result<Vec<UnitRecord>, &'static 
     Ok(Some(units.map_err(|_| "this record of a batch cannot be understood")))
 }
 
-fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, Error> {
-    match fs::read(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::io("read", path, error)),
-    }
-}
-
 /// The units of a journal. What a kill cut off has no end of line, and is left out.
-fn lines(text: &[u8]) -> Vec<UnitRecord> {
+pub(super) fn lines(text: &[u8]) -> Vec<UnitRecord> {
     let whole = text.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
     whole.filter_map(|line| serde_json::from_slice(line).ok()).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -186,7 +186,7 @@ async fn answer(
         let body = "<Error><Code>AccessDenied</Code></Error>".to_owned();
         return Ok(refused.body(Body::from(body)).unwrap());
     }
-    service.call(request).await
+    Service::call(&service, request).await
 }
 
 impl State {

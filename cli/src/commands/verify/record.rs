@@ -90,7 +90,7 @@ fn judge_batch(folder: &Path, record: &Record, shell: &Shell) -> Result<Verdict,
     let mut verdict = Verdict::default();
     let mut judged = BTreeSet::new();
     let mut recorded = 0;
-    for unit in &record.units {
+    for unit in record.recorded() {
         verdict.add(judge_unit(folder, unit, &mut judged, shell)?);
         recorded += 1;
         if unit.partial {
@@ -103,7 +103,7 @@ fn judge_batch(folder: &Path, record: &Record, shell: &Shell) -> Result<Verdict,
         }
     }
     // The files of the last units may not have appeared any more, or be those of an earlier run.
-    for unit in &record.journal {
+    for unit in record.journaled() {
         let appeared = unit.files.iter().all(|file| {
             let found = files::look(&folder.join(&file.path));
             found.is_ok_and(|found| found == Some(Found::File(file.bytes)))
@@ -113,6 +113,7 @@ fn judge_batch(folder: &Path, record: &Record, shell: &Shell) -> Result<Verdict,
             recorded += 1;
         }
     }
+    verdict.differences.extend(record.in_parts());
     if record.is_open {
         let inputs = units::many(recorded, "input");
         verdict.differences.push(format!(
@@ -227,7 +228,7 @@ pub(super) fn recorded(path: &Path) -> Result<Vec<Said>, Failure> {
         if is_address(&path) && !is_address(folder) {
             break;
         }
-        if !files::exists(&folder.join(MANIFEST)) && !files::exists(&folder.join(JOURNAL)) {
+        if !files::exists(&folder.join(MANIFEST)) && !has_journal(folder)? {
             continue;
         }
         let place = |said: &Said| folder.join(&said.path) == path;
@@ -247,6 +248,13 @@ pub(super) fn recorded(path: &Path) -> Result<Vec<Said>, Failure> {
         }
     }
     Ok(Vec::new())
+}
+
+/// Whether a batch that is not over has its journal in a folder: a file, or some objects.
+fn has_journal(folder: &Path) -> Result<bool, Error> {
+    let journal = folder.join(JOURNAL);
+    let lines = files::objects_below(&journal)?;
+    Ok(lines.map_or_else(|| journal.exists(), |lines| !lines.is_empty()))
 }
 
 /// Where a file really lies, through links; addresses are what they are.
