@@ -109,7 +109,8 @@ impl Shared {
                 let mut context = StageContext::new(&self.channels, *origin).within(*wanted);
                 let before = batch.len();
                 let batch = map.apply(batch, &mut context)?;
-                let after = if batch.len() == before {
+                // As many may be others, where some were left out and others added.
+                let after = if batch.len() == before && context.added.is_empty() {
                     counts.clone()
                 } else {
                     Counts::of(batch.origins())
@@ -175,5 +176,35 @@ pub(crate) fn account(
     tally.undecoded.add(&Counts::of(&context.undecoded));
     for (note, count) in &context.notes {
         tally.note(note, *count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_core::{BatchBuilder, ChannelId};
+
+    /// Gives the first event twice, and leaves out the second.
+    struct Exchange;
+
+    impl Map for Exchange {
+        fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
+            context.filtered += 1;
+            context.added.push(batch.origins()[0]);
+            Ok(batch.take(vec![0, 0]))
+        }
+    }
+
+    #[test]
+    fn events_are_counted_anew_where_as_many_are_others() {
+        let mut builder = BatchBuilder::default();
+        (0..2).for_each(|n| builder.push_copy(0, 0, ChannelId(n), b""));
+        let (map, next) = (Arc::new(Exchange), vec![Branch::Port(0)]);
+        let branch = Branch::Map { node: 1, map, origin: None, wanted: Window::default(), next };
+        let shared = Shared { channels: Arc::default(), blocks: BlockPool::new(64, 1) };
+        let mut outcome = Outcome::default();
+        shared.run(&[branch], None, builder.finish(), &mut outcome).unwrap();
+        let tally = outcome.tally.get(1);
+        assert_eq!((tally.left.get(0), tally.left.get(1)), (2, 0));
     }
 }
