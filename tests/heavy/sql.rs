@@ -1,6 +1,8 @@
 //! The stage `sql` in pipelines.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use serde_json::{Value, json};
 use sluice_conformance::stage;
@@ -16,11 +18,23 @@ fn drive(channels: &str, seconds: f64) -> String {
     )
 }
 
-/// The same, and a stage that asks a query of it.
-fn asked(seconds: f64, query: &str, more: &str) -> String {
-    let drive = drive("[\"POSE\", \"GPS*\", \"SKIRT_FC\"]", seconds);
+/// A folder with a log of a made-up drive.
+fn folder() -> Folder {
+    let folder = Folder::new();
+    let few = drive("[\"POSE\", \"GPS*\", \"SKIRT_FC\"]", 2.0);
+    let sink = "[sinks.log]\nplugin = \"lcm-log\"\nfrom = \"few\"\npath = \"in.lcm\"\n";
+    let (few, _) = few.split_once("[stages.events]").unwrap();
+    run(&folder, &format!("{few}{sink}"), "2").expect(0);
+    folder
+}
+
+/// What that log holds, decoded, and a stage that asks a query of it. Read in many pieces.
+fn asked(query: &str, more: &str) -> String {
     format!(
-        "{drive}[stages.asked]\nplugin = \"sql\"\nfrom = \"events\"\nquery = '''\n{query}\n'''\n{more}\n"
+        "memory = \"16MiB\"\n\
+         [sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
+         [stages.events]\nplugin = \"decode\"\nfrom = \"log\"\ntypes = [\"mit-dgc\"]\n\
+         [stages.asked]\nplugin = \"sql\"\nfrom = \"events\"\nquery = '''\n{query}\n'''\n{more}\n"
     )
 }
 
@@ -39,7 +53,7 @@ fn a_query_over_all_events_keeps_what_stages_promise() {
     let query =
         "select timestamp, payload, sequence + 1 as sequence from events where channel <> 'POSE'";
     held(json!({ "query": query, "channel": "OTHER" }));
-    let names = "select channel || '!' as channel, octet_length(payload) as n from events";
+    let names = "select channel || '!' as channel, sequence * 2 as n from events";
     stage("sql").options(json!({ "query": names })).check();
 }
 
@@ -80,17 +94,17 @@ fn lines(folder: &Folder, name: &str) -> Vec<Value> {
 /// Sinks of everything that can hold rows.
 const SINKS: &str = "[sinks.lines]\nplugin = \"jsonl\"\nfrom = \"asked\"\npath = \"out.jsonl\"\n\
     [sinks.cells]\nplugin = \"csv\"\nfrom = \"asked\"\npath = \"out.csv\"\n\
-    [sinks.table]\nplugin = \"parquet\"\nfrom = \"asked\"\npath = \"out.parquet\"\n";
+    [sinks.table]\nplugin = \"parquet\"\nfrom = \"asked\"\npath = \"tables/\"\n";
 
 #[test]
 fn any_number_of_threads_writes_the_same_lines_cells_and_tables() {
+    let folder = folder();
     for (query, more) in [
-        ("select timestamp, channel, vel[1] as v from POSE where vel[1] > 1", ""),
+        ("select timestamp, channel, vel[2] as v from POSE where vel[2] > 9", ""),
         ("select utime, unnest(vel) as v from POSE where utime % 3 = 0", ""),
-        (
-            "select timestamp, 'ALL' as channel, source, sequence, octet_length(payload) as n from events",
-            "",
-        ),
+        ("select timestamp, 'BARE' as channel from POSE", ""),
+        ("select utime from POSE union all select sequence from events limit 100", ""),
+        ("select timestamp, 'ALL' as channel, source, sequence, sequence % 7 as n from events", ""),
         (
             "select max(timestamp) as timestamp, channel, count(*) as n, avg(sequence) as mean from events \
              group by channel",
@@ -103,43 +117,56 @@ fn any_number_of_threads_writes_the_same_lines_cells_and_tables() {
             "memory = \"32MiB\"",
         ),
     ] {
-        let folder = Folder::new();
-        let pipeline = asked(3.0, query, more) + SINKS;
-        let names = ["out.jsonl", "out.csv", "out.parquet"];
-        run(&folder, &pipeline, "1").expect(0);
-        let one: Vec<Vec<u8>> = names.iter().map(|name| folder.read(name)).collect();
-        run(&folder, &pipeline, "4").expect(0);
-        for (name, one) in names.iter().zip(&one) {
-            assert_eq!(folder.read(name), *one, "{name} of {query}");
-        }
-        assert!(!lines(&folder, "out.jsonl").is_empty(), "{query}");
+        let pipeline = asked(query, more) + SINKS;
+        let written = |jobs: &str| {
+            run(&folder, &pipeline, jobs).expect(0);
+            let mut all = tables(&folder.at("tables"));
+            all.extend(["out.jsonl", "out.csv"].map(|name| (name.to_owned(), folder.read(name))));
+            all
+        };
+        let (one, four) = (written("1"), written("4"));
+        assert!(one.len() > 2 && !one["out.jsonl"].is_empty(), "{query}: {:?}", one.keys());
+        assert!(one == four, "{query}: {:?} and {:?}", one.keys(), four.keys());
     }
+}
+
+/// The tables below a folder, by their names.
+fn tables(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for channel in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if channel.is_dir() {
+            for table in fs::read_dir(&channel).unwrap().map(|entry| entry.unwrap().path()) {
+                all.insert(table.display().to_string(), fs::read(&table).unwrap());
+            }
+        }
+    }
+    all
 }
 
 #[test]
 fn rows_hold_what_the_query_says_of_decoded_fields() {
-    let folder = Folder::new();
-    let query = "select vel[1] as v, pos from POSE where vel[1] > 2";
+    let folder = folder();
+    let query = "select vel[2] as v, pos from POSE where vel[2] > 9.42";
     let all = "[sinks.all]\nplugin = \"jsonl\"\nfrom = \"events\"\npath = \"all.jsonl\"\n";
-    run(&folder, &(asked(4.0, query, "") + SINKS + all), "2").expect(0);
+    run(&folder, &(asked(query, "") + SINKS + all), "2").expect(0);
     let fast = lines(&folder, "all.jsonl").into_iter().filter(|line| line["channel"] == "POSE");
     let fast: Vec<Value> =
-        fast.filter(|line| line["fields"]["vel"][0].as_f64().unwrap() > 2.0).collect();
+        fast.filter(|line| line["fields"]["vel"][1].as_f64().unwrap() > 9.42).collect();
     let found = lines(&folder, "out.jsonl");
     assert!(!fast.is_empty() && fast.len() == found.len(), "{} and {}", fast.len(), found.len());
     for (event, row) in fast.iter().zip(&found) {
         assert_eq!(event["timestamp_ns"], row["timestamp_ns"]);
         assert_eq!(event["sequence"], row["sequence"]);
-        assert_eq!(event["fields"]["vel"][0], row["fields"]["v"]);
+        assert_eq!(event["fields"]["vel"][1], row["fields"]["v"]);
         assert_eq!(event["fields"]["pos"], row["fields"]["pos"]);
     }
 }
 
 #[test]
 fn the_report_balances_and_says_what_was_left_out_and_added() {
-    let folder = Folder::new();
+    let folder = folder();
     let query = "select unnest(vel) as v from POSE where sequence % 2 = 0";
-    folder.write("p.toml", asked(2.0, query, "") + SINKS);
+    folder.write("p.toml", asked(query, "") + SINKS);
     ran(&folder, &["run", "p.toml", "-q", "--report", "report.json"]).expect(0);
     let report: Value = serde_json::from_slice(&folder.read("report.json")).unwrap();
     let pose = report["channels"].as_array().unwrap().iter();
@@ -152,39 +179,40 @@ fn the_report_balances_and_says_what_was_left_out_and_added() {
     }
 }
 
+/// Some ten thousand rows out of some hundred.
+const MANY: &str = "POSE a cross join POSE b";
+
+const LINES: &str = "[sinks.lines]\nplugin = \"jsonl\"\nfrom = \"asked\"\npath = \"out.jsonl\"\n";
+
 #[test]
 fn a_sort_of_more_than_its_memory_goes_to_a_folder_that_is_empty_again() {
-    let folder = Folder::new();
+    let folder = folder();
     fs::create_dir(folder.at("spill")).unwrap();
-    let query = "select timestamp, 'S' as channel, source, sequence, repeat(channel, 40) as long, \
-                 octet_length(payload) as n from events order by n desc, sequence";
+    let query = format!(
+        "select a.timestamp, 'S' as channel, a.sequence as sequence, b.sequence as other, repeat(a.channel, 200) \
+         as long, (a.sequence * 7919 + b.sequence * 104729) % 1000 as n from {MANY} order by n desc"
+    );
     let sorted = |memory: &str| {
         let more = format!("memory = \"{memory}\"\nspill = \"spill\"");
-        let drive = "[sources.events]\nplugin = \"demo\"\nseconds = 60.0\n";
-        let asked = asked(1.0, query, &more);
-        let (_, stage) = asked.split_once("[stages.asked]").unwrap();
-        let lines = "[sinks.lines]\nplugin = \"jsonl\"\nfrom = \"asked\"\npath = \"out.jsonl\"\n";
-        run(&folder, &format!("{drive}[stages.asked]{stage}{lines}"), "2").expect(0);
+        run(&folder, &(asked(&query, &more) + LINES), "2").expect(0);
         assert_eq!(fs::read_dir(folder.at("spill")).unwrap().count(), 0);
         folder.read("out.jsonl")
     };
     let (little, much) = (sorted("8MiB"), sorted("512MiB"));
     assert!(little == much, "{} and {} bytes", little.len(), much.len());
-    let lengths = lines(&folder, "out.jsonl");
-    let lengths: Vec<u64> = lengths.iter().map(|l| l["fields"]["n"].as_u64().unwrap()).collect();
-    assert!(lengths.len() > 10_000 && lengths.is_sorted_by(|a, b| a >= b), "{}", lengths.len());
+    let rows = lines(&folder, "out.jsonl");
+    let rows: Vec<u64> = rows.iter().map(|l| l["fields"]["n"].as_u64().unwrap()).collect();
+    assert!(rows.len() > 10_000 && rows.is_sorted_by(|a, b| a >= b), "{}", rows.len());
 }
 
 #[test]
 fn what_fits_nowhere_is_an_error_that_says_so() {
-    let folder = Folder::new();
-    let query = "select max(timestamp) as timestamp, 'ALL' as channel, string_agg(repeat(channel, 50), '') as all \
-                 from events";
-    let drive = "[sources.events]\nplugin = \"demo\"\nseconds = 60.0\n";
-    let asked = asked(1.0, &query.replace("as all", "as everything"), "memory = \"8MiB\"");
-    let (_, stage) = asked.split_once("[stages.asked]").unwrap();
-    let sink = "[sinks.none]\nplugin = \"null\"\nfrom = \"asked\"\n";
-    let ran = run(&folder, &format!("{drive}[stages.asked]{stage}{sink}"), "2").expect(1);
+    let folder = folder();
+    let query = format!(
+        "select max(a.timestamp) as timestamp, 'ALL' as channel, string_agg(repeat(a.channel, 200), '') as \
+         everything from {MANY}"
+    );
+    let ran = run(&folder, &(asked(&query, "memory = \"8MiB\"") + LINES), "2").expect(1);
     ran.says("does not fit into `memory = \"8MiB\"`");
 }
 
@@ -192,7 +220,7 @@ fn what_fits_nowhere_is_an_error_that_says_so() {
 fn checked(query: &str, more: &str) -> Ran {
     let folder = Folder::new();
     let sink = "[sinks.none]\nplugin = \"null\"\nfrom = \"asked\"\n";
-    folder.write("p.toml", asked(1.0, query, more) + sink);
+    folder.write("p.toml", asked(query, more) + sink);
     Ran::of(sluice(&folder).args(["check", "p.toml"]).output().unwrap())
 }
 
@@ -213,10 +241,9 @@ fn mistakes_are_found_when_a_pipeline_is_checked() {
 
 #[test]
 fn a_file_is_no_table() {
-    let folder = Folder::new();
-    folder.write("secret.csv", "a\n1\n");
-    let path = folder.at("secret.csv").display().to_string();
+    let folder = folder();
+    let path = folder.write("secret.csv", "a\n1\n").display().to_string();
     let query = format!("select * from \"{path}\"");
-    run(&folder, &(asked(1.0, &query, "") + SINKS), "2").expect(0);
+    run(&folder, &(asked(&query, "") + LINES), "2").expect(0);
     assert!(lines(&folder, "out.jsonl").is_empty());
 }

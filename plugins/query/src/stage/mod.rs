@@ -6,6 +6,7 @@
 //! ([`whole`]), within a cap on memory.
 
 mod columns;
+mod declared;
 mod each;
 mod known;
 mod leaf;

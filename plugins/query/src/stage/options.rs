@@ -12,6 +12,7 @@ use serde::Deserialize;
 use sluice_core::options::ByteSize;
 use sluice_core::{OptionsError, Stage};
 
+use super::declared;
 use super::each::Each;
 use super::known::Known;
 use super::plan::Planner;
@@ -121,7 +122,7 @@ impl SqlStage {
             path: vec!["tables".to_owned(), channel.to_owned()],
             message,
         };
-        let mut declared = BTreeMap::new();
+        let mut all = BTreeMap::new();
         for (channel, columns) in &self.tables {
             if !query.tables.iter().any(|table| table.name() == channel) {
                 let what = format!("the query reads no table `{channel}`");
@@ -131,13 +132,13 @@ impl SqlStage {
                 let what = "the columns of this table are always the same: declare none".to_owned();
                 return Err(wrong(channel, what));
             }
-            let schema = planner.declared(columns).map_err(|error| {
+            let schema = declared::columns(columns, planner).map_err(|error| {
                 let what = Mistake::of_planner(error).shown("");
                 wrong(channel, format!("{what}; write such as `lat double, name varchar`"))
             })?;
-            declared.insert(channel.as_str(), schema);
+            all.insert(channel.as_str(), schema);
         }
-        Ok(declared)
+        Ok(all)
     }
 }
 

@@ -13,7 +13,6 @@ use datafusion::execution::{SessionState, SessionStateBuilder, SessionStateDefau
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
-use datafusion::sql::parser::Statement;
 use futures::executor::block_on;
 
 use super::columns;
@@ -109,47 +108,6 @@ impl Planner {
         }
         Ok(context.state())
     }
-
-    /// The columns that a list as in `CREATE TABLE` declares: `lat double, name varchar`.
-    pub(super) fn declared(&self, list: &str) -> Result<SchemaRef> {
-        use datafusion::sql::parser::DFParserBuilder;
-        use datafusion::sql::sqlparser::ast::Statement as Sql;
-        with_room(|| {
-            let wrong = |what: &str| DataFusionError::Plan(what.to_owned());
-            let text = format!("create table t ({list})");
-            let parser = DFParserBuilder::new(text.as_str()).with_recursion_limit(20).build();
-            let mut statements = parser.and_then(|mut parser| parser.parse_statements())?;
-            let statement = match (statements.pop_front(), statements.is_empty()) {
-                (Some(Statement::Statement(statement)), true) => *statement,
-                _ => return Err(wrong("a list of columns with types is needed")),
-            };
-            let Sql::CreateTable(made) = statement else {
-                return Err(wrong("a list of columns with types is needed"));
-            };
-            let is_plain = made.query.is_none() && made.constraints.is_empty();
-            if made.columns.is_empty() || !is_plain {
-                return Err(wrong("a list of columns with types is needed"));
-            }
-            let context =
-                SessionContext::new_with_config_rt(self.config.clone(), Arc::clone(&self.runtime));
-            let names = made.columns.iter().map(|column| column.name.value.clone());
-            if let Some(name) = repeated(names) {
-                return Err(wrong(&format!("the column `{name}` is declared twice")));
-            }
-            let statement = Statement::Statement(Box::new(Sql::CreateTable(made)));
-            let plan = block_on(context.state().statement_to_plan(statement))?;
-            let LogicalPlan::Ddl(table) = plan else {
-                return Err(wrong("a list of columns with types is needed"));
-            };
-            let input = table.inputs().first().map(|input| Arc::clone(input.schema()));
-            let schema = input.ok_or_else(|| wrong("a list of columns with types is needed"))?;
-            let fields = schema
-                .fields()
-                .iter()
-                .map(|field| Arc::new(field.as_ref().clone().with_nullable(true)));
-            Ok(Arc::new(arrow_schema::Schema::new(fields.collect::<Vec<_>>())))
-        })
-    }
 }
 
 /// The first name that is there twice.
@@ -168,12 +126,11 @@ fn leaves_of(tables: &[SchemaRef]) -> Result<Vec<Leaf>> {
 }
 
 /// Does work that goes as deep as a query does on a stack that is deep enough.
-fn with_room<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-    let done = std::thread::scope(|scope| {
+pub(super) fn with_room<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("sluice-plan".to_owned()).stack_size(STACK);
         let planned = thread.spawn_scoped(scope, work)?;
         let panicked = |_| Err(DataFusionError::Internal("planning panicked".to_owned()));
         planned.join().unwrap_or_else(panicked)
-    });
-    done
+    })
 }

@@ -351,11 +351,15 @@ fn values_that_no_event_can_have_end_the_run() {
 
 #[test]
 fn long_conditions_are_worked_out_on_any_thread() {
-    let sum =
-        format!("select v{} as x from A where {}", " + 1".repeat(150), ["v > 0"; 80].join(" and "));
-    let mut run = Run::query(&sum);
-    let events = some(&run);
-    assert_eq!(run.told(events)[0], event("A", 10, 0, 151.0));
+    for query in [
+        format!("select v{} as x from A where v = 1", " + 1".repeat(390)),
+        format!("select 391.0 as x from A where {}", ["v = 1"; 190].join(" and ")),
+        format!("select 391.0 as x from A where v = 1 and {}v > 0", "not not ".repeat(19)),
+    ] {
+        let mut run = Run::query(&query);
+        let events = some(&run);
+        assert_eq!(run.told(events), [event("A", 10, 0, 391.0)]);
+    }
 }
 
 #[test]
