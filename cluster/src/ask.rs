@@ -1,5 +1,5 @@
-//! Asks a scheduler a question over HTTP and reads the answer. One small question a connection, so that it needs
-//! no client library; what is asked and answered is the business of others.
+//! Asks a scheduler a question over HTTP and reads the answer. One small question a connection, so that
+//! it needs no client library; what is asked and answered is the business of others.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The handshake: what a scheduler says of itself, and whether who asks may work with it. Orders carry a greeting,
-//! too; the worker that fulfils one compares that once more.
+//! The handshake: what a scheduler says of itself, and whether who asks may work with it. Orders carry a
+//! greeting, too; the worker that fulfils one compares that once more.
 
 use std::fmt;
 

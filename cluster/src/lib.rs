@@ -1,8 +1,8 @@
 //! The cluster engine: the units of a pipeline, run on many machines by Apache Ballista.
 //!
-//! Knows how orders reach executors, and when one is tried again; what an order is, and what becomes of what it
-//! made, is `sluice_pipeline::dispatch`. Nothing of the data goes through the cluster: orders do, and outputs
-//! appear where all executors and the driver see them.
+//! Knows how orders reach executors, and when one is tried again; what an order is, and what becomes of
+//! what it made, is `sluice_pipeline::dispatch`. Nothing of the data goes through the cluster: orders do,
+//! and outputs appear where all executors and the driver see them.
 //!
 //! Empty without the feature `engine`.
 #![cfg(feature = "engine")]

@@ -1,5 +1,6 @@
-//! A cluster of processes on this machine, for one run: a scheduler and some executors, each this program again, on
-//! loopback. They end with whoever started them, also where that is killed: their standard input closes then.
+//! A cluster of processes on this machine, for one run: a scheduler and some executors, each this program
+//! again, on loopback. They end with whoever started them, also where that is killed: their standard
+//! input closes then.
 
 use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
@@ -44,7 +45,8 @@ pub struct Size {
 struct Part(Child);
 
 impl LocalCluster {
-    /// Starts it, and returns when it is complete. What its parts say is passed on to `say` as long as they live.
+    /// Starts it, and returns when it is complete. What its parts say is passed on to `say` as long as
+    /// they live.
     pub fn start(size: &Size, say: impl Fn(&str) + Clone + Send + 'static) -> Result<Self, Error> {
         if !(1..=MOST).contains(&size.executors) {
             let asked = size.executors;

@@ -9,7 +9,8 @@ use log::{LevelFilter, Log, Metadata, Record};
 /// The variable that asks for it: `error`, `warn`, `info`, `debug` or `trace`.
 pub const VARIABLE: &str = "SLUICE_LOG";
 
-/// Has libraries say on standard error what the environment asks for. Once a process; later calls do nothing.
+/// Has libraries say on standard error what the environment asks for. Once a process; later calls do
+/// nothing.
 pub fn start() {
     let asked = std::env::var(VARIABLE).ok();
     let Some(level) = asked.and_then(|text| LevelFilter::from_str(text.trim()).ok()) else {

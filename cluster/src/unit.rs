@@ -1,5 +1,5 @@
-//! The process that fulfils one order: what goes in and out of it, and that it ends with who started it. How it is
-//! started and judged is `executor`'s business.
+//! The process that fulfils one order: what goes in and out of it, and that it ends with who started it.
+//! How it is started and judged is `executor`'s business.
 //!
 //! The order comes as one line of standard input, which then stays open: when it closes, whoever wanted the
 //! unit is gone, and the process ends at once. Its last line of standard output says how it ended.

@@ -86,7 +86,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Sees it to its end, or to where it is asked to stop. The inner `Err` says why executors left some of it.
+    /// Sees it to its end, or to where it is asked to stop. The inner `Err` says why executors left some
+    /// of it.
     pub(super) async fn watch(
         &mut self,
         patience: Duration,
@@ -212,8 +213,8 @@ impl Vigil {
         Self { patience, looked: now, news: (now, None), said, heard: 0, left: None }
     }
 
-    /// Looks how far the job is, now and then. `Err` if nothing has happened for too long although nobody was at
-    /// work.
+    /// Looks how far the job is, now and then. `Err` if nothing has happened for too long although nobody
+    /// was at work.
     async fn look(
         &mut self,
         scheduler: &Address,

@@ -1,5 +1,5 @@
-//! Brings orders to executors through a scheduler: some thousands a job, one job after the other. What came of each
-//! order lies in its room; here it only matters that nobody is at work any more.
+//! Brings orders to executors through a scheduler: some thousands a job, one job after the other. What
+//! came of each order lies in its room; here it only matters that nobody is at work any more.
 
 mod job;
 
@@ -32,8 +32,9 @@ pub struct Ballista {
 }
 
 impl Ballista {
-    /// The cluster of the scheduler at this address, which has to be the same program as one with this greeting.
-    /// Gives up a job of which nothing was heard for `patience` although executors had nothing to do.
+    /// The cluster of the scheduler at this address, which has to be the same program as one with this
+    /// greeting. Gives up a job of which nothing was heard for `patience` although executors had nothing
+    /// to do.
     pub fn at(scheduler: Address, greeting: Greeting, patience: Duration) -> Self {
         Self { scheduler, greeting, patience, _local: None }
     }

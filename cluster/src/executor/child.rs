@@ -31,7 +31,8 @@ pub(super) enum Came {
     Ended,
 }
 
-/// Has this program fulfil an order in a folder, in a process that `end` ends: by a word, or by being dropped.
+/// Has this program fulfil an order in a folder, in a process that `end` ends: by a word, or by being
+/// dropped.
 ///
 /// `Err` if it cannot be started.
 pub(super) async fn fulfil(

@@ -1,6 +1,6 @@
-//! Marks in a room that a unit has been delivered in a job. When an executor is lost, Ballista has everything done again
-//! that it had done in that job: a mark says that there is nothing to do. The driver may have taken the delivery, and
-//! have removed it, by then.
+//! Marks in a room that a unit has been delivered in a job. When an executor is lost, Ballista has
+//! everything done again that it had done in that job: a mark says that there is nothing to do. The
+//! driver may have taken the delivery, and have removed it, by then.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,5 +1,5 @@
-//! The executor: takes orders from a scheduler and has each fulfilled by a process of its own. Outlives the scheduler:
-//! when that falls silent or is started anew, it joins again.
+//! The executor: takes orders from a scheduler and has each fulfilled by a process of its own. Outlives
+//! the scheduler: when that falls silent or is started anew, it joins again.
 //!
 //! Asks for work itself, so it needs no port and can stand behind a firewall. Touches no data.
 
@@ -53,8 +53,8 @@ pub struct ExecutorOptions {
 /// What is said from inside.
 pub(crate) type Voice = mpsc::Sender<String>;
 
-/// Is an executor until it is asked to stop: then it ends what it is at, which others will do. Says when it has joined,
-/// when it has lost its scheduler, and what units say on standard error.
+/// Is an executor until it is asked to stop: then it ends what it is at, which others will do. Says when
+/// it has joined, when it has lost its scheduler, and what units say on standard error.
 ///
 /// `Err` if the scheduler is not there when it begins, or if it is another program at any time.
 pub fn serve(
@@ -106,7 +106,8 @@ async fn run(options: &ExecutorOptions, stop: &Stop, voice: Voice) -> Result<(),
                 }
                 (first, pause) = (None, Duration::from_millis(250));
             }
-            // Whoever starts an executor wants to know at once that nothing is there. Later, it is worth waiting for.
+            // Whoever starts an executor wants to know at once that nothing is there. Later, it is worth
+            // waiting for.
             Err(Unmet::Silent(why)) => match first {
                 Some(end) if Instant::now() >= end => return Err(Unmet::Silent(why).into()),
                 _ => pause = (pause * 2).min(LONGEST_PAUSE),

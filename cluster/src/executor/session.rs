@@ -1,8 +1,9 @@
 //! One stay of an executor with a scheduler, from joining to losing it. What it is at, the workshop knows.
 //!
-//! Ballista's loop asks for work and tells of it; where an answer or a report is lost on the way, both sides
-//! would believe for ever that the other is at it. So both lists are compared all the time: what the scheduler believes of us
-//! and we are not at is told to be lost, and what we are at for a job that is over is ended.
+//! Ballista's loop asks for work and tells of it; where an answer or a report is lost on the way, both
+//! sides would believe for ever that the other is at it. So both lists are compared all the time: what
+//! the scheduler believes of us and we are not at is told to be lost, and what we are at for a job that
+//! is over is ended.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -69,6 +70,9 @@ impl<'s> Session<'s> {
         work_dir: &'s Path,
     ) -> Self {
         let name = options.name.as_deref().unwrap_or(host());
+        // It becomes a part of addresses.
+        let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
+        let name: String = name.chars().map(plain).take(64).collect();
         let random = new_instance_id();
         let random = random.get(..8).unwrap_or_default();
         Self {
@@ -187,8 +191,8 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Has the scheduler give to others what it believes us to be at, and what we were not at now and before. Gives back
-    /// what we are not at now.
+    /// Has the scheduler give to others what it believes us to be at, and what we were not at now and
+    /// before. Gives back what we are not at now.
     async fn tell_missed(
         &self,
         client: &mut Client,

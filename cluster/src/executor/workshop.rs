@@ -1,5 +1,5 @@
-//! What an executor is at: starts a process for each order, and decides what its end means: done, worth another try,
-//! or given up. Asks no scheduler for anything.
+//! What an executor is at: starts a process for each order, and decides what its end means: done, worth
+//! another try, or given up. Asks no scheduler for anything.
 
 use std::fmt;
 use std::io;
@@ -24,8 +24,8 @@ use crate::scheduler::answers::Word;
 use crate::unit::Ended;
 use crate::{LOOK, ask, host};
 
-/// How long an order is kept whose folders are not here: an executor that sees less than others is always idle, and
-/// would take every order away from those that see them.
+/// How long an order is kept whose folders are not here: an executor that sees less than others is always
+/// idle, and would take every order away from those that see them.
 const MISPLACED: Duration = Duration::from_secs(2);
 
 /// What an executor is at.
@@ -34,8 +34,8 @@ pub(super) struct Workshop {
     arguments: Vec<String>,
     scheduler: Address,
     voice: Voice,
-    /// Where processes are waited for. Ballista runs tasks on threads of low priority, which processes that are
-    /// started from them would inherit.
+    /// Where processes are waited for. Ballista runs tasks on threads of low priority, which processes
+    /// that are started from them would inherit.
     runtime: Handle,
     running: Mutex<Vec<Running>>,
 }
@@ -146,7 +146,8 @@ impl Workshop {
                 tell(&self.voice, format!("{name}: given up: {why}")).await;
                 Ok(())
             }
-            // Not even that can be said where the driver looks. Were this a failure, all of the job would fail with it.
+            // Not even that can be said where the driver looks. Were this a failure, all of the job would
+            // fail with it.
             Some(Err(_)) => {
                 self.say(task, format!("{name}: left: {why}"), true).await;
                 Ok(())

@@ -1,4 +1,5 @@
-//! How a plan of orders becomes bytes and comes back. Everything else in a plan is Ballista's, and is left to it.
+//! How a plan of orders becomes bytes and comes back. Everything else in a plan is Ballista's, and is
+//! left to it.
 
 use std::sync::Arc;
 

@@ -1,10 +1,11 @@
-//! What is submitted to Ballista: orders as rows in memory, a partition each, and over them a node that has each
-//! fulfilled. What all orders of a run share is said once, in the node. Gives no rows: what came of an order lies in
-//! its room.
+//! What is submitted to Ballista: orders as rows in memory, a partition each, and over them a node that
+//! has each fulfilled. What all orders of a run share is said once, in the node. Gives no rows: what came
+//! of an order lies in its room.
 //!
-//! The leaf is of a kind that Ballista cuts by partitions itself; it would give any other leaf to every task whole,
-//! and each order would be fulfilled as often as there are orders. There is no second stage: what a task gives is
-//! of no use to anybody, so nobody fetches it, and an executor that dies costs what it was at and no more.
+//! The leaf is of a kind that Ballista cuts by partitions itself; it would give any other leaf to every
+//! task whole, and each order would be fulfilled as often as there are orders. There is no second stage:
+//! what a task gives is of no use to anybody, so nobody fetches it, and an executor that dies costs what
+//! it was at and no more.
 
 mod codec;
 mod node;

@@ -21,8 +21,8 @@ use super::{Task, internal};
 
 /// Who fulfils orders.
 pub(crate) trait Worker: fmt::Debug + Send + Sync {
-    /// Fulfils one, given in two parts: what all of its run share, and its own. `Err` has Ballista try again, here or
-    /// elsewhere; when the future is dropped, the work ends.
+    /// Fulfils one, given in two parts: what all of its run share, and its own. `Err` has Ballista try
+    /// again, here or elsewhere; when the future is dropped, the work ends.
     fn work(
         self: Arc<Self>,
         task: Task,

@@ -1,5 +1,5 @@
-//! What a scheduler answers to questions of ours: what it is, what it believes an executor does, how far a job is,
-//! who there is. Keeps what executors say of a job for who drives that; changes nothing else.
+//! What a scheduler answers to questions of ours: what it is, what it believes an executor does, how far
+//! a job is, who there is. Keeps what executors say of a job for who drives that; changes nothing else.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -91,6 +91,9 @@ pub(crate) struct Work {
 /// How many words of a job are kept, and of how many jobs.
 const MOST_WORDS: (usize, usize) = (200, 100);
 
+/// How long a word may be.
+const LONGEST_WORD: usize = 4 << 10;
+
 struct Known {
     scheduler: Scheduler,
     hello: Hello,
@@ -135,7 +138,8 @@ async fn hear(Path(id): Path<String>, State(known): State<Arc<Known>>, Json(word
     let mut all = known.words();
     let words = all.entry(id).or_default();
     if words.len() < MOST_WORDS.0 {
-        words.push(word);
+        let text = word.text.chars().take(LONGEST_WORD).collect();
+        words.push(Word { text, ..word });
     }
     if all.len() > MOST_WORDS.1 {
         all.pop_first();

@@ -1,7 +1,8 @@
-//! The scheduler: Ballista's, with some routes of ours on the same port. Hands out orders, and those of an executor
-//! that fell silent to another one; keeps nothing on disk, and never sees data.
+//! The scheduler: Ballista's, with some routes of ours on the same port. Hands out orders, and those of
+//! an executor that fell silent to another one; keeps nothing on disk, and never sees data.
 //!
-//! Executors ask for work (the pull policy), so they need no port of their own, and nothing has to reach them.
+//! Executors ask for work (the pull policy), so they need no port of their own, and nothing has to reach
+//! them.
 
 pub(crate) mod answers;
 
@@ -58,7 +59,8 @@ pub fn serve(
     stop: &Stop,
     say: &(dyn Fn(&str) + Sync),
 ) -> Result<(), Error> {
-    // One thread would do for most: orders are small. The second answers while a large job is being planned.
+    // One thread would do for most: orders are small. The second answers while a large job is being
+    // planned.
     let runtime = runtime(2)?;
     let result = runtime.block_on(run(options, stop, say));
     runtime.shutdown_background();

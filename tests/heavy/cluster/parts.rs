@@ -1,4 +1,5 @@
-//! A cluster of real processes for a test: each can be killed, paused and listened to, and none outlives the test.
+//! A cluster of real processes for a test: each can be killed, paused and listened to, and none outlives
+//! the test.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};

@@ -1,5 +1,6 @@
-//! `cluster`: the parts of a cluster, and how a run reaches one. What they do is the business of the cluster crate, which is
-//! only there with the feature `cluster`; what can be typed is the same without it.
+//! `cluster`: the parts of a cluster, and how a run reaches one. What they do is the business of the
+//! cluster crate, which is only there with the feature `cluster`; what can be typed is the same without
+//! it.
 
 #[cfg(feature = "cluster")]
 mod parts;
@@ -30,20 +31,20 @@ pub(crate) struct ReachArgs {
     #[arg(long, value_name = "N", conflicts_with = "scheduler")]
     pub(crate) local_cluster: Option<usize>,
 
-    /// With --engine ballista: give up work of which nothing is heard for this long although executors are idle, and
-    /// hand it out again.
+    /// With --engine ballista: give up work of which nothing is heard for this long although executors
+    /// are idle, and hand it out again.
     #[arg(long, value_name = "T", default_value = "30m", hide = true, value_parser = length)]
     pub(crate) cluster_patience: String,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A cluster is one scheduler and any number of executors, each this program, of one version everywhere. Inputs and
-outputs are read and written by executors themselves: they have to be at the same paths on all of them and where
-the run is started (a shared file system), or on an object store.
+A cluster is one scheduler and any number of executors, each this program, of one version
+everywhere. Executors themselves read inputs and write outputs: these have to be at the same paths
+on all of them and where the run is started (a shared file system).
 
-There is no authentication and no encryption: whoever reaches the scheduler can have files read and written
-wherever an executor runs. Private networks only.
+There is no authentication and no encryption: whoever reaches the scheduler can have files read and
+written wherever an executor runs. Private networks only.
 
 Examples:
   sluice cluster scheduler --listen 10.0.0.5:50050        on one machine
@@ -72,8 +73,8 @@ pub(crate) enum Part {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It runs until Ctrl-C or kill, keeps nothing on disk and sees no data. When it ends, runs that were under way wait
-for a minute for it to come back, and executors join it again by themselves.
+It runs until Ctrl-C or kill, keeps nothing on disk and sees no data. When it ends, runs that were
+under way wait for a minute for it to come back, and executors join it again by themselves.
 
 There is no authentication: private networks only.
 
@@ -99,14 +100,14 @@ pub(crate) struct SchedulerArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It asks the scheduler for work, so nothing has to reach it: no port, no address of its own. Each unit runs in a process of
-its own, in the folder in which the run was started.
+It asks the scheduler for work, so nothing has to reach it: no port, no address of its own. Each unit
+runs in a process of its own, in the folder in which the run was started.
 
-It runs until Ctrl-C or kill: then it ends what it is at, and others do that again. When the scheduler ends, it waits
-until that is back.
+It runs until Ctrl-C or kill: then it ends what it is at, and others do that again. When the
+scheduler ends, it waits until that is back.
 
-Exit codes: 0 it was stopped; 1 the scheduler cannot be reached; 2 wrong use, or the scheduler is another version
-or has other plugins.")]
+Exit codes: 0 it was stopped; 1 the scheduler cannot be reached; 2 wrong use, or the scheduler is
+another version or has other plugins.")]
 pub(crate) struct ExecutorArgs {
     /// The address of the scheduler.
     #[arg(long, value_name = "HOST:PORT")]
@@ -120,7 +121,8 @@ pub(crate) struct ExecutorArgs {
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(crate) slots: Option<usize>,
 
-    /// How many threads each unit gets; the cores divided by the slots if left out. Does not change the output.
+    /// How many threads each unit gets; the cores divided by the slots if left out. Does not change the
+    /// output.
     #[arg(short, long, value_name = "N", value_parser = at_least_one)]
     pub(crate) jobs: Option<usize>,
 
@@ -128,7 +130,8 @@ pub(crate) struct ExecutorArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) work_dir: Option<PathBuf>,
 
-    /// Let pipelines run programs here, if who starts the run allows it, too. They may do whatever this executor may.
+    /// Let pipelines run programs here, if who starts the run allows it, too. They may do whatever this
+    /// executor may.
     #[arg(long)]
     pub(crate) allow_exec: bool,
 

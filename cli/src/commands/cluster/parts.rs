@@ -1,4 +1,5 @@
-//! The parts of a cluster, as the cluster crate has them, with options, signals and words of the command line.
+//! The parts of a cluster, as the cluster crate has them, with options, signals and words of the command
+//! line.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -34,8 +35,8 @@ pub(crate) fn run(args: &ClusterArgs, shell: &Shell) -> Outcome {
     }
 }
 
-/// What brings the orders of a run to the cluster that these options name. Nothing has been sent when it returns, but the
-/// scheduler is there and is the same program.
+/// What brings the orders of a run to the cluster that these options name. Nothing has been sent when it
+/// returns, but the scheduler is there and is the same program.
 pub(crate) fn carrier(args: &EngineArgs, shell: &Shell) -> Result<Box<dyn Carrier>, Failure> {
     let greeting = Greeting::of(&shell.registry);
     let patience = time(&args.cluster.cluster_patience)?;
@@ -54,7 +55,8 @@ pub(crate) fn carrier(args: &EngineArgs, shell: &Shell) -> Result<Box<dyn Carrie
             Ballista::local(LocalCluster::start(&size, say)?, greeting, patience)
         }
         (None, None) => {
-            let what = "--engine ballista needs --scheduler HOST:PORT, or --local-cluster N to try it on this machine";
+            let what = "--engine ballista needs --scheduler HOST:PORT, or --local-cluster N to try it \
+                        on this machine";
             return Err(Failure::WrongUse(what.into()));
         }
     };
