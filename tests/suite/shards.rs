@@ -1,1 +1,276 @@
 //! Batches that are run in parts, whose records are put together.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::kit::{Folder, Ran, drive, log, ran, sluice};
+
+const BATCH: &str = r#"
+[sources.log]
+plugin = "lcm-log"
+path = "in/*.lcm"
+on_damage = "stop"
+[sinks.packed]
+plugin = "lcm-log"
+from = "log"
+path = "out/{stem}.lcm.zst"
+[sinks.tables]
+plugin = "parquet"
+from = "log"
+path = "out/tables/{index}/"
+"#;
+
+/// A folder with five logs and a pipeline over them.
+fn folder() -> Folder {
+    let folder = Folder::new();
+    fs::create_dir(folder.at("in")).unwrap();
+    for n in 0..5 {
+        folder.write(&format!("in/{n}.lcm"), log(&drive(n + 1, 30 + 20 * (n as i64 % 3))));
+    }
+    folder.write("batch.toml", BATCH);
+    folder
+}
+
+type Tree = BTreeMap<String, Vec<u8>>;
+
+/// Every file below a folder, by its path there.
+fn tree(folder: &Path) -> Tree {
+    let mut files = Tree::new();
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        if path.is_dir() {
+            let inside = tree(&path).into_iter();
+            files.extend(inside.map(|(below, text)| (format!("{name}/{below}"), text)));
+        } else {
+            files.insert(name, fs::read(path).unwrap());
+        }
+    }
+    files
+}
+
+#[track_caller]
+fn same(wanted: &Tree, found: &Tree) {
+    assert_eq!(wanted.keys().collect::<Vec<_>>(), found.keys().collect::<Vec<_>>());
+    for (name, bytes) in wanted {
+        assert!(found[name] == *bytes, "{name} differs");
+    }
+}
+
+/// What a run of the whole batch writes, with nothing left of it.
+fn expected(folder: &Folder) -> Tree {
+    ran(folder, &["run", "batch.toml"]).expect(0);
+    let wanted = tree(&folder.at("out"));
+    fs::remove_dir_all(folder.at("out")).unwrap();
+    wanted
+}
+
+fn shard(folder: &Folder, part: &str, more: &[&str]) -> Ran {
+    ran(folder, &[&["run", "batch.toml", "--shard", part], more].concat())
+}
+
+fn merge(folder: &Folder) -> Ran {
+    ran(folder, &["merge-manifests", "out"])
+}
+
+#[test]
+fn parts_that_run_at_the_same_time_make_what_one_run_makes() {
+    let folder = folder();
+    let wanted = expected(&folder);
+    for of in [1, 2, 3, 7] {
+        let start = |number: usize| {
+            let part = format!("{number}/{of}");
+            let mut command = sluice(&folder);
+            command.args(["run", "batch.toml", "--shard", &part]);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let running: Vec<_> = (1..=of).rev().map(start).collect();
+        for child in running {
+            Ran::of(child.wait_with_output().unwrap()).expect(0);
+        }
+        assert!(!folder.at("out/_manifest.json").exists());
+        let verified = ran(&folder, &["verify", "out"]).expect(1);
+        assert!(verified.text().contains("sluice merge-manifests"), "{}", verified.text());
+        ran(&folder, &["verify", "out/0.lcm.zst"]).expect(0);
+        merge(&folder).expect(0).says("5 inputs");
+        same(&wanted, &tree(&folder.at("out")));
+        ran(&folder, &["verify", "out"]).expect(0);
+        merge(&folder).expect(0).says("one record already");
+        same(&wanted, &tree(&folder.at("out")));
+        fs::remove_dir_all(folder.at("out")).unwrap();
+    }
+}
+
+#[test]
+fn a_part_has_every_nth_input_and_reports_it_alone() {
+    let folder = folder();
+    shard(&folder, "2/3", &["--report", "report.json"]).expect(0).says("2 inputs done");
+    let report: Value = serde_json::from_slice(&folder.read("report.json")).unwrap();
+    let inputs: Vec<&str> =
+        report["units"].as_array().unwrap().iter().map(|u| u["input"].as_str().unwrap()).collect();
+    assert_eq!(inputs, ["in/1.lcm", "in/4.lcm"]);
+    // Placeholders mean what they mean in the whole batch.
+    assert!(folder.at("out/tables/00004/_manifest.json").exists());
+}
+
+#[test]
+fn what_is_missing_is_named_and_nothing_is_changed() {
+    let folder = folder();
+    merge(&folder).expect(1).says("no record of a part");
+    for part in ["1/4", "3/4"] {
+        shard(&folder, part, &[]).expect(0);
+    }
+    let before = tree(&folder.at("out"));
+    merge(&folder).expect(1).says("parts are missing: 2/4, 4/4");
+    same(&before, &tree(&folder.at("out")));
+    shard(&folder, "1/3", &["--resume"]).expect(0);
+    merge(&folder).expect(1).says("records of 3 and of 4 parts");
+}
+
+#[test]
+fn a_part_with_an_input_that_failed_is_completed_by_resuming() {
+    let folder = folder();
+    let wanted = expected(&folder);
+    let whole = folder.read("in/3.lcm");
+    folder.write("in/3.lcm", [b"stray", &whole[..]].concat());
+    shard(&folder, "1/2", &[]).expect(0);
+    shard(&folder, "2/2", &["--keep-going"]).expect(1).says("in/3.lcm failed");
+    merge(&folder).expect(1).says("part 2/2 is not complete: in/3.lcm is not done");
+    folder.write("in/3.lcm", &whole);
+    shard(&folder, "2/2", &["--resume"]).expect(0).says("1 input done, 1 done before");
+    merge(&folder).expect(0);
+    same(&wanted, &tree(&folder.at("out")));
+}
+
+#[test]
+fn a_part_that_was_interrupted_is_completed_by_resuming() {
+    let folder = folder();
+    let wanted = expected(&folder);
+    shard(&folder, "1/2", &[]).expect(0);
+    shard(&folder, "2/2", &[]).expect(0);
+    // As if it had been killed after its first unit.
+    let record: Value = serde_json::from_slice(&folder.read("out/_shard-2-of-2.json")).unwrap();
+    folder.write("out/_shard-2-of-2.units.jsonl", format!("{}\n", record["units"][0]));
+    fs::remove_file(folder.at("out/_shard-2-of-2.json")).unwrap();
+    fs::remove_file(folder.at("out/3.lcm.zst")).unwrap();
+    merge(&folder).expect(1).says("part 2/2 was interrupted");
+    ran(&folder, &["verify", "out"]).expect(1);
+    shard(&folder, "2/2", &["--resume"]).expect(0).says("1 done before");
+    merge(&folder).expect(0);
+    same(&wanted, &tree(&folder.at("out")));
+}
+
+#[test]
+fn parts_of_different_batches_are_not_put_together() {
+    let folder = folder();
+    shard(&folder, "1/2", &[]).expect(0);
+    shard(&folder, "2/2", &["--memory", "64MiB"]).expect(0);
+    merge(&folder).expect(1).says("different batches");
+    folder.write("in/9.lcm", log(&drive(9, 5)));
+    shard(&folder, "2/2", &["--resume"]).expect(0);
+    merge(&folder).expect(1).says("different batches, of 5 and 6 inputs");
+    shard(&folder, "1/2", &["--resume"]).expect(0).says("3 done before");
+    merge(&folder).expect(0).says("6 inputs");
+}
+
+#[test]
+fn files_that_are_not_as_they_were_written_are_found() {
+    let folder = folder();
+    let wanted = expected(&folder);
+    for part in ["1/2", "2/2"] {
+        shard(&folder, part, &[]).expect(0);
+    }
+    let mut bytes = folder.read("out/1.lcm.zst");
+    *bytes.last_mut().unwrap() ^= 1;
+    folder.write("out/1.lcm.zst", &bytes);
+    let verify = ["merge-manifests", "out", "--verify"];
+    ran(&folder, &verify).expect(1).says("1.lcm.zst is not as part 2/2 wrote it");
+    bytes.pop();
+    folder.write("out/1.lcm.zst", &bytes);
+    merge(&folder).expect(1).says("1.lcm.zst is not as part 2/2 wrote it");
+    shard(&folder, "2/2", &["--resume"]).expect(0);
+    ran(&folder, &verify).expect(0);
+    same(&wanted, &tree(&folder.at("out")));
+}
+
+#[test]
+fn a_run_of_the_whole_batch_takes_over_what_parts_did_and_the_other_way_round() {
+    let folder = folder();
+    let wanted = expected(&folder);
+    shard(&folder, "1/2", &[]).expect(0);
+    ran(&folder, &["run", "batch.toml"]).expect(1).says("the output exists");
+    ran(&folder, &["run", "batch.toml", "--resume"]).expect(0).says("3 done before");
+    same(&wanted, &tree(&folder.at("out")));
+    shard(&folder, "2/2", &["--resume"]).expect(0).says("2 done before");
+    shard(&folder, "1/2", &["--resume"]).expect(0).says("3 done before");
+    merge(&folder).expect(0);
+    same(&wanted, &tree(&folder.at("out")));
+}
+
+#[test]
+fn records_of_several_folders_are_put_together_at_once() {
+    let folder = folder();
+    folder.write("other.toml", BATCH.replace("out/", "other/"));
+    for part in ["1/2", "2/2"] {
+        shard(&folder, part, &[]).expect(0);
+    }
+    ran(&folder, &["run", "other.toml", "--shard", "1/2"]).expect(0);
+    let both = ["merge-manifests", "out", "other"];
+    ran(&folder, &both).expect(1).says("out: 2 parts").says("other: parts are missing: 2/2");
+    ran(&folder, &["run", "other.toml", "--shard", "2/2"]).expect(0);
+    ran(&folder, &both).expect(0).says("out: there is one record already").says("other: 2 parts");
+}
+
+#[test]
+fn what_is_beside_the_batch_in_its_record_stays() {
+    let folder = folder();
+    let others = ["convert", "in/0.lcm", "--to", "out/{stem}.jsonl"];
+    ran(&folder, &others).expect(0);
+    ran(&folder, &["run", "batch.toml"]).expect(0);
+    let wanted = tree(&folder.at("out"));
+    fs::remove_dir_all(folder.at("out")).unwrap();
+    ran(&folder, &others).expect(0);
+    for part in ["2/2", "1/2"] {
+        shard(&folder, part, &[]).expect(0);
+    }
+    merge(&folder).expect(0);
+    same(&wanted, &tree(&folder.at("out")));
+}
+
+#[test]
+fn nobody_runs_the_same_part_or_the_whole_batch_beside_one() {
+    let folder = folder();
+    shard(&folder, "1/2", &[]).expect(0);
+    let lock = File::create(folder.at("out/.shard-1-of-2.sluice-tmp")).unwrap();
+    lock.lock().unwrap();
+    shard(&folder, "1/2", &["--resume"]).expect(1).says("part 1/2 of this batch is being run");
+    shard(&folder, "2/2", &[]).expect(0);
+    drop(lock);
+    shard(&folder, "1/2", &["--resume"]).expect(0);
+    let beside = File::open(folder.at("out")).unwrap();
+    beside.lock_shared().unwrap();
+    ran(&folder, &["run", "batch.toml", "--resume"]).expect(1).says("another batch");
+    merge(&folder).expect(1).says("another batch");
+    shard(&folder, "1/2", &["--resume"]).expect(0);
+    drop(beside);
+    merge(&folder).expect(0);
+}
+
+#[test]
+fn parts_that_cannot_be_are_wrong_use() {
+    let folder = folder();
+    for wrong in ["0/3", "4/3", "x", "1"] {
+        shard(&folder, wrong, &[]).expect(2);
+    }
+    let whole = ["convert", "in/0.lcm", "--to", "out.jsonl", "--shard", "1/2"];
+    ran(&folder, &whole).expect(2).says("{stem}");
+    shard(&folder, "1/2", &["--engine", "ballista"]).expect(2);
+    folder.write("hostile.json", "x");
+    fs::create_dir(folder.at("out")).unwrap();
+    folder.write("out/_shard-1-of-2.json", "{\"units\": 3}");
+    merge(&folder).expect(1).says("cannot be understood");
+}

@@ -18,7 +18,10 @@ const MOST_SHOWN: usize = 100;
 
 /// Runs a batch.
 pub(crate) fn execute(pipeline: &Pipeline, args: &EngineArgs, shell: &Shell) -> Outcome {
-    let batch = Batch::of(pipeline, &shell.registry)?;
+    let mut batch = Batch::of(pipeline, &shell.registry)?;
+    if let Some(shard) = args.shard {
+        batch = batch.shard(shard, pipeline, &execute::options(args));
+    }
     let outputs: Vec<PathBuf> =
         batch.units.iter().flat_map(|unit| unit.outputs.iter().cloned()).collect();
     let report_file = ReportFile::of(&args.running, pipeline, &outputs)?;

@@ -29,6 +29,10 @@ const MOST_SHOWN: usize = 20;
 /// Refuses options that this program knows but cannot obey.
 pub(crate) fn refuse_what_is_missing(args: &EngineArgs) -> Result<(), Failure> {
     match args.engine {
+        Engine::Ballista if args.shard.is_some() => Err(Failure::WrongUse(
+            "a part of a batch is run on this machine: --shard does not go with --engine ballista"
+                .into(),
+        )),
         Engine::Ballista if !cfg!(feature = "cluster") => cluster::refuse_without_feature(),
         _ => Ok(()),
     }
@@ -59,6 +63,13 @@ pub(crate) fn execute(pipeline: Pipeline, args: &EngineArgs, shell: &Shell) -> O
     run::allowed(&pipeline, &options(args))?;
     if !pipeline.templates.is_empty() {
         return batch::execute(&pipeline, args, shell);
+    }
+    if args.shard.is_some() {
+        return Err(Failure::WrongUse(
+            "--shard runs some of the inputs, and the outputs of this pipeline are not named after them: put \
+             `{stem}` into their paths"
+                .into(),
+        ));
     }
     let targets = resume::targets(&pipeline);
     let only_prints = targets.iter().all(|target| target == Path::new("-"));

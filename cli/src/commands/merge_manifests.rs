@@ -1,18 +1,67 @@
-//! `merge-manifests`: puts together the records of a batch that was run in parts.
+//! `merge-manifests`: puts together the records of batches that were run in parts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use sluice_pipeline::batch::{self, Looking, Merged};
 
-use crate::ending::{Failure, Outcome};
+use crate::ending::{Ending, Outcome};
 use crate::shell::Shell;
+use crate::units;
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+After all parts of a batch have been run with `--shard I/N`, their records become the one that a run of the whole
+batch would have written. Nothing is changed where a part is missing or not complete.
+
+Examples:
+  sluice convert 'logs/*.lcm' --to 'out/{stem}.parquet' --shard 1/2
+  sluice convert 'logs/*.lcm' --to 'out/{stem}.parquet' --shard 2/2
+  sluice merge-manifests out
+
+Exit codes: 0 there is one record; 1 something is missing or differs, and what is said of it is on standard error.")]
 pub(crate) struct MergeManifestsArgs {
-    /// The folder with the records of the parts.
-    pub(crate) folder: PathBuf,
+    /// Folders with the records of the parts: those that outputs were written to.
+    #[arg(required = true, value_name = "FOLDER")]
+    pub(crate) folders: Vec<PathBuf>,
+
+    /// Also compare what outputs hold with what was recorded of them, which reads them whole.
+    #[arg(long)]
+    pub(crate) verify: bool,
 }
 
-pub(crate) fn run(_args: &MergeManifestsArgs, _shell: &Shell) -> Outcome {
-    Err(Failure::WrongUse("not there yet".into()))
+/// How many reasons are listed for a folder.
+const MOST_SHOWN: usize = 20;
+
+pub(crate) fn run(args: &MergeManifestsArgs, shell: &Shell) -> Outcome {
+    let looking = if args.verify { Looking::Hash } else { Looking::Length };
+    let mut ending = Ending::Done;
+    for folder in &args.folders {
+        match batch::merge(folder, looking)? {
+            Merged::Done { parts, units } => shell.say(&words(folder, parts, units)),
+            Merged::Before => {
+                shell.say(&format!("{}: there is one record already", folder.display()));
+            }
+            Merged::Lacking(reasons) => {
+                tell(folder, &reasons, shell);
+                ending = Ending::Wrong;
+            }
+        }
+    }
+    Ok(ending)
+}
+
+fn words(folder: &Path, parts: usize, inputs: usize) -> String {
+    let (parts, inputs) = (units::many(parts as u64, "part"), units::many(inputs as u64, "input"));
+    format!("{}: {parts} put together, {inputs}", folder.display())
+}
+
+fn tell(folder: &Path, reasons: &[String], shell: &Shell) {
+    for reason in reasons.iter().take(MOST_SHOWN) {
+        shell.error(&format!("{}: {reason}", folder.display()));
+    }
+    let more = reasons.len().saturating_sub(MOST_SHOWN) as u64;
+    if more > 0 {
+        shell.error(&format!("and {} more", units::count(more)));
+    }
 }

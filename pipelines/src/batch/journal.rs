@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sluice_core::output::{remove_file, replace_file, sync_folder};
+use sluice_core::output::{remove_objects, replace_file, sync_folder};
 use sluice_core::store::is_address;
 use sluice_core::{Error, files};
 
@@ -87,7 +87,7 @@ impl Journal {
     /// Removes it: all that it says is in the manifest.
     pub(super) fn remove(&self) -> Result<(), Error> {
         if let Some(lines) = files::objects_below(&self.path)? {
-            return lines.iter().try_for_each(|line| remove_file(&line.path));
+            return remove_objects(lines.into_iter().map(|line| line.path).collect());
         }
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
