@@ -24,7 +24,10 @@ ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Costs:
-    """What a unit costs beside its bytes, and what a core makes of bytes."""
+    """What a unit costs beside its bytes, and what a core makes of bytes.
+
+    The rate, and what is written, are those of typed tables in RESULTS.md. The rest was measured with a program that was
+    not optimised, on a machine that had other work: a real one costs less."""
 
     # Millions of bytes of input a second and core.
     rate: float = 165.0
@@ -35,18 +38,20 @@ class Costs:
     # On the driver, before anything is sent: finding the input, making its order.
     order: float = 0.0002
     # On the scheduler, one after another.
-    dispatch: float = 0.0007
+    dispatch: float = 0.0047
     # From a free slot to an order in it; nobody works meanwhile.
-    hand_over: float = 0.005
+    hand_over: float = 0.04
     # On the executor: a process that has read its order and opened its input.
-    start: float = 0.06
+    start: float = 0.027
     # On the executor: a file synced and named.
-    sync: float = 0.002
+    sync: float = 0.004
     # How often the driver looks for deliveries.
     poll: float = 0.1
-    # On the driver, one after another: a unit judged, noted and published, and each of its files.
-    publish: float = 0.004
-    publish_file: float = 0.0003
+    # On the driver, one after another: a unit judged, noted and published, each of its files, and syncing the folder
+    # of each.
+    publish: float = 0.0025
+    publish_file: float = 0.0004
+    publish_sync: float = 0.0027
 
 
 @dataclass(frozen=True)
@@ -59,20 +64,22 @@ class Cluster:
     slots: int = 8
     # What an executor's network carries, in each direction.
     link: float = 1250.0
-    # What the storage that all share carries, read and written together.
+    # What the storage that all share carries, read and written together, and how much of the logs is on it. An object
+    # store has no bound that one job would meet.
     storage: float = math.inf
+    logs: float = 1.0
     # Hours until an executor fails, on average; how long until that is noticed, and until it is back.
     failing: float = math.inf
     lost_after: float = 20.0
     back_after: float = 600.0
 
 
-# What is shared carries so much, and takes so long to sync a file.
+# What is shared carries so much, takes so long to sync a file or a folder, and has so much of the logs.
 STORAGE = {
-    "disk": (2000.0, 0.001),
-    "nfs-1": (1000.0, 0.004),
-    "nfs-10": (10_000.0, 0.004),
-    "s3": (math.inf, 0.06),
+    "disk": (2000.0, 0.0027, 1.0),
+    "nfs-1": (1000.0, 0.004, 1.0),
+    "nfs-10": (10_000.0, 0.004, 1.0),
+    "s3": (10_000.0, 0.004, 0.0),
 }
 
 
@@ -125,7 +132,7 @@ class Simulation:
     def __init__(self, drives, cluster, costs, seed=0):
         self.drives, self.cluster, self.costs = drives, cluster, costs
         self.threads = cluster.cores / cluster.slots
-        self.per_byte = 1 + costs.written
+        self.per_byte = through_storage(cluster, costs)
         self.dice = random.Random(seed)
         self.now, self.events, self.number = 0.0, [], 0
         self.queue, self.attempts = deque(range(len(drives))), [0] * len(drives)
@@ -297,12 +304,17 @@ def through_link(cluster, costs):
     return cluster.link / max(1, costs.written)
 
 
+def through_storage(cluster, costs):
+    """Bytes that go over the shared storage for a byte of input."""
+    return cluster.logs + costs.written
+
+
 def finishing(costs):
     return costs.sync * costs.files
 
 
 def publishing(costs):
-    return costs.publish + costs.publish_file * costs.files
+    return costs.publish + (costs.publish_file + costs.publish_sync) * costs.files
 
 
 def beside(costs):
@@ -313,13 +325,13 @@ def beside(costs):
 def bounds(drives, cluster, costs):
     """How long a job takes at least, for each thing that can bound it."""
     count, bytes_ = len(drives), sum(drives)
-    moved, rate = bytes_ * (1 + costs.written), costs.rate * cluster.cores / cluster.slots
+    per_byte, rate = through_storage(cluster, costs), costs.rate * cluster.cores / cluster.slots
     # Nobody is waited for, and nothing is shared.
-    alone = min(rate, through_link(cluster, costs), cluster.storage / (1 + costs.written))
+    alone = min(rate, through_link(cluster, costs), cluster.storage / per_byte)
     return {
         "executors": (beside(costs) * count + bytes_ / rate) / (cluster.executors * cluster.slots),
         "network of an executor": bytes_ / (cluster.executors * through_link(cluster, costs)),
-        "storage": moved / cluster.storage,
+        "storage": bytes_ * per_byte / cluster.storage,
         "driver": publishing(costs) * count,
         "scheduler": costs.dispatch * count,
         "longest drive": beside(costs) + max(drives) / alone + publishing(costs),
@@ -373,7 +385,8 @@ def arguments():
     parser.add_argument("--slots", type=int, help="units at a time on an executor; one a core if left out")
     parser.add_argument("--link", type=float, default=1250, help="what an executor's network carries in each direction, in MB/s")
     parser.add_argument("--storage", default="nfs-10",
-                        help=f"what all share: {', '.join(STORAGE)}, or a number of MB/s")
+                        help=f"what all share: {', '.join(STORAGE)} (logs from an object store, outputs as with "
+                             "nfs-10), or a number of MB/s")
     parser.add_argument("--failing", type=float, default=math.inf, help="hours until an executor fails, on average")
     parser.add_argument("--costs", type=Path, help="what unit_costs.py has measured")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=NUMBER", help="another cost of a unit: "
@@ -384,12 +397,12 @@ def arguments():
 
 def costs_of(options, sync):
     """The costs that are built in or were measured, on storage that syncs a file in this time, and as they are set."""
-    values = {"sync": sync}
+    values = {}
     if options.costs:
         measured = json.loads(options.costs.read_text())
-        values |= {field.name: measured[field.name] for field in fields(Costs) if field.name in measured}
-        # What is measured on a disk is not what it takes here.
-        values["sync"] = max(values["sync"], sync)
+        values = {field.name: measured[field.name] for field in fields(Costs) if field.name in measured}
+    # What is measured on a disk is not what it takes there.
+    values |= {"sync": sync, "publish_sync": sync}
     for assignment in options.set:
         name, _, value = assignment.partition("=")
         if name not in {field.name for field in fields(Costs)}:
@@ -400,13 +413,13 @@ def costs_of(options, sync):
 
 def main():
     options = arguments()
-    storage, sync = STORAGE.get(options.storage) or (float(options.storage), STORAGE["nfs-10"][1])
+    storage, sync, logs = STORAGE.get(options.storage) or (float(options.storage), *STORAGE["nfs-10"][1:])
     costs = costs_of(options, sync)
     drives = lengths(options.drives, options.mean, options.sigma, options.seed)
     if options.longest_first:
         drives.sort(reverse=True)
     cluster = Cluster(cores=options.cores, slots=options.slots or options.cores, link=options.link, storage=storage,
-                      failing=options.failing)
+                      logs=logs, failing=options.failing)
     counts = [int(count) for count in options.executors.split(",")]
     print(f"{options.drives:,} drives, {sum(drives) / 1e6:.1f} TB, the longest {max(drives) / 1000:.1f} GB; executors "
           f"with {cluster.cores} cores and {cluster.slots} slots; storage {options.storage}\n")

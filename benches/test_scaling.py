@@ -8,7 +8,7 @@ from scaling import ATTEMPTS, Cluster, Costs, beside, fair, finishing, lengths, 
 
 DRIVES = lengths(400, 1000, 1.0, seed=7)
 COSTS = Costs(rate=60, written=0.45, files=61, order=0.0002, dispatch=0.0007, hand_over=0.005, start=0.06, sync=0.002,
-              poll=0.1, publish=0.004, publish_file=0.0003)
+              poll=0.1, publish=0.004, publish_file=0.0002, publish_sync=0.0001)
 # A job that each of these bounds, and what it is.
 BOUND = {
     "executors": (Cluster(), COSTS),
@@ -74,6 +74,12 @@ class Scaling(unittest.TestCase):
             done = (outcome.moved - outcome.wasted) / (1 + COSTS.written)
             self.assertLessEqual(done, sum(DRIVES) * ATTEMPTS)
             self.assertGreater(outcome.wasted, 0)
+
+    def test_logs_on_another_storage_leave_the_shared_one_to_outputs(self):
+        cluster = Cluster(executors=8, storage=250, logs=0.0)
+        outcome = simulate(DRIVES, cluster, COSTS)
+        self.assertAlmostEqual(outcome.moved, sum(DRIVES) * COSTS.written, places=3)
+        self.assertLess(outcome.time, simulate(DRIVES, replace(cluster, logs=1.0), COSTS).time)
 
     def test_failures_cost_time(self):
         never, often = (simulate(DRIVES, Cluster(executors=6, failing=hours, back_after=60), COSTS, seed=3).time

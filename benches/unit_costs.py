@@ -14,6 +14,7 @@ import json
 import os
 import re
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -141,6 +142,22 @@ class Site:
         return self.run(logs, "--engine", "ballista", "--scheduler", self.address, **more)
 
 
+def folder_sync(folder, count=50):
+    """Seconds that syncing a folder takes in which something has just got its name: the median."""
+    took = []
+    for number in range(count):
+        within = folder / f"sync-{number}"
+        within.mkdir()
+        (within / "new").write_bytes(bytes(4096))
+        (within / "new").rename(within / "named")
+        opened = os.open(within, os.O_RDONLY)
+        began = time.perf_counter()
+        os.fsync(opened)
+        took.append(time.perf_counter() - began)
+        os.close(opened)
+    return statistics.median(took)
+
+
 def per_unit(few, many, count, of):
     """What a unit adds: the difference between two runs."""
     return max(0.0, (of(many) - of(few)) / count)
@@ -174,6 +191,7 @@ def measure(site, options):
     costs["dispatch"] = per_unit(few, many, count, scheduler)
     costs["publish"] = per_unit(few, many, count, driver)
     costs["publish_file"] = max(0.0, per_unit(wide_few, wide, count, driver) - costs["publish"]) / files
+    costs["publish_sync"] = folder_sync(site.folder)
     costs["start"] = per_unit(few, many, count, lambda run: own(run) + children(run))
     # With one slot, what is left of a unit's time is waiting: for the order, for disks, for being seen.
     costs["hand_over"] = max(0.0, per_unit(few, many, count, wall) - costs["start"] - costs["dispatch"])
