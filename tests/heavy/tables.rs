@@ -198,7 +198,7 @@ fn query(dice: &mut Dice, count: i64) -> String {
 
 #[test]
 fn queries_give_the_same_whether_or_not_conditions_are_pushed_down() {
-    let count = 2_500;
+    let count = 1_500;
     let logs = [
         log(&drive(3, count)),
         log(&misleading(4, count)),
@@ -211,7 +211,7 @@ fn queries_give_the_same_whether_or_not_conditions_are_pushed_down() {
         let session = session("lcm-log", &path, &[]);
         let context = plain(rows(&session, "select * from drive"));
         let mut dice = Dice(100 + at as u64);
-        for _ in 0..60 {
+        for _ in 0..30 {
             let sql = query(&mut dice, count);
             let (ours, theirs) = (text(&rows(&session, &sql)), text(&plainly(&context, &sql)));
             // Of nothing, one has an empty batch and the other has none.
@@ -332,17 +332,17 @@ fn splits(session: &Session, sql: &str) -> (u64, u64) {
 #[test]
 fn a_window_of_time_reads_little_of_a_log() {
     let folder = Folder::new();
-    let mut all = drive(11, 8_000);
-    // Logs are read ten seconds around a window.
+    // Logs below 16 MiB are read as a whole, and others ten seconds around a window.
+    let mut all = drive(11, 60_000);
     for (n, event) in all.iter_mut().enumerate() {
-        event.utime = BEGIN + n as i64 * 100_000;
+        event.utime = BEGIN + n as i64 * 20_000;
     }
     let path = folder.write("drive.lcm", log(&all));
     let session = session("lcm-log", &path, &[]);
     let sql = "select count(*) from drive where timestamp >= timestamp '2007-11-03T14:05:00Z' \
                and timestamp < '2007-11-03T14:05:02' and channel in ('A', 'B')";
     let (some, every) = splits(&session, sql);
-    assert!(some <= 4 && every > 30, "{some} of {every}");
+    assert!(some * 5 < every, "{some} of {every}");
     let before = session.log("drive").unwrap().bytes_read();
     let wanted = all.iter().filter(|event| {
         let after = event.utime - BEGIN - 300_000_000;
@@ -351,7 +351,7 @@ fn a_window_of_time_reads_little_of_a_log() {
     });
     assert_eq!(number(&session, sql), wanted.count() as i64);
     let read = session.log("drive").unwrap().bytes_read() - before;
-    assert!(read < 600 << 10, "{read}");
+    assert!(read < 5 << 20, "{read}");
     let plan = text(&rows(&session, &format!("explain {sql}")));
     assert!(
         plan.contains("window=[2007-11-03T14:05:00.000000000Z, 2007-11-03T14:05:02.000000000Z)"),
@@ -569,8 +569,8 @@ fn what_does_not_fit_into_memory_is_spilled_or_refused_with_what_to_do() {
     let path = folder.write("drive.lcm", log(&drive(19, 150_000)));
     let spilled = folder.at("spilled");
     std::fs::create_dir(&spilled).unwrap();
-    let sorted = "select sequence from (select payload, sequence from drive order by payload, sequence desc) \
-                  where length(encode(payload, 'hex')) > 1300 limit 1";
+    let sorted = "select sum(sequence * place % 1009) from (select sequence, \
+                  row_number() over (order by payload, sequence desc rows unbounded preceding) place from drive)";
     let wide = session_with(SessionOptions::default(), tables_of("lcm-log", &path, &[]));
     let wanted = number(&wide, sorted);
     let options = SessionOptions { spill: Spill::Folder(spilled.clone()), ..small() };
@@ -662,13 +662,13 @@ for ours in sorted(glob.glob("ours/*.parquet")):
     wanted = [row[0] for row in ask(f"describe select * from read_parquet({theirs})")]
     assert columns == [name for name in wanted if name not in ("timestamp", "timestamp_ns", "channel")], (columns, wanted)
     listed = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
-    a = f"select epoch_us(timestamp) t, {listed} from '{ours}'"
+    a = f"select timestamp // 1000 t, {listed} from '{ours}'"
     b = f"select epoch_us(timestamp) t, {listed} from read_parquet({theirs}, hive_partitioning = false)"
     for x, y in ((a, b), (b, a)):
         rest = ask(f"select count(*) from (({x}) except all ({y}))")
         assert rest == [(0,)], (name, rest)
     if "timestamp_ns" in wanted:
-        n = ask(f"select count(*) from '{ours}' o join read_parquet({theirs}) t using (sequence) where epoch_ns(o.timestamp) != t.timestamp_ns")
+        n = ask(f"select count(*) from '{ours}' o join read_parquet({theirs}) t using (sequence) where o.timestamp != t.timestamp_ns")
         assert n == [(0,)], n
     done += 1
 print(done)
@@ -684,7 +684,9 @@ fn compared(folder: &Folder, (plugin, name): (&str, &str), types: &[&str]) -> Op
     std::fs::create_dir(folder.at("ours")).unwrap();
     let channels = session.log("drive").unwrap().channels().unwrap();
     for (at, channel) in channels.iter().enumerate() {
-        let sql = format!("select * from drive.\"{}\"", channel.replace('"', "\"\""));
+        let name = channel.replace('"', "\"\"");
+        let all = "cast(timestamp as bigint) as timestamp, * except (timestamp)";
+        let sql = format!("select {all} from drive.\"{name}\"");
         let plan = planned(&session, &sql);
         let file = std::fs::File::create(folder.at(&format!("ours/{at}.parquet"))).unwrap();
         let mut writer = ArrowWriter::try_new(file, plan.schema(), None).unwrap();
@@ -716,7 +718,7 @@ fn fields_in_archives_and_tables_are_those_of_their_log() {
         ("parquet", "one.parquet", &["mit-dgc"]),
     ] {
         let folder = Folder::new();
-        demo(&folder, 2);
+        demo(&folder, 1);
         let to = if name.contains('.') { name.to_owned() } else { format!("{name}/") };
         let types_given =
             if plugin == "parquet" && types.is_empty() { &["--types", "mit-dgc"][..] } else { &[] };

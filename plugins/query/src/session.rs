@@ -261,7 +261,7 @@ impl Session {
     fn with_advice(&self, error: QueryError) -> QueryError {
         let QueryError::Exhausted(what) = error else { return error };
         let advice = if self.spills {
-            "allow more with --memory, or ask for less: fewer columns, a shorter time, a LIMIT"
+            "allow more (--memory, or the option `memory`), or ask for less: fewer columns, a shorter time, a LIMIT"
         } else {
             "allow more memory, or let it spill to a folder"
         };

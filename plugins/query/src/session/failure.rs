@@ -127,7 +127,11 @@ impl QueryError {
             DataFusionError::IoError(error) => {
                 Self::Failed(Error::io("spill to", "temporary files", error))
             }
-            DataFusionError::Internal(what) => Self::Failed(Error::broken(first_line(&what))),
+            // So it also calls what it cannot do with columns of some type.
+            DataFusionError::Internal(what) => Self::Failed(Error::unfit(format!(
+                "the query cannot be worked out: {}",
+                lowered(&what)
+            ))),
             other => Self::Failed(Error::unfit(format!(
                 "the query failed: {}",
                 lowered(&other.strip_backtrace())

@@ -1,42 +1,56 @@
 //! Columns that are written in another case than they have. Looks up no table.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use datafusion::common::{DataFusionError, SchemaError};
+use datafusion::common::{Column, DataFusionError, SchemaError};
 use datafusion::sql::parser::Statement as Parsed;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, visit_expressions_mut};
 
-/// The column that a query names and that is not there, and the only one that is called alike but for its
-/// case.
+/// The word of a column that is not there as it is written, and the only one that is called alike but for
+/// its case: the column's name, or that of its table.
 pub(super) fn other_case(error: &DataFusionError) -> Option<(String, String)> {
-    let (written, known) = missing(error)?;
-    let mut alike: Vec<&String> =
-        known.iter().filter(|name| name.eq_ignore_ascii_case(&written)).collect();
-    alike.dedup();
-    match alike.as_slice() {
-        [one] if **one != written => Some((written, (*one).clone())),
-        _ => None,
-    }
+    let (column, known) = not_found(error)?;
+    let names = known.iter().map(Column::name);
+    let by_name = alike(column.name(), names);
+    by_name.or_else(|| {
+        let tables = known.iter().filter_map(|known| Some(known.relation.as_ref()?.table()));
+        alike(column.relation.as_ref()?.table(), tables)
+    })
 }
 
-/// The column that a query names and that is not there, and those that are, sorted.
+/// The only one of these that is `written`, but for its case. Nothing, if one is written just so.
+fn alike<'n>(written: &str, known: impl Iterator<Item = &'n str>) -> Option<(String, String)> {
+    let known: BTreeSet<&str> = known.collect();
+    let mut alike = known.iter().filter(|name| name.to_lowercase() == written.to_lowercase());
+    let first = alike.next().filter(|_| !known.contains(written))?;
+    alike.next().is_none().then(|| (written.to_owned(), (*first).to_owned()))
+}
+
+/// The column that a query names and that is not there, and those that are, sorted: without their tables,
+/// unless it is those that are wrong.
 pub(super) fn missing(error: &DataFusionError) -> Option<(String, Vec<String>)> {
+    let (column, known) = not_found(error)?;
+    let is_there = known.iter().any(|known| known.name() == column.name());
+    let told = |column: &Column| match &column.relation {
+        Some(table) if is_there => format!("{}.{}", table.table(), column.name()),
+        _ => column.name().to_owned(),
+    };
+    let known: BTreeSet<String> = known.iter().map(told).collect();
+    Some((told(column), known.into_iter().collect()))
+}
+
+fn not_found(error: &DataFusionError) -> Option<(&Column, &[Column])> {
     match error {
         DataFusionError::SchemaError(schema, _) => match &**schema {
-            SchemaError::FieldNotFound { field, valid_fields } => {
-                let mut known: Vec<String> =
-                    valid_fields.iter().map(|column| column.name().to_owned()).collect();
-                known.sort();
-                known.dedup();
-                Some((field.name().to_owned(), known))
-            }
+            SchemaError::FieldNotFound { field, valid_fields } => Some((field, valid_fields)),
             _ => None,
         },
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
-            missing(inner)
+            not_found(inner)
         }
-        DataFusionError::Shared(inner) => missing(inner),
-        DataFusionError::Collection(all) => all.iter().find_map(missing),
+        DataFusionError::Shared(inner) => not_found(inner),
+        DataFusionError::Collection(all) => all.iter().find_map(not_found),
         _ => None,
     }
 }

@@ -38,6 +38,20 @@ impl ChannelTest {
         Self::Is { of: Word::Name, names: vec![name.to_owned()], negated: false }
     }
 
+    /// One of both holds. Names are put together: so lists are written that are short enough.
+    pub(crate) fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (
+                Self::Is { of: a, names: mut all, negated: false },
+                Self::Is { of: b, names, negated: false },
+            ) if a == b => {
+                all.extend(names);
+                Self::Is { of: a, names: all, negated: false }
+            }
+            (left, right) => Self::Any(vec![left, right]),
+        }
+    }
+
     pub(crate) fn holds(&self, channel: &Channel) -> bool {
         match self {
             Self::Is { of, names, negated } => {
@@ -146,7 +160,8 @@ mod tests {
         let of = Word::Source;
         let not_x = ChannelTest::Is { of, names: vec!["x".into()], negated: true };
         let tests = [
-            ChannelTest::Any(vec![ChannelTest::named("A"), not_x.clone()]),
+            ChannelTest::named("A").or(not_x.clone()),
+            ChannelTest::named("A").or(ChannelTest::named("B")),
             ChannelTest::All(vec![ChannelTest::named("A"), not_x.clone()]),
             ChannelTest::Any(Vec::new()),
             ChannelTest::Like { of: Word::Name, pattern: like("A%").unwrap(), negated: true },

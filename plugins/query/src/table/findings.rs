@@ -30,15 +30,15 @@ impl Findings {
     pub(crate) fn extend(&mut self, other: Self) {
         self.damage.extend(other.damage);
         self.more_damage += other.more_damage;
-        keep_most(&mut self.left_out, other.left_out);
-        keep_most(&mut self.notes, other.notes);
+        keep_most(&mut self.left_out, &other.left_out);
+        keep_most(&mut self.notes, &other.notes);
     }
 }
 
-fn keep_most(all: &mut BTreeMap<String, u64>, more: BTreeMap<String, u64>) {
+fn keep_most(all: &mut BTreeMap<String, u64>, more: &BTreeMap<String, u64>) {
     for (what, count) in more {
-        let known = all.entry(what).or_default();
-        *known = count.max(*known);
+        let known = all.entry(what.clone()).or_default();
+        *known = (*count).max(*known);
     }
 }
 
@@ -74,8 +74,12 @@ impl FindingsLog {
         }
     }
 
-    /// Adds what one reading counted.
-    pub(crate) fn add_counts(&self, left_out: BTreeMap<String, u64>, notes: BTreeMap<String, u64>) {
+    /// Adds what one reading has counted so far.
+    pub(crate) fn add_counts(
+        &self,
+        left_out: &BTreeMap<String, u64>,
+        notes: &BTreeMap<String, u64>,
+    ) {
         let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         keep_most(&mut found.findings.left_out, left_out);
         keep_most(&mut found.findings.notes, notes);

@@ -135,9 +135,7 @@ impl Steps {
         self.likely = step.made.memory.max(self.likely / 4 * 3);
         self.work.log.findings.add_damage(step.damage);
         self.work.log.meet(&step.made.met);
-        add(&mut self.left_out, step.made.left_out);
-        add(&mut self.notes, step.made.notes);
-        add(&mut self.notes, step.said);
+        self.count(step.made.left_out, step.made.notes.into_iter().chain(step.said));
         for rows in step.made.batches {
             let rows = match &mut self.left {
                 None => rows,
@@ -149,6 +147,20 @@ impl Steps {
                 }
             };
             self.ready.push_back(rows);
+        }
+    }
+
+    /// Says at once what was counted: when a stream is dropped, nobody knows.
+    fn count(
+        &mut self,
+        left_out: BTreeMap<String, u64>,
+        notes: impl Iterator<Item = (String, u64)>,
+    ) {
+        let mut notes = notes.peekable();
+        if !left_out.is_empty() || notes.peek().is_some() {
+            add(&mut self.left_out, left_out);
+            add(&mut self.notes, notes);
+            self.work.log.findings.add_counts(&self.left_out, &self.notes);
         }
     }
 
@@ -311,8 +323,6 @@ impl Steps {
 impl Drop for Steps {
     fn drop(&mut self) {
         self.stop();
-        let counts = (std::mem::take(&mut self.left_out), std::mem::take(&mut self.notes));
-        self.work.log.findings.add_counts(counts.0, counts.1);
     }
 }
 

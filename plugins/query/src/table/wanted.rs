@@ -216,11 +216,11 @@ fn channels(condition: &Expr, has_name: bool) -> Option<ChannelTest> {
     };
     match condition {
         Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Or | Operator::And), right }) => {
-            let tests = vec![channels(left, has_name)?, channels(right, has_name)?];
+            let (left, right) = (channels(left, has_name)?, channels(right, has_name)?);
             Some(if *op == Operator::Or {
-                ChannelTest::Any(tests)
+                left.or(right)
             } else {
-                ChannelTest::All(tests)
+                ChannelTest::All(vec![left, right])
             })
         }
         Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::Eq | Operator::NotEq), right }) => {
