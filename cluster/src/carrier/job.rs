@@ -35,6 +35,9 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// When it is first said that nothing happens, and how often again.
 const SAY_AGAIN: Duration = Duration::from_secs(60);
 
+/// Of how many units it has to be said that nobody sees their folders, before that is taken for true of all.
+const MOST_LEFT: usize = 3;
+
 /// How long it may take to say that a job is not wanted any more.
 const GOODBYE: Duration = Duration::from_secs(5);
 
@@ -44,6 +47,8 @@ pub(super) struct Job<'a> {
     client: SchedulerGrpcClient<Channel>,
     session: String,
     id: String,
+    /// How many units it has.
+    units: usize,
 }
 
 /// How a job is.
@@ -80,7 +85,7 @@ impl<'a> Job<'a> {
         let submitted = submitted.map_err(|status| cannot(status.message()))?.into_inner();
         match submitted.result {
             Some(Submitted::Success(job)) => {
-                Ok(Self { scheduler, client, session, id: job.job_id })
+                Ok(Self { scheduler, client, session, id: job.job_id, units: orders.len() })
             }
             other => Err(cannot(&format!("{other:?}"))),
         }
@@ -94,14 +99,14 @@ impl<'a> Job<'a> {
         stop: &Stop,
         say: &(dyn Fn(&str) + Sync),
     ) -> Result<Result<(), Error>, Error> {
-        let mut vigil = Vigil::new(patience);
+        let mut vigil = Vigil::new(self.units, patience);
         let result = tokio::select! {
             result = self.until_over(&mut vigil, say) => result,
             () = requested(stop) => Ok(()),
         };
         vigil.hear(self.scheduler, &self.id, say).await;
         self.leave(result.is_ok() && !stop.is_requested()).await;
-        result.map(|()| vigil.left.map_or(Ok(()), |why| Err(Error::refused(why))))
+        result.map(|()| vigil.left.pop().map_or(Ok(()), |why| Err(Error::refused(why))))
     }
 
     async fn until_over(
@@ -194,6 +199,7 @@ fn said(why: &str) -> String {
 
 /// Watches over whether anything happens at all, and hears what executors say of a job.
 struct Vigil {
+    units: usize,
     patience: Duration,
     looked: Instant,
     /// When there was news last, and how the job stood.
@@ -201,20 +207,21 @@ struct Vigil {
     said: Instant,
     /// How many words have been heard.
     heard: usize,
-    /// Why an executor has left a unit to nobody.
-    left: Option<String>,
+    /// Why executors have left units to nobody.
+    left: Vec<String>,
 }
 
 impl Vigil {
-    fn new(patience: Duration) -> Self {
+    fn new(units: usize, patience: Duration) -> Self {
         let now = Instant::now();
         // The first word comes soon: what is missing is mostly an executor.
         let said = now.checked_sub(SAY_AGAIN).unwrap_or(now) + LOOK_CLOSER;
-        Self { patience, looked: now, news: (now, None), said, heard: 0, left: None }
+        let (news, left) = ((now, None), Vec::new());
+        Self { units, patience, looked: now, news, said, heard: 0, left }
     }
 
     /// Looks how far the job is, now and then. `Err` if nothing has happened for too long although nobody
-    /// was at work.
+    /// was at work, or if nobody sees what it is about.
     async fn look(
         &mut self,
         scheduler: &Address,
@@ -227,6 +234,10 @@ impl Vigil {
         self.looked = Instant::now();
         // Whether the scheduler is there at all is asked elsewhere.
         let Some(standing) = self.hear(scheduler, job, say).await else { return Ok(()) };
+        let ended = self.units.saturating_sub(standing.waiting + standing.running);
+        if self.left.len() >= MOST_LEFT && ended <= self.left.len() {
+            return Err(Error::refused(self.left.pop().unwrap_or_default()));
+        }
         if standing.running > 0 || self.news.1.as_ref() != Some(&standing) {
             self.news.0 = Instant::now();
         }
@@ -261,7 +272,7 @@ impl Vigil {
             self.heard += 1;
             say(&word.text);
             if word.is_left {
-                self.left = Some(word.text);
+                self.left.push(word.text);
             }
         }
         Some(standing)

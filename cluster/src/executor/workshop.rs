@@ -133,7 +133,9 @@ impl Workshop {
         let (order, reason) = (order.clone(), why.clone());
         let judge = move || {
             let attempts = order.attempts().unwrap_or(0).max(failures);
-            (attempts >= ATTEMPTS).then(|| order.give_up(&reason))
+            // A room that is not there is not to be made: the driver would not see it.
+            let give_up = || order.room().is_dir() && order.give_up(&reason).is_ok();
+            (attempts >= ATTEMPTS).then(give_up)
         };
         let judged = self.runtime.spawn_blocking(judge).await.map_err(io::Error::other)?;
         match judged {
@@ -142,13 +144,13 @@ impl Workshop {
                 self.say(task, word, false).await;
                 Err(io::Error::other(why))
             }
-            Some(Ok(())) => {
+            Some(true) => {
                 tell(&self.voice, format!("{name}: given up: {why}")).await;
                 Ok(())
             }
             // Not even that can be said where the driver looks. Were this a failure, all of the job would
             // fail with it.
-            Some(Err(_)) => {
+            Some(false) => {
                 self.say(task, format!("{name}: left: {why}"), true).await;
                 Ok(())
             }
