@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -97,15 +98,16 @@ type Tree = BTreeMap<String, Vec<u8>>;
 /// Every file below a folder, by its path there.
 fn tree(folder: &Path) -> Tree {
     let mut files = Tree::new();
-    for entry in fs::read_dir(folder).into_iter().flatten() {
-        let path = entry.unwrap().path();
+    // What goes while a driver is at work is no more.
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         if path.is_dir() {
             files.extend(
                 tree(&path).into_iter().map(|(below, text)| (format!("{name}/{below}"), text)),
             );
         } else {
-            files.insert(name, fs::read(path).unwrap());
+            files.extend(fs::read(path).ok().map(|bytes| (name, bytes)));
         }
     }
     files
@@ -328,6 +330,86 @@ fn asked_to_end_it_publishes_what_there_is_and_says_what_is_left() {
     }
     assert_eq!(local(KINDS, &folder, Overwrite::Redo).count(Status::Skipped), 2);
     same(&wanted, &tree(&folder.at("out")), "gone on with");
+}
+
+#[test]
+fn programs_run_only_where_the_worker_allows_it_too() {
+    let folder = folder();
+    let counts = "[sources.log]\nplugin = \"lcm-log\"\npath = \"${DIR}/in/*.lcm\"\n[sinks.counts]\nplugin = \"exec\"\n\
+                  from = \"log\"\ncommand = [\"wc\", \"-l\"]\npath = \"${DIR}/out/{stem}.txt\"\n";
+    let run = |driver: bool, worker: bool| {
+        let mut threads = Threads::sound();
+        threads.options.allow_exec = worker;
+        let options = Options { allow_exec: driver, ..options(Overwrite::Refuse) };
+        batch(counts, &folder).run_by(&threads, &Registry::linked(), &options)
+    };
+    let refused = run(false, true).unwrap_err();
+    assert!(matches!(refused.kind(), ErrorKind::NotAllowed(_)), "{refused}");
+    let failed = run(true, false).unwrap();
+    assert_eq!(failed.count(Status::Failed), UNITS);
+    let why = failed.units[0].error.as_deref().unwrap();
+    assert!(why.contains("start executors with --allow-exec"), "{why}");
+    assert!(!folder.at("out").exists());
+    assert_eq!(run(true, true).unwrap().exit(), 3);
+    assert_eq!(tree(&folder.at("out")).len(), UNITS + 1);
+}
+
+/// The folder that this program, started again to be killed, drives a batch in.
+const KILLED: &str = "SLUICE_DISPATCH_KILLED";
+
+#[test]
+fn a_driver_that_is_killed_at_any_moment_is_gone_on_with_by_either_engine() {
+    if let Some(dir) = std::env::var_os(KILLED) {
+        let document = Document::generated("batch.toml", KINDS);
+        let set = BTreeMap::from([("DIR".to_owned(), dir.into_string().unwrap())]);
+        let variables = Variables { set, environment: false };
+        let pipeline = Pipeline::read(&document, &variables, &Registry::linked()).unwrap();
+        let batch = Batch::of(&pipeline, &Registry::linked()).unwrap();
+        let options = options(Overwrite::Redo);
+        batch.run_by(&Threads::wild(1), &Registry::linked(), &options).unwrap();
+        return;
+    }
+    let folder = folder();
+    let (wanted, _) = expected(KINDS, &folder);
+    let name = "dispatch::a_driver_that_is_killed_at_any_moment_is_gone_on_with_by_either_engine";
+    let out = folder.at("out");
+    for (n, files) in [0, 1, 30, 90, 150].into_iter().enumerate() {
+        let mut driver = std::process::Command::new(std::env::current_exe().unwrap());
+        driver.args(["--exact", name]).env(KILLED, folder.path());
+        driver.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut driver = driver.spawn().unwrap();
+        // The moment is told by what is there.
+        let published = || tree(&out).keys().filter(|name| !name.starts_with(".cluster")).count();
+        while driver.try_wait().unwrap().is_none() && published() < files {
+            std::thread::yield_now();
+        }
+        driver.kill().unwrap();
+        driver.wait().unwrap();
+        if out.exists() {
+            each_is_whole(&wanted, &tree(&out));
+        }
+        match n % 2 {
+            0 => carried(KINDS, &folder, Overwrite::Redo, &Threads::sound()),
+            _ => local(KINDS, &folder, Overwrite::Redo),
+        };
+        // A run here leaves rooms to the next run on a cluster.
+        let mut found = tree(&out);
+        found.retain(|name, _| n % 2 == 0 || !name.starts_with(".cluster"));
+        same(&wanted, &found, &format!("killed with {files} files"));
+        fs::remove_dir_all(&out).unwrap();
+    }
+}
+
+/// Fails the test unless everything under a final name is what it is to be. Records of what is going on are not
+/// looked at, nor what is on its way.
+#[track_caller]
+fn each_is_whole(wanted: &Tree, found: &Tree) {
+    let is_output = |name: &str| {
+        !name.contains(".sluice-tmp") && !matches!(name, "_manifest.json" | "_units.jsonl")
+    };
+    for (name, bytes) in found.iter().filter(|(name, _)| is_output(name)) {
+        assert!(wanted.get(name) == Some(bytes), "{name}");
+    }
 }
 
 #[test]

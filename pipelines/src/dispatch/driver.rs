@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{Builder, Scope};
 use std::time::Duration;
@@ -151,31 +151,42 @@ impl Driver<'_> {
     where
         S: FnMut(usize, Came) -> Outcome,
     {
-        let (mut settled, mut found) = (0, Vec::new());
         let looked = self.room.deliveries();
         // A file system may come back, and this is asked again soon.
         let (there, trouble) = looked.map_or_else(|e| (Vec::new(), Some(e)), |there| (there, None));
         board.trouble = trouble;
-        for (unit, path) in there {
-            board.heard = true;
-            match Delivery::read(self.room.site(), &path, unit) {
-                Ok(delivery) if board.is_open(unit) => found.push((delivery, path)),
-                // Second ones, and what is none.
-                _ => remove(&path),
-            }
-        }
-        found.sort_by_key(|(delivery, _)| (delivery.unit, delivery.what.rank()));
-        for (Delivery { unit, attempt, what }, path) in found {
+        board.heard |= !there.is_empty();
+        // One unit at a time: what is said of each may be long.
+        let units = there.chunk_by(|(unit, _), (next, _)| unit == next);
+        units.filter(|deliveries| self.settle_unit(board, deliveries)).count()
+    }
+
+    /// Settles a unit of which these deliveries are there; gives whether it is settled by one of them.
+    fn settle_unit<S>(&self, board: &mut Board<'_, S>, there: &[(usize, PathBuf)]) -> bool
+    where
+        S: FnMut(usize, Came) -> Outcome,
+    {
+        let Some((unit, _)) = there.first().cloned() else { return false };
+        let was_open = board.is_open(unit);
+        let read = |(_, path): &(usize, PathBuf)| {
+            // Second ones, and what is none, are only removed.
+            let delivery = was_open.then(|| Delivery::read(self.room.site(), path, unit).ok());
+            delivery.flatten()
+        };
+        let mut found: Vec<Delivery> = there.iter().filter_map(read).collect();
+        found.sort_by_key(|delivery| delivery.what.rank());
+        for Delivery { attempt, what, .. } in found {
             if board.is_open(unit) && !self.options.stop.is_aborted() {
                 let folder = self.room.site().unit(unit).join(attempt);
-                settled += usize::from(board.take(unit, Came { what, folder }));
-            }
-            remove(&path);
-            if !board.is_open(unit) {
-                self.room.clear(unit);
+                board.take(unit, Came { what, folder });
             }
         }
-        settled
+        there.iter().for_each(|(_, path)| remove(path));
+        let is_settled = !board.is_open(unit);
+        if is_settled {
+            self.room.clear(unit);
+        }
+        was_open && is_settled
     }
 
     /// Tells those who carry that they are to stop: since the user says so, or nothing is left to do.
@@ -212,17 +223,16 @@ impl Driver<'_> {
 }
 
 impl<S: FnMut(usize, Came) -> Outcome> Board<'_, S> {
-    /// Takes what came of a unit; gives whether that settles it.
-    fn take(&mut self, unit: usize, came: Came) -> bool {
+    /// Takes what came of a unit. That settles it, unless a worker refused it.
+    fn take(&mut self, unit: usize, came: Came) {
         if let What::Refused { why } = &came.what {
             self.refused.insert(unit, why.clone());
-            return false;
+            return;
         }
         let outcome = (self.settle)(unit, came);
         if let Some(place) = self.outcomes.get_mut(unit) {
             *place = Some(outcome);
         }
-        true
     }
 }
 
