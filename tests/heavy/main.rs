@@ -4,6 +4,7 @@
 
 mod cluster;
 mod cluster_faults;
+mod documents;
 #[expect(dead_code, reason = "the other suite uses the rest")]
 #[path = "../suite/kit.rs"]
 mod kit;

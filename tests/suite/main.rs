@@ -10,6 +10,7 @@ mod damage;
 mod determinism;
 mod dgc;
 mod dispatch;
+mod examples;
 mod exec;
 mod faults;
 mod guide;

@@ -14,12 +14,12 @@ fn the_model_of_scaling_keeps_what_holds_of_any_job() {
 
 #[test]
 fn the_model_tells_what_bounds_a_job() {
-    let job = ["-B", "scaling.py", "--drives", "300", "--executors", "1,40", "--storage", "1000"];
+    let job = ["-B", "scaling.py", "--drives", "300", "--executors", "1,40", "--storage", "3000"];
     let run = Command::new("python3").args(job).current_dir(root().join("benches")).output();
     let Ok(run) = run else { return skipped("there is no python3, in which the model is written") };
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     let rows = String::from_utf8(run.stdout).unwrap();
     let rows_of_jobs = rows.lines().filter(|row| !row.contains("---"));
     let bounds: Vec<&str> = rows_of_jobs.filter_map(|row| row.split(" | ").nth(4)).collect();
-    assert_eq!(bounds, ["bound by", "executors", "storage"], "{rows}");
+    assert_eq!(bounds, ["bound by", "network of an executor", "storage"], "{rows}");
 }
