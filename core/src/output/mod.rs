@@ -54,6 +54,7 @@ use whole::beside;
 pub use file::OutputFile;
 pub use litter::{is_used, remove_unfinished_manifest, sweep};
 pub use many::OutputFiles;
+pub use objects::remove_objects;
 pub use whole::{remove_file, replace_file, sync_folder};
 
 const TEMPORARY: &str = ".sluice-tmp";

@@ -118,22 +118,10 @@ enum Before {
 impl Puts {
     /// Puts all of them, several at a time. If one cannot be put, those that were are taken back.
     pub(super) fn all(uploads: Vec<Upload>, faults: Option<&Faults>) -> Result<Self, Error> {
-        let threads = uploads.len().min(BESIDE);
-        let (queue, done) = (Mutex::new(VecDeque::from(uploads)), Mutex::new(Vec::new()));
-        let failed = Mutex::new(None);
-        let work = || {
-            while let Some(upload) = next(&queue, &failed) {
-                match put(&upload, faults) {
-                    Ok(put) => locked(&done).push(put),
-                    Err(error) => drop(locked(&failed).get_or_insert(error)),
-                }
-            }
-        };
-        thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
-        let puts = Self(done.into_inner().unwrap_or_else(PoisonError::into_inner));
-        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(error) => Err(puts.take_back(error)),
-            None => Ok(puts),
+        let (done, failed) = beside(uploads, |upload| put(&upload, faults));
+        match failed {
+            Some(error) => Err(Self(done).take_back(error)),
+            None => Ok(Self(done)),
         }
     }
 
@@ -167,11 +155,27 @@ impl Puts {
     }
 }
 
-fn next(queue: &Mutex<VecDeque<Upload>>, failed: &Mutex<Option<Error>>) -> Option<Upload> {
-    if locked(failed).is_some() {
-        return None;
-    }
-    locked(queue).pop_front()
+/// Does something with each of these, several at a time, until it fails for one. Gives what came of them, in no order,
+/// and the first failure.
+fn beside<T: Send, D: Send>(
+    all: Vec<T>,
+    act: impl Fn(T) -> Result<D, Error> + Sync,
+) -> (Vec<D>, Option<Error>) {
+    let threads = all.len().min(BESIDE);
+    let (queue, done) = (Mutex::new(VecDeque::from(all)), Mutex::new(Vec::new()));
+    let failed = Mutex::new(None);
+    let next = || locked(&failed).is_none().then(|| locked(&queue).pop_front()).flatten();
+    let work = || {
+        while let Some(one) = next() {
+            match act(one) {
+                Ok(one) => locked(&done).push(one),
+                Err(error) => drop(locked(&failed).get_or_insert(error)),
+            }
+        }
+    };
+    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    (done.into_inner().unwrap_or_else(PoisonError::into_inner), failed)
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -281,4 +285,10 @@ pub(super) fn remove(path: &Path) -> Result<bool, Error> {
     let Some(place) = Place::of(path)? else { return Ok(false) };
     forget(&place.at);
     place.store.remove(&place.at).map(|()| true).map_err(|e| Error::io("remove", path, e))
+}
+
+/// Removes objects, several at a time.
+pub fn remove_objects(paths: Vec<PathBuf>) -> Result<(), Error> {
+    let (_, failed) = beside(paths, |path| remove(&path).map(drop));
+    failed.map_or(Ok(()), Err)
 }

@@ -67,7 +67,7 @@ impl Stale<'_> {
     pub(super) fn remove(&self) {
         // The new files are published. What cannot be removed is only no more part of the output.
         if is_address(self.folder) {
-            self.paths.iter().for_each(|path| drop(objects::remove(path)));
+            drop(objects::remove_objects(self.paths.clone()));
             return;
         }
         self.paths.iter().filter(|path| is_file(path)).for_each(|path| drop(fs::remove_file(path)));
