@@ -1,0 +1,125 @@
+//! Drivers that are killed or stopped, and several drivers.
+
+use std::path::PathBuf;
+
+use rustix::process::Signal;
+
+use super::{ALL, Held, hidden, until_idle};
+use crate::cluster::parts::{Cluster, Part, until};
+use crate::kit::{ran, sluice};
+
+/// A run of eight units of which three are published and two are under way when its driver is killed.
+fn killed() -> (Held, Cluster) {
+    let held = Held::of(8);
+    let cluster = held.cluster(2);
+    held.let_through(3);
+    let mut run = held.start(&cluster, &[]);
+    held.until_published(3);
+    held.until_begun(5);
+    run.kill();
+    held.is_sound();
+    (held, cluster)
+}
+
+#[test]
+fn after_its_driver_was_killed_a_run_is_resumed_on_the_cluster() {
+    let (held, cluster) = killed();
+    held.let_through(ALL);
+    until_idle(&held, &cluster);
+    held.until_quiet();
+    // What came after the driver was published by nobody.
+    held.is_sound();
+    assert_eq!(held.published(), 3);
+    let mut run = held.start(&cluster, &["--resume"]);
+    assert_eq!(run.code(), Some(0), "{}", run.said());
+    assert!(run.said().contains("5 inputs done, 3 done before"), "{}", run.said());
+    held.is_whole();
+}
+
+#[test]
+fn after_its_driver_was_killed_a_run_is_resumed_while_its_units_are_still_under_way() {
+    let (held, cluster) = killed();
+    let mut run = held.start(&cluster, &["--resume"]);
+    until("a second job", || {
+        let jobs = super::status(&held, &cluster)["jobs"].as_array().unwrap().len();
+        (jobs == 2).then_some(())
+    });
+    held.let_through(ALL);
+    assert_eq!(run.code(), Some(0), "{}", run.said());
+    until_idle(&held, &cluster);
+    held.until_quiet();
+    held.is_whole();
+}
+
+#[test]
+fn a_second_driver_in_a_folder_is_refused_and_disturbs_nothing() {
+    let held = Held::of(4);
+    let cluster = held.cluster(1);
+    held.let_through(1);
+    let mut run = held.start(&cluster, &[]);
+    held.until_published(1);
+    held.until_begun(2);
+    for more in [&["--resume"], &["--overwrite"]] {
+        let mut second = held.start(&cluster, more);
+        assert_eq!(second.code(), Some(1), "{}", second.said());
+        let said = second.said();
+        assert!(said.contains("another batch is being written to this folder"), "{said}");
+    }
+    held.let_through(ALL);
+    assert_eq!(run.code(), Some(0), "{}", run.said());
+    held.is_whole();
+}
+
+#[test]
+fn drivers_with_folders_of_their_own_share_a_cluster() {
+    let (one, other) = (Held::of(6), Held::of(5));
+    let cluster = one.cluster(2);
+    let mut runs = [one.start(&cluster, &[]), other.start(&cluster, &[])];
+    for run in &mut runs {
+        assert_eq!(run.code(), Some(0), "{}", run.said());
+    }
+    one.is_whole();
+    other.is_whole();
+}
+
+#[test]
+fn a_driver_that_is_stopped_keeps_what_is_published_and_ends_what_is_under_way() {
+    let held = Held::of(8);
+    let cluster = held.cluster(2);
+    held.let_through(3);
+    let mut run = held.start(&cluster, &[]);
+    held.until_published(3);
+    held.until_begun(5);
+    run.signal(Signal::INT);
+    assert_eq!(run.code(), Some(3), "{}", run.said());
+    let said = run.said();
+    assert!(said.contains("3 inputs done, 5 not started"), "{said}");
+    assert!(said.contains("--resume goes on with them"), "{said}");
+    // Although what is under way would wait for ever.
+    held.until_quiet();
+    until_idle(&held, &cluster);
+    assert_eq!(held.published(), 3);
+    assert_eq!(hidden(held.folder.path()), Vec::<PathBuf>::new());
+    ran(&held.folder, &["verify", "out"]).expect(0);
+    held.let_through(ALL);
+    let mut run = held.start(&cluster, &["--resume"]);
+    assert_eq!(run.code(), Some(0), "{}", run.said());
+    held.is_whole();
+}
+
+#[test]
+fn a_run_on_this_machine_says_the_same_when_it_is_stopped() {
+    let held = Held::of(3);
+    held.let_through(1);
+    let run = ["run", "batch.toml", "--allow-exec", "--jobs", "1"];
+    let mut run = Part::start(sluice(&held.folder).args(run));
+    held.until_published(1);
+    held.until_begun(2);
+    run.signal(Signal::INT);
+    until("a word on stopping", || run.said().contains("stopping").then_some(()));
+    held.let_through(ALL);
+    assert_eq!(run.code(), Some(3), "{}", run.said());
+    let said = run.said();
+    assert!(said.contains("2 inputs done, 1 not started"), "{said}");
+    assert!(said.contains("--resume goes on with them"), "{said}");
+}

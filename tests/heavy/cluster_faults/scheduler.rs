@@ -1,0 +1,153 @@
+//! Schedulers that are not there, that are something else, and that end in the middle of a run.
+
+use std::io::Write;
+use std::net::TcpListener;
+
+use super::{ALL, Held};
+use crate::cluster::parts::{Cluster, Impostor, until};
+use crate::kit::{Ran, ran};
+
+/// What a driver, an executor and whoever asks for the status say of a scheduler.
+fn said_of(held: &Held, scheduler: &str) -> [Ran; 3] {
+    let to = ["--scheduler", scheduler];
+    let run = [&["run", "batch.toml", "--allow-exec", "--engine", "ballista"][..], &to].concat();
+    let executor = [&["cluster", "executor"][..], &to].concat();
+    let status = [&["cluster", "status"][..], &to].concat();
+    [ran(&held.folder, &run), ran(&held.home, &executor), ran(&held.home, &status)]
+}
+
+#[track_caller]
+fn nothing_was_done(held: &Held) {
+    assert_eq!(held.folder.names(), ["batch.toml", "free", "in", "places", "wait.sh"]);
+    assert!(held.home.names().is_empty(), "{:?}", held.home.names());
+}
+
+#[test]
+fn a_scheduler_that_never_answers_is_told_within_seconds() {
+    let held = Held::of(1);
+    // Connections come about, but nobody takes them.
+    let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = mute.local_addr().unwrap().to_string();
+    for said in said_of(&held, &address) {
+        let said = said.expect(1).says(&format!("cannot reach the scheduler at {address}: "));
+        said.says("is `sluice cluster scheduler` running there?");
+    }
+    nothing_was_done(&held);
+}
+
+#[test]
+fn what_answers_as_no_scheduler_does_is_told_from_one() {
+    let held = Held::of(1);
+    let answers = [
+        "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        "HTTP/1.1 200 OK\r\n\r\n{\"sluice\": \"1".to_owned(),
+        "HTTP/1.1 200 OK\r\n\r\n".to_owned() + &"[".repeat(1 << 20),
+        "\0\u{1}\u{2}rubbish".repeat(1000),
+        String::new(),
+    ];
+    for answer in answers {
+        let impostor = Impostor::answering(answer);
+        for said in said_of(&held, &impostor.address) {
+            let what = format!("what listens at {} is no scheduler of Sluice", impostor.address);
+            said.expect(2).says(&what).says("start one by `sluice cluster scheduler`");
+        }
+    }
+    nothing_was_done(&held);
+}
+
+#[test]
+fn an_answer_without_end_is_not_waited_for() {
+    let held = Held::of(1);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let talk = move || {
+        // Until whoever asks has had enough. Three ask, of whom one tries twice.
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            while stream.write_all(&[b'a'; 4096]).is_ok() {}
+        }
+    };
+    std::thread::Builder::new().spawn(talk).unwrap();
+    for said in said_of(&held, &address) {
+        let told = said.stderr.contains(&address);
+        assert!(told && matches!(said.code, Some(1 | 2)), "{:?} {}", said.code, said.stderr);
+    }
+    nothing_was_done(&held);
+}
+
+/// A program of the same version with a plugin more.
+const OTHER: &str = env!("CARGO_BIN_EXE_sluice-with-example");
+
+#[test]
+fn an_executor_with_another_plugin_is_not_let_in() {
+    let held = Held::of(1);
+    let cluster = held.cluster(0);
+    let mut other = held.executor_by(&[OTHER], &cluster.address);
+    assert_eq!(other.code(), Some(2), "{}", other.said());
+    let said = other.said();
+    assert!(said.contains("is not the same program"), "{said}");
+    assert!(said.contains("plugins are missing there: source lines"), "{said}");
+    let none = super::status(&held, &cluster)["executors"].as_array().unwrap().is_empty();
+    assert!(none && held.home.names().is_empty());
+}
+
+#[test]
+fn a_driver_with_other_plugins_than_the_cluster_sends_nothing() {
+    let held = Held::of(1);
+    let cluster = held.cluster(1);
+    let run = ["run", "batch.toml", "--allow-exec"];
+    let mut command = std::process::Command::new(OTHER);
+    command.current_dir(held.folder.path()).args(run).args(cluster.engine());
+    let said = Ran::of(command.output().unwrap()).expect(2);
+    said.says("plugins are missing there: source lines").says("nothing was done");
+    assert_eq!(held.folder.names(), ["batch.toml", "free", "in", "places", "wait.sh"]);
+}
+
+#[test]
+fn a_driver_with_fewer_plugins_than_the_cluster_sends_nothing() {
+    let held = Held::of(1);
+    let arguments = ["cluster", "scheduler", "--listen", "127.0.0.1:0"];
+    let mut command = std::process::Command::new(OTHER);
+    let scheduler =
+        crate::cluster::parts::Part::start(command.current_dir(held.home.path()).args(arguments));
+    let address = scheduler.says("listening on ");
+    let [driver, executor, status] = said_of(&held, &address);
+    for said in [driver, executor] {
+        said.expect(2).says("plugins are missing here: source lines");
+    }
+    // Whoever looks for what is wrong is told all the same.
+    assert!(status.expect(0).text().contains("executors: 0"));
+    nothing_was_done(&held);
+}
+
+/// Starts the scheduler of a cluster anew, where it was.
+fn start_anew(held: &Held, cluster: &mut Cluster) {
+    cluster.scheduler.kill();
+    cluster.scheduler = held.scheduler(&cluster.address);
+    cluster.scheduler.says("listening on ");
+}
+
+#[track_caller]
+fn until_joined_again(cluster: &Cluster) {
+    for executor in &cluster.executors {
+        until("an executor to join again", || {
+            (executor.said().matches("joined ").count() > 1).then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_run_goes_on_when_its_scheduler_is_started_anew() {
+    let held = Held::of(8);
+    let mut cluster = held.cluster(2);
+    held.let_through(3);
+    let mut run = held.start(&cluster, &[]);
+    held.until_published(3);
+    held.until_begun(5);
+    start_anew(&held, &mut cluster);
+    until_joined_again(&cluster);
+    held.let_through(ALL);
+    assert_eq!(run.code(), Some(0), "{}", run.said());
+    held.until_quiet();
+    held.is_whole();
+}
