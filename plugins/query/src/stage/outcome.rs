@@ -96,8 +96,8 @@ impl Outcome {
         let timestamps = self.timestamps(&rows)?.unwrap_or_else(|| of(from.timestamps()));
         let sequences = self.sequences(&rows, |row| from.sequences()[places[row] as usize])?;
         let sequences = sequences.unwrap_or_else(|| of(from.sequences()));
-        let base = |row: usize| Ok(Some((base[row], channels.get(ChannelId(base[row])))));
-        let named = self.channels(&rows, channel, channels, &base)?;
+        let of = |id: u32| channels.get(ChannelId(id));
+        let named = self.channels(&rows, channel, channels, base, &of)?;
         let payloads = self.payloads(&rows)?;
         let batch = Batch::from_columns(timestamps, sequences, origins, &payloads);
         let batch = if named == batch.channels() { batch } else { batch.with_channels(named) };
@@ -118,8 +118,9 @@ impl Outcome {
         let number = |row: usize| first.saturating_add(row as i64);
         let sequences = self.sequences(rows, number)?;
         let sequences = sequences.unwrap_or_else(|| (0..rows.num_rows()).map(number).collect());
-        let base = |_| Ok(new.base().map(|channel| (u32::MAX, Arc::new(channel))));
-        let named = self.channels(rows, new.channel, channels, &base)?;
+        let unnamed = Arc::new(new.unnamed());
+        let (base, of) = (vec![NONE; rows.num_rows()], |_| Arc::clone(&unnamed));
+        let named = self.channels(rows, new.channel, channels, base, &of)?;
         let payloads = self.payloads(rows)?;
         let batch = Batch::from_columns(timestamps, sequences, named, &payloads);
         Ok(batch.with_rows(self.rows(rows)?))
@@ -169,42 +170,39 @@ impl Outcome {
         Ok(Some(each.map(|(row, number)| number.unwrap_or_else(|| otherwise(row))).collect()))
     }
 
-    /// The channel of each row: named by the query, or else `usual`, or else that of `base`.
+    /// The channel of each row: named by the query, or else `usual`, or else that of `base`, of which `of` says
+    /// what it is.
     fn channels(
         &self,
         rows: &RecordBatch,
         usual: Option<&str>,
         channels: &Channels,
-        base: &dyn Fn(usize) -> Result<Option<(u32, Arc<Channel>)>, Error>,
+        mut base: Vec<u32>,
+        of: &dyn Fn(u32) -> Arc<Channel>,
     ) -> Result<Vec<u32>, Error> {
         let names = self.words(Own::Channel, rows)?;
         let sources = self.words(Own::Source, rows)?;
         let mut known: HashMap<(u32, Option<&str>, Option<&str>), u32> = HashMap::new();
-        let mut ids = Vec::with_capacity(rows.num_rows());
-        for row in 0..rows.num_rows() {
-            let name = word(&names, row).or(usual);
-            let source = word(&sources, row);
-            let (id, channel) = match base(row)? {
-                Some(base) => base,
-                None if name.is_some() => (u32::MAX, Arc::new(empty())),
-                None => return Err(no_channel()),
-            };
-            let id = match known.get(&(id, name, source)) {
+        for (row, slot) in base.iter_mut().enumerate() {
+            let (id, name, source) = (*slot, word(&names, row).or(usual), word(&sources, row));
+            match (name, source) {
+                (None, _) if id == NONE => return Err(no_channel()),
+                (None, None) => continue,
+                _ => {}
+            }
+            *slot = match known.get(&(id, name, source)) {
                 Some(id) => *id,
                 None => {
+                    let channel = of(id);
                     let made = renamed(&channel, name, source);
-                    let new = if made == *channel && id != u32::MAX {
-                        id
-                    } else {
-                        channels.intern(made)?.0
-                    };
+                    let new =
+                        if made == *channel && id != NONE { id } else { channels.intern(made)?.0 };
                     known.insert((id, name, source), new);
                     new
                 }
             };
-            ids.push(id);
         }
-        Ok(ids)
+        Ok(base)
     }
 
     fn words(&self, own: Own, rows: &RecordBatch) -> Result<Option<StringArray>, Error> {
@@ -274,16 +272,15 @@ pub(super) struct New<'n> {
 }
 
 impl New<'_> {
-    /// The channel where the query says nothing.
-    fn base(&self) -> Option<Channel> {
-        let name = Name::from_text(self.channel?);
-        Some(Channel { clock: self.clock, ..Channel::new(name, self.source, Encoding::Unknown) })
+    /// What is said of channels that only have to be named.
+    fn unnamed(&self) -> Channel {
+        let channel = Channel::new(Name::from_text(""), self.source, Encoding::Unknown);
+        Channel { clock: self.clock, ..channel }
     }
 }
 
-fn empty() -> Channel {
-    Channel::new(Name::from_text(""), "", Encoding::Unknown)
-}
+/// Stands for the channel of events that were on none.
+const NONE: u32 = u32::MAX;
 
 fn no_channel() -> Error {
     Error::unfit(

@@ -259,6 +259,8 @@ fn aggregates_need_leave_and_give_new_events_in_order() {
     let wanted = [event("RAW", 13, 0, 1.0), event("A", 20, 1, 3.0), event("B", 21, 2, 2.0)];
     assert_eq!(run.told(events), wanted);
     assert_eq!((run.filtered, run.added), (6, 3));
+    let made = run.channels.since(3);
+    assert!(made.len() == 3 && made.iter().all(|channel| &*channel.source == "sql"), "{made:?}");
 }
 
 #[test]
