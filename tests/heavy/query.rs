@@ -215,10 +215,10 @@ fn mistakes_in_queries_are_shown_with_their_place_and_what_to_do() {
     let folder = drive();
     let wrong: [(&str, &[&str]); 6] = [
         ("select chanel from drive", &["query:1:8", "no column `chanel`", "`channel`", "^^^^^^"]),
-        ("select *\nfrom drvie", &["drvie", "`drive`"]),
+        ("select *\nfrom drvie", &["query:2:6", "no table `drvie`", "`drive`", "^^^^^"]),
         ("selec * from drive", &["query:1:1", "no SQL", "^^^^^"]),
         ("select nosuch(1) from drive", &["nosuch"]),
-        ("select * from drive where", &["no SQL"]),
+        ("select * from drive where", &["query:1:26", "no SQL"]),
         ("select * from drive; select pay_load from drive", &["query:1:29", "`payload`"]),
     ];
     for (query, told) in wrong {
@@ -305,6 +305,9 @@ fn tables_are_named_after_files_or_as_one_likes() {
     ran(&folder, &same).expect(2).says("first=drive.lcm second=logs/drive.lcm");
     ran(&folder, &["query", "select 1", "no-such.lcm"]).expect(1).says("no-such.lcm");
     ran(&folder, &["query", "select * from log", "drive.lcm", day]).expect(2).says("log");
+    ran(&folder, &["query", "select 1", "--format", "csv", "--limit-rows", "1"])
+        .expect(2)
+        .says("LIMIT");
     ran(&folder, &["query"]).expect(2).says("neither a query nor a log");
 }
 

@@ -9,7 +9,6 @@ use sluice_core::options::ByteSize;
 use crate::args::{Assignment, assignment, channel_type};
 
 #[derive(Debug, Default, Args)]
-#[cfg_attr(not(feature = "query"), expect(dead_code, reason = "nothing can be asked"))]
 #[command(after_help = "\
 A log is a table that has the name of its file without extension: drive.lcm is `drive`, and
 2007-11-03.lcm is `\"2007-11-03\"`, in double quotes, as all names that are no plain words. A single table

@@ -1,33 +1,24 @@
 //! Asks one statement, sees its rows to where they belong, and says what is to be said beside them.
 
-use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use arrow_schema::SchemaRef;
-use sluice_core::mistake::Mistake;
 use sluice_core::name::printable;
 use sluice_pipeline::Report;
 use sluice_pipeline::report::{DamageReport, Note};
-use sluice_query::session::{QueryError, Wrong};
+use sluice_query::session::QueryError;
 use sluice_query::table::Findings;
 
 use super::logs::Logs;
 use super::out::{About, To, Written};
 use super::statements::Statement;
+use super::wrong::{self, Text};
 use crate::commands::execute;
 use crate::ending::{Ending, Failure, Outcome};
 use crate::inputs::SOURCE;
 use crate::shell::Shell;
 use crate::units;
-
-/// A text of which a statement is a part.
-#[derive(Clone, Copy)]
-pub(super) struct Text<'t> {
-    /// What it is called where a mistake in it is shown.
-    pub(super) name: &'t str,
-    pub(super) text: &'t str,
-}
 
 /// How an answer came out.
 pub(super) struct Answer {
@@ -60,7 +51,7 @@ pub(super) fn ask(
             Ok(Some(Answer { written, ending, took: began.elapsed(), columns }))
         }
         Err(QueryError::Wrong(wrong)) => {
-            tell_wrong(&wrong, statement, whole, shell);
+            wrong::tell(&wrong, statement, whole, shell);
             Ok(None)
         }
         Err(error) => Err(sluice_core::Error::from(error).into()),
@@ -93,7 +84,7 @@ pub(super) fn columns(
     match logs.session.plan(statement.text, stop) {
         Ok(planned) => Ok(Some(planned.schema())),
         Err(QueryError::Wrong(wrong)) => {
-            tell_wrong(&wrong, statement, whole, shell);
+            wrong::tell(&wrong, statement, whole, shell);
             Ok(None)
         }
         Err(error) => Err(sluice_core::Error::from(error).into()),
@@ -130,20 +121,4 @@ fn tell_findings(findings: Findings, shell: &Shell) -> Ending {
     };
     execute::tell_losses(&report, shell);
     if is_complete { Ending::Done } else { Ending::Losses }
-}
-
-/// Shows where a statement is wrong, or says it where that is not known.
-fn tell_wrong(wrong: &Wrong, statement: &Statement<'_>, whole: Text<'_>, shell: &Shell) {
-    let Some(span) = wrong.span(statement.text) else {
-        shell.error(&printable(&wrong.to_string()));
-        return;
-    };
-    let place = |at: usize| at + statement.start;
-    let mistake = Mistake {
-        span: Range { start: place(span.start), end: place(span.end) },
-        message: wrong.what.clone(),
-        help: wrong.help.clone(),
-        detail: None,
-    };
-    shell.mistake(&mistake, whole.name, whole.text);
 }

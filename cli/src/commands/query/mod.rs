@@ -18,6 +18,8 @@ mod statements;
 mod stopping;
 #[cfg(feature = "query")]
 mod words;
+#[cfg(feature = "query")]
+mod wrong;
 
 pub(crate) use args::QueryArgs;
 

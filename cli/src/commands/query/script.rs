@@ -7,13 +7,14 @@ use std::path::Path;
 use sluice_core::Error;
 
 use super::args::QueryArgs;
-use super::ask::{self, Text};
+use super::ask;
 use super::logs::Logs;
 use super::out::To;
 use super::prompt::{self, Conversation, Next};
 use super::statements;
 use super::stopping::Stopping;
 use super::words::Words;
+use super::wrong::Text;
 use crate::ending::{Ending, Failure, Outcome};
 use crate::shell::Shell;
 use crate::units;
@@ -94,7 +95,8 @@ fn read_statements(logs: &Logs, to: To, shell: &Shell) -> Outcome {
             return Err(too_long("standard input"));
         }
         let may_be_whole = line.contains(';') || prompt::is_command(&waiting);
-        if !is_over && !(may_be_whole && prompt::is_whole(&waiting)) {
+        let is_whole = is_over || (may_be_whole && prompt::is_whole(&waiting));
+        if !is_whole {
             continue;
         }
         match talk.hear(&std::mem::take(&mut waiting))? {

@@ -72,6 +72,11 @@ impl To {
     pub(super) fn of(args: &QueryArgs, inputs: Vec<PathBuf>) -> Result<Self, Failure> {
         let path = args.to.clone().unwrap_or_else(|| "-".to_owned());
         let form = form(&path, args.format)?;
+        if args.limit_rows.is_some() && form != Form::Table {
+            let what =
+                "--limit-rows is for tables that are shown; a LIMIT in the query is for all forms";
+            return Err(Failure::WrongUse(what.into()));
+        }
         let overwrite = if args.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
         Ok(Self { path: path.into(), form, overwrite, limit: args.limit_rows, front: "", inputs })
     }

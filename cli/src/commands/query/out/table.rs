@@ -32,6 +32,9 @@ const GAP: &str = "  ";
 /// How many rows say how wide columns are; those behind them have to do with that.
 const SAMPLE: usize = 1_000;
 
+/// No more bytes of them wait.
+const MOST_HELD: usize = 8 << 20;
+
 /// How many rows a terminal shows of what may be millions.
 const MOST_ON_TERMINAL: u64 = 1_000;
 
@@ -43,6 +46,8 @@ pub(super) struct Table {
     limit: Option<u64>,
     /// Rows that wait for widths.
     waiting: Vec<Vec<String>>,
+    /// How many bytes these are.
+    held: usize,
     /// How many columns fit, once that is settled.
     fitting: Option<usize>,
     taken: u64,
@@ -75,10 +80,21 @@ impl Table {
             terminal,
             limit,
             waiting: Vec::new(),
+            held: 0,
             fitting: None,
             taken: 0,
             out: front.to_owned(),
         }
+    }
+
+    fn take(&mut self, rows: &RecordBatch) -> Result<(), Error> {
+        let cells = rows.columns().iter().map(texts).collect::<Result<Vec<_>, _>>()?;
+        let mut cells: Vec<_> = cells.into_iter().map(Vec::into_iter).collect();
+        for _ in 0..rows.num_rows() {
+            let row = cells.iter_mut().filter_map(Iterator::next).collect();
+            self.row(row);
+        }
+        self.write()
     }
 
     fn row(&mut self, cells: Vec<String>) {
@@ -86,8 +102,9 @@ impl Table {
         if let Some(fitting) = self.fitting {
             self.line(fitting, &cells);
         } else {
+            self.held += cells.iter().map(String::len).sum::<usize>();
             self.waiting.push(cells);
-            if self.waiting.len() == SAMPLE {
+            if self.waiting.len() == SAMPLE || self.held > MOST_HELD {
                 self.settle();
             }
         }
@@ -171,14 +188,10 @@ impl Rows for Table {
         if wanted == 0 {
             return Ok(());
         }
-        let shown = rows.slice(0, wanted);
-        let cells = shown.columns().iter().map(texts).collect::<Result<Vec<_>, _>>()?;
-        let mut cells: Vec<_> = cells.into_iter().map(Vec::into_iter).collect();
-        for _ in 0..wanted {
-            let row = cells.iter_mut().filter_map(Iterator::next).collect();
-            self.row(row);
+        for start in (0..wanted).step_by(SAMPLE) {
+            self.take(&rows.slice(start, SAMPLE.min(wanted - start)))?;
         }
-        self.write()
+        Ok(())
     }
 
     fn finish(mut self: Box<Self>, count: u64) -> Result<Vec<String>, Error> {

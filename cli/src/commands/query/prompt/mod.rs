@@ -12,11 +12,12 @@ use clap::ValueEnum;
 use sluice_core::name::printable;
 
 use super::args::Form;
-use super::ask::{self, Text};
+use super::ask;
 use super::logs::Logs;
 use super::out::To;
 use super::statements::{self, Statement};
 use super::stopping::Stopping;
+use super::wrong::Text;
 use crate::args::TypesArgs;
 use crate::commands::types;
 use crate::ending::{Ending, Failure};
