@@ -118,7 +118,7 @@ impl Planned {
     /// Begins to work it out. To be called within a runtime; reading ends when the stream is dropped.
     pub fn execute(&self) -> Result<SendableRecordBatchStream, QueryError> {
         let stream = execute_stream(Arc::clone(&self.plan), Arc::clone(&self.context));
-        stream.map_err(|error| QueryError::of(error, ""))
+        stream.map_err(QueryError::of)
     }
 }
 
@@ -213,7 +213,7 @@ impl Session {
             planned.execute().map_err(|error| self.with_advice(error))?
         };
         while let Some(batch) = self.waited(stop, stream.next())? {
-            take(batch.map_err(|error| self.with_advice(QueryError::of(error, "")))?)?;
+            take(batch.map_err(|error| self.with_advice(QueryError::of(error)))?)?;
         }
         Ok(())
     }
@@ -236,9 +236,9 @@ impl Session {
     /// Works out how one query will be run.
     pub async fn planned(&self, sql: &str) -> Result<Planned, QueryError> {
         let state = self.context.state();
-        let logical = logical(&state, sql).await.map_err(|error| QueryError::of(error, sql))?;
+        let logical = logical(&state, sql).await.map_err(QueryError::of)?;
         let plan = self.physical(&state, &logical).await;
-        let plan = plan.map_err(|error| self.with_advice(QueryError::of(error, sql)))?;
+        let plan = plan.map_err(|error| self.with_advice(QueryError::of(error)))?;
         Ok(Planned { plan, context: self.context.task_ctx() })
     }
 
@@ -304,7 +304,7 @@ fn runtime(options: &SessionOptions, memory: usize) -> Result<Arc<RuntimeEnv>, E
     };
     let disks = DiskManagerBuilder::default().with_mode(mode);
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).with_disk_manager_builder(disks);
-    runtime.build_arc().map_err(|error| QueryError::of(error, "").into())
+    runtime.build_arc().map_err(|error| QueryError::of(error).into())
 }
 
 /// The plan of a query that only reads, with names brought into the case they have.

@@ -93,8 +93,8 @@ impl From<QueryError> for Error {
 }
 
 impl QueryError {
-    /// What DataFusion says, for people. `sql` is the query, if it is at hand.
-    pub fn of(error: DataFusionError, sql: &str) -> Self {
+    /// What DataFusion says, for people.
+    pub fn of(error: DataFusionError) -> Self {
         let place = diagnostic(&error).and_then(place_of);
         match error {
             DataFusionError::External(inner) => match inner.downcast::<Error>() {
@@ -107,15 +107,15 @@ impl QueryError {
                 },
             },
             DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
-                Self::of(*inner, sql).at(place)
+                Self::of(*inner).at(place)
             }
             DataFusionError::Collection(all) => match all.into_iter().next() {
-                Some(first) => Self::of(first, sql),
+                Some(first) => Self::of(first),
                 None => Self::Failed(Error::broken("an empty list of errors")),
             },
             DataFusionError::Shared(inner) => match std::sync::Arc::try_unwrap(inner) {
-                Ok(error) => Self::of(error, sql),
-                Err(shared) => shared_error(&shared, sql).at(place),
+                Ok(error) => Self::of(error),
+                Err(shared) => shared_error(&shared).at(place),
             },
             DataFusionError::SQL(parser, _) => Self::Wrong(not_sql(&parser)),
             error @ DataFusionError::SchemaError(..) => Self::Wrong(wrong_schema(&error)).at(place),
@@ -148,13 +148,13 @@ impl QueryError {
 }
 
 /// An error that others hold, too, cannot be taken apart: it is told again.
-fn shared_error(error: &DataFusionError, sql: &str) -> QueryError {
+fn shared_error(error: &DataFusionError) -> QueryError {
     match error {
         DataFusionError::External(inner) => QueryError::Failed(Error::refused(inner.to_string())),
         DataFusionError::ResourcesExhausted(what) => QueryError::Exhausted(exhausted(what)),
-        DataFusionError::Shared(inner) => shared_error(inner, sql),
+        DataFusionError::Shared(inner) => shared_error(inner),
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
-            shared_error(inner, sql)
+            shared_error(inner)
         }
         other => {
             let what = lowered(&other.strip_backtrace());

@@ -51,8 +51,7 @@ impl LogTable {
             Some(places) => places.clone(),
             None => (0..self.schema.fields().len()).collect(),
         };
-        let mut needed: Vec<usize> =
-            condition.iter().flat_map(|condition| places(condition)).collect();
+        let mut needed: Vec<usize> = condition.iter().flat_map(places).collect();
         needed.retain(|place| !shown.contains(place));
         needed.sort_unstable();
         let all: Vec<usize> = shown.iter().copied().chain(needed).collect();

@@ -54,11 +54,8 @@ impl Wanted {
             Bound::Open => {}
         }
         // A time behind the last that can be held is no bound.
-        if let Some(last) = times.last {
-            match last.checked_add(1) {
-                Some(end) => self.end = Some(self.end.map_or(end, |known| known.min(end))),
-                None => {}
-            }
+        if let Some(end) = times.last.and_then(|last| last.checked_add(1)) {
+            self.end = Some(self.end.map_or(end, |known| known.min(end)));
         }
         self.nothing |= times.none;
     }
