@@ -356,7 +356,7 @@ fn long_conditions_are_worked_out_on_any_thread() {
     for query in [
         format!("select v{} as x from A where v = 1", " + 1".repeat(390)),
         format!("select 391.0 as x from A where {}", ["v = 1"; 190].join(" and ")),
-        format!("select 391.0 as x from A where v = 1 and {}v > 0", "not not ".repeat(19)),
+        format!("select 391.0 as x from A where v = 1 and {}v > 0", "not not ".repeat(6)),
     ] {
         let mut run = Run::query(&query);
         let events = some(&run);

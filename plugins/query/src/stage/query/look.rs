@@ -9,7 +9,7 @@ use datafusion::execution::SessionStateDefaults;
 use datafusion::logical_expr::{Signature, Volatility};
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, GroupByExpr, ObjectName, Query as Ast, Select, SelectItem, SetExpr,
-    SetOperator, SetQuantifier, TableFactor, Visit, Visitor,
+    SetOperator, SetQuantifier, TableFactor, Value, ValueWithSpan, Visit, Visitor,
 };
 
 use super::weight::name_of;
@@ -265,6 +265,16 @@ impl Visitor for Look<'_> {
             self.found.insert(if is_events { Table::Events } else { Table::Channel(name) });
         }
         ControlFlow::Continue(())
+    }
+
+    fn pre_visit_value(&mut self, value: &ValueWithSpan) -> ControlFlow<Mistake> {
+        match &value.value {
+            Value::Placeholder(name) => ControlFlow::Break(Mistake::at(
+                value.span,
+                format!("`{name}` stands for a value that nobody gives; write the value"),
+            )),
+            _ => ControlFlow::Continue(()),
+        }
     }
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<Mistake> {

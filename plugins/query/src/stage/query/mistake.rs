@@ -43,7 +43,7 @@ impl Mistake {
 
     /// What the planner says.
     pub(crate) fn of_planner(error: DataFusionError) -> Self {
-        match QueryError::of(error, "") {
+        match QueryError::of(error) {
             QueryError::Wrong(wrong) => {
                 let help = wrong.help.map(|help| format!("; {help}")).unwrap_or_default();
                 Self { what: wrong.what + &help, place: wrong.place }
