@@ -157,7 +157,7 @@ impl Puts {
 
 /// Does something with each of these, several at a time, until it fails for one. Gives what came of them, in no order,
 /// and the first failure.
-fn beside<T: Send, D: Send>(
+pub(super) fn beside<T: Send, D: Send>(
     all: Vec<T>,
     act: impl Fn(T) -> Result<D, Error> + Sync,
 ) -> (Vec<D>, Option<Error>) {

@@ -12,7 +12,7 @@ use super::names::Names;
 use super::objects::{self, OldManifests, Puts, Upload};
 use super::replace::{Aside, stale};
 use super::staging::{Put, Staging};
-use super::whole::{replace_with, sync_folder};
+use super::whole::{replace_with, sync_folders};
 use super::{
     MANIFEST, Outputs, Published, Staged, State, folder_of, is_shared, real, remove_any,
     written_twice,
@@ -67,7 +67,7 @@ impl Outputs {
         }
         if self.staging.is_none() {
             let folders = changed_folders(&files, &state.folders, &state.made);
-            folders.iter().for_each(|folder| sync_folder(folder));
+            sync_folders(folders);
         }
         Ok(files)
     }
@@ -90,7 +90,7 @@ impl Outputs {
         write_all(&manifests, self.faults.as_deref())?;
         let mut changed: BTreeSet<&Path> = places.iter().map(|place| folder_of(place)).collect();
         changed.extend(state.made.iter().map(|folder| folder_of(folder)));
-        changed.iter().for_each(|folder| sync_folder(folder));
+        sync_folders(changed);
         let texts = manifests.iter().map(|(folder, _)| folder.join(MANIFEST));
         let all = files.iter().cloned().chain(described);
         let put = all.zip(places.iter().cloned().chain(texts));

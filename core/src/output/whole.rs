@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::faults::{Faults, Step, ask, write_all};
+use super::objects::beside as beside_each_other;
 use super::{TEMPORARY, folder_of, objects};
 use crate::Error;
 
@@ -61,5 +62,20 @@ pub fn sync_folder(folder: &Path) {
     // Some file systems refuse to sync a folder; the files themselves are synced.
     if let Ok(handle) = File::open(folder) {
         drop(handle.sync_all());
+    }
+}
+
+/// [`sync_folder`] for each of these, several at a time: each waits for the disk, or for a network, and does nothing
+/// else.
+pub(super) fn sync_folders<'f>(folders: impl IntoIterator<Item = &'f Path>) {
+    let folders: Vec<&Path> = folders.into_iter().collect();
+    match folders[..] {
+        [] => {}
+        [folder] => sync_folder(folder),
+        // What cannot be synced is no failure.
+        _ => drop(beside_each_other(folders, |folder| {
+            sync_folder(folder);
+            Ok(())
+        })),
     }
 }
