@@ -352,7 +352,7 @@ mod tests {
             format!("with c0 as (select a from A), {} select * from c19", doubled.join(", "));
         assert!(read(text).unwrap_err().contains("times"));
         for garbage in
-            ["\u{0}", "select '", "select \"", "/* ", "select $1 from A", "🤖", "select from from"]
+            ["\u{0}", "select '", "select \"", "/* ", "select $1 from A", "🤖", "select a from"]
         {
             assert!(read(garbage.to_owned()).is_err(), "{garbage:?}");
         }
