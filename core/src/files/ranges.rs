@@ -12,6 +12,7 @@ use bytes::Bytes;
 
 use super::is_magic;
 use super::objects;
+use super::stream::Unread;
 use crate::Error;
 use crate::store::{Pending, Place, State};
 
@@ -19,6 +20,9 @@ use crate::store::{Pending, Place, State};
 const FIRST: u64 = 32 << 10;
 /// The most that is asked for at a time by who reads on in small steps.
 const MOST: u64 = 2 << 20;
+/// The most that is asked for at all: what takes longer than a request may is never had, and what comes in one piece
+/// is held in one piece.
+const LONGEST: u64 = 16 << 20;
 /// Who has read on for so long will go on: the next range is asked for before it is needed.
 const AHEAD_FROM: u64 = 512 << 10;
 /// What is at the end of a file (footers, indices) is read in several steps, backwards.
@@ -147,14 +151,14 @@ impl Ranges {
         if at >= tail {
             return tail..len;
         }
-        at..at.saturating_add(wanted.max(self.step)).min(len)
+        at..at.saturating_add(wanted.clamp(self.step, LONGEST)).min(len)
     }
 }
 
 /// Reading on, for decompressing.
 impl Read for Ranges {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.read_at(self.at, buffer)?;
+        let read = self.read_at(self.at, buffer).map_err(Unread::error)?;
         self.at += read as u64;
         Ok(read)
     }

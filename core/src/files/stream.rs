@@ -1,5 +1,6 @@
 //! A stream read as a log: a window of it is kept, and what has gone by is gone.
 
+use std::fmt;
 use std::io::{self, Read};
 
 /// A stream of which a window is kept.
@@ -61,8 +62,8 @@ impl Stream {
         };
         self.kept.truncate(len + *read.as_ref().unwrap_or(&0));
         match read {
-            // What the system did not say, the decompressor did: the rest of the log cannot be had.
-            Err(error) if self.packed && error.raw_os_error().is_none() => {
+            // What neither the system nor a store said, the decompressor did: the rest of the log cannot be had.
+            Err(error) if self.packed && error.raw_os_error().is_none() && !Unread::is(&error) => {
                 self.broken = Some(format!("the compressed data is damaged or cut off: {error}"));
                 self.ended = true;
             }
@@ -97,3 +98,25 @@ impl Read for Stream {
         Ok(read)
     }
 }
+
+/// That compressed bytes could not be read, which says nothing about what is in them.
+#[derive(Debug)]
+pub(super) struct Unread(io::Error);
+
+impl Unread {
+    pub(super) fn error(error: io::Error) -> io::Error {
+        io::Error::new(error.kind(), Self(error))
+    }
+
+    fn is(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|inner| inner.is::<Self>())
+    }
+}
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Unread {}

@@ -140,6 +140,32 @@ fn compressed_objects_read_as_what_they_hold() {
 }
 
 #[test]
+fn a_compressed_object_that_cannot_be_read_to_its_end_is_an_error_and_no_damage() {
+    let plain: Vec<u8> =
+        (0..2_000_000u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    let packed = zstd::encode_all(&plain[..], 1).unwrap();
+    MEMORY.set("unread", "a.zst", packed.clone());
+    let mut log = LogFile::open(&at("unread", "a.zst")).unwrap();
+    assert_eq!(log.read_at(0, &mut [0; 100]).unwrap(), 100);
+    MEMORY.set("unread", "a.zst", packed);
+    let error = log.read_at(0, &mut vec![0; plain.len()]).unwrap_err().to_string();
+    assert!(error.contains("has changed"), "{error}");
+    assert_eq!(log.broken(), None);
+}
+
+#[test]
+fn what_is_long_is_brought_in_several_requests() {
+    let all = bytes(40 << 20);
+    MEMORY.set("longest", "a", all.clone());
+    let mut log = LogFile::open(&at("longest", "a")).unwrap();
+    let mut buffer = vec![0; all.len()];
+    assert_eq!(log.read_at(0, &mut buffer).unwrap(), all.len());
+    assert!(buffer == all);
+    let (read, requests) = asked("longest");
+    assert!(read < 41 << 20 && (3..20).contains(&requests), "{read} in {requests}");
+}
+
+#[test]
 fn what_is_there_is_told_of_objects_as_of_files() {
     MEMORY.set("there", "a/b", "text");
     MEMORY.set("there", "empty", "");
