@@ -209,7 +209,10 @@ fn gnu_parallel_gives_what_one_run_gives() {
 /// The documents of the Kubernetes files; nothing, said aloud, if nobody here can read YAML.
 fn manifests(names: &[&str]) -> Option<Vec<Value>> {
     let folder = root().join("docs/examples/kubernetes");
-    let mut command = Command::new("python3");
+    // That of the tools that are compared with has what the system's may lack.
+    let peers = std::env::var_os("SLUICE_PEERS").map(|peers| Path::new(&peers).join("bin/python3"));
+    let python = peers.filter(|python| python.exists()).unwrap_or_else(|| "python3".into());
+    let mut command = Command::new(python);
     command.arg("-B").arg(root().join("tests/suite/peers_py/yaml_to_json.py"));
     command.args(names.iter().map(|name| folder.join(name)));
     let read = command.output().ok().filter(|output| output.status.code() != Some(7));
