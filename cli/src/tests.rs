@@ -144,3 +144,16 @@ fn what_tells_no_format_is_wrong_use() {
         assert_eq!(failure.code(), 2, "{arguments:?}: {failure:?}");
     }
 }
+
+#[test]
+fn a_run_that_names_a_cluster_and_stays_on_this_machine_is_wrong_use() {
+    let folder = folder_with_log();
+    let (log, out) = (folder.path().join("drive.lcm"), folder.path().join("out.jsonl"));
+    let convert = ["convert", text_of(&log), "--to", text_of(&out)];
+    for cluster in
+        [["--scheduler", "127.0.0.1:1"], ["--local-cluster", "2"], ["--local-cluster", "0"]]
+    {
+        assert_eq!(exit_code(&[&convert[..], &cluster].concat()), 2, "{cluster:?}");
+    }
+    assert!(!out.exists());
+}

@@ -34,7 +34,8 @@ pub(crate) fn refuse_what_is_missing(args: &EngineArgs) -> Result<(), Failure> {
                 .into(),
         )),
         Engine::Ballista if !cfg!(feature = "cluster") => cluster::refuse_without_feature(),
-        _ => Ok(()),
+        Engine::Ballista => Ok(()),
+        Engine::Local => args.cluster.refuse_to_stay_here(),
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct ReachArgs {
     pub(crate) scheduler: Option<String>,
 
     /// With --engine ballista: start a scheduler and N executors on this machine, for this run only.
-    #[arg(long, value_name = "N", conflicts_with = "scheduler")]
+    #[arg(long, value_name = "N", conflicts_with = "scheduler", value_parser = executors)]
     pub(crate) local_cluster: Option<usize>,
 
     /// With --engine ballista: give up work of which nothing is heard for this long although executors
@@ -89,7 +89,8 @@ pub(crate) struct SchedulerArgs {
     #[arg(long, value_name = "HOST", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) advertise: Option<String>,
 
-    /// Give the work of an executor to others when it has been silent for this long.
+    /// Give the work of an executor to others when it has been silent for this long. One that is busy
+    /// is heard every 5 s.
     #[arg(long, value_name = "T", default_value = "20s", value_parser = length)]
     pub(crate) executor_timeout: String,
 
@@ -175,6 +176,20 @@ pub(crate) fn run(args: &ClusterArgs, _: &Shell) -> Outcome {
     }
 }
 
+impl ReachArgs {
+    /// Refuses to name a cluster for a run that is to stay here.
+    pub(crate) fn refuse_to_stay_here(&self) -> Result<(), Failure> {
+        let asked = match (&self.scheduler, self.local_cluster) {
+            (Some(_), _) => "--scheduler",
+            (_, Some(_)) => "--local-cluster",
+            (None, None) => return Ok(()),
+        };
+        let what =
+            format!("{asked} is for runs on a cluster: add --engine ballista; nothing was done");
+        Err(Failure::WrongUse(what))
+    }
+}
+
 /// Refuses to go on where there is no cluster in this program.
 pub(crate) fn refuse_without_feature() -> Result<(), Failure> {
     if cfg!(feature = "cluster") {
@@ -187,6 +202,12 @@ pub(crate) fn refuse_without_feature() -> Result<(), Failure> {
 fn at_least_one(text: &str) -> Result<usize, String> {
     let number = text.trim().parse().ok().filter(|number| (1..=4096).contains(number));
     number.ok_or_else(|| "expected a number from 1 to 4096".to_owned())
+}
+
+/// How many executors one machine may be.
+fn executors(text: &str) -> Result<usize, String> {
+    let number = text.trim().parse().ok().filter(|number| (1..=64).contains(number));
+    number.ok_or_else(|| "expected a number from 1 to 64".to_owned())
 }
 
 /// A name becomes a part of addresses.
