@@ -24,6 +24,7 @@ pub(crate) struct TableBytes {
     len: u64,
     /// A range that is here already, and where it begins.
     held: Option<(u64, Bytes)>,
+    unread: Unread,
 }
 
 #[derive(Clone)]
@@ -32,15 +33,31 @@ enum Whole {
     Object(Arc<Mutex<LogFile>>),
 }
 
+/// Why an object could not be read, which the Parquet library tells as a fault of the table.
+#[derive(Clone, Default)]
+pub(crate) struct Unread(Arc<Mutex<Option<Error>>>);
+
+impl Unread {
+    /// `Err` once if the object could not be read.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let error = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        error.map_or(Ok(()), Err)
+    }
+
+    fn note(&self, error: Error) -> io::Error {
+        let told = io::Error::other(error.to_string());
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        told
+    }
+}
+
 impl TableBytes {
     /// Opens what is to be read from its end.
     ///
     /// `Err` for what has none, such as a pipe.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         if is_address(path) {
-            let log = LogFile::open_plain(path)?;
-            let len = log.len().unwrap_or_default();
-            return Ok(Self { from: Whole::Object(Arc::new(Mutex::new(log))), len, held: None });
+            return Ok(Self::object(LogFile::open_plain(path)?, None));
         }
         let fail = |e| Error::io("open", path, e);
         let file = File::open(path).map_err(fail)?;
@@ -51,19 +68,36 @@ impl TableBytes {
                 path.display()
             )));
         }
-        Ok(Self { from: Whole::File(Arc::new(file)), len: meta.len(), held: None })
+        let from = Whole::File(Arc::new(file));
+        Ok(Self { from, len: meta.len(), held: None, unread: Unread::default() })
     }
 
-    /// The same bytes, of which those from `start` to `end` are brought now where that saves requests.
-    pub(crate) fn with_range(&self, start: u64, end: u64) -> io::Result<Self> {
-        let wanted = end.saturating_sub(start);
-        if matches!(self.from, Whole::File(_)) || wanted > BROUGHT {
-            return Ok(self.clone());
+    fn object(log: LogFile, held: Option<(u64, Bytes)>) -> Self {
+        let len = log.len().unwrap_or_default();
+        let from = Whole::Object(Arc::new(Mutex::new(log)));
+        Self { from, len, held, unread: Unread::default() }
+    }
+
+    /// The same bytes for who reads those from `start` to `end`, which are brought now where that saves requests. Of
+    /// an object they come beside what others read of it.
+    pub(crate) fn with_range(&self, start: u64, end: u64) -> Result<Self, Error> {
+        let Whole::Object(log) = &self.from else { return Ok(self.clone()) };
+        let path = log.lock().unwrap_or_else(PoisonError::into_inner).path().to_owned();
+        let mut log = LogFile::open_plain(&path)?;
+        let wanted = end.min(self.len).saturating_sub(start);
+        if wanted > BROUGHT {
+            return Ok(Self::object(log, None));
         }
         let mut bytes = vec![0; wanted as usize];
-        let read = self.read_at(start, &mut bytes)?;
+        let read = log.read_at(start, &mut bytes)?;
         bytes.truncate(read);
-        Ok(Self { held: Some((start, bytes.into())), ..self.clone() })
+        // What the reader itself still holds of it is not held twice.
+        Ok(Self::object(LogFile::open_plain(&path)?, Some((start, bytes.into()))))
+    }
+
+    /// Tells whether reading these bytes failed, also later.
+    pub(crate) fn unread(&self) -> Unread {
+        self.unread.clone()
     }
 
     /// Reads some of what is at `position` into `buffer`; nothing only at the end.
@@ -77,7 +111,7 @@ impl TableBytes {
             Whole::File(file) => file.read_at(buffer, position),
             Whole::Object(log) => {
                 let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
-                log.read_at(position, buffer).map_err(|e| io::Error::other(e.to_string()))
+                log.read_at(position, buffer).map_err(|error| self.unread.note(error))
             }
         }
     }

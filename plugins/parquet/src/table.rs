@@ -26,7 +26,7 @@ use sluice_core::{
     ReadContext, Rows, TypeKey,
 };
 
-use crate::bytes::TableBytes;
+use crate::bytes::{TableBytes, Unread};
 use crate::meta::{CREATED_BY, ChannelMeta, Meta};
 use crate::shape::{
     CHANNEL, PAYLOAD, SEQUENCE, SOURCE, TIMESTAMP, TIMESTAMP_NS, VARIANT, inner_name,
@@ -78,7 +78,9 @@ impl Table {
         };
         let options =
             || ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
-        let footer = guarded(|| ArrowReaderMetadata::load(&bytes, options())).map_err(wrong)?;
+        let footer = guarded(|| ArrowReaderMetadata::load(&bytes, options()));
+        bytes.unread().check()?;
+        let footer = footer.map_err(wrong)?;
         let about = footer.metadata().file_metadata();
         let mut said = Meta::of(about.key_value_metadata());
         if about.created_by().is_none_or(|by| !by.starts_with(CREATED_BY)) {
@@ -247,17 +249,17 @@ impl Table {
         query: &Query,
         context: &ReadContext,
     ) -> Result<GroupReader, Error> {
+        let near = self.bytes.with_range(place.start, place.end)?;
         let mut reader = GroupReader {
             table: Arc::clone(self),
             place,
             rows: None,
+            unread: near.unread(),
             ready: Vec::new(),
             context: context.clone(),
             names: Names::default(),
             sequence: self.rows_before(place.number),
         };
-        let near = self.bytes.with_range(place.start, place.end);
-        let near = near.map_err(|e| Error::io("read", &self.path, e))?;
         if let Err(reason) = self.verify(&near, place)? {
             reader.report(&reason);
             return Ok(reader);
@@ -273,7 +275,9 @@ impl Table {
         let bytes = usize::try_from(group.total_byte_size()).unwrap_or(usize::MAX);
         let rows = usize::try_from(group.num_rows()).unwrap_or(usize::MAX).max(1);
         let batch = (BYTES / (bytes / rows).max(1)).clamp(1, ROWS);
-        match self.record_batches(near, place.number, selection, batch) {
+        let rows = self.record_batches(near, place.number, selection, batch);
+        reader.unread.check()?;
+        match rows {
             Ok(rows) => reader.rows = Some(rows),
             Err(reason) => reader.report(&reason),
         }
@@ -331,7 +335,9 @@ impl Table {
         let mut at = place.start;
         while at < place.end {
             let wanted = (place.end - at).min(buffer.len() as u64) as usize;
-            let read = bytes.read_at(at, &mut buffer[..wanted]).map_err(fail)?;
+            let read = bytes.read_at(at, &mut buffer[..wanted]);
+            bytes.unread().check()?;
+            let read = read.map_err(fail)?;
             if read == 0 {
                 break;
             }
@@ -434,6 +440,8 @@ pub(crate) struct GroupReader {
     place: GroupPlace,
     /// What is still to be decoded.
     rows: Option<ParquetRecordBatchReader>,
+    /// Whether that could not be read.
+    unread: Unread,
     /// Batches that wait, the next one last.
     ready: Vec<Batch>,
     context: ReadContext,
@@ -455,6 +463,7 @@ impl GroupReader {
         loop {
             let Some(rows) = &mut self.rows else { return Ok(None) };
             let next = guarded(|| rows.next().transpose());
+            self.unread.check()?;
             let decoded = match next {
                 Ok(None) => return Ok(None),
                 Ok(Some(rows)) if rows.num_rows() == 0 => continue,
