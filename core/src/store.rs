@@ -8,6 +8,7 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 
@@ -90,6 +91,9 @@ pub trait Pending: Send {
 pub trait Store: Send + Sync {
     /// What is known of an object.
     fn look(&self, at: &Address) -> io::Result<State>;
+
+    /// When an object was put, as the store's clock says.
+    fn put_time(&self, at: &Address) -> io::Result<SystemTime>;
 
     /// Up to `most` objects whose keys begin with that of `prefix`, with their keys, in any order.
     fn list(&self, prefix: &Address, depth: Depth, most: usize)

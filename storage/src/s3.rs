@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::Range;
 use std::path::Path as File;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use object_store::aws::AmazonS3;
@@ -31,6 +32,12 @@ fn state(meta: &ObjectMeta) -> State {
     State { len: meta.size, version }
 }
 
+/// What a server says of an object.
+fn head(at: &Address) -> io::Result<ObjectMeta> {
+    let (client, key) = (client(at.bucket())?, key(at)?);
+    runtime::wait(async move { client.head(&key).await.map_err(|error| refused::request(&error)) })
+}
+
 /// Not every store says tags in listings.
 fn listed(meta: &ObjectMeta) -> State {
     State { len: meta.size, version: meta.e_tag.clone().unwrap_or_default() }
@@ -38,11 +45,11 @@ fn listed(meta: &ObjectMeta) -> State {
 
 impl Store for S3 {
     fn look(&self, at: &Address) -> io::Result<State> {
-        let (client, key) = (client(at.bucket())?, key(at)?);
-        let found = runtime::wait(async move {
-            client.head(&key).await.map_err(|error| refused::request(&error))
-        });
-        found.map(|meta| state(&meta))
+        head(at).map(|meta| state(&meta))
+    }
+
+    fn put_time(&self, at: &Address) -> io::Result<SystemTime> {
+        head(at).map(|meta| meta.last_modified.into())
     }
 
     fn list(

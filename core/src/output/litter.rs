@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{MANIFEST, TEMPORARY, beside, folder_of};
+use crate::store::is_address;
 
 /// The temporary files of this process.
 pub(super) fn live() -> MutexGuard<'static, BTreeSet<PathBuf>> {
@@ -31,6 +32,10 @@ pub(super) fn remove_stale(folder: &Path, short: Option<&str>) {
 
 /// Removes a file, or a folder with all that is in it, if that is possible.
 pub(super) fn remove_any(path: &Path) {
+    // An object that another process put together goes with its room.
+    if is_address(path) {
+        return;
+    }
     if fs::remove_file(path).is_err() {
         drop(fs::remove_dir_all(path));
     }

@@ -4,18 +4,20 @@
 //! An object appears whole or not at all, but not all of them in one moment; a folder's manifest comes last.
 
 use std::collections::VecDeque;
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use super::faults::{Faults, Step, ask};
+use super::litter::{live, remove_any};
 use super::names::appeared;
 use super::{MANIFEST, Outputs, Overwrite, TEMPORARY};
 use crate::Error;
 use crate::files::{self, forget};
-use crate::store::{self, Depth, Place, is_address};
+use crate::store::{self, Depth, Place, State, is_address};
 
 /// How many objects are put at a time: many are small, and each takes as long as the way to the store and back.
 const BESIDE: usize = 8;
@@ -75,19 +77,29 @@ impl Outputs {
 
 /// Whether there are objects in a folder but what killed runs left; nothing if the folder is no address.
 pub(super) fn holds_objects(folder: &Path) -> Result<Option<bool>, Error> {
-    // Litter is rare: looking at the first few is enough to find something else.
+    // Litter is rare: looking at the first few is mostly enough to find something else.
     const LOOKED_AT: usize = 1000;
     let Some(place) = Place::of(folder)? else { return Ok(None) };
     let place = place.folder();
-    let found = place.store.list(&place.at, Depth::All, LOOKED_AT);
-    let found = found.map_err(|e| Error::io("list", folder, e))?;
-    Ok(Some(found.iter().any(|(key, _)| !key.ends_with(TEMPORARY))))
+    let is_output = |key: &str| {
+        let inside = key.strip_prefix(place.at.key()).unwrap_or(key);
+        !inside.split('/').any(|part| part.starts_with('.') && part.ends_with(TEMPORARY))
+    };
+    let listed = |most| {
+        let found = place.store.list(&place.at, Depth::All, most);
+        let found = found.map_err(|e| Error::io("list", folder, e))?;
+        Ok((found.iter().any(|(key, _)| is_output(key)), found.len()))
+    };
+    match listed(LOOKED_AT)? {
+        (false, LOOKED_AT) => listed(usize::MAX).map(|(holds, _)| Some(holds)),
+        (holds, _) => Ok(Some(holds)),
+    }
 }
 
 /// A file that is to be put.
 #[derive(Debug)]
 pub(super) struct Upload {
-    /// The local file.
+    /// The local file, or another object, which stays.
     pub(super) from: PathBuf,
     /// The address.
     pub(super) to: PathBuf,
@@ -197,7 +209,7 @@ fn put(upload: &Upload, faults: Option<&Faults>) -> Result<Done, Error> {
     ask(faults, Step::Rename).map_err(fail)?;
     let before = if *replaces { keep(&place).map_err(fail)? } else { Before::Nothing };
     let how = if *replaces { store::Put::Replace } else { store::Put::New };
-    let put = place.store.put_file(&place.at, from, how);
+    let put = bring(from, &place, how);
     forget(&place.at);
     if put.is_err()
         && let Before::Kept(kept) = &before
@@ -206,6 +218,54 @@ fn put(upload: &Upload, faults: Option<&Faults>) -> Result<Done, Error> {
     }
     put.map_err(fail)?;
     Ok(Done { place, before })
+}
+
+/// Puts a local file, or what is in another object.
+fn bring(from: &Path, to: &Place, how: store::Put) -> io::Result<()> {
+    let Some(object) = Place::of(from).map_err(io::Error::other)? else {
+        return to.store.put_file(&to.at, from, how);
+    };
+    let state = object.store.look(&object.at)?;
+    if state.len > MOST_COPIED || object.with_key("").at != to.with_key("").at {
+        return carry(&object, &state, to, how);
+    }
+    // Copying replaces what is there, so it is looked at last thing.
+    if how == store::Put::New {
+        match to.store.look(&to.at) {
+            Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    to.store.copy(&object.at, &to.at)
+}
+
+/// What stores copy by themselves in one request: 5 GiB.
+const MOST_COPIED: u64 = 5 << 30;
+
+/// How much is read at a time of an object that is carried.
+const CARRIED: u64 = 8 << 20;
+
+/// Takes an object to another place by way of a local file.
+fn carry(from: &Place, state: &State, to: &Place, how: store::Put) -> io::Result<()> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!(".carried.{}-{number}{TEMPORARY}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let read = || -> io::Result<()> {
+        let (mut file, mut at) = (File::create_new(&path)?, 0);
+        while at < state.len {
+            let end = state.len.min(at + CARRIED);
+            file.write_all(&from.store.read(&from.at, state, at..end).wait()?)?;
+            at = end;
+        }
+        file.sync_all()
+    };
+    live().insert(path.clone());
+    let put = read().and_then(|()| to.store.put_file(&to.at, &path, how));
+    remove_any(&path);
+    live().remove(&path);
+    put
 }
 
 /// Keeps what is at a place, under a name beside it.

@@ -87,6 +87,8 @@ impl Outputs {
         let at = |(folder, text): Manifest| Ok((staging.folder(&folder)?, text));
         let manifests = manifests.into_iter().map(at).collect::<Result<Vec<_>, Error>>()?;
         give_all(&state.staged, &state.rooms, &mut Names::new(self.faults.as_deref()))?;
+        let fresh = uploads(state).into_iter().map(|upload| Upload { replaces: false, ..upload });
+        Puts::all(fresh.collect(), self.faults.as_deref())?.settle();
         write_all(&manifests, self.faults.as_deref())?;
         let mut changed: BTreeSet<&Path> = places.iter().map(|place| folder_of(place)).collect();
         changed.extend(state.made.iter().map(|folder| folder_of(folder)));

@@ -16,6 +16,7 @@ use super::faults::{Step, ask};
 use super::{Outputs, Overwrite, Published, Staged, folder_of, live, real};
 use crate::Error;
 use crate::files::is_special;
+use crate::store::{Place, is_address};
 
 /// Where outputs are put until somebody publishes them: for every place in the folders around some targets, one
 /// below a room. What lies in one folder there lies in one folder here.
@@ -49,8 +50,13 @@ impl Staging {
         };
         let around: BTreeSet<PathBuf> = targets.iter().map(folder).collect();
         // With a name of their own in the room, folders can be told apart by those who look.
-        let parents = around.iter().map(|folder| folder.parent().unwrap_or(folder));
-        let common = parents.map(Path::to_owned).reduce(|a, b| shared(&a, &b)).unwrap_or_default();
+        // Above a bucket there is nothing.
+        let parent = |folder: &'_ PathBuf| {
+            let parent = folder.parent().filter(|parent| is_address(parent) == is_address(folder));
+            parent.unwrap_or(folder).to_owned()
+        };
+        let parents = around.iter().map(parent);
+        let common = parents.reduce(|a, b| shared(&a, &b)).unwrap_or_default();
         Self { room, around, common, put: Mutex::default() }
     }
 
@@ -108,8 +114,8 @@ impl Staging {
 
 /// What two paths begin with.
 fn shared(one: &Path, other: &Path) -> PathBuf {
-    let same = one.components().zip(other.components()).take_while(|(a, b)| a == b);
-    same.map(|(part, _)| part).collect()
+    // Putting one together from its parts would make a path of an address.
+    one.ancestors().find(|above| other.starts_with(above)).unwrap_or(Path::new("")).to_owned()
 }
 
 impl Outputs {
@@ -133,7 +139,8 @@ impl Outputs {
     /// Takes over a complete file at `place`, which another process has synced: it will be published as `file`
     /// says, with the others. Goes with these outputs if they are not published.
     ///
-    /// The target is judged as one that is [created](Self::create). Between file systems the file is copied.
+    /// The target is judged as one that is [created](Self::create). Between file systems the file is copied; an
+    /// object is copied when it is published, and stays.
     /// `Err` if it is not there as it was said to be.
     pub fn adopt(&self, place: &Path, file: Published) -> Result<(), Error> {
         let target = &file.path;
@@ -150,8 +157,13 @@ impl Outputs {
         let folder = folder_of(&target);
         self.make_folder(folder)?;
         self.take(&target)?;
-        let moves = mount(folder_of(place)).is_some_and(|here| mount(folder) == Some(here));
-        let temporary = if moves { place.to_owned() } else { self.copied(place, &target)? };
+        let moves = || mount(folder_of(place)).is_some_and(|here| mount(folder) == Some(here));
+        let temporary = match (is_address(place), is_address(&target)) {
+            (true, true) => place.to_owned(),
+            (false, false) if moves() => place.to_owned(),
+            (false, false) => self.copied(place, &target)?,
+            _ => return Err(Error::broken("an output was put together in another kind of place")),
+        };
         let replaces = self.overwrite != Overwrite::Refuse;
         let file = Published { path: target.clone(), ..file };
         self.state().staged.push(Staged { temporary: Some(temporary), at: target, file, replaces });
@@ -178,8 +190,15 @@ impl Outputs {
 }
 
 fn judge_length(place: &Path, bytes: u64) -> Result<(), Error> {
-    let meta = fs::symlink_metadata(place).map_err(|e| Error::io("take over", place, e))?;
-    if meta.is_file() && meta.len() == bytes {
+    let fail = |e| Error::io("take over", place, e);
+    let len = match Place::of(place)? {
+        Some(place) => Some(place.store.look(&place.at).map_err(fail)?.len),
+        None => {
+            let meta = fs::symlink_metadata(place).map_err(fail)?;
+            meta.is_file().then_some(meta.len())
+        }
+    };
+    if len == Some(bytes) {
         return Ok(());
     }
     Err(Error::refused(format!(

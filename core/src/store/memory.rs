@@ -6,6 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 
@@ -88,6 +89,11 @@ impl Pending for Ready {
 impl Store for Memory {
     fn look(&self, at: &Address) -> io::Result<State> {
         self.ask(at, "look", |bucket| Ok(bucket.get(at.key())?.1))
+    }
+
+    fn put_time(&self, at: &Address) -> io::Result<SystemTime> {
+        // Nothing here is ever old.
+        self.ask(at, "look", |bucket| bucket.get(at.key()).map(|_| SystemTime::now()))
     }
 
     fn list(&self, at: &Address, depth: Depth, most: usize) -> io::Result<Vec<(String, State)>> {

@@ -1,6 +1,7 @@
 //! Outputs in a store, by one in memory.
 
 use super::*;
+use crate::output::staging::Staging;
 use crate::store::memory::MEMORY;
 
 fn outputs(overwrite: Overwrite) -> Arc<Outputs> {
@@ -162,4 +163,81 @@ fn two_sinks_cannot_write_one_object() {
     let outputs = outputs(Overwrite::Refuse);
     let _first = outputs.create(&at("twice", "a")).unwrap();
     assert!(outputs.create(&at("twice", "a")).unwrap_err().to_string().contains("two sinks"));
+}
+
+/// Has one process stage a file and a folder in `room`, and another one publish them below `out`.
+fn handed_on(room: &Path, out: &Path, overwrite: Overwrite) -> Result<Vec<Published>, Error> {
+    let tables = out.join("tables/");
+    let staging = Arc::new(Staging::of(room.to_owned(), &[out.join("a.bin"), tables.clone()]));
+    let worker = Arc::new(Outputs::new(overwrite, true, &[]).staged(Arc::clone(&staging)));
+    let mut file = worker.create(&out.join("a.bin"))?;
+    file.write(b"events")?;
+    file.finish(2)?;
+    write_folder(&worker, &tables, &["A/x", "y"])?;
+    let driver = Arc::new(Outputs::new(overwrite, false, &[]));
+    driver.folder(&tables)?;
+    for put in staging.put() {
+        assert!(put.place.starts_with(room), "{:?}", put.place);
+        if !put.file.path.ends_with(MANIFEST) {
+            driver.adopt(&put.place, put.file)?;
+        }
+    }
+    publish(&driver)
+}
+
+#[test]
+fn what_lies_in_a_room_of_objects_is_copied_to_where_it_is_to_be() {
+    let wanted = [
+        "a.bin",
+        "room.sluice-tmp/a.bin",
+        "room.sluice-tmp/tables/A/x",
+        "room.sluice-tmp/tables/_manifest.json",
+        "room.sluice-tmp/tables/y",
+        "tables/A/x",
+        "tables/_manifest.json",
+        "tables/y",
+    ];
+    let out = Path::new("mem://staged");
+    handed_on(&at("staged", "room.sluice-tmp"), out, Overwrite::Refuse).unwrap();
+    assert_eq!(MEMORY.keys("staged"), wanted);
+    assert_eq!(text("staged", "a.bin").unwrap(), "events");
+    assert_eq!(text("staged", "tables/A/x").unwrap(), "A/x");
+    let refused = handed_on(&at("staged", "other"), out, Overwrite::Refuse).unwrap_err();
+    assert!(refused.to_string().contains("--overwrite"), "{refused}");
+    MEMORY.set("staged", "a.bin", "old");
+    handed_on(&at("staged", "later.sluice-tmp"), out, Overwrite::Replace).unwrap();
+    assert_eq!(text("staged", "a.bin").unwrap(), "events");
+}
+
+#[test]
+fn what_lies_in_a_room_of_another_bucket_is_carried() {
+    handed_on(&at("carried-room", "x"), Path::new("mem://carried/out"), Overwrite::Refuse).unwrap();
+    assert_eq!(text("carried", "out/a.bin").unwrap(), "events");
+    assert_eq!(text("carried", "out/tables/y").unwrap(), "y");
+}
+
+#[test]
+fn an_object_that_appeared_is_not_copied_over() {
+    let (room, out) = (at("copied-over", "room"), at("copied-over", "a"));
+    MEMORY.set("copied-over", "room", "staged");
+    let driver = outputs(Overwrite::Refuse);
+    let file = Published { path: out, rows: 1, bytes: 6, blake3: None };
+    let other = Published { bytes: 7, ..file.clone() };
+    driver.adopt(&room, other).unwrap_err();
+    driver.adopt(&room, file).unwrap();
+    MEMORY.set("copied-over", "a", "theirs");
+    let refused = publish(&driver).unwrap_err().to_string();
+    assert!(refused.contains("has appeared"), "{refused}");
+    assert_eq!(text("copied-over", "a").unwrap(), "theirs");
+}
+
+#[test]
+fn rooms_of_runs_on_clusters_are_no_outputs() {
+    let folder = at("rooms", "out/");
+    for n in 0..1200 {
+        MEMORY.set("rooms", &format!("out/.cluster.x.sluice-tmp/unit-000000/1/{n:06}"), "x");
+    }
+    outputs(Overwrite::Refuse).folder(&folder).unwrap();
+    MEMORY.set("rooms", "out/tables/x", "x");
+    outputs(Overwrite::Refuse).folder(&folder).unwrap_err();
 }
