@@ -131,7 +131,7 @@ impl<'a> Job<'a> {
                     )));
                 }
                 State::Going => heard = Instant::now(),
-                State::Silent(why) if heard.elapsed() >= SILENCE => {
+                State::Silent(why) if heard.elapsed() >= SILENCE.min(vigil.patience) => {
                     let silent = format!("the scheduler at {} fell silent: {why}", self.scheduler);
                     return Err(Error::refused(silent));
                 }

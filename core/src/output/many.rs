@@ -15,7 +15,8 @@ use super::faults::{Step, ask, write_all};
 use super::litter::live;
 use super::names::{Names, appeared, in_the_way};
 use super::objects::{Upload, room_for};
-use super::{Outputs, Overwrite, Published, remove_any};
+use super::staging::make_below;
+use super::{Outputs, Overwrite, Published, folder_of, remove_any};
 use crate::Error;
 use crate::store::is_address;
 
@@ -96,7 +97,7 @@ impl OutputFiles {
         }
         let path = self.room.join(name);
         let faults = self.outputs.faults.as_deref();
-        let created = ask(faults, Step::Create).and_then(|()| create(&path));
+        let created = ask(faults, Step::Create).and_then(|()| create(&self.room, &path));
         let written = created.and_then(|mut file| write_all(faults, &mut file, bytes));
         self.whole &= written.is_ok();
         written.map_err(|e| Error::io("write", self.folder.join(name), e))?;
@@ -133,12 +134,12 @@ impl OutputFiles {
     }
 }
 
-/// Opens a new file, in a folder that may have to be made.
-fn create(path: &Path) -> io::Result<File> {
+/// Opens a new file somewhere below a folder that is there; those between may have to be made.
+fn create(room: &Path, path: &Path) -> io::Result<File> {
     let open = || OpenOptions::new().write(true).create_new(true).open(path);
     match open() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            path.parent().map_or(Ok(()), fs::create_dir_all)?;
+            make_below(room, folder_of(path))?;
             open()
         }
         other => other,

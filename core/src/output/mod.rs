@@ -486,7 +486,7 @@ impl Outputs {
                 // Another run beside this one had made the folder, failed, and took it away again.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.exists() => {
                     live().remove(&temporary);
-                    fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
+                    self.make_all(folder).map_err(|e| Error::io("create", folder, e))?;
                 }
                 Err(error) => {
                     live().remove(&temporary);
@@ -507,10 +507,16 @@ impl Outputs {
         if missing.is_empty() {
             return Ok(());
         }
-        let made = self.ask(Step::Create).and_then(|()| fs::create_dir_all(folder));
+        let made = self.ask(Step::Create).and_then(|()| self.make_all(folder));
         // Those that were made before one could not be are this run's, too.
         self.state().made.extend(missing.into_iter().filter(|folder| folder.is_dir()));
         made.map_err(|e| Error::io("create", folder, e))
+    }
+
+    /// Makes a folder and those it lies in; but no room for what is staged: where that is gone, it was taken away.
+    fn make_all(&self, folder: &Path) -> io::Result<()> {
+        let staging = self.staging.as_ref();
+        staging.map_or_else(|| fs::create_dir_all(folder), |staging| staging.make_all(folder))
     }
 
     fn ask(&self, step: Step) -> io::Result<()> {

@@ -88,6 +88,11 @@ impl Staging {
         self.list().clone()
     }
 
+    /// Makes a folder of the room, and those it lies in. `Err` if what the room lies in is not there: it is not made anew.
+    pub(super) fn make_all(&self, folder: &Path) -> io::Result<()> {
+        make_below(&self.room, folder)
+    }
+
     pub(super) fn note(&self, put: impl IntoIterator<Item = Put>) {
         self.list().extend(put);
     }
@@ -109,6 +114,25 @@ impl Staging {
             "a sink writes a file beside none of its outputs, which only a run on this machine can have: {}",
             target.display()
         ))
+    }
+}
+
+/// Makes a folder and those it lies in, as far as they are `root` or below it: what `root` lies in has to be there.
+pub(super) fn make_below(root: &Path, folder: &Path) -> io::Result<()> {
+    let inner = folder.strip_prefix(root).unwrap_or(folder);
+    let mut path = root.to_owned();
+    make_one(&path)?;
+    for part in inner.components() {
+        path.push(part);
+        make_one(&path)?;
+    }
+    Ok(())
+}
+
+fn make_one(folder: &Path) -> io::Result<()> {
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
     }
 }
 

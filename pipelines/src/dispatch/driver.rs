@@ -28,6 +28,8 @@ pub(super) struct Driver<'d> {
     pub(super) carrier: &'d dyn Carrier,
     pub(super) options: &'d Options,
     pub(super) room: &'d Room,
+    /// Whether what is done is recorded, so that a later run can go on.
+    pub(super) is_recorded: bool,
 }
 
 /// How it stands.
@@ -135,7 +137,7 @@ impl Driver<'_> {
                 return Ok(why.err().map(|error| error.to_string()));
             }
             match why {
-                Err(error) if !board.heard => return Err(error),
+                Err(error) if !board.heard && !self.was_any_begun(orders) => return Err(error),
                 why if round == ATTEMPTS => return Ok(why.err().map(|error| error.to_string())),
                 _ => {}
             }
@@ -204,7 +206,8 @@ impl Driver<'_> {
     fn outcomes<S>(&self, board: Board<'_, S>, why: Option<String>) -> Vec<Outcome> {
         let Board { outcomes, refused, trouble, .. } = board;
         let why = trouble.map(|error| error.to_string()).or(why);
-        let why = why.unwrap_or_else(|| "no worker brought it to an end".to_owned());
+        let again = if self.is_recorded { "; --resume does it again" } else { "" };
+        let why = why.unwrap_or_else(|| "no worker brought it to an end".to_owned()) + again;
         let left = |unit: usize| match refused.get(&unit) {
             _ if self.options.stop.is_aborted() && self.was_begun(unit) => {
                 Outcome::Failed(super::aborted().to_string())
@@ -215,6 +218,10 @@ impl Driver<'_> {
         };
         let each = outcomes.into_iter().enumerate();
         each.map(|(unit, outcome)| outcome.unwrap_or_else(|| left(unit))).collect()
+    }
+
+    fn was_any_begun(&self, orders: &[Order]) -> bool {
+        orders.iter().any(|order| self.was_begun(order.unit()))
     }
 
     fn was_begun(&self, unit: usize) -> bool {

@@ -34,6 +34,7 @@ pub use order::Order;
 use order::{Own, Shared};
 use publish::Publishing;
 use room::Room;
+pub(crate) use room::remove_deserted;
 
 /// How fulfilling an order ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,8 +97,9 @@ impl Batch {
             let bytes = self.units.iter().map(|unit| unit.input.bytes).collect();
             let gauge = Gauge::new(bytes, options.progress.clone());
             let mut done = Vec::new();
-            let outcomes =
-                Driver { carrier, options, room: &room }.run(&orders, |place, came| {
+            let outcomes = Driver { carrier, options, room: &room, is_recorded: true }.run(
+                &orders,
+                |place, came| {
                     let publishing = Publishing { options, inputs: orders[place].inputs() };
                     let (outcome, record) = publishing.settle(came, Some(book));
                     done.extend(record);
@@ -106,7 +108,8 @@ impl Batch {
                         _ => gauge.settle(place, &Report::default()),
                     }
                     outcome
-                })?;
+                },
+            )?;
             Ok((outcomes, done))
         })
     }
@@ -131,11 +134,12 @@ pub fn run_by(
     let orders = [Order::of(&shared, own)];
     let inputs = orders[0].inputs();
     let mut refused = None;
-    let outcomes = Driver { carrier, options, room: &room }.run(&orders, |_, came| {
-        let publishing = Publishing { options, inputs: inputs.clone() };
-        refused = came.refused();
-        publishing.settle(came, None).0
-    })?;
+    let outcomes =
+        Driver { carrier, options, room: &room, is_recorded: false }.run(&orders, |_, came| {
+            let publishing = Publishing { options, inputs: inputs.clone() };
+            refused = came.refused();
+            publishing.settle(came, None).0
+        })?;
     match outcomes.into_iter().next() {
         Some(Outcome::Done(mut report)) => {
             tell(&report, options.progress.as_deref());

@@ -20,6 +20,12 @@ use sluice_core::Error;
 /// The beginning and the end of a room's name. What ends so is nobody's output.
 const NAME: (&str, &str) = (".cluster.", ".sluice-tmp");
 
+/// How the name ends of a room that is being removed.
+const GONE: &str = ".gone.sluice-tmp";
+
+/// How often it is tried to remove a room into which late workers still write.
+const REMOVALS: usize = 100;
+
 /// The file by which a driver shows that it lives.
 const DRIVER: &str = "driver";
 
@@ -110,8 +116,7 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        // Workers that come late may still be writing. What they leave, the next run takes for deserted.
-        drop(fs::remove_dir_all(self.path()).or_else(|_| fs::remove_dir_all(self.path())));
+        remove(self.path());
         ours().remove(self.path());
         // Those that hold something stay.
         self.made.iter().for_each(|folder| drop(fs::remove_dir(folder)));
@@ -182,13 +187,34 @@ fn now(folder: &Path) -> Result<SystemTime, Error> {
 }
 
 /// Removes the rooms of drivers that are no more.
-fn remove_deserted(folder: &Path) {
+pub(crate) fn remove_deserted(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         if is_room(&entry.file_name()) && path.is_dir() && is_dead(&path) {
-            drop(fs::remove_dir_all(path));
+            remove(&path);
         }
     }
+}
+
+/// Removes a room in which workers that come late may still be writing: under another name nobody begins anything
+/// in it. What cannot be removed now, the next run takes for deserted.
+fn remove(room: &Path) {
+    let gone = room.with_file_name(format!("{}{}{GONE}", NAME.0, unique_hash()));
+    if fs::rename(room, &gone).is_err() {
+        return;
+    }
+    for _ in 0..REMOVALS {
+        match fs::remove_dir_all(&gone) {
+            // Somebody has just put something into a folder that was being removed.
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+            _ => return,
+        }
+    }
+}
+
+/// Whether this is what is left of a room that was removed.
+fn is_gone(room: &Path) -> bool {
+    room.as_os_str().as_encoded_bytes().ends_with(GONE.as_bytes())
 }
 
 fn is_room(name: &OsStr) -> bool {
@@ -198,6 +224,9 @@ fn is_room(name: &OsStr) -> bool {
 
 /// Whether nobody drives the run of this room any more.
 fn is_dead(room: &Path) -> bool {
+    if is_gone(room) {
+        return true;
+    }
     let driver = room.join(DRIVER);
     let driving: Option<Driving> =
         fs::read(&driver).ok().and_then(|text| serde_json::from_slice(&text).ok());

@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use sluice_core::files::look;
 use sluice_core::output::replace_file;
 use sluice_core::output::staging::Staging;
 use sluice_core::{Error, ErrorKind, Origin, Overwrite, Registry};
@@ -77,6 +78,7 @@ fn run(
     }
     let pipeline = order.pipeline(registry)?;
     judge_programs(order, &pipeline, options)?;
+    judge_inputs(order)?;
     if let Some(record) = done_before(order, &pipeline)? {
         return Ok(What::Skipped(Box::new(record)));
     }
@@ -94,6 +96,19 @@ fn judge_programs(order: &Order, pipeline: &Pipeline, options: &Options) -> Resu
         return Err(ErrorKind::NotAllowed(what).into());
     }
     Ok(())
+}
+
+/// Judges whether what the driver saw is here, too.
+fn judge_inputs(order: &Order) -> Result<(), Error> {
+    let Some(missing) = order.inputs().into_iter().find(|input| matches!(look(input), Ok(None)))
+    else {
+        return Ok(());
+    };
+    let what = format!(
+        "it is not there on {}: inputs and outputs must be visible to every executor",
+        host()
+    );
+    Err(Error::io("open", missing, io::Error::new(io::ErrorKind::NotFound, what)))
 }
 
 /// The record of the unit, if that has been done, and its inputs and outputs are what they were.

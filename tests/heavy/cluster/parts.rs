@@ -30,6 +30,7 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 pub(crate) struct Part {
     child: Child,
     said: Arc<Mutex<String>>,
+    listener: std::thread::JoinHandle<()>,
 }
 
 impl Part {
@@ -43,8 +44,8 @@ impl Part {
                 *into.lock().unwrap() += &format!("{line}\n");
             }
         };
-        std::thread::Builder::new().spawn(listen).unwrap();
-        Self { child, said }
+        let listener = std::thread::Builder::new().spawn(listen).unwrap();
+        Self { child, said, listener }
     }
 
     /// What it has said on standard error.
@@ -74,10 +75,12 @@ impl Part {
         self.child.wait().unwrap();
     }
 
-    /// Its exit code, once it has ended.
+    /// Its exit code, once it has ended and all it has said was heard.
     #[track_caller]
     pub(crate) fn code(&mut self) -> Option<i32> {
-        until("the end of a process", || self.child.try_wait().unwrap()).code()
+        let ended = until("the end of a process", || self.child.try_wait().unwrap());
+        until("its last word", || self.listener.is_finished().then_some(()));
+        ended.code()
     }
 
     pub(crate) fn is_running(&mut self) -> bool {

@@ -1,6 +1,8 @@
 //! Drivers that are killed or stopped, and several drivers.
 
+use std::fs::File;
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use rustix::process::Signal;
 
@@ -49,6 +51,31 @@ fn after_its_driver_was_killed_a_run_is_resumed_while_its_units_are_still_under_
     until_idle(&held, &cluster);
     held.until_quiet();
     held.is_whole();
+}
+
+#[test]
+fn work_whose_driver_is_gone_ends_by_itself_and_is_resumed_on_one_machine() {
+    let (held, cluster) = killed();
+    // It has been silent for long.
+    let room = room(&held);
+    let long_ago = SystemTime::now() - Duration::from_secs(600);
+    let driver = File::options().append(true).open(room.join("driver")).unwrap();
+    driver.set_modified(long_ago).unwrap();
+    held.let_through(ALL);
+    until_idle(&held, &cluster);
+    held.until_quiet();
+    let left = |part: &Part| part.said().matches(": left: ").count();
+    assert_eq!(cluster.executors.iter().map(left).sum::<usize>(), 3);
+    held.is_sound();
+    let resume = ["run", "batch.toml", "--allow-exec", "--resume"];
+    ran(&held.folder, &resume).expect(0).says("5 inputs done, 3 done before");
+    held.is_whole();
+}
+
+fn room(held: &Held) -> PathBuf {
+    let rooms = hidden(&held.folder.at("out"));
+    let is_room = |path: &&PathBuf| path.join("driver").is_file();
+    rooms.iter().find(is_room).unwrap_or_else(|| panic!("no room in {rooms:?}")).clone()
 }
 
 #[test]

@@ -151,3 +151,41 @@ fn a_run_goes_on_when_its_scheduler_is_started_anew() {
     held.until_quiet();
     held.is_whole();
 }
+
+#[test]
+fn a_run_goes_on_when_its_scheduler_is_started_anew_before_any_unit_was_done() {
+    let held = Held::of(4);
+    let mut cluster = held.cluster(1);
+    held.let_through(0);
+    let mut run = held.start(&cluster, &[]);
+    held.until_begun(1);
+    start_anew(&held, &mut cluster);
+    until_joined_again(&cluster);
+    held.let_through(ALL);
+    assert_eq!(run.code(), Some(0), "{}", run.said());
+    held.until_quiet();
+    held.is_whole();
+}
+
+#[test]
+fn a_run_whose_scheduler_stays_away_says_so_and_is_resumed_later() {
+    let held = Held::of(6);
+    let mut cluster = held.cluster(1);
+    held.let_through(2);
+    let mut run = held.start(&cluster, &["--cluster-patience", "3s"]);
+    held.until_published(2);
+    held.until_begun(3);
+    cluster.scheduler.kill();
+    assert_eq!(run.code(), Some(1), "{}", run.said());
+    let said = run.said();
+    assert!(said.contains(&format!("the scheduler at {}", cluster.address)), "{said}");
+    assert!(said.contains("--resume"), "{said}");
+    held.let_through(ALL);
+    held.until_quiet();
+    assert_eq!(super::hidden(held.folder.path()), Vec::<std::path::PathBuf>::new());
+    start_anew(&held, &mut cluster);
+    until_joined_again(&cluster);
+    let mut run = held.start(&cluster, &["--resume"]);
+    assert_eq!(run.code(), Some(0), "{}", run.said());
+    held.is_whole();
+}

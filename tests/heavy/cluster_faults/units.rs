@@ -158,3 +158,13 @@ fn an_executor_that_does_not_see_the_folder_of_a_run_is_told_of_by_name() {
     assert!(said.contains(&what), "no `{what}` in {said}");
     assert!(said.contains(&held.folder.path().display().to_string()), "{said}");
 }
+
+#[test]
+fn an_executor_that_does_not_see_inputs_is_told_of_by_name() {
+    let held = Held::of(2);
+    let Some(said) = run_blind(&held, &held.folder.at("in")) else { return };
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    assert!(said.contains("in/000.lcm"), "{said}");
+    assert!(said.contains(host.trim()), "{said}");
+    assert!(said.contains("must be visible to every executor"), "{said}");
+}
