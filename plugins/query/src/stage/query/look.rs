@@ -296,23 +296,23 @@ pub(super) fn keeps(ast: &Ast) -> (bool, bool) {
         SetExpr::Select(select) if ast.with.is_none() => select,
         _ => return (false, false),
     };
-    let is_plain = match select.from.as_slice() {
-        [one] => one.joins.is_empty() && matches!(one.relation, TableFactor::Table { .. }),
-        _ => false,
-    };
-    if !is_plain {
+    let [one] = select.from.as_slice() else { return (false, false) };
+    let TableFactor::Table { name, alias, .. } = &one.relation else { return (false, false) };
+    if !one.joins.is_empty() || alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()) {
         return (false, false);
     }
-    let keeps = |own: Own| select.projection.iter().all(|item| keeps_own(item, own.name()));
+    let table = alias.as_ref().map_or_else(|| name_of(name), |alias| alias.name.value.clone());
+    let keeps = |own: Own| select.projection.iter().all(|item| keeps_own(item, own.name(), &table));
     (keeps(Own::Timestamp), keeps(Own::Channel) && keeps(Own::Source))
 }
 
-/// Whether an item of a selection gives no column of this name, or the one that is there.
-fn keeps_own(item: &SelectItem, name: &str) -> bool {
+/// Whether an item of a selection gives no column of this name, or the one that `table` has.
+fn keeps_own(item: &SelectItem, name: &str, table: &str) -> bool {
     let is_it = |expr: &Expr| match expr {
         Expr::Identifier(ident) => ident.value == name,
+        // A field of a struct may be called so, too.
         Expr::CompoundIdentifier(parts) => {
-            parts.len() == 2 && parts.last().is_some_and(|ident| ident.value == name)
+            matches!(parts.as_slice(), [of, ident] if of.value == table && ident.value == name)
         }
         _ => false,
     };
@@ -322,9 +322,8 @@ fn keeps_own(item: &SelectItem, name: &str) -> bool {
             aliases.iter().all(|alias| alias.value != name)
         }
         SelectItem::UnnamedExpr(_) => true,
-        SelectItem::Wildcard(options) => {
+        SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) => {
             options.opt_replace.is_none() && options.opt_rename.is_none()
         }
-        SelectItem::QualifiedWildcard(..) => true,
     }
 }

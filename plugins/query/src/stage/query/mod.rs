@@ -369,5 +369,13 @@ mod tests {
             (false, true)
         );
         assert_eq!(keeps("select * from (select 1 as timestamp from POSE)"), (false, false));
+        assert_eq!(keeps("select p.*, p.timestamp as timestamp from POSE p"), (true, true));
+        for text in [
+            "select p.* replace (timestamp + interval '1 day' as timestamp) from POSE p",
+            "select header.timestamp as timestamp from POSE",
+        ] {
+            assert_eq!(keeps(text).0, false, "{text}");
+        }
+        assert_eq!(keeps("select timestamp from POSE as p (timestamp, a, b, c)"), (false, false));
     }
 }
