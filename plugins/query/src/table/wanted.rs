@@ -185,13 +185,14 @@ fn compared(op: Operator, time: i64) -> Option<Times> {
     })
 }
 
-/// The timestamp, maybe as another column of nanoseconds: that is the same moment, as it is in UTC.
+/// The timestamp, maybe as another column of nanoseconds: that is the same moment, as it is in UTC. A second
+/// cast may be of one that is in no zone, which takes it for a time of another.
 fn is_timestamp(expr: &Expr) -> bool {
     match expr {
         Expr::Column(column) => column.name() == TIMESTAMP,
         Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field }) => {
             matches!(field.data_type(), DataType::Timestamp(TimeUnit::Nanosecond, _))
-                && is_timestamp(expr)
+                && matches!(&**expr, Expr::Column(column) if column.name() == TIMESTAMP)
         }
         _ => false,
     }
@@ -268,6 +269,17 @@ mod tests {
         assert_eq!(window(&[ts().between(time(1), time(2)), ts().lt(time(2))]), (Some(1), Some(2)));
         assert_eq!(window(&[ts().eq(time(4))]), (Some(4), Some(5)));
         assert_eq!(window(&[ts().lt_eq(time(i64::MAX))]), (None, None));
+    }
+
+    #[test]
+    fn a_time_that_is_taken_for_one_of_another_zone_is_another() {
+        let of =
+            |zone: Option<&str>| DataType::Timestamp(TimeUnit::Nanosecond, zone.map(Into::into));
+        let cast = |expr: Expr, zone| Expr::Cast(Cast::new(Box::new(expr), of(zone)));
+        let local = cast(col("timestamp"), None);
+        assert_eq!(wanted(&[local.clone().gt(time(5))]).start, Some(6));
+        let shifted = cast(local, Some("Europe/Berlin"));
+        assert!(!Wanted::default().add(&shifted.gt(time(5)), &Shape::Events));
     }
 
     #[test]
