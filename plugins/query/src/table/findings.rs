@@ -13,8 +13,8 @@ pub struct Findings {
     pub damage: Vec<Damage>,
     /// How many ranges more there were than are listed.
     pub more_damage: u64,
-    /// Events that are missing in a result, with how many there were. Of a log that was read several
-    /// times, the most that one reading met.
+    /// Events that are missing in a result, with how many there were in all logs. Of a log that was read
+    /// several times, the most that one reading met.
     pub left_out: BTreeMap<String, u64>,
     /// What else readers and codecs say. No event is missing because of it.
     pub notes: BTreeMap<String, u64>,
@@ -26,12 +26,18 @@ impl Findings {
         self.damage.is_empty() && self.more_damage == 0 && self.left_out.is_empty()
     }
 
-    /// What both found.
+    /// What was found in two logs.
     pub(crate) fn extend(&mut self, other: Self) {
         self.damage.extend(other.damage);
         self.more_damage += other.more_damage;
-        keep_most(&mut self.left_out, &other.left_out);
-        keep_most(&mut self.notes, &other.notes);
+        add(&mut self.left_out, other.left_out);
+        add(&mut self.notes, other.notes);
+    }
+}
+
+fn add(all: &mut BTreeMap<String, u64>, more: BTreeMap<String, u64>) {
+    for (what, count) in more {
+        *all.entry(what).or_default() += count;
     }
 }
 
@@ -88,5 +94,26 @@ impl FindingsLog {
     /// What was found since the last call.
     pub(crate) fn take(&self) -> Findings {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).findings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_in_two_logs_is_missing_twice() {
+        let found = || {
+            let log = FindingsLog::default();
+            let said = BTreeMap::from([("events of another type".to_owned(), 5)]);
+            // Read twice by one query.
+            (0..2).for_each(|_| log.add_counts(&said, &BTreeMap::new()));
+            log.take()
+        };
+        let mut all = Findings::default();
+        all.extend(found());
+        all.extend(found());
+        assert_eq!(all.left_out["events of another type"], 10);
+        assert!(!all.is_complete());
     }
 }
