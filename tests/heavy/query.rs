@@ -1,7 +1,7 @@
 //! `sluice query`, as users call it: what comes out in every form, what is told beside it, and what is refused.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -312,6 +312,44 @@ fn tables_are_named_after_files_or_as_one_likes() {
 }
 
 #[test]
+fn a_log_is_listed_once_though_it_has_a_second_name() {
+    let folder = Folder::new();
+    folder.write("day.lcm", log(&[Event::new(0, BEGIN, "A", b"a")]));
+    let shown = ran(&folder, &["query", "show tables", "day.lcm", "--format", "csv"]).expect(0);
+    let text = shown.text();
+    assert!(text.contains("sluice,day,A,") && !text.contains("sluice,log,"), "{text}");
+    let listed = fed(&folder, &["query", "day.lcm"], b".tables\n").expect(0);
+    assert_eq!(listed.text(), "day\nday.A\n");
+    ran(&folder, &["query", "select * from log.A, Log", "day.lcm"]).expect(0);
+}
+
+#[test]
+fn a_log_that_grows_is_asked_as_it_is_by_then() {
+    let folder = Folder::new();
+    let mut events = vec![Event::new(0, BEGIN, "A", b"a")];
+    folder.write("day.lcm", log(&events));
+    let mut command = sluice(&folder);
+    command.args(["query", "day.lcm", "--format", "csv"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut to, mut from) = (child.stdin.take().unwrap(), child.stdout.take().map(BufReader::new));
+    let mut heard = |said: &str, lines: usize| {
+        to.write_all(said.as_bytes()).unwrap();
+        let mut text = String::new();
+        (0..lines).for_each(|_| drop(from.as_mut().unwrap().read_line(&mut text).unwrap()));
+        text
+    };
+    assert_eq!(heard(".tables\n", 2), "day\nday.A\n");
+    assert_eq!(heard("select count(*) as n from day;\n", 2), "n\n1\n");
+    events.push(Event::new(1, BEGIN, "B", b"b"));
+    folder.write("day.lcm", log(&events));
+    assert_eq!(heard("select count(*) as n from day.B;\n", 2), "n\n1\n");
+    assert_eq!(heard(".tables\n", 3), "day\nday.A\nday.B\n");
+    drop(heard);
+    drop(to);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
 fn statements_come_on_standard_input_or_in_a_file() {
     let folder = drive();
     let input = b"select 1 as a; select\n ';' as b;\n-- the end;\n.format csv\nselect 2 as c";
@@ -420,7 +458,7 @@ fn send(text: &str) -> Value {
 fn a_prompt_answers_until_one_has_asked_enough() {
     let folder = drive();
     let steps = [
-        until("tables: drive, log"),
+        until("tables: drive;"),
         until("sluice> "),
         send("select count(*) as n\r"),
         send("from drive where channel = 'POSE';\r"),

@@ -517,6 +517,16 @@ fn names_are_found_as_written_and_else_without_regard_to_case() {
 }
 
 #[test]
+fn looking_for_channels_ends_when_it_is_to() {
+    let folder = Folder::new();
+    let path = folder.write("drive.lcm", log(&drive(16, 3_000)));
+    let tables = tables_of("lcm-log", &path, &[]);
+    let ended = tables.channels_until(&AtomicBool::new(true)).unwrap_err();
+    assert!(matches!(ended.kind(), ErrorKind::Aborted), "{ended}");
+    assert_eq!(tables.channels().unwrap(), ["A", "B", "C", "D", "E"]);
+}
+
+#[test]
 fn a_pipe_is_read_once_and_then_refused() {
     let folder = Folder::new();
     let path = folder.at("pipe");

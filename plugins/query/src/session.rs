@@ -157,7 +157,12 @@ impl Session {
     /// Makes a log the table `name`, and a schema of that name with a table for each channel. A log may
     /// have several names. `Err` if there is one of that name already.
     pub fn add_log(&self, name: &str, log: Arc<LogTables>) -> Result<(), Error> {
-        self.catalogue.add(name, log)
+        self.catalogue.add(name, log, true)
+    }
+
+    /// Gives a log a second name, under which it is found as well, but listed nowhere.
+    pub fn add_alias(&self, name: &str, log: Arc<LogTables>) -> Result<(), Error> {
+        self.catalogue.add(name, log, false)
     }
 
     /// The log of exactly that name.
@@ -165,7 +170,7 @@ impl Session {
         self.catalogue.log(name)
     }
 
-    /// The names of its logs, sorted.
+    /// The names of its logs, sorted, but for those that are not listed.
     pub fn log_names(&self) -> Vec<String> {
         self.catalogue.names()
     }

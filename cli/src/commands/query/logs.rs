@@ -65,6 +65,14 @@ impl Logs {
         }
         Ok(Self { session, files, inputs: as_json(&all_inputs), types })
     }
+
+    /// What is asked next is asked of logs as they are then: some are still written.
+    pub(super) fn look_anew(&self) -> Result<(), Error> {
+        sluice_core::files::forget_states();
+        let logs = self.session.log_names().into_iter();
+        let mut logs = logs.filter_map(|name| self.session.log(&name));
+        logs.try_for_each(|log| log.look_anew())
+    }
 }
 
 /// Makes a log a table; the only one has a second name.
@@ -77,7 +85,7 @@ fn add(session: &Session, name: &str, is_only: bool, log: LogTables) -> Result<(
     };
     session.add_log(name, Arc::clone(&log)).map_err(refused)?;
     if is_only && !name.eq_ignore_ascii_case(ALIAS) {
-        session.add_log(ALIAS, log)?;
+        session.add_alias(ALIAS, log)?;
     }
     Ok(())
 }

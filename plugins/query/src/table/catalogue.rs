@@ -2,6 +2,7 @@
 //! then without regard to case if that is unique.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
@@ -21,14 +22,27 @@ const TAKEN: [&str; 2] = [ROOT, "information_schema"];
 
 /// The logs of a session. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Catalogue(Arc<RwLock<BTreeMap<String, Arc<LogTables>>>>);
+pub(crate) struct Catalogue(Arc<RwLock<BTreeMap<String, Named>>>);
+
+/// What a name means.
+#[derive(Clone, Debug)]
+struct Named {
+    log: Arc<LogTables>,
+    /// Whether it is told where names are listed: the second name of a log is not.
+    is_listed: bool,
+}
 
 impl Catalogue {
-    fn read<T>(&self, look: impl FnOnce(&BTreeMap<String, Arc<LogTables>>) -> T) -> T {
+    fn read<T>(&self, look: impl FnOnce(&BTreeMap<String, Named>) -> T) -> T {
         look(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn add(&self, name: &str, log: Arc<LogTables>) -> std::result::Result<(), Error> {
+    pub(crate) fn add(
+        &self,
+        name: &str,
+        log: Arc<LogTables>,
+        is_listed: bool,
+    ) -> std::result::Result<(), Error> {
         if TAKEN.contains(&name) {
             return Err(Error::refused(format!(
                 "no log can be called `{name}`: the name is taken"
@@ -40,27 +54,36 @@ impl Catalogue {
                 "two logs are called `{name}`: name one otherwise"
             )));
         }
-        logs.insert(name.to_owned(), log);
+        logs.insert(name.to_owned(), Named { log, is_listed });
         Ok(())
     }
 
     pub(crate) fn log(&self, name: &str) -> Option<Arc<LogTables>> {
-        self.read(|logs| logs.get(name).cloned())
+        self.read(|logs| logs.get(name).map(|named| Arc::clone(&named.log)))
     }
 
+    /// The names that are listed.
     pub(crate) fn names(&self) -> Vec<String> {
+        let listed = |logs: &BTreeMap<String, Named>| {
+            let listed = logs.iter().filter(|(_, named)| named.is_listed);
+            listed.map(|(name, _)| name.clone()).collect()
+        };
+        self.read(listed)
+    }
+
+    fn all_names(&self) -> Vec<String> {
         self.read(|logs| logs.keys().cloned().collect())
     }
 
     pub(crate) fn take_findings(&self) -> Findings {
         let mut all = Findings::default();
-        self.read(|logs| logs.values().for_each(|log| all.extend(log.findings.take())));
+        self.read(|logs| logs.values().for_each(|named| all.extend(named.log.findings.take())));
         all
     }
 
     /// The log that a query means, and its name.
     fn meant(&self, written: &str) -> Option<(String, Arc<LogTables>)> {
-        let name = meant(written, &self.names())?;
+        let name = meant(written, &self.all_names())?;
         self.log(&name).map(|log| (name, log))
     }
 }
@@ -124,6 +147,18 @@ impl SchemaProvider for Root {
     }
 }
 
+/// Somebody who waits for a log to be read. When nobody does any more, nothing is to be read.
+#[derive(Default)]
+struct Waiting {
+    is_over: Arc<AtomicBool>,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
 /// The schema in which every channel of a log is a table.
 #[derive(Debug)]
 struct ChannelTables {
@@ -133,17 +168,17 @@ struct ChannelTables {
 
 impl ChannelTables {
     /// The table of a channel, which may have to be looked for. Blocks.
-    fn find(&self, written: &str) -> Result<LogTable> {
+    fn find(&self, written: &str, stop: &AtomicBool) -> Result<LogTable> {
         let table = |name: &str, shape| {
             LogTable::new(format!("{}.{name}", self.name), Arc::clone(&self.log), shape)
         };
-        if let Some(shape) = self.log.shape_of(written).map_err(external)? {
+        if let Some(shape) = self.log.shape_of(written, stop).map_err(external)? {
             return Ok(table(written, shape));
         }
-        let names = self.log.channels().map_err(external)?;
+        let names = self.log.channels_until(stop).map_err(external)?;
         let kind = format!("channel in `{}` called", self.name);
         let name = meant(written, &names).ok_or_else(|| missing(&kind, written, &names))?;
-        let shape = self.log.shape_of(&name).map_err(external)?;
+        let shape = self.log.shape_of(&name, stop).map_err(external)?;
         shape.map(|shape| table(&name, shape)).ok_or_else(|| missing(&kind, written, &names))
     }
 }
@@ -158,7 +193,9 @@ impl SchemaProvider for ChannelTables {
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         let (this, written) =
             (Self { name: self.name.clone(), log: Arc::clone(&self.log) }, name.to_owned());
-        let found = tokio::task::spawn_blocking(move || this.find(&written)).await;
+        let waiting = Waiting::default();
+        let stop = Arc::clone(&waiting.is_over);
+        let found = tokio::task::spawn_blocking(move || this.find(&written, &stop)).await;
         let found =
             found.map_err(|_| external(Error::broken("looking for a channel panicked")))??;
         Ok(Some(Arc::new(found)))

@@ -2,6 +2,7 @@
 //! Reads only what has to be known before a query can be planned.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -35,6 +36,8 @@ pub struct LogTables {
     words: Mutex<Option<Arc<Words>>>,
     /// What is known of channels, by their names.
     known: Mutex<HashMap<String, Known>>,
+    /// The inputs, and how long they were, when somebody last asked.
+    seen: Mutex<Option<Vec<(PathBuf, Option<u64>)>>>,
     /// Whether an input that can be read once only has been read.
     taken: AtomicBool,
     pub(super) findings: FindingsLog,
@@ -63,6 +66,7 @@ impl LogTables {
             all_met: AtomicBool::new(false),
             words: Mutex::default(),
             known: Mutex::default(),
+            seen: Mutex::default(),
             taken: AtomicBool::new(false),
             findings: FindingsLog::default(),
             bytes_read: Arc::default(),
@@ -88,8 +92,14 @@ impl LogTables {
     /// The names of its channels, sorted. Reads the whole log once, unless that has been done; of an input
     /// that can be read once only, those that were met so far.
     pub fn channels(&self) -> Result<Vec<String>, Error> {
+        self.channels_until(&AtomicBool::new(false))
+    }
+
+    /// As [`channels`](Self::channels); ends with [`ErrorKind::Aborted`](sluice_core::ErrorKind::Aborted) soon
+    /// after `stop` is raised.
+    pub fn channels_until(&self, stop: &AtomicBool) -> Result<Vec<String>, Error> {
         if !self.all_met.load(Ordering::Relaxed) && !self.is_read_once()? {
-            typed::meet_all(self)?;
+            typed::meet_all(self, stop)?;
             self.all_met.store(true, Ordering::Relaxed);
         }
         Ok(self.known_channels())
@@ -105,7 +115,21 @@ impl LogTables {
     /// The columns of the table of a channel, called exactly like this; nothing if there is none. Reads
     /// until its first event that can be decoded.
     pub fn channel_schema(&self, channel: &str) -> Result<Option<SchemaRef>, Error> {
-        Ok(self.shape_of(channel)?.map(|shape| shape.schema()))
+        Ok(self.shape_of(channel, &AtomicBool::new(false))?.map(|shape| shape.schema()))
+    }
+
+    /// Forgets which channels are not there, if inputs are longer or shorter than when this was last called:
+    /// for logs that are still written, between one query and the next.
+    pub fn look_anew(&self) -> Result<(), Error> {
+        let now: Vec<_> =
+            self.source.inputs()?.into_iter().map(|input| (input.path, input.bytes)).collect();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.replace(now.clone()).is_some_and(|before| before != now) {
+            self.all_met.store(false, Ordering::Relaxed);
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            known.retain(|_, known| matches!(known, Known::Fields(_)));
+        }
+        Ok(())
     }
 
     /// Bytes of input that were read so far, for progress.
@@ -120,13 +144,17 @@ impl LogTables {
     }
 
     /// What the table of a channel holds, if there is such a channel.
-    pub(super) fn shape_of(&self, channel: &str) -> Result<Option<Shape>, Error> {
+    pub(super) fn shape_of(
+        &self,
+        channel: &str,
+        stop: &AtomicBool,
+    ) -> Result<Option<Shape>, Error> {
         let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = lock().get(channel) {
             return Ok(known.shape(channel));
         }
         self.expect_twice(channel)?;
-        let known = typed::find(self, channel)?;
+        let known = typed::find(self, channel, stop)?;
         let shape = known.shape(channel);
         lock().insert(channel.to_owned(), known);
         Ok(shape)

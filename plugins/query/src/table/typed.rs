@@ -1,9 +1,11 @@
 //! What is known of a log's channels: read from its beginning, until it is known. Makes no table.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sluice_core::{
-    Batch, BlockPool, Channel, Entry, Error, PerChannel, Query, Rows, Split, StageContext,
+    Batch, BlockPool, Channel, Entry, Error, ErrorKind, PerChannel, Query, Rows, Split,
+    StageContext,
 };
 
 use super::LogTables;
@@ -34,12 +36,12 @@ impl Known {
     }
 }
 
-/// Finds out what the events of a channel are.
-pub(super) fn find(log: &LogTables, name: &str) -> Result<Known, Error> {
+/// Finds out what the events of a channel are. Ends with [`ErrorKind::Aborted`] soon after `stop` is raised.
+pub(super) fn find(log: &LogTables, name: &str, stop: &AtomicBool) -> Result<Known, Error> {
     let test = ChannelTest::named(name);
     let query = Query { channels: test.query(), ..Query::default() };
     let (mut known, is_wanted) = (Known::Missing, PerChannel::default());
-    each_batch(log, &query, |batch| {
+    each_batch(log, &query, stop, |batch| {
         let table = is_wanted.table(&log.channels, |channel: &Channel| Ok(test.holds(channel)))?;
         let batch = batch.retain(|row| table[batch.channels()[row] as usize]);
         if batch.is_empty() {
@@ -58,9 +60,9 @@ pub(super) fn find(log: &LogTables, name: &str) -> Result<Known, Error> {
     Ok(known)
 }
 
-/// Meets every channel of a log.
-pub(super) fn meet_all(log: &LogTables) -> Result<(), Error> {
-    each_batch(log, &Query::default(), |batch| {
+/// Meets every channel of a log. Ends as [`find`] does.
+pub(super) fn meet_all(log: &LogTables, stop: &AtomicBool) -> Result<(), Error> {
+    each_batch(log, &Query::default(), stop, |batch| {
         log.meet(&met(&batch));
         Ok(true)
     })
@@ -92,6 +94,7 @@ fn first_rows(batch: Batch) -> Option<Rows> {
 fn each_batch(
     log: &LogTables,
     query: &Query,
+    stop: &AtomicBool,
     mut look: impl FnMut(Batch) -> Result<bool, Error>,
 ) -> Result<(), Error> {
     let context = log.context(query.clone(), BlockPool::new(PIECE as usize + (64 << 10), 2));
@@ -102,6 +105,9 @@ fn each_batch(
         let entry = Entry::At(due.unwrap_or(split.start));
         let mut reader = log.source.read(&split, entry, &context)?;
         while let Some(batch) = reader.next_batch()? {
+            if stop.load(Ordering::Relaxed) {
+                return Err(ErrorKind::Aborted.into());
+            }
             if !look(batch)? {
                 return Ok(());
             }

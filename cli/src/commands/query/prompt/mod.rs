@@ -102,6 +102,7 @@ impl<'a> Conversation<'a> {
     }
 
     fn ask(&mut self, statement: &Statement<'_>, whole: Text<'_>) -> Result<Next, Failure> {
+        self.logs.look_anew()?;
         let once = self.once.take();
         let to = once.as_ref().unwrap_or(&self.to);
         let to = if self.answers > 0 { &to.behind_others() } else { to };
@@ -149,13 +150,14 @@ impl<'a> Conversation<'a> {
     }
 
     fn show_tables(&self) -> Result<(), Failure> {
+        self.logs.look_anew()?;
         let session = &self.logs.session;
         let mut out = String::new();
         for name in session.log_names() {
             let Some(log) = session.log(&name) else { continue };
             let table = quoted(&name);
             out += &format!("{}\n", printable(&table));
-            for channel in log.channels()? {
+            for channel in log.channels_until(self.stopping.raised())? {
                 out += &format!("{}\n", printable(&format!("{table}.{}", quoted(&channel))));
             }
         }
