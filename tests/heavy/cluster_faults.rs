@@ -1,6 +1,7 @@
 //! What becomes of runs on a cluster whose parts die, fall silent, or are not what they should be: outputs are those of
 //! a run on this machine, byte for byte, or they are not there and it is said why; and nothing is left behind.
 
+mod chance;
 mod driver;
 mod executors;
 mod scheduler;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
@@ -94,14 +94,35 @@ const MOST_WORDS: (usize, usize) = (200, 100);
 /// How long a word may be.
 const LONGEST_WORD: usize = 4 << 10;
 
+/// A job of which nobody has asked for so long has lost its driver, who asks every few seconds.
+const SILENCE: Duration = Duration::from_secs(20);
+
 struct Known {
     scheduler: Scheduler,
     hello: Hello,
+    /// When somebody asked for each job last, or when it was first seen.
+    asked: Mutex<BTreeMap<String, Instant>>,
     /// By job: ids grow with time, so the first is the oldest.
     words: Mutex<BTreeMap<String, Vec<Word>>>,
 }
 
 impl Known {
+    fn asked(&self) -> MutexGuard<'_, BTreeMap<String, Instant>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those of these jobs that have lost their drivers. Forgets the others that are over.
+    fn deserted(&self, jobs: &[(String, JobInfoCache)]) -> Vec<String> {
+        let mut asked = self.asked();
+        asked.retain(|id, _| jobs.iter().any(|(job, _)| job == id));
+        let now = Instant::now();
+        let silent = jobs
+            .iter()
+            .map(|(id, _)| id)
+            .filter(|id| now.duration_since(*asked.entry((*id).clone()).or_insert(now)) > SILENCE);
+        silent.cloned().collect()
+    }
+
     fn words(&self) -> MutexGuard<'_, BTreeMap<String, Vec<Word>>> {
         self.words.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -116,7 +137,12 @@ pub(crate) fn routes(scheduler: Scheduler, greeting: &Greeting) -> Router {
         .route("/sluice/job/{id}", post(hear))
         .route("/sluice/job/{id}/{heard}", get(standing))
         .route("/sluice/executor/{id}", get(belief));
-    router.with_state(Arc::new(Known { scheduler, hello, words: Mutex::default() }))
+    router.with_state(Arc::new(Known {
+        scheduler,
+        hello,
+        words: Mutex::default(),
+        asked: Mutex::default(),
+    }))
 }
 
 async fn say_hello(State(known): State<Arc<Known>>) -> Json<Hello> {
@@ -125,6 +151,10 @@ async fn say_hello(State(known): State<Arc<Known>>) -> Json<Hello> {
 
 async fn belief(Path(id): Path<String>, State(known): State<Arc<Known>>) -> Json<Belief> {
     let jobs = jobs(&known.scheduler);
+    for job_id in known.deserted(&jobs) {
+        // Its units would be tried for nothing, each for seconds. What cannot be cancelled now is tried again soon.
+        drop(known.scheduler.cancel_job(job_id.into()).await);
+    }
     let mut running = Vec::new();
     for (_, job) in &jobs {
         let tasks = job.execution_graph.read().await.running_tasks();
@@ -150,6 +180,7 @@ async fn standing(
     Path((id, heard)): Path<(String, usize)>,
     State(known): State<Arc<Known>>,
 ) -> Json<Standing> {
+    known.asked().insert(id.clone(), Instant::now());
     let executors = executors(&known.scheduler, &[]).await.len();
     let words = known.words().get(&id).and_then(|words| words.get(heard..)).unwrap_or(&[]).to_vec();
     let mut standing = Standing { executors, waiting: 0, running: 0, words };

@@ -1,0 +1,81 @@
+//! Kills at random moments. `SLUICE_KILLS` is how many rounds of them there are, and the seeds they begin with.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use super::{Held, until_idle};
+use crate::cluster::parts::{Cluster, Part};
+use crate::kit::{Dice, Event, log};
+
+/// Small units by themselves.
+const TINY: &str = r#"
+[sources.log]
+plugin = "lcm-log"
+path = "in/*.lcm"
+[sinks.packed]
+plugin = "archive"
+from = "log"
+path = "out/{stem}.lcm.zst"
+"#;
+
+/// How many units.
+const UNITS: u64 = 300;
+
+fn tiny() -> Held {
+    let logs =
+        (0..UNITS).map(|n| log(&[Event::new(0, 1_194_098_400_000_000, "A", &[n as u8; 40])]));
+    Held::with(TINY, "", logs)
+}
+
+#[test]
+fn whatever_is_killed_whenever_the_outputs_are_the_same() {
+    let rounds = std::env::var("SLUICE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    let held = tiny();
+    for seed in 0..rounds {
+        eprintln!("seed {seed}");
+        round(&held, &mut Dice(seed));
+        fs::remove_dir_all(held.folder.at("out")).unwrap();
+    }
+}
+
+/// Runs the batch while executors, the scheduler and drivers are killed, and others are started.
+fn round(held: &Held, dice: &mut Dice) {
+    let mut cluster = held.cluster(2);
+    let mut run = held.start(&cluster, &[]);
+    let mut kills = 4;
+    loop {
+        let pause = Instant::now() + Duration::from_millis(200 + dice.below(2500));
+        while run.is_running() && Instant::now() < pause {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        if !run.is_running() {
+            // Whatever it was stopped by, it goes on.
+            if run.code() == Some(0) {
+                break;
+            }
+            held.is_sound();
+            run = held.start(&cluster, &["--resume"]);
+        } else if kills > 0 {
+            kills -= 1;
+            kill(held, &mut cluster, &mut run, dice);
+        }
+    }
+    until_idle(held, &cluster);
+    held.until_quiet();
+    held.is_whole();
+}
+
+fn kill(held: &Held, cluster: &mut Cluster, run: &mut Part, dice: &mut Dice) {
+    match dice.below(6) {
+        0 => run.kill(),
+        1 => {
+            cluster.scheduler.kill();
+            cluster.scheduler = held.scheduler(&cluster.address);
+        }
+        which => {
+            let which = (which % 2) as usize;
+            cluster.executors[which].kill();
+            cluster.executors[which] = held.executor(&cluster.address);
+        }
+    }
+}
