@@ -29,17 +29,13 @@ pub(crate) struct Book {
 }
 
 impl Book {
-    /// Goes on with the record `before` of a folder, which is made if it is not there.
+    /// Goes on with the record of a folder, which is made if it is not there.
     ///
-    /// `Err` if another batch is going on there.
-    pub(crate) fn open(
-        folder: &Path,
-        before: Record,
-        heading: Option<Heading>,
-    ) -> Result<Self, Error> {
+    /// `Err` if another batch is going on there, or what is there is no record of a batch.
+    pub(crate) fn open(folder: &Path, heading: Option<Heading>) -> Result<Self, Error> {
         let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         if is_address(here) {
-            return Self::unlocked(here, before, heading);
+            return Self::unlocked(here, heading);
         }
         let missing: Vec<PathBuf> = here
             .ancestors()
@@ -63,7 +59,8 @@ impl Book {
         let shard = heading.as_ref().map(|heading| heading.shard.lock(here)).transpose()?;
         Ok(Self {
             folder: here.to_owned(),
-            before,
+            // Now that nobody writes it: a batch that ended a moment ago is in it.
+            before: Record::to_continue(folder)?,
             made: missing,
             journal: journal_of(here, heading.as_ref()),
             heading,
@@ -74,13 +71,14 @@ impl Book {
 
     /// In an object store nothing has to be made, and nothing can be locked: two batches at once are only not
     /// noticed.
-    fn unlocked(folder: &Path, before: Record, heading: Option<Heading>) -> Result<Self, Error> {
+    fn unlocked(folder: &Path, heading: Option<Heading>) -> Result<Self, Error> {
         if heading.is_some() {
             return Err(Error::refused(format!(
                 "a batch can be run in parts only where its outputs are files: {}",
                 folder.display()
             )));
         }
+        let before = Record::to_continue(folder)?;
         let (folder, journal) = (folder.to_owned(), journal_of(folder, None));
         let (made, _folder, _shard) = (Vec::new(), None, None);
         Ok(Self { folder, before, made, journal, heading, _folder, _shard })
@@ -213,4 +211,30 @@ fn apart<'u>(
 
 fn is_ours(folder: &Path, file: &OutputFile) -> bool {
     has_length(folder, file) && is_as_written(folder, file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_book_goes_on_with_what_the_one_before_it_has_recorded() {
+        let folder = tempfile::tempdir().unwrap();
+        let unit = UnitRecord {
+            pipeline: "p".into(),
+            name: None,
+            sluice: VERSION.into(),
+            plugins: Vec::new(),
+            inputs: Vec::new(),
+            outputs: vec!["a".into()],
+            files: Vec::new(),
+            exit: 0,
+            partial: false,
+        };
+        let first = Book::open(folder.path(), None).unwrap();
+        assert!(Book::open(folder.path(), None).is_err());
+        first.close(vec![unit.clone()]).unwrap();
+        let second = Book::open(folder.path(), None).unwrap();
+        assert_eq!(second.before().units, [unit]);
+    }
 }

@@ -25,7 +25,6 @@ use sluice_core::output::{MANIFEST, is_used, sweep};
 use sluice_core::store::is_address;
 use sluice_core::{Error, Input, Overwrite, Registry};
 
-use crate::dispatch::remove_deserted;
 use crate::report::Report;
 use crate::run::{self, Options};
 use crate::spec::Pipeline;
@@ -223,11 +222,10 @@ impl Batch {
         if let Some(unit) = self.units.first() {
             run::allowed(&self.pipeline(unit, registry)?, options)?;
         }
-        let record = Record::to_continue(&self.folder)?;
         if options.overwrite == Overwrite::Refuse {
-            self.refuse_existing(&record)?;
+            self.refuse_existing(&Record::to_continue(&self.folder)?)?;
         }
-        let book = Book::open(&self.folder, record, self.heading()?)?;
+        let book = Book::open(&self.folder, self.heading()?)?;
         let (outcomes, done) = match run(&book) {
             Ok(ran) => ran,
             Err(error) => {
@@ -236,8 +234,6 @@ impl Batch {
             }
         };
         book.close(done)?;
-        // Of runs on a cluster whose drivers were killed.
-        remove_deserted(&self.folder);
         // Beside a part others may be running, whose files cannot always be told from those of killed runs.
         if options.overwrite == Overwrite::Redo && self.part.is_none() {
             self.sweep(&outcomes);

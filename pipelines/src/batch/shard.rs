@@ -309,8 +309,11 @@ pub fn merge(folder: &Path, looking: Looking) -> Result<Merged, Error> {
         });
     }
     // Kept until the record is written, so that no part is run again meanwhile.
-    let book = Book::open(folder, record, None)?;
+    let book = Book::open(folder, None)?;
     let parts = &book.before().parts;
+    if parts.is_empty() {
+        return Ok(Merged::Before);
+    }
     let lacking = lacking(folder, parts, looking);
     if !lacking.is_empty() {
         return Ok(Merged::Lacking(lacking));
