@@ -25,6 +25,7 @@ use sluice_core::output::{MANIFEST, is_used, sweep};
 use sluice_core::store::is_address;
 use sluice_core::{Error, Input, Overwrite, Registry};
 
+use crate::dispatch::remove_deserted;
 use crate::report::Report;
 use crate::run::{self, Options};
 use crate::spec::Pipeline;
@@ -234,6 +235,8 @@ impl Batch {
             }
         };
         book.close(done)?;
+        // Of runs on a cluster whose drivers were killed.
+        remove_deserted(&self.folder);
         // Beside a part others may be running, whose files cannot always be told from those of killed runs.
         if options.overwrite == Overwrite::Redo && self.part.is_none() {
             self.sweep(&outcomes);
