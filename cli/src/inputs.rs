@@ -1,6 +1,8 @@
 //! Finds out which source reads a file: by its first bytes, or else by its extension. Reads no event.
 
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use serde_json::{Value, json};
 use sluice_core::options::ByteSize;
@@ -115,8 +117,7 @@ fn common<'s>(
     inputs: &[Input],
     by: By,
 ) -> Result<Result<&'s Plugin, String>, Failure> {
-    let formats: Vec<&Plugin> =
-        inputs.iter().map(|input| format_of(shell, &input.path, by)).collect::<Result<_, _>>()?;
+    let formats = formats(shell, inputs, by)?;
     let (Some(first), Some(input)) = (formats.first(), inputs.first()) else {
         return Ok(Err("there is no input".into()));
     };
@@ -131,6 +132,39 @@ fn common<'s>(
             plugin.name
         )),
     })
+}
+
+/// How many objects are looked at at a time: each takes as long as the way to the store and back.
+const BESIDE: usize = 16;
+
+/// The source of each input, or the first failure.
+fn formats<'s>(shell: &'s Shell, inputs: &[Input], by: By) -> Result<Vec<&'s Plugin>, Failure> {
+    let format = |input: &Input| format_of(shell, &input.path, by);
+    if !inputs.iter().any(|input| is_address(&input.path)) {
+        return inputs.iter().map(format).collect();
+    }
+    let share = |first: usize| {
+        let mut found = Vec::new();
+        for (place, input) in inputs.iter().enumerate().skip(first).step_by(BESIDE) {
+            let format = format(input);
+            let has_failed = format.is_err();
+            found.push((place, format));
+            if has_failed {
+                break;
+            }
+        }
+        found
+    };
+    let mut found = Vec::new();
+    thread::scope(|scope| {
+        let share = &share;
+        let threads = (0..inputs.len().min(BESIDE)).map(|first| scope.spawn(move || share(first)));
+        for thread in threads.collect::<Vec<_>>() {
+            found.extend(thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        }
+    });
+    found.sort_by_key(|(place, _)| *place);
+    found.into_iter().map(|(_, format)| format).collect()
 }
 
 /// The plugin of that kind and name.
