@@ -37,6 +37,13 @@ fn judged(error: &Error) -> (io::ErrorKind, String) {
     match error {
         Error::NotFound { .. } => (NotFound, "there is no such object".to_owned()),
         Error::AlreadyExists { .. } => (AlreadyExists, "there is such an object".to_owned()),
+        Error::InvalidPath { .. } => (
+            Other,
+            format!(
+                "an object here has a key that is no path: {}; remove or rename it, or name others",
+                innermost(error)
+            ),
+        ),
         Error::Precondition { .. } => (Other, changed().to_string()),
         _ if told.contains(METADATA) => (
             PermissionDenied,

@@ -186,13 +186,36 @@ async fn list(
         };
         let prefix = Some(prefix).filter(|prefix| !prefix.is_empty());
         let page = client.list_paginated(prefix, options).await?;
-        let objects = page.result.objects.iter();
-        found.extend(objects.map(|meta| (meta.location.to_string(), listed(meta))));
+        for meta in &page.result.objects {
+            if !stands_for_a_folder(client, prefix.unwrap_or_default(), meta).await? {
+                found.push((meta.location.to_string(), listed(meta)));
+            }
+        }
         page_token = page.page_token;
         if page_token.is_none() || found.len() >= most {
             found.truncate(most);
             return Ok(found);
         }
+    }
+}
+
+/// Whether an object is one that other programs put where a user makes a folder: empty, with a slash at the end of its
+/// key. The library leaves out that slash.
+async fn stands_for_a_folder(
+    client: &AmazonS3,
+    prefix: &str,
+    meta: &ObjectMeta,
+) -> Result<bool, Error> {
+    if !meta.location.as_ref().starts_with(prefix) {
+        return Ok(true);
+    }
+    if meta.size > 0 {
+        return Ok(false);
+    }
+    match client.head(&meta.location).await {
+        Ok(_) => Ok(false),
+        Err(Error::NotFound { .. }) => Ok(true),
+        Err(error) => Err(error),
     }
 }
 

@@ -26,10 +26,16 @@ pub(crate) fn client(bucket: &str) -> io::Result<Arc<AmazonS3>> {
     if let Some(client) = clients.get(bucket) {
         return Ok(Arc::clone(client));
     }
-    let built = builder(std::env::vars()).with_bucket_name(bucket).build();
+    let built = builder(variables()).with_bucket_name(bucket).build();
     let client = Arc::new(built.map_err(|error| refused::settings(&error))?);
     clients.insert(bucket.to_owned(), Arc::clone(&client));
     Ok(client)
+}
+
+/// The environment. What is not UTF-8 in it is for others.
+fn variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 /// A client as these variables say. What they leave out is bounded in time.

@@ -1,6 +1,6 @@
 //! Logs and outputs on an object store: a real server on this machine.
 
-mod server;
+pub(crate) mod server;
 
 use std::fs;
 
@@ -318,4 +318,67 @@ fn what_objects_cannot_do_is_refused() {
     let append = ["convert", "in/b.lcm", "--to", "s3://out/a.lcm", "--sink-option", "append=true"];
     server.ran(&folder, &append).expect(1).says("cannot be continued");
     server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://out/a//b.lcm"]).expect(2);
+}
+
+#[test]
+fn a_table_that_cannot_be_read_is_an_error_and_no_damage() {
+    let (folder, server) = with_logs();
+    server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://logs/a.parquet"]).expect(0);
+    for nth in [1, 2, 3] {
+        server.on("GET /logs/a.parquet", nth, Then::Refuse);
+        let convert = ["convert", "s3://logs/a.parquet", "--to", "out.lcm", "--from", "parquet"];
+        let ran = server.ran(&folder, &convert);
+        // What comes in few requests is all there before.
+        if nth == 1 || ran.code != Some(0) {
+            let told = ran.expect(1).says("does not allow").stderr;
+            assert!(!told.contains("Parquet file") && !told.contains("row group"), "{told}");
+        }
+        drop(fs::remove_file(folder.at("out.lcm")));
+    }
+}
+
+#[test]
+fn an_environment_that_is_not_text_is_no_hindrance() {
+    use std::os::unix::ffi::OsStrExt;
+    let (folder, server) = with_logs();
+    let mut command = server.sluice(&folder);
+    command.env("ODD", std::ffi::OsStr::from_bytes(b"\xff\xfe"));
+    command.args(["convert", "s3://logs/drives/a.lcm", "--to", "a.lcm"]);
+    crate::kit::Ran::of(command.output().unwrap()).expect(0);
+}
+
+#[test]
+fn an_object_that_stands_for_a_folder_is_no_output_in_it() {
+    const LISTED: &str = "<ListBucketResult><Name>out</Name><Prefix>t/</Prefix><KeyCount>1</KeyCount>\
+        <MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated><Contents><Key>t/</Key>\
+        <LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;d41d8cd9&quot;</ETag>\
+        <Size>0</Size></Contents></ListBucketResult>";
+    let (folder, server) = with_logs();
+    server.on("GET /out?list-type=2", 1, Then::Say(LISTED));
+    server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://out/t/"]).expect(0);
+    assert!(server.keys("out").contains(&"t/_manifest.json".to_owned()));
+}
+
+#[test]
+fn a_key_that_is_no_path_is_told() {
+    const LISTED: &str = "<ListBucketResult><Name>logs</Name><Prefix></Prefix><KeyCount>1</KeyCount>\
+        <MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated><Contents><Key>a//b.lcm</Key>\
+        <LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;d41d8cd9&quot;</ETag>\
+        <Size>7</Size></Contents></ListBucketResult>";
+    let (folder, server) = with_logs();
+    server.on("GET /logs?list-type=2", 1, Then::Say(LISTED));
+    let ran = server.ran(&folder, &["convert", "s3://logs/**/*.lcm", "--to", "a.lcm"]);
+    ran.expect(1).says("a//b.lcm").says("remove or rename it");
+}
+
+#[test]
+fn many_objects_of_two_formats_are_told_by_the_first_that_differs() {
+    let (folder, server) = with_logs();
+    for n in 0..40 {
+        server.put(&format!("logs/many/{n:02}.lcm"), log(&drive(n, 3)));
+    }
+    server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://logs/many/20.parquet"]).expect(0);
+    let convert = ["convert", "s3://logs/many/*", "--to", "s3://out/{stem}.lcm"];
+    let ran = server.ran(&folder, &convert).expect(2);
+    ran.says("many/00.lcm is lcm-log").says("many/20.parquet is parquet");
 }

@@ -55,6 +55,8 @@ pub(crate) enum Then {
     Die,
     /// This and all later ones that hold the text are refused.
     Refuse,
+    /// This and all later ones that hold the text are answered so.
+    Say(&'static str),
     /// An object is replaced, then the request is answered.
     Change(PathBuf, Vec<u8>),
 }
@@ -181,33 +183,33 @@ async fn answer(
 ) -> Result<HttpResponse, HttpError> {
     let line = format!("{} {}", request.method(), request.uri());
     state.requests.lock().unwrap().push(line.clone());
-    if state.is_refused(&line) {
-        let refused = hyper::Response::builder().status(403);
-        let body = "<Error><Code>AccessDenied</Code></Error>".to_owned();
-        return Ok(refused.body(Body::from(body)).unwrap());
+    if let Some((status, body)) = state.planned(&line) {
+        let planned = hyper::Response::builder().status(status);
+        return Ok(planned.body(Body::from(body.to_owned())).unwrap());
     }
     Service::call(&service, request).await
 }
 
 impl State {
-    /// Does what is planned for a request; gives whether it is refused.
-    fn is_refused(&self, line: &str) -> bool {
+    /// Does what is planned for a request; gives what is answered instead of what it asks for.
+    fn planned(&self, line: &str) -> Option<(u16, &'static str)> {
         let mut plan = self.plan.lock().unwrap();
-        let Some((text, times, then)) = &mut *plan else { return false };
+        let (text, times, then) = plan.as_mut()?;
         if !line.contains(&**text) {
-            return false;
+            return None;
         }
         *times = times.saturating_sub(1);
         if *times > 0 {
-            return false;
+            return None;
         }
         match then {
-            Then::Refuse => return true,
+            Then::Refuse => return Some((403, "<Error><Code>AccessDenied</Code></Error>")),
+            Then::Say(body) => return Some((200, *body)),
             Then::Die => self.dead.store(true, Ordering::Relaxed),
             Then::Change(path, bytes) => fs::write(path, bytes).unwrap(),
         }
         *plan = None;
-        false
+        None
     }
 }
 
