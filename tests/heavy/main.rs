@@ -10,5 +10,6 @@ mod documents;
 mod kit;
 mod query;
 mod s3;
+mod s3_cluster;
 mod sql;
 mod tables;

@@ -93,31 +93,43 @@ impl Workshop {
 
     async fn fulfil(&self, piece: &Piece, end: oneshot::Receiver<()>) -> io::Result<()> {
         let mark = Mark::of(&piece.order, &piece.task.job);
-        if mark.is_there() {
+        if self.blocking(&mark, Mark::is_there).await? {
             return Ok(());
         }
-        let (room, folder) = (piece.order.room(), piece.order.folder());
-        if let Some(missing) = [folder, room].into_iter().find(|folder| !folder.is_dir()) {
+        let unseen =
+            self.blocking(&piece.order, |order| order.unseen().map(Path::to_owned)).await?;
+        if let Some(missing) = unseen {
             tokio::select! {
                 () = sleep(MISPLACED) => {}
                 _ = end => return Err(unwanted()),
             }
-            return self.try_again_or_give_up(piece, misplaced(missing)).await;
+            return self.try_again_or_give_up(piece, misplaced(&missing)).await;
         }
         let why = match self.have_done(piece, end).await? {
             Came::To(Ended::Delivered) => {
-                mark.leave();
-                return Ok(());
+                return self.blocking(&mark, Mark::leave).await;
             }
             Came::Ended => return Err(unwanted()),
-            Came::To(Ended::Again(why)) | Came::Died(why) if room.is_dir() => {
-                return self.try_again_or_give_up(piece, why).await;
+            Came::To(Ended::Again(why)) | Came::Died(why) => {
+                if !self.blocking(&piece.order, Order::is_over).await? {
+                    return self.try_again_or_give_up(piece, why).await;
+                }
+                "the run is over".to_owned()
             }
             Came::To(Ended::Abandoned(why)) => why,
-            Came::To(Ended::Again(_)) | Came::Died(_) => "the run is over".to_owned(),
         };
         tell(&self.voice, format!("{}: left: {why}", piece.name)).await;
         Ok(())
+    }
+
+    /// Does what may have to wait for a file system or a store.
+    async fn blocking<A, T>(&self, about: &A, act: fn(&A) -> T) -> io::Result<T>
+    where
+        A: Clone + Send + 'static,
+        T: Send + 'static,
+    {
+        let about = about.clone();
+        self.runtime.spawn_blocking(move || act(&about)).await.map_err(io::Error::other)
     }
 
     async fn have_done(&self, piece: &Piece, end: oneshot::Receiver<()>) -> io::Result<Came> {
@@ -134,7 +146,7 @@ impl Workshop {
         let judge = move || {
             let attempts = order.attempts().unwrap_or(0).max(failures);
             // A room that is not there is not to be made: the driver would not see it.
-            let give_up = || order.room().is_dir() && order.give_up(&reason).is_ok();
+            let give_up = || !order.is_over() && order.give_up(&reason).is_ok();
             (attempts >= ATTEMPTS).then(give_up)
         };
         let judged = self.runtime.spawn_blocking(judge).await.map_err(io::Error::other)?;

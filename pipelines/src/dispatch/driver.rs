@@ -2,7 +2,6 @@
 //! carriers and workers shows in the room alone.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -10,6 +9,7 @@ use std::thread::{Builder, Scope};
 use std::time::Duration;
 
 use sluice_core::Error;
+use sluice_core::output::remove_file;
 
 use super::delivery::{Delivery, What};
 use super::heartbeat::Heartbeat;
@@ -263,5 +263,5 @@ impl What {
 
 /// What cannot be removed goes with the room.
 fn remove(path: &Path) {
-    drop(fs::remove_file(path));
+    drop(remove_file(path));
 }

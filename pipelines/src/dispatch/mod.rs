@@ -8,11 +8,14 @@
 //!
 //! How orders travel, when and where they are run and tried again is the business of a [`Carrier`]. Nothing here
 //! knows a network or a scheduler.
+//!
+//! Where outputs lie in an object store, so does the room, and what was put together there is copied by the store.
 
 mod delivery;
 mod driver;
 mod greeting;
 mod heartbeat;
+mod objects;
 mod order;
 mod publish;
 mod refusals;
@@ -84,6 +87,7 @@ impl Batch {
         refusals::judge_units(self)?;
         self.recorded(registry, options, |book| {
             let room = Room::make(&self.folder)?;
+            room.expect_alone()?;
             let shared = Shared::of(&room, &self.blueprint, registry, options)?;
             let shared = Arc::new(shared.recorded_in(&self.folder));
             let orders = self.units.iter().enumerate();

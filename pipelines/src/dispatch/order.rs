@@ -1,11 +1,15 @@
 //! Orders: units to be run, as plain data. Runs none.
 
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use sluice_core::files::is_file;
 use sluice_core::options::ByteSize;
-use sluice_core::output::replace_file;
+use sluice_core::output::{remove_file, replace_file};
+use sluice_core::store::is_address;
 use sluice_core::{Error, Input, Overwrite, Registry};
 
 use super::room::{Room, Site};
@@ -97,6 +101,43 @@ impl Order {
     /// The folder where deliveries appear, which is the same for all orders of a run.
     pub fn room(&self) -> &Path {
         self.shared.site.path()
+    }
+
+    /// Whether the folder to run in and the driver's room can be seen here; the first that cannot, if not.
+    pub fn unseen(&self) -> Option<&Path> {
+        let (folder, site) = (self.folder(), &self.shared.site);
+        if !folder.is_dir() {
+            return Some(folder);
+        }
+        (!site.is_there()).then(|| site.path())
+    }
+
+    /// Whether the driver's room cannot be seen here: the run is over, most likely.
+    pub fn is_over(&self) -> bool {
+        !self.shared.site.is_there()
+    }
+
+    /// Leaves a mark in the driver's room, unless that is gone: it is not made again, since nobody would remove it.
+    pub fn mark(&self, name: &str) -> Result<(), Error> {
+        let path = self.room().join(name);
+        if !is_address(&path) {
+            if let Some(folder) = path.parent() {
+                match fs::create_dir(folder) {
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                        return Err(Error::io("create", folder, error));
+                    }
+                    _ => {}
+                }
+            }
+            return File::create(&path).map(drop).map_err(|e| Error::io("create", path, e));
+        }
+        replace_file(&path, b"done")?;
+        if self.is_over() { remove_file(&path) } else { Ok(()) }
+    }
+
+    /// Whether there is such a mark.
+    pub fn is_marked(&self, name: &str) -> bool {
+        is_file(&self.room().join(name))
     }
 
     /// How much memory it is to be run with.
@@ -237,7 +278,10 @@ impl Own {
 
     /// The folder of the first output, for a pipeline that has no record.
     pub(super) fn folder(&self) -> &Path {
-        self.outputs.first().and_then(|output| output.parent()).unwrap_or(Path::new(""))
+        let Some(output) = self.outputs.first() else { return Path::new("") };
+        // Above a bucket there is nothing.
+        let parent = output.parent().filter(|parent| is_address(parent) == is_address(output));
+        parent.unwrap_or(output)
     }
 }
 

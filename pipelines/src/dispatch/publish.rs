@@ -2,12 +2,11 @@
 //! machine use.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluice_core::output::{MANIFEST, Published};
-use sluice_core::{Error, ErrorKind, Outputs, Overwrite};
+use sluice_core::{Error, ErrorKind, Outputs, Overwrite, files};
 
 use super::delivery::{Handed, Made, What};
 use crate::batch::{Book, Outcome, UnitRecord};
@@ -108,7 +107,8 @@ impl Publishing<'_> {
 fn texts(manifests: &[Handed], folder: &Path) -> Result<BTreeMap<PathBuf, String>, Error> {
     let each = manifests.iter().map(|Handed { place, file }| {
         let place = folder.join(place);
-        let text = fs::read_to_string(&place).map_err(|e| Error::io("read", place, e))?;
+        let text = String::from_utf8(files::read(&place)?)
+            .map_err(|_| Error::broken("a manifest was delivered that is no text"))?;
         Ok((file.path.parent().unwrap_or(Path::new("")).to_owned(), text))
     });
     each.collect()

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use sluice_core::files::is_special;
-use sluice_core::store::is_address;
+use sluice_core::store::Place;
 use sluice_core::{Error, ErrorKind, Input, Query, Registry};
 
 use crate::batch::Batch;
@@ -62,6 +62,7 @@ pub(super) fn judge_units(batch: &Batch) -> Result<(), Error> {
     for unit in &batch.units {
         judge_inputs(std::slice::from_ref(&unit.input))?;
         judge_outputs(&unit.outputs)?;
+        judge_places(std::iter::once(&batch.folder).chain(&unit.outputs))?;
     }
     match batch.prints() {
         true => judge_outputs(&["-".into()]),
@@ -79,16 +80,29 @@ pub(super) fn judge_inputs(inputs: &[Input]) -> Result<(), Error> {
 
 /// Judges what is written.
 pub(super) fn judge_outputs(outputs: &[PathBuf]) -> Result<(), Error> {
-    if let Some(object) = outputs.iter().find(|output| is_address(output)) {
-        let object = object.display();
-        return Err(refused(format!(
-            "{object} lies in an object store, and not in a folder that workers share"
-        )));
-    }
+    judge_places(outputs.iter())?;
     let device = outputs.iter().find(|output| **output == Path::new("-") || is_special(output));
     device.map_or(Ok(()), |output| {
         Err(refused(format!("{} can only be written here", named(output, "standard output"))))
     })
+}
+
+/// Judges where things are written: what workers make is put together in one place, and given its names there.
+fn judge_places<'p>(mut paths: impl Iterator<Item = &'p PathBuf>) -> Result<(), Error> {
+    let bucket =
+        |path: &PathBuf| Place::of(path).map(|place| place.map(|place| place.with_key("").at));
+    let Some(first) = paths.next() else { return Ok(()) };
+    let expected = bucket(first)?;
+    for path in paths {
+        if bucket(path)? != expected {
+            let (first, path) = (first.display(), path.display());
+            return Err(refused(format!(
+                "outputs lie in several places, {first} and {path}: all have to be in one bucket of an object store, \
+                 or none"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn named(path: &Path, stream: &str) -> String {

@@ -3,6 +3,8 @@
 //! `driver` is touched by the driver as long as it lives; `unit-000012/ATTEMPT/` is where a worker puts a unit
 //! together; `unit-000012.ATTEMPT.json` is a delivery. Times are compared as the file system gives them, never with
 //! a clock: machines disagree.
+//!
+//! Beside a record in an object store, it is made of [`objects`](super::objects).
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -15,19 +17,22 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sluice_core::Error;
+use sluice_core::store::is_address;
+use sluice_core::{Error, files};
+
+use super::objects::{self, Objects};
 
 /// The beginning and the end of a room's name. What ends so is nobody's output.
-const NAME: (&str, &str) = (".cluster.", ".sluice-tmp");
+pub(super) const NAME: (&str, &str) = (".cluster.", ".sluice-tmp");
 
 /// How the name ends of a room that is being removed.
 const GONE: &str = ".gone.sluice-tmp";
 
 /// How often it is tried to remove a room into which late workers still write.
-const REMOVALS: usize = 100;
+pub(super) const REMOVALS: usize = 100;
 
 /// The file by which a driver shows that it lives.
-const DRIVER: &str = "driver";
+pub(super) const DRIVER: &str = "driver";
 
 /// A driver that has not been heard of for so long is taken for dead.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -61,6 +66,9 @@ fn ours() -> MutexGuard<'static, BTreeSet<PathBuf>> {
 impl Room {
     /// Makes a room in this folder, which is made, too, if it is not there. Rooms of drivers that died are removed.
     pub(super) fn make(folder: &Path) -> Result<Self, Error> {
+        if is_address(folder) {
+            return Self::make_in_store(folder);
+        }
         let folder = absolute(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })
             .map_err(|e| Error::io("find", folder, e))?;
         let missing = folder.ancestors().take_while(|folder| !folder.exists());
@@ -73,6 +81,28 @@ impl Room {
         fs::create_dir(room.path()).map_err(|e| Error::io("create", room.path(), e))?;
         room.touch()?;
         Ok(room)
+    }
+
+    fn make_in_store(folder: &Path) -> Result<Self, Error> {
+        remove_deserted(folder);
+        let path = folder.join(format!("{}{}{}", NAME.0, unique_hash(), NAME.1));
+        ours().insert(path.clone());
+        let room = Self { site: Site(path), made: Vec::new() };
+        room.touch()?;
+        Ok(room)
+    }
+
+    /// `Err` if another driver has a room beside this one in a store, where nothing else tells of it.
+    pub(super) fn expect_alone(&self) -> Result<(), Error> {
+        let Some(folder) = self.path().parent() else { return Ok(()) };
+        let rooms = objects::rooms(folder)?;
+        if rooms.iter().all(|room| room == self.path() || is_dead(room)) {
+            return Ok(());
+        }
+        Err(Error::refused(format!(
+            "another run on a cluster is writing to this folder; wait for it to end: {}",
+            folder.display()
+        )))
     }
 
     pub(super) fn site(&self) -> &Site {
@@ -89,12 +119,22 @@ impl Room {
         let (path, beside) = (self.path().join(DRIVER), self.path().join(".driver"));
         let driving = Driving { host: host(), process: std::process::id() };
         let text = serde_json::to_vec(&driving).map_err(|e| Error::broken(e.to_string()))?;
+        if let Some(objects) = Objects::of(self.path())? {
+            return objects.put(DRIVER, &text);
+        }
         let touched = fs::write(&beside, text).and_then(|()| fs::rename(&beside, &path));
         touched.map_err(|e| Error::io("write", path, e))
     }
 
     /// The deliveries that are there, sorted by name, with the numbers of their units.
     pub(super) fn deliveries(&self) -> Result<Vec<(usize, PathBuf)>, Error> {
+        if let Some(objects) = Objects::of(self.path())? {
+            let names = objects.names("unit-")?.into_iter();
+            let unit = |name: String| Some((unit_of_delivery(&name)?, self.path().join(name)));
+            let mut found: Vec<_> = names.filter_map(unit).collect();
+            found.sort();
+            return Ok(found);
+        }
         let fail = |e| Error::io("list", self.path(), e);
         let mut found = Vec::new();
         for entry in fs::read_dir(self.path()).map_err(fail)? {
@@ -110,7 +150,7 @@ impl Room {
 
     /// Removes everything that was made of a unit. What cannot be removed goes with the room.
     pub(super) fn clear(&self, unit: usize) {
-        drop(fs::remove_dir_all(self.site.unit(unit)));
+        self.site.clear(&self.site.unit(unit));
     }
 }
 
@@ -133,6 +173,27 @@ impl Site {
         self.0.join(format!("unit-{unit:06}"))
     }
 
+    /// Removes everything in a folder of the room.
+    pub(super) fn clear(&self, folder: &Path) {
+        match Objects::of(&self.0) {
+            Ok(Some(objects)) => {
+                let inside = folder.strip_prefix(&self.0).ok().and_then(Path::to_str);
+                drop(inside.map(|inside| objects.clear(&format!("{inside}/"))));
+            }
+            _ => drop(fs::remove_dir_all(folder)),
+        }
+    }
+
+    /// Whether it can be seen here: the run may be over.
+    pub(super) fn is_there(&self) -> bool {
+        match Objects::of(&self.0) {
+            Ok(None) => self.0.is_dir(),
+            // What keeps a store from answering is told by whoever needs more of it.
+            Ok(Some(objects)) => objects.is_there().unwrap_or(true),
+            Err(_) => true,
+        }
+    }
+
     /// Where a delivery appears.
     pub(super) fn delivery(&self, unit: usize, attempt: &str) -> PathBuf {
         self.0.join(format!("unit-{unit:06}.{attempt}.json"))
@@ -140,6 +201,9 @@ impl Site {
 
     /// How many attempts at a unit there have been.
     pub(super) fn attempts(&self, unit: usize) -> Result<usize, Error> {
+        if let Some(objects) = Objects::of(&self.0)? {
+            return objects.attempts(unit);
+        }
         let folder = self.unit(unit);
         match fs::read_dir(&folder) {
             Ok(entries) => Ok(entries.filter_map(Result::ok).count()),
@@ -151,7 +215,7 @@ impl Site {
     /// What a file in the room says.
     pub(super) fn read_json<T: DeserializeOwned>(&self, name: &str) -> Result<T, Error> {
         let path = self.0.join(name);
-        let text = fs::read(&path).map_err(|e| Error::io("read", &path, e))?;
+        let text = files::read(&path)?;
         serde_json::from_slice(&text).map_err(|e| {
             Error::refused(format!(
                 "this file of a run cannot be understood: {e}: {}",
@@ -162,20 +226,29 @@ impl Site {
 
     /// Why nobody waits for what would be brought here; nothing if somebody does.
     pub(super) fn is_deserted(&self) -> Result<Option<String>, Error> {
+        if let Some(objects) = Objects::of(&self.0)? {
+            return Ok(objects.silence()?.map_or_else(|| Some(self.unseen()), told));
+        }
         let heard = match fs::metadata(self.0.join(DRIVER)).and_then(|meta| meta.modified()) {
             Ok(heard) => heard,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let room = self.0.display();
-                return Ok(Some(format!(
-                    "the run is over, or its folder cannot be seen here: {room}"
-                )));
+                return Ok(Some(self.unseen()));
             }
             Err(error) => return Err(Error::io("look at", self.0.join(DRIVER), error)),
         };
         let silent = now(&self.0)?.duration_since(heard).unwrap_or_default();
-        Ok((silent > SILENCE)
-            .then(|| format!("the driver of the run has been silent for {} s", silent.as_secs())))
+        Ok(told(silent))
     }
+
+    fn unseen(&self) -> String {
+        format!("the run is over, or its folder cannot be seen here: {}", self.0.display())
+    }
+}
+
+/// What is to be said of a driver that has been silent for so long; nothing if that says nothing.
+fn told(silent: Duration) -> Option<String> {
+    (silent > SILENCE)
+        .then(|| format!("the driver of the run has been silent for {} s", silent.as_secs()))
 }
 
 /// The time of the file system that has this folder: that of a file made just now.
@@ -188,6 +261,12 @@ fn now(folder: &Path) -> Result<SystemTime, Error> {
 
 /// Removes the rooms of drivers that are no more.
 pub(crate) fn remove_deserted(folder: &Path) {
+    if is_address(folder) {
+        // What cannot be looked at now, a later run removes.
+        let rooms = objects::rooms(folder).unwrap_or_default();
+        rooms.iter().filter(|room| is_dead(room)).for_each(|room| remove(room));
+        return;
+    }
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         if is_room(&entry.file_name()) && path.is_dir() && is_dead(&path) {
@@ -199,6 +278,10 @@ pub(crate) fn remove_deserted(folder: &Path) {
 /// Removes a room in which workers that come late may still be writing: under another name nobody begins anything
 /// in it. What cannot be removed now, the next run takes for deserted.
 fn remove(room: &Path) {
+    if let Ok(Some(objects)) = Objects::of(room) {
+        drop(objects.remove());
+        return;
+    }
     let gone = room.with_file_name(format!("{}{}{GONE}", NAME.0, unique_hash()));
     if fs::rename(room, &gone).is_err() {
         return;
@@ -228,15 +311,19 @@ fn is_dead(room: &Path) -> bool {
         return true;
     }
     let driver = room.join(DRIVER);
-    let driving: Option<Driving> =
-        fs::read(&driver).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    let Ok(text) = files::read_if_there(&driver) else { return false };
+    let in_store = is_address(room);
+    let driving: Option<Driving> = text.and_then(|text| serde_json::from_slice(&text).ok());
     match driving {
+        // There, the driver is what is put first.
+        None if in_store => true,
         Some(driving) if driving.host == host() && driving.process == std::process::id() => {
             !ours().contains(room)
         }
         Some(driving) if driving.host == host() => {
             !Path::new("/proc").join(driving.process.to_string()).exists()
         }
+        Some(_) if in_store => is_silent(room),
         // One that is being made has no such file yet.
         _ => {
             let heard = fs::metadata(&driver).or_else(|_| fs::metadata(room));
@@ -248,6 +335,15 @@ fn is_dead(room: &Path) -> bool {
             };
             now.duration_since(heard).unwrap_or_default() > SILENCE
         }
+    }
+}
+
+/// Whether nobody has been heard for long in a room of a store, or nobody is there.
+fn is_silent(room: &Path) -> bool {
+    let Ok(Some(objects)) = Objects::of(room) else { return false };
+    match objects.silence() {
+        Ok(silent) => silent.is_none_or(|silent| silent > SILENCE),
+        Err(_) => false,
     }
 }
 

@@ -8,11 +8,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sluice_core::files::look;
-use sluice_core::output::replace_file;
 use sluice_core::output::staging::Staging;
+use sluice_core::output::{remove_file, replace_file};
+use sluice_core::store::is_address;
 use sluice_core::{Error, ErrorKind, Origin, Overwrite, Registry};
 
 use super::delivery::{Delivery, Handed, Made, What};
+use super::objects::Objects;
 use super::order::Order;
 use super::room::{Site, host, unique};
 use super::{ATTEMPTS, Fulfilled, Greeting};
@@ -34,7 +36,19 @@ pub(super) fn fulfil(
     let Some(attempt) = Attempt::begin(site, order.unit())? else {
         return Ok(Fulfilled::Abandoned("the run is over".to_owned()));
     };
-    let ran = catch_unwind(AssertUnwindSafe(|| run(order, &attempt, registry, options)));
+    let ended = attempted(order, &attempt, registry, options);
+    attempt.leave_if_over();
+    ended
+}
+
+/// Makes an attempt.
+fn attempted(
+    order: &Order,
+    attempt: &Attempt,
+    registry: &Registry,
+    options: &Options,
+) -> Result<Fulfilled, Error> {
+    let ran = catch_unwind(AssertUnwindSafe(|| run(order, attempt, registry, options)));
     let panicked = |_| Err(Error::broken("the unit panicked"));
     if options.stop.is_requested() {
         attempt.withdraw();
@@ -58,7 +72,9 @@ pub(super) fn give_up(order: &Order, why: &str) -> Result<(), Error> {
     let site = order.shared.site.clone();
     // One of its own: what the one that died has left says nothing.
     let attempt = Attempt { folder: PathBuf::new(), name: unique(), site, unit: order.unit() };
-    attempt.deliver(What::Failed { why: why.to_owned(), is_not_allowed: false }).map(drop)
+    let gave_up = attempt.deliver(What::Failed { why: why.to_owned(), is_not_allowed: false });
+    attempt.leave_if_over();
+    gave_up.map(drop)
 }
 
 /// Whether a unit that failed so may go through the next time, or elsewhere.
@@ -173,6 +189,10 @@ impl Attempt {
     /// Begins one; nothing if the room is gone, which is not to be made again.
     fn begin(site: &Site, unit: usize) -> Result<Option<Self>, Error> {
         let (folder, name) = (site.unit(unit), unique());
+        if let Some(objects) = Objects::of(site.path())? {
+            objects.begin(unit, &name)?;
+            return Ok(Some(Self { site: site.clone(), unit, folder: folder.join(&name), name }));
+        }
         match fs::create_dir(&folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -187,23 +207,36 @@ impl Attempt {
 
     /// Removes what it made; that it was, still counts.
     fn clear(&self) {
-        drop(fs::remove_dir_all(&self.folder));
-        drop(fs::create_dir(&self.folder));
+        self.site.clear(&self.folder);
+        if !is_address(&self.folder) {
+            drop(fs::create_dir(&self.folder));
+        }
     }
 
     /// Removes it, as if it had not been.
     fn withdraw(&self) {
-        drop(fs::remove_dir_all(&self.folder));
+        self.site.clear(&self.folder);
+        if let Ok(Some(objects)) = Objects::of(self.site.path()) {
+            drop(objects.forget(self.unit, &self.name));
+        }
+    }
+
+    /// Takes away what it has put into a room of objects that is there no more: nobody else would.
+    fn leave_if_over(&self) {
+        if is_address(self.site.path()) && !self.site.is_there() {
+            drop(remove_file(&self.site.delivery(self.unit, &self.name)));
+            self.withdraw();
+        }
     }
 
     /// Says what came of it. What it says is whole, or is not there.
-    fn deliver(self, what: What) -> Result<Fulfilled, Error> {
+    fn deliver(&self, what: What) -> Result<Fulfilled, Error> {
         let path = self.site.delivery(self.unit, &self.name);
         let delivery = Delivery { unit: self.unit, attempt: self.name.clone(), what };
         let text = serde_json::to_vec(&delivery)
             .map_err(|e| Error::refused(format!("what a unit made cannot be told as text: {e}")))?;
         match replace_file(&path, &text) {
-            Err(_) if !self.site.path().exists() => {
+            Err(_) if !self.site.is_there() => {
                 Ok(Fulfilled::Abandoned("the run is over".to_owned()))
             }
             delivered => delivered.map(|()| Fulfilled::Delivered),
