@@ -52,9 +52,14 @@ impl Own {
 /// The column of the event that a row is made of: its place in its batch. Queries do not see it.
 pub(super) const EVENT: &str = "__sluice_event";
 
+/// How many bytes the payload of an event has: a column of the table of all events, which says nothing of an
+/// event that its payload does not.
+pub(super) const SIZE: &str = "size";
+
 /// The columns of the table of all events.
 pub(super) fn of_events() -> SchemaRef {
-    Arc::new(Schema::new(Own::ALL.map(Own::field).to_vec()))
+    let size = Field::new(SIZE, DataType::Int64, true);
+    Arc::new(Schema::new(Own::ALL.map(Own::field).into_iter().chain([size]).collect::<Vec<_>>()))
 }
 
 /// The columns of the table of a channel whose messages have these fields.

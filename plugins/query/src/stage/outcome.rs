@@ -19,7 +19,7 @@ use sluice_core::{
     StageContext, TypeKey,
 };
 
-use super::columns::{self, EVENT, Own};
+use super::columns::{self, EVENT, Own, SIZE};
 use super::plan::repeated;
 
 /// What the type of rows is called that a query gives.
@@ -47,9 +47,12 @@ impl Outcome {
             ));
         }
         let (mut own, mut event, mut fields, mut plain) = ([None; 5], None, Vec::new(), Vec::new());
+        let has_payload = given.fields().iter().any(|field| field.name() == Own::Payload.name());
         for (place, field) in given.fields().iter().enumerate() {
             if field.name() == EVENT {
                 event = Some(place);
+            } else if has_payload && field.name() == SIZE {
+                // The payload says it.
             } else if let Some(which) = Own::of(field.name()) {
                 expect(which, field.data_type())?;
                 own[which as usize] = Some(place);

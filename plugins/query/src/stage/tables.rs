@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, BinaryViewArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow_array::types::UInt32Type;
+use arrow_array::{
+    Array, ArrayRef, BinaryViewArray, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array,
+};
 use arrow_cast::cast;
 use arrow_schema::{ArrowError, Fields, SchemaRef};
 use arrow_select::concat::concat_batches;
@@ -81,7 +84,10 @@ pub(super) fn messages(
 pub(super) fn events(batch: &Batch, channels: &Channels) -> Result<RecordBatch, Error> {
     let arrow = batch.to_arrow(channels)?;
     let mut own = own_columns(&arrow)?;
-    own.push(payloads(batch, &arrow)?);
+    let payloads = payloads(batch, &arrow)?;
+    let sizes = (0..batch.len()).map(|row| batch.payload_len(row) as i64);
+    let sizes = Int64Array::new(sizes.collect(), payloads.nulls().cloned());
+    own.extend([payloads, Arc::new(sizes)]);
     own.push(Arc::new(UInt32Array::from_iter_values(0..batch.len() as u32)));
     let schema = columns::with_event(&columns::of_events());
     RecordBatch::try_new(schema, own).map_err(|error| unfit(&error))
@@ -150,6 +156,12 @@ pub(super) fn in_order(mut parts: Vec<RecordBatch>) -> Result<Option<RecordBatch
 pub(super) fn without_event(rows: &RecordBatch) -> Result<RecordBatch, Error> {
     let others: Vec<usize> = (0..rows.num_columns().saturating_sub(1)).collect();
     rows.project(&others).map_err(|error| unfit(&error))
+}
+
+/// The event that a row is made of, by the last column.
+pub(super) fn event_of(rows: &RecordBatch, row: usize) -> u32 {
+    let events = rows.columns().last().and_then(|column| column.as_primitive_opt::<UInt32Type>());
+    events.and_then(|events| events.values().get(row).copied()).unwrap_or(u32::MAX)
 }
 
 /// What every event has, but for its payload.

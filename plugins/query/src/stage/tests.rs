@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
-use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
+use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch};
 use serde_json::{Value, json};
 use sluice_core::{
     Batch, BatchBuilder, Channel, Channels, Encoding, Error, Kind, Make, MessageType, Name,
@@ -179,6 +179,29 @@ fn all_events_are_a_table_with_their_payloads() {
     let given = run.all(events).unwrap();
     assert_eq!(given.len(), 1);
     assert_eq!((given[0].payload(0), given[0].rows().len()), (&b"RAW at 13"[..], 0));
+}
+
+#[test]
+fn all_events_have_the_sizes_of_their_payloads_which_are_no_fields_beside_them() {
+    let mut run = Run::query("select size as x, sequence from events where size < 8");
+    let events = some(&run);
+    let wanted = [
+        event("A", 10, 0, 7.0),
+        event("B", 11, 1, 7.0),
+        event("A", 12, 2, 7.0),
+        event("A", 20, 0, 7.0),
+        event("B", 21, 1, 7.0),
+    ];
+    assert_eq!(run.told(events), wanted);
+    let mut run = Run::query("select * from events where channel = 'RAW'");
+    let events = some(&run);
+    let given = run.all(events).unwrap();
+    assert_eq!((given[0].payload(0), given[0].rows().len()), (&b"RAW at 13"[..], 0));
+    let mut run = Run::query("select size, channel as c from events");
+    let events: Vec<Batch> = some(&run).into_iter().map(|batch| batch.without_payloads()).collect();
+    let given = run.all(events).unwrap();
+    let sizes = given[0].rows()[0].columns.column_by_name("size").unwrap().clone();
+    assert_eq!((0..4).map(|row| sizes.is_null(row)).collect::<Vec<_>>(), [true, true, true, false]);
 }
 
 #[test]
@@ -362,6 +385,49 @@ fn long_conditions_are_worked_out_on_any_thread() {
         let events = some(&run);
         assert_eq!(run.told(events), [event("A", 10, 0, 391.0)]);
     }
+}
+
+/// Many events on A, in between some on B, in batches of so many.
+fn many(run: &Run, count: i64, in_one: usize) -> Vec<Batch> {
+    let each = |n: i64| (if n % 3 == 1 { "B" } else { "A" }, n, n as f64);
+    let all: Vec<_> = (0..count).map(each).collect();
+    all.chunks(in_one).map(|events| batch(&run.channels, events)).collect()
+}
+
+#[test]
+fn which_rows_come_first_of_several_tables_depends_on_events_only() {
+    let both = "select timestamp, v as x from A union all select timestamp, b as x from B";
+    let named = "select timestamp, 1 as x from A union all select timestamp, 2 as x from B";
+    let bare = "select 1 as x from A union all select 2 as x from B";
+    for query in [
+        format!("select timestamp, x from ({both} limit 2500)"),
+        format!("select timestamp, x from ({named} limit 2500)"),
+        format!("select 7 as timestamp, x from ({bare} limit 2500)"),
+    ] {
+        let ask = |in_one: usize| {
+            let mut run = Run::of(json!({ "query": &query, "memory": "16MiB", "channel": "OUT" }));
+            let events = many(&run, 9_000, in_one);
+            run.told(events)
+        };
+        let one = ask(9_000);
+        assert!(!one.is_empty());
+        for in_one in [4_000, 700, 50] {
+            assert!(one == ask(in_one), "{query}, in batches of {in_one}");
+        }
+    }
+}
+
+#[test]
+fn a_table_of_which_little_comes_does_not_hold_up_others() {
+    let query = "select max(timestamp) as timestamp, count(*) as x from \
+                 (select timestamp, v from A union all select timestamp, b as v from B)";
+    let mut run = Run::of(json!({ "query": query, "memory": "8MiB", "channel": "OUT" }));
+    let mut events = many(&run, 3, 3);
+    for first in 0..100i64 {
+        let all: Vec<_> = (0..4_000).map(|n| ("A", 10 + first * 4_000 + n, 1.0)).collect();
+        events.push(batch(&run.channels, &all));
+    }
+    assert_eq!(run.told(events), [event("OUT", 400_009, 0, 400_003.0)]);
 }
 
 #[test]

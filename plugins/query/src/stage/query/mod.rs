@@ -374,7 +374,7 @@ mod tests {
             "select p.* replace (timestamp + interval '1 day' as timestamp) from POSE p",
             "select header.timestamp as timestamp from POSE",
         ] {
-            assert_eq!(keeps(text).0, false, "{text}");
+            assert!(!keeps(text).0, "{text}");
         }
         assert_eq!(keeps("select timestamp from POSE as p (timestamp, a, b, c)"), (false, false));
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use arrow_array::RecordBatch;
+use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use arrow_select::coalesce::BatchCoalescer;
 use datafusion::error::{DataFusionError, Result};
@@ -24,11 +24,19 @@ pub(super) struct Waiters {
     /// How much waits in queues, and may.
     bytes: AtomicUsize,
     most: usize,
+    /// How often rows were taken.
+    taken: AtomicUsize,
 }
 
 impl Waiters {
     pub(super) fn within(most: usize) -> Arc<Self> {
-        Arc::new(Self { driver: AtomicWaker::new(), bytes: AtomicUsize::new(0), most })
+        let (bytes, taken) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Arc::new(Self { driver: AtomicWaker::new(), bytes, most, taken })
+    }
+
+    /// How often rows were taken of any queue.
+    pub(super) fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
     }
 }
 
@@ -101,6 +109,10 @@ pub(super) struct Scan {
     table: usize,
     columns: Vec<usize>,
     same_size: Option<BatchCoalescer>,
+    /// Rows that are not in the queue yet.
+    begun: usize,
+    batch_rows: usize,
+    schema: SchemaRef,
     queue: Arc<Queue>,
 }
 
@@ -124,17 +136,37 @@ impl Scan {
         let same_size =
             (!columns.is_empty()).then(|| BatchCoalescer::new(Arc::clone(schema), batch_rows));
         let feed = Feed { schema: Arc::clone(schema), queue: Arc::clone(&queue) };
-        (Self { table, columns, same_size, queue }, Arc::new(feed))
+        let schema = Arc::clone(schema);
+        (Self { table, columns, same_size, begun: 0, batch_rows, schema, queue }, Arc::new(feed))
     }
 
-    /// Takes rows of a table, if it is this one.
+    /// How many rows of a table it takes until it has as many as go to the plan together.
+    pub(super) fn lacks(&self, table: usize) -> Option<usize> {
+        (table == self.table).then(|| self.batch_rows - self.begun)
+    }
+
+    /// Takes rows of a table, if it is this one; no more than it lacks.
     pub(super) fn give(&mut self, table: usize, rows: &RecordBatch) -> Result<()> {
         if table != self.table {
             return Ok(());
         }
-        let rows = rows.project(&self.columns)?;
-        let Some(same_size) = &mut self.same_size else { return self.queue.put(rows) };
-        same_size.push_batch(rows)?;
+        self.begun += rows.num_rows();
+        if let Some(same_size) = &mut self.same_size {
+            same_size.push_batch(rows.project(&self.columns)?)?;
+        }
+        if self.begun >= self.batch_rows { self.put() } else { Ok(()) }
+    }
+
+    /// Lets the plan have what there is.
+    fn put(&mut self) -> Result<()> {
+        let begun = std::mem::take(&mut self.begun);
+        let Some(same_size) = &mut self.same_size else {
+            let options = RecordBatchOptions::new().with_row_count(Some(begun));
+            let none =
+                RecordBatch::try_new_with_options(Arc::clone(&self.schema), Vec::new(), &options);
+            return self.queue.put(none?);
+        };
+        same_size.finish_buffered_batch()?;
         while let Some(rows) = same_size.next_completed_batch() {
             self.queue.put(rows)?;
         }
@@ -143,11 +175,8 @@ impl Scan {
 
     /// Says that there are no more rows.
     pub(super) fn end(&mut self) -> Result<()> {
-        if let Some(same_size) = &mut self.same_size {
-            same_size.finish_buffered_batch()?;
-            while let Some(rows) = same_size.next_completed_batch() {
-                self.queue.put(rows)?;
-            }
+        if self.begun > 0 {
+            self.put()?;
         }
         self.queue.end();
         Ok(())
@@ -189,6 +218,7 @@ impl Stream for Taker {
         let mut state = self.queue.state();
         if let Some((rows, bytes)) = state.rows.pop_front() {
             self.queue.waiters.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.queue.waiters.taken.fetch_add(1, Ordering::Relaxed);
             return Poll::Ready(Some(Ok(rows)));
         }
         if state.is_ended {

@@ -66,7 +66,8 @@ impl Whole {
     }
 
     /// Hands the rows of a batch to the plan, which is made with the first ones.
-    fn feed(&mut self, batch: &Batch, context: &mut StageContext<'_>) -> Result<(), Error> {
+    fn feed(&mut self, batch: &Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        let mut given = Vec::new();
         self.note_clock(batch, context);
         let one_open = self.known.is_one_open();
         let shares = if one_open { Vec::new() } else { self.known.shares(batch, context)? };
@@ -77,16 +78,23 @@ impl Whole {
             if matches!(self.work, Work::Ahead) {
                 self.begin(&share.schemas)?;
             }
-            let Work::Begun(running, _) = &mut self.work else { return Ok(()) };
-            for (table, rows) in share.rows.iter().enumerate() {
-                let Some(rows) = rows else { continue };
-                let rows = tables::without_event(rows)?;
-                running
-                    .give(table, &rows)
-                    .map_err(|error| failed(error, &self.query, &self.room))?;
+            let mut left = Left(share.rows);
+            while let Work::Begun(running, _) = &mut self.work
+                && let Some((table, rows)) = left.next(running)?
+            {
+                let more = running.give(table, &rows);
+                more.map_err(|error| failed(error, &self.query, &self.room))?;
+                // So what the plan works on first depends on events, and not on how many come together.
+                loop {
+                    let rows = self.step(context)?;
+                    if rows.is_empty() {
+                        break;
+                    }
+                    given.extend(rows);
+                }
             }
         }
-        Ok(())
+        Ok(given)
     }
 
     fn begin(&mut self, schemas: &[arrow_schema::SchemaRef]) -> Result<(), Error> {
@@ -169,11 +177,11 @@ impl Fold for Whole {
             self.held.hold(batch, &self.known)?;
             return Ok(Vec::new());
         }
-        for held in self.held.take() {
-            self.feed(&held, context)?;
+        let mut given = Vec::new();
+        for batch in self.held.take().into_iter().chain([batch]) {
+            given.extend(self.feed(&batch, context)?);
         }
-        self.feed(&batch, context)?;
-        self.step(context)
+        Ok(given)
     }
 
     fn finish(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
@@ -190,6 +198,29 @@ impl Fold for Whole {
 
     fn is_done(&self) -> bool {
         matches!(self.work, Work::Over)
+    }
+}
+
+/// Rows of a batch that are not given to a plan yet, by the tables' places.
+struct Left(Vec<Option<RecordBatch>>);
+
+impl Left {
+    /// Rows of one table, no more than a plan lacks to go on: of that table for which these come first.
+    fn next(&mut self, running: &Running) -> Result<Option<(usize, RecordBatch)>, Error> {
+        let piece = |(table, rows): (usize, &Option<RecordBatch>)| {
+            let rows = rows.as_ref().filter(|rows| rows.num_rows() > 0)?;
+            let lacks = running.lacks(table).unwrap_or(usize::MAX);
+            let count = lacks.min(rows.num_rows());
+            // What completes nothing is given last.
+            let last = if lacks > count { u32::MAX } else { tables::event_of(rows, count - 1) };
+            Some((last, table, count))
+        };
+        let first = self.0.iter().enumerate().filter_map(piece).min();
+        let Some((_, table, count)) = first else { return Ok(None) };
+        let Some(Some(rows)) = self.0.get_mut(table) else { return Ok(None) };
+        let piece = rows.slice(0, count);
+        *rows = rows.slice(count, rows.num_rows() - count);
+        Ok(Some((table, tables::without_event(&piece)?)))
     }
 }
 

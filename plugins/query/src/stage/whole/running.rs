@@ -31,6 +31,10 @@ const BATCH_ROWS: usize = 1024;
 /// How often a plan that waits for a disk looks whether it is to end.
 const PATIENCE: Duration = Duration::from_millis(50);
 
+/// How often all parts of a plan are let work on without any of them taking rows, before it counts as hungry: rows
+/// go through few hands.
+const QUIET: u32 = 16;
+
 /// What plans are made and run with that may take this much memory.
 pub(super) fn planner(memory: usize, spill: Option<&Path>) -> Result<Planner, Error> {
     let mode = match spill {
@@ -108,7 +112,12 @@ impl Running {
         Ok(Self { stream: Some(stream), runtime: Some(runtime), scans, waiters })
     }
 
-    /// Gives it rows of the table at a place.
+    /// How many rows of a table it takes until some of them go to work.
+    pub(super) fn lacks(&self, table: usize) -> Option<usize> {
+        self.scans.iter().find_map(|scan| scan.lacks(table))
+    }
+
+    /// Gives it rows of the table at a place, no more than it lacks.
     pub(super) fn give(&mut self, table: usize, rows: &RecordBatch) -> Result<(), QueryError> {
         let mut given = self.scans.iter_mut().map(|scan| scan.give(table, rows));
         given.find(Result::is_err).unwrap_or(Ok(())).map_err(|error| QueryError::of(error))
@@ -128,6 +137,7 @@ impl Running {
         };
         let step = runtime.block_on(async {
             let mut look = tokio::time::interval(PATIENCE);
+            let (mut taken, mut quiet) = (waiters.taken(), 0);
             poll_fn(|context| {
                 waiters.driver.register(context.waker());
                 if is_aborted() {
@@ -139,7 +149,14 @@ impl Running {
                     Poll::Pending => {}
                 }
                 if scans.iter().any(Scan::is_wanted) {
-                    return Poll::Ready(Ok(Step::Hungry));
+                    // Others may still be at what they were given.
+                    quiet = if taken == waiters.taken() { quiet + 1 } else { 0 };
+                    taken = waiters.taken();
+                    if quiet > QUIET {
+                        return Poll::Ready(Ok(Step::Hungry));
+                    }
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
                 }
                 while look.poll_tick(context).is_ready() {}
                 Poll::Pending
