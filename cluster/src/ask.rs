@@ -32,7 +32,7 @@ pub(crate) async fn ask<T: DeserializeOwned>(to: &Address, path: &str) -> Result
     let answer = timeout(PATIENCE, exchange(to, &question)).await;
     let answer = answer.map_err(|_| NoAnswer::Silent("no answer within 8 s".into()))?;
     let answer = answer.map_err(|e| NoAnswer::Silent(e.to_string()))?;
-    body(&answer).and_then(|body| serde_json::from_slice(body).ok()).ok_or(NoAnswer::Stranger)
+    understood(&answer)
 }
 
 /// Says something to who listens at this address. Whether that is heard is not told.
@@ -54,6 +54,15 @@ async fn exchange(to: &Address, question: &str) -> std::io::Result<Vec<u8>> {
     Ok(answer)
 }
 
+/// What an answer says. No answer at all is what a tunnel gives to a scheduler that is not there now.
+fn understood<T: DeserializeOwned>(answer: &[u8]) -> Result<T, NoAnswer> {
+    if answer.is_empty() {
+        return Err(NoAnswer::Silent("it hung up without an answer".into()));
+    }
+    let body = body(answer).ok_or(NoAnswer::Stranger)?;
+    serde_json::from_slice(body).map_err(|_| NoAnswer::Stranger)
+}
+
 /// What stands behind the head of an answer that says that all is well.
 fn body(answer: &[u8]) -> Option<&[u8]> {
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n")?;
@@ -73,5 +82,15 @@ mod tests {
         assert_eq!(body(b"HTTP/1.1 404 Not Found\r\n\r\n{}"), None);
         assert_eq!(body(b"SSH-2.0-OpenSSH\r\n"), None);
         assert_eq!(body(b""), None);
+    }
+
+    #[test]
+    fn no_answer_is_told_from_one_that_is_something_else() {
+        let understood = |answer: &str| understood::<Vec<u8>>(answer.as_bytes());
+        assert_eq!(understood("HTTP/1.1 200 OK\r\n\r\n[1]"), Ok(vec![1]));
+        assert!(matches!(understood(""), Err(NoAnswer::Silent(_))));
+        for other in ["SSH-2.0-OpenSSH\r\n", "HTTP/1.1 200 OK\r\n\r\n[1"] {
+            assert_eq!(understood(other), Err(NoAnswer::Stranger), "{other}");
+        }
     }
 }

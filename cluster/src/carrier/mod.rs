@@ -12,7 +12,7 @@ use sluice_pipeline::run::Stop;
 use crate::address::Address;
 use crate::hello::meet;
 use crate::local::LocalCluster;
-use crate::{logging, runtime};
+use crate::{logging, requested, runtime};
 use job::Job;
 
 /// How many orders a job has at most: a scheduler plans each job as a whole.
@@ -63,13 +63,16 @@ impl Carrier for Ballista {
         let orders = orders.iter().map(Order::apart).collect::<Result<Vec<_>, _>>()?;
         let runtime = runtime(1)?;
         let result = runtime.block_on(async {
-            meet(&self.scheduler, &self.greeting).await?;
+            let Some(met) = unless(stop, meet(&self.scheduler, &self.greeting)).await else {
+                return Ok(());
+            };
+            met?;
             let mut result = Ok(());
             for (shared, some) in portions(&orders) {
-                if stop.is_requested() {
-                    break;
-                }
-                let mut job = Job::submit(&self.scheduler, shared, &some).await?;
+                // Where it was taken all the same, its units find that the run is over.
+                let submitted = unless(stop, Job::submit(&self.scheduler, shared, &some)).await;
+                let Some(job) = submitted else { break };
+                let mut job = job?;
                 let ended = job.watch(self.patience, stop, say).await?;
                 result = result.and(ended);
             }
@@ -77,6 +80,15 @@ impl Carrier for Ballista {
         });
         runtime.shutdown_background();
         result
+    }
+}
+
+/// What comes of this; nothing once it is asked to stop, however long the other side takes.
+async fn unless<T>(stop: &Stop, work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        () = requested(stop) => None,
+        done = work => Some(done),
     }
 }
 
@@ -116,6 +128,15 @@ mod tests {
         assert!(all.eq(orders.iter().map(|(_, order)| order.as_str())));
         let lengths: Vec<usize> = portions.iter().map(|(_, some)| some.len()).collect();
         assert_eq!(lengths, [2, 1, 1, MOST_ORDERS, 7]);
+    }
+
+    #[test]
+    fn a_scheduler_that_is_silent_keeps_nobody_from_stopping() {
+        let stop = Stop::default();
+        stop.request();
+        let runtime = runtime(1).unwrap();
+        assert_eq!(runtime.block_on(unless(&stop, std::future::pending::<()>())), None);
+        assert_eq!(runtime.block_on(unless(&Stop::default(), async { 1 })), Some(1));
     }
 
     #[test]

@@ -165,6 +165,10 @@ async fn belief(Path(id): Path<String>, State(known): State<Arc<Known>>) -> Json
 }
 
 async fn hear(Path(id): Path<String>, State(known): State<Arc<Known>>, Json(word): Json<Word>) {
+    // Executors say what they have to before their task ends. Whatever else comes would be kept for nobody.
+    if !jobs(&known.scheduler).iter().any(|(job, _)| *job == id) {
+        return;
+    }
     let mut all = known.words();
     let words = all.entry(id).or_default();
     if words.len() < MOST_WORDS.0 {
@@ -180,11 +184,11 @@ async fn standing(
     Path((id, heard)): Path<(String, usize)>,
     State(known): State<Arc<Known>>,
 ) -> Json<Standing> {
-    known.asked().insert(id.clone(), Instant::now());
     let executors = executors(&known.scheduler, &[]).await.len();
     let words = known.words().get(&id).and_then(|words| words.get(heard..)).unwrap_or(&[]).to_vec();
     let mut standing = Standing { executors, waiting: 0, running: 0, words };
     if let Some((_, job)) = jobs(&known.scheduler).into_iter().find(|(job, _)| *job == id) {
+        known.asked().insert(id, Instant::now());
         let graph = job.execution_graph.read().await;
         standing.waiting = graph.available_tasks();
         standing.running = graph.running_tasks().len();
@@ -234,4 +238,31 @@ async fn executors(scheduler: &Scheduler, tasks: &[RunningTaskInfo]) -> Vec<Work
 
 fn task_of(task: &RunningTaskInfo) -> Task {
     Task { job: task.job_id.to_string(), stage: task.stage_id, number: task.task_id, failures: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime;
+    use crate::scheduler::{SchedulerOptions, scheduler};
+
+    #[test]
+    fn of_a_job_that_is_not_there_nothing_is_kept() {
+        let options = SchedulerOptions {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            advertise: None,
+            executor_timeout: Duration::from_secs(20),
+            greeting: Greeting::default(),
+        };
+        runtime(1).unwrap().block_on(async {
+            let scheduler = scheduler(&options, "127.0.0.1:1".parse().unwrap()).await.unwrap();
+            let hello = Hello::of(&options.greeting, "instance");
+            let (words, asked) = (Mutex::default(), Mutex::default());
+            let known = Arc::new(Known { scheduler, hello, words, asked });
+            let word = Word { text: "rubbish".into(), is_left: true };
+            hear(Path("nowhere".into()), State(Arc::clone(&known)), Json(word)).await;
+            drop(standing(Path(("nowhere".into(), 0)), State(Arc::clone(&known))).await);
+            assert!(known.words().is_empty() && known.asked().is_empty());
+        });
+    }
 }
