@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::kit::{BEGIN, Event, Folder, Ran, log, ran, root, skipped, sluice};
+use crate::s3::server::Server;
 
 /// What the contract of the command line has.
 const BY_CHANNEL: &str = "select channel, count(*) from drive group by 1 order by 2 desc";
@@ -335,7 +336,9 @@ fn a_log_that_grows_is_asked_as_it_is_by_then() {
     let mut heard = |said: &str, lines: usize| {
         to.write_all(said.as_bytes()).unwrap();
         let mut text = String::new();
-        (0..lines).for_each(|_| drop(from.as_mut().unwrap().read_line(&mut text).unwrap()));
+        for _ in 0..lines {
+            from.as_mut().unwrap().read_line(&mut text).unwrap();
+        }
         text
     };
     assert_eq!(heard(".tables\n", 2), "day\nday.A\n");
@@ -344,7 +347,6 @@ fn a_log_that_grows_is_asked_as_it_is_by_then() {
     folder.write("day.lcm", log(&events));
     assert_eq!(heard("select count(*) as n from day.B;\n", 2), "n\n1\n");
     assert_eq!(heard(".tables\n", 3), "day\nday.A\nday.B\n");
-    drop(heard);
     drop(to);
     assert!(child.wait().unwrap().success());
 }
@@ -539,4 +541,38 @@ fn a_query_that_needs_more_than_its_memory_spills_or_says_what_to_do() {
         all.insert(memory, ran(&folder, &arguments).expect(0).stdout);
     }
     assert_eq!(all["64MiB"], all["1GiB"]);
+}
+
+#[test]
+fn objects_are_asked_as_files_are_and_anew_each_time() {
+    let (folder, server) = (Folder::new(), Server::start());
+    let one = log(&[Event::new(0, BEGIN, "A", b"a")]);
+    let two = log(&[Event::new(0, BEGIN, "A", b"a"), Event::new(1, BEGIN, "B", b"b")]);
+    server.put("logs/day.lcm", &one);
+    let count = "select count(*) as n from day";
+    for (query, log) in [(count, "s3://logs/day.lcm"), (count, "day=s3://logs/*.lcm")] {
+        let ran = server.ran(&folder, &["query", query, log, "--format", "csv"]).expect(0);
+        assert_eq!(ran.text(), "n\n1\n", "{log}");
+    }
+    let to = ["query", count, "s3://logs/day.lcm", "--to", "s3://out/n.csv"];
+    server.ran(&folder, &to).expect(0);
+    assert_eq!(server.get("out/n.csv"), b"n\n1\n");
+    let onto = [&to[..4], &["s3://logs/day.lcm", "--format", "csv", "--overwrite"]].concat();
+    server.ran(&folder, &onto).expect(1).says("the output is also an input");
+
+    let mut command = server.sluice(&folder);
+    command.args(["query", "s3://logs/day.lcm", "--format", "csv"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut to, mut from) = (child.stdin.take().unwrap(), child.stdout.take().map(BufReader::new));
+    for (bytes, wanted) in [(one, "n\n1\n"), (two, "n\n2\n")] {
+        server.put("logs/day.lcm", &bytes);
+        writeln!(to, "{count};").unwrap();
+        let mut text = String::new();
+        for _ in 0..2 {
+            from.as_mut().unwrap().read_line(&mut text).unwrap();
+        }
+        assert_eq!(text, wanted);
+    }
+    drop(to);
+    assert!(child.wait().unwrap().success());
 }
