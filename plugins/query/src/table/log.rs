@@ -37,12 +37,15 @@ pub struct LogTables {
     /// What is known of channels, by their names.
     known: Mutex<HashMap<String, Known>>,
     /// The inputs, and how long they were, when somebody last asked.
-    seen: Mutex<Option<Vec<(PathBuf, Option<u64>)>>>,
+    seen: Mutex<Option<Lengths>>,
     /// Whether an input that can be read once only has been read.
     taken: AtomicBool,
     pub(super) findings: FindingsLog,
     bytes_read: Arc<AtomicU64>,
 }
+
+/// Inputs, and how long they are.
+type Lengths = Vec<(PathBuf, Option<u64>)>;
 
 impl std::fmt::Debug for LogTables {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
