@@ -221,8 +221,11 @@ fn queries_give_the_same_whether_or_not_conditions_are_pushed_down() {
     }
 }
 
-/// What `info` says of a log: events by channel, and damage.
-fn info(folder: &Folder, name: &str) -> (Vec<(String, i64)>, Vec<(u64, u64)>) {
+/// Events by channel, and places and lengths of damage.
+type Told = (Vec<(String, i64)>, Vec<(u64, u64)>);
+
+/// What `info` says of a log.
+fn info(folder: &Folder, name: &str) -> Told {
     let said = ran(folder, &["info", name, "--json"]).text();
     let said: Value = serde_json::from_str(&said).unwrap();
     let array = |key: &str| said[key].as_array().unwrap().clone();

@@ -10,6 +10,7 @@ use glob::{MatchOptions, Pattern};
 use super::Found;
 use super::ranges::Object;
 use crate::globs::is_glob;
+use crate::output;
 use crate::store::{Address, Depth, Place, State};
 use crate::{Error, Input};
 
@@ -115,7 +116,9 @@ fn matches(name: &Path, place: &Place) -> Result<Vec<Input>, Error> {
     let found = place.store.list(&place.at.with_key(prefix), depth, usize::MAX);
     let found = found.map_err(|e| Error::io("list", name, e))?;
     let options = MatchOptions { require_literal_separator: true, ..MatchOptions::default() };
-    let inputs = inputs(place, found, |key| pattern.matches_with(key, options));
+    // What a run keeps there until it is published is nobody's input.
+    let is_litter = |key: &str| key.split('/').any(output::is_litter);
+    let inputs = inputs(place, found, |key| pattern.matches_with(key, options) && !is_litter(key));
     if inputs.is_empty() {
         return Err(Error::refused(format!("no object matches `{}`", name.display())));
     }

@@ -571,10 +571,17 @@ pub fn place(target: &Path) -> PathBuf {
     real.join(target.file_name().unwrap_or_default())
 }
 
+/// Whether something of this name is what a run keeps until it publishes it, and not an output.
+pub(crate) fn is_litter(name: &str) -> bool {
+    name.starts_with('.') && name.ends_with(TEMPORARY)
+}
+
 /// Where a folder really lies, or will when it is made.
 fn real(folder: &Path) -> PathBuf {
     if is_address(folder) {
-        return folder.to_owned();
+        // One address has several spellings.
+        let place = Place::of(folder).ok().flatten();
+        return place.map_or_else(|| folder.to_owned(), |place| place.folder().at.path());
     }
     let here =
         |folder: &Path| if folder.as_os_str().is_empty() { ".".into() } else { folder.to_owned() };

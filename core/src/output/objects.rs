@@ -14,7 +14,7 @@ use std::thread;
 use super::faults::{Faults, Step, ask};
 use super::litter::{live, remove_any};
 use super::names::appeared;
-use super::{MANIFEST, Outputs, Overwrite, TEMPORARY};
+use super::{MANIFEST, Outputs, Overwrite, TEMPORARY, is_litter};
 use crate::Error;
 use crate::files::{self, forget};
 use crate::store::{self, Depth, Place, State, is_address};
@@ -83,7 +83,7 @@ pub(super) fn holds_objects(folder: &Path) -> Result<Option<bool>, Error> {
     let place = place.folder();
     let is_output = |key: &str| {
         let inside = key.strip_prefix(place.at.key()).unwrap_or(key);
-        !inside.split('/').any(|part| part.starts_with('.') && part.ends_with(TEMPORARY))
+        !inside.split('/').any(is_litter)
     };
     let listed = |most| {
         let found = place.store.list(&place.at, Depth::All, most);

@@ -8,8 +8,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{Builder, Scope};
 use std::time::Duration;
 
-use sluice_core::Error;
 use sluice_core::output::remove_file;
+use sluice_core::{Error, ErrorKind};
 
 use super::delivery::{Delivery, What};
 use super::heartbeat::Heartbeat;
@@ -170,12 +170,17 @@ impl Driver<'_> {
     {
         let Some((unit, _)) = there.first().cloned() else { return false };
         let was_open = board.is_open(unit);
-        let read = |(_, path): &(usize, PathBuf)| {
+        let (mut found, mut over) = (Vec::new(), Vec::new());
+        for (_, path) in there {
             // Second ones, and what is none, are only removed.
-            let delivery = was_open.then(|| Delivery::read(self.room.site(), path, unit).ok());
-            delivery.flatten()
-        };
-        let mut found: Vec<Delivery> = there.iter().filter_map(read).collect();
+            match was_open.then(|| Delivery::read(self.room.site(), path, unit)) {
+                // A file system, or a store, may come back: it is looked at again.
+                Some(Err(error)) if matches!(error.kind(), ErrorKind::Io { .. }) => continue,
+                Some(Ok(delivery)) => found.push(delivery),
+                Some(Err(_)) | None => {}
+            }
+            over.push(path);
+        }
         found.sort_by_key(|delivery| delivery.what.rank());
         for Delivery { attempt, what, .. } in found {
             if board.is_open(unit) && !self.options.stop.is_aborted() {
@@ -183,7 +188,7 @@ impl Driver<'_> {
                 board.take(unit, Came { what, folder });
             }
         }
-        there.iter().for_each(|(_, path)| remove(path));
+        over.into_iter().for_each(|path| remove(path));
         let is_settled = !board.is_open(unit);
         if is_settled {
             self.room.clear(unit);

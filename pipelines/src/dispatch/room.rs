@@ -53,7 +53,9 @@ pub(super) struct Room {
 /// Who drives a run.
 #[derive(Debug, Serialize, Deserialize)]
 struct Driving {
-    host: String,
+    /// Where its process number counts: this run of this machine, and the processes that can be seen from there.
+    /// Containers and machines of one name differ in it.
+    home: String,
     process: u32,
 }
 
@@ -117,7 +119,7 @@ impl Room {
     /// has changed, so that they look again what is in it.
     pub(super) fn touch(&self) -> Result<(), Error> {
         let (path, beside) = (self.path().join(DRIVER), self.path().join(".driver"));
-        let driving = Driving { host: host(), process: std::process::id() };
+        let driving = Driving { home: home(), process: std::process::id() };
         let text = serde_json::to_vec(&driving).map_err(|e| Error::broken(e.to_string()))?;
         if let Some(objects) = Objects::of(self.path())? {
             return objects.put(DRIVER, &text);
@@ -317,10 +319,10 @@ fn is_dead(room: &Path) -> bool {
     match driving {
         // There, the driver is what is put first.
         None if in_store => true,
-        Some(driving) if driving.host == host() && driving.process == std::process::id() => {
+        Some(driving) if driving.home == home() && driving.process == std::process::id() => {
             !ours().contains(room)
         }
-        Some(driving) if driving.host == host() => {
+        Some(driving) if driving.home == home() => {
             !Path::new("/proc").join(driving.process.to_string()).exists()
         }
         Some(_) if in_store => is_silent(room),
@@ -350,6 +352,13 @@ fn is_silent(room: &Path) -> bool {
 fn unit_of_delivery(name: &str) -> Option<usize> {
     let (unit, _) = name.strip_suffix(".json")?.strip_prefix("unit-")?.split_once('.')?;
     unit.parse().ok()
+}
+
+/// Where a number of a process means one process: see [`Driving`].
+fn home() -> String {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let processes = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    format!("{} {} {}", host(), boot.trim(), processes.display())
 }
 
 /// What this machine calls itself, in letters that go into any name.

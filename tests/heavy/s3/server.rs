@@ -81,9 +81,9 @@ impl Server {
     pub(crate) fn sluice(&self, folder: &Folder) -> Command {
         let mut command = kit::sluice(folder);
         let others = std::env::vars_os().map(|(name, _)| name);
-        others
-            .filter(|name| name.as_encoded_bytes().starts_with(b"AWS_"))
-            .for_each(|name| drop(command.env_remove(name)));
+        for name in others.filter(|name| name.as_encoded_bytes().starts_with(b"AWS_")) {
+            command.env_remove(name);
+        }
         command
             .env("AWS_ENDPOINT_URL", format!("http://{}", self.address))
             .env("AWS_ALLOW_HTTP", "true")

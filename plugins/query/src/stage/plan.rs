@@ -112,13 +112,8 @@ impl Planner {
 
 /// The first name that is there twice.
 pub(super) fn repeated(names: impl Iterator<Item = String>) -> Option<String> {
-    let mut seen = std::collections::BTreeSet::new();
-    for name in names {
-        if !seen.insert(name.clone()) {
-            return Some(name);
-        }
-    }
-    None
+    let (mut names, mut seen) = (names, std::collections::BTreeSet::new());
+    names.find(|name| !seen.insert(name.clone()))
 }
 
 fn leaves_of(tables: &[SchemaRef]) -> Result<Vec<Leaf>> {

@@ -59,6 +59,9 @@ fn rows(name: &str, events: Vec<u32>, field: &str, column: ArrayRef) -> Rows {
     Rows { message, payloads: Payloads::Kept, events, columns }
 }
 
+/// What is done with a part of a stage.
+type Work<'w> = dyn FnMut(&mut Stage, &mut StageContext<'_>) -> Result<Vec<Batch>, Error> + 'w;
+
 impl Run {
     fn of(options: Value) -> Self {
         Self {
@@ -81,11 +84,7 @@ impl Run {
         self.entered = given.iter().map(|batch| batch.len() as u64).sum();
         for part in &mut self.parts {
             let mut next = Vec::new();
-            let mut step = |work: &mut dyn FnMut(
-                &mut Stage,
-                &mut StageContext<'_>,
-            ) -> Result<Vec<Batch>, Error>|
-             -> Result<usize, Error> {
+            let mut step = |work: &mut Work<'_>| -> Result<usize, Error> {
                 let mut context = StageContext::new(&self.channels, None);
                 let got = work(part, &mut context)?;
                 self.filtered += context.filtered;

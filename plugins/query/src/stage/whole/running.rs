@@ -96,7 +96,7 @@ impl Running {
     ) -> Result<Self, QueryError> {
         let waiters = Waiters::within(most_waiting);
         let mut scans = Vec::new();
-        let plan = fed(&planned, &mut scans, &waiters).map_err(|error| QueryError::of(error))?;
+        let plan = fed(&planned, &mut scans, &waiters).map_err(QueryError::of)?;
         let context = TaskContext::default().with_session_config(planner.config.clone());
         let context = Arc::new(context.with_runtime(Arc::clone(&planner.runtime)));
         let runtime = Builder::new_current_thread().enable_time().build();
@@ -107,7 +107,7 @@ impl Running {
         })?;
         let stream = {
             let _inside = runtime.enter();
-            execute_stream(plan, context).map_err(|error| QueryError::of(error))?
+            execute_stream(plan, context).map_err(QueryError::of)?
         };
         Ok(Self { stream: Some(stream), runtime: Some(runtime), scans, waiters })
     }
@@ -120,14 +120,14 @@ impl Running {
     /// Gives it rows of the table at a place, no more than it lacks.
     pub(super) fn give(&mut self, table: usize, rows: &RecordBatch) -> Result<(), QueryError> {
         let mut given = self.scans.iter_mut().map(|scan| scan.give(table, rows));
-        given.find(Result::is_err).unwrap_or(Ok(())).map_err(|error| QueryError::of(error))
+        given.find(Result::is_err).unwrap_or(Ok(())).map_err(QueryError::of)
     }
 
     /// Tells it that there are no more rows.
     pub(super) fn end(&mut self) -> Result<(), QueryError> {
         let ended = self.scans.iter_mut().map(Scan::end);
         let ended: Vec<Result<()>> = ended.collect();
-        ended.into_iter().collect::<Result<()>>().map_err(|error| QueryError::of(error))
+        ended.into_iter().collect::<Result<()>>().map_err(QueryError::of)
     }
 
     /// Lets it work until it has rows, or can do nothing more.
