@@ -145,6 +145,16 @@ fn families_know_the_core_only_and_never_each_other() {
 }
 
 #[test]
+fn the_cluster_and_object_stores_know_no_plugin_and_only_the_program_knows_them() {
+    assert_eq!(ours("sluice-cluster"), BTreeSet::from(["sluice-core", "sluice-pipeline"]));
+    assert_eq!(ours("sluice-storage"), BTreeSet::from(["sluice-core"]));
+    for engine in ["sluice-cluster", "sluice-storage"] {
+        let users = CRATES.keys().filter(|name| ours(name).contains(engine));
+        assert_eq!(users.collect::<Vec<_>>(), ["sluice"], "{engine}");
+    }
+}
+
+#[test]
 fn the_conformance_kit_knows_no_plugin() {
     assert_eq!(ours("sluice-conformance"), BTreeSet::from(["sluice-core", "sluice-pipeline"]));
 }

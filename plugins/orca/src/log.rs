@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sluice_core::files::LogFile;
 use sluice_core::name::{escaped, printable};
+use sluice_core::store::is_address;
 use sluice_core::{Channel, Encoding, Error, Name};
 
 use crate::config::{self, Facts};
@@ -143,7 +144,16 @@ pub struct Log {
 
 impl Log {
     /// Reads the header of the master at `path`.
+    ///
+    /// `Err` for one in an object store, too: its subfiles would be taken for missing.
     pub fn open(path: &Path, choices: &Choices) -> Result<Self, Error> {
+        if is_address(path) {
+            return Err(Error::refused(format!(
+                "an Orca log is a master and its subfiles, which are read from a folder of this machine; copy \
+                 them there first: {}",
+                printable(&path.to_string_lossy())
+            )));
+        }
         let header = Header::read(&mut master::open(path)?)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         let subfile = |line: &FileLine| Subfile {
@@ -512,6 +522,13 @@ fn picture_folder(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_log_in_an_object_store_is_refused_before_its_subfiles_are_missed() {
+        let master = Path::new("s3://fleet/060804_153321_master.log");
+        let refused = Log::open(master, &Choices::default()).unwrap_err().to_string();
+        assert!(refused.contains("copy them there first: s3://fleet/"), "{refused}");
+    }
 
     #[test]
     fn sources_are_named_without_the_time_of_the_recording() {
