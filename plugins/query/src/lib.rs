@@ -1,6 +1,6 @@
 //! Logs as tables of DataFusion: SQL over what any source reads, and the stage `sql`.
 //!
-//! [`session`] is where queries are planned and run; [`table`] makes tables of a source. [`stage`] asks queries of the
+//! `session` is where queries are planned and run; `table` makes tables of a source. `stage` asks queries of the
 //! events of a pipeline.
 //!
 //! Empty without the feature `engine`.
