@@ -266,7 +266,8 @@ fn input_that_cannot_be_read_is_tried_again_and_then_told() {
     fs::remove_file(folder.at("in/1.lcm")).unwrap();
     let threads = Threads::sound();
     let carried = batch.run_by(&threads, &Registry::linked(), &options(Overwrite::Refuse)).unwrap();
-    assert!(carried.units[1].error.as_deref().unwrap().contains("no such file"));
+    let error = carried.units[1].error.as_deref().unwrap();
+    assert!(error.contains("it is not there on"), "{error}");
     assert_eq!(threads.again.load(Ordering::Relaxed), dispatch::ATTEMPTS - 1);
 }
 
@@ -422,8 +423,11 @@ fn rooms_of_drivers_that_died_are_removed_and_disturb_nobody() {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     let host: String = host.trim().chars().map(plain).take(40).collect();
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let processes = fs::read_link("/proc/self/ns/pid").unwrap();
+    let home = format!("{host} {} {}", boot.trim(), processes.display());
     // No process has such a number.
-    fs::write(room.join("driver"), format!("{{\"host\":\"{host}\",\"process\":4294967295}}"))
+    fs::write(room.join("driver"), format!("{{\"home\":\"{home}\",\"process\":4294967295}}"))
         .unwrap();
     local(STRICT, &folder, Overwrite::Refuse);
     let out = folder.at("out").display().to_string();
