@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::kit::{BEGIN, Event, Folder, Ran, log, ran, root, skipped, sluice};
+use crate::kit::{BEGIN, Event, Folder, Ran, log, python, ran, root, skipped, sluice};
 use crate::s3::server::Server;
 
 /// What the contract of the command line has.
@@ -85,18 +85,6 @@ fn a_window_of_time_on_one_channel_has_the_events_that_cat_shows() {
     let found: Vec<Value> =
         asked(&folder, &query, &[]).iter().map(|row| row["sequence"].clone()).collect();
     assert_eq!(found, shown);
-}
-
-/// The Python that has this module; nothing, said aloud, if there is none.
-fn python(module: &str) -> Option<PathBuf> {
-    let given = std::env::var_os("SLUICE_PEERS").map(PathBuf::from);
-    let python = given.unwrap_or_else(|| root().join(".cache/peers-venv")).join("bin/python3");
-    let asked = Command::new(&python).args(["-c", &format!("import {module}")]).output();
-    if asked.is_ok_and(|asked| asked.status.success()) {
-        return Some(python);
-    }
-    skipped(&format!("there is no Python with {module}; .ci/run installs it"));
-    None
 }
 
 /// What a script prints, as JSON.

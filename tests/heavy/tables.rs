@@ -18,7 +18,7 @@ use sluice_core::{ErrorKind, Kind, Make, Registry, Source};
 use sluice_query::session::{Planned, QueryError, Session, SessionOptions, Spill};
 use sluice_query::table::{Findings, LogTables};
 
-use crate::kit::{BEGIN, Dice, Event, Folder, drive, events, log, ran, root, skipped};
+use crate::kit::{BEGIN, Dice, Event, Folder, drive, events, log, python, ran};
 
 /// With so little memory files are read in pieces of 64 KiB, so that small logs have many.
 const SMALL: usize = 16 << 20;
@@ -646,18 +646,6 @@ fn what_is_of_another_type_or_cannot_be_decoded_is_left_out_and_counted() {
     assert_eq!(number(&session, "select count(*) from drive where channel = 'POSE'"), left + 3);
 }
 
-/// The Python that has DuckDB; nothing, said aloud, if there is none.
-fn duckdb() -> Option<PathBuf> {
-    let given = std::env::var_os("SLUICE_PEERS").map(PathBuf::from);
-    let python = given.unwrap_or_else(|| root().join(".cache/peers-venv")).join("bin/python3");
-    let works = Command::new(&python).args(["-c", "import duckdb"]).output();
-    if works.is_ok_and(|output| output.status.success()) {
-        return Some(python);
-    }
-    skipped("there is no Python with DuckDB; .ci/run installs it");
-    None
-}
-
 /// Fails unless every table in `ours/` has the rows of the one in `tables/` that `convert` wrote.
 const COMPARED: &str = r#"
 import duckdb, glob, os, sys
@@ -689,7 +677,7 @@ print(done)
 
 /// Compares every typed table of a log with the tables that `convert` makes of it, and says how many.
 fn compared(folder: &Folder, (plugin, name): (&str, &str), types: &[&str]) -> Option<usize> {
-    let python = duckdb()?;
+    let python = python("duckdb")?;
     let mut convert = vec!["convert", name, "--to", "tables/"];
     types.iter().for_each(|types| convert.extend(["--types", types]));
     ran(folder, &convert);

@@ -1,12 +1,11 @@
 //! Archives from end to end, and in the hands of the programs that read zstd and Arrow.
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
 use sluice_core::options::ByteSize;
 
-use crate::kit::{BEGIN, Folder, drive, events, log, ran, root, run_with, skipped, unpacked};
+use crate::kit::{BEGIN, Folder, drive, events, log, python, ran, run_with, skipped, unpacked};
 
 /// A folder with `in.lcm`: 4000 events, a millisecond apart, in about 1.5 MB.
 fn folder() -> Folder {
@@ -178,18 +177,6 @@ fn the_zstd_program_tests_and_unpacks_archives() {
     zstd(&["-q", "-t", "drive.arrow.zst"]);
 }
 
-/// The Python that has pyarrow; nothing, said aloud, if there is none.
-fn python() -> Option<PathBuf> {
-    let given = std::env::var_os("SLUICE_PEERS").map(PathBuf::from);
-    let python = given.unwrap_or_else(|| root().join(".cache/peers-venv")).join("bin/python3");
-    let works = Command::new(&python).args(["-c", "import pyarrow"]).output();
-    if works.is_ok_and(|works| works.status.success()) {
-        return Some(python);
-    }
-    skipped("no Python with pyarrow is there; .ci/run installs it");
-    None
-}
-
 /// What pyarrow finds: a line an event.
 const READ: &str = r#"
 import json, pyarrow, sys
@@ -207,7 +194,7 @@ assert batches > 10, batches
 
 #[test]
 fn pyarrow_reads_an_archive_of_arrow() {
-    let Some(python) = python() else { return };
+    let Some(python) = python("pyarrow") else { return };
     let folder = folder();
     archived(&folder, "drive.arrow.zst");
     let mut read = Command::new(python);

@@ -350,7 +350,7 @@ fn the_picture_of_the_documentation_is_made_by_its_script() {
     let set = ["START=0.2", "END=0.267", "DROP_ZERO_RETURNS=true"];
     run_on(&folder, "dgc-velodyne", "drive.lcm", &set).expect(0);
     let script = root().join("plugins/dgc/docs/revolution.py");
-    let Some(python) = crate::tables::python("matplotlib") else { return };
+    let Some(python) = crate::kit::python("matplotlib") else { return };
     let mut draw = Command::new(python);
     let status =
         draw.arg(script).args(["out", "revolution.png"]).current_dir(folder.path()).status();

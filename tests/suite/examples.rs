@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::kit::{Folder, Ran, drive, log, root, skipped};
+use crate::kit::{Folder, Ran, drive, log, peer, root, skipped};
 
 /// As many logs as there are; fewer than the parts of any example.
 const LOGS: u64 = 5;
@@ -210,8 +210,8 @@ fn gnu_parallel_gives_what_one_run_gives() {
 fn manifests(names: &[&str]) -> Option<Vec<Value>> {
     let folder = root().join("docs/examples/kubernetes");
     // That of the tools that are compared with has what the system's may lack.
-    let peers = std::env::var_os("SLUICE_PEERS").map(|peers| Path::new(&peers).join("bin/python3"));
-    let python = peers.filter(|python| python.exists()).unwrap_or_else(|| "python3".into());
+    let peer = Some(peer("python3")).filter(|python| python.exists());
+    let python = peer.unwrap_or_else(|| "python3".into());
     let mut command = Command::new(python);
     command.arg("-B").arg(root().join("tests/suite/peers_py/yaml_to_json.py"));
     command.args(names.iter().map(|name| folder.join(name)));

@@ -237,6 +237,23 @@ pub(crate) fn python_script(folder: &Folder, script: &str, arguments: &[&str]) -
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
+/// Where a tool that is compared with is, if it was installed.
+pub(crate) fn peer(name: &str) -> PathBuf {
+    let given = std::env::var_os("SLUICE_PEERS").map(PathBuf::from);
+    given.unwrap_or_else(|| root().join(".cache/peers-venv")).join("bin").join(name)
+}
+
+/// The Python that has this module; nothing, said aloud, if there is none.
+pub(crate) fn python(module: &str) -> Option<PathBuf> {
+    let python = peer("python3");
+    let asked = Command::new(&python).args(["-c", &format!("import {module}")]).output();
+    if asked.is_ok_and(|asked| asked.status.success()) {
+        return Some(python);
+    }
+    skipped(&format!("there is no Python with {module}; .ci/run installs it"));
+    None
+}
+
 /// The root of the workspace.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()

@@ -6,12 +6,11 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::kit::{BEGIN, Dice, Event, Folder, events, log, ran, root, skipped};
+use crate::kit::{BEGIN, Dice, Event, Folder, events, log, peer, ran, skipped};
 
 /// A tool of the LCM package; nothing, said aloud, if it is not on this machine.
 fn tool(name: &str) -> Option<PathBuf> {
-    let given = std::env::var_os("SLUICE_PEERS").map(PathBuf::from);
-    let path = given.unwrap_or_else(|| root().join(".cache/peers-venv")).join("bin").join(name);
+    let path = peer(name);
     if path.exists() {
         return Some(path);
     }

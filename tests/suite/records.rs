@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use sluice_conformance::{Integrity, source};
 
-use crate::kit::{Folder, SMALL_MEMORY, ran, root, run_with, skipped, sluice, unpacked};
-use crate::tables::{asks, python};
+use crate::kit::{Folder, SMALL_MEMORY, python, ran, root, run_with, skipped, sluice, unpacked};
+use crate::tables::asks;
 
 fn readme() -> String {
     std::fs::read_to_string(root().join("plugins/records/README.md")).unwrap()

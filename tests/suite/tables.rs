@@ -1,25 +1,9 @@
 //! Tables of ours in the hands of those who read tables: DuckDB, Polars, pandas and pyarrow. Needs them in
 //! the Python of `.cache/peers-venv`, where `.ci/run` puts them; says so where they are not there.
 
-use std::path::PathBuf;
 use std::process::Command;
 
-use crate::kit::{Folder, drive, log, ran, root, skipped};
-
-/// The Python that has this module; nothing, said aloud, if there is none.
-pub(crate) fn python(module: &str) -> Option<PathBuf> {
-    let given = std::env::var_os("SLUICE_PEERS").map(PathBuf::from);
-    let python = given.unwrap_or_else(|| root().join(".cache/peers-venv")).join("bin/python3");
-    let has = |python: &PathBuf| {
-        let asked = Command::new(python).args(["-c", &format!("import {module}")]).output();
-        asked.is_ok_and(|asked| asked.status.success())
-    };
-    if python.exists() && has(&python) {
-        return Some(python);
-    }
-    skipped(&format!("there is no Python with {module}; .ci/run installs it"));
-    None
-}
+use crate::kit::{Folder, drive, log, python, ran};
 
 /// Runs a script in the folder and fails the test with what it says if it fails.
 #[track_caller]
