@@ -15,8 +15,8 @@ PACKAGES = ["lcm", "pyarrow", "pandas", "polars", "duckdb"]
 
 def built(build, full=False):
     """The folder of our own programs, after building them if asked, with all features or none."""
-    command = ["cargo", "build", "--release", "--quiet", "-p", "sluice-benches", "-p", "sluice"]
-    command += ["--features", "sluice/full"] if full else []
+    command = ["cargo", "build", "--release", "--quiet", "-p", "sluice-benches", "-p", "sluice-logs"]
+    command += ["--features", "sluice-logs/full"] if full else []
     if build:
         subprocess.run(command, cwd=ROOT, check=True)
     return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"

@@ -55,6 +55,17 @@ fn families() -> Vec<(&'static str, &'static Crate)> {
     CRATES.iter().filter(|(_, c)| c.is_family()).map(|(name, c)| (&name[..], c)).collect()
 }
 
+/// `sluice` is a stranger's in the public registry; these names are to be had.
+#[test]
+fn every_crate_has_a_name_it_can_be_published_under_and_the_program_is_sluice() {
+    assert!(CRATES.keys().all(|name| name.starts_with("sluice-")), "{:?}", CRATES.keys());
+    assert_eq!(CRATES["sluice-logs"].folder, "cli");
+    let manifest = fs::read_to_string(root().join("cli/Cargo.toml")).unwrap();
+    let manifest: toml::Table = manifest.parse().unwrap();
+    assert_eq!(manifest["lib"]["name"].as_str(), Some("sluice"));
+    assert_eq!(manifest["bin"][0]["name"].as_str(), Some("sluice"));
+}
+
 #[test]
 fn every_folder_of_plugins_is_a_crate_of_that_name() {
     let folders = fs::read_dir(root().join("plugins")).unwrap().map(|entry| entry.unwrap());
@@ -146,7 +157,7 @@ fn the_cluster_and_object_stores_know_no_plugin_and_only_the_program_knows_them(
     assert_eq!(ours("sluice-storage"), BTreeSet::from(["sluice-core"]));
     for engine in ["sluice-cluster", "sluice-storage"] {
         let users = CRATES.keys().filter(|name| ours(name).contains(engine));
-        assert_eq!(users.collect::<Vec<_>>(), ["sluice"], "{engine}");
+        assert_eq!(users.collect::<Vec<_>>(), ["sluice-logs"], "{engine}");
     }
 }
 
@@ -160,12 +171,12 @@ fn only_programs_tests_and_benches_name_all_plugins() {
     let tests = ["sluice-tests", "sluice-benches", "sluice-fuzz-targets"];
     let users = CRATES.keys().filter(|name| ours(name).contains("sluice-all"));
     let users: BTreeSet<&str> = users.map(|name| &name[..]).collect();
-    assert!(users.iter().all(|name| *name == "sluice" || tests.contains(name)), "{users:?}");
+    assert!(users.iter().all(|name| *name == "sluice-logs" || tests.contains(name)), "{users:?}");
 }
 
 #[test]
 fn nothing_but_tests_and_benches_depends_on_the_program() {
-    let users = CRATES.keys().filter(|name| ours(name).contains("sluice"));
+    let users = CRATES.keys().filter(|name| ours(name).contains("sluice-logs"));
     let users: BTreeSet<&str> = users.map(|name| &name[..]).collect();
     assert!(users.is_subset(&BTreeSet::from(["sluice-tests", "sluice-benches"])), "{users:?}");
 }

@@ -34,7 +34,7 @@ fn crates() -> Vec<String> {
     let families = families.filter(|folder| folder.join("Cargo.toml").exists());
     let named =
         |folder: PathBuf| format!("sluice-{}", folder.file_name().unwrap().to_str().unwrap());
-    let others = ["sluice", "sluice-conformance", "sluice-core", "sluice-pipeline"];
+    let others = ["sluice-conformance", "sluice-core", "sluice-logs", "sluice-pipeline"];
     let mut names: Vec<String> = others.into_iter().map(str::to_owned).collect();
     names.extend(families.map(named).filter(|name| name != "sluice-example"));
     names

@@ -13,10 +13,10 @@ pub(super) enum Origin {
 
 /// The crates that new ones depend on, and where a checkout has them.
 const CRATES: [(&str, &str); 4] = [
-    ("sluice", "cli"),
     ("sluice-all", "plugins/all"),
     ("sluice-conformance", "conformance"),
     ("sluice-core", "core"),
+    ("sluice-logs", "cli"),
 ];
 
 impl Origin {
@@ -86,7 +86,7 @@ mod tests {
         let Ok(Origin::Checkout(found)) = Origin::named(root()) else { panic!("no checkout") };
         assert_eq!(found, root().canonicalize().unwrap());
         let refused = Origin::named(&root().join("cli")).unwrap_err();
-        assert!(refused.contains("has no crate `sluice`"), "{refused}");
+        assert!(refused.contains("has no crate `sluice-all`"), "{refused}");
         assert!(Origin::named(&root().join("no-such-folder")).is_err());
     }
 
@@ -99,7 +99,7 @@ mod tests {
         let version = Origin::Version(env!("CARGO_PKG_VERSION"));
         assert_eq!(Origin::of_program(Some(&program)), version);
         assert_eq!(Origin::of_program(None), version);
-        assert_eq!(version.dependency("sluice"), format!("\"{}\"", env!("CARGO_PKG_VERSION")));
+        assert_eq!(version.dependency("sluice-logs"), format!("\"{}\"", env!("CARGO_PKG_VERSION")));
     }
 
     #[test]

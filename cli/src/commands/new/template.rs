@@ -91,7 +91,7 @@ fn dependencies(kind: NewKind, origin: &Origin) -> String {
         "schemars = \"1\"".to_owned(),
         "serde = { version = \"1\", features = [\"derive\"] }".to_owned(),
     ];
-    for name in ["sluice", "sluice-all", "sluice-core"] {
+    for name in ["sluice-all", "sluice-core", "sluice-logs"] {
         lines.push(format!("{name} = {}", origin.dependency(name)));
     }
     if kind == NewKind::Codec {
