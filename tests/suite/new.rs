@@ -161,16 +161,21 @@ fn what_is_made_is_told_as_json_and_is_formatted() {
 }
 
 #[test]
-fn a_crate_takes_sluice_from_the_checkout_that_the_program_was_built_in() {
+fn a_program_that_was_installed_takes_sluice_from_the_checkout_it_was_built_from() {
     let folder = Folder::new();
-    Ran::of(sluice(&folder).args(["new", "stage", "gyro"]).output().unwrap()).expect(0);
+    let installed = folder.at("sluice");
+    let built = env!("CARGO_BIN_EXE_sluice-under-test");
+    fs::hard_link(built, &installed).or_else(|_| fs::copy(built, &installed).map(drop)).unwrap();
+    let mut new = Command::new(installed);
+    new.args(["new", "stage", "gyro"]).current_dir(folder.path());
+    let root = root().canonicalize().unwrap();
+    let from = format!("Sluice itself comes from {}", root.display());
+    Ran::of(new.output().unwrap()).expect(0).says(&from);
     let manifest: toml::Table =
         String::from_utf8(folder.read("gyro/Cargo.toml")).unwrap().parse().unwrap();
-    let core = &manifest["dependencies"]["sluice-core"];
-    let is_built_here = target().canonicalize().unwrap().starts_with(root().join("target"));
-    match is_built_here {
-        true => assert_eq!(core["path"].as_str(), root().join("core").to_str()),
-        false => assert_eq!(core.as_str(), Some(env!("CARGO_PKG_VERSION"))),
+    for (name, at) in [("sluice-core", "core"), ("sluice-logs", "cli")] {
+        let path = manifest["dependencies"][name]["path"].as_str();
+        assert_eq!(path, root.join(at).to_str());
     }
 }
 

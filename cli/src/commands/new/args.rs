@@ -15,7 +15,8 @@ Examples:
   sluice new codec gyro-samples --to crates/gyro-samples
   sluice new sink report --sluice ~/src/sluice
 
-Exit codes: 0 it is there; 1 it could not be written; 2 the name cannot be had, or the folder is in use.")]
+Exit codes: 0 it is there; 1 it could not be written; 2 the name cannot be had, the folder is in use, or there is no
+checkout of Sluice.")]
 pub(crate) struct NewArgs {
     /// What it does: read a format, write one, change events, or know what is in payloads.
     pub(crate) kind: NewKind,
@@ -27,8 +28,8 @@ pub(crate) struct NewArgs {
     #[arg(long, value_name = "FOLDER")]
     pub(crate) to: Option<PathBuf>,
 
-    /// Where Sluice is: a checkout of its repository. The one that this program was built in, if left out;
-    /// where that cannot be told, the crates of this version.
+    /// Where Sluice is: a checkout of its repository, which the new crate names by path. The one that this
+    /// program was built from, if left out and still there.
     #[arg(long, value_name = "PATH")]
     pub(crate) sluice: Option<PathBuf>,
 

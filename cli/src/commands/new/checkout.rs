@@ -1,15 +1,16 @@
-//! Where Sluice comes from for a new crate: a checkout of its repository, or crates of this version.
+//! Where Sluice comes from for a new crate: a checkout of its repository. Never a registry: the crates are not
+//! published, and a name that is not ours there may be anybody's.
 
 use std::path::{Path, PathBuf};
 
-/// Where a crate finds Sluice.
+/// A checkout of the repository, by its full path, which is UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
-    /// A checkout, by its full path.
-    Checkout(PathBuf),
-    /// The crates of this version.
-    Version(&'static str),
+pub(super) struct Checkout {
+    root: PathBuf,
 }
+
+/// Where the crate of the command line lay when this program was built, in its checkout.
+const SOURCES: &str = env!("CARGO_MANIFEST_DIR");
 
 /// The crates that new ones depend on, and where a checkout has them.
 const CRATES: [(&str, &str); 4] = [
@@ -19,7 +20,7 @@ const CRATES: [(&str, &str); 4] = [
     ("sluice-logs", "cli"),
 ];
 
-impl Origin {
+impl Checkout {
     /// The checkout that a user names. `Err` says why it is none.
     pub(super) fn named(path: &Path) -> Result<Self, String> {
         let shown = path.display();
@@ -34,32 +35,46 @@ impl Origin {
         if full.to_str().is_none() {
             return Err(format!("a manifest cannot hold this path, which is not UTF-8: {shown}"));
         }
-        Ok(Self::Checkout(full))
+        Ok(Self { root: full })
     }
 
-    /// The checkout that a program was built in, if it lies in its target folder; else this version.
-    pub(super) fn of_program(program: Option<&Path>) -> Self {
+    /// The checkout that this program was built from. `Err` says why there is none.
+    pub(super) fn of_this_program() -> Result<Self, String> {
+        let program = std::env::current_exe().ok();
+        Self::of_program(program.as_deref(), Path::new(SOURCES))
+    }
+
+    /// The checkout whose target folder a program lies in, as it may have been moved as a whole; else the one
+    /// that it was built from, if that is still there.
+    fn of_program(program: Option<&Path>, sources: &Path) -> Result<Self, String> {
         let full = program.and_then(|program| program.canonicalize().ok());
         let is_target = |folder: &&Path| folder.file_name().is_some_and(|name| name == "target");
         let checkout =
             full.as_deref().and_then(|p| p.ancestors().find(is_target)).and_then(Path::parent);
-        match checkout.map(Self::named) {
-            Some(Ok(checkout)) => checkout,
-            _ => Self::Version(env!("CARGO_PKG_VERSION")),
+        if let Some(Ok(checkout)) = checkout.map(Self::named) {
+            return Ok(checkout);
         }
+        let built_from = sources.parent().unwrap_or(sources);
+        Self::named(built_from).map_err(|why| {
+            format!(
+                "a new crate needs a checkout of Sluice's repository, as Sluice's own crates are not \
+                 published, and the one that this program was built from is not there ({why}); \
+                 name one: --sluice PATH"
+            )
+        })
+    }
+
+    /// Its full path.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
     }
 
     /// What stands behind `sluice-core =` and the like in a manifest.
     pub(super) fn dependency(&self, name: &str) -> String {
-        match self {
-            Self::Version(version) => format!("{version:?}"),
-            Self::Checkout(root) => {
-                let folder = CRATES.iter().find(|(known, _)| *known == name).map(|(_, at)| *at);
-                let path = root.join(folder.unwrap_or_default());
-                let path = toml::Value::String(path.to_string_lossy().into_owned());
-                format!("{{ path = {path} }}")
-            }
-        }
+        let folder = CRATES.iter().find(|(known, _)| *known == name).map(|(_, at)| *at);
+        let path = self.root.join(folder.unwrap_or_default());
+        let path = toml::Value::String(path.to_string_lossy().into_owned());
+        format!("{{ path = {path} }}")
     }
 }
 
@@ -83,28 +98,47 @@ mod tests {
 
     #[test]
     fn this_repository_is_a_checkout_and_its_parts_are_none() {
-        let Ok(Origin::Checkout(found)) = Origin::named(root()) else { panic!("no checkout") };
-        assert_eq!(found, root().canonicalize().unwrap());
-        let refused = Origin::named(&root().join("cli")).unwrap_err();
+        let found = Checkout::named(root()).unwrap();
+        assert_eq!(found.root(), root().canonicalize().unwrap());
+        let refused = Checkout::named(&root().join("cli")).unwrap_err();
         assert!(refused.contains("has no crate `sluice-all`"), "{refused}");
-        assert!(Origin::named(&root().join("no-such-folder")).is_err());
+        assert!(Checkout::named(&root().join("no-such-folder")).is_err());
     }
 
     #[test]
-    fn a_program_elsewhere_depends_on_its_version() {
+    fn a_program_elsewhere_takes_what_it_was_built_from_and_nothing_if_that_is_gone() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("target/debug/sluice");
         std::fs::create_dir_all(program.parent().unwrap()).unwrap();
         std::fs::write(&program, "").unwrap();
-        let version = Origin::Version(env!("CARGO_PKG_VERSION"));
-        assert_eq!(Origin::of_program(Some(&program)), version);
-        assert_eq!(Origin::of_program(None), version);
-        assert_eq!(version.dependency("sluice-logs"), format!("\"{}\"", env!("CARGO_PKG_VERSION")));
+        let gone = folder.path().join("gone/cli");
+        for program in [Some(&*program), None] {
+            let found = Checkout::of_program(program, Path::new(SOURCES)).unwrap();
+            assert_eq!(found, Checkout::named(root()).unwrap());
+            let refused = Checkout::of_program(program, &gone).unwrap_err();
+            assert!(refused.contains("not published"), "{refused}");
+            assert!(refused.ends_with("name one: --sluice PATH"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_checkout_that_was_moved_with_its_target_folder_is_found_by_the_program() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, at) in CRATES {
+            let manifest = format!("[package]\nname = {name:?}\n");
+            std::fs::create_dir_all(folder.path().join(at)).unwrap();
+            std::fs::write(folder.path().join(at).join("Cargo.toml"), manifest).unwrap();
+        }
+        let program = folder.path().join("target/release/sluice");
+        std::fs::create_dir_all(program.parent().unwrap()).unwrap();
+        std::fs::write(&program, "").unwrap();
+        let found = Checkout::of_program(Some(&program), Path::new(SOURCES));
+        assert_eq!(found, Checkout::named(folder.path()));
     }
 
     #[test]
     fn paths_are_written_so_that_a_manifest_can_be_read() {
-        let odd = Origin::Checkout("/a \"b\" \\c".into());
+        let odd = Checkout { root: "/a \"b\" \\c".into() };
         let table: toml::Table = format!("x = {}", odd.dependency("sluice-core")).parse().unwrap();
         assert_eq!(table["x"]["path"].as_str(), Some("/a \"b\" \\c/core"));
     }

@@ -1,7 +1,7 @@
 //! What a new crate is made of: the files of `cli/templates`, with their blanks filled in.
 
 use super::args::NewKind;
-use super::checkout::Origin;
+use super::checkout::Checkout;
 
 /// A file of a new crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ const CODEC: &[Raw] = template!("codec":
 );
 
 /// Every file of a new crate of this kind.
-pub(super) fn files(kind: NewKind, name: &str, origin: &Origin) -> Vec<File> {
+pub(super) fn files(kind: NewKind, name: &str, checkout: &Checkout) -> Vec<File> {
     let own = match kind {
         NewKind::Source => SOURCE,
         NewKind::Sink => SINK,
@@ -71,8 +71,8 @@ pub(super) fn files(kind: NewKind, name: &str, origin: &Origin) -> Vec<File> {
     let blanks = [
         ("{{name}}", name.to_owned()),
         ("{{crate}}", name.replace('-', "_")),
-        ("{{dependencies}}", dependencies(kind, origin)),
-        ("{{conformance}}", origin.dependency("sluice-conformance")),
+        ("{{dependencies}}", dependencies(kind, checkout)),
+        ("{{conformance}}", checkout.dependency("sluice-conformance")),
     ];
     let filled = |text: &str| {
         blanks.iter().fold(text.to_owned(), |text, (blank, with)| text.replace(blank, with))
@@ -86,13 +86,13 @@ pub(super) fn files(kind: NewKind, name: &str, origin: &Origin) -> Vec<File> {
 }
 
 /// The crates it needs, by name, as a manifest lists them.
-fn dependencies(kind: NewKind, origin: &Origin) -> String {
+fn dependencies(kind: NewKind, checkout: &Checkout) -> String {
     let mut lines = vec![
         "schemars = \"1\"".to_owned(),
         "serde = { version = \"1\", features = [\"derive\"] }".to_owned(),
     ];
     for name in ["sluice-all", "sluice-core", "sluice-logs"] {
-        lines.push(format!("{name} = {}", origin.dependency(name)));
+        lines.push(format!("{name} = {}", checkout.dependency(name)));
     }
     if kind == NewKind::Codec {
         lines.insert(0, "arrow-schema = { version = \"59\", default-features = false }".to_owned());
@@ -105,10 +105,15 @@ mod tests {
     use super::*;
     use clap::ValueEnum;
 
+    fn checkout() -> Checkout {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        Checkout::named(root).unwrap()
+    }
+
     #[test]
     fn every_blank_is_filled_in() {
         for kind in NewKind::value_variants() {
-            for file in files(*kind, "my-log", &Origin::Version("1.2.3")) {
+            for file in files(*kind, "my-log", &checkout()) {
                 let text = String::from_utf8_lossy(&file.bytes);
                 assert!(
                     !text.contains("{{") && !file.path.contains('{'),
@@ -139,11 +144,16 @@ mod tests {
     #[test]
     fn the_manifest_can_be_read() {
         for kind in NewKind::value_variants() {
-            let files = files(*kind, "my-log", &Origin::Version("1.2.3"));
+            let files = files(*kind, "my-log", &checkout());
             let text = str::from_utf8(&files[0].bytes).unwrap();
             let manifest: toml::Table = text.parse().unwrap_or_else(|e| panic!("{kind:?}: {e}"));
             assert_eq!(manifest["package"]["name"].as_str(), Some("my-log"));
-            assert_eq!(manifest["dependencies"]["sluice-core"].as_str(), Some("1.2.3"));
+            // A version would be a name in a registry, where it is not ours.
+            let ours = |name: &&String| name.starts_with("sluice");
+            for list in ["dependencies", "dev-dependencies"] {
+                let list = manifest[list].as_table().unwrap();
+                assert!(list.keys().filter(ours).all(|name| list[name].get("path").is_some()));
+            }
         }
     }
 }
