@@ -221,7 +221,7 @@ pub fn inspect(path: &Path, rules: &Rules) -> Result<Option<IndexVerdict>, Error
 pub fn verdict(log: &mut dyn ReadAt, rules: &Rules) -> io::Result<Option<IndexVerdict>> {
     // Messages were there to be indexed before they were marked as deleted.
     let rules = &Rules { deleted: Deleted::Keep, ..rules.clone() };
-    let Head::Sound { body, head: Some(head) } = scan::head(log, rules)? else { return Ok(None) };
+    let Head::Sound { body, head } = scan::head(log, rules)? else { return Ok(None) };
     let entries = entries(log, u64::from(head.entries))?;
     let mut seconds = Seconds::new(entries.len() as u64);
     walk(log, body..u64::MAX, rules, |at, header| {
@@ -281,7 +281,7 @@ pub fn narrowed(
     len: u64,
     rules: &Rules,
 ) -> io::Result<Option<(u64, Option<u64>)>> {
-    let Head::Sound { body, head: Some(head) } = scan::head(log, rules)? else { return Ok(None) };
+    let Head::Sound { body, head } = scan::head(log, rules)? else { return Ok(None) };
     let Verdict::Message { header: first, .. } = scan::judge(log, body, rules)? else {
         return Ok(None);
     };
@@ -443,7 +443,7 @@ pub(crate) fn first_time(log: &mut dyn ReadAt, rules: &Rules) -> io::Result<Opti
     let from = match scan::head(log, rules)? {
         Head::Sound { body, .. } | Head::Marred { body, .. } => body,
         Head::Damaged { end, .. } => end,
-        Head::Refused { .. } => return Ok(None),
+        Head::Empty | Head::Refused { .. } => return Ok(None),
     };
     let mut first = None;
     walk(log, from..u64::MAX, rules, |_, header| {

@@ -65,10 +65,16 @@ impl Messages {
     fn begin(&mut self, head: scan::Head) -> u64 {
         let begins = match &head {
             scan::Head::Sound { body, head } => {
-                if let Some(head) = head.filter(|head| head.minor > VERSION.1) {
+                if head.minor > VERSION.1 {
                     self.note_version(head.major, head.minor);
                 }
                 *body
+            }
+            scan::Head::Empty => {
+                let reason =
+                    format!("the log is empty: at least its head of {HEAD_LEN} bytes is due");
+                self.context.damage.report(Damage::new(&self.input, 0, 0, reason));
+                0
             }
             scan::Head::Marred { body, found } => {
                 let reason =

@@ -268,9 +268,11 @@ pub enum Head {
     Sound {
         /// Where the first message begins.
         body: u64,
-        /// What it says of itself; nothing for an empty file.
-        head: Option<FileHead>,
+        /// What it says of itself.
+        head: FileHead,
     },
+    /// Not at all: it has no bytes, and even a log without messages has a head.
+    Empty,
     /// With other bytes than the magic, but a believable message is where it says.
     Marred {
         /// Where the first message begins.
@@ -302,7 +304,7 @@ pub fn head(log: &mut dyn ReadAt, rules: &Rules) -> io::Result<Head> {
     let mut bytes = [0; HEAD_LEN];
     let there = log.read_at(0, &mut bytes)?;
     if there == 0 {
-        return Ok(Head::Sound { body: 0, head: None });
+        return Ok(Head::Empty);
     }
     if there < HEAD_LEN {
         return Ok(short_head(bytes.get(..there).unwrap_or_default()));
@@ -332,7 +334,7 @@ pub fn head(log: &mut dyn ReadAt, rules: &Rules) -> io::Result<Head> {
         let reason = format!("messages begin inside of the index of {entries} entries");
         return damaged_head(log, reason, rules);
     }
-    Ok(Head::Sound { body: head.body(), head: Some(head) })
+    Ok(Head::Sound { body: head.body(), head })
 }
 
 /// Where the messages of a file begin that the search for them must not begin before; nothing if the head

@@ -309,9 +309,11 @@ fn other_major_versions_are_refused_and_newer_minor_ones_noted() {
 }
 
 #[test]
-fn an_empty_log_is_read_as_no_events() {
+fn a_log_of_no_bytes_is_damaged() {
     let (_folder, path) = written(b"");
-    assert_eq!(gather(&*source(&path), 100).unwrap(), Gathered::default());
+    let all = gather(&*source(&path), 100).unwrap();
+    let reason = "the log is empty: at least its head of 12 bytes is due";
+    assert_eq!((all.events.len(), all.damage), (0, vec![(0, 0, reason.to_owned())]));
 }
 
 #[test]
