@@ -53,7 +53,8 @@ Examples:
   sluice run quickstart                          a first pipeline, without any input
 
 Exit codes: 0 done, nothing lost; 1 failed, nothing published; 2 wrong use or wrong pipeline file;
-3 done, but input was damaged or events could not be carried, all of it reported.";
+3 done, but input was damaged or events could not be carried, all of it reported;
+130, 143, 129 given up on SIGINT, SIGTERM or SIGHUP, with nothing half done: see the README.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {

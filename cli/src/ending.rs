@@ -5,6 +5,7 @@ use std::path::Path;
 
 use sluice_core::{Error, ErrorKind};
 use sluice_pipeline::Mistakes;
+use sluice_pipeline::run::Stop;
 
 use crate::shell::Shell;
 
@@ -16,6 +17,8 @@ pub(crate) const FAILED: u8 = 1;
 pub(crate) const WRONG_USE: u8 = 2;
 /// The exit code of a command that is done, with losses that were reported.
 pub(crate) const LOSSES: u8 = 3;
+/// The exit code of a command that was given up, where no signal says otherwise.
+const INTERRUPTED: u8 = 130;
 
 /// What a command comes to.
 pub(crate) type Outcome = Result<Ending, Failure>;
@@ -31,6 +34,8 @@ pub(crate) enum Ending {
     Wrong,
     /// Pipeline files are wrong, and that has been said.
     WrongFiles,
+    /// A signal left some of it undone, and that has been said: the exit code of that signal.
+    Interrupted(u8),
 }
 
 impl Ending {
@@ -41,6 +46,7 @@ impl Ending {
             Self::Losses => LOSSES,
             Self::Wrong => FAILED,
             Self::WrongFiles => WRONG_USE,
+            Self::Interrupted(code) => code,
         }
     }
 }
@@ -54,6 +60,13 @@ pub(crate) enum Failure {
     Mistakes(Mistakes),
     /// It was tried and failed.
     Failed(String),
+    /// It was given up, since a signal asked for it.
+    Interrupted {
+        /// What is there, and how to go on.
+        what: String,
+        /// The exit code of that signal.
+        code: u8,
+    },
     /// Whoever read standard output has seen enough.
     Closed,
 }
@@ -64,6 +77,7 @@ impl Failure {
         match self {
             Self::WrongUse(_) | Self::Mistakes(_) => WRONG_USE,
             Self::Failed(_) => FAILED,
+            Self::Interrupted { code, .. } => *code,
             Self::Closed => DONE,
         }
     }
@@ -73,7 +87,27 @@ impl Failure {
         match self {
             Self::WrongUse(message) | Self::Failed(message) => shell.error(message),
             Self::Mistakes(mistakes) => shell.mistakes(mistakes),
+            Self::Interrupted { what, .. } => shell.warn(what),
             Self::Closed => {}
+        }
+    }
+
+    /// The same failure, with the exit code of the signal that asked for it, if one did.
+    pub(crate) fn by(self, stop: &Stop) -> Self {
+        match self {
+            Self::Interrupted { what, .. } => Self::Interrupted { what, code: stop.exit() },
+            other => other,
+        }
+    }
+
+    /// The same failure, with advice on how to go on if it was given up.
+    pub(crate) fn with_way_on(self) -> Self {
+        match self {
+            Self::Interrupted { what, code } => Self::Interrupted {
+                what: format!("{what}; the same command does it again, from the beginning"),
+                code,
+            },
+            other => other,
         }
     }
 
@@ -97,6 +131,9 @@ impl From<Error> for Failure {
                 Self::Closed
             }
             ErrorKind::NotAllowed(what) => Self::WrongUse(what.clone()),
+            ErrorKind::Interrupted | ErrorKind::Aborted => {
+                Self::Interrupted { what: error.to_string(), code: INTERRUPTED }
+            }
             _ => Self::Failed(error.to_string()),
         }
     }

@@ -13,7 +13,7 @@
 //!
 //! Standard output carries data, standard error carries talk. Exit codes: 0 done and nothing lost, 1
 //! failed and nothing published, 2 wrong use or a wrong pipeline file, 3 done with losses that were
-//! reported.
+//! reported, 130, 143 or 129 given up on a signal.
 
 mod args;
 mod commands;

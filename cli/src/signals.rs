@@ -1,5 +1,5 @@
-//! Ctrl-C, `kill`, and a terminal that is closed: the first ends a run gently, the second at once. SIGHUP asks a
-//! recording for a new file. No signal that ends this process leaves programs behind.
+//! Ctrl-C, `kill`, and a terminal that is closed: the first ends a run with nothing half done, the second at once.
+//! SIGHUP asks a recording for a new file. No signal that ends this process leaves programs behind.
 
 use std::fs;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) type Words = [&'static str; 2];
 
 /// What is said where outputs appear at the end.
 pub(crate) const PUBLISHING: Words = [
-    "stopping: what is whole will be finished and published; once more aborts",
+    "stopping: what is not whole is not published; once more aborts",
     "aborting: nothing will be published",
 ];
 
@@ -62,7 +62,7 @@ impl Listening {
             // A terminal that is closed says so twice: by itself, and by the shell in it.
             SIGHUP if before > 0 => {}
             _ => {
-                heard(before, &stop, words, &say);
+                heard(signal, before, &stop, words, &say);
                 before += 1;
             }
         })
@@ -98,17 +98,17 @@ impl Drop for Listening {
     }
 }
 
-fn heard(before: usize, stop: &Stop, words: &Words, say: &impl Fn(&str)) {
+fn heard(signal: i32, before: usize, stop: &Stop, words: &Words, say: &impl Fn(&str)) {
     match words.get(before) {
         Some(word) => say(word),
         // The run does not come to the point where it looks: a disk or a pipe that does not answer.
         None => {
             terminal::restore();
             programs::close();
-            std::process::exit(i32::from(FAILED));
+            std::process::exit(i32::from(stop.exit()));
         }
     }
-    stop.request();
+    stop.request_for(signal);
 }
 
 /// Ends this process by a signal, as if nobody had listened.

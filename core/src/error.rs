@@ -46,6 +46,9 @@ pub enum ErrorKind {
     /// Options that can only be judged with the input at hand.
     #[error("{0}")]
     Unfit(String),
+    /// The run was asked to end before it was done, and could not leave anything whole.
+    #[error("interrupted; nothing was published")]
+    Interrupted,
     /// The run was aborted.
     #[error("aborted; nothing was published")]
     Aborted,

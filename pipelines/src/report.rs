@@ -28,7 +28,8 @@ pub struct Report {
     pub files: Vec<Published>,
     /// Wall time.
     pub seconds: f64,
-    /// Whether the run was asked to end early, and published what was whole.
+    /// Whether it was asked to end early: a single run that could not be given up has then published what it
+    /// had received; of a batch, units are left over.
     pub interrupted: bool,
     /// Bytes of input read.
     pub bytes_read: u64,
@@ -197,6 +198,16 @@ impl Report {
             }
             Err(at) => self.channels.insert(at, row),
         }
+    }
+
+    /// Says at each sink that there would have been more.
+    pub(crate) fn note_early_end(&mut self, labels: &[Label]) {
+        let sinks = labels.iter().filter(|(name, _)| self.sinks.contains_key(name));
+        self.notes.extend(sinks.map(|(node, _)| Note {
+            node: node.clone(),
+            what: "stopped before the end of its input".to_owned(),
+            count: 0,
+        }));
     }
 
     /// Whether everything was read and carried.

@@ -39,7 +39,7 @@ path = "out/lines/{stem}.jsonl"
 "#;
 
 /// Every file below a folder, by its path.
-fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+pub(crate) fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -470,7 +470,7 @@ fn damaged_bytes_of_each_input_have_a_file_of_their_own() {
 }
 
 #[test]
-fn an_interrupt_lets_running_inputs_finish_and_resuming_does_the_rest() {
+fn an_interrupt_keeps_what_a_pipe_has_given_and_resuming_does_the_rest() {
     let folder = folder();
     folder.write("batch.toml", BATCH);
     ran(&folder, &["run", "batch.toml"]).expect(0);
@@ -485,7 +485,8 @@ fn an_interrupt_lets_running_inputs_finish_and_resuming_does_the_rest() {
     let mut pipe = OpenOptions::new().write(true).open(folder.at("in/2.lcm")).unwrap();
     pipe.write_all(&slow[..50_000]).unwrap();
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    Ran::of(child.wait_with_output().unwrap()).expect(3).says("2 inputs not started");
+    let ended = Ran::of(child.wait_with_output().unwrap()).expect(130);
+    ended.says("3 inputs done, 2 not started").says("with --resume goes on");
     drop(pipe);
     let report = json(&folder.read("report.json"));
     assert_eq!(statuses(&report), ["done", "done", "done", "not started", "not started"]);

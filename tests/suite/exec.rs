@@ -529,7 +529,7 @@ fn the_second_ctrl_c_ends_stages_and_sinks_that_do_not_answer() {
             std::thread::yield_now();
         }
         let ended = Ran::of(run.wait_with_output().unwrap());
-        assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+        assert_eq!(ended.code, Some(130), "{}", ended.stderr);
         expect_gone(noted(&folder.at("child")));
         assert!(!folder.at("out.lcm").exists());
     }

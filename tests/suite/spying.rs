@@ -136,7 +136,7 @@ fn on_a_terminal_there_is_a_table_and_a_message_and_the_screen_comes_back() {
     ];
     let session = Session::of(&network.sluice(&folder, &["spy", URL]), &steps);
     player.signal(Signal::INT);
-    player.end().expect(3);
+    player.end().expect(0);
     if let Some(session) = session {
         session.expect(0);
     }

@@ -1,16 +1,24 @@
-//! A run that is asked to end early publishes the beginning of what it would have written.
+//! A run that is asked to end early publishes nothing where all it reads can be read again, and else the beginning of
+//! what it would have written.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::Scope;
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use sluice_core::{
     BatchBuilder, Channel, Encoding, Entry, Error, ErrorKind, Input, Name, Overwrite, Query,
-    ReadContext, Reader, Source, Split,
+    ReadContext, Reader, Registry, Source, Split,
 };
 use sluice_pipeline::Part;
+use sluice_pipeline::batch::{Batch, BatchReport, Failing, Status};
 use sluice_pipeline::run::{self, Options, Progress, Snapshot, Stop};
 
+use crate::batch::tree;
 use crate::kit::{COPY, Folder, SMALL_MEMORY, drive, log, pipeline};
 
 /// Asks the run to end after so many steps.
@@ -52,11 +60,38 @@ fn run_until(
 }
 
 #[test]
-fn what_is_published_is_the_beginning_of_the_whole() {
-    let (folder, whole) = (Folder::new(), log(&drive(1, 3_000)));
-    folder.write("in.lcm", &whole);
+fn what_can_be_read_again_is_given_up_and_nothing_of_it_is_published() {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(1, 3_000)));
+    folder.write("out.lcm", "what was there before");
     for (step, jobs) in [(1, 1), (1, 4), (3, 2), (5, 8)] {
-        let report = run_until(COPY, &folder, jobs, &[(step, 1)]).unwrap();
+        let error = run_until(COPY, &folder, jobs, &[(step, 1)]).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Interrupted), "{error}");
+        assert_eq!(folder.names(), ["in.lcm", "out.lcm"], "after {step} steps with {jobs} jobs");
+        assert_eq!(folder.read("out.lcm"), b"what was there before");
+    }
+}
+
+/// Has a thread write this to a pipe `in.lcm`, as far as somebody reads it.
+fn feed<'s>(scope: &'s Scope<'s, '_>, folder: &Folder, bytes: &'s [u8]) {
+    let path = folder.at("in.lcm");
+    drop(fs::remove_file(&path));
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    scope.spawn(move || {
+        let mut pipe = fs::OpenOptions::new().write(true).open(path).unwrap();
+        // Whoever was asked to end reads no more.
+        let _closed = pipe.write_all(bytes);
+    });
+}
+
+#[test]
+fn what_a_pipe_has_given_is_published_and_is_the_beginning_of_the_whole() {
+    let (folder, whole) = (Folder::new(), log(&drive(1, 3_000)));
+    for (step, jobs) in [(1, 1), (1, 4), (3, 2), (5, 8)] {
+        let report = std::thread::scope(|scope| {
+            feed(scope, &folder, &whole);
+            run_until(COPY, &folder, jobs, &[(step, 1)]).unwrap()
+        });
         let written = folder.read("out.lcm");
         assert!(whole.starts_with(&written), "after {step} steps with {jobs} jobs");
         assert!(report.interrupted && report.exit() == 3);
@@ -73,6 +108,8 @@ fn no_file_is_left_out_between_two_that_are_not() {
     for (n, bytes) in logs.iter().enumerate() {
         folder.write(&format!("{n:02}.lcm"), bytes);
     }
+    // A pipe behind them all: what it gives cannot be had again.
+    mknodat(CWD, folder.at("99.lcm"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let (text, whole) = (COPY.replace("in.lcm", "[0-9]*.lcm"), logs.concat());
     for jobs in [1, 2, 4, 8] {
         for step in 1..6 {
@@ -81,6 +118,79 @@ fn no_file_is_left_out_between_two_that_are_not() {
             assert!(whole.starts_with(&written), "after {step} steps with {jobs} jobs");
         }
     }
+}
+
+const BATCH: &str = r#"
+[sources.log]
+plugin = "lcm-log"
+path = "${DIR}/in/*.lcm"
+[sinks.packed]
+plugin = "lcm-log"
+from = "log"
+path = "${DIR}/out/{stem}.lcm"
+[sinks.lines]
+plugin = "jsonl"
+from = "log"
+path = "${DIR}/out/lines/{stem}.jsonl"
+"#;
+
+/// Runs the batch, which is asked to end after so many steps; nothing if it never is.
+fn batch_until(
+    folder: &Folder,
+    step: u64,
+    (overwrite, failing, jobs): (Overwrite, Failing, usize),
+) -> BatchReport {
+    let stop = Arc::<Stop>::default();
+    let asks = BTreeMap::from([(step, 1)]);
+    let impatient = Impatient { steps: AtomicU64::new(0), asks, stop: Arc::clone(&stop) };
+    let options = Options {
+        jobs: Some(jobs),
+        memory: Some(SMALL_MEMORY),
+        overwrite,
+        stop,
+        progress: Some(Arc::new(impatient)),
+        ..Options::default()
+    };
+    let registry = Registry::linked();
+    let batch = Batch::of(&pipeline(BATCH, folder.path()), &registry).unwrap();
+    batch.run(&registry, &options, failing).unwrap()
+}
+
+#[test]
+fn units_that_are_not_whole_are_given_up_and_resuming_gives_the_whole_batch() {
+    const UNITS: usize = 5;
+    let folder = Folder::new();
+    fs::create_dir(folder.at("in")).unwrap();
+    for n in 0..UNITS {
+        folder.write(&format!("in/{n}.lcm"), log(&drive(n as u64, 600)));
+    }
+    let how = (Overwrite::Refuse, Failing::Stop, 1);
+    assert_eq!(batch_until(&folder, 0, how).exit(), 0);
+    let expected = tree(&folder.at("out"));
+    let mut was_given_up = 0;
+    for (step, failing, jobs) in
+        [(1, Failing::Stop, 1), (2, Failing::GoOn, 1), (4, Failing::Stop, 2), (7, Failing::GoOn, 4)]
+    {
+        fs::remove_dir_all(folder.at("out")).unwrap();
+        let report = batch_until(&folder, step, (Overwrite::Refuse, failing, jobs));
+        let done = report.count(Status::Done);
+        let left = report.count(Status::Interrupted) + report.count(Status::NotStarted);
+        assert_eq!((done + left, report.exit()), (UNITS, 130), "{:?}", report.units);
+        was_given_up += report.count(Status::Interrupted);
+        let json = report.to_json();
+        assert_eq!((&json["interrupted"], &json["exit"]), (&true.into(), &130.into()));
+        // What is there is what the whole batch gives, and belongs to units that are done.
+        let is_there = folder.at("out").exists();
+        let written = if is_there { tree(&folder.at("out")) } else { BTreeMap::new() };
+        let outputs = written.iter().filter(|(name, _)| !name.ends_with("_manifest.json"));
+        let outputs: Vec<_> = outputs.collect();
+        assert!(outputs.iter().all(|(name, bytes)| expected.get(*name) == Some(*bytes)));
+        assert_eq!(outputs.len(), done * 2);
+        let report = batch_until(&folder, 0, (Overwrite::Redo, failing, jobs));
+        assert_eq!((report.count(Status::Skipped), report.exit()), (done, 0));
+        assert!(tree(&folder.at("out")) == expected, "after {step} steps with {jobs} jobs");
+    }
+    assert!(was_given_up > 0);
 }
 
 /// Its first split is not read to its end before the run is asked to end; its second one asks for it.
@@ -95,7 +205,9 @@ impl Source for Halting {
     }
 
     fn splits(&self, _: u64, _: &Query) -> Result<Vec<Split>, Error> {
-        Ok(["first", "second"].map(|name| Split::whole(name, Some(1))).into())
+        let files = ["first", "second"].map(|name| Split::whole(name, Some(1)));
+        // Without it all could be read again, and would be given up.
+        Ok(files.into_iter().chain([Split::whole("pipe", None)]).collect())
     }
 
     fn read<'s>(
@@ -109,6 +221,9 @@ impl Source for Halting {
         let channel = context.channels.intern(channel)?;
         let first = split.input.ends_with("first");
         let mut given = false;
+        if split.input.ends_with("pipe") {
+            return Ok(Box::new(std::iter::empty()));
+        }
         self.begun.fetch_add(1, Ordering::SeqCst);
         Ok(Box::new(std::iter::from_fn(move || {
             if first {

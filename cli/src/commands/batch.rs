@@ -41,8 +41,9 @@ pub(crate) fn execute(pipeline: &Pipeline, args: &EngineArgs, shell: &Shell) -> 
     if args.running.progress != ProgressForm::Json {
         shell.say(&words(&report));
     }
-    tell_failures(&report, shell);
+    tell_failures(&report, args, shell);
     Ok(match report.exit() {
+        _ if report.is_given_up() => Ending::Interrupted(report.exit()),
         0 => Ending::Done,
         1 => Ending::Wrong,
         _ => Ending::Losses,
@@ -55,6 +56,7 @@ fn words(report: &BatchReport) -> String {
     let others = [
         (Status::Skipped, "done before"),
         (Status::Failed, "failed"),
+        (Status::Interrupted, "interrupted"),
         (Status::NotStarted, "not started"),
     ];
     for (status, word) in others {
@@ -69,7 +71,7 @@ fn words(report: &BatchReport) -> String {
     text
 }
 
-fn tell_failures(report: &BatchReport, shell: &Shell) {
+fn tell_failures(report: &BatchReport, args: &EngineArgs, shell: &Shell) {
     let before = report.units.iter().filter(|unit| unit.status == Status::Skipped);
     match before.filter(|unit| unit.exit != Some(0)).count() {
         0 => {}
@@ -88,7 +90,15 @@ fn tell_failures(report: &BatchReport, shell: &Shell) {
         shell.error(&format!("and {} more", units::count(more as u64)));
     }
     let left = report.count(Status::NotStarted) as u64;
-    if left > 0 {
+    if report.is_given_up() {
+        let given_up = report.count(Status::Interrupted) as u64;
+        let inputs = units::many(left + given_up, "input");
+        let how = if args.overwrite { "--resume instead of --overwrite" } else { "--resume" };
+        shell.warn(&format!(
+            "interrupted: what is done is recorded, and nothing of the {inputs} left was published; the \
+             same command with {how} goes on"
+        ));
+    } else if left > 0 {
         let inputs = units::many(left, "input");
         let all = "--keep-going does the others when one fails";
         shell.warn(&format!("{inputs} not started; --resume goes on with them, {all}"));

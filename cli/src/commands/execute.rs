@@ -88,6 +88,7 @@ pub(crate) fn execute(pipeline: Pipeline, args: &EngineArgs, shell: &Shell) -> O
         None => Ok(run::run(pipeline, options)?),
     };
     let result = watch_with(&meter, options(args), &signals::PUBLISHING, watched);
+    let result = result.map_err(Failure::with_way_on);
     if let Some(file) = report_file {
         file.write(result.as_ref().map(Report::to_json))?;
     }
@@ -147,7 +148,7 @@ pub(crate) fn watch_with<T>(
     let result = run(&options);
     drop(listening);
     meter.finish();
-    result
+    result.map_err(|failure| failure.by(&options.stop))
 }
 
 /// Runs something, and has a thread beside it watch. That is told when it went through; its channel is
@@ -252,11 +253,14 @@ impl ReportFile {
 
 fn failed(failure: &Failure) -> Value {
     let error = match failure {
-        Failure::WrongUse(message) | Failure::Failed(message) => message.clone(),
+        Failure::WrongUse(message)
+        | Failure::Failed(message)
+        | Failure::Interrupted { what: message, .. } => message.clone(),
         Failure::Mistakes(mistakes) => mistakes.to_string(),
         Failure::Closed => "standard output was closed".to_owned(),
     };
-    json!({ "error": error, "exit": failure.code() })
+    let interrupted = matches!(failure, Failure::Interrupted { .. });
+    json!({ "error": error, "interrupted": interrupted, "exit": failure.code() })
 }
 
 /// A slip of the finger must not write the report over a log.
@@ -303,7 +307,9 @@ pub(crate) fn tell_losses(report: &Report, shell: &Shell) {
         shell.say(&format!("note: {}: {}{times}", note.node, printable(&note.what)));
     }
     if report.interrupted {
-        shell.warn("stopped early: what was read until then has been written whole");
+        shell.warn(
+            "stopped before the end of an input that cannot be read again: what it had given is written",
+        );
     }
 }
 

@@ -27,7 +27,7 @@ use sluice_core::{Error, Input, Overwrite, Registry};
 
 use crate::dispatch::remove_deserted;
 use crate::report::Report;
-use crate::run::{self, Options};
+use crate::run::{self, Options, Stop};
 use crate::spec::Pipeline;
 pub(crate) use book::Book;
 pub(crate) use outcome::{Errand, Outcome};
@@ -96,6 +96,8 @@ pub enum Status {
     Skipped,
     /// It was run and failed, and published nothing.
     Failed,
+    /// It was given up, as the batch was asked to end, and published nothing.
+    Interrupted,
     /// It was not run.
     #[serde(rename = "not started")]
     NotStarted,
@@ -108,6 +110,8 @@ pub struct BatchReport {
     pub report: Report,
     /// What became of each unit, in the order of the inputs.
     pub units: Vec<UnitReport>,
+    /// The exit code that says so, if it was asked to end and units are left over.
+    given_up: Option<u8>,
 }
 
 impl BatchReport {
@@ -116,8 +120,11 @@ impl BatchReport {
         self.units.iter().filter(|unit| unit.status == status).count()
     }
 
-    /// The exit code: 1 if a unit failed, 3 if there were losses or units are left over.
+    /// The exit code: that of the signal if it left units over, 1 if a unit failed, 3 if there were losses.
     pub fn exit(&self) -> u8 {
+        if let Some(exit) = self.given_up {
+            return exit;
+        }
         let failed = self.count(Status::Failed) > 0;
         let complete = self.units.iter().all(|unit| unit.exit == Some(0));
         match (failed, complete) {
@@ -125,6 +132,11 @@ impl BatchReport {
             (false, false) => 3,
             (false, true) => 0,
         }
+    }
+
+    /// Whether it was asked to end, and units are left over.
+    pub fn is_given_up(&self) -> bool {
+        self.given_up.is_some()
     }
 
     /// The report as `--report` writes it: that of a run, and `units`.
@@ -241,7 +253,7 @@ impl Batch {
         if options.overwrite == Overwrite::Redo && self.part.is_none() {
             self.sweep(&outcomes);
         }
-        Ok(self.report(outcomes, started))
+        Ok(self.report(outcomes, &options.stop, started))
     }
 
     /// What a unit is to write, as its record names it.
@@ -255,8 +267,11 @@ impl Batch {
     }
 
     /// The report of units that came to this.
-    fn report(&self, outcomes: Vec<Outcome>, started: Instant) -> BatchReport {
+    fn report(&self, outcomes: Vec<Outcome>, stop: &Stop, started: Instant) -> BatchReport {
         let (mut report, mut units) = (Report::default(), Vec::new());
+        let is_left =
+            |outcome: &Outcome| matches!(outcome, Outcome::Interrupted | Outcome::NotStarted);
+        let given_up = (stop.is_requested() && outcomes.iter().any(is_left)).then(|| stop.exit());
         for (unit, outcome) in self.units.iter().zip(outcomes) {
             let (status, error, exit) = match outcome {
                 Outcome::Done(done) => {
@@ -266,12 +281,14 @@ impl Batch {
                 }
                 Outcome::Skipped(exit) => (Status::Skipped, None, Some(exit)),
                 Outcome::Failed(error) => (Status::Failed, Some(error), Some(1)),
+                Outcome::Interrupted => (Status::Interrupted, None, Some(stop.exit())),
                 Outcome::NotStarted => (Status::NotStarted, None, None),
             };
             units.push(UnitReport { input: unit.input.path.clone(), status, error, exit });
         }
         report.seconds = started.elapsed().as_secs_f64();
-        BatchReport { report, units }
+        report.interrupted |= given_up.is_some();
+        BatchReport { report, units, given_up }
     }
 
     fn refuse_existing(&self, record: &Record) -> Result<(), Error> {

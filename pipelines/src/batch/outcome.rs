@@ -20,6 +20,8 @@ pub(crate) enum Outcome {
     Skipped(u8),
     /// It failed, for this reason.
     Failed(String),
+    /// It was given up, as the run was asked to end: nothing of it was published.
+    Interrupted,
     /// It was not run.
     NotStarted,
 }

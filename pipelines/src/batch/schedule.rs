@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope};
 
 use rayon::ThreadPool;
-use sluice_core::{Error, Origin, Overwrite, Query, Registry};
+use sluice_core::{Error, ErrorKind, Origin, Overwrite, Query, Registry};
 
 use super::book::Book;
 use super::outcome::{Errand, Outcome};
@@ -197,6 +197,9 @@ fn finish(board: &Board, place: usize, need: u64, ended: Result<Ended, Error>) {
         Ok(Ended { outcome, record }) => {
             state.done.extend(record);
             outcome
+        }
+        Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Aborted) => {
+            Outcome::Interrupted
         }
         Err(error) => {
             state.has_failed = true;

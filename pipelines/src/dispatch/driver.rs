@@ -214,9 +214,7 @@ impl Driver<'_> {
         let again = if self.is_recorded { "; --resume does it again" } else { "" };
         let why = why.unwrap_or_else(|| "no worker brought it to an end".to_owned()) + again;
         let left = |unit: usize| match refused.get(&unit) {
-            _ if self.options.stop.is_aborted() && self.was_begun(unit) => {
-                Outcome::Failed(super::aborted().to_string())
-            }
+            _ if self.options.stop.is_aborted() && self.was_begun(unit) => Outcome::Interrupted,
             _ if self.options.stop.is_requested() => Outcome::NotStarted,
             Some(refused) => Outcome::Failed(refused.clone()),
             None => Outcome::Failed(why.clone()),

@@ -152,6 +152,9 @@ pub fn run_by(
         }
         Some(Outcome::Failed(_)) if refused.is_some() => Err(refused.unwrap_or_else(aborted)),
         Some(Outcome::Failed(why)) => Err(Error::refused(why)),
+        _ if options.stop.is_requested() && !options.stop.is_aborted() => {
+            Err(ErrorKind::Interrupted.into())
+        }
         _ => Err(aborted()),
     }
 }

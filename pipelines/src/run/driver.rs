@@ -192,6 +192,7 @@ impl<'r> Driver<'r> {
                 break;
             }
         }
+        self.setup.check()?;
         let finished = self.writers.finish(&mut self.tally);
         self.tell();
         self.tell_losses();
@@ -215,13 +216,16 @@ impl<'r> Driver<'r> {
     /// Reads every source to its end, unless somebody wants to be elsewhere.
     fn drive_round(&mut self) -> Result<(), Error> {
         while let Some(source) = self.next_source()? {
-            self.options.stop.check()?;
+            self.setup.check()?;
             if self.options.playback.is_elsewhere() {
                 break;
             }
             self.sources[source].turns += 1;
             let (patience, room) = (self.patience(source), self.room_for(source));
-            match self.sources[source].steps.next_step(patience, room)? {
+            let step = self.sources[source].steps.next_step(patience, room)?;
+            // What was not read to its end must not be taken for its end.
+            self.setup.check()?;
+            match step {
                 Some(step) => self.take(source, step)?,
                 None => self.end_source(source)?,
             }
@@ -502,9 +506,8 @@ impl<'r> Driver<'r> {
                 return Ok(());
             }
             given.into_iter().try_for_each(|batch| self.emit(Head::Fold(place), batch))?;
-            let stop = &self.options.stop;
-            stop.check()?;
-            let is_asked_to_end = stop.is_requested();
+            self.setup.check()?;
+            let is_asked_to_end = self.options.stop.is_requested();
             let is_wanted = self.is_head_wanted(Head::Fold(place), &mut BTreeMap::new());
             match (self.folds[place].ended, is_wanted) {
                 // What goes on giving until its input ends has to be told of that first.

@@ -15,6 +15,7 @@ mod quarantine;
 mod recording;
 mod segment;
 mod steps;
+mod stop;
 mod tally;
 mod tasks;
 mod topology;
@@ -23,7 +24,7 @@ mod writers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -45,11 +46,13 @@ pub(crate) use driver::Finished;
 pub use programs::allowed;
 pub(crate) use quarantine::path_of as quarantine_of;
 pub use recording::{Piece, Pieces, Recording};
+pub use stop::Stop;
 pub(crate) use tally::{Counts, Tally};
 
 use driver::Driver;
 use publisher::Publisher;
 use segment::Shared;
+use stop::Interruption;
 use topology::{FoldNode, Topology};
 use wanted::Wanted;
 
@@ -80,40 +83,6 @@ pub struct Options {
     pub recording: Option<Recording>,
     /// How outputs fail; for tests. Nothing fails in a run without them that does not fail by itself.
     pub faults: Option<Arc<Faults>>,
-}
-
-/// Stops a run: gently first, then at once.
-#[derive(Debug, Default)]
-pub struct Stop {
-    drain: Arc<AtomicBool>,
-    abort: AtomicBool,
-}
-
-impl Stop {
-    /// Asks the run to end. The first time it finishes what is whole and publishes it; after that it
-    /// ends at once and publishes nothing. Safe in a signal handler.
-    pub fn request(&self) {
-        if self.drain.swap(true, Ordering::Relaxed) {
-            self.abort.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether the run was asked to end.
-    pub fn is_requested(&self) -> bool {
-        self.drain.load(Ordering::Relaxed)
-    }
-
-    /// Whether it was asked to end at once.
-    pub fn is_aborted(&self) -> bool {
-        self.abort.load(Ordering::Relaxed)
-    }
-
-    fn check(&self) -> Result<(), Error> {
-        if self.is_aborted() {
-            return Err(sluice_core::ErrorKind::Aborted.into());
-        }
-        Ok(())
-    }
 }
 
 /// How far a run is.
@@ -187,19 +156,38 @@ pub(crate) fn run_within(
 ) -> Result<Report, Error> {
     let started = Instant::now();
     allowed(&pipeline, options)?;
-    let text = resolved::text(&pipeline, memory(options, pipeline.memory));
-    let Pipeline { name, memory, nodes, .. } = pipeline;
     let pool = within.and_then(|within| within.pool.clone());
+    let mut setup = Setup::new(options, pipeline.memory, holders(&pipeline.nodes), pool);
+    let reading = setup.prepare(&pipeline.nodes)?;
+    let is_recording = options.recording.is_some();
+    setup.interruption = Interruption::of(&reading, &pipeline.nodes, is_recording);
+    let ran = run_prepared(pipeline, reading, &setup, options, within);
+    let mut report = ran.map_err(|error| match setup.check() {
+        // Whatever failed while it was left: it would not have been published.
+        Err(given_up) => given_up,
+        Ok(()) => error,
+    })?;
+    report.seconds = started.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+/// Runs a pipeline whose inputs have been looked at.
+fn run_prepared(
+    pipeline: Pipeline,
+    reading: Reading,
+    setup: &Setup,
+    options: &Options,
+    within: Option<&Within<'_>>,
+) -> Result<Report, Error> {
+    let text = resolved::text(&pipeline, memory(options, pipeline.memory));
+    let Pipeline { name, nodes, .. } = pipeline;
     let hashes = within.is_some_and(|within| within.hash);
-    let setup = Setup::new(options, memory, holders(&nodes), pool);
-    let reading = setup.prepare(&nodes)?;
     let inputs: Vec<Input> = reading.inputs().cloned().collect();
-    let is_live = reading.sources.iter().all(SourceReading::is_live);
     let wants_hashes =
         hashes || writes_folder(&nodes) || sinks(&nodes).any(|sink| sink.wants_hashes());
     let hashing = wants_hashes.then(|| setup.pool()).transpose()?;
     let publisher = Publisher {
-        setup: &setup,
+        setup,
         options,
         within,
         origin: hashing::origin(name, text, &inputs, hashing),
@@ -214,15 +202,19 @@ pub(crate) fn run_within(
     let labels =
         nodes.iter().map(|node| (node.name.clone(), node.from.clone())).collect::<Vec<_>>();
     let topology = Topology::of(nodes, &reading.origins, &reading.wanted, setup.merge_limit())?;
+    let is_live = reading.sources.iter().all(SourceReading::is_live);
     let driver = Driver::new(topology, reading, &publisher, (room, quarantines))?;
     let (finished, outputs) = driver.drive()?;
     let mut report = Report::of(&labels, finished, &inputs, setup.channels())?;
-    options.stop.check()?;
-    // What has no end is ended by being asked to.
-    report.interrupted = options.stop.is_requested() && !is_live;
+    setup.check()?;
+    if setup.stop.is_requested() {
+        report.interrupted = setup.interruption == Interruption::Truncates;
+        if setup.interruption == Interruption::IsTheEnd && !is_live {
+            report.note_early_end(&labels);
+        }
+    }
     let ended = Ended { exit: report.exit(), partial: report.interrupted };
     report.files.extend(publisher.publish(&outputs, ended)?);
-    report.seconds = started.elapsed().as_secs_f64();
     Ok(report)
 }
 
@@ -302,6 +294,8 @@ struct Setup {
     shared: Shared,
     pool: Result<Arc<ThreadPool>, String>,
     stop: Arc<Stop>,
+    /// What being asked to end does to the run. Known once its inputs are.
+    interruption: Interruption,
     progress: Option<Arc<dyn Progress>>,
     bytes_read: Arc<AtomicU64>,
 }
@@ -334,6 +328,7 @@ impl Setup {
             },
             pool: pool.map_err(|e| e.to_string()),
             stop: Arc::clone(&options.stop),
+            interruption: Interruption::Truncates,
             progress: options.progress.clone(),
             bytes_read: Arc::default(),
         }
@@ -383,10 +378,16 @@ impl Setup {
         }
     }
 
+    /// `Err` if the run is aborted, or given up.
+    fn check(&self) -> Result<(), Error> {
+        self.interruption.check(&self.stop)
+    }
+
     /// What a node of this name has to do with the run while it waits for a program.
     fn talk(&self, node: &str) -> Talk {
         let (stop, progress) = (Arc::clone(&self.stop), self.progress.clone());
-        Talk::new(node, Arc::new(programs::Host { stop, progress }))
+        let interruption = self.interruption;
+        Talk::new(node, Arc::new(programs::Host { stop, interruption, progress }))
     }
 
     fn stage_context(&self, fold: &FoldNode) -> StageContext<'_> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sluice_core::name::printable;
 use sluice_core::{Error, ErrorKind, programs};
 
+use super::stop::Interruption;
 use super::{Options, Progress, Stop};
 use crate::spec::{Node, Pipeline};
 
@@ -29,6 +30,7 @@ pub fn allowed(pipeline: &Pipeline, options: &Options) -> Result<(), Error> {
 /// The run as programs see it.
 pub(super) struct Host {
     pub(super) stop: Arc<Stop>,
+    pub(super) interruption: Interruption,
     pub(super) progress: Option<Arc<dyn Progress>>,
 }
 
@@ -40,6 +42,6 @@ impl programs::Host for Host {
     }
 
     fn is_aborted(&self) -> bool {
-        self.stop.is_aborted()
+        self.interruption.has_given_up(&self.stop)
     }
 }

@@ -171,7 +171,7 @@ impl<'r> Writers<'r> {
 
     fn finish_all(&mut self, tally: &mut Tally) -> Result<(), Error> {
         for node in self.nodes() {
-            self.publisher.options.stop.check()?;
+            self.publisher.setup.check()?;
             let Some(writer) = self.writers.get_mut(&node) else { continue };
             let Some(output) = writer.output.take() else { continue };
             for (what, count) in writer.sink.notes(&*output) {

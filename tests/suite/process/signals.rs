@@ -49,7 +49,35 @@ fn slow_log() -> Vec<Event> {
 }
 
 #[test]
-fn an_interrupt_finishes_and_publishes_what_is_whole() {
+fn the_first_signal_gives_up_what_can_be_read_again() {
+    for (name, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let folder = Folder::new();
+        folder.write("in.lcm", log(&drive(1, 5_000)));
+        folder.write("tee.toml", TEE);
+        folder.write("out.lcm", "what was there before");
+        let run = ["run", "tee.toml", "--overwrite", "--report", "report.json"];
+        let mut child = start(sluice(&folder).args(run));
+        // Nobody reads on until it has been signalled.
+        let mut lines = child.stdout.take().unwrap();
+        lines.read_exact(&mut [0; 10]).unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        signal(&child, name);
+        wait_for(&mut stderr, "stopping");
+        lines.read_to_end(&mut Vec::new()).unwrap();
+        let mut said = String::new();
+        stderr.read_to_string(&mut said).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{said}");
+        assert!(said.contains("nothing was published") && said.contains("again"), "{said}");
+        assert_eq!(folder.names(), ["in.lcm", "out.lcm", "report.json", "tee.toml"]);
+        assert_eq!(folder.read("out.lcm"), b"what was there before");
+        let report: serde_json::Value =
+            serde_json::from_slice(&folder.read("report.json")).unwrap();
+        assert_eq!((&report["interrupted"], &report["exit"]), (&true.into(), &code.into()));
+    }
+}
+
+#[test]
+fn an_interrupt_publishes_what_a_pipe_has_given() {
     let folder = folder_with_pipe();
     folder.write("tee.toml", TEE);
     let mut child = start(sluice(&folder).args(["run", "tee.toml"]));
@@ -101,7 +129,7 @@ fn a_second_interrupt_aborts_and_publishes_nothing() {
     let folder = Folder::new();
     let (mut child, _stderr) = stuck(&folder);
     child.stdout.take().unwrap().read_to_end(&mut Vec::new()).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(folder.names(), ["in.lcm", "tee.toml"]);
 }
 
@@ -110,7 +138,7 @@ fn a_third_interrupt_ends_a_program_that_is_stuck() {
     let folder = Folder::new();
     let (mut child, _stderr) = stuck(&folder);
     signal(&child, Signal::INT);
-    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(!folder.at("out.lcm").exists());
 }
 

@@ -21,8 +21,8 @@ Examples:
   sluice play drive.lcm --rename POSE=POSE_OLD --max-gap 2s
   sluice play drive.lcm.zst --speed 0 --max-bandwidth 20MB
 
-Exit codes: 0 all that was wanted was played, or q ended it; 1 failed; 2 wrong use; 3 the log was damaged,
-events could not be sent, or Ctrl-C stopped it.")]
+Exit codes: 0 all that was wanted was played, or q or Ctrl-C ended it; 1 failed; 2 wrong use; 3 the log was
+damaged, or events could not be sent.")]
 pub(crate) struct PlayArgs {
     /// The logs: files or globs, played one after another; `-` is standard input.
     #[arg(required = true, value_name = "LOG", value_parser = NonEmptyStringValueParser::new())]

@@ -163,7 +163,7 @@ fn play(pipeline: Pipeline, speed: f64, form: Form, args: &PlayArgs, shell: &She
     let result = execute::beside(
         &options.stop,
         move |over| player.show(form, over),
-        || run::run(pipeline, &options).map_err(Failure::from),
+        || run::run(pipeline, &options).map_err(|error| Failure::from(error).by(&options.stop)),
     );
     drop(listening);
     if let Some(file) = report_file {
@@ -172,12 +172,8 @@ fn play(pipeline: Pipeline, speed: f64, form: Form, args: &PlayArgs, shell: &She
     tell_end(result?, args, shell)
 }
 
-fn tell_end(mut report: Report, args: &PlayArgs, shell: &Shell) -> Outcome {
+fn tell_end(report: Report, args: &PlayArgs, shell: &Shell) -> Outcome {
     let ending = if report.is_complete() { Ending::Done } else { Ending::Losses };
-    // Nothing is written here that could be whole.
-    if std::mem::take(&mut report.interrupted) {
-        shell.warn("stopped before the end");
-    }
     execute::tell_losses(&report, shell);
     // Machines have had their last word.
     if args.running.progress != ProgressForm::Json {

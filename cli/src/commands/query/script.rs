@@ -67,7 +67,8 @@ fn script(text: Text<'_>, logs: &Logs, to: &To, shell: &Shell) -> Outcome {
     let mut worst = Ending::Done;
     for (at, statement) in statements.iter().enumerate() {
         let to = if at > 0 { &to.behind_others() } else { to };
-        let answer = ask::ask(statement, text, logs, to, stopping.raised(), shell)?;
+        let answer = ask::ask(statement, text, logs, to, stopping.raised(), shell)
+            .map_err(|failure| stopping.ended(failure))?;
         worst = worst.max(ask::ending(answer.as_ref())?);
         let Some(answer) = answer else { return Ok(worst) };
         if to.is_file() {
@@ -99,7 +100,8 @@ fn read_statements(logs: &Logs, to: To, shell: &Shell) -> Outcome {
         if !is_whole {
             continue;
         }
-        match talk.hear(&std::mem::take(&mut waiting))? {
+        let heard = talk.hear(&std::mem::take(&mut waiting));
+        match heard.map_err(|failure| stopping.ended(failure))? {
             Next::More if !is_over => {}
             Next::More | Next::Quit => return Ok(talk.ending()),
             Next::Wrong => return Ok(Ending::WrongFiles),

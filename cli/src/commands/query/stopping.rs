@@ -5,13 +5,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use signal_hook::consts::{SIGINT, SIGQUIT};
+use sluice_pipeline::run::Stop;
 
+use crate::ending::Failure;
 use crate::shell::tell;
 use crate::signals::{self, Listening};
 
 /// Listens for signals as long as it lives.
 pub(super) struct Stopping {
     raised: Arc<AtomicBool>,
+    /// Knows the signal that came first.
+    stop: Arc<Stop>,
     _listening: Listening,
 }
 
@@ -20,14 +24,17 @@ impl Stopping {
     pub(super) fn program() -> Self {
         let raised = Arc::<AtomicBool>::default();
         let raises = Arc::clone(&raised);
+        let stop = Arc::<Stop>::default();
+        let stops = Arc::clone(&stop);
         let listening = Listening::on(move |signal| {
+            stops.request_for(signal);
             if signal == SIGQUIT || raises.swap(true, Ordering::Relaxed) {
                 signals::end_by(signal);
             } else {
                 tell("stopping the query; once more ends the program");
             }
         });
-        Self { raised, _listening: listening }
+        Self { raised, stop, _listening: listening }
     }
 
     /// Ctrl-C ends the query and not the program; other signals end that, with the terminal as it was.
@@ -45,7 +52,12 @@ impl Stopping {
             }
             signals::end_by(signal);
         });
-        Self { raised, _listening: listening }
+        Self { raised, stop: Arc::default(), _listening: listening }
+    }
+
+    /// A query's failure, with the exit code of the signal that ended it, if one did.
+    pub(super) fn ended(&self, failure: Failure) -> Failure {
+        failure.by(&self.stop)
     }
 
     /// What is raised to end queries.

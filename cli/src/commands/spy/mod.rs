@@ -67,7 +67,7 @@ pub(crate) fn run(args: &SpyArgs, shell: &Shell) -> Outcome {
     let report = execute::beside(
         &options.stop,
         move |over| spy.show(form, decodes, over),
-        || run::run(pipeline, &options).map_err(Failure::from),
+        || run::run(pipeline, &options).map_err(|error| Failure::from(error).by(&options.stop)),
     );
     drop(listening);
     if watch.state().closed {
