@@ -12,12 +12,17 @@ use crate::files::LogFile;
 use crate::window::{ReadAt, Window};
 use crate::{
     Batch, BatchBuilder, ChannelId, Damage, Entry, Error, Place, ReadContext, Reader, Seam, Split,
+    plugin,
 };
 
 /// What is read beyond a split's end at first, for the record that lies across it.
 const OVERHANG: u64 = 4 << 10;
 /// How far a log may have grown, since it was cut into splits, for the last split still to read it all.
 const MOST_GROWTH: u64 = 4 << 20;
+/// What is read at first behind a record that was skipped: another one may follow.
+const FIRST_LOOK: u64 = 16 << 10;
+/// The bytes behind a record that tell whether another one begins there.
+const FOLLOWING: usize = 64;
 /// Room that a batch is begun with; columns are used again, so that more than is needed costs little.
 pub const LIKELY_EVENTS: usize = 8 << 10;
 
@@ -39,6 +44,28 @@ pub trait Framing: Send {
 
     /// The event of a record at `pos` that has been judged to be one.
     fn event(&mut self, pos: u64, record: &[u8]) -> Result<Found, Error>;
+
+    /// What the record that `bytes` begin with says of itself, where these are too few to hold it; nothing
+    /// where a record has to be read before its time is known.
+    fn outline(&mut self, bytes: &[u8]) -> Result<Option<Outline>, Error> {
+        let _ = bytes;
+        Ok(None)
+    }
+
+    /// Whether a record begins with `bytes`, which puts the one before them beyond doubt.
+    fn confirms(&self, bytes: &[u8]) -> bool {
+        let _ = bytes;
+        false
+    }
+}
+
+/// The length and the time of a record, as its header has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outline {
+    /// Bytes of the record.
+    pub len: u64,
+    /// Nanoseconds.
+    pub timestamp: i64,
 }
 
 /// An event in the record that holds it.
@@ -120,6 +147,8 @@ pub struct FramedReader<F> {
     at: u64,
     /// Records that begin here or later are of the next split.
     end: u64,
+    /// The times of events that are given; others are read past.
+    window: plugin::Window,
     /// Where the log is known to go on to.
     expected: u64,
     /// Whether it was a stream when it was looked at: compressed, or a pipe.
@@ -140,14 +169,39 @@ impl<F: Framing> FramedReader<F> {
         Self::over(LogFile::open(path)?, split, entry, framing, context)
     }
 
+    /// The same, for events of a window of time only: headers are read all, so that nothing has to be
+    /// believed of the order of times, but of long records outside of the window nothing else. Damage is
+    /// told wherever it is.
+    pub fn open_within(
+        window: plugin::Window,
+        path: &Path,
+        split: &Split,
+        entry: Entry,
+        framing: F,
+        context: &ReadContext,
+    ) -> Result<Self, Error> {
+        Self::begin(LogFile::open(path)?, split, entry, framing, context, window)
+    }
+
     /// The same of a log that is open, because its head had to be looked at. Of a stream nothing may have
     /// been forgotten yet.
     pub fn over(
         log: LogFile,
         split: &Split,
         entry: Entry,
+        framing: F,
+        context: &ReadContext,
+    ) -> Result<Self, Error> {
+        Self::begin(log, split, entry, framing, context, plugin::Window::default())
+    }
+
+    fn begin(
+        log: LogFile,
+        split: &Split,
+        entry: Entry,
         mut framing: F,
         context: &ReadContext,
+        window: plugin::Window,
     ) -> Result<Self, Error> {
         let input = log.path().to_string_lossy().into();
         let mut log = Window::new(log, context);
@@ -157,7 +211,8 @@ impl<F: Framing> FramedReader<F> {
             Entry::At(at) => Some(at),
             Entry::Search => {
                 let want = end.saturating_sub(split.start).saturating_add(OVERHANG);
-                log.load(split.start, want)?;
+                let look = if window.is_open() { want } else { want.min(FIRST_LOOK) };
+                log.load(split.start, look)?;
                 let range = split.start..end;
                 log.scanning(|log| framing.find(log, range))?.flatten()
             }
@@ -171,6 +226,7 @@ impl<F: Framing> FramedReader<F> {
             start: split.start,
             at: began.unwrap_or(end),
             end,
+            window,
             expected: split.end.unwrap_or(expected),
             was_stream: split.bytes.is_none(),
             began,
@@ -186,6 +242,8 @@ impl<F: Framing> FramedReader<F> {
                 Hop::Event => {}
                 // What is there of the record has to stay with what follows: the block is full.
                 Hop::NextBlock if !batch.is_empty() => break,
+                // Far from the window there may be no event for long: the run is looked at meanwhile.
+                Hop::NextBlock if self.at - from > self.context.blocks.usual() as u64 => break,
                 Hop::NextBlock => self.load_next()?,
                 Hop::Slow => {
                     if !self.step(&mut batch)? {
@@ -225,8 +283,11 @@ impl<F: Framing> FramedReader<F> {
                 Peek::Event { len, head } => {
                     let offset = (at + head.payload.start) as u32;
                     let Head { timestamp, sequence, channel, payload } = head;
-                    let payload = rest.get(payload).unwrap_or_default();
-                    batch.push(timestamp, sequence, channel, payload, Place { segment: 0, offset });
+                    if self.window.wants_time(timestamp) {
+                        let place = Place { segment: 0, offset };
+                        let payload = rest.get(payload).unwrap_or_default();
+                        batch.push(timestamp, sequence, channel, payload, place);
+                    }
                     at += len;
                 }
                 Peek::Nothing { len } => at += len,
@@ -240,11 +301,34 @@ impl<F: Framing> FramedReader<F> {
             // Damage led out of the block: what lies between has been looked at, and may be gone.
             Hop::NextBlock if is_beyond => Hop::NextBlock,
             Hop::NextBlock if self.log.reaches_end() => Hop::Slow,
+            Hop::NextBlock if self.skip()? => Hop::NextBlock,
             Hop::NextBlock if self.log.extend()? => Hop::Event,
             // A full block that begins here does not hold the record: it is longer than a block.
             Hop::NextBlock if self.log.begins_at(self.at) => Hop::Slow,
             other => other,
         })
+    }
+
+    /// Goes on behind the record that begins here, if it is outside of the window, and beyond doubt, and
+    /// reading the rest of it costs more than leaving it out.
+    fn skip(&mut self) -> Result<bool, Error> {
+        let Some(least) = self.log.file.worth_skipping().filter(|_| !self.window.is_open()) else {
+            return Ok(false);
+        };
+        let Some(Outline { len, timestamp }) = self.framing.outline(self.log.from(self.at))? else {
+            return Ok(false);
+        };
+        let end = self.at.saturating_add(len);
+        if self.window.wants_time(timestamp) || end.saturating_sub(self.log.end()) < least {
+            return Ok(false);
+        }
+        let mut following = [0; FOLLOWING];
+        let there = self.log.file.read_at(end, &mut following)?;
+        let confirmed = self.framing.confirms(following.get(..there).unwrap_or_default());
+        if confirmed {
+            self.at = end;
+        }
+        Ok(confirmed)
     }
 
     /// One record or one damaged range, away from the fast path. False at the end of the log
@@ -285,6 +369,7 @@ impl<F: Framing> FramedReader<F> {
         let record =
             self.log.bytes().get(start..(end - self.log.start) as usize).unwrap_or_default();
         match self.framing.event(self.at, record)? {
+            Found::Event(head) if !self.window.wants_time(head.timestamp) => {}
             Found::Event(Head { timestamp, sequence, channel, payload }) => {
                 let offset = (start + payload.start) as u32;
                 let payload = record.get(payload).unwrap_or_default();
@@ -299,7 +384,10 @@ impl<F: Framing> FramedReader<F> {
 
     fn load_next(&mut self) -> Result<(), Error> {
         let left = self.end.saturating_sub(self.at).saturating_add(OVERHANG);
-        self.log.load(self.at, left)
+        // Behind the block lies what a skipped record led to: what follows may be skipped as well.
+        let has_skipped = !self.window.is_open() && self.at > self.log.end();
+        let look = if has_skipped { left.min(FIRST_LOOK) } else { left };
+        self.log.load(self.at, look)
     }
 
     /// Reports `self.at..end`.

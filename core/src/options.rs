@@ -117,6 +117,46 @@ impl JsonSchema for OutPath {
     }
 }
 
+/// How a log is read of which a window of time is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek {
+    /// The headers of all events are read, and little else outside of the window. Nothing is believed of
+    /// the order of times.
+    Headers,
+    /// Everything is read.
+    Off,
+    /// The user's word is taken that times rise, but for ten seconds: the window is searched for.
+    Sorted,
+}
+
+impl Seek {
+    const SORTED: &str = "sorted";
+}
+
+impl<'de> Deserialize<'de> for Seek {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Value::deserialize(deserializer)? {
+            Value::Bool(true) => Ok(Self::Headers),
+            Value::Bool(false) => Ok(Self::Off),
+            Value::String(word) if word == Self::SORTED => Ok(Self::Sorted),
+            other => Err(serde::de::Error::custom(format!(
+                "expected true, false or \"{}\", found {other}",
+                Self::SORTED
+            ))),
+        }
+    }
+}
+
+impl JsonSchema for Seek {
+    fn schema_name() -> Cow<'static, str> {
+        "Seek".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "type": "boolean" }, { "const": Self::SORTED }] })
+    }
+}
+
 /// A number of bytes: a whole number, or text such as `512MiB` or `1.5 GB`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]

@@ -190,6 +190,17 @@ impl Window {
         block.get(self.pad..self.pad + self.filled).unwrap_or_default()
     }
 
+    /// The bytes of the block from `at` on.
+    pub(crate) fn from(&self, at: u64) -> &[u8] {
+        let skip = at.checked_sub(self.start).and_then(|skip| usize::try_from(skip).ok());
+        skip.and_then(|skip| self.bytes().get(skip..)).unwrap_or_default()
+    }
+
+    /// Where the block ends in the log.
+    pub(crate) fn end(&self) -> u64 {
+        self.start.saturating_add(self.filled as u64)
+    }
+
     /// Reads at most `want` bytes from `at` on, and at most a block.
     pub(crate) fn load(&mut self, at: u64, want: u64) -> Result<(), Error> {
         let most = self.context.blocks.usual().saturating_sub(ALIGNED).max(1);
@@ -291,9 +302,7 @@ impl ReadAt for Window {
             self.interrupted = true;
             return Err(io::ErrorKind::Other.into());
         }
-        let there = pos.checked_sub(self.start).and_then(|at| usize::try_from(at).ok());
-        let there = there.and_then(|at| self.bytes().get(at..)).unwrap_or_default();
-        if let Some(there) = there.get(..buf.len()) {
+        if let Some(there) = self.from(pos).get(..buf.len()) {
             buf.copy_from_slice(there);
             return Ok(there.len());
         }

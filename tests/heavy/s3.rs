@@ -190,11 +190,17 @@ fn long_log(folder: &Folder, server: &Server) {
 const CUT: [&str; 4] = ["--start", "2007-11-03T14:33:20Z", "--end", "2007-11-03T14:33:30Z"];
 
 #[test]
-fn a_cut_by_time_brings_a_small_part_of_a_long_log() {
+fn a_cut_by_time_of_a_sorted_log_brings_a_small_part_of_it() {
     let (folder, server) = (Folder::new(), Server::start());
     long_log(&folder, &server);
-    let cut = ["convert", "s3://logs/long.lcm", "--to", "cut.lcm"];
+    let cut = ["convert", "s3://logs/long.lcm", "--to", "cut.lcm", "--overwrite"];
+    // Nothing but the user's word says that a log is in order.
     server.ran(&folder, &[&cut[..], &CUT].concat()).expect(0);
+    let (sent, requests) = (server.sent(), server.requests().len());
+    assert_eq!(numbers(&folder.read("cut.lcm")), (2000..2010).collect::<Vec<i64>>());
+    assert!(sent < 34 << 20 && requests < 60, "{sent} bytes in {requests} requests");
+    let sorted = ["--source-option", "seek=sorted"];
+    server.ran(&folder, &[&cut[..], &CUT, &sorted].concat()).expect(0);
     let (sent, requests) = (server.sent(), server.requests().len());
     assert_eq!(numbers(&folder.read("cut.lcm")), (2000..2010).collect::<Vec<i64>>());
     assert!(sent < 8 << 20, "{sent} bytes in {requests} requests");

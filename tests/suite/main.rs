@@ -37,3 +37,4 @@ mod spying;
 mod stopping;
 mod tables;
 mod typed;
+mod windows;

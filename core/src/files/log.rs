@@ -99,6 +99,16 @@ impl LogFile {
         matches!(self.form, Form::File(_) | Form::Object(_))
     }
 
+    /// How many bytes have to lie between two places for reading both to cost less than reading on from one
+    /// to the other; nothing where the way leads through them all.
+    pub fn worth_skipping(&self) -> Option<u64> {
+        match &self.form {
+            Form::File(_) => Some(4 << 10),
+            Form::Object(_) => Some(4 << 20),
+            Form::Stream(_) => None,
+        }
+    }
+
     /// How long it is now, where that can be known.
     pub fn len(&self) -> Option<u64> {
         match &self.form {

@@ -50,7 +50,13 @@ pub struct Window {
 }
 
 impl Window {
+    /// Whether any time is wanted.
+    pub fn is_open(self) -> bool {
+        self.start.is_none() && self.end.is_none()
+    }
+
     /// Whether what happened then is wanted.
+    #[inline]
     pub fn wants_time(self, timestamp: i64) -> bool {
         self.start.is_none_or(|start| timestamp >= start)
             && self.end.is_none_or(|end| timestamp < end)

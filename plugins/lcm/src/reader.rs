@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use sluice_core::framed::{Found, FramedReader, Framing, Head, Peek, Verdict};
+use sluice_core::framed::{Found, FramedReader, Framing, Head, Outline, Peek, Verdict};
 use sluice_core::window::ReadAt;
-use sluice_core::{ChannelIds, Encoding, Entry, Error, ReadContext, Split};
+use sluice_core::{ChannelIds, Encoding, Entry, Error, ReadContext, Split, plugin};
 
 use crate::scan::{self, Limits};
 use crate::wire::{HEADER_LEN, Header, SYNC};
@@ -27,9 +27,19 @@ pub fn open(
     limits: Limits,
     context: &ReadContext,
 ) -> Result<LogReader, Error> {
-    let (source, channels) = (Arc::clone(&context.source), Arc::clone(&context.channels));
-    let ids = ChannelIds::new(source, Encoding::Lcm, channels);
-    LogReader::open(path, split, entry, Events { limits, ids }, context)
+    LogReader::open(path, split, entry, Events::new(limits, context), context)
+}
+
+/// Opens a log at a split, for the events of a window of time.
+pub fn open_within(
+    window: plugin::Window,
+    path: &Path,
+    split: &Split,
+    entry: Entry,
+    limits: Limits,
+    context: &ReadContext,
+) -> Result<LogReader, Error> {
+    LogReader::open_within(window, path, split, entry, Events::new(limits, context), context)
 }
 
 /// The events of a log.
@@ -37,6 +47,13 @@ pub fn open(
 pub struct Events {
     limits: Limits,
     ids: ChannelIds,
+}
+
+impl Events {
+    fn new(limits: Limits, context: &ReadContext) -> Self {
+        let (source, channels) = (Arc::clone(&context.source), Arc::clone(&context.channels));
+        Self { limits, ids: ChannelIds::new(source, Encoding::Lcm, channels) }
+    }
 }
 
 impl Framing for Events {
@@ -90,5 +107,23 @@ impl Framing for Events {
         };
         let payload = HEADER_LEN + name.len()..record.len();
         Ok(Found::Event(Head { timestamp, sequence: header.number, channel, payload }))
+    }
+
+    fn outline(&mut self, bytes: &[u8]) -> Result<Option<Outline>, Error> {
+        let Some((head, rest)) = bytes.split_first_chunk::<HEADER_LEN>() else { return Ok(None) };
+        let Some(header) = Header::parse(head) else { return Ok(None) };
+        let (Ok(len), Some(timestamp)) =
+            (self.limits.event_len(&header), header.utime.checked_mul(MICRO))
+        else {
+            return Ok(None);
+        };
+        let Some(name) = rest.get(..header.channel_len as usize) else { return Ok(None) };
+        // Its channel is one of the log's, whether or not the event is wanted.
+        self.ids.of(name)?;
+        Ok(Some(Outline { len, timestamp }))
+    }
+
+    fn confirms(&self, bytes: &[u8]) -> bool {
+        bytes.starts_with(&SYNC)
     }
 }

@@ -1,11 +1,12 @@
-//! Source `lcm-log`: one log or many, cut into splits, with a cheap seek by time.
+//! Source `lcm-log`: one log or many, cut into splits; of a window of time by headers, or by seeking where
+//! the user says that times rise.
 
 use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::files::{self, LogFile};
-use sluice_core::options::{ByteSize, InPaths};
+use sluice_core::options::{ByteSize, InPaths, Seek};
 use sluice_core::window::ReadAt;
 use sluice_core::{Entry, Error, Input, Query, ReadContext, Reader, Sniff, Source, Split};
 
@@ -27,18 +28,20 @@ pub struct LcmLog {
     /// Longest event that is believed. Damage can claim any length.
     #[serde(default = "longest_event")]
     max_event: ByteSize,
-    /// Whether a time window may be found by bisecting a log whose times rise. Turn it off for logs in
-    /// which single events are more than ten seconds out of place.
-    #[serde(default = "yes")]
-    seek: bool,
+    /// How a window of time is read. `true`: by the headers of all events, without the payloads of those
+    /// outside of it. `false`: all of the log is read. `"sorted"`: you know that times rise, and no event
+    /// is more than ten seconds out of place; then the window is searched for, and what is elsewhere in the
+    /// log is missed.
+    #[serde(default = "headers")]
+    seek: Seek,
 }
 
 fn longest_event() -> ByteSize {
     ByteSize(Limits::default().max_event)
 }
 
-fn yes() -> bool {
-    true
+fn headers() -> Seek {
+    Seek::Headers
 }
 
 /// How a log begins: with an event, or with damage before one.
@@ -71,8 +74,8 @@ impl Source for LcmLog {
 
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
         Split::of_files(self.inputs()?, target, |path, len| match self.seek {
-            true => wanted(path, len, query, &self.limits()),
-            false => Ok(0..len),
+            Seek::Sorted => sorted_part(path, len, query, &self.limits()),
+            Seek::Headers | Seek::Off => Ok(0..len),
         })
     }
 
@@ -82,8 +85,14 @@ impl Source for LcmLog {
         entry: Entry,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        let limits = self.limits();
-        Ok(Box::new(reader::open(&split.input, split, entry, limits, context)?))
+        let (limits, path) = (self.limits(), &split.input);
+        let reader = match self.seek {
+            Seek::Off => reader::open(path, split, entry, limits, context)?,
+            Seek::Headers | Seek::Sorted => {
+                reader::open_within(context.query.window(), path, split, entry, limits, context)?
+            }
+        };
+        Ok(Box::new(reader))
     }
 }
 
@@ -94,14 +103,15 @@ const SAMPLES: u64 = 64;
 /// Logs below this length are read whole: that is as cheap as looking.
 const WORTH_SEEKING: u64 = 16 << 20;
 
-/// The part of a log that has every event of the window, if its times rise; else all of it.
-fn wanted(
+/// The part of a log that has every event of the window if its times rise, which the user says; all of
+/// it where samples show that they do not.
+fn sorted_part(
     path: &Path,
     len: u64,
     query: &Query,
     limits: &Limits,
 ) -> Result<std::ops::Range<u64>, Error> {
-    if query.is_all() || len < WORTH_SEEKING {
+    if query.window().is_open() || len < WORTH_SEEKING {
         return Ok(0..len);
     }
     let mut log = Probe { log: LogFile::open(path)?, limits: *limits, failed: None };

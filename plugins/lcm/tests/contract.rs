@@ -161,8 +161,97 @@ fn sniffing_tells_logs_from_other_files() {
     assert_eq!((sniff(b"PAR1"), sniff(b"")), (Sniff::No, Sniff::No));
 }
 
+fn window(start: Option<i64>, end: Option<i64>) -> Query {
+    let nanos = |seconds: Option<i64>| seconds.map(|seconds| seconds * 1_000_000_000);
+    Query { start: nanos(start), end: nanos(end), ..Query::default() }
+}
+
+/// What the engine reads of a log where this is asked for.
+fn queried(log: &dyn Source, query: &Query, target: u64, block: usize) -> Gathered {
+    let mut context = ReadContext::standalone("test");
+    (context.query, context.blocks) = (query.clone(), BlockPool::new(block, 2));
+    gather_splits(log, log.splits(target, query).unwrap(), &context).unwrap()
+}
+
+/// What a full read gives, without the events outside of the window.
+fn filtered(path: &Path, query: &Query) -> Gathered {
+    let mut all = gather(&*source(path), u64::MAX).unwrap();
+    all.events.retain(|event| query.window().wants_time(event.timestamp));
+    all
+}
+
+/// A log with an event at each of these seconds, more than 16 MiB long.
+fn long_log(seconds: &[i64]) -> Vec<u8> {
+    let (mut bytes, payload) = (Vec::new(), vec![7; (26 << 20) / seconds.len()]);
+    for (n, second) in seconds.iter().enumerate() {
+        // Some are short, so that blocks hold both.
+        let payload = if n % 3 == 0 { &payload[..20] } else { &payload };
+        append_event(&mut bytes, n as i64, second * 1_000_000, b"POSE", payload).unwrap();
+    }
+    bytes
+}
+
 #[test]
-fn a_window_of_an_ordered_log_reads_a_part_of_it_and_gives_all_of_the_window() {
+fn a_window_has_every_event_of_it_in_whatever_order_times_are() {
+    let jump = |n: i64| if (250..300).contains(&n) { n + 3600 } else { n };
+    let two_in_one: Vec<i64> = (5000..5300).chain(0..300).collect();
+    let clock_set_back: Vec<i64> = (0..400).chain(100..300).collect();
+    let jumped: Vec<i64> = (0..600).map(jump).collect();
+    for seconds in [two_in_one, clock_set_back, jumped] {
+        let (_folder, path) = written(&long_log(&seconds));
+        for (start, end) in [
+            (Some(100), Some(300)),
+            (Some(3850), None),
+            (None, Some(150)),
+            (Some(5100), Some(5101)),
+            (Some(9000), None),
+        ] {
+            let query = window(start, end);
+            let expected = filtered(&path, &query);
+            let log = source(&path);
+            assert_eq!(queried(&*log, &query, 2 << 20, 1 << 20), expected, "{start:?} {end:?}");
+            let all = plugin_source(json!({ "path": path, "seek": false }));
+            let mut read = queried(&*all, &query, 2 << 20, 1 << 20);
+            assert_eq!(read.events.len(), seconds.len());
+            read.events.retain(|event| query.window().wants_time(event.timestamp));
+            assert_eq!(read, expected);
+        }
+    }
+}
+
+#[test]
+fn damage_outside_of_a_window_is_told_as_it_is_without_one() {
+    let mut bytes = long_log(&(0..400).collect::<Vec<_>>());
+    let at = bytes.len() / 4;
+    bytes[at..at + 200_000].fill(0);
+    bytes.truncate(bytes.len() - 5);
+    let (_folder, path) = written(&bytes);
+    let query = window(Some(300), Some(310));
+    let all = queried(&*source(&path), &query, 1 << 20, 1 << 20);
+    assert_eq!((all.events.len(), all.damage.len()), (10, 2), "{:?}", all.damage);
+    assert_eq!(all, filtered(&path, &query));
+}
+
+#[test]
+fn a_window_of_a_compressed_log_or_a_pipe_is_the_same() {
+    let bytes = long_log(&(200..400).chain(0..300).collect::<Vec<_>>());
+    let (folder, path) = written(&bytes);
+    let packed = folder.path().join("log.lcm.zst");
+    std::fs::write(&packed, zstd::encode_all(&bytes[..], 1).unwrap()).unwrap();
+    let query = window(Some(250), Some(260));
+    assert_eq!(queried(&*source(&packed), &query, 1 << 20, 1 << 20), filtered(&path, &query));
+}
+
+/// How many bytes a window of a log is read from, and from where to where.
+fn sorted_part(path: &Path, query: &Query) -> (u64, u64, Option<u64>) {
+    let log = plugin_source(json!({ "path": path, "seek": "sorted" }));
+    let splits = log.splits(1 << 20, query).unwrap();
+    let read = splits.iter().filter_map(|split| split.bytes).sum();
+    (read, splits[0].start, splits.last().unwrap().end)
+}
+
+#[test]
+fn a_log_that_is_said_to_be_sorted_is_read_in_part_and_gives_all_of_the_window() {
     let mut bytes = Vec::new();
     let payload = vec![7; 4000];
     for n in 0..10_000i64 {
@@ -171,29 +260,29 @@ fn a_window_of_an_ordered_log_reads_a_part_of_it_and_gives_all_of_the_window() {
         append_event(&mut bytes, n, n * 100_000 + jitter, b"C", &payload).unwrap();
     }
     let (_folder, path) = written(&bytes);
-    let log = source(&path);
-    let query =
-        Query { start: Some(500_000_000_000), end: Some(510_000_000_000), ..Query::default() };
-    let splits = log.splits(1 << 20, &query).unwrap();
-    let read: u64 = splits.iter().filter_map(|split| split.bytes).sum();
+    let (read, first, last) = sorted_part(&path, &window(Some(500), Some(510)));
     assert!(read < bytes.len() as u64 / 10, "{read} of {}", bytes.len());
-    let first = splits.first().unwrap().start;
-    let last = splits.last().unwrap().end.unwrap();
     let record = |n: u64| n * (28 + 1 + 4000);
+    let last = last.unwrap();
     assert!(first <= record(4_990) && last >= record(5_110), "{first}..{last}");
 }
 
 #[test]
-fn a_log_whose_times_jump_is_read_whole() {
-    let mut bytes = Vec::new();
-    let payload = vec![7; 40_000];
-    for n in 0..1_000i64 {
-        append_event(&mut bytes, n, (n % 200) * 1_000_000, b"C", &payload).unwrap();
-    }
-    let (_folder, path) = written(&bytes);
-    let query = Query { start: Some(5_000_000_000), end: Some(6_000_000_000), ..Query::default() };
-    let splits = source(&path).splits(1 << 20, &query).unwrap();
-    assert_eq!(splits.iter().filter_map(|split| split.bytes).sum::<u64>(), bytes.len() as u64);
+fn a_log_that_is_not_as_sorted_as_was_said_is_read_whole_where_samples_show_it() {
+    let (_folder, path) = written(&long_log(&(0..1_000).map(|n| n % 200).collect::<Vec<_>>()));
+    let len = std::fs::metadata(&path).unwrap().len();
+    assert_eq!(sorted_part(&path, &window(Some(5), Some(6))).0, len);
+}
+
+#[test]
+fn other_words_for_seeking_are_refused() {
+    let registry = Registry::linked();
+    let Make::Source(make) = registry.get(Kind::Source, "lcm-log").unwrap().make else {
+        panic!("a source")
+    };
+    let error = make(json!({ "path": "x", "seek": "rising" })).map(|_| ()).unwrap_err();
+    let said = error.to_string();
+    assert!(said.contains("true, false or \"sorted\", found \"rising\""), "{said}");
 }
 
 /// What the splits of `before` give when the file holds `after` by the time they are read.
@@ -258,5 +347,23 @@ proptest! {
         if all.events.iter().all(|e| !e.channel.contains('\\')) {
             prop_assert_eq!(lost + kept, bytes.len() as u64);
         }
+    }
+
+    #[test]
+    fn a_window_of_a_damaged_log_is_what_a_filter_leaves_of_it(
+        mutations in proptest::collection::vec(mutation(), 0..5),
+        times in proptest::collection::vec(0i64..40, 60),
+        longest in 1usize..30_000,
+        start in proptest::option::of(0i64..40), end in proptest::option::of(0i64..40),
+        target in 1u64..300_000, block in 1usize..100_000)
+    {
+        let mut bytes = Vec::new();
+        for (n, time) in times.iter().enumerate() {
+            let payload = vec![n as u8; n * 7919 % longest];
+            append_event(&mut bytes, n as i64, time * 1_000_000, b"C", &payload).unwrap();
+        }
+        let (_folder, path) = written(&damaged(bytes, &mutations));
+        let (query, log) = (window(start, end), source(&path));
+        prop_assert_eq!(queried(&*log, &query, target, block), filtered(&path, &query));
     }
 }

@@ -6,19 +6,22 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use sluice_core::framed::{Found, FramedReader, Framing, Head, Peek, Verdict};
+use sluice_core::framed::{Found, FramedReader, Framing, Head, Outline, Peek, Verdict};
 use sluice_core::window::ReadAt;
-use sluice_core::{Clock, Damage, Entry, Error, ReadContext, Split};
+use sluice_core::{Clock, Damage, Entry, Error, ReadContext, Split, plugin};
 
 use crate::channels::Ids;
 use crate::scan::{self, Rules, spelled};
+use crate::shape::{names_sensor, sensor};
 use crate::wire::{HEAD_LEN, HEADER_LEN, Header, MAGIC, SIZE_LEN, VERSION};
 
 /// Reads one split of a log.
 pub type LogReader = FramedReader<Messages>;
 
-/// Opens a log at a split. `clock` is what its times count from, `rules.epoch` included.
+/// Opens a log at a split, for the messages of a window of time. `clock` is what its times count from,
+/// `rules.epoch` included.
 pub fn open(
+    window: plugin::Window,
     path: &Path,
     split: &Split,
     entry: Entry,
@@ -36,7 +39,7 @@ pub fn open(
     };
     // Where the first message is, the file's head says.
     let entry = if entry == Entry::At(0) { Entry::Search } else { entry };
-    LogReader::open(path, split, entry, messages, context)
+    LogReader::open_within(window, path, split, entry, messages, context)
 }
 
 /// The source of messages that name no sensor: the file's name without extensions.
@@ -173,5 +176,26 @@ impl Framing for Messages {
         let timestamp = self.rules.nanos(header.ms).ok_or_else(broken)?;
         let channel = self.ids.of(&header, message.get(HEADER_LEN..).unwrap_or_default())?;
         Ok(Found::Event(self.head_of(&header, timestamp, pos, channel)))
+    }
+
+    fn outline(&mut self, bytes: &[u8]) -> Result<Option<Outline>, Error> {
+        let header = bytes.first_chunk().and_then(Header::parse);
+        let Some(header) = header.filter(|header| self.rules.is_sound(header)) else {
+            return Ok(None);
+        };
+        let Some(timestamp) = self.rules.nanos(header.ms) else { return Ok(None) };
+        let front = bytes.get(HEADER_LEN..).unwrap_or_default();
+        let (type_id, version) = (header.type_id, header.version);
+        if names_sensor(type_id, version) && sensor(type_id, version, front).is_none() {
+            return Ok(None);
+        }
+        // Its channel is one of the log's, whether or not the message is wanted.
+        self.ids.of(&header, front)?;
+        Ok(Some(Outline { len: header.message_len(), timestamp }))
+    }
+
+    fn confirms(&self, bytes: &[u8]) -> bool {
+        let next = bytes.first_chunk().and_then(Header::parse);
+        next.is_some_and(|next| self.rules.is_sound(&next))
     }
 }

@@ -102,12 +102,16 @@ pub fn shape(
 /// or if it does not fit.
 #[inline]
 pub fn sensor(type_id: u32, version: i32, payload: &[u8]) -> Option<&[u8]> {
-    let (parts, _) = parts(type_id, version)?;
-    if !matches!(parts, [Counted(1), Counted(1), ..]) {
+    if !names_sensor(type_id, version) {
         return None;
     }
     let (_, rest) = string(payload)?;
     string(rest).map(|(name, _)| name)
+}
+
+/// Whether the layout of such messages begins with the name of a sensor.
+pub fn names_sensor(type_id: u32, version: i32) -> bool {
+    parts(type_id, version).is_some_and(|(parts, _)| matches!(parts, [Counted(1), Counted(1), ..]))
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Source `vel`: one log or many, cut into splits, with a seek by time where the index proves right.
+//! Source `vel`: one log or many, cut into splits, of a window of time by headers, or by its index
+//! where the user says that times rise.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,9 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use sluice_core::files;
-use sluice_core::options::{ByteSize, InPaths};
+use sluice_core::options::{ByteSize, InPaths, Seek};
 use sluice_core::time::When;
-use sluice_core::{Clock, Entry, Error, Input, Query, ReadContext, Reader, Sniff, Source, Split};
+use sluice_core::{
+    Clock, Entry, Error, Input, Query, ReadContext, Reader, Sniff, Source, Split, Window,
+};
 
 use crate::format::Datalog;
 use crate::hash::MessageNames;
@@ -68,18 +71,20 @@ struct Options {
     /// What messages are that were marked as deleted: damage (`skip`), or events (`keep`).
     #[serde(default)]
     deleted: Deleted,
-    /// Whether a time window may be found by the index, if that proves right. Turn it off for logs in
-    /// which single messages are more than ten seconds out of place.
-    #[serde(default = "yes")]
-    seek: bool,
+    /// How a window of time is read. `true`: by the headers of all messages, without the payloads of those
+    /// outside of it. `false`: all of the log is read. `"sorted"`: you know that times rise, and no message
+    /// is more than ten seconds out of place; then the window is found by the index, if that proves right,
+    /// and what is elsewhere in the log is missed.
+    #[serde(default = "headers")]
+    seek: Seek,
 }
 
 fn largest_message() -> ByteSize {
     ByteSize(Rules::default().max_message)
 }
 
-fn yes() -> bool {
-    true
+fn headers() -> Seek {
+    Seek::Headers
 }
 
 impl TryFrom<Options> for Vel {
@@ -162,10 +167,10 @@ impl Vel {
         Ok(found)
     }
 
-    /// The part of a log that has every event of the window.
+    /// The part of a log that is read: all, unless the user says that times rise.
     fn wanted(&self, path: &Path, len: u64, query: &Query) -> Result<Range<u64>, Error> {
-        let is_open = query.start.is_none() && query.end.is_none();
-        if !self.options.seek || is_open || len < WORTH_SEEKING {
+        let is_open = query.window().is_open();
+        if self.options.seek != Seek::Sorted || is_open || len < WORTH_SEEKING {
             return Ok(0..len);
         }
         let (rules, _) = self.rules_of(path)?;
@@ -208,6 +213,10 @@ impl Source for Vel {
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let rules = self.rules_of(&split.input)?;
-        Ok(Box::new(reader::open(&split.input, split, entry, rules, context)?))
+        let window = match self.options.seek {
+            Seek::Off => Window::default(),
+            Seek::Headers | Seek::Sorted => context.query.window(),
+        };
+        Ok(Box::new(reader::open(window, &split.input, split, entry, rules, context)?))
     }
 }

@@ -343,10 +343,10 @@ fn window() -> Query {
 }
 
 #[test]
-fn a_window_of_a_log_with_a_right_index_reads_a_part_of_it_and_gives_all_of_the_window() {
+fn a_window_of_a_sorted_log_with_a_right_index_reads_a_part_of_it_and_gives_all_of_the_window() {
     let bytes = long_log();
     let (_folder, path) = written(&bytes);
-    let log = source(&path);
+    let log = plugin_source(json!({ "path": path, "seek": "sorted" }));
     let splits = log.splits(1 << 20, &window()).unwrap();
     let read: u64 = splits.iter().filter_map(|split| split.bytes).sum();
     assert!(read < bytes.len() as u64 / 10, "{read} of {}", bytes.len());
@@ -355,6 +355,41 @@ fn a_window_of_a_log_with_a_right_index_reads_a_part_of_it_and_gives_all_of_the_
     assert_eq!(all.events[0].timestamp, 190_000_000_000);
     assert!(all.events.last().unwrap().timestamp >= 219_000_000_000);
     assert_eq!(all.damage, []);
+}
+
+/// What the engine reads of a log where this is asked for.
+fn queried(path: &Path, seek: serde_json::Value, query: &Query) -> Gathered {
+    let log = plugin_source(json!({ "path": path, "seek": seek }));
+    let splits = log.splits(1 << 20, query).unwrap();
+    let context = ReadContext { query: query.clone(), ..ReadContext::standalone("test") };
+    sluice_core::contract::gather_splits(&*log, splits, &context).unwrap()
+}
+
+#[test]
+fn a_window_has_every_message_of_it_whatever_times_and_index_say() {
+    let image = |ms: f64| (ms, (IMU_STATE, 102, [text("b"), text("n"), vec![7; 40_000]].concat()));
+    let seconds = |n: i64| n as f64 * 1000.0;
+    let two_in_one: Vec<i64> = (5000..5300).chain(0..300).collect();
+    let clock_set_back: Vec<i64> = (0..400).chain(100..300).collect();
+    let jump = |n: i64| if (250..300).contains(&n) { n + 3600 } else { n };
+    for times in [two_in_one, clock_set_back, (0..600).map(jump).collect()] {
+        let mut bytes = log_of(times.iter().map(|n| image(seconds(*n))));
+        // An index that lies: every entry leads to the last message but one.
+        let head = body(&bytes) as usize;
+        let last = (bytes.len() - 2 * (21 + 40_012)) as i64;
+        bytes[12..head].chunks_exact_mut(8).for_each(|e| e.copy_from_slice(&last.to_le_bytes()));
+        let (_folder, path) = written(&bytes);
+        for (start, end) in
+            [(Some(100), Some(300)), (Some(3850), None), (None, Some(150)), (Some(9000), None)]
+        {
+            let nanos = |second: Option<i64>| second.map(|second| second * 1_000_000_000);
+            let query = Query { start: nanos(start), end: nanos(end), ..Query::default() };
+            let mut all = queried(&path, json!(false), &query);
+            assert_eq!(all.events.len(), times.len());
+            all.events.retain(|event| query.window().wants_time(event.timestamp));
+            assert_eq!(queried(&path, json!(true), &query), all, "{start:?} {end:?}");
+        }
+    }
 }
 
 #[test]
@@ -366,12 +401,12 @@ fn a_window_is_whole_where_one_time_is_wrong_or_the_clock_begins_anew() {
         let (_folder, path) = written(&log_of(times.iter().copied().map(image)));
         let query =
             Query { start: Some(60_000_000_000), end: Some(100_000_000_000), ..Query::default() };
-        let log = source(&path);
-        let splits = log.splits(1 << 20, &query).unwrap();
-        let context = ReadContext::standalone("test");
-        let all = sluice_core::contract::gather_splits(&*log, splits, &context).unwrap();
         let wanted = 60_000_000_000..100_000_000_000;
-        let found = all.events.iter().filter(|event| wanted.contains(&event.timestamp)).count();
+        let inside = |all: Gathered| {
+            all.events.iter().filter(|event| wanted.contains(&event.timestamp)).count()
+        };
+        let found = inside(queried(&path, json!(true), &query));
+        assert_eq!(inside(queried(&path, json!("sorted"), &query)), found);
         let expected = times.iter().filter(|ms| (60_000.0..100_000.0).contains(*ms)).count();
         assert_eq!(found, expected);
     }
@@ -389,12 +424,13 @@ fn a_wrong_index_is_not_followed() {
         let splits = plugin_source(options).splits(1 << 20, &window()).unwrap();
         (splits[0].start, splits.iter().filter_map(|split| split.bytes).sum())
     };
-    assert_eq!(read(json!({ "path": path })).0, 0);
+    assert_eq!(read(json!({ "path": path, "seek": "sorted" })).0, 0);
     std::fs::write(&path, long_log()).unwrap();
     assert_eq!(read(json!({ "path": path, "seek": false })), (0, whole));
+    assert_eq!(read(json!({ "path": path })), (0, whole));
     bytes[12..body(&long_log()) as usize].fill(0xff);
     std::fs::write(&path, &bytes).unwrap();
-    assert_eq!(read(json!({ "path": path })), (0, whole));
+    assert_eq!(read(json!({ "path": path, "seek": "sorted" })), (0, whole));
 }
 
 #[test]
