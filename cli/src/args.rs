@@ -285,6 +285,10 @@ pub(crate) struct ConvertArgs {
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<String>,
 
+    /// The format, as this file describes it: the options of a source such as `records`, or a pipeline file.
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) describe: Option<PathBuf>,
+
     /// The format of the output, by the name of a sink; told by the extension of OUT if left out.
     #[arg(long = "as", value_name = "FORMAT")]
     pub(crate) sink: Option<String>,
@@ -415,6 +419,14 @@ pub(crate) struct InfoArgs {
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<String>,
 
+    /// The format, as this file describes it: the options of a source such as `records`, or a pipeline file.
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) describe: Option<PathBuf>,
+
+    /// Set any option of the source; VALUE is TOML, or else taken as text.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
+    pub(crate) source_option: Vec<Assignment>,
+
     /// Name the types of channels by what these files declare: files, globs, folders, or names of
     /// built-in sets, which are known in any case. May be repeated.
     #[arg(long, value_name = "GLOB")]
@@ -457,6 +469,10 @@ pub(crate) struct CatArgs {
     /// The format, by the name of a source; told by the first bytes if left out.
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<String>,
+
+    /// The format, as this file describes it: the options of a source such as `records`, or a pipeline file.
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) describe: Option<PathBuf>,
 
     /// Set any option of the source; VALUE is TOML, or else taken as text.
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]

@@ -4,7 +4,7 @@ use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sluice_core::options::ByteSize;
 use sluice_core::store::is_address;
 use sluice_core::{DynSink, Input, Kind, Make, OptionsError, Plugin, Source, files};
@@ -204,8 +204,8 @@ fn format_of<'s>(shell: &'s Shell, path: &Path, by: By) -> Result<&'s Plugin, Fa
         let path = if is_stdin { "standard input".into() } else { path.display().to_string() };
         let names = readers(shell).join(", ");
         Failure::WrongUse(format!(
-            "cannot tell the format of {path}; say --from with one of: {names}; or describe it in a pipeline \
-             file, if `sluice plugins` has a source for that"
+            "cannot tell the format of {path}; say --from with one of: {names}; or describe it with \
+             --describe FILE.toml, if `sluice plugins` has a source for that"
         ))
     })
 }
@@ -234,8 +234,8 @@ pub(crate) fn expect_path_to_do(plugin: &Plugin) -> Result<(), Failure> {
     match missing_beside_path(plugin).filter(|_| takes_path(plugin)) {
         None => Ok(()),
         Some(missing) => Err(Failure::WrongUse(format!(
-            "`{0}` cannot read a file by its path alone: {missing}; use it in a pipeline file: \
-             `sluice plugins {0}` shows how, `sluice run` runs it",
+            "`{0}` cannot read a file by its path alone: {missing}; give it the rest by \
+             --describe FILE.toml or --source-option, or in a pipeline file: `sluice plugins {0}` shows how",
             plugin.name
         ))),
     }
@@ -247,20 +247,41 @@ pub(crate) fn read_into(
     path: &Path,
     sink: Box<dyn DynSink>,
 ) -> Result<Report, Failure> {
-    let nodes = vec![source_node(plugin, json!({ "path": text(path)? }))?, sink_node(sink)];
+    read_with(plugin, path, &Map::new(), sink)
+}
+
+/// The same, with options of the source beside the path.
+pub(crate) fn read_with(
+    plugin: &Plugin,
+    path: &Path,
+    options: &Map<String, Value>,
+    sink: Box<dyn DynSink>,
+) -> Result<Report, Failure> {
+    let nodes = vec![file_node(plugin, path, options)?, sink_node(sink)];
     let pipeline = Pipeline { name: None, memory: Some(MEMORY), nodes, ..Pipeline::default() };
     run::run(pipeline, &Options::default()).map_err(Failure::from)
 }
 
 /// What the source of a file has to say of it.
-pub(crate) fn findings(plugin: &Plugin, path: &Path) -> Result<Vec<String>, Failure> {
-    let node = source_node(plugin, json!({ "path": text(path)? }))?;
+pub(crate) fn findings(
+    plugin: &Plugin,
+    path: &Path,
+    options: &Map<String, Value>,
+) -> Result<Vec<String>, Failure> {
+    let node = file_node(plugin, path, options)?;
     let Part::Source(source) = node.part else { return Ok(Vec::new()) };
     source.findings(path).map_err(Failure::from)
 }
 
 /// Looking at a log takes little memory.
 const MEMORY: ByteSize = ByteSize(256 << 20);
+
+/// The source of a file with these options beside its path.
+fn file_node(plugin: &Plugin, path: &Path, options: &Map<String, Value>) -> Result<Node, Failure> {
+    let mut options = options.clone();
+    options.insert("path".into(), text(path)?.into());
+    source_node(plugin, options.into())
+}
 
 /// A source with these options, which is part of no pipeline file.
 pub(crate) fn source_node(plugin: &Plugin, options: Value) -> Result<Node, Failure> {

@@ -17,6 +17,8 @@
 
 mod args;
 mod commands;
+mod damage;
+mod description;
 mod ending;
 mod file_url;
 mod inputs;

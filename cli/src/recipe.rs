@@ -204,7 +204,7 @@ pub(crate) fn string(text: &str) -> String {
 }
 
 /// `value` as it is if it is TOML, or else as a string.
-fn toml_of(value: &str) -> String {
+pub(crate) fn toml_of(value: &str) -> String {
     let line = format!("value = {value}");
     let is_toml = line.lines().count() == 1 && toml::from_str::<toml::Table>(&line).is_ok();
     if is_toml { value.trim().to_owned() } else { string(value) }

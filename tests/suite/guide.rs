@@ -106,6 +106,11 @@ impl Reader {
                 command.current_dir(&self.at).arg("new").args(rest);
                 command
             }
+            ["sluice", ..] => {
+                let mut command = sluice(&self.room);
+                command.current_dir(&self.at).args(&words[1..]);
+                command
+            }
             _ => panic!("the guide has a command that no test knows: {line}"),
         };
         self.expect_success(line, &mut command);
@@ -147,6 +152,8 @@ fn whoever_follows_the_guide_gets_tables_of_their_own_format() {
     for step in steps(&guide) {
         reader.follow(step);
     }
+    let described = reader.room.path().join("described/channel=BATTERY/part-00000.parquet");
+    assert!(described.exists(), "{described:?}");
     let room = reader.room.path().join("wheels");
     for channel in ["WHEELS", "BATTERY"] {
         let table = room.join(format!("tables/channel={channel}/part-00000.parquet"));
@@ -179,7 +186,7 @@ fn commands_in_sentences_of_the_guide_are_among_those_that_are_run() {
 fn links_of_the_guide_lead_somewhere() {
     let docs = root().join("docs");
     let guide = fs::read_to_string(docs.join("your-own-format.md")).unwrap();
-    let targets = guide.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let targets = guide.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
     let missing: Vec<&str> = targets.filter(|to| !docs.join(to).exists()).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }

@@ -234,6 +234,75 @@ fn pipes_and_compressed_logs_are_read_like_files() {
     assert!(shown[0] == shown[1] && shown[0] == shown[2]);
 }
 
+/// A description by itself, which takes a NOTE for a number of eight bytes.
+const DESCRIPTION: &str = r#"
+plugin = "records"
+path = "elsewhere.bin"
+on_damage = "stop"
+sync = "0xaa 55"
+epoch = 2020-01-01T00:00:00Z
+head = [
+  { type = "u8", role = "length" },
+  { type = "u8", role = "kind" },
+  { name = "unit", type = "u8" },
+  { name = "ms", type = "u32", role = "time", unit = "ms" },
+]
+tail = [{ type = "u8", role = "checksum", algorithm = "xor8", from = 2 }]
+[kinds.1]
+name = "SAMPLE"
+fields = [{ name = "x", type = "i16", scale = 0.5 }]
+[kinds.2]
+name = "NOTE"
+fields = [{ name = "note", type = "u64" }]
+"#;
+
+#[test]
+fn described_logs_are_read_by_info_cat_and_convert() {
+    let folder = Folder::new();
+    folder.write("in.bin", packets(9));
+    let right = DESCRIPTION.replace("type = \"u64\"", "type = \"text\", size = \"rest\"");
+    folder.write("rig.toml", &right);
+    folder.write(
+        "pipeline.toml",
+        format!("{PACKETS}\n[sinks.out]\nplugin = \"null\"\nfrom = \"log\"\n"),
+    );
+    for file in ["rig.toml", "pipeline.toml"] {
+        let info = ran(&folder, &["info", "in.bin", "--describe", file, "--json"]).expect(0);
+        let told: Value = serde_json::from_str(&info.text()).unwrap();
+        assert_eq!((&told["events"], &told["format"]), (&9.into(), &"records".into()), "{told}");
+        let cat = ran(&folder, &["cat", "in.bin", "--describe", file, "--json", "--limit", "2"]);
+        let events = lines(&cat.expect(0).text());
+        assert_eq!(events.len(), 2);
+        assert!(events[1].to_string().contains("\"x\":0.5"), "{}", events[1]);
+        let to = format!("{file}.jsonl");
+        ran(&folder, &["convert", "in.bin", "--describe", file, "--to", &to]).expect(0);
+        assert_eq!(lines(&String::from_utf8(folder.read(&to)).unwrap()).len(), 9);
+    }
+    let options = ["--source-option", "channel=all-{unit}"];
+    let args = [&["cat", "in.bin", "--from", "records", "--describe", "rig.toml"], &options[..]];
+    ran(&folder, &[&args.concat()[..], &["--channel", "all-1", "--json"]].concat()).expect(0);
+    ran(&folder, &["info", "in.bin", "--from", "records"]).expect(2).says("--describe FILE.toml");
+    ran(&folder, &["info", "in.bin", "--describe", "in.bin"]).expect(2).says("is no text");
+    ran(&folder, &["cat", "in.bin", "--from", "csv", "--describe", "rig.toml"])
+        .expect(2)
+        .says("for `records`, not for `csv`");
+}
+
+#[test]
+fn a_description_that_does_not_fit_is_told_once_by_kind() {
+    let folder = Folder::new();
+    folder.write("in.bin", packets(150));
+    folder.write("rig.toml", DESCRIPTION);
+    let ran = ran(&folder, &["convert", "in.bin", "--describe", "rig.toml", "--to", "out.jsonl"]);
+    let ran = ran.expect(3);
+    let about: Vec<&str> = ran.stderr.lines().filter(|line| line.contains("NOTE")).collect();
+    assert_eq!(about.len(), 2, "{about:?}");
+    let said = "in.bin: 4 ranges (64 bytes), the first at byte 0, could not be read: NOTE: its fields need 8 bytes, \
+                its payload has 6";
+    assert!(about[0].contains(said), "{about:?}");
+    assert_eq!(lines(&String::from_utf8(folder.read("out.jsonl")).unwrap()).len(), 116);
+}
+
 /// Writes what a logger in Python would: nothing of it is ours.
 const LOGGER: &str = r#"
 import struct, zlib, random

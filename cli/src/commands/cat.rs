@@ -7,6 +7,7 @@ use sluice_pipeline::run::{self, Options};
 
 use crate::args::{Assignment, CatArgs, ProgressForm};
 use crate::commands::{convert, execute};
+use crate::description::Format;
 use crate::ending::{Ending, Outcome};
 use crate::inputs;
 use crate::progress::Meter;
@@ -17,13 +18,14 @@ use crate::signals::Listening;
 pub(crate) fn run(args: &CatArgs, shell: &Shell) -> Outcome {
     let file = std::slice::from_ref(&args.file);
     let (inputs, selection) = inputs::without_addresses(file, &args.selection, shell)?;
-    let source = convert::source(&inputs, args.from.as_deref(), &args.source_option, shell)?;
+    let format = Format::of(args.from.as_deref(), args.describe.as_deref(), &args.source_option)?;
+    let source = convert::source(&inputs, format.from.as_deref(), &format.options, shell)?;
     let sink = inputs::named(shell, Kind::Sink, if args.json { "jsonl" } else { "text" })?;
     let payload = Assignment { name: "payload".into(), value: "true".into() };
     let recipe = Recipe {
         source: source.name,
         inputs: &inputs,
-        source_options: &args.source_option,
+        source_options: &format.options,
         own_types: source.types,
         selection: Some(&selection),
         limit: args.limit,

@@ -9,6 +9,7 @@ use sluice_pipeline::{Document, Part, Pipeline, Variables};
 
 use crate::args::{Assignment, ConvertArgs, EngineArgs};
 use crate::commands::execute;
+use crate::description::Format;
 use crate::ending::{Ending, Failure, Outcome};
 use crate::inputs::{self, Mode};
 use crate::recipe::Recipe;
@@ -42,11 +43,12 @@ pub(crate) fn read(name: &str, text: &str, shell: &Shell) -> Result<Pipeline, Fa
 pub(crate) fn text(args: &ConvertArgs, shell: &Shell) -> Result<String, Failure> {
     let sink = Sink::of(&args.to, args.sink.as_deref(), &args.sink_option, shell)?;
     let (inputs, selection) = inputs::without_addresses(&args.inputs, &args.selection, shell)?;
-    let source = source(&inputs, args.from.as_deref(), &args.source_option, shell)?;
+    let format = Format::of(args.from.as_deref(), args.describe.as_deref(), &args.source_option)?;
+    let source = source(&inputs, format.from.as_deref(), &format.options, shell)?;
     let recipe = Recipe {
         source: source.name,
         inputs: &inputs,
-        source_options: &args.source_option,
+        source_options: &format.options,
         selection: Some(&selection),
         sink: sink.plugin.name,
         output: &sink.path,

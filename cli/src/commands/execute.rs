@@ -17,13 +17,14 @@ use sluice_pipeline::{Part, Pipeline, Report};
 
 use crate::args::{Engine, EngineArgs, ProgressForm, RunningArgs};
 use crate::commands::{batch, cluster, plan};
+use crate::damage;
 use crate::ending::{Ending, Failure, Outcome};
 use crate::progress::Meter;
 use crate::shell::Shell;
 use crate::signals::{self, Listening, Words};
 use crate::units;
 
-/// How many damaged ranges are listed; the report has all of them.
+/// How many ways are told in which inputs are damaged; the report has each range.
 const MOST_SHOWN: usize = 20;
 
 /// Refuses options that this program knows but cannot obey.
@@ -283,13 +284,11 @@ fn refuse_log(path: &Path, pipeline: &Pipeline, outputs: &[PathBuf]) -> Result<(
 
 /// Says what was damaged or not carried, and what else is worth knowing.
 pub(crate) fn tell_losses(report: &Report, shell: &Shell) {
-    for damage in report.damage.iter().take(MOST_SHOWN) {
-        let sluice_pipeline::report::DamageReport { input, offset, length, reason, .. } = damage;
-        let length = if *length == 1 { "1 byte".into() } else { format!("{length} bytes") };
-        let what = format!("{input}: {length} at byte {offset} could not be read: {reason}");
+    let (groups, more) = damage::groups(report, MOST_SHOWN);
+    for group in groups {
+        let what = format!("{}: {}", group.first.input, group.text(" could not be read"));
         shell.warn(&printable(&what));
     }
-    let more = report.damaged_ranges.saturating_sub(report.damage.len().min(MOST_SHOWN) as u64);
     if more > 0 {
         shell.warn(&format!("and {} more", units::count(more)));
     }

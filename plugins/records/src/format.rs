@@ -159,6 +159,22 @@ pub struct Kind {
     pub message: Arc<MessageType>,
 }
 
+impl Kind {
+    /// How many bits of a record of this length have to agree.
+    pub fn proof_of(&self, len: usize) -> usize {
+        match self.checksum.filter(|checksum| checksum.covers_nothing(len)) {
+            Some(checksum) => self.proof.saturating_sub(checksum.algorithm.bits()),
+            None => self.proof,
+        }
+    }
+
+    /// Whether a checksum speaks for a record of this length.
+    #[inline]
+    pub fn is_checked(&self, len: usize) -> bool {
+        self.checksum.is_some_and(|checksum| !checksum.covers_nothing(len))
+    }
+}
+
 /// A place in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spot {
@@ -212,6 +228,12 @@ pub struct Sums {
 }
 
 impl Checksum {
+    /// Whether it covers nothing of a record of this length, and so proves no more than a constant does.
+    #[inline]
+    pub fn covers_nothing(&self, len: usize) -> bool {
+        self.extra.is_none() && self.from.in_record(len) == self.until.in_record(len)
+    }
+
     /// Both sums of a record; nothing if it has no room for them.
     #[inline]
     pub fn sums(&self, record: &[u8]) -> Option<Sums> {

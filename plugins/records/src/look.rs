@@ -46,6 +46,8 @@ pub enum Wrong {
     Endless(usize),
     /// Its fields do not end where it does.
     Unfit(usize),
+    /// It is sound, but for its fields, which are not what the description says: in words.
+    Misfit(String),
     /// Something that is always the same is not: where in the record.
     Constant(usize),
     /// Its checksum is wrong.
@@ -73,6 +75,7 @@ impl fmt::Display for Wrong {
                 write!(f, "no record begins within {longest} bytes, the longest that is believed")
             }
             Self::Unfit(len) => write!(f, "its fields do not end where its {len} bytes do"),
+            Self::Misfit(words) => f.write_str(words),
             Self::Constant(at) => {
                 write!(f, "byte {at} of the record is not what is always there")
             }
@@ -158,7 +161,7 @@ impl Format {
         };
         if let Extent::Length { at, word, counts, plus } = self.extent {
             let len = self.said_len((at, word), counts, plus, bytes);
-            if len.is_none_or(|len| self.check_len(kind, len).is_err()) {
+            if len.is_none_or(|len| !self.may_have(kind, len)) {
                 return false;
             }
         }
@@ -245,6 +248,71 @@ impl Format {
         match kind.fixed {
             Some(fixed) if fixed as i128 != len => Err(Wrong::Unfit(len as usize)),
             _ => Ok(()),
+        }
+    }
+
+    /// Whether what may be a record of this kind may have this length. Where there is a sync word, that speaks for it.
+    #[inline]
+    fn may_have(&self, kind: &Kind, len: i128) -> bool {
+        if self.sync.needle().is_empty() {
+            return self.check_len(kind, len).is_ok();
+        }
+        len >= (self.head_len + self.tail_len) as i128 && len <= self.longest as i128
+    }
+
+    /// How long a record is that is wrong in that only.
+    #[cold]
+    pub(crate) fn len_at_odds(&self, wrong: &Wrong) -> Option<usize> {
+        let len = match wrong {
+            Wrong::Length { len, .. } => usize::try_from(*len).ok()?,
+            Wrong::Unfit(len) => *len,
+            _ => return None,
+        };
+        let is_whole = len >= self.head_len + self.tail_len && len <= self.longest;
+        (is_whole && !matches!(self.extent, Extent::Fields)).then_some(len)
+    }
+
+    /// In which way the description does not fit this record, of whose kind the length is not, if all else that it
+    /// says of itself is right.
+    #[cold]
+    pub(crate) fn misfit(&self, record: &[u8]) -> Option<(&Kind, Wrong)> {
+        let number = self.kind_of(record)?;
+        let is_other = self.key.as_ref().is_some_and(|key| key.other == Some(number));
+        let kind = self.kinds.get(number).filter(|_| !is_other)?;
+        let lies_in_head = |spot: &Spot, value: &[u8]| match spot {
+            Spot::Start(at) => at + value.len() <= self.head_len,
+            Spot::End(before) => *before <= self.tail_len,
+        };
+        let mut constants = kind.constants.iter().filter(|(spot, value)| lies_in_head(spot, value));
+        if !constants.all(|(spot, value)| spot.of(record).starts_with(value)) {
+            return None;
+        }
+        if let Some(checksum) = &kind.checksum {
+            checksum.sums(record).filter(|sums| sums.said == sums.found)?;
+        }
+        Some((kind, Wrong::Misfit(self.misfit_words(kind, record))))
+    }
+
+    fn misfit_words(&self, kind: &Kind, record: &[u8]) -> String {
+        let (name, beside) = (&kind.name, self.head_len + self.tail_len);
+        let has = record.len().saturating_sub(beside);
+        let walked = kind.walk.as_ref().map(|walk| {
+            let body = record.get(..self.head_len + has).unwrap_or_default();
+            walk.go(body, self.head_len, None, self.longest, |_, _| ())
+        });
+        let needs = match walked {
+            None => kind.fixed.map(|fixed| fixed.saturating_sub(beside).to_string()),
+            Some(Walked::To(end)) => Some(end.saturating_sub(self.head_len).to_string()),
+            Some(Walked::Needs(_) | Walked::Unfit) if kind.least > record.len() => {
+                Some(format!("at least {}", kind.least.saturating_sub(beside)))
+            }
+            Some(_) => None,
+        };
+        match needs {
+            Some(needs) => format!("{name}: its fields need {needs} bytes, its payload has {has}"),
+            None => {
+                format!("{name}: its fields do not take up the {has} bytes of its payload evenly")
+            }
         }
     }
 

@@ -11,12 +11,14 @@
 //! |---|---|
 //! | the end of the log | end |
 //! | a record that claims more than 64 KiB, with neither the end of the log nor what may be a record behind it, and with a record that a search believes in it | damage |
-//! | a sound record with a checksum | record |
+//! | a sound record with a checksum that covers something | record |
 //! | a sound record of a format without any mark: no sync word, nothing constant, no checksum | record |
 //! | any other sound record, and right behind it is the end of the log, or what may be a record | record |
+//! | a record that is sound but for its length, which its kind cannot have, or its fields do not take up; with a checksum that is right, or a sync word or constants, a length and what may be a record behind it | damage: this record, and no more |
 //! | anything else | damage, up to the next record that a search believes, or the end of the log |
 //!
-//! *What may be a record* has the sync word, a kind, a length and constants that can be, as far as the log goes.
+//! *What may be a record* has the sync word, a kind, a length and constants that can be, as far as the log goes. Behind
+//! a sync word its length only has to hold head and tail: the description may not fit it.
 //!
 //! # What a search believes
 //!
@@ -40,7 +42,7 @@ use std::ops::Range;
 
 use sluice_core::window::{ReadAt, Search};
 
-use crate::format::{Format, Kind, Skip};
+use crate::format::{Extent, Format, Kind, Skip};
 use crate::literal::spelled;
 use crate::look::{Look, Wrong};
 
@@ -96,6 +98,13 @@ pub struct Scan<'f> {
     looked: u64,
 }
 
+/// A record that the description does not fit.
+struct Misfit {
+    /// Where it ends, if that can be believed.
+    end: Option<u64>,
+    wrong: Wrong,
+}
+
 enum Glance {
     End,
     Record { len: u64, kind: usize },
@@ -143,14 +152,45 @@ impl<'f> Scan<'f> {
             Glance::End => return Ok(Verdict::End),
             Glance::Record { len, kind } => {
                 let end = pos.saturating_add(len);
-                if self.is_confirmed(log, end, kind)? {
+                if self.is_confirmed(log, end, (kind, len as usize))? {
                     return Ok(Verdict::Record { end });
                 }
                 Wrong::Unconfirmed(len as usize)
             }
-            Glance::Wrong(wrong) => wrong,
+            Glance::Wrong(wrong) => match self.misfit(log, pos, &wrong)? {
+                Some(Misfit { end: Some(end), wrong }) => {
+                    return Ok(Verdict::Damage { end, wrong });
+                }
+                Some(Misfit { end: None, wrong }) => wrong,
+                None => wrong,
+            },
         };
         Ok(Verdict::Damage { end: self.next(log, pos.saturating_add(1))?, wrong })
+    }
+
+    /// Whether what is wrong with the record at `pos` is that the description does not fit it: whatever else tells
+    /// that it is a record does so.
+    fn misfit(
+        &mut self,
+        log: &mut dyn ReadAt,
+        pos: u64,
+        wrong: &Wrong,
+    ) -> io::Result<Option<Misfit>> {
+        let Some(len) = self.format.len_at_odds(wrong).filter(|len| *len <= LONG_CLAIM) else {
+            return Ok(None);
+        };
+        let there = self.read(log, pos, len)?;
+        let Some(record) = self.record.get(..len).filter(|_| there == len) else { return Ok(None) };
+        let Some((kind, wrong)) = self.format.misfit(record) else { return Ok(None) };
+        let end = pos.saturating_add(len as u64);
+        let is_told = matches!(self.format.extent, Extent::Length { .. });
+        Ok(if kind.is_checked(len) {
+            Some(Misfit { end: Some(end), wrong })
+        } else if !is_told || !self.format.is_marked {
+            Some(Misfit { end: None, wrong })
+        } else {
+            self.is_led_on(log, end)?.then_some(Misfit { end: Some(end), wrong })
+        })
     }
 
     /// What a long record at `pos` claims to have, and where in it another one begins that speaks against that, as
@@ -256,13 +296,14 @@ impl<'f> Scan<'f> {
             match self.glance(log, at)? {
                 Glance::Record { len, kind: number } => {
                     let kind = self.format.kinds.get(number);
-                    if met == 1 && kind.is_none_or(|kind| kind.is_doubtful) {
+                    let proof = kind.map_or(0, |kind| kind.proof_of(len as usize));
+                    if met == 1 && (proof == 0 || kind.is_none_or(|kind| kind.is_doubtful)) {
                         return Ok(false);
                     }
                     at = at.saturating_add(len);
-                    bits += kind.map_or(0, |kind| kind.proof);
+                    bits += proof;
                     if bits >= ENOUGH_BITS {
-                        return self.is_confirmed(log, at, number);
+                        return self.is_confirmed(log, at, (number, len as usize));
                     }
                 }
                 Glance::End => return Ok(met > 1),
@@ -273,9 +314,14 @@ impl<'f> Scan<'f> {
     }
 
     /// Whether what ends at `end` may be believed for what follows it, if that is needed.
-    fn is_confirmed(&mut self, log: &mut dyn ReadAt, end: u64, kind: usize) -> io::Result<bool> {
+    fn is_confirmed(
+        &mut self,
+        log: &mut dyn ReadAt,
+        end: u64,
+        (kind, len): (usize, usize),
+    ) -> io::Result<bool> {
         match self.format.kinds.get(kind) {
-            Some(kind) if self.format.needs_a_next(kind) => self.is_led_on(log, end),
+            Some(kind) if self.format.needs_a_next(kind, len) => self.is_led_on(log, end),
             _ => Ok(true),
         }
     }
@@ -318,10 +364,10 @@ impl<'f> Scan<'f> {
 }
 
 impl Format {
-    /// Whether a record of this kind is believed only for what follows it.
+    /// Whether a record of this kind and length is believed only for what follows it.
     #[inline]
-    pub fn needs_a_next(&self, kind: &Kind) -> bool {
-        kind.checksum.is_none() && self.is_marked
+    pub fn needs_a_next(&self, kind: &Kind, len: usize) -> bool {
+        self.is_marked && !kind.is_checked(len)
     }
 }
 

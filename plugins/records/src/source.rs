@@ -211,7 +211,7 @@ impl Framing for Described {
         else {
             return Ok(Peek::Judge);
         };
-        if format.needs_a_next(kind) {
+        if format.needs_a_next(kind, len) {
             let Some(glimpse) = after.get(..format.glimpse) else { return Ok(Peek::More) };
             if !format.may_begin(glimpse) {
                 return Ok(Peek::Judge);

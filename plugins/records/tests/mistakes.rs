@@ -93,7 +93,7 @@ fn every_mistake_is_told_with_its_key() {
         (
             "fields = [{ type = \"u32\", role = \"checksum\", algorithm = \"crc32\" }, TIME]",
             "fields.0.role",
-            "ends before it begins",
+            "covers nothing",
         ),
         ("fields = [TIME, { type = \"u8\", value = 256 }]", "fields.1.value", "from 0 to 255"),
         (

@@ -7,10 +7,11 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sluice_core::Input;
+use sluice_core::{Input, Kind};
 use sluice_pipeline::Report;
 
 use crate::args::InfoArgs;
+use crate::description::Format;
 use crate::ending::{Ending, Failure, Outcome};
 use crate::inputs;
 use crate::shell::Shell;
@@ -82,12 +83,17 @@ fn tell_of(file: &Input, args: &InfoArgs, shell: &Shell) -> Outcome {
 }
 
 fn look_into(file: &Input, args: &InfoArgs, shell: &Shell) -> Result<Found, Failure> {
-    let source = inputs::source_of(shell, std::slice::from_ref(file), args.from.as_deref())?;
+    let format = Format::of(args.from.as_deref(), args.describe.as_deref(), &args.source_option)?;
+    let options = format.json()?;
+    let source = match format.from.as_deref().filter(|_| !options.is_empty()) {
+        Some(name) => inputs::named(shell, Kind::Source, name)?,
+        None => inputs::source_of(shell, std::slice::from_ref(file), format.from.as_deref())?,
+    };
     let result = Arc::new(Mutex::new(Census::default()));
     let counting = Counting::new(Arc::clone(&result), Types::named(&args.types, &shell.registry)?);
-    let report = inputs::read_into(source, &file.path, Box::new(counting))?;
+    let report = inputs::read_with(source, &file.path, &options, Box::new(counting))?;
     let census = std::mem::take(&mut *result.lock().unwrap_or_else(PoisonError::into_inner));
-    let mut findings = inputs::findings(source, &file.path)?;
+    let mut findings = inputs::findings(source, &file.path, &options)?;
     findings.extend(report.notes.iter().map(|note| note.what.clone()));
     let (path, format, bytes) = (file.path.clone(), source.name, file.bytes);
     Ok(Found { path, format, bytes, census, report, findings })

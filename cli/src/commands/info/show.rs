@@ -8,6 +8,7 @@ use sluice_core::{Channel, Clock, time};
 
 use super::Found;
 use super::census::{Census, Tally, Times};
+use crate::damage;
 use crate::units;
 
 /// How many damaged ranges the text lists; the JSON has them all.
@@ -146,13 +147,10 @@ fn order(times: &Times, number_jumps: u64) -> String {
 }
 
 fn list_damage(found: &Found, text: &mut String) {
-    let report = &found.report;
-    for damage in report.damage.iter().take(MOST_SHOWN) {
-        let (length, offset) = (damage.length, damage.offset);
-        let reason = printable(&damage.reason);
-        line(text, format_args!("           {length} bytes at byte {offset}: {reason}"));
+    let (groups, more) = damage::groups(&found.report, MOST_SHOWN);
+    for group in groups {
+        line(text, format_args!("           {}", printable(&group.text(""))));
     }
-    let more = report.damaged_ranges.saturating_sub(report.damage.len().min(MOST_SHOWN) as u64);
     if more > 0 {
         line(text, format_args!("           and {} more", units::count(more)));
     }

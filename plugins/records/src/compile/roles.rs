@@ -88,7 +88,7 @@ pub(super) fn kind(
         fixed: end.fixed,
         least: end.least,
         constants: constants(&fields),
-        checksum: checksum(&fields, is_last, draft.extra, end, mistakes, &draft.path),
+        checksum: checksum(options, &fields, is_last, draft.extra, end, mistakes, &draft.path),
         proof: 0,
         is_doubtful: false,
         fate: Fate::Event,
@@ -259,6 +259,7 @@ fn wrap(
 }
 
 fn checksum(
+    options: &Options,
     fields: &[&Laid<'_>],
     tail_from: usize,
     extra: Option<u8>,
@@ -302,7 +303,8 @@ fn checksum(
         None => at,
         Some(name) => named(fields, laid, "until", name, mistakes)?,
     };
-    check_cover(laid, (at, word.number.width()), (from, until), end.least, mistakes);
+    let is_fixed = options.kinds.is_empty() && end.fixed.is_some();
+    check_cover(laid, (at, word.number.width()), (from, until), (end.least, is_fixed), mistakes);
     Some(Checksum { at, word, algorithm, from, until, extra })
 }
 
@@ -337,22 +339,26 @@ fn named(
     None
 }
 
-/// What a checksum covers lies in every record, and does not hold itself.
+/// What a checksum covers lies in every record, and does not hold itself. In some it may be nothing, such as a
+/// payload that is not always there, but not in all of them.
 fn check_cover(
     laid: &Laid<'_>,
     (at, width): (Spot, usize),
     (from, until): (Spot, Spot),
-    least: usize,
+    (least, is_fixed): (usize, bool),
     mistakes: &mut Mistakes,
 ) {
+    let is_nothing = from == until;
     let places = [from, until, at].map(|spot| spot.in_record(least));
     let [Some(from), Some(until), Some(at)] = places else {
         laid.wrong(mistakes, "role", "what it covers does not lie in every record");
         return;
     };
-    if from >= until || until > least {
+    if from > until || until > least {
         let what = "what it covers ends before it begins, or behind a short record; give `from` and `until`";
         laid.wrong(mistakes, "role", what);
+    } else if is_nothing || from == until && is_fixed {
+        laid.wrong(mistakes, "role", "it covers nothing, in any record; give `from` and `until`");
     } else if at < until && at + width > from {
         laid.wrong(mistakes, "role", "it would cover itself; give `from` and `until`");
     }

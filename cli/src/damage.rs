@@ -1,0 +1,83 @@
+//! Damage as people are told of it: what is wrong with an input in one way is said once. The report has each range.
+
+use std::collections::BTreeMap;
+
+use sluice_pipeline::Report;
+use sluice_pipeline::report::DamageReport;
+
+use crate::units;
+
+/// Ranges of one input in which the same is wrong.
+pub(crate) struct Group<'r> {
+    /// The first of them.
+    pub(crate) first: &'r DamageReport,
+    count: u64,
+    bytes: u64,
+}
+
+impl Group<'_> {
+    /// How much, where, and what is wrong, behind the name of the input; `verb` says what of it.
+    pub(crate) fn text(&self, verb: &str) -> String {
+        let DamageReport { offset, reason, .. } = self.first;
+        let bytes = if self.bytes == 1 { "1 byte".into() } else { format!("{} bytes", self.bytes) };
+        match self.count {
+            1 => format!("{bytes} at byte {offset}{verb}: {reason}"),
+            count => {
+                let count = units::count(count);
+                format!("{count} ranges ({bytes}), the first at byte {offset},{verb}: {reason}")
+            }
+        }
+    }
+}
+
+/// What is wrong, in the order in which it was met, of so many ways at most; and how many ranges are beyond that.
+pub(crate) fn groups(report: &Report, most: usize) -> (Vec<Group<'_>>, u64) {
+    let (mut groups, mut places) = (Vec::<Group<'_>>::new(), BTreeMap::new());
+    for damage in &report.damage {
+        let place = *places.entry((&damage.input, &damage.reason)).or_insert(groups.len());
+        match groups.get_mut(place) {
+            Some(group) => {
+                group.count += 1;
+                group.bytes = group.bytes.saturating_add(damage.length);
+            }
+            None => groups.push(Group { first: damage, count: 1, bytes: damage.length }),
+        }
+    }
+    groups.truncate(most);
+    let told: u64 = groups.iter().map(|group| group.count).sum();
+    (groups, report.damaged_ranges.saturating_sub(told))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_in_the_same_way_is_told_once_with_the_first_place() {
+        let damage = |input: &str, offset: u64, reason: &str| DamageReport {
+            source: "log".into(),
+            input: input.into(),
+            offset,
+            length: 1 + offset % 10,
+            reason: reason.into(),
+        };
+        let damage = vec![
+            damage("a", 7, "short"),
+            damage("a", 10, "torn"),
+            damage("a", 21, "short"),
+            damage("b", 3, "short"),
+        ];
+        let report = Report { damaged_ranges: 9, damage, ..Report::default() };
+        let (told, more) = groups(&report, 2);
+        let texts: Vec<String> =
+            told.iter().map(|group| group.text(" could not be read")).collect();
+        assert_eq!(
+            texts,
+            [
+                "2 ranges (10 bytes), the first at byte 7, could not be read: short",
+                "1 byte at byte 10 could not be read: torn",
+            ]
+        );
+        assert_eq!(more, 6);
+    }
+}
