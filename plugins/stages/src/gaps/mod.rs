@@ -1,4 +1,8 @@
 //! `gaps`: tells at the end which channels fell silent. Lets every event pass and changes none.
+//!
+//! [`rates`] says how long a channel may be silent.
+
+mod rates;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,6 +15,7 @@ use sluice_core::{
 };
 
 use crate::intervals::Intervals;
+use rates::Rates;
 
 /// Options of `gaps`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -23,29 +28,22 @@ pub struct GapsOptions {
     /// A silence counts if it is longer than this.
     #[serde(default = "longer_than")]
     pub longer_than: Length,
-    /// A silence counts if it is longer than this many times the usual time between two events of the
-    /// channel, too; nothing is said of channels of which it is not known what is usual, as they have few
-    /// events or come in bursts. 0 leaves that out of account.
-    #[serde(default = "factor")]
-    pub factor: f64,
+    /// A silence counts if it is longer than this many times the usual (median) time between two events of the
+    /// channel, too. 0 leaves that out of account. Left out: by how evenly the events of the channel come. Unless
+    /// it is 0, nothing is said of channels with few events, of which it is not known what is usual.
+    pub factor: Option<f64>,
+    /// How many events a second are expected, by channel, or pattern of channels: whatever comes, a silence of
+    /// such a channel counts if it is longer than nearly two intervals, and than `longer_than`.
+    #[serde(default)]
+    pub rates: BTreeMap<String, f64>,
 }
 
 fn longer_than() -> Length {
     Length(1_000_000_000)
 }
 
-fn factor() -> f64 {
-    10.0
-}
-
 /// Of more channels it is only said how many there are.
 const MOST_NAMED: usize = 100;
-
-/// With fewer intervals it is not known what is usual for a channel.
-const FEWEST: u64 = 10;
-
-/// Where nine of ten intervals may be this many times the usual one, events come in bursts.
-const BURST: i64 = 10;
 
 /// An event that is earlier than the one before by no more than this has come late. By more, the clock has
 /// been set, or the time is wrong.
@@ -53,6 +51,7 @@ const LATE: i64 = 10_000_000_000;
 
 struct Gaps {
     options: GapsOptions,
+    rates: Rates,
     /// By channel.
     silences: Vec<Silence>,
 }
@@ -60,6 +59,8 @@ struct Gaps {
 /// What is known of the times of a channel's events.
 struct Silence {
     watched: bool,
+    /// How long it takes from one event to the next, where that is said.
+    expected: Option<i64>,
     clock: Clock,
     /// The time of the latest event.
     last: Option<i64>,
@@ -89,17 +90,18 @@ impl TryFrom<GapsOptions> for Stage {
         if options.longer_than.0 < 0 {
             return Err(OptionsError::at("longer_than", "a silence is not shorter than nothing"));
         }
-        if !options.factor.is_finite() || options.factor < 0.0 {
+        if options.factor.is_some_and(|factor| !factor.is_finite() || factor < 0.0) {
             return Err(OptionsError::at("factor", "expected a number, 0 or more"));
         }
-        Ok(Self::Fold(Box::new(Gaps { options, silences: Vec::new() })))
+        let rates = Rates::parse(&options.rates)?;
+        Ok(Self::Fold(Box::new(Gaps { options, rates, silences: Vec::new() })))
     }
 }
 
 sluice_core::register! {
     stage "gaps": GapsOptions,
     about: "tells which channels fell silent, and lets every event pass",
-    sample: include_str!("../samples/gaps.toml"),
+    sample: include_str!("../../samples/gaps.toml"),
 }
 
 impl Fold for Gaps {
@@ -121,6 +123,7 @@ impl Fold for Gaps {
         tell(context, gaps, "have gaps, too");
         let ends = self.told(&names, |silence| self.end(silence, &ends).map(|what| (what, 0)));
         tell(context, ends, "end early, too");
+        tell(context, self.missing(context.channels), "never came, too");
         Ok(Vec::new())
     }
 
@@ -140,7 +143,8 @@ impl Gaps {
         for channel in channels.since(self.silences.len()) {
             let patterns = &self.options.channels;
             let watched = patterns.is_empty() || patterns.matches(channel.name.text());
-            self.silences.push(Silence::of(&channel, watched));
+            let expected = self.rates.interval(channel.name.text());
+            self.silences.push(Silence::of(&channel, watched, expected));
         }
     }
 
@@ -179,14 +183,29 @@ impl Gaps {
 
     /// How long the channel may be silent; nothing where it is not known what is usual.
     fn allowed(&self, silence: &Silence) -> Option<i64> {
-        let usual = silence.percentile(50)?;
-        let GapsOptions { longer_than: Length(longer_than), factor, .. } = self.options;
-        if factor > 0.0 && !silence.is_regular(usual, longer_than) {
-            return None;
-        }
-        // Beyond the range of times it is the longest that can be.
-        let times_usual = (usual as f64 * factor) as i64;
-        Some(times_usual.max(longer_than))
+        let longer_than = self.options.longer_than.0;
+        let usual = || rates::usual(&silence.short, &silence.long);
+        let allowed = match (silence.expected, self.options.factor) {
+            (Some(interval), _) => rates::allowed_of_expected(interval),
+            (None, None) => usual()?.allowed(),
+            (None, Some(0.0)) => 0,
+            (None, Some(factor)) => usual()?.allowed_by_factor(factor, longer_than)?,
+        };
+        Some(allowed.max(longer_than))
+    }
+
+    /// The channels of `rates` on which no event came at all.
+    fn missing(&self, channels: &Channels) -> BTreeMap<String, u64> {
+        let channels = channels.since(0);
+        let with_events = channels.iter().zip(&self.silences);
+        let with_events: Vec<&str> = with_events
+            .filter(|(_, silence)| silence.has_events())
+            .map(|(channel, _)| channel.name.text())
+            .collect();
+        let missing = self.rates.unmatched(&with_events);
+        missing
+            .map(|pattern| (format!("{pattern}: events are expected, and none came"), 0))
+            .collect()
     }
 
     /// Decides about the last events of channels, after which none came that could. Gives the end of the log
@@ -211,11 +230,11 @@ impl Gaps {
 }
 
 impl Silence {
-    fn of(channel: &Channel, watched: bool) -> Self {
+    fn of(channel: &Channel, watched: bool, expected: Option<i64>) -> Self {
         let (short, long) = (Intervals::default(), Intervals::default());
         let (clock, last, longest) = (channel.clock, None, Gap::default());
         let (odd, supported) = (None, false);
-        Self { watched, clock, last, odd, supported, short, long, longest }
+        Self { watched, expected, clock, last, odd, supported, short, long, longest }
     }
 
     /// Takes the channel's next event. What came late ends no silence.
@@ -261,16 +280,8 @@ impl Silence {
         }
     }
 
-    fn percentile(&self, percent: u128) -> Option<i64> {
-        Intervals::percentile(&self.short, &self.long, percent)
-    }
-
-    /// Whether there are enough intervals to say that `usual` is, and few enough pauses that belong to it.
-    fn is_regular(&self, usual: i64, longer_than: i64) -> bool {
-        let enough = self.short.count() + self.long.count() >= FEWEST;
-        // Pauses that are short beside a silence are never taken for one.
-        let pause = self.percentile(90).filter(|pause| *pause > longer_than / 4);
-        enough && pause.is_none_or(|pause| pause <= usual.saturating_mul(BURST))
+    fn has_events(&self) -> bool {
+        self.last.is_some()
     }
 
     /// The latest times it knows, and whether several events say so.
@@ -348,180 +359,4 @@ fn moment(nanos: i64, clock: Clock) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::testing::Run;
-    use serde_json::{Value, json};
-    use sluice_core::Window;
-
-    const START: i64 = 1_194_098_400_000_000_000;
-    const MILLIS: i64 = 1_000_000;
-
-    /// What is noted of events on these channels at these milliseconds.
-    fn notes(options: Value, events: &[(&str, i64)]) -> Vec<(String, u64)> {
-        let mut run = Run::of("gaps", options);
-        let at = |millis: i64| START + millis * MILLIS;
-        let mut events: Vec<_> = events.iter().map(|(name, time)| (*name, at(*time))).collect();
-        events.sort_by_key(|event| event.1);
-        let batch = run.batch(&events);
-        let out = run.all([batch]).unwrap();
-        assert_eq!((out.len(), run.filtered), (events.len(), 0));
-        run.notes
-    }
-
-    fn steady(name: &str, times: impl Iterator<Item = i64>) -> Vec<(&str, i64)> {
-        times.map(|time| (name, time)).collect()
-    }
-
-    #[test]
-    fn silences_are_counted_and_the_longest_is_told() {
-        let mut events = steady("POSE", (0..40_000).step_by(10));
-        let gone = |time: &i64| !(5_000..7_500).contains(time) && !(9_000..20_240).contains(time);
-        events.extend(steady("CAM", (0..40_000).step_by(20).filter(gone)));
-        let told = "CAM: fell silent; the longest gap is 11.26 s, after 2007-11-03T14:00:08.98Z";
-        assert_eq!(notes(json!({}), &events), [(told.to_owned(), 2)]);
-        assert_eq!(notes(json!({ "channels": "POSE" }), &events), []);
-        assert_eq!(notes(json!({ "longer_than": "3s" }), &events), [(told.to_owned(), 1)]);
-    }
-
-    #[test]
-    fn a_channel_that_ends_before_the_others_is_told() {
-        let mut events = steady("POSE", (0..=60_000).step_by(10));
-        events.extend(steady("CAM", (0..=36_000).step_by(50)));
-        let told = "CAM: nothing after 2007-11-03T14:00:36Z, 24 s before the end";
-        assert_eq!(notes(json!({ "channels": "C*" }), &events), [(told.to_owned(), 0)]);
-    }
-
-    #[test]
-    fn what_is_usual_for_a_slow_channel_is_no_gap() {
-        let mut events = steady("STATUS", (0..200_000).step_by(5_000));
-        events.extend([("ONCE", 3), ("POSE", 199_000)]);
-        assert_eq!(notes(json!({}), &events), []);
-        let (what, count) = &notes(json!({ "factor": 0.5 }), &events)[0];
-        assert!(what.starts_with("STATUS: fell silent; the longest gap is 5 s"), "{what}");
-        assert_eq!(*count, 39);
-        events.extend(steady("STATUS", (260_000..300_000).step_by(5_000)));
-        assert_eq!(notes(json!({ "channels": "STATUS" }), &events).len(), 1);
-    }
-
-    #[test]
-    fn what_comes_out_of_order_is_no_gap() {
-        let times = (0..1_000).map(|n| n * 10 - if n % 2 == 0 { 15 } else { 0 });
-        let events: Vec<_> = times.map(|time| ("A", START + time * MILLIS)).collect();
-        let mut run = Run::of("gaps", json!({}));
-        let batch = run.batch(&events);
-        run.all([batch]).unwrap();
-        assert_eq!(run.notes, []);
-    }
-
-    #[test]
-    fn notes_are_few_however_many_channels_there_are() {
-        let names: Vec<String> = (0..150).map(|n| format!("C{n:03}")).collect();
-        let mut events = Vec::new();
-        for name in &names {
-            events.extend(steady(name, (0..12).chain([9_000])));
-        }
-        events.extend(steady("LAST", (0..20_000).step_by(10)));
-        let notes = notes(json!({}), &events);
-        let more = [("50 more channels have gaps, too", 0), ("50 more channels end early, too", 0)];
-        let more = more.map(|(what, count)| (what.to_owned(), count));
-        assert_eq!((notes.len(), &notes[100], &notes[201]), (202, &more[0], &more[1]));
-    }
-
-    #[test]
-    fn wild_times_are_told_and_harm_nothing() {
-        let events: Vec<_> = [0, i64::MAX, i64::MIN, 5, 6, 7].map(|time| ("A", time)).into();
-        let mut run = Run::of("gaps", json!({ "factor": 1e300 }));
-        let batch = run.batch(&events);
-        run.all([batch]).unwrap();
-        assert_eq!(run.notes, []);
-        let mut run = Run::of("gaps", json!({}));
-        let batch = run.batch(&events);
-        run.all([batch]).unwrap();
-        assert_eq!(run.notes, []);
-    }
-
-    /// What is noted of events in this order, at these milliseconds.
-    fn notes_in_order(events: &[(&str, i64)], wanted: Window) -> Vec<(String, u64)> {
-        let mut run = Run::of("gaps", json!({}));
-        run.wanted = wanted;
-        let at = |(name, millis): &(_, i64)| (*name, START + millis * MILLIS);
-        let batch = run.batch(&events.iter().map(at).collect::<Vec<_>>());
-        run.all([batch]).unwrap();
-        run.notes
-    }
-
-    const YEAR: i64 = 31_536_000_000;
-
-    #[test]
-    fn one_wrong_time_is_no_silence_and_not_the_end() {
-        for wrong in [-YEAR, -20_000, 30_000, YEAR, 200 * YEAR] {
-            for place in [0, 1, 500, 999, 1000] {
-                let mut events = steady("A", (0..10_000).step_by(10));
-                events.insert(place, ("A", wrong));
-                events.extend(steady("B", (9_500..10_000).step_by(10)));
-                let notes = notes_in_order(&events, Window::default());
-                assert_eq!(notes, [], "{wrong} at {place}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_clock_that_is_set_begins_anew() {
-        let mut events = steady("A", (0..10_000).step_by(10));
-        events.extend(steady("A", (-60_000..-50_000).step_by(10)));
-        assert_eq!(notes_in_order(&events, Window::default()), []);
-        events.extend(steady("A", (-47_000..-46_000).step_by(10)));
-        let told = "A: fell silent; the longest gap is 3.01 s, after 2007-11-03T13:59:09.99Z";
-        assert_eq!(notes_in_order(&events, Window::default()), [(told.to_owned(), 1)]);
-    }
-
-    #[test]
-    fn what_is_late_does_not_make_the_silence_after_it_longer() {
-        let mut events = steady("A", (0..10_000).step_by(10));
-        events.push(("A", 4_000));
-        events.extend(steady("A", (10_000..20_000).step_by(10)));
-        assert_eq!(notes_in_order(&events, Window::default()), []);
-        let events = [steady("A", (0..10_000).step_by(10)), vec![("A", 4_000)]].concat();
-        assert_eq!(notes_in_order(&events, Window::default()), []);
-    }
-
-    #[test]
-    fn nothing_is_said_where_it_is_not_known_what_is_usual() {
-        let mut events = steady("POSE", (0..60_000).step_by(10));
-        events.extend(steady("FEW", (0..9).chain([40_000])));
-        events.extend(steady("BURSTS", (0..50_000).step_by(2_500).flat_map(|at| at..at + 4)));
-        assert_eq!(notes(json!({}), &events), []);
-        events.extend(steady("PAIRS", (0..40_000).step_by(100).flat_map(|at| [at, at])));
-        let told = "PAIRS: nothing after 2007-11-03T14:00:39.9Z, 20.09 s before the end";
-        assert_eq!(notes(json!({}), &events), [(told.to_owned(), 0)]);
-        assert_eq!(notes(json!({ "factor": 0 }), &events).len(), 5);
-    }
-
-    #[test]
-    fn only_the_window_that_is_wanted_is_told_of() {
-        let times = (0..60_000).step_by(10);
-        let mut events = steady("A", times.filter(|time| !(10_000..30_000).contains(time)));
-        events.extend(steady("B", (0..60_000).step_by(10)));
-        let window = |start: i64, end: i64| {
-            let at = |millis: i64| Some(START + millis * MILLIS);
-            Window { start: at(start), end: at(end) }
-        };
-        assert_eq!(notes_in_order(&events, window(0, 10_000)), []);
-        assert_eq!(notes_in_order(&events, window(30_000, 60_000)), []);
-        let told = "A: nothing after 2007-11-03T14:00:09.99Z, 5 s before the end";
-        assert_eq!(notes_in_order(&events, window(0, 15_000)), [(told.to_owned(), 0)]);
-    }
-
-    #[test]
-    fn every_channel_is_needed_in_the_window_that_is_wanted() {
-        let query = Run::of("gaps", json!({ "channels": "A" })).fold_query();
-        assert!(query.keeps_times && !query.keeps_channels);
-        assert_eq!((query.reach, query.also), (0, None));
-    }
-
-    #[test]
-    fn options_that_make_no_sense_are_refused() {
-        assert_eq!(Run::refusal("gaps", json!({ "longer_than": "-1s" })).path, ["longer_than"]);
-        assert_eq!(Run::refusal("gaps", json!({ "factor": -1 })).path, ["factor"]);
-    }
-}
+mod tests;
