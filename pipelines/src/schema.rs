@@ -1,34 +1,57 @@
 //! Plugins and pipeline files described as JSON: for editors, and for programs that ask what there is.
 
 use serde_json::{Map, Value, json};
-use sluice_core::options::PATH_FORMAT;
 use sluice_core::{Kind, Plugin, Registry};
 
 use crate::spec::GROUPS;
+use crate::spec::reference::{self, FileKey, TOP_LEVEL};
 use crate::spec::shape::Shape;
 
 /// The JSON Schema (draft 2020-12) of pipeline files that use these plugins.
 pub fn json_schema(registry: &Registry) -> Value {
     let mut definitions = Map::new();
-    let mut properties = top_level();
-    for (group, kind) in GROUPS {
+    for (_, kind) in GROUPS {
         let plugins = || registry.iter().filter(move |plugin| plugin.kind() == kind);
         definitions.extend(plugins().map(|plugin| (definition(plugin), node(plugin))));
         definitions.insert(kind.to_string(), any_of_kind(kind, plugins()));
-        properties.insert(group.to_owned(), group_of(kind));
     }
+    let schemas = TOP_LEVEL.iter().map(|key| (key.name.to_owned(), key.schema()));
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Sluice pipeline",
         "type": "object",
-        "properties": properties,
-        "required": ["sources", "sinks"],
+        "properties": schemas.collect::<Map<_, _>>(),
+        "required": required(TOP_LEVEL.iter()),
         "additionalProperties": false,
         "$defs": definitions,
     })
 }
 
-/// A plugin with its options, its sample and the schema of its options.
+/// The keys at the top level of a pipeline file, described as options are in [`plugin_json`].
+pub fn top_level_json() -> Value {
+    keys_json(TOP_LEVEL.iter())
+}
+
+/// The keys that nodes of a kind have beside their plugin's options, described as these are in [`plugin_json`];
+/// none for kinds that are no nodes.
+pub fn node_keys_json(kind: Kind) -> Value {
+    keys_json(reference::of_nodes(kind))
+}
+
+fn keys_json<'k>(keys: impl Iterator<Item = &'k FileKey> + Clone) -> Value {
+    let schemas = keys.clone().map(|key| (key.name.to_owned(), key.schema()));
+    let schema = json!({
+        "properties": schemas.collect::<Map<_, _>>(), "required": required(keys.clone()),
+    });
+    let shape = Shape::of(&schema);
+    keys.map(|key| option(&shape, key.name)).collect()
+}
+
+fn required<'k>(keys: impl Iterator<Item = &'k FileKey>) -> Vec<Value> {
+    keys.filter(|key| key.required).map(|key| key.name.into()).collect()
+}
+
+/// A plugin with its options, the keys that its nodes have beside them, its sample and the schema of its options.
 pub fn plugin_json(plugin: &Plugin) -> Value {
     let schema = Value::from((plugin.schema)());
     let shape = Shape::of(&schema);
@@ -38,6 +61,7 @@ pub fn plugin_json(plugin: &Plugin) -> Value {
         "kind": plugin.kind().to_string(),
         "about": plugin.about,
         "options": options,
+        "keys": node_keys_json(plugin.kind()),
         "runs_programs": plugin.program.is_some(),
         "sample": plugin.sample,
         "schema": schema,
@@ -56,42 +80,35 @@ fn option(shape: &Shape<'_>, key: &str) -> Value {
     })
 }
 
-fn top_level() -> Map<String, Value> {
-    let name = json!({ "type": "string", "description": "what the pipeline is called" });
-    let memory = json!({
-        "type": ["string", "integer"],
-        "description": "how much memory a run may use, such as \"512MiB\"",
-    });
-    Map::from_iter([("name".to_owned(), name), ("memory".to_owned(), memory)])
-}
-
-fn group_of(kind: Kind) -> Value {
-    json!({
-        "type": "object",
-        "description": format!("the {kind}s, by names of your choice"),
-        "propertyNames": { "pattern": "^[A-Za-z0-9_-]+$" },
-        "additionalProperties": { "$ref": format!("#/$defs/{kind}") },
-    })
-}
-
 /// Names the definitions of a plugin's node; the names of plugins are unique within a kind.
 fn definition(plugin: &Plugin) -> String {
     format!("{}-{}", plugin.kind(), plugin.name)
 }
 
+/// What a node of a kind may be. Which keys it has follows from its plugin, so that an editor names the key that
+/// is wrong instead of every plugin that the node is not.
 fn any_of_kind<'p>(kind: Kind, plugins: impl Iterator<Item = &'p Plugin>) -> Value {
-    let (mut names, mut nodes) = (Vec::new(), Vec::new());
+    let (mut names, mut choices) = (Vec::new(), Vec::new());
     for plugin in plugins {
         names.push(plugin.name);
-        nodes.push(json!({ "$ref": format!("#/$defs/{}", definition(plugin)) }));
+        let name = json!({ "plugin": { "const": plugin.name } });
+        let is_it = json!({ "properties": name, "required": ["plugin"] });
+        let node = json!({ "$ref": format!("#/$defs/{}", definition(plugin)) });
+        choices.push(json!({ "if": is_it, "then": node }));
     }
-    let plugin = json!({ "enum": names, "description": format!("the {kind} plugin") });
+    let mut properties = Map::new();
+    for key in reference::of_nodes(kind) {
+        properties.insert(key.name.to_owned(), key.schema());
+    }
+    let about = format!("The {kind} plugin.");
+    let plugin = json!({ "anyOf": [{ "enum": names }, variable()], "description": about });
+    properties.insert("plugin".to_owned(), plugin);
     let mut schema = json!({
-        "type": "object", "properties": { "plugin": plugin }, "required": ["plugin"],
+        "type": "object", "properties": properties, "required": required(reference::of_nodes(kind)),
     });
-    // An empty `oneOf` is no schema.
-    if !nodes.is_empty() {
-        schema["oneOf"] = Value::Array(nodes);
+    // An empty `allOf` is no schema.
+    if !choices.is_empty() {
+        schema["allOf"] = Value::Array(choices);
     }
     schema
 }
@@ -99,6 +116,8 @@ fn any_of_kind<'p>(kind: Kind, plugins: impl Iterator<Item = &'p Plugin>) -> Val
 /// The schema of a node with this plugin: its options, and the keys that every node of its kind has.
 fn node(plugin: &Plugin) -> Value {
     let mut schema = Value::from((plugin.schema)());
+    let root = schema.clone();
+    allow_variables(&root, &mut schema);
     move_references(&mut schema, &format!("#/$defs/{}", definition(plugin)));
     let Some(fields) = schema.as_object_mut() else { return schema };
     fields.shift_remove("$schema");
@@ -106,16 +125,13 @@ fn node(plugin: &Plugin) -> Value {
     if !plugin.about.is_empty() {
         fields.insert("description".to_owned(), plugin.about.into());
     }
-    let own = own_keys(plugin);
-    let required: Vec<Value> = match plugin.kind() {
-        Kind::Source => vec!["plugin".into()],
-        _ => vec!["plugin".into(), "from".into()],
-    };
-    extend(fields, "required", required);
+    extend(fields, "required", required(reference::of_nodes(plugin.kind())));
     let options = fields.entry("properties").or_insert_with(|| json!({}));
     if let Some(options) = options.as_object_mut() {
-        options.values_mut().for_each(allow_variable);
-        options.extend(own);
+        let keys = reference::of_nodes(plugin.kind());
+        options.extend(keys.map(|key| (key.name.to_owned(), key.schema())));
+        let name = json!({ "const": plugin.name, "description": plugin.about });
+        options.insert("plugin".to_owned(), name);
     }
     schema
 }
@@ -126,61 +142,51 @@ fn extend(fields: &mut Map<String, Value>, list: &str, more: Vec<Value>) {
     }
 }
 
-fn own_keys(plugin: &Plugin) -> Map<String, Value> {
-    let mut keys = Map::new();
-    keys.insert("plugin".to_owned(), json!({ "const": plugin.name, "description": plugin.about }));
-    let when = json!({
-        "type": "string",
-        "description": "the node is there only if this holds, such as \"${FORMAT:-table} == text\": \
-                        two words with == or !=, and `or` between several of these",
-    });
-    keys.insert("when".to_owned(), when);
-    if plugin.kind() == Kind::Source {
-        keys.insert("on_damage".to_owned(), json!({
-            "enum": ["skip", "stop", "quarantine"], "default": "skip",
-            "description": "what to do about input that cannot be read: report it and go on, stop, \
-                            or also write its bytes to a file",
-        }));
-        keys.insert(
-            "quarantine".to_owned(),
-            json!({
-                "type": "string", "format": PATH_FORMAT,
-                "description": "the file for damaged bytes, with `on_damage = \"quarantine\"`",
-            }),
-        );
-    } else {
-        let names = json!({ "type": "array", "items": { "type": "string" }, "minItems": 1 });
-        keys.insert(
-            "from".to_owned(),
-            json!({
-                "anyOf": [{ "type": "string" }, names],
-                "description": "the source or stage to read from, or a list of them",
-            }),
-        );
-    }
-    keys
+/// What may stand in place of a value: text with a variable in it.
+fn variable() -> Value {
+    json!({ "type": "string", "pattern": r"\$\{" })
 }
 
-/// Files may say `"${NAME}"` where an option is a number or a boolean.
-fn allow_variable(schema: &mut Value) {
-    let types = schema.get("type").map(|types| match types {
-        Value::Array(types) => types.clone(),
-        one => vec![one.clone()],
-    });
-    let plain = types.is_some_and(|types| {
-        types
-            .iter()
-            .all(|name| matches!(name.as_str(), Some("integer" | "number" | "boolean" | "null")))
-    });
-    if plain {
-        let variable = json!({ "type": "string", "pattern": r"^\$\{[^}]*\}$" });
-        let described: Vec<_> = ["description", "default"]
-            .into_iter()
-            .filter_map(|key| Some((key.to_owned(), schema.as_object_mut()?.shift_remove(key)?)))
-            .collect();
-        *schema = json!({ "anyOf": [schema.take(), variable] });
-        schema.as_object_mut().into_iter().for_each(|fields| fields.extend(described.clone()));
+/// Files may say `"${NAME}"` wherever a value is no list and no table, also where that is no string.
+fn allow_variables(root: &Value, schema: &mut Value) {
+    let Some(fields) = schema.as_object_mut() else { return };
+    for (key, below) in fields.iter_mut() {
+        match (key.as_str(), below) {
+            ("properties", Value::Object(all)) => {
+                all.values_mut().for_each(|value| allow_variable(root, value));
+            }
+            ("items" | "additionalProperties", value) => allow_variable(root, value),
+            ("prefixItems", Value::Array(all)) => {
+                all.iter_mut().for_each(|value| allow_variable(root, value));
+            }
+            ("anyOf" | "oneOf" | "allOf", Value::Array(all)) => {
+                all.iter_mut().for_each(|form| allow_variables(root, form));
+            }
+            ("$defs", Value::Object(all)) => {
+                all.values_mut().for_each(|form| allow_variables(root, form));
+            }
+            _ => {}
+        }
     }
+}
+
+/// The same for one value, and for what is in it.
+fn allow_variable(root: &Value, schema: &mut Value) {
+    if !schema.is_object() {
+        return;
+    }
+    let shape = Shape::part(root, schema);
+    let fits = shape.takes_any_text() || shape.is_nested();
+    allow_variables(root, schema);
+    if fits {
+        return;
+    }
+    let described = ["description", "default"]
+        .into_iter()
+        .filter_map(|key| Some((key.to_owned(), schema.as_object_mut()?.shift_remove(key)?)));
+    let described: Vec<_> = described.collect();
+    *schema = json!({ "anyOf": [schema.take(), variable()] });
+    schema.as_object_mut().into_iter().for_each(|fields| fields.extend(described.clone()));
 }
 
 /// A schema that becomes part of another one refers to its definitions by another way.

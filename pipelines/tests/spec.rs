@@ -293,6 +293,7 @@ fn editors_are_told_every_option_of_every_plugin() {
     let log = &schema["$defs"]["source-log"];
     assert_eq!(log["properties"]["plugin"]["const"], "log");
     assert_eq!(log["required"], json!(["path", "plugin"]));
+    assert_eq!(schema["$defs"]["sink"]["required"], json!(["plugin", "from"]));
     assert_eq!(log["additionalProperties"], json!(false));
     assert_eq!(log["description"], "reads a log");
     assert!(
@@ -304,8 +305,10 @@ fn editors_are_told_every_option_of_every_plugin() {
     let demo = &schema["$defs"]["source-demo"]["properties"]["seconds"];
     assert_eq!(demo["anyOf"][1]["type"], "string");
     assert_eq!(demo["description"], "How long the drive is.");
-    for choice in schema["$defs"]["sink"]["oneOf"].as_array().unwrap() {
-        assert!(follow(&schema, choice["$ref"].as_str().unwrap()).is_object());
+    for choice in schema["$defs"]["sink"]["allOf"].as_array().unwrap() {
+        let node = follow(&schema, choice["then"]["$ref"].as_str().unwrap());
+        let meant = &choice["if"]["properties"]["plugin"]["const"];
+        assert_eq!(&node["properties"]["plugin"]["const"], meant);
     }
     references(&schema, &mut |target| assert!(follow(&schema, target).is_object(), "{target}"));
 }

@@ -31,6 +31,7 @@ mod records;
 mod robots;
 mod samples;
 mod scaling;
+mod schema;
 mod shape;
 mod shards;
 mod spying;

@@ -6,7 +6,7 @@ use sluice_core::{Kind, Plugin, Registry};
 use sluice_pipeline::{Document, Pipeline, Variables};
 
 /// The sample as a whole pipeline: with a source for what it reads from and a sink for what it leaves.
-fn completed(plugin: &Plugin) -> String {
+pub(crate) fn completed(plugin: &Plugin) -> String {
     let table: toml::Table = plugin.sample.parse().unwrap_or_else(|e| panic!("{plugin:?}: {e}"));
     let nodes = || table.values().filter_map(toml::Value::as_table).flatten();
     let mut from: Vec<&str> = nodes().filter_map(|(_, node)| node.get("from")?.as_str()).collect();

@@ -77,6 +77,18 @@ fn told(plugin: &Plugin) -> String {
     for option in json["options"].as_array().into_iter().flatten() {
         tell_option(option, &mut text);
     }
+    let keys = json["keys"].as_array().filter(|keys| !keys.is_empty());
+    if keys.is_some() {
+        line(&mut text, format_args!("\nkeys of every {}", plugin.kind()));
+    }
+    for key in keys.into_iter().flatten() {
+        tell_option(key, &mut text);
+    }
+    if keys.is_some() {
+        line(&mut text, format_args!("\nkeys of the pipeline file, above all nodes"));
+        let top = schema::top_level_json();
+        top.as_array().into_iter().flatten().for_each(|key| tell_option(key, &mut text));
+    }
     if !plugin.sample.is_empty() {
         line(&mut text, format_args!("\nexample\n"));
         plugin.sample.trim_end().lines().for_each(|l| line(&mut text, format_args!("    {l}")));

@@ -8,6 +8,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::node::Draft;
+use super::reference::TOP_LEVEL;
 use super::shape::Shape;
 use super::syntax::{self, Broken};
 use super::templates::{Found, Slot};
@@ -18,8 +19,6 @@ use crate::mistake::{Mistake, Mistakes};
 
 pub(super) type Key<'t> = Spanned<DeString<'t>>;
 pub(super) type Given<'t> = Spanned<DeValue<'t>>;
-
-const TOP_LEVEL: [&str; 5] = ["name", "memory", "sources", "stages", "sinks"];
 
 const NO_TOML: &str = "this is no pipeline file; if it is a log, `sluice convert` reads it";
 
@@ -171,7 +170,9 @@ impl<'c> Check<'c> {
         let name = key.get_ref();
         let message = format!("unknown key `{name}` at the top level");
         let table = value.get_ref().is_table();
-        let known = if table { &TOP_LEVEL[2..] } else { &TOP_LEVEL[..] };
+        let groups = GROUPS.map(|(group, _)| group);
+        let all = TOP_LEVEL.map(|key| key.name);
+        let known = if table { &groups[..] } else { &all[..] };
         self.wrong(key.span(), message, Some(suggest(name, known, "known are")));
         if !table {
             return;

@@ -11,6 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::OnDamage;
 use super::check::{Check, Given};
+use super::reference::DAMAGE_WORDS as WORDS;
 use super::shape::Shape;
 use super::wording::{did_you_mean, joined};
 
@@ -89,7 +90,6 @@ impl Check<'_> {
 
     /// `on_damage`, with the file where there is one. Nothing after a mistake.
     fn damage_word(&mut self, table: &DeTable<'_>, path: Option<PathBuf>) -> Option<OnDamage> {
-        const WORDS: [&str; 3] = ["skip", "stop", "quarantine"];
         let Some(given) = table.get("on_damage") else { return Some(OnDamage::default()) };
         let DeValue::String(text) = given.get_ref() else {
             self.expected(&joined(&WORDS, "or"), given);

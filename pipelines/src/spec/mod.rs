@@ -20,6 +20,7 @@ mod left_out;
 mod links;
 mod node;
 pub(crate) mod options;
+pub(crate) mod reference;
 pub(crate) mod shape;
 mod syntax;
 pub(crate) mod templates;

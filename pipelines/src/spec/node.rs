@@ -8,6 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::check::{Check, Given, Key};
 use super::keys::From;
+use super::reference;
 use super::templates::Found;
 use super::when::Condition;
 use super::wording::{joined, suggest};
@@ -93,10 +94,8 @@ impl Check<'_> {
         let quarantine = spans[1].clone().unwrap_or(header.clone());
         let mut templates: Vec<Found> =
             self.quarantine_template(&mut damage, quarantine).into_iter().collect();
-        let reserved = |key: &str| {
-            matches!(key, "plugin" | "from" | "when")
-                || is_source && matches!(key, "on_damage" | "quarantine")
-        };
+        // What is wrong with `from` on a source has been said.
+        let reserved = |key: &str| key == "from" || reference::is_of_node(key, kind);
         let options: Vec<_> = table.iter().filter(|(key, _)| !reserved(key.get_ref())).collect();
         let plugin = if let Choice::Plugin(plugin) = choice { Some(plugin) } else { None };
         let made = self.options(plugin.as_ref(), &header, &options, &mut templates);

@@ -10,6 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::Part;
 use super::check::{Check, Given, Key};
+use super::reference;
 use super::shape::Shape;
 use super::templates::Found;
 use super::wording::{did_you_mean, field, lines, listed, nearest, plain, variants};
@@ -92,11 +93,14 @@ impl<'t> Check<'_> {
         let name = key.get_ref();
         let message = format!("`{}` has no option `{name}`", trial.plugin.name);
         let free: Vec<&str> = known.iter().copied().filter(|known| !trial.has(known)).collect();
-        let help = match name.as_ref() {
-            "on_damage" | "quarantine" => format!("`{name}` belongs on sources"),
-            _ if known.is_empty() => "it has no options".to_owned(),
-            _ => did_you_mean(name, &free).unwrap_or_else(|| listed("its options are", known)),
-        };
+        let of_node = reference::of_nodes(trial.plugin.kind()).map(|key| key.name);
+        let all: Vec<&str> = free.iter().copied().chain(of_node).collect();
+        let elsewhere =
+            reference::owners(name).map(|owners| format!("`{name}` belongs on {owners}"));
+        let help = elsewhere.or_else(|| did_you_mean(name, &all)).unwrap_or_else(|| {
+            let none = known.is_empty().then(|| "it has no options".to_owned());
+            none.unwrap_or_else(|| listed("its options are", known))
+        });
         self.wrong(key.span(), message, Some(help));
         // The key it was most likely meant to be is not missing.
         trial.noted.extend(nearest(name, &free).map(str::to_owned));

@@ -19,6 +19,11 @@ impl<'s> Shape<'s> {
         Self::new(root, [root])
     }
 
+    /// The shape of what one part of a whole schema describes.
+    pub(crate) fn part(root: &'s Value, part: &'s Value) -> Self {
+        Self::new(root, [part])
+    }
+
     /// Nothing is known.
     pub(crate) fn unknown() -> Self {
         Self { root: &Value::Null, forms: Vec::new() }
@@ -94,6 +99,23 @@ impl<'s> Shape<'s> {
     pub(crate) fn takes_text(&self) -> bool {
         let types = self.types();
         types.is_empty() || types.contains(&"string")
+    }
+
+    /// Whether any string will do.
+    pub(crate) fn takes_any_text(&self) -> bool {
+        let narrows =
+            |form: &Value| ["enum", "const", "pattern"].iter().any(|key| form.get(key).is_some());
+        let is_text = |form: &Value| types_of(form).any(|name| name == "string");
+        self.forms.iter().any(|form| is_text(form) && !narrows(form))
+    }
+
+    /// Whether it is made of nothing but lists and tables, or nothing is known of it.
+    pub(crate) fn is_nested(&self) -> bool {
+        self.forms
+            .iter()
+            .flat_map(|form| types_of(form))
+            .all(|name| matches!(name, "array" | "object"))
+            && !self.forms.iter().any(|form| form.get("enum").is_some())
     }
 
     /// `text` as the number or boolean that this shape wants, if it is one.

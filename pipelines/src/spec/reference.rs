@@ -1,0 +1,167 @@
+//! The keys that pipeline files have whatever their plugins are: one list, which the checks, the schema, the
+//! help and the documentation read. What is in a key is judged elsewhere.
+
+use serde_json::{Value, json};
+use sluice_core::Kind;
+use sluice_core::options::PATH_FORMAT;
+
+/// What a source may do about damage, in the order of [`super::OnDamage`].
+pub(crate) const DAMAGE_WORDS: [&str; 3] = ["skip", "stop", "quarantine"];
+
+/// A key that no plugin declares.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileKey {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) required: bool,
+    value: ValueForm,
+    /// The kinds of node that have it; none at the top level.
+    kinds: &'static [Kind],
+}
+
+/// What stands behind a key.
+#[derive(Clone, Copy, Debug)]
+enum ValueForm {
+    Text,
+    Path,
+    /// One of these words, the first if the key is left out.
+    Word(&'static [&'static str]),
+    /// A number of bytes, this one if the key is left out.
+    Size(&'static str),
+    /// A name, or a list of names.
+    Names,
+    /// The nodes of this kind.
+    Nodes(Kind),
+}
+
+const NODES: &[Kind] = &[Kind::Source, Kind::Stage, Kind::Sink];
+const READERS: &[Kind] = &[Kind::Stage, Kind::Sink];
+const SOURCES: &[Kind] = &[Kind::Source];
+
+/// The keys above all nodes.
+pub(crate) const TOP_LEVEL: [FileKey; 5] = [
+    FileKey {
+        name: "name",
+        about: "What the pipeline is called, in reports and manifests.",
+        required: false,
+        value: ValueForm::Text,
+        kinds: &[],
+    },
+    FileKey {
+        name: "memory",
+        about: "How much memory a run may use; `--memory` goes before it.",
+        required: false,
+        value: ValueForm::Size("512MiB"),
+        kinds: &[],
+    },
+    FileKey {
+        name: "sources",
+        about: "What is read: nodes `[sources.NAME]`, by names of your choice.",
+        required: true,
+        value: ValueForm::Nodes(Kind::Source),
+        kinds: &[],
+    },
+    FileKey {
+        name: "stages",
+        about: "What is done with the events: nodes `[stages.NAME]`.",
+        required: false,
+        value: ValueForm::Nodes(Kind::Stage),
+        kinds: &[],
+    },
+    FileKey {
+        name: "sinks",
+        about: "What is written: nodes `[sinks.NAME]`.",
+        required: true,
+        value: ValueForm::Nodes(Kind::Sink),
+        kinds: &[],
+    },
+];
+
+/// The keys that nodes have beside the options of their plugin.
+pub(crate) const OF_NODES: [FileKey; 5] = [
+    FileKey {
+        name: "plugin",
+        about: "What the node does: the name of a plugin. `sluice plugins` lists them.",
+        required: true,
+        value: ValueForm::Text,
+        kinds: NODES,
+    },
+    FileKey {
+        name: "from",
+        about: "The source or stage to read from, or a list of them; several sources are merged by \
+                time.",
+        required: true,
+        value: ValueForm::Names,
+        kinds: READERS,
+    },
+    FileKey {
+        name: "when",
+        about: "The node is there only if this holds, such as \"${FORMAT:-table} == text\": two words \
+                with == or !=, and `or` between several of these.",
+        required: false,
+        value: ValueForm::Text,
+        kinds: NODES,
+    },
+    FileKey {
+        name: "on_damage",
+        about: "What to do about input that cannot be read: report it and go on, stop, or go on and \
+                write its bytes to a file.",
+        required: false,
+        value: ValueForm::Word(&DAMAGE_WORDS),
+        kinds: SOURCES,
+    },
+    FileKey {
+        name: "quarantine",
+        about: "The file for damaged bytes, with `on_damage = \"quarantine\"`; `NAME.quarantine`, by \
+                the name of the source, if left out.",
+        required: false,
+        value: ValueForm::Path,
+        kinds: SOURCES,
+    },
+];
+
+/// The keys of nodes of this kind beside their options; none if it is no kind of node.
+pub(crate) fn of_nodes(kind: Kind) -> impl Iterator<Item = &'static FileKey> + Clone {
+    OF_NODES.iter().filter(move |key| key.kinds.contains(&kind))
+}
+
+/// Whether this is such a key of a node of this kind, or of any kind if that is unclear.
+pub(crate) fn is_of_node(name: &str, kind: Option<Kind>) -> bool {
+    let is_of = |key: &FileKey| kind.is_none_or(|kind| key.kinds.contains(&kind));
+    OF_NODES.iter().any(|key| key.name == name && is_of(key))
+}
+
+/// The kinds of node that have this key, in words; nothing if no node has it.
+pub(crate) fn owners(name: &str) -> Option<String> {
+    let key = OF_NODES.iter().find(|key| key.name == name)?;
+    let kinds: Vec<String> = key.kinds.iter().map(|kind| format!("{kind}s")).collect();
+    Some(kinds.join(" and "))
+}
+
+impl FileKey {
+    /// The JSON Schema of its value, with its description and default.
+    pub(crate) fn schema(&self) -> Value {
+        let text = json!({ "type": "string" });
+        let mut schema = match self.value {
+            ValueForm::Text => text,
+            ValueForm::Path => json!({ "type": "string", "format": PATH_FORMAT }),
+            ValueForm::Word(words) => json!({ "enum": words, "default": words.first() }),
+            ValueForm::Size(default) => {
+                json!({ "type": ["string", "integer"], "default": default })
+            }
+            ValueForm::Names => {
+                let list = json!({ "type": "array", "items": text, "minItems": 1 });
+                json!({ "anyOf": [text, list] })
+            }
+            ValueForm::Nodes(kind) => json!({
+                "type": "object",
+                "propertyNames": { "pattern": "^[A-Za-z0-9_-]+$" },
+                "additionalProperties": { "$ref": format!("#/$defs/{kind}") },
+            }),
+        };
+        if let Some(fields) = schema.as_object_mut() {
+            fields.insert("description".to_owned(), self.about.into());
+        }
+        schema
+    }
+}

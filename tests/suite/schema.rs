@@ -1,0 +1,137 @@
+//! The keys of pipeline files are the same wherever they are told: in the program, in its schema, in the documentation.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use sluice_core::options::ByteSize;
+use sluice_core::{Kind, Registry};
+use sluice_pipeline::run::DEFAULT_MEMORY;
+use sluice_pipeline::{library, schema};
+
+use crate::kit::{Folder, python, ran, root};
+use crate::samples::completed;
+
+/// What a validator says of some pipeline files: of each, the places and messages.
+type Verdicts = BTreeMap<String, Vec<(String, String)>>;
+
+/// Asks a validator of JSON Schema; nothing, said aloud, if there is none.
+fn validated(files: &BTreeMap<String, String>) -> Option<Verdicts> {
+    let python = python("jsonschema")?;
+    let folder = Folder::new();
+    let schema: Value = serde_json::from_str(&ran(&folder, &["schema"]).expect(0).text()).unwrap();
+    folder.write("asked.json", json!({ "schema": schema, "files": files }).to_string());
+    let script = root().join("tests/suite/peers_py/validate.py");
+    let said = Command::new(python).arg(script).arg(folder.at("asked.json")).output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    Some(serde_json::from_slice(&said.stdout).unwrap())
+}
+
+#[test]
+fn pipelines_that_the_program_takes_fit_its_schema() {
+    let registry = Registry::linked();
+    let nodes = registry.iter().filter(|p| !matches!(p.kind(), Kind::Codec | Kind::Service));
+    let samples = nodes.map(|plugin| (format!("{plugin:?}"), completed(plugin)));
+    let shipped =
+        library::names().filter_map(|name| Some((name.to_owned(), library::get(name)?.to_owned())));
+    let example = root().join("docs/examples/drives-to-tables.toml");
+    let example = ("an example".to_owned(), fs::read_to_string(example).unwrap());
+    let files: BTreeMap<String, String> = samples.chain(shipped).chain([example]).collect();
+    let Some(verdicts) = validated(&files) else { return };
+    assert_eq!(verdicts.len(), files.len());
+    let wrong: Vec<_> = verdicts.iter().filter(|(_, mistakes)| !mistakes.is_empty()).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// A pipeline whose sink is this.
+fn with_sink(sink: &str) -> String {
+    format!("[sources.drive]\nplugin = \"demo\"\n[sinks.out]\n{sink}\n")
+}
+
+#[test]
+fn a_validator_names_the_key_that_is_wrong() {
+    let csv = "plugin = \"csv\"\nfrom = \"drive\"\n";
+    let whole = format!("{csv}path = \"out.csv\"\n");
+    let cases = [
+        (
+            format!("{csv}pth = \"out.csv\"\npath = \"out.csv\""),
+            "sinks/out",
+            "'pth' was unexpected",
+        ),
+        (format!("{whole}layout = \"channel\""), "sinks/out", "'layout' was unexpected"),
+        (format!("{whole}on_damage = \"skip\""), "sinks/out", "'on_damage' was unexpected"),
+        (csv.to_owned(), "sinks/out", "'path' is a required property"),
+        ("plugin = \"csv\"\npath = \"x\"".into(), "sinks/out", "'from' is a required property"),
+        ("from = \"drive\"".into(), "sinks/out", "'plugin' is a required property"),
+        (whole.replace("\"csv\"", "\"cvs\""), "sinks/out/plugin", "'cvs' is not valid"),
+        (format!("{whole}when = true"), "sinks/out/when", "True is not of type 'string'"),
+        (format!("{whole}[snks]"), "", "'snks' was unexpected"),
+    ];
+    let texts = cases.iter().map(|(sink, ..)| (sink.clone(), with_sink(sink)));
+    let Some(verdicts) = validated(&texts.collect()) else { return };
+    for (sink, place, message) in cases {
+        let said = &verdicts[&sink];
+        let is_meant = |(at, what): &(String, String)| at == place && what.contains(message);
+        // A key of another type is told by each place that describes it, all of them the same.
+        assert!(!said.is_empty() && said.iter().all(is_meant), "{sink}\n{message}: {said:#?}");
+    }
+    let variable = with_sink(&whole.replace("\"csv\"", "\"${SINK}\""));
+    let said = validated(&BTreeMap::from([("variable".to_owned(), variable)])).unwrap();
+    assert_eq!(said["variable"], []);
+}
+
+/// A row of the page's tables for a key.
+fn row(key: &Value) -> String {
+    let word = |name: &str| key[name].as_str().unwrap();
+    let left_out = match (&key["default"], &key["required"]) {
+        (_, Value::Bool(true)) => "required".to_owned(),
+        (Value::Null, _) => String::new(),
+        (default, _) => format!("`{default}`"),
+    };
+    format!("| `{}` | {} | {left_out} | {} |", word("name"), word("type"), word("doc"))
+        .replace("|  |", "| |")
+}
+
+/// The rows of the first table below a heading.
+fn rows<'p>(page: &'p str, heading: &str) -> Vec<&'p str> {
+    let (_, below) = page.split_once(&format!("\n## {heading}\n")).expect(heading);
+    let table = below.lines().skip_while(|line| !line.starts_with('|'));
+    table.take_while(|line| line.starts_with('|')).skip(2).collect()
+}
+
+#[test]
+fn the_documentation_has_every_key_as_the_program_tells_it() {
+    let page = fs::read_to_string(root().join("docs/pipeline-files.md")).unwrap();
+    let told = |keys: Value| keys.as_array().unwrap().iter().map(row).collect::<Vec<_>>();
+    assert_eq!(rows(&page, "Keys of the file"), told(schema::top_level_json()));
+    for (heading, kind) in [
+        ("Keys of every source", Kind::Source),
+        ("Keys of every stage and sink", Kind::Stage),
+        ("Keys of every stage and sink", Kind::Sink),
+    ] {
+        assert_eq!(rows(&page, heading), told(schema::node_keys_json(kind)), "{kind}");
+    }
+    let memory = schema::top_level_json()[1]["default"].as_str().map(ByteSize::parse);
+    assert_eq!(memory, Some(Ok(DEFAULT_MEMORY)));
+}
+
+#[test]
+fn whoever_asks_for_a_plugin_is_told_the_keys_of_every_node() {
+    let folder = Folder::new();
+    let text = |name: &str| ran(&folder, &["plugins", name]).expect(0).text();
+    for (plugin, kind) in [("demo", Kind::Source), ("filter", Kind::Stage), ("csv", Kind::Sink)] {
+        let (text, keys) = (text(plugin), schema::node_keys_json(kind));
+        assert!(text.contains(&format!("\nkeys of every {kind}\n")), "{text}");
+        for key in keys.as_array().unwrap() {
+            let (name, doc) = (key["name"].as_str().unwrap(), key["doc"].as_str().unwrap());
+            assert!(text.contains(&format!("\n  {name}  (")), "{name}: {text}");
+            assert!(text.contains(doc), "{doc}: {text}");
+        }
+    }
+    let codec = text("ice");
+    assert!(!codec.contains("keys of"), "{codec}");
+    let json = ran(&folder, &["plugins", "demo", "--json"]).expect(0).text();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json[0]["keys"], schema::node_keys_json(Kind::Source));
+}
