@@ -41,6 +41,20 @@ pub(crate) struct Cli {
     )]
     pub(crate) color: Color,
 
+    /// Say more: what is planned, each input that is begun and done, each output, and how long it took.
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
+
+    /// How to write what is said on standard error: text for people, or a JSON object per line.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FORMAT",
+        default_value = "text",
+        hide_default_value = true
+    )]
+    pub(crate) log_format: LogFormat,
+
     #[command(subcommand)]
     pub(crate) verb: Verb,
 }
@@ -100,6 +114,15 @@ pub(crate) enum Verb {
     Completions(CompletionsArgs),
     /// Print the manual page
     Man(ManArgs),
+}
+
+/// How what is said on standard error is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// A JSON object per line.
+    Json,
 }
 
 /// When to use colors.

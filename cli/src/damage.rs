@@ -11,8 +11,10 @@ use crate::units;
 pub(crate) struct Group<'r> {
     /// The first of them.
     pub(crate) first: &'r DamageReport,
-    count: u64,
-    bytes: u64,
+    /// How many there are.
+    pub(crate) count: u64,
+    /// How many bytes they have together.
+    pub(crate) bytes: u64,
 }
 
 impl Group<'_> {

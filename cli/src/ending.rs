@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use serde_json::{Value, json};
 use sluice_core::{Error, ErrorKind};
 use sluice_pipeline::Mistakes;
 use sluice_pipeline::run::Stop;
@@ -67,6 +68,8 @@ pub(crate) enum Failure {
         /// The exit code of that signal.
         code: u8,
     },
+    /// It was tried and failed at a place in a file.
+    Error(Error),
     /// Whoever read standard output has seen enough.
     Closed,
 }
@@ -76,7 +79,7 @@ impl Failure {
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::WrongUse(_) | Self::Mistakes(_) => WRONG_USE,
-            Self::Failed(_) => FAILED,
+            Self::Failed(_) | Self::Error(_) => FAILED,
             Self::Interrupted { code, .. } => *code,
             Self::Closed => DONE,
         }
@@ -85,10 +88,26 @@ impl Failure {
     /// Says what is wrong.
     pub(crate) fn tell(&self, shell: &Shell) {
         match self {
-            Self::WrongUse(message) | Self::Failed(message) => shell.error(message),
+            Self::WrongUse(message) => shell.error_of("usage", message, json!({})),
+            Self::Failed(message) => shell.error(message),
+            Self::Error(error) => shell.error_of("failure", &error.to_string(), place(error)),
             Self::Mistakes(mistakes) => shell.mistakes(mistakes),
-            Self::Interrupted { what, .. } => shell.warn(what),
+            Self::Interrupted { what, code } => {
+                shell.warn_of("interrupted", what, json!({ "exit": code }));
+            }
             Self::Closed => {}
+        }
+    }
+
+    /// What is wrong, without colours.
+    pub(crate) fn message(&self) -> String {
+        match self {
+            Self::WrongUse(message)
+            | Self::Failed(message)
+            | Self::Interrupted { what: message, .. } => message.clone(),
+            Self::Error(error) => error.to_string(),
+            Self::Mistakes(mistakes) => mistakes.to_string(),
+            Self::Closed => "standard output was closed".to_owned(),
         }
     }
 
@@ -122,6 +141,15 @@ impl Failure {
     }
 }
 
+/// Where something went wrong, for programs.
+fn place(error: &Error) -> Value {
+    match error.kind() {
+        ErrorKind::Io { path, .. } => json!({ "file": path.to_string_lossy() }),
+        ErrorKind::Malformed { path, at, .. } => json!({ "file": path, "offset": at }),
+        _ => json!({}),
+    }
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error.kind() {
@@ -134,6 +162,7 @@ impl From<Error> for Failure {
             ErrorKind::Interrupted | ErrorKind::Aborted => {
                 Self::Interrupted { what: error.to_string(), code: INTERRUPTED }
             }
+            ErrorKind::Io { .. } | ErrorKind::Malformed { .. } => Self::Error(error),
             _ => Self::Failed(error.to_string()),
         }
     }

@@ -22,18 +22,22 @@ mod description;
 mod ending;
 mod file_url;
 mod inputs;
+mod log;
 mod progress;
 mod recipe;
 mod shell;
 mod signals;
 mod terminal;
 mod units;
+mod usage;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use clap::Parser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::json;
 use sluice_core::{Registry, programs};
 
 // Its addresses are known to whoever links it.
@@ -80,22 +84,35 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, registry: Registry) ->
 }
 
 fn exit_code(arguments: impl IntoIterator<Item = OsString>, registry: Registry) -> u8 {
+    let begun = Instant::now();
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    // Wrong use is told in the format that was asked for, too.
+    log::set_format(usage::log_format(&arguments));
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) => {
-            // Nothing can be said where standard error is closed.
-            drop(error.print());
+            usage::tell(&error);
             return if error.use_stderr() { ending::WRONG_USE } else { ending::DONE };
         }
     };
-    let shell = Shell::new(registry, cli.quiet, cli.color);
-    let outcome = dispatch(cli.verb, &shell);
+    log::set_format(cli.log_format);
+    let mut shell = Shell::new(registry, cli.quiet, cli.color);
+    shell.verbose = cli.verbose;
+    let code = code_of(dispatch(cli.verb, &shell), &shell);
+    let seconds = begun.elapsed().as_secs_f64();
+    let text = format!("exit code {code} after {seconds:.3} s");
+    shell.detail("exit", &text, json!({ "exit": code, "seconds": seconds }));
+    code
+}
+
+/// The exit code of a command that came to this. Says what is wrong, if something is.
+fn code_of(outcome: Outcome, shell: &Shell) -> u8 {
     // Threads that still wait for a program do not come to ending it.
     programs::end_all();
     match outcome {
         Ok(ending) => ending.code(),
         Err(failure) => {
-            failure.tell(&shell);
+            failure.tell(shell);
             failure.code()
         }
     }

@@ -7,13 +7,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde_json::json;
-use sluice_core::name::printable;
+use serde_json::{Value, json};
+use sluice_core::name::{printable, printable_sentence};
 use sluice_pipeline::Report;
-use sluice_pipeline::run::{Progress, Snapshot};
+use sluice_pipeline::run::{Milestone, Progress, Snapshot};
 
 use crate::args::ProgressForm;
-use crate::shell::tell;
+use crate::log::{self, Level, tell};
+use crate::shell::Shell;
 use crate::units;
 
 // Both fit into eighty columns, so that the line never wraps.
@@ -24,10 +25,14 @@ const SPINNER: &str = "{spinner} {decimal_bytes}, {decimal_bytes_per_sec}, {msg}
 // What has no end has no bar, and its line is written by us.
 const RECORDING: &str = "{spinner} {wide_msg}";
 
+/// How often a line says how a run goes.
+const PLAIN_EVERY: Duration = Duration::from_secs(5);
+
 /// Shows how a run goes.
 pub(crate) struct Meter {
     form: Form,
     quiet: bool,
+    verbose: bool,
     started: Instant,
     state: Mutex<State>,
 }
@@ -35,7 +40,8 @@ pub(crate) struct Meter {
 enum Form {
     Bar(ProgressBar),
     Plain,
-    Json,
+    /// An object every so often.
+    Json(Duration),
     Silent,
 }
 
@@ -52,11 +58,13 @@ struct State {
 
 impl Meter {
     /// A meter in that form. A quiet program shows progress to machines only, which asked for it.
-    pub(crate) fn new(form: ProgressForm, quiet: bool) -> Self {
+    pub(crate) fn new(form: ProgressForm, shell: &Shell) -> Self {
+        let Shell { quiet, verbose, .. } = *shell;
         let form = match form {
-            ProgressForm::Json => Form::Json,
+            ProgressForm::Json => Form::Json(Duration::from_millis(500)),
             ProgressForm::None => Form::Silent,
             _ if quiet => Form::Silent,
+            _ if log::is_json() => Form::Json(PLAIN_EVERY),
             ProgressForm::Auto if io::stderr().is_terminal() => bar(),
             ProgressForm::Bar => bar(),
             ProgressForm::Auto | ProgressForm::Plain => Form::Plain,
@@ -64,7 +72,7 @@ impl Meter {
         let (started, last) = (Instant::now(), Snapshot::default());
         let state =
             State { last, told: started, shown: last, file: None, notes: BTreeSet::default() };
-        Self { form, quiet, started, state: Mutex::new(state) }
+        Self { form, quiet, verbose, started, state: Mutex::new(state) }
     }
 
     /// Says something without tearing up the bar. A quiet program does not.
@@ -72,9 +80,18 @@ impl Meter {
         match &self.form {
             _ if self.quiet => {}
             Form::Bar(bar) => bar.suspend(|| tell(text)),
-            // Machines read every line; a person's words are none of theirs.
-            Form::Json => {}
-            Form::Plain | Form::Silent => tell(text),
+            // Programs read every line, and words are none of theirs unless they are objects, too.
+            Form::Json(_) if !log::is_json() => {}
+            Form::Json(_) | Form::Plain | Form::Silent => tell(text),
+        }
+    }
+
+    /// As [`say`](Self::say), of this kind; programs get these fields beside the text.
+    fn say_of(&self, level: Level, kind: &str, text: &str, fields: Value) {
+        if !log::is_json() {
+            self.say(text);
+        } else if !self.quiet {
+            log::record_text(level, kind, text, fields);
         }
     }
 
@@ -99,7 +116,7 @@ impl Meter {
     pub(crate) fn finish(&self) {
         match &self.form {
             Form::Bar(bar) => bar.finish_and_clear(),
-            Form::Json => self.tell_machine(&self.state().last, true),
+            Form::Json(_) => self.tell_machine(&self.state().last, true),
             Form::Plain | Form::Silent => {}
         }
     }
@@ -133,7 +150,7 @@ impl Meter {
             (Form::Plain, Some(recorded)) => tell(&self.line(snapshot, recorded)),
             (Form::Bar(bar), None) => self.tell_bar(bar, snapshot),
             (Form::Plain, None) => self.tell_person(snapshot),
-            (Form::Json, _) => self.tell_machine(snapshot, false),
+            (Form::Json(_), _) => self.tell_machine(snapshot, false),
             (Form::Silent, _) => {}
         }
     }
@@ -177,7 +194,7 @@ impl Meter {
                 fields.insert("done".into(), true.into());
             }
         }
-        tell(&line.to_string());
+        log::progress(line);
     }
 
     fn tell_bar(&self, bar: &ProgressBar, snapshot: &Snapshot) {
@@ -208,12 +225,22 @@ impl Progress for Meter {
     }
 
     fn said(&self, node: &str, line: &str) {
-        self.say(&format!("{node}: {}", printable(line)));
+        let text = format!("{node}: {}", printable_sentence(line));
+        self.say_of(Level::Info, "program", &text, json!({ "node": node, "line": line }));
     }
 
     fn note(&self, node: &str, what: &str) {
         if self.state().notes.insert((node.to_owned(), what.to_owned())) {
-            self.say(&format!("{node}: {}", printable(what)));
+            let text = format!("{node}: {}", printable_sentence(what));
+            self.say_of(Level::Info, "note", &text, json!({ "node": node, "what": what }));
+        }
+    }
+
+    fn milestone(&self, milestone: &Milestone<'_>) {
+        if self.verbose
+            && let Some((kind, text, fields)) = described(milestone)
+        {
+            self.say_of(Level::Debug, kind, &text, fields);
         }
     }
 }
@@ -238,11 +265,60 @@ impl Form {
             // Numbers that change all the time cannot be read.
             Self::Bar(_) if recording => Duration::from_secs(1),
             Self::Bar(_) => Duration::from_millis(100),
-            Self::Json => Duration::from_millis(500),
-            Self::Plain => Duration::from_secs(5),
+            Self::Json(pause) => *pause,
+            Self::Plain => PLAIN_EVERY,
             Self::Silent => Duration::MAX,
         }
     }
+}
+
+/// A milestone as it is said with `--verbose`: its kind, the words, and the fields for programs.
+fn described(milestone: &Milestone<'_>) -> Option<(&'static str, String, Value)> {
+    let shown = |path: &Path| printable(&path.to_string_lossy()).into_owned();
+    Some(match *milestone {
+        Milestone::Planned { node, inputs, pieces, bytes } => (
+            "plan",
+            format!(
+                "{node}: {} in {}, {}",
+                units::many(inputs as u64, "input"),
+                units::many(pieces as u64, "piece"),
+                bytes.map_or("size not known".to_owned(), units::bytes)
+            ),
+            json!({ "node": node, "inputs": inputs, "pieces": pieces, "bytes": bytes }),
+        ),
+        Milestone::InputBegun { node, input } => (
+            "input-begun",
+            format!("{node}: reading {}", shown(input)),
+            json!({ "node": node, "input": input.to_string_lossy() }),
+        ),
+        Milestone::InputDone { node, input, events, seconds } => (
+            "input-done",
+            format!(
+                "{node}: read {}: {} in {seconds:.3} s",
+                shown(input),
+                units::many(events, "event")
+            ),
+            json!({
+                "node": node, "input": input.to_string_lossy(), "events": events, "seconds": seconds,
+            }),
+        ),
+        Milestone::InputSkipped { input } => (
+            "input-skipped",
+            format!("{}: done before", shown(input)),
+            json!({ "input": input.to_string_lossy() }),
+        ),
+        Milestone::Publishing { seconds } => (
+            "publishing",
+            format!("everything is read after {seconds:.3} s; publishing the outputs"),
+            json!({ "seconds": seconds }),
+        ),
+        Milestone::Output { path, rows, bytes } => (
+            "output",
+            format!("wrote {}: {}, {}", shown(path), units::many(rows, "row"), units::bytes(bytes)),
+            json!({ "path": path.to_string_lossy(), "rows": rows, "bytes": bytes }),
+        ),
+        _ => return None,
+    })
 }
 
 /// How many inputs of a batch are done.

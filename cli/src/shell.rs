@@ -1,11 +1,19 @@
 //! What every command has: the plugins, and where talk goes. Data is no business of it.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
+use serde_json::{Value, json};
 use sluice_core::Registry;
+use sluice_core::mistake::Mistake;
+use sluice_core::name::{printable_lines, printable_sentence};
 use sluice_pipeline::Mistakes;
+use sluice_pipeline::report::Note;
 
 use crate::args::Color;
+use crate::log::{self, Level};
+use crate::units;
+
+pub(crate) use crate::log::tell;
 
 /// What every command has.
 pub(crate) struct Shell {
@@ -13,6 +21,8 @@ pub(crate) struct Shell {
     pub(crate) registry: Registry,
     /// Whether nothing is said but errors.
     pub(crate) quiet: bool,
+    /// Whether every step is told.
+    pub(crate) verbose: bool,
     colored: bool,
 }
 
@@ -24,7 +34,7 @@ impl Shell {
             Color::Never => false,
             Color::Auto => terminal_with_colors(),
         };
-        Self { registry, quiet, colored }
+        Self { registry, quiet, verbose: false, colored }
     }
 
     /// Says something that is nice to know.
@@ -34,29 +44,99 @@ impl Shell {
         }
     }
 
+    /// Says what is only of interest to who looks closely; programs get it with these fields.
+    pub(crate) fn detail(&self, kind: &str, text: &str, fields: Value) {
+        if self.verbose && !self.quiet {
+            self.put(Level::Debug, kind, text, fields);
+        }
+    }
+
     /// Warns of something that is no error.
     pub(crate) fn warn(&self, text: &str) {
-        self.say(&format!("{} {text}", self.painted("warning:", "1;33")));
+        self.warn_of("message", text, json!({}));
+    }
+
+    /// Warns of something of this kind; programs get these fields beside the text.
+    pub(crate) fn warn_of(&self, kind: &str, text: &str, fields: Value) {
+        if !self.quiet {
+            self.put(Level::Warning, kind, text, fields);
+        }
+    }
+
+    /// Says what a node has to say of a run that went through.
+    pub(crate) fn note(&self, note: &Note) {
+        if self.quiet {
+            return;
+        }
+        let times = if note.count > 0 {
+            format!(" ({})", units::many(note.count, "time"))
+        } else {
+            String::new()
+        };
+        let text = format!("{}: {}{times}", note.node, printable_sentence(&note.what));
+        let count = (note.count > 0).then_some(note.count);
+        let fields = json!({ "node": note.node, "what": note.what, "count": count });
+        self.put(Level::Info, "note", &text, fields);
+    }
+
+    /// Says what a run did, when it is over; programs get these fields beside the text.
+    pub(crate) fn summary(&self, text: &str, fields: Value) {
+        if !self.quiet {
+            self.put(Level::Info, "summary", text, fields);
+        }
     }
 
     /// Says what went wrong.
     pub(crate) fn error(&self, text: &str) {
-        tell(&format!("{} {text}", self.painted("error:", "1;31")));
+        self.error_of("failure", text, json!({}));
+    }
+
+    /// Says what of this kind went wrong; programs get these fields beside the text.
+    pub(crate) fn error_of(&self, kind: &str, text: &str, fields: Value) {
+        self.put(Level::Error, kind, text, fields);
     }
 
     /// Shows the mistakes of a pipeline file.
     pub(crate) fn mistakes(&self, mistakes: &Mistakes) {
-        tell(mistakes.render(self.colored).trim_end());
+        if log::is_json() {
+            let sluice_pipeline::Document { name, text, .. } = &mistakes.document;
+            mistakes.list.iter().for_each(|mistake| record_mistake(mistake, name, text));
+        } else {
+            log::tell_colored(mistakes.render(self.colored).trim_end());
+        }
     }
 
     /// Shows a mistake in a text that is called `name`.
     #[cfg(feature = "query")]
-    pub(crate) fn mistake(&self, mistake: &sluice_core::mistake::Mistake, name: &str, text: &str) {
-        tell(&mistake.render(name, text, self.colored));
+    pub(crate) fn mistake(&self, mistake: &Mistake, name: &str, text: &str) {
+        if log::is_json() {
+            record_mistake(mistake, name, text);
+        } else {
+            log::tell_colored(&mistake.render(name, text, self.colored));
+        }
     }
 
-    fn painted(&self, text: &str, style: &str) -> String {
-        if self.colored { format!("\x1b[{style}m{text}\x1b[0m") } else { text.to_owned() }
+    /// Says something: as a line with its level before it, or as an object.
+    fn put(&self, level: Level, kind: &str, text: &str, fields: Value) {
+        if log::is_json() {
+            log::record_text(level, kind, text, fields);
+            return;
+        }
+        match (level, kind) {
+            (Level::Error, _) => self.tell_painted("error:", "1;31", text),
+            (Level::Warning, _) => self.tell_painted("warning:", "33", text),
+            (_, "note") => tell(&format!("note: {text}")),
+            _ => tell(text),
+        }
+    }
+
+    /// Says something behind a word that stands out.
+    fn tell_painted(&self, word: &str, style: &str, text: &str) {
+        if self.colored {
+            log::tell_colored(&format!("\x1b[{style}m{word}\x1b[0m {}", printable_lines(text)));
+        } else {
+            tell(&format!("{word} {text}"));
+        }
     }
 }
 
@@ -66,7 +146,14 @@ fn terminal_with_colors() -> bool {
     io::stderr().is_terminal() && !set("NO_COLOR") && !dumb
 }
 
-/// Writes a line to standard error. Where that is closed, nobody is there to be told.
-pub(crate) fn tell(text: &str) {
-    drop(writeln!(io::stderr().lock(), "{text}"));
+fn record_mistake(mistake: &Mistake, name: &str, text: &str) {
+    let (line, column) = mistake.position(text);
+    let Mistake { message, help, detail, .. } = mistake;
+    let mut fields = json!({ "message": message, "file": name, "line": line, "column": column });
+    for (key, value) in [("hint", help), ("detail", detail)] {
+        if let Some(value) = value {
+            fields[key] = value.as_str().into();
+        }
+    }
+    log::record(Level::Error, "mistake", fields);
 }

@@ -86,7 +86,9 @@ impl Terminal {
             Screen::Whole => io::stdout().is_terminal(),
         };
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        if !shown || dumb || !io::stdin().is_terminal() {
+        // Nothing is drawn among the objects of a log.
+        let is_log = screen == Screen::Line && crate::log::is_json();
+        if !shown || dumb || is_log || !io::stdin().is_terminal() {
             return None;
         }
         HOOK.call_once(|| {

@@ -3,6 +3,7 @@
 
 use std::io::Write;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 use log::{LevelFilter, Log, Metadata, Record};
 
@@ -21,6 +22,17 @@ pub fn start() {
     }
 }
 
+/// Writes a line: its level, where it comes from, and what it says.
+pub type WriteLine = fn(&str, &str, &str);
+
+static WRITE_LINE: OnceLock<WriteLine> = OnceLock::new();
+
+/// Has lines written by this function from now on. Once a process; later calls do nothing.
+pub fn write_by(write: WriteLine) {
+    // The first one stays.
+    let _later = WRITE_LINE.set(write);
+}
+
 struct Plain;
 
 impl Log for Plain {
@@ -29,6 +41,10 @@ impl Log for Plain {
     }
 
     fn log(&self, record: &Record<'_>) {
+        if let Some(write) = WRITE_LINE.get() {
+            write(record.level().as_str(), record.target(), &record.args().to_string());
+            return;
+        }
         let line = format!("{} {}: {}\n", record.level(), record.target(), record.args());
         // Where standard error is closed, nobody is there to be told.
         drop(std::io::stderr().write_all(line.as_bytes()));

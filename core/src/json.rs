@@ -10,6 +10,8 @@
 //! | lists | array |
 //! | dictionary | as its values |
 
+use std::borrow::Cow;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, OffsetSizeTrait, RecordBatch};
@@ -19,6 +21,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::Error;
+use crate::name::json_escaped;
 
 /// Writes the value of one row of a column.
 pub type Cell<'c> = Box<dyn Fn(usize, &mut Vec<u8>) + 'c>;
@@ -79,7 +82,16 @@ pub fn integer(out: &mut Vec<u8>, value: impl itoa::Integer) {
 
 /// Appends a JSON string, with its quotes.
 pub fn string(out: &mut Vec<u8>, text: &str) {
-    serde_json::to_writer(out, text).expect("a Vec takes every string");
+    let start = out.len();
+    serde_json::to_writer(&mut *out, text).expect("a Vec takes every string");
+    // What a terminal would obey, or hide, is spelled out: for every reader it is the same string.
+    if text.bytes().any(|byte| byte >= 0x7f) {
+        let json = String::from_utf8_lossy(out.get(start..).unwrap_or_default());
+        if let Cow::Owned(spelled) = json_escaped(&json) {
+            out.truncate(start);
+            out.extend_from_slice(spelled.as_bytes());
+        }
+    }
 }
 
 /// Appends bytes in base64, without quotes.
@@ -333,7 +345,7 @@ mod tests {
 
     #[test]
     fn text_is_escaped_and_binary_is_base64() {
-        let odd = "a\"b\\c\n\u{1}ü";
+        let odd = "a\"b\\c\n\u{1}ü\u{7f}\u{202e}";
         assert_eq!(values(StringArray::from(vec![odd])), [json!(odd)]);
         assert_eq!(values(LargeStringArray::from(vec![odd])), [json!(odd)]);
         assert_eq!(values(StringViewArray::from(vec![odd])), [json!(odd)]);

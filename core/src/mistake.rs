@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::name::printable;
+use crate::name::{printable, printable_lines, printable_sentence};
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
 /// One mistake in a text.
@@ -20,6 +20,14 @@ pub struct Mistake {
 }
 
 impl Mistake {
+    /// The line and the column of `text` where it begins, both counted from 1; columns are characters.
+    pub fn position(&self, text: &str) -> (usize, usize) {
+        let before = text.get(..text.floor_char_boundary(self.span.start)).unwrap_or_default();
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let column = before.get(line_start..).unwrap_or_default().chars().count() + 1;
+        (before.matches('\n').count() + 1, column)
+    }
+
     /// The mistake as text with the source line and a caret, without a newline at its end. `name` is what
     /// the text is called; `color` adds ANSI escapes.
     pub fn render(&self, name: &str, text: &str, color: bool) -> String {
@@ -27,14 +35,15 @@ impl Mistake {
         let place = Place::of(text, &self.span);
         let caret = AnnotationKind::Primary.span(place.span);
         let source = Snippet::source(place.line).line_start(place.number).annotation(caret);
-        let (message, help) = (printable(&self.message), self.help.as_deref().map(printable));
+        let message = printable_sentence(&self.message);
+        let help = self.help.as_deref().map(printable_sentence);
         let mut group = Level::ERROR.primary_title(message).element(source.path(printable(name)));
         if let Some(help) = help {
             group = group.element(Level::HELP.message(help));
         }
         let mut shown = renderer.render(&[group]);
         if let Some(detail) = &self.detail {
-            shown = shown + "\n\n" + detail.trim_end();
+            shown = shown + "\n\n" + &printable_lines(detail.trim_end());
         }
         shown
     }

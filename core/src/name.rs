@@ -47,16 +47,93 @@ impl Name {
     }
 }
 
-/// `text` with control characters spelled out, safe to print on a terminal.
+/// A text of an input, safe to print on a terminal: what is [unprintable](is_unprintable) is spelled
+/// `\n`, `\r`, `\t` or `\u{202e}`, and a backslash that would read as such a spelling becomes `\x5c`.
+///
+/// Of texts that [`escaped`] gave, different ones stay different.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(char::is_control) {
+    let looks_spelled = |at: usize| {
+        let behind = text.get(at + 1..).unwrap_or_default();
+        behind.starts_with(['n', 'r', 't']) || behind.starts_with("u{")
+    };
+    if !text.chars().any(is_unprintable)
+        && !text.match_indices('\\').any(|(at, _)| looks_spelled(at))
+    {
         return Cow::Borrowed(text);
     }
-    let spelled = text.chars().map(|c| match c {
-        c if c.is_control() => c.escape_default().to_string(),
-        c => c.to_string(),
-    });
-    Cow::Owned(spelled.collect())
+    let mut spelled = String::with_capacity(text.len() + 16);
+    for (at, c) in text.char_indices() {
+        match c {
+            '\\' if looks_spelled(at) => spelled.push_str("\\x5c"),
+            c => push_spelled(&mut spelled, c),
+        }
+    }
+    Cow::Owned(spelled)
+}
+
+/// A sentence that may quote inputs, safe to print on a terminal in one line. As [`printable`], but
+/// backslashes stay, since some of what it quotes may have been spelled out already.
+pub fn printable_sentence(text: &str) -> Cow<'_, str> {
+    spelled_unless(text, |_| false)
+}
+
+/// Lines of text that may quote inputs, safe to print on a terminal: as [`printable_sentence`], but ends of
+/// lines and tabs stay.
+pub fn printable_lines(text: &str) -> Cow<'_, str> {
+    spelled_unless(text, |c| matches!(c, '\n' | '\t'))
+}
+
+fn spelled_unless(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.chars().any(|c| is_unprintable(c) && !stays(c)) {
+        return Cow::Borrowed(text);
+    }
+    let mut spelled = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if stays(c) { spelled.push(c) } else { push_spelled(&mut spelled, c) }
+    }
+    Cow::Owned(spelled)
+}
+
+fn push_spelled(text: &mut String, c: char) {
+    match c {
+        '\n' | '\r' | '\t' => text.extend(c.escape_default()),
+        c if is_unprintable(c) => text.extend(c.escape_unicode()),
+        c => text.push(c),
+    }
+}
+
+/// JSON text with what cannot be seen spelled out: characters that a terminal obeys, or that hide or turn
+/// around others, become `\uNNNN`. It means the same, since such characters stand in strings only.
+pub fn json_escaped(json: &str) -> Cow<'_, str> {
+    if !json.chars().any(is_unprintable) {
+        return Cow::Borrowed(json);
+    }
+    let mut escaped = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        // Between values there may be ends of lines.
+        if !is_unprintable(c) || matches!(c, '\n' | '\r' | '\t') {
+            escaped.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            escaped.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+/// Whether a character is obeyed by terminals, or hides or reorders others: controls, the marks and
+/// overrides of text direction, separators of lines, and format characters without a shape.
+pub fn is_unprintable(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}'
+            | '\u{890}'..='\u{891}' | '\u{8e2}' | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}'
+            | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}'
+            | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Bytes as text that loses nothing: what is UTF-8 stays as it is, other bytes become `\xNN`, and a
@@ -243,6 +320,29 @@ mod tests {
     }
 
     #[test]
+    fn nothing_that_is_printed_controls_a_terminal_or_looks_like_what_was_spelled() {
+        let spelled = [
+            ("\u{1b}[31m\u{7f}\u{9b}", "\\u{1b}[31m\\u{7f}\\u{9b}"),
+            (
+                "a\u{202e}txt.exe\u{2066}\u{feff}\u{e0041}",
+                "a\\u{202e}txt.exe\\u{2066}\\u{feff}\\u{e0041}",
+            ),
+            ("two\nlines\t\r", "two\\nlines\\t\\r"),
+            ("\\u{202e} \\n", "\\x5cu{202e} \\x5cn"),
+            ("\\xff C:\\data ünï 日本", "\\xff C:\\data ünï 日本"),
+        ];
+        for (text, wanted) in spelled {
+            assert_eq!(printable(text), wanted);
+        }
+        assert_eq!(printable_sentence("\\n \u{202e}\n"), "\\n \\u{202e}\\n");
+        assert_eq!(printable_lines("a\tb\n\u{1b}\r"), "a\tb\n\\u{1b}\\r");
+        assert_eq!(
+            json_escaped("{\"a\":\n\"\u{7f}\u{202e}\u{e0041}ü\"}"),
+            "{\"a\":\n\"\\u007f\\u202e\\udb40\\udc41ü\"}"
+        );
+    }
+
+    #[test]
     fn file_names_mean_nothing_to_a_file_system() {
         assert_eq!(path_escaped("CAM_1/a b%é"), "CAM_1%2Fa%20b%25%C3%A9");
         assert_eq!(
@@ -269,6 +369,15 @@ mod tests {
             prop_assert_eq!(file_name(&a) == file_name(&b), a == b);
             let plain = file_name(&a).bytes().all(|b| b.is_ascii_graphic() && b != b'/');
             prop_assert!(plain && !file_name(&a).starts_with('.'));
+        }
+
+        #[test]
+        fn what_is_printed_of_different_names_differs(
+            a in "[\\\\nu{1b}x\u{1b}\n\u{202e}]{0,6}", b in "[\\\\nu{1b}x\u{1b}\n\u{202e}]{0,6}")
+        {
+            let print = |text: &str| printable(&escaped(text.as_bytes())).into_owned();
+            prop_assert_eq!(print(&a) == print(&b), a == b);
+            prop_assert!(!print(&a).chars().any(is_unprintable));
         }
 
         #[test]

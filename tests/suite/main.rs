@@ -20,6 +20,7 @@ mod lcmtypes;
 mod library;
 mod linking;
 mod live;
+mod log_format;
 mod merge;
 mod new;
 mod outsider;

@@ -3,11 +3,12 @@
 
 use std::path::PathBuf;
 
+use serde_json::{Value, json};
 use sluice_pipeline::Pipeline;
 use sluice_pipeline::batch::{Batch, BatchReport, Failing, Status};
 use sluice_pipeline::run::Options;
 
-use crate::args::{EngineArgs, ProgressForm};
+use crate::args::EngineArgs;
 use crate::commands::execute::{self, ReportFile, summary, tell_losses, watch};
 use crate::ending::{Ending, Outcome};
 use crate::shell::Shell;
@@ -37,10 +38,7 @@ pub(crate) fn execute(pipeline: &Pipeline, args: &EngineArgs, shell: &Shell) -> 
     }
     let report = result?;
     tell_losses(&report.report, shell);
-    // Machines have had their last word.
-    if args.running.progress != ProgressForm::Json {
-        shell.say(&words(&report));
-    }
+    execute::tell_summary(&words(&report), fields(&report), &args.running, shell);
     tell_failures(&report, args, shell);
     Ok(match report.exit() {
         _ if report.is_given_up() => Ending::Interrupted(report.exit()),
@@ -48,6 +46,19 @@ pub(crate) fn execute(pipeline: &Pipeline, args: &EngineArgs, shell: &Shell) -> 
         1 => Ending::Wrong,
         _ => Ending::Losses,
     })
+}
+
+/// What became of the inputs, for programs.
+fn fields(report: &BatchReport) -> Value {
+    let mut fields = execute::summary_fields(&report.report);
+    fields["exit"] = report.exit().into();
+    fields["inputs"] = json!({
+        "done": report.count(Status::Done),
+        "skipped": report.count(Status::Skipped),
+        "failed": report.count(Status::Failed),
+        "not_started": report.count(Status::NotStarted),
+    });
+    fields
 }
 
 fn words(report: &BatchReport) -> String {
@@ -83,7 +94,9 @@ fn tell_failures(report: &BatchReport, args: &EngineArgs, shell: &Shell) {
     let failed = || report.units.iter().filter(|unit| unit.status == Status::Failed);
     for unit in failed().take(MOST_SHOWN) {
         let reason = unit.error.as_deref().unwrap_or_default();
-        shell.error(&format!("{} failed: {reason}", unit.input.display()));
+        let text = format!("{} failed: {reason}", unit.input.display());
+        let fields = json!({ "input": unit.input.to_string_lossy(), "reason": reason });
+        shell.error_of("input-failed", &text, fields);
     }
     let more = failed().count().saturating_sub(MOST_SHOWN);
     if more > 0 {

@@ -39,7 +39,7 @@ pub(crate) fn run(args: &CatArgs, shell: &Shell) -> Outcome {
     };
     let pipeline = convert::read("sluice cat", &recipe.text(), shell)?;
     // Of a run that only prints, nothing is to be seen but what programs say.
-    let meter = Arc::new(Meter::new(ProgressForm::None, shell.quiet));
+    let meter = Arc::new(Meter::new(ProgressForm::None, shell));
     let allow_exec = args.allow_exec;
     let options = Options { allow_exec, progress: Some(meter.clone()), ..Options::default() };
     // There is nothing to finish.

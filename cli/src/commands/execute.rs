@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver};
 
 use serde_json::{Value, json};
 use sluice_core::files::Identity;
-use sluice_core::name::printable;
+use sluice_core::name::printable_sentence;
 use sluice_core::{Error, Overwrite};
 use sluice_pipeline::dispatch::{self, Carrier};
 use sluice_pipeline::resume::{self, Before};
@@ -19,6 +19,7 @@ use crate::args::{Engine, EngineArgs, ProgressForm, RunningArgs};
 use crate::commands::{batch, cluster, plan};
 use crate::damage;
 use crate::ending::{Ending, Failure, Outcome};
+use crate::log;
 use crate::progress::Meter;
 use crate::shell::Shell;
 use crate::signals::{self, Listening, Words};
@@ -83,7 +84,7 @@ pub(crate) fn execute(pipeline: Pipeline, args: &EngineArgs, shell: &Shell) -> O
         return already_done(&before, report_file, shell);
     }
     let carrier = carrier(args, shell)?;
-    let meter = Arc::new(Meter::new(args.running.progress, shell.quiet));
+    let meter = Arc::new(Meter::new(args.running.progress, shell));
     let watched = |options: &Options| match &carrier {
         Some(carrier) => Ok(dispatch::run_by(pipeline, &**carrier, &shell.registry, options)?),
         None => Ok(run::run(pipeline, options)?),
@@ -100,10 +101,7 @@ pub(crate) fn execute(pipeline: Pipeline, args: &EngineArgs, shell: &Shell) -> O
     }
     meter.forget_told(&mut report);
     tell_losses(&report, shell);
-    // Machines have had their last word.
-    if args.running.progress != ProgressForm::Json {
-        shell.say(&summary(&report));
-    }
+    tell_summary(&summary(&report), summary_fields(&report), &args.running, shell);
     Ok(if report.is_complete() { Ending::Done } else { Ending::Losses })
 }
 
@@ -131,7 +129,7 @@ pub(crate) fn watch<T>(
     shell: &Shell,
     run: impl FnOnce(&Options) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let meter = Arc::new(Meter::new(args.running.progress, shell.quiet));
+    let meter = Arc::new(Meter::new(args.running.progress, shell));
     watch_with(&meter, options(args), &signals::PUBLISHING, run)
 }
 
@@ -244,8 +242,8 @@ impl ReportFile {
         let value = result.unwrap_or_else(failed);
         let written = writeln!(self.to, "{value:#}").and_then(|()| self.to.flush());
         written.map_err(|e| match Error::io("write", &self.path, e).into() {
-            Failure::Failed(what) if is_done => Failure::Failed(format!(
-                "{what}; the outputs are there, only the report is missing"
+            Failure::Error(error) if is_done => Failure::Failed(format!(
+                "{error}; the outputs are there, only the report is missing"
             )),
             failure => failure,
         })
@@ -253,15 +251,8 @@ impl ReportFile {
 }
 
 fn failed(failure: &Failure) -> Value {
-    let error = match failure {
-        Failure::WrongUse(message)
-        | Failure::Failed(message)
-        | Failure::Interrupted { what: message, .. } => message.clone(),
-        Failure::Mistakes(mistakes) => mistakes.to_string(),
-        Failure::Closed => "standard output was closed".to_owned(),
-    };
     let interrupted = matches!(failure, Failure::Interrupted { .. });
-    json!({ "error": error, "interrupted": interrupted, "exit": failure.code() })
+    json!({ "error": failure.message(), "interrupted": interrupted, "exit": failure.code() })
 }
 
 /// A slip of the finger must not write the report over a log.
@@ -286,30 +277,56 @@ fn refuse_log(path: &Path, pipeline: &Pipeline, outputs: &[PathBuf]) -> Result<(
 pub(crate) fn tell_losses(report: &Report, shell: &Shell) {
     let (groups, more) = damage::groups(report, MOST_SHOWN);
     for group in groups {
-        let what = format!("{}: {}", group.first.input, group.text(" could not be read"));
-        shell.warn(&printable(&what));
+        let first = group.first;
+        let what = format!("{}: {}", first.input, group.text(" could not be read"));
+        let fields = json!({
+            "node": first.source,
+            "input": first.input,
+            "offset": first.offset,
+            "length": first.length,
+            "reason": first.reason,
+            "ranges": group.count,
+            "bytes": group.bytes,
+        });
+        shell.warn_of("damage", &printable_sentence(&what), fields);
     }
     if more > 0 {
         shell.warn(&format!("and {} more", units::count(more)));
     }
     for (name, source) in &report.sources {
         for (reason, count) in &source.losses {
-            shell.warn(&format!("{name}: {} lost: {reason}", units::many(*count, "message")));
+            let lost = units::many(*count, "message");
+            let fields = json!({ "node": name, "count": count, "reason": reason });
+            shell.warn_of("loss", &format!("{name}: {lost} lost: {reason}"), fields);
         }
     }
-    for note in &report.notes {
-        let times = if note.count > 0 {
-            format!(" ({})", units::many(note.count, "time"))
-        } else {
-            String::new()
-        };
-        shell.say(&format!("note: {}: {}{times}", note.node, printable(&note.what)));
-    }
+    report.notes.iter().for_each(|note| shell.note(note));
     if report.interrupted {
         shell.warn(
             "stopped before the end of an input that cannot be read again: what it had given is written",
         );
     }
+}
+
+/// Says what a run did. Programs that asked for progress alone have had their last word.
+pub(crate) fn tell_summary(text: &str, fields: Value, args: &RunningArgs, shell: &Shell) {
+    if args.progress != ProgressForm::Json || log::is_json() {
+        shell.summary(text, fields);
+    }
+}
+
+/// What a run did, for programs.
+pub(crate) fn summary_fields(report: &Report) -> Value {
+    json!({
+        "events": report.sources.values().map(|source| source.events).sum::<u64>(),
+        "written": report.sinks.values().map(|sink| sink.events).sum::<u64>(),
+        "bytes": report.bytes_read,
+        "damage": report.damaged_ranges,
+        "lost": report.sources.values().map(|source| source.lost).sum::<u64>(),
+        "files": report.files.len(),
+        "seconds": report.seconds,
+        "exit": report.exit(),
+    })
 }
 
 /// What a run did, in a line.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use serde_json::json;
-use sluice_core::name::printable;
+use sluice_core::name::printable_sentence;
 use sluice_core::{Kind, Make};
 use sluice_pipeline::run::Stop;
 
@@ -39,10 +39,6 @@ pub(crate) struct HubArgs {
     #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:7700",
         value_parser = NonEmptyStringValueParser::new())]
     pub(crate) listen: String,
-
-    /// Say who comes and goes, also where nobody sits at a terminal.
-    #[arg(short, long)]
-    pub(crate) verbose: bool,
 }
 
 pub(crate) fn run(args: &HubArgs, shell: &Shell) -> Outcome {
@@ -61,12 +57,12 @@ pub(crate) fn run(args: &HubArgs, shell: &Shell) -> Outcome {
             tell(text);
         }
     });
-    let chatty = args.verbose || io::stderr().is_terminal();
+    let chatty = shell.verbose || io::stderr().is_terminal();
     // What it says first is where it listens: that was asked for.
     let said = AtomicBool::new(false);
     let say = |text: &str| {
         if !said.swap(true, Ordering::Relaxed) || chatty {
-            shell.say(&printable(text));
+            shell.say(&printable_sentence(text));
         }
     };
     service.serve(&stop, &say)?;

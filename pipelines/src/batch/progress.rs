@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::report::Report;
-use crate::run::{Progress, Snapshot};
+use crate::run::{Milestone, Progress, Snapshot};
 
 /// Adds up the units' progress, and tells it on.
 pub(crate) struct Gauge {
@@ -45,6 +45,13 @@ impl Gauge {
             units_done: 1,
             ..now
         });
+    }
+
+    /// Passes on what a unit has come to.
+    pub(super) fn milestone(&self, milestone: &Milestone<'_>) {
+        if let Some(progress) = &self.to {
+            progress.milestone(milestone);
+        }
     }
 
     /// Says that the unit at this place is over, and what came of it, where nothing was told before.
@@ -90,5 +97,9 @@ impl Progress for OfUnit {
             None => 0,
         };
         self.gauge.change(self.place, |_| Snapshot { bytes, ..*snapshot });
+    }
+
+    fn milestone(&self, milestone: &Milestone<'_>) {
+        self.gauge.milestone(milestone);
     }
 }

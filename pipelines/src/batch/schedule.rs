@@ -14,7 +14,7 @@ use super::progress::Gauge;
 use super::record::UnitRecord;
 use super::{Batch, Failing, Unit};
 use crate::manifest;
-use crate::run::{self, Options, Within};
+use crate::run::{self, Milestone, Options, Within};
 use crate::spec::{Part, Pipeline};
 
 /// What every unit takes, however small its input.
@@ -125,6 +125,7 @@ impl Crew<'_> {
             && let Some(record) = self.done_before(unit, &pipeline)?
         {
             self.book.clear(&record)?;
+            gauge.milestone(&Milestone::InputSkipped { input: &unit.input.path });
             return Ok(Ended { outcome: Outcome::Skipped(record.exit), record: Some(record) });
         }
         self.book.begin()?;

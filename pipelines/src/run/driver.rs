@@ -10,6 +10,7 @@ use sluice_core::output::Published;
 use sluice_core::{Batch, Damage, Error, Fold, Outputs, Query, Source, Split, StageContext};
 
 use super::delivered::Delivered;
+use super::milestone::InputLog;
 use super::publisher::{Publisher, Room};
 use super::quarantine::Quarantines;
 use super::segment::{Branch, Delivery, Outcome, account};
@@ -17,7 +18,7 @@ use super::steps::{Limits, Step, Steps};
 use super::tally::{Counts, Tally};
 use super::topology::{FoldNode, MergeNode, Port, Topology, ports_of};
 use super::writers::Writers;
-use super::{Options, Reading, Setup, Snapshot, keeps_bytes};
+use super::{Options, Progress, Reading, Setup, Snapshot, keeps_bytes};
 use crate::manifest::Ended;
 use crate::report::MOST_DAMAGE;
 use crate::spec::OnDamage;
@@ -69,6 +70,7 @@ struct RunningSource {
     /// What is read when it is read from the beginning again.
     reading: (Vec<Split>, Query),
     steps: Steps,
+    inputs: InputLog,
     damage: OnDamage,
     segment: Arc<Vec<Branch>>,
     /// How often it has been asked, so that sources take turns.
@@ -151,6 +153,7 @@ impl<'r> Driver<'r> {
                 name: Arc::clone(&source.name),
                 source: Arc::clone(&source.source),
                 reading: (reading.splits.clone(), reading.query),
+                inputs: InputLog::new(&source.name, &reading.splits),
                 steps: Steps::new(source, reading.splits, reads, shared, limits),
                 damage: source.damage.clone(),
                 segment: Arc::clone(&source.segment),
@@ -227,7 +230,10 @@ impl<'r> Driver<'r> {
             self.setup.check()?;
             match step {
                 Some(step) => self.take(source, step)?,
-                None => self.end_source(source)?,
+                None => {
+                    self.follow(source, InputLog::finish);
+                    self.end_source(source)?;
+                }
             }
             self.look_after_recording()?;
         }
@@ -258,6 +264,7 @@ impl<'r> Driver<'r> {
                 query.start = Some(query.start.map_or(time, |start| start.max(time)));
                 splits = source.source.splits(self.setup.piece as u64, &query)?;
             }
+            source.inputs = InputLog::new(&source.name, &splits);
             source.steps.begin_again(splits, query);
             source.ended = false;
         }
@@ -370,6 +377,7 @@ impl<'r> Driver<'r> {
         }
         let RunningSource { node, name, steps, .. } = &self.sources[source];
         let read = step.outcome.tally.get(*node).left.total();
+        let split = steps.current();
         self.events += read;
         if steps.is_live() {
             for (what, count) in steps.losses().take_notes() {
@@ -379,6 +387,7 @@ impl<'r> Driver<'r> {
                 self.tally.node(*node).note(&what, count);
             }
         }
+        self.follow(source, |inputs, progress| inputs.read(split, read, progress));
         if read > 0 {
             self.sources[source].heard = Instant::now();
         }
@@ -612,6 +621,7 @@ impl<'r> Driver<'r> {
         if std::mem::replace(&mut self.sources[source].ended, true) {
             return Ok(());
         }
+        self.follow(source, InputLog::close);
         let segment = Arc::clone(&self.sources[source].segment);
         self.end_segment(&segment)
     }
@@ -683,6 +693,13 @@ impl<'r> Driver<'r> {
         let Some(progress) = &self.options.progress else { return };
         for source in self.sources.iter().filter(|source| source.steps.is_live()) {
             progress.losses(&source.name, &source.steps.losses().losses());
+        }
+    }
+
+    /// Follows a source through its inputs, where somebody wants to know.
+    fn follow(&mut self, source: usize, step: impl FnOnce(&mut InputLog, &dyn Progress)) {
+        if let Some(progress) = &self.options.progress {
+            step(&mut self.sources[source].inputs, &**progress);
         }
     }
 

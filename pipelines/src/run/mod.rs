@@ -9,6 +9,7 @@ mod delivered;
 mod driver;
 mod hashing;
 mod merge;
+mod milestone;
 mod programs;
 mod publisher;
 mod quarantine;
@@ -43,6 +44,7 @@ use crate::report::Report;
 use crate::resolved;
 use crate::spec::{Node, OnDamage, Part, Pipeline};
 pub(crate) use driver::Finished;
+pub use milestone::Milestone;
 pub use programs::allowed;
 pub(crate) use quarantine::path_of as quarantine_of;
 pub use recording::{Piece, Pieces, Recording};
@@ -123,6 +125,11 @@ pub trait Progress: Send + Sync {
     fn note(&self, node: &str, what: &str) {
         let _ = (node, what);
     }
+
+    /// Is told at once what the run has come to: its plan, inputs, outputs. Must not block.
+    fn milestone(&self, milestone: &Milestone<'_>) {
+        let _ = milestone;
+    }
 }
 
 /// Runs a pipeline.
@@ -179,10 +186,20 @@ fn run_prepared(
     options: &Options,
     within: Option<&Within<'_>>,
 ) -> Result<Report, Error> {
+    let started = Instant::now();
     let text = resolved::text(&pipeline, memory(options, pipeline.memory));
     let Pipeline { name, nodes, .. } = pipeline;
     let hashes = within.is_some_and(|within| within.hash);
     let inputs: Vec<Input> = reading.inputs().cloned().collect();
+    let tell = |milestone: &Milestone<'_>| {
+        if let Some(progress) = &options.progress {
+            progress.milestone(milestone);
+        }
+    };
+    for source in &reading.sources {
+        let name = nodes.get(source.node).map_or("", |node| &node.name);
+        tell(&Milestone::planned(name, source));
+    }
     let wants_hashes =
         hashes || writes_folder(&nodes) || sinks(&nodes).any(|sink| sink.wants_hashes());
     let hashing = wants_hashes.then(|| setup.pool()).transpose()?;
@@ -214,7 +231,11 @@ fn run_prepared(
         }
     }
     let ended = Ended { exit: report.exit(), partial: report.interrupted };
+    tell(&Milestone::Publishing { seconds: started.elapsed().as_secs_f64() });
     report.files.extend(publisher.publish(&outputs, ended)?);
+    for Published { path, rows, bytes, .. } in &report.files {
+        tell(&Milestone::Output { path, rows: *rows, bytes: *bytes });
+    }
     Ok(report)
 }
 

@@ -49,6 +49,8 @@ pub(crate) struct Steps {
     started: VecDeque<Started>,
     /// The split handed over last, and where reading it ended.
     last: Option<(usize, Option<u64>)>,
+    /// The split of which the last step was.
+    current: usize,
     limits: Limits,
     delivered: Arc<Delivered>,
     /// When it was asked last.
@@ -71,6 +73,7 @@ enum Started {
         result: Receiver<Result<Step, Error>>,
     },
     Stream {
+        split: usize,
         live: bool,
         batches: Receiver<Result<Piece, Error>>,
         tasks: VecDeque<Receiver<Result<Step, Error>>>,
@@ -127,6 +130,7 @@ impl Steps {
             next: 0,
             started: VecDeque::new(),
             last: None,
+            current: 0,
             limits,
             delivered: Arc::default(),
             asked: Instant::now(),
@@ -147,6 +151,11 @@ impl Steps {
             }
             _ => true,
         }
+    }
+
+    /// The split that the last step is a part of.
+    pub(crate) fn current(&self) -> usize {
+        self.current
     }
 
     /// What the source says it lost, and what else it says.
@@ -182,11 +191,13 @@ impl Steps {
             match front {
                 Started::Task { split, result } => {
                     let (split, step) = (*split, received(result)?);
+                    self.current = split;
                     self.started.pop_front();
                     self.stop_here_if_cancelled();
                     return self.seamless(split, step).map(Some);
                 }
-                Started::Stream { live, batches, tasks, .. } => {
+                Started::Stream { split, live, batches, tasks, .. } => {
+                    self.current = *split;
                     if let Some(task) = tasks.pop_front() {
                         return received(&task).map(Some);
                     }
@@ -302,7 +313,7 @@ impl Steps {
             }
         });
         spawned.map_err(|e| Error::io("start a thread to read", &self.splits[split].input, e))?;
-        Ok(Started::Stream { live, batches, tasks: VecDeque::new(), _listening })
+        Ok(Started::Stream { split, live, batches, tasks: VecDeque::new(), _listening })
     }
 
     fn start_piece(&self, piece: Piece) -> Receiver<Result<Step, Error>> {

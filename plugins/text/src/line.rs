@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sluice_core::name::printable;
+use sluice_core::name::{json_escaped, printable};
 use sluice_core::{Batch, Channel, Channels, Clock, Encoding, Error, Event, PerChannel};
 
 use crate::fields::{DecodedRows, Gone};
@@ -235,10 +235,10 @@ fn write_shown_bytes(payload: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// JSON leaves some control characters as they are; a terminal would obey them.
+/// What makes up the names of fields may be left in JSON as it is; a terminal would obey it.
 fn write_printable(json: &[u8], out: &mut Vec<u8>) {
     let text = String::from_utf8_lossy(json);
-    out.extend_from_slice(printable(&text).as_bytes());
+    out.extend_from_slice(json_escaped(&text).as_bytes());
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use sluice_cluster::scheduler::{self, SchedulerOptions};
 use sluice_cluster::status::Status;
 use sluice_cluster::{Address, Ballista, LocalCluster, logging, unit};
 use sluice_core::Error;
-use sluice_core::name::printable;
+use sluice_core::name::{printable, printable_sentence};
 use sluice_core::time::Length;
 use sluice_pipeline::dispatch::{Carrier, Greeting};
 use sluice_pipeline::run::{Options, Stop};
@@ -48,7 +48,7 @@ pub(crate) fn carrier(args: &EngineArgs, shell: &Shell) -> Result<Box<dyn Carrie
             let quiet = shell.quiet;
             let say = move |text: &str| {
                 if !quiet {
-                    tell(&printable(text));
+                    tell(&printable_sentence(text));
                 }
             };
             let size = Size { executors, threads, allow_exec };
@@ -104,7 +104,7 @@ fn until_stopped(
     if with_parent {
         end_with_parent(Arc::clone(&stop))?;
     }
-    serve(&stop, &|text| shell.say(&printable(text)))?;
+    serve(&stop, &|text| shell.say(&printable_sentence(text)))?;
     Ok(Ending::Done)
 }
 

@@ -80,10 +80,6 @@ pub(crate) struct PlayArgs {
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<String>,
 
-    /// Without a terminal: say once a second where it is, instead of every five seconds.
-    #[arg(short, long)]
-    pub(crate) verbose: bool,
-
     /// Print the pipeline file that does this, and do nothing.
     #[arg(long)]
     pub(crate) print_pipeline: bool,

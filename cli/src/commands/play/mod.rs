@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use sluice_core::name::printable;
+use sluice_core::name::printable_sentence;
 use sluice_core::{Kind, Playback};
 use sluice_pipeline::run::{self, Options, Progress, Snapshot};
 use sluice_pipeline::{Pipeline, Report};
@@ -23,6 +23,7 @@ use crate::args::{Assignment, ProgressForm};
 use crate::commands::{convert, execute};
 use crate::ending::{Ending, Failure, Outcome};
 use crate::inputs;
+use crate::log;
 use crate::recipe::{self, Recipe};
 use crate::shell::{Shell, tell};
 use crate::signals::{Listening, Words};
@@ -121,11 +122,12 @@ enum Form {
 
 impl Form {
     fn of(args: &PlayArgs, shell: &Shell) -> Self {
-        let plain = || Self::Plain(Duration::from_secs(if args.verbose { 1 } else { 5 }));
+        let plain = || Self::Plain(Duration::from_secs(if shell.verbose { 1 } else { 5 }));
         match args.running.progress {
             ProgressForm::Json => Self::Json,
             ProgressForm::None => Self::Silent,
             _ if shell.quiet => Self::Silent,
+            _ if log::is_json() => Self::Json,
             ProgressForm::Plain => plain(),
             ProgressForm::Auto | ProgressForm::Bar => {
                 Terminal::open(Screen::Line).map_or_else(plain, Self::Keys)
@@ -135,7 +137,8 @@ impl Form {
 
     /// Whether people read what is said.
     fn is_for_people(&self) -> bool {
-        matches!(self, Self::Keys(_) | Self::Plain(_))
+        // As objects words are something for programs, too.
+        matches!(self, Self::Keys(_) | Self::Plain(_)) || log::is_json()
     }
 }
 
@@ -175,11 +178,9 @@ fn play(pipeline: Pipeline, speed: f64, form: Form, args: &PlayArgs, shell: &She
 fn tell_end(report: Report, args: &PlayArgs, shell: &Shell) -> Outcome {
     let ending = if report.is_complete() { Ending::Done } else { Ending::Losses };
     execute::tell_losses(&report, shell);
-    // Machines have had their last word.
-    if args.running.progress != ProgressForm::Json {
-        let played = report.sinks.values().map(|sink| sink.events).sum();
-        shell.say(&format!("played {} in {:.2} s", units::many(played, "event"), report.seconds));
-    }
+    let played = report.sinks.values().map(|sink| sink.events).sum();
+    let text = format!("played {} in {:.2} s", units::many(played, "event"), report.seconds);
+    execute::tell_summary(&text, execute::summary_fields(&report), &args.running, shell);
     Ok(ending)
 }
 
@@ -204,7 +205,7 @@ impl Progress for Watch {
     }
 
     fn note(&self, node: &str, what: &str) {
-        self.say(&format!("{node}: {}", printable(what)));
+        self.say(&format!("{node}: {}", printable_sentence(what)));
     }
 }
 
@@ -236,9 +237,9 @@ impl Player {
             }
             Form::Json => {
                 while is_not_over(over, Duration::from_millis(500)) {
-                    tell(&self.status().json(begun.elapsed().as_secs_f64(), false).to_string());
+                    log::progress(self.status().json(begun.elapsed().as_secs_f64(), false));
                 }
-                tell(&self.status().json(begun.elapsed().as_secs_f64(), true).to_string());
+                log::progress(self.status().json(begun.elapsed().as_secs_f64(), true));
             }
             // Nothing comes but the end.
             Form::Silent => drop(over.recv()),

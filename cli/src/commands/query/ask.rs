@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use arrow_schema::SchemaRef;
-use sluice_core::name::printable;
+use sluice_core::name::printable_sentence;
 use sluice_pipeline::Report;
 use sluice_pipeline::report::{DamageReport, Note};
 use sluice_query::session::QueryError;
@@ -46,7 +46,7 @@ pub(super) fn ask(
         Ok((written, columns)) => {
             let ending = tell_findings(findings, shell);
             for note in &written.notes {
-                shell.say(&format!("note: {}", printable(note)));
+                shell.say(&format!("note: {}", printable_sentence(note)));
             }
             Ok(Some(Answer { written, ending, took: began.elapsed(), columns }))
         }
@@ -101,7 +101,7 @@ pub(super) fn ending(answer: Option<&Answer>) -> Outcome {
 fn tell_findings(findings: Findings, shell: &Shell) -> Ending {
     let is_complete = findings.is_complete();
     for (what, count) in &findings.left_out {
-        shell.warn(&format!("{}: {}", units::many(*count, "event"), printable(what)));
+        shell.warn(&format!("{}: {}", units::many(*count, "event"), printable_sentence(what)));
     }
     let damaged_ranges = findings.damage.len() as u64 + findings.more_damage;
     let damage = findings.damage.into_iter().map(|damage| DamageReport {

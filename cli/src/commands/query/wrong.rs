@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use sluice_core::mistake::Mistake;
-use sluice_core::name::printable;
+use sluice_core::name::printable_sentence;
 use sluice_query::session::Wrong;
 
 use super::statements::Statement;
@@ -21,7 +21,7 @@ pub(super) struct Text<'t> {
 pub(super) fn tell(wrong: &Wrong, statement: &Statement<'_>, whole: Text<'_>, shell: &Shell) {
     let span = wrong.span(statement.text).or_else(|| likely_place(&wrong.what, statement.text));
     let Some(Range { start, end }) = span else {
-        shell.error(&printable(&wrong.to_string()));
+        shell.error(&printable_sentence(&wrong.to_string()));
         return;
     };
     let mistake = Mistake {

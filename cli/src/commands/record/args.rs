@@ -115,6 +115,10 @@ pub(crate) struct ChannelArgs {
     #[arg(long, value_name = "REGEX", value_parser = regex)]
     pub(crate) regex: Option<String>,
 
+    /// Say more: what is planned, each output, and how long it took. Its short form is taken.
+    #[arg(long, conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
+
     /// Only channels that do not match --regex.
     #[arg(short = 'v', long, requires = "regex")]
     pub(crate) invert_channels: bool,

@@ -19,7 +19,7 @@ use sluice_core::{Kind, Overwrite, Plugin};
 use sluice_pipeline::run::{self, Options, Recording, Stop};
 use sluice_pipeline::{Node, Part, Pipeline, Report};
 
-use crate::args::{Assignment, ProgressForm, SelectionArgs};
+use crate::args::{Assignment, SelectionArgs};
 use crate::commands::{convert, execute};
 use crate::ending::{Ending, Failure, Outcome};
 use crate::inputs;
@@ -64,7 +64,7 @@ fn record(pipeline: Pipeline, args: &RecordArgs, out: Out<'_>, shell: &Shell) ->
     quota.as_ref().map_or(Ok(()), Quota::check)?;
     let targets = std::slice::from_ref(&target);
     let report_file = execute::ReportFile::of(&args.running, &pipeline, targets)?;
-    let meter = Arc::new(Meter::new(args.running.progress, shell.quiet));
+    let meter = Arc::new(Meter::new(args.running.progress, shell));
     let (rotated, options) = (out.rotated(), options(args, out, &meter));
     let stop = Arc::clone(&options.stop);
     let watched = |options: &Options| {
@@ -83,10 +83,8 @@ fn record(pipeline: Pipeline, args: &RecordArgs, out: Out<'_>, shell: &Shell) ->
     let mut report = result.map_err(Failure::not_closed)?;
     meter.forget_told(&mut report);
     execute::tell_losses(&report, shell);
-    // Machines have had their last word.
-    if args.running.progress != ProgressForm::Json {
-        shell.say(&execute::summary(&report));
-    }
+    let (text, fields) = (execute::summary(&report), execute::summary_fields(&report));
+    execute::tell_summary(&text, fields, &args.running, shell);
     Ok(if report.is_complete() { Ending::Done } else { Ending::Losses })
 }
 

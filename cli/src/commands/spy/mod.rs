@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use sluice_core::name::printable;
+use sluice_core::name::printable_sentence;
 use sluice_core::time::{self, Length};
 use sluice_core::{Kind, Plugin};
 use sluice_pipeline::run::{self, Options, Progress, Snapshot, Stop};
@@ -206,7 +206,7 @@ impl Progress for Watch {
 
     fn note(&self, node: &str, what: &str) {
         if self.told {
-            tell(&format!("{node}: {}", printable(what)));
+            tell(&format!("{node}: {}", printable_sentence(what)));
         }
         self.state().note = Some(what.to_owned());
     }

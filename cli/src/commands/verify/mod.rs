@@ -25,10 +25,8 @@ pub(crate) fn run(args: &VerifyArgs, shell: &Shell) -> Outcome {
     for path in &args.paths {
         let verdict = match judge(path, shell) {
             Ok(verdict) => verdict,
-            Err(Failure::WrongUse(message) | Failure::Failed(message)) => {
-                Verdict::different(message)
-            }
-            Err(failure) => return Err(failure),
+            Err(failure @ (Failure::Mistakes(_) | Failure::Closed)) => return Err(failure),
+            Err(failure) => Verdict::different(failure.message()),
         };
         io::stdout().write_all(verdict.text(path).as_bytes())?;
         worst = worst.max(verdict.ending());

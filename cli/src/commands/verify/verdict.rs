@@ -110,7 +110,7 @@ fn rows_in(path: &Path, shell: &Shell) -> Result<Option<u64>, String> {
         Ok(found) => found,
         // Not all that can be written can be read.
         Err(Failure::WrongUse(_)) => return Ok(None),
-        Err(Failure::Failed(reason)) => return Err(reason),
+        Err(failure @ (Failure::Failed(_) | Failure::Error(_))) => return Err(failure.message()),
         Err(_) => return Ok(None),
     };
     let (Make::Source(make), Some(text)) = (found.make, path.to_str()) else { return Ok(None) };
