@@ -9,25 +9,27 @@ use crate::new::cargo;
 
 /// What the guide asks of its reader.
 #[derive(Debug, PartialEq, Eq)]
-enum Step<'g> {
+pub(crate) enum Step<'g> {
     /// To write this file.
     Write { path: &'g str, text: String },
     /// To put this in place of what begins like `item` in a file.
     Replace { path: &'g str, item: &'g str, text: String },
     /// To type this.
     Type(&'g str),
+    /// To type this, which a test cannot for a reason.
+    Check { line: &'g str, why: &'g str },
 }
 
 /// How its reader came by the program. The one under test stands for what this installs.
 const INSTALL: &str = "cargo install --path cli";
 
 /// The steps of a guide: commands, and the code that stands behind a comment which says where it goes.
-fn steps(guide: &str) -> Vec<Step<'_>> {
+pub(crate) fn steps(guide: &str) -> Vec<Step<'_>> {
     let (mut steps, mut place) = (Vec::new(), "");
     let mut lines = guide.lines();
     while let Some(line) = lines.next() {
         if let Some(comment) = line.strip_prefix("<!-- ") {
-            place = comment.strip_suffix(" -->").unwrap();
+            place = comment.strip_suffix(" -->").unwrap_or_default();
         }
         let Some(language) = line.strip_prefix("```") else { continue };
         let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
@@ -37,6 +39,9 @@ fn steps(guide: &str) -> Vec<Step<'_>> {
             Some(("item", place)) => {
                 let (path, item) = place.split_once(": ").unwrap();
                 steps.push(Step::Replace { path, item, text });
+            }
+            Some(("not run", why)) => {
+                steps.extend(block.into_iter().map(|line| Step::Check { line, why }));
             }
             _ if language == "sh" => steps.extend(block.into_iter().map(Step::Type)),
             _ => {}
@@ -82,6 +87,7 @@ impl Reader {
                 fs::write(path, replaced).unwrap();
             }
             Step::Type(line) => self.type_in(line),
+            Step::Check { line, .. } => panic!("the guide has a command that is not run: {line}"),
         }
     }
 

@@ -27,6 +27,7 @@ mod outsider;
 mod peers;
 mod playing;
 mod process;
+mod readmes;
 mod record;
 mod records;
 mod robots;

@@ -1,0 +1,31 @@
+#!/bin/sh
+# Makes in this folder everything that examples of READMEs name. $1 is the repository.
+set -eu
+sluice run quickstart --quiet
+mv quickstart-out/drive.lcm .
+cp -r quickstart-out/tables tables
+rm -r quickstart-out
+cp -r "$1/plugins/dgc/types" lcmtypes
+mkdir logs
+cp drive.lcm logs/1.lcm
+cp drive.lcm logs/2.lcm
+cp drive.lcm a.lcm
+cp drive.lcm b.lcm
+# The first record has lost its mark.
+{ printf 'XXXX'; tail -c +5 drive.lcm; } >broken.lcm
+cp "$1"/plugins/orca/testdata/dialect_a/060804_* .
+cp "$1/plugins/orca/testdata/dialect_a/master.log" 060804_153321_master.log
+# Logs that are kept as text: bytes in hexadecimal, and the dump that the README on described logs begins with.
+python3 - "$1" <<'END'
+import pathlib
+import sys
+
+root = pathlib.Path(sys.argv[1])
+for case, name in (("example", "drive.vel"), ("wrong-index", "broken.vel")):
+    lines = (root / "plugins/vel/testdata" / case / "log.hex").read_text().splitlines()
+    digits = "".join(line.split("#")[0] for line in lines)
+    pathlib.Path(name).write_bytes(bytes.fromhex(digits))
+dump = (root / "plugins/records/README.md").read_text().splitlines()
+digits = "".join(line[10:49] for line in dump if line[:4] == "0000" and line[8:10] == ": ")
+pathlib.Path("run.bin").write_bytes(bytes.fromhex(digits))
+END
