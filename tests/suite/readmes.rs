@@ -16,8 +16,13 @@ const RUN_ELSEWHERE: [&str; 4] =
     ["docs/your-own-format.md", "cli/templates", "docs/query.md", "docs/cluster.md"];
 
 /// Programs of others that examples use, with the module of Python that stands for them.
-const PROGRAMS: [(&str, &str); 3] =
-    [("duckdb ", "duckdb"), ("import pandas", "pandas, pyarrow"), ("import polars", "polars")];
+const PROGRAMS: [(&str, &str); 5] = [
+    ("duckdb ", "duckdb"),
+    ("import pandas", "pandas, pyarrow"),
+    ("import polars", "polars"),
+    ("import pyarrow", "pyarrow"),
+    ("sluice run keep.toml", "pyarrow"),
+];
 
 /// The files that examples name.
 static FILES: LazyLock<Folder> = LazyLock::new(|| {
