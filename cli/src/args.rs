@@ -527,10 +527,16 @@ pub(crate) struct TypesArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Outputs are compared with what was recorded of them: length, hash, and rows where the format counts them.
-Logs are read through.
+Logs are read through, and so is their index where they have one.
 
-Exit codes: 0 all is as it should be; 1 something differs or is missing, or a batch is not over; 3 a log is
-damaged.")]
+Exit codes, the first that applies:
+  1  a file is missing, or has another length, hash or number of rows than was recorded, or nobody recorded it
+  1  the run failed, or stopped before the end of a pipe
+  1  a batch is not over: inputs failed, were interrupted or not started, it was killed or is still
+     going on, or its parts have not been put together
+  1  nothing can be said: no manifest names the file, and no source reads it
+  3  a log is damaged inside, or its index is wrong
+  0  all is as it should be")]
 pub(crate) struct VerifyArgs {
     /// Folders with a manifest, reports of `--report`, or files.
     #[arg(required = true, value_name = "PATH")]

@@ -273,6 +273,13 @@ pub(crate) fn findings(
     source.findings(path).map_err(Failure::from)
 }
 
+/// What of a file's own table of contents is wrong, as its source sees it.
+pub(crate) fn faults(plugin: &Plugin, path: &Path) -> Result<Vec<String>, Failure> {
+    let node = source_node(plugin, json!({ "path": text(path)? }))?;
+    let Part::Source(source) = node.part else { return Ok(Vec::new()) };
+    source.faults(path).map_err(Failure::from)
+}
+
 /// Looking at a log takes little memory.
 const MEMORY: ByteSize = ByteSize(256 << 20);
 

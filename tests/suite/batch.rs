@@ -247,10 +247,67 @@ fn a_failed_input_ends_the_batch_and_what_is_finished_stays() {
     assert_eq!(report["exit"], 1);
     let written: Vec<String> = tree(&folder.at("out")).into_keys().collect();
     assert_eq!(written, ["0.lcm", "1.lcm", "_manifest.json"]);
-    ran(&folder, &["verify", "out"]).expect(0);
     folder.write("in/2.lcm", log(&drive(2, 20)));
     ran(&folder, &["run", "strict.toml", "--resume"]).expect(0).says("2 done before");
     assert_eq!(tree(&folder.at("out")).len(), 6);
+}
+
+#[test]
+fn verifying_tells_every_input_that_a_batch_has_not_done() {
+    let folder = folder_with_broken_log();
+    let broken = folder.read("in/2.lcm");
+    let run = ["run", "strict.toml", "--jobs", "1", "--report", "report.json"];
+    ran(&folder, &run).expect(1);
+    for path in ["out", "out/_manifest.json", "report.json"] {
+        let text = ran(&folder, &["verify", path]).expect(1).text();
+        let all = "3 inputs are not done (1 failed, 2 not started), of 5 in all";
+        let each = ["in/2.lcm: failed: ", "in/3.lcm: not started", "in/4.lcm: not started"];
+        for told in [all, "--resume"].into_iter().chain(each) {
+            assert_eq!(text.matches(told).count(), 1, "{path}: `{told}` in:\n{text}");
+        }
+    }
+    // What is there is right all the same.
+    ran(&folder, &["verify", "out/0.lcm", "out/1.lcm"]).expect(0);
+    let resume = ["run", "strict.toml", "--keep-going", "--resume"];
+    ran(&folder, &resume).expect(1);
+    let text = ran(&folder, &["verify", "out"]).expect(1).text();
+    assert!(text.contains("1 input is not done (1 failed), of 5 in all"), "{text}");
+    // A batch of others in the same folder does not make up for it.
+    fs::create_dir(folder.at("more")).unwrap();
+    folder.write("more/9.lcm", log(&drive(9, 20)));
+    let other = STRICT.replace("in/*.lcm", "more/*.lcm");
+    folder.write("other.toml", other);
+    ran(&folder, &["run", "other.toml"]).expect(0);
+    ran(&folder, &["verify", "out"]).expect(1).text();
+    folder.write("in/2.lcm", log(&drive(2, 20)));
+    ran(&folder, &resume).expect(0).says("4 done before");
+    ran(&folder, &["verify", "out"]).expect(0);
+    let resumed = tree(&folder.at("out"));
+    // The manifest is that of batches which never failed.
+    fs::remove_dir_all(folder.at("out")).unwrap();
+    ran(&folder, &["run", "strict.toml"]).expect(0);
+    ran(&folder, &["run", "other.toml"]).expect(0);
+    same(&tree(&folder.at("out")), &resumed);
+    // An input that is gone is missed by nobody.
+    folder.write("in/2.lcm", broken);
+    ran(&folder, &["run", "strict.toml", "--overwrite", "--keep-going"]).expect(1);
+    ran(&folder, &["verify", "out"]).expect(1);
+    fs::remove_file(folder.at("in/2.lcm")).unwrap();
+    ran(&folder, &["run", "strict.toml", "--resume"]).expect(0);
+    ran(&folder, &["verify", "out"]).expect(0);
+}
+
+#[test]
+fn a_unit_that_is_recorded_twice_is_told_once() {
+    let folder = folder();
+    folder.write("batch.toml", BATCH);
+    ran(&folder, &["run", "batch.toml"]).expect(0);
+    // The same units once more, in the record of a part.
+    ran(&folder, &["run", "batch.toml", "--shard", "1/2", "--resume"]).expect(0);
+    folder.write("out/0.lcm.zst", "not what it was");
+    let text = ran(&folder, &["verify", "out"]).expect(1).text();
+    assert_eq!(text.matches("0.lcm.zst has").count(), 1, "{text}");
+    assert!(text.contains("parts are missing: 2/2"), "{text}");
 }
 
 #[test]
@@ -472,7 +529,9 @@ fn damaged_bytes_of_each_input_have_a_file_of_their_own() {
 #[test]
 fn an_interrupt_keeps_what_a_pipe_has_given_and_resuming_does_the_rest() {
     let folder = folder();
-    folder.write("batch.toml", BATCH);
+    let parts =
+        "[sinks.parts]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"out/parts/{stem}/\"\n";
+    folder.write("batch.toml", [BATCH, parts].concat());
     ran(&folder, &["run", "batch.toml"]).expect(0);
     let (whole, slow) = (tree(&folder.at("out")), folder.read("in/2.lcm"));
     fs::remove_dir_all(folder.at("out")).unwrap();
@@ -492,7 +551,12 @@ fn an_interrupt_keeps_what_a_pipe_has_given_and_resuming_does_the_rest() {
     assert_eq!(statuses(&report), ["done", "done", "done", "not started", "not started"]);
     assert_eq!((&report["interrupted"], &report["units"][2]["exit"]), (&true.into(), &3.into()));
     let text = ran(&folder, &["verify", "out"]).expect(1).text();
-    assert!(text.contains("2.lcm.zst") && text.contains("stopped early"), "{text}");
+    assert_eq!(text.matches("stopped early").count(), 1, "{text}");
+    assert!(text.contains("2 inputs are not done (2 not started), of 5 in all"), "{text}");
+    for part in ["out/2.lcm.zst", "out/parts/2"] {
+        let text = ran(&folder, &["verify", part]).expect(1).text();
+        assert_eq!(text.matches("stopped early").count(), 1, "{part}: {text}");
+    }
     fs::remove_file(folder.at("in/2.lcm")).unwrap();
     folder.write("in/2.lcm", slow);
     ran(&folder, &["run", "batch.toml", "--resume"]).expect(0).says("3 inputs done, 2 done before");

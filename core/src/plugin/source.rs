@@ -222,6 +222,13 @@ pub trait Source: Send + Sync {
         Ok(Vec::new())
     }
 
+    /// What of an input's own table of contents is wrong, a sentence each: the findings that mean damage.
+    /// Asked by whoever verifies a log.
+    fn faults(&self, input: &Path) -> Result<Vec<String>, Error> {
+        let _ = input;
+        Ok(Vec::new())
+    }
+
     /// Reads a split in order. Damage that can be stepped over goes to `context.damage`; `Err` means
     /// that the run cannot go on.
     fn read<'s>(

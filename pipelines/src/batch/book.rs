@@ -9,7 +9,9 @@ use sluice_core::store::is_address;
 use sluice_core::{Error, files};
 
 use super::journal::Journal;
-use super::record::{BatchManifest, JOURNAL, Record, UnitRecord, has_length, is_as_written};
+use super::record::{
+    BatchManifest, JOURNAL, Record, UnitLeft, UnitRecord, has_length, is_as_written,
+};
 use super::shard::{Heading, Locked, Part, ShardRecord};
 use crate::manifest::{OutputFile, VERSION};
 
@@ -120,12 +122,12 @@ impl Book {
         Ok(())
     }
 
-    /// Writes the manifest: the units that are done now, and what was there before beside them. Then the
-    /// journal goes. Of a part, its own record is written.
-    pub(crate) fn close(self, done: Vec<UnitRecord>) -> Result<(), Error> {
+    /// Writes the manifest: the units that are done now, those that are left over, and what was there before beside
+    /// them. Then the journal goes. Of a part, its own record is written.
+    pub(crate) fn close(self, done: Vec<UnitRecord>, left: Vec<UnitLeft>) -> Result<(), Error> {
         match &self.heading {
             Some(heading) => self.close_part(heading, done)?,
-            None => self.close_whole(done)?,
+            None => self.close_whole(done, left)?,
         }
         self.journal.remove()?;
         // Those that hold something stay.
@@ -133,16 +135,32 @@ impl Book {
         Ok(())
     }
 
-    fn close_whole(&self, done: Vec<UnitRecord>) -> Result<(), Error> {
+    fn close_whole(&self, done: Vec<UnitRecord>, left: Vec<UnitLeft>) -> Result<(), Error> {
         let Record { units, journal, parts, .. } = &self.before;
+        let left = self.still_left(&done, left);
         let of_parts =
             parts.iter().flat_map(|part| self.there(&part.journal).chain(part.recorded()));
         let earlier = of_parts.chain(self.there(journal)).chain(units);
         let mut units = apart(done, earlier);
         units.sort_by(|a, b| a.outputs.cmp(&b.outputs));
-        self.write(units)?;
+        self.write(units, left)?;
         // All that they say is in it.
         parts.iter().try_for_each(|part| part.remove(&self.folder))
+    }
+
+    /// What is left over now, and what an earlier batch left over that this one had nothing to do with, as far as it
+    /// can still be done: an input that is gone is missed by nobody.
+    fn still_left(&self, done: &[UnitRecord], left: Vec<UnitLeft>) -> Vec<UnitLeft> {
+        let ours = done.iter().map(|unit| &unit.outputs);
+        let ours: BTreeSet<&PathBuf> =
+            ours.chain(left.iter().map(|unit| &unit.outputs)).flatten().collect();
+        let is_other = |unit: &&UnitLeft| !unit.outputs.iter().any(|path| ours.contains(path));
+        let is_there = |unit: &&UnitLeft| files::exists(&unit.input);
+        let earlier = self.before.left.iter().filter(is_other).filter(is_there);
+        let earlier: Vec<UnitLeft> = earlier.cloned().collect();
+        let mut all: Vec<UnitLeft> = left.into_iter().chain(earlier).collect();
+        all.sort_by(|a, b| a.outputs.cmp(&b.outputs));
+        all
     }
 
     fn close_part(&self, heading: &Heading, done: Vec<UnitRecord>) -> Result<(), Error> {
@@ -171,12 +189,12 @@ impl Book {
     }
 
     /// Leaves the manifest alone where nothing has changed.
-    fn write(&self, units: Vec<UnitRecord>) -> Result<(), Error> {
+    fn write(&self, units: Vec<UnitRecord>, left: Vec<UnitLeft>) -> Result<(), Error> {
         remove_unfinished_manifest(&self.folder);
         if units.is_empty() {
             return Ok(());
         }
-        let manifest = BatchManifest { sluice: VERSION.to_owned(), units };
+        let manifest = BatchManifest { sluice: VERSION.to_owned(), units, left };
         let text =
             serde_json::to_string_pretty(&manifest).map_err(|e| Error::broken(e.to_string()))?;
         let path = self.folder.join(MANIFEST);
@@ -233,7 +251,7 @@ mod tests {
         };
         let first = Book::open(folder.path(), None).unwrap();
         assert!(Book::open(folder.path(), None).is_err());
-        first.close(vec![unit.clone()]).unwrap();
+        first.close(vec![unit.clone()], Vec::new()).unwrap();
         let second = Book::open(folder.path(), None).unwrap();
         assert_eq!(second.before().units, [unit]);
     }

@@ -15,10 +15,11 @@ pub(crate) mod template;
 mod units;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sluice_core::files::{self, is_special};
 use sluice_core::output::{MANIFEST, is_used, sweep};
@@ -33,7 +34,7 @@ pub(crate) use book::Book;
 pub(crate) use outcome::{Errand, Outcome};
 pub(crate) use progress::Gauge;
 pub(crate) use record::{Claim, Due, relative_all as recorded_outputs};
-pub use record::{JOURNAL, Record, UnitRecord};
+pub use record::{JOURNAL, Record, UnitLeft, UnitRecord};
 pub use shard::{Looking, Merged, Shard, merge};
 pub(crate) use units::{Blueprint, Fill};
 
@@ -87,7 +88,7 @@ pub struct UnitReport {
 }
 
 /// How a unit ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// It was run.
@@ -112,6 +113,18 @@ pub struct BatchReport {
     pub units: Vec<UnitReport>,
     /// The exit code that says so, if it was asked to end and units are left over.
     given_up: Option<u8>,
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Done => "done",
+            Self::Skipped => "done before",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+            Self::NotStarted => "not started",
+        })
+    }
 }
 
 impl BatchReport {
@@ -246,7 +259,7 @@ impl Batch {
                 return Err(error);
             }
         };
-        book.close(done)?;
+        book.close(done, self.left_of(&outcomes)?)?;
         // Of runs on a cluster whose drivers were killed.
         remove_deserted(&self.folder);
         // Beside a part others may be running, whose files cannot always be told from those of killed runs.
@@ -254,6 +267,22 @@ impl Batch {
             self.sweep(&outcomes);
         }
         Ok(self.report(outcomes, &options.stop, started))
+    }
+
+    /// The units of which nothing was made, as the record names them.
+    fn left_of(&self, outcomes: &[Outcome]) -> Result<Vec<UnitLeft>, Error> {
+        let mut left = Vec::new();
+        for (unit, outcome) in self.units.iter().zip(outcomes) {
+            let (status, error) = match outcome {
+                Outcome::Done(_) | Outcome::Skipped(_) => continue,
+                Outcome::Failed(error) => (Status::Failed, Some(error.clone())),
+                Outcome::Interrupted => (Status::Interrupted, None),
+                Outcome::NotStarted => (Status::NotStarted, None),
+            };
+            let (input, outputs) = (unit.input.path.clone(), self.recorded_outputs(unit)?);
+            left.push(UnitLeft { input, outputs, status, error });
+        }
+        Ok(left)
     }
 
     /// What a unit is to write, as its record names it.

@@ -14,8 +14,8 @@ use sluice_core::output::{MANIFEST, Published};
 use sluice_core::store::is_address;
 use sluice_core::{Error, Input, Origin};
 
-use super::journal;
 use super::shard::{self, Part};
+use super::{Status, journal};
 use crate::manifest::{self, Ended, InputFile, OutputFile, VERSION, is_false};
 
 /// The record of the units of a batch that is not over: a line of JSON each.
@@ -50,6 +50,24 @@ pub struct UnitRecord {
 pub(super) struct BatchManifest {
     pub(super) sluice: String,
     pub(super) units: Vec<UnitRecord>,
+    /// What a batch that came to its end has not done. None of it in the manifest of one that is whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) left: Vec<UnitLeft>,
+}
+
+/// An input of a batch of which there is nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnitLeft {
+    /// The input.
+    #[serde(serialize_with = "sluice_core::name::path_as_text")]
+    pub input: PathBuf,
+    /// What would be written of it, as records name it.
+    pub outputs: Vec<PathBuf>,
+    /// How it ended: it failed, was interrupted, or was not started.
+    pub status: Status,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// The record in a folder.
@@ -57,6 +75,8 @@ pub(super) struct BatchManifest {
 pub struct Record {
     /// The units of the manifest, sorted by their outputs.
     pub units: Vec<UnitRecord>,
+    /// The inputs that the manifest says have not been done.
+    pub left: Vec<UnitLeft>,
     /// The units of a batch that is not over, in the order in which they were done. The files of the
     /// last ones need not be there.
     pub journal: Vec<UnitRecord>,
@@ -71,15 +91,17 @@ impl Record {
     ///
     /// `Err` if it cannot be read.
     pub fn read(folder: &Path) -> Result<Option<Self>, Error> {
-        let units = manifest_in(folder)?.and_then(Result::ok);
+        let manifest = manifest_in(folder)?.and_then(Result::ok);
         let journal = journal::read(folder)?;
         let parts = if is_address(folder) { Vec::new() } else { Part::all(folder)? };
-        if units.is_none() && journal.is_none() && parts.is_empty() {
+        if manifest.is_none() && journal.is_none() && parts.is_empty() {
             return Ok(None);
         }
         let is_open = journal.is_some();
         let journal = lines(&journal.unwrap_or_default());
-        Ok(Some(Self { units: units.unwrap_or_default(), journal, is_open, parts }))
+        let (units, left) =
+            manifest.map(|manifest| (manifest.units, manifest.left)).unwrap_or_default();
+        Ok(Some(Self { units, left, journal, is_open, parts }))
     }
 
     /// The record that a batch in this folder goes on with.
@@ -109,18 +131,32 @@ impl Record {
         parts.chain(self.journal.iter().rev()).chain(&self.units)
     }
 
-    /// The units whose files should be there.
-    pub fn recorded(&self) -> impl Iterator<Item = &UnitRecord> {
-        self.parts.iter().flat_map(Part::recorded).chain(&self.units)
+    /// What counts of each output, by the folder of the record: of several records of one thing the latest, but for
+    /// those of a journal whose files have not appeared.
+    pub fn current(&self, folder: &Path) -> Vec<&UnitRecord> {
+        let of_parts = self.parts.iter().flat_map(|part| {
+            let journaled = part.journal.iter().rev().map(|unit| (unit, true));
+            journaled.chain(part.recorded().map(|unit| (unit, false)))
+        });
+        let journaled = self.journal.iter().rev().map(|unit| (unit, true));
+        let recorded = self.units.iter().map(|unit| (unit, false));
+        let (mut taken, mut current) = (BTreeSet::new(), Vec::new());
+        for (unit, is_journaled) in of_parts.chain(journaled).chain(recorded) {
+            let has_appeared =
+                !is_journaled || unit.files.iter().all(|file| has_length(folder, file));
+            let is_older = unit.outputs.iter().any(|output| taken.contains(output));
+            if is_older || !has_appeared {
+                continue;
+            }
+            taken.extend(&unit.outputs);
+            current.push(unit);
+        }
+        current.sort_by(|a, b| a.outputs.cmp(&b.outputs));
+        current
     }
 
-    /// The units of what is not over, whose files need not be there.
-    pub fn journaled(&self) -> impl Iterator<Item = &UnitRecord> {
-        self.parts.iter().flat_map(|part| &part.journal).chain(&self.journal)
-    }
-
-    /// A sentence on a batch that was run in parts, whose records have not been put together.
-    pub fn in_parts(&self) -> Option<String> {
+    /// Sentences on a batch that was run in parts, whose records have not been put together: what is missing of it.
+    pub fn in_parts(&self) -> Vec<String> {
         shard::told(&self.parts)
     }
 }
@@ -243,8 +279,8 @@ pub(crate) fn relative_all(paths: &[PathBuf], folder: &Path) -> Result<Vec<PathB
     Ok(all)
 }
 
-/// The units of a folder's manifest, or what else it is; nothing if there is none.
-fn manifest_in(folder: &Path) -> Result<Option<Result<Vec<UnitRecord>, &'static str>>, Error> {
+/// A folder's manifest, or what else it is; nothing if there is none.
+fn manifest_in(folder: &Path) -> Result<Option<Result<BatchManifest, &'static str>>, Error> {
     let Some(text) = files::read_if_there(&folder.join(MANIFEST))? else { return Ok(None) };
     let Ok(value) = serde_json::from_slice::<Value>(&text) else {
         return Ok(Some(Err("this manifest cannot be understood")));
@@ -253,8 +289,7 @@ fn manifest_in(folder: &Path) -> Result<Option<Result<Vec<UnitRecord>, &'static 
         return Ok(Some(Err("this is the manifest of a single run")));
     }
     let read = serde_json::from_value::<BatchManifest>(value);
-    let units = read.map(|manifest| manifest.units);
-    Ok(Some(units.map_err(|_| "this record of a batch cannot be understood")))
+    Ok(Some(read.map_err(|_| "this record of a batch cannot be understood")))
 }
 
 /// The units of a journal. What a kill cut off has no end of line, and is left out.

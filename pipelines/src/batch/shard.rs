@@ -248,8 +248,11 @@ impl Part {
     }
 }
 
-/// What is to be said of a folder that has parts of a batch.
-pub(super) fn told(parts: &[Part]) -> Option<String> {
+/// What is to be said of a folder that has parts of a batch: how many there are, and what is missing.
+pub(super) fn told(parts: &[Part]) -> Vec<String> {
+    if parts.is_empty() {
+        return Vec::new();
+    }
     let open = parts.iter().filter(|part| part.is_open).count();
     let over = parts.len() - open;
     let going = match open {
@@ -260,7 +263,7 @@ pub(super) fn told(parts: &[Part]) -> Option<String> {
         "a batch was run in parts: {over} recorded{going}; `sluice merge-manifests` puts their records \
          together"
     );
-    (!parts.is_empty()).then_some(text)
+    std::iter::once(text).chain(missing(parts)).chain(parts.iter().filter_map(unfinished)).collect()
 }
 
 fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, Error> {
@@ -322,7 +325,7 @@ pub fn merge(folder: &Path, looking: Looking) -> Result<Merged, Error> {
     let outputs: Vec<PathBuf> =
         units.iter().flat_map(|unit| &unit.outputs).map(|path| folder.join(path)).collect();
     let merged = Merged::Done { parts: parts.len(), units: units.len() };
-    book.close(Vec::new())?;
+    book.close(Vec::new(), Vec::new())?;
     sweep(outputs.iter().map(PathBuf::as_path));
     Ok(merged)
 }

@@ -177,11 +177,7 @@ impl IndexVerdict {
     /// seconds at the end that are not indexed.
     pub fn sentences(&self) -> Vec<String> {
         let mut sentences = vec![self.to_string()];
-        sentences.extend(self.first_wrong.iter().map(WrongEntry::to_string));
-        let more = self.wrong - self.first_wrong.len() as u64;
-        if more > 0 {
-            sentences.push(format!("{more} more entries are wrong"));
-        }
+        sentences.extend(self.wrong_entries());
         let (seconds, reach) = (self.seconds, self.reach);
         if reach < seconds {
             let left = seconds - reach;
@@ -190,6 +186,21 @@ impl IndexVerdict {
             ));
         }
         sentences
+    }
+}
+
+impl IndexVerdict {
+    /// What is wrong, a sentence each: the figures and the first wrong entries. Nothing if every entry is right
+    /// or unused.
+    pub fn faults(&self) -> Vec<String> {
+        let figures = (self.wrong > 0).then(|| self.to_string());
+        figures.into_iter().chain(self.wrong_entries()).collect()
+    }
+
+    fn wrong_entries(&self) -> impl Iterator<Item = String> {
+        let more = self.wrong.saturating_sub(self.first_wrong.len() as u64);
+        let more = (more > 0).then(|| format!("{more} more entries are wrong"));
+        self.first_wrong.iter().map(WrongEntry::to_string).chain(more)
     }
 }
 

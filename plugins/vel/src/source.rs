@@ -18,7 +18,7 @@ use sluice_core::{
 
 use crate::format::Datalog;
 use crate::hash::MessageNames;
-use crate::index::{self, MARGIN};
+use crate::index::{self, IndexVerdict, MARGIN};
 use crate::probe::Probe;
 use crate::reader;
 use crate::scan::{AfterDamage, Deleted, Rules};
@@ -188,6 +188,16 @@ impl Vel {
 /// Logs below this length are read whole: that is as cheap as looking.
 const WORTH_SEEKING: u64 = 16 << 20;
 
+impl Vel {
+    /// What the index of a file is worth; nothing if it has none, or cannot be read twice.
+    fn index_verdict(&self, input: &Path) -> Result<Option<IndexVerdict>, Error> {
+        if input == Path::new("-") || files::head(input, 1)?.is_empty() {
+            return Ok(None);
+        }
+        index::inspect(input, &self.rules())
+    }
+}
+
 impl Source for Vel {
     fn inputs(&self) -> Result<Vec<Input>, Error> {
         files::expand(&self.options.path.0)
@@ -198,12 +208,13 @@ impl Source for Vel {
     }
 
     fn findings(&self, input: &Path) -> Result<Vec<String>, Error> {
-        // What cannot be read twice has been read.
-        if input == Path::new("-") || files::head(input, 1)?.is_empty() {
-            return Ok(Vec::new());
-        }
-        let verdict = index::inspect(input, &self.rules())?;
+        let verdict = self.index_verdict(input)?;
         Ok(verdict.map(|verdict| verdict.sentences()).unwrap_or_default())
+    }
+
+    fn faults(&self, input: &Path) -> Result<Vec<String>, Error> {
+        let verdict = self.index_verdict(input)?;
+        Ok(verdict.map(|verdict| verdict.faults()).unwrap_or_default())
     }
 
     fn read<'s>(

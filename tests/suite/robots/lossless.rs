@@ -141,3 +141,24 @@ fn every_format_is_converted_to_every_other_one() {
         }
     }
 }
+
+#[test]
+fn verifying_tells_every_entry_of_an_index_that_is_wrong() {
+    let folder = Folder::new();
+    let mut log = vel(&folder);
+    ran(&folder, &["verify", "drive.vel"]).expect(0);
+    // A second entry of an index that points nowhere is allowed; one that points elsewhere is not.
+    const HEAD: usize = 12;
+    const ENTRY: usize = 8;
+    for entry in 1..6 {
+        log[HEAD + entry * ENTRY] ^= 1;
+    }
+    folder.write("wrong.vel", &log);
+    let text = ran(&folder, &["verify", "wrong.vel"]).expect(3).text();
+    for entry in 1..6 {
+        assert!(text.contains(&format!("entry {entry} says byte")), "{text}");
+    }
+    log[HEAD..HEAD + 6 * ENTRY].fill(0xff);
+    folder.write("unused.vel", &log);
+    ran(&folder, &["verify", "unused.vel"]).expect(0);
+}

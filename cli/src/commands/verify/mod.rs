@@ -16,7 +16,7 @@ use crate::commands::info::{Counting, Types};
 use crate::ending::{Ending, Failure, Outcome};
 use crate::inputs;
 use crate::shell::Shell;
-use record::{Said, judge_folder, judge_report};
+use record::{STOPPED_EARLY, Said, judge_folder, judge_report};
 use verdict::Verdict;
 
 /// Judges every path, also behind one that is wrong.
@@ -77,7 +77,10 @@ fn compared(path: &Path, recorded: &[Said], shell: &Shell) -> Option<Verdict> {
     });
     let mut verdicts: Vec<Verdict> = verdicts.collect();
     let fits = verdicts.iter().position(|verdict| verdict.ending() == Ending::Done).unwrap_or(0);
-    (!verdicts.is_empty()).then(|| verdicts.swap_remove(fits))
+    let partial = recorded.get(fits)?.partial;
+    let mut verdict = verdicts.swap_remove(fits);
+    verdict.differences.extend(partial.then(|| STOPPED_EARLY.to_owned()));
+    Some(verdict)
 }
 
 const NOTHING_TO_COMPARE: &str =
@@ -90,6 +93,7 @@ fn read_through(
 ) -> Result<(), Failure> {
     let counting = Counting::new(Arc::default(), Types::default());
     let report = inputs::read_into(source, path, Box::new(counting))?;
+    verdict.damage.extend(inputs::faults(source, path)?);
     for damage in &report.damage {
         let (length, offset) = (damage.length, damage.offset);
         verdict

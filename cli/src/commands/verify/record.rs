@@ -8,16 +8,24 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 use sluice_core::Error;
-use sluice_core::files::{self, Found};
+use sluice_core::files;
+use sluice_core::name::printable;
 use sluice_core::output::MANIFEST;
 use sluice_core::store::is_address;
-use sluice_pipeline::batch::{JOURNAL, Record, UnitRecord};
+use sluice_pipeline::batch::{JOURNAL, Record, Status, UnitLeft, UnitRecord};
 use sluice_pipeline::manifest::OutputFile;
 
 use super::verdict::Verdict;
 use crate::ending::Failure;
 use crate::shell::Shell;
 use crate::units;
+
+/// How many inputs that are not done are named.
+const MOST_LEFT: usize = 20;
+
+/// What is said of outputs that end before their input does.
+pub(super) const STOPPED_EARLY: &str =
+    "the run was stopped early, before the end of its input; --resume does it again";
 
 /// What an output is said to be: by a manifest or by a report.
 #[derive(Clone, Debug, Deserialize)]
@@ -27,12 +35,15 @@ pub(super) struct Said {
     pub(super) blake3: Option<String>,
     /// Nothing in manifests that were not written by this program.
     pub(super) rows: Option<u64>,
+    /// Whether the run that wrote it stopped before the end of its input.
+    #[serde(skip)]
+    pub(super) partial: bool,
 }
 
 impl From<&OutputFile> for Said {
     fn from(file: &OutputFile) -> Self {
         let OutputFile { path, rows, bytes, blake3 } = file.clone();
-        Self { path, bytes, blake3, rows: Some(rows) }
+        Self { path, bytes, blake3, rows: Some(rows), partial: false }
     }
 }
 
@@ -44,6 +55,20 @@ pub(super) struct Listing {
     pub(super) error: Option<String>,
     #[serde(default)]
     partial: bool,
+    /// In reports: whether the run was asked to end before it was done.
+    #[serde(default)]
+    interrupted: bool,
+    /// In reports of batches: what became of each input.
+    #[serde(default)]
+    units: Vec<UnitSaid>,
+}
+
+/// What a report says of an input of a batch.
+#[derive(Debug, Deserialize)]
+struct UnitSaid {
+    input: String,
+    status: Status,
+    error: Option<String>,
 }
 
 /// Judges an output folder.
@@ -80,7 +105,7 @@ pub(super) fn judge_folder(folder: &Path, shell: &Shell) -> Result<Verdict, Fail
         verdict.differences.push(format!("{} is not in {MANIFEST}", path.display()));
     }
     if listing.partial {
-        verdict.differences.push("the run was stopped early; --resume does it again".to_owned());
+        verdict.differences.push(STOPPED_EARLY.to_owned());
     }
     Ok(verdict)
 }
@@ -88,34 +113,14 @@ pub(super) fn judge_folder(folder: &Path, shell: &Shell) -> Result<Verdict, Fail
 /// Judges the outputs of a batch. Files that its record does not name are those of others.
 fn judge_batch(folder: &Path, record: &Record, shell: &Shell) -> Result<Verdict, Failure> {
     let mut verdict = Verdict::default();
-    let mut judged = BTreeSet::new();
-    let mut recorded = 0;
-    for unit in record.recorded() {
-        verdict.add(judge_unit(folder, unit, &mut judged, shell)?);
-        recorded += 1;
-        if unit.partial {
-            let outputs: Vec<String> =
-                unit.outputs.iter().map(|path| path.display().to_string()).collect();
-            verdict.differences.push(format!(
-                "{}: the run was stopped early; --resume does it again",
-                outputs.join(", ")
-            ));
-        }
-    }
-    // The files of the last units may not have appeared any more, or be those of an earlier run.
-    for unit in record.journaled() {
-        let appeared = unit.files.iter().all(|file| {
-            let found = files::look(&folder.join(&file.path));
-            found.is_ok_and(|found| found == Some(Found::File(file.bytes)))
-        });
-        if appeared && unit.files.iter().all(|file| !judged.contains(&folder.join(&file.path))) {
-            verdict.add(judge_unit(folder, unit, &mut judged, shell)?);
-            recorded += 1;
-        }
+    let current = record.current(folder);
+    for unit in &current {
+        verdict.add(judge_unit(folder, unit, shell)?);
     }
     verdict.differences.extend(record.in_parts());
+    verdict.differences.extend(left_over(&record.left, current.len()));
     if record.is_open {
-        let inputs = units::many(recorded, "input");
+        let inputs = units::many(current.len() as u64, "input");
         verdict.differences.push(format!(
             "a batch was interrupted, or is still going on: {inputs} recorded; the same command with \
              --resume completes it"
@@ -124,12 +129,37 @@ fn judge_batch(folder: &Path, record: &Record, shell: &Shell) -> Result<Verdict,
     Ok(verdict)
 }
 
-fn judge_unit(
-    folder: &Path,
-    unit: &UnitRecord,
-    judged: &mut BTreeSet<PathBuf>,
-    shell: &Shell,
-) -> Result<Verdict, Failure> {
+/// What a batch that came to its end has not done.
+fn left_over(left: &[UnitLeft], recorded: usize) -> Vec<String> {
+    if left.is_empty() {
+        return Vec::new();
+    }
+    let count = |status| left.iter().filter(|unit| unit.status == status).count();
+    let parts = [Status::Failed, Status::Interrupted, Status::NotStarted].map(|status| {
+        let count = count(status);
+        (count > 0).then(|| format!("{} {status}", units::count(count as u64)))
+    });
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    let is_not_done = if left.len() == 1 { "is not done" } else { "are not done" };
+    let all = format!(
+        "the batch is not over: {} {is_not_done} ({}), of {} in all; the same command with --resume goes on",
+        units::many(left.len() as u64, "input"),
+        parts.join(", "),
+        units::count((left.len() + recorded) as u64),
+    );
+    let each = left.iter().take(MOST_LEFT).map(|unit| {
+        let (input, status) = (unit.input.display(), unit.status);
+        match &unit.error {
+            Some(error) => printable(&format!("{input}: {status}: {error}")).into_owned(),
+            None => printable(&format!("{input}: {status}")).into_owned(),
+        }
+    });
+    let more = left.len().saturating_sub(MOST_LEFT);
+    let more = (more > 0).then(|| format!("and {} more", units::count(more as u64)));
+    std::iter::once(all).chain(each).chain(more).collect()
+}
+
+fn judge_unit(folder: &Path, unit: &UnitRecord, shell: &Shell) -> Result<Verdict, Failure> {
     let mut verdict = Verdict::default();
     let is_manifest = |file: &&OutputFile| file.path.file_name().is_some_and(|n| n == MANIFEST);
     // A folder of its own has a list of its own, which also tells what does not belong there.
@@ -146,7 +176,12 @@ fn judge_unit(
         if !has_list || is_manifest(&file) {
             verdict.compare(&path, &Said::from(file), shell);
         }
-        judged.insert(path);
+    }
+    // Folders of its own tell that by their manifests.
+    if unit.partial && folders.is_empty() {
+        let outputs: Vec<String> =
+            unit.outputs.iter().map(|path| path.display().to_string()).collect();
+        verdict.differences.push(format!("{}: {STOPPED_EARLY}", outputs.join(", ")));
     }
     for inside in folders {
         let mut within = judge_folder(&inside, shell)?;
@@ -204,6 +239,18 @@ pub(super) fn judge_report(report: &Listing, shell: &Shell) -> Verdict {
     let on_disk = report.files.iter().flatten().filter(|said| said.path != Path::new("-"));
     on_disk.for_each(|said| verdict.compare(&said.path, said, shell));
     verdict.differences.extend(report.error.iter().map(|error| format!("the run failed: {error}")));
+    let done = |unit: &&UnitSaid| matches!(unit.status, Status::Done | Status::Skipped);
+    let left = report.units.iter().filter(|unit| !done(unit)).map(|unit| UnitLeft {
+        input: PathBuf::from(&unit.input),
+        outputs: Vec::new(),
+        status: unit.status,
+        error: unit.error.clone(),
+    });
+    let left: Vec<UnitLeft> = left.collect();
+    if report.interrupted && report.error.is_none() && left.is_empty() {
+        verdict.differences.push(STOPPED_EARLY.to_owned());
+    }
+    verdict.differences.extend(left_over(&left, report.units.len() - left.len()));
     verdict
 }
 
@@ -234,12 +281,18 @@ pub(super) fn recorded(path: &Path) -> Result<Vec<Said>, Failure> {
         let place = |said: &Said| folder.join(&said.path) == path;
         let mut said: Vec<Said> = match Record::read(folder)? {
             Some(record) => {
-                let files = record.latest_first().flat_map(|unit| &unit.files);
-                files.map(Said::from).filter(place).collect()
+                let of_unit = |unit: &UnitRecord| {
+                    let partial = unit.partial;
+                    let said = unit.files.iter().map(Said::from);
+                    said.map(|said| Said { partial, ..said }).collect::<Vec<_>>()
+                };
+                record.latest_first().flat_map(of_unit).filter(place).collect()
             }
             None => {
-                let listing = listing(&folder.join(MANIFEST))?.and_then(|listing| listing.files);
-                listing.into_iter().flatten().filter(place).collect()
+                let listing = listing(&folder.join(MANIFEST))?;
+                let partial = listing.as_ref().is_some_and(|listing| listing.partial);
+                let files = listing.and_then(|listing| listing.files).into_iter().flatten();
+                files.map(|said| Said { partial, ..said }).filter(place).collect()
             }
         };
         if !said.is_empty() {
