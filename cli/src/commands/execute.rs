@@ -9,6 +9,7 @@ use std::sync::mpsc::{self, Receiver};
 use serde_json::{Value, json};
 use sluice_core::files::Identity;
 use sluice_core::name::printable_sentence;
+use sluice_core::output::place;
 use sluice_core::{Error, Overwrite};
 use sluice_pipeline::dispatch::{self, Carrier};
 use sluice_pipeline::resume::{self, Before};
@@ -260,7 +261,8 @@ fn refuse_log(path: &Path, pipeline: &Pipeline, outputs: &[PathBuf]) -> Result<(
     let taken = |what: &str| {
         Err(Failure::WrongUse(format!("the report would replace {what}: {}", path.display())))
     };
-    if outputs.iter().any(|output| output == path) {
+    // A file of another spelling is the same file.
+    if outputs.iter().any(|output| place(output) == place(path)) {
         return taken("an output");
     }
     let Some(identity) = Identity::of(path) else { return Ok(()) };

@@ -301,9 +301,9 @@ impl OutputFile {
     /// the same folder or below it.
     pub fn finish_as(self, target: &Path, rows: u64) -> Result<(), Error> {
         let target = &self.outputs.named(target);
-        self.outputs.judge(target)?;
         let at = self.outputs.place_of(target)?;
         self.outputs.make_folder(folder_of(&at))?;
+        self.outputs.judge(target)?;
         self.outputs.take(&at)?;
         self.complete(target, at, rows)
     }

@@ -15,6 +15,7 @@
 
 pub mod faults;
 mod file;
+mod judge;
 mod litter;
 pub mod many;
 mod names;
@@ -30,24 +31,25 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
 use crate::files::{Identity, is_special};
-use crate::store::{Place, is_address};
+use crate::store::is_address;
 use crate::tasks::Inline;
 use crate::{Error, Tasks};
 
 use faults::{Faults, Step, ask};
 use file::{Counted, Packed, To};
+use judge::{followed, real};
 use litter::{live, remove_any, remove_stale};
 use many::Room;
 use names::appeared;
 use objects::{holds_objects, room_for};
-use replace::holds_batch;
+use replace::{holds_batch, recorded};
 use staging::Staging;
 use whole::beside;
 
@@ -93,7 +95,9 @@ pub struct Published {
 pub struct Outputs {
     overwrite: Overwrite,
     hash: bool,
-    inputs: Vec<Identity>,
+    inputs: BTreeSet<Identity>,
+    /// What others read that belong to the same batch.
+    other_inputs: Arc<BTreeSet<Identity>>,
     tasks: Arc<dyn Tasks>,
     in_place: bool,
     /// The names that files of targets have instead.
@@ -146,6 +150,7 @@ impl Outputs {
             overwrite,
             hash,
             inputs,
+            other_inputs: Arc::default(),
             tasks: Arc::new(Inline),
             in_place: false,
             names: BTreeMap::new(),
@@ -154,6 +159,12 @@ impl Outputs {
             written: AtomicU64::new(0),
             state: Mutex::default(),
         }
+    }
+
+    /// The same outputs, none of which may be written to these inputs of others either.
+    pub fn sparing(mut self, inputs: Arc<BTreeSet<Identity>>) -> Self {
+        self.other_inputs = inputs;
+        self
     }
 
     /// The same outputs, whose files grow under their final names.
@@ -221,6 +232,7 @@ impl Outputs {
     pub fn extend(self: &Arc<Self>, target: &Path) -> Result<OutputFile, Error> {
         let packing = compresses(target);
         let target = &self.named(target);
+        self.make_way(target)?;
         self.expect_new(target, true)?;
         if self.overwrite == Overwrite::Redo && target.exists() {
             return Err(Error::refused(format!(
@@ -252,6 +264,9 @@ impl Outputs {
     /// neither in nor around another one of the run: each manifest would have to describe the other.
     pub fn folder(&self, folder: &Path) -> Result<(), Error> {
         let folder = &self.named(folder);
+        let at = self.folder_at(folder)?;
+        // Before it is judged, as for files.
+        self.make_folder(&at)?;
         self.judge_apart(folder)?;
         if self.overwrite == Overwrite::Refuse
             && holds_objects(folder)?.unwrap_or_else(|| is_used(folder))
@@ -267,59 +282,12 @@ impl Outputs {
                 folder.display()
             )));
         }
-        let at = self.folder_at(folder)?;
-        self.make_folder(&at)?;
+        let replaced = recorded(folder).into_iter().chain([folder.join(MANIFEST)]);
+        replaced.map(|path| self.judge_input(&path)).collect::<Result<(), Error>>()?;
         // Once, and not for each of what may be thousands of files.
         remove_stale(&at, None);
         self.state().folders.push(folder.to_owned());
         Ok(())
-    }
-
-    /// Judges a target before anything is done, as [`create`](Self::create) would.
-    pub fn judge(&self, target: &Path) -> Result<(), Error> {
-        if target == Path::new("-") || is_special(target) {
-            return Ok(());
-        }
-        if let Some(place) = Place::of(target)? {
-            return self.judge_object(target, &place);
-        }
-        let Ok(meta) = fs::metadata(target) else { return Ok(()) };
-        let path = target.display();
-        self.judge_input(target)?;
-        if meta.is_dir() {
-            return Err(Error::refused(format!(
-                "the output must be a file, and this is a folder: {path}"
-            )));
-        }
-        if self.overwrite == Overwrite::Refuse {
-            return Err(Error::refused(format!(
-                "the output exists; --overwrite replaces it: {path}"
-            )));
-        }
-        Ok(())
-    }
-
-    fn judge_apart(&self, folder: &Path) -> Result<(), Error> {
-        let ours = real(folder);
-        let meets = |other: &&PathBuf| {
-            let other = real(other);
-            ours.starts_with(&other) || other.starts_with(&ours)
-        };
-        let state = self.state();
-        let Some(other) = state.folders.iter().find(meets) else { return Ok(()) };
-        let (folder, other) = (folder.display(), other.display());
-        Err(Error::refused(format!(
-            "two sinks write into one folder; give each a folder of its own, beside the other's: {folder} \
-             and {other}"
-        )))
-    }
-
-    fn judge_input(&self, target: &Path) -> Result<(), Error> {
-        if !Identity::of(target).is_some_and(|identity| self.inputs.contains(&identity)) {
-            return Ok(());
-        }
-        let path = target.display();
-        Err(Error::refused(format!("the output is also an input; write elsewhere: {path}")))
     }
 
     fn create_with(
@@ -331,6 +299,7 @@ impl Outputs {
         if target == Path::new("-") {
             return Ok(self.direct(target, Box::new(io::stdout())));
         }
+        let staged = self.make_way(target)?;
         if is_special(target) {
             let file = OpenOptions::new().write(true).open(target);
             let file = file.map_err(|e| Error::io("open", target, e))?;
@@ -343,11 +312,8 @@ impl Outputs {
             self.judge(target)?;
         }
         let followed = followed(target)?;
-        let at = if self.staging.is_some() { self.place_of(target)? } else { followed.clone() };
+        let at = staged.unwrap_or_else(|| followed.clone());
         let target = followed;
-        if let Some(folder) = at.parent() {
-            self.make_folder(folder)?;
-        }
         self.take(&at)?;
         if self.in_place {
             return self.grow(&target, kept, packing);
@@ -497,6 +463,17 @@ impl Outputs {
         }
     }
 
+    /// Makes the folders on the way to a target, before that is judged: through a folder that is not there nothing can
+    /// be seen. Gives where it is put, if outputs are staged.
+    fn make_way(&self, target: &Path) -> Result<Option<PathBuf>, Error> {
+        if target == Path::new("-") {
+            return Ok(None);
+        }
+        let staged = self.staging.is_some().then(|| self.place_of(target)).transpose()?;
+        self.make_folder(folder_of(staged.as_deref().unwrap_or(target)))?;
+        Ok(staged)
+    }
+
     fn make_folder(&self, folder: &Path) -> Result<(), Error> {
         // Stores have none.
         if is_address(folder) {
@@ -556,14 +533,6 @@ fn folder_of(target: &Path) -> &Path {
     target.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A target, or what it points to: a link is followed, what it leads to is replaced, and the link stays.
-fn followed(target: &Path) -> Result<PathBuf, Error> {
-    if !target.is_symlink() {
-        return Ok(target.to_owned());
-    }
-    target.canonicalize().map_err(|e| Error::io("follow the link", target, e))
-}
-
 /// Where a target in a folder that exists really lies: the same for every way to write it.
 pub fn place(target: &Path) -> PathBuf {
     let folder = folder_of(target);
@@ -574,27 +543,6 @@ pub fn place(target: &Path) -> PathBuf {
 /// Whether something of this name is what a run keeps until it publishes it, and not an output.
 pub(crate) fn is_litter(name: &str) -> bool {
     name.starts_with('.') && name.ends_with(TEMPORARY)
-}
-
-/// Where a folder really lies, or will when it is made.
-fn real(folder: &Path) -> PathBuf {
-    if is_address(folder) {
-        // One address has several spellings.
-        let place = Place::of(folder).ok().flatten();
-        return place.map_or_else(|| folder.to_owned(), |place| place.folder().at.path());
-    }
-    let here =
-        |folder: &Path| if folder.as_os_str().is_empty() { ".".into() } else { folder.to_owned() };
-    let found =
-        folder.ancestors().find_map(|there| Some((there, here(there).canonicalize().ok()?)));
-    let Some((there, mut real)) = found else { return folder.to_owned() };
-    for part in folder.strip_prefix(there).unwrap_or(Path::new("")).components() {
-        match part {
-            Component::ParentDir => drop(real.pop()),
-            part => real.push(part),
-        }
-    }
-    real
 }
 
 /// Whether several sinks may write there.

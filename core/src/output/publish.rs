@@ -10,7 +10,7 @@ use super::litter::live;
 use super::many::Room;
 use super::names::Names;
 use super::objects::{self, OldManifests, Puts, Upload};
-use super::replace::{Aside, stale};
+use super::replace::{Aside, Stale, stale};
 use super::staging::{Put, Staging};
 use super::whole::{replace_with, sync_folders};
 use super::{
@@ -110,6 +110,10 @@ impl Outputs {
     ) -> Result<(), Error> {
         let faults = self.faults.as_deref();
         let stale = stale(&state.folders, files);
+        // What was judged when it was opened may have become something else since.
+        let replaced = files.iter().map(|file| &*file.path);
+        let mut replaced = replaced.chain(stale.iter().flat_map(Stale::paths));
+        replaced.try_for_each(|path| self.judge_input(path))?;
         let aside = Aside::of(self, &stale, files)?;
         let mut names = Names::new(faults);
         let given = give_all(&state.staged, &state.rooms, &mut names)

@@ -39,6 +39,18 @@ pub(super) fn holds_batch(folder: &Path) -> bool {
     Found::read(folder).is_some_and(|manifest| manifest.units.is_some())
 }
 
+/// What a folder's manifest names in it: what a run that writes it anew replaces or removes.
+pub(super) fn recorded(folder: &Path) -> Vec<PathBuf> {
+    let files = Found::read(folder).map(|old| old.files).unwrap_or_default();
+    let names = files.into_iter().filter_map(|file| file.path).filter(is_plain);
+    names.map(|name| folder.join(name)).collect()
+}
+
+/// Only what lies in the folder is a run's to remove, whatever the manifest says.
+fn is_plain(name: &String) -> bool {
+    Path::new(name).components().all(|part| matches!(part, Component::Normal(_)))
+}
+
 /// The files of an earlier run in one folder that are not replaced by new ones.
 #[derive(Debug)]
 pub(super) struct Stale<'f> {
@@ -49,15 +61,10 @@ pub(super) struct Stale<'f> {
 /// What the manifests of `folders` name and `files` does not replace.
 pub(super) fn stale<'f>(folders: &'f [PathBuf], files: &[Published]) -> Vec<Stale<'f>> {
     let known: BTreeSet<&Path> = files.iter().map(|file| &*file.path).collect();
-    // Only what lies in the folder is ours to remove, whatever the file says.
-    let is_plain = |name: &String| {
-        Path::new(name).components().all(|part| matches!(part, Component::Normal(_)))
-    };
     let of_folder = |folder: &'f PathBuf| {
-        let old = Found::read(folder).map(|old| old.files).unwrap_or_default();
-        let names = old.into_iter().filter_map(|file| file.path).filter(is_plain);
-        let paths = names.map(|name| folder.join(name)).filter(|path| !known.contains(&**path));
-        Stale { folder, paths: paths.collect() }
+        let mut paths = recorded(folder);
+        paths.retain(|path| !known.contains(&**path));
+        Stale { folder, paths }
     };
     folders.iter().map(of_folder).collect()
 }
@@ -72,6 +79,11 @@ impl Stale<'_> {
         }
         self.paths.iter().filter(|path| is_file(path)).for_each(|path| drop(fs::remove_file(path)));
         remove_emptied(self.folder, &self.paths);
+    }
+
+    /// All of them.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.paths.iter().map(PathBuf::as_path)
     }
 
     /// Those that stand where a new file or a folder of one must be.

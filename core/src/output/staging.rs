@@ -175,11 +175,11 @@ impl Outputs {
             )));
         }
         judge_length(place, file.bytes)?;
+        self.make_folder(folder_of(target))?;
         self.judge_input(target)?;
         self.judge(target)?;
         let target = super::followed(target)?;
         let folder = folder_of(&target);
-        self.make_folder(folder)?;
         self.take(&target)?;
         let moves = || mount(folder_of(place)).is_some_and(|here| mount(folder) == Some(here));
         let temporary = match (is_address(place), is_address(&target)) {

@@ -187,6 +187,71 @@ fn targets_that_exist_are_inputs_or_folders_are_refused() {
 }
 
 #[test]
+fn what_a_target_is_is_judged_when_the_folders_on_the_way_to_it_are_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("in"), b"x").unwrap();
+    fs::write(at("old"), b"y").unwrap();
+    fs::create_dir(at("full")).unwrap();
+    fs::write(at("full/of"), b"z").unwrap();
+    let inputs = [at("in")];
+    let through = |name: &str| at("new/deep/../..").join(name);
+    let outputs = |overwrite| Arc::new(Outputs::new(overwrite, false, &inputs));
+    type Open = fn(&Arc<Outputs>, &Path) -> Result<(), Error>;
+    let opens: [(Open, Overwrite, &str, &str); 7] = [
+        (|o, t| o.create(t).map(drop), Overwrite::Replace, "in", "also an input"),
+        (|o, t| o.create_as_is(t).map(drop), Overwrite::Redo, "in", "also an input"),
+        (|o, t| o.extend(t).map(drop), Overwrite::Refuse, "in", "also an input"),
+        (|o, t| o.extend(t).map(drop), Overwrite::Redo, "old", "without --resume"),
+        (|o, t| o.create(t).map(drop), Overwrite::Refuse, "old", "--overwrite"),
+        (
+            |o, t| o.create_below(t.parent().unwrap())?.finish_as(t, 0),
+            Overwrite::Replace,
+            "in",
+            "also an input",
+        ),
+        (|o, t| o.folder(t), Overwrite::Refuse, "full", "--overwrite"),
+    ];
+    for (number, (open, overwrite, name, why)) in opens.into_iter().enumerate() {
+        let error = open(&outputs(overwrite), &through(name)).unwrap_err().to_string();
+        assert!(error.contains(why), "{number}: {error}");
+        // What was made to look is gone again.
+        assert!(!at("new").exists(), "{number}");
+        assert_eq!(fs::read(at("in")).unwrap(), b"x");
+    }
+}
+
+#[test]
+fn what_an_earlier_run_wrote_is_not_removed_while_it_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let input = out.join("part");
+    let first = outputs(Overwrite::Refuse);
+    first.folder(&out).unwrap();
+    write(&first, &input, b"x");
+    first.publish(|_, _| Ok(r#"{"files": [{"path": "part"}]}"#.into())).unwrap();
+    let again = Arc::new(Outputs::new(Overwrite::Replace, false, std::slice::from_ref(&input)));
+    let error = again.folder(&out).unwrap_err().to_string();
+    assert!(error.contains("also an input"), "{error}");
+    drop(again);
+    assert_eq!(fs::read(&input).unwrap(), b"x");
+}
+
+#[test]
+fn what_has_become_an_input_since_it_was_judged_is_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let (input, target) = (folder.path().join("in"), folder.path().join("out"));
+    fs::write(&input, b"x").unwrap();
+    let outputs = Outputs::new(Overwrite::Replace, false, std::slice::from_ref(&input));
+    let outputs = Arc::new(outputs);
+    write(&outputs, &target, b"ours");
+    fs::hard_link(&input, &target).unwrap();
+    let error = outputs.publish(|_, _| Ok(String::new())).unwrap_err().to_string();
+    assert!(error.contains("also an input"), "{error}");
+    assert_eq!(fs::read(&input).unwrap(), b"x");
+}
+
+#[test]
 fn a_file_that_appears_meanwhile_is_not_replaced_unasked() {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("out");

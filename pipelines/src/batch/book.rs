@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use sluice_core::files::Identity;
 use sluice_core::output::{MANIFEST, remove_file, remove_unfinished_manifest, replace_file};
 use sluice_core::store::is_address;
 use sluice_core::{Error, files};
@@ -25,6 +27,8 @@ pub(crate) struct Book {
     journal: Journal,
     /// What it is a part of, if it is one.
     heading: Option<Heading>,
+    /// What is read, and never removed.
+    inputs: Arc<BTreeSet<Identity>>,
     /// Hold the locks.
     _folder: Option<File>,
     _shard: Option<Locked>,
@@ -66,6 +70,7 @@ impl Book {
             made: missing,
             journal: journal_of(here, heading.as_ref()),
             heading,
+            inputs: Arc::default(),
             _folder: lock,
             _shard: shard,
         })
@@ -83,7 +88,14 @@ impl Book {
         let before = Record::to_continue(folder)?;
         let (folder, journal) = (folder.to_owned(), journal_of(folder, None));
         let (made, _folder, _shard) = (Vec::new(), None, None);
-        Ok(Self { folder, before, made, journal, heading, _folder, _shard })
+        let inputs = Arc::default();
+        Ok(Self { folder, before, made, journal, heading, inputs, _folder, _shard })
+    }
+
+    /// The same record, of a batch that reads these files.
+    pub(super) fn sparing(mut self, inputs: Arc<BTreeSet<Identity>>) -> Self {
+        self.inputs = inputs;
+        self
     }
 
     /// What was there before.
@@ -116,7 +128,9 @@ impl Book {
             let stale = earlier.files.iter().filter(|file| !kept.contains(&file.path));
             for file in stale.filter(|file| is_ours(&self.folder, file)) {
                 let path = self.folder.join(&file.path);
-                remove_file(&path)?;
+                if !Identity::of(&path).is_some_and(|identity| self.inputs.contains(&identity)) {
+                    remove_file(&path)?;
+                }
             }
         }
         Ok(())

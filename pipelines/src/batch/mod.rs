@@ -17,11 +17,12 @@ mod units;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sluice_core::files::{self, is_special};
+use sluice_core::files::{self, Identity, is_special};
 use sluice_core::output::{MANIFEST, is_used, sweep};
 use sluice_core::store::is_address;
 use sluice_core::{Error, Input, Overwrite, Registry};
@@ -58,6 +59,8 @@ pub struct Batch {
     /// The folder that has the record.
     pub folder: PathBuf,
     pub(crate) blueprint: Blueprint,
+    /// Every file that a unit reads: none may be replaced or removed by another one.
+    pub(crate) inputs: Arc<BTreeSet<Identity>>,
     /// What it is a part of, if it is one.
     part: Option<Heading>,
 }
@@ -164,7 +167,7 @@ impl BatchReport {
 }
 
 impl Batch {
-    /// The units of a pipeline that has templates. Looks at names and lengths, and opens nothing.
+    /// The units of a pipeline that has templates. Looks at names and lengths, and at files that name others.
     ///
     /// `Err` if two units would write to one place, or one to an input.
     pub fn of(pipeline: &Pipeline, registry: &Registry) -> Result<Self, Error> {
@@ -178,7 +181,8 @@ impl Batch {
                  into the key",
             ));
         }
-        Ok(Self { units, folder, blueprint, part: None })
+        let inputs = Arc::new(units::identities(pipeline, &units));
+        Ok(Self { units, folder, blueprint, inputs, part: None })
     }
 
     /// A part of the batch of this pipeline: some of its units. Parts may be run at the same time, in one folder that all
@@ -251,7 +255,7 @@ impl Batch {
         if options.overwrite == Overwrite::Refuse {
             self.refuse_existing(&Record::to_continue(&self.folder)?)?;
         }
-        let book = Book::open(&self.folder, self.heading()?)?;
+        let book = Book::open(&self.folder, self.heading()?)?.sparing(Arc::clone(&self.inputs));
         let (outcomes, done) = match run(&book) {
             Ok(ran) => ran,
             Err(error) => {

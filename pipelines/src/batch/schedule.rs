@@ -140,7 +140,8 @@ impl Crew<'_> {
             Ok(())
         };
         let pool = Some(Arc::clone(&self.pool));
-        let within = Within { pool, hash: true, staging: None, announce: &announce };
+        let spared = Arc::clone(&self.batch.inputs);
+        let within = Within { pool, hash: true, spared, staging: None, announce: &announce };
         let options = Options { progress: gauge.of(place), ..self.options.clone() };
         let report = run::run_within(pipeline, &options, Some(&within))?;
         let record = record.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,6 @@
 //! The units of a batch: what each reads, what each writes, and the pipeline of each. Runs none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -244,6 +244,18 @@ fn collision(one: &Unit, other: &Unit, output: &Path) -> Error {
         other.input.path.display(),
         output.display()
     ))
+}
+
+/// What the units read, with the files that belong to their inputs. Those of an input that cannot be looked into are left
+/// to whoever reads it, and says why.
+pub(super) fn identities(pipeline: &Pipeline, units: &[Unit]) -> BTreeSet<Identity> {
+    let sources = pipeline.nodes.iter().filter_map(|node| match &node.part {
+        Part::Source(source) => source.files().ok(),
+        _ => None,
+    });
+    let files = sources.flatten().map(|input| input.path);
+    let inputs = units.iter().map(|unit| unit.input.path.clone());
+    files.chain(inputs).filter_map(|path| Identity::of(&path)).collect()
 }
 
 /// Refuses units that write to an input, their own or that of another.

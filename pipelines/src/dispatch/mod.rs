@@ -104,7 +104,11 @@ impl Batch {
             let outcomes = Driver { carrier, options, room: &room, is_recorded: true }.run(
                 &orders,
                 |place, came| {
-                    let publishing = Publishing { options, inputs: orders[place].inputs() };
+                    let publishing = Publishing {
+                        options,
+                        inputs: orders[place].inputs(),
+                        spared: Arc::clone(&self.inputs),
+                    };
                     let (outcome, record) = publishing.settle(came, Some(book));
                     done.extend(record);
                     match &outcome {
@@ -140,7 +144,8 @@ pub fn run_by(
     let mut refused = None;
     let outcomes =
         Driver { carrier, options, room: &room, is_recorded: false }.run(&orders, |_, came| {
-            let publishing = Publishing { options, inputs: inputs.clone() };
+            let spared = Arc::default();
+            let publishing = Publishing { options, inputs: inputs.clone(), spared };
             refused = came.refused();
             publishing.settle(came, None).0
         })?;

@@ -1,10 +1,11 @@
 //! Publishing what was delivered: the journal's line first, then all names at once, by the code that runs on this
 //! machine use.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use sluice_core::files::Identity;
 use sluice_core::output::{MANIFEST, Published};
 use sluice_core::{Error, ErrorKind, Outputs, Overwrite, files};
 
@@ -24,6 +25,8 @@ pub(super) struct Publishing<'o> {
     pub(super) options: &'o Options,
     /// The files that were read, none of which may be written.
     pub(super) inputs: Vec<PathBuf>,
+    /// What other units read.
+    pub(super) spared: Arc<BTreeSet<Identity>>,
 }
 
 impl Came {
@@ -72,7 +75,8 @@ impl Publishing<'_> {
         book: Option<&Book>,
     ) -> Result<(crate::Report, Option<UnitRecord>), Error> {
         let Made { mut report, record, handed } = made;
-        let mut outputs = Outputs::new(self.options.overwrite, false, &self.inputs);
+        let outputs = Outputs::new(self.options.overwrite, false, &self.inputs);
+        let mut outputs = outputs.sparing(Arc::clone(&self.spared));
         if let Some(faults) = &self.options.faults {
             outputs = outputs.with_faults(Arc::clone(faults));
         }

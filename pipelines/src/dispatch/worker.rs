@@ -158,6 +158,8 @@ fn made(
     let within = Within {
         pool: None,
         hash: shared.record.is_some(),
+        // Whoever publishes knows what the others read.
+        spared: Arc::default(),
         staging: Some(Arc::clone(&staging)),
         announce: &announce,
     };

@@ -23,12 +23,13 @@ mod topology;
 mod wanted;
 mod writers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use sluice_core::files::Identity;
 use sluice_core::options::ByteSize;
 use sluice_core::output::Published;
 use sluice_core::output::faults::Faults;
@@ -147,6 +148,8 @@ pub(crate) struct Within<'b> {
     pub(crate) pool: Option<Arc<ThreadPool>>,
     /// Whether inputs and outputs are hashed in any case, as a record needs it.
     pub(crate) hash: bool,
+    /// What the others of the whole read, which is not to be replaced either.
+    pub(crate) spared: Arc<BTreeSet<Identity>>,
     /// Where outputs are put, if somebody else publishes them.
     pub(crate) staging: Option<Arc<Staging>>,
     /// Is told how the run ended, and of all files that are about to appear. If it fails, none do.

@@ -55,6 +55,9 @@ impl Publisher<'_> {
                 outputs = outputs.renamed(target, recording.pieces.name(target)?);
             }
         }
+        if let Some(within) = self.within {
+            outputs = outputs.sparing(Arc::clone(&within.spared));
+        }
         if let Some(staging) = self.within.and_then(|within| within.staging.as_ref()) {
             outputs = outputs.staged(Arc::clone(staging));
         }

@@ -106,6 +106,75 @@ fn an_input_is_never_written() {
     }
 }
 
+/// Through a folder that is not there when the run begins.
+const DETOUR: &str = "new/deep/../..";
+
+#[test]
+fn an_input_is_found_behind_folders_that_are_yet_to_be_made() {
+    let folder = folder_with_log();
+    for to in ["in.lcm.zst", "in.parquet", "tables/"] {
+        ran(&folder, &["convert", "in.lcm", "--to", to]).expect(0);
+    }
+    symlink("in.lcm", folder.at("soft.lcm")).unwrap();
+    fs::hard_link(folder.at("in.lcm"), folder.at("hard.lcm")).unwrap();
+    let cases = [
+        ("in.lcm", "in.lcm", "--overwrite"),
+        ("in.lcm", "in.lcm", "--resume"),
+        ("in.lcm", "soft.lcm", "--overwrite"),
+        ("soft.lcm", "hard.lcm", "--overwrite"),
+        ("in.lcm.zst", "in.lcm.zst", "--overwrite"),
+        ("in.parquet", "in.parquet", "--overwrite"),
+        ("tables/", "tables/", "--overwrite"),
+        ("in.lcm", "in.lcm", "--sink-option=append=true"),
+    ];
+    for (from, to, how) in cases {
+        let to = format!("{DETOUR}/{to}");
+        let convert = ["convert", from, "--to", &to, "--end", "+1", how];
+        fails(&folder, &convert, "the output is also an input");
+        fails(&folder, &convert[..convert.len() - 1], "");
+    }
+}
+
+#[test]
+fn pipelines_and_batches_find_inputs_behind_folders_that_are_yet_to_be_made() {
+    let folder = Folder::new();
+    let inputs = ["a/b.lcm", "b/a.lcm"];
+    for (n, path) in inputs.iter().enumerate() {
+        fs::create_dir(folder.at(&path[..1])).unwrap();
+        folder.write(path, log(&drive(n as u64, 100)));
+    }
+    let before = inputs.map(|path| folder.read(path));
+    // The input of each unit, and that of the other one.
+    for target in ["{parent}/{stem}.lcm", "{stem}/{parent}.lcm"] {
+        let text = format!(
+            "[sources.log]\nplugin = \"lcm-log\"\npath = \"[ab]/*.lcm\"\n[stages.keep]\nplugin = \"limit\"\n\
+             from = \"log\"\nevents = 5\n[sinks.out]\nplugin = \"lcm-log\"\nfrom = \"keep\"\n\
+             path = \"out/new/../../{target}\"\n"
+        );
+        folder.write("batch.toml", text);
+        for how in ["--overwrite", "--resume"] {
+            let run = ["run", "batch.toml", "--keep-going", "--jobs", "1", how];
+            ran(&folder, &run).expect(1).says("also an input");
+            assert!(inputs.map(|path| folder.read(path)) == before, "{target} {how}");
+        }
+    }
+}
+
+#[test]
+fn what_a_folder_holds_is_not_removed_while_it_is_read() {
+    let folder = folder_with_log();
+    ran(&folder, &["convert", "in.lcm", "--to", "tables/"]).expect(0);
+    let tables = crate::batch::tree(&folder.at("tables"));
+    // One table of many: what is written anew has no file of its name.
+    let table = tables.keys().find(|name| name.ends_with(".parquet")).unwrap();
+    let table = format!("tables/{table}");
+    let into = ["convert", &table, "--to", "tables/", "--end", "1970-01-01T00:00:00Z"];
+    for how in ["--overwrite", "--resume"] {
+        ran(&folder, &[&into[..], &[how]].concat()).expect(1).says("the output is also an input");
+        assert!(crate::batch::tree(&folder.at("tables")) == tables);
+    }
+}
+
 #[test]
 fn two_sinks_cannot_write_one_file() {
     for other in ["out.lcm", "./out.lcm", "sub/../out.lcm", "link.lcm"] {

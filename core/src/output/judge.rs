@@ -1,0 +1,95 @@
+//! Judges targets: whether a run may write there. Writes and removes nothing.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use super::{Outputs, Overwrite};
+use crate::Error;
+use crate::files::{Identity, is_special};
+use crate::store::{Place, is_address};
+
+impl Outputs {
+    /// Judges a target before anything is done, as [`create`](Self::create) would.
+    pub fn judge(&self, target: &Path) -> Result<(), Error> {
+        if target == Path::new("-") || is_special(target) {
+            return Ok(());
+        }
+        if let Some(place) = Place::of(target)? {
+            return self.judge_object(target, &place);
+        }
+        let Ok(meta) = fs::metadata(target) else { return Ok(()) };
+        let path = target.display();
+        self.judge_input(target)?;
+        if meta.is_dir() {
+            return Err(Error::refused(format!(
+                "the output must be a file, and this is a folder: {path}"
+            )));
+        }
+        if self.overwrite == Overwrite::Refuse {
+            return Err(Error::refused(format!(
+                "the output exists; --overwrite replaces it: {path}"
+            )));
+        }
+        Ok(())
+    }
+
+    pub(super) fn judge_apart(&self, folder: &Path) -> Result<(), Error> {
+        let ours = real(folder);
+        let meets = |other: &&PathBuf| {
+            let other = real(other);
+            ours.starts_with(&other) || other.starts_with(&ours)
+        };
+        let state = self.state();
+        let Some(other) = state.folders.iter().find(meets) else { return Ok(()) };
+        let (folder, other) = (folder.display(), other.display());
+        Err(Error::refused(format!(
+            "two sinks write into one folder; give each a folder of its own, beside the other's: {folder} \
+             and {other}"
+        )))
+    }
+
+    /// Refuses to replace or remove what is read. What it is is seen only once the folders on the way to it are there.
+    pub(super) fn judge_input(&self, target: &Path) -> Result<(), Error> {
+        if !self.is_input(target) {
+            return Ok(());
+        }
+        let path = target.display();
+        Err(Error::refused(format!("the output is also an input; write elsewhere: {path}")))
+    }
+
+    /// Whether a path leads to a file that is read, by this run or beside it.
+    fn is_input(&self, path: &Path) -> bool {
+        let inputs = [&self.inputs, &*self.other_inputs];
+        Identity::of(path)
+            .is_some_and(|identity| inputs.iter().any(|inputs| inputs.contains(&identity)))
+    }
+}
+
+/// A target, or what it points to: a link is followed, what it leads to is replaced, and the link stays.
+pub(super) fn followed(target: &Path) -> Result<PathBuf, Error> {
+    if !target.is_symlink() {
+        return Ok(target.to_owned());
+    }
+    target.canonicalize().map_err(|e| Error::io("follow the link", target, e))
+}
+
+/// Where a folder really lies, or will when it is made.
+pub(super) fn real(folder: &Path) -> PathBuf {
+    if is_address(folder) {
+        // One address has several spellings.
+        let place = Place::of(folder).ok().flatten();
+        return place.map_or_else(|| folder.to_owned(), |place| place.folder().at.path());
+    }
+    let here =
+        |folder: &Path| if folder.as_os_str().is_empty() { ".".into() } else { folder.to_owned() };
+    let found =
+        folder.ancestors().find_map(|there| Some((there, here(there).canonicalize().ok()?)));
+    let Some((there, mut real)) = found else { return folder.to_owned() };
+    for part in folder.strip_prefix(there).unwrap_or(Path::new("")).components() {
+        match part {
+            Component::ParentDir => drop(real.pop()),
+            part => real.push(part),
+        }
+    }
+    real
+}
