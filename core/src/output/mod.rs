@@ -282,8 +282,8 @@ impl Outputs {
                 folder.display()
             )));
         }
-        let replaced = recorded(folder).into_iter().chain([folder.join(MANIFEST)]);
-        replaced.map(|path| self.judge_input(&path)).collect::<Result<(), Error>>()?;
+        let mut replaced = recorded(folder).into_iter().chain([folder.join(MANIFEST)]);
+        replaced.try_for_each(|path| self.judge_input(&path))?;
         // Once, and not for each of what may be thousands of files.
         remove_stale(&at, None);
         self.state().folders.push(folder.to_owned());
