@@ -5,9 +5,6 @@
 use crate::calibration::{Camera, Distortion};
 use crate::geometry::Transform;
 
-/// Nearer to the centre of a distortion (as a square, in widths of the image) nothing is told from it.
-const CENTER: f64 = 1e-8;
-
 /// A place on an image.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pixel {
@@ -49,6 +46,11 @@ impl CameraModel {
     /// From the body frame to the camera's.
     pub fn from_body(&self) -> &Transform {
         &self.from_body
+    }
+
+    /// Where the camera is in the body frame.
+    pub fn position(&self) -> [f64; 3] {
+        self.camera.mount.position
     }
 
     /// Where a point of the body frame is seen. Nothing if it is not ahead, or not in the image.
@@ -104,7 +106,7 @@ impl CameraModel {
         let [x, y] = [u / self.width - self.middle()[0], v / self.width - self.middle()[1]];
         let (x, y) = (x - center[0], y - center[1]);
         let r2 = x * x + y * y;
-        let by = if r2 < CENTER { 0.0 } else { divisor(r2, param.powi(4)).recip().sqrt() };
+        let by = divisor(r2, param.powi(4)).recip().sqrt();
         // An infinite one comes from a divisor of 0, none from one below.
         by.is_finite().then(|| {
             let [middle_x, middle_y] = self.middle();
@@ -211,7 +213,8 @@ mod tests {
         let by = (1.0 / (1.0 + 1.2_f64.powi(4) * 0.04)).sqrt();
         let (u, v) = model.distort(70.0, 25.0);
         assert!((u - (50.0 + 20.0 * by)).abs() < 1e-9 && (v - 25.0).abs() < 1e-9);
-        assert_eq!(model.distort(50.005, 25.0), (50.0, 25.0));
+        let (u, _) = model.distort(50.005, 25.0);
+        assert!((u - 50.005).abs() < 1e-9, "near its centre a lens hardly distorts");
         assert_eq!(model.undistort(50.0 + 100.0 / 1.44 + 0.01, 25.0), None);
     }
 
@@ -239,7 +242,7 @@ mod tests {
             // Far out all places are drawn to one circle, and rounding decides which they were.
             let back = model.undistort(du, dv);
             let strength = param.powi(4) * ((u - 50.0).hypot(v - 25.0) / 100.0 + 0.2).powi(2);
-            let allowed = 1e-9 * (1.0 + strength).powi(2) + 0.02;
+            let allowed = 1e-9 * (1.0 + strength).powi(2);
             let Some((bu, bv)) = back else {
                 return Err(TestCaseError::fail(format!("nothing of {u} {v}")));
             };
@@ -258,8 +261,10 @@ mod tests {
             // Where the lens ends, rounding decides.
             prop_assert!(flat.is_some() || reach > 0.999_999, "nothing of {u} {v}");
             prop_assert!(flat.is_none() || reach < 1.000_001, "something of {u} {v}");
+            // Near the end of the lens a place comes from far out, of which few digits are left.
+            let allowed = 1e-9 / (1.0 - reach).clamp(1e-9, 1.0);
             let (bu, bv) = flat.map_or((u, v), |(fu, fv)| model.distort(fu, fv));
-            prop_assert!((bu - u).hypot(bv - v) < 0.02, "{bu} {bv} from {u} {v}");
+            prop_assert!((bu - u).hypot(bv - v) < allowed, "{bu} {bv} from {u} {v}");
         }
 
         #[test]
@@ -275,9 +280,8 @@ mod tests {
             let at = camera.mount.position;
             let point = [0, 1, 2].map(|axis| at[axis] + depth * ray[axis]);
             let Pixel { u: pu, v: pv, depth: pd } = model.project(point).unwrap();
-            // At the centre of a distortion a hundredth of a pixel is lost.
-            prop_assert!((pu - u).hypot(pv - v) < 0.02, "{pu} {pv} from {u} {v}");
-            prop_assert!((pd - depth).abs() < 1e-6 * depth);
+            prop_assert!((pu - u).hypot(pv - v) < 1e-9, "{pu} {pv} from {u} {v}");
+            prop_assert!((pd - depth).abs() < 1e-9 * depth.max(1.0));
         }
     }
 }

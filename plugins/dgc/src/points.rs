@@ -179,6 +179,16 @@ fn utimes(utimes: Vec<i64>) -> ArrayRef {
     Arc::new(Int64Array::from(utimes))
 }
 
+/// Rows of points, a row an event, of messages of these times in microseconds.
+pub(crate) fn rows_of(
+    events: Vec<u32>,
+    micros: Vec<i64>,
+    points: (StructArray, OffsetBuffer<i32>),
+    frame: Frame,
+) -> Rows {
+    rows(events, vec![(utime_field(), utimes(micros))], points, frame)
+}
+
 /// Rows of points with these other columns in front.
 fn rows(
     events: Vec<u32>,

@@ -145,7 +145,8 @@ fn with_checksum() -> Value {
 /// Fifty records, every other one a BATTERY of as many bytes, with a checksum or without.
 fn batteries(len: usize, has_checksum: bool) -> Vec<Vec<u8>> {
     let record = |n: u32| {
-        let (kind, payload) = if n % 2 == 0 { (1, vec![n as u8; 12]) } else { (2, vec![7; len]) };
+        let (kind, payload) =
+            if n.is_multiple_of(2) { (1, vec![n as u8; 12]) } else { (2, vec![7; len]) };
         let mut record = [head(kind, n, payload.len()), payload].concat();
         if has_checksum {
             let crc = Algorithm::Crc16Modbus.of(&[&record]) as u16;

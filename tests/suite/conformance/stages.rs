@@ -18,6 +18,7 @@ pub(super) const NAMES: &[&str] = &[
     "time",
     "to-frame",
     "undistort",
+    "unproject",
     "velodyne",
 ];
 
@@ -137,6 +138,13 @@ fn camera() {
     let feed = after("[\"SKIRT_FC\", \"POSE\", \"CAM_THUMB*\"]", 0.3, &placed);
     stage("camera").fed_by(&feed).check();
     stage("camera").options(json!({ "colour": false, "unseen": "drop" })).fed_by(&feed).check();
+}
+
+#[test]
+fn unproject() {
+    let few = "[stages.events]\nplugin = \"limit\"\nfrom = \"few\"\nevents = 12\n";
+    let feed = after("[\"CAM_THUMB*\", \"POSE\"]", 0.3, few);
+    stage("unproject").options(json!({ "every": 40, "height": 0.0 })).fed_by(&feed).check();
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod paint;
 mod picture;
 mod pictures;
 pub mod undistort;
+pub mod unproject;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -76,9 +76,9 @@ struct Undistort {
 }
 
 /// Why an image stays as it was.
-type Why = &'static str;
+pub(super) type Why = &'static str;
 /// An event whose image stays as it was, and why.
-type Left = (u32, Why);
+pub(super) type Left = (u32, Why);
 
 const NONE: Why = "events that are no images as they were sent stay as they are";
 const BROKEN: Why = "images that are no JPEG, cut off or too large stay as they were";
@@ -167,7 +167,7 @@ fn rows(flats: Vec<Flat>) -> Rows {
 }
 
 /// Tells why events stay as they were.
-fn tell(batch: &Batch, left: Vec<Left>, context: &mut StageContext<'_>) {
+pub(super) fn tell(batch: &Batch, left: Vec<Left>, context: &mut StageContext<'_>) {
     let mut counts: BTreeMap<(u32, Why), u64> = BTreeMap::new();
     for (event, why) in left {
         *counts.entry((batch.channels()[event as usize], why)).or_default() += 1;
@@ -179,7 +179,7 @@ fn tell(batch: &Batch, left: Vec<Left>, context: &mut StageContext<'_>) {
 }
 
 /// The rows without those of these events, which are ascending.
-fn others(rows: &Rows, events: &[u32]) -> Option<Rows> {
+pub(super) fn others(rows: &Rows, events: &[u32]) -> Option<Rows> {
     let is_other = |row: &u32| events.binary_search(&rows.events[*row as usize]).is_err();
     let others: Vec<u32> = (0..rows.events.len() as u32).filter(is_other).collect();
     (!others.is_empty()).then(|| rows.pick(&others))

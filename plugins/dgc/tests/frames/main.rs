@@ -7,3 +7,4 @@ mod codec;
 mod georeference;
 mod kit;
 mod to_frame;
+mod unproject;
