@@ -1,6 +1,8 @@
 //! What every command has: the plugins, and where talk goes. Data is no business of it.
 
+use std::collections::HashSet;
 use std::io::{self, IsTerminal};
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
 use sluice_core::Registry;
@@ -24,6 +26,8 @@ pub(crate) struct Shell {
     /// Whether every step is told.
     pub(crate) verbose: bool,
     colored: bool,
+    /// The warnings that are given once, however often there is reason to.
+    warned: Mutex<HashSet<String>>,
 }
 
 impl Shell {
@@ -34,7 +38,7 @@ impl Shell {
             Color::Never => false,
             Color::Auto => terminal_with_colors(),
         };
-        Self { registry, quiet, verbose: false, colored }
+        Self { registry, quiet, verbose: false, colored, warned: Mutex::default() }
     }
 
     /// Says something that is nice to know.
@@ -83,6 +87,14 @@ impl Shell {
     pub(crate) fn summary(&self, text: &str, fields: Value) {
         if !self.quiet {
             self.put(Level::Info, "summary", text, fields);
+        }
+    }
+
+    /// Warns of something that is no error, unless that warning has been given before.
+    pub(crate) fn warn_once(&self, text: &str) {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.insert(text.to_owned()) {
+            self.warn(text);
         }
     }
 

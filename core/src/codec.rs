@@ -1,13 +1,14 @@
 //! Codecs: which type a payload has, and payloads of one type as Arrow columns and back. Knows no format.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{BinaryArray, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 
+use crate::name::printable;
 use crate::{Batch, Channel, Error, Rows};
 
 /// A type of payload, as its codec numbers it: for LCM, the fingerprint.
@@ -101,16 +102,71 @@ pub struct KnownType {
     pub form: Result<Arc<dyn PayloadType>, String>,
 }
 
+/// Types of a file that cannot be used, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnusableTypes {
+    /// The file that declares them; nothing where options do.
+    pub file: Option<PathBuf>,
+    /// Their names; none if the file cannot be read as far as that.
+    pub types: Vec<String>,
+    /// Why, on one line.
+    pub why: String,
+    /// Whether the mistake is in this file. Otherwise its types hold others that cannot be used.
+    pub has_mistake: bool,
+}
+
+impl UnusableTypes {
+    /// Adds a type, beside the one before if that is of the same file and cannot be used for the same reason.
+    pub fn add(
+        all: &mut Vec<Self>,
+        file: Option<&Path>,
+        name: &str,
+        (why, has_mistake): (String, bool),
+    ) {
+        match all.last_mut() {
+            Some(last) if last.file.as_deref() == file && last.why == why => {
+                last.types.push(name.to_owned());
+            }
+            _ => {
+                let (file, types) = (file.map(Path::to_owned), vec![name.to_owned()]);
+                all.push(Self { file, types, why, has_mistake });
+            }
+        }
+    }
+}
+
+impl fmt::Display for UnusableTypes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 8;
+        let names: Vec<String> =
+            self.types.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+        let what = match (names.as_slice(), self.types.len().saturating_sub(SHOWN)) {
+            ([], _) => "its types".to_owned(),
+            (names, 0) => names.join(", "),
+            (names, more) => format!("{} and {more} more types", names.join(", ")),
+        };
+        let file = self.file.as_deref().unwrap_or(Path::new("`messages`"));
+        let text = format!("{}: {what} cannot be used: {}", file.display(), self.why);
+        f.write_str(&printable(&text))
+    }
+}
+
 /// Gives the number of a payload's type, known or not; nothing if it has none. Asked once an event.
 pub type KeyOf = Arc<dyn Fn(&[u8]) -> Option<TypeKey> + Send + Sync>;
 
 /// Knows the types of one kind of payload.
 ///
-/// It is made from files that declare types. Mistakes in these do not keep it from being made, so that
-/// all of them can be told; stages refuse a codec that has some.
+/// It is made from files that declare types. Mistakes in these do not keep it from being made: all of them
+/// can be told, and types that none of them touches can be used.
 pub trait Codec: Send + Sync {
     /// The mistakes in the files it was made from: with file, line, column and what to do.
     fn mistakes(&self) -> &[String];
+
+    /// The types of these files that cannot be used because of the mistakes, and are not among
+    /// [`types`](Self::types): by file, each with at least one entry for every file that has a mistake.
+    fn unusable(&self) -> &[UnusableTypes] {
+        &[]
+    }
 
     /// Every type it knows, by name.
     fn types(&self) -> &[KnownType];

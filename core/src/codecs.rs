@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 
 use crate::options::{self, TYPES_FORMAT};
 use crate::registry::{type_set, type_sets};
-use crate::{Codec, Error, Kind, KnownType, Make, OptionsError, Plugin, Registry, files};
+use crate::{
+    Codec, Error, Kind, KnownType, Make, OptionsError, Plugin, Registry, UnusableTypes, files,
+};
 
 /// A file that declares types.
 #[derive(Clone, Debug)]
@@ -117,11 +119,15 @@ impl CodecOptions {
 
 /// Codecs with the types they were made from.
 #[derive(Default)]
-pub struct Codecs(Vec<(&'static str, Box<dyn Codec>)>);
+pub struct Codecs {
+    all: Vec<(&'static str, Box<dyn Codec>)>,
+    /// The files that were named themselves, rather than found in a folder or by a glob.
+    named: HashSet<PathBuf>,
+}
 
 impl fmt::Debug for Codecs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+        f.debug_list().entries(self.all.iter().map(|(name, _)| name)).finish()
     }
 }
 
@@ -129,8 +135,8 @@ impl Codecs {
     /// The codecs of a registry, made from files and sets of types; each gets those of its own kind, and
     /// of the other options those that it has.
     ///
-    /// Mistakes in the files stand in the codecs. `Err` is a file that cannot be read, or that no codec
-    /// knows.
+    /// Mistakes in the files stand in the codecs: see [`refusal`](Self::refusal). `Err` is a file that cannot
+    /// be read, or that no codec knows.
     pub fn of(
         registry: &Registry,
         types: &TypePaths,
@@ -138,6 +144,7 @@ impl Codecs {
     ) -> Result<Self, OptionsError> {
         let plugins: Vec<&Plugin> = registry.iter().filter(|p| p.kind() == Kind::Codec).collect();
         let mut files: Vec<Vec<PathBuf>> = vec![Vec::new(); plugins.len()];
+        let mut named = HashSet::new();
         for (at, path) in types.0.iter().enumerate() {
             let wrong = |message: String| OptionsError {
                 path: vec!["types".to_owned(), at.to_string()],
@@ -146,6 +153,9 @@ impl Codecs {
             for file in expanded(path, &plugins).map_err(|e| wrong(e.to_string()))? {
                 let place = plugins.iter().position(|plugin| reads(plugin, &file));
                 let place = place.ok_or_else(|| wrong(unknown(&file, &plugins)))?;
+                if file == *path {
+                    named.insert(file.clone());
+                }
                 if !files[place].contains(&file) {
                     files[place].push(file);
                 }
@@ -153,17 +163,17 @@ impl Codecs {
         }
         let made = plugins.into_iter().zip(files);
         let made = made.map(|(plugin, files)| Ok((plugin.name, make(plugin, &files, options)?)));
-        made.collect::<Result<_, _>>().map(Self)
+        Ok(Self { all: made.collect::<Result<_, _>>()?, named })
     }
 
     /// The codecs, by name.
     pub fn iter(&self) -> impl Iterator<Item = &dyn Codec> {
-        self.0.iter().map(|(_, codec)| &**codec)
+        self.all.iter().map(|(_, codec)| &**codec)
     }
 
     /// The codec of this name.
     pub fn get(&self, name: &str) -> Option<&dyn Codec> {
-        self.0.iter().find(|(known, _)| *known == name).map(|(_, codec)| &**codec)
+        self.all.iter().find(|(known, _)| *known == name).map(|(_, codec)| &**codec)
     }
 
     /// All types of all codecs.
@@ -175,6 +185,27 @@ impl Codecs {
     pub fn mistakes(&self) -> Option<String> {
         let all: Vec<&str> = self.iter().flat_map(Codec::mistakes).map(String::as_str).collect();
         (!all.is_empty()).then(|| format!("the types have mistakes\n\n{}", all.join("\n\n")))
+    }
+
+    /// Why these types are not to be used at all: every mistake as one text, if a file that was named
+    /// itself has one, or if no type is left. Mistakes in other files of a folder or glob cost only the
+    /// types that they touch: see [`unusable`](Self::unusable).
+    pub fn refusal(&self) -> Option<String> {
+        let is_named = |unusable: &UnusableTypes| {
+            let file = unusable.file.as_ref();
+            unusable.has_mistake && file.is_none_or(|file| self.named.contains(file))
+        };
+        let is_named = self.iter().flat_map(Codec::unusable).any(is_named);
+        if is_named || self.types().next().is_none() { self.mistakes() } else { None }
+    }
+
+    /// What cannot be used of the files, a line each; after a hundred only how many more.
+    pub fn unusable(&self) -> Vec<String> {
+        const MOST: usize = 100;
+        let all: Vec<&UnusableTypes> = self.iter().flat_map(Codec::unusable).collect();
+        let more = all.len().saturating_sub(MOST);
+        let lines = all.into_iter().take(MOST).map(UnusableTypes::to_string);
+        lines.chain((more > 0).then(|| format!("and {more} more like these"))).collect()
     }
 }
 

@@ -53,7 +53,7 @@ mod globs;
 
 pub use batch::{Batch, BatchBuilder, Event, Place};
 pub use channel::{Channel, ChannelId, Channels, Clock, Encoding, PerChannel};
-pub use codec::{Codec, KeyOf, KnownType, MessageType, PayloadType, TypeKey};
+pub use codec::{Codec, KeyOf, KnownType, MessageType, PayloadType, TypeKey, UnusableTypes};
 pub use codecs::{CodecOptions, Codecs, TypeFile, TypePaths};
 pub use damage::{Damage, DamageLog};
 pub use delimited::{Delimited, Line, Mark, Parsed, TextLines};

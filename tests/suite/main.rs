@@ -40,4 +40,5 @@ mod spying;
 mod stopping;
 mod tables;
 mod typed;
+mod unusable_types;
 mod windows;

@@ -24,6 +24,11 @@ pub(crate) fn run(args: &CheckArgs, shell: &Shell) -> Outcome {
                         writeln!(io::stdout(), "  {name}: {what}")?;
                     }
                 }
+                for node in &pipeline.nodes {
+                    for note in node.notes() {
+                        writeln!(io::stdout(), "  {}: {note}", node.name)?;
+                    }
+                }
                 for left_out in &pipeline.left_out {
                     writeln!(io::stdout(), "  left out: {left_out}")?;
                 }

@@ -77,6 +77,15 @@ impl Stage {
         };
         self.parts().into_iter().filter_map(of).collect()
     }
+
+    /// What is to be told of it before any event: see [`Map::notes`].
+    pub fn notes(&self) -> Vec<String> {
+        let of = |part: &Self| match part {
+            Self::Map(map) => map.notes(),
+            Self::Fold(_) | Self::Chain(_) => Vec::new(),
+        };
+        self.parts().into_iter().flat_map(of).collect()
+    }
 }
 
 /// What a stage needs from its run, and where it says what became of events.
@@ -194,6 +203,11 @@ pub trait Map: Send + Sync {
     /// Outputs made with another one are made again under `--resume`.
     fn beside_options(&self) -> Option<String> {
         None
+    }
+
+    /// What is to be told of it once in every run, whatever events come: what of its options it cannot use.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
     }
 }
 

@@ -184,6 +184,14 @@ impl<'r> Driver<'r> {
         })
     }
 
+    /// Notes what a node has to say before anything is read.
+    pub(super) fn note(&mut self, node: usize, name: &str, what: &str) {
+        if let Some(progress) = &self.options.progress {
+            progress.note(name, what);
+        }
+        self.tally.node(node).note(what, 0);
+    }
+
     /// Runs everything to its end. What is complete then has to be published.
     pub(super) fn drive(mut self) -> Result<(Finished, Arc<Outputs>), Error> {
         loop {

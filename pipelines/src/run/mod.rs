@@ -221,9 +221,11 @@ fn run_prepared(
     let quarantines = quarantine::open(&nodes, &room.outputs)?;
     let labels =
         nodes.iter().map(|node| (node.name.clone(), node.from.clone())).collect::<Vec<_>>();
+    let notes = notes_of_stages(&nodes);
     let topology = Topology::of(nodes, &reading.origins, &reading.wanted, setup.merge_limit())?;
     let is_live = reading.sources.iter().all(SourceReading::is_live);
-    let driver = Driver::new(topology, reading, &publisher, (room, quarantines))?;
+    let mut driver = Driver::new(topology, reading, &publisher, (room, quarantines))?;
+    notes.iter().for_each(|(node, what)| driver.note(*node, &labels[*node].0, what));
     let (finished, outputs) = driver.drive()?;
     let mut report = Report::of(&labels, finished, &inputs, setup.channels())?;
     setup.check()?;
@@ -240,6 +242,14 @@ fn run_prepared(
         tell(&Milestone::Output { path, rows: *rows, bytes: *bytes });
     }
     Ok(report)
+}
+
+/// What stages have to say before any event, by their places in the pipeline.
+fn notes_of_stages(nodes: &[Node]) -> Vec<(usize, String)> {
+    let notes = |(place, node): (usize, &Node)| {
+        node.notes().into_iter().map(move |what| (place, what)).collect::<Vec<_>>()
+    };
+    nodes.iter().enumerate().flat_map(notes).collect()
 }
 
 /// What would be read: a source's inputs and splits.

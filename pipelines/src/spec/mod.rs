@@ -92,6 +92,16 @@ pub struct Node {
     pub span: Range<usize>,
 }
 
+impl Node {
+    /// What is to be told of it before any event.
+    pub fn notes(&self) -> Vec<String> {
+        match &self.part {
+            Part::Stage(stage) => stage.notes(),
+            Part::Source(_) | Part::Sink(_) => Vec::new(),
+        }
+    }
+}
+
 /// Makes a stage from its options.
 pub type MakeStage = fn(serde_json::Value) -> Result<Stage, OptionsError>;
 

@@ -29,7 +29,7 @@ use sluice_core::codecs;
 use sluice_core::layout::{self, Layout, Lengths, Wire};
 use sluice_core::{
     Batch, Channel, Codec, Encoding, Error, KeyOf, KnownType, MessageType, OptionsError,
-    PayloadType, Rows, TypeKey, TypePaths,
+    PayloadType, Rows, TypeKey, TypePaths, UnusableTypes,
 };
 
 use crate::plan::{self, Form, Top, dotted};
@@ -66,6 +66,7 @@ sluice_core::register! {
 pub struct IceCodec {
     types: Vec<KnownType>,
     mistakes: Vec<String>,
+    unusable: Vec<UnusableTypes>,
     made_from: String,
     classes: Arc<Classes>,
     structs: BTreeMap<Role, Candidates>,
@@ -140,8 +141,8 @@ impl IceCodec {
             types.push(known);
         }
         types.sort_by(|a, b| (&a.described.name, &a.file).cmp(&(&b.described.name, &b.file)));
-        let mistakes = library.mistakes();
-        Self { types, mistakes, made_from, classes: Arc::new(classes), structs }
+        let (mistakes, unusable) = (library.mistakes(), library.unusable());
+        Self { types, mistakes, unusable, made_from, classes: Arc::new(classes), structs }
     }
 }
 
@@ -250,6 +251,10 @@ const LONGEST_DESCRIPTION: usize = 1 << 20;
 impl Codec for IceCodec {
     fn mistakes(&self) -> &[String] {
         &self.mistakes
+    }
+
+    fn unusable(&self) -> &[UnusableTypes] {
+        &self.unusable
     }
 
     fn types(&self) -> &[KnownType] {

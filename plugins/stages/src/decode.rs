@@ -84,13 +84,13 @@ impl TryFrom<DecodeOptions> for Stage {
     }
 }
 
-/// The codecs of these types; `Err` with every mistake in the files, if there are any.
+/// The codecs of these types; `Err` with every mistake in the files, if they are not to be used for these.
 pub(crate) fn known_codecs(
     types: &TypePaths,
     options: &CodecOptions,
 ) -> Result<Codecs, OptionsError> {
     let codecs = Codecs::of(&Registry::linked(), types, options)?;
-    match codecs.mistakes() {
+    match codecs.refusal() {
         None => Ok(codecs),
         Some(message) => Err(OptionsError { path: vec!["types".into()], message }),
     }
@@ -349,5 +349,9 @@ impl Map for Decode {
 
     fn beside_options(&self) -> Option<String> {
         made_from(&self.codecs)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.codecs.unusable()
     }
 }

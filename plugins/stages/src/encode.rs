@@ -220,4 +220,8 @@ impl Map for Encode {
     fn beside_options(&self) -> Option<String> {
         self.beside.clone()
     }
+
+    fn notes(&self) -> Vec<String> {
+        self.codecs.unusable()
+    }
 }

@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sluice_core::{
     Batch, Channel, ChannelId, Channels, CodecOptions, Codecs, EncodeContext, Encoding, Error,
-    KeyOf, KnownType, Payloads, PerChannel, Registry, Sink, SinkContext, TypeKey, TypePaths,
+    KeyOf, KnownType, Payloads, PerChannel, Sink, SinkContext, TypeKey, TypePaths,
 };
 
 use crate::ending::Failure;
+use crate::shell::Shell;
 
 /// What there is in a log.
 #[derive(Debug, Default)]
@@ -66,12 +67,16 @@ pub(crate) struct Types {
 }
 
 impl Types {
-    /// Those that these files declare, and all that are built in.
-    pub(crate) fn named(paths: &[PathBuf], registry: &Registry) -> Result<Self, Failure> {
+    /// Those that these files declare, and all that are built in. Warns of what cannot be used of the files.
+    pub(crate) fn named(paths: &[PathBuf], shell: &Shell) -> Result<Self, Failure> {
         let paths = TypePaths([paths, &TypePaths::built_in().0].concat());
-        let codecs = Codecs::of(registry, &paths, &CodecOptions::default());
+        let codecs = Codecs::of(&shell.registry, &paths, &CodecOptions::default());
         let codecs = codecs.map_err(|error| Failure::WrongUse(error.message))?;
-        codecs.mistakes().map_or_else(|| Ok(Self::of(codecs)), |it| Err(Failure::WrongUse(it)))
+        if let Some(refusal) = codecs.refusal() {
+            return Err(Failure::WrongUse(refusal));
+        }
+        codecs.unusable().iter().for_each(|unusable| shell.warn_once(unusable));
+        Ok(Self::of(codecs))
     }
 
     /// Those that these codecs know.

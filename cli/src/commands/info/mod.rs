@@ -90,7 +90,7 @@ fn look_into(file: &Input, args: &InfoArgs, shell: &Shell) -> Result<Found, Fail
         None => inputs::source_of(shell, std::slice::from_ref(file), format.from.as_deref())?,
     };
     let result = Arc::new(Mutex::new(Census::default()));
-    let counting = Counting::new(Arc::clone(&result), Types::named(&args.types, &shell.registry)?);
+    let counting = Counting::new(Arc::clone(&result), Types::named(&args.types, shell)?);
     let report = inputs::read_with(source, &file.path, &options, Box::new(counting))?;
     let census = std::mem::take(&mut *result.lock().unwrap_or_else(PoisonError::into_inner));
     let mut findings = inputs::findings(source, &file.path, &options)?;

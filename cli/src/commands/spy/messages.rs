@@ -46,7 +46,7 @@ impl Messages {
     ) -> Result<Self, Failure> {
         let given: Vec<_> = types.iter().map(Into::into).collect();
         let decoded = if given.is_empty() { TypePaths::built_in() } else { TypePaths(given) };
-        let known = Types::named(&decoded.0, &shell.registry)?;
+        let known = Types::named(&decoded.0, shell)?;
         let decode = if decoded.0.is_empty() {
             None
         } else {

@@ -24,7 +24,7 @@ use serde::Deserialize;
 use sluice_core::codecs;
 use sluice_core::{
     Batch, Channel, Codec, Encoding, Error, KeyOf, KnownType, MessageType, OptionsError,
-    PayloadType, Payloads, Rows, TypeKey, TypePaths,
+    PayloadType, Payloads, Rows, TypeKey, TypePaths, UnusableTypes,
 };
 
 use crate::types::library::TypeFile;
@@ -65,6 +65,7 @@ sluice_core::register! {
 pub struct LcmCodec {
     types: Vec<KnownType>,
     mistakes: Vec<String>,
+    unusable: Vec<UnusableTypes>,
     depth: usize,
     made_from: String,
 }
@@ -87,7 +88,7 @@ impl LcmCodec {
     pub fn of(files: Vec<TypeFile>, depth: usize) -> Self {
         let made_from = codecs::made_from(NAME, &files);
         let library = Arc::new(Library::of(files));
-        let mut mistakes = library.mistakes();
+        let (mut mistakes, mut unusable) = (library.mistakes(), library.unusable());
         let (mut types, mut room) = (Vec::new(), Room::default());
         let fingerprints = fingerprint::fingerprints(&library);
         for (id, fingerprint) in library.ids().zip(fingerprints) {
@@ -98,16 +99,17 @@ impl LcmCodec {
                 Ok(fingerprint) => {
                     types.push(known(&library, id, TypeKey(fingerprint), depth, &mut room));
                 }
-                Err(reason) => mistakes.push(format!(
-                    "error: `{}`: {reason}: {}:{}",
-                    library.name(id),
-                    library.file_of(id).display(),
-                    library.get(id).line
-                )),
+                Err(reason) => {
+                    let (name, file) = (library.name(id), library.file_of(id));
+                    let line = library.get(id).line;
+                    mistakes.push(format!("error: `{name}`: {reason}: {}:{line}", file.display()));
+                    let why = format!("{reason} (line {line})");
+                    UnusableTypes::add(&mut unusable, Some(file), name, (why, true));
+                }
             }
         }
         types.sort_by(|a, b| (&a.described.name, &a.file).cmp(&(&b.described.name, &b.file)));
-        Self { types, mistakes, depth, made_from }
+        Self { types, mistakes, unusable, depth, made_from }
     }
 }
 
@@ -174,6 +176,10 @@ const DEEPEST: usize = 64;
 impl Codec for LcmCodec {
     fn mistakes(&self) -> &[String] {
         &self.mistakes
+    }
+
+    fn unusable(&self) -> &[UnusableTypes] {
+        &self.unusable
     }
 
     fn types(&self) -> &[KnownType] {

@@ -89,6 +89,8 @@ impl LogTables {
         }
         let types = json!({ "types": types, "channel_types": channel_types });
         let decode = map_of(&self.registry, "decode", types.clone())?;
+        let notes = decode.notes().into_iter().map(|note| (note, 0)).collect();
+        self.findings.add_counts(&BTreeMap::new(), &notes);
         Ok(Self { decode: Some(decode), types, ..self })
     }
 

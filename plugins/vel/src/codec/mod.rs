@@ -14,7 +14,7 @@ use serde::Deserialize;
 use sluice_core::layout::PlainType;
 use sluice_core::{
     Channel, Codec, Encoding, KeyOf, KnownType, MessageType, OptionsError, PayloadType, TypeFile,
-    TypeKey, TypePaths,
+    TypeKey, TypePaths, UnusableTypes,
 };
 
 use crate::channels::{TYPE, VERSION};
@@ -77,6 +77,7 @@ struct VelCodec {
     /// The versions that are declared of each type.
     versions: Arc<BTreeMap<u32, Vec<i32>>>,
     mistakes: Vec<String>,
+    unusable: Vec<UnusableTypes>,
     made_from: String,
 }
 
@@ -91,11 +92,21 @@ impl TryFrom<VelTypes> for Box<dyn Codec> {
     type Error = OptionsError;
 
     fn try_from(options: VelTypes) -> Result<Self, OptionsError> {
-        let (mut placed, mut mistakes) = (Vec::new(), Vec::new());
+        let (mut placed, mut mistakes, mut unusable) = (Vec::new(), Vec::new(), Vec::new());
         for TypeFile { path, text } in options.types.texts(NAME, LONGEST_FILE)? {
             match read(&path, &text) {
                 Ok(found) => placed.extend(found),
-                Err(mistake) => mistakes.push(mistake),
+                Err((why, line)) => {
+                    mistakes.push(format!("error: {why}: {}:{line}", path.display()));
+                    let why = format!("{why} (line {line})");
+                    let types = Vec::new();
+                    unusable.push(UnusableTypes {
+                        file: Some(path),
+                        types,
+                        why,
+                        has_mistake: true,
+                    });
+                }
             }
         }
         for (at, declared) in options.messages.into_iter().enumerate() {
@@ -107,7 +118,7 @@ impl TryFrom<VelTypes> for Box<dyn Codec> {
             })?;
             placed.push(Placed { declared, file: None, line: 0 });
         }
-        Ok(Box::new(VelCodec::of(placed, mistakes)))
+        Ok(Box::new(VelCodec::of(placed, mistakes, unusable)))
     }
 }
 
@@ -122,11 +133,12 @@ struct FileForm {
     messages: Vec<toml::Spanned<Declared>>,
 }
 
-fn read(path: &Path, text: &str) -> Result<Vec<Placed>, String> {
+/// The messages that a file declares, or what is wrong with it and in which line.
+fn read(path: &Path, text: &str) -> Result<Vec<Placed>, (String, usize)> {
     let line_of = |at: usize| text.get(..at).unwrap_or(text).matches('\n').count() + 1;
     let file: FileForm = toml::from_str(text).map_err(|e| {
         let line = e.span().map_or(1, |span| line_of(span.start));
-        format!("error: {}: {}:{line}", e.message(), path.display())
+        (e.message().to_owned(), line)
     })?;
     let placed = file.messages.into_iter().map(|found| Placed {
         line: line_of(found.span().start),
@@ -137,20 +149,31 @@ fn read(path: &Path, text: &str) -> Result<Vec<Placed>, String> {
 }
 
 impl VelCodec {
-    fn of(mut placed: Vec<Placed>, mistakes: Vec<String>) -> Self {
-        let mut codec = Self { mistakes, ..Self::default() };
+    fn of(mut placed: Vec<Placed>, mistakes: Vec<String>, unusable: Vec<UnusableTypes>) -> Self {
+        let mut codec = Self { mistakes, unusable, ..Self::default() };
         let mut hash = blake3::Hasher::new();
         placed.sort_by(|a, b| {
             (&a.declared.name, a.declared.version).cmp(&(&b.declared.name, b.declared.version))
         });
         let (mut known, mut named) = (BTreeMap::new(), BTreeMap::new());
+        // Which of several declarations is the right one nobody knows, nor what newer versions are like.
+        let mut clashing: BTreeMap<u32, String> = BTreeMap::new();
         for place in &placed {
             hash.update(description(&place.declared).as_bytes());
             let (id, version) = (place.declared.type_id(), place.declared.version);
             let same_number = *named.entry(id).or_insert(place);
             let same_version = *known.entry((id, version)).or_insert(place);
-            codec.mistakes.extend(clash(place, same_number, same_version));
+            if let Some(what) = clash(place, same_number, same_version) {
+                codec.mistakes.push(format!("error: {what}"));
+                clashing.entry(id).or_insert(what);
+            }
         }
+        for place in &placed {
+            if let Some(what) = clashing.get(&place.declared.type_id()) {
+                codec.give_up(place, what);
+            }
+        }
+        known.retain(|(id, _), _| !clashing.contains_key(id));
         codec.made_from = format!("{NAME} types, blake3 {}", hash.finalize().to_hex());
         let mut versions: BTreeMap<u32, Vec<i32>> = BTreeMap::new();
         known.keys().for_each(|(id, version)| versions.entry(*id).or_default().push(*version));
@@ -165,6 +188,12 @@ impl VelCodec {
         codec
     }
 
+    /// Notes that a declaration cannot be used.
+    fn give_up(&mut self, place: &Placed, why: &str) {
+        let (file, name) = (place.file.as_deref(), &place.declared.name);
+        UnusableTypes::add(&mut self.unusable, file, name, (why.to_owned(), true));
+    }
+
     fn add(&mut self, place: &Placed, versions: Versions) {
         let Placed { declared, file, line } = place;
         let mistake =
@@ -173,7 +202,10 @@ impl VelCodec {
         // What is wrong with a declaration is said once, of its first form.
         let wrong = [described.as_ref().err(), layout.as_ref().err()];
         if versions == Versions::This {
-            self.mistakes.extend(wrong.into_iter().flatten().map(|what| mistake(what.clone())));
+            for what in wrong.into_iter().flatten() {
+                self.mistakes.push(mistake(what.clone()));
+                self.give_up(place, &format!("{what} (line {line})"));
+            }
         }
         if let (Ok(described), Ok(layout)) = (described, layout) {
             let described = Arc::new(described);
@@ -200,13 +232,13 @@ fn clash(place: &Placed, same_number: &Placed, same_version: &Placed) -> Option<
         let (other, number) = (&same_number.declared.name, hash::hex(place.declared.type_id()));
         let places = places(same_number);
         return Some(format!(
-            "error: `{name}` and `{other}` have the same number {number}; leave one of them out: {places}"
+            "`{name}` and `{other}` have the same number {number}; leave one of them out: {places}"
         ));
     }
     (same_version.declared != place.declared).then(|| {
         let places = places(same_version);
         format!(
-            "error: version {version} of `{name}` is declared in two ways; leave one of them out: {places}"
+            "version {version} of `{name}` is declared in two ways; leave one of them out: {places}"
         )
     })
 }
@@ -239,6 +271,10 @@ const LONGEST_DESCRIPTION: usize = 1 << 20;
 impl Codec for VelCodec {
     fn mistakes(&self) -> &[String] {
         &self.mistakes
+    }
+
+    fn unusable(&self) -> &[UnusableTypes] {
+        &self.unusable
     }
 
     fn types(&self) -> &[KnownType] {

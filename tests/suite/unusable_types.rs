@@ -1,0 +1,146 @@
+//! Folders of type files in which some have mistakes: the others are used, and what cannot be is told.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::kit::{BEGIN, Event, Folder, Ran, log, ran};
+
+fn types(folder: &Folder, name: &str, text: &str) {
+    let path = folder.at(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// A folder `types` with a type that can be used, one that names an absent package, one that holds that, and
+/// a file that is no type file at all; and a log of one event of each type.
+fn mixed() -> Folder {
+    let folder = Folder::new();
+    types(&folder, "alone/good.lcm", "package p;\nstruct good_t { int32_t x; }\n");
+    let told = ran(&folder, &["types", "alone", "--json"]).expect(0).text();
+    let told: Value = serde_json::from_str(told.trim()).unwrap();
+    let key = u64::from_str_radix(told["fingerprint"].as_str().unwrap(), 16).unwrap();
+    types(&folder, "types/good.lcm", "package p;\nstruct good_t { int32_t x; }\n");
+    let lost = "package p;\nstruct beside_t { int32_t a; }\nstruct lost_t { absent.thing_t t; }\n";
+    types(&folder, "types/lost.lcm", lost);
+    types(&folder, "types/outer.lcm", "package p;\nstruct outer_t { p.lost_t l; }\n");
+    types(&folder, "types/text.lcm", "Dear reader,\n");
+    let good = [&key.to_be_bytes()[..], &7i32.to_be_bytes()].concat();
+    let other = 42u64.to_be_bytes();
+    let events =
+        [Event::new(0, BEGIN, "GOOD", &good), Event::new(1, BEGIN + 1_000, "OTHER", &other)];
+    folder.write("in.lcm", log(&events));
+    folder
+}
+
+/// What is said of the folder `types` on standard error: each file once.
+fn expect_told(ran: &Ran) {
+    let told = &ran.stderr;
+    for says in [
+        "types/lost.lcm: `p.lost_t` cannot be used: no type `absent.thing_t` (type in line 3)",
+        "types/outer.lcm: `p.outer_t` cannot be used: it holds `p.lost_t`, which cannot be used",
+        "types/text.lcm: its types cannot be used: ",
+    ] {
+        assert_eq!(told.matches(says).count(), 1, "{says}\n{told}");
+    }
+    assert!(!told.contains("good_t") && !told.contains("beside_t"), "{told}");
+}
+
+#[test]
+fn one_file_that_names_an_absent_package_does_not_cost_the_others() {
+    let folder = mixed();
+    let arguments =
+        ["convert", "in.lcm", "--types", "types", "--to", "out.jsonl", "--report", "report.json"];
+    expect_told(&ran(&folder, &arguments).expect(0));
+    let lines = String::from_utf8(folder.read("out.jsonl")).unwrap();
+    assert!(lines.contains(r#""fields":{"x":7}"#), "{lines}");
+    let report: Value = serde_json::from_slice(&folder.read("report.json")).unwrap();
+    let notes = report["notes"].as_array().unwrap();
+    let of_types = notes.iter().filter(|note| note["what"].to_string().contains("cannot be used"));
+    assert_eq!(of_types.count(), 3, "{notes:?}");
+    for arguments in [
+        &["cat", "in.lcm", "--types", "types", "--json"][..],
+        &["cat", "in.lcm", "--types", "types/*.lcm", "--json"],
+    ] {
+        let shown = ran(&folder, arguments).expect(0);
+        expect_told(&shown);
+        assert!(shown.text().contains(r#""fields":{"x":7}"#), "{}", shown.text());
+    }
+    // Types that are found for many files are told of once.
+    folder.write("again.lcm", folder.read("in.lcm"));
+    let info = ran(&folder, &["info", "in.lcm", "again.lcm", "--types", "types"]).expect(0);
+    expect_told(&info);
+    assert!(info.text().contains("p.good_t"), "{}", info.text());
+}
+
+#[test]
+fn types_still_fails_and_lists_the_others() {
+    let folder = mixed();
+    let listed = ran(&folder, &["types", "types"]).expect(2);
+    assert!(listed.text().contains("p.good_t") && listed.text().contains("p.beside_t"));
+    assert!(listed.stderr.contains("types/lost.lcm:3:"), "{}", listed.stderr);
+}
+
+#[test]
+fn a_file_that_is_named_itself_has_to_be_right() {
+    let folder = mixed();
+    let ran = |types: &[&str]| {
+        let mut arguments = vec!["cat", "in.lcm"];
+        types.iter().for_each(|path| arguments.extend(["--types", path]));
+        ran(&folder, &arguments)
+    };
+    let refused = ran(&["types", "types/lost.lcm"]).expect(2);
+    assert!(refused.stderr.contains("types/lost.lcm:3:"), "{}", refused.stderr);
+    // This one is right; what it holds is not, and is in the folder.
+    expect_told(&ran(&["types", "types/outer.lcm"]).expect(0));
+    // Without any type that can be used there is nothing to go on with.
+    fs::remove_file(folder.at("types/good.lcm")).unwrap();
+    types(&folder, "types/lost.lcm", "package p;\nstruct lost_t { absent.thing_t t; }\n");
+    ran(&["types"]).expect(2);
+}
+
+#[test]
+fn a_pipeline_is_right_and_says_which_types_it_cannot_use() {
+    let folder = mixed();
+    let decode = |types: &str| {
+        format!(
+            "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\n[stages.typed]\nplugin = \
+             \"decode\"\nfrom = \"log\"\ntypes = [{types}]\n\n[sinks.out]\nplugin = \"jsonl\"\n\
+             from = \"typed\"\npath = \"piped.jsonl\"\n"
+        )
+    };
+    folder.write("folder.toml", decode("\"types\""));
+    let checked = ran(&folder, &["check", "folder.toml"]).expect(0);
+    assert!(checked.text().contains("typed: "), "{}", checked.text());
+    assert!(checked.text().contains("`p.lost_t` cannot be used"), "{}", checked.text());
+    expect_told(&ran(&folder, &["run", "folder.toml"]).expect(0));
+    folder.write("named.toml", decode("\"types\", \"types/lost.lcm\""));
+    ran(&folder, &["check", "named.toml"]).expect(2);
+}
+
+#[test]
+fn files_of_other_languages_do_not_cost_the_others_either() {
+    let folder = mixed();
+    types(&folder, "types/a.ice", "module m { struct GoodData { int i; }; };\n");
+    types(&folder, "types/b.ice", "module m { struct BadData { Missing n; }; };\n");
+    types(&folder, "types/c.ice", "module m { class Child extends BadBase {}; };\n");
+    let message = |version: i32, fields: &str| {
+        format!("[[messages]]\nname = \"AM\"\nversion = {version}\nfields = [{fields}]\n")
+    };
+    types(&folder, "types/a.veltypes", &message(1, "{ name = \"a\", type = \"u8\" }"));
+    types(&folder, "types/b.veltypes", &message(1, "{ name = \"b\", type = \"u16\" }"));
+    types(&folder, "types/c.veltypes", "[[messages]]\nname = 3\n");
+    let good = "[[messages]]\nname = \"GoodM\"\nversion = 1\nfields = []\n";
+    types(&folder, "types/d.veltypes", good);
+    let shown = ran(&folder, &["cat", "in.lcm", "--types", "types", "--json"]).expect(0);
+    expect_told(&shown);
+    for says in [
+        "types/b.ice: `m.BadData` cannot be used: no type `Missing` (type in line 1)",
+        "types/c.ice: `m.Child` cannot be used: no type `BadBase`",
+        "version 1 of `AM` is declared in two ways",
+        "types/c.veltypes: its types cannot be used: ",
+    ] {
+        assert!(shown.stderr.contains(says), "{says}\n{}", shown.stderr);
+    }
+    assert!(!shown.stderr.contains("GoodM") && !shown.stderr.contains("GoodData"));
+}
