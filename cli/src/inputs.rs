@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use serde_json::{Map, Value, json};
+use sluice_core::files::Foreign;
 use sluice_core::options::ByteSize;
 use sluice_core::store::is_address;
-use sluice_core::{DynSink, Input, Kind, Make, OptionsError, Plugin, Source, files};
+use sluice_core::{DynSink, Input, Kind, Make, OptionsError, Plugin, Sniff, Source, files};
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Node, OnDamage, Part, Pipeline, Report};
 
@@ -198,6 +199,10 @@ fn format_of<'s>(shell: &'s Shell, path: &Path, by: By) -> Result<&'s Plugin, Fa
     }
     let head = if is_stdin { Vec::new() } else { files::head(path, HEAD)? };
     let sniffed = shell.registry.sniff(&head).into_iter().next();
+    if let Some(plugin) = sniffed.filter(|plugin| (plugin.sniff)(&head) == Sniff::Yes) {
+        return Ok(plugin);
+    }
+    refuse_no_log(shell, path, &head)?;
     let by_extension =
         || extension(path).0.and_then(|e| shell.registry.by_extension(Kind::Source, &e));
     sniffed.or_else(by_extension).ok_or_else(|| {
@@ -208,6 +213,25 @@ fn format_of<'s>(shell: &'s Shell, path: &Path, by: By) -> Result<&'s Plugin, Fa
              --describe FILE.toml, if `sluice plugins` has a source for that"
         ))
     })
+}
+
+/// Refuses what is no log of any source, whatever it is called: files of formats that only others read, and files
+/// that declare types.
+fn refuse_no_log(shell: &Shell, path: &Path, head: &[u8]) -> Result<(), Failure> {
+    if let Some(format) = Foreign::of_head(head) {
+        return Err(Failure::WrongUse(format.refusal(path)));
+    }
+    let may_declare = !head.is_empty() && !is_address(path) && files::is_text_bytes(head);
+    if may_declare && sluice_core::codecs::declares_types(&shell.registry, path) {
+        let (name, folder) = (path.display(), path.parent().unwrap_or(Path::new("")));
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        return Err(Failure::WrongUse(format!(
+            "{name} declares types, and is no log: give it with --types {name}, or all types of its folder with \
+             --types {0}; a shell turns --types {0}/* without quotes into one file of types and inputs",
+            folder.display()
+        )));
+    }
+    Ok(())
 }
 
 /// The names of the sources that read files, and need to be told nothing else.

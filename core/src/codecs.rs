@@ -209,6 +209,18 @@ impl Codecs {
     }
 }
 
+/// Whether a codec of the registry finds types in a file, whatever the file is called.
+pub fn declares_types(registry: &Registry, file: &Path) -> bool {
+    let codecs = registry.iter().filter(|plugin| plugin.kind() == Kind::Codec);
+    let files = [file.to_owned()];
+    codecs.into_iter().any(|plugin| {
+        make(plugin, &files, &CodecOptions::default()).is_ok_and(|codec| {
+            let is_named = |unusable: &UnusableTypes| !unusable.types.is_empty();
+            !codec.types().is_empty() || codec.unusable().iter().any(is_named)
+        })
+    })
+}
+
 fn make(
     plugin: &Plugin,
     files: &[PathBuf],

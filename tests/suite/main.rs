@@ -14,6 +14,7 @@ mod examples;
 mod exec;
 mod faults;
 mod guide;
+mod inputs;
 mod kill;
 mod kit;
 mod lcmtypes;

@@ -3,6 +3,7 @@
 //!
 //! Files are read, never mapped: a mapped file that shrinks kills the process.
 
+mod foreign;
 mod log;
 mod objects;
 mod ranges;
@@ -17,6 +18,7 @@ use crate::globs::{self, is_glob};
 use crate::store::{self, Place};
 use crate::{Error, Input};
 
+pub use foreign::{Content, Foreign, is_text, is_text_bytes, refuse_foreign, refuse_foreign_stdin};
 pub use log::LogFile;
 pub(crate) use objects::forget;
 pub use objects::{forget_states, objects_below};

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::files::{self, LogFile};
+use sluice_core::files::{self, Content, LogFile};
 use sluice_core::options::{ByteSize, InPaths, Seek};
 use sluice_core::window::ReadAt;
 use sluice_core::{Entry, Error, Input, Query, ReadContext, Reader, Sniff, Source, Split};
@@ -73,7 +73,9 @@ impl Source for LcmLog {
     }
 
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
-        Split::of_files(self.inputs()?, target, |path, len| match self.seek {
+        let inputs = self.inputs()?;
+        files::refuse_foreign(&inputs, Content::Binary, "an LCM log")?;
+        Split::of_files(inputs, target, |path, len| match self.seek {
             Seek::Sorted => sorted_part(path, len, query, &self.limits()),
             Seek::Headers | Seek::Off => Ok(0..len),
         })
@@ -86,6 +88,7 @@ impl Source for LcmLog {
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let (limits, path) = (self.limits(), &split.input);
+        files::refuse_foreign_stdin(path, Content::Binary)?;
         let reader = match self.seek {
             Seek::Off => reader::open(path, split, entry, limits, context)?,
             Seek::Headers | Seek::Sorted => {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
-use sluice_core::files;
+use sluice_core::files::{self, Content};
 use sluice_core::options::InPaths;
 use sluice_core::{Entry, Error, Input, Query, ReadContext, Reader, Sniff, Source, Split};
 
@@ -152,7 +152,9 @@ impl Source for Orca {
 
     fn splits(&self, target: u64, _query: &Query) -> Result<Vec<Split>, Error> {
         let mut splits = Vec::new();
-        for Input { path, bytes } in self.inputs()? {
+        let inputs = self.inputs()?;
+        files::refuse_foreign(&inputs, Content::Marked, "a master file")?;
+        for Input { path, bytes } in inputs {
             if files::is_zstd(&path)? {
                 splits.push(Split::whole(path, None));
                 continue;

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde_json::Value;
+use sluice_core::files::Content;
 use sluice_core::framed::{Found, FramedReader, Framing, Head, Peek, Verdict};
 use sluice_core::window::ReadAt;
 use sluice_core::{
@@ -83,6 +84,7 @@ impl Source for Records {
 
     fn splits(&self, target: u64, _: &Query) -> Result<Vec<Split>, Error> {
         let inputs = self.inputs()?;
+        files::refuse_foreign(&inputs, Content::Any, "a described log")?;
         if self.format.can_be_entered() {
             return Split::of_files(inputs, target, |_, len| Ok(0..len));
         }
@@ -97,6 +99,7 @@ impl Source for Records {
         entry: Entry,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
+        files::refuse_foreign_stdin(&split.input, Content::Any)?;
         // Where the first record is, the log's front says.
         let entry = if entry == Entry::At(0) { Entry::Search } else { entry };
         let records = Described::new(Arc::clone(&self.format), context);

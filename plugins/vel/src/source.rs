@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
-use sluice_core::files;
+use sluice_core::files::{self, Content};
 use sluice_core::options::{ByteSize, InPaths, Seek};
 use sluice_core::time::When;
 use sluice_core::{
@@ -204,7 +204,9 @@ impl Source for Vel {
     }
 
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
-        Split::of_files(self.inputs()?, target, |path, len| self.wanted(path, len, query))
+        let inputs = self.inputs()?;
+        files::refuse_foreign(&inputs, Content::Binary, "a VEL log")?;
+        Split::of_files(inputs, target, |path, len| self.wanted(path, len, query))
     }
 
     fn findings(&self, input: &Path) -> Result<Vec<String>, Error> {
@@ -223,6 +225,7 @@ impl Source for Vel {
         entry: Entry,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
+        files::refuse_foreign_stdin(&split.input, Content::Binary)?;
         let rules = self.rules_of(&split.input)?;
         let window = match self.options.seek {
             Seek::Off => Window::default(),

@@ -138,7 +138,7 @@ fn inputs_that_cannot_be_read_cost_only_themselves_where_the_others_are_wanted()
         fs::remove_file(&path).unwrap();
         symlink("/proc/self/mem", path).unwrap();
     }
-    folder.write("in/250.lcm", "this is no log, and nothing of one");
+    folder.write("in/250.lcm", "this is no log, and nothing of one\0");
     let convert = ["convert", "in/*.lcm", "--from", "lcm-log", "--to", "out/{stem}.lcm"];
     let told = ran(&folder, &[&convert[..], &["--keep-going"]].concat());
     assert_eq!(told.code, Some(1), "{}", told.stderr);

@@ -10,7 +10,7 @@ mod scan;
 mod shape;
 
 use serde::{Deserialize, Deserializer};
-use sluice_core::files;
+use sluice_core::files::{self, Content};
 use sluice_core::options::{ByteSize, InPaths};
 use sluice_core::schemars::JsonSchema;
 use sluice_core::{Clock, Entry, Error, Input, Query, ReadContext, Reader, Source, Split};
@@ -125,7 +125,9 @@ impl Source for CsvSource {
     }
 
     fn splits(&self, target: u64, _: &Query) -> Result<Vec<Split>, Error> {
-        Split::of_files(self.inputs()?, target, |_, len| Ok(0..len))
+        let inputs = self.inputs()?;
+        files::refuse_foreign(&inputs, Content::Marked, "a file of cells")?;
+        Split::of_files(inputs, target, |_, len| Ok(0..len))
     }
 
     fn read<'s>(
@@ -134,6 +136,7 @@ impl Source for CsvSource {
         entry: Entry,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
+        files::refuse_foreign_stdin(&split.input, Content::Marked)?;
         Ok(Box::new(CellReader::open(self, split, entry, context)?))
     }
 }

@@ -1,0 +1,300 @@
+//! Files of formats that many people have and that a source cannot read: they are told by their first bytes, and
+//! whoever names one hears what helps. Unpacks nothing.
+
+use std::io::{self, BufRead};
+use std::path::Path;
+
+use super::{LogFile, head};
+use crate::name::printable;
+use crate::store::is_address;
+use crate::{Error, Input};
+
+/// A format that is told by its first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Foreign {
+    /// Compressed with gzip.
+    Gzip,
+    /// Compressed with bzip2.
+    Bzip2,
+    /// Compressed with xz.
+    Xz,
+    /// Compressed with LZ4.
+    Lz4,
+    /// A ZIP archive.
+    Zip,
+    /// A tar archive.
+    Tar,
+    /// A bag of ROS 1.
+    RosBag,
+    /// A database, as bags of ROS 2 are.
+    Sqlite,
+    /// An MCAP file.
+    Mcap,
+    /// A network capture: pcap or pcapng.
+    Pcap,
+}
+
+/// What the files of a source hold: decides what cannot be one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Bytes that are never text.
+    Binary,
+    /// Text, or a format with first bytes of its own.
+    Marked,
+    /// Whatever its user describes: only what is compressed is none of them.
+    Any,
+}
+
+/// As many bytes of a file as it takes to tell any of these formats: tar has its mark far behind.
+const HEAD: usize = 512;
+
+impl Foreign {
+    /// The format of a file that begins like this, if it is one of these.
+    pub fn of_head(head: &[u8]) -> Option<Self> {
+        let at = |place: usize, mark: &[u8]| {
+            head.get(place..).is_some_and(|rest| rest.starts_with(mark))
+        };
+        let begins = |mark: &[u8]| at(0, mark);
+        let is_bzip2 = || {
+            let blocks: [&[u8]; 2] = [b"\x31\x41\x59\x26\x53\x59", b"\x17\x72\x45\x38\x50\x90"];
+            begins(b"BZh") && blocks.iter().any(|block| at(4, block))
+        };
+        let is_pcap = || {
+            let marks: [&[u8]; 4] = [
+                b"\xd4\xc3\xb2\xa1",
+                b"\xa1\xb2\xc3\xd4",
+                b"\x4d\x3c\xb2\xa1",
+                b"\xa1\xb2\x3c\x4d",
+            ];
+            let orders: [&[u8]; 2] = [b"\x1a\x2b\x3c\x4d", b"\x4d\x3c\x2b\x1a"];
+            marks.iter().any(|mark| begins(mark))
+                || begins(b"\x0a\x0d\x0d\x0a") && orders.iter().any(|order| at(8, order))
+        };
+        let tests: [(Self, bool); 10] = [
+            // Deflate is its only method, and the upper three flags are reserved.
+            (Self::Gzip, begins(b"\x1f\x8b\x08") && head.get(3).is_some_and(|flags| *flags < 32)),
+            (Self::Bzip2, is_bzip2()),
+            (Self::Xz, begins(b"\xfd7zXZ\0")),
+            (Self::Lz4, begins(b"\x04\x22\x4d\x18")),
+            (Self::Zip, begins(b"PK\x03\x04") || begins(b"PK\x05\x06")),
+            (Self::Tar, is_tar(head)),
+            (Self::RosBag, begins(b"#ROSBAG V")),
+            (Self::Sqlite, begins(b"SQLite format 3\0")),
+            (Self::Mcap, begins(b"\x89MCAP0\r\n")),
+            (Self::Pcap, is_pcap()),
+        ];
+        tests.into_iter().find(|(_, is_it)| *is_it).map(|(format, _)| format)
+    }
+
+    /// Whether it only packs other files.
+    fn is_packed(self) -> bool {
+        matches!(self, Self::Gzip | Self::Bzip2 | Self::Xz | Self::Lz4 | Self::Zip | Self::Tar)
+    }
+
+    /// Says what a file is, and what to do so that what is in it can be read.
+    pub fn refusal(self, path: &Path) -> String {
+        let is_stdin = path == Path::new("-");
+        let name = if is_stdin { "FILE".to_owned() } else { shell_word(path) };
+        let piped = |program: &str| {
+            format!(
+                "unpack it on the way: {program} {name} | sluice …, with `-` as the input and the format \
+                 of what is in it (--from)"
+            )
+        };
+        let is_tar = path.to_string_lossy().contains(".tar.") || name.ends_with(".tgz");
+        let (what, advice) = match self {
+            Self::Gzip | Self::Bzip2 | Self::Xz if is_tar => {
+                let what = "a compressed tar archive";
+                (what, format!("unpack it, and name the files that were in it: tar -xf {name}"))
+            }
+            Self::Gzip => ("compressed with gzip", piped("gzip -dc")),
+            Self::Bzip2 => ("compressed with bzip2", piped("bzip2 -dc")),
+            Self::Xz => ("compressed with xz", piped("xz -dc")),
+            Self::Lz4 => ("compressed with LZ4", piped("lz4 -dc")),
+            Self::Zip => ("a ZIP archive", piped("unzip -p")),
+            Self::Tar => (
+                "a tar archive",
+                format!("unpack it, and name the files that were in it: tar -xf {name}"),
+            ),
+            Self::RosBag => (
+                "a ROS 1 bag",
+                format!(
+                    "export topics as CSV, which can be read: rostopic echo -p -b {name} /TOPIC > \
+                     topic.csv; or have a program of yours print its messages (source `exec`)"
+                ),
+            ),
+            Self::Sqlite => (
+                "an SQLite database, as bags of ROS 2 are",
+                "export its messages as CSV, which can be read, or have a program of yours print them \
+                 (source `exec`)"
+                    .to_owned(),
+            ),
+            Self::Mcap => (
+                "an MCAP file",
+                format!(
+                    "export its messages with a tool for MCAP (mcap cat {name} --json) as CSV, which can \
+                     be read, or have a program of yours print them (source `exec`)"
+                ),
+            ),
+            Self::Pcap => (
+                "a network capture",
+                format!(
+                    "play it into a network in which `sluice record` listens (tcpreplay -i INTERFACE \
+                     {name}), and read the recording"
+                ),
+            ),
+        };
+        let path = path.to_string_lossy();
+        let path = if is_stdin { "standard input".into() } else { printable(&path) };
+        format!("{path} is {what}, which is not read as it is; {advice}")
+    }
+}
+
+/// Whether this is the header of a tar archive: with its mark, and with the sum of its bytes, since a payload may
+/// hold the mark.
+fn is_tar(head: &[u8]) -> bool {
+    const SUM: std::ops::Range<usize> = 148..156;
+    let Some(header) = head.get(..512) else { return false };
+    let field = header.get(SUM).unwrap_or_default();
+    let digits = field.iter().copied().filter(|byte| (b'0'..b'8').contains(byte));
+    let said = digits.fold(0u64, |sum, digit| sum * 8 + u64::from(digit - b'0'));
+    let counted =
+        |(place, byte): (usize, &u8)| u64::from(if SUM.contains(&place) { b' ' } else { *byte });
+    let sum: u64 = header.iter().enumerate().map(counted).sum();
+    header.get(257..).is_some_and(|rest| rest.starts_with(b"ustar")) && sum == said
+}
+
+/// A path as a shell has to be given it.
+fn shell_word(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let is_plain = |c: char| c.is_alphanumeric() || "._-/+,=@%:".contains(c);
+    let text = printable(&text);
+    if text.chars().all(is_plain) {
+        text.into()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
+/// Refuses inputs that cannot be files of a source whose files hold this, and says what they are and what helps;
+/// `format` is what such a file is called: `an LCM log`. To be asked when splits are made. Looks at files only:
+/// of pipes and objects in stores nothing is known.
+pub fn refuse_foreign(inputs: &[Input], content: Content, format: &str) -> Result<(), Error> {
+    for Input { path, bytes } in inputs {
+        if bytes.is_none() || path == Path::new("-") || is_address(path) {
+            continue;
+        }
+        refuse(&head(path, HEAD)?, path, content)?;
+        if content == Content::Binary && is_text(path)? {
+            return Err(Error::refused(format!(
+                "{} is text, and {format} is not: nothing of it can be an event; if it declares types, name it \
+                 where types are asked for (`types` of `decode`, --types), and its lines are for a source of \
+                 text (`sluice plugins`)",
+                printable(&path.to_string_lossy())
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses standard input that begins as no file of such a source does: to be asked before it is read. Consumes
+/// nothing; other inputs pass.
+pub fn refuse_foreign_stdin(input: &Path, content: Content) -> Result<(), Error> {
+    if input != Path::new("-") {
+        return Ok(());
+    }
+    let mut stdin = io::stdin().lock();
+    loop {
+        // What is there at first is as much as was written at once, or the buffer holds.
+        match stdin.fill_buf() {
+            Ok(head) => return refuse(head, input, content),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Error::io("read", input, error)),
+        }
+    }
+}
+
+fn refuse(head: &[u8], path: &Path, content: Content) -> Result<(), Error> {
+    match Foreign::of_head(head) {
+        Some(format) if content != Content::Any || format.is_packed() => {
+            Err(Error::refused(format.refusal(path)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether bytes can be text in any encoding that has ASCII in it: they hold no control characters but those of
+/// lines, tabs and terminals.
+pub fn is_text_bytes(bytes: &[u8]) -> bool {
+    let is_control = |byte: &u8| matches!(byte, 0..=8 | 14..=26 | 28..=31 | 127);
+    !bytes.iter().any(is_control)
+}
+
+/// Whether a file holds text and nothing else. Reads no further than to the first byte that is none.
+pub fn is_text(path: &Path) -> Result<bool, Error> {
+    let mut log = LogFile::open(path)?;
+    let (mut chunk, mut position) = (vec![0; HEAD], 0u64);
+    loop {
+        let read = log.read_at(position, &mut chunk)?;
+        if !is_text_bytes(chunk.get(..read).unwrap_or_default()) || log.broken().is_some() {
+            return Ok(false);
+        }
+        if read < chunk.len() {
+            return Ok(position > 0 || read > 0);
+        }
+        position += read as u64;
+        log.forget(position);
+        chunk.resize(256 << 10, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_told_by_their_first_bytes() {
+        let mut tar = [vec![b'a'; 257], b"ustar\0".to_vec(), vec![0; 249]].concat();
+        let unsummed = tar.clone();
+        let sum = tar.iter().map(|byte| u32::from(*byte)).sum::<u32>() - 8 * (97 - 32);
+        tar[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        let cases: [(&[u8], Option<Foreign>); 15] = [
+            (b"\x1f\x8b\x08\0rest", Some(Foreign::Gzip)),
+            (b"BZh91AY&SYrest", Some(Foreign::Bzip2)),
+            (b"\xfd7zXZ\0rest", Some(Foreign::Xz)),
+            (b"PK\x03\x04rest", Some(Foreign::Zip)),
+            (&tar, Some(Foreign::Tar)),
+            (&unsummed, None),
+            (b"#ROSBAG V2.0\n", Some(Foreign::RosBag)),
+            (b"SQLite format 3\0", Some(Foreign::Sqlite)),
+            (b"\x89MCAP0\r\n", Some(Foreign::Mcap)),
+            (b"\xd4\xc3\xb2\xa1\x02\0\x04\0", Some(Foreign::Pcap)),
+            (b"\x0a\x0d\x0d\x0a\x1c\0\0\0\x4d\x3c\x2b\x1a", Some(Foreign::Pcap)),
+            (b"BZhello", None),
+            (b"\x1f\x8b", None),
+            (b"\x0a\x0d\x0d\x0a", None),
+            (b"", None),
+        ];
+        for (head, format) in cases {
+            assert_eq!(Foreign::of_head(head), format, "{head:?}");
+        }
+    }
+
+    #[test]
+    fn names_in_commands_are_words_of_a_shell() {
+        let said = Foreign::Gzip.refusal(Path::new("it's here/a.log.gz"));
+        assert!(said.contains(r"gzip -dc 'it'\''s here/a.log.gz' | sluice"), "{said}");
+        let said = Foreign::Gzip.refusal(Path::new("runs/a.tar.gz"));
+        assert!(said.contains("tar -xf runs/a.tar.gz"), "{said}");
+    }
+
+    #[test]
+    fn what_has_other_control_characters_is_no_text() {
+        assert!(is_text_bytes("struct p {\r\n\tü x; }\x1b[0m\x0c\n".as_bytes()));
+        assert!(is_text_bytes(b"\xe4 in Latin-1"));
+        for byte in [0, 1, 8, 14, 31, 127] {
+            assert!(!is_text_bytes(&[b'a', byte]), "{byte}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Inputs that are no logs, and logs that are hard to tell: what is said of the first, and that the others are read.
+
+use std::fs;
+use std::process::Stdio;
+
+use crate::kit::{BEGIN, Event, Folder, Ran, drive, log, ran, sluice};
+
+/// A file of one of these formats, as far as its first bytes go; and what helps.
+fn foreign() -> Vec<(&'static str, Vec<u8>, &'static str)> {
+    let padded = |head: &[u8]| [head, &[7; 600]].concat();
+    vec![
+        ("drive.log.gz", padded(b"\x1f\x8b\x08\0\0\0\0\0\0\x03"), "gzip -dc drive.log.gz | sluice"),
+        ("drive.log.bz2", padded(b"BZh91AY&SY"), "bzip2 -dc drive.log.bz2 | sluice"),
+        ("drive.log.xz", padded(b"\xfd7zXZ\0\0\x04"), "xz -dc drive.log.xz | sluice"),
+        ("drive.tar.gz", padded(b"\x1f\x8b\x08\0\0\0\0\0\0\x03"), "tar -xf drive.tar.gz"),
+        ("drive.zip", padded(b"PK\x03\x04"), "unzip -p drive.zip | sluice"),
+        ("drive.bag", padded(b"#ROSBAG V2.0\n"), "rostopic echo -p -b drive.bag"),
+        ("drive.db3", padded(b"SQLite format 3\0"), "bags of ROS 2"),
+        ("drive.mcap", padded(b"\x89MCAP0\r\n"), "mcap cat drive.mcap --json"),
+        (
+            "drive.pcap",
+            padded(b"\xd4\xc3\xb2\xa1\x02\0\x04\0"),
+            "tcpreplay -i INTERFACE drive.pcap",
+        ),
+        ("drive.pcapng", padded(b"\x0a\x0d\x0d\x0a\x1c\0\0\0\x4d\x3c\x2b\x1a"), "tcpreplay"),
+    ]
+}
+
+#[test]
+fn files_of_other_formats_are_told_and_answered_with_what_to_do() {
+    let folder = Folder::new();
+    for (name, bytes, advice) in foreign() {
+        // The same bytes under a name that would choose a source.
+        for name in [name, "named.log"] {
+            folder.write(name, &bytes);
+            let advice = advice
+                .replace(advice.split(' ').find(|w| w.starts_with("drive.")).unwrap_or(name), name);
+            // A tar archive in gzip is only known by its name.
+            let advice =
+                if name == "named.log" && advice.starts_with("tar") { "gzip -dc" } else { &advice };
+            ran(&folder, &["info", name]).expect(2).says(advice);
+            ran(&folder, &["cat", name]).expect(2).says(advice);
+            ran(&folder, &["convert", name, "--to", "out.lcm"]).expect(2).says(advice);
+            ran(&folder, &["play", name, "--to", "udpm://239.255.76.67:7667"])
+                .expect(2)
+                .says(advice);
+            let pipeline = format!(
+                "[sources.log]\nplugin = \"lcm-log\"\npath = \"{name}\"\n\
+                 [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"out.lcm\"\n"
+            );
+            folder.write("copy.toml", pipeline);
+            ran(&folder, &["run", "copy.toml"]).expect(1).says(advice);
+            ran(&folder, &["convert", name, "--from", "vel", "--to", "out.lcm"])
+                .expect(1)
+                .says(advice);
+            assert!(!folder.at("out.lcm").exists());
+        }
+    }
+}
+
+#[test]
+fn standard_input_of_another_format_is_told() {
+    let folder = Folder::new();
+    for (name, bytes, _) in foreign() {
+        folder.write(name, &bytes);
+        let input = fs::File::open(folder.at(name)).unwrap();
+        let mut command = sluice(&folder);
+        command
+            .args(["convert", "-", "--from", "lcm-log", "--to", "out.lcm"])
+            .stdin(Stdio::from(input));
+        let ran = Ran::of(command.output().unwrap()).expect(1).says("standard input is ");
+        assert!(ran.stderr.contains("which is not read as it is; "), "{}", ran.stderr);
+        assert!(!folder.at("out.lcm").exists());
+    }
+}
+
+#[test]
+fn logs_that_only_hold_bytes_of_other_formats_are_read() {
+    let folder = Folder::new();
+    let payloads = foreign().into_iter().map(|(_, bytes, _)| bytes);
+    let events: Vec<Event> =
+        (0..).zip(payloads).map(|(n, bytes)| Event::new(n, BEGIN + n, "FILE", &bytes)).collect();
+    folder.write("in.lcm", log(&events));
+    ran(&folder, &["convert", "in.lcm", "--to", "out.lcm"]).expect(0);
+    assert!(folder.read("out.lcm") == folder.read("in.lcm"));
+    // Garbage in front of events is damage, as ever, whatever the extension.
+    folder.write("front.bin", [&[0xff, 0, 3, 9][..], &log(&events)].concat());
+    ran(&folder, &["convert", "front.bin", "--to", "back.lcm"]).expect(3);
+    assert!(folder.read("back.lcm") == folder.read("in.lcm"));
+}
+
+#[test]
+fn files_that_declare_types_are_no_logs() {
+    let folder = Folder::new();
+    folder.write("in.log", log(&drive(1, 20)));
+    fs::create_dir(folder.at("types")).unwrap();
+    folder.write("types/a.lcm", "package p; struct a_t { int32_t x; }");
+    folder.write("types/b.lcm", "package p; struct b_t { absent.thing_t x; }");
+    folder.write("types/c.ice", "module m { struct CData { int i; }; };");
+    folder.write("types/d.veltypes", "[[messages]]\nname = \"AM\"\nversion = 1\nfields = []\n");
+    // What a shell makes of `--types types/*`.
+    let unquoted = ["types/a.lcm", "types/b.lcm", "types/c.ice", "types/d.veltypes"];
+    let arguments = [&["convert", "in.log", "--types"][..], &unquoted, &["--to", "out/"]].concat();
+    ran(&folder, &arguments).expect(2).says("types/b.lcm declares types").says("--types types");
+    for file in unquoted {
+        for arguments in [&["cat", file][..], &["info", file], &["convert", file, "--to", "out/"]] {
+            ran(&folder, arguments).expect(2).says(&format!("{file} declares types"));
+        }
+    }
+    let pipeline = "[sources.log]\nplugin = \"lcm-log\"\npath = \"types/a.lcm\"\n\
+                    [sinks.out]\nplugin = \"null\"\nfrom = \"log\"\n";
+    folder.write("types.toml", pipeline);
+    ran(&folder, &["run", "types.toml"]).expect(1).says("types/a.lcm is text").says("`types`");
+    assert!(!folder.at("out").exists());
+}
+
+#[test]
+fn a_text_is_no_log_without_events() {
+    let folder = Folder::new();
+    let text = "12:00:01 started\n12:00:02 \u{fc}ber\n".repeat(40_000);
+    folder.write("program.log", &text);
+    folder.write("short.log", "a\n");
+    for name in ["program.log", "short.log"] {
+        for arguments in [
+            &["info", name][..],
+            &["cat", name],
+            &["convert", name, "--to", "out.lcm"],
+            &["convert", name, "--from", "lcm-log", "--to", "out.lcm"],
+            &["convert", name, "--from", "vel", "--to", "out.lcm"],
+        ] {
+            ran(&folder, arguments).expect(1).says(&format!("{name} is text"));
+        }
+    }
+    assert!(!folder.at("out.lcm").exists());
+    // What holds bytes that no text has may be a damaged log: its damage is told.
+    folder.write("garbage.log", [text.as_bytes(), &[0, 1, 2]].concat());
+    ran(&folder, &["info", "garbage.log"]).expect(3);
+    // An event behind a long text is found.
+    let late = log(&drive(2, 3));
+    folder.write("late.log", [text.as_bytes(), &late].concat());
+    ran(&folder, &["convert", "late.log", "--to", "late.lcm"]).expect(3);
+    assert!(folder.read("late.lcm") == late);
+    folder.write("empty.log", "");
+    ran(&folder, &["info", "empty.log"]).expect(0);
+}
