@@ -143,3 +143,41 @@ fn a_text_is_no_log_without_events() {
     folder.write("empty.log", "");
     ran(&folder, &["info", "empty.log"]).expect(0);
 }
+
+#[test]
+fn json_lines_are_told_however_long_the_first_line_is() {
+    let folder = Folder::new();
+    let long: Vec<u8> = (0..400_000u32).map(|n| n as u8).collect();
+    let events = [Event::new(0, BEGIN, "BIG", &long), Event::new(1, BEGIN + 1_000, "SMALL", b"x")];
+    folder.write("in.lcm", log(&events));
+    // Fields come before the payload: here they alone are longer than what is looked at of a file at first.
+    let line = ran(&folder, &["cat", "in.lcm", "--json", "--payload"]).expect(0).text();
+    let fields = format!("\"fields\":{{\"x\":[{}]}},\"payload\":", "1,".repeat(400_000) + "1");
+    folder.write("typed.jsonl", line.replacen("\"payload\":", &fields, 1));
+    folder.write("plain.jsonl", line);
+    for name in ["plain.jsonl", "typed.jsonl"] {
+        ran(&folder, &["convert", name, "--to", "back.lcm", "--overwrite"]).expect(0);
+        assert!(folder.read("back.lcm") == folder.read("in.lcm"), "{name}");
+    }
+}
+
+#[test]
+fn tables_of_an_empty_log_are_an_empty_log() {
+    let folder = Folder::new();
+    folder.write("in.lcm", "");
+    ran(&folder, &["convert", "in.lcm", "--to", "tables/"]).expect(0);
+    ran(&folder, &["convert", "tables", "--to", "out.lcm"]).expect(0);
+    assert!(folder.read("out.lcm").is_empty());
+    ran(&folder, &["info", "tables"]).expect(0);
+    // A folder that has lost its tables is none.
+    folder.write("in.lcm", log(&drive(1, 10)));
+    ran(&folder, &["convert", "in.lcm", "--to", "tables/", "--overwrite"]).expect(0);
+    for name in fs::read_dir(folder.at("tables")).unwrap() {
+        let path = name.unwrap().path();
+        if path.is_dir() {
+            fs::remove_dir_all(path).unwrap();
+        }
+    }
+    assert!(ran(&folder, &["convert", "tables", "--to", "none.lcm"]).code != Some(0));
+    assert!(!folder.at("none.lcm").exists());
+}

@@ -18,6 +18,7 @@ use sluice_core::{
 
 use crate::format::Chosen;
 use crate::index::{IndexWriter, Known, Note};
+use crate::source::DEFAULT_MAX_FRAME;
 
 /// Writes an archive: a zstd file that can be read by time and by channel.
 #[derive(Deserialize, JsonSchema)]
@@ -62,17 +63,20 @@ fn level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
     })
 }
 
-/// The longest frame: what other programs that read seekable files allow.
+/// The longest frame that is made on purpose: with all that a format adds, well below what the source takes
+/// unless it is told to take more.
+const LONGEST_CHOSEN: u64 = DEFAULT_MAX_FRAME / 2;
+/// The longest frame of a single event: what other programs that read seekable files allow.
 const MOST_FRAME: u64 = 1 << 30;
 
 fn frame<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
     let frame = ByteSize::deserialize(deserializer)?;
-    if (1..=MOST_FRAME).contains(&frame.0) {
+    if (1..=LONGEST_CHOSEN).contains(&frame.0) {
         return Ok(frame);
     }
-    let most = ByteSize(MOST_FRAME);
+    let most = ByteSize(LONGEST_CHOSEN);
     Err(D::Error::custom(format!(
-        "a frame holds more than nothing and at most {most}, not {frame}"
+        "a frame holds more than nothing and at most {most}, which every reader takes, not {frame}"
     )))
 }
 
@@ -103,6 +107,8 @@ pub struct Archive {
     /// The channels' numbers in the index.
     numbers: HashMap<ChannelId, u32>,
     events: u64,
+    /// About how many bytes the longest event takes.
+    longest: u64,
 }
 
 /// What it takes to make a frame.
@@ -152,6 +158,7 @@ impl Sink for ArchiveSink {
             index,
             numbers: HashMap::new(),
             events: 0,
+            longest: 0,
             making,
         };
         let head = archive.making.format.head()?;
@@ -180,12 +187,14 @@ impl Sink for ArchiveSink {
         let Measured { batch, lengths } = block;
         let mut start = 0;
         for (row, len) in lengths.iter().map(|len| u64::from(*len)).enumerate() {
-            if archive.next_len + len > MOST_FRAME {
+            // A long event gets a frame of its own, so that its frame is no longer than it has to be.
+            if archive.next_len > 0 && archive.next_len + len > LONGEST_CHOSEN {
                 archive.take(&batch, start, row);
                 archive.cut()?;
                 start = row;
             }
             archive.next_len += len;
+            archive.longest = archive.longest.max(len);
             if archive.next_len >= self.frame.0 {
                 archive.take(&batch, start, row + 1);
                 archive.cut()?;
@@ -204,6 +213,21 @@ impl Sink for ArchiveSink {
 
     fn is_readable_unfinished(&self) -> bool {
         true
+    }
+
+    fn notes(&self, archive: &Archive) -> Vec<(String, u64)> {
+        // What a format adds to an event is little beside one as long as that.
+        const ADDED: u64 = 1 << 20;
+        if archive.longest + ADDED <= DEFAULT_MAX_FRAME {
+            return Vec::new();
+        }
+        let needed = ByteSize((archive.longest + ADDED).next_multiple_of(1 << 20));
+        let most = ByteSize(DEFAULT_MAX_FRAME);
+        let what = format!(
+            "an event makes a frame longer than the {most} that the source `archive` takes: read it with \
+             max_frame = \"{needed}\""
+        );
+        vec![(what, 0)]
     }
 
     fn finish(&self, mut archive: Archive) -> Result<u64, Error> {

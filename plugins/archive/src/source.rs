@@ -48,8 +48,11 @@ sluice_core::register! {
     sniff_path: foot::sniff,
 }
 
+/// The most that a frame may hold, unless something else is asked for.
+pub(crate) const DEFAULT_MAX_FRAME: u64 = 256 << 20;
+
 fn default_max_frame() -> ByteSize {
-    ByteSize(256 << 20)
+    ByteSize(DEFAULT_MAX_FRAME)
 }
 
 /// An archive of `arrow` whose foot is gone begins like this; no other source knows that format.

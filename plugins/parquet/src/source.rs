@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use sluice_core::options::InPaths;
+use sluice_core::output::MANIFEST;
 use sluice_core::{
     Batch, Entry, Error, Input, Query, ReadContext, Reader, Sniff, Source, Split, files,
 };
@@ -44,11 +46,28 @@ fn sniff(head: &[u8]) -> Sniff {
     if head.starts_with(MAGIC) { Sniff::Yes } else { Sniff::No }
 }
 
-/// A folder with tables in it.
+/// A folder with tables in it, or one into which a run that read no event wrote none.
 fn sniff_path(path: &Path) -> Result<Sniff, Error> {
-    let has_tables = files::is_folder(path) && !tables_below(path)?.is_empty();
+    let has_tables =
+        files::is_folder(path) && (!tables_below(path)?.is_empty() || is_of_an_empty_log(path)?);
     Ok(if has_tables { Sniff::Yes } else { Sniff::No })
 }
+
+/// Whether the manifest of a folder says that tables were to be written there, and that there were none.
+fn is_of_an_empty_log(folder: &Path) -> Result<bool, Error> {
+    #[derive(Deserialize)]
+    struct Manifest {
+        plugins: Vec<String>,
+        files: Vec<IgnoredAny>,
+    }
+    let Some(text) = files::read_if_there(&folder.join(MANIFEST))? else { return Ok(false) };
+    let manifest: Result<Manifest, _> = serde_json::from_slice(&text);
+    Ok(manifest.is_ok_and(|manifest| {
+        manifest.files.is_empty() && manifest.plugins.iter().any(|plugin| plugin == NAME)
+    }))
+}
+
+const NAME: &str = "parquet";
 
 /// What is read in one go.
 enum Piece {
@@ -64,7 +83,7 @@ impl Parquet {
         let each = self.path.0.iter().map(|name| {
             let inputs = if files::is_folder(name) {
                 let inputs = tables_below(name)?;
-                if inputs.is_empty() {
+                if inputs.is_empty() && !is_of_an_empty_log(name)? {
                     return Err(Error::refused(format!(
                         "there is no Parquet file in this folder: {}",
                         name.display()

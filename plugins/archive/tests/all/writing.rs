@@ -99,7 +99,7 @@ fn mistakes_in_options_are_told_before_anything_is_opened() {
         ("level", json!(23), "not 23"),
         ("level", json!(5_000_000_000i64), "levels 1 to 22"),
         ("frame", json!(0), "more than nothing"),
-        ("frame", json!("2GiB"), "at most 1GiB"),
+        ("frame", json!("129MiB"), "at most 128MiB"),
         ("format", json!("vle"), "`vle` in this program; it can hold: arrow, toy"),
     ] {
         let mut options = json!({ "path": "out" });

@@ -2,11 +2,12 @@
 //! make payloads of fields.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use memchr::{memchr, memmem};
 use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer};
-use sluice_core::files;
+use sluice_core::files::{self, Content, Found};
 use sluice_core::options::{ByteSize, InPaths};
 use sluice_core::schemars::JsonSchema;
 use sluice_core::{Entry, Error, Input, Query, ReadContext, Reader, Sniff, Source, Split};
@@ -49,6 +50,7 @@ sluice_core::register! {
     about: "reads JSON lines with payloads back as events",
     sample: include_str!("../../samples/jsonl-source.toml"),
     sniff: sniff,
+    sniff_path: sniff_path,
 }
 
 const KEYS: [&str; 2] = ["timestamp_ns", "channel"];
@@ -70,6 +72,32 @@ fn sniff(head: &[u8]) -> Sniff {
     }
 }
 
+/// A first line is read as far as this to find its payload, which comes behind the fields.
+const LONGEST_LOOK: usize = 64 << 20;
+
+/// Judges a file whose first line goes on for longer than anybody looks at the beginning of a file.
+fn sniff_path(path: &Path) -> Result<Sniff, Error> {
+    let mut len = 1 << 10;
+    if files::look(path)?.is_none_or(|found| !matches!(found, Found::File(_))) {
+        return Ok(Sniff::No);
+    }
+    loop {
+        let head = files::head(path, len)?;
+        let text = head.trim_ascii_start();
+        if !text.is_empty() && !text.starts_with(b"{") {
+            return Ok(Sniff::No);
+        }
+        if memchr(b'\n', text).is_some() || head.len() < len || len >= LONGEST_LOOK {
+            // A beginning that is short enough is for `sniff`.
+            return Ok(if len > HEAD { sniff(&head) } else { Sniff::No });
+        }
+        len = if len < HEAD { HEAD + 1 } else { len * 4 };
+    }
+}
+
+/// What `sniff` is given of a file at least, if it has as much.
+const HEAD: usize = 64 << 10;
+
 /// What a line may be that is cut off behind `head`, or damaged.
 fn sniff_part(line: &[u8], is_cut_off: bool) -> Sniff {
     let is_there = |key: &str| memmem::find(line, format!("\"{key}\"").as_bytes()).is_some();
@@ -87,7 +115,9 @@ impl Source for JsonlSource {
     }
 
     fn splits(&self, target: u64, _: &Query) -> Result<Vec<Split>, Error> {
-        Split::of_files(self.inputs()?, target, |_, len| Ok(0..len))
+        let inputs = self.inputs()?;
+        files::refuse_foreign(&inputs, Content::Marked, "a file of JSON lines")?;
+        Split::of_files(inputs, target, |_, len| Ok(0..len))
     }
 
     fn read<'s>(
@@ -96,6 +126,7 @@ impl Source for JsonlSource {
         entry: Entry,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
+        files::refuse_foreign_stdin(&split.input, Content::Marked)?;
         let longest = usize::try_from(self.max_line.0).unwrap_or(usize::MAX);
         Ok(Box::new(LineReader::open(&split.input, split, entry, longest, context)?))
     }
