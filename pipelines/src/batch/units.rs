@@ -237,11 +237,16 @@ fn apart(units: &[Unit]) -> Result<(), Error> {
 }
 
 fn collision(one: &Unit, other: &Unit, output: &Path) -> Error {
+    let (one, other) = (&one.input.path, &other.input.path);
+    let remedy = if one.file_name() == other.file_name() {
+        "put `{parent}` or `{index}` into its path"
+    } else {
+        "put `{name}` into its path, which is an input's whole name, in the place of `{stem}`"
+    };
     Error::refused(format!(
-        "two inputs, {} and {}, would be written to the same place: put `{{parent}}` or `{{index}}` \
-         into {}",
-        one.input.path.display(),
-        other.input.path.display(),
+        "two inputs, {} and {}, would be written to the same place: {remedy}: {}",
+        one.display(),
+        other.display(),
         output.display()
     ))
 }
