@@ -1,6 +1,7 @@
 //! Channel names: any bytes, with a text form that loses nothing. Knows nothing of channels.
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
@@ -188,6 +189,49 @@ pub fn file_name(name: &str) -> String {
     if escaped.is_empty() { "%".to_owned() } else { shortened(escaped, name) }
 }
 
+/// What file systems that ignore case, and dots and spaces at the end of names, take a path for: the same for two
+/// paths that are one file or folder there.
+pub fn folded(path: &str) -> String {
+    let parts = path.split('/').map(|part| part.trim_end_matches(['.', ' ']).to_lowercase());
+    parts.collect::<Vec<_>>().join("/")
+}
+
+/// The names among these that have to be others, so that no two are one file where case is ignored; `ending` is
+/// what all of them get at their end. The names are such as [`file_name`] gives.
+///
+/// Of names that differ no more than that the first in the order of bytes stays. Of the others, every letter and
+/// dot is written as `%` and two digits: they can be read back, and depend on nothing but the set of names.
+pub fn apart_where_case_is_ignored(
+    names: impl IntoIterator<Item = String>,
+    ending: &str,
+) -> BTreeMap<String, String> {
+    let names: BTreeSet<String> = names.into_iter().collect();
+    let mut taken = HashSet::new();
+    let is_other = |name: &String| !taken.insert(folded(&format!("{name}{ending}")));
+    let others: Vec<String> = names.into_iter().filter(is_other).collect();
+    others
+        .into_iter()
+        .map(|name| (name.clone(), shortened(letters_escaped(&name), &name)))
+        .collect()
+}
+
+/// A text in which `%` stands before two digits, with its letters and dots written in the same way.
+fn letters_escaped(escaped: &str) -> String {
+    let mut text = String::with_capacity(escaped.len() * 3);
+    let mut rest = escaped.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            text.push('%');
+            text.extend(rest.by_ref().take(2).map(char::from));
+        } else if byte.is_ascii_digit() || matches!(byte, b'_' | b'-') {
+            text.push(char::from(byte));
+        } else {
+            push_percent(&mut text, byte);
+        }
+    }
+    text
+}
+
 /// `escaped`, or what tells it from all others where that is too long.
 fn shortened(mut escaped: String, name: &str) -> String {
     if escaped.len() <= LONGEST_FILE_NAME && !looks_shortened(&escaped) {
@@ -340,6 +384,27 @@ mod tests {
             json_escaped("{\"a\":\n\"\u{7f}\u{202e}\u{e0041}ü\"}"),
             "{\"a\":\n\"\\u007f\\u202e\\udb40\\udc41ü\"}"
         );
+    }
+
+    #[test]
+    fn names_that_differ_in_case_only_are_told_apart_in_any_order() {
+        let names = ["POSE", "Pose", "pose", "b", "c.", "c", "%C3%A9"].map(str::to_owned);
+        let apart = apart_where_case_is_ignored(names.clone(), "");
+        let mut backwards = names.clone();
+        backwards.reverse();
+        assert_eq!(apart, apart_where_case_is_ignored(backwards, ""));
+        assert_eq!(apart.len(), 3, "{apart:?}");
+        assert_eq!(apart["Pose"], "%50%6F%73%65");
+        assert_eq!(apart["c."], "%63%2E");
+        let given = names.iter().map(|name| apart.get(name).unwrap_or(name));
+        let folded: BTreeSet<String> = given.map(|name| folded(name)).collect();
+        assert_eq!(folded.len(), names.len());
+        // With an ending behind it, a dot is no last one.
+        let dotted = ["c.", "c"].map(str::to_owned);
+        assert!(apart_where_case_is_ignored(dotted, ".las").is_empty());
+        let long = ["X", "x"].map(|letter| letter.repeat(190));
+        let apart = apart_where_case_is_ignored(long, "");
+        assert!(apart.values().all(|name| name.len() <= LONGEST_FILE_NAME), "{apart:?}");
     }
 
     #[test]

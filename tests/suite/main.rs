@@ -27,6 +27,7 @@ mod new;
 mod outsider;
 mod peers;
 mod playing;
+mod portable;
 mod process;
 mod readmes;
 mod record;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use sluice_core::Template;
-use sluice_core::name::printable;
+use sluice_core::name::{folded, printable};
 use sluice_core::output::MANIFEST;
 
 use crate::index::Index;
@@ -223,8 +223,9 @@ impl Names {
     }
 }
 
+/// The same for names that are one file where case is ignored.
 fn key(name: &str) -> u128 {
-    let hash = blake3::hash(name.as_bytes());
+    let hash = blake3::hash(folded(name).as_bytes());
     let first = hash.as_bytes().first_chunk().copied().unwrap_or_default();
     u128::from_le_bytes(first)
 }
@@ -298,6 +299,14 @@ mod tests {
     fn what_is_told_of_a_name_is_short_and_harmless() {
         assert_eq!(Unnamed::called("a\u{1b}[2J/b", Fault::Slash).said, "a\\u{1b}[2J/b");
         assert_eq!(Unnamed::called(&"é".repeat(81), Fault::Slash).said, "é".repeat(80) + "…");
+    }
+
+    #[test]
+    fn a_name_that_differs_in_case_only_gets_a_number_too() {
+        let mut names = Names::default();
+        let asked = ["CAM/1.jpg", "Cam/1.JPG", "CAM./1.jpg", "cam/2.jpg"];
+        let given = asked.map(|name| names.take(name.to_owned()));
+        assert_eq!(given, ["CAM/1.jpg", "Cam/1-2.JPG", "CAM./1-3.jpg", "cam/2.jpg"]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
-use sluice_core::name::escaped;
+use sluice_core::name::{escaped, folded};
 use sluice_core::options::OutPath;
 use sluice_core::pool::Block;
 use sluice_core::{
@@ -469,7 +469,7 @@ impl OpenLog {
             escaped(self.path.file_name().unwrap_or_default().as_encoded_bytes()).into_owned();
         let old = group.file.as_ref().filter(|name| is_safe(name) && **name != master);
         let old = old.filter(|name| self.is_own(name) || !is_there(&self.path_of(name)));
-        if let Some(name) = old.filter(|name| self.names.insert((*name).clone())) {
+        if let Some(name) = old.filter(|name| self.names.insert(folded(name))) {
             return name.clone();
         }
         let stem = stem(&master);
@@ -477,7 +477,7 @@ impl OpenLog {
         let mut number = 0;
         loop {
             let name = format!("{stem}_{interface}{number}.log");
-            if self.names.insert(name.clone()) && self.may_write(&name) {
+            if self.names.insert(folded(&name)) && self.may_write(&name) {
                 return name;
             }
             number += 1;

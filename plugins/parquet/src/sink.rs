@@ -15,7 +15,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::SchemaDescPtr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
-use sluice_core::name::short_path_escaped;
+use sluice_core::name::{apart_where_case_is_ignored, short_path_escaped};
 use sluice_core::options::{ByteSize, OutPath};
 use sluice_core::selection::FieldList;
 use sluice_core::unnest::{Piece, list_path};
@@ -566,11 +566,14 @@ impl ParquetSink {
         TableFile::new(file, Arc::clone(&form.schema), Arc::clone(&form.properties))
     }
 
-    /// Where a table is, in the folder or as the file that was asked for. `all` keys are sorted.
-    fn place(&self, key: &Key, all: &[Key]) -> PathBuf {
+    /// Where a table is, in the folder or as the file that was asked for. `all` keys are sorted; the folders of
+    /// some channels are called otherwise.
+    fn place(&self, key: &Key, all: &[Key], otherwise: &BTreeMap<String, String>) -> PathBuf {
         const PART: &str = "part-00000.parquet";
         let Some((channel, kind, variant)) = key else { return self.folder().join(PART) };
-        let mut path = self.folder().join(format!("channel={}", escaped(channel)));
+        let folder = escaped(channel);
+        let folder = otherwise.get(&folder).unwrap_or(&folder);
+        let mut path = self.folder().join(format!("channel={folder}"));
         let name_of = |key: &Key| key.as_ref().map(|(name, ..)| Arc::clone(name));
         let first = all.partition_point(|other| name_of(other).as_ref() < Some(channel));
         let end = all.partition_point(|other| name_of(other).as_ref() <= Some(channel));
@@ -588,6 +591,9 @@ impl ParquetSink {
     /// Completes the tables of `keys`; `all` are those of the whole output, sorted.
     fn close(&self, tables: &mut Tables, keys: &[Key], all: &[Key]) -> Result<(), Error> {
         let by_sequence = tables.numbers != Numbers::Fall;
+        // Channels `a` and `A` must not get one folder where case is ignored.
+        let channels = all.iter().flatten().map(|(channel, ..)| escaped(channel));
+        let otherwise = apart_where_case_is_ignored(channels, "");
         let Tables { tables, places, context, variants, .. } = tables;
         // Footers are written and files synced beside each other; they are completed in order.
         let mut closing = Ordered::new(&context.tasks, 4 * context.tasks.width());
@@ -604,7 +610,7 @@ impl ParquetSink {
                 message: form.as_ref().and_then(|form| form.message.clone()),
             };
             let entries = meta.to_entries(&context.origin)?;
-            let target = self.writes_folder().then(|| self.place(key, all));
+            let target = self.writes_folder().then(|| self.place(key, all, &otherwise));
             let close = move || Ok((file.close(entries)?, target));
             if let Some((table, target)) = closing.push(close)? {
                 table.finish(target.as_deref())?;
