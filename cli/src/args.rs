@@ -285,6 +285,7 @@ name, {ext} its extension, {parent} the name of its folder, {index} its number. 
 Examples:
   sluice convert drive.lcm --to drive.jsonl
   sluice convert logs/*.lcm --to 'out/{stem}.lcm.zst' --resume
+  sluice convert 'logs/lcmlog-*' --to 'out/{name}.parquet'
   sluice convert a.lcm b.lcm --to both.lcm --channel 'CAM_*' --exclude CAM_TEST
   sluice convert drive.lcm --types 'lcmtypes/*.lcm' --to tables/
   sluice convert drive.lcm --types lcmtypes/ --channel POSE --field utime --field 'pos[0]' --to pose.csv

@@ -126,7 +126,6 @@ fn a_text_is_no_log_without_events() {
             &["cat", name],
             &["convert", name, "--to", "out.lcm"],
             &["convert", name, "--from", "lcm-log", "--to", "out.lcm"],
-            &["convert", name, "--from", "vel", "--to", "out.lcm"],
         ] {
             ran(&folder, arguments).expect(1).says(&format!("{name} is text"));
         }

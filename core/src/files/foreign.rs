@@ -224,11 +224,12 @@ fn refuse(head: &[u8], path: &Path, content: Content) -> Result<(), Error> {
     }
 }
 
-/// Whether bytes can be text in any encoding that has ASCII in it: they hold no control characters but those of
-/// lines, tabs and terminals.
+/// Whether bytes can be text in an encoding that has ASCII in it: they hold no control characters but
+/// those of lines, tabs and terminals, and at least half of them are ASCII.
 pub fn is_text_bytes(bytes: &[u8]) -> bool {
     let is_control = |byte: &u8| matches!(byte, 0..=8 | 14..=26 | 28..=31 | 127);
-    !bytes.iter().any(is_control)
+    let ascii = bytes.iter().filter(|byte| byte.is_ascii()).count();
+    !bytes.iter().any(is_control) && ascii * 2 >= bytes.len()
 }
 
 /// Whether a file holds text and nothing else. Reads no further than to the first byte that is none.
@@ -293,6 +294,8 @@ mod tests {
     fn what_has_other_control_characters_is_no_text() {
         assert!(is_text_bytes("struct p {\r\n\tü x; }\x1b[0m\x0c\n".as_bytes()));
         assert!(is_text_bytes(b"\xe4 in Latin-1"));
+        // The first bytes of an LCM event, which was cut off behind them.
+        assert!(!is_text_bytes(b"\xed\xa1\xda"));
         for byte in [0, 1, 8, 14, 31, 127] {
             assert!(!is_text_bytes(&[b'a', byte]), "{byte}");
         }

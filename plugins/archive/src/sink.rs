@@ -187,8 +187,7 @@ impl Sink for ArchiveSink {
         let Measured { batch, lengths } = block;
         let mut start = 0;
         for (row, len) in lengths.iter().map(|len| u64::from(*len)).enumerate() {
-            // A long event gets a frame of its own, so that its frame is no longer than it has to be.
-            if archive.next_len > 0 && archive.next_len + len > LONGEST_CHOSEN {
+            if needs_own_frame(archive.next_len, len) {
                 archive.take(&batch, start, row);
                 archive.cut()?;
                 start = row;
@@ -216,18 +215,7 @@ impl Sink for ArchiveSink {
     }
 
     fn notes(&self, archive: &Archive) -> Vec<(String, u64)> {
-        // What a format adds to an event is little beside one as long as that.
-        const ADDED: u64 = 1 << 20;
-        if archive.longest + ADDED <= DEFAULT_MAX_FRAME {
-            return Vec::new();
-        }
-        let needed = ByteSize((archive.longest + ADDED).next_multiple_of(1 << 20));
-        let most = ByteSize(DEFAULT_MAX_FRAME);
-        let what = format!(
-            "an event makes a frame longer than the {most} that the source `archive` takes: read it with \
-             max_frame = \"{needed}\""
-        );
-        vec![(what, 0)]
+        long_frame(archive.longest).into_iter().map(|what| (what, 0)).collect()
     }
 
     fn finish(&self, mut archive: Archive) -> Result<u64, Error> {
@@ -240,6 +228,26 @@ impl Sink for ArchiveSink {
         let what = std::io::Error::other("a frame before could not be written");
         Err(Error::io("complete", &self.path.0, what))
     }
+}
+
+/// Whether an event is too long for the frame in which `waiting` bytes wait: it begins the next one, so that no frame
+/// is longer than a reader takes but for the sake of a single event.
+fn needs_own_frame(waiting: u64, len: u64) -> bool {
+    waiting > 0 && waiting + len > LONGEST_CHOSEN
+}
+
+/// What is to be said of the frame of the longest event, if the source has to be told to take it.
+fn long_frame(longest: u64) -> Option<String> {
+    // What a format adds to an event is little beside one as long as that.
+    const ADDED: u64 = 1 << 20;
+    let needed = (longest + ADDED).next_multiple_of(1 << 20);
+    (needed > DEFAULT_MAX_FRAME).then(|| {
+        let (needed, most) = (ByteSize(needed), ByteSize(DEFAULT_MAX_FRAME));
+        format!(
+            "an event makes a frame longer than the {most} that the source `archive` takes: read it with \
+             max_frame = \"{needed}\""
+        )
+    })
 }
 
 /// Refuses the events that no frame can hold, and that the format did not refuse.
@@ -382,5 +390,29 @@ impl Archive {
         }
         file.write(&table.finish())?;
         file.finish(events)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_single_event_makes_a_frame_that_readers_have_to_be_told_of() {
+        // Frames up to what may be chosen, and then an event of any length.
+        let longest_of_several = |len: u64| {
+            let waiting = LONGEST_CHOSEN - 1;
+            if needs_own_frame(waiting, len) { waiting.max(len) } else { waiting + len }
+        };
+        for len in [1, 2, LONGEST_CHOSEN] {
+            assert!(longest_of_several(len) <= LONGEST_CHOSEN, "{len}");
+        }
+        assert!(!needs_own_frame(0, MOST_FRAME));
+        assert_eq!(long_frame(LONGEST_CHOSEN), None);
+        let told = long_frame(DEFAULT_MAX_FRAME).unwrap();
+        assert!(told.contains("max_frame = \"257MiB\""), "{told}");
+        let told = long_frame(MOST_FRAME - 1).unwrap();
+        let said = told.split('"').nth(1).and_then(|size| ByteSize::parse(size).ok()).unwrap();
+        assert!(said.0 >= MOST_FRAME, "{told}");
     }
 }

@@ -205,7 +205,7 @@ impl Source for Vel {
 
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
         let inputs = self.inputs()?;
-        files::refuse_foreign(&inputs, Content::Binary, "a VEL log")?;
+        files::refuse_foreign(&inputs, Content::Marked, "a VEL log")?;
         Split::of_files(inputs, target, |path, len| self.wanted(path, len, query))
     }
 
@@ -225,7 +225,7 @@ impl Source for Vel {
         entry: Entry,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        files::refuse_foreign_stdin(&split.input, Content::Binary)?;
+        files::refuse_foreign_stdin(&split.input, Content::Marked)?;
         let rules = self.rules_of(&split.input)?;
         let window = match self.options.seek {
             Seek::Off => Window::default(),
