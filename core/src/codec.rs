@@ -206,6 +206,15 @@ pub trait PayloadType: fmt::Debug + Send + Sync {
         bad: &mut Vec<(u32, &'static str)>,
     ) -> Result<Rows, Error>;
 
+    /// The same type for payloads that [`decode`](Self::decode) refuses with [`booleans::ODD_BOOLEAN`]: its columns,
+    /// and behind them one of the booleans' bytes, of which `encode` makes the same payload again. `None` if that
+    /// is what this type is, or if it has no booleans.
+    ///
+    /// [`booleans::ODD_BOOLEAN`]: crate::booleans::ODD_BOOLEAN
+    fn with_raw_booleans(&self) -> Option<Arc<dyn PayloadType>> {
+        None
+    }
+
     /// The payloads that decode to these rows, one a row; null for a row that stands for no payload, of
     /// which `bad` is told the number and why.
     ///

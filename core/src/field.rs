@@ -22,6 +22,8 @@ use arrow_select::take::take;
 use schemars::{JsonSchema, Schema as OptionSchema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::booleans::is_raw;
+
 /// A path to a value inside a decoded message. It begins with the name of a column.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FieldPath {
@@ -132,7 +134,7 @@ impl FieldPath {
     /// structs, and elements of fixed lists of at most 64. Longer and variable lists are one value.
     pub fn leaves(schema: &Schema) -> Vec<Self> {
         let mut leaves = Vec::new();
-        for field in schema.fields() {
+        for field in schema.fields().iter().filter(|field| !is_raw(field)) {
             push_leaves(Self::column(field.name().as_str()), field, MOST_EXPANDED, &mut leaves);
         }
         leaves

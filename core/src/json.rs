@@ -21,6 +21,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::Error;
+use crate::booleans::is_raw;
 use crate::name::json_escaped;
 
 /// Writes the value of one row of a column.
@@ -40,15 +41,14 @@ impl<'c> Fields<'c> {
     ///
     /// `Err` for a type that has no form in JSON here: maps, unions, intervals.
     pub fn of(columns: &'c RecordBatch) -> Result<Self, Error> {
-        let schema = columns.schema_ref();
-        Self::new(schema.fields().iter().map(|field| field.name()), columns.columns())
+        let fields = columns.schema_ref().fields().iter().zip(columns.columns());
+        // The booleans' bytes are for `encode`; readers see that they are true.
+        let shown = fields.filter(|(field, _)| !is_raw(field));
+        Self::new(shown.map(|(field, column)| (field.name(), column)))
     }
 
-    fn new<'n>(
-        names: impl Iterator<Item = &'n String>,
-        columns: &'c [ArrayRef],
-    ) -> Result<Self, Error> {
-        let named = names.zip(columns).enumerate().map(|(at, (name, column))| {
+    fn new<'n>(columns: impl Iterator<Item = (&'n String, &'c ArrayRef)>) -> Result<Self, Error> {
+        let named = columns.enumerate().map(|(at, (name, column))| {
             let mut key = vec![if at == 0 { b'{' } else { b',' }];
             string(&mut key, name);
             key.push(b':');
@@ -272,7 +272,7 @@ fn array_of(value: &Cell<'_>, range: std::ops::Range<usize>, out: &mut Vec<u8>) 
 fn object(array: &ArrayRef) -> Result<Cell<'_>, Error> {
     let array = array.as_struct();
     let names = array.fields().iter().map(|field| field.name());
-    let fields = Fields::new(names, array.columns())?;
+    let fields = Fields::new(names.zip(array.columns()))?;
     Ok(Box::new(move |row, out| fields.write(row, out)))
 }
 

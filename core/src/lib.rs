@@ -11,6 +11,7 @@
 //! found by name in a [`Registry`].
 
 pub mod batch;
+pub mod booleans;
 pub mod channel;
 pub mod codec;
 pub mod codecs;

@@ -53,10 +53,20 @@ impl<'l> LayoutRows<'l> {
 
     /// Adds the row of a payload, all of which has to be of the layout. `Err` adds nothing.
     pub fn push(&mut self, payload: &[u8]) -> Result<(), Reason> {
-        let mut cursor = Cursor::new(payload);
+        self.read(&mut Cursor::new(payload))
+    }
+
+    /// The same of a payload whose booleans may be any bytes. Gives these, in their order.
+    pub fn push_with_raw_booleans(&mut self, payload: &[u8]) -> Result<Vec<u8>, Reason> {
+        let mut cursor = Cursor::with_raw_booleans(payload);
+        self.read(&mut cursor)?;
+        Ok(cursor.raw_booleans().unwrap_or_default())
+    }
+
+    fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Reason> {
         let (nodes, registers) = (&self.layout.compiled.nodes, &mut self.registers);
         let mut columns = self.columns.iter_mut().zip(nodes);
-        let read = columns.try_for_each(|(column, node)| column.read(node, &mut cursor, registers));
+        let read = columns.try_for_each(|(column, node)| column.read(node, cursor, registers));
         let read = read.and_then(|()| cursor.end());
         match read {
             Ok(()) => self.rows += 1,

@@ -16,6 +16,7 @@ use super::column::whole;
 use super::compile::{CLASS, Count, Node, Variant};
 use super::wire::put_length;
 use super::{Layout, Number, Reason};
+use crate::booleans::is_true;
 use crate::name;
 
 const NULL: Reason = "a field is null";
@@ -29,7 +30,32 @@ pub struct LayoutColumns<'l> {
     layout: &'l Layout,
     given: Vec<Given>,
     unfit: Vec<bool>,
+    state: WriteState,
+}
+
+/// What is remembered while a payload is written.
+#[derive(Debug, Default)]
+struct WriteState {
+    /// Members that say how long something behind them is.
     registers: Vec<i64>,
+    /// The bytes of booleans that are still to be written, where they are known.
+    raw: Option<Vec<u8>>,
+    /// How many of them have been.
+    raw_at: usize,
+}
+
+impl WriteState {
+    /// The bytes of the next boolean.
+    fn next_raw(&mut self, width: usize) -> Option<&[u8]> {
+        let (raw, start) = (self.raw.as_deref()?, self.raw_at);
+        self.raw_at += width;
+        raw.get(start..self.raw_at)
+    }
+
+    /// Whether just as many bytes of booleans were written as there are.
+    fn is_spent(&self) -> bool {
+        self.raw.as_ref().is_none_or(|raw| raw.len() == self.raw_at)
+    }
 }
 
 impl<'l> LayoutColumns<'l> {
@@ -44,7 +70,8 @@ impl<'l> LayoutColumns<'l> {
             Ok(Given::of(node, &column.map_err(|reason| format!("column `{name}`: {reason}"))?))
         });
         let given = given.collect::<Result<_, String>>()?;
-        Ok(Self { layout, given, unfit, registers: vec![0; layout.compiled.registers] })
+        let registers = vec![0; layout.compiled.registers];
+        Ok(Self { layout, given, unfit, state: WriteState { registers, ..WriteState::default() } })
     }
 
     /// Appends the payload of a row to `out`. `Err` says why there is none; `out` is then as it was.
@@ -53,11 +80,31 @@ impl<'l> LayoutColumns<'l> {
             return Err(UNFIT);
         }
         let start = out.len();
-        let registers = &mut self.registers;
+        let state = &mut self.state;
         let mut each = self.given.iter().zip(&self.layout.compiled.nodes);
-        let written = each.try_for_each(|(given, node)| given.write(node, row, out, registers));
+        let written = each.try_for_each(|(given, node)| given.write(node, row, out, state));
         if written.is_err() {
             out.truncate(start);
+        }
+        written
+    }
+
+    /// The same with these bytes as booleans, where they stand for the row's. If there are more or fewer of them than
+    /// booleans, or others in their places, the booleans are written as 0 and 1.
+    pub fn write_with_raw_booleans(
+        &mut self,
+        row: usize,
+        raw: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Reason> {
+        let start = out.len();
+        (self.state.raw, self.state.raw_at) = (Some(raw.to_vec()), 0);
+        let written = self.write(row, out);
+        let is_spent = self.state.is_spent();
+        self.state.raw = None;
+        if written.is_ok() && !is_spent {
+            out.truncate(start);
+            return self.write(row, out);
         }
         written
     }
@@ -204,20 +251,26 @@ impl Given {
         node: &Node,
         row: usize,
         out: &mut Vec<u8>,
-        registers: &mut [i64],
+        state: &mut WriteState,
     ) -> Result<(), Reason> {
         match (self, node) {
             (Self::Words { array, of }, Node::Number { register, .. }) => {
                 let start = out.len();
                 words(*of, array, row, 1, out)?;
-                if let Some(register) = register.and_then(|at| registers.get_mut(at)) {
+                if let Some(register) = register.and_then(|at| state.registers.get_mut(at)) {
                     *register = whole(*of, out.get(start..).unwrap_or_default());
                 }
             }
             (Self::Bools(bools), Node::Bool { width }) => {
                 there(bools, row)?;
-                out.push(u8::from(bools.value(row)));
-                out.resize(out.len() + width - 1, 0);
+                let value = bools.value(row);
+                match state.next_raw(*width) {
+                    Some(raw) if is_true(raw) == value => out.extend_from_slice(raw),
+                    _ => {
+                        out.push(u8::from(value));
+                        out.resize(out.len() + width - 1, 0);
+                    }
+                }
             }
             (Self::Values(values), Node::Enum { width }) => {
                 there(values, row)?;
@@ -240,19 +293,19 @@ impl Given {
             }
             (Self::Fixed { nulls, first, item }, Node::Fixed { count, item: of, .. }) => {
                 valid(nulls, row)?;
-                item.write_many(of, first + row * count, *count, out, registers)?;
+                item.write_many(of, first + row * count, *count, out, state)?;
             }
             (Self::List { nulls, offsets, item }, Node::List { count, item: of, .. }) => {
                 valid(nulls, row)?;
                 let end = |at: usize| offsets.get(at).map_or(0, |end| end.unsigned_abs() as usize);
                 let (start, end) = (end(row), end(row + 1));
-                put_count(end - start, *count, out, registers)?;
-                item.write_many(of, start, end - start, out, registers)?;
+                put_count(end - start, *count, out, &state.registers)?;
+                item.write_many(of, start, end - start, out, state)?;
             }
             (Self::Struct { nulls, children }, Node::Struct { members, .. }) => {
                 valid(nulls, row)?;
                 for (child, node) in children.iter().zip(members) {
-                    child.write(node, row, out, registers)?;
+                    child.write(node, row, out, state)?;
                 }
             }
             (Self::Variant { nulls, class, children }, Node::Variant(variant)) => {
@@ -268,7 +321,7 @@ impl Given {
                 for place in variant.cases.get(case).ok_or(NO_CLASS)? {
                     let (child, node) = (children.get(*place), variant.children.get(*place));
                     let (Some(child), Some(node)) = (child, node) else { continue };
-                    child.write(node, row, out, registers)?;
+                    child.write(node, row, out, state)?;
                 }
             }
             _ => return Err(UNFIT),
@@ -282,11 +335,11 @@ impl Given {
         start: usize,
         count: usize,
         out: &mut Vec<u8>,
-        registers: &mut [i64],
+        state: &mut WriteState,
     ) -> Result<(), Reason> {
         match self {
             Self::Words { array, of } => words(*of, array, start, count, out),
-            _ => (start..start + count).try_for_each(|row| self.write(node, row, out, registers)),
+            _ => (start..start + count).try_for_each(|row| self.write(node, row, out, state)),
         }
     }
 }

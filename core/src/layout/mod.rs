@@ -32,7 +32,7 @@ mod tests;
 
 pub use column::LayoutRows;
 pub use given::{LayoutColumns, as_type};
-pub use plain::{PlainType, decode, encode};
+pub use plain::{PlainType, RawBooleansType, decode, encode};
 
 use compile::{Compiled, compile};
 
@@ -45,7 +45,7 @@ pub type Reason = &'static str;
 /// How values are written that formats write in different ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wire {
-    /// Bytes of a boolean, which is 0 or 1.
+    /// Bytes of a boolean. It is written as 0 or 1; see [`crate::booleans`] for others.
     pub booleans: usize,
     /// How the length of a text or list is written in front of it.
     pub lengths: Lengths,

@@ -2,24 +2,46 @@
 
 use std::sync::Arc;
 
+use arrow_array::builder::BinaryBuilder;
 use arrow_array::{BinaryArray, RecordBatch};
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::SchemaRef;
 
 use super::{Layout, LayoutColumns, LayoutRows, Reason};
-use crate::{Batch, Error, MessageType, PayloadType, Payloads, Rows};
+use crate::booleans;
+use crate::{Batch, Error, MessageType, PayloadType, Payloads, Rows, TypeKey};
 
 /// A type whose payloads are its layout, with nothing around it.
 #[derive(Debug)]
 pub struct PlainType {
     described: Arc<MessageType>,
-    layout: Layout,
+    layout: Arc<Layout>,
+    raw: Option<Arc<RawBooleansType>>,
+}
+
+/// The same type for payloads whose booleans are any bytes, with a column of these.
+#[derive(Debug)]
+pub struct RawBooleansType {
+    described: Arc<MessageType>,
+    layout: Arc<Layout>,
+    schema: SchemaRef,
 }
 
 impl PlainType {
     /// The type that is described like this.
     pub fn new(described: Arc<MessageType>, layout: Layout) -> Self {
-        Self { described, layout }
+        Self { described, layout: Arc::new(layout), raw: None }
+    }
+
+    /// Has payloads with booleans that are neither 0 nor 1 decoded, too: to rows of the type `key`, which the codec
+    /// must be able to adopt.
+    pub fn with_raw_booleans_as(mut self, key: TypeKey) -> Self {
+        self.raw = Some(Arc::new(RawBooleansType {
+            described: booleans::described(&self.described, key),
+            layout: Arc::clone(&self.layout),
+            schema: booleans::with_column(self.layout.schema(), self.described.key),
+        }));
+        self
     }
 }
 
@@ -49,6 +71,50 @@ impl PayloadType for PlainType {
         bad: &mut Vec<(u32, Reason)>,
     ) -> Result<BinaryArray, String> {
         encode(&self.layout, columns, bad, |columns, row, out| columns.write(row, out))
+    }
+
+    fn with_raw_booleans(&self) -> Option<Arc<dyn PayloadType>> {
+        Some(Arc::clone(self.raw.as_ref()?) as _)
+    }
+}
+
+impl PayloadType for RawBooleansType {
+    fn described(&self) -> &Arc<MessageType> {
+        &self.described
+    }
+
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn decode(
+        &self,
+        batch: &Batch,
+        events: &[u32],
+        bad: &mut Vec<(u32, Reason)>,
+    ) -> Result<Rows, Error> {
+        let mut raw = BinaryBuilder::new();
+        let push = |rows: &mut LayoutRows<'_>, payload: &[u8]| {
+            raw.append_value(rows.push_with_raw_booleans(payload)?);
+            Ok(())
+        };
+        let mut rows = decode(&self.layout, &self.described, batch, events, bad, push)?;
+        let mut columns = rows.columns.columns().to_vec();
+        columns.push(Arc::new(raw.finish()));
+        let columns = RecordBatch::try_new(Arc::clone(&self.schema), columns);
+        rows.columns = columns.map_err(|e| Error::broken(e.to_string()))?;
+        Ok(rows)
+    }
+
+    fn encode(
+        &self,
+        columns: &RecordBatch,
+        bad: &mut Vec<(u32, Reason)>,
+    ) -> Result<BinaryArray, String> {
+        let raw = booleans::column_of(&self.schema, columns)?;
+        encode(&self.layout, columns, bad, |columns, row, out| {
+            columns.write_with_raw_booleans(row, booleans::of_row(&raw, row), out)
+        })
     }
 }
 

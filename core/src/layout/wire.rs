@@ -3,10 +3,10 @@
 #![warn(clippy::indexing_slicing)]
 
 use super::{Lengths, Reason};
+use crate::booleans::{ODD_BOOLEAN, is_true};
 
 pub(super) const SHORT: Reason = "it is shorter than its type";
 pub(super) const LONG: Reason = "it is longer than its type";
-const ODD_BOOL: Reason = "a boolean is neither 0 nor 1";
 const ODD_LENGTH: Reason = "a length is not written in the shortest way";
 const NEGATIVE: Reason = "a length is negative";
 const EMPTY: Reason = "far more of it is missing than is there";
@@ -17,6 +17,8 @@ pub(super) struct Cursor<'b> {
     rest: &'b [u8],
     /// How many bytes of columns may still be filled with what stands for nothing.
     budget: usize,
+    /// The bytes of booleans that were read, where any are taken.
+    raw_booleans: Option<Vec<u8>>,
 }
 
 /// How many bytes of columns a byte of a payload may fill with what stands for nothing, and how many more
@@ -26,7 +28,17 @@ const BLANKS: (usize, usize) = (64, 64 << 10);
 impl<'b> Cursor<'b> {
     pub(super) fn new(payload: &'b [u8]) -> Self {
         let budget = payload.len().saturating_mul(BLANKS.0).saturating_add(BLANKS.1);
-        Self { rest: payload, budget }
+        Self { rest: payload, budget, raw_booleans: None }
+    }
+
+    /// The same, but takes every boolean that is not all zeros for true, and keeps their bytes.
+    pub(super) fn with_raw_booleans(payload: &'b [u8]) -> Self {
+        Self { raw_booleans: Some(Vec::new()), ..Self::new(payload) }
+    }
+
+    /// The bytes of the booleans that were read, if they were kept.
+    pub(super) fn raw_booleans(self) -> Option<Vec<u8>> {
+        self.raw_booleans
     }
 
     pub(super) fn left(&self) -> usize {
@@ -62,9 +74,14 @@ impl<'b> Cursor<'b> {
     }
 
     pub(super) fn bool(&mut self, width: usize) -> Result<bool, Reason> {
-        match self.take(width)?.split_first() {
+        let bytes = self.take(width)?;
+        if let Some(raw) = &mut self.raw_booleans {
+            raw.extend_from_slice(bytes);
+            return Ok(is_true(bytes));
+        }
+        match bytes.split_first() {
             Some((first @ (0 | 1), rest)) if rest.iter().all(|byte| *byte == 0) => Ok(*first == 1),
-            _ => Err(ODD_BOOL),
+            _ => Err(ODD_BOOLEAN),
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use sluice_core::codec::PayloadType;
 use sluice_core::{
     Batch, Channel, Channels, CodecOptions, Codecs, Error, KeyOf, OptionsError, PerChannel,
-    Registry, Rows, TypeKey, TypePaths,
+    Registry, Rows, TypeKey, TypePaths, booleans,
 };
 
 /// Decodes what nobody has decoded yet.
@@ -98,10 +98,8 @@ impl Messages {
             }
         }
         for (key, events) in by_type {
-            let rows = self.forms[&key].decode(batch, &events, &mut found.bad)?;
-            if !rows.events.is_empty() {
-                found.rows.push(rows);
-            }
+            let form = &*self.forms[&key];
+            found.rows.extend(booleans::decode(form, batch, &events, &mut found.bad)?);
         }
         Ok(())
     }

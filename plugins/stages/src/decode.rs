@@ -9,7 +9,7 @@ use serde_json::Value;
 use sluice_core::{
     Batch, Channel, ChannelId, Codec, CodecOptions, Codecs, Error, KeyOf, KnownType, Map, MapQuery,
     OptionsError, Pattern, Patterns, PerChannel, Registry, Stage, StageContext, TypeKey, TypePaths,
-    Undecoded,
+    Undecoded, booleans,
 };
 
 /// Options of `decode`.
@@ -268,12 +268,9 @@ impl Decode {
                 continue;
             };
             let mut bad = Vec::new();
-            let rows = form.decode(&batch, &events, &mut bad)?;
+            all.extend(booleans::decode(&**form, &batch, &events, &mut bad)?);
             for (event, why) in bad {
                 failed.add(event, channel(event), Why::Wrong(at, why));
-            }
-            if !rows.events.is_empty() {
-                all.push(rows);
             }
         }
         Ok(batch.with_rows(all))

@@ -12,7 +12,7 @@ use sluice_core::schemars::JsonSchema;
 use sluice_core::selection::FieldList;
 use sluice_core::unnest::list_path;
 use sluice_core::{
-    Batch, Channel, EncodeContext, Error, Event, FieldPath, PerChannel, Sink, SinkContext,
+    Batch, Channel, EncodeContext, Error, Event, FieldPath, PerChannel, Sink, SinkContext, booleans,
 };
 
 use crate::fields::Gone;
@@ -314,6 +314,8 @@ impl Sink for Csv {
         context: &mut EncodeContext<'_>,
     ) -> Result<Blocks<TableBlock>, Error> {
         let encode = |taken, context: &EncodeContext<'_>| self.encode_piece(&taken, context);
+        // A table that people read has one form of each type.
+        let batch = booleans::hide(batch);
         Blocks::encode(batch, self.unnest.as_ref(), context, encode)
     }
 

@@ -7,13 +7,12 @@ use std::sync::Arc;
 use sluice_core::{Batch, Channel, Clock, Encoding, Name};
 
 use crate::channels::{MARKED, TYPE, VERSION, sensor_of};
+use crate::codec::{ABOVE, of_key};
 use crate::hash::{from_hex, hex, simple_hash};
 use crate::wire::MARKER;
 
 /// The codec whose rows say of which type they are.
 const CODEC: &str = "vel";
-/// The bit of a row's type key that says that the version is above the one in the bits below.
-const ABOVE: u64 = 1 << 31;
 
 /// A type, and a version of it.
 pub(crate) type TypeId = (u32, i32);
@@ -189,11 +188,12 @@ pub(crate) fn decoded_types(batch: &Batch) -> Vec<Option<Decoded>> {
     let mut types = Vec::new();
     for rows in batch.rows().iter().filter(|rows| *rows.message.codec == *CODEC) {
         types.resize(batch.len(), None);
-        let key = rows.message.key.0;
-        let version = (key & ABOVE == 0).then_some(key as u32 as i32);
+        let key = rows.message.key;
+        let (type_id, version) = of_key(key);
+        let version = (key.0 & ABOVE == 0).then_some(version);
         for event in &rows.events {
             if let Some(slot) = types.get_mut(*event as usize) {
-                *slot = Some(((key >> 32) as u32, version));
+                *slot = Some((type_id, version));
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Logs of VEL and Orca as users have them: by the command line, beside writers that have not seen our code.
 
+mod booleans;
 mod lossless;
 mod writers;
 

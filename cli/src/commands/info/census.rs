@@ -204,10 +204,10 @@ impl Part {
             }
         }
         for rows in batch.rows() {
-            part.named.insert(rows.message.key, Arc::clone(&rows.message.name));
+            part.named.insert(rows.base_key(), Arc::clone(&rows.message.name));
             for event in rows.events.iter().filter(|_| rows.payloads == Payloads::Gone) {
                 let channel = batch.channels()[*event as usize];
-                tally_of(channel, &mut places, &mut tallies).add_type(rows.message.key, 1);
+                tally_of(channel, &mut places, &mut tallies).add_type(rows.base_key(), 1);
             }
         }
         part.channels = tallies.into_iter().collect();

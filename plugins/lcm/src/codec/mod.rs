@@ -12,7 +12,8 @@
 //! | a struct inside of itself | columns as deep as `depth` says; below that `Binary`, the bytes as they lie in the message |
 //! | a struct without members, and arrays of it | none: it has no bytes |
 //!
-//! Decoding and encoding are inverse: a payload that would not come back byte for byte is not decoded.
+//! Decoding and encoding are inverse: a payload that would not come back byte for byte is not decoded. A boolean is
+//! true if its byte is not 0; messages in which one is another than 0 or 1 have a column with the booleans' bytes, too.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,11 +22,11 @@ use arrow_array::{BinaryArray, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::codecs;
 use sluice_core::{
     Batch, Channel, Codec, Encoding, Error, KeyOf, KnownType, MessageType, OptionsError,
     PayloadType, Payloads, Rows, TypeKey, TypePaths, UnusableTypes,
 };
+use sluice_core::{booleans, codecs};
 
 use crate::types::library::TypeFile;
 use crate::types::{Library, TypeId, fingerprint};
@@ -34,9 +35,11 @@ mod columns;
 mod decode;
 mod encode;
 mod plan;
+mod raw_booleans;
 mod wire;
 
 use plan::Plan;
+use raw_booleans::RawBooleans;
 
 /// Its name in the registry, and in descriptions of types.
 pub const NAME: &str = "lcm";
@@ -162,7 +165,10 @@ fn known(
     };
     let described = Arc::new(MessageType { name, key, codec, text });
     let (of, library_of) = (Arc::clone(&described), Arc::clone(library));
-    let compiled = |plan| Arc::new(Compiled { described: of, library: library_of, plan }) as _;
+    let compiled = |plan| {
+        let plan = Arc::new(plan);
+        Arc::new(Compiled { described: of, library: library_of, plan }) as _
+    };
     let form: Result<Arc<dyn PayloadType>, String> = plan.map(compiled);
     let (file, line) = (Some(library.file_of(id).to_owned()), library.get(id).line);
     KnownType { described, file, line, form }
@@ -210,13 +216,19 @@ impl Codec for LcmCodec {
             return Err(mistake);
         }
         let fingerprints = fingerprint::fingerprints(&library);
-        let is_it = |(id, fingerprint): &(TypeId, Result<u64, _>)| {
-            library.name(*id) == &*described.name && *fingerprint == Ok(described.key.0)
-        };
-        let found = library.ids().zip(fingerprints).find(is_it);
-        let (id, _) = found.ok_or("its description does not give its fingerprint")?;
+        let named = library.ids().zip(fingerprints);
+        let mut named = named.filter(|(id, _)| library.name(*id) == &*described.name);
+        let found = named.find_map(|(id, fingerprint)| {
+            let key = TypeKey(fingerprint.ok()?);
+            let is_it = [key, booleans::key_of(key)].contains(&described.key);
+            is_it.then_some((id, key))
+        });
+        let (id, key) = found.ok_or("its description does not give its fingerprint")?;
         let plan = plan_for(&library, id, self.depth, columns)?;
-        Ok(Arc::new(Compiled { described: Arc::new(described.clone()), library, plan }))
+        let base = Arc::new(MessageType { key, ..described.clone() });
+        let form = Compiled { described: base, library, plan: Arc::new(plan) };
+        let raw = form.with_raw_booleans().filter(|_| key != described.key);
+        Ok(raw.unwrap_or_else(|| Arc::new(form)))
     }
 }
 
@@ -255,7 +267,7 @@ fn plan_for(library: &Library, id: TypeId, usual: usize, columns: &Schema) -> Re
 struct Compiled {
     described: Arc<MessageType>,
     library: Arc<Library>,
-    plan: Plan,
+    plan: Arc<Plan>,
 }
 
 impl std::fmt::Debug for Compiled {
@@ -292,5 +304,10 @@ impl PayloadType for Compiled {
         bad: &mut Vec<(u32, &'static str)>,
     ) -> Result<BinaryArray, String> {
         encode::encode(&self.plan, &self.library, self.described.key.0, columns, bad)
+    }
+
+    fn with_raw_booleans(&self) -> Option<Arc<dyn PayloadType>> {
+        let (library, plan) = (Arc::clone(&self.library), Arc::clone(&self.plan));
+        Some(Arc::new(RawBooleans::new(&self.described, library, plan)))
     }
 }

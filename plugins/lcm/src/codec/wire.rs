@@ -2,6 +2,8 @@
 
 #![warn(clippy::indexing_slicing)]
 
+use sluice_core::booleans::ODD_BOOLEAN;
+
 use super::plan::width;
 use crate::types::syntax::{Body, Dimension, Member, Primitive, TypeName};
 use crate::types::{Library, TypeId};
@@ -16,7 +18,6 @@ pub(crate) const LEFT_OVER: Reason = "bytes are left over behind the message";
 /// A count that cannot be true.
 const HUGE: Reason = "a length field says more than the payload holds";
 const NEGATIVE: Reason = "a length field is negative";
-const NOT_BOOLEAN: Reason = "a boolean is neither 0 nor 1";
 const BAD_TEXT: Reason = "a string does not end with a zero where its length says";
 const DEEP: Reason = "it holds itself deeper than 256 levels";
 
@@ -36,6 +37,11 @@ impl<'b> Cursor<'b> {
     /// What lies behind the fingerprint. Its type itself asks for up to `empty` elements without bytes.
     pub(crate) fn new(body: &'b [u8], empty: usize) -> Self {
         Self { rest: body, empty: body.len().max(MOST_EMPTY) + empty }
+    }
+
+    /// How many bytes that is.
+    pub(crate) fn left(&self) -> usize {
+        self.rest.len()
     }
 
     #[inline]
@@ -139,9 +145,6 @@ impl<'b> Cursor<'b> {
                 let width = width(*of).unwrap_or_default();
                 self.check(elements, width)?;
                 let bytes = self.take(elements * width)?;
-                if *of == Primitive::Boolean {
-                    check_booleans(bytes)?;
-                }
                 if member.dimensions.is_empty() {
                     return Ok(integer(bytes));
                 }
@@ -162,7 +165,7 @@ impl<'b> Cursor<'b> {
 
 /// `Err` if one of them is neither 0 nor 1.
 pub(crate) fn check_booleans(bytes: &[u8]) -> Result<(), Reason> {
-    if bytes.iter().all(|byte| *byte <= 1) { Ok(()) } else { Err(NOT_BOOLEAN) }
+    if bytes.iter().all(|byte| *byte <= 1) { Ok(()) } else { Err(ODD_BOOLEAN) }
 }
 
 /// The integer that these bytes are, with its sign; 0 for none.

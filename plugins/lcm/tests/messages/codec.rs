@@ -329,3 +329,59 @@ proptest! {
         prop_assert!(rows.columns.get_array_memory_size() < 1 << 20);
     }
 }
+
+#[test]
+fn booleans_of_any_byte_are_read_and_come_back() {
+    let text = "struct in_t { boolean a; int8_t n; boolean more[n]; }
+        struct t { boolean b; boolean three[3]; int8_t n; boolean list[n]; in_t ins[n]; in_t two[2];
+            boolean grid[2][n]; string s; boolean last; }";
+    let form = form(text, "t", 1);
+    let parts: &[&[u8]] = &[
+        &[2, 0, 255, 1],
+        &[1, 128],
+        &[7, 1, 0],
+        &[0, 0],
+        &[9, 2, 3, 1],
+        &[4, 0],
+        &[0, 0, 0, 2, b'x', 0],
+        &[5],
+    ];
+    let tame = payload(&*form, &[&[1, 0, 1, 1, 0, 0, 0], &[0; 2], &[0, 0, 0, 1, 0], &[1]]);
+    let odd = payload(&*form, parts);
+    let (mut bad, events) = (Vec::new(), [0, 1, 2]);
+    let short = odd[..odd.len() - 1].to_vec();
+    let batch = batch(&[tame.clone(), odd.clone(), short]);
+    let rows = sluice_core::booleans::decode(&*form, &batch, &events, &mut bad).unwrap();
+    assert_eq!(bad.iter().map(|(event, _)| *event).collect::<Vec<_>>(), [2]);
+    let [plain, raw] = rows.as_slice() else { panic!("{rows:?}") };
+    assert_eq!((plain.events.as_slice(), raw.events.as_slice()), (&[0][..], &[1][..]));
+    assert_eq!(plain.columns.schema(), *form.schema());
+    assert_eq!((raw.base_key(), &raw.message.name), (form.described().key, &plain.message.name));
+    let read = |name: &str| raw.columns[name].as_boolean().value(0);
+    assert!(read("b") && read("last"));
+    let three = raw.columns["three"].as_fixed_size_list().value(0);
+    assert_eq!(three.as_boolean().values().iter().collect::<Vec<_>>(), [false, true, true]);
+    let codec = LcmCodec::of(files(&[]), 1);
+    let adopted = codec.adopt(&raw.message, &raw.columns.schema()).unwrap();
+    for form in [adopted, form.with_raw_booleans().unwrap()] {
+        assert_eq!(encoded(&*form, &raw.columns), std::slice::from_ref(&odd));
+    }
+    assert_eq!(raw.without_raw_booleans().columns.schema(), *form.schema());
+}
+
+#[test]
+fn bytes_of_booleans_are_not_put_where_the_values_are_others() {
+    let form = form("struct t { boolean a; boolean b; }", "t", 1);
+    let raw = form.with_raw_booleans().unwrap();
+    let columns = good(&*raw, &[payload(&*form, &[&[3, 4]])]);
+    let with = |a: bool, bytes: &[u8]| {
+        let boolean = |of| Arc::new(arrow_array::BooleanArray::from(vec![of])) as Arc<dyn Array>;
+        let bytes = Arc::new(arrow_array::BinaryArray::from(vec![bytes])) as Arc<dyn Array>;
+        let arrays = vec![boolean(a), boolean(true), bytes];
+        encoded(&*raw, &RecordBatch::try_new(columns.schema(), arrays).unwrap())[0][8..].to_vec()
+    };
+    assert_eq!(with(true, &[3, 4]), [3, 4]);
+    assert_eq!(with(false, &[3, 4]), [0, 4]);
+    assert_eq!(with(true, &[3]), [1, 1]);
+    assert_eq!(with(true, &[3, 4, 5]), [1, 1]);
+}

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sluice_core::{
     Batch, BlockPool, Channel, Entry, Error, ErrorKind, PerChannel, Query, Rows, Split,
-    StageContext,
+    StageContext, booleans,
 };
 
 use super::LogTables;
@@ -48,7 +48,7 @@ pub(super) fn find(log: &LogTables, name: &str, stop: &AtomicBool) -> Result<Kno
             return Ok(true);
         }
         log.meet(&met(&batch));
-        known = match first_rows(decoded(log, batch)?) {
+        known = match first_rows(booleans::hide(decoded(log, batch)?)) {
             Some(rows) => {
                 let (message, columns) = (Arc::clone(&rows.message), rows.columns.schema());
                 Known::Fields(Arc::new(RowType { message, columns }))

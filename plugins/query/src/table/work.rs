@@ -11,7 +11,7 @@ use arrow_select::filter::filter_record_batch;
 use arrow_select::interleave::interleave;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::physical_expr::PhysicalExpr;
-use sluice_core::{Batch, Error, Payloads, PerChannel, Rows, StageContext};
+use sluice_core::{Batch, Error, Payloads, PerChannel, Rows, StageContext, booleans};
 
 use super::columns::{Column, RowType, Shape, record_batch, unfit};
 use super::wanted::Wanted;
@@ -170,6 +170,7 @@ fn of_type(
     channel: &str,
     made: &mut Made,
 ) -> Result<(Batch, RecordBatch), Error> {
+    let batch = booleans::hide(batch);
     let ours: Vec<&Rows> = batch.rows().iter().filter(|rows| kind.is_of(rows)).collect();
     let mut places: Vec<(u32, usize, usize)> = Vec::new();
     for (at, rows) in ours.iter().enumerate() {

@@ -57,18 +57,26 @@ sluice_core::register! {
 
 /// What a payload is, as this codec numbers it: type, version, and whether the version is above it.
 pub fn key(type_id: u32, version: i32, versions: Versions) -> Option<TypeKey> {
-    let version = u32::try_from(version).ok()?;
+    let version =
+        u32::try_from(version).ok().filter(|version| u64::from(*version) < RAW_BOOLEANS)?;
     let above = if versions == Versions::Above { ABOVE } else { 0 };
     Some(TypeKey(u64::from(type_id) << 32 | u64::from(version) | above))
+}
+
+/// The number of a type's rows that have the bytes of their booleans. No version is as high as that bit.
+fn raw_key(key: TypeKey) -> TypeKey {
+    TypeKey(key.0 | RAW_BOOLEANS)
 }
 
 /// The type and version that a number of this codec stands for; of a version above those that are known,
 /// the highest of these.
 pub fn of_key(key: TypeKey) -> (u32, i32) {
-    ((key.0 >> 32) as u32, (key.0 & !ABOVE) as u32 as i32)
+    ((key.0 >> 32) as u32, (key.0 & !(ABOVE | RAW_BOOLEANS)) as u32 as i32)
 }
 
-const ABOVE: u64 = 1 << 31;
+pub(crate) const ABOVE: u64 = 1 << 31;
+/// The bit of rows with the bytes of their booleans.
+const RAW_BOOLEANS: u64 = 1 << 30;
 
 /// Declared messages.
 #[derive(Debug, Default)]
@@ -209,7 +217,9 @@ impl VelCodec {
         }
         if let (Ok(described), Ok(layout)) = (described, layout) {
             let described = Arc::new(described);
-            let form = Ok(Arc::new(PlainType::new(Arc::clone(&described), layout)) as _);
+            let raw = raw_key(described.key);
+            let form = PlainType::new(Arc::clone(&described), layout).with_raw_booleans_as(raw);
+            let form = Ok(Arc::new(form) as _);
             self.types.push(KnownType { described, file: file.clone(), line: *line, form });
         }
     }
@@ -249,7 +259,8 @@ fn description(declared: &Declared) -> String {
 
 fn described(declared: &Declared, versions: Versions) -> Result<MessageType, String> {
     let Declared { name, version, .. } = declared;
-    let key = key(declared.type_id(), *version, versions).ok_or("a version is 0 or more")?;
+    let key = key(declared.type_id(), *version, versions)
+        .ok_or("a version is 0 or more, and below 1073741824")?;
     let above = if versions == Versions::Above { "+" } else { "" };
     Ok(MessageType {
         name: format!("{name}.v{version}{above}").into(),
@@ -307,9 +318,12 @@ impl Codec for VelCodec {
             .map_err(|e| format!("its description cannot be read: {e}"))?;
         for versions in [Versions::This, Versions::Above] {
             let found = described(&declared, versions)?;
-            if (found.key, &found.name) == (message.key, &message.name) {
-                let layout = declared.layout(versions)?;
-                return Ok(Arc::new(PlainType::new(Arc::new(message.clone()), layout)));
+            let is_raw = message.key == raw_key(found.key);
+            if (is_raw || message.key == found.key) && message.name == found.name {
+                let (layout, raw) = (declared.layout(versions)?, raw_key(found.key));
+                let form = PlainType::new(Arc::new(found), layout).with_raw_booleans_as(raw);
+                let raw = form.with_raw_booleans().filter(|_| is_raw);
+                return Ok(raw.unwrap_or_else(|| Arc::new(form)));
             }
         }
         Err("its description is that of another message".to_owned())

@@ -1,9 +1,10 @@
 use super::*;
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
+use arrow_array::{Array, BinaryArray, RecordBatch};
 use proptest::prelude::*;
 use serde_json::json;
-use sluice_core::{Batch, BatchBuilder, ChannelId, Clock, Name, Rows};
+use sluice_core::{Batch, BatchBuilder, ChannelId, Clock, Name, Rows, booleans};
 
 fn codec(options: serde_json::Value) -> Box<dyn Codec> {
     sluice_core::options::read::<VelTypes>(options).unwrap().try_into().unwrap()
@@ -130,6 +131,42 @@ fn payloads_that_are_wrong_stay_payloads() {
     let rows = form.decode(&batch(&payloads), &[0, 1, 2, 3, 4], &mut bad).unwrap();
     assert_eq!(rows.events, [0]);
     assert_eq!(bad.iter().map(|(event, _)| *event).collect::<Vec<_>>(), [1, 2, 3, 4]);
+}
+
+#[test]
+fn booleans_of_any_bytes_are_read_and_come_back() {
+    let codec = built_in();
+    let key = key(hash::IMAGE, 102, Versions::This).unwrap();
+    let known = codec.types().iter().find(|known| known.described.key == key).unwrap();
+    let image = |compressed: [u8; 4]| {
+        let size = 2_u32.to_le_bytes().to_vec();
+        [text("a"), text("b"), compressed.to_vec(), vec![0; 8], size, b"xy".to_vec()].concat()
+    };
+    let written = [[1, 0, 0, 0], [1, 0xcc, 0xcc, 0xcc], [2, 0, 0, 0], [0, 7, 0, 0], [0; 4]];
+    let payloads = written.map(image);
+    let payloads: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
+    let (form, mut bad) = (known.form.clone().unwrap(), Vec::new());
+    let rows = booleans::decode(&*form, &batch(&payloads), &[0, 1, 2, 3, 4], &mut bad).unwrap();
+    let [plain, raw] = rows.as_slice() else { panic!("{rows:?}") };
+    assert!(bad.is_empty(), "{bad:?}");
+    assert_eq!((plain.events.as_slice(), raw.events.as_slice()), (&[0, 4][..], &[1, 2, 3][..]));
+    assert_eq!(plain.columns.schema(), *form.schema());
+    assert!(raw.columns["compressed"].as_boolean().values().iter().all(|value| value));
+    assert_eq!(of_key(raw.message.key), (hash::IMAGE, 102));
+    let adopted = codec.adopt(&raw.message, &raw.columns.schema()).unwrap();
+    let made = adopted.encode(&raw.columns, &mut bad).unwrap();
+    assert_eq!(made.iter().flatten().collect::<Vec<_>>(), payloads[1..4]);
+    // Bytes that stand for other values are not put, nor those of another number of booleans.
+    let other = |bytes: &[u8]| {
+        let mut arrays = raw.columns.slice(0, 1).columns().to_vec();
+        *arrays.last_mut().unwrap() = Arc::new(BinaryArray::from(vec![bytes]));
+        let columns = RecordBatch::try_new(raw.columns.schema(), arrays).unwrap();
+        adopted.encode(&columns, &mut Vec::new()).unwrap().value(0)[10..14].to_vec()
+    };
+    assert_eq!(other(&[9, 0, 0, 0]), [9, 0, 0, 0]);
+    for bytes in [&[0; 4][..], &[9; 3], &[9; 5], b""] {
+        assert_eq!(other(bytes), [1, 0, 0, 0]);
+    }
 }
 
 #[test]
