@@ -24,6 +24,8 @@ pub(crate) struct Recipe<'r> {
     pub(crate) limit: Option<u64>,
     /// New names of channels, by pattern.
     pub(crate) renames: &'r [(String, String)],
+    /// Names of channels that several sources share; each gets its own.
+    pub(crate) shared_names: &'r [String],
     /// Whether events of which only decoded rows are there have to get payloads again.
     pub(crate) encodes: bool,
     /// The sink's plugin.
@@ -59,6 +61,10 @@ impl Recipe<'_> {
         if !self.renames.is_empty() {
             file.node(Kind::Stage, "renamed", "rename");
             file.renames(self.renames);
+        }
+        if !self.shared_names.is_empty() {
+            file.node(Kind::Stage, "own_names", "rename");
+            file.own_names(self.shared_names);
         }
         if let Some(limit) = self.limit {
             file.node(Kind::Stage, "first", "limit");
@@ -157,6 +163,13 @@ impl FileText {
         };
         let rules: String = renames.iter().map(rule).collect();
         self.option("channels", &format!("[\n{rules}]"));
+    }
+
+    fn own_names(&mut self, names: &[String]) {
+        self.line(format_args!("[stages.own_names.map]"));
+        names
+            .iter()
+            .for_each(|name| self.option(&key(name), &string(&format!("{name}.{{source}}"))));
     }
 
     fn options(&mut self, options: &[Assignment]) {
@@ -280,6 +293,7 @@ path = \"-\"
             selection: Some(&selection),
             limit: Some(7),
             renames: &[("re:CAM_([0-9])".into(), "CAMERA_$1".into())],
+            shared_names: &[],
             encodes: true,
             sink: "lcm-log",
             output: "out.lcm",

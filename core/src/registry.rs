@@ -92,6 +92,13 @@ pub struct Plugin {
     pub gives_rows: bool,
     /// The built-in sets of types that its payloads are of: such a source needs no others.
     pub types: &'static [&'static str],
+    /// Whether it is a source whose channels may have one name and differ by their source: the sensor they are of.
+    pub sensors_share_names: bool,
+    /// Whether it is a sink that keeps of a channel its name and nothing else, so that channels of one name become
+    /// one.
+    pub keeps_names_only: bool,
+    /// The options, with TOML values, that a source has where its events are played and they are not given.
+    pub when_played: &'static [(&'static str, &'static str)],
     /// What it runs with these options, if it is one that runs programs. Such a plugin takes the working
     /// folder from its option `folder`; where that is left out, it is given the folder of the pipeline
     /// file.
@@ -118,6 +125,9 @@ impl Plugin {
             byte_format: None,
             gives_rows: false,
             types: &[],
+            sensors_share_names: false,
+            keeps_names_only: false,
+            when_played: &[],
             program: None,
             schema,
             make,

@@ -8,7 +8,7 @@ use sluice_core::{Kind, Plugin};
 use sluice_pipeline::{Document, Part, Pipeline, Variables};
 
 use crate::args::{Assignment, ConvertArgs, EngineArgs};
-use crate::commands::execute;
+use crate::commands::{execute, shared_names};
 use crate::description::Format;
 use crate::ending::{Ending, Failure, Outcome};
 use crate::inputs::{self, Mode};
@@ -45,11 +45,13 @@ pub(crate) fn text(args: &ConvertArgs, shell: &Shell) -> Result<String, Failure>
     let (inputs, selection) = inputs::without_addresses(&args.inputs, &args.selection, shell)?;
     let format = Format::of(args.from.as_deref(), args.describe.as_deref(), &args.source_option)?;
     let source = source(&inputs, format.from.as_deref(), &format.options, shell)?;
+    let shared = shared_names::of(&inputs, &format.options, (source, sink.plugin), shell);
     let recipe = Recipe {
         source: source.name,
         inputs: &inputs,
         source_options: &format.options,
         selection: Some(&selection),
+        shared_names: &shared,
         sink: sink.plugin.name,
         output: &sink.path,
         sink_options: &[sink.options, args.sink_option.clone()].concat(),

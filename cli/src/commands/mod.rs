@@ -20,6 +20,7 @@ pub(crate) mod query;
 pub(crate) mod record;
 pub(crate) mod run;
 pub(crate) mod schema;
+pub(crate) mod shared_names;
 pub(crate) mod spy;
 pub(crate) mod types;
 pub(crate) mod verify;

@@ -67,6 +67,7 @@ sluice_core::register! {
     about: "sends live LCM over UDP multicast or to a hub, when events are due",
     sample: include_str!("../samples/lcm-udp-sink.toml"),
     schemes: &["udpm", "tcpq"],
+    keeps_names_only: true,
 }
 
 /// Events that LCM can send.

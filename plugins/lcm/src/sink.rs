@@ -46,6 +46,7 @@ sluice_core::register! {
     about: "writes LCM event logs",
     sample: include_str!("../samples/lcm-log-sink.toml"),
     extensions: &["lcm", "lcmlog", "log"],
+    keeps_names_only: true,
 }
 
 /// Encoded events.

@@ -19,6 +19,7 @@ use sluice_core::{Channel, Encoding, Error, Name};
 
 use crate::config::{self, Facts};
 use crate::master::{self, Dialect, FileLine, Header, Lines, Told};
+use crate::sink::KEPT;
 use crate::subfile::{ByteOrder, Cursor, Index, Known, Prefix};
 
 /// The most places of records that are kept of a log's subfiles, together: 16 MiB.
@@ -213,6 +214,10 @@ impl Log {
             None => Some(interface.as_ref().into()),
         };
         channel.clock = own.map(|own| own.clock).unwrap_or_default();
+        let kept = own.into_iter().flat_map(|own| &own.metadata);
+        // What the header says itself, a comment cannot say otherwise.
+        let kept = kept.filter(|(key, _)| !KEPT.contains(&key.as_str()));
+        channel.metadata.extend(kept.map(|(key, value)| (key.clone(), value.clone())));
         let mut say = |key: &str, value: &str| {
             channel.metadata.insert(key.to_owned(), value.to_owned());
         };

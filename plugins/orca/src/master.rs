@@ -2,7 +2,7 @@
 //!
 //! | dialect | header line | index of the first object | told by |
 //! |---|---|---|---|
-//! | A, 2006 | `::orca::Laser ice laser0.log` | 1 | the first column begins with `::` |
+//! | A, 2006 | `::orca::Laser ice laser0.log` | 1 | the first column begins with `::`, or the second is an encoding and the third is not |
 //! | B, from December 2006 | `laser0.log LaserScanner2d ice` | 0 | three columns |
 //! | C, from 2007 | `laser0.log LaserScanner2d ice 1` | 0 | four columns |
 //!
@@ -12,6 +12,7 @@
 
 #![warn(clippy::indexing_slicing)]
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use sluice_core::files::LogFile;
@@ -216,6 +217,12 @@ impl Dialect {
     fn of(columns: &[&[u8]]) -> Self {
         match columns {
             [first, ..] if first.starts_with(b"::") => Self::A,
+            // Descriptions of the format write the interface without the colons in front, too.
+            [_, encoding, name, ..]
+                if ENCODINGS.contains(encoding) && !ENCODINGS.contains(name) =>
+            {
+                Self::A
+            }
             [_, _, _, _, ..] => Self::C,
             _ => Self::B,
         }
@@ -274,11 +281,15 @@ pub struct Own {
     pub interface: Option<String>,
     /// Whether it is not to be played, where the header line has no column for that.
     pub is_disabled: bool,
+    /// What else is known of the channel.
+    pub metadata: BTreeMap<String, String>,
 }
 
 impl Own {
     /// What comments of ours begin with, behind the `#`.
     pub(crate) const WORD: &'static str = "sluice";
+    /// What stands before the keys of what else is known of the channel.
+    const METADATA: &'static [u8] = b"metadata.";
 
     fn parse(comment: &[u8]) -> Option<Self> {
         let mut words = words(comment);
@@ -300,7 +311,14 @@ impl Own {
                 b"channel" => own.channel = value,
                 b"interface" => own.interface = Some(text()?),
                 b"enabled" => own.is_disabled = value == b"0",
-                _ => {}
+                key => {
+                    let key = key.strip_prefix(Self::METADATA).map(percent::decoded);
+                    if let Some((key, value)) =
+                        key.and_then(|k| String::from_utf8(k).ok()).zip(text())
+                    {
+                        own.metadata.insert(key, value);
+                    }
+                }
             }
         }
         Some(own)
@@ -327,6 +345,11 @@ impl Own {
         }
         if self.is_disabled {
             line += " enabled=0";
+        }
+        for (key, value) in &self.metadata {
+            let (key, value) =
+                (percent::encoded(key.as_bytes()), percent::encoded(value.as_bytes()));
+            line += &format!(" metadata.{key}={value}");
         }
         line + "\n"
     }
@@ -515,7 +538,8 @@ impl HeaderReader {
 
 impl FileLine {
     fn new(name: &[u8], interface: &[u8], encoding: &[u8], enabled: bool) -> Self {
-        let bare = interface.strip_prefix(b"::orca::").or(interface.strip_prefix(b"::"));
+        let global = interface.strip_prefix(b"::").unwrap_or(interface);
+        let bare = global.strip_prefix(b"orca::").or(Some(global));
         Self {
             name: name.to_owned(),
             interface: bare.unwrap_or(interface).to_owned(),
@@ -688,7 +712,7 @@ fn is_header_line(text: &[u8]) -> bool {
     // Names may be of any alphabet.
     let is_word = |word: &[u8]| word.iter().all(|b| b.is_ascii_graphic() || !b.is_ascii());
     match columns.as_slice() {
-        [interface, encoding, name] if interface.starts_with(b"::") => {
+        [interface, encoding, name] if Dialect::of(&columns) == Dialect::A => {
             ENCODINGS.contains(encoding) && is_word(interface) && is_word(name)
         }
         [name, interface, encoding] | [name, interface, encoding, b"0" | b"1"] => {
@@ -861,6 +885,7 @@ mod tests {
             clock: Clock::Relative,
             interface: Some("a b".into()),
             is_disabled: true,
+            metadata: BTreeMap::from([("a key".to_owned(), "a=b %".to_owned())]),
         };
         let text = own.to_line() + "x.log a lcm 1\n#data\n";
         let files = header(&text).files;

@@ -104,6 +104,24 @@ struct Group {
     file: Option<String>,
     proxy: Option<String>,
     is_enabled: bool,
+    /// What else is known of the channel.
+    metadata: BTreeMap<String, String>,
+}
+
+/// What else is known of a channel takes no more bytes than this in a comment, which has to fit into a line of
+/// which every byte may take three.
+const MOST_METADATA: usize = 16 << 10;
+
+/// What is known of a channel that only our comments can say; nothing if these have no place for it: it is too long,
+/// or of objects, of which the configuration would be torn from the rest if more was known of it.
+fn other_metadata(channel: &Channel) -> Option<BTreeMap<String, String>> {
+    let others = channel.metadata.iter().filter(|(key, _)| !KEPT.contains(&key.as_str()));
+    let others: BTreeMap<_, _> = others.map(|(key, value)| (key.clone(), value.clone())).collect();
+    if channel.encoding == Encoding::Ice && !others.is_empty() {
+        return None;
+    }
+    let bytes: usize = others.iter().map(|(key, value)| key.len() + value.len() + 16).sum();
+    (bytes <= MOST_METADATA).then_some(others)
 }
 
 impl Group {
@@ -122,6 +140,7 @@ impl Group {
             file: said("orca.file"),
             proxy: said("orca.proxy").filter(|proxy| is_word(proxy)),
             is_enabled: said("orca.enabled").as_deref() != Some("0"),
+            metadata: other_metadata(channel).unwrap_or_default(),
         }
     }
 
@@ -172,8 +191,8 @@ struct Member {
     is_object: bool,
 }
 
-/// What the header and our comments say of a channel.
-const KEPT: [&str; 8] = [
+/// What the header says of a channel, and our comments beside [`Own::metadata`].
+pub(crate) const KEPT: [&str; 8] = [
     "ice.interface",
     "ice.config",
     "orca.file",
@@ -279,7 +298,7 @@ impl OrcaSink {
     fn member(&self, channel: &Channel) -> Member {
         let said_id = channel.metadata.get("orca.id").map(|id| id.parse::<u8>());
         let id = said_id.clone().and_then(Result::ok).unwrap_or(0);
-        let says_more = channel.metadata.keys().any(|key| !KEPT.contains(&key.as_str()));
+        let says_more = other_metadata(channel).is_none();
         let loses_id = id != 0 && self.dialect == Dialect::A;
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         Member {
@@ -420,6 +439,7 @@ impl OrcaSink {
                 clock: if *is_relative { Clock::Relative } else { Clock::Utc },
                 interface: subfile.group.own_interface(),
                 is_disabled: self.dialect == Dialect::A && !subfile.group.is_enabled,
+                metadata: subfile.group.metadata.clone(),
             };
             if let Some(proxy) = &subfile.group.proxy {
                 text += &format!("# {proxy}\n");
@@ -609,16 +629,25 @@ fn judged(batch: &Batch, rows: Vec<Row>, context: &mut EncodeContext<'_>) -> Vec
         }
     });
     if is_cut {
-        context.losses.insert("ids in dialect A, and metadata that the format has no place for");
+        context
+            .losses
+            .insert("ids in dialect A, metadata of objects beyond Orca's, and of others above 16 KiB are not written");
     }
     if has_odd_id {
         context.losses.insert("an `orca.id` that is no number from 0 to 255 is written as 0");
     }
     if is_fine {
-        let loss = "times are written in whole microseconds; what is finer is cut off";
+        let loss = "times are written in whole microseconds; what is finer is rounded";
         context.losses.insert(loss);
     }
     kept
+}
+
+/// The nearest microsecond: what a double tells of a time is often a little less than what was meant.
+fn nearest_micros(nanos: i64) -> i64 {
+    let (whole, rest) = (nanos.div_euclid(MICRO), nanos.rem_euclid(MICRO));
+    let is_within = whole < i64::MAX / MICRO;
+    whole + i64::from(rest >= MICRO / 2 && is_within)
 }
 
 /// Why an event cannot be written.
@@ -676,7 +705,7 @@ impl Sink for OrcaSink {
             .collect();
         let rows = judged(&batch, rows, context);
         let entry = |(row, member): &Row| Entry {
-            micros: batch.timestamps()[*row as usize].div_euclid(MICRO),
+            micros: nearest_micros(batch.timestamps()[*row as usize]),
             sequence: batch.sequences()[*row as usize],
             group: member.group,
             is_config: member.is_config,

@@ -74,6 +74,8 @@ sluice_core::register! {
     extensions: &["orca"],
     sniff: sniff,
     types: &["orca"],
+    sensors_share_names: true,
+    when_played: &[("disabled", "\"skip\"")],
 }
 
 /// Paths that may be of masters: subfiles have to lie beside them.

@@ -256,6 +256,8 @@ pub struct Index {
     shift: u32,
     /// Where the last record ends.
     pub end: u64,
+    /// How many bytes the last record takes, with what stands before it.
+    last: u64,
     /// The rest of the file, if that is no record, and why not.
     pub damage: Option<(u64, String)>,
 }
@@ -287,12 +289,13 @@ impl Index {
             let Known { order, may_be_empty, .. } = known;
             Form::Framed { prefix, order, may_be_empty }
         };
-        if let Some(prefix) = known.prefix {
-            return Ok(Self::walk(form(prefix), len, read, most)?.0);
-        }
+        let prefixes = |usual| match known.prefix {
+            Some(prefix) => vec![prefix],
+            None => Prefix::ALL.into_iter().take(usual).collect(),
+        };
         let usual = if known.may_begin_bare { 6 } else { 4 };
         let mut best: Option<(Self, u64)> = None;
-        for prefix in Prefix::ALL.into_iter().take(usual) {
+        for prefix in prefixes(usual) {
             let (index, closed) = Self::walk(form(prefix), len, &mut *read, most)?;
             let worth = |index: &Self, closed| (index.damage.is_none(), closed);
             let is_better = best.as_ref().is_none_or(|(so_far, most_closed)| {
@@ -302,7 +305,40 @@ impl Index {
                 best = Some((index, closed));
             }
         }
-        best.map(|(index, _)| index).ok_or_else(|| Error::broken("no form of records was tried"))
+        let best = best
+            .map(|(index, _)| index)
+            .ok_or_else(|| Error::broken("no form of records was tried"));
+        match best? {
+            found if found.damage.is_none() || known.may_be_empty => Ok(found),
+            found => {
+                let prefixes = prefixes(usual);
+                let through = Self::through_empty_records(&prefixes, known.order, len, read, most)?;
+                Ok(through.filter(|index| index.records > found.records).unwrap_or(found))
+            }
+        }
+    }
+
+    /// The index of records some of which have no bytes, which objects never have, if that leads exactly to the
+    /// end of the file: what lies behind such a record is right then. Zeros at the end of a file are none.
+    fn through_empty_records(
+        prefixes: &[Prefix],
+        order: ByteOrder,
+        len: u64,
+        read: ReadAt<'_>,
+        most: usize,
+    ) -> Result<Option<Self>, Error> {
+        let mut best: Option<(Self, u64)> = None;
+        for prefix in prefixes {
+            let form = Form::Framed { prefix: *prefix, order, may_be_empty: true };
+            let (index, closed) = Self::walk(form, len, &mut *read, most)?;
+            let is_right = index.damage.is_none() && index.records <= closed.saturating_mul(2);
+            let ends_empty = index.last < prefix.len(index.records.saturating_sub(1)) as u64 + 1;
+            let is_better = best.as_ref().is_none_or(|(_, most_closed)| closed > *most_closed);
+            if is_right && !ends_empty && is_better {
+                best = Some((index, closed));
+            }
+        }
+        Ok(best.map(|(index, _)| index))
     }
 
     /// Walks over a subfile of lines.
@@ -314,7 +350,7 @@ impl Index {
     fn walk(form: Form, len: u64, read: ReadAt<'_>, most: usize) -> Result<(Self, u64), Error> {
         let mut file = Window::new(read, len);
         let mut index =
-            Self { form, records: 0, offsets: Vec::new(), shift: 0, end: 0, damage: None };
+            Self { form, records: 0, offsets: Vec::new(), shift: 0, end: 0, last: 0, damage: None };
         let mut closed = 0;
         loop {
             match form.step(&mut file, index.records, index.end)? {
@@ -346,6 +382,7 @@ impl Index {
             }
         }
         self.records += 1;
+        self.last = end - self.end;
         self.end = end;
     }
 

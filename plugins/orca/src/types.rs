@@ -38,6 +38,10 @@ pub const TYPES: &[(&str, &str)] = &[
     ("c-2007-2010/power-2008-06.ice", include_str!("../types/c-2007-2010/power-2008-06.ice")),
     ("c-2007-2010/power-2009.ice", include_str!("../types/c-2007-2010/power-2009.ice")),
     ("c-2007-2010/rangescanner2d.ice", include_str!("../types/c-2007-2010/rangescanner2d.ice")),
+    (
+        "c-2007-2010/vehicledescription.ice",
+        include_str!("../types/c-2007-2010/vehicledescription.ice"),
+    ),
 ];
 
 sluice_core::register! {

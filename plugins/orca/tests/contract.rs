@@ -496,6 +496,7 @@ fn what_is_lost_is_said() {
     channel.metadata.insert("mine".into(), "gone".into());
     let mut ice = lcm(b"orca.Power", "x");
     ice.encoding = Encoding::Ice;
+    ice.metadata.insert("mine".into(), "gone".into());
     let config = config_of(&ice);
     let events = vec![
         (1_500, channel, vec![1]),

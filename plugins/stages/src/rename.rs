@@ -19,7 +19,7 @@ use sluice_core::{
 pub struct RenameOptions {
     /// Rules, of which the first that matches a channel's name gives its new one.
     pub channels: Vec<RuleOptions>,
-    /// New names by exact name.
+    /// New names by exact name. `{source}` in them is the channel's source.
     pub map: BTreeMap<String, String>,
     /// Put before every name. `{source}` in it is the channel's source.
     pub prefix: String,
@@ -40,6 +40,9 @@ pub struct RuleOptions {
     /// a dollar sign.
     pub to: String,
 }
+
+/// What stands for a channel's source in names.
+const SOURCE: &str = "{source}";
 
 #[derive(Debug)]
 struct Rename {
@@ -149,11 +152,10 @@ fn unknown_group<'t>(to: &'t str, regex: &Regex) -> Option<&'t str> {
 
 impl Names {
     fn rename(&self, name: &str, source: &str) -> String {
-        let mapped = self.map.get(name).cloned();
+        let mapped = self.map.get(name).map(|to| to.replace(SOURCE, source));
         let ruled = || self.rules.iter().find_map(|rule| rule.rename(name));
         let renamed = mapped.or_else(ruled).unwrap_or_else(|| name.to_owned());
-        let [before, after] =
-            [&self.prefix, &self.suffix].map(|text| text.replace("{source}", source));
+        let [before, after] = [&self.prefix, &self.suffix].map(|text| text.replace(SOURCE, source));
         format!("{before}{renamed}{after}")
     }
 }

@@ -8,7 +8,7 @@ use sluice_core::{Batch, Channel, Clock, Encoding, Name};
 
 use crate::channels::{MARKED, TYPE, VERSION, sensor_of};
 use crate::codec::{ABOVE, of_key};
-use crate::hash::{from_hex, hex, simple_hash};
+use crate::hash::{from_hex, hex, is_built_in, simple_hash};
 use crate::wire::MARKER;
 
 /// The codec whose rows say of which type they are.
@@ -18,6 +18,15 @@ const CODEC: &str = "vel";
 pub(crate) type TypeId = (u32, i32);
 /// The type that decoded fields are of, and the version, where they tell it.
 pub(crate) type Decoded = (u32, Option<i32>);
+
+/// The type that a channel's name stands for: the number that it is, or that of the message it names, also where the
+/// sensor's name is behind that.
+fn type_of_name(name: &Name) -> u32 {
+    let (first, text) = (name.text().split('.').next().unwrap_or_default(), name.text());
+    let built_in = Some(simple_hash(first.as_bytes())).filter(|number| is_built_in(*number));
+    let of_sensor = from_hex(first).or(built_in).filter(|_| first.len() < text.len());
+    of_sensor.or_else(|| from_hex(text)).unwrap_or_else(|| simple_hash(name.as_bytes()))
+}
 
 /// How events of a channel are written.
 #[derive(Clone, Debug)]
@@ -41,7 +50,8 @@ impl Kind {
     pub(crate) fn of(channel: &Channel) -> Self {
         let said = |key: &str| channel.metadata.get(key).map(String::as_str);
         let known = said(TYPE).and_then(from_hex).zip(said(VERSION).and_then(|v| v.parse().ok()));
-        let hashed = (simple_hash(channel.name.as_bytes()), 0);
+        // A number for which no name was known is the channel's name, also where nothing else of it is kept.
+        let hashed = (type_of_name(&channel.name), 0);
         let (type_id, version) = known.unwrap_or(hashed);
         let is_own = known.is_some() && channel.encoding == Encoding::Vel;
         let is_named = hashed.0 == type_id || channel.name.text() == hex(type_id);

@@ -54,6 +54,7 @@ sluice_core::register! {
     about: "writes Koblenz VEL DataLog files",
     sample: include_str!("../samples/vel-sink.toml"),
     extensions: &["vel"],
+    keeps_names_only: true,
 }
 
 /// A path that is no folder.

@@ -116,6 +116,7 @@ sluice_core::register! {
     sniff: sniff,
     byte_format: Some(&Datalog),
     types: &["vel"],
+    sensors_share_names: true,
 }
 
 impl Vel {

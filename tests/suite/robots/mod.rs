@@ -2,6 +2,8 @@
 
 mod booleans;
 mod lossless;
+mod oddities;
+mod sensors;
 mod writers;
 
 use crate::kit::{Folder, Ran, ran};

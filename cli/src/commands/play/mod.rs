@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use sluice_core::name::printable_sentence;
-use sluice_core::{Kind, Playback};
+use sluice_core::{Kind, Playback, Plugin};
 use sluice_pipeline::run::{self, Options, Progress, Snapshot};
 use sluice_pipeline::{Pipeline, Report};
 
@@ -69,8 +69,10 @@ fn text(args: &PlayArgs, shell: &Shell) -> Result<(String, f64), Failure> {
     let (files, selection) = inputs::without_addresses(&args.inputs, &selection, shell)?;
     let source = convert::source(&files, args.from.as_deref(), &[], shell)?;
     let speed = speed(args)?;
+    let source_options = when_played(source);
     let recipe = Recipe {
         source: source.name,
+        source_options: &source_options,
         inputs: &files,
         selection: Some(&selection),
         renames: &args.rename,
@@ -81,6 +83,15 @@ fn text(args: &PlayArgs, shell: &Shell) -> Result<(String, f64), Failure> {
         ..Recipe::default()
     };
     Ok((recipe.text(), speed))
+}
+
+/// The options of a source whose events are played.
+fn when_played(source: &Plugin) -> Vec<Assignment> {
+    let option = |(name, value): &(&str, &str)| Assignment {
+        name: (*name).to_owned(),
+        value: (*value).to_owned(),
+    };
+    source.when_played.iter().map(option).collect()
 }
 
 /// What was asked for, or what the address of a log says; 0 is as fast as possible.

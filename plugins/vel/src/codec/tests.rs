@@ -1,7 +1,7 @@
 use super::*;
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
-use arrow_array::{Array, BinaryArray, RecordBatch};
+use arrow_array::{BinaryArray, RecordBatch};
 use proptest::prelude::*;
 use serde_json::json;
 use sluice_core::{Batch, BatchBuilder, ChannelId, Clock, Name, Rows, booleans};

@@ -1,0 +1,50 @@
+//! Channels of one name that differ by the sensor they are of, before they become one in an output that keeps names
+//! only: which names these are. Gives nothing a name; the stage `rename` does.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sluice_core::Plugin;
+use sluice_pipeline::run::{self, Options};
+
+use crate::args::Assignment;
+use crate::commands::convert;
+use crate::inputs;
+use crate::recipe::Recipe;
+use crate::shell::Shell;
+
+/// The names that channels of several sources share in one of these inputs, sorted; none where source or sink can
+/// hold them apart.
+///
+/// Reads the inputs once, since a name may be shared by the last event only. What is wrong with an input is said
+/// when it is converted; one that can only be read once is not looked at.
+pub(super) fn of(
+    given: &[String],
+    options: &[Assignment],
+    (source, sink): (&Plugin, &Plugin),
+    shell: &Shell,
+) -> Vec<String> {
+    let may_merge = source.sensors_share_names && sink.keeps_names_only && source.name != sink.name;
+    if !may_merge {
+        return Vec::new();
+    }
+    let files = given.iter().filter_map(|name| inputs::expand(shell, name).ok()).flatten();
+    let mut shared = BTreeSet::new();
+    for file in files.filter(|file| file.path.is_file()) {
+        let path = [file.path.to_string_lossy().into_owned()];
+        let recipe = Recipe {
+            source: source.name,
+            inputs: &path,
+            source_options: options,
+            sink: "null",
+            ..Recipe::default()
+        };
+        let Ok(pipeline) = convert::read("sluice convert", &recipe.text(), shell) else { continue };
+        let Ok(report) = run::run(pipeline, &Options::default()) else { continue };
+        let mut sources: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for channel in report.channels {
+            sources.entry(channel.channel).or_default().insert(channel.source);
+        }
+        shared.extend(sources.into_iter().filter(|(_, of)| of.len() > 1).map(|(name, _)| name));
+    }
+    shared.into_iter().collect()
+}
