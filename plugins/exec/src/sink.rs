@@ -6,6 +6,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::process::ChildStdout;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, bounded};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -103,7 +104,7 @@ pub struct Writing {
 #[derive(Debug)]
 enum Printed {
     /// Into a file, which comes when all is in it.
-    File(Receiver<Result<OutputFile, Error>>),
+    File(Saved),
     /// To people.
     Talk(Voice),
 }
@@ -207,7 +208,7 @@ impl Writing {
                 Err(SendTimeoutError::Timeout(back)) => bytes = back,
             }
             if let Printed::File(saved) = &self.printed
-                && let Ok(Err(error)) = saved.try_recv()
+                && let Some(error) = saved.failed()
             {
                 return Err(error);
             }
@@ -218,7 +219,7 @@ impl Writing {
     /// The error of a program that takes nothing any more.
     fn deaf(&mut self) -> Error {
         if let Printed::File(saved) = &self.printed
-            && let Ok(Err(error)) = saved.try_recv()
+            && let Some(error) = saved.failed()
         {
             return error;
         }
@@ -226,21 +227,49 @@ impl Writing {
     }
 }
 
+/// A file that a thread writes. Whoever drops this takes the file away from it, so that nothing of a run that fails
+/// stays open, however long the thread still waits for the program.
+#[derive(Debug)]
+struct Saved {
+    file: Arc<Mutex<Option<OutputFile>>>,
+    over: Receiver<Result<(), Error>>,
+}
+
+impl Saved {
+    fn take(&self) -> Option<OutputFile> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Why it could not be written, if that is known by now.
+    fn failed(&self) -> Option<Error> {
+        self.over.try_recv().ok()?.err()
+    }
+}
+
+impl Drop for Saved {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
+
 /// Writes what a program prints into a file, on a thread of its own.
-fn save(
-    mut output: ChildStdout,
-    mut file: OutputFile,
-    activity: Activity,
-) -> Result<Receiver<Result<OutputFile, Error>>, Error> {
-    let (sender, saved) = bounded(1);
-    let copy = move || -> Result<OutputFile, Error> {
+fn save(mut output: ChildStdout, file: OutputFile, activity: Activity) -> Result<Saved, Error> {
+    let (sender, over) = bounded(1);
+    let file = Arc::new(Mutex::new(Some(file)));
+    let shared = Arc::clone(&file);
+    let mut copy = move || -> Result<(), Error> {
         let mut buffer = vec![0; 64 << 10];
         loop {
             let read = output.read(&mut buffer).map_err(|e| Error::io("read", "a program", e))?;
             activity.fetch_add(1, Ordering::Relaxed);
-            match buffer.get(..read) {
-                Some([]) | None => return Ok(file),
-                Some(bytes) => file.write(bytes)?,
+            let bytes = match buffer.get(..read) {
+                Some([]) | None => return Ok(()),
+                Some(bytes) => bytes,
+            };
+            // It is gone where the run has failed elsewhere.
+            match &mut *shared.lock().unwrap_or_else(PoisonError::into_inner) {
+                Some(file) => file.write(bytes)?,
+                None => return Ok(()),
             }
         }
     };
@@ -248,20 +277,16 @@ fn save(
     // Nobody asks where the run has failed elsewhere.
     let spawned = thread.spawn(move || drop(sender.send(copy())));
     spawned.map_err(|e| Error::io("start a thread to read from", "a program", e))?;
-    Ok(saved)
+    Ok(Saved { file, over })
 }
 
-fn wait_for(
-    saved: &Receiver<Result<OutputFile, Error>>,
-    process: &mut Process,
-) -> Result<OutputFile, Error> {
+fn wait_for(saved: &Saved, process: &mut Process) -> Result<OutputFile, Error> {
+    let not_saved = || Error::broken("what a program printed was not saved");
     loop {
-        match saved.recv_timeout(LOOK) {
-            Ok(file) => return file,
+        match saved.over.recv_timeout(LOOK) {
+            Ok(over) => return over.and_then(|()| saved.take().ok_or_else(not_saved)),
             Err(RecvTimeoutError::Timeout) => process.look()?,
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(Error::broken("what a program printed was not saved"));
-            }
+            Err(RecvTimeoutError::Disconnected) => return Err(not_saved()),
         }
     }
 }
