@@ -18,6 +18,8 @@ use crate::{ChannelId, Payloads, Rows};
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     pub(crate) timestamps: ScalarBuffer<i64>,
+    /// The times in nanoseconds of 128 bits, where some of them are not the timestamps.
+    pub(crate) wide_times: Option<ScalarBuffer<i128>>,
     pub(crate) sequences: ScalarBuffer<i64>,
     pub(crate) channels: ScalarBuffer<u32>,
     /// The channels as they were read, where a stage has renamed them since.
@@ -58,6 +60,22 @@ impl Batch {
     /// The timestamps, in nanoseconds, one an event.
     pub fn timestamps(&self) -> &[i64] {
         &self.timestamps
+    }
+
+    /// The events' times in nanoseconds, where some lie beyond what 64 bits hold: the timestamp of such an
+    /// event is the nearest one that these hold.
+    pub fn wide_times(&self) -> Option<&[i128]> {
+        self.wide_times.as_deref()
+    }
+
+    /// The time of event `row` in nanoseconds, if it is not its timestamp.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such event.
+    pub fn wide_time(&self, row: usize) -> Option<i128> {
+        let time = self.wide_times.as_ref()?[row];
+        (time != i128::from(self.timestamps[row])).then_some(time)
     }
 
     /// The numbers their origin gave the events.
@@ -150,6 +168,21 @@ impl Batch {
     pub fn with_timestamps(mut self, timestamps: Vec<i64>) -> Self {
         assert_eq!(timestamps.len(), self.len(), "one timestamp an event");
         self.timestamps = column(timestamps);
+        self.wide_times = None;
+        self
+    }
+
+    /// The same events with other times, in nanoseconds; timestamps become the nearest that 64 bits hold.
+    ///
+    /// # Panics
+    ///
+    /// If there is not one time an event.
+    pub fn with_wide_times(mut self, times: Vec<i128>) -> Self {
+        assert_eq!(times.len(), self.len(), "one time an event");
+        self.timestamps = times.iter().map(|time| nearest(*time)).collect();
+        let fit =
+            times.iter().zip(&*self.timestamps).all(|(time, near)| *time == i128::from(*near));
+        self.wide_times = (!fit).then(|| column(times));
         self
     }
 
@@ -199,6 +232,7 @@ impl Batch {
         let rows = self.rows.iter().filter_map(|rows| rows.take(positions, self.len())).collect();
         Self {
             timestamps: gather(&self.timestamps, positions),
+            wide_times: self.wide_times.as_ref().map(|times| gather(times, positions)),
             sequences: gather(&self.sequences, positions),
             channels: gather(&self.channels, positions),
             origins: self.origins.as_ref().map(|origins| gather(origins, positions)),
@@ -218,6 +252,7 @@ impl Batch {
             self.rows.iter().filter_map(|rows| rows.take(&positions(), self.len())).collect();
         Self {
             timestamps: self.timestamps.slice(start, len),
+            wide_times: self.wide_times.as_ref().map(|times| times.slice(start, len)),
             sequences: self.sequences.slice(start, len),
             channels: self.channels.slice(start, len),
             origins: self.origins.as_ref().map(|origins| origins.slice(start, len)),
@@ -245,7 +280,13 @@ impl Batch {
         let pick = |&(batch, row): &(u32, u32)| (&batches[batch as usize], batch, row as usize);
         let renamed = batches.iter().any(|batch| batch.origins.is_some());
         let origin = |p: &(u32, u32)| pick(p).0.origins()[pick(p).2];
+        let is_wide = batches.iter().any(|batch| batch.wide_times.is_some());
+        let wide = |p: &(u32, u32)| {
+            let (batch, _, row) = pick(p);
+            batch.wide_time(row).unwrap_or_else(|| batch.timestamps[row].into())
+        };
         Self {
+            wide_times: is_wide.then(|| picks.iter().map(wide).collect()),
             timestamps: picks.iter().map(pick).map(|(b, _, r)| b.timestamps[r]).collect(),
             sequences: picks.iter().map(pick).map(|(b, _, r)| b.sequences[r]).collect(),
             channels: picks.iter().map(pick).map(|(b, _, r)| b.channels[r]).collect(),
@@ -316,6 +357,11 @@ impl Batch {
     }
 }
 
+/// The timestamp nearest to a time.
+fn nearest(time: i128) -> i64 {
+    i64::try_from(time).unwrap_or(if time < 0 { i64::MIN } else { i64::MAX })
+}
+
 fn gather<T: Element>(from: &[T], positions: &[u32]) -> ScalarBuffer<T> {
     let mut gathered = vector(positions.len());
     gathered.extend(positions.iter().map(|at| from[*at as usize]));
@@ -344,6 +390,8 @@ pub struct Place {
 #[derive(Debug, Default)]
 pub struct BatchBuilder {
     timestamps: Vec<i64>,
+    /// The times of the first events, up to the last one of which the timestamp is not the time.
+    wide_times: Vec<i128>,
     sequences: Vec<i64>,
     channels: Vec<u32>,
     payloads: Vec<u128>,
@@ -398,6 +446,28 @@ impl BatchBuilder {
         self.payloads.push(make_view(payload, place.segment, place.offset));
     }
 
+    /// Adds an event as [`push`](Self::push) does, of a time that may lie beyond what 64 bits hold.
+    pub fn push_wide(
+        &mut self,
+        time: i128,
+        sequence: i64,
+        channel: ChannelId,
+        payload: &[u8],
+        place: Place,
+    ) {
+        if i64::try_from(time).is_err() {
+            self.fill_wide_times();
+            self.wide_times.push(time);
+        }
+        self.push(nearest(time), sequence, channel, payload, place);
+    }
+
+    /// Takes the timestamps so far for times, where they are not known to be others.
+    fn fill_wide_times(&mut self) {
+        let rest = self.timestamps.iter().skip(self.wide_times.len()).map(|time| i128::from(*time));
+        self.wide_times.extend(rest);
+    }
+
     /// Adds an event whose payload is copied. For formats that have to build payloads.
     pub fn push_copy(&mut self, timestamp: i64, sequence: i64, channel: ChannelId, payload: &[u8]) {
         self.timestamps.push(timestamp);
@@ -426,12 +496,18 @@ impl BatchBuilder {
     ///
     /// If a payload does not lie in its segment: the plugin that built the batch is wrong.
     pub fn finish(mut self) -> Batch {
+        let is_wide = !self.wide_times.is_empty();
+        if is_wide {
+            self.fill_wide_times();
+        }
+        let wide_times = is_wide.then(|| column(std::mem::take(&mut self.wide_times)));
         let [timestamps, sequences] =
             [&mut self.timestamps, &mut self.sequences].map(std::mem::take);
         let channels = std::mem::take(&mut self.channels);
         let (payloads, segments) = self.finish_payloads();
         Batch {
             timestamps: column(timestamps),
+            wide_times,
             sequences: column(sequences),
             channels: column(channels),
             origins: None,
@@ -459,76 +535,4 @@ impl BatchBuilder {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn batch(payloads: &[&[u8]]) -> Batch {
-        let mut builder = BatchBuilder::default();
-        let segment = builder.segment(Bytes::from(payloads.concat()));
-        let mut offset = 0;
-        for (n, payload) in payloads.iter().enumerate() {
-            let place = Place { segment, offset };
-            builder.push(n as i64 * 10, n as i64, ChannelId(n as u32 % 3), payload, place);
-            offset += payload.len() as u32;
-        }
-        builder.finish()
-    }
-
-    fn payloads(batch: &Batch) -> Vec<Vec<u8>> {
-        batch.iter().map(|event| event.payload.to_vec()).collect()
-    }
-
-    const LONG: &[u8] = b"a payload that is longer than a view";
-
-    #[test]
-    fn payloads_come_back_whether_short_or_long() {
-        let all: [&[u8]; 4] = [b"", b"short", LONG, b"exactly12byt"];
-        assert_eq!(payloads(&batch(&all)), all);
-    }
-
-    #[test]
-    fn renaming_keeps_the_channels_that_were_read() {
-        let renamed = batch(&[b"a", LONG]).with_channels(vec![7, 7]).with_channels(vec![8, 9]);
-        assert_eq!((renamed.channels(), renamed.origins()), (&[8, 9][..], &[0, 1][..]));
-        assert_eq!(renamed.take(vec![1]).origins(), [1]);
-    }
-
-    #[test]
-    fn compacting_lets_go_of_segments_that_are_mostly_unused() {
-        let big = vec![b'x'; 10_000];
-        let few = batch(&[LONG, &big, b"tiny"]).take(vec![0, 2]);
-        assert!(few.memory() > 10_000);
-        let compact = few.clone().compact();
-        assert!(compact.memory() < 1_000);
-        assert_eq!(payloads(&compact), payloads(&few));
-    }
-
-    #[test]
-    #[should_panic(expected = "payloads lie in the segments")]
-    fn a_view_outside_its_segment_is_refused() {
-        let mut builder = BatchBuilder::default();
-        builder.push(0, 0, ChannelId(0), LONG, Place { segment: 0, offset: 0 });
-        builder.finish();
-    }
-
-    proptest! {
-        #[test]
-        fn interleaving_and_taking_pick_the_events_named(
-            a in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..30), 1..20),
-            b in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..30), 1..20),
-            picks in proptest::collection::vec((0u32..2, any::<u32>()), 0..40))
-        {
-            let slices = |v: &Vec<Vec<u8>>| batch(&v.iter().map(|p| &p[..]).collect::<Vec<_>>());
-            let both = [slices(&a), slices(&b)];
-            let picks: Vec<_> =
-                picks.iter().map(|(n, r)| (*n, r % both[*n as usize].len() as u32)).collect();
-            let mixed = Batch::interleave(&both, &picks);
-            for (row, (n, r)) in picks.iter().enumerate() {
-                prop_assert_eq!(mixed.event(row), both[*n as usize].event(*r as usize));
-            }
-            let all: Vec<u32> = (0..mixed.len() as u32).rev().collect();
-            prop_assert_eq!(payloads(&mixed.take(all)), payloads(&mixed).into_iter().rev().collect::<Vec<_>>());
-        }
-    }
-}
+mod tests;

@@ -37,6 +37,7 @@ macro_rules! element {
 element!(i64);
 element!(u32);
 element!(u128);
+element!(i128);
 
 /// An empty vector, with room for `capacity` if that is likely to be needed.
 pub(crate) fn vector<T: Element>(capacity: usize) -> Vec<T> {

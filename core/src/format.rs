@@ -31,6 +31,11 @@ pub trait ByteFormat: Send + Sync {
         false
     }
 
+    /// Whether it holds [`Batch::wide_times`], and says in [`lengths`](Self::lengths) which it cannot.
+    fn takes_wide_times(&self) -> bool {
+        false
+    }
+
     /// About how many bytes each event of the batch will take, one number an event. Events that the
     /// format cannot hold at all are told to `context.refused`; what it cannot hold of others, to
     /// `context.losses`.

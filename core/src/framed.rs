@@ -129,6 +129,8 @@ pub enum Verdict {
 pub enum Found {
     /// An event.
     Event(Head),
+    /// An event of a time in nanoseconds that 64 bits cannot hold; its head has the nearest one.
+    Wide(Head, i128),
     /// Nothing that anybody would miss, such as a blank line.
     Nothing,
     /// No event that could be passed on, and why; the channel, where that is known.
@@ -369,11 +371,17 @@ impl<F: Framing> FramedReader<F> {
         let record =
             self.log.bytes().get(start..(end - self.log.start) as usize).unwrap_or_default();
         match self.framing.event(self.at, record)? {
-            Found::Event(head) if !self.window.wants_time(head.timestamp) => {}
+            Found::Event(head) | Found::Wide(head, _)
+                if !self.window.wants_time(head.timestamp) => {}
             Found::Event(Head { timestamp, sequence, channel, payload }) => {
                 let offset = (start + payload.start) as u32;
                 let payload = record.get(payload).unwrap_or_default();
                 batch.push(timestamp, sequence, channel, payload, Place { segment: 0, offset });
+            }
+            Found::Wide(Head { sequence, channel, payload, .. }, time) => {
+                let place = Place { segment: 0, offset: (start + payload.start) as u32 };
+                let payload = record.get(payload).unwrap_or_default();
+                batch.push_wide(time, sequence, channel, payload, place);
             }
             Found::Nothing => {}
             Found::Damage(reason, channel) => self.report(end, reason, channel),

@@ -314,6 +314,7 @@ fn expanded(batch: &Batch, places: &Places, is_expanded: &[bool]) -> Batch {
     let keeps_some = is_expanded.contains(&false);
     Batch {
         timestamps: repeat(&batch.timestamps),
+        wide_times: None,
         sequences: repeat(&batch.sequences),
         channels: repeat_ids(&batch.channels),
         origins: batch.origins.as_ref().map(|origins| repeat_ids(origins)),

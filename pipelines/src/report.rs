@@ -24,6 +24,9 @@ pub struct Report {
     pub damaged_ranges: u64,
     /// What is to be told once: by node, with how often it happened (0 where that has no meaning).
     pub notes: Vec<Note>,
+    /// How many events a sink or a stage could only give the nearest time there is, because theirs lies
+    /// beyond.
+    pub clamped_times: u64,
     /// The files that were published.
     pub files: Vec<Published>,
     /// Wall time.
@@ -142,6 +145,7 @@ impl Report {
                 report.sinks.insert(name.clone(), SinkReport { events: tally.left.total() });
                 report.channels.extend(books.rows_of_sink(node, channels)?);
             }
+            report.clamped_times += tally.clamped;
             report.notes.extend(notes_of(name, tally.notes));
         }
         report.damage =
@@ -172,6 +176,7 @@ impl Report {
         let room = MOST_DAMAGE.saturating_sub(self.damage.len());
         self.damage.extend(unit.damage.into_iter().take(room));
         self.damaged_ranges += unit.damaged_ranges;
+        self.clamped_times += unit.clamped_times;
         for note in unit.notes {
             let same = |ours: &&mut Note| ours.node == note.node && ours.what == note.what;
             match self.notes.iter_mut().find(same) {
@@ -213,6 +218,7 @@ impl Report {
     /// Whether everything was read and carried.
     pub fn is_complete(&self) -> bool {
         let carried = self.channels.iter().all(|row| row.damaged == 0);
+        let carried = carried && self.clamped_times == 0;
         let received = self.sources.values().all(|source| source.lost == 0);
         self.damaged_ranges == 0 && carried && received && !self.interrupted
     }
@@ -230,6 +236,7 @@ impl Report {
             "channels": self.channels,
             "damage": self.damage,
             "damaged_ranges": self.damaged_ranges,
+            "clamped_times": self.clamped_times,
             "notes": self.notes,
             "files": self.files,
             "bytes_read": self.bytes_read,

@@ -43,4 +43,5 @@ mod stopping;
 mod tables;
 mod typed;
 mod unusable_types;
+mod wide_times;
 mod windows;

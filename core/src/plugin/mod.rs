@@ -12,6 +12,8 @@ mod stage;
 
 pub use query::{ChannelQuery, Query, Window};
 pub use service::Service;
-pub use sink::{DynSink, EncodeContext, Origin, OriginInput, SOURCES_LOST, Sink, SinkContext};
+pub use sink::{
+    DynSink, EncodeContext, Origin, OriginInput, SOURCES_LOST, Sink, SinkContext, times_clamped,
+};
 pub use source::{Entry, Input, ReadContext, Reader, Seam, Source, Split};
 pub use stage::{Fold, FoldQuery, Map, MapQuery, Stage, StageContext, Undecoded};

@@ -9,11 +9,12 @@ use std::sync::{Arc, OnceLock};
 use serde::Serialize;
 
 use super::Input;
+use crate::name::printable;
 use crate::programs::Talk;
 use crate::tasks::Inline;
 use crate::{
-    Batch, BlockPool, ChannelId, Channels, Clock, Encoding, Error, Outputs, Overwrite, Playback,
-    Tasks,
+    Batch, BlockPool, Channel, ChannelId, Channels, Clock, Encoding, Error, Outputs, Overwrite,
+    Playback, Tasks,
 };
 
 /// What a sink needs when it opens its output.
@@ -105,6 +106,9 @@ pub struct EncodeContext<'r> {
     pub refused: Vec<(u32, String)>,
     /// What the format cannot hold of events that it does hold: said once in the report.
     pub losses: BTreeSet<&'static str>,
+    /// Events, by position in the batch, that are written with the nearest time there is, because theirs
+    /// lies beyond it.
+    pub clamped: Vec<u32>,
     /// The sources of events of which the format cannot hold them; two stand for all. Of one alone nothing is
     /// lost, and whether there are several only the whole run can tell: see [`SOURCES_LOST`].
     pub sources: BTreeSet<Arc<str>>,
@@ -113,11 +117,29 @@ pub struct EncodeContext<'r> {
 /// What is said in the report where events of several sources were written without these.
 pub const SOURCES_LOST: &str = "the sources of channels are not written";
 
+/// What is said in the report, once a channel, of events whose time is not the one that is written.
+pub fn times_clamped(channel: &Channel) -> String {
+    format!(
+        "{}: times beyond what 64 bits of nanoseconds hold (years 1677 to 2262) became the nearest ones \
+         that these hold",
+        printable(channel.name.text())
+    )
+}
+
 impl<'r> EncodeContext<'r> {
     /// A context in which nothing has happened yet.
     pub fn new(channels: &'r Channels, buffers: &'r BlockPool) -> Self {
         let (losses, sources) = (BTreeSet::new(), BTreeSet::new());
-        Self { channels, buffers, refused: Vec::new(), losses, sources }
+        let (refused, clamped) = (Vec::new(), Vec::new());
+        Self { channels, buffers, refused, losses, clamped, sources }
+    }
+
+    /// Says of all events of which the timestamp is not the time that they are written with it.
+    pub fn clamps_times(&mut self, batch: &Batch) {
+        if batch.wide_times().is_some() {
+            let rows = 0..batch.len() as u32;
+            self.clamped.extend(rows.filter(|row| batch.wide_time(*row as usize).is_some()));
+        }
     }
 
     /// Says what is lost of the channels of these events where nothing of them is kept but their names,
@@ -176,6 +198,12 @@ pub trait Sink: Send + Sync + 'static {
     /// Whether it can write events of which only decoded rows are there. Others are not given such
     /// events.
     fn takes_rows(&self) -> bool {
+        false
+    }
+
+    /// Whether it writes [`Batch::wide_times`], or no times at all, or says itself which it cannot write. Of
+    /// other sinks it is said that they write the timestamps.
+    fn takes_wide_times(&self) -> bool {
         false
     }
 
@@ -299,6 +327,9 @@ impl<S: Sink> DynSink for S {
         batch: Batch,
         context: &mut EncodeContext<'_>,
     ) -> Result<Box<dyn Any + Send>, Error> {
+        if !Sink::takes_wide_times(self) {
+            context.clamps_times(&batch);
+        }
         let given = if Sink::takes_rows(self) { None } else { batch.without_rows_alone() };
         let Some((kept, alone)) = given else {
             return Ok(Box::new(Sink::encode(self, batch, context)?));
@@ -313,6 +344,7 @@ impl<S: Sink> DynSink for S {
         context.sources.append(&mut own.sources);
         let refused = own.refused.into_iter().map(|(row, why)| (places[row as usize], why));
         context.refused.extend(refused);
+        context.clamped.extend(own.clamped.into_iter().map(|row| places[row as usize]));
         context.refused.extend(alone.into_iter().map(|row| (row, why_alone(&batch, row))));
         Ok(Box::new(block))
     }

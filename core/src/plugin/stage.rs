@@ -5,9 +5,9 @@ use std::fmt::Display;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{ChannelQuery, Query, Window};
+use super::{ChannelQuery, Query, Window, times_clamped};
 use crate::programs::Talk;
-use crate::{Batch, Channels, Error, Event};
+use crate::{Batch, ChannelId, Channels, Error, Event};
 
 /// A stage says by its kind how it may be run; there is no flag to get wrong.
 pub enum Stage {
@@ -108,6 +108,8 @@ pub struct StageContext<'r> {
     /// Events whose payload could not be decoded or encoded and that went on as they were: for each,
     /// its number in [`Batch::origins`].
     pub undecoded: Vec<u32>,
+    /// How many events go on with the nearest time there is, because theirs lies beyond it.
+    pub clamped: u64,
     /// Things worth telling once, with how often they happened.
     pub notes: Vec<(String, u64)>,
     /// What a stage with memory has to do with its run while it waits for a program.
@@ -124,6 +126,7 @@ impl<'r> StageContext<'r> {
             filtered: 0,
             added: Vec::new(),
             undecoded: Vec::new(),
+            clamped: 0,
             notes: Vec::new(),
             talk: Talk::default(),
         }
@@ -133,6 +136,19 @@ impl<'r> StageContext<'r> {
     #[must_use]
     pub fn within(self, wanted: Window) -> Self {
         Self { wanted, ..self }
+    }
+
+    /// Says of all events of which the timestamp is not the time that they go on with it.
+    pub fn clamps_times(&mut self, batch: &Batch) {
+        if batch.wide_times().is_none() {
+            return;
+        }
+        for (row, channel) in batch.channels().iter().enumerate() {
+            if batch.wide_time(row).is_some() {
+                self.clamped += 1;
+                self.note(times_clamped(&self.channels.get(ChannelId(*channel))), 1);
+            }
+        }
     }
 
     /// Says something that belongs into the report, once, with a count.

@@ -479,7 +479,9 @@ impl Setup {
             };
             let mut reader = source.read(&split, Entry::At(split.start), &context)?;
             while let Some(batch) = reader.next_batch()? {
-                if let Some(first) = batch.timestamps().first() {
+                // A time beyond the range tells no distance to others.
+                let mut times = batch.timestamps().iter().enumerate();
+                if let Some((_, first)) = times.find(|(row, _)| batch.wide_time(*row).is_none()) {
                     return Ok(Some(*first));
                 }
             }

@@ -6,8 +6,9 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use sluice_core::plugin::times_clamped;
 use sluice_core::{
-    Batch, BlockPool, Channels, DynSink, EncodeContext, Error, Map, StageContext, Window,
+    Batch, BlockPool, ChannelId, Channels, DynSink, EncodeContext, Error, Map, StageContext, Window,
 };
 
 use super::tally::{Counts, Tally};
@@ -153,6 +154,12 @@ impl Shared {
         for loss in &context.losses {
             tally.note(loss, 0);
         }
+        context.clamped.retain(|row| context.refused.iter().all(|(refused, _)| refused != row));
+        for row in &context.clamped {
+            let channel = self.channels.get(ChannelId(origins.channels()[*row as usize]));
+            tally.note(&times_clamped(&channel), 1);
+        }
+        tally.clamped += context.clamped.len() as u64;
         tally.lose_sources(&context.sources);
         let block = Block { block, events, bytes };
         outcome.deliveries.push(Delivery::Block { node, block });
@@ -172,6 +179,7 @@ pub(crate) fn account(
     tally.entered.add(before);
     tally.left.add(after);
     tally.filtered += context.filtered;
+    tally.clamped += context.clamped;
     tally.added.add(&Counts::of(&context.added));
     tally.undecoded.add(&Counts::of(&context.undecoded));
     for (note, count) in &context.notes {
@@ -182,7 +190,7 @@ pub(crate) fn account(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_core::{BatchBuilder, ChannelId};
+    use sluice_core::BatchBuilder;
 
     /// Gives the first event twice, and leaves out the second.
     struct Exchange;

@@ -85,6 +85,8 @@ pub(crate) struct NodeTally {
     pub(crate) added: Counts,
     /// Payloads a stage says it could not decode or encode.
     pub(crate) undecoded: Counts,
+    /// Events that went on, or were written, with the nearest time there is.
+    pub(crate) clamped: u64,
     /// What is to be told once, with how often it happened.
     pub(crate) notes: BTreeMap<String, u64>,
     /// The sources of events that a sink wrote without them; two stand for all.
@@ -99,6 +101,7 @@ impl NodeTally {
         self.undecoded.add(&other.undecoded);
         self.added.add(&other.added);
         self.filtered += other.filtered;
+        self.clamped += other.clamped;
         for (note, count) in &other.notes {
             self.note(note, *count);
         }

@@ -168,9 +168,17 @@ impl Sink for ArchiveSink {
         Ok(archive)
     }
 
+    fn takes_wide_times(&self) -> bool {
+        true
+    }
+
     fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Measured, Error> {
         let mut batch = batch.with_rows(Vec::new());
-        let mut lengths = self.format.format()?.lengths(&batch, context)?;
+        let format = self.format.format()?;
+        if !format.takes_wide_times() {
+            context.clamps_times(&batch);
+        }
+        let mut lengths = format.lengths(&batch, context)?;
         refuse_too_long(&lengths, context);
         if !context.refused.is_empty() {
             let mut keep = vec![true; batch.len()];

@@ -359,6 +359,8 @@ impl Fold for Conversation {
         if !batch.rows().is_empty() && !std::mem::replace(&mut self.told_rows, true) {
             context.note("decoded fields do not come back from a program; decode behind it", 0);
         }
+        // What comes back has the times that the program was told.
+        context.clamps_times(&batch);
         self.partner(context)?;
         let first = self.answers.ledger.next();
         self.unsent.extend(self.wanted.messages(&batch, first, context.channels)?);

@@ -115,6 +115,11 @@ impl Sink for LcmLiveSink {
         if self.rounds == 0 { u64::MAX } else { self.rounds }
     }
 
+    /// Messages have no times.
+    fn takes_wide_times(&self) -> bool {
+        true
+    }
+
     fn open(&self, context: &SinkContext) -> Result<Sending, Error> {
         let tempo = Tempo { speed: self.speed, max_gap: self.max_gap.map(Length::duration) };
         let cancelled = Arc::clone(&context.cancelled);

@@ -14,7 +14,7 @@ use sluice_core::{
 };
 
 use crate::reader::MICRO;
-use crate::wire::{HEADER_LEN, Header, append_event, record_len};
+use crate::wire::{HEADER_LEN, Header, TooLong, append_event, record_len};
 
 /// LCM logs as a byte format: a log is its events, one behind another, with nothing around them.
 #[derive(Clone, Copy, Debug)]
@@ -28,26 +28,37 @@ pub(crate) struct Fitted<'e> {
     len: u64,
     /// Whether the log's time is coarser than the event's.
     is_cut: bool,
+    /// Whether the event's time lies beyond those of the log.
+    is_clamped: bool,
 }
 
 impl<'e> Fitted<'e> {
-    /// `Err` says why no log can hold it.
-    fn of(event: &'e Event<'e>, name: &'e [u8]) -> Result<Self, String> {
-        let len = record_len(name, event.payload).map_err(|e| e.to_string())?;
-        let utime = event.timestamp.div_euclid(MICRO);
-        let held = utime.checked_mul(MICRO).ok_or_else(|| beyond(utime))?;
-        Ok(Self { event, name, utime, len, is_cut: held != event.timestamp })
+    /// `wide_time` is the event's time where that is not its timestamp. `Err` says why no log can hold the
+    /// event.
+    fn of(event: &'e Event<'e>, wide_time: Option<i128>, name: &'e [u8]) -> Result<Self, TooLong> {
+        let len = record_len(name, event.payload)?;
+        let time = wide_time.unwrap_or(event.timestamp.into());
+        let micros = i64::try_from(time.div_euclid(MICRO.into()));
+        let (utime, is_clamped) = match micros {
+            Ok(utime) => (utime, false),
+            Err(_) => (event.timestamp.div_euclid(MICRO), true),
+        };
+        let is_cut = !is_clamped && i128::from(utime) * i128::from(MICRO) != time;
+        Ok(Self { event, name, utime, len, is_cut, is_clamped })
     }
 
     /// Event `row` of a batch; nothing if no log can hold it, which `context` is told.
     pub(crate) fn judged(
         row: usize,
-        event: &'e Event<'e>,
+        (event, wide_time): (&'e Event<'e>, Option<i128>),
         name: &'e [u8],
         context: &mut EncodeContext<'_>,
     ) -> Option<Self> {
-        let refuse = |reason| context.refused.push((row as u32, reason));
-        let fitted = Self::of(event, name).map_err(refuse).ok()?;
+        let refuse = |reason: TooLong| context.refused.push((row as u32, reason.to_string()));
+        let fitted = Self::of(event, wide_time, name).map_err(refuse).ok()?;
+        if fitted.is_clamped {
+            context.clamped.push(row as u32);
+        }
         if fitted.is_cut {
             let loss = "times are written in whole microseconds; what is finer is cut off";
             context.losses.insert(loss);
@@ -61,24 +72,26 @@ impl<'e> Fitted<'e> {
     }
 }
 
-fn beyond(utime: i64) -> String {
-    format!("time {utime} µs is beyond the times that can be held")
-}
-
 fn unfit(reason: impl std::fmt::Display) -> Error {
     Error::broken(format!("an event that a log cannot hold was not refused: {reason}"))
 }
 
 impl ByteFormat for Log {
     fn held(&self, time: i64) -> i64 {
-        time.saturating_sub(time.rem_euclid(MICRO))
+        // The last time stands for all later ones, which are held as they are.
+        if time == i64::MAX { time } else { time.saturating_sub(time.rem_euclid(MICRO)) }
+    }
+
+    fn takes_wide_times(&self) -> bool {
+        true
     }
 
     fn lengths(&self, batch: &Batch, context: &mut EncodeContext<'_>) -> Result<Vec<u32>, Error> {
         let known = context.channels.since(0);
         context.keeps_names_only(batch, &Encoding::Lcm);
         let each = batch.iter().enumerate().map(|(row, event)| {
-            let fitted = Fitted::judged(row, &event, name_of(&known, &event), context);
+            let timed = (&event, batch.wide_time(row));
+            let fitted = Fitted::judged(row, timed, name_of(&known, &event), context);
             fitted.map_or(0, |fitted| u32::try_from(fitted.len).unwrap_or(u32::MAX))
         });
         Ok(each.collect())
@@ -93,8 +106,9 @@ impl ByteFormat for Log {
         let known = channels.since(0);
         for batch in events {
             out.reserve(batch.payload_bytes() as usize + batch.len() * HEADER_LEN);
-            for event in batch.iter() {
-                Fitted::of(&event, name_of(&known, &event)).map_err(unfit)?.append(out)?;
+            for (row, event) in batch.iter().enumerate() {
+                let (wide_time, name) = (batch.wide_time(row), name_of(&known, &event));
+                Fitted::of(&event, wide_time, name).map_err(unfit)?.append(out)?;
             }
         }
         Ok(())
@@ -118,15 +132,13 @@ impl ByteFormat for Log {
                 Ok(found) => found,
                 Err(reason) => return Ok(Err(format!("{reason}, {at} bytes into what it holds"))),
             };
-            let Some(timestamp) = header.utime.checked_mul(MICRO) else {
-                return Ok(Err(beyond(header.utime)));
-            };
             at += HEADER_LEN + name.len() + payload.len();
             let Ok(offset) = u32::try_from(at - payload.len()) else {
                 return Ok(Err("a piece of a log is shorter than 4 GiB".into()));
             };
             let place = Place { segment: 0, offset };
-            batch.push(timestamp, header.number, ids.of(name)?, payload, place);
+            let time = i128::from(header.utime) * i128::from(MICRO);
+            batch.push_wide(time, header.number, ids.of(name)?, payload, place);
         }
         if batch.is_empty() {
             return Ok(Ok(Vec::new()));
@@ -194,9 +206,7 @@ mod tests {
         for cut in 1..len {
             assert!(decoded(&[&good[..], &good[..cut]].concat()).is_err(), "{cut}");
         }
-        for (at, with, says) in
-            [(0, 0, "sync word"), (20, 0xff, "negative"), (12, 0x7f, "beyond the times")]
-        {
+        for (at, with, says) in [(0, 0, "sync word"), (20, 0xff, "negative")] {
             let mut bad = [&good[..], &good].concat();
             bad[len + at] = with;
             assert!(decoded(&bad).unwrap_err().contains(says), "{says}");
@@ -204,20 +214,46 @@ mod tests {
         assert!(decoded(b"").unwrap().is_empty());
     }
 
-    #[test]
-    fn a_time_that_no_reader_could_hold_is_refused() {
+    /// The times that are read where these were written, and how many of them had to be clamped.
+    fn written(times: Vec<i128>) -> (Vec<i128>, usize) {
         let channels = Channels::default();
-        let times = [i64::MIN, i64::MIN + 808, i64::MAX, 1_999];
-        let events = batch(&times.map(|time| (time, 0, 1, Vec::new())), &channels);
+        let events: Vec<_> = times.iter().map(|_| (0, 0, 1, vec![7])).collect();
+        let events = batch(&events, &channels).with_wide_times(times);
         let buffers = BlockPool::new(16, 1);
         let mut context = EncodeContext::new(&channels, &buffers);
         let lengths = Log.lengths(&events, &mut context).unwrap();
-        assert_eq!(lengths, [0, 29, 29, 29]);
-        assert_eq!((context.refused.len(), context.refused[0].0, context.losses.len()), (1, 0, 1));
-        assert!(Log.encode(&[events], &channels, &mut Vec::new()).is_err());
+        let mut bytes = Vec::new();
+        Log.encode(std::slice::from_ref(&events), &channels, &mut bytes).unwrap();
+        assert_eq!((lengths.iter().sum::<u32>() as usize, context.refused.len()), (bytes.len(), 0));
+        let back = decoded(&bytes).unwrap();
+        let time = |batch: &Batch, row| {
+            batch.wide_time(row).unwrap_or_else(|| batch.timestamps()[row].into())
+        };
+        let each = back.iter().flat_map(|batch| (0..batch.len()).map(move |row| time(batch, row)));
+        (each.collect(), context.clamped.len())
+    }
+
+    #[test]
+    fn a_time_that_no_log_holds_becomes_the_nearest_timestamp() {
+        let last = i128::from(i64::MAX);
+        let (found, clamped) =
+            written(vec![1_999, last + 1, last * 1_000, last * 1_001, i128::MIN]);
+        let micros = |time: i128| time.div_euclid(1_000) * 1_000;
+        let first = micros(i64::MIN.into());
+        assert_eq!(found, [1_000, micros(last + 1), last * 1_000, micros(last), first]);
+        assert_eq!(clamped, 2);
     }
 
     proptest! {
+        #[test]
+        fn every_time_that_a_log_can_say_survives(
+            utimes in proptest::collection::vec(
+                prop_oneof![any::<i64>(), Just(i64::MIN), Just(i64::MAX), -5i64..5], 1..20))
+        {
+            let times: Vec<i128> = utimes.iter().map(|utime| i128::from(*utime) * 1_000).collect();
+            prop_assert_eq!(written(times.clone()), (times, 0));
+        }
+
         #[test]
         fn events_survive_however_they_are_cut_into_batches(
             events in proptest::collection::vec(

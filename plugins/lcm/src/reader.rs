@@ -101,12 +101,12 @@ impl Framing for Events {
         let body = record.get(HEADER_LEN..).unwrap_or_default();
         let (name, _) = body.split_at(body.len().min(header.channel_len as usize));
         let channel = self.ids.of(name)?;
-        let Some(timestamp) = header.utime.checked_mul(MICRO) else {
-            let reason = format!("time {} µs is beyond the times that can be held", header.utime);
-            return Ok(Found::Damage(reason, Some(channel)));
-        };
         let payload = HEADER_LEN + name.len()..record.len();
-        Ok(Found::Event(Head { timestamp, sequence: header.number, channel, payload }))
+        let timestamp = header.utime.saturating_mul(MICRO);
+        let time = i128::from(header.utime) * i128::from(MICRO);
+        let head = Head { timestamp, sequence: header.number, channel, payload };
+        let fits = time == i128::from(timestamp);
+        Ok(if fits { Found::Event(head) } else { Found::Wide(head, time) })
     }
 
     fn outline(&mut self, bytes: &[u8]) -> Result<Option<Outline>, Error> {

@@ -156,6 +156,10 @@ impl Sink for LcmLogSink {
         vec![self.path.0.clone()]
     }
 
+    fn takes_wide_times(&self) -> bool {
+        true
+    }
+
     fn open(&self, context: &SinkContext) -> Result<Log, Error> {
         if self.append
             && (self.split_mb.is_some() || self.path.is_folder() || self.path.is_stdout())
@@ -190,7 +194,8 @@ impl Sink for LcmLogSink {
         let mut events = 0;
         for (row, event) in batch.iter().enumerate() {
             let name = &names[event.channel.index()];
-            let Some(fitted) = Fitted::judged(row, &event, name, context) else { continue };
+            let timed = (&event, batch.wide_time(row));
+            let Some(fitted) = Fitted::judged(row, timed, name, context) else { continue };
             if self.looks_at_events() {
                 starts.push(bytes.len() as u32);
             }

@@ -32,6 +32,10 @@ impl Sink for Null {
         true
     }
 
+    fn takes_wide_times(&self) -> bool {
+        true
+    }
+
     fn open(&self, _: &SinkContext) -> Result<(), Error> {
         Ok(())
     }

@@ -107,7 +107,8 @@ impl Map for Adjust {
         let mut lost = 0;
         let times = batch.timestamps();
         let kept = crate::keep(&batch, context, |row| {
-            let fits = shiftable.contains(times[row]);
+            // What is beyond the range already may stay there, or come back.
+            let fits = shiftable.contains(times[row]) || batch.wide_time(row).is_some();
             lost += u64::from(!fits);
             fits & inside.contains(times[row])
         });
@@ -116,6 +117,10 @@ impl Map for Adjust {
         }
         if self.shift == 0 {
             return Ok(kept);
+        }
+        if let Some(times) = kept.wide_times() {
+            let shifted = times.iter().map(|time| time.saturating_add(self.shift.into())).collect();
+            return Ok(kept.with_wide_times(shifted));
         }
         let shifted = kept.timestamps().iter().map(|time| time + self.shift).collect();
         Ok(kept.with_timestamps(shifted))

@@ -171,6 +171,8 @@ struct Message {
     clock: Clock,
     /// Where it began in the log that it was read from, if it was read from one.
     origin: Option<i64>,
+    /// Whether its timestamp is only the nearest to its time, and says nothing of where times begin.
+    is_clamped: bool,
 }
 
 impl Message {
@@ -185,7 +187,7 @@ impl Message {
         let (timestamp, clock, at) = (event.timestamp, kind.clock, out.len());
         append_message(out, kind.marker, type_id, 0.0, event.payload).map_err(|e| e.to_string())?;
         let origin = kind.hashed.is_none().then_some(event.sequence);
-        Ok(Self { at, timestamp, clock, origin })
+        Ok(Self { at, timestamp, clock, origin, is_clamped: false })
     }
 }
 
@@ -291,6 +293,9 @@ impl Log {
     fn millis(&mut self, message: &Message, header: &Header) -> Result<f64, Error> {
         let nanos = match message.clock {
             Clock::Relative => message.timestamp,
+            Clock::Utc if message.is_clamped => {
+                message.timestamp.saturating_sub(self.epoch.unwrap_or_default())
+            }
             Clock::Utc => {
                 let epoch = *self.epoch.get_or_insert(message.timestamp);
                 since(message.timestamp, epoch)?
@@ -388,7 +393,9 @@ impl Sink for VelSink {
             let kind = &kinds[event.channel.index()];
             let decoded = decoded.get(row).copied().flatten();
             let written = kind.type_of(decoded).map_err(str::to_owned).and_then(|type_id| {
+                let is_clamped = batch.wide_time(row).is_some();
                 let message = Message::append(&mut bytes, &event, kind, type_id)?;
+                let message = Message { is_clamped, ..message };
                 let channel = (event.channel.index(), kind);
                 met.add(channel, type_id, event.payload, decoded.is_some());
                 Ok(message)

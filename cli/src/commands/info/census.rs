@@ -35,6 +35,8 @@ pub(super) struct Tally {
     pub(super) bytes: u64,
     /// Their times.
     pub(super) times: Times,
+    /// How many have a time that 64 bits of nanoseconds cannot hold.
+    pub(super) wide_times: u64,
     /// The types of their payloads, and how many events are of each.
     pub(super) types: BTreeMap<TypeKey, u64>,
 }
@@ -198,6 +200,7 @@ impl Part {
             part.number(batch.sequences()[row]);
             let tally = tally_of(*channel, &mut places, &mut tallies);
             tally.times.push(*time);
+            tally.wide_times += u64::from(batch.wide_time(row).is_some());
             tally.bytes += batch.payload_len(row) as u64;
             if let Some(key) = key_of(ChannelId(*channel), batch.payload(row)) {
                 tally.add_type(key, 1);
@@ -235,6 +238,7 @@ impl Part {
             let ours = self.channels.entry(channel).or_default();
             ours.bytes += tally.bytes;
             ours.times.append(&tally.times);
+            ours.wide_times += tally.wide_times;
             tally.types.into_iter().for_each(|(key, events)| ours.add_type(key, events));
         }
     }
@@ -291,6 +295,10 @@ impl Sink for Counting {
     }
 
     fn takes_rows(&self) -> bool {
+        true
+    }
+
+    fn takes_wide_times(&self) -> bool {
         true
     }
 

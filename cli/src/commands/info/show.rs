@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 use sluice_core::name::printable;
+use sluice_core::plugin::times_clamped;
 use sluice_core::{Channel, Clock, time};
 
 use super::Found;
@@ -65,6 +66,7 @@ fn channel_json(channel: &Channel, tally: &Tally, census: &Census) -> Value {
         "largest_gap_ns": times.largest_gap,
         "steps_back": times.steps_back,
         "largest_step_back_ns": times.largest_step_back,
+        "clamped_times": tally.wide_times,
     })
 }
 
@@ -112,6 +114,11 @@ pub(super) fn text(found: &Found) -> String {
     let damage = if report.damaged_ranges == 0 { "none" } else { &ranges };
     line(&mut text, format_args!("  damage   {damage}"));
     list_damage(found, &mut text);
+    for (channel, tally) in census.channels.iter().filter(|(_, tally)| tally.wide_times > 0) {
+        let note = times_clamped(channel);
+        let events = units::many(tally.wide_times, "event");
+        line(&mut text, format_args!("  note     {note} ({events})"));
+    }
     for finding in findings {
         line(&mut text, format_args!("  note     {}", printable(finding)));
     }

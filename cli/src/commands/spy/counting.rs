@@ -331,6 +331,10 @@ impl Sink for Counting {
         true
     }
 
+    fn takes_wide_times(&self) -> bool {
+        true
+    }
+
     fn open(&self, context: &SinkContext) -> Result<(), Error> {
         self.0.state().table = Some(Arc::clone(&context.channels));
         Ok(())

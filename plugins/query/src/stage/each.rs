@@ -78,6 +78,7 @@ impl Each {
         batch: &Batch,
         context: &mut StageContext<'_>,
     ) -> Result<Batch, Error> {
+        context.clamps_times(batch);
         let shares = self.known.shares(batch, context)?;
         let mut parts = Vec::new();
         for Share { schemas, rows } in shares {

@@ -166,6 +166,7 @@ impl Fold for Whole {
         if batch.is_empty() || matches!(self.work, Work::Over) {
             return Ok(Vec::new());
         }
+        context.clamps_times(&batch);
         self.known.learn(&batch, context.channels)?;
         if !self.known.open().is_empty() {
             if self.known.is_one_open() {

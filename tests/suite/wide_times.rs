@@ -1,0 +1,155 @@
+//! Times that 64 bits of nanoseconds cannot hold: the events stay, and their times where the format can.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::kit::{BEGIN, Event, Folder, drive, events, log, python, ran};
+
+/// A folder with `in.lcm`: of its 900 events those on two of three channels have nanoseconds where
+/// microseconds belong, as some writers put them, or times as far off as the field goes.
+fn folder() -> Folder {
+    let folder = Folder::new();
+    let extremes = [BEGIN * 1_000, i64::MAX, i64::MIN, i64::MAX / 1_000 + 1, i64::MIN / 1_000 - 2];
+    let each = (0..900).map(|n| match n % 3 {
+        0 => Event::new(n, BEGIN + n, "GOOD", b"a payload that is longer than a view"),
+        of => {
+            let utime = extremes[(n % 5) as usize];
+            Event::new(n, utime, if of == 1 { "NANOS" } else { "FAR" }, b"another payload, as long")
+        }
+    });
+    folder.write("in.lcm", log(&each.collect::<Vec<_>>()));
+    folder
+}
+
+fn report(folder: &Folder) -> Value {
+    serde_json::from_slice(&folder.read("report.json")).unwrap()
+}
+
+#[test]
+fn logs_and_archives_keep_them_byte_for_byte_whatever_is_between() {
+    let folder = folder();
+    let back = |from: &str, to: &str, more: &[&str]| {
+        let line = [&["convert", from, "--to", to, "--report", "report.json"], more].concat();
+        ran(&folder, &line).expect(0);
+        assert_eq!(report(&folder)["clamped_times"], 0);
+    };
+    back("in.lcm", "out.lcm", &[]);
+    back("in.lcm", "out.lcm.zst", &["--sink-option", "frame=4KiB"]);
+    back("out.lcm.zst", "again.lcm", &["--memory", "16MiB", "--jobs", "2"]);
+    assert!(folder.read("out.lcm") == folder.read("in.lcm"));
+    assert!(folder.read("again.lcm") == folder.read("in.lcm"));
+    back("in.lcm", "far.lcm", &["--channel", "FAR"]);
+    let far = |event: &Event| event.channel == b"FAR";
+    let expected: Vec<Event> = events(&folder.read("in.lcm")).into_iter().filter(far).collect();
+    assert_eq!(events(&folder.read("far.lcm")), expected);
+    // A window has those that lie in it: later than all times that there are, here.
+    for from in ["in.lcm", "out.lcm.zst"] {
+        back(from, "late.lcm", &["--start", "2200-01-01", "--overwrite"]);
+        let late = events(&folder.read("late.lcm"));
+        assert_eq!(late.len(), 360, "{from}");
+        assert!(late.iter().all(|event| event.utime > i64::MAX / 1_000), "{from}");
+    }
+}
+
+/// Copies `in.lcm` to `theirs.lcm` as users of LCM do.
+const COPY: &str = "
+import lcm
+out = lcm.EventLog('theirs.lcm', 'w', overwrite=True)
+for event in lcm.EventLog('in.lcm', 'r'):
+    out.write_event(event.timestamp, event.channel, event.data)
+out.close()
+";
+
+#[test]
+fn the_library_of_lcm_copies_them_to_the_same_bytes() {
+    let Some(python) = python("lcm") else { return };
+    let folder = folder();
+    let copied = Command::new(python).args(["-c", COPY]).current_dir(folder.path()).output();
+    let copied = copied.unwrap();
+    assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
+    ran(&folder, &["convert", "in.lcm", "--to", "ours.lcm"]).expect(0);
+    assert!(folder.read("ours.lcm") == folder.read("theirs.lcm"));
+}
+
+#[test]
+fn other_outputs_have_the_nearest_time_and_say_so_for_each_channel() {
+    let folder = folder();
+    for to in ["out.jsonl", "out.csv", "out.parquet", "tables/", "out.arrow.zst", "out.vel"] {
+        let line = ["convert", "in.lcm", "--to", to, "--report", "report.json"];
+        let said = ran(&folder, &line).expect(3).stderr;
+        let report = report(&folder);
+        assert_eq!((&report["clamped_times"], &report["exit"]), (&600.into(), &3.into()), "{to}");
+        let notes = report["notes"].as_array().unwrap();
+        for channel in ["NANOS", "FAR"] {
+            let begins = format!("{channel}: times beyond what 64 bits of nanoseconds hold");
+            let note = notes.iter().find(|n| n["what"].as_str().unwrap().starts_with(&begins));
+            assert_eq!(note.map(|note| &note["count"]), Some(&300.into()), "{to}: {notes:?}");
+            assert!(said.contains(&begins), "{to}: {said}");
+        }
+        for row in report["channels"].as_array().unwrap() {
+            assert_eq!((&row["out"], &row["damaged"]), (&300.into(), &0.into()), "{to}");
+        }
+    }
+    let lines = String::from_utf8(folder.read("out.jsonl")).unwrap();
+    let times: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let time = |n: usize| times[n]["timestamp_ns"].as_i64().unwrap();
+    assert_eq!((time(0), time(1), time(7)), (BEGIN * 1_000, i64::MAX, i64::MIN));
+    // What was written is whole; only its times are others.
+    ran(&folder, &["convert", "out.parquet", "--to", "back.lcm"]).expect(0);
+    let payloads = |name| -> Vec<Vec<u8>> {
+        events(&folder.read(name)).into_iter().map(|event| event.payload).collect()
+    };
+    assert_eq!(payloads("back.lcm"), payloads("in.lcm"));
+}
+
+#[test]
+fn a_stage_that_moves_times_brings_them_back() {
+    let folder = Folder::new();
+    let right = drive(3, 100);
+    // Five centuries too late; a shift may be no longer than a timestamp.
+    let late = 2 * 7_889_400_000 * 1_000_000;
+    let wrong: Vec<Event> =
+        right.iter().map(|e| Event { utime: e.utime + late, ..e.clone() }).collect();
+    folder.write("in.lcm", log(&wrong));
+    let stage = |name: &str, from: &str| {
+        format!("[stages.{name}]\nplugin = \"time\"\nfrom = \"{from}\"\nshift = \"-7889400000s\"\n")
+    };
+    let text = format!(
+        "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n{}{}\
+         [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"second\"\npath = \"out.lcm\"\n",
+        stage("first", "log"),
+        stage("second", "first")
+    );
+    folder.write("run.toml", text);
+    ran(&folder, &["run", "run.toml"]).expect(0);
+    assert!(folder.read("out.lcm") == log(&right));
+}
+
+#[test]
+fn info_tells_them_by_channel() {
+    let folder = folder();
+    let text = ran(&folder, &["info", "in.lcm"]).expect(0).text();
+    assert!(text.contains("damage   none"), "{text}");
+    let note = "NANOS: times beyond what 64 bits of nanoseconds hold";
+    assert!(
+        text.lines().any(|line| line.contains(note) && line.contains("(300 events)")),
+        "{text}"
+    );
+    let json = ran(&folder, &["info", "in.lcm", "--json"]).expect(0).text();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let clamped = |n: usize| &json["channels"][n]["clamped_times"];
+    assert_eq!((clamped(0), clamped(1), clamped(2)), (&300.into(), &0.into(), &300.into()));
+}
+
+#[test]
+fn relative_times_count_from_the_first_event_whose_time_is_one() {
+    let folder = folder();
+    let mut all = events(&folder.read("in.lcm"));
+    all.remove(0);
+    folder.write("in.lcm", log(&all));
+    let line = ["convert", "in.lcm", "--to", "cut.lcm", "--start", "+0s", "--end", "+9us"];
+    ran(&folder, &line).expect(0);
+    let numbers: Vec<i64> = events(&folder.read("cut.lcm")).iter().map(|e| e.number).collect();
+    assert_eq!(numbers, [3, 6, 9]);
+}
