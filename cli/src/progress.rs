@@ -15,6 +15,7 @@ use sluice_pipeline::run::{Milestone, Progress, Snapshot};
 use crate::args::ProgressForm;
 use crate::log::{self, Level, tell};
 use crate::shell::Shell;
+use crate::terminal::BarLine;
 use crate::units;
 
 // Both fit into eighty columns, so that the line never wraps.
@@ -22,8 +23,17 @@ const BAR: &str =
     "{wide_bar} {percent:>3}% of {decimal_total_bytes}, {decimal_bytes_per_sec}, {msg}, {eta} left";
 const SPINNER: &str = "{spinner} {decimal_bytes}, {decimal_bytes_per_sec}, {msg}, {elapsed}";
 
+// Of what is made up or received nobody knows bytes: events and time are what there is to tell.
+const BAR_OF_EVENTS: &str = "{wide_bar} {percent:>3}%, {msg}, {elapsed}, {eta} left";
+const SPINNER_OF_EVENTS: &str = "{spinner} {msg}, {elapsed}";
+
 // What has no end has no bar, and its line is written by us.
 const RECORDING: &str = "{spinner} {wide_msg}";
+
+// Before anything has been read there is nothing to tell but the time.
+const START: &str = "{spinner} {elapsed}";
+
+const FINISHING: &str = "{spinner} {msg}, {elapsed}, finishing the outputs";
 
 /// How often a line says how a run goes.
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
@@ -167,6 +177,11 @@ impl Meter {
 
     fn tell_person(&self, snapshot: &Snapshot) {
         let seconds = self.started.elapsed().as_secs_f64();
+        if snapshot.without_bytes {
+            let rate = units::count((snapshot.events as f64 / seconds.max(1e-9)) as u64);
+            tell(&format!("{}, {rate} events/s, {seconds:.0} s", events(snapshot)));
+            return;
+        }
         let read = match snapshot.total_bytes {
             Some(total) => format!("{} of {}", units::bytes(snapshot.bytes), units::bytes(total)),
             None => units::bytes(snapshot.bytes),
@@ -200,7 +215,11 @@ impl Meter {
     fn tell_bar(&self, bar: &ProgressBar, snapshot: &Snapshot) {
         if let Some(total) = snapshot.total_bytes.filter(|_| bar.length().is_none()) {
             bar.set_length(total);
-            bar.set_style(style(BAR).progress_chars("=> "));
+            let template = if snapshot.without_bytes { BAR_OF_EVENTS } else { BAR };
+            bar.set_style(style(template).progress_chars("=> "));
+        } else if snapshot.total_bytes.is_none() {
+            let template = if snapshot.without_bytes { SPINNER_OF_EVENTS } else { SPINNER };
+            bar.set_style(style(template));
         }
         let rate = snapshot.events as f64 / self.started.elapsed().as_secs_f64().max(1e-9);
         let damage = match (snapshot.damage, snapshot.lost) {
@@ -209,7 +228,13 @@ impl Meter {
             _ => String::new(),
         };
         let inputs = inputs(snapshot).map(|inputs| format!("{inputs}, ")).unwrap_or_default();
-        bar.set_message(format!("{inputs}{} events/s{damage}", units::count(rate as u64)));
+        let events = if snapshot.without_bytes {
+            format!("{}, ", units::many(snapshot.events, "event"))
+        } else {
+            String::new()
+        };
+        let rate = units::count(rate as u64);
+        bar.set_message(format!("{inputs}{events}{rate} events/s{damage}"));
         bar.set_position(snapshot.bytes);
     }
 }
@@ -237,6 +262,12 @@ impl Progress for Meter {
     }
 
     fn milestone(&self, milestone: &Milestone<'_>) {
+        if let (Form::Bar(bar), Milestone::Finishing) = (&self.form, milestone)
+            && self.state().last.units == 0
+        {
+            // A bar that is full says nothing of what is left to do.
+            bar.set_style(style(FINISHING));
+        }
         if self.verbose
             && let Some((kind, text, fields)) = described(milestone)
         {
@@ -317,6 +348,7 @@ fn described(milestone: &Milestone<'_>) -> Option<(&'static str, String, Value)>
             format!("wrote {}: {}, {}", shown(path), units::many(rows, "row"), units::bytes(bytes)),
             json!({ "path": path.to_string_lossy(), "rows": rows, "bytes": bytes }),
         ),
+        // It is of interest to who looks at a bar.
         _ => return None,
     })
 }
@@ -339,8 +371,9 @@ fn events(snapshot: &Snapshot) -> String {
 }
 
 fn bar() -> Form {
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
-    bar.set_style(style(SPINNER));
+    let target = ProgressDrawTarget::term_like_with_hz(Box::new(BarLine), 10);
+    let bar = ProgressBar::with_draw_target(None, target);
+    bar.set_style(style(START));
     bar.enable_steady_tick(Duration::from_millis(200));
     Form::Bar(bar)
 }

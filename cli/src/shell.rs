@@ -137,7 +137,7 @@ impl Shell {
         match (level, kind) {
             (Level::Error, _) => self.tell_painted("error:", "1;31", text),
             (Level::Warning, _) => self.tell_painted("warning:", "33", text),
-            (_, "note") => tell(&format!("note: {text}")),
+            (_, "note") => self.tell_painted("note:", "36", text),
             _ => tell(text),
         }
     }

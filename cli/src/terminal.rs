@@ -5,9 +5,11 @@
 //! drawn, is the commands' business.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError, TryLockError};
 use std::time::Duration;
 
+use indicatif::TermLike;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::getpgrp;
 use rustix::termios::{
@@ -188,8 +190,77 @@ impl Drop for Terminal {
     }
 }
 
+/// Where a bar is drawn: the last line, on standard error, without its last columns.
+///
+/// A bar leaves the cursor behind its last column. Terminals write the `^C` of Ctrl-C there, and where that
+/// did not fit into the line, what clears the line would clear the one below.
+#[derive(Debug)]
+pub(crate) struct BarLine;
+
+/// The columns that are left for what the terminal writes by itself.
+const ECHOED: u16 = 6;
+
+/// Whether a bar is on the terminal.
+static HAS_BAR: AtomicBool = AtomicBool::new(false);
+
+impl BarLine {
+    fn write(text: &str) -> io::Result<()> {
+        HAS_BAR.store(true, Ordering::Relaxed);
+        io::stderr().write_all(text.as_bytes())
+    }
+
+    fn step(count: usize, direction: char) -> io::Result<()> {
+        if count == 0 { Ok(()) } else { Self::write(&format!("\x1b[{count}{direction}")) }
+    }
+}
+
+impl TermLike for BarLine {
+    fn width(&self) -> u16 {
+        let columns = tcgetwinsize(io::stderr()).map_or(0, |size| size.ws_col);
+        let columns = if columns == 0 { 80 } else { columns };
+        columns.saturating_sub(ECHOED).max(1)
+    }
+
+    fn move_cursor_up(&self, count: usize) -> io::Result<()> {
+        Self::step(count, 'A')
+    }
+
+    fn move_cursor_down(&self, count: usize) -> io::Result<()> {
+        Self::step(count, 'B')
+    }
+
+    fn move_cursor_right(&self, count: usize) -> io::Result<()> {
+        Self::step(count, 'C')
+    }
+
+    fn move_cursor_left(&self, count: usize) -> io::Result<()> {
+        Self::step(count, 'D')
+    }
+
+    fn write_line(&self, line: &str) -> io::Result<()> {
+        Self::write(&format!("{line}\n"))
+    }
+
+    fn write_str(&self, text: &str) -> io::Result<()> {
+        Self::write(text)
+    }
+
+    fn clear_line(&self) -> io::Result<()> {
+        io::stderr().write_all(CLEAR_LINE.as_bytes())?;
+        HAS_BAR.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
 /// Restores the terminal, if it is ours. For who ends the program at once.
 pub(crate) fn restore() {
+    if HAS_BAR.swap(false, Ordering::Relaxed) {
+        drop(io::stderr().write_all(CLEAR_LINE.as_bytes()));
+    }
     match STATE.try_lock() {
         Ok(mut state) => state.leave(),
         Err(TryLockError::Poisoned(state)) => state.into_inner().leave(),

@@ -29,6 +29,7 @@ mod peers;
 mod playing;
 mod portable;
 mod process;
+mod progress;
 mod readmes;
 mod record;
 mod records;

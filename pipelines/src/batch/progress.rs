@@ -25,6 +25,7 @@ impl Gauge {
         let all = Snapshot {
             total_bytes: bytes.iter().copied().sum(),
             units: bytes.len() as u64,
+            without_bytes: false,
             ..Snapshot::default()
         };
         let state = State { units: vec![Snapshot::default(); bytes.len()], all };

@@ -10,7 +10,7 @@ use sluice_core::output::Published;
 use sluice_core::{Batch, Damage, Error, Fold, Outputs, Query, Source, Split, StageContext};
 
 use super::delivered::Delivered;
-use super::milestone::InputLog;
+use super::milestone::{InputLog, Milestone};
 use super::publisher::{Publisher, Room};
 use super::quarantine::Quarantines;
 use super::segment::{Branch, Delivery, Outcome, account};
@@ -53,6 +53,7 @@ pub(super) struct Driver<'r> {
     damaged_ranges: u64,
     damaged_bytes: BTreeMap<usize, u64>,
     total_bytes: Option<u64>,
+    without_bytes: bool,
     events: u64,
     /// How often the sources have been read to their ends.
     rounds: u64,
@@ -140,6 +141,7 @@ impl<'r> Driver<'r> {
         let (setup, options) = (publisher.setup, publisher.options);
         let Topology { sources, folds, merges, sinks, ports } = topology;
         let total_bytes = total_bytes(&reading);
+        let without_bytes = reading.sources.iter().all(|source| !source.has_files());
         let mut running = Vec::new();
         let window = (setup.window / sources.len().max(1)).max(1);
         for (source, reading) in sources.iter().zip(reading.sources) {
@@ -178,6 +180,7 @@ impl<'r> Driver<'r> {
             damaged_ranges: 0,
             damaged_bytes: BTreeMap::new(),
             total_bytes,
+            without_bytes,
             events: 0,
             rounds: 0,
             told_losses: Instant::now(),
@@ -204,6 +207,9 @@ impl<'r> Driver<'r> {
             }
         }
         self.setup.check()?;
+        if let Some(progress) = &self.options.progress {
+            progress.milestone(&Milestone::Finishing);
+        }
         let finished = self.writers.finish(&mut self.tally);
         self.tell();
         self.tell_losses();
@@ -719,6 +725,7 @@ impl<'r> Driver<'r> {
             events: self.events,
             damage: self.damaged_ranges,
             lost: self.sources.iter().map(|source| source.steps.losses().total()).sum(),
+            without_bytes: self.without_bytes,
             ..Snapshot::default()
         });
     }
@@ -726,7 +733,15 @@ impl<'r> Driver<'r> {
 
 /// The bytes that will be read, if every split says how long it is.
 fn total_bytes(reading: &Reading) -> Option<u64> {
-    let splits = reading.sources.iter().flat_map(|source| &source.splits);
-    // What is compressed holds more than is read of it.
-    splits.map(|split| split.end.map(|end| end - split.start).or(split.bytes)).sum()
+    let splits = reading.sources.iter().flat_map(|source| {
+        // Places in what is no file are no bytes.
+        let has_files = source.has_files();
+        source.splits.iter().map(move |split| (has_files, split))
+    });
+    let length = |(has_files, split): (bool, &Split)| match split.end.filter(|_| has_files) {
+        // What is compressed holds more than is read of it.
+        Some(end) => Some(end.saturating_sub(split.start)),
+        None => split.bytes,
+    };
+    splits.map(length).sum()
 }

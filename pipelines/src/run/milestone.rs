@@ -46,7 +46,9 @@ pub enum Milestone<'m> {
         /// The input.
         input: &'m Path,
     },
-    /// Everything has been read, and outputs are about to appear.
+    /// Everything has been read; what sinks still hold is being written.
+    Finishing,
+    /// Outputs are complete and about to appear.
     Publishing {
         /// How long the run took until then.
         seconds: f64,

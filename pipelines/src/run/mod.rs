@@ -101,6 +101,8 @@ pub struct Snapshot {
     pub damage: u64,
     /// Messages of live inputs that were lost.
     pub lost: u64,
+    /// Whether no input has bytes that anybody knows of: what is read is made up, or received.
+    pub without_bytes: bool,
     /// Inputs that are done, in a batch.
     pub units_done: u64,
     /// Inputs in all, in a batch.
@@ -278,6 +280,11 @@ impl SourceReading {
     /// Whether it goes on until somebody ends it.
     fn is_live(&self) -> bool {
         self.splits.iter().any(|split| split.live)
+    }
+
+    /// Whether it is read from files or streams, and neither made up nor received.
+    fn has_files(&self) -> bool {
+        !self.is_live() && !self.inputs.is_empty()
     }
 }
 

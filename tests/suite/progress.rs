@@ -1,0 +1,100 @@
+//! Progress on a terminal: what is told where there are no bytes, and that nothing of it stays behind.
+
+use serde_json::json;
+
+use crate::kit::{Folder, sluice};
+use crate::playing::Session;
+
+/// A drive that is made up, and would take longer than any test.
+const ENDLESS: &str = "[sources.drive]\nplugin = \"demo\"\nseconds = 360000\n\
+    [sinks.none]\nplugin = \"null\"\nfrom = \"drive\"\n";
+
+/// The columns of the terminal that sessions run in.
+const COLUMNS: usize = 110;
+
+/// What is to be seen on a terminal that got this.
+fn screen(output: &str) -> Vec<String> {
+    let (mut lines, mut row, mut column) = (vec![Vec::<char>::new()], 0, 0);
+    let mut rest = output.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '\r' => column = 0,
+            '\n' => row += 1,
+            '\x1b' if rest.peek() == Some(&'[') => {
+                let mut sequence = String::new();
+                for c in rest.by_ref() {
+                    sequence.push(c);
+                    if c.is_ascii_alphabetic() {
+                        break;
+                    }
+                }
+                // Clearing the line is all that a bar of one line needs.
+                if ["[K", "[2K"].contains(&sequence.as_str()) {
+                    lines[row].clear();
+                }
+            }
+            c => {
+                // The cursor stays behind the last column until one more is written.
+                if column == COLUMNS {
+                    (row, column) = (row + 1, 0);
+                }
+                while lines.len() <= row {
+                    lines.push(Vec::new());
+                }
+                let line = &mut lines[row];
+                line.resize(line.len().max(column + 1), ' ');
+                line[column] = c;
+                column += 1;
+            }
+        }
+        while lines.len() <= row {
+            lines.push(Vec::new());
+        }
+    }
+    lines.into_iter().map(|line| line.into_iter().collect()).collect()
+}
+
+#[test]
+fn what_is_made_up_shows_events_and_time_and_leaves_no_bar_after_an_interrupt() {
+    let folder = Folder::new();
+    folder.write("endless.toml", ENDLESS);
+    let mut command = sluice(&folder);
+    command.args(["run", "endless.toml"]);
+    let steps = [
+        json!({ "until": r"%, [0-9,]+ events, [0-9,]+ events/s, [0-9hms:]+, .* left" }),
+        json!({ "send": "\u{3}" }),
+    ];
+    let Some(session) = Session::of(&command, &steps) else { return };
+    session.expect(0);
+    let output = session.output();
+    assert!(!output.contains(" of 1") && !output.contains("kB"), "{output}");
+    let screen = screen(output);
+    assert!(screen.iter().any(|line| line.contains("stopping")), "{screen:#?}");
+    assert!(
+        !screen.iter().any(|line| line.contains(" left") || line.contains("=>")),
+        "{screen:#?}"
+    );
+}
+
+#[test]
+fn lines_of_progress_tell_no_bytes_of_what_is_made_up_either() {
+    let folder = Folder::new();
+    folder.write("endless.toml", ENDLESS.replace("360000", "1"));
+    let ran = crate::kit::ran(&folder, &["run", "endless.toml", "--progress", "json"]).expect(0);
+    let last: serde_json::Value =
+        serde_json::from_str(ran.stderr.lines().next_back().unwrap()).unwrap();
+    assert_eq!((&last["bytes"], &last["done"]), (&last["total_bytes"], &true.into()));
+}
+
+#[test]
+fn notes_warnings_and_errors_have_colours_of_their_own() {
+    let folder = Folder::new();
+    folder.write("torn.lcm", [&[0; 20][..], b"no log"].concat());
+    let colored = |arguments: &[&str]| {
+        crate::kit::ran(&folder, &[arguments, &["--color", "always"][..]].concat()).stderr
+    };
+    let convert = ["convert", "torn.lcm", "--to", "a.lcm", "--from", "lcm-log"];
+    assert!(colored(&convert).contains("\u{1b}[33mwarning:\u{1b}[0m "));
+    let missing = colored(&["cat", "missing.lcm"]);
+    assert!(missing.contains("\u{1b}[1;31merror:\u{1b}[0m "), "{missing}");
+}
