@@ -221,6 +221,11 @@ pub(crate) struct RunningArgs {
     #[arg(long)]
     pub(crate) allow_exec: bool,
 
+    /// Fail with exit code 2 where a channel or field that is named was nowhere in the input, instead of
+    /// warning of it. Nothing is published then, but for inputs of a batch, and what is live.
+    #[arg(long)]
+    pub(crate) strict: bool,
+
     /// How to show progress: auto is a bar on a terminal and a line now and then elsewhere.
     #[arg(long, value_name = "FORM", default_value = "auto")]
     pub(crate) progress: ProgressForm,
@@ -505,6 +510,10 @@ pub(crate) struct CatArgs {
     /// Let the source run a program, which may do whatever you may.
     #[arg(long)]
     pub(crate) allow_exec: bool,
+
+    /// End with exit code 2 where a channel or field that is named was nowhere in the input.
+    #[arg(long)]
+    pub(crate) strict: bool,
 }
 
 #[derive(Debug, Args)]
@@ -587,7 +596,7 @@ pub(crate) fn pattern(text: &str) -> Result<String, String> {
 }
 
 fn time(text: &str) -> Result<String, String> {
-    When::parse(text).map(|_| text.trim().to_owned())
+    When::parse_chosen(text).map(|_| text.trim().to_owned())
 }
 
 /// A regular expression for whole names, as the pattern that it is.

@@ -37,6 +37,8 @@ pub(crate) enum Ending {
     WrongFiles,
     /// A signal left some of it undone, and that has been said: the exit code of that signal.
     Interrupted(u8),
+    /// A name in an option matched nothing, and `--strict` asked for more.
+    Unmatched,
 }
 
 impl Ending {
@@ -46,7 +48,7 @@ impl Ending {
             Self::Done => DONE,
             Self::Losses => LOSSES,
             Self::Wrong => FAILED,
-            Self::WrongFiles => WRONG_USE,
+            Self::WrongFiles | Self::Unmatched => WRONG_USE,
             Self::Interrupted(code) => code,
         }
     }

@@ -81,7 +81,8 @@ impl FileUrl {
 
     /// The time from which on it is to be read, as `--start` takes it.
     pub(crate) fn start_text(&self) -> Option<String> {
-        self.start.map(|micros| format!("{micros}us"))
+        let exact = |micros: i64| micros.checked_mul(1000).map(|nanos| format!("{nanos}ns"));
+        self.start.map(|micros| exact(micros).unwrap_or_else(|| format!("{micros}us")))
     }
 
     /// The path of the log to be written. `Err` if it is to be read.
@@ -129,7 +130,7 @@ mod tests {
         assert_eq!((url.speed, url.mode, url.start), (Some(2.0), Some(Mode::Append), Some(-5)));
         assert_eq!(url.unknown, ["colour", "x"]);
         assert_eq!(url.warnings().count(), 2);
-        assert_eq!(url.start_text().unwrap(), "-5us");
+        assert_eq!(url.start_text().unwrap(), "-5000ns");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use sluice_core::files::Foreign;
 use sluice_core::options::ByteSize;
 use sluice_core::store::is_address;
+use sluice_core::suggestion::nearest;
 use sluice_core::{DynSink, Input, Kind, Make, OptionsError, Plugin, Sniff, Source, files};
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Node, OnDamage, Part, Pipeline, Report};
@@ -171,7 +172,12 @@ fn formats<'s>(shell: &'s Shell, inputs: &[Input], by: By) -> Result<Vec<&'s Plu
 /// The plugin of that kind and name.
 pub(crate) fn named<'s>(shell: &'s Shell, kind: Kind, name: &str) -> Result<&'s Plugin, Failure> {
     let found = shell.registry.get(kind, name);
-    found.ok_or_else(|| missing(shell, kind, &format!("`{name}`")))
+    found.ok_or_else(|| match nearest(name, &shell.registry.names(kind)) {
+        Some(near) => Failure::WrongUse(format!(
+            "this program has no {kind} `{name}`; did you mean `{near}`?"
+        )),
+        None => missing(shell, kind, &format!("`{name}`")),
+    })
 }
 
 /// The failure that this program has no such plugin.
@@ -330,6 +336,7 @@ pub(crate) fn source_node(plugin: &Plugin, options: Value) -> Result<Node, Failu
         options,
         damage: OnDamage::Skip,
         span: 0..0,
+        names: Vec::new(),
     })
 }
 
@@ -349,6 +356,7 @@ pub(crate) fn sink_node(sink: Box<dyn DynSink>) -> Node {
         program: None,
         damage: OnDamage::Skip,
         span: 0..0,
+        names: Vec::new(),
     }
 }
 

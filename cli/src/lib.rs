@@ -21,6 +21,7 @@ mod damage;
 mod description;
 mod ending;
 mod file_url;
+mod flags;
 mod inputs;
 mod log;
 mod progress;

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::options::{self, TYPES_FORMAT};
 use crate::registry::{type_set, type_sets};
+use crate::suggestion::nearest;
 use crate::{
     Codec, Error, Kind, KnownType, Make, OptionsError, Plugin, Registry, UnusableTypes, files,
 };
@@ -270,8 +271,18 @@ fn expanded(path: &Path, plugins: &[&Plugin]) -> Result<Vec<PathBuf>, Error> {
         let none = || Error::refused(format!("no file below {} declares types", path.display()));
         return if found.is_empty() { Err(none()) } else { Ok(found) };
     }
-    let inputs = files::expand(&[path.to_owned()])?;
+    let inputs = files::expand(&[path.to_owned()]).map_err(|error| match near_set(path) {
+        Some(near) if error.is_missing() => error.and(&near),
+        _ => error,
+    })?;
     Ok(inputs.into_iter().map(|input| input.path).collect())
+}
+
+/// The built-in set that a path without folders was most likely meant to be.
+fn near_set(path: &Path) -> Option<String> {
+    let name = path.to_str().filter(|name| !name.contains(['/', '*', '.']))?;
+    let sets: Vec<&str> = type_sets().iter().map(|set| set.name).collect();
+    Some(format!("did you mean the built-in types `{}`?", nearest(name, &sets)?))
 }
 
 /// Logs are called as types files are, and lie beside them; they are full of zeros.

@@ -23,6 +23,7 @@ use schemars::{JsonSchema, Schema as OptionSchema, SchemaGenerator, json_schema}
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::booleans::is_raw;
+use crate::options::FIELDS_FORMAT;
 
 /// A path to a value inside a decoded message. It begins with the name of a column.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -404,7 +405,8 @@ impl JsonSchema for FieldPath {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> OptionSchema {
-        json_schema!({ "type": "string", "description": "a field, such as `pos[0]` or `legs[2].angle`" })
+        json_schema!({ "type": "string", "format": FIELDS_FORMAT,
+            "description": "a field, such as `pos[0]` or `legs[2].angle`" })
     }
 }
 

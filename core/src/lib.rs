@@ -17,6 +17,7 @@ pub mod codec;
 pub mod codecs;
 pub mod contract;
 pub mod damage;
+pub mod declared;
 pub mod delimited;
 pub mod error;
 pub mod field;
@@ -42,6 +43,7 @@ pub mod registry;
 pub mod rows;
 pub mod selection;
 pub mod store;
+pub mod suggestion;
 pub mod tasks;
 pub mod template;
 pub mod time;
@@ -57,6 +59,7 @@ pub use channel::{Channel, ChannelId, Channels, Clock, Encoding, PerChannel};
 pub use codec::{Codec, KeyOf, KnownType, MessageType, PayloadType, TypeKey, UnusableTypes};
 pub use codecs::{CodecOptions, Codecs, TypeFile, TypePaths};
 pub use damage::{Damage, DamageLog};
+pub use declared::DeclaredColumns;
 pub use delimited::{Delimited, Line, Mark, Parsed, TextLines};
 pub use error::{Error, ErrorKind, OptionsError};
 pub use field::FieldPath;
@@ -68,9 +71,9 @@ pub use output::{OutputFile, Outputs, Overwrite};
 pub use pattern::{Pattern, Patterns};
 pub use playback::Playback;
 pub use plugin::{
-    ChannelQuery, DynSink, EncodeContext, Entry, Fold, FoldQuery, Input, Map, MapQuery, Origin,
-    OriginInput, Query, ReadContext, Reader, Seam, Service, Sink, SinkContext, Source, Split,
-    Stage, StageContext, Undecoded, Window,
+    ChannelLog, ChannelQuery, DynSink, EncodeContext, Entry, Fold, FoldQuery, Input, Map, MapQuery,
+    Origin, OriginInput, Query, ReadContext, Reader, RowsAfter, Seam, Service, Sink, SinkContext,
+    Source, Split, Stage, StageContext, Undecoded, Window,
 };
 pub use pool::BlockPool;
 pub use registry::{Kind, Make, Plugin, Registry, Sniff};

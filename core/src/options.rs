@@ -17,6 +17,17 @@ pub const PATH_FORMAT: &str = "sluice-path";
 /// The JSON Schema `format` of options that name types: paths, unless they are the name of a built-in set.
 pub const TYPES_FORMAT: &str = "sluice-types";
 
+/// The JSON Schema `format` of patterns of channels: a run says which of them no channel matched. Keys of a
+/// table are such patterns where its `propertyNames` have it.
+pub const CHANNELS_FORMAT: &str = "sluice-channels";
+
+/// The JSON Schema `format` of patterns of events' sources, of which a run says the same.
+pub const SOURCES_FORMAT: &str = "sluice-sources";
+
+/// The JSON Schema `format` of fields of decoded messages: a path, a list of paths or a text with commas
+/// between them. What no declared type has is a mistake, what no event had is reported.
+pub const FIELDS_FORMAT: &str = "sluice-fields";
+
 /// Reads a plugin's options from the value that stands for its table.
 ///
 /// `Err` names the key at fault.

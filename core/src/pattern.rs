@@ -7,6 +7,8 @@ use regex::Regex;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::options::CHANNELS_FORMAT;
+
 /// A pattern of names: a glob (`POSE`, `CAM_*`, `BROOM_{L,R}`), or `re:` and a regular expression that
 /// must match the whole name (`re:CAM_[0-9]+`).
 #[derive(Clone, Debug)]
@@ -47,6 +49,11 @@ impl Pattern {
         (is_plain && matches!(self.form, Form::Glob(_))).then_some(&self.text)
     }
 
+    /// As it is spelled.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Whether `name` matches.
     pub fn matches(&self, name: &str) -> bool {
         match &self.form {
@@ -85,7 +92,8 @@ impl JsonSchema for Pattern {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "description": "a glob, or `re:` and a regular expression" })
+        json_schema!({ "type": "string", "format": CHANNELS_FORMAT,
+            "description": "a glob, or `re:` and a regular expression" })
     }
 }
 

@@ -8,6 +8,7 @@ use arrow_schema::{Field, Schema};
 use schemars::{JsonSchema, Schema as OptionSchema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
+use crate::options::FIELDS_FORMAT;
 use crate::{Batch, Error, FieldPath, Rows};
 
 /// Fields, in the order in which they are written; none twice. As an option: a list, or a text with commas.
@@ -53,7 +54,12 @@ impl FieldList {
     /// What is said of fields that no event had.
     pub fn notes(&self, found: &Found) -> Vec<(String, u64)> {
         let lost = self.0.iter().zip(&found.0).filter(|(_, found)| !**found);
-        lost.map(|(path, _)| (format!("no event has a field `{path}`"), 0)).collect()
+        lost.map(|(path, _)| (Self::note_of_missing(path), 0)).collect()
+    }
+
+    /// What is said of a field that no event had. Runs know it by this text.
+    pub fn note_of_missing(path: &FieldPath) -> String {
+        format!("no event has a field `{path}`")
     }
 }
 
@@ -123,7 +129,7 @@ impl JsonSchema for FieldList {
 
     fn json_schema(generator: &mut SchemaGenerator) -> OptionSchema {
         let list = Vec::<FieldPath>::json_schema(generator);
-        json_schema!({ "anyOf": [{ "type": "string" }, list] })
+        json_schema!({ "format": FIELDS_FORMAT, "anyOf": [{ "type": "string" }, list] })
     }
 }
 

@@ -51,6 +51,25 @@ impl When {
         i64::try_from(moment.as_nanosecond()).map(Self::At).map_err(|_| out_of_range(text))
     }
 
+    /// Reads a time that somebody chose. `Err` also for what is most likely meant to count from the first
+    /// event: a number, with a unit or without one, that comes to less than a year from 1970. What counts
+    /// from the start of a recording is written as such a date (`1970-01-01T00:00:02Z`) or in nanoseconds
+    /// (`2000000000ns`); 0 is 0 in any case.
+    pub fn parse_chosen(text: &str) -> Result<Self, String> {
+        let (text, when) = (text.trim(), Self::parse(text)?);
+        let Self::At(nanos) = when else { return Ok(when) };
+        let is_exact = text.ends_with("ns") || nanos == 0;
+        if is_exact || nanos.unsigned_abs() >= FORGOTTEN_PLUS || number(text).is_none() {
+            return Ok(when);
+        }
+        let length = text.trim_start_matches('-');
+        Err(format!(
+            "`{text}` is {}: write `+{length}` for a time after the first event, or that date where a \
+             clock counts from 0",
+            format(nanos)
+        ))
+    }
+
     /// The moment, where the first event happened at `origin`; clamped to the range of times.
     pub fn resolve(self, origin: i64) -> i64 {
         match self {
@@ -64,6 +83,9 @@ impl When {
         matches!(self, Self::After(_))
     }
 }
+
+/// Numbers that come to less than this many nanoseconds from 1970 are lengths of time whose `+` was forgotten.
+const FORGOTTEN_PLUS: u64 = 365 * 86_400 * NANOS.unsigned_abs();
 
 /// The nanoseconds of a plain number with or without a unit; `None` if it is not one.
 fn number(text: &str) -> Option<Result<i64, String>> {
@@ -165,7 +187,7 @@ pub fn format(nanos: i64) -> String {
 }
 
 macro_rules! text_option {
-    ($type:ident, $describe:literal, $write:expr) => {
+    ($type:ident, $read:expr, $describe:literal, $write:expr) => {
         impl Serialize for $type {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 let write: fn(&$type) -> String = $write;
@@ -187,7 +209,8 @@ macro_rules! text_option {
                     Given::Number(number) => number.to_string(),
                     Given::Text(text) => text,
                 };
-                Self::parse(&text).map_err(serde::de::Error::custom)
+                let read: fn(&str) -> Result<$type, String> = $read;
+                read(&text).map_err(serde::de::Error::custom)
             }
         }
 
@@ -205,16 +228,19 @@ macro_rules! text_option {
 
 text_option!(
     When,
+    When::parse_chosen,
     "a time: RFC 3339, seconds since 1970, or +SECONDS after the first event",
     |when| match when {
         When::At(nanos) => format!("{nanos}ns"),
         When::After(nanos) => format!("+{nanos}ns"),
     }
 );
-text_option!(Length, "a length of time such as 1.5 (seconds), 200ms or 1m30s", |length| format!(
-    "{}ns",
-    length.0
-));
+text_option!(
+    Length,
+    Length::parse,
+    "a length of time such as 1.5 (seconds), 200ms or 1m30s",
+    |length| format!("{}ns", length.0)
+);
 
 #[cfg(test)]
 mod tests {
@@ -244,6 +270,23 @@ mod tests {
         for wrong in ["", "noon", "1e9", "--1", "+", "99999999999999999999", "1..2"] {
             assert!(When::parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_forgotten_plus_is_told_and_never_taken_for_1970() {
+        let refused = |text: &str| When::parse_chosen(text).unwrap_err();
+        for text in ["2", "2s", "1m", "2.5", "500ms", "36h", "100000", " 2s "] {
+            let hint = format!("write `+{}`", text.trim());
+            assert!(refused(text).contains(&hint), "{}", refused(text));
+        }
+        assert!(refused("-2").contains("write `+2`"), "{}", refused("-2"));
+        let at = |text: &str| When::parse_chosen(text).unwrap();
+        assert_eq!(at("2000000000ns"), When::At(2 * NANOS));
+        assert_eq!(at("1970-01-01T00:00:02Z"), When::At(2 * NANOS));
+        assert_eq!((at("0"), at("+2s")), (When::At(0), When::After(2 * NANOS)));
+        assert_eq!(at("1194098400"), When::At(1_194_098_400 * NANOS));
+        let option = |json: &str| serde_json::from_str::<When>(json);
+        assert!(option("2").is_err() && option("\"2s\"").is_err() && option("1194098400").is_ok());
     }
 
     #[test]

@@ -6,6 +6,7 @@ pub mod graph;
 pub mod library;
 pub mod manifest;
 pub mod mistake;
+pub mod names;
 pub mod report;
 mod resolved;
 pub mod resume;

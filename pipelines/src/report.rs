@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sluice_core::output::Published;
-use sluice_core::{Channels, Damage, Error, Input};
+use sluice_core::{Channels, Damage, Error, ErrorKind, Input};
 
+use crate::names::NameReport;
 use crate::run::{Counts, Finished, Tally};
 
 /// What a run did.
@@ -27,6 +28,9 @@ pub struct Report {
     /// How many events a sink or a stage could only give the nearest time there is, because theirs lies
     /// beyond.
     pub clamped_times: u64,
+    /// The names in options, with what there was of them.
+    #[serde(default)]
+    pub names: Vec<NameReport>,
     /// The files that were published.
     pub files: Vec<Published>,
     /// Wall time.
@@ -184,6 +188,12 @@ impl Report {
                 None => self.notes.push(note),
             }
         }
+        for name in unit.names {
+            match self.names.iter_mut().find(|ours| ours.is_same(&name)) {
+                Some(ours) => ours.add(name),
+                None => self.names.push(name),
+            }
+        }
         self.files.extend(unit.files);
         self.interrupted |= unit.interrupted;
         self.bytes_read += unit.bytes_read;
@@ -215,6 +225,33 @@ impl Report {
         }));
     }
 
+    /// Takes in what there was of the names in options. What a node noted of a field that no event had is
+    /// told by these.
+    pub(crate) fn with_names(mut self, names: Vec<NameReport>) -> Self {
+        let is_told = |note: &Note| {
+            let same = |name: &&NameReport| name.node == note.node && name.is_unmatched();
+            names.iter().filter(same).any(|name| name.sentence().as_ref() == Some(&note.what))
+        };
+        self.notes.retain(|note| !is_told(note));
+        Self { names, ..self }
+    }
+
+    /// The names in options that nothing matched.
+    pub fn unmatched(&self) -> impl Iterator<Item = &NameReport> {
+        self.names.iter().filter(|name| name.is_unmatched())
+    }
+
+    /// `Err` names all that nothing matched, if anything is; nothing may have been published yet.
+    pub(crate) fn refuse_unmatched(&self) -> Result<(), Error> {
+        let said = self.unmatched().filter_map(|name| Some((name, name.sentence()?)));
+        let said: Vec<String> =
+            said.map(|(name, said)| format!("{}: `{}`: {said}", name.node, name.option)).collect();
+        if said.is_empty() {
+            return Ok(());
+        }
+        Err(ErrorKind::NotAllowed(format!("{}; nothing was published", said.join("; "))).into())
+    }
+
     /// Whether everything was read and carried.
     pub fn is_complete(&self) -> bool {
         let carried = self.channels.iter().all(|row| row.damaged == 0);
@@ -238,6 +275,7 @@ impl Report {
             "damaged_ranges": self.damaged_ranges,
             "clamped_times": self.clamped_times,
             "notes": self.notes,
+            "unmatched": self.unmatched().collect::<Vec<_>>(),
             "files": self.files,
             "bytes_read": self.bytes_read,
             "interrupted": self.interrupted,

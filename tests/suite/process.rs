@@ -3,6 +3,7 @@
 mod codes;
 mod files;
 mod mistakes;
+mod names;
 mod pipes;
 mod signals;
 mod verbs;

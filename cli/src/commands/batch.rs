@@ -9,8 +9,9 @@ use sluice_pipeline::batch::{Batch, BatchReport, Failing, Status};
 use sluice_pipeline::run::Options;
 
 use crate::args::EngineArgs;
-use crate::commands::execute::{self, ReportFile, summary, tell_losses, watch};
+use crate::commands::execute::{self, ReportFile, summary, tell_losses, tell_unmatched, watch};
 use crate::ending::{Ending, Outcome};
+use crate::flags::Origin;
 use crate::shell::Shell;
 use crate::units;
 
@@ -18,7 +19,12 @@ use crate::units;
 const MOST_SHOWN: usize = 100;
 
 /// Runs a batch.
-pub(crate) fn execute(pipeline: &Pipeline, args: &EngineArgs, shell: &Shell) -> Outcome {
+pub(crate) fn execute(
+    pipeline: &Pipeline,
+    args: &EngineArgs,
+    origin: Origin,
+    shell: &Shell,
+) -> Outcome {
     let mut batch = Batch::of(pipeline, &shell.registry)?;
     if let Some(shard) = args.shard {
         batch = batch.shard(shard, pipeline, &execute::options(args));
@@ -38,12 +44,14 @@ pub(crate) fn execute(pipeline: &Pipeline, args: &EngineArgs, shell: &Shell) -> 
     }
     let report = result?;
     tell_losses(&report.report, shell);
+    tell_unmatched(&report.report, origin, shell);
     execute::tell_summary(&words(&report), fields(&report), &args.running, shell);
     tell_failures(&report, args, shell);
     Ok(match report.exit() {
         _ if report.is_given_up() => Ending::Interrupted(report.exit()),
-        0 => Ending::Done,
         1 => Ending::Wrong,
+        _ if args.running.strict && report.report.unmatched().next().is_some() => Ending::Unmatched,
+        0 => Ending::Done,
         _ => Ending::Losses,
     })
 }

@@ -8,7 +8,8 @@ use sluice_pipeline::run::{self, Options};
 use crate::args::{Assignment, CatArgs, ProgressForm};
 use crate::commands::{convert, execute};
 use crate::description::Format;
-use crate::ending::{Ending, Outcome};
+use crate::ending::Outcome;
+use crate::flags::Origin;
 use crate::inputs;
 use crate::progress::Meter;
 use crate::recipe::Recipe;
@@ -49,5 +50,6 @@ pub(crate) fn run(args: &CatArgs, shell: &Shell) -> Outcome {
     let mut report = result?;
     meter.forget_told(&mut report);
     execute::tell_losses(&report, shell);
-    Ok(if report.is_complete() { Ending::Done } else { Ending::Losses })
+    execute::tell_unmatched(&report, Origin::Flags, shell);
+    Ok(execute::ending_of(&report, args.strict))
 }

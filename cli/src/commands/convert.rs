@@ -11,6 +11,7 @@ use crate::args::{Assignment, ConvertArgs, EngineArgs};
 use crate::commands::{execute, shared_names};
 use crate::description::Format;
 use crate::ending::{Ending, Failure, Outcome};
+use crate::flags::{self, Origin};
 use crate::inputs::{self, Mode};
 use crate::recipe::Recipe;
 use crate::shell::Shell;
@@ -24,7 +25,8 @@ pub(crate) fn run(args: &ConvertArgs, shell: &Shell) -> Outcome {
         return Ok(Ending::Done);
     }
     let overwrite = args.engine.overwrite || replaces(&args.to)?;
-    execute::execute(pipeline, &EngineArgs { overwrite, ..args.engine.clone() }, shell)
+    let engine = EngineArgs { overwrite, ..args.engine.clone() };
+    execute::execute(pipeline, &engine, Origin::Flags, shell)
 }
 
 /// Whether an address says that the log it names is to be replaced.
@@ -36,7 +38,8 @@ fn replaces(to: &str) -> Result<bool, Failure> {
 /// Reads a pipeline that was made on the spot. Its text has no variables in it.
 pub(crate) fn read(name: &str, text: &str, shell: &Shell) -> Result<Pipeline, Failure> {
     let document = Document::generated(format!("{name} (the pipeline made for it)"), text);
-    Ok(Pipeline::read(&document, &Variables::default(), &shell.registry)?)
+    Pipeline::read(&document, &Variables::default(), &shell.registry)
+        .map_err(|mistakes| flags::mistakes(&mistakes))
 }
 
 /// The pipeline file that does what was asked for.

@@ -12,6 +12,7 @@ use sluice_core::name::printable_sentence;
 use sluice_core::output::place;
 use sluice_core::{Error, Overwrite};
 use sluice_pipeline::dispatch::{self, Carrier};
+use sluice_pipeline::names::NameReport;
 use sluice_pipeline::resume::{self, Before};
 use sluice_pipeline::run::{self, Options, Stop};
 use sluice_pipeline::{Part, Pipeline, Report};
@@ -20,6 +21,7 @@ use crate::args::{Engine, EngineArgs, ProgressForm, RunningArgs};
 use crate::commands::{batch, cluster, plan};
 use crate::damage;
 use crate::ending::{Ending, Failure, Outcome};
+use crate::flags::{self, Origin};
 use crate::log;
 use crate::progress::Meter;
 use crate::shell::Shell;
@@ -60,13 +62,18 @@ pub(crate) fn carrier(
 }
 
 /// Runs a pipeline, or shows its plan if that is all that is wanted.
-pub(crate) fn execute(pipeline: Pipeline, args: &EngineArgs, shell: &Shell) -> Outcome {
+pub(crate) fn execute(
+    pipeline: Pipeline,
+    args: &EngineArgs,
+    origin: Origin,
+    shell: &Shell,
+) -> Outcome {
     if args.dry_run {
         return plan::print_text(&pipeline, &options(args), shell);
     }
     run::allowed(&pipeline, &options(args))?;
     if !pipeline.templates.is_empty() {
-        return batch::execute(&pipeline, args, shell);
+        return batch::execute(&pipeline, args, origin, shell);
     }
     if args.shard.is_some() {
         return Err(Failure::WrongUse(
@@ -102,8 +109,37 @@ pub(crate) fn execute(pipeline: Pipeline, args: &EngineArgs, shell: &Shell) -> O
     }
     meter.forget_told(&mut report);
     tell_losses(&report, shell);
+    tell_unmatched(&report, origin, shell);
     tell_summary(&summary(&report), summary_fields(&report), &args.running, shell);
-    Ok(if report.is_complete() { Ending::Done } else { Ending::Losses })
+    Ok(ending_of(&report, args.running.strict))
+}
+
+/// How a run ended that went through.
+pub(crate) fn ending_of(report: &Report, strict: bool) -> Ending {
+    match report.unmatched().next() {
+        Some(_) if strict => Ending::Unmatched,
+        _ if report.is_complete() => Ending::Done,
+        _ => Ending::Losses,
+    }
+}
+
+/// Says which names in options nothing matched.
+pub(crate) fn tell_unmatched(report: &Report, origin: Origin, shell: &Shell) {
+    let told = |name: &&NameReport| name.sentence().is_some();
+    let all = || report.names.iter().filter(told);
+    for name in all().take(MOST_SHOWN) {
+        let said = name.sentence().unwrap_or_default();
+        let said = printable_sentence(&format!("{}: {said}", flags::place_of_name(name, origin)))
+            .into_owned();
+        match name.is_unmatched() {
+            true => shell.warn(&said),
+            false => shell.say(&format!("note: {said}")),
+        }
+    }
+    let more = all().count().saturating_sub(MOST_SHOWN) as u64;
+    if more > 0 {
+        shell.warn(&format!("and {} more", units::many(more, "name")));
+    }
 }
 
 /// Says that there is nothing to do.
@@ -204,9 +240,9 @@ pub(crate) fn options(args: &EngineArgs) -> Options {
 
 /// The engine's options as far as they say with what to run, and what to tell of it.
 pub(crate) fn resources(args: &RunningArgs) -> Options {
-    let RunningArgs { jobs, memory, report, allow_exec, .. } = args;
-    let (jobs, memory, allow_exec) = (*jobs, *memory, *allow_exec);
-    Options { jobs, memory, allow_exec, hash: report.is_some(), ..Options::default() }
+    let RunningArgs { jobs, memory, report, allow_exec, strict, .. } = args;
+    let (jobs, memory, allow_exec, strict) = (*jobs, *memory, *allow_exec, *strict);
+    Options { jobs, memory, allow_exec, strict, hash: report.is_some(), ..Options::default() }
 }
 
 /// Where the report goes: opened before the run, so that a run is not done in vain.

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use serde_json::Value;
 use sluice_core::registry::type_sets;
+use sluice_core::suggestion::nearest;
 use sluice_core::{Kind, Plugin};
 use sluice_pipeline::schema;
 
@@ -37,10 +38,11 @@ fn called<'s>(name: &str, shell: &'s Shell) -> Result<Vec<&'s Plugin>, Failure> 
     if found.is_empty() {
         let mut names: Vec<&str> = shell.registry.iter().map(|plugin| plugin.name).collect();
         names.dedup();
-        let names = names.join(", ");
-        return Err(Failure::WrongUse(format!(
-            "this program has no plugin `{name}`; it has: {names}"
-        )));
+        let hint = match nearest(name, &names) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("it has: {}", names.join(", ")),
+        };
+        return Err(Failure::WrongUse(format!("this program has no plugin `{name}`; {hint}")));
     }
     Ok(found)
 }

@@ -10,10 +10,10 @@ mod sink;
 mod source;
 mod stage;
 
-pub use query::{ChannelQuery, Query, Window};
+pub use query::{ChannelLog, ChannelQuery, Query, Window};
 pub use service::Service;
 pub use sink::{
     DynSink, EncodeContext, Origin, OriginInput, SOURCES_LOST, Sink, SinkContext, times_clamped,
 };
 pub use source::{Entry, Input, ReadContext, Reader, Seam, Source, Split};
-pub use stage::{Fold, FoldQuery, Map, MapQuery, Stage, StageContext, Undecoded};
+pub use stage::{Fold, FoldQuery, Map, MapQuery, RowsAfter, Stage, StageContext, Undecoded};

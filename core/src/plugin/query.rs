@@ -1,5 +1,8 @@
 //! Queries: what of a source is wanted, so that it may read less.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use crate::Patterns;
 
 /// What of a source is wanted. A source may use it to read less; stages drop what is left over, so
@@ -64,12 +67,45 @@ impl Window {
 }
 
 /// Which channels are wanted. Says yes where it cannot tell.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ChannelQuery(
+#[derive(Clone, Debug, Default)]
+pub struct ChannelQuery {
     /// A channel is wanted if one of these lists wants it, and a list does if each of its choices does.
     /// No list wants every channel.
-    Vec<Vec<Choice>>,
-);
+    lists: Vec<Vec<Choice>>,
+    /// Where the names are noted that it is asked about.
+    log: Option<ChannelLog>,
+}
+
+/// Queries are equal if they want the same.
+impl PartialEq for ChannelQuery {
+    fn eq(&self, other: &Self) -> bool {
+        self.lists == other.lists
+    }
+}
+
+impl Eq for ChannelQuery {}
+
+/// The channels that sources asked a query about. These exist, whether or not anything of them is read: so a
+/// run can tell a misspelled channel from one that is left out. Clones share what is noted.
+#[derive(Clone, Debug, Default)]
+pub struct ChannelLog(Arc<Mutex<BTreeSet<Box<str>>>>);
+
+impl ChannelLog {
+    /// A damaged log can invent any number of names.
+    const MOST: usize = 1 << 16;
+
+    fn note(&self, name: &str) {
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !names.contains(name) && names.len() < Self::MOST {
+            names.insert(name.into());
+        }
+    }
+
+    /// The names that were noted so far, sorted.
+    pub fn names(&self) -> Vec<Box<str>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+}
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Choice {
@@ -86,38 +122,56 @@ impl ChannelQuery {
             return Self::default();
         }
         let (channels, exclude, source) = (channels.clone(), exclude.clone(), source.clone());
-        Self(vec![vec![Choice { channels, exclude, source }]])
+        Self::of_lists(vec![vec![Choice { channels, exclude, source }]])
+    }
+
+    fn of_lists(lists: Vec<Vec<Choice>>) -> Self {
+        Self { lists, log: None }
+    }
+
+    /// The same query, which notes the channels it is asked about.
+    #[must_use]
+    pub fn noting(self, log: ChannelLog) -> Self {
+        Self { log: Some(log), ..self }
+    }
+
+    fn note(&self, name: &str) {
+        if let Some(log) = &self.log {
+            log.note(name);
+        }
     }
 
     /// Whether every channel is wanted.
     pub fn is_all(&self) -> bool {
-        self.0.is_empty()
+        self.lists.is_empty()
     }
 
     /// Whether a channel of that name and source is wanted.
     pub fn wants(&self, name: &str, source: &str) -> bool {
+        self.note(name);
         self.is_all()
-            || self.0.iter().any(|list| list.iter().all(|choice| choice.wants(name, source)))
+            || self.lists.iter().any(|list| list.iter().all(|choice| choice.wants(name, source)))
     }
 
     /// Whether a channel of that name is wanted where its source is not known yet.
     pub fn may_want(&self, name: &str) -> bool {
-        self.is_all() || self.0.iter().any(|list| list.iter().all(|choice| choice.names(name)))
+        self.note(name);
+        self.is_all() || self.lists.iter().any(|list| list.iter().all(|choice| choice.names(name)))
     }
 
     /// What both want; what one of them wants, where that takes too long to say.
     pub fn and(&self, other: &Self) -> Self {
         if self.is_all() || other.is_all() {
-            return Self(self.0.iter().chain(&other.0).cloned().collect());
+            return Self::of_lists(self.lists.iter().chain(&other.lists).cloned().collect());
         }
         let (fewer, more) =
-            if self.0.len() <= other.0.len() { (self, other) } else { (other, self) };
-        if fewer.0.len() * more.0.len() > MOST_LISTS {
+            if self.lists.len() <= other.lists.len() { (self, other) } else { (other, self) };
+        if fewer.lists.len() * more.lists.len() > MOST_LISTS {
             return fewer.clone();
         }
         let both = |a: &Vec<Choice>, b: &Vec<Choice>| without_repeats(a.iter().chain(b));
-        let lists = self.0.iter().flat_map(|a| other.0.iter().map(move |b| both(a, b)));
-        Self(without_repeats(&lists.collect::<Vec<_>>()))
+        let lists = self.lists.iter().flat_map(|a| other.lists.iter().map(move |b| both(a, b)));
+        Self::of_lists(without_repeats(&lists.collect::<Vec<_>>()))
     }
 
     /// What one of them wants; every channel, where that takes too long to say.
@@ -125,8 +179,8 @@ impl ChannelQuery {
         if self.is_all() || other.is_all() {
             return Self::default();
         }
-        let lists = without_repeats(self.0.iter().chain(&other.0));
-        if lists.len() > MOST_LISTS { Self::default() } else { Self(lists) }
+        let lists = without_repeats(self.lists.iter().chain(&other.lists));
+        if lists.len() > MOST_LISTS { Self::default() } else { Self::of_lists(lists) }
     }
 }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{ChannelQuery, Query, Window, times_clamped};
 use crate::programs::Talk;
-use crate::{Batch, ChannelId, Channels, Error, Event};
+use crate::{Batch, ChannelId, Channels, DeclaredColumns, Error, Event, FieldPath};
 
 /// A stage says by its kind how it may be run; there is no flag to get wrong.
 pub enum Stage {
@@ -215,6 +215,18 @@ pub trait Map: Send + Sync {
         false
     }
 
+    /// The fields of decoded messages that it cannot do without, where an option is an expression that names
+    /// some. Those that options list by themselves need not be told.
+    fn fields(&self) -> Vec<FieldPath> {
+        Vec::new()
+    }
+
+    /// What becomes of decoded rows, as far as that is clear beforehand: lets fields that no type has be
+    /// told before the run.
+    fn rows_after(&self) -> RowsAfter {
+        RowsAfter::Unclear
+    }
+
     /// What beside its options decides what it does, as a line of text: the contents of files they name.
     /// Outputs made with another one are made again under `--resume`.
     fn beside_options(&self) -> Option<String> {
@@ -225,6 +237,18 @@ pub trait Map: Send + Sync {
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
+}
+
+/// What becomes of decoded rows in a stage.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum RowsAfter {
+    /// Nobody can tell before the events are there.
+    #[default]
+    Unclear,
+    /// They go on with the columns they have.
+    Same,
+    /// Events may get rows with these columns; others go on as they are.
+    Decoded(DeclaredColumns),
 }
 
 /// What a stage lets through, as far as times and channels go.
@@ -274,6 +298,11 @@ pub trait Fold: Send {
     /// What beside its options decides what it does, as a line of text: see [`Map::beside_options`].
     fn beside_options(&self) -> Option<String> {
         None
+    }
+
+    /// What becomes of decoded rows: see [`Map::rows_after`].
+    fn rows_after(&self) -> RowsAfter {
+        RowsAfter::Unclear
     }
 
     /// Whether events may come out later than with the batch they came in with: where its output meets

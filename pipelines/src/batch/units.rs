@@ -169,8 +169,9 @@ impl Draft {
             .map_err(|e| Error::unfit(format!("{kind} `{name}`: {e}")))?;
         let again = crate::spec::again(found);
         let program = found.program.map(|program| program(&options));
-        let plugin = found.name;
-        Ok(Node { name, plugin, kind, from, part, options, again, program, damage, span })
+        let (plugin, schema) = (found.name, Value::from((found.schema)()));
+        let names = crate::names::of_node(&schema, &options, &part, |_| span.clone());
+        Ok(Node { name, plugin, kind, from, part, options, again, program, damage, span, names })
     }
 }
 

@@ -81,6 +81,8 @@ struct RunningSource {
     /// Whether it is live, and has brought nothing for a while.
     silent: bool,
     ended: bool,
+    /// Whether it had not come to its end when nobody wanted any more of it.
+    is_cut: bool,
 }
 
 /// How long to wait for a live source before looking after everything else.
@@ -129,6 +131,8 @@ pub(crate) struct Finished {
     pub(crate) losses: BTreeMap<usize, BTreeMap<String, u64>>,
     /// What has been published before the end.
     pub(crate) published: Vec<Published>,
+    /// Whether everything was read that was to be: nobody had enough before.
+    pub(crate) is_complete: bool,
 }
 
 impl<'r> Driver<'r> {
@@ -163,6 +167,7 @@ impl<'r> Driver<'r> {
                 heard: Instant::now(),
                 silent: false,
                 ended: false,
+                is_cut: false,
             });
         }
         Ok(Self {
@@ -226,6 +231,7 @@ impl<'r> Driver<'r> {
             bytes_read: self.setup.bytes_read.load(Ordering::Relaxed),
             losses: self.sources.iter().map(losses).collect(),
             published,
+            is_complete: self.sources.iter().all(|source| !source.is_cut),
         };
         Ok((finished, outputs))
     }
@@ -246,13 +252,20 @@ impl<'r> Driver<'r> {
                 Some(step) => self.take(source, step)?,
                 None => {
                     self.follow(source, InputLog::finish);
-                    self.end_source(source)?;
+                    self.come_to_end(source)?;
                 }
             }
             self.look_after_recording()?;
         }
         // What is on its way has been counted, and goes where it was going to.
         (0..self.sources.len()).try_for_each(|source| self.end_source(source))
+    }
+
+    /// Ends a source that has nothing more. One that is not live has then been asked to end, or is read whole.
+    fn come_to_end(&mut self, source: usize) -> Result<(), Error> {
+        let is_live = self.sources[source].reading.0.iter().any(|split| split.live);
+        self.sources[source].is_cut |= self.options.stop.is_requested() && !is_live;
+        self.end_source(source)
     }
 
     /// Begins anew where somebody wants to be, or where a sink wants everything once more. Gives whether
@@ -314,6 +327,7 @@ impl<'r> Driver<'r> {
         let mut asked = BTreeMap::new();
         for source in 0..self.sources.len() {
             if !self.is_wanted(&self.sources[source].segment, &mut asked) {
+                self.sources[source].is_cut |= !self.sources[source].ended;
                 self.end_source(source)?;
             }
         }

@@ -36,11 +36,12 @@ use sluice_core::output::faults::Faults;
 use sluice_core::output::staging::Staging;
 use sluice_core::programs::Talk;
 use sluice_core::{
-    BlockPool, Channels, DynSink, Entry, Error, Input, Origin, Overwrite, Playback, Query,
-    ReadContext, Source, Split, StageContext, Tasks,
+    BlockPool, ChannelLog, Channels, DynSink, Entry, Error, Input, Origin, Overwrite, Playback,
+    Query, ReadContext, Source, Split, StageContext, Tasks,
 };
 
 use crate::manifest::{self, Ended};
+use crate::names::{Facts, NameReport, NodeNames, judge};
 use crate::report::Report;
 use crate::resolved;
 use crate::spec::{Node, OnDamage, Part, Pipeline};
@@ -84,6 +85,8 @@ pub struct Options {
     pub allow_exec: bool,
     /// That it records, and how.
     pub recording: Option<Recording>,
+    /// Whether a name in an option that nothing matched keeps the run from publishing anything.
+    pub strict: bool,
     /// How outputs fail; for tests. Nothing fails in a run without them that does not fail by itself.
     pub faults: Option<Arc<Faults>>,
 }
@@ -221,6 +224,8 @@ fn run_prepared(
     };
     let room = publisher.room()?;
     let quarantines = quarantine::open(&nodes, &room.outputs)?;
+    let names: Vec<NodeNames> = nodes.iter().map(NodeNames::of).collect();
+    let is_windowed = reading.is_windowed();
     let labels =
         nodes.iter().map(|node| (node.name.clone(), node.from.clone())).collect::<Vec<_>>();
     let notes = notes_of_stages(&nodes);
@@ -229,13 +234,18 @@ fn run_prepared(
     let mut driver = Driver::new(topology, reading, &publisher, (room, quarantines))?;
     notes.iter().for_each(|(node, what)| driver.note(*node, &labels[*node].0, what));
     let (finished, outputs) = driver.drive()?;
-    let mut report = Report::of(&labels, finished, &inputs, setup.channels())?;
+    let names = setup.names_found(&names, is_windowed, &finished);
+    let mut report = Report::of(&labels, finished, &inputs, setup.channels())?.with_names(names);
     setup.check()?;
     if setup.stop.is_requested() {
         report.interrupted = setup.interruption == Interruption::Truncates;
         if setup.interruption == Interruption::IsTheEnd && !is_live {
             report.note_early_end(&labels);
         }
+    }
+    // Units of a batch are judged together.
+    if options.strict && within.is_none() {
+        report.refuse_unmatched()?;
     }
     let ended = Ended { exit: report.exit(), partial: report.interrupted };
     tell(&Milestone::Publishing { seconds: started.elapsed().as_secs_f64() });
@@ -289,6 +299,14 @@ impl SourceReading {
 }
 
 impl Reading {
+    /// Whether something that ends by itself is read only as far as a window of time goes.
+    fn is_windowed(&self) -> bool {
+        let is_windowed = |source: &SourceReading| {
+            !source.is_live() && (source.query.start.is_some() || source.query.end.is_some())
+        };
+        self.sources.iter().any(is_windowed)
+    }
+
     fn inputs(&self) -> impl Iterator<Item = &Input> {
         self.sources.iter().flat_map(|source| &source.inputs)
     }
@@ -339,6 +357,8 @@ struct Setup {
     interruption: Interruption,
     progress: Option<Arc<dyn Progress>>,
     bytes_read: Arc<AtomicU64>,
+    /// The channels that sources are asked to leave out, or not.
+    left_out: ChannelLog,
 }
 
 impl Setup {
@@ -372,6 +392,7 @@ impl Setup {
             interruption: Interruption::Truncates,
             progress: options.progress.clone(),
             bytes_read: Arc::default(),
+            left_out: ChannelLog::default(),
         }
     }
 
@@ -389,6 +410,23 @@ impl Setup {
     fn most_lent(&self) -> usize {
         let held = if self.holders > 0 { self.memory / 2 } else { 0 };
         self.window * 3 * self.shared.blocks.usual() + held
+    }
+
+    /// What a run that read everything it was to read had of the names in options.
+    fn names_found(
+        &self,
+        names: &[NodeNames],
+        is_windowed: bool,
+        finished: &Finished,
+    ) -> Vec<NameReport> {
+        let facts = Facts {
+            channels: self.channels(),
+            left_out: self.left_out.names(),
+            tally: &finished.tally,
+            is_windowed,
+            is_complete: finished.is_complete,
+        };
+        judge(names, &facts)
     }
 
     fn tasks(&self) -> Result<Arc<dyn Tasks>, Error> {
@@ -443,6 +481,8 @@ impl Setup {
         for (node, spec) in nodes.iter().enumerate() {
             let Part::Source(source) = &spec.part else { continue };
             let query = wanted.of_node(node);
+            let channels = query.channels.noting(self.left_out.clone());
+            let query = Query { channels, ..query };
             let inputs = source.files()?;
             let splits = source.splits(self.piece as u64, &query)?;
             sources.push(SourceReading { node, inputs, query, splits });

@@ -16,6 +16,7 @@ use super::variables::Variables;
 use super::wording::{kind_of, nearest, plain, suggest};
 use super::{Document, GROUPS, Pipeline};
 use crate::mistake::{Mistake, Mistakes};
+use crate::names::undeclared;
 
 pub(super) type Key<'t> = Spanned<DeString<'t>>;
 pub(super) type Given<'t> = Spanned<DeValue<'t>>;
@@ -76,7 +77,11 @@ impl<'c> Check<'c> {
         }
         let templates = slots(&nodes);
         let nodes = nodes.into_iter().zip(links).filter_map(|(node, from)| node.finish(from));
-        let (nodes, text) = (nodes.collect(), self.document.text.clone());
+        let (nodes, text): (Vec<_>, _) = (nodes.collect(), self.document.text.clone());
+        let undeclared = undeclared(&nodes, self.registry);
+        if !undeclared.is_empty() {
+            return Err(Mistakes::new(self.document.clone(), undeclared));
+        }
         Ok(Pipeline { name: top.name, memory: top.memory, nodes, left_out, text, templates })
     }
 

@@ -12,6 +12,7 @@ use sluice_core::programs::Program;
 use sluice_core::{DynSink, Kind, Make, OptionsError, Plugin, Registry, Source, Stage};
 
 use crate::mistake::Mistakes;
+use crate::names::NameOption;
 
 mod check;
 mod document;
@@ -90,6 +91,8 @@ pub struct Node {
     pub damage: OnDamage,
     /// Where the node begins in [`Pipeline::text`], for what can only be judged later.
     pub span: Range<usize>,
+    /// The names in its options that something has to match.
+    pub names: Vec<NameOption>,
 }
 
 impl Node {

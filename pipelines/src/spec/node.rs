@@ -1,5 +1,6 @@
 //! One `[group.name]` table of a pipeline file: its name, its plugin and all that becomes of it.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde_json::Value;
@@ -13,6 +14,7 @@ use super::templates::Found;
 use super::when::Condition;
 use super::wording::{joined, suggest};
 use super::{Node, OnDamage, Part};
+use crate::names;
 
 /// A node as far as it could be read. Mistakes leave gaps, so that what follows can still be judged.
 pub(super) struct Draft {
@@ -31,6 +33,8 @@ pub(super) struct Draft {
     pub(super) templates: Vec<Found>,
     /// The values of `path` and `quarantine`.
     spans: [Option<Range<usize>>; 2],
+    /// The values of all keys.
+    option_spans: BTreeMap<String, Range<usize>>,
 }
 
 impl Draft {
@@ -39,8 +43,11 @@ impl Draft {
         let (plugin, kind, (part, options)) = (self.plugin?, self.kind?, self.made?);
         let Self { name, damage, header: span, .. } = self;
         let program = plugin.program.map(|program| program(&options));
+        let schema = Value::from((plugin.schema)());
+        let place = |option: &str| self.option_spans.get(option).unwrap_or(&span).clone();
+        let names = names::of_node(&schema, &options, &part, place);
         let (plugin, again) = (plugin.name, super::again(&plugin));
-        Some(Node { name, plugin, kind, from, part, options, again, program, damage, span })
+        Some(Node { name, plugin, kind, from, part, options, again, program, damage, span, names })
     }
 }
 
@@ -96,6 +103,8 @@ impl Check<'_> {
             self.quarantine_template(&mut damage, quarantine).into_iter().collect();
         // What is wrong with `from` on a source has been said.
         let reserved = |key: &str| key == "from" || reference::is_of_node(key, kind);
+        let option_spans =
+            table.iter().map(|(key, value)| (key.get_ref().to_string(), value.span())).collect();
         let options: Vec<_> = table.iter().filter(|(key, _)| !reserved(key.get_ref())).collect();
         let plugin = if let Choice::Plugin(plugin) = choice { Some(plugin) } else { None };
         let made = self.options(plugin.as_ref(), &header, &options, &mut templates);
@@ -112,6 +121,7 @@ impl Check<'_> {
             damage,
             templates,
             spans,
+            option_spans,
         }
     }
 

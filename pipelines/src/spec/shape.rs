@@ -91,7 +91,15 @@ impl<'s> Shape<'s> {
         self.is_format(TYPES_FORMAT)
     }
 
-    fn is_format(&self, format: &str) -> bool {
+    /// Whether its keys are of this format.
+    pub(crate) fn keys_are(&self, format: &str) -> bool {
+        let mut keys =
+            self.forms.iter().filter_map(|form| form.get("propertyNames")?.get("format"));
+        keys.any(|found| found == format)
+    }
+
+    /// Whether it is of this format.
+    pub(crate) fn is_format(&self, format: &str) -> bool {
         self.forms.iter().any(|form| form.get("format").is_some_and(|f| f == format))
     }
 

@@ -1,16 +1,7 @@
 //! The words of mistakes: suggestions, lists of names, and what serde says put plainly.
 
+pub(crate) use sluice_core::suggestion::nearest;
 use toml::de::DeValue;
-
-/// The one of `known` that `word` is most likely meant to be.
-pub(crate) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
-    let lower = word.to_lowercase();
-    let distance = |name: &str| strsim::damerau_levenshtein(&lower, &name.to_lowercase());
-    let (nearest, far) =
-        known.iter().map(|name| (*name, distance(name))).min_by_key(|pair| pair.1)?;
-    let letters = word.chars().count().max(nearest.chars().count());
-    (far <= letters.div_ceil(3)).then_some(nearest)
-}
 
 /// ``did you mean `near`?``, if one of `known` is near.
 pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> Option<String> {
@@ -187,13 +178,5 @@ mod tests {
             ),
             "`(` is no regular expression: unclosed group"
         );
-    }
-
-    #[test]
-    fn only_near_names_are_suggested() {
-        assert_eq!(nearest("chanels", &["channels", "exclude"]), Some("channels"));
-        assert_eq!(nearest("Path", &["path"]), Some("path"));
-        assert_eq!(nearest("speed", &["path", "level"]), None);
-        assert_eq!(nearest("x", &[]), None);
     }
 }

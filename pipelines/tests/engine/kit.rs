@@ -135,6 +135,7 @@ pub(crate) fn node(name: &str, from: &[usize], part: Part, again: Option<MakeSta
         program: None,
         damage: OnDamage::Skip,
         span: 0..0,
+        names: Vec::new(),
     }
 }
 

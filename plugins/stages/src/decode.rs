@@ -6,10 +6,12 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
+use sluice_core::options::CHANNELS_FORMAT;
+use sluice_core::suggestion::nearest;
 use sluice_core::{
-    Batch, Channel, ChannelId, Codec, CodecOptions, Codecs, Error, KeyOf, KnownType, Map, MapQuery,
-    OptionsError, Pattern, Patterns, PerChannel, Registry, Stage, StageContext, TypeKey, TypePaths,
-    Undecoded, booleans,
+    Batch, Channel, ChannelId, Codec, CodecOptions, Codecs, DeclaredColumns, Error, KeyOf,
+    KnownType, Map, MapQuery, OptionsError, Pattern, Patterns, PerChannel, Registry, RowsAfter,
+    Stage, StageContext, TypeKey, TypePaths, Undecoded, booleans,
 };
 
 /// Options of `decode`.
@@ -21,6 +23,7 @@ pub struct DecodeOptions {
     /// Channels that are decoded. None given: all.
     pub channels: Patterns,
     /// Which of several types with one fingerprint a channel has: by channel, or pattern of channels.
+    #[schemars(extend("propertyNames" = { "type": "string", "format": CHANNELS_FORMAT }))]
     pub channel_types: BTreeMap<String, String>,
     /// How often a type that holds itself is taken apart inside itself; what is below stays bytes. 1 if
     /// left out.
@@ -96,6 +99,16 @@ pub(crate) fn known_codecs(
     }
 }
 
+/// That no type has this name, and which one was most likely meant.
+fn undeclared(name: &str, types: &[KnownType]) -> String {
+    let names: Vec<&str> = types.iter().map(|known| &*known.described.name).collect();
+    // A package is easily forgotten.
+    let is_same = |full: &&&str| full.rsplit('.').next() == Some(name);
+    let meant = names.iter().find(is_same).copied().or_else(|| nearest(name, &names));
+    let hint = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
+    format!("no type `{name}` is declared{hint}")
+}
+
 /// Which types channels are said to have, by pattern.
 pub(crate) struct ChannelTypes(Vec<(Pattern, String)>);
 
@@ -112,7 +125,7 @@ impl ChannelTypes {
             };
             let pattern = Pattern::parse(&channels).map_err(wrong)?;
             if !types.iter().any(|known| *known.described.name == *name) {
-                return Err(wrong(format!("no type `{name}` is declared")));
+                return Err(wrong(undeclared(&name, types)));
             }
             Ok((pattern, name))
         });
@@ -338,6 +351,12 @@ impl Map for Decode {
             context.note(format!("{}: {}", channel.name.text(), why.told(&self.types)), count);
         }
         Ok(self.undecoded.settle(batch, failed.events, context))
+    }
+
+    fn rows_after(&self) -> RowsAfter {
+        let forms = self.types.iter().filter_map(|known| known.form.as_ref().ok());
+        let schemas = forms.map(|form| Arc::clone(form.schema())).collect();
+        RowsAfter::Decoded(DeclaredColumns::of(schemas))
     }
 
     fn query(&self) -> MapQuery {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use sluice_core::{
     Batch, ChannelId, CodecOptions, Codecs, Error, KnownType, Map, MapQuery, MessageType,
-    OptionsError, PayloadType, Payloads, Rows, Stage, StageContext, TypePaths,
+    OptionsError, PayloadType, Payloads, Rows, RowsAfter, Stage, StageContext, TypePaths,
 };
 
 use crate::decode::{ChannelTypes, known_codecs, made_from};
@@ -211,6 +211,10 @@ impl Map for Encode {
             }
         }
         Ok(batch.with_rows(done))
+    }
+
+    fn rows_after(&self) -> RowsAfter {
+        RowsAfter::Same
     }
 
     fn query(&self) -> MapQuery {

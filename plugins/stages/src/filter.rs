@@ -2,11 +2,12 @@
 //! look at payloads or change events.
 
 use serde::Deserialize;
-use sluice_core::schemars::JsonSchema;
+use sluice_core::options::SOURCES_FORMAT;
+use sluice_core::schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use sluice_core::time::When;
 use sluice_core::{
-    Batch, Channel, ChannelQuery, Error, Map, OptionsError, Patterns, PerChannel, Stage,
-    StageContext, plugin,
+    Batch, Channel, ChannelQuery, Error, FieldPath, Map, OptionsError, Patterns, PerChannel,
+    RowsAfter, Stage, StageContext, plugin,
 };
 
 use crate::condition::Condition;
@@ -22,6 +23,7 @@ pub struct FilterOptions {
     /// Channels that do not pass, even if `channels` has them.
     pub exclude: Patterns,
     /// Sources whose channels pass. None given: all.
+    #[schemars(schema_with = "source_patterns")]
     pub source: Patterns,
     /// Events before this time do not pass.
     pub start: Option<When>,
@@ -106,9 +108,23 @@ impl Map for Filter {
         plugin::MapQuery { start, end, channels, keeps_times: true, keeps_channels: true }
     }
 
+    fn fields(&self) -> Vec<FieldPath> {
+        self.options.condition.as_ref().map(Condition::needed_fields).unwrap_or_default()
+    }
+
+    fn rows_after(&self) -> RowsAfter {
+        RowsAfter::Same
+    }
+
     fn needs_origin(&self) -> bool {
         self.window.is_relative()
     }
+}
+
+fn source_patterns(_: &mut SchemaGenerator) -> Schema {
+    let one = json_schema!({ "type": "string", "format": SOURCES_FORMAT,
+        "description": "a glob, or `re:` and a regular expression" });
+    json_schema!({ "anyOf": [one, { "type": "array", "items": one }] })
 }
 
 #[cfg(test)]
@@ -175,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_window_without_any_time_is_refused() {
-        let error = Run::refusal("filter", json!({ "start": 20, "end": 10 }));
+        let error = Run::refusal("filter", json!({ "start": "20ns", "end": "10ns" }));
         assert_eq!(error.path, ["end"]);
     }
 

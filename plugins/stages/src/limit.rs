@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use sluice_core::schemars::JsonSchema;
-use sluice_core::{Batch, Error, Fold, OptionsError, Stage, StageContext};
+use sluice_core::{Batch, Error, Fold, OptionsError, RowsAfter, Stage, StageContext};
 
 /// Options of `limit`. At least one is needed.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -65,6 +65,10 @@ impl Fold for Limit {
 
     fn is_done(&self) -> bool {
         self.left == 0
+    }
+
+    fn rows_after(&self) -> RowsAfter {
+        RowsAfter::Same
     }
 
     fn holds(&self) -> bool {

@@ -5,10 +5,11 @@ use std::sync::{Arc, OnceLock};
 
 use regex::Regex;
 use serde::Deserialize;
+use sluice_core::options::CHANNELS_FORMAT;
 use sluice_core::schemars::JsonSchema;
 use sluice_core::{
     Batch, Channel, ChannelId, Channels, Error, Map, Name, OptionsError, Pattern, PerChannel,
-    Stage, StageContext, plugin,
+    RowsAfter, Stage, StageContext, plugin,
 };
 
 /// Options of `rename`. `map` goes before `channels`; `prefix`, `suffix` and `source` hold for every
@@ -20,6 +21,7 @@ pub struct RenameOptions {
     /// Rules, of which the first that matches a channel's name gives its new one.
     pub channels: Vec<RuleOptions>,
     /// New names by exact name. `{source}` in them is the channel's source.
+    #[schemars(extend("propertyNames" = { "type": "string", "format": CHANNELS_FORMAT }))]
     pub map: BTreeMap<String, String>,
     /// Put before every name. `{source}` in it is the channel's source.
     pub prefix: String,
@@ -35,6 +37,7 @@ pub struct RenameOptions {
 #[schemars(crate = "sluice_core::schemars")]
 pub struct RuleOptions {
     /// The names it is for: a glob, or `re:` and a regular expression for the whole name.
+    #[schemars(extend("format" = CHANNELS_FORMAT))]
     pub from: String,
     /// The new name. With a regular expression, `$1` and `${name}` stand for its groups and `$$` for
     /// a dollar sign.
@@ -181,6 +184,10 @@ impl Map for Rename {
         };
         let ids = batch.channels().iter().map(new_id).collect::<Result<Vec<u32>, Error>>()?;
         Ok(if ids == batch.channels() { batch } else { batch.with_channels(ids) })
+    }
+
+    fn rows_after(&self) -> RowsAfter {
+        RowsAfter::Same
     }
 
     fn query(&self) -> plugin::MapQuery {

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use sluice_core::schemars::JsonSchema;
 use sluice_core::{
-    Batch, Channel, Error, Fold, OptionsError, Patterns, PerChannel, Stage, StageContext,
+    Batch, Channel, Error, Fold, OptionsError, Patterns, PerChannel, RowsAfter, Stage, StageContext,
 };
 
 /// Options of `sample`. Exactly one of `every` and `max_hz` is needed.
@@ -111,6 +111,10 @@ impl Fold for Sample {
             !thinned[channel] || states[channel].lets_pass(*rule, times[row])
         };
         Ok(crate::unless_empty(crate::keep(&batch, context, passes)))
+    }
+
+    fn rows_after(&self) -> RowsAfter {
+        RowsAfter::Same
     }
 
     fn holds(&self) -> bool {

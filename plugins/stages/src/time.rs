@@ -4,7 +4,7 @@ use serde::Deserialize;
 use sluice_core::options::ByteSize;
 use sluice_core::schemars::JsonSchema;
 use sluice_core::time::{Length, When};
-use sluice_core::{Batch, Error, Fold, Map, OptionsError, Stage, StageContext, plugin};
+use sluice_core::{Batch, Error, Fold, Map, OptionsError, RowsAfter, Stage, StageContext, plugin};
 
 use crate::sort::{Limits, Sorter};
 use crate::window::{Bounds, Window};
@@ -141,6 +141,10 @@ impl Map for Adjust {
         }
     }
 
+    fn rows_after(&self) -> RowsAfter {
+        RowsAfter::Same
+    }
+
     fn needs_origin(&self) -> bool {
         self.clip.is_relative()
     }
@@ -160,6 +164,10 @@ impl Fold for Sort {
 
     fn finish(&mut self, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         Ok(self.sorter.finish())
+    }
+
+    fn rows_after(&self) -> RowsAfter {
+        RowsAfter::Same
     }
 
     fn needs_origin(&self) -> bool {
@@ -241,7 +249,7 @@ mod tests {
                 sort => json!({ "clip_end": clip, "sort": sort }),
             };
             assert!(Run::of("time", options("+1s")).needs_origin());
-            assert!(!Run::of("time", options("1s")).needs_origin());
+            assert!(!Run::of("time", options("1970-01-01T00:00:01Z")).needs_origin());
         }
     }
 

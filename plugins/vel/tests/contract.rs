@@ -176,7 +176,7 @@ fn options_that_contradict_each_other_are_refused() {
         panic!("a source")
     };
     for (options, says) in [
-        (json!({ "path": "x", "epoch": 1, "first": 2 }), "one of them"),
+        (json!({ "path": "x", "epoch": "2007-11-03", "first": "2007-11-04" }), "one of them"),
         (json!({ "path": "x", "epoch": "+1" }), "points in time"),
         (json!({ "path": "x", "message_names": ["bab", "aca"] }), "`bab` and `aca`"),
         (json!({ "path": "x", "color": "red" }), "color"),

@@ -22,6 +22,7 @@ use sluice_pipeline::{Pipeline, Report};
 use crate::args::{Assignment, ProgressForm};
 use crate::commands::{convert, execute};
 use crate::ending::{Ending, Failure, Outcome};
+use crate::flags::Origin;
 use crate::inputs;
 use crate::log;
 use crate::recipe::{self, Recipe};
@@ -187,8 +188,9 @@ fn play(pipeline: Pipeline, speed: f64, form: Form, args: &PlayArgs, shell: &She
 }
 
 fn tell_end(report: Report, args: &PlayArgs, shell: &Shell) -> Outcome {
-    let ending = if report.is_complete() { Ending::Done } else { Ending::Losses };
+    let ending = execute::ending_of(&report, args.running.strict);
     execute::tell_losses(&report, shell);
+    execute::tell_unmatched(&report, Origin::Flags, shell);
     let played = report.sinks.values().map(|sink| sink.events).sum();
     let text = format!("played {} in {:.2} s", units::many(played, "event"), report.seconds);
     execute::tell_summary(&text, execute::summary_fields(&report), &args.running, shell);

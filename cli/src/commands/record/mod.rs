@@ -22,6 +22,7 @@ use sluice_pipeline::{Node, Part, Pipeline, Report};
 use crate::args::{Assignment, SelectionArgs};
 use crate::commands::{convert, execute};
 use crate::ending::{Ending, Failure, Outcome};
+use crate::flags::Origin;
 use crate::inputs;
 use crate::progress::Meter;
 use crate::recipe::{self, Recipe};
@@ -83,9 +84,10 @@ fn record(pipeline: Pipeline, args: &RecordArgs, out: Out<'_>, shell: &Shell) ->
     let mut report = result.map_err(Failure::not_closed)?;
     meter.forget_told(&mut report);
     execute::tell_losses(&report, shell);
+    execute::tell_unmatched(&report, Origin::Flags, shell);
     let (text, fields) = (execute::summary(&report), execute::summary_fields(&report));
     execute::tell_summary(&text, fields, &args.running, shell);
-    Ok(if report.is_complete() { Ending::Done } else { Ending::Losses })
+    Ok(execute::ending_of(&report, args.running.strict))
 }
 
 /// The pipeline file that does what was asked for.

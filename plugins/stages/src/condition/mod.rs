@@ -71,6 +71,12 @@ impl Condition {
         Ok(Self { text: text.to_owned(), node, fields, needed, names: PerChannel::default() })
     }
 
+    /// The fields it needs: it does not only ask whether they exist.
+    pub fn needed_fields(&self) -> Vec<FieldPath> {
+        let needed = self.fields.iter().zip(&self.needed).filter(|(_, needed)| **needed);
+        needed.map(|(path, _)| path.clone()).collect()
+    }
+
     /// Whether it holds, one an event; nothing where it cannot be told. Takes note in `context` of what
     /// was missing for those events that `counts` says count.
     pub fn decide(

@@ -1,0 +1,187 @@
+//! Names that match nothing: channels, fields, types, plugins and times that somebody misspelled.
+
+use serde_json::{Value, json};
+
+use crate::kit::{Folder, drive, log, ran};
+
+/// A folder with `drive.lcm`, some seconds of the demo drive, whose types are built in as `mit-dgc`.
+fn demo() -> Folder {
+    let folder = Folder::new();
+    let text = "[sources.demo]\nplugin = \"demo\"\nseconds = 1\n\
+                [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"demo\"\npath = \"drive.lcm\"\n";
+    folder.write("demo.toml", text);
+    ran(&folder, &["run", "demo.toml"]).expect(0);
+    std::fs::remove_file(folder.at("demo.toml")).unwrap();
+    folder
+}
+
+fn report(folder: &Folder) -> Value {
+    serde_json::from_slice(&folder.read("report.json")).unwrap()
+}
+
+#[test]
+fn a_channel_that_is_nowhere_is_a_warning_with_the_nearest_name() {
+    let folder = demo();
+    let arguments = ["convert", "drive.lcm", "--to", "out.lcm", "-c", "POES", "-c", "POSE"];
+    let more = ["-x", "CAMM*", "--report", "report.json"];
+    let done = ran(&folder, &[&arguments[..], &more].concat()).expect(0);
+    let done = done.says("warning: --channel: no channel matches `POES`; did you mean `POSE`?");
+    let done = done.says("warning: --exclude: no channel matches `CAMM*`");
+    assert!(!done.stderr.contains("`POSE`: "), "{}", done.stderr);
+    let unmatched = &report(&folder)["unmatched"];
+    assert_eq!(unmatched.as_array().unwrap().len(), 2);
+    let first = json!({ "node": "keep", "option": "channels", "kind": "channel", "name": "POES",
+        "found": "nothing", "nearest": ["POSE"] });
+    assert_eq!(unmatched[0], first);
+}
+
+#[test]
+fn strict_publishes_nothing_where_a_name_matches_nothing() {
+    let folder = demo();
+    let arguments = ["convert", "drive.lcm", "--to", "out.lcm", "-c", "POES", "-c", "POSE"];
+    let failed = ran(&folder, &[&arguments[..], &["--strict"]].concat()).expect(2);
+    failed.says("no channel matches `POES`; did you mean `POSE`?").says("nothing was published");
+    assert_eq!(folder.names(), ["drive.lcm"]);
+    ran(&folder, &["cat", "drive.lcm", "-c", "POES", "--strict"]).expect(2).says("`POSE`?");
+    ran(&folder, &["cat", "drive.lcm", "-c", "POSE", "--strict"]).expect(0);
+    // Who has seen enough has not looked for all of them.
+    ran(&folder, &["cat", "drive.lcm", "-c", "POSE", "-c", "POES", "-n", "1", "--strict"])
+        .expect(0);
+}
+
+#[test]
+fn channels_in_pipeline_files_are_told_with_their_node() {
+    let folder = demo();
+    let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"drive.lcm\"\n\
+        [stages.renamed]\nplugin = \"rename\"\nfrom = \"log\"\nchannels = [{ from = \"PSE\", to = \"X\" }]\n\
+        [stages.thin]\nplugin = \"sample\"\nfrom = \"renamed\"\nevery = 2\nchannels = \"IMAGE_*\"\n\
+        [stages.keep]\nplugin = \"filter\"\nfrom = \"thin\"\nsource = \"lgo\"\n\
+        [sinks.out]\nplugin = \"null\"\nfrom = \"keep\"\n";
+    folder.write("p.toml", text);
+    ran(&folder, &["run", "p.toml"])
+        .expect(0)
+        .says("warning: renamed: `channels`: no channel matches `PSE`; did you mean `POSE`?")
+        .says("warning: thin: `channels`: no channel matches `IMAGE_*`")
+        .says("warning: keep: `source`: no source matches `lgo`; did you mean `log`?");
+    ran(&folder, &["run", "p.toml", "--strict"]).expect(2);
+}
+
+#[test]
+fn a_channel_is_looked_for_in_all_inputs_of_a_batch() {
+    let folder = Folder::new();
+    for (name, from) in [("a", "A"), ("b", "B")] {
+        let mut events = drive(1, 60);
+        events.iter_mut().for_each(|event| event.channel = from.into());
+        folder.write(&format!("{name}.lcm"), log(&events));
+    }
+    let batch = |channels: &[&str], more: &[&str]| {
+        let inputs = ["convert", "a.lcm", "b.lcm", "--to", "{stem}.out.lcm", "--overwrite"];
+        let channels: Vec<&str> = channels.iter().flat_map(|channel| ["-c", channel]).collect();
+        ran(&folder, &[&inputs[..], &channels, more].concat())
+    };
+    let done = batch(&["A", "B"], &["--strict"]).expect(0);
+    assert!(!done.stderr.contains("no channel"), "{}", done.stderr);
+    let missed = batch(&["A", "B", "CC"], &["--strict"]).expect(2);
+    let missed = missed.says("warning: --channel: no channel matches `CC`");
+    assert_eq!(missed.stderr.matches("no channel").count(), 1, "{}", missed.stderr);
+}
+
+#[test]
+fn what_archives_and_tables_leave_unread_is_known_all_the_same() {
+    let folder = demo();
+    ran(&folder, &["convert", "drive.lcm", "--to", "drive.lcm.zst"]).expect(0);
+    ran(&folder, &["convert", "drive.lcm", "--to", "tables/"]).expect(0);
+    for input in ["drive.lcm.zst", "tables/"] {
+        let convert = ["convert", input, "--to", "out.lcm", "--overwrite", "-c", "POES"];
+        let done = ran(&folder, &[&convert[..], &["-x", "GPS*"]].concat()).expect(0);
+        let done = done.says("no channel matches `POES`; did you mean `POSE`?");
+        assert!(!done.stderr.contains("--exclude"), "{input}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn a_channel_without_events_in_the_window_is_not_misspelled() {
+    let folder = Folder::new();
+    let mut events = drive(1, 200);
+    for (number, event) in events.iter_mut().enumerate() {
+        event.channel = if number < 100 { "EARLY".into() } else { "LATE".into() };
+    }
+    let (first, cut) = (events[0].utime, events[150].utime);
+    assert!(cut > first);
+    folder.write("in.lcm", log(&events));
+    let start = format!("{cut}us");
+    let window = ["convert", "in.lcm", "--to", "out.lcm", "--start", &start, "-c", "EARLY"];
+    let done = ran(&folder, &window).expect(0);
+    done.says("note: --channel: `EARLY`: the channel has no event in the time window");
+}
+
+#[test]
+fn a_field_that_no_type_declares_is_refused_before_anything_is_read() {
+    let folder = demo();
+    let convert = ["convert", "drive.lcm", "--types", "mit-dgc", "-c", "POSE", "--to", "out.csv"];
+    let refused = |more: &[&str]| ran(&folder, &[&convert[..], more].concat()).expect(2);
+    refused(&["--field", "poss[0]"])
+        .says("--field: no declared type has a field `poss[0]`; did you mean `pos[0]`")
+        .says("pos[0]");
+    refused(&["--where", "vell[0] > 3"]).says("--where: no declared type has a field `vell[0]`");
+    ran(&folder, &["convert", "drive.lcm", "--to", "out.jsonl", "--field", "pos"])
+        .expect(2)
+        .says("--types");
+    assert_eq!(folder.names(), ["drive.lcm"]);
+    ran(&folder, &[&convert[..], &["--field", "pos[0]", "--where", "vel[0] > -1e9"]].concat())
+        .expect(0);
+    let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"drive.lcm\"\n\
+        [stages.typed]\nplugin = \"decode\"\nfrom = \"log\"\ntypes = \"mit-dgc\"\n\
+        [sinks.out]\nplugin = \"jsonl\"\nfrom = \"typed\"\npath = \"out.jsonl\"\nfields = [\"uptime\"]\n";
+    folder.write("p.toml", text);
+    ran(&folder, &["check", "p.toml"]).expect(2).says("p.toml:12:10").says("did you mean `utime`");
+}
+
+#[test]
+fn types_plugins_and_sets_of_types_are_suggested() {
+    let folder = demo();
+    let convert = ["convert", "drive.lcm", "--to", "out.jsonl", "--types"];
+    let with = |more: &[&str]| ran(&folder, &[&convert[..], more].concat()).expect(2);
+    with(&["mit-dgc", "--type", "POSE=pose_t"])
+        .says("--type: no type `pose_t` is declared; did you mean");
+    with(&["mit-dcg"]).says("did you mean the built-in types `mit-dgc`?");
+    ran(&folder, &["plugins", "parqet"]).expect(2).says("did you mean `parquet`?");
+    ran(&folder, &["types", "mit-dcg"])
+        .expect(2)
+        .says("did you mean the built-in types `mit-dgc`?");
+    let to = ["convert", "drive.lcm", "--to", "-", "--as", "jsonll"];
+    ran(&folder, &to).expect(2).says("no sink `jsonll`; did you mean `jsonl`?");
+}
+
+#[test]
+fn a_time_without_its_plus_is_never_1970() {
+    let folder = demo();
+    for time in ["2s", "2", "1m", "0.5"] {
+        let cat = ran(&folder, &["cat", "drive.lcm", "--start", time]).expect(2);
+        cat.says(&format!("write `+{time}`"));
+    }
+    let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"drive.lcm\"\n\
+        [stages.cut]\nplugin = \"time\"\nfrom = \"log\"\nclip_start = \"2s\"\n\
+        [sinks.out]\nplugin = \"null\"\nfrom = \"cut\"\n";
+    folder.write("p.toml", text);
+    ran(&folder, &["check", "p.toml"]).expect(2).says("p.toml:7:14").says("write `+2s`");
+    for time in ["1194098400", "2000000000ns", "1970-01-01T00:00:02Z", "0"] {
+        ran(&folder, &["cat", "drive.lcm", "--start", time, "-n", "1"]).expect(0);
+    }
+}
+
+#[test]
+fn mistakes_in_a_command_line_are_told_of_its_flags() {
+    let folder = demo();
+    let told = |more: &[&str]| {
+        let failed = ran(&folder, &[&["convert", "drive.lcm"], more].concat()).expect(2);
+        assert!(!failed.stderr.contains("the pipeline made for it"), "{}", failed.stderr);
+        failed
+    };
+    told(&["--to", "out.jsonl", "--sink-option", "levle=3"])
+        .says("--sink-option levle: `jsonl` has no option `levle`");
+    told(&["--to", "o.jsonl", "--types", "nowhere.lcm"]).says("--types: ");
+    told(&["--to", "out.lcm", "--start", "+5", "--end", "+3"]).says("--end: ");
+    told(&["--to", "out.csv", "--types", "mit-dgc", "--where", "vel[0] >> 3"])
+        .says("--where: at column");
+}
