@@ -21,7 +21,7 @@ pub(crate) enum Origin {
 const SINK: &str = "out";
 
 /// The flag that an option of a node of such a pipeline comes from.
-fn flag(node: &str, option: &str) -> String {
+pub(crate) fn flag(node: &str, option: &str) -> String {
     let known = match option {
         "channels" if node == "renamed" => "--rename",
         "channels" => "--channel",

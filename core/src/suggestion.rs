@@ -54,14 +54,13 @@ pub fn nearest_to_pattern<'k>(
     sorted(short(known).filter_map(near), most)
 }
 
-/// How far the nearest stretch of `name` that is as long as `literal` is from it.
+/// How far the nearest stretch of `name` that is about as long as `literal` is from it.
 fn nearest_window(literal: &[char], name: &str) -> usize {
     let name: Vec<char> = name.to_lowercase().chars().collect();
     let distance = |part: &[char]| strsim::generic_damerau_levenshtein(literal, part);
-    if name.len() <= literal.len() {
-        return distance(&name);
-    }
-    name.windows(literal.len()).map(distance).min().unwrap_or(usize::MAX)
+    let sizes = literal.len() - 1..=literal.len() + 1;
+    let windows = sizes.flat_map(|size| name.windows(size.min(name.len()).max(1)));
+    windows.map(distance).min().unwrap_or(usize::MAX)
 }
 
 fn short<'k>(known: impl IntoIterator<Item = &'k str>) -> impl Iterator<Item = &'k str> {

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::io::{self, Write};
 
 use sluice_core::{Kind, Plugin};
-use sluice_pipeline::{Document, Part, Pipeline, Variables};
+use sluice_pipeline::names::SearchedName;
+use sluice_pipeline::{Document, Node, Part, Pipeline, Variables};
 
 use crate::args::{Assignment, ConvertArgs, EngineArgs};
 use crate::commands::{execute, shared_names};
@@ -38,8 +39,31 @@ fn replaces(to: &str) -> Result<bool, Failure> {
 /// Reads a pipeline that was made on the spot. Its text has no variables in it.
 pub(crate) fn read(name: &str, text: &str, shell: &Shell) -> Result<Pipeline, Failure> {
     let document = Document::generated(format!("{name} (the pipeline made for it)"), text);
-    Pipeline::read(&document, &Variables::default(), &shell.registry)
-        .map_err(|mistakes| flags::mistakes(&mistakes))
+    let pipeline = Pipeline::read(&document, &Variables::default(), &shell.registry)
+        .map_err(|mistakes| flags::mistakes(&mistakes))?;
+    refuse_fields_of_nothing(&pipeline)?;
+    Ok(pipeline)
+}
+
+/// Refuses flags that name fields where nothing is decoded.
+fn refuse_fields_of_nothing(pipeline: &Pipeline) -> Result<(), Failure> {
+    let has_rows = |node: &Node| match &node.part {
+        Part::Source(source) => !source.is_undecoded(),
+        Part::Stage(_) => node.plugin == "decode",
+        Part::Sink(_) => false,
+    };
+    if pipeline.nodes.iter().any(has_rows) {
+        return Ok(());
+    }
+    let names = pipeline.nodes.iter().flat_map(|node| node.names.iter().map(move |n| (node, n)));
+    let mut fields = names.filter(|(_, name)| matches!(name.name, SearchedName::Field(_)));
+    match fields.next() {
+        None => Ok(()),
+        Some((node, name)) => Err(Failure::WrongUse(format!(
+            "{}: fields are those of decoded messages; say with --types which files declare them",
+            flags::flag(&node.name, &name.option)
+        ))),
+    }
 }
 
 /// The pipeline file that does what was asked for.

@@ -201,6 +201,12 @@ pub trait Source: Send + Sync {
         self.inputs()
     }
 
+    /// Whether its events never have decoded rows: fields of theirs are there only behind a stage that
+    /// decodes.
+    fn is_undecoded(&self) -> bool {
+        false
+    }
+
     /// Pieces of about `target` bytes that cover the inputs once, in order, less what `query` lets the
     /// source skip. An input that cannot be cut is one split: that is the default.
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {

@@ -1,7 +1,7 @@
 //! Fields that no declared type has: told before a run, where types are known by then.
 
 use sluice_core::suggestion::nearest_of;
-use sluice_core::{DeclaredColumns, FieldPath, Registry, RowsAfter, Stage};
+use sluice_core::{DeclaredColumns, FieldPath, RowsAfter, Stage};
 
 use super::{NameOption, SearchedName};
 use crate::mistake::Mistake;
@@ -21,12 +21,12 @@ enum Columns {
 const MOST_SUGGESTED: usize = 3;
 
 /// The fields in options that no type has which may come there.
-pub(crate) fn undeclared(nodes: &[Node], registry: &Registry) -> Vec<Mistake> {
+pub(crate) fn undeclared(nodes: &[Node]) -> Vec<Mistake> {
     let mut columns: Vec<Option<Columns>> = vec![None; nodes.len()];
     let mut mistakes = Vec::new();
     for at in in_order(nodes) {
         let Some(node) = nodes.get(at) else { continue };
-        let before = before(node, &columns, registry);
+        let before = before(node, &columns);
         if let Columns::Types(types) = &before {
             mistakes.extend(node.names.iter().filter_map(|name| mistake(name, types)));
         }
@@ -60,15 +60,10 @@ fn in_order(nodes: &[Node]) -> Vec<usize> {
 }
 
 /// What rows may have where a node gets them.
-fn before(node: &Node, columns: &[Option<Columns>], registry: &Registry) -> Columns {
-    if node.from.is_empty() {
-        let plugin = registry.get(node.kind, node.plugin);
-        let has_rows = plugin.is_none_or(|plugin| plugin.gives_rows);
-        return if has_rows {
-            Columns::Unclear
-        } else {
-            Columns::Types(DeclaredColumns::default())
-        };
+fn before(node: &Node, columns: &[Option<Columns>]) -> Columns {
+    if let Part::Source(source) = &node.part {
+        let none = Columns::Types(DeclaredColumns::default());
+        return if source.is_undecoded() { none } else { Columns::Unclear };
     }
     let mut all = DeclaredColumns::default();
     for from in &node.from {
@@ -100,17 +95,11 @@ fn after(stage: &Stage, before: Columns) -> Columns {
 
 fn mistake(name: &NameOption, types: &DeclaredColumns) -> Option<Mistake> {
     let SearchedName::Field(field) = &name.name else { return None };
-    let span = name.span.clone();
-    if types.is_empty() {
-        let message =
-            format!("`{field}` is a field of decoded messages, and none are decoded here");
-        let help = "put the stage `decode` before, with the files that declare their types (on a \
-                    command line: --types)";
-        return Some(Mistake { span, message, help: Some(help.to_owned()), detail: None });
-    }
-    if types.has(field) {
+    // Where nothing is decoded the run says so.
+    if types.is_empty() || types.has(field) {
         return None;
     }
+    let span = name.span.clone();
     let message = format!("no declared type has a field `{field}`");
     Some(Mistake { span, message, help: suggestion(field, types), detail: None })
 }

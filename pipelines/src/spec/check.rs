@@ -78,7 +78,7 @@ impl<'c> Check<'c> {
         let templates = slots(&nodes);
         let nodes = nodes.into_iter().zip(links).filter_map(|(node, from)| node.finish(from));
         let (nodes, text): (Vec<_>, _) = (nodes.collect(), self.document.text.clone());
-        let undeclared = undeclared(&nodes, self.registry);
+        let undeclared = undeclared(&nodes);
         if !undeclared.is_empty() {
             return Err(Mistakes::new(self.document.clone(), undeclared));
         }

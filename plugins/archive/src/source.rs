@@ -123,6 +123,10 @@ fn no_log(path: &Path) -> Error {
 }
 
 impl Source for Archive {
+    fn is_undecoded(&self) -> bool {
+        true
+    }
+
     fn inputs(&self) -> Result<Vec<Input>, Error> {
         files::expand(&self.path.0)
     }

@@ -53,6 +53,10 @@ impl Demo {
 }
 
 impl Source for Demo {
+    fn is_undecoded(&self) -> bool {
+        true
+    }
+
     fn inputs(&self) -> Result<Vec<Input>, Error> {
         Ok(Vec::new())
     }

@@ -137,6 +137,10 @@ impl LcmLive {
 }
 
 impl Source for LcmLive {
+    fn is_undecoded(&self) -> bool {
+        true
+    }
+
     fn inputs(&self) -> Result<Vec<Input>, Error> {
         let path = options::url(self.url.as_ref())?.to_string().into();
         Ok(vec![Input { path, bytes: None }])

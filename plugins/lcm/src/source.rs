@@ -68,6 +68,10 @@ impl LcmLog {
 }
 
 impl Source for LcmLog {
+    fn is_undecoded(&self) -> bool {
+        true
+    }
+
     fn inputs(&self) -> Result<Vec<Input>, Error> {
         files::expand(&self.path.0)
     }

@@ -127,6 +127,10 @@ impl Orca {
 }
 
 impl Source for Orca {
+    fn is_undecoded(&self) -> bool {
+        true
+    }
+
     fn inputs(&self) -> Result<Vec<Input>, Error> {
         let inputs = files::expand(&self.path.0)?;
         match inputs.iter().find(|input| input.bytes.is_none()) {

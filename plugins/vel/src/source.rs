@@ -200,6 +200,10 @@ impl Vel {
 }
 
 impl Source for Vel {
+    fn is_undecoded(&self) -> bool {
+        true
+    }
+
     fn inputs(&self) -> Result<Vec<Input>, Error> {
         files::expand(&self.options.path.0)
     }
