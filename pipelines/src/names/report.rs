@@ -211,6 +211,6 @@ impl Facts<'_> {
             let tally = self.tally.get(source);
             matching().any(|(id, _)| tally.left.get(id) > 0)
         });
-        if is_read || matching().next().is_none() { Found::NoEvent } else { found }
+        if is_read || is_left_out || matching().next().is_none() { Found::NoEvent } else { found }
     }
 }
