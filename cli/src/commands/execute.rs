@@ -13,6 +13,7 @@ use sluice_core::output::place;
 use sluice_core::{Error, Overwrite};
 use sluice_pipeline::dispatch::{self, Carrier};
 use sluice_pipeline::names::NameReport;
+use sluice_pipeline::report::Note;
 use sluice_pipeline::resume::{self, Before};
 use sluice_pipeline::run::{self, Options, Stop};
 use sluice_pipeline::{Part, Pipeline, Report};
@@ -128,12 +129,13 @@ pub(crate) fn tell_unmatched(report: &Report, origin: Origin, shell: &Shell) {
     let told = |name: &&NameReport| name.sentence().is_some();
     let all = || report.names.iter().filter(told);
     for name in all().take(MOST_SHOWN) {
-        let said = name.sentence().unwrap_or_default();
-        let said = printable_sentence(&format!("{}: {said}", flags::place_of_name(name, origin)))
-            .into_owned();
-        match name.is_unmatched() {
-            true => shell.warn(&said),
-            false => shell.say(&format!("note: {said}")),
+        let (node, what) =
+            (flags::place_of_name(name, origin), name.sentence().unwrap_or_default());
+        if name.is_unmatched() {
+            let said = printable_sentence(&format!("{node}: {what}")).into_owned();
+            shell.warn_of("unmatched", &said, json!(name));
+        } else {
+            shell.note(&Note { node, what, count: 0 });
         }
     }
     let more = all().count().saturating_sub(MOST_SHOWN) as u64;

@@ -110,9 +110,12 @@ fn a_channel_without_events_in_the_window_is_not_misspelled() {
     assert!(cut > first);
     folder.write("in.lcm", log(&events));
     let start = format!("{cut}us");
-    let window = ["convert", "in.lcm", "--to", "out.lcm", "--start", &start, "-c", "EARLY"];
-    let done = ran(&folder, &window).expect(0);
-    done.says("note: --channel: `EARLY`: the channel has no event in the time window");
+    let window = ["convert", "in.lcm", "--to", "out.lcm", "--strict", "--start", &start];
+    let done = ran(&folder, &[&window[..], &["-c", "EARLY"]].concat()).expect(0);
+    assert!(!done.stderr.contains("no channel"), "{}", done.stderr);
+    ran(&folder, &[&window[..], &["--overwrite", "-c", "EALRY"]].concat())
+        .expect(2)
+        .says("no channel in the time window matches `EALRY`; did you mean `EARLY`?");
 }
 
 #[test]
