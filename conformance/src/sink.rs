@@ -28,7 +28,7 @@ use crate::{Finding, Promise, options};
 
 use files::Tree;
 
-pub use back::{Keeps, Order};
+pub use back::{Keeps, Order, Rounding};
 
 /// A sink to be tried.
 #[derive(Clone, Debug)]

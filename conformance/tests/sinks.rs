@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sluice_conformance::{Keeps, Order, Promise, SinkTrial, sink};
+use sluice_conformance::{Keeps, Order, Promise, Rounding, SinkTrial, sink};
 use sluice_core::options::OutPath;
 use sluice_core::registry::{make_source, schema_of};
 use sluice_core::schemars::JsonSchema;
@@ -323,6 +323,7 @@ impl Source for ToySource {
 /// What the log holds.
 const TOY: Keeps = Keeps {
     time_step: 1,
+    rounding: Rounding::Down,
     sequences: true,
     sources: true,
     channels: true,

@@ -51,7 +51,10 @@ pub fn nearest_to_pattern<'k>(
         let far = nearest_window(&literal, name);
         (far <= literal.len() / 3).then_some((far, name))
     };
-    sorted(short(known).filter_map(near), most)
+    let near: Vec<_> = short(known).filter_map(near).collect();
+    // A part of a name is soon like a part of another: only the best are worth a word.
+    let best = near.iter().map(|(far, _)| *far).min();
+    sorted(near.into_iter().filter(|(far, _)| Some(*far) == best), most)
 }
 
 /// How far the nearest stretch of `name` that is about as long as `literal` is from it.

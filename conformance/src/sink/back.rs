@@ -19,8 +19,10 @@ use crate::pipe::{EVENTS, Pipe, read, run};
 /// What of events a format holds. All of it, unless something else is said.
 #[derive(Clone, Copy, Debug)]
 pub struct Keeps {
-    /// Times are kept in steps of so many nanoseconds, and rounded down to them.
+    /// Times are kept in steps of so many nanoseconds.
     pub time_step: i64,
+    /// How times between two steps are rounded.
+    pub rounding: Rounding,
     /// The numbers of events.
     pub sequences: bool,
     /// The sources of channels.
@@ -33,6 +35,16 @@ pub struct Keeps {
     pub rows: bool,
     /// Which order.
     pub order: Order,
+}
+
+/// How a format rounds times to the steps it keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rounding {
+    /// To the step before.
+    #[default]
+    Down,
+    /// To the nearest step.
+    Nearest,
 }
 
 /// Which order of events a format holds.
@@ -49,6 +61,7 @@ impl Default for Keeps {
     fn default() -> Self {
         Self {
             time_step: 1,
+            rounding: Rounding::Down,
             sequences: true,
             sources: true,
             channels: true,
@@ -69,7 +82,12 @@ impl Keeps {
     /// The event as far as it is kept.
     fn of(&self, event: &Plain) -> Plain {
         let step = self.time_step.max(1);
-        let timestamp = event.timestamp.div_euclid(step).saturating_mul(step);
+        let half = match self.rounding {
+            Rounding::Down => 0,
+            Rounding::Nearest => step / 2,
+        };
+        let rounded = event.timestamp.saturating_add(half).div_euclid(step);
+        let timestamp = rounded.saturating_mul(step);
         let sequence = if self.sequences { event.sequence } else { 0 };
         let payload = event.payload.clone();
         let (channel, origin) = (event.channel.clone(), event.origin.clone());

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use sluice_core::Template;
-use sluice_core::name::{folded, printable};
+use sluice_core::name::{folded, printable_sentence};
 use sluice_core::output::MANIFEST;
 
 use crate::index::Index;
@@ -66,7 +66,9 @@ pub(crate) struct Unnamed {
 impl Unnamed {
     /// The event would be called so.
     pub(crate) fn called(name: &str, fault: Fault) -> Self {
-        let mut said = printable(&name.chars().take(MOST_SAID).collect::<String>()).into_owned();
+        // The template has spelled out what its values hold; their backslashes are left as they are.
+        let start: String = name.chars().take(MOST_SAID).collect();
+        let mut said = printable_sentence(&start).into_owned();
         if name.chars().nth(MOST_SAID).is_some() {
             said.push('…');
         }

@@ -1,7 +1,7 @@
 //! Sinks, held to the conformance kit.
 
 use serde_json::json;
-use sluice_conformance::{Keeps, Order, sink};
+use sluice_conformance::{Keeps, Order, Rounding, sink};
 
 use crate::kit::{Folder, root};
 
@@ -13,6 +13,7 @@ pub(super) const NAMES: &[&str] = &[
 /// What an LCM log holds of events.
 const LCM: Keeps = Keeps {
     time_step: 1_000,
+    rounding: Rounding::Down,
     sequences: true,
     sources: false,
     channels: true,
@@ -106,7 +107,8 @@ fn vel() {
 
 #[test]
 fn orca() {
-    let keeps = Keeps { time_step: 1_000, sequences: false, ..Keeps::default() };
+    let rounding = Rounding::Nearest;
+    let keeps = Keeps { time_step: 1_000, rounding, sequences: false, ..Keeps::default() };
     for dialect in ["A", "C"] {
         let options = json!({ "dialect": dialect });
         sink("orca").path("out.orca").options(options).read_by("orca").keeps(keeps).check();

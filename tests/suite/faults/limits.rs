@@ -55,9 +55,10 @@ fn more_channels_are_refused_and_nothing_is_left() {
         }
         assert_eq!(folder.names(), ["in.lcm"], "{arguments:?}");
     }
-    // What the error says helps: the log is long enough for a part of it to be found without reading all.
+    // What the error says helps, where the log is said to be in order: the rest of it is not read at all.
     let second = (BEGIN / 1_000_000 + 100).to_string();
-    ran(&folder, &["convert", "in.lcm", "--to", "part.lcm", "--end", &second]).expect(0);
+    let cut = ["convert", "in.lcm", "--to", "part.lcm", "--end", &second];
+    ran(&folder, &[&cut[..], &["--source-option", "seek=sorted"]].concat()).expect(0);
     assert_eq!(crate::kit::numbers(&folder.read("part.lcm")).len(), 10_000);
     let whole = folder.read("in.lcm");
     folder.write("short.lcm", &whole[..whole.len() / 2]);

@@ -263,7 +263,7 @@ fn strings_may_be_of_any_length_and_without_an_end() {
 }
 
 #[test]
-fn a_boolean_that_is_2_is_not_made_1() {
+fn a_boolean_that_is_2_is_true_and_comes_back_as_2() {
     let folder = Folder::new();
     let (writer, mut drive) = (Writer::new(&folder), Drive::default());
     let flags = |flags: [u8; 6]| {
@@ -275,11 +275,10 @@ fn a_boolean_that_is_2_is_not_made_1() {
         for value in [2, 0x7f, 0x80, 0xff] {
             let mut wrong = [1, 0, 1, 0, 1, 0];
             wrong[at] = value;
-            drive.bad("flags", flags(wrong));
+            drive.good("flags", flags(wrong));
         }
     }
-    let notes = drive.run(&folder);
-    assert!(notes.contains("no `flags`: a boolean is neither 0 nor 1"), "{notes}");
+    drive.run(&folder);
 }
 
 #[test]

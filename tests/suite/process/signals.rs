@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
@@ -110,12 +111,22 @@ fn a_request_to_end_is_heeded_like_an_interrupt() {
     assert_eq!(folder.names(), ["in.lcm", "out.lcm"]);
 }
 
+/// What a pipe holds at least that takes no more: its pages need not be full to the last byte.
+const FULL: u64 = 60 << 10;
+
 /// Nobody reads its standard output, so it cannot come to an end by itself.
 fn stuck(folder: &Folder) -> (Child, BufReader<ChildStderr>) {
     folder.write("in.lcm", log(&drive(1, 5_000)));
     folder.write("tee.toml", TEE);
     let mut child = start(sluice(folder).args(["run", "tee.toml"]));
-    child.stdout.as_mut().unwrap().read_exact(&mut [0; 10]).unwrap();
+    let lines = child.stdout.as_mut().unwrap();
+    lines.read_exact(&mut [0; 10]).unwrap();
+    // Before the pipe is full it could still heed the first signal, and would be gone before the second.
+    let soon = Instant::now() + Duration::from_secs(120);
+    while rustix::io::ioctl_fionread(&*lines).unwrap() < FULL {
+        assert!(Instant::now() < soon, "it does not fill the pipe");
+        std::thread::yield_now();
+    }
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     signal(&child, Signal::INT);
     wait_for(&mut stderr, "once more");

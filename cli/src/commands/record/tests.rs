@@ -173,7 +173,7 @@ fn a_log_is_read_from_a_time_on_and_filtered_by_a_stage() {
     let url = format!("file://{}?start_timestamp=5", log.display());
     let text = pipeline_of(&[&url, "-c", "A", "-n", "3"]).unwrap();
     assert!(section(&text, "sources.log").contains("plugin = \"lcm-log\""), "{text}");
-    assert!(section(&text, "stages.keep").contains("start = \"5us\""), "{text}");
+    assert!(section(&text, "stages.keep").contains("start = \"5000ns\""), "{text}");
     assert!(section(&text, "stages.keep").contains("channels = \"A\""), "{text}");
     assert!(section(&text, "stages.first").contains("events = 3"), "{text}");
 }
