@@ -112,7 +112,7 @@ fn a_request_to_end_is_heeded_like_an_interrupt() {
 }
 
 /// What a pipe holds at least that takes no more: its pages need not be full to the last byte.
-const FULL: u64 = 60 << 10;
+const FULL: u64 = 48 << 10;
 
 /// Nobody reads its standard output, so it cannot come to an end by itself.
 fn stuck(folder: &Folder) -> (Child, BufReader<ChildStderr>) {
@@ -122,7 +122,7 @@ fn stuck(folder: &Folder) -> (Child, BufReader<ChildStderr>) {
     let lines = child.stdout.as_mut().unwrap();
     lines.read_exact(&mut [0; 10]).unwrap();
     // Before the pipe is full it could still heed the first signal, and would be gone before the second.
-    let soon = Instant::now() + Duration::from_secs(120);
+    let soon = Instant::now() + Duration::from_secs(60);
     while rustix::io::ioctl_fionread(&*lines).unwrap() < FULL {
         assert!(Instant::now() < soon, "it does not fill the pipe");
         std::thread::yield_now();
