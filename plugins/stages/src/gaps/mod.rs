@@ -1,6 +1,6 @@
 //! `gaps`: tells at the end which channels fell silent. Lets every event pass and changes none.
 //!
-//! [`rates`] says how long a channel may be silent.
+//! `rates` says how long a channel may be silent.
 
 mod rates;
 
