@@ -137,6 +137,12 @@ pub enum Found {
     Damage(String, Option<ChannelId>),
 }
 
+/// How much of `left` bytes is read at first, where a window of time may leave out most of them: no less
+/// than it would be worth to skip, since a second request may cost more than what it leaves out.
+fn first_look(log: &LogFile, left: u64) -> u64 {
+    log.worth_skipping().map_or(left, |least| left.min(least.max(FIRST_LOOK)))
+}
+
 /// Reads one split of a framed log.
 #[derive(Debug)]
 pub struct FramedReader<F> {
@@ -213,7 +219,7 @@ impl<F: Framing> FramedReader<F> {
             Entry::At(at) => Some(at),
             Entry::Search => {
                 let want = end.saturating_sub(split.start).saturating_add(OVERHANG);
-                let look = if window.is_open() { want } else { want.min(FIRST_LOOK) };
+                let look = if window.is_open() { want } else { first_look(&log.file, want) };
                 log.load(split.start, look)?;
                 let range = split.start..end;
                 log.scanning(|log| framing.find(log, range))?.flatten()
@@ -394,7 +400,7 @@ impl<F: Framing> FramedReader<F> {
         let left = self.end.saturating_sub(self.at).saturating_add(OVERHANG);
         // Behind the block lies what a skipped record led to: what follows may be skipped as well.
         let has_skipped = !self.window.is_open() && self.at > self.log.end();
-        let look = if has_skipped { left.min(FIRST_LOOK) } else { left };
+        let look = if has_skipped { first_look(&self.log.file, left) } else { left };
         self.log.load(self.at, look)
     }
 
