@@ -1,0 +1,108 @@
+//! Arguments of `convert`, and the selection of events that other verbs have, too.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+
+use super::running::EngineArgs;
+use super::values::{Assignment, assignment, channel_type, pattern, time};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The format of the input is told by its first bytes, that of the output by the extension of OUT.
+A path that ends in .zst is read and written compressed.
+
+Placeholders in OUT make an output for each input: {stem} is its name without extensions, {name} its whole
+name, {ext} its extension, {parent} the name of its folder, {index} its number. {{ and }} are braces.
+
+Examples:
+  sluice convert drive.lcm --to drive.jsonl
+  sluice convert logs/*.lcm --to 'out/{stem}.lcm.zst' --resume
+  sluice convert 'logs/lcmlog-*' --to 'out/{name}.parquet'
+  sluice convert a.lcm b.lcm --to both.lcm --channel 'CAM_*' --exclude CAM_TEST
+  sluice convert drive.lcm --types 'lcmtypes/*.lcm' --to tables/
+  sluice convert drive.lcm --types lcmtypes/ --channel POSE --field utime --field 'pos[0]' --to pose.csv
+  sluice convert drive.lcm --types lcmtypes/ --where 'vel[0] > 3' --to fast.lcm
+  sluice convert drive.lcm --to first.lcm --start +10 --end +1m30s
+  zcat drive.lcm.gz | sluice convert - --from lcm-log --to drive.lcm
+  sluice convert drive.lcm --to drive.jsonl --print-pipeline > drive.toml")]
+pub(crate) struct ConvertArgs {
+    /// The logs: files or globs, read one after another; `-` is standard input.
+    #[arg(required = true, value_name = "IN", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) inputs: Vec<String>,
+
+    /// The file to write; `-` is standard output.
+    #[arg(long, value_name = "OUT", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) to: String,
+
+    #[command(flatten)]
+    pub(crate) selection: SelectionArgs,
+
+    /// The format of the input, by the name of a source; told by its first bytes if left out.
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) from: Option<String>,
+
+    /// The format, as this file describes it: the options of a source such as `records`, or a pipeline file.
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) describe: Option<PathBuf>,
+
+    /// The format of the output, by the name of a sink; told by the extension of OUT if left out.
+    #[arg(long = "as", value_name = "FORMAT")]
+    pub(crate) sink: Option<String>,
+
+    /// Only this field of decoded messages, such as pos[0]; for CSV and JSON lines. May be repeated.
+    #[arg(short, long, value_name = "PATH", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) field: Vec<String>,
+
+    /// Set any option of the source; VALUE is TOML, or else taken as text.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
+    pub(crate) source_option: Vec<Assignment>,
+
+    /// Set any option of the sink; VALUE is TOML, or else taken as text.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
+    pub(crate) sink_option: Vec<Assignment>,
+
+    /// Print the pipeline file that does this, and do nothing.
+    #[arg(long)]
+    pub(crate) print_pipeline: bool,
+
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+}
+
+/// Which events are wanted.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Which events")]
+pub(crate) struct SelectionArgs {
+    /// Only channels that match: a name, a glob, or `re:` and a regular expression. May be repeated.
+    #[arg(short, long, value_name = "GLOB", value_parser = pattern)]
+    pub(crate) channel: Vec<String>,
+
+    /// No channels that match. May be repeated.
+    #[arg(short = 'x', long, value_name = "GLOB", value_parser = pattern)]
+    pub(crate) exclude: Vec<String>,
+
+    /// Only events from this time on: 2007-11-03T14:00:00Z, seconds since 1970, or +SECONDS after the
+    /// first event.
+    #[arg(long, value_name = "T", value_parser = time, allow_hyphen_values = true)]
+    pub(crate) start: Option<String>,
+
+    /// Only events before this time.
+    #[arg(long, value_name = "T", value_parser = time, allow_hyphen_values = true)]
+    pub(crate) end: Option<String>,
+
+    /// Decode payloads by the types that these files declare: files, globs, folders, or the name of a
+    /// built-in set such as mit-dgc. May be repeated.
+    #[arg(long, value_name = "GLOB", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) types: Vec<String>,
+
+    /// Which type a channel has, where types share a fingerprint or fields: a channel or a pattern of
+    /// channels, and the type's full name. May be repeated.
+    #[arg(long = "type", value_name = "CHANNEL=TYPE", value_parser = channel_type, requires = "types")]
+    pub(crate) channel_types: Vec<(String, String)>,
+
+    /// Only events whose decoded fields meet a condition, such as "vel[0] > 3 and quality != 0".
+    #[arg(long = "where", value_name = "CONDITION", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) condition: Option<String>,
+}

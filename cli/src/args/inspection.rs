@@ -1,0 +1,129 @@
+//! Arguments of the verbs that only look: `info`, `cat`, `types` and `verify`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+
+use super::convert::SelectionArgs;
+use super::values::{Assignment, assignment};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sluice info drive.lcm
+  sluice info drive.lcm --types lcmtypes/
+  sluice info logs/*.lcm --json | jq '[.path, .events]'")]
+pub(crate) struct InfoArgs {
+    /// The logs: files or globs; `-` is standard input.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<String>,
+
+    /// The format, by the name of a source; told by the first bytes if left out.
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) from: Option<String>,
+
+    /// The format, as this file describes it: the options of a source such as `records`, or a pipeline file.
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) describe: Option<PathBuf>,
+
+    /// Set any option of the source; VALUE is TOML, or else taken as text.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
+    pub(crate) source_option: Vec<Assignment>,
+
+    /// Name the types of channels by what these files declare: files, globs, folders, or names of
+    /// built-in sets, which are known in any case. May be repeated.
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) types: Vec<PathBuf>,
+
+    /// Print a JSON object a file, one per line.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sluice cat drive.lcm --channel POSE --limit 10
+  sluice cat drive.lcm --start +5 --end +6 --json | jq .channel | sort | uniq -c")]
+pub(crate) struct CatArgs {
+    /// The log; `-` is standard input.
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) file: String,
+
+    #[command(flatten)]
+    pub(crate) selection: SelectionArgs,
+
+    /// Only the first N events of those.
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+
+    /// Print a JSON object an event.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// With --json: also the payload, in base64.
+    #[arg(long, requires = "json")]
+    pub(crate) payload: bool,
+
+    /// With --json: only this field of decoded messages, such as pos[0]. May be repeated.
+    #[arg(short, long, value_name = "PATH", requires = "json", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) field: Vec<String>,
+
+    /// The format, by the name of a source; told by the first bytes if left out.
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) from: Option<String>,
+
+    /// The format, as this file describes it: the options of a source such as `records`, or a pipeline file.
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) describe: Option<PathBuf>,
+
+    /// Set any option of the source; VALUE is TOML, or else taken as text.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
+    pub(crate) source_option: Vec<Assignment>,
+
+    /// Let the source run a program, which may do whatever you may.
+    #[arg(long)]
+    pub(crate) allow_exec: bool,
+
+    /// End with exit code 2 where a channel or field that is named was nowhere in the input.
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sluice types lcmtypes/
+  sluice types mit-dgc --json
+
+Exit codes: 0 all files are right; 2 a file is wrong, and what is said of it is on standard error.")]
+pub(crate) struct TypesArgs {
+    /// Files that declare types, folders of them, globs, or names of built-in sets. All built-in sets if
+    /// left out.
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Print a JSON object a type, one per line.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Outputs are compared with what was recorded of them: length, hash, and rows where the format counts them.
+Logs are read through, and so is their index where they have one.
+
+Exit codes, the first that applies:
+  1  a file is missing, or has another length, hash or number of rows than was recorded, or nobody recorded it
+  1  the run failed, or stopped before the end of a pipe
+  1  a batch is not over: inputs failed, were interrupted or not started, it was killed or is still
+     going on, or its parts have not been put together
+  1  nothing can be said: no manifest names the file, and no source reads it
+  3  a log is damaged inside, or its index is wrong
+  0  all is as it should be")]
+pub(crate) struct VerifyArgs {
+    /// Folders with a manifest, reports of `--report`, or files.
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+}

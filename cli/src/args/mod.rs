@@ -1,0 +1,147 @@
+//! The command line: verbs, and the options of all of them. Options of single verbs are in the modules
+//! below. Judges single values, and acts on none.
+
+mod convert;
+mod inspection;
+mod pipelines;
+mod program;
+mod running;
+mod values;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+pub(crate) use convert::{ConvertArgs, SelectionArgs};
+pub(crate) use inspection::{CatArgs, InfoArgs, TypesArgs, VerifyArgs};
+pub(crate) use pipelines::{CheckArgs, GraphArgs, GraphFormat, PlanArgs, RunArgs, SetArgs};
+pub(crate) use program::{CompletionsArgs, ManArgs, PluginsArgs};
+pub(crate) use running::{Engine, EngineArgs, ListenArgs, ProgressForm, RunningArgs};
+pub(crate) use values::{
+    Assignment, above_zero, assignment, channel_type, length, number, pattern, regex,
+};
+
+pub(crate) use crate::commands::cluster::ClusterArgs;
+pub(crate) use crate::commands::hub::HubArgs;
+pub(crate) use crate::commands::merge_manifests::MergeManifestsArgs;
+pub(crate) use crate::commands::new::NewArgs;
+pub(crate) use crate::commands::play::PlayArgs;
+pub(crate) use crate::commands::query::QueryArgs;
+pub(crate) use crate::commands::record::RecordArgs;
+pub(crate) use crate::commands::spy::SpyArgs;
+
+/// Converts robot sensor logs.
+///
+/// Reads any log format it has a plugin for, passes the events through stages and writes them in any
+/// other format. What is damaged is stepped over and reported, and outputs appear whole or not at all.
+///
+/// Standard output carries data, standard error carries talk.
+#[derive(Debug, Parser)]
+#[command(name = "sluice", version, arg_required_else_help = true, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    /// Say nothing but errors.
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+
+    /// When to use colors on standard error.
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_default_value = true
+    )]
+    pub(crate) color: Color,
+
+    /// Say more: what is planned, each input that is begun and done, each output, and how long it took.
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
+
+    /// How to write what is said on standard error: text for people, or a JSON object per line.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FORMAT",
+        default_value = "text",
+        hide_default_value = true
+    )]
+    pub(crate) log_format: LogFormat,
+
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sluice info drive.lcm                          what is in a log
+  sluice cat drive.lcm --channel POSE --limit 5  its events, one a line
+  sluice convert drive.lcm --to drive.lcm.zst    the same log, compressed
+  sluice run quickstart                          a first pipeline, without any input
+
+Exit codes: 0 done, nothing lost; 1 failed, nothing published; 2 wrong use or wrong pipeline file;
+3 done, but input was damaged or events could not be carried, all of it reported;
+130, 143, 129 given up on SIGINT, SIGTERM or SIGHUP, with nothing half done: see the README.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Run a pipeline
+    Run(RunArgs),
+    /// Convert logs, without a pipeline file
+    Convert(Box<ConvertArgs>),
+    /// Ask questions of logs in SQL
+    Query(Box<QueryArgs>),
+    /// Record live LCM
+    Record(Box<RecordArgs>),
+    /// Play logs as live LCM
+    Play(Box<PlayArgs>),
+    /// Show what is on a live network: channels, rates, losses, messages
+    Spy(Box<SpyArgs>),
+    /// Hand live messages on between programs over TCP
+    Hub(HubArgs),
+    /// Show every mistake in pipeline files
+    Check(CheckArgs),
+    /// Show what a pipeline would read and write
+    Plan(PlanArgs),
+    /// Draw a pipeline
+    Graph(GraphArgs),
+    /// List plugins, or tell of one
+    Plugins(PluginsArgs),
+    /// Print the JSON Schema of pipeline files
+    Schema,
+    /// Tell what is in logs: channels, counts, rates, gaps, damage
+    Info(InfoArgs),
+    /// Print events as text or JSON lines
+    Cat(CatArgs),
+    /// List the types that files declare, with their fingerprints
+    Types(TypesArgs),
+    /// Check outputs against their manifest, and logs for damage
+    Verify(VerifyArgs),
+    /// Be a part of a cluster
+    Cluster(ClusterArgs),
+    /// Put together the records of a batch that was run in parts
+    MergeManifests(MergeManifestsArgs),
+    /// Begin a plugin of your own: a crate that builds
+    New(NewArgs),
+    /// Print a completion script for a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page
+    Man(ManArgs),
+}
+
+/// How what is said on standard error is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// A JSON object per line.
+    Json,
+}
+
+/// When to use colors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On terminals, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}

@@ -1,0 +1,77 @@
+//! Arguments of the verbs that take a pipeline file: `run`, `check`, `plan` and `graph`.
+
+use clap::{Args, ValueEnum};
+
+use super::running::EngineArgs;
+use super::values::{Assignment, assignment};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sluice run quickstart
+  sluice run drive.toml --set INPUT=drive.lcm --jobs 8 --report report.json
+  sluice run drive.toml --dry-run                what it would read and write
+  sluice run tables.toml --resume                what an interrupted run has left to do")]
+pub(crate) struct RunArgs {
+    /// A pipeline file, or the name of a built-in pipeline such as `quickstart`.
+    pub(crate) file: String,
+
+    #[command(flatten)]
+    pub(crate) variables: SetArgs,
+
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+}
+
+/// Values for the variables of a pipeline file.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct SetArgs {
+    /// Give `${NAME}` in the pipeline file a value. What is not given is looked up in the environment.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
+    pub(crate) set: Vec<Assignment>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Pipeline files, or names of built-in pipelines.
+    #[arg(required = true)]
+    pub(crate) files: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) variables: SetArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
+    /// A pipeline file, or the name of a built-in pipeline.
+    pub(crate) file: String,
+
+    #[command(flatten)]
+    pub(crate) variables: SetArgs,
+
+    /// Print it as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GraphArgs {
+    /// A pipeline file, or the name of a built-in pipeline.
+    pub(crate) file: String,
+
+    #[command(flatten)]
+    pub(crate) variables: SetArgs,
+
+    /// The language to draw in.
+    #[arg(long, value_name = "FORMAT", default_value = "mermaid")]
+    pub(crate) format: GraphFormat,
+}
+
+/// The language of a drawing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GraphFormat {
+    /// A Mermaid flowchart, as Markdown pages show it.
+    Mermaid,
+    /// Graphviz' language.
+    Dot,
+}

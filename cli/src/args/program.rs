@@ -1,0 +1,29 @@
+//! Arguments of the verbs that tell of the program itself: `plugins`, `completions` and `man`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+#[derive(Debug, Args)]
+pub(crate) struct PluginsArgs {
+    /// The name of a plugin; all are listed if left out.
+    pub(crate) name: Option<String>,
+
+    /// Print a JSON array with options and schemas.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Write a page for the program and one for each verb into this folder, instead of printing the
+    /// program's.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+}
