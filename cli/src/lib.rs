@@ -20,6 +20,7 @@ mod commands;
 mod damage;
 mod description;
 mod ending;
+mod features;
 mod file_url;
 mod flags;
 mod inputs;
@@ -89,11 +90,10 @@ fn exit_code(arguments: impl IntoIterator<Item = OsString>, registry: Registry) 
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     // Wrong use is told in the format that was asked for, too.
     log::set_format(usage::log_format(&arguments));
-    let cli = match Cli::try_parse_from(arguments) {
+    let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(error) => {
-            usage::tell(&error);
-            return if error.use_stderr() { ending::WRONG_USE } else { ending::DONE };
+            return usage::tell(error, &arguments);
         }
     };
     log::set_format(cli.log_format);

@@ -1,12 +1,14 @@
-//! Command lines that cannot be understood: how that is said. Judges none.
+//! Command lines that cannot be understood: how that is said, and what was meant. Judges none.
 
 use std::ffi::OsString;
 
-use clap::ValueEnum;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, CommandFactory, ValueEnum};
 use serde_json::json;
 
-use crate::args::LogFormat;
+use crate::args::{Cli, LogFormat};
+use crate::ending;
+use crate::features;
 use crate::log::{self, Level};
 
 /// The format of the log that these arguments ask for, also where the rest of them is wrong.
@@ -26,8 +28,85 @@ pub(crate) fn log_format(arguments: &[OsString]) -> LogFormat {
     format
 }
 
-/// Says what is wrong, or prints the help that was asked for.
-pub(crate) fn tell(error: &clap::Error) {
+/// Says what is wrong with these arguments, or prints the help that was asked for; gives the exit code.
+pub(crate) fn tell(mut error: clap::Error, arguments: &[OsString]) -> u8 {
+    let is_wrong = error.use_stderr();
+    let program = Cli::command();
+    let verb = verb_of(&program, arguments);
+    if let Some(refusal) = verb.and_then(|verb| features::refusal_of_verb(verb.get_name())) {
+        // What is wrong with the rest does not matter where nothing can be done.
+        refuse(&refusal);
+        if is_wrong {
+            return ending::WRONG_USE;
+        }
+    }
+    if let Some(verb) = verb {
+        advise(&mut error, verb);
+    }
+    write(&error);
+    if is_wrong { ending::WRONG_USE } else { ending::DONE }
+}
+
+/// The verb that these arguments name, if they name one.
+fn verb_of<'p>(program: &'p Command, arguments: &[OsString]) -> Option<&'p Command> {
+    let words = arguments.iter().skip(1).filter_map(|argument| argument.to_str());
+    words.filter(|word| !word.starts_with('-')).find_map(|word| program.find_subcommand(word))
+}
+
+fn refuse(refusal: &str) {
+    if log::is_json() {
+        log::record_text(Level::Error, "usage", refusal, json!({}));
+    } else {
+        log::tell(&format!("error: {refusal}"));
+    }
+}
+
+/// Says which option of ours does what an unknown one does in other programs. The most similar spelling, which
+/// clap proposes, is another thing then.
+fn advise(error: &mut clap::Error, verb: &Command) {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return;
+    }
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return };
+    let Some(tip) = tip(option.split('=').next().unwrap_or(option), verb) else { return };
+    for kind in [ContextKind::SuggestedArg, ContextKind::TrailingArg] {
+        error.remove(kind);
+    }
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+}
+
+/// What to write instead of an option that other programs have.
+fn tip(option: &str, verb: &Command) -> Option<String> {
+    let has = |name: &str| verb.get_arguments().any(|argument| argument.get_long() == Some(name));
+    let use_ = |name: &str| has(name).then(|| format!("use '--{name}'"));
+    match option {
+        "-o" | "--output" | "--out" | "--outfile" | "--output-file" => Some(if has("to") {
+            "the output is named by '--to'".to_owned()
+        } else if verb.get_name() == "run" {
+            "a pipeline file says itself where it writes; where that is a variable, use '--set \
+             OUT=PATH'"
+                .to_owned()
+        } else {
+            "it prints to standard output: use '> FILE'; 'sluice convert IN --to OUT' writes files"
+                .to_owned()
+        }),
+        "-f" | "-F" | "-y" | "--yes" | "--force" | "--replace" | "--clobber" => {
+            has("overwrite").then(|| "to replace outputs that exist, use '--overwrite'".to_owned())
+        }
+        "-i" | "--in" | "--input" => Some("inputs are named without an option".to_owned()),
+        "-t" | "--topic" | "--topics" => use_("channel"),
+        "--format" if has("as") => {
+            Some("'--as' names the format of the output, '--from' that of the input".to_owned())
+        }
+        "--format" => use_("from"),
+        "--threads" | "--workers" => use_("jobs"),
+        "--begin" | "--since" => use_("start"),
+        "--until" | "--stop" => use_("end"),
+        _ => None,
+    }
+}
+
+fn write(error: &clap::Error) {
     if !log::is_json() || !error.use_stderr() {
         // Nothing can be said where standard error is closed.
         drop(error.print());

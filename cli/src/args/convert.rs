@@ -33,7 +33,13 @@ pub(crate) struct ConvertArgs {
     pub(crate) inputs: Vec<String>,
 
     /// The file to write; `-` is standard output.
-    #[arg(long, value_name = "OUT", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(
+        long,
+        short_alias = 'o',
+        alias = "output",
+        value_name = "OUT",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
     pub(crate) to: String,
 
     #[command(flatten)]

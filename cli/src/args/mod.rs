@@ -19,6 +19,8 @@ pub(crate) use values::{
     Assignment, above_zero, assignment, channel_type, length, number, pattern, regex,
 };
 
+use crate::features;
+
 pub(crate) use crate::commands::cluster::ClusterArgs;
 pub(crate) use crate::commands::hub::HubArgs;
 pub(crate) use crate::commands::merge_manifests::MergeManifestsArgs;
@@ -35,7 +37,7 @@ pub(crate) use crate::commands::spy::SpyArgs;
 ///
 /// Standard output carries data, standard error carries talk.
 #[derive(Debug, Parser)]
-#[command(name = "sluice", version, arg_required_else_help = true, after_help = EXAMPLES)]
+#[command(name = "sluice", version, arg_required_else_help = true, after_help = after_help())]
 pub(crate) struct Cli {
     /// Say nothing but errors.
     #[arg(short, long, global = true)]
@@ -69,6 +71,11 @@ pub(crate) struct Cli {
     pub(crate) verb: Verb,
 }
 
+/// What stands below the options in the help.
+fn after_help() -> String {
+    format!("{EXAMPLES}{}", features::help())
+}
+
 const EXAMPLES: &str = "\
 Examples:
   sluice info drive.lcm                          what is in a log
@@ -87,6 +94,7 @@ pub(crate) enum Verb {
     /// Convert logs, without a pipeline file
     Convert(Box<ConvertArgs>),
     /// Ask questions of logs in SQL
+    #[cfg_attr(not(feature = "query"), command(hide = true))]
     Query(Box<QueryArgs>),
     /// Record live LCM
     Record(Box<RecordArgs>),
@@ -115,6 +123,7 @@ pub(crate) enum Verb {
     /// Check outputs against their manifest, and logs for damage
     Verify(VerifyArgs),
     /// Be a part of a cluster
+    #[cfg_attr(not(feature = "cluster"), command(hide = true))]
     Cluster(ClusterArgs),
     /// Put together the records of a batch that was run in parts
     MergeManifests(MergeManifestsArgs),

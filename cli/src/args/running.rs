@@ -17,7 +17,7 @@ pub(crate) struct EngineArgs {
     pub(crate) running: RunningArgs,
 
     /// Replace outputs that exist, once the run has succeeded.
-    #[arg(long, conflicts_with = "resume")]
+    #[arg(long, alias = "force", conflicts_with = "resume")]
     pub(crate) overwrite: bool,
 
     /// Go on where an earlier run was interrupted: what it made of the same inputs with the same
@@ -34,7 +34,12 @@ pub(crate) struct EngineArgs {
     pub(crate) dry_run: bool,
 
     /// Where to run: on this machine, or on a cluster.
-    #[arg(long, value_name = "ENGINE", default_value = "local")]
+    #[arg(
+        long,
+        value_name = "ENGINE",
+        default_value = "local",
+        hide = cfg!(not(feature = "cluster"))
+    )]
     pub(crate) engine: Engine,
 
     #[command(flatten)]

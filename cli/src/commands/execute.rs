@@ -19,9 +19,12 @@ use sluice_pipeline::run::{self, Options, Stop};
 use sluice_pipeline::{Part, Pipeline, Report};
 
 use crate::args::{Engine, EngineArgs, ProgressForm, RunningArgs};
-use crate::commands::{batch, cluster, plan};
+#[cfg(feature = "cluster")]
+use crate::commands::cluster;
+use crate::commands::{batch, plan};
 use crate::damage;
 use crate::ending::{Ending, Failure, Outcome};
+use crate::features;
 use crate::flags::{self, Origin};
 use crate::log;
 use crate::progress::Meter;
@@ -39,8 +42,7 @@ pub(crate) fn refuse_what_is_missing(args: &EngineArgs) -> Result<(), Failure> {
             "a part of a batch is run on this machine: --shard does not go with --engine ballista"
                 .into(),
         )),
-        Engine::Ballista if !cfg!(feature = "cluster") => cluster::refuse_without_feature(),
-        Engine::Ballista => Ok(()),
+        Engine::Ballista => features::CLUSTER.require(),
         Engine::Local => args.cluster.refuse_to_stay_here(),
     }
 }
@@ -57,7 +59,7 @@ pub(crate) fn carrier(
         #[cfg(not(feature = "cluster"))]
         Engine::Ballista => {
             let _ = shell;
-            cluster::refuse_without_feature().map(|()| None)
+            features::CLUSTER.require().map(|()| None)
         }
     }
 }

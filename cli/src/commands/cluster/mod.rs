@@ -15,6 +15,8 @@ use crate::ending::Failure;
 #[cfg(not(feature = "cluster"))]
 use crate::ending::{Ending, Outcome};
 #[cfg(not(feature = "cluster"))]
+use crate::features::CLUSTER;
+#[cfg(not(feature = "cluster"))]
 use crate::shell::Shell;
 
 #[cfg(feature = "cluster")]
@@ -24,11 +26,17 @@ pub(crate) use parts::carrier;
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ReachArgs {
     /// With --engine ballista: the address of the scheduler.
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", hide = cfg!(not(feature = "cluster")))]
     pub(crate) scheduler: Option<String>,
 
     /// With --engine ballista: start a scheduler and N executors on this machine, for this run only.
-    #[arg(long, value_name = "N", conflicts_with = "scheduler", value_parser = executors)]
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with = "scheduler",
+        value_parser = executors,
+        hide = cfg!(not(feature = "cluster"))
+    )]
     pub(crate) local_cluster: Option<usize>,
 
     /// With --engine ballista: give up work of which nothing is heard for this long although executors
@@ -170,8 +178,7 @@ pub(crate) use parts::run;
 pub(crate) fn run(args: &ClusterArgs, _: &Shell) -> Outcome {
     match args.part {
         Part::Scheduler(_) | Part::Executor(_) | Part::Status(_) | Part::Unit(_) => {
-            refuse_without_feature()?;
-            Ok(Ending::Wrong)
+            CLUSTER.require().map(|()| Ending::Wrong)
         }
     }
 }
@@ -188,15 +195,6 @@ impl ReachArgs {
             format!("{asked} is for runs on a cluster: add --engine ballista; nothing was done");
         Err(Failure::WrongUse(what))
     }
-}
-
-/// Refuses to go on where there is no cluster in this program.
-pub(crate) fn refuse_without_feature() -> Result<(), Failure> {
-    if cfg!(feature = "cluster") {
-        return Ok(());
-    }
-    let what = "this program was built without --features cluster; nothing was done";
-    Err(Failure::WrongUse(what.into()))
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

@@ -46,7 +46,13 @@ pub(crate) struct QueryArgs {
 
     /// Write the rows into this file: .parquet, .arrow, .csv, .jsonl or .json, the last three also compressed
     /// as .zst. It appears whole or not at all. `-` is standard output.
-    #[arg(long, value_name = "FILE", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(
+        long,
+        short_alias = 'o',
+        alias = "output",
+        value_name = "FILE",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
     pub(crate) to: Option<String>,
 
     /// The form of the rows; told by the extension of --to. On standard output it is `table`, which is for
@@ -59,7 +65,7 @@ pub(crate) struct QueryArgs {
     pub(crate) limit_rows: Option<u64>,
 
     /// Replace the file of --to if it exists, once the query has succeeded.
-    #[arg(long)]
+    #[arg(long, alias = "force")]
     pub(crate) overwrite: bool,
 
     /// Decode payloads by the types that these files declare: files, globs, folders, or the name of a

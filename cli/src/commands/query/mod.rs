@@ -29,7 +29,5 @@ pub(crate) use script::run;
 /// Says that this program cannot do that.
 #[cfg(not(feature = "query"))]
 pub(crate) fn run(_args: &QueryArgs, _shell: &crate::shell::Shell) -> crate::ending::Outcome {
-    let what =
-        "this program was built without SQL; build it with: cargo build --release --features query";
-    Err(crate::ending::Failure::WrongUse(what.into()))
+    crate::features::QUERY.require().map(|()| crate::ending::Ending::Wrong)
 }

@@ -38,7 +38,13 @@ pub(crate) struct RecordArgs {
 
     /// The file to write; an LCM log if its extension tells nothing else. lcmlog-%Y-%m-%d with a number
     /// if left out.
-    #[arg(long, value_name = "OUT", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(
+        long,
+        short_alias = 'o',
+        alias = "output",
+        value_name = "OUT",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
     pub(crate) to: Option<String>,
 
     /// The format, by the name of a sink; told by the extension of OUT if left out.

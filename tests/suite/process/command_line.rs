@@ -1,0 +1,90 @@
+//! What people type who come from other programs, and verbs that a build lacks.
+
+use crate::kit::{Folder, drive, log, ran};
+
+fn folder_with_log() -> Folder {
+    let folder = Folder::new();
+    folder.write("in.lcm", log(&drive(1, 20)));
+    folder
+}
+
+#[test]
+fn the_output_is_also_named_as_other_programs_do() {
+    let folder = folder_with_log();
+    for output in [&["-o", "a.lcm"][..], &["--output", "b.lcm"], &["-oc.lcm"]] {
+        ran(&folder, &[&["convert", "in.lcm"], output].concat()).expect(0);
+    }
+    for copy in ["a.lcm", "b.lcm", "c.lcm"] {
+        assert!(folder.read(copy) == folder.read("in.lcm"), "{copy}");
+    }
+    // One output has one name.
+    ran(&folder, &["convert", "in.lcm", "-o", "x.lcm", "--to", "y.lcm"]).expect(2);
+    assert_eq!(folder.names(), ["a.lcm", "b.lcm", "c.lcm", "in.lcm"]);
+}
+
+#[test]
+fn force_replaces_outputs_as_overwrite_does() {
+    let folder = folder_with_log();
+    folder.write("out.lcm", "of yesterday");
+    ran(&folder, &["convert", "in.lcm", "--to", "out.lcm"]).expect(1).says("--overwrite");
+    assert_eq!(folder.read("out.lcm"), b"of yesterday");
+    ran(&folder, &["convert", "in.lcm", "--to", "out.lcm", "--force"]).expect(0);
+    assert!(folder.read("out.lcm") == folder.read("in.lcm"));
+    let both = ["convert", "in.lcm", "--to", "out.lcm", "--force", "--resume"];
+    ran(&folder, &both).expect(2).says("cannot be used with");
+}
+
+#[test]
+fn options_of_other_programs_are_answered_with_ours() {
+    let folder = folder_with_log();
+    for (arguments, advice) in [
+        (&["run", "quickstart", "-o", "x"][..], "--set OUT=PATH"),
+        (&["run", "quickstart", "-f"], "--overwrite"),
+        (&["cat", "in.lcm", "-o", "x"], "> FILE"),
+        (&["info", "in.lcm", "--output=x"], "> FILE"),
+        (&["play", "in.lcm", "-o", "x"], "--to"),
+        (&["convert", "-i", "in.lcm", "--to", "x"], "without an option"),
+        (&["convert", "in.lcm", "--to", "x.lcm", "--topic", "A"], "'--channel'"),
+        (&["convert", "in.lcm", "--to", "x", "--format", "csv"], "'--as'"),
+        (&["cat", "in.lcm", "--format", "vel"], "'--from'"),
+        (&["convert", "in.lcm", "--to", "x.lcm", "--threads", "2"], "'--jobs'"),
+    ] {
+        let said = ran(&folder, arguments).expect(2).says(advice);
+        assert!(!said.stderr.contains("similar argument"), "{}", said.stderr);
+        let as_json = [arguments, &["--log-format", "json"]].concat();
+        let object = ran(&folder, &as_json).expect(2).stderr;
+        let object: serde_json::Value = serde_json::from_str(&object).unwrap();
+        assert!(object["hint"].as_str().is_some_and(|hint| hint.contains(advice)), "{object}");
+    }
+    // What is misspelled is still answered with what is spelled nearly so.
+    ran(&folder, &["cat", "in.lcm", "--chanel", "A"]).expect(2).says("'--channel'");
+    assert_eq!(folder.names(), ["in.lcm"]);
+}
+
+/// The heavy tests have a program with all features.
+#[cfg(not(feature = "full"))]
+#[test]
+fn verbs_that_this_program_lacks_are_not_offered_and_say_how_to_get_them() {
+    let folder = folder_with_log();
+    let help = ran(&folder, &["--help"]).expect(0).text();
+    let (verbs, lacking) = help.split_once("Not in this program").unwrap();
+    for verb in ["query", "cluster"] {
+        assert!(!verbs.lines().any(|line| line.trim_start().starts_with(verb)), "{help}");
+        assert!(lacking.contains(&format!("`{verb}`")), "{help}");
+    }
+    assert!(lacking.contains("cargo build --release --features query,cluster,s3"), "{help}");
+    assert!(!ran(&folder, &["run", "--help"]).expect(0).text().contains("ballista"));
+    for (arguments, feature) in [
+        (&["query", "select 1", "in.lcm"][..], "query"),
+        (&["query", "--frobnicate"], "query"),
+        (&["cluster"], "cluster"),
+        (&["cluster", "status"], "cluster"),
+        (&["run", "quickstart", "--engine", "ballista"], "cluster"),
+    ] {
+        let said = ran(&folder, arguments).expect(2);
+        let build = format!("cargo build --release --features {feature}");
+        assert!(said.stderr.contains(&build) && said.text().is_empty(), "{}", said.stderr);
+        assert_eq!(said.stderr.lines().count(), 1, "{}", said.stderr);
+    }
+    ran(&folder, &["query", "--help"]).expect(0).says("--features query");
+}
