@@ -25,8 +25,10 @@ impl Group<'_> {
         match self.count {
             1 => format!("{bytes} at byte {offset}{verb}: {reason}"),
             count => {
-                let count = units::count(count);
-                format!("{count} ranges ({bytes}), the first at byte {offset},{verb}: {reason}")
+                let (count, comma) = (units::count(count), if verb.is_empty() { "" } else { "," });
+                format!(
+                    "{count} ranges ({bytes}), the first at byte {offset}{comma}{verb}: {reason}"
+                )
             }
         }
     }
@@ -80,6 +82,7 @@ mod tests {
                 "1 byte at byte 10 could not be read: torn",
             ]
         );
+        assert_eq!(told[0].text(""), "2 ranges (10 bytes), the first at byte 7: short");
         assert_eq!(more, 6);
     }
 }

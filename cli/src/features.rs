@@ -50,9 +50,9 @@ impl Feature {
     /// Why there is nothing that this program can do, and what to do.
     fn refusal(&self) -> String {
         format!(
-            "this program was built without {}; nothing was done; build it with: cargo build --release \
-             --features {}",
-            self.adds, self.name
+            "this program was built without the feature `{0}` ({1}); nothing was done; build it with: \
+             cargo build --release --features {0}",
+            self.name, self.adds
         )
     }
 }

@@ -161,9 +161,9 @@ impl Report {
         Ok(report)
     }
 
-    /// Adds what a later unit of the same batch did. Seconds are left as they are: units run beside each
+    /// Adds what a later unit of the same batch did, or a later run of the same command. Seconds are left as they are: units run beside each
     /// other.
-    pub(crate) fn add(&mut self, unit: Self) {
+    pub fn add(&mut self, unit: Self) {
         for (name, source) in unit.sources {
             let ours = self.sources.entry(name).or_default();
             ours.events += source.events;

@@ -217,6 +217,11 @@ pub(crate) fn ran(folder: &Folder, arguments: &[&str]) -> Ran {
     Ran::of(sluice(folder).args(arguments).output().unwrap())
 }
 
+/// Text that was broken into lines, in one.
+pub(crate) fn unwrapped(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// Says that a test could not do what it is for on this machine. Aloud: what `eprintln!` says in a test
 /// that passes is not shown.
 pub(crate) fn skipped(what: &str) {

@@ -1,8 +1,10 @@
 //! The program as scripts see it: exit codes, what is written and what is not, pipes and signals.
 
+mod cat;
 mod codes;
 mod command_line;
 mod files;
+mod info;
 mod mistakes;
 mod names;
 mod pipes;

@@ -13,6 +13,7 @@ use super::values::{Assignment, assignment};
 Examples:
   sluice info drive.lcm
   sluice info drive.lcm --types lcmtypes/
+  sluice info logs/*.lcm --brief                 a line a log
   sluice info logs/*.lcm --json | jq '[.path, .events]'")]
 pub(crate) struct InfoArgs {
     /// The logs: files or globs; `-` is standard input.
@@ -36,6 +37,10 @@ pub(crate) struct InfoArgs {
     #[arg(long, value_name = "GLOB")]
     pub(crate) types: Vec<PathBuf>,
 
+    /// Print only the overview that stands behind several logs: a line each, and one for all.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) brief: bool,
+
     /// Print a JSON object a file, one per line.
     #[arg(long)]
     pub(crate) json: bool,
@@ -45,11 +50,12 @@ pub(crate) struct InfoArgs {
 #[command(after_help = "\
 Examples:
   sluice cat drive.lcm --channel POSE --limit 10
+  sluice cat monday.lcm tuesday.vel --start 2007-11-03T14:00:00Z --full
   sluice cat drive.lcm --start +5 --end +6 --json | jq .channel | sort | uniq -c")]
 pub(crate) struct CatArgs {
-    /// The log; `-` is standard input.
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) file: String,
+    /// The logs: files or globs, printed one after another; `-` is standard input.
+    #[arg(required = true, value_name = "FILE", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) files: Vec<String>,
 
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
@@ -57,6 +63,10 @@ pub(crate) struct CatArgs {
     /// Only the first N events of those.
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) limit: Option<u64>,
+
+    /// Show lists and texts of decoded messages whole, however long they are. JSON has them whole anyway.
+    #[arg(long)]
+    pub(crate) full: bool,
 
     /// Print a JSON object an event.
     #[arg(long)]

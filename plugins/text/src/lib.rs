@@ -12,6 +12,7 @@ pub mod line;
 pub mod table;
 pub mod text;
 
+mod abbreviation;
 mod templates;
 mod write;
 

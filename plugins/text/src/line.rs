@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sluice_core::name::{json_escaped, printable};
 use sluice_core::{Batch, Channel, Channels, Clock, Encoding, Error, Event, PerChannel};
 
+use crate::abbreviation::abbreviated;
 use crate::fields::{DecodedRows, Gone};
 use crate::write::{self, Moments};
 
@@ -143,6 +144,16 @@ fn write_json_metadata(metadata: &BTreeMap<String, String>, out: &mut Vec<u8>) {
 /// Payload bytes that a text line shows.
 const SHOWN: usize = 16;
 
+/// How much of decoded events lines for people show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Extent {
+    /// Everything.
+    #[default]
+    Whole,
+    /// Of long lists and texts the beginning, and how much more there is.
+    Abbreviated,
+}
+
 /// Writes the events of a run as lines for people, as [`text_line`] does, with the fields in place of the
 /// bytes where an event is decoded. Used from any thread.
 #[derive(Debug, Default)]
@@ -158,6 +169,7 @@ impl TextLines {
         &self,
         batch: &Batch,
         channels: &Channels,
+        extent: Extent,
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
         let name = |channel: &Channel| Ok((printable(channel.name.text()).into(), channel.clock));
@@ -172,7 +184,7 @@ impl TextLines {
             }
             fields.clear();
             match decoded.write(row, "  ", &mut fields) {
-                true => write_printable(&fields, out),
+                true => write_printable(&fields, extent, out),
                 false => write_shown_bytes(event.payload, out),
             }
             out.push(b'\n');
@@ -236,8 +248,11 @@ fn write_shown_bytes(payload: &[u8], out: &mut Vec<u8>) {
 }
 
 /// What makes up the names of fields may be left in JSON as it is; a terminal would obey it.
-fn write_printable(json: &[u8], out: &mut Vec<u8>) {
-    let text = String::from_utf8_lossy(json);
+fn write_printable(json: &[u8], extent: Extent, out: &mut Vec<u8>) {
+    let mut text = String::from_utf8_lossy(json);
+    if extent == Extent::Abbreviated {
+        text = abbreviated(&text).into();
+    }
     out.extend_from_slice(json_escaped(&text).as_bytes());
 }
 
@@ -257,7 +272,7 @@ mod tests {
 
     fn text_lines(log: &Log) -> Vec<String> {
         let mut out = Vec::new();
-        TextLines::default().write(&log.batch(), &log.channels, &mut out).unwrap();
+        TextLines::default().write(&log.batch(), &log.channels, Extent::Whole, &mut out).unwrap();
         String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
     }
 
@@ -383,7 +398,7 @@ mod tests {
         let lines = String::from_utf8(json_out).unwrap();
         let line: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
         assert_eq!((&line["size"], &line["crc32"]), (&Value::Null, &Value::Null));
-        TextLines::default().write(&batch, &log.channels, &mut text_out).unwrap();
+        TextLines::default().write(&batch, &log.channels, Extent::Whole, &mut text_out).unwrap();
         let text = String::from_utf8(text_out).unwrap();
         assert!(text.starts_with("1970-01-01T00:00:00.000000000Z  A  #0  {\"v\":7}\n"), "{text}");
     }

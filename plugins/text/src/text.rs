@@ -10,7 +10,7 @@ use sluice_core::unnest::list_path;
 use sluice_core::{Batch, EncodeContext, Error, FieldPath, Sink, SinkContext};
 
 use crate::file::{self, Blocks, Taken, TextBlock, TextFile};
-use crate::line::TextLines;
+use crate::line::{Extent, TextLines};
 use crate::templates::{LineTemplates, Missing, Skipped};
 
 /// Options of `text`.
@@ -28,6 +28,10 @@ pub struct Text {
     /// A line that is written first, also if no event comes.
     #[serde(default)]
     header: Option<String>,
+    /// In lines for people: lists of decoded events show at most 8 elements and texts at most 64 characters, and
+    /// how much more there is. With `line`, which says itself what is shown, it changes nothing.
+    #[serde(default)]
+    abbreviate: bool,
     /// A list in decoded events that is taken apart: each of its elements is a line of its own.
     #[serde(default, deserialize_with = "list_path")]
     unnest: Option<FieldPath>,
@@ -65,6 +69,10 @@ sluice_core::register! {
 }
 
 impl Text {
+    fn extent(&self) -> Extent {
+        if self.abbreviate { Extent::Abbreviated } else { Extent::Whole }
+    }
+
     fn encode_piece(
         &self,
         taken: &Taken,
@@ -76,7 +84,7 @@ impl Text {
                 Some(line) => {
                     skipped = line.write(&taken.batch, context.channels, self.missing, out)?;
                 }
-                None => self.lines.write(&taken.batch, context.channels, out)?,
+                None => self.lines.write(&taken.batch, context.channels, self.extent(), out)?,
             }
             Ok(())
         })?;

@@ -6,7 +6,7 @@ mod oddities;
 mod sensors;
 mod writers;
 
-use crate::kit::{Folder, Ran, ran};
+use crate::kit::{Folder, Ran, ran, unwrapped};
 
 /// A VEL DataLog of an inertial unit and two laser scanners, an event every 100 ms: `drive.vel`.
 pub(crate) fn vel(folder: &Folder) -> Vec<u8> {
@@ -115,7 +115,8 @@ fn what_a_source_of_files_has_to_say_reaches_whoever_runs_it() {
     let convert = ["convert", "ended.vel", "--to", "out.lcm", "--report", "report.json"];
     ran(&folder, &convert).expect(0).says(&note);
     assert!(String::from_utf8(folder.read("report.json")).unwrap().contains(&note));
-    assert!(ran(&folder, &["info", "ended.vel"]).expect(0).text().contains(&note));
+    let info = ran(&folder, &["info", "ended.vel"]).expect(0).text();
+    assert!(unwrapped(&info).contains(&note), "{info}");
     // Packed, it is read by a thread of its own; where its file ends is not known then.
     folder.write("ended.vel.zst", zstd::encode_all(&log[..], 1).unwrap());
     ran(&folder, &["convert", "ended.vel.zst", "--from", "vel", "--to", "packed.lcm"]).expect(0);

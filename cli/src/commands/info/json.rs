@@ -1,0 +1,69 @@
+//! What was found in a log, as JSON: a contract with scripts.
+
+use serde_json::{Value, json};
+use sluice_core::Channel;
+
+use super::Found;
+use super::census::{Census, Tally};
+
+/// What was found, as one JSON object.
+pub(super) fn of(found: &Found) -> Value {
+    let Found { path, format, bytes, census, report, findings } = found;
+    let some = |time: i64| (census.all.events > 0).then_some(time);
+    let damage = report.damage.iter().map(|damage| {
+        let (offset, length, reason) = (damage.offset, damage.length, &damage.reason);
+        json!({ "input": damage.input, "offset": offset, "length": length, "reason": reason })
+    });
+    let channels =
+        census.channels.iter().map(|(channel, tally)| channel_json(channel, tally, census));
+    json!({
+        "path": path.to_string_lossy(),
+        "format": format,
+        "events": census.all.events,
+        "bytes": bytes,
+        "first_timestamp_ns": some(census.all.first),
+        "last_timestamp_ns": some(census.all.last),
+        "earliest_timestamp_ns": some(census.all.earliest),
+        "latest_timestamp_ns": some(census.all.latest),
+        "steps_back": census.all.steps_back,
+        "largest_step_back_ns": census.all.largest_step_back,
+        "number_jumps": census.number_jumps,
+        "channels": channels.collect::<Vec<_>>(),
+        "damage": damage.collect::<Vec<_>>(),
+        "damaged_ranges": report.damaged_ranges,
+        "findings": findings,
+    })
+}
+
+fn channel_json(channel: &Channel, tally: &Tally, census: &Census) -> Value {
+    let Tally { bytes, times, .. } = tally;
+    let types = tally.common_types();
+    let types = types.iter().map(|(key, events)| {
+        let name = census.types.get(key);
+        json!({ "fingerprint": key.to_string(), "name": name.map(|name| &**name), "events": events })
+    });
+    let types: Vec<Value> = types.collect();
+    json!({
+        "name": channel.name.text(),
+        "source": &*channel.source,
+        "events": times.events,
+        "bytes": bytes,
+        "encoding": channel.encoding.as_str(),
+        "type": type_of(channel, tally, census),
+        "types": types,
+        "first_timestamp_ns": times.first,
+        "last_timestamp_ns": times.last,
+        "rate_hz": times.rate(),
+        "largest_gap_ns": times.largest_gap,
+        "steps_back": times.steps_back,
+        "largest_step_back_ns": times.largest_step_back,
+        "clamped_times": tally.wide_times,
+    })
+}
+
+/// The name of the type that most of a channel's events are of; nothing if it is not known.
+fn type_of<'c>(channel: &'c Channel, tally: &Tally, census: &'c Census) -> Option<&'c str> {
+    let types = tally.common_types();
+    let told = types.first().and_then(|(key, _)| census.types.get(key));
+    told.or(channel.type_name.as_ref()).map(|name| &**name)
+}

@@ -1,0 +1,165 @@
+//! The table of a log's channels, for people. It is as wide as it may be: what is longer gets a line of its own.
+
+use sluice_core::Channel;
+use sluice_core::name::printable;
+
+use super::census::{Census, Tally};
+use super::layout::{Layout, line};
+use crate::terminal::{clipped, width};
+use crate::units;
+
+/// How wide columns of names are at least, before names get lines of their own.
+const NARROWEST: usize = 12;
+
+/// Between two columns.
+const GAP: &str = "  ";
+
+/// What a row says of a channel.
+struct Row {
+    channel: String,
+    source: String,
+    /// Events, bytes, rate, the longest time between two events, steps back.
+    numbers: [String; 5],
+    types: String,
+}
+
+const NUMBERS: [&str; 5] = ["events", "bytes", "rate", "max gap", "back"];
+
+/// The columns of a table, and how wide they are. Nothing where a column would say the same in every row.
+struct Columns {
+    channel: usize,
+    source: Option<usize>,
+    numbers: [Option<usize>; 5],
+    types: usize,
+}
+
+/// Appends the table.
+pub(super) fn write(census: &Census, layout: Layout, text: &mut String) {
+    let has_encodings = encoding(census).is_none();
+    let each = census.channels.iter();
+    let each = each.map(|(channel, tally)| row(channel, tally, census, has_encodings));
+    let heads = Row {
+        channel: "channel".to_owned(),
+        source: "source".to_owned(),
+        numbers: NUMBERS.map(str::to_owned),
+        types: if has_encodings { "encoding, type" } else { "type" }.to_owned(),
+    };
+    let rows: Vec<Row> = std::iter::once(heads).chain(each).collect();
+    let columns = Columns::of(&rows, census, layout.width);
+    rows.iter().for_each(|row| columns.write(row, layout, text));
+    if rows.iter().any(|row| row.types.ends_with('?') || row.types.contains("?,")) {
+        let note = "?  no type that is built in or given with --types has this fingerprint";
+        line(text, format_args!("\n  {note}"));
+    }
+}
+
+/// The encoding of all channels, if it is one.
+pub(super) fn encoding(census: &Census) -> Option<&str> {
+    let mut all = census.channels.iter().map(|(channel, _)| channel.encoding.as_str());
+    let first = all.next()?;
+    all.all(|encoding| encoding == first).then_some(first)
+}
+
+fn row(channel: &Channel, tally: &Tally, census: &Census, has_encodings: bool) -> Row {
+    let Tally { bytes, times, .. } = tally;
+    let dash = || "-".to_owned();
+    let types = types(channel, tally, census);
+    let encoding = channel.encoding.as_str();
+    Row {
+        channel: printable(channel.name.text()).into_owned(),
+        source: printable(&channel.source).into_owned(),
+        numbers: [
+            units::count(times.events),
+            units::bytes(*bytes),
+            times.rate().map_or_else(dash, |rate| format!("{rate:.1} Hz")),
+            if times.events > 1 { units::length(times.largest_gap) } else { dash() },
+            units::count(times.steps_back),
+        ],
+        types: if has_encodings { format!("{encoding} {types}") } else { types },
+    }
+}
+
+/// The types of a channel's events: names, or fingerprints of those that have none.
+fn types(channel: &Channel, tally: &Tally, census: &Census) -> String {
+    let types = tally.common_types();
+    let each = types.iter().map(|(key, _)| match census.types.get(key) {
+        Some(name) => printable(name).into_owned(),
+        None => format!("{key}?"),
+    });
+    let each: Vec<String> = each.collect();
+    match (each.is_empty(), channel.type_name.as_deref()) {
+        (true, None) => "-".to_owned(),
+        (true, Some(name)) => printable(name).into_owned(),
+        (false, _) => each.join(", "),
+    }
+}
+
+impl Columns {
+    fn of(rows: &[Row], census: &Census, room: usize) -> Self {
+        let channels = &census.channels;
+        let widest = |cell: &dyn Fn(&Row) -> &str| {
+            rows.iter().map(|row| width(cell(row))).max().unwrap_or(0)
+        };
+        let steps_back = channels.iter().any(|(_, tally)| tally.times.steps_back > 0);
+        let numbers: [Option<usize>; 5] =
+            std::array::from_fn(|n| (n < 4 || steps_back).then(|| widest(&|row| &row.numbers[n])));
+        let sources = channels.windows(2).any(|pair| pair[0].0.source != pair[1].0.source);
+        let taken: usize = numbers.iter().flatten().map(|width| width + GAP.len()).sum();
+        let room = room.saturating_sub(taken + 2 * GAP.len());
+        let (channel, types) = (widest(&|row| &row.channel), widest(&|row| &row.types));
+        let source = if sources { widest(&|row| &row.source) } else { 0 };
+        let names = channel + if sources { source + GAP.len() } else { 0 };
+        if names + types <= room {
+            return Self { channel, source: sources.then_some(source), numbers, types };
+        }
+        // Names go before types, which are long and alike.
+        let least = if sources { 2 * NARROWEST } else { NARROWEST };
+        let types = types.min(room.saturating_sub(names).max(NARROWEST));
+        let names = names.min(room.saturating_sub(types).max(least));
+        if !sources {
+            return Self { channel: names, source: None, numbers, types };
+        }
+        let source = source
+            .min((names - GAP.len()).div_euclid(2).max(names.saturating_sub(channel + GAP.len())));
+        let channel = names.saturating_sub(source + GAP.len());
+        Self { channel, source: Some(source), numbers, types }
+    }
+
+    fn write(&self, row: &Row, layout: Layout, text: &mut String) {
+        let source = self.source.map(|width| (row.source.as_str(), width));
+        let fits = |(cell, column): (&str, usize)| width(cell) <= column;
+        let is_narrow = fits((&row.channel, self.channel)) && source.is_none_or(fits);
+        let mut cells = String::new();
+        if is_narrow {
+            pad(&row.channel, self.channel, &mut cells);
+            if let Some((cell, column)) = source {
+                cells.push_str(GAP);
+                pad(cell, column, &mut cells);
+            }
+        } else {
+            let source = source.map(|(cell, _)| format!("{GAP}{cell}")).unwrap_or_default();
+            let names = format!("{}{source}", row.channel);
+            line(text, format_args!("{GAP}{}", clipped(&names, layout.width - GAP.len())));
+            let column = self.channel + self.source.map_or(0, |width| width + GAP.len());
+            pad("", column, &mut cells);
+        }
+        for (cell, column) in row.numbers.iter().zip(self.numbers) {
+            let Some(column) = column else { continue };
+            cells.push_str(GAP);
+            cells.extend(std::iter::repeat_n(' ', column.saturating_sub(width(cell))));
+            cells.push_str(cell);
+        }
+        if fits((&row.types, self.types)) {
+            line(text, format_args!("{GAP}{}", format!("{cells}{GAP}{}", row.types).trim_end()));
+            return;
+        }
+        line(text, format_args!("{GAP}{cells}"));
+        layout.write("", 6, &row.types, text);
+    }
+}
+
+/// Appends a cell and the blanks that fill its column.
+fn pad(cell: &str, column: usize, text: &mut String) {
+    text.push_str(cell);
+    text.extend(std::iter::repeat_n(' ', column.saturating_sub(width(cell))));
+}

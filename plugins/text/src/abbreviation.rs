@@ -1,0 +1,208 @@
+//! JSON for people: long lists and texts are cut, and how much more there is stands in their place. Only
+//! looks at text; what it gives is no JSON any more where something was cut.
+
+use std::fmt::Write;
+
+/// As many elements of a list are shown.
+const ELEMENTS: usize = 8;
+
+/// As many characters of a text are shown, of base64 as well.
+const CHARACTERS: usize = 64;
+
+/// A list or an object that is open.
+struct Open {
+    is_list: bool,
+    /// Elements before the one that is being read.
+    elements: usize,
+}
+
+/// `json` with lists of at most 8 elements and texts of at most 64 characters, so that `[1,2,3,…]` ends in
+/// `… 173 more`, and a text in `…" (1,608 characters)`. Everything inside of what is not shown is left out, too.
+pub(crate) fn abbreviated(json: &str) -> String {
+    let mut out = String::with_capacity(json.len().min(4096));
+    let (mut open, mut rest): (Vec<Open>, _) = (Vec::new(), json);
+    // How many lists and objects were open where the end of a list began to be left out.
+    let mut hidden: Option<usize> = None;
+    while let Some(c) = rest.chars().next() {
+        let (token, after) = rest.split_at(if c == '"' { text_len(rest) } else { c.len_utf8() });
+        rest = after;
+        match c {
+            '[' | '{' => open.push(Open { is_list: c == '[', elements: 0 }),
+            ',' => count(&mut open),
+            ']' | '}' => {
+                let closed = open.pop().map_or(0, |list| list.elements + 1);
+                if hidden == Some(open.len() + 1) {
+                    hidden = None;
+                    let more = thousands(closed.saturating_sub(ELEMENTS));
+                    // Writing to a string does not fail.
+                    let _written = write!(out, "… {more} more");
+                }
+            }
+            _ => {}
+        }
+        if hidden.is_none() {
+            if c == '"' {
+                push_text(token, &mut out)
+            } else {
+                out.push_str(token)
+            }
+            let is_full = |list: &Open| list.is_list && list.elements == ELEMENTS;
+            if c == ',' && open.last().is_some_and(is_full) {
+                hidden = Some(open.len());
+            }
+        }
+    }
+    out
+}
+
+fn count(open: &mut [Open]) {
+    if let Some(innermost) = open.last_mut() {
+        innermost.elements += 1;
+    }
+}
+
+/// The length of the text that `json` begins with, with its quotes.
+fn text_len(json: &str) -> usize {
+    let mut is_escaped = false;
+    for (at, byte) in json.bytes().enumerate().skip(1) {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => return at + 1,
+            _ => {}
+        }
+    }
+    json.len()
+}
+
+/// Appends a text with its quotes. An escape is one character, and never cut.
+fn push_text(text: &str, out: &mut String) {
+    let (mut characters, mut end, mut chars) = (0, text.len(), text.char_indices().skip(1));
+    while let Some((at, c)) = chars.next() {
+        if characters == CHARACTERS {
+            end = end.min(at);
+        }
+        if c == '"' {
+            break;
+        }
+        characters += 1;
+        // What follows a backslash belongs to it: one character, or `u` and four digits.
+        if c == '\\' && chars.next().is_some_and(|(_, c)| c == 'u') {
+            chars.by_ref().take(4).for_each(drop);
+        }
+    }
+    if characters <= CHARACTERS {
+        out.push_str(text);
+        return;
+    }
+    let shown = text.get(..end).unwrap_or(text);
+    // Writing to a string does not fail.
+    let _written = write!(out, "{shown}…\" ({} characters)", thousands(characters));
+}
+
+/// A number with its thousands apart.
+fn thousands(number: usize) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    fn short(value: &Value) -> String {
+        abbreviated(&value.to_string())
+    }
+
+    #[test]
+    fn long_lists_end_in_how_many_more_there_are() {
+        let list = |n: i32| json!({ "a": (0..n).collect::<Vec<_>>(), "b": 1 });
+        assert_eq!(short(&list(8)), list(8).to_string());
+        assert_eq!(short(&list(9)), r#"{"a":[0,1,2,3,4,5,6,7,… 1 more],"b":1}"#);
+        assert_eq!(short(&list(2008)), r#"{"a":[0,1,2,3,4,5,6,7,… 2,000 more],"b":1}"#);
+        let nested = json!(vec![json!([[1, 2], "a,]\"", { "x": [3, 4] }]); 10]);
+        let shown = short(&nested);
+        assert_eq!(shown.matches("[1,2]").count(), 8, "{shown}");
+        assert!(shown.ends_with(r#"{"x":[3,4]}],… 2 more]"#), "{shown}");
+    }
+
+    #[test]
+    fn long_texts_end_in_how_long_they_are() {
+        for text in ["a".repeat(64), "\u{fc}\n".repeat(32), "\"\\".repeat(32)] {
+            assert_eq!(short(&json!(text)), json!(text).to_string());
+        }
+        let shown = short(&json!("\\".repeat(1608)));
+        assert_eq!(shown, format!("\"{}…\" (1,608 characters)", "\\\\".repeat(64)));
+        let control = short(&json!("\u{1}".repeat(65)));
+        assert_eq!(control, format!("\"{}…\" (65 characters)", "\\u0001".repeat(64)));
+    }
+
+    #[test]
+    fn objects_and_what_is_no_json_stay() {
+        let object = (0..20).map(|n| (n.to_string(), json!(n))).collect::<serde_json::Map<_, _>>();
+        assert_eq!(short(&Value::Object(object.clone())), Value::Object(object).to_string());
+        for odd in ["", "]", "}}", "\"", "\"a\\", "[", ",,,,,,,,,,,,", "nul"] {
+            assert_eq!(abbreviated(odd), odd);
+        }
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            any::<i64>().prop_map(Value::from),
+            "[a\"\\\\\u{1}é]{0,90}".prop_map(Value::from)
+        ];
+        leaf.prop_recursive(4, 400, 20, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..20).prop_map(Value::from),
+                proptest::collection::btree_map("[a-z,\\]]{1,3}", inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    /// What is shown of a value, made from the value itself.
+    fn modelled(value: &Value) -> String {
+        match value {
+            Value::String(text) if text.chars().count() > CHARACTERS => {
+                let shown: String = text.chars().take(CHARACTERS).collect();
+                let shown = json!(shown).to_string();
+                let shown = shown.strip_suffix('"').unwrap();
+                format!("{shown}…\" ({} characters)", thousands(text.chars().count()))
+            }
+            Value::Array(list) => {
+                let mut each: Vec<String> = list.iter().take(ELEMENTS).map(modelled).collect();
+                if list.len() > ELEMENTS {
+                    each.push(format!("… {} more", list.len() - ELEMENTS));
+                }
+                format!("[{}]", each.join(","))
+            }
+            Value::Object(map) => {
+                let pair =
+                    |(key, value): (&String, &Value)| format!("{}:{}", json!(key), modelled(value));
+                format!("{{{}}}", map.iter().map(pair).collect::<Vec<_>>().join(","))
+            }
+            plain => plain.to_string(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_is_shown_as_its_model(value in any_json()) {
+            prop_assert_eq!(short(&value), modelled(&value));
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in "[\\[\\]{},\"\\\\u0a…]{0,60}") {
+            drop(abbreviated(&text));
+        }
+    }
+}

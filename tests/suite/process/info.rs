@@ -1,0 +1,105 @@
+//! What `info` shows people: tables that fit, an overview of many logs, and what its signs mean.
+
+use crate::kit::{BEGIN, Event, Folder, drive, log, ran};
+
+/// What `info` prints, of which no line may be wider than a terminal usually is.
+fn shown(folder: &Folder, arguments: &[&str], code: i32) -> String {
+    let text = ran(folder, &[&["info"], arguments].concat()).expect(code).text();
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{} columns: {line}\n{text}", line.chars().count());
+    }
+    text
+}
+
+const TYPES: &str = "package a_package_with_quite_a_long_name;\n\
+    struct message_whose_name_does_not_fit_beside_numbers_t { double x; }\n";
+
+/// A payload of the type, by its fingerprint.
+fn payload(folder: &Folder) -> Vec<u8> {
+    folder.write("types.lcm", TYPES);
+    let types = ran(folder, &["types", "types.lcm", "--json"]).expect(0).text();
+    let types: serde_json::Value = serde_json::from_str(types.trim()).unwrap();
+    let fingerprint = u64::from_str_radix(types["fingerprint"].as_str().unwrap(), 16).unwrap();
+    [&fingerprint.to_be_bytes()[..], &1.5f64.to_be_bytes()].concat()
+}
+
+#[test]
+fn tables_of_channels_fit_eighty_columns_and_lose_nothing() {
+    let folder = Folder::new();
+    let payload = payload(&folder);
+    let long = "A_CHANNEL_WHOSE_NAME_IS_TOO_LONG_FOR_A_COLUMN_BUT_NOT_FOR_A_LINE";
+    let mut events = Vec::new();
+    for number in 0..2_000 {
+        // Steps back in time and hours of silence make columns of their own, and wide ones.
+        let time = BEGIN + [0, 7_200_000_000_000, 5][number as usize % 3] + number;
+        let channel = [long, "SHORT", "日本語のチャンネル"][number as usize % 3];
+        events.push(Event::new(number, time, channel, &payload));
+    }
+    folder.write("in.lcm", [log(&events), b"stray".to_vec(), log(&events)].concat());
+    let text = shown(&folder, &["in.lcm", "--types", "types.lcm"], 3);
+    let name = "a_package_with_quite_a_long_name.message_whose_name_does_not_fit_beside_numbers_t";
+    assert!(text.contains(long) && text.contains("日本語のチャンネル"), "{text}");
+    // Wider than a line, which is when a name is cut.
+    assert!(name.len() > 74 && text.contains(&name[..70]), "{text}");
+    assert!(text.contains("back") && text.contains("payloads lcm"), "{text}");
+}
+
+#[test]
+fn sources_and_encodings_are_columns_where_they_differ() {
+    let folder = Folder::new();
+    let line = |n: u32, source: &str, encoding: &str| {
+        format!(
+            "{{\"timestamp_ns\":{n},\"source\":\"{source}\",\"channel\":\"CHANNEL_NUMBER_{n}\",\
+             \"sequence\":{n},\"size\":3,\"encoding\":\"{encoding}\",\"payload\":\"AAAA\"}}\n"
+        )
+    };
+    let long = "a source with a name of its own that is long";
+    let lines = line(1, "front", "vel") + &line(2, long, "text") + &line(3, "front", "ice");
+    folder.write("in.jsonl", lines);
+    let text = shown(&folder, &["in.jsonl"], 0);
+    assert!(text.contains(long) && text.contains("encoding, type"), "{text}");
+    for encoding in ["vel -", "text -", "ice -"] {
+        assert!(text.lines().any(|line| line.ends_with(encoding)), "{encoding}: {text}");
+    }
+    assert!(!text.contains("payloads"), "{text}");
+}
+
+#[test]
+fn an_unknown_fingerprint_is_explained_and_only_then() {
+    let folder = Folder::new();
+    let payload = payload(&folder);
+    folder.write("in.lcm", log(&[Event::new(0, BEGIN, "A", &payload)]));
+    let unknown = shown(&folder, &["in.lcm"], 0);
+    let sign = unknown.lines().find(|line| line.trim_start().starts_with("?  "));
+    assert!(sign.is_some_and(|sign| sign.contains("--types")), "{unknown}");
+    let known = shown(&folder, &["in.lcm", "--types", "types.lcm"], 0);
+    assert!(!known.contains('?'), "{known}");
+}
+
+#[test]
+fn many_logs_have_an_overview_with_a_line_each() {
+    let folder = Folder::new();
+    folder.write("a.lcm", log(&drive(1, 1_500)));
+    folder.write("b.lcm", [log(&drive(2, 40)), b"stray".to_vec()].concat());
+    folder.write("c.lcm", "");
+    let brief = shown(&folder, &["--brief", "*.lcm"], 3);
+    let lines: Vec<&str> = brief.lines().collect();
+    assert_eq!(lines.len(), 5, "{brief}");
+    assert!(lines[0].starts_with("format") && lines[0].ends_with("log"), "{brief}");
+    for (line, parts) in [
+        (lines[1], &["lcm-log", "1,500", "2007-11-03T14:00:00", "1.499 s", "a.lcm"][..]),
+        (lines[2], &["40", "! b.lcm"]),
+        (lines[3], &["0 B", " - ", "c.lcm"]),
+        (lines[4], &["3 logs", "1,540 events", "1 damaged (!)"]),
+    ] {
+        assert!(parts.iter().all(|part| line.contains(part)), "{parts:?}: {line}");
+    }
+    // Behind the whole story of several logs it comes, too; of one log it would say nothing new.
+    let whole = shown(&folder, &["a.lcm", "b.lcm", "c.lcm"], 3);
+    assert!(whole.ends_with(&brief) && whole.len() > 2 * brief.len(), "{whole}");
+    assert!(!shown(&folder, &["a.lcm"], 0).contains("1 log"));
+    let missing = ran(&folder, &["info", "--brief", "a.lcm", "nowhere.lcm", "c.lcm"]).expect(1);
+    let missing = missing.says("nowhere.lcm").text();
+    assert!(missing.contains("2 logs") && missing.contains("1 not readable"), "{missing}");
+    ran(&folder, &["info", "--brief", "--json", "a.lcm"]).expect(2);
+}
