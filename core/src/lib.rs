@@ -35,6 +35,7 @@ pub mod name;
 pub mod options;
 pub mod output;
 pub mod pattern;
+pub mod payload_form;
 pub mod playback;
 pub mod plugin;
 pub mod pool;
@@ -47,6 +48,7 @@ pub mod suggestion;
 pub mod tasks;
 pub mod template;
 pub mod time;
+pub mod type_library;
 pub mod unnest;
 pub mod window;
 

@@ -32,7 +32,7 @@ mod tests;
 
 pub use column::LayoutRows;
 pub use given::{LayoutColumns, as_type};
-pub use plain::{PlainType, RawBooleansType, decode, encode};
+pub use plain::{PlainType, decode, encode};
 
 use compile::{Compiled, compile};
 

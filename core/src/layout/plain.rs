@@ -1,6 +1,4 @@
-//! Payloads that are a layout as they stand, as a type of a codec.
-
-use std::sync::Arc;
+//! Payloads that are a layout as they stand, as a form of a codec's type, and what forms over layouts share.
 
 use arrow_array::builder::BinaryBuilder;
 use arrow_array::{BinaryArray, RecordBatch};
@@ -8,50 +6,15 @@ use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::SchemaRef;
 
 use super::{Layout, LayoutColumns, LayoutRows, Reason};
-use crate::booleans;
-use crate::{Batch, Error, MessageType, PayloadType, Payloads, Rows, TypeKey};
+use crate::payload_form::{FormType, PayloadForm};
+use crate::{Batch, Error, booleans};
 
 /// A type whose payloads are its layout, with nothing around it.
-#[derive(Debug)]
-pub struct PlainType {
-    described: Arc<MessageType>,
-    layout: Arc<Layout>,
-    raw: Option<Arc<RawBooleansType>>,
-}
+pub type PlainType = FormType<Layout>;
 
-/// The same type for payloads whose booleans are any bytes, with a column of these.
-#[derive(Debug)]
-pub struct RawBooleansType {
-    described: Arc<MessageType>,
-    layout: Arc<Layout>,
-    schema: SchemaRef,
-}
-
-impl PlainType {
-    /// The type that is described like this.
-    pub fn new(described: Arc<MessageType>, layout: Layout) -> Self {
-        Self { described, layout: Arc::new(layout), raw: None }
-    }
-
-    /// Has payloads with booleans that are neither 0 nor 1 decoded, too: to rows of the type `key`, which the codec
-    /// must be able to adopt.
-    pub fn with_raw_booleans_as(mut self, key: TypeKey) -> Self {
-        self.raw = Some(Arc::new(RawBooleansType {
-            described: booleans::described(&self.described, key),
-            layout: Arc::clone(&self.layout),
-            schema: booleans::with_column(self.layout.schema(), self.described.key),
-        }));
-        self
-    }
-}
-
-impl PayloadType for PlainType {
-    fn described(&self) -> &Arc<MessageType> {
-        &self.described
-    }
-
+impl PayloadForm for Layout {
     fn schema(&self) -> &SchemaRef {
-        self.layout.schema()
+        self.schema()
     }
 
     fn decode(
@@ -59,9 +22,10 @@ impl PayloadType for PlainType {
         batch: &Batch,
         events: &[u32],
         bad: &mut Vec<(u32, Reason)>,
-    ) -> Result<Rows, Error> {
-        decode(&self.layout, &self.described, batch, events, bad, |rows, payload| {
-            rows.push(payload)
+        mut raw: Option<&mut BinaryBuilder>,
+    ) -> Result<(Vec<u32>, RecordBatch), Error> {
+        decode(self, batch, events, bad, |rows, payload| {
+            rows.push_keeping(payload, raw.as_deref_mut())
         })
     }
 
@@ -69,64 +33,52 @@ impl PayloadType for PlainType {
         &self,
         columns: &RecordBatch,
         bad: &mut Vec<(u32, Reason)>,
+        raw: Option<&BinaryArray>,
     ) -> Result<BinaryArray, String> {
-        encode(&self.layout, columns, bad, |columns, row, out| columns.write(row, out))
-    }
-
-    fn with_raw_booleans(&self) -> Option<Arc<dyn PayloadType>> {
-        Some(Arc::clone(self.raw.as_ref()?) as _)
+        encode(self, columns, bad, |columns, row, out| columns.write_keeping(row, raw, out))
     }
 }
 
-impl PayloadType for RawBooleansType {
-    fn described(&self) -> &Arc<MessageType> {
-        &self.described
-    }
-
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
-    fn decode(
-        &self,
-        batch: &Batch,
-        events: &[u32],
-        bad: &mut Vec<(u32, Reason)>,
-    ) -> Result<Rows, Error> {
-        let mut raw = BinaryBuilder::new();
-        let push = |rows: &mut LayoutRows<'_>, payload: &[u8]| {
-            raw.append_value(rows.push_with_raw_booleans(payload)?);
-            Ok(())
-        };
-        let mut rows = decode(&self.layout, &self.described, batch, events, bad, push)?;
-        let mut columns = rows.columns.columns().to_vec();
-        columns.push(Arc::new(raw.finish()));
-        let columns = RecordBatch::try_new(Arc::clone(&self.schema), columns);
-        rows.columns = columns.map_err(|e| Error::broken(e.to_string()))?;
-        Ok(rows)
-    }
-
-    fn encode(
-        &self,
-        columns: &RecordBatch,
-        bad: &mut Vec<(u32, Reason)>,
-    ) -> Result<BinaryArray, String> {
-        let raw = booleans::column_of(&self.schema, columns)?;
-        encode(&self.layout, columns, bad, |columns, row, out| {
-            columns.write_with_raw_booleans(row, booleans::of_row(&raw, row), out)
-        })
+impl LayoutRows<'_> {
+    /// Adds the row of a payload as [`push`](Self::push) does; with `raw`, of one whose booleans may be any bytes,
+    /// which are appended there.
+    pub fn push_keeping(
+        &mut self,
+        payload: &[u8],
+        raw: Option<&mut BinaryBuilder>,
+    ) -> Result<(), Reason> {
+        match raw {
+            None => self.push(payload)?,
+            Some(raw) => raw.append_value(self.push_with_raw_booleans(payload)?),
+        }
+        Ok(())
     }
 }
 
-/// The rows of events whose payloads `push` can add, which says why not of others.
+impl LayoutColumns<'_> {
+    /// Appends the payload of a row as [`write`](Self::write) does; with `raw`, with that row's bytes there as
+    /// booleans.
+    pub fn write_keeping(
+        &mut self,
+        row: usize,
+        raw: Option<&BinaryArray>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Reason> {
+        match raw {
+            None => self.write(row, out),
+            Some(raw) => self.write_with_raw_booleans(row, booleans::of_row(raw, row), out),
+        }
+    }
+}
+
+/// The events whose payloads `push` can add, and their columns; it says why not of others.
 pub fn decode<'l>(
     layout: &'l Layout,
-    described: &Arc<MessageType>,
     batch: &Batch,
     events: &[u32],
     bad: &mut Vec<(u32, Reason)>,
     mut push: impl FnMut(&mut LayoutRows<'l>, &[u8]) -> Result<(), Reason>,
-) -> Result<Rows, Error> {
+) -> Result<(Vec<u32>, RecordBatch), Error> {
     let mut rows = layout.rows();
     let mut good = Vec::with_capacity(events.len());
     for event in events {
@@ -142,8 +94,7 @@ pub fn decode<'l>(
         }
     }
     let columns = rows.finish().map_err(|e| Error::broken(e.to_string()))?;
-    let message = Arc::clone(described);
-    Ok(Rows { message, payloads: Payloads::Kept, events: good, columns })
+    Ok((good, columns))
 }
 
 /// What the columns of these payloads rarely need more than: twice what the payloads do, as places of texts and

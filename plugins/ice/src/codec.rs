@@ -12,30 +12,35 @@
 //! | a class, as a member | nullable `Struct` of all that it and those that extend it have; `class` says which it is, where there are several |
 //! | what a class adds that nobody declared | `sliced`, `Binary`: empty unless there is such a thing |
 //! | instances in another order than their ids | `order`, `List` of `Int32`: empty unless there is such a thing |
+//! | an instance that several references lead to | stands at each; `references`, `List` of `Int32`, says which are one |
 //!
 //! A record of a class says which type it is of. One of a struct does not: of the structs that its channel's
 //! interface has, it is the first, in the order of files, of which it is exactly as long as it has to be.
-//! Decoding and encoding are inverse: a record that would not come back byte for byte is not decoded.
+//! Decoding and encoding are inverse: a record that would not come back byte for byte is not decoded. A boolean is
+//! true if its byte is not 0; records in which one is another than 0 or 1 have a column with the booleans' bytes, too.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use arrow_array::builder::BinaryBuilder;
 use arrow_array::{BinaryArray, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::codecs;
 use sluice_core::layout::{self, Layout, Lengths, Wire};
+use sluice_core::payload_form::{FormType, PayloadForm};
+use sluice_core::type_library::TypeBudget;
 use sluice_core::{
     Batch, Channel, Codec, Encoding, Error, KeyOf, KnownType, MessageType, OptionsError,
-    PayloadType, Rows, TypeKey, TypePaths, UnusableTypes,
+    PayloadType, TypeKey, TypePaths, UnusableTypes, booleans, codecs,
 };
 
-use crate::plan::{self, Form, Top, dotted};
+use crate::plan::{self, Form, dotted};
 use crate::record;
 use crate::slice::syntax::Body;
 use crate::slice::{Library, TypeFile, TypeId};
+use crate::wire::Booleans;
 
 /// Its name in the registry, and in descriptions of types.
 pub const NAME: &str = "ice";
@@ -121,7 +126,7 @@ impl IceCodec {
     pub fn of(files: Vec<TypeFile>) -> Self {
         let made_from = codecs::made_from(NAME, &files);
         let library = Library::of(files);
-        let (mut types, mut room) = (Vec::new(), Room::default());
+        let (mut types, mut budget) = (Vec::new(), TypeBudget::default());
         let (mut classes, mut structs): (Classes, BTreeMap<Role, Candidates>) = Default::default();
         for id in library.ids().filter(|id| library.is_sound(*id)) {
             let is_class = match library.get(id).declaration.body {
@@ -129,7 +134,7 @@ impl IceCodec {
                 Body::Class { .. } => true,
                 _ => continue,
             };
-            let (known, form) = known(&library, id, &mut room);
+            let (known, form) = known(&library, id, &mut budget);
             let key = known.described.key;
             if is_class {
                 add(classes.of(library.name(id).as_bytes()), (key, form));
@@ -175,47 +180,20 @@ fn roles(library: &Library, id: TypeId) -> Vec<Role> {
     roles
 }
 
-/// What the columns and descriptions of all types together may still take: a small file can declare types that
-/// hold each other's columns over and over.
-struct Room {
-    columns: usize,
-    text: usize,
-}
-
-impl Default for Room {
-    fn default() -> Self {
-        Self { columns: 300_000, text: 32 << 20 }
-    }
-}
-
-const NO_ROOM: &str = "the types given have too many columns together; give fewer files";
-
-/// A type ready for use, and its description.
-struct Made {
+/// What a type is compiled to, and its description.
+struct Compiled {
     form: Arc<Form>,
     layout: Layout,
     text: String,
 }
 
-impl Room {
-    fn take(&mut self, library: &Library, id: TypeId) -> Result<Made, String> {
-        if self.columns == 0 || self.text == 0 {
-            return Err(NO_ROOM.to_owned());
-        }
-        let made = make(library, id)?;
-        self.columns = self.columns.saturating_sub(made.form.columns);
-        self.text = self.text.saturating_sub(made.text.len());
-        Ok(made)
-    }
-}
-
 const WIRE: Wire = Wire { booleans: 1, lengths: Lengths::Size };
 
-fn make(library: &Library, id: TypeId) -> Result<Made, String> {
+fn compile(library: &Library, id: TypeId) -> Result<Compiled, String> {
     let form = plan::compile(library, id)?;
     let layout = Layout::new(WIRE, &form.members)?;
     let text = library.text_of(id)?;
-    Ok(Made { form: Arc::new(form), layout, text })
+    Ok(Compiled { form: Arc::new(form), layout, text })
 }
 
 /// The number of a type: the beginning of a hash over its description.
@@ -224,16 +202,16 @@ fn key_of_text(text: &str) -> TypeKey {
     TypeKey(hash.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)))
 }
 
-fn known(library: &Library, id: TypeId, room: &mut Room) -> (KnownType, Option<Arc<Form>>) {
+fn known(library: &Library, id: TypeId, budget: &mut TypeBudget) -> (KnownType, Option<Arc<Form>>) {
     let (name, codec) = (dotted(library.name(id)).into(), NAME.into());
     let (file, line) = (Some(library.file_of(id).to_owned()), library.get(id).line);
-    match room.take(library, id) {
-        Ok(Made { form, layout, text }) => {
+    match budget.check().and_then(|()| compile(library, id)) {
+        Ok(Compiled { form, layout, text }) => {
+            budget.spend(form.columns, text.len());
             let key = key_of_text(&text);
             let described = Arc::new(MessageType { name, key, codec, text: text.into() });
-            let (of, shared) = (Arc::clone(&described), Arc::clone(&form));
-            let compiled = Arc::new(Compiled { described: of, form: shared, layout });
-            (KnownType { described, file, line, form: Ok(compiled) }, Some(form))
+            let payloads = payload_type(Arc::clone(&described), Arc::clone(&form), layout);
+            (KnownType { described, file, line, form: Ok(Arc::new(payloads)) }, Some(form))
         }
         Err(reason) => {
             // It has no description that a number could be made of; its place tells it from others.
@@ -295,11 +273,15 @@ impl Codec for IceCodec {
         }
         let is_it = |id: &TypeId| dotted(library.name(*id)) == *described.name;
         let id = library.ids().find(is_it).ok_or("its description does not declare it")?;
-        let Made { form, layout, text } = make(&library, id)?;
-        if key_of_text(&text) != described.key {
+        let Compiled { form, layout, text } = compile(&library, id)?;
+        let key = key_of_text(&text);
+        if ![key, booleans::key_of(key)].contains(&described.key) {
             return Err("its description does not give its number".to_owned());
         }
-        Ok(Arc::new(Compiled { described: Arc::new(described.clone()), form, layout }))
+        let base = Arc::new(MessageType { key, ..described.clone() });
+        let payloads = payload_type(base, form, layout);
+        let raw = payloads.with_raw_booleans().filter(|_| key != described.key);
+        Ok(raw.unwrap_or_else(|| Arc::new(payloads)))
     }
 }
 
@@ -307,45 +289,47 @@ impl Codec for IceCodec {
 fn class_of(classes: &Classes, record: &[u8]) -> Option<TypeKey> {
     let names = record::classes(record)?;
     let versions = names.into_iter().find_map(|name| classes.find(name))?;
-    let is_it = |(_, form): &&(TypeKey, Option<Arc<Form>>)| {
-        form.as_ref().is_some_and(|form| record::is_of(&form.top, record))
-    };
-    let only = if versions.len() == 1 { versions.first() } else { None };
-    let found = only.or_else(|| versions.iter().find(is_it)).or(versions.first());
-    found.map(|(key, _)| *key)
+    let forms = versions.iter().map(|(key, form)| (*key, form.as_deref()));
+    first_that_fits(forms, record).or(versions.first().map(|(key, _)| *key))
 }
 
 /// The first struct that a record can be. Where there is only one, decoding it says why it is not.
 fn struct_of(structs: &Candidates, record: &[u8]) -> Option<TypeKey> {
-    let is_it = |(_, form): &&(TypeKey, Arc<Form>)| record::is_of(&form.top, record);
-    let only = if structs.len() == 1 { structs.first() } else { None };
-    only.or_else(|| structs.iter().find(is_it)).map(|(key, _)| *key)
+    first_that_fits(structs.iter().map(|(key, form)| (*key, Some(&**form))), record)
 }
 
-/// A type and how its records are read and made.
-struct Compiled {
+/// The first type that a record can be, if need be with booleans that are neither 0 nor 1. An only one is not tried.
+fn first_that_fits<'f>(
+    forms: impl ExactSizeIterator<Item = (TypeKey, Option<&'f Form>)> + Clone,
+    record: &[u8],
+) -> Option<TypeKey> {
+    if forms.len() == 1 {
+        return forms.map(|(key, _)| key).next();
+    }
+    [Booleans::ZeroOrOne, Booleans::Any].into_iter().find_map(|booleans| {
+        let fits = |form: &Form| record::is_of(&form.top, record, booleans);
+        let mut fitting = forms.clone().filter(|(_, form)| form.is_some_and(fits));
+        fitting.next().map(|(key, _)| key)
+    })
+}
+
+/// The type that is described like this. Its records have this form, and their linear forms this layout.
+fn payload_type(
     described: Arc<MessageType>,
+    form: Arc<Form>,
+    layout: Layout,
+) -> FormType<RecordForm> {
+    let raw = booleans::key_of(described.key);
+    FormType::new(described, RecordForm { form, layout }).with_raw_booleans_as(raw)
+}
+
+/// How records of a type are read and made.
+struct RecordForm {
     form: Arc<Form>,
     layout: Layout,
 }
 
-impl Compiled {
-    fn top(&self) -> &Top {
-        &self.form.top
-    }
-}
-
-impl std::fmt::Debug for Compiled {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.described.name, self.described.key)
-    }
-}
-
-impl PayloadType for Compiled {
-    fn described(&self) -> &Arc<MessageType> {
-        &self.described
-    }
-
+impl PayloadForm for RecordForm {
     fn schema(&self) -> &SchemaRef {
         self.layout.schema()
     }
@@ -355,10 +339,12 @@ impl PayloadType for Compiled {
         batch: &Batch,
         events: &[u32],
         bad: &mut Vec<(u32, &'static str)>,
-    ) -> Result<Rows, Error> {
+        mut raw: Option<&mut BinaryBuilder>,
+    ) -> Result<(Vec<u32>, RecordBatch), Error> {
         let mut scratch = Vec::new();
-        layout::decode(&self.layout, &self.described, batch, events, bad, |rows, record| {
-            rows.push(record::linear_of(self.top(), record, &mut scratch)?)
+        layout::decode(&self.layout, batch, events, bad, |rows, record| {
+            let linear = record::linear_of(&self.form.top, record, &mut scratch)?;
+            rows.push_keeping(linear, raw.as_deref_mut())
         })
     }
 
@@ -366,12 +352,13 @@ impl PayloadType for Compiled {
         &self,
         columns: &RecordBatch,
         bad: &mut Vec<(u32, &'static str)>,
+        raw: Option<&BinaryArray>,
     ) -> Result<BinaryArray, String> {
         let mut linear = Vec::new();
         layout::encode(&self.layout, columns, bad, |columns, row, out| {
             linear.clear();
-            columns.write(row, &mut linear)?;
-            record::record_of(self.top(), &linear, out)
+            columns.write_keeping(row, raw, &mut linear)?;
+            record::record_of(&self.form.top, &linear, out)
         })
     }
 }

@@ -10,8 +10,9 @@
 //! | reference to an instance of a class | a byte: 0 for none, k for the k-th class that it may be; then the members of the instance, those of the root first | nullable `Struct` |
 //!
 //! An instance also has a member `sliced`: the slices of classes that nobody declared, as they lie in the
-//! record, but for names, which are always spelled out. A record with references has a member `order`: the ids
-//! of instances as they lie in the record, nothing where they rise.
+//! record, but for names, which are always spelled out. A record with references has two more at its end: `order`,
+//! the ids of instances as they lie in the record, nothing where they rise; and `references`, the id of each instance
+//! in the linear form, nothing where none stands there twice because several references lead to it.
 
 use sluice_core::layout::{Member, Number, Shape};
 
@@ -45,7 +46,7 @@ pub(crate) enum Top {
 pub(crate) enum Plain {
     /// Any bytes, as many.
     Bytes(usize),
-    /// A byte that is 0 or 1.
+    /// A boolean.
     Bool,
     /// One of these values, which rise.
     Enum { width: usize, values: Vec<i32> },
@@ -88,7 +89,7 @@ pub(crate) fn compile(library: &Library, id: TypeId) -> Result<Form, String> {
     let (top, members) = match &library.get(id).declaration.body {
         Body::Class { .. } => {
             let (class, mut members) = compiler.class(id)?;
-            members.push(order(&members));
+            push_last(&mut members);
             (Top::Class(Reference(vec![class])), members)
         }
         _ => compiler.structure(id)?,
@@ -96,8 +97,11 @@ pub(crate) fn compile(library: &Library, id: TypeId) -> Result<Form, String> {
     Ok(Form { top, members, columns: compiler.columns })
 }
 
-fn order(members: &[Member]) -> Member {
-    named("order", members, Shape::List(Box::new(Shape::Number(Number::I32))))
+/// Adds what stands at the end of a linear form of a record with references.
+fn push_last(members: &mut Vec<Member>) {
+    for name in ["order", "references"] {
+        members.push(named(name, members, Shape::List(Box::new(Shape::Number(Number::I32)))));
+    }
 }
 
 /// A member of ours beside those that are declared.
@@ -124,7 +128,7 @@ impl Compiler<'_> {
         {
             return Ok((Top::Plain(plain), members));
         }
-        members.push(order(&members));
+        push_last(&mut members);
         Ok((Top::Struct(parts), members))
     }
 

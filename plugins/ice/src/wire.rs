@@ -2,6 +2,8 @@
 
 #![warn(clippy::indexing_slicing)]
 
+use sluice_core::booleans::ODD_BOOLEAN;
+
 /// Why bytes are refused. Reasons are few, and hold nothing of the record.
 pub type Reason = &'static str;
 
@@ -16,12 +18,37 @@ const TOO_LONG: Reason = "it is longer than a size can say";
 pub struct Reader<'b> {
     bytes: &'b [u8],
     at: usize,
+    booleans: Booleans,
+}
+
+/// Which bytes are a boolean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Booleans {
+    /// Any: all but 0 are true, as they are to Ice.
+    #[default]
+    Any,
+    /// 0 and 1 alone, which is what Ice writes.
+    ZeroOrOne,
 }
 
 impl<'b> Reader<'b> {
     /// From the first of these bytes on.
     pub fn new(bytes: &'b [u8]) -> Self {
-        Self { bytes, at: 0 }
+        Self { bytes, at: 0, booleans: Booleans::Any }
+    }
+
+    /// The same bytes, of which these are booleans.
+    pub fn with_booleans(mut self, booleans: Booleans) -> Self {
+        self.booleans = booleans;
+        self
+    }
+
+    /// Reads the next byte as a boolean.
+    pub fn boolean(&mut self) -> Result<(), Reason> {
+        match self.byte()? {
+            2.. if self.booleans == Booleans::ZeroOrOne => Err(ODD_BOOLEAN),
+            _ => Ok(()),
+        }
     }
 
     /// How many bytes were read.

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sluice_core::{BatchBuilder, ChannelId, Codec};
+use sluice_core::{BatchBuilder, ChannelId, Codec, booleans};
 use sluice_ice::codec::IceCodec;
 use sluice_ice::slice::TypeFile;
 
@@ -20,14 +20,13 @@ fn outcome(codec: &IceCodec, name: &str, record: &[u8]) -> String {
     let (form, mut bad) = (known.form.clone().unwrap(), Vec::new());
     let mut batch = BatchBuilder::default();
     batch.push_copy(0, 0, ChannelId(0), record);
-    let rows = form.decode(&batch.finish(), &[0], &mut bad).unwrap();
-    if let Some((_, reason)) = bad.first() {
-        assert!(rows.events.is_empty());
-        return (*reason).to_owned();
-    }
+    let rows = booleans::decode(&*form, &batch.finish(), &[0], &mut bad).unwrap();
+    let Some(rows) = rows.first() else { return bad.first().unwrap().1.to_owned() };
+    let form = codec.adopt(&rows.message, &rows.columns.schema()).unwrap();
     let made = form.encode(&rows.columns, &mut bad).unwrap();
     assert_eq!((made.value(0), bad), (record, vec![]));
-    "decoded".to_owned()
+    let is_odd = rows.base_key() != rows.message.key;
+    if is_odd { "decoded with raw booleans" } else { "decoded" }.to_owned()
 }
 
 #[test]
@@ -51,10 +50,10 @@ fn every_case_gives_what_it_says() {
             assert_eq!(found, wanted.trim_end(), "{}", case.display());
         }
         // Cut off anywhere, a record that was right no longer is.
-        let cuts = if found == "decoded" { record.len() } else { 0 };
+        let cuts = if found.starts_with("decoded") { record.len() } else { 0 };
         for cut in 0..cuts {
             let found = outcome(&codec, name, record.get(..cut).unwrap());
-            assert_ne!(found, "decoded", "{} cut at {cut}", case.display());
+            assert!(!found.starts_with("decoded"), "{} cut at {cut}", case.display());
         }
     }
 }

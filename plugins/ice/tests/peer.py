@@ -16,6 +16,9 @@ import Ice
 asked = json.load(sys.stdin)
 types = asked["types"]
 dice = random.Random(asked["seed"])
+# The instances of the record that is being made; others may refer to them, too, unless a part that is not known may.
+complete = []
+may_share = all(t["is_known"] for t in types.values() if t["kind"] == "class")
 
 
 def named(name):
@@ -104,6 +107,10 @@ def instance(of, may_be_null=True):
     if may_be_null and dice.random() < 0.2:
         return None, None
     derived = [name for name, t in types.items() if t["kind"] == "class" and of in line_of(name)]
+    if may_be_null and may_share and dice.random() < 0.1:
+        shared = [(target, shown) for own, target, shown in complete if own in derived]
+        if shared:
+            return dice.choice(shared)
     own = dice.choice(sorted(derived))
     if not may_be_null:
         own = of
@@ -113,6 +120,7 @@ def instance(of, may_be_null=True):
         if types[part]["is_known"]:
             shown.update(more)
             shown["@class"] = part.split("::")[-1]
+    complete.append((own, target, shown))
     return target, shown
 
 
@@ -145,6 +153,7 @@ def main():
         taker = taker.ice_encodingVersion(Ice.Encoding_1_0)
         for n, top in enumerate(tops):
             for _ in range(asked["count"]):
+                complete.clear()
                 value, shown = made(top, may_be_null=False)
                 getattr(taker, f"take{n}")(value)
                 record = kept.record

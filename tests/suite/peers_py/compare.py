@@ -44,7 +44,7 @@ def value(path, wanted, found):
 
 def members(path, wanted, found):
     """The members of an object, in whichever order. Ours also has what an object is not, as null."""
-    found = {name: member for name, member in found.items() if name not in ("sliced", "order")}
+    found = {name: member for name, member in found.items() if name not in ("sliced", "order", "references")}
     for name, member in wanted.items():
         if name == "class":
             # A reference that can lead to one class only does not say to which.

@@ -103,3 +103,41 @@ fn vel_booleans_with_junk_in_them_are_typed_and_come_back() {
         assert!(folder.read("back.vel") == folder.read("log.vel"), "by way of {way}");
     }
 }
+
+/// A set of types whose records are of one instance with booleans, and a log of such records.
+fn ice_log(folder: &Folder) {
+    folder.write("flags.ice", "module m { struct FlagsData { int n; bool on; bool off; }; };");
+    let record = |n: i32, booleans: [u8; 2]| {
+        let record = [&n.to_le_bytes()[..], &booleans, &[0]].concat();
+        [&(record.len() as u32).to_le_bytes()[..], &record].concat()
+    };
+    let booleans = [[1, 0], [2, 0], [0, 255], [1, 1], [7, 9]];
+    let records = booleans.into_iter().zip(0..);
+    let file: Vec<u8> = records.flat_map(|(booleans, n)| record(n, booleans)).collect();
+    folder.write("flags0.log", file);
+    let lines: String = (1..=5).map(|n| format!("{n} 0 0 {n}\n")).collect();
+    folder.write("in.orca", format!("::orca::Flags ice flags0.log\n#data\n{lines}"));
+}
+
+#[test]
+fn ice_booleans_of_any_byte_are_typed_and_come_back() {
+    let folder = Folder::new();
+    ice_log(&folder);
+    let typed =
+        ["--types", "flags.ice", "--source-option", "config_records={ \"flags0.log\" = 0 }"];
+    let line = [&["cat", "in.orca", "--json"][..], &typed].concat();
+    let lines = ran(&folder, &line).expect(0).text();
+    let read = |line: &str| {
+        let event: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(event["fields"].get("raw_booleans").is_none());
+        (event["fields"]["on"].as_bool().unwrap(), event["fields"]["off"].as_bool().unwrap())
+    };
+    let read: Vec<(bool, bool)> = lines.lines().map(read).collect();
+    let (on, off) = ((true, false), (false, true));
+    assert_eq!(read, [on, on, off, (true, true), (true, true)]);
+    for way in ["tables/", "by.arrow.zst"] {
+        convert(&folder, "in.orca", way, &typed).expect(0);
+        convert(&folder, way, "back.orca", &["--overwrite"]).expect(0);
+        assert!(folder.read("flags0.log") == folder.read("back_flags0.log"), "by way of {way}");
+    }
+}

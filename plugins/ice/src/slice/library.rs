@@ -12,24 +12,12 @@ pub use sluice_core::TypeFile;
 use sluice_core::UnusableTypes;
 use sluice_core::mistake::Mistake;
 use sluice_core::name::printable;
+pub use sluice_core::type_library::TypeId;
+use sluice_core::type_library::{BrokenTypes, TypeLibrary};
 
 use super::parser::{self, MOST_MISTAKES};
 use super::syntax::{Body, Declaration, Member, Named, TypeName};
 use crate::plan::dotted;
-
-/// A type's number in its library.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TypeId(u32);
-
-impl TypeId {
-    pub(crate) fn index(self) -> usize {
-        self.0 as usize
-    }
-
-    fn at(index: usize) -> Self {
-        Self(u32::try_from(index).expect("a library holds fewer types than that"))
-    }
-}
 
 /// A declaration and what the names in it mean.
 #[derive(Debug)]
@@ -72,10 +60,7 @@ pub struct Library {
     mistakes: Vec<(usize, Mistake)>,
     /// For each file, how many mistakes in it are told.
     told: Vec<usize>,
-    /// For each file that cannot be read to its end, or contradicts itself, why and in which line.
-    broken_files: BTreeMap<usize, String>,
-    /// For each type that names one that is not known, or extends what it cannot, why.
-    broken_types: HashMap<TypeId, String>,
+    broken: BrokenTypes,
     /// The types that cannot be used, those included that hold or extend one that is broken.
     unsound: HashSet<TypeId>,
 }
@@ -96,24 +81,12 @@ impl Library {
         let includes: Vec<Vec<String>> =
             (0..library.files.len()).map(|file| library.add(file)).collect();
         library.included = library.follow(&includes);
-        library.note_broken_files();
+        library.broken.note_files(&library.files, &library.mistakes);
         library.resolve();
         library.check_bases();
         library.find_unsound();
         library.mistakes.sort_by_key(|(file, mistake)| (*file, mistake.span.start));
         library
-    }
-
-    fn note_broken_files(&mut self) {
-        for (file, mistake) in &self.mistakes {
-            let text = &self.files[*file].text;
-            let why = || {
-                let before = text.as_bytes().get(..mistake.span.start).unwrap_or_default();
-                let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-                format!("{} (line {line})", mistake.message)
-            };
-            self.broken_files.entry(*file).or_insert_with(why);
-        }
     }
 
     /// Takes over what a file declares, and gives what it includes.
@@ -194,16 +167,14 @@ impl Library {
                 let found = self.find(name, scope, file);
                 if let Err((message, help)) = &found {
                     let line = self.types[at].line;
-                    let why = || format!("{message} (type in line {line})");
-                    self.broken_types.entry(TypeId::at(at)).or_insert_with(why);
+                    self.broken.note_type(TypeId::at(at), message, line);
                     wrong.push(mistake(&of.span, message, Some(help)));
                 }
                 uses.push(found.ok());
             }
             self.types[at].uses = uses;
             if self.told[file] + wrong.len() >= MOST_MISTAKES {
-                let why = || "too many mistakes to look further".to_owned();
-                self.broken_files.entry(file).or_insert_with(why);
+                self.broken.note_file(file, "too many mistakes to look further");
             }
             wrong.into_iter().for_each(|mistake| self.tell(file, mistake));
         }
@@ -274,8 +245,7 @@ impl Library {
                     above.for_each(|base| derived.entry(base).or_default().push(id));
                 }
                 Err((span, message, help)) => {
-                    let why = format!("{message} (type in line {})", self.get(id).line);
-                    broken.push((id, why));
+                    broken.push((id, message.clone(), self.get(id).line));
                     wrong.push((self.get(id).file, mistake(&span, message, Some(help))));
                 }
             }
@@ -285,28 +255,15 @@ impl Library {
             classes.dedup_by_key(|id| self.name(*id));
         }
         self.derived = derived;
-        self.broken_types.extend(broken);
+        for (id, message, line) in broken {
+            self.broken.note_type(id, &message, line);
+        }
         wrong.into_iter().for_each(|(file, mistake)| self.tell(file, mistake));
     }
 
     /// Finds the types that are broken, and all that hold or extend them.
     fn find_unsound(&mut self) {
-        let mut held_by: HashMap<TypeId, Vec<TypeId>> = HashMap::new();
-        for id in self.ids() {
-            for used in self.get(id).uses.iter().flatten() {
-                held_by.entry(*used).or_default().push(id);
-            }
-        }
-        let is_broken = |id: &TypeId| {
-            self.broken_types.contains_key(id)
-                || self.broken_files.contains_key(&self.get(*id).file)
-        };
-        let mut next: Vec<TypeId> = self.ids().filter(is_broken).collect();
-        let mut unsound: HashSet<TypeId> = next.iter().copied().collect();
-        while let Some(id) = next.pop() {
-            let holders = held_by.get(&id).into_iter().flatten();
-            next.extend(holders.copied().filter(|holder| unsound.insert(*holder)));
-        }
+        let unsound = self.broken.unsound(self);
         // Records of these are read as far as what they extend is known.
         self.derived.values_mut().for_each(|all| all.retain(|id| !unsound.contains(id)));
         self.unsound = unsound;
@@ -412,37 +369,7 @@ impl Library {
 
     /// The types that are not [sound](Self::is_sound), by file, and why.
     pub fn unusable(&self) -> Vec<UnusableTypes> {
-        let mut all = Vec::new();
-        let mut names: BTreeMap<usize, Vec<String>> = BTreeMap::new();
-        for id in self.ids() {
-            names.entry(self.get(id).file).or_default().push(dotted(self.name(id)));
-        }
-        for (file, why) in &self.broken_files {
-            let (file, types) = (&self.files[*file].path, names.remove(file).unwrap_or_default());
-            all.push(UnusableTypes {
-                file: Some(file.clone()),
-                types,
-                why: why.clone(),
-                has_mistake: true,
-            });
-        }
-        for id in self.ids().filter(|id| !self.is_sound(*id)) {
-            let declared = self.get(id);
-            if self.broken_files.contains_key(&declared.file) {
-                continue;
-            }
-            let why = self.broken_types.get(&id).map(|why| (why.clone(), true));
-            let why = why.unwrap_or_else(|| (self.why_unsound(declared), false));
-            UnusableTypes::add(&mut all, Some(self.file_of(id)), &dotted(self.name(id)), why);
-        }
-        all.sort_by(|a, b| a.file.cmp(&b.file));
-        all
-    }
-
-    fn why_unsound(&self, declared: &Declared) -> String {
-        let held = declared.uses.iter().flatten().find(|used| !self.is_sound(**used));
-        let held = held.map(|used| dotted(self.name(*used))).unwrap_or_default();
-        format!("it names `{held}`, which cannot be used")
+        self.broken.unusable(self, &self.unsound)
     }
 
     /// The mistakes in the files, each with its place, shown as text: at most [`MOST_MISTAKES`] of a file are
@@ -467,6 +394,28 @@ impl Library {
             shown.push(format!("and {least}{more} more mistakes"));
         }
         shown
+    }
+}
+
+impl TypeLibrary for Library {
+    fn files(&self) -> &[TypeFile] {
+        &self.files
+    }
+
+    fn types(&self) -> usize {
+        self.types.len()
+    }
+
+    fn file(&self, id: TypeId) -> usize {
+        self.get(id).file
+    }
+
+    fn shown_name(&self, id: TypeId) -> String {
+        dotted(self.name(id))
+    }
+
+    fn uses(&self, id: TypeId) -> impl Iterator<Item = TypeId> {
+        self.get(id).uses.iter().flatten().copied()
     }
 }
 

@@ -18,13 +18,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arrow_array::{BinaryArray, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use sluice_core::payload_form::FormType;
+use sluice_core::type_library::TypeBudget;
 use sluice_core::{
-    Batch, Channel, Codec, Encoding, Error, KeyOf, KnownType, MessageType, OptionsError,
-    PayloadType, Payloads, Rows, TypeKey, TypePaths, UnusableTypes,
+    Channel, Codec, Encoding, KeyOf, KnownType, MessageType, OptionsError, PayloadType, TypeKey,
+    TypePaths, UnusableTypes,
 };
 use sluice_core::{booleans, codecs};
 
@@ -34,12 +35,13 @@ use crate::types::{Library, TypeId, fingerprint};
 mod columns;
 mod decode;
 mod encode;
+mod form;
 mod plan;
 mod raw_booleans;
 mod wire;
 
+use form::Compiled;
 use plan::Plan;
-use raw_booleans::RawBooleans;
 
 /// Its name in the registry, and in descriptions of types.
 pub const NAME: &str = "lcm";
@@ -92,7 +94,7 @@ impl LcmCodec {
         let made_from = codecs::made_from(NAME, &files);
         let library = Arc::new(Library::of(files));
         let (mut mistakes, mut unusable) = (library.mistakes(), library.unusable());
-        let (mut types, mut room) = (Vec::new(), Room::default());
+        let (mut types, mut budget) = (Vec::new(), TypeBudget::default());
         let fingerprints = fingerprint::fingerprints(&library);
         for (id, fingerprint) in library.ids().zip(fingerprints) {
             if !library.is_sound(id) {
@@ -100,7 +102,7 @@ impl LcmCodec {
             }
             match fingerprint {
                 Ok(fingerprint) => {
-                    types.push(known(&library, id, TypeKey(fingerprint), depth, &mut room));
+                    types.push(known(&library, id, TypeKey(fingerprint), depth, &mut budget));
                 }
                 Err(reason) => {
                     let (name, file) = (library.name(id), library.file_of(id));
@@ -116,38 +118,18 @@ impl LcmCodec {
     }
 }
 
-/// What the plans and descriptions of all types together may still take: a small file can declare types that
-/// hold each other's columns over and over.
-struct Room {
-    columns: usize,
-    text: usize,
-}
-
-impl Default for Room {
-    fn default() -> Self {
-        Self { columns: 300_000, text: 32 << 20 }
-    }
-}
-
-const NO_ROOM: &str = "the types given have too many columns together; give fewer files";
-
-impl Room {
-    /// The plan of a type and its description.
-    fn take(
-        &mut self,
-        library: &Library,
-        id: TypeId,
-        depth: usize,
-    ) -> Result<(Plan, String), String> {
-        if self.columns == 0 || self.text == 0 {
-            return Err(NO_ROOM.to_owned());
-        }
-        let plan = plan::compile(library, id, depth)?;
-        let text = library.text_of(id).unwrap_or_default();
-        self.columns = self.columns.saturating_sub(plan.slots.len());
-        self.text = self.text.saturating_sub(text.len());
-        Ok((plan, text))
-    }
+/// The plan of a type and its description.
+fn make(
+    library: &Library,
+    id: TypeId,
+    depth: usize,
+    budget: &mut TypeBudget,
+) -> Result<(Plan, String), String> {
+    budget.check()?;
+    let plan = plan::compile(library, id, depth)?;
+    let text = library.text_of(id).unwrap_or_default();
+    budget.spend(plan.slots.len(), text.len());
+    Ok((plan, text))
 }
 
 fn known(
@@ -155,21 +137,16 @@ fn known(
     id: TypeId,
     key: TypeKey,
     depth: usize,
-    room: &mut Room,
+    budget: &mut TypeBudget,
 ) -> KnownType {
     let (name, codec) = (library.name(id).into(), NAME.into());
-    let (plan, text) = match room.take(library, id, depth) {
+    let (plan, text) = match make(library, id, depth, budget) {
         Ok((plan, text)) => (Ok(plan), text.into()),
         // Only what can be decoded has rows that need a description.
         Err(reason) => (Err(reason), Arc::default()),
     };
     let described = Arc::new(MessageType { name, key, codec, text });
-    let (of, library_of) = (Arc::clone(&described), Arc::clone(library));
-    let compiled = |plan| {
-        let plan = Arc::new(plan);
-        Arc::new(Compiled { described: of, library: library_of, plan }) as _
-    };
-    let form: Result<Arc<dyn PayloadType>, String> = plan.map(compiled);
+    let form = plan.map(|plan| Arc::new(compiled(Arc::clone(&described), library, plan)) as _);
     let (file, line) = (Some(library.file_of(id).to_owned()), library.get(id).line);
     KnownType { described, file, line, form }
 }
@@ -226,7 +203,7 @@ impl Codec for LcmCodec {
         let (id, key) = found.ok_or("its description does not give its fingerprint")?;
         let plan = plan_for(&library, id, self.depth, columns)?;
         let base = Arc::new(MessageType { key, ..described.clone() });
-        let form = Compiled { described: base, library, plan: Arc::new(plan) };
+        let form = compiled(base, &library, plan);
         let raw = form.with_raw_booleans().filter(|_| key != described.key);
         Ok(raw.unwrap_or_else(|| Arc::new(form)))
     }
@@ -263,51 +240,9 @@ fn plan_for(library: &Library, id: TypeId, usual: usize, columns: &Schema) -> Re
     Ok(plan)
 }
 
-/// A type and its plan.
-struct Compiled {
-    described: Arc<MessageType>,
-    library: Arc<Library>,
-    plan: Arc<Plan>,
-}
-
-impl std::fmt::Debug for Compiled {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.described.name, self.described.key)
-    }
-}
-
-impl PayloadType for Compiled {
-    fn described(&self) -> &Arc<MessageType> {
-        &self.described
-    }
-
-    fn schema(&self) -> &SchemaRef {
-        &self.plan.schema
-    }
-
-    fn decode(
-        &self,
-        batch: &Batch,
-        events: &[u32],
-        bad: &mut Vec<(u32, &'static str)>,
-    ) -> Result<Rows, Error> {
-        let decoder = decode::Decoder::new(&self.plan, &self.library);
-        let decoded = decoder.decode(batch, events, bad);
-        let (events, columns) = decoded.map_err(|e| Error::broken(e.to_string()))?;
-        let message = Arc::clone(&self.described);
-        Ok(Rows { message, payloads: Payloads::Kept, events, columns })
-    }
-
-    fn encode(
-        &self,
-        columns: &RecordBatch,
-        bad: &mut Vec<(u32, &'static str)>,
-    ) -> Result<BinaryArray, String> {
-        encode::encode(&self.plan, &self.library, self.described.key.0, columns, bad)
-    }
-
-    fn with_raw_booleans(&self) -> Option<Arc<dyn PayloadType>> {
-        let (library, plan) = (Arc::clone(&self.library), Arc::clone(&self.plan));
-        Some(Arc::new(RawBooleans::new(&self.described, library, plan)))
-    }
+/// The type that is described like this, and has this plan.
+fn compiled(described: Arc<MessageType>, library: &Arc<Library>, plan: Plan) -> FormType<Compiled> {
+    let (key, library) = (described.key, Arc::clone(library));
+    let form = Compiled { fingerprint: key.0, library, plan };
+    FormType::new(described, form).with_raw_booleans_as(booleans::key_of(key))
 }

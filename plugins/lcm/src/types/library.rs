@@ -4,31 +4,19 @@
 //! member means by such a name is the version nearest to it: in its own file, or in the file whose folder
 //! it shares most of the way to.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 pub use sluice_core::TypeFile;
 use sluice_core::UnusableTypes;
 use sluice_core::mistake::Mistake;
+pub use sluice_core::type_library::TypeId;
+use sluice_core::type_library::{BrokenTypes, TypeLibrary};
 
 use super::fingerprint::LARGEST_GROUP;
 use super::graph::Groups;
 use super::parser;
 use super::syntax::{Body, Declaration, Dimension, TypeName};
-
-/// A type's number in its library.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TypeId(u32);
-
-impl TypeId {
-    pub(super) fn index(self) -> usize {
-        self.0 as usize
-    }
-
-    pub(super) fn at(index: usize) -> Self {
-        Self(u32::try_from(index).expect("a library holds fewer types than that"))
-    }
-}
 
 /// A declaration and what its members mean.
 #[derive(Debug)]
@@ -51,13 +39,10 @@ pub struct Library {
     by_name: HashMap<String, Vec<TypeId>>,
     /// For each type, whether its values take no bytes.
     empty: Vec<bool>,
-    /// For each type, whether it and all that it holds is declared without mistakes.
-    sound: Vec<bool>,
     mistakes: Vec<(usize, Mistake)>,
-    /// For each file that cannot be read to its end, or contradicts itself, why and in which line.
-    broken_files: BTreeMap<usize, String>,
-    /// For each type with a member of a type that is not known, why.
-    broken_types: HashMap<TypeId, String>,
+    broken: BrokenTypes,
+    /// The types that cannot be used, those included that hold one that is broken.
+    unsound: HashSet<TypeId>,
 }
 
 /// More are not shown.
@@ -70,8 +55,9 @@ impl Library {
         for file in 0..library.files.len() {
             library.add(file);
         }
-        library.note_broken_files();
+        library.broken.note_files(&library.files, &library.mistakes);
         library.resolve();
+        library.unsound = library.broken.unsound(&library);
         library.measure();
         library.mistakes.sort_by_key(|(file, mistake)| (*file, mistake.span.start));
         library
@@ -99,18 +85,6 @@ impl Library {
         }
     }
 
-    fn note_broken_files(&mut self) {
-        for (file, mistake) in &self.mistakes {
-            let text = &self.files[*file].text;
-            let why = || {
-                let before = text.as_bytes().get(..mistake.span.start).unwrap_or_default();
-                let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-                format!("{} (line {line})", mistake.message)
-            };
-            self.broken_files.entry(*file).or_insert_with(why);
-        }
-    }
-
     fn resolve(&mut self) {
         for at in 0..self.types.len() {
             let Body::Struct { members, .. } = &self.types[at].declaration.body else { continue };
@@ -125,8 +99,7 @@ impl Library {
                     Ok(found) => uses.push(Some(found)),
                     Err((message, help)) => {
                         let line = self.types[at].line;
-                        let why = || format!("{message} (type in line {line})");
-                        self.broken_types.entry(TypeId::at(at)).or_insert_with(why);
+                        self.broken.note_type(TypeId::at(at), &message, line);
                         let (span, help) = (member.span.clone(), Some(help));
                         let mistake = Mistake { span, message, help, detail: None };
                         self.mistakes.push((file, mistake));
@@ -153,17 +126,6 @@ impl Library {
                 self.empty[id.index()] = true;
             }
         }
-        self.sound = vec![true; self.types.len()];
-        for group in groups.iter() {
-            let is_sound = group.iter().all(|id| {
-                let declared = self.get(*id);
-                let mut used = declared.uses.iter().flatten();
-                !self.broken_files.contains_key(&declared.file)
-                    && !self.broken_types.contains_key(id)
-                    && used.all(|used| self.sound[used.index()])
-            });
-            group.iter().for_each(|id| self.sound[id.index()] = is_sound);
-        }
     }
 
     fn has_nothing(&self, id: TypeId) -> bool {
@@ -178,42 +140,12 @@ impl Library {
 
     /// The types that are not [sound](Self::is_sound), by file, and why.
     pub fn unusable(&self) -> Vec<UnusableTypes> {
-        let mut all = Vec::new();
-        let mut names: BTreeMap<usize, Vec<String>> = BTreeMap::new();
-        for id in self.ids() {
-            names.entry(self.get(id).file).or_default().push(self.name(id).to_owned());
-        }
-        for (file, why) in &self.broken_files {
-            let (file, types) = (&self.files[*file].path, names.remove(file).unwrap_or_default());
-            all.push(UnusableTypes {
-                file: Some(file.clone()),
-                types,
-                why: why.clone(),
-                has_mistake: true,
-            });
-        }
-        for id in self.ids().filter(|id| !self.is_sound(*id)) {
-            let declared = self.get(id);
-            if self.broken_files.contains_key(&declared.file) {
-                continue;
-            }
-            let why = self.broken_types.get(&id).map(|why| (why.clone(), true));
-            let why = why.unwrap_or_else(|| (self.why_unsound(declared), false));
-            UnusableTypes::add(&mut all, Some(self.file_of(id)), self.name(id), why);
-        }
-        all.sort_by(|a, b| a.file.cmp(&b.file));
-        all
-    }
-
-    fn why_unsound(&self, declared: &Declared) -> String {
-        let held = declared.uses.iter().flatten().find(|used| !self.is_sound(**used));
-        let held = held.map(|used| self.name(*used)).unwrap_or_default();
-        format!("it holds `{held}`, which cannot be used")
+        self.broken.unusable(self, &self.unsound)
     }
 
     /// Whether a type and all that it holds is declared without mistakes.
     pub fn is_sound(&self, id: TypeId) -> bool {
-        self.sound.get(id.index()).copied().unwrap_or_default()
+        !self.unsound.contains(&id)
     }
 
     /// Whether values of a type take no bytes.
@@ -308,6 +240,28 @@ impl Library {
         });
         let more = self.mistakes.len().saturating_sub(MOST_SHOWN);
         shown.chain((more > 0).then(|| format!("and {more} more mistakes"))).collect()
+    }
+}
+
+impl TypeLibrary for Library {
+    fn files(&self) -> &[TypeFile] {
+        &self.files
+    }
+
+    fn types(&self) -> usize {
+        self.types.len()
+    }
+
+    fn file(&self, id: TypeId) -> usize {
+        self.get(id).file
+    }
+
+    fn shown_name(&self, id: TypeId) -> String {
+        self.name(id).to_owned()
+    }
+
+    fn uses(&self, id: TypeId) -> impl Iterator<Item = TypeId> {
+        self.get(id).uses.iter().flatten().copied()
     }
 }
 

@@ -1,0 +1,132 @@
+//! Types of codecs, in both of their variants: for payloads as they should be, and for those whose booleans are any
+//! bytes. Decodes nothing itself: a [`PayloadForm`] does.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_array::builder::BinaryBuilder;
+use arrow_array::{BinaryArray, RecordBatch};
+use arrow_schema::SchemaRef;
+
+use crate::booleans;
+use crate::{Batch, Error, MessageType, PayloadType, Payloads, Rows, TypeKey};
+
+/// How payloads of one type become columns, and are made of them again.
+pub trait PayloadForm: Send + Sync + 'static {
+    /// Its columns, without one for the bytes of booleans.
+    fn schema(&self) -> &SchemaRef;
+
+    /// Decodes as [`PayloadType::decode`] does: the events whose payloads could be, and their columns.
+    ///
+    /// With `raw`, booleans may be any bytes; those of each decoded payload are appended to it. Without it, a payload
+    /// is refused with [`booleans::ODD_BOOLEAN`] if one of them is neither 0 nor 1.
+    fn decode(
+        &self,
+        batch: &Batch,
+        events: &[u32],
+        bad: &mut Vec<(u32, &'static str)>,
+        raw: Option<&mut BinaryBuilder>,
+    ) -> Result<(Vec<u32>, RecordBatch), Error>;
+
+    /// Encodes as [`PayloadType::encode`] does. With `raw`, booleans get the bytes of their row there, where these
+    /// stand for the same values.
+    fn encode(
+        &self,
+        columns: &RecordBatch,
+        bad: &mut Vec<(u32, &'static str)>,
+        raw: Option<&BinaryArray>,
+    ) -> Result<BinaryArray, String>;
+}
+
+/// What becomes of payloads of which a boolean is neither 0 nor 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OddBooleans {
+    /// They are not decoded.
+    Refused,
+    /// They are decoded to the type of this number.
+    Elsewhere(TypeKey),
+    /// They are decoded, and their bytes are in the last column.
+    Kept,
+}
+
+/// A type that reads and makes its payloads by a form.
+pub struct FormType<F> {
+    described: Arc<MessageType>,
+    schema: SchemaRef,
+    form: Arc<F>,
+    odd_booleans: OddBooleans,
+}
+
+impl<F: PayloadForm> FormType<F> {
+    /// The type that is described like this.
+    pub fn new(described: Arc<MessageType>, form: F) -> Self {
+        let schema = Arc::clone(form.schema());
+        Self { described, schema, form: Arc::new(form), odd_booleans: OddBooleans::Refused }
+    }
+
+    /// Has payloads with booleans that are neither 0 nor 1 decoded, too: to rows of the type `key`, which the codec
+    /// must be able to adopt.
+    pub fn with_raw_booleans_as(mut self, key: TypeKey) -> Self {
+        self.odd_booleans = OddBooleans::Elsewhere(key);
+        self
+    }
+
+    /// The form.
+    pub fn form(&self) -> &F {
+        &self.form
+    }
+}
+
+impl<F> fmt::Debug for FormType<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ({:?})", self.described.name, self.described.key, self.odd_booleans)
+    }
+}
+
+impl<F: PayloadForm> PayloadType for FormType<F> {
+    fn described(&self) -> &Arc<MessageType> {
+        &self.described
+    }
+
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn decode(
+        &self,
+        batch: &Batch,
+        events: &[u32],
+        bad: &mut Vec<(u32, &'static str)>,
+    ) -> Result<Rows, Error> {
+        let mut raw = (self.odd_booleans == OddBooleans::Kept).then(BinaryBuilder::new);
+        let (events, mut columns) = self.form.decode(batch, events, bad, raw.as_mut())?;
+        if let Some(mut raw) = raw {
+            let mut all = columns.columns().to_vec();
+            all.push(Arc::new(raw.finish()));
+            let with_raw = RecordBatch::try_new(Arc::clone(&self.schema), all);
+            columns = with_raw.map_err(|e| Error::broken(e.to_string()))?;
+        }
+        let message = Arc::clone(&self.described);
+        Ok(Rows { message, payloads: Payloads::Kept, events, columns })
+    }
+
+    fn encode(
+        &self,
+        columns: &RecordBatch,
+        bad: &mut Vec<(u32, &'static str)>,
+    ) -> Result<BinaryArray, String> {
+        let is_raw = self.odd_booleans == OddBooleans::Kept;
+        let raw = is_raw.then(|| booleans::column_of(&self.schema, columns)).transpose()?;
+        self.form.encode(columns, bad, raw.as_ref())
+    }
+
+    fn with_raw_booleans(&self) -> Option<Arc<dyn PayloadType>> {
+        let OddBooleans::Elsewhere(key) = self.odd_booleans else { return None };
+        Some(Arc::new(Self {
+            described: booleans::described(&self.described, key),
+            schema: booleans::with_column(&self.schema, self.described.key),
+            form: Arc::clone(&self.form),
+            odd_booleans: OddBooleans::Kept,
+        }))
+    }
+}
