@@ -209,8 +209,9 @@ impl Pace {
         Self { playback, cancelled, clock, seeks: 0, from: None }
     }
 
-    /// Asks for an event of that time without waiting.
-    pub fn ask(&mut self, time: i64) -> Turn {
+    /// Asks for an event of that time without waiting. One without a time, because it lies beyond all that 64 bits
+    /// hold, is due at once, and says nothing of when others are; while a place is sought, it is not played.
+    pub fn ask(&mut self, time: Option<i64>) -> Turn {
         let mut desk = self.playback.desk();
         if self.cancelled.load(Ordering::Relaxed) || desk.over || desk.seek.is_some() {
             return Turn::Never;
@@ -219,7 +220,7 @@ impl Pace {
             (self.seeks, self.from) = (desk.seeks, desk.from);
             (self.clock.anchor, self.clock.last) = (None, None);
         }
-        if self.from.is_some_and(|from| time < from) {
+        if self.from.is_some_and(|from| time.is_none_or(|time| time < from)) {
             return Turn::Never;
         }
         self.from = None;
@@ -233,15 +234,17 @@ impl Pace {
         } else if self.clock.due(time, desk.factor).is_some_and(|due| due > Instant::now()) {
             return Turn::Later;
         }
-        self.clock.last = Some(time);
-        desk.position = Some(time);
-        desk.first.get_or_insert(time);
+        if let Some(time) = time {
+            self.clock.last = Some(time);
+            desk.position = Some(time);
+            desk.first.get_or_insert(time);
+        }
         desk.played += 1;
         Turn::Now
     }
 
     /// Waits until an event of that time is due, or is not to be played at all.
-    pub fn wait(&mut self, time: i64) -> Turn {
+    pub fn wait(&mut self, time: Option<i64>) -> Turn {
         loop {
             match self.ask(time) {
                 Turn::Later => {}
@@ -259,7 +262,8 @@ impl Pace {
 
 impl Clock {
     /// When an event of that time is due; nothing means at once.
-    fn due(&mut self, time: i64, factor: f64) -> Option<Instant> {
+    fn due(&mut self, time: Option<i64>, factor: f64) -> Option<Instant> {
+        let time = time?;
         let speed = self.tempo.speed * factor;
         if speed <= 0.0 || !speed.is_finite() {
             return None;
@@ -318,74 +322,86 @@ mod tests {
     /// How long after the first event one of that time is due.
     fn due_after(pace: &mut Pace, time: i64) -> Duration {
         let start = pace.clock.anchor.map_or_else(Instant::now, |anchor| anchor.played);
-        let due = pace.clock.due(time, pace.playback.factor());
+        let due = pace.clock.due(Some(time), pace.playback.factor());
         due.map_or(Duration::ZERO, |due| due.saturating_duration_since(start))
     }
 
     #[test]
     fn events_are_due_by_their_times_and_the_speed() {
         let (_, mut pace) = pace(2.0, None);
-        assert_eq!(pace.wait(1000 * MS), Turn::Now);
+        assert_eq!(pace.wait(Some(1000 * MS)), Turn::Now);
         assert_eq!(due_after(&mut pace, 1500 * MS), Duration::from_millis(250));
-        assert_eq!(pace.ask(10_000 * MS), Turn::Later);
+        assert_eq!(pace.ask(Some(10_000 * MS)), Turn::Later);
     }
 
     #[test]
     fn flat_out_everything_is_due() {
         let (_, mut pace) = pace(0.0, None);
-        assert!((0..5).all(|n| pace.ask(n * 1_000_000 * MS) == Turn::Now));
+        assert!((0..5).all(|n| pace.ask(Some(n * 1_000_000 * MS)) == Turn::Now));
     }
 
     #[test]
     fn times_that_step_back_are_due_at_once_and_gaps_go_on_from_there() {
         let (_, mut pace) = pace(1.0, None);
-        assert_eq!(pace.wait(5000 * MS), Turn::Now);
-        assert_eq!(pace.ask(MS), Turn::Now);
+        assert_eq!(pace.wait(Some(5000 * MS)), Turn::Now);
+        assert_eq!(pace.ask(Some(MS)), Turn::Now);
         assert_eq!(due_after(&mut pace, 101 * MS), Duration::from_millis(100));
     }
 
     #[test]
     fn long_silences_are_cut() {
         let (_, mut pace) = pace(1.0, Some(20));
-        assert_eq!(pace.wait(0), Turn::Now);
+        assert_eq!(pace.wait(Some(0)), Turn::Now);
         let before = Instant::now();
-        assert_eq!(pace.wait(3_600_000 * MS), Turn::Now);
+        assert_eq!(pace.wait(Some(3_600_000 * MS)), Turn::Now);
         assert!(before.elapsed() >= Duration::from_millis(15));
-        assert_eq!(pace.wait(3_600_001 * MS), Turn::Now);
+        assert_eq!(pace.wait(Some(3_600_001 * MS)), Turn::Now);
     }
 
     #[test]
     fn a_pause_lets_single_steps_through() {
         let (playback, mut pace) = pace(0.0, None);
         assert!(playback.toggle());
-        assert_eq!(pace.ask(1), Turn::Later);
+        assert_eq!(pace.ask(Some(1)), Turn::Later);
         playback.step(2);
-        assert_eq!([pace.ask(1), pace.ask(2), pace.ask(3)], [Turn::Now, Turn::Now, Turn::Later]);
+        assert_eq!(
+            [pace.ask(Some(1)), pace.ask(Some(2)), pace.ask(Some(3))],
+            [Turn::Now, Turn::Now, Turn::Later]
+        );
         assert_eq!((playback.position(), playback.first()), (Some(2), Some(1)));
         assert!(!playback.toggle());
-        assert_eq!(pace.ask(3), Turn::Now);
+        assert_eq!(pace.ask(Some(3)), Turn::Now);
     }
 
     #[test]
     fn seeking_leaves_out_what_is_earlier_and_waits_for_nothing() {
         let (playback, mut pace) = pace(1.0, None);
-        assert_eq!(pace.ask(0), Turn::Now);
+        assert_eq!(pace.ask(Some(0)), Turn::Now);
         playback.seek(900 * MS);
-        assert_eq!(pace.ask(MS), Turn::Never);
+        assert_eq!(pace.ask(Some(MS)), Turn::Never);
         assert_eq!(playback.take_seek(), Some(900 * MS));
-        assert_eq!(pace.ask(899 * MS), Turn::Never);
-        assert_eq!(pace.ask(901 * MS), Turn::Now);
+        assert_eq!(pace.ask(Some(899 * MS)), Turn::Never);
+        assert_eq!(pace.ask(Some(901 * MS)), Turn::Now);
         playback.end();
-        assert_eq!(pace.wait(902 * MS), Turn::Never);
+        assert_eq!(pace.wait(Some(902 * MS)), Turn::Never);
         assert_eq!((playback.first(), playback.played()), (Some(0), 2));
     }
 
     #[test]
     fn a_new_speed_holds_from_now_on() {
         let (playback, mut pace) = pace(1.0, None);
-        assert_eq!(pace.ask(0), Turn::Now);
-        assert_eq!(pace.ask(100_000 * MS), Turn::Later);
+        assert_eq!(pace.ask(Some(0)), Turn::Now);
+        assert_eq!(pace.ask(Some(100_000 * MS)), Turn::Later);
         playback.set_factor(1e9);
-        assert_eq!(pace.wait(100_000 * MS), Turn::Now);
+        assert_eq!(pace.wait(Some(100_000 * MS)), Turn::Now);
+    }
+
+    #[test]
+    fn an_event_without_a_time_is_due_at_once_and_moves_no_clock() {
+        let (playback, mut pace) = pace(1.0, None);
+        assert_eq!(pace.ask(Some(0)), Turn::Now);
+        assert_eq!([pace.ask(None), pace.wait(None)], [Turn::Now, Turn::Now]);
+        assert_eq!((playback.position(), playback.played()), (Some(0), 3));
+        assert_eq!(pace.ask(Some(100_000 * MS)), Turn::Later);
     }
 }

@@ -75,6 +75,18 @@ fn long_silences_can_be_cut() {
 }
 
 #[test]
+fn nobody_waits_for_a_time_that_is_none() {
+    let Some(network) = Network::new() else { return };
+    let folder = Folder::new();
+    let at = |n: i64, utime: i64| Event::new(n, utime, "A", b"");
+    let late = BEGIN * 1_000;
+    let times = [BEGIN, late, BEGIN + 1_000, -late, BEGIN + 2_000];
+    let all: Vec<Event> = times.into_iter().zip(0..).map(|(utime, n)| at(n, utime)).collect();
+    folder.write("drive.lcm", log(&all));
+    play(&network, &folder, &[]).expect(0).says("played 5 events");
+}
+
+#[test]
 fn damage_is_told_by_the_exit_code_and_ctrl_c_in_words() {
     let Some(network) = Network::new() else { return };
     let folder = Folder::new();

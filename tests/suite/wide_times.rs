@@ -151,3 +151,103 @@ fn relative_times_count_from_the_first_event_whose_time_is_one() {
     let numbers: Vec<i64> = events(&folder.read("cut.lcm")).iter().map(|e| e.number).collect();
     assert_eq!(numbers, [3, 6, 9]);
 }
+
+/// A VEL log of twenty messages; every other one is at a time in milliseconds that 64 bits of nanoseconds cannot hold.
+fn vel_log() -> Vec<u8> {
+    let mut log = vec![0xa4, 0x56, 0x45, 0x4c, 1, 0, 1, 0, 0, 0, 0, 0];
+    // Microseconds since 1970 where milliseconds belong, and as far off as can be.
+    let far = [1.2e15, 1.2e15 + 0.25, 9_223_372_036_855.0, -1e20, 1e32];
+    for n in 0..20_u32 {
+        let ms = if n % 2 == 0 { f64::from(n) * 10.0 } else { far[n as usize / 2 % 5] };
+        log.extend((4 + 17_u32).to_le_bytes());
+        log.push(0x31);
+        log.extend((7 + n % 2).to_le_bytes());
+        log.extend(1_i32.to_le_bytes());
+        log.extend(ms.to_le_bytes());
+        log.extend(n.to_le_bytes());
+    }
+    log
+}
+
+/// A folder with `in.orca`: every other line is at a time that 64 bits of nanoseconds cannot hold.
+fn write_orca_log(folder: &Folder) {
+    let far = ["1200000000000", "9223372036854775807", "-9223372037", "9223372037"];
+    let line = |n: usize| {
+        let seconds = if n % 2 == 0 { n.to_string() } else { far[n / 2 % 4].to_owned() };
+        format!("{seconds} {} {} {}\n", n * 1_000, n % 2, n / 2 + 1)
+    };
+    let lines: String = (0..20).map(line).collect();
+    let header = "::orca::Power ice in_power0.log\n::orca::Cpu ice in_cpu0.log\n#data\n";
+    folder.write("in.orca", format!("{header}{lines}"));
+    let record = |n: u8| [&[4, 0, 0, 0][..], &[n, 1, 2, 0]].concat();
+    for name in ["in_power0.log", "in_cpu0.log"] {
+        folder.write(name, (0..10).flat_map(record).collect::<Vec<u8>>());
+    }
+}
+
+/// Copies without a word, and elsewhere the nearest times with a count for each channel.
+fn is_kept(folder: &Folder, from: &str, copies: &[&str], clamped: u64) {
+    let convert = |from: &str, to: &str, code: i32| {
+        let line = ["convert", from, "--to", to, "--report", "report.json", "--overwrite"];
+        ran(folder, &line).expect(code);
+        let report = report(folder);
+        assert_eq!(report["damaged_ranges"], 0, "{from} to {to}: {report}");
+        report
+    };
+    for (n, to) in copies.iter().enumerate() {
+        let from = n.checked_sub(1).map_or(from, |before| copies[before]);
+        assert_eq!(convert(from, to, 0)["clamped_times"], 0, "{from} to {to}");
+    }
+    for to in ["out.jsonl", "tables/", "out.arrow.zst"] {
+        let report = convert(from, to, 3);
+        assert_eq!(report["clamped_times"], clamped, "{to}");
+        let notes = report["notes"].as_array().unwrap();
+        let counts = notes.iter().filter(|note| note["what"].as_str().unwrap().contains("64 bits"));
+        assert_eq!(
+            counts.map(|note| note["count"].as_u64().unwrap()).sum::<u64>(),
+            clamped,
+            "{to}"
+        );
+    }
+    let info = ran(folder, &["info", from]).expect(0).text();
+    assert!(info.contains("damage   none") && info.contains("64 bits"), "{info}");
+}
+
+#[test]
+fn vel_logs_keep_them() {
+    let folder = Folder::new();
+    folder.write("plain.vel", vel_log());
+    ran(&folder, &["convert", "plain.vel", "--to", "in.vel"]).expect(0);
+    is_kept(&folder, "in.vel", &["copy.vel", "copy.vel.zst", "again.vel"], 10);
+    let log = folder.read("in.vel");
+    assert!(folder.read("copy.vel") == log && folder.read("again.vel") == log);
+    let body = vel_log();
+    assert!(log.ends_with(&body[12..]), "the messages are those of the plain log");
+    // With what times count from said on both sides they come back, too.
+    let epoch = ["--source-option", "epoch=2007-11-03T14:00:00Z"];
+    let line = ["convert", "in.vel", "--to", "utc.vel", "--sink-option", epoch[1]];
+    ran(&folder, &[&line[..], &epoch].concat()).expect(0);
+    assert!(folder.read("utc.vel") == log);
+}
+
+#[test]
+fn orca_logs_keep_them() {
+    let folder = Folder::new();
+    write_orca_log(&folder);
+    is_kept(&folder, "in.orca", &["copy.orca", "again.orca"], 10);
+    let lines = |name: &str| -> Vec<String> {
+        let text = String::from_utf8(folder.read(name)).unwrap();
+        let data = text.split("#data\n").nth(1).unwrap();
+        data.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    };
+    assert_eq!(lines("again.orca"), lines("in.orca"));
+    let copy = String::from_utf8(folder.read("copy.orca")).unwrap();
+    assert_eq!(
+        String::from_utf8(folder.read("again.orca")).unwrap(),
+        copy.replace("copy_", "again_")
+    );
+    assert_eq!(folder.read("again_cpu0.log"), folder.read("in_cpu0.log"));
+    // LCM has such times, too.
+    ran(&folder, &["convert", "in.orca", "--to", "out.lcm", "--channel", "orca.Cpu"]).expect(3);
+    assert_eq!(events(&folder.read("out.lcm"))[0].utime, 1_200_000_000_000_001_000);
+}

@@ -115,7 +115,7 @@ impl Sink for LcmLiveSink {
         if self.rounds == 0 { u64::MAX } else { self.rounds }
     }
 
-    /// Messages have no times.
+    /// Messages have no times. Those of events that 64 bits cannot hold are no times to wait for.
     fn takes_wide_times(&self) -> bool {
         true
     }
@@ -157,12 +157,13 @@ impl Sink for LcmLiveSink {
         // Who holds messages back is to be asked for each whether it is still wanted.
         let together = if limiter.is_free() { TOGETHER } else { 1 };
         for (row, event) in batch.iter().enumerate() {
-            let mut turn = pace.ask(event.timestamp);
+            let time = batch.wide_time(row).is_none().then_some(event.timestamp);
+            let mut turn = pace.ask(time);
             if turn == Turn::Later {
                 transport.send(&next, limiter)?;
                 (sent, bytes) = (sent + next.len() as u64, 0);
                 next.clear();
-                turn = pace.wait(event.timestamp);
+                turn = pace.wait(time);
             }
             if turn == Turn::Never {
                 left_out.push(batch.origins()[row]);

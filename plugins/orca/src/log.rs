@@ -122,7 +122,7 @@ pub struct Opened {
 /// What the lines of a master say together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// When the first line says that something happened.
+    /// When the first line whose time 64 bits can hold says that something happened.
     pub first: Option<i64>,
     /// By number of subfile: how many lines there are, and the highest index.
     pub files: Vec<(u64, i64)>,
@@ -268,7 +268,7 @@ impl Log {
         let mut survey = Survey { first: None, files: vec![(0, -1); self.subfiles.len()] };
         while let Some(line) = lines.next()? {
             let Ok(Some(Told { data, .. })) = line.data() else { continue };
-            survey.first.get_or_insert(data.timestamp);
+            survey.first = survey.first.or(i64::try_from(data.time).ok());
             let number = usize::try_from(data.subfile).ok();
             if let Some((lines, highest)) = number.and_then(|n| survey.files.get_mut(n)) {
                 *lines += 1;

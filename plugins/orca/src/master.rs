@@ -553,8 +553,8 @@ impl FileLine {
 /// What a line of data says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataLine {
-    /// Nanoseconds since 1970.
-    pub timestamp: i64,
+    /// Nanoseconds since 1970, also where 64 bits cannot hold them.
+    pub time: i128,
     /// The subfile's number.
     pub subfile: u64,
     /// The index of the object in it.
@@ -595,11 +595,14 @@ impl DataLine {
             return Err(NO_MICROS);
         }
         let subfile = u64::try_from(subfile).map_err(|_| NO_SUBFILE)?;
-        // The seconds alone may lie before the first time that there is.
-        let timestamp = i128::from(seconds) * i128::from(SECOND) + i128::from(micros * MICRO);
-        let timestamp = i64::try_from(timestamp).ok();
-        let timestamp = timestamp.ok_or("the time is beyond the times that can be held")?;
-        Ok(Self { timestamp, subfile, index })
+        let time = i128::from(seconds) * i128::from(SECOND) + i128::from(micros * MICRO);
+        Ok(Self { time, subfile, index })
+    }
+
+    /// The time, or the nearest one that 64 bits can hold.
+    pub fn timestamp(&self) -> i64 {
+        let nearest = if self.time < 0 { i64::MIN } else { i64::MAX };
+        i64::try_from(self.time).unwrap_or(nearest)
     }
 }
 
@@ -816,7 +819,7 @@ mod tests {
     #[test]
     fn microseconds_are_a_number_and_no_fraction() {
         let line = data("1154412007          22   0   1 more").unwrap().unwrap();
-        assert_eq!(line, DataLine { timestamp: 1_154_412_007_000_022_000, subfile: 0, index: 1 });
+        assert_eq!(line, DataLine { time: 1_154_412_007_000_022_000, subfile: 0, index: 1 });
     }
 
     #[test]
@@ -828,10 +831,14 @@ mod tests {
             ("1 -1 3 4", "microseconds"),
             ("1 2 -3 4", "subfile"),
             ("1 2 3 4.5", "index"),
-            ("9223372037 0 0 0", "beyond the times"),
+            ("9223372036854775808 0 0 0", "seconds"),
         ] {
             assert!(data(line).unwrap_err().contains(says), "{line}");
         }
+        let late = data("9223372036854775807 1 0 0").unwrap().unwrap();
+        let time = i128::from(i64::MAX) * 1_000_000_000 + 1_000;
+        assert_eq!((late.time, late.timestamp()), (time, i64::MAX));
+        assert_eq!(data("-9223372037 0 0 0").unwrap().unwrap().timestamp(), i64::MIN);
         assert_eq!((data("  # 1 2 3 4"), data("\t")), (Ok(None), Ok(None)));
     }
 

@@ -32,7 +32,7 @@ const MOST_OPEN: usize = 64;
 /// Something that a line, or the beginning of a log, asks for.
 #[derive(Clone, Copy, Debug)]
 struct Request {
-    timestamp: i64,
+    time: i128,
     sequence: i64,
     subfile: usize,
     record: u64,
@@ -181,7 +181,7 @@ impl OrcaReader {
                 continue;
             };
             return Some(Request {
-                timestamp: self.first,
+                time: self.first.into(),
                 sequence: i64::try_from(record).unwrap_or(i64::MAX),
                 subfile,
                 record,
@@ -267,13 +267,13 @@ impl OrcaReader {
     fn wants_line(&self, data: &DataLine) -> bool {
         let number = usize::try_from(data.subfile).unwrap_or(usize::MAX);
         let wants = self.wanted.as_ref().and_then(|wanted| wanted.get(number));
-        self.context.query.wants_times(data.timestamp, data.timestamp)
+        self.context.query.wants_times(data.timestamp(), data.timestamp())
             && wants.is_none_or(|[_, data]| *data)
             && !self.log.leaves_out(number)
     }
 
     fn find_line(&mut self, data: DataLine, line: (u64, u64)) -> Result<Found, Error> {
-        let DataLine { timestamp, subfile, index } = data;
+        let DataLine { time, subfile, index } = data;
         let subfile = usize::try_from(subfile).unwrap_or(usize::MAX);
         let base = self.log.header.dialect.base();
         let record = u64::try_from(index).ok().and_then(|index| index.checked_sub(base));
@@ -282,7 +282,7 @@ impl OrcaReader {
             return Ok(Found::Damage(self.damage(line, reason)));
         };
         let is_config = false;
-        self.find(Request { timestamp, sequence: index, subfile, record, is_config, line })
+        self.find(Request { time, sequence: index, subfile, record, is_config, line })
     }
 
     fn find(&mut self, request: Request) -> Result<Found, Error> {
@@ -368,14 +368,14 @@ impl OrcaReader {
                     };
                     let channel = self.channel(request.subfile, id, request.is_config)?;
                     let place = Place { segment: 0, offset };
-                    batch.push(request.timestamp, request.sequence, channel, payload, place);
+                    batch.push_wide(request.time, request.sequence, channel, payload, place);
                 }
                 Found::Picture { request, path } => match self.picture(&path)? {
                     Ok(picture) => {
                         let channel = self.channel(request.subfile, 0, false)?;
                         let segment = batch.segment(picture.clone());
                         let place = Place { segment, offset: 0 };
-                        batch.push(request.timestamp, request.sequence, channel, &picture, place);
+                        batch.push_wide(request.time, request.sequence, channel, &picture, place);
                     }
                     Err(reason) => self.context.damage.report(self.damage(request.line, reason)),
                 },

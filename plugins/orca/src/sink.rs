@@ -82,9 +82,9 @@ const MOST_KEPT: usize = 8 << 20;
 /// How many bytes of configuration are kept in memory.
 const MOST_CONFIG: usize = 16 << 20;
 /// Nanoseconds a microsecond.
-const MICRO: i64 = 1_000;
+const MICRO: i128 = 1_000;
 /// Microseconds a second.
-const SECOND: i64 = 1_000_000;
+const SECOND: i128 = 1_000_000;
 /// How wide the columns of numbers are in dialect A.
 const WIDTH: usize = 12;
 
@@ -223,7 +223,7 @@ pub struct Encoded {
 }
 
 struct Entry {
-    micros: i64,
+    micros: i128,
     sequence: i64,
     group: u32,
     is_config: bool,
@@ -245,9 +245,9 @@ pub struct OpenLog {
     replaced: BTreeSet<Vec<u8>>,
     events: u64,
     /// When the first event that has a line happened.
-    first: Option<i64>,
+    first: Option<i128>,
     /// When the first and the last configuration were given.
-    configured: Option<(i64, i64)>,
+    configured: Option<(i128, i128)>,
     configs: u64,
     /// How much more configuration may be kept.
     room: Room,
@@ -370,10 +370,10 @@ impl OrcaSink {
         subfile.data += 1;
         log.renumbered += u64::from(i64::try_from(index) != Ok(entry.sequence));
         log.first.get_or_insert(entry.micros);
-        let seconds = entry.micros.div_euclid(SECOND);
-        let micros = entry.micros.rem_euclid(SECOND);
+        let (seconds, micros) = (entry.micros.div_euclid(SECOND), entry.micros.rem_euclid(SECOND));
+        let seconds = i64::try_from(seconds).map_err(|_| Error::broken("a time has no seconds"))?;
         let width = if self.dialect == Dialect::A { WIDTH } else { 0 };
-        log.lines.line(width, [seconds, micros, place as i64, index as i64])
+        log.lines.line(width, [seconds, micros as i64, place as i64, index as i64])
     }
 
     /// Notes all events of a block; gives the records that are not to be written yet, sorted by place.
@@ -624,7 +624,7 @@ fn judged(batch: &Batch, rows: Vec<Row>, context: &mut EncodeContext<'_>) -> Vec
         None => {
             is_cut |= member.is_cut;
             has_odd_id |= member.has_odd_id;
-            is_fine |= batch.timestamps()[*row as usize] % MICRO != 0;
+            is_fine |= time_of(batch, *row) % MICRO != 0;
             true
         }
     });
@@ -643,11 +643,23 @@ fn judged(batch: &Batch, rows: Vec<Row>, context: &mut EncodeContext<'_>) -> Vec
     kept
 }
 
-/// The nearest microsecond: what a double tells of a time is often a little less than what was meant.
-fn nearest_micros(nanos: i64) -> i64 {
+/// When an event happened, in nanoseconds.
+fn time_of(batch: &Batch, row: u32) -> i128 {
+    let row = row as usize;
+    batch.wide_time(row).unwrap_or_else(|| batch.timestamps()[row].into())
+}
+
+/// The nearest microsecond: what a double tells of a time is often a little less than what was meant. A time that 64
+/// bits can hold stays one.
+fn nearest_micros(nanos: i128) -> i128 {
     let (whole, rest) = (nanos.div_euclid(MICRO), nanos.rem_euclid(MICRO));
-    let is_within = whole < i64::MAX / MICRO;
-    whole + i64::from(rest >= MICRO / 2 && is_within)
+    let is_last = whole == i128::from(i64::MAX) / MICRO;
+    whole + i128::from(rest >= MICRO / 2 && !is_last)
+}
+
+/// Whether the seconds of a time can stand in a line.
+fn has_line(nanos: i128) -> bool {
+    i64::try_from(nearest_micros(nanos).div_euclid(SECOND)).is_ok()
 }
 
 /// Why an event cannot be written.
@@ -668,6 +680,10 @@ impl Sink for OrcaSink {
 
     fn targets(&self) -> Vec<PathBuf> {
         vec![self.path.0.clone()]
+    }
+
+    fn takes_wide_times(&self) -> bool {
+        true
     }
 
     fn open(&self, context: &SinkContext) -> Result<OpenLog, Error> {
@@ -704,8 +720,14 @@ impl Sink for OrcaSink {
             .map(|(id, row)| (row, members[*id as usize]))
             .collect();
         let rows = judged(&batch, rows, context);
+        let is_beyond = |row: &u32| !has_line(time_of(&batch, *row));
+        context.clamped.extend(rows.iter().map(|(row, _)| *row).filter(is_beyond));
+        let micros = |row: u32| match time_of(&batch, row) {
+            time if has_line(time) => nearest_micros(time),
+            _ => nearest_micros(batch.timestamps()[row as usize].into()),
+        };
         let entry = |(row, member): &Row| Entry {
-            micros: nearest_micros(batch.timestamps()[*row as usize]),
+            micros: micros(*row),
             sequence: batch.sequences()[*row as usize],
             group: member.group,
             is_config: member.is_config,

@@ -18,7 +18,7 @@ use sluice_core::{
 use crate::channels::Ids;
 use crate::hash::MessageNames;
 use crate::kind::{Decoded, Kind, Met, TypeId, decoded_types};
-use crate::time::{held, to_millis, to_nanos};
+use crate::time::{held, to_wide_millis, to_wide_nanos};
 use crate::wire::{END_MARK, FileHead, HEADER_LEN, Header, SMALLEST, append_message};
 
 /// VEL logs as a byte format.
@@ -73,6 +73,10 @@ impl ByteFormat for Datalog {
         held(time)
     }
 
+    fn takes_wide_times(&self) -> bool {
+        true
+    }
+
     fn keeps_sources(&self) -> bool {
         true
     }
@@ -93,7 +97,8 @@ impl ByteFormat for Datalog {
                     continue;
                 }
             }
-            if held(event.timestamp) != event.timestamp {
+            let time = time_of(batch, row);
+            if to_wide_nanos(to_wide_millis(time)) != Some(time) {
                 context.losses.insert(ROUNDED);
             }
         }
@@ -118,7 +123,7 @@ impl ByteFormat for Datalog {
                 let ((_, kind), decoded) =
                     (kinds.kind(&event), decoded.get(row).copied().flatten());
                 let (_, type_id) = fitted(&event, kind, decoded).map_err(unfit)?;
-                let (marker, ms) = (kind.marker, to_millis(event.timestamp));
+                let (marker, ms) = (kind.marker, to_wide_millis(time_of(batch, row)));
                 append_message(out, marker, type_id, ms, event.payload).map_err(unfit)?;
             }
         }
@@ -145,7 +150,7 @@ impl ByteFormat for Datalog {
                 return Ok(Err("a piece of a log is shorter than 4 GiB".into()));
             };
             let place = Place { segment: 0, offset };
-            batch.push(time, at as i64, ids.of(&header, payload)?, payload, place);
+            batch.push_wide(time, at as i64, ids.of(&header, payload)?, payload, place);
             at += HEADER_LEN + payload.len();
         }
         if batch.is_empty() {
@@ -154,6 +159,11 @@ impl ByteFormat for Datalog {
         batch.segment(piece.clone());
         Ok(Ok(vec![batch.finish()]))
     }
+}
+
+/// When an event happened, in nanoseconds.
+fn time_of(batch: &Batch, row: usize) -> i128 {
+    batch.wide_time(row).unwrap_or_else(|| batch.timestamps()[row].into())
 }
 
 pub(crate) const ROUNDED: &str =
@@ -167,14 +177,14 @@ fn unfit(reason: impl std::fmt::Display) -> Error {
 }
 
 /// The message that these bytes begin with, and its time.
-fn whole_message(bytes: &[u8]) -> Result<(Header, i64, &[u8]), &'static str> {
+fn whole_message(bytes: &[u8]) -> Result<(Header, i128, &[u8]), &'static str> {
     let (head, rest) = bytes.split_first_chunk().ok_or("a message's header is cut off")?;
     let header = Header::parse(head).ok_or("a message's header is cut off")?;
     if header.size < SMALLEST || header.size == END_MARK {
         return Err("a message's size is impossible");
     }
-    let time = to_nanos(header.ms).ok_or("a message's time cannot be held")?;
-    if to_millis(time).to_bits() != header.ms.to_bits() {
+    let time = to_wide_nanos(header.ms).ok_or("a message's time cannot be held")?;
+    if to_wide_millis(time).to_bits() != header.ms.to_bits() {
         return Err("a message's time is none of whole nanoseconds");
     }
     let len = usize::try_from(header.payload_len()).map_err(|_| "a message is too long")?;

@@ -23,6 +23,8 @@ use crate::wire::{ENTRY_LEN, HEAD_LEN, HEADER_LEN, Header, MARKER, UNUSED};
 /// How far an event may be out of place for a seek by time still to find it, in nanoseconds.
 pub const MARGIN: i64 = 10_000_000_000;
 
+/// Seconds are counted up to here, in milliseconds from 0.
+const MOST_MILLIS: f64 = 9e15;
 /// Milliseconds an entry stands for.
 const SECOND: f64 = 1_000.0;
 /// How far an index is walked for proof of one entry.
@@ -70,7 +72,9 @@ impl Seconds {
 
     /// Takes the next message in the order of the file. A time that is no number belongs to no second.
     pub fn feed(&mut self, position: u64, ms: f64) {
-        if !ms.is_finite() {
+        // Beyond these, doubles do not tell seconds apart.
+        let is_counted = ms.abs() <= MOST_MILLIS;
+        if !is_counted {
             return;
         }
         let first = *self.first.get_or_insert(ms);
@@ -449,7 +453,7 @@ impl Index<'_> {
     }
 }
 
-/// The nanoseconds of the first message of a file; nothing if it has none.
+/// The nanoseconds of the first message of a file whose time 64 bits can hold; nothing if it has none.
 pub(crate) fn first_time(log: &mut dyn ReadAt, rules: &Rules) -> io::Result<Option<i64>> {
     let from = match scan::head(log, rules)? {
         Head::Sound { body, .. } | Head::Marred { body, .. } => body,
@@ -459,7 +463,7 @@ pub(crate) fn first_time(log: &mut dyn ReadAt, rules: &Rules) -> io::Result<Opti
     let mut first = None;
     walk(log, from..u64::MAX, rules, |_, header| {
         first = to_nanos(header.ms);
-        false
+        first.is_none()
     })?;
     Ok(first)
 }

@@ -173,9 +173,13 @@ impl Framing for Messages {
     fn event(&mut self, pos: u64, message: &[u8]) -> Result<Found, Error> {
         let broken = || Error::broken("a message was judged without a header or a time");
         let header = message.first_chunk().and_then(Header::parse).ok_or_else(broken)?;
-        let timestamp = self.rules.nanos(header.ms).ok_or_else(broken)?;
+        let time = self.rules.time(header.ms).ok_or_else(broken)?;
         let channel = self.ids.of(&header, message.get(HEADER_LEN..).unwrap_or_default())?;
-        Ok(Found::Event(self.head_of(&header, timestamp, pos, channel)))
+        let nearest = if time < 0 { i64::MIN } else { i64::MAX };
+        let (timestamp, is_wide) =
+            i64::try_from(time).map_or((nearest, true), |timestamp| (timestamp, false));
+        let head = self.head_of(&header, timestamp, pos, channel);
+        Ok(if is_wide { Found::Wide(head, time) } else { Found::Event(head) })
     }
 
     fn outline(&mut self, bytes: &[u8]) -> Result<Option<Outline>, Error> {

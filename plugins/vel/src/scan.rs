@@ -67,7 +67,7 @@ use sluice_core::window::{ReadAt, Search, bytes_from};
 
 use crate::hash::{MessageNames, is_built_in};
 use crate::shape::{Shape, shape};
-use crate::time::to_nanos;
+use crate::time::{to_nanos, to_wide_nanos};
 use crate::wire::{
     END_MARK, ENTRY_LEN, FileHead, HEAD_LEN, HEADER_LEN, Header, MAGIC, MARKER, SIZE_LEN, SMALLEST,
     UNUSED, VERSION,
@@ -137,10 +137,16 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// A message's time in nanoseconds; nothing if it cannot be held.
+    /// A message's time in nanoseconds; nothing if 64 bits cannot hold it.
     #[inline]
     pub fn nanos(&self, ms: f64) -> Option<i64> {
         to_nanos(ms)?.checked_add(self.epoch)
+    }
+
+    /// A message's time in nanoseconds, also where 64 bits cannot hold it; nothing if it is none.
+    #[inline]
+    pub fn time(&self, ms: f64) -> Option<i128> {
+        to_wide_nanos(ms)?.checked_add(self.epoch.into())
     }
 
     /// Whether a message may have this size.
@@ -152,7 +158,7 @@ impl Rules {
     /// Whether a header is that of a message that was not deleted, as far as it alone can tell.
     #[inline]
     pub fn is_sound(&self, header: &Header) -> bool {
-        header.marker == MARKER && self.is_possible(header.size) && self.nanos(header.ms).is_some()
+        header.marker == MARKER && self.is_possible(header.size) && self.time(header.ms).is_some()
     }
 }
 
@@ -206,8 +212,8 @@ pub enum Reason {
     /// Another marker, and nothing confirms that a message begins here.
     #[error("not a message (marker {0:#04x} instead of 0x31)")]
     Marker(u8),
-    /// The time is no number, or beyond what 64 bits of nanoseconds can hold.
-    #[error("time {0} ms is beyond the times that can be held")]
+    /// The time is no number, or beyond all measure.
+    #[error("time {0} ms is no time")]
     Time(f64),
     /// The payload says that it ends elsewhere.
     #[error("size {0} contradicts the lengths in the payload")]
@@ -469,7 +475,7 @@ fn doubt(log: &mut dyn ReadAt, pos: u64, header: &Header, rules: &Rules) -> io::
     let leads_on = leads_on(log, end_of(pos, header), rules)?;
     let shape = if leads_on { Shape::Exact } else { shape_at(log, pos, header)? };
     let is_confirmed = leads_on || shape == Shape::Exact;
-    let bad_time = rules.nanos(header.ms).is_none().then_some(Reason::Time(header.ms));
+    let bad_time = rules.time(header.ms).is_none().then_some(Reason::Time(header.ms));
     if header.marker != MARKER {
         let marker = header.marker;
         return Ok(match (is_confirmed, bad_time, rules.deleted) {

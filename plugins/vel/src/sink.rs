@@ -20,7 +20,7 @@ use crate::format::ROUNDED;
 use crate::index::Seconds;
 use crate::kind::{Hashed, Kind, Met, TypeId, decoded_types};
 use crate::original::Original;
-use crate::time::{to_millis, to_nanos};
+use crate::time::{to_wide_millis, to_wide_nanos};
 use crate::wire::{
     END_MARK, FileHead, HEADER_LEN, Header, TIME_AT, UNUSED, VERSION, append_message,
 };
@@ -171,8 +171,8 @@ struct Message {
     clock: Clock,
     /// Where it began in the log that it was read from, if it was read from one.
     origin: Option<i64>,
-    /// Whether its timestamp is only the nearest to its time, and says nothing of where times begin.
-    is_clamped: bool,
+    /// Its time, where its timestamp is only the nearest to it and says nothing of where times begin.
+    wide: Option<i128>,
 }
 
 impl Message {
@@ -187,7 +187,7 @@ impl Message {
         let (timestamp, clock, at) = (event.timestamp, kind.clock, out.len());
         append_message(out, kind.marker, type_id, 0.0, event.payload).map_err(|e| e.to_string())?;
         let origin = kind.hashed.is_none().then_some(event.sequence);
-        Ok(Self { at, timestamp, clock, origin, is_clamped: false })
+        Ok(Self { at, timestamp, clock, origin, wide: None })
     }
 }
 
@@ -204,6 +204,8 @@ pub struct Log {
     least: u32,
     /// The time that becomes 0 ms.
     epoch: Option<i64>,
+    /// Whether the user said which that is.
+    is_epoch_given: bool,
     original: Option<Original>,
     hashed: Hashed,
     rounded: u64,
@@ -230,6 +232,11 @@ impl VelSink {
         }
         front.pieces().try_for_each(|piece| file.write_binary(&piece))?;
         Ok(Body::Behind { file, head: front.head().body() })
+    }
+
+    /// Whether times beyond 64 bits are written as they are: it has to be known what they count from.
+    fn keeps_wide_times(&self, clock: Clock) -> bool {
+        clock == Clock::Relative || self.epoch.is_some()
     }
 
     fn kinds(&self, context: &EncodeContext<'_>) -> Result<Arc<Vec<Kind>>, Error> {
@@ -291,24 +298,27 @@ impl Log {
 
     /// The milliseconds of a message: those it was read with, if they are known and still say its time.
     fn millis(&mut self, message: &Message, header: &Header) -> Result<f64, Error> {
-        let nanos = match message.clock {
-            Clock::Relative => message.timestamp,
-            Clock::Utc if message.is_clamped => {
-                message.timestamp.saturating_sub(self.epoch.unwrap_or_default())
+        let nanos: i128 = match (message.clock, message.wide) {
+            (Clock::Relative, wide) => wide.unwrap_or(message.timestamp.into()),
+            (Clock::Utc, Some(wide)) if self.is_epoch_given => {
+                wide.saturating_sub(self.epoch.unwrap_or_default().into())
             }
-            Clock::Utc => {
+            (Clock::Utc, Some(_)) => {
+                message.timestamp.saturating_sub(self.epoch.unwrap_or_default()).into()
+            }
+            (Clock::Utc, None) => {
                 let epoch = *self.epoch.get_or_insert(message.timestamp);
-                since(message.timestamp, epoch)?
+                since(message.timestamp, epoch)?.into()
             }
         };
         if let (Some(original), Some(at)) = (&mut self.original, message.origin)
             && let Some(ms) = original.millis(at, header)?
-            && to_nanos(ms) == Some(nanos)
+            && to_wide_nanos(ms) == Some(nanos)
         {
             return Ok(ms);
         }
-        let ms = to_millis(nanos);
-        self.rounded += u64::from(to_nanos(ms) != Some(nanos));
+        let ms = to_wide_millis(nanos);
+        self.rounded += u64::from(to_wide_nanos(ms) != Some(nanos));
         Ok(ms)
     }
 
@@ -355,6 +365,10 @@ impl Sink for VelSink {
         vec![self.path.0.clone()]
     }
 
+    fn takes_wide_times(&self) -> bool {
+        true
+    }
+
     fn open(&self, context: &SinkContext) -> Result<Log, Error> {
         let original = Original::of(context)?;
         let file = context.outputs.create(&self.path.0)?;
@@ -377,6 +391,7 @@ impl Sink for VelSink {
             minor,
             least,
             epoch: self.epoch.map(|epoch| epoch.0),
+            is_epoch_given: self.epoch.is_some(),
             original,
             hashed: Hashed::new(),
             rounded: 0,
@@ -393,9 +408,11 @@ impl Sink for VelSink {
             let kind = &kinds[event.channel.index()];
             let decoded = decoded.get(row).copied().flatten();
             let written = kind.type_of(decoded).map_err(str::to_owned).and_then(|type_id| {
-                let is_clamped = batch.wide_time(row).is_some();
                 let message = Message::append(&mut bytes, &event, kind, type_id)?;
-                let message = Message { is_clamped, ..message };
+                let message = Message { wide: batch.wide_time(row), ..message };
+                if message.wide.is_some() && !self.keeps_wide_times(kind.clock) {
+                    context.clamped.push(row as u32);
+                }
                 let channel = (event.channel.index(), kind);
                 met.add(channel, type_id, event.payload, decoded.is_some());
                 Ok(message)

@@ -18,6 +18,33 @@ pub fn to_nanos(ms: f64) -> Option<i64> {
     whole.checked_mul(NANOS)?.checked_add(part as i64)
 }
 
+/// More milliseconds than this are no time: their nanoseconds would not fit into 128 bits.
+const MOST: f64 = 1e32;
+
+/// The nearest nanosecond, also where 64 bits cannot hold it; nothing for what is no number, and beyond 10³² ms.
+#[inline]
+pub fn to_wide_nanos(ms: f64) -> Option<i128> {
+    if let Some(nanos) = to_nanos(ms) {
+        return Some(nanos.into());
+    }
+    // False for NaN, too.
+    let is_time = ms.abs() <= MOST;
+    let (whole, part) = (ms.trunc(), (ms.fract() * NANOS as f64).round());
+    is_time.then(|| whole as i128 * i128::from(NANOS) + part as i128)
+}
+
+/// The nearest double, also of times that 64 bits cannot hold.
+#[inline]
+pub fn to_wide_millis(nanos: i128) -> f64 {
+    match i64::try_from(nanos) {
+        Ok(nanos) => to_millis(nanos),
+        Err(_) => {
+            let (whole, part) = (nanos / i128::from(NANOS), nanos % i128::from(NANOS));
+            whole as f64 + part as f64 / NANOS as f64
+        }
+    }
+}
+
 /// The nearest double.
 #[inline]
 pub fn to_millis(nanos: i64) -> f64 {
@@ -29,11 +56,13 @@ pub fn to_millis(nanos: i64) -> f64 {
 
 /// The time that a reader finds for a time that was written.
 ///
-/// It is the same one up to 99 days from 0; Unix times come back to about 0.1 µs.
+/// It is the same one up to 99 days from 0; Unix times come back to about 0.1 µs. The last time stands for all later
+/// ones, and the first for all earlier ones.
 #[inline]
 pub fn held(nanos: i64) -> i64 {
+    let is_edge = matches!(nanos, i64::MIN | i64::MAX);
     // The doubles nearest to the first and the last time that 64 bits can hold lie between these.
-    to_nanos(to_millis(nanos)).unwrap_or(nanos)
+    if is_edge { nanos } else { to_nanos(to_millis(nanos)).unwrap_or(nanos) }
 }
 
 #[cfg(test)]
@@ -85,6 +114,19 @@ mod tests {
             let ms = to_millis(nanos);
             let found = to_nanos(ms);
             prop_assert_eq!(found.map(|found| to_millis(found).to_bits()), Some(ms.to_bits()));
+        }
+
+        #[test]
+        fn times_beyond_64_bits_come_back(bits: u64) {
+            let ms = f64::from_bits(bits);
+            match to_wide_nanos(ms) {
+                Some(nanos) if to_nanos(ms).is_none() => {
+                    prop_assert!(i64::try_from(nanos).is_err());
+                    prop_assert_eq!(to_wide_millis(nanos).to_bits(), bits);
+                }
+                Some(nanos) => prop_assert_eq!(to_nanos(ms), i64::try_from(nanos).ok()),
+                None => prop_assert!(ms.is_nan() || ms.abs() > MOST),
+            }
         }
 
         #[test]

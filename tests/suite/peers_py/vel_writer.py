@@ -112,14 +112,15 @@ def text(value):
 
 
 def nanoseconds(ms):
-    """Nanoseconds of a time in milliseconds; None where there are none that 64 bits hold."""
+    """Nanoseconds of a time in milliseconds; None for what is no time."""
     product = ms * 1e6
     if not math.isfinite(product):
         return None
     exact = Fraction(product)
     whole = math.floor(abs(exact) + Fraction(1, 2))
     whole = -whole if exact < 0 else whole
-    return whole if -(2**63) <= whole < 2**63 else None
+    # Later and earlier ones become the nearest.
+    return max(-(2**63), min(whole, 2**63 - 1)) if abs(ms) <= 1e32 else None
 
 
 # ------------------------------------------------------------------ messages
