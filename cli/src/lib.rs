@@ -25,6 +25,7 @@ mod file_url;
 mod flags;
 mod inputs;
 mod log;
+mod out;
 mod progress;
 mod recipe;
 mod shell;

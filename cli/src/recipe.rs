@@ -3,6 +3,8 @@
 use std::fmt::Write;
 
 use sluice_core::Kind;
+use sluice_pipeline::spec::quoted as key;
+pub(crate) use sluice_pipeline::spec::string_literal as string;
 
 use crate::args::{Assignment, SelectionArgs};
 use crate::inputs::{SOURCE, is_url};
@@ -186,11 +188,6 @@ impl FileText {
     }
 }
 
-/// A key of a table, quoted as JSON has it, which TOML reads, too.
-fn key(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
-}
-
 /// One string as it is, or a list with a line for each.
 fn strings(texts: &[String]) -> String {
     match texts {
@@ -207,13 +204,6 @@ fn strings(texts: &[String]) -> String {
 pub(crate) fn list(name: &str, texts: &[String]) -> Assignment {
     let texts: Vec<String> = texts.iter().map(|text| string(text)).collect();
     Assignment { name: name.into(), value: format!("[{}]", texts.join(", ")) }
-}
-
-/// A TOML string that stands for exactly this text: nothing in it is a variable.
-pub(crate) fn string(text: &str) -> String {
-    let special = text.contains("${") || text.contains("$$");
-    let text = if special { text.replace('$', "$$") } else { text.to_owned() };
-    toml::Value::String(text).to_string()
 }
 
 /// `value` as it is if it is TOML, or else as a string.
@@ -371,7 +361,18 @@ fields = [
 
     #[test]
     fn odd_texts_stand_for_themselves() {
-        let odd = ["a\"b", r"a\b", "${HOME}", "$$", "$", "a$${", "a\tb", "\nb", "ü'''\"\"\""];
+        let odd = [
+            "\u{202e}\u{e0001}\"x",
+            "a\"b",
+            r"a\b",
+            "${HOME}",
+            "$$",
+            "$",
+            "a$${",
+            "a\tb",
+            "\nb",
+            "ü'''\"\"\"",
+        ];
         let inputs = texts(&odd);
         let (source, sink, output) = ("lcm-log", "null", "");
         let recipe = Recipe { source, inputs: &inputs, sink, output, ..Recipe::default() };

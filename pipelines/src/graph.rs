@@ -2,12 +2,14 @@
 
 use sluice_core::Kind;
 
-use crate::spec::{Node, Pipeline};
+use sluice_core::name::printable;
+
+use crate::spec::{Outline, OutlineNode};
 
 /// The graph as a Mermaid flowchart. Ends with a newline.
-pub fn mermaid(pipeline: &Pipeline) -> String {
-    let node = |at: usize, node: &Node| {
-        let (name, plugin) = (entities(&node.name), entities(node.plugin));
+pub fn mermaid(pipeline: &Outline) -> String {
+    let node = |at: usize, node: &OutlineNode| {
+        let (name, plugin) = (entities(&node.name), entities(&node.plugin));
         let (open, close) = match node.kind {
             Kind::Source => ("([", "])"),
             Kind::Sink => ("[(", ")]"),
@@ -19,9 +21,9 @@ pub fn mermaid(pipeline: &Pipeline) -> String {
 }
 
 /// The graph in Graphviz' language. Ends with a newline.
-pub fn dot(pipeline: &Pipeline) -> String {
-    let node = |at: usize, node: &Node| {
-        let (name, plugin) = (escaped(&node.name), escaped(node.plugin));
+pub fn dot(pipeline: &Outline) -> String {
+    let node = |at: usize, node: &OutlineNode| {
+        let (name, plugin) = (escaped(&node.name), escaped(&node.plugin));
         let shape = match node.kind {
             Kind::Source => "oval",
             Kind::Sink => "cylinder",
@@ -35,8 +37,8 @@ pub fn dot(pipeline: &Pipeline) -> String {
 
 fn draw(
     head: &str,
-    pipeline: &Pipeline,
-    node: impl Fn(usize, &Node) -> String,
+    pipeline: &Outline,
+    node: impl Fn(usize, &OutlineNode) -> String,
     edge: impl Fn(usize, usize) -> String,
 ) -> String {
     let nodes = || pipeline.nodes.iter().enumerate();
@@ -59,9 +61,9 @@ fn entities(text: &str) -> String {
     out
 }
 
-/// `text` inside the quotes of Graphviz.
+/// `text` inside the quotes of Graphviz, with what a terminal would obey spelled out.
 fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    printable(text).replace('\\', "\\\\").replace('"', "\\\"")
 }
 
 #[cfg(test)]
@@ -71,6 +73,7 @@ mod tests {
     #[test]
     fn names_cannot_break_out_of_their_quotes() {
         assert_eq!(entities("a-b_1\"]"), "a-b_1#34;#93;");
-        assert_eq!(escaped("a\"\\\n"), "a\\\"\\\\\\n");
+        assert_eq!(escaped("a\"\\"), "a\\\"\\\\");
+        assert_eq!(escaped("\n\u{202e}"), "\\\\n\\\\u{202e}");
     }
 }

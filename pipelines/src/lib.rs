@@ -16,4 +16,4 @@ pub mod spec;
 
 pub use mistake::{Mistake, Mistakes};
 pub use report::Report;
-pub use spec::{Document, Node, OnDamage, Part, Pipeline, Variables};
+pub use spec::{Document, Node, OnDamage, Outline, OutlineNode, Part, Pipeline, Variables};

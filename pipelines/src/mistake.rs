@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use sluice_core::name::printable;
+
 use crate::spec::Document;
 
 /// More are counted, but not shown.
@@ -42,7 +44,8 @@ impl Mistakes {
         let s = if self.list.len() == 1 { "" } else { "s" };
         let all = self.list.len() <= MOST_SHOWN;
         let note = if all { String::new() } else { format!(", the first {MOST_SHOWN} are shown") };
-        format!("{} mistake{s} in {}{note}\n", self.list.len(), self.document.name)
+        let name = printable(&self.document.name);
+        format!("{} mistake{s} in {name}{note}\n", self.list.len())
     }
 }
 

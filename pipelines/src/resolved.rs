@@ -10,7 +10,7 @@ use sluice_core::options::ByteSize;
 
 use crate::batch::template::escaped;
 use crate::manifest::hash_file;
-use crate::spec::{GROUPS, Node, OnDamage, Part, Pipeline};
+use crate::spec::{GROUPS, Node, OnDamage, Part, Pipeline, string_literal as string};
 
 /// The pipeline file without variables and placeholders that does what `pipeline` does with this much
 /// memory. The same for two pipelines only if both do the same.
@@ -84,13 +84,6 @@ fn value(json: &Value, braces: bool) -> String {
             format!("{{ {} }}", each.collect::<Vec<_>>().join(", "))
         }
     }
-}
-
-/// A string in which nothing is a variable.
-fn string(text: &str) -> String {
-    let special = text.contains("${") || text.contains("$$");
-    let text = if special { text.replace('$', "$$") } else { text.to_owned() };
-    toml::Value::String(text).to_string()
 }
 
 fn bare(key: &str) -> String {

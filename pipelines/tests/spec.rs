@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use serde_json::json;
 use sluice_core::Kind;
-use sluice_pipeline::{Document, OnDamage, Pipeline, Variables, graph, library, schema};
+use sluice_pipeline::{Document, OnDamage, Outline, Pipeline, Variables, graph, library, schema};
 
 mod toys;
 
@@ -153,7 +153,7 @@ fn a_byte_order_mark_and_line_ends_of_windows_are_fine() {
 
 #[test]
 fn graphs_are_drawn() {
-    let pipeline = read(DIAMOND, None, &[("START", "5")]);
+    let pipeline = Outline::from(&read(DIAMOND, None, &[("START", "5")]));
     let mermaid = "flowchart LR
     n0[(\"out<br/>table\")]
     n1([\"a<br/>log\"])

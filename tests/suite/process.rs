@@ -3,10 +3,12 @@
 mod cat;
 mod codes;
 mod command_line;
+mod elsewhere;
 mod files;
 mod info;
 mod mistakes;
 mod names;
 mod pipes;
 mod signals;
+mod unset;
 mod verbs;

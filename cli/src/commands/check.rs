@@ -1,14 +1,13 @@
 //! `check`: shows every mistake of every file. Opens no input.
 
-use std::io::{self, Write};
-
-use sluice_core::name::printable;
+use sluice_core::name::{printable, printable_sentence};
 use sluice_core::programs::Program;
 use sluice_pipeline::Pipeline;
 
 use crate::args::CheckArgs;
 use crate::commands::{document, variables};
 use crate::ending::{Ending, Failure, Outcome};
+use crate::out;
 use crate::shell::Shell;
 
 pub(crate) fn run(args: &CheckArgs, shell: &Shell) -> Outcome {
@@ -16,22 +15,7 @@ pub(crate) fn run(args: &CheckArgs, shell: &Shell) -> Outcome {
     for file in &args.files {
         match check(file, args, shell) {
             Ok(pipeline) => {
-                writeln!(io::stdout(), "{file}: ok")?;
-                for node in &pipeline.nodes {
-                    if let Some(Program { line, .. }) = &node.program {
-                        let (name, line) = (&node.name, printable(line));
-                        let what = format!("runs a program: {line}; `run` needs --allow-exec");
-                        writeln!(io::stdout(), "  {name}: {what}")?;
-                    }
-                }
-                for node in &pipeline.nodes {
-                    for note in node.notes() {
-                        writeln!(io::stdout(), "  {}: {note}", node.name)?;
-                    }
-                }
-                for left_out in &pipeline.left_out {
-                    writeln!(io::stdout(), "  left out: {left_out}")?;
-                }
+                out::text(&text(file, &pipeline))?;
             }
             Err(failure) => {
                 failure.tell(shell);
@@ -40,6 +24,24 @@ pub(crate) fn run(args: &CheckArgs, shell: &Shell) -> Outcome {
         }
     }
     Ok(worst)
+}
+
+/// What there is to say of a file that is right.
+fn text(file: &str, pipeline: &Pipeline) -> String {
+    let mut lines = vec![format!("{}: ok", printable(file))];
+    for node in &pipeline.nodes {
+        if let Some(Program { line, .. }) = &node.program {
+            let (name, line) = (&node.name, printable(line));
+            lines.push(format!("  {name}: runs a program: {line}; `run` needs --allow-exec"));
+        }
+    }
+    for node in &pipeline.nodes {
+        let notes = node.notes();
+        lines.extend(notes.iter().map(|n| format!("  {}: {}", node.name, printable_sentence(n))));
+    }
+    let left_out = pipeline.left_out.iter().map(ToString::to_string);
+    lines.extend(left_out.map(|node| format!("  left out: {}", printable_sentence(&node))));
+    lines.join("\n") + "\n"
 }
 
 fn check(file: &str, args: &CheckArgs, shell: &Shell) -> Result<Pipeline, Failure> {

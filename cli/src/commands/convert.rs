@@ -1,10 +1,10 @@
 //! `convert`: the pipeline most people need, made from arguments and run like any other.
 
+use std::env;
+use std::io::{self, Write};
 use std::path::Path;
 
-use std::io::{self, Write};
-
-use sluice_core::{Kind, Plugin};
+use sluice_core::{Error, Kind, Plugin};
 use sluice_pipeline::names::SearchedName;
 use sluice_pipeline::{Document, Node, Part, Pipeline, Variables};
 
@@ -22,8 +22,7 @@ pub(crate) fn run(args: &ConvertArgs, shell: &Shell) -> Outcome {
     let text = text(args, shell)?;
     let pipeline = read("sluice convert", &text, shell)?;
     if args.print_pipeline {
-        io::stdout().write_all(text.as_bytes())?;
-        return Ok(Ending::Done);
+        return print_pipeline("sluice convert", text, shell);
     }
     let overwrite = args.engine.overwrite || replaces(&args.to)?;
     let engine = EngineArgs { overwrite, ..args.engine.clone() };
@@ -43,6 +42,22 @@ pub(crate) fn read(name: &str, text: &str, shell: &Shell) -> Result<Pipeline, Fa
         .map_err(|mistakes| flags::mistakes(&mistakes))?;
     refuse_fields_of_nothing(&pipeline)?;
     Ok(pipeline)
+}
+
+/// Prints a pipeline that was made on the spot, to be saved anywhere: its paths are absolute.
+pub(crate) fn print_pipeline(name: &str, text: String, shell: &Shell) -> Outcome {
+    let here = env::current_dir().map_err(|e| Error::io("find", Path::new("."), e))?;
+    if here.to_str().is_none() {
+        let what =
+            "the name of this folder is not UTF-8, so paths are relative to it: save it here";
+        shell.warn(what);
+        io::stdout().write_all(text.as_bytes())?;
+        return Ok(Ending::Done);
+    }
+    let document = Document::generated(name, text);
+    let text = document.relocated(&here, &Variables::default(), &shell.registry)?;
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(Ending::Done)
 }
 
 /// Refuses flags that name fields where nothing is decoded.

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver};
 
 use serde_json::{Value, json};
 use sluice_core::files::Identity;
-use sluice_core::name::printable_sentence;
+use sluice_core::name::{json_escaped, printable_sentence};
 use sluice_core::output::place;
 use sluice_core::{Error, Overwrite};
 use sluice_pipeline::dispatch::{self, Carrier};
@@ -281,7 +281,8 @@ impl ReportFile {
     pub(crate) fn write(mut self, result: Result<Value, &Failure>) -> Result<(), Failure> {
         let is_done = result.is_ok();
         let value = result.unwrap_or_else(failed);
-        let written = writeln!(self.to, "{value:#}").and_then(|()| self.to.flush());
+        let text = format!("{value:#}");
+        let written = writeln!(self.to, "{}", json_escaped(&text)).and_then(|()| self.to.flush());
         written.map_err(|e| match Error::io("write", &self.path, e).into() {
             Failure::Error(error) if is_done => Failure::Failed(format!(
                 "{error}; the outputs are there, only the report is missing"

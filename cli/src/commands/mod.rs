@@ -13,6 +13,7 @@ pub(crate) mod info;
 pub(crate) mod man;
 pub(crate) mod merge_manifests;
 pub(crate) mod new;
+mod outline;
 pub(crate) mod plan;
 pub(crate) mod play;
 pub(crate) mod plugins;
@@ -25,7 +26,7 @@ pub(crate) mod spy;
 pub(crate) mod types;
 pub(crate) mod verify;
 
-use sluice_pipeline::{Document, Pipeline, Variables};
+use sluice_pipeline::{Document, Outline, Pipeline, Variables};
 
 use crate::args::SetArgs;
 use crate::ending::Failure;
@@ -34,10 +35,27 @@ use crate::shell::Shell;
 /// The pipeline in this file, or the built-in one of that name.
 fn pipeline(file: &str, set: &SetArgs, shell: &Shell) -> Result<Pipeline, Failure> {
     let document = document(file)?;
-    for name in unused(&document, set) {
+    tell_unused(&document, set, shell);
+    Ok(Pipeline::read(&document, &variables(set), &shell.registry)?)
+}
+
+/// Warns of variables that were set but that the file does not mention.
+fn tell_unused(document: &Document, set: &SetArgs, shell: &Shell) {
+    for name in unused(document, set) {
         shell.warn(&format!("nothing in {} asks for the variable `{name}`", document.name));
     }
-    Ok(Pipeline::read(&document, &variables(set), &shell.registry)?)
+}
+
+/// Says which variables have no value. Nothing runs without one, but much can be shown.
+fn tell_unset(pipeline: &Outline, shell: &Shell) {
+    if let Some(first) = pipeline.unset.first() {
+        let names: Vec<String> = pipeline.unset.iter().map(|name| format!("`{name}`")).collect();
+        shell.warn(&format!(
+            "without a value, and shown as ${{NAME}}: {}; give values with --set {first}=… or in the \
+             environment",
+            names.join(", ")
+        ));
+    }
 }
 
 /// A file that is not there is wrong use: nothing has been tried yet.

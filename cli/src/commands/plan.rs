@@ -1,25 +1,28 @@
 //! `plan`: what a pipeline would read and write. Reads no more than finding that out takes.
 
 use std::fmt::Write as _;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 use sluice_core::files::{self, is_special};
-use sluice_core::name::printable;
+use sluice_core::name::{json_escaped, printable, printable_sentence};
 use sluice_core::{Input, Kind, time};
 use sluice_pipeline::batch::{self, Batch, Unit};
 use sluice_pipeline::run::{self, Options, Reading, SourceReading};
-use sluice_pipeline::{Node, Part, Pipeline};
+use sluice_pipeline::{Mistakes, Node, Outline, Part, Pipeline};
 
 use crate::args::PlanArgs;
-use crate::commands::pipeline;
+use crate::commands::{outline, pipeline, tell_unset, variables};
 use crate::ending::{Ending, Failure, Outcome};
+use crate::out;
 use crate::shell::Shell;
 use crate::units;
 
 pub(crate) fn run(args: &PlanArgs, shell: &Shell) -> Outcome {
-    let pipeline = pipeline(&args.file, &args.variables, shell)?;
+    let pipeline = match pipeline(&args.file, &args.variables, shell) {
+        Err(Failure::Mistakes(mistakes)) => return print_outline(mistakes, args, shell),
+        read => read?,
+    };
     if !args.json {
         return print_text(&pipeline, &Options::default(), shell);
     }
@@ -28,7 +31,22 @@ pub(crate) fn run(args: &PlanArgs, shell: &Shell) -> Outcome {
     if let Some(units) = units {
         extend(&mut plan, json!({ "units": units.iter().map(unit_json).collect::<Vec<_>>() }));
     }
-    writeln!(io::stdout(), "{plan:#}")?;
+    out::json(&format!("{plan:#}"))?;
+    Ok(Ending::Done)
+}
+
+/// Prints what can be said of a pipeline whose only mistakes are variables without values.
+fn print_outline(mistakes: Mistakes, args: &PlanArgs, shell: &Shell) -> Outcome {
+    let variables = variables(&args.variables);
+    let Ok(outline) = Outline::read(&mistakes.document, &variables, &shell.registry) else {
+        return Err(mistakes.into());
+    };
+    tell_unset(&outline, shell);
+    if args.json {
+        out::json(&format!("{:#}", outline::json(&outline)))?;
+    } else {
+        out::text(&outline::text(&outline))?;
+    }
     Ok(Ending::Done)
 }
 
@@ -38,15 +56,16 @@ pub(crate) fn print_text(pipeline: &Pipeline, options: &Options, shell: &Shell) 
         Some(units) => batch_text(pipeline, &units),
         None => text_of(pipeline, &reading(pipeline, options)?),
     };
-    io::stdout().write_all(text.as_bytes())?;
+    out::text(&text)?;
     for node in &pipeline.nodes {
         if let Some(program) = &node.program {
             let line = printable(&program.line);
-            writeln!(io::stdout(), "runs   {}: {line}; needs --allow-exec", node.name)?;
+            out::text(&format!("runs   {}: {line}; needs --allow-exec\n", node.name))?;
         }
     }
     for left_out in &pipeline.left_out {
-        writeln!(io::stdout(), "left out: {left_out}")?;
+        let left_out = left_out.to_string();
+        out::text(&format!("left out: {}\n", printable_sentence(&left_out)))?;
     }
     Ok(Ending::Done)
 }
@@ -77,10 +96,10 @@ fn batch_text(pipeline: &Pipeline, batch: &[Unit]) -> String {
 
 fn unit_text(unit: &Unit) -> String {
     let size = unit.input.bytes.map_or("size not known".to_owned(), units::bytes);
-    let mut text = format!("unit   {}  {size}\n", unit.input.path.display());
+    let mut text = format!("unit   {}  {size}\n", out::path(&unit.input.path));
     for output in &unit.outputs {
         let note = if batch::exists(output) { EXISTS } else { "" };
-        line(&mut text, format_args!("         {}{note}\n", output.display()));
+        line(&mut text, format_args!("         {}{note}\n", out::path(output)));
     }
     text
 }
@@ -115,7 +134,7 @@ fn source_text(pipeline: &Pipeline, source: &SourceReading) -> String {
     text.push('\n');
     for Input { path, bytes } in &source.inputs {
         let size = bytes.map_or("size not known".to_owned(), units::bytes);
-        line(&mut text, format_args!("         {}  {size}\n", path.display()));
+        line(&mut text, format_args!("         {}  {size}\n", out::path(path)));
     }
     text
 }
@@ -126,7 +145,7 @@ fn stage_text(pipeline: &Pipeline, node: &Node) -> String {
         node.name,
         node.plugin,
         from(pipeline, node),
-        node.options
+        json_escaped(&node.options.to_string())
     )
 }
 
@@ -135,7 +154,7 @@ fn sink_text(pipeline: &Pipeline, node: &Node) -> String {
         format!("writes {} ({}) from {}\n", node.name, node.plugin, from(pipeline, node));
     for target in targets(node) {
         let note = if exists(&target) { "  exists; --overwrite replaces it" } else { "" };
-        line(&mut text, format_args!("         {}{note}\n", target.display()));
+        line(&mut text, format_args!("         {}{note}\n", out::path(&target)));
     }
     text
 }

@@ -1,7 +1,6 @@
 //! `plugins`: what plugins this program has, and the options of one.
 
 use std::fmt::Write as _;
-use std::io::{self, Write};
 
 use serde_json::Value;
 use sluice_core::registry::type_sets;
@@ -11,6 +10,7 @@ use sluice_pipeline::schema;
 
 use crate::args::PluginsArgs;
 use crate::ending::{Ending, Failure, Outcome};
+use crate::out;
 use crate::shell::Shell;
 
 const KINDS: [Kind; 5] = [Kind::Source, Kind::Stage, Kind::Codec, Kind::Sink, Kind::Service];
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &PluginsArgs, shell: &Shell) -> Outcome {
         }
         (false, None) => list(&wanted),
     };
-    io::stdout().write_all(text.as_bytes())?;
+    out::text(&text)?;
     Ok(Ending::Done)
 }
 

@@ -2,15 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::io::{self, Write};
 use std::path::Path;
 
 use serde_json::{Value, json};
+use sluice_core::name::{json_escaped, printable, printable_sentence};
 use sluice_core::{CodecOptions, Codecs, KnownType, TypeKey, TypePaths, registry};
 
 use crate::args::TypesArgs;
 use crate::ending::{Ending, Failure, Outcome};
+use crate::out;
 use crate::shell::Shell;
+use crate::terminal::width;
 
 pub(crate) fn run(args: &TypesArgs, shell: &Shell) -> Outcome {
     let files = TypePaths(args.files.clone());
@@ -20,11 +22,12 @@ pub(crate) fn run(args: &TypesArgs, shell: &Shell) -> Outcome {
     let types: Vec<KnownType> = codecs.types().cloned().collect();
     let clashes = Clashes::of(&types);
     let text = if args.json {
-        types.iter().map(|known| json(known, &clashes).to_string() + "\n").collect()
+        let line = |known| json_escaped(&json(known, &clashes).to_string()).into_owned() + "\n";
+        types.iter().map(line).collect()
     } else {
         table(&types)
     };
-    io::stdout().write_all(text.as_bytes())?;
+    out::text(&text)?;
     if !args.json {
         clashes.tell(shell);
     }
@@ -115,8 +118,8 @@ fn json(known: &KnownType, clashes: &Clashes) -> Value {
 fn table(types: &[KnownType]) -> String {
     /// A longer name is not cut, but others are not lined up with it.
     const WIDEST: usize = 100;
-    let names = types.iter().map(|known| known.described.name.chars().count());
-    let width = names.max().unwrap_or(0).min(WIDEST);
+    let names = types.iter().map(|known| width(&printable(&known.described.name)));
+    let room = names.max().unwrap_or(0).min(WIDEST);
     let mut text = String::new();
     for known in types {
         let described = &known.described;
@@ -124,12 +127,19 @@ fn table(types: &[KnownType]) -> String {
         // Writing to a string does not fail.
         let _written = writeln!(
             text,
-            "{}  {:width$}  {}{}",
+            "{}  {}  {}{}",
             described.key,
-            described.name,
-            place(known),
-            unfit.unwrap_or_default()
+            padded(&described.name, room),
+            printable(&place(known)),
+            printable_sentence(&unfit.unwrap_or_default())
         );
     }
     text
+}
+
+/// A name, and the blanks that fill its column.
+fn padded(name: &str, room: usize) -> String {
+    let name = printable(name);
+    let blanks = room.saturating_sub(width(&name));
+    format!("{name}{:blanks$}", "")
 }

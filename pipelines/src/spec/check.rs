@@ -1,5 +1,6 @@
 //! One pass over a pipeline file: the top level, and the list of mistakes that all checks share.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use sluice_core::options::ByteSize;
@@ -9,12 +10,13 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::node::Draft;
 use super::reference::TOP_LEVEL;
+use super::relocation::Edit;
 use super::shape::Shape;
 use super::syntax::{self, Broken};
 use super::templates::{Found, Slot};
 use super::variables::Variables;
 use super::wording::{kind_of, nearest, plain, suggest};
-use super::{Document, GROUPS, Pipeline};
+use super::{Document, GROUPS, LeftOut, Outline, Pipeline};
 use crate::mistake::{Mistake, Mistakes};
 use crate::names::undeclared;
 
@@ -29,8 +31,24 @@ pub(super) struct Check<'c> {
     pub(super) variables: &'c Variables,
     pub(super) registry: &'c Registry,
     mistakes: Vec<Mistake>,
+    /// The variables without a value, and how many of the mistakes are these.
+    unset: (BTreeSet<String>, usize),
+    /// Whether paths are read as templates, in which braces mean something.
+    pub(super) reads_templates: bool,
+    /// What would make every path of the file absolute.
+    pub(super) edits: Vec<Edit>,
     /// The lines where the text is no TOML. Nothing else is judged there.
     broken: Vec<Range<usize>>,
+}
+
+/// What a file says, as far as it could be read.
+struct Graph {
+    name: Option<String>,
+    memory: Option<ByteSize>,
+    nodes: Vec<Draft>,
+    /// What each node reads from, as positions among these.
+    links: Vec<Vec<usize>>,
+    left_out: Vec<LeftOut>,
 }
 
 /// What the top level says.
@@ -49,19 +67,59 @@ impl<'c> Check<'c> {
         variables: &'c Variables,
         registry: &'c Registry,
     ) -> Self {
-        let (mistakes, broken) = (Vec::new(), Vec::new());
-        Self { document, variables, registry, mistakes, broken }
+        let (mistakes, unset, broken) = (Vec::new(), Default::default(), Vec::new());
+        let (reads_templates, edits) = (false, Vec::new());
+        Self { document, variables, registry, mistakes, unset, reads_templates, edits, broken }
     }
 
     /// Does everything.
     pub(super) fn run(mut self) -> Result<Pipeline, Mistakes> {
+        let graph = self.graph();
+        let Some(graph) = graph.filter(|_| self.mistakes.is_empty()) else {
+            return Err(Mistakes::new(self.document.clone(), self.mistakes));
+        };
+        let Graph { name, memory, nodes, links, left_out } = graph;
+        let templates = slots(&nodes);
+        let nodes = nodes.into_iter().zip(links).filter_map(|(node, from)| node.finish(from));
+        let (nodes, text): (Vec<_>, _) = (nodes.collect(), self.document.text.clone());
+        let undeclared = undeclared(&nodes);
+        if !undeclared.is_empty() {
+            return Err(Mistakes::new(self.document.clone(), undeclared));
+        }
+        Ok(Pipeline { name, memory, nodes, left_out, text, templates })
+    }
+
+    /// The same for what may have variables without values.
+    pub(super) fn outline(mut self) -> Result<Outline, Mistakes> {
+        let graph = self.graph();
+        let Some(graph) = graph.filter(|_| self.mistakes.len() == self.unset.1) else {
+            return Err(Mistakes::new(self.document.clone(), self.mistakes));
+        };
+        let Graph { name, nodes, links, left_out, .. } = graph;
+        let nodes = nodes.into_iter().zip(links).filter_map(|(node, from)| node.outline(from));
+        let unset = self.unset.0.into_iter().collect();
+        Ok(Outline { name, nodes: nodes.collect(), left_out, unset })
+    }
+
+    /// What makes every path of the file absolute, if its folder is.
+    pub(super) fn edits(mut self) -> Result<Vec<Edit>, Mistakes> {
+        let is_right = self.graph().is_some() && self.mistakes.is_empty();
+        if is_right {
+            Ok(self.edits)
+        } else {
+            Err(Mistakes::new(self.document.clone(), self.mistakes))
+        }
+    }
+
+    /// The nodes of the file and what they read from; nothing if it is no TOML.
+    fn graph(&mut self) -> Option<Graph> {
         let (text, mut broken) = syntax::repair(&self.document.text);
         let (table, errors) = DeTable::parse_recoverable(&text);
         broken.extend(syntax::judge(&text, &errors));
         if broken.len() > syntax::MOST {
             broken.truncate(1);
             self.not_toml(broken, Some(NO_TOML));
-            return Err(Mistakes::new(self.document.clone(), self.mistakes));
+            return None;
         }
         self.not_toml(broken, None);
         let mut top = self.top(table.get_ref());
@@ -72,17 +130,16 @@ impl<'c> Check<'c> {
         let links = self.links(&top.nodes);
         let (nodes, links, left_out) = self.without_left_out(top.nodes, links);
         self.batch(&nodes);
-        if !self.mistakes.is_empty() {
-            return Err(Mistakes::new(self.document.clone(), self.mistakes));
-        }
-        let templates = slots(&nodes);
-        let nodes = nodes.into_iter().zip(links).filter_map(|(node, from)| node.finish(from));
-        let (nodes, text): (Vec<_>, _) = (nodes.collect(), self.document.text.clone());
-        let undeclared = undeclared(&nodes);
-        if !undeclared.is_empty() {
-            return Err(Mistakes::new(self.document.clone(), undeclared));
-        }
-        Ok(Pipeline { name: top.name, memory: top.memory, nodes, left_out, text, templates })
+        let Top { name, memory, .. } = top;
+        Some(Graph { name, memory, nodes, links, left_out })
+    }
+
+    /// Notes that a variable has no value.
+    pub(super) fn unset(&mut self, name: String, mistake: Mistake) {
+        let before = self.mistakes.len();
+        self.note(mistake);
+        self.unset.1 += self.mistakes.len() - before;
+        self.unset.0.insert(name);
     }
 
     /// Notes a mistake that shows nothing but its place.

@@ -85,7 +85,10 @@ impl Check<'_> {
             self.expected("a path", given);
             return None;
         }
-        self.value(given, &Shape::of(&shape))?.as_str().map(PathBuf::from)
+        self.reads_templates = true;
+        let path = self.value(given, &Shape::of(&shape));
+        self.reads_templates = false;
+        path?.as_str().map(PathBuf::from)
     }
 
     /// `on_damage`, with the file where there is one. Nothing after a mistake.

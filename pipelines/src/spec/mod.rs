@@ -21,7 +21,9 @@ mod left_out;
 mod links;
 mod node;
 pub(crate) mod options;
+mod outline;
 pub(crate) mod reference;
+mod relocation;
 pub(crate) mod shape;
 mod syntax;
 pub(crate) mod templates;
@@ -32,6 +34,8 @@ pub(crate) mod wording;
 
 pub use document::Document;
 pub use left_out::LeftOut;
+pub use outline::{Outline, OutlineNode};
+pub use relocation::{quoted, string_literal};
 pub use templates::Slot;
 pub use variables::Variables;
 

@@ -9,6 +9,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::check::{Check, Given, Key};
 use super::keys::From;
+use super::options::Judged;
+use super::outline::OutlineNode;
 use super::reference;
 use super::templates::Found;
 use super::when::Condition;
@@ -29,6 +31,8 @@ pub(super) struct Draft {
     header: Range<usize>,
     plugin: Option<Plugin>,
     made: Option<(Part, Value)>,
+    /// The plugin and the options as far as variables have values.
+    written: (String, Value),
     pub(super) damage: OnDamage,
     pub(super) templates: Vec<Found>,
     /// The values of `path` and `quarantine`.
@@ -52,6 +56,14 @@ impl Draft {
 }
 
 impl Draft {
+    /// The node as far as it could be read. Nothing only if another mistake than a variable without a value was
+    /// noted.
+    pub(super) fn outline(self, from: Vec<usize>) -> Option<OutlineNode> {
+        let (plugin, options) = self.written;
+        let options = self.made.map_or(options, |(_, options)| options);
+        Some(OutlineNode { name: self.name, plugin, kind: self.kind?, from, options })
+    }
+
     /// What its plugin became.
     pub(super) fn part(&self) -> Option<&Part> {
         self.made.as_ref().map(|(part, _)| part)
@@ -107,7 +119,11 @@ impl Check<'_> {
             table.iter().map(|(key, value)| (key.get_ref().to_string(), value.span())).collect();
         let options: Vec<_> = table.iter().filter(|(key, _)| !reserved(key.get_ref())).collect();
         let plugin = if let Choice::Plugin(plugin) = choice { Some(plugin) } else { None };
-        let made = self.options(plugin.as_ref(), &header, &options, &mut templates);
+        let Judged { made, shown } =
+            self.options(plugin.as_ref(), &header, &options, &mut templates);
+        let named = table.get("plugin").and_then(|name| name.get_ref().as_str());
+        let name = plugin.as_ref().map_or(named.unwrap_or_default(), |plugin| plugin.name);
+        let written = (name.to_owned(), shown);
         let (name, name_span) = (key.get_ref().to_string(), key.span());
         Draft {
             name,
@@ -118,6 +134,7 @@ impl Check<'_> {
             header,
             plugin,
             made,
+            written,
             damage,
             templates,
             spans,

@@ -10,7 +10,9 @@ use toml::de::{DeTable, DeValue};
 
 use super::Part;
 use super::check::{Check, Given, Key};
+use super::outline::as_written;
 use super::reference;
+use super::relocation::{Edit, string_literal};
 use super::shape::Shape;
 use super::templates::Found;
 use super::wording::{did_you_mean, field, lines, listed, nearest, plain, variants};
@@ -19,6 +21,14 @@ use super::wording::{did_you_mean, field, lines, listed, nearest, plain, variant
 const FOLDER: &str = "folder";
 
 type Written<'w, 't> = (&'w Key<'t>, &'w Given<'t>);
+
+/// What became of the options of a node.
+pub(super) struct Judged {
+    /// The plugin, and the options that it was made from. Nothing if a mistake was noted.
+    pub(super) made: Option<(Part, Value)>,
+    /// The options as far as they could be read, and the others as they are written.
+    pub(super) shown: Value,
+}
 
 /// The options of one node on their way.
 struct Trial<'w, 't> {
@@ -39,12 +49,12 @@ impl<'t> Check<'_> {
         header: &Range<usize>,
         written: &[Written<'_, 't>],
         templates: &mut Vec<Found>,
-    ) -> Option<(Part, Value)> {
+    ) -> Judged {
         let Some(plugin) = plugin else {
             for (_, value) in written {
                 self.value(value, &Shape::unknown());
             }
-            return None;
+            return Judged { made: None, shown: shown(written, &Map::new()) };
         };
         let schema = Value::from((plugin.schema)());
         let shape = Shape::of(&schema);
@@ -54,13 +64,19 @@ impl<'t> Check<'_> {
             templates.extend(self.option(&mut trial, key, value, &shape));
         }
         if plugin.program.is_some() && !trial.has(FOLDER) {
-            let here = self.located(".");
+            let here = self.located(".", false);
+            // Behind the header there may be anything; a key fits above the first one that is written.
+            let first = written.iter().map(|(key, _)| key.span().start).min();
+            let first = first.filter(|_| here != ".");
+            let text = format!("{FOLDER} = {}\n", string_literal(&here));
+            self.edits.extend(first.map(|at| Edit { span: at..at, text }));
             trial.options.insert(FOLDER.to_owned(), Value::String(here));
         }
         for key in shape.required() {
             self.required(&mut trial, key, &shape);
         }
-        self.attempt(trial)
+        let shown = shown(written, &trial.options);
+        Judged { made: self.attempt(trial), shown }
     }
 
     fn option(
@@ -71,7 +87,9 @@ impl<'t> Check<'_> {
         shape: &Shape<'_>,
     ) -> Vec<Found> {
         let (name, known) = (key.get_ref().as_ref(), shape.keys());
+        self.reads_templates = trial.plugin.kind() == Kind::Sink;
         let json = self.value(value, &shape.property(name));
+        self.reads_templates = false;
         if !known.contains(&name) && !shape.takes_any_key() {
             self.unknown_option(trial, key, &known);
             return Vec::new();
@@ -146,6 +164,16 @@ impl<'t> Check<'_> {
         let help = help.or_else(|| filled_in(found?, removed?));
         self.note(Mistake { span, message, help, detail: detail.map(str::to_owned) });
     }
+}
+
+/// Options as far as they were read, in the order in which they are written.
+fn shown(written: &[Written<'_, '_>], read: &Map<String, Value>) -> Value {
+    let option = |(key, value): &Written<'_, '_>| {
+        let name = key.get_ref().to_string();
+        let value = read.get(&name).cloned().unwrap_or_else(|| as_written(value.get_ref()));
+        (name, value)
+    };
+    Value::Object(written.iter().map(option).collect())
 }
 
 /// What a string became, where that is not what is written.

@@ -4,13 +4,26 @@ use std::ops::Range;
 use std::path::Path;
 
 use serde_json::{Map, Value};
+use sluice_core::mistake::Mistake;
 use sluice_core::registry::type_set;
+use sluice_core::store::is_address;
 use toml::Spanned;
 use toml::de::{DeArray, DeFloat, DeInteger, DeTable, DeValue};
 
 use super::check::Check;
+use super::relocation::{Edit, string_literal};
 use super::shape::Shape;
 use super::variables::Expanded;
+use crate::batch::template::escaped;
+
+/// What globs are told by.
+const GLOB: [char; 3] = ['*', '?', '['];
+
+/// A text as a part of a glob that matches nothing else.
+fn literal(text: &str) -> String {
+    let each = |c| if GLOB.contains(&c) { format!("[{c}]") } else { String::from(c) };
+    text.chars().map(each).collect()
+}
 
 impl Check<'_> {
     /// `value` as JSON; nothing if there is a mistake in it, which has been noted.
@@ -31,11 +44,17 @@ impl Check<'_> {
     }
 
     fn text(&mut self, text: &str, span: Range<usize>, shape: &Shape<'_>) -> Option<Value> {
-        let expanded = self.expand(text, span)?;
+        let expanded = self.expand(text, span.clone())?;
         let is_set = shape.is_types() && type_set(Path::new(&expanded.text)).is_some();
         if shape.is_path() || shape.is_types() && !is_set {
             let Expanded { text, begins_outside, .. } = expanded;
-            let located = if begins_outside { text } else { self.located(&text) };
+            let located = match begins_outside {
+                true => text.clone(),
+                false => self.located(&text, self.reads_templates && shape.is_path()),
+            };
+            if located != text {
+                self.edits.push(Edit { span, text: string_literal(&located) });
+            }
             return Some(Value::String(located));
         }
         let other =
@@ -50,22 +69,42 @@ impl Check<'_> {
             Err(unfilled) => unfilled,
         };
         for reason in unfilled {
-            self.wrong(span.clone(), reason.message, Some(reason.help));
+            let mistake = Mistake {
+                span: span.clone(),
+                message: reason.message,
+                help: Some(reason.help),
+                detail: None,
+            };
+            match reason.unset {
+                Some(name) => self.unset(name, mistake),
+                None => self.note(mistake),
+            }
         }
         None
     }
 
-    /// A path of the file as seen from the working folder. Paths that come from outside already are.
-    pub(super) fn located(&self, path: &str) -> String {
+    /// A path of the file as seen from the working folder. Paths that come from outside already are, and
+    /// addresses are nowhere else.
+    pub(super) fn located(&self, path: &str, is_template: bool) -> String {
         let folder = self.document.folder.as_deref().filter(|folder| *folder != Path::new(""));
-        match folder {
-            Some(folder) if path == "." => folder.to_string_lossy().into_owned(),
-            Some(folder) if !matches!(path, "" | "-") => {
-                let below = path.strip_prefix("./").unwrap_or(path);
-                folder.join(below).to_string_lossy().into_owned()
-            }
-            _ => path.to_owned(),
+        let Some(folder) = folder else { return path.to_owned() };
+        let stays = matches!(path, "" | "-") || Path::new(path).is_absolute();
+        if stays || is_address(Path::new(path)) {
+            return path.to_owned();
         }
+        let below = path.strip_prefix("./").unwrap_or(path);
+        let plain = if path == "." { folder.to_owned() } else { folder.join(below) };
+        // What means something in a path means nothing in the folder's own name.
+        let name = folder.to_string_lossy();
+        let name = if is_template {
+            escaped(&name)
+        } else if name.contains(GLOB) && path.contains(GLOB) && !plain.exists() {
+            literal(&name)
+        } else {
+            return plain.to_string_lossy().into_owned();
+        };
+        let whole = if path == "." { name.into() } else { Path::new(&name).join(below) };
+        whole.to_string_lossy().into_owned()
     }
 
     fn integer(&mut self, integer: &DeInteger<'_>, span: Range<usize>) -> Option<Value> {

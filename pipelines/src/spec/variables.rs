@@ -30,6 +30,8 @@ pub(crate) struct Expanded {
 pub(crate) struct Unfilled {
     pub(crate) message: String,
     pub(crate) help: String,
+    /// The variable, if it has no value; else the string cannot be read.
+    pub(crate) unset: Option<String>,
 }
 
 struct Filled {
@@ -99,6 +101,7 @@ impl Variables {
         Unfilled {
             message: format!("the variable `{name}` has no value"),
             help: format!("give it with --set {name}=… or in the environment{hint}"),
+            unset: Some(name.to_owned()),
         }
     }
 }
@@ -121,6 +124,7 @@ fn unclosed() -> Unfilled {
     Unfilled {
         message: "`${` without `}`".to_owned(),
         help: "write `$${` for the two characters themselves".to_owned(),
+        unset: None,
     }
 }
 
@@ -128,6 +132,7 @@ fn bad_name(name: &str) -> Unfilled {
     Unfilled {
         message: format!("`{name}` is no name of a variable"),
         help: "write ${NAME} or ${NAME:-default} with letters, digits and _ in NAME".to_owned(),
+        unset: None,
     }
 }
 
@@ -135,6 +140,7 @@ fn nested() -> Unfilled {
     Unfilled {
         message: "a default cannot hold another variable".to_owned(),
         help: "give the outer variable with --set or in the environment".to_owned(),
+        unset: None,
     }
 }
 

@@ -9,7 +9,7 @@ use sluice_core::{
     Stage, StageContext,
 };
 use sluice_pipeline::run::{self, Options};
-use sluice_pipeline::{Part, Pipeline, Report, graph};
+use sluice_pipeline::{Outline, Part, Pipeline, Report, graph};
 
 use crate::kit::{Lines, Made, SECOND, line_of, node, run, with_payloads};
 
@@ -98,7 +98,7 @@ fn a_chain_is_one_stage_of_the_report_and_its_books_balance() {
 #[test]
 fn a_chain_is_one_node_of_the_graph() {
     let pipeline = line_of(&Made::default(), vec![("both", chain())], &Lines::default());
-    let drawn = graph::mermaid(&pipeline);
+    let drawn = graph::mermaid(&Outline::from(&pipeline));
     assert!(drawn.ends_with("    n0 --> n1\n    n1 --> n2\n"), "{drawn}");
 }
 

@@ -7,12 +7,12 @@ mod folder;
 mod name;
 mod template;
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 use serde_json::json;
 
 use crate::ending::{Ending, Failure, Outcome};
+use crate::out;
 use crate::shell::Shell;
 
 pub(crate) use args::NewArgs;
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &NewArgs, shell: &Shell) -> Outcome {
     if args.json {
         let paths: Vec<&str> = files.iter().map(|file| &file.path[..]).collect();
         let made = json!({ "kind": kind.kind().to_string(), "name": name, "folder": folder, "files": paths });
-        writeln!(io::stdout(), "{made}")?;
+        out::json(&made.to_string())?;
     }
     shell.say(&next(*kind, name, &folder.to_string_lossy(), &checkout));
     Ok(Ending::Done)

@@ -8,7 +8,6 @@ mod keys;
 mod span;
 mod status;
 
-use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -21,7 +20,7 @@ use sluice_pipeline::{Pipeline, Report};
 
 use crate::args::{Assignment, ProgressForm};
 use crate::commands::{convert, execute};
-use crate::ending::{Ending, Failure, Outcome};
+use crate::ending::{Failure, Outcome};
 use crate::flags::Origin;
 use crate::inputs;
 use crate::log;
@@ -45,8 +44,7 @@ pub(crate) fn run(args: &PlayArgs, shell: &Shell) -> Outcome {
     let (text, speed) = text(args, shell)?;
     let pipeline = convert::read("sluice play", &text, shell)?;
     if args.print_pipeline {
-        io::stdout().write_all(text.as_bytes())?;
-        return Ok(Ending::Done);
+        return convert::print_pipeline("sluice play", text, shell);
     }
     let form = Form::of(args, shell);
     if args.paused && !matches!(form, Form::Keys(_)) {

@@ -9,7 +9,6 @@ mod out;
 mod pieces;
 mod quota;
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +20,7 @@ use sluice_pipeline::{Node, Part, Pipeline, Report};
 
 use crate::args::{Assignment, SelectionArgs};
 use crate::commands::{convert, execute};
-use crate::ending::{Ending, Failure, Outcome};
+use crate::ending::{Failure, Outcome};
 use crate::flags::Origin;
 use crate::inputs;
 use crate::progress::Meter;
@@ -43,8 +42,7 @@ pub(crate) fn run(args: &RecordArgs, shell: &Shell) -> Outcome {
     let text = text(args, &out, shell)?;
     let pipeline = convert::read("sluice record", &text, shell)?;
     if args.print_pipeline {
-        io::stdout().write_all(text.as_bytes())?;
-        return Ok(Ending::Done);
+        return convert::print_pipeline("sluice record", text, shell);
     }
     record(pipeline, args, out, shell)
 }

@@ -13,6 +13,7 @@ use sluice_core::{
 
 use super::*;
 use crate::args::{Cli, Color, Verb};
+use crate::ending::Ending;
 
 /// A log stands for what is live in arguments that are only judged.
 const LOG: &str = "file://drive.lcm?mode=r";

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use sluice_core::name::printable_sentence;
+use sluice_core::name::{json_escaped, printable_sentence};
 use sluice_core::time::{self, Length};
 use sluice_core::{Kind, Plugin};
 use sluice_pipeline::run::{self, Options, Progress, Snapshot, Stop};
@@ -228,7 +228,8 @@ impl Spy {
             Form::Screen(terminal) => self.follow_keys(terminal, over),
             Form::Tables(interval) => self.print(interval, over, |spy, _| spy.table()),
             Form::Json(interval) => self.print(interval, over, |spy, since| {
-                let mut line = spy.json(decodes, since).to_string();
+                let line = spy.json(decodes, since).to_string();
+                let mut line = json_escaped(&line).into_owned();
                 line.push('\n');
                 line
             }),

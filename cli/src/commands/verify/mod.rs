@@ -4,7 +4,6 @@
 mod record;
 mod verdict;
 
-use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,6 +14,7 @@ use crate::args::VerifyArgs;
 use crate::commands::info::{Counting, Types};
 use crate::ending::{Ending, Failure, Outcome};
 use crate::inputs;
+use crate::out;
 use crate::shell::Shell;
 use record::{STOPPED_EARLY, Said, judge_folder, judge_report};
 use verdict::Verdict;
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &VerifyArgs, shell: &Shell) -> Outcome {
             Err(failure @ (Failure::Mistakes(_) | Failure::Closed)) => return Err(failure),
             Err(failure) => Verdict::different(failure.message()),
         };
-        io::stdout().write_all(verdict.text(path).as_bytes())?;
+        out::text(&verdict.text(path))?;
         worst = worst.max(verdict.ending());
     }
     Ok(worst)

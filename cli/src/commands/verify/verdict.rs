@@ -1,15 +1,18 @@
 //! What was found out about a path, and comparing one file with what is said of it.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use serde_json::json;
 use sluice_core::files::{self, Found};
+use sluice_core::name::printable_sentence;
 use sluice_core::{Input, Make};
 use sluice_pipeline::manifest;
 
 use super::record::Said;
 use crate::ending::{Ending, Failure};
 use crate::inputs;
+use crate::out;
 use crate::shell::Shell;
 use crate::units;
 
@@ -38,9 +41,10 @@ impl Verdict {
     }
 
     pub(super) fn text(&self, path: &Path) -> String {
-        let path = path.display();
+        let path = out::path(path);
         let found = format!("{}, {}", units::many(self.files, "file"), units::bytes(self.bytes));
-        let sentences: Vec<&String> = self.differences.iter().chain(&self.damage).collect();
+        let sentences = self.differences.iter().chain(&self.damage);
+        let sentences: Vec<Cow<'_, str>> = sentences.map(|one| printable_sentence(one)).collect();
         match (sentences.as_slice(), self.ending()) {
             ([], _) => format!("{path}: ok ({found})\n"),
             ([one], Ending::Wrong) => format!("{path}: differs: {one}\n"),

@@ -1,0 +1,86 @@
+//! Pipeline files that mean the same wherever they lie: every path that is relative to the file is made
+//! absolute. Changes nothing else of the text.
+
+use std::ops::Range;
+use std::path::Path;
+
+use sluice_core::Registry;
+use sluice_core::name::is_unprintable;
+
+use super::check::Check;
+use super::{Document, Variables};
+use crate::mistake::Mistakes;
+
+/// What stands in the place of a part of a file.
+#[derive(Debug)]
+pub(super) struct Edit {
+    pub(super) span: Range<usize>,
+    pub(super) text: String,
+}
+
+impl Document {
+    /// Its text with every path that is relative to its folder joined to this folder, which is absolute. Then the
+    /// text does the same from anywhere. `Err` holds the mistakes in it.
+    pub fn relocated(
+        &self,
+        folder: &Path,
+        variables: &Variables,
+        registry: &Registry,
+    ) -> Result<String, Mistakes> {
+        let document = Self { folder: Some(folder.to_owned()), ..self.clone() };
+        let mut edits = Check::new(&document, variables, registry).edits()?;
+        edits.sort_by_key(|edit| edit.span.start);
+        let mut text = self.text.clone();
+        // From the back, so that places stay what they are.
+        for Edit { span, text: whole } in edits.into_iter().rev() {
+            text.replace_range(span, &whole);
+        }
+        Ok(text)
+    }
+}
+
+/// A TOML string that stands for exactly this text: nothing in it is a variable, and nothing in it controls a
+/// terminal.
+pub fn string_literal(text: &str) -> String {
+    let special = text.contains("${") || text.contains("$$");
+    let text = if special { text.replace('$', "$$") } else { text.to_owned() };
+    let is_hidden = |c: char| is_unprintable(c) && !c.is_control();
+    if text.contains(is_hidden) { quoted(&text) } else { toml::Value::String(text).to_string() }
+}
+
+/// A text in double quotes, in one line, as a TOML key or a part of one may be.
+pub fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if is_unprintable(c) && u32::from(c) > 0xffff => {
+                out += &format!("\\U{:08x}", u32::from(c));
+            }
+            c if is_unprintable(c) => out += &format!("\\u{:04x}", u32::from(c)),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_quoted_reads_back(text in "[a\"\\\\\n\t\u{1}\u{7f}\u{202e}\u{e0001}ü'\\PC]{0,20}") {
+            for literal in [quoted(&text), string_literal(&text)] {
+                let table: toml::Table = toml::from_str(&format!("x = {literal}")).unwrap();
+                prop_assert_eq!(table["x"].as_str().unwrap().replace("$$", "$"), text.replace("$$", "$"));
+                prop_assert!(!literal.contains(|c| is_unprintable(c) && c != '\n' && c != '\t'));
+            }
+            let table: toml::Table = toml::from_str(&format!("{} = 1", quoted(&text))).unwrap();
+            prop_assert!(table.contains_key(&text));
+        }
+    }
+}
