@@ -6,6 +6,7 @@
 
 mod carry;
 mod image;
+mod image_map;
 mod paint;
 mod picture;
 mod pictures;

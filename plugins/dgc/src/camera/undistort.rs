@@ -1,25 +1,19 @@
 //! `undistort`: images as cameras without distortion would have sent them. Looks at no points.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BinaryArray, Int16Array, Int64Array, RecordBatch};
 use arrow_schema::{Field, Schema};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::{
-    Batch, ChannelId, Error, Map, MapQuery, MessageType, OptionsError, Payloads, PerChannel, Rows,
-    Stage, StageContext, TypeKey,
-};
+use sluice_core::{Error, MessageType, OptionsError, Payloads, Rows, Stage, TypeKey};
 
 use super::image::{Image, UNDISTORTED};
+use super::image_map::{BROKEN, ImageMap, PerImage, SHAPE, Why};
 use super::picture::Picture;
-use super::{Lens, lenses};
 use crate::calibration::{CalibrationPath, Camera};
 use crate::camera_model::CameraModel;
-use crate::messages::Messages;
-use crate::poses::Known;
-use crate::poses::rows::{in_place, of_type};
+use crate::poses::rows::of_type;
 
 /// Options of `undistort`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -54,36 +48,17 @@ impl TryFrom<UndistortOptions> for Stage {
         if !(1..=100).contains(&options.quality) {
             return Err(OptionsError::at("quality", "expected a quality from 1 to 100"));
         }
-        let load = options.calibration.load();
-        let calibration = load.map_err(|message| OptionsError::at("calibration", message))?;
-        Ok(Self::Map(Box::new(Undistort {
-            lenses: lenses(&calibration, &options.cameras)?,
-            made_from: calibration.made_from().to_owned(),
-            quality: options.quality,
-            lens_of: PerChannel::default(),
-            messages: Messages::of_dataset()?,
-        })))
+        let images = Undistort { quality: options.quality };
+        let images = ImageMap::new(images, &options.calibration, &options.cameras)?;
+        Ok(Self::Map(Box::new(images)))
     }
 }
 
 struct Undistort {
-    lenses: Vec<Lens>,
-    made_from: String,
     quality: u8,
-    /// The number of the camera whose images a channel has.
-    lens_of: PerChannel<Option<usize>>,
-    messages: Messages,
 }
 
-/// Why an image stays as it was.
-pub(super) type Why = &'static str;
-/// An event whose image stays as it was, and why.
-pub(super) type Left = (u32, Why);
-
-const NONE: Why = "events that are no images as they were sent stay as they are";
-const BROKEN: Why = "images that are no JPEG, cut off or too large stay as they were";
 const WIDE: Why = "images of more than 32767 columns or rows stay as they were: a message cannot say how large they are";
-const SHAPE: Why = "images of another shape than the camera's stay as they were";
 
 /// An image without distortion.
 struct Flat {
@@ -112,33 +87,24 @@ impl Undistort {
         let jpeg = flat.to_jpeg(self.quality).ok_or(BROKEN)?;
         Ok(Flat { event, micros: image.utime, size: [columns, rows], jpeg })
     }
+}
 
-    /// The images of these events without distortion, by event, and which events have none.
-    fn flats(
+impl PerImage for Undistort {
+    type Made = Vec<Flat>;
+
+    fn add(
         &self,
-        batch: &Batch,
-        events: &[u32],
-        lens_of: impl Fn(u32) -> Option<usize>,
-        context: &StageContext<'_>,
-    ) -> Result<(Vec<Flat>, Vec<Left>), Error> {
-        let found = self.messages.rows(batch, events, context.channels)?;
-        let (mut flats, mut left) = (Vec::new(), found.bad);
-        for rows in &found.rows {
-            let images = Image::of(rows, batch.timestamps());
-            let wrong = if images.is_some() { Image::WRONG } else { NONE };
-            let images = images.unwrap_or_else(|| vec![None; rows.events.len()]);
-            for (event, image) in rows.events.iter().zip(images) {
-                let lens = lens_of(*event).and_then(|lens| self.lenses.get(lens)).ok_or(NONE);
-                let flat = lens
-                    .and_then(|lens| self.flat(*event, image.as_ref().ok_or(wrong)?, &lens.camera));
-                match flat {
-                    Ok(flat) => flats.push(flat),
-                    Err(why) => left.push((*event, why)),
-                }
-            }
-        }
-        flats.sort_by_key(|flat| flat.event);
-        Ok((flats, left))
+        event: u32,
+        image: &Image,
+        camera: &Camera,
+        flats: &mut Vec<Flat>,
+    ) -> Result<(), Why> {
+        flats.push(self.flat(event, image, camera)?);
+        Ok(())
+    }
+
+    fn rows(&self, flats: Vec<Flat>) -> Result<Rows, Error> {
+        Ok(rows(flats))
     }
 }
 
@@ -166,65 +132,15 @@ fn rows(flats: Vec<Flat>) -> Rows {
     of_type(Rows { message, payloads: Payloads::Gone, events, columns }, UNDISTORTED)
 }
 
-/// Tells why events stay as they were.
-pub(super) fn tell(batch: &Batch, left: Vec<Left>, context: &mut StageContext<'_>) {
-    let mut counts: BTreeMap<(u32, Why), u64> = BTreeMap::new();
-    for (event, why) in left {
-        *counts.entry((batch.channels()[event as usize], why)).or_default() += 1;
-    }
-    for ((channel, why), count) in counts {
-        let channel = context.channels.get(ChannelId(channel));
-        context.note(format!("{}: {why}", channel.name.text()), count);
-    }
-}
-
-/// The rows without those of these events, which are ascending.
-pub(super) fn others(rows: &Rows, events: &[u32]) -> Option<Rows> {
-    let is_other = |row: &u32| events.binary_search(&rows.events[*row as usize]).is_err();
-    let others: Vec<u32> = (0..rows.events.len() as u32).filter(is_other).collect();
-    (!others.is_empty()).then(|| rows.pick(&others))
-}
-
-impl Map for Undistort {
-    fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
-        let lens_of = self.lens_of.table(context.channels, |channel| {
-            Ok(self.lenses.iter().position(|lens| lens.channel == channel.name.text()))
-        })?;
-        let events = (0u32..).zip(batch.channels());
-        let events = events.filter(|(_, channel)| lens_of[**channel as usize].is_some());
-        let events: Vec<u32> = events.map(|(event, _)| event).collect();
-        if events.is_empty() {
-            return Ok(batch);
-        }
-        let lens_of = |event: u32| lens_of[batch.channels()[event as usize] as usize];
-        let (flats, left) = self.flats(&batch, &events, lens_of, context)?;
-        tell(&batch, left, context);
-        if flats.is_empty() {
-            return Ok(batch);
-        }
-        let new = rows(flats);
-        let old = batch.rows().iter().filter_map(|rows| others(rows, &new.events));
-        let all = old.chain([new.clone()]).collect();
-        Ok(in_place(batch, all))
-    }
-
-    fn query(&self) -> MapQuery {
-        MapQuery { keeps_times: true, keeps_channels: true, ..MapQuery::default() }
-    }
-
-    fn beside_options(&self) -> Option<String> {
-        Some(self.made_from.clone())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
     use arrow_array::cast::AsArray;
     use serde_json::{Value, json};
-    use sluice_core::{BatchBuilder, Channel, Channels, Encoding, Name};
+    use sluice_core::{Batch, BatchBuilder, Channel, Channels, Encoding, Map, Name, StageContext};
 
+    use super::super::image_map::NONE;
     use super::*;
     use crate::calibration::{BUILT_IN, Calibration};
 
@@ -339,13 +255,7 @@ mod tests {
     fn why_an_image_is_of_no_use_is_told_by_its_header() {
         let calibration = Calibration::load(Path::new(BUILT_IN)).unwrap();
         let camera = calibration.camera("cam_roof_fc").unwrap();
-        let undistort = Undistort {
-            lenses: Vec::new(),
-            made_from: String::new(),
-            quality: 90,
-            lens_of: PerChannel::default(),
-            messages: Messages::of_dataset().unwrap(),
-        };
+        let undistort = Undistort { quality: 90 };
         let flat = |bytes: &[u8]| {
             let image = Image {
                 time: i64::MIN,

@@ -8,20 +8,14 @@ use arrow_buffer::OffsetBuffer;
 use arrow_schema::Field;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::{
-    Batch, Error, Map, MapQuery, OptionsError, PerChannel, Rows, Stage, StageContext,
-};
+use sluice_core::{Error, OptionsError, Rows, Stage};
 
 use super::image::Image;
+use super::image_map::{BROKEN, ImageMap, PerImage, SHAPE, Why};
 use super::picture::Picture;
-use super::undistort::{Left, Why, others, tell};
-use super::{Lens, lenses};
-use crate::calibration::CalibrationPath;
+use crate::calibration::{CalibrationPath, Camera};
 use crate::camera_model::CameraModel;
-use crate::messages::Messages;
 use crate::points::{self, Frame};
-use crate::poses::Known;
-use crate::poses::rows::in_place;
 
 /// Options of `unproject`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -109,32 +103,17 @@ impl TryFrom<UnprojectOptions> for Stage {
             (_, Some(height)) => Onto::Height(height),
             (depth, None) => Onto::Depth(depth.unwrap_or(1.0)),
         };
-        let load = options.calibration.load();
-        let calibration = load.map_err(|message| OptionsError::at("calibration", message))?;
-        Ok(Self::Map(Box::new(Unproject {
-            lenses: lenses(&calibration, &options.cameras)?,
-            made_from: calibration.made_from().to_owned(),
-            onto,
-            options,
-            lens_of: PerChannel::default(),
-            messages: Messages::of_dataset()?,
-        })))
+        let (calibration, cameras) = (options.calibration.clone(), options.cameras.clone());
+        let images = ImageMap::new(Unproject { onto, options }, &calibration, &cameras)?;
+        Ok(Self::Map(Box::new(images)))
     }
 }
 
 struct Unproject {
-    lenses: Vec<Lens>,
-    made_from: String,
     onto: Onto,
     options: UnprojectOptions,
-    /// The number of the camera whose images a channel has.
-    lens_of: PerChannel<Option<usize>>,
-    messages: Messages,
 }
 
-const NONE: Why = "events that are no images as they were sent stay as they are";
-const BROKEN: Why = "images that are no JPEG, cut off or too large stay as they were";
-const SHAPE: Why = "images of another shape than the camera's stay as they were";
 const MANY: Why = "images of more than 4 million points stay as they were: take fewer by `every`";
 
 /// What pixels of some events look at.
@@ -198,11 +177,20 @@ impl Unproject {
         });
         Ok(places.collect())
     }
+}
 
-    /// Adds the points of an image.
-    fn add(&self, event: u32, image: &Image, lens: &Lens, found: &mut Found) -> Result<(), Why> {
+impl PerImage for Unproject {
+    type Made = Found;
+
+    fn add(
+        &self,
+        event: u32,
+        image: &Image,
+        camera: &Camera,
+        found: &mut Found,
+    ) -> Result<(), Why> {
         let size = image.found.ok_or(BROKEN)?;
-        let model = CameraModel::new(&lens.camera, size[0], size[1]).ok_or(SHAPE)?;
+        let model = CameraModel::new(camera, size[0], size[1]).ok_or(SHAPE)?;
         let places = self.places(size)?;
         let picture = match self.options.colour {
             true => Some(Picture::of_jpeg(&image.bytes).ok_or(BROKEN)?),
@@ -224,34 +212,6 @@ impl Unproject {
         Ok(())
     }
 
-    /// The points of these events, and which events have none.
-    fn found(
-        &self,
-        batch: &Batch,
-        events: &[u32],
-        lens_of: impl Fn(u32) -> Option<usize>,
-        context: &StageContext<'_>,
-    ) -> Result<(Found, Vec<Left>), Error> {
-        let messages = self.messages.rows(batch, events, context.channels)?;
-        let (mut images, mut left) = (Vec::new(), messages.bad);
-        for rows in &messages.rows {
-            let known = Image::of(rows, batch.timestamps());
-            let wrong = if known.is_some() { Image::WRONG } else { NONE };
-            let known = known.unwrap_or_else(|| vec![None; rows.events.len()]);
-            let known = rows.events.iter().zip(known);
-            images.extend(known.map(|(event, image)| (*event, image.ok_or(wrong))));
-        }
-        images.sort_by_key(|(event, _)| *event);
-        let mut found = Found::default();
-        for (event, image) in images {
-            let lens = lens_of(event).and_then(|lens| self.lenses.get(lens)).ok_or(NONE);
-            let added = lens.and_then(|lens| self.add(event, &image?, lens, &mut found));
-            left.extend(added.err().map(|why| (event, why)));
-        }
-        Ok((found, left))
-    }
-
-    /// The points as rows, which are all that is left of their events.
     fn rows(&self, found: Found) -> Result<Rows, Error> {
         if i32::try_from(found.numbers[0].len()).is_err() {
             return Err(Error::unfit("more than two thousand million points in one batch"));
@@ -271,37 +231,5 @@ impl Unproject {
         let points = StructArray::new(fields.into(), arrays, None);
         let offsets = OffsetBuffer::from_lengths(found.lengths);
         Ok(points::rows_of(found.events, found.utimes, (points, offsets), self.options.frame))
-    }
-}
-
-impl Map for Unproject {
-    fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
-        let lens_of = self.lens_of.table(context.channels, |channel| {
-            Ok(self.lenses.iter().position(|lens| lens.channel == channel.name.text()))
-        })?;
-        let events = (0u32..).zip(batch.channels());
-        let events = events.filter(|(_, channel)| lens_of[**channel as usize].is_some());
-        let events: Vec<u32> = events.map(|(event, _)| event).collect();
-        if events.is_empty() {
-            return Ok(batch);
-        }
-        let lens_of = |event: u32| lens_of[batch.channels()[event as usize] as usize];
-        let (found, left) = self.found(&batch, &events, lens_of, context)?;
-        tell(&batch, left, context);
-        if found.events.is_empty() {
-            return Ok(batch);
-        }
-        let new = self.rows(found)?;
-        let old = batch.rows().iter().filter_map(|rows| others(rows, &new.events));
-        let all = old.chain([new.clone()]).collect();
-        Ok(in_place(batch, all))
-    }
-
-    fn query(&self) -> MapQuery {
-        MapQuery { keeps_times: true, keeps_channels: true, ..MapQuery::default() }
-    }
-
-    fn beside_options(&self) -> Option<String> {
-        Some(self.made_from.clone())
     }
 }
