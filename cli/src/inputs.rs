@@ -1,5 +1,6 @@
 //! Finds out which source reads a file: by its first bytes, or else by its extension. Reads no event.
 
+use std::io::{self, IsTerminal};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -203,7 +204,12 @@ fn format_of<'s>(shell: &'s Shell, path: &Path, by: By) -> Result<&'s Plugin, Fa
     {
         return Ok(plugin);
     }
-    let head = if is_stdin { Vec::new() } else { files::head(path, HEAD)? };
+    let head = match is_stdin {
+        // Nobody who is to type has said anything yet.
+        true if io::stdin().is_terminal() => Vec::new(),
+        true => files::stdin_head()?,
+        false => files::head(path, HEAD)?,
+    };
     let sniffed = shell.registry.sniff(&head).into_iter().next();
     if let Some(plugin) = sniffed.filter(|plugin| (plugin.sniff)(&head) == Sniff::Yes) {
         return Ok(plugin);

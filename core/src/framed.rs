@@ -5,7 +5,6 @@
 
 use std::io;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::files::LogFile;
@@ -166,33 +165,7 @@ pub struct FramedReader<F> {
 }
 
 impl<F: Framing> FramedReader<F> {
-    /// Opens a log at a split.
-    pub fn open(
-        path: &Path,
-        split: &Split,
-        entry: Entry,
-        framing: F,
-        context: &ReadContext,
-    ) -> Result<Self, Error> {
-        Self::over(LogFile::open(path)?, split, entry, framing, context)
-    }
-
-    /// The same, for events of a window of time only: headers are read all, so that nothing has to be
-    /// believed of the order of times, but of long records outside of the window nothing else. Damage is
-    /// told wherever it is.
-    pub fn open_within(
-        window: plugin::Window,
-        path: &Path,
-        split: &Split,
-        entry: Entry,
-        framing: F,
-        context: &ReadContext,
-    ) -> Result<Self, Error> {
-        Self::begin(LogFile::open(path)?, split, entry, framing, context, window)
-    }
-
-    /// The same of a log that is open, because its head had to be looked at. Of a stream nothing may have
-    /// been forgotten yet.
+    /// Reads a log at a split. Of a stream nothing may have been forgotten yet.
     pub fn over(
         log: LogFile,
         split: &Split,
@@ -200,16 +173,19 @@ impl<F: Framing> FramedReader<F> {
         framing: F,
         context: &ReadContext,
     ) -> Result<Self, Error> {
-        Self::begin(log, split, entry, framing, context, plugin::Window::default())
+        Self::over_within(plugin::Window::default(), log, split, entry, framing, context)
     }
 
-    fn begin(
+    /// The same, for events of a window of time only: headers are read all, so that nothing has to be
+    /// believed of the order of times, but of long records outside of the window nothing else. Damage is
+    /// told wherever it is.
+    pub fn over_within(
+        window: plugin::Window,
         log: LogFile,
         split: &Split,
         entry: Entry,
         mut framing: F,
         context: &ReadContext,
-        window: plugin::Window,
     ) -> Result<Self, Error> {
         let input = log.path().to_string_lossy().into();
         let mut log = Window::new(log, context);

@@ -1,9 +1,10 @@
 //! Inputs that are no logs, and logs that are hard to tell: what is said of the first, and that the others are read.
 
 use std::fs;
-use std::process::Stdio;
+use std::io::Write;
+use std::process::{Command, Stdio};
 
-use crate::kit::{BEGIN, Event, Folder, Ran, drive, log, ran, sluice};
+use crate::kit::{BEGIN, Event, Folder, Ran, drive, log, ran, skipped, sluice};
 
 /// A file of one of these formats, as far as its first bytes go; and what helps.
 fn foreign() -> Vec<(&'static str, Vec<u8>, &'static str)> {
@@ -72,6 +73,94 @@ fn standard_input_of_another_format_is_told() {
         assert!(ran.stderr.contains("which is not read as it is; "), "{}", ran.stderr);
         assert!(!folder.at("out.lcm").exists());
     }
+}
+
+/// What becomes of a conversion that reads these bytes from a named pipe; nothing, said aloud, if
+/// there are none.
+fn through_a_pipe(folder: &Folder, from: &str, bytes: &[u8]) -> Option<Ran> {
+    let pipe = folder.at("pipe");
+    if !pipe.exists() {
+        let made = Command::new("mkfifo").arg(&pipe).status();
+        if !made.is_ok_and(|made| made.success()) {
+            skipped("a named pipe: there is no mkfifo");
+            return None;
+        }
+    }
+    let convert = ["convert", "pipe", "--from", from, "--to", "out.lcm", "--overwrite"];
+    let running = sluice(folder).args(convert).stderr(Stdio::piped()).spawn().unwrap();
+    let mut writer = fs::OpenOptions::new().write(true).open(&pipe).unwrap();
+    // What is refused need not be read to its end.
+    let written = writer.write_all(bytes);
+    drop(writer);
+    let ran = Ran::of(running.wait_with_output().unwrap());
+    assert!(written.is_ok() || ran.code != Some(0), "{}", ran.stderr);
+    Some(ran)
+}
+
+#[test]
+fn named_pipes_of_another_format_are_told() {
+    let folder = Folder::new();
+    for source in ["lcm-log", "vel", "jsonl", "csv", "camlog"] {
+        for (name, bytes, _) in foreign() {
+            let Some(ran) = through_a_pipe(&folder, source, &bytes) else { return };
+            let ran = ran.expect(1).says("pipe is ").says("which is not read as it is; ");
+            assert!(!folder.at("out.lcm").exists(), "{source}, {name}: {}", ran.stderr);
+        }
+    }
+}
+
+#[test]
+fn nothing_of_a_named_pipe_is_lost_by_looking_at_its_first_bytes() {
+    let folder = Folder::new();
+    let whole = log(&drive(3, 200));
+    for len in [0, 1, 40, 511, 512, 513, whole.len()] {
+        let bytes = &whole[..len];
+        let Some(ran) = through_a_pipe(&folder, "lcm-log", bytes) else { return };
+        let of_file = {
+            folder.write("file.lcm", bytes);
+            let convert = ["convert", "file.lcm", "--from", "lcm-log", "--to", "of-file.lcm"];
+            crate::kit::ran(&folder, &[&convert[..], &["--overwrite"]].concat())
+        };
+        assert_eq!(ran.code, of_file.code, "{len} bytes: {}", ran.stderr);
+        assert!(folder.read("out.lcm") == folder.read("of-file.lcm"), "{len} bytes");
+    }
+}
+
+#[test]
+fn what_compressed_logs_hold_is_told_too() {
+    let folder = Folder::new();
+    for (_, bytes, _) in foreign() {
+        folder.write("in.zst", zstd::encode_all(&bytes[..], 1).unwrap());
+        let convert = ["convert", "in.zst", "--from", "lcm-log", "--to", "out.lcm"];
+        ran(&folder, &convert).expect(1).says("which is not read as it is; ");
+    }
+}
+
+#[test]
+fn standard_input_is_known_by_its_first_bytes() {
+    let folder = Folder::new();
+    let whole = log(&drive(3, 200));
+    folder.write("in", &whole);
+    let convert = |to: &str| {
+        let mut command = sluice(&folder);
+        let input = fs::File::open(folder.at("in")).unwrap();
+        command.args(["convert", "-", "--to", to, "--overwrite"]).stdin(Stdio::from(input));
+        Ran::of(command.output().unwrap())
+    };
+    convert("out.lcm").expect(0);
+    assert!(folder.read("out.lcm") == whole);
+    for (_, bytes, _) in foreign() {
+        folder.write("in", bytes);
+        convert("other.lcm")
+            .expect(2)
+            .says("standard input is ")
+            .says("which is not read as it is");
+    }
+    // What nobody knows still needs a word.
+    folder.write("in", [3; 2000]);
+    convert("other.lcm").expect(2).says("cannot tell the format of standard input; say --from");
+    folder.write("in", "");
+    convert("other.lcm").expect(2).says("cannot tell the format of standard input; say --from");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Delimited, Mark, Parsed, Told};
-use crate::framed::{Found, Framing, Head, Peek, Verdict};
+use crate::framed::{Found, Framing, Head, Outline, Peek, Verdict};
 use crate::window::{ReadAt, Search};
 use crate::{ChannelId, ChannelIds, Encoding, Error, ReadContext};
 
@@ -328,6 +328,24 @@ impl<D: Delimited> Framing for Events<'_, D> {
             None if self.is_contradicted(log, pos..end)? => self.lost(log, pos, CONTRADICTED),
             None => Ok(Verdict::Record { end }),
         }
+    }
+
+    fn outline(&mut self, bytes: &[u8]) -> Result<Option<Outline>, Error> {
+        if !self.format.tells_all_in_front() {
+            return Ok(None);
+        }
+        let Parsed::Event(Told { len, timestamp: Some(timestamp), channel, .. }) =
+            self.parse(bytes)
+        else {
+            return Ok(None);
+        };
+        // Its channel is one of the log's, whether or not the event is wanted.
+        self.id(&channel)?;
+        Ok(Some(Outline { len: len as u64, timestamp }))
+    }
+
+    fn confirms(&self, bytes: &[u8]) -> bool {
+        self.is_confirmed_by(bytes) == Some(true)
     }
 
     fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> io::Result<Option<u64>> {

@@ -75,6 +75,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::files::{Content, LogFile};
 use crate::framed::FramedReader;
 use crate::options::InPaths;
 use crate::{
@@ -201,6 +202,18 @@ pub trait Delimited: Send + Sync {
         USUAL_LONGEST
     }
 
+    /// What its files hold, if a pipe that begins as a file of another format is to be refused.
+    fn content(&self) -> Option<Content> {
+        None
+    }
+
+    /// Whether an event that `parse` has not been shown all of is told in full: its length, time
+    /// and channel are final, and no byte of the rest can make it damage. Then a window of time
+    /// does not read the payloads outside of it.
+    fn tells_all_in_front(&self) -> bool {
+        false
+    }
+
     /// The channel of that name. Asked once a channel.
     fn channel(&self, name: Name, source: Arc<str>) -> Channel {
         Channel::new(name, source, Encoding::Unknown)
@@ -222,7 +235,11 @@ impl<D: Delimited> Source for D {
         entry: Entry,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        let events = Events::new(self, context);
-        Ok(Box::new(FramedReader::open(&split.input, split, entry, events, context)?))
+        let (events, window) = (Events::new(self, context), context.query.window());
+        let log = match self.content() {
+            Some(content) => LogFile::open_holding(&split.input, content)?,
+            None => LogFile::open(&split.input)?,
+        };
+        Ok(Box::new(FramedReader::over_within(window, log, split, entry, events, context)?))
     }
 }

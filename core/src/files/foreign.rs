@@ -179,7 +179,7 @@ fn shell_word(path: &Path) -> String {
 
 /// Refuses inputs that cannot be files of a source whose files hold this, and says what they are and what helps;
 /// `format` is what such a file is called: `an LCM log`. To be asked when splits are made. Looks at files only:
-/// of pipes and objects in stores nothing is known.
+/// pipes are looked at when they are read ([`LogFile::open_holding`]), and objects in stores never.
 pub fn refuse_foreign(inputs: &[Input], content: Content, format: &str) -> Result<(), Error> {
     for Input { path, bytes } in inputs {
         if bytes.is_none() || path == Path::new("-") || is_address(path) {
@@ -198,19 +198,31 @@ pub fn refuse_foreign(inputs: &[Input], content: Content, format: &str) -> Resul
     Ok(())
 }
 
-/// Refuses standard input that begins as no file of such a source does: to be asked before it is read. Consumes
-/// nothing; other inputs pass.
-pub fn refuse_foreign_stdin(input: &Path, content: Content) -> Result<(), Error> {
-    if input != Path::new("-") {
-        return Ok(());
+impl LogFile {
+    /// [`open`](Self::open), for a source whose files hold this. Refuses what can only be read once
+    /// – standard input, a named pipe, what comes out of a compressed file – if it begins as no
+    /// file of such a source does. What was looked at is there to be read.
+    pub fn open_holding(path: &Path, content: Content) -> Result<Self, Error> {
+        let mut log = Self::open(path)?;
+        if !log.is_seekable() {
+            let mut head = vec![0; HEAD];
+            let there = log.read_at(0, &mut head)?;
+            refuse(head.get(..there).unwrap_or_default(), path, content)?;
+        }
+        Ok(log)
     }
+}
+
+/// What standard input begins with, as far as it is there; waits for the first bytes. They stay to
+/// be read.
+pub fn stdin_head() -> Result<Vec<u8>, Error> {
     let mut stdin = io::stdin().lock();
     loop {
         // What is there at first is as much as was written at once, or the buffer holds.
         match stdin.fill_buf() {
-            Ok(head) => return refuse(head, input, content),
+            Ok(head) => return Ok(head.to_vec()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Error::io("read", input, error)),
+            Err(error) => return Err(Error::io("read", Path::new("-"), error)),
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::globs::{self, is_glob};
 use crate::store::{self, Place};
 use crate::{Error, Input};
 
-pub use foreign::{Content, Foreign, is_text, is_text_bytes, refuse_foreign, refuse_foreign_stdin};
+pub use foreign::{Content, Foreign, is_text, is_text_bytes, refuse_foreign, stdin_head};
 pub use log::LogFile;
 pub(crate) use objects::forget;
 pub use objects::{forget_states, objects_below};

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use sluice_core::files::{Content, LogFile};
 use sluice_core::framed::{Found, FramedReader, Framing, Head, Outline, Peek, Verdict};
 use sluice_core::window::ReadAt;
 use sluice_core::{ChannelIds, Encoding, Entry, Error, ReadContext, Split, plugin};
@@ -19,19 +20,8 @@ pub(crate) const MICRO: i64 = 1_000;
 /// Reads one split of a log.
 pub type LogReader = FramedReader<Events>;
 
-/// Opens a log at a split.
-pub fn open(
-    path: &Path,
-    split: &Split,
-    entry: Entry,
-    limits: Limits,
-    context: &ReadContext,
-) -> Result<LogReader, Error> {
-    LogReader::open(path, split, entry, Events::new(limits, context), context)
-}
-
 /// Opens a log at a split, for the events of a window of time.
-pub fn open_within(
+pub fn open(
     window: plugin::Window,
     path: &Path,
     split: &Split,
@@ -39,7 +29,8 @@ pub fn open_within(
     limits: Limits,
     context: &ReadContext,
 ) -> Result<LogReader, Error> {
-    LogReader::open_within(window, path, split, entry, Events::new(limits, context), context)
+    let log = LogFile::open_holding(path, Content::Binary)?;
+    LogReader::over_within(window, log, split, entry, Events::new(limits, context), context)
 }
 
 /// The events of a log.

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::files::{self, Content, LogFile};
 use sluice_core::options::{ByteSize, InPaths, Seek};
+use sluice_core::plugin::Window;
 use sluice_core::window::ReadAt;
 use sluice_core::{Entry, Error, Input, Query, ReadContext, Reader, Sniff, Source, Split};
 
@@ -91,15 +92,11 @@ impl Source for LcmLog {
         entry: Entry,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        let (limits, path) = (self.limits(), &split.input);
-        files::refuse_foreign_stdin(path, Content::Binary)?;
-        let reader = match self.seek {
-            Seek::Off => reader::open(path, split, entry, limits, context)?,
-            Seek::Headers | Seek::Sorted => {
-                reader::open_within(context.query.window(), path, split, entry, limits, context)?
-            }
+        let window = match self.seek {
+            Seek::Off => Window::default(),
+            Seek::Headers | Seek::Sorted => context.query.window(),
         };
-        Ok(Box::new(reader))
+        Ok(Box::new(reader::open(window, &split.input, split, entry, self.limits(), context)?))
     }
 }
 

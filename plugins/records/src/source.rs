@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde_json::Value;
-use sluice_core::files::Content;
+use sluice_core::files::{Content, LogFile};
 use sluice_core::framed::{Found, FramedReader, Framing, Head, Peek, Verdict};
 use sluice_core::window::ReadAt;
 use sluice_core::{
@@ -99,12 +99,12 @@ impl Source for Records {
         entry: Entry,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        files::refuse_foreign_stdin(&split.input, Content::Any)?;
         // Where the first record is, the log's front says.
         let entry = if entry == Entry::At(0) { Entry::Search } else { entry };
         let records = Described::new(Arc::clone(&self.format), context);
         let (left_out, losses) = (Arc::clone(&records.left_out), Arc::clone(&context.losses));
-        let reader = FramedReader::open(&split.input, split, entry, records, context)?;
+        let log = LogFile::open_holding(&split.input, Content::Any)?;
+        let reader = FramedReader::over(log, split, entry, records, context)?;
         Ok(Box::new(RowReader { reader, format: Arc::clone(&self.format), left_out, losses }))
     }
 }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use sluice_core::files::{Content, LogFile};
 use sluice_core::framed::{Found, FramedReader, Framing, Head, Outline, Peek, Verdict};
 use sluice_core::window::ReadAt;
 use sluice_core::{Clock, Damage, Entry, Error, ReadContext, Split, plugin};
@@ -39,7 +40,8 @@ pub fn open(
     };
     // Where the first message is, the file's head says.
     let entry = if entry == Entry::At(0) { Entry::Search } else { entry };
-    LogReader::open_within(window, path, split, entry, messages, context)
+    let log = LogFile::open_holding(path, Content::Marked)?;
+    LogReader::over_within(window, log, split, entry, messages, context)
 }
 
 /// The source of messages that name no sensor: the file's name without extensions.

@@ -230,7 +230,6 @@ impl Source for Vel {
         entry: Entry,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        files::refuse_foreign_stdin(&split.input, Content::Marked)?;
         let rules = self.rules_of(&split.input)?;
         let window = match self.options.seek {
             Seek::Off => Window::default(),

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use sluice_core::files::LogFile;
+use sluice_core::files::{Content, LogFile};
 use sluice_core::framed::{Found, FramedReader, Framing, Head, Peek, Verdict};
 use sluice_core::window::{ReadAt, Search};
 use sluice_core::{
@@ -37,7 +37,7 @@ impl<'s> CellReader<'s> {
         entry: Entry,
         context: &ReadContext,
     ) -> Result<Self, Error> {
-        let mut log = LogFile::open(&split.input)?;
+        let mut log = LogFile::open_holding(&split.input, Content::Marked)?;
         let longest = usize::try_from(options.max_row.0).unwrap_or(usize::MAX);
         let mut head = vec![0; HEAD.max(longest)];
         let read = log.read_at(0, &mut head)?;

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use sluice_core::files::LogFile;
+use sluice_core::files::{Content, LogFile};
 use sluice_core::framed::LIKELY_EVENTS;
 use sluice_core::{
     Batch, BatchBuilder, ChannelId, Damage, Entry, Error, Place, ReadContext, Reader, Seam, Split,
@@ -49,7 +49,8 @@ impl LineReader {
             // One byte before, a line feed says that a line begins right where the split does.
             Entry::Search => split.start.saturating_sub(1),
         };
-        let mut lines = Lines::new(LogFile::open(path)?, at, end, longest, context);
+        let mut lines =
+            Lines::new(LogFile::open_holding(path, Content::Marked)?, at, end, longest, context);
         let is_placed = matches!(entry, Entry::At(_)) || split.start == 0;
         let began = (is_placed || lines.skip_line(end)?).then(|| lines.position());
         let expected = split.bytes.map_or(0, |bytes| split.start.saturating_add(bytes));

@@ -126,7 +126,6 @@ impl Source for JsonlSource {
         entry: Entry,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        files::refuse_foreign_stdin(&split.input, Content::Marked)?;
         let longest = usize::try_from(self.max_line.0).unwrap_or(usize::MAX);
         Ok(Box::new(LineReader::open(&split.input, split, entry, longest, context)?))
     }
