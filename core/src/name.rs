@@ -196,18 +196,53 @@ pub fn folded(path: &str) -> String {
     parts.collect::<Vec<_>>().join("/")
 }
 
-/// The names among these that have to be others, so that no two are one file where case is ignored; `ending` is
-/// what all of them get at their end. The names are such as [`file_name`] gives.
+/// Whether file systems with the names of DOS take a part of a path for a device, whatever ends it:
+/// `CON`, `nul.txt`, `Com1 .tar.gz`.
+pub fn is_device_name(part: &str) -> bool {
+    let stem =
+        part.split('.').next().unwrap_or_default().trim_end_matches(' ').to_ascii_uppercase();
+    let is_port = |name: &str| {
+        let number = stem.strip_prefix(name).unwrap_or_default();
+        matches!(number, "\u{b9}" | "\u{b2}" | "\u{b3}")
+            || number.len() == 1 && number.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    matches!(&*stem, "CON" | "PRN" | "AUX" | "NUL" | "CONIN$" | "CONOUT$")
+        || is_port("COM")
+        || is_port("LPT")
+}
+
+/// A path whose parts are no names of devices: of those that are, the letters before the first dot
+/// are written as `%` and two digits. All other paths stay as they are.
+pub fn without_device_names(path: &str) -> Cow<'_, str> {
+    if !path.split('/').any(is_device_name) {
+        return Cow::Borrowed(path);
+    }
+    let plain = |part: &str| {
+        let stem = part.find('.').filter(|_| is_device_name(part)).unwrap_or(part.len());
+        match part.split_at_checked(stem) {
+            Some((stem, ending)) if is_device_name(part) => letters_escaped(stem) + ending,
+            _ => part.to_owned(),
+        }
+    };
+    Cow::Owned(path.split('/').map(plain).collect::<Vec<_>>().join("/"))
+}
+
+/// The names among these that have to be others, so that no two are one file where case is ignored,
+/// and none is a [device's](is_device_name); `around` is what all of them get before and behind.
+/// The names are such as [`file_name`] gives.
 ///
 /// Of names that differ no more than that the first in the order of bytes stays. Of the others, every letter and
 /// dot is written as `%` and two digits: they can be read back, and depend on nothing but the set of names.
-pub fn apart_where_case_is_ignored(
+pub fn portable(
     names: impl IntoIterator<Item = String>,
-    ending: &str,
+    around: (&str, &str),
 ) -> BTreeMap<String, String> {
     let names: BTreeSet<String> = names.into_iter().collect();
     let mut taken = HashSet::new();
-    let is_other = |name: &String| !taken.insert(folded(&format!("{name}{ending}")));
+    let is_other = |name: &String| {
+        let whole = format!("{}{name}{}", around.0, around.1);
+        is_device_name(&whole) || !taken.insert(folded(&whole))
+    };
     let others: Vec<String> = names.into_iter().filter(is_other).collect();
     others
         .into_iter()
@@ -389,10 +424,10 @@ mod tests {
     #[test]
     fn names_that_differ_in_case_only_are_told_apart_in_any_order() {
         let names = ["POSE", "Pose", "pose", "b", "c.", "c", "%C3%A9"].map(str::to_owned);
-        let apart = apart_where_case_is_ignored(names.clone(), "");
+        let apart = portable(names.clone(), ("", ""));
         let mut backwards = names.clone();
         backwards.reverse();
-        assert_eq!(apart, apart_where_case_is_ignored(backwards, ""));
+        assert_eq!(apart, portable(backwards, ("", "")));
         assert_eq!(apart.len(), 3, "{apart:?}");
         assert_eq!(apart["Pose"], "%50%6F%73%65");
         assert_eq!(apart["c."], "%63%2E");
@@ -401,10 +436,38 @@ mod tests {
         assert_eq!(folded.len(), names.len());
         // With an ending behind it, a dot is no last one.
         let dotted = ["c.", "c"].map(str::to_owned);
-        assert!(apart_where_case_is_ignored(dotted, ".las").is_empty());
+        assert!(portable(dotted, ("", ".las")).is_empty());
         let long = ["X", "x"].map(|letter| letter.repeat(190));
-        let apart = apart_where_case_is_ignored(long, "");
+        let apart = portable(long, ("", ""));
         assert!(apart.values().all(|name| name.len() <= LONGEST_FILE_NAME), "{apart:?}");
+    }
+
+    #[test]
+    fn names_of_devices_are_spelled_out_and_no_others() {
+        for name in
+            ["CON", "nul", "Aux.txt", "prn .tar.gz", "com1", "LPT0.a", "COM\u{b9}", "CONIN$"]
+        {
+            assert!(is_device_name(name), "{name}");
+        }
+        for name in ["CONSOLE", "COM", "COM10", "CAM1", "a.con", "channel=CON", "", ".con", "LPTx"]
+        {
+            assert!(!is_device_name(name), "{name}");
+        }
+        let paths = [
+            ("CON", "%43%4F%4E"),
+            ("a/Aux.7.jpg", "a/%41%75%78.7.jpg"),
+            ("com1/lpt9 .txt", "%63%6F%6D1/%6C%70%749%20.txt"),
+        ];
+        for (path, wanted) in paths {
+            assert_eq!(without_device_names(path), wanted);
+        }
+        assert!(matches!(without_device_names("CAM/con-1.jpg"), Cow::Borrowed(_)));
+        let names = ["con", "CON", "aux.b", "POSE"].map(str::to_owned);
+        let others = portable(names.clone(), ("", ".las"));
+        assert_eq!(others.len(), 3, "{others:?}");
+        assert_eq!(others["aux.b"], "%61%75%78%2E%62");
+        // Behind something else it is no device.
+        assert_eq!(portable(names, ("channel=", "")).len(), 1);
     }
 
     #[test]

@@ -63,6 +63,58 @@ fn channels_that_do_not_collide_keep_their_folders() {
 }
 
 #[test]
+fn channels_with_names_of_devices_have_files_and_folders_that_are_none() {
+    let folder = Folder::new();
+    let channels = ["CON", "aux.txt", "com1", "POSE", "CONSOLE", "nul"];
+    folder.write("in.lcm", on_channels(&channels));
+    let files = |name: &str, out: &str| {
+        let pipeline = format!(
+            "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
+             [sinks.out]\nplugin = \"files\"\nfrom = \"log\"\npath = \"{out}/\"\nname = \"{name}\"\n"
+        );
+        folder.write("files.toml", pipeline);
+        ran(&folder, &["run", "files.toml"]).expect(0);
+        ran(&folder, &["verify", out]).expect(0);
+        let mut names = listed(&folder, out);
+        names.retain(|name| name != "_manifest.json" && !name.starts_with("index."));
+        names
+    };
+    let plain = ["%43%4F%4E", "%61%75%78.txt", "%63%6F%6D1", "%6E%75%6C", "CONSOLE", "POSE"];
+    assert_eq!(files("{channel}", "plain"), plain);
+    let ended = plain.map(|name| format!("{name}.bin"));
+    assert_eq!(files("{channel}.bin", "ended"), ended);
+    assert_eq!(files("{channel}/{sequence}.bin", "folders"), plain);
+    // Beside something else a name is no device's.
+    let kept = ["CON-0", "CONSOLE-4", "POSE-3", "aux.txt-1", "com1-2", "nul-5"];
+    // But for the one that ends before the number does.
+    let kept = kept.map(|name| name.replace("aux.", "%61%75%78."));
+    let mut kept = kept.to_vec();
+    kept.sort();
+    assert_eq!(files("{channel}-{sequence}", "numbered"), kept);
+    let table = String::from_utf8(folder.read("plain/index.csv")).unwrap();
+    assert!(table.contains("%43%4F%4E") && table.contains(",CON,"), "{table}");
+    // Folders of tables have something in front, and stay as they were.
+    ran(&folder, &["convert", "in.lcm", "--to", "tables/"]).expect(0);
+    assert!(channels.iter().all(|name| folder.at(&format!("tables/channel={name}")).exists()));
+}
+
+#[test]
+fn clouds_of_channels_with_names_of_devices_are_no_devices() {
+    let folder = Folder::new();
+    ran(&folder, &["run", "quickstart", "--set", "SECONDS=0.3", "--set", "OUT=quick"]).expect(0);
+    folder.write(
+        "clouds.toml",
+        "[sources.log]\nplugin = \"lcm-log\"\npath = \"quick/drive.lcm\"\n\
+         [stages.points]\nplugin = \"velodyne\"\nfrom = \"log\"\n\
+         [stages.scans]\nplugin = \"filter\"\nfrom = \"points\"\nchannels = [\"VELODYNE\"]\n\
+         [stages.named]\nplugin = \"rename\"\nfrom = \"scans\"\nmap = { VELODYNE = \"aux\" }\n\
+         [sinks.out]\nplugin = \"las\"\nfrom = \"named\"\npath = \"clouds/\"\n",
+    );
+    ran(&folder, &["run", "clouds.toml"]).expect(0);
+    assert!(folder.at("clouds/%61%75%78.las").exists(), "{:?}", listed(&folder, "clouds"));
+}
+
+#[test]
 fn logs_named_by_the_lcm_logger_make_outputs_by_their_whole_names() {
     let folder = Folder::new();
     fs::create_dir(folder.at("logs")).unwrap();

@@ -1,10 +1,11 @@
 //! Sink `files`: options, what of each event becomes a file, and what is told of those that do not.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Deserializer};
-use sluice_core::name::{file_name, printable};
+use sluice_core::name::{file_name, printable, without_device_names};
 use sluice_core::options::OutPath;
 use sluice_core::output::OutputFiles;
 use sluice_core::schemars::JsonSchema;
@@ -241,6 +242,10 @@ impl Files {
         let name = String::from_utf8(name).map_err(|error| {
             Unnamed::called(&String::from_utf8_lossy(error.as_bytes()), Fault::NoText)
         })?;
+        let name = match without_device_names(&name) {
+            Cow::Borrowed(_) => name,
+            Cow::Owned(other) => other,
+        };
         match self.depth().fault(&name) {
             Some(fault) => Err(Unnamed::called(&name, fault)),
             None => Ok(name),

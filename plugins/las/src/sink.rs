@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};
-use sluice_core::name::{apart_where_case_is_ignored, file_name, printable};
+use sluice_core::name::{file_name, portable, printable};
 use sluice_core::options::OutPath;
 use sluice_core::schemars::JsonSchema;
 use sluice_core::{
@@ -476,9 +476,9 @@ impl Sink for Las {
         while let Some((place, packed)) = files.packed.take_oldest()? {
             files.files[place].1.write(&packed)?;
         }
-        // Channels `a` and `A` must not get one file where case is ignored.
+        // Channels `a` and `A` must not get one file where case is ignored, nor `con` a device.
         let names = files.files.iter().map(|(name, _)| name.to_string());
-        let otherwise = apart_where_case_is_ignored(names, ".las");
+        let otherwise = portable(names, ("", ".las"));
         for (name, file) in files.files {
             let target = self.target(otherwise.get(&*name).map_or(&*name, String::as_str));
             file.finish(target.as_deref().map(Path::new))?;

@@ -15,7 +15,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::SchemaDescPtr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
-use sluice_core::name::{apart_where_case_is_ignored, short_path_escaped};
+use sluice_core::name::{portable, short_path_escaped};
 use sluice_core::options::{ByteSize, OutPath};
 use sluice_core::selection::FieldList;
 use sluice_core::unnest::{Piece, list_path};
@@ -593,7 +593,7 @@ impl ParquetSink {
         let by_sequence = tables.numbers != Numbers::Fall;
         // Channels `a` and `A` must not get one folder where case is ignored.
         let channels = all.iter().flatten().map(|(channel, ..)| escaped(channel));
-        let otherwise = apart_where_case_is_ignored(channels, "");
+        let otherwise = portable(channels, ("channel=", ""));
         let Tables { tables, places, context, variants, .. } = tables;
         // Footers are written and files synced beside each other; they are completed in order.
         let mut closing = Ordered::new(&context.tasks, 4 * context.tasks.width());
