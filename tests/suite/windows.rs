@@ -1,6 +1,13 @@
 //! Windows of time have every event of theirs, in whatever order the times of a log are.
 
-use crate::kit::{BEGIN, Event, Folder, events, log, ran};
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use sluice_core::contract::gather_splits;
+use sluice_core::{Kind, Make, Query, ReadContext, Registry};
+
+use crate::kit::{BEGIN, Event, Folder, events, log, ran, skipped};
 
 /// A log of more than 16 MiB with an event at each of these seconds.
 fn log_at(seconds: impl Iterator<Item = i64>) -> Vec<Event> {
@@ -71,5 +78,100 @@ fn relative_times_count_from_the_first_event_in_the_file() {
         assert!(found == all[2..4], "{from}");
         // What lies before the first event in time lies before the window.
         assert_eq!(cut(&folder, from, &["--end", "+1s"], &[]).len(), 11, "{from}");
+    }
+}
+
+/// How many bytes this thread has read from files so far; nothing where the system does not say.
+fn read_by_this_thread() -> Option<u64> {
+    let told = fs::read_to_string("/proc/thread-self/io").ok()?;
+    told.lines().find_map(|line| line.strip_prefix("rchar: ")?.parse().ok())
+}
+
+/// The numbers of the events in a window, and how many bytes were read for them; nothing where that
+/// is not told.
+fn read_window(
+    plugin: &str,
+    path: &Path,
+    seek: Option<bool>,
+    window: (i64, i64),
+) -> Option<(Vec<i64>, u64)> {
+    let mut options = json!({ "path": path });
+    seek.iter().for_each(|seek| options["seek"] = Value::from(*seek));
+    let registry = Registry::linked();
+    let Make::Source(make) = registry.get(Kind::Source, plugin).unwrap().make else {
+        panic!("{plugin} is no source")
+    };
+    let source = make(options).unwrap();
+    let query = Query { start: Some(window.0), end: Some(window.1), ..Query::default() };
+    let mut context = ReadContext::standalone("test");
+    context.query = query.clone();
+    let before = read_by_this_thread()?;
+    let splits = source.splits(8 << 20, &query).unwrap();
+    let found = gather_splits(&*source, splits, &context).unwrap();
+    let read = read_by_this_thread()? - before;
+    assert_eq!(found.damage, [], "{plugin}");
+    let is_inside = |time: i64| (window.0..window.1).contains(&time);
+    let inside = found.events.iter().filter(|event| is_inside(event.timestamp));
+    // Each payload begins with its number.
+    let number = |bytes: &[u8]| i64::from(bytes[bytes.len() - 1]);
+    Some((inside.map(|event| number(&event.payload)).collect(), read))
+}
+
+const COUNT: u8 = 40;
+const PAYLOAD: usize = 400_000;
+
+/// Logs of `COUNT` events, a second apart, of `PAYLOAD` bytes that end with the event's number: the
+/// plugin, whether seeking is an option of it, the log, and when its first event is, in
+/// nanoseconds.
+fn logs_of_long_events() -> [(&'static str, bool, Vec<u8>, i64); 3] {
+    let payload = |n: u8| vec![n; PAYLOAD];
+    let utime = |n: u8| BEGIN + i64::from(n) * 1_000_000;
+    let of_lcm = |n| Event::new(i64::from(n), utime(n), "CAM", &payload(n)).bytes();
+    let of_vel = |n: u8| {
+        let head =
+            [&(PAYLOAD as u32 + 17).to_le_bytes()[..], &[0x31], &[0x34, 0x12, 0, 0]].concat();
+        let ms = (f64::from(n) * 1000.0).to_le_bytes();
+        [head, 1i32.to_le_bytes().to_vec(), ms.to_vec(), payload(n)].concat()
+    };
+    let of_camera = |n: u8| {
+        let info = [&[0; 10][..], &utime(n).to_be_bytes(), &[0; 24]].concat();
+        let image = (PAYLOAD as u32).to_be_bytes();
+        [&b"\xed\xed\0\x07\0\0\0\x2a"[..], &info, b"\xed\xed\0\x01", &image, &payload(n)].concat()
+    };
+    let vel_head = vec![0xa4, 0x56, 0x45, 0x4c, 1, 0, 1, 0, 0, 0, 0, 0];
+    [
+        ("lcm-log", true, (0..COUNT).flat_map(of_lcm).collect(), BEGIN * 1_000),
+        ("vel", true, vel_head.into_iter().chain((0..COUNT).flat_map(of_vel)).collect(), 0),
+        ("camlog", false, (0..COUNT).flat_map(of_camera).collect(), BEGIN * 1_000),
+    ]
+}
+
+#[test]
+fn payloads_outside_of_a_window_are_not_read() {
+    if read_by_this_thread().is_none() {
+        return skipped("the system does not say how many bytes a thread has read");
+    }
+    let folder = Folder::new();
+    for (plugin, has_seek, bytes, begin) in logs_of_long_events() {
+        let path = folder.write(plugin, &bytes);
+        let second = |n: i64| begin + n * 1_000_000_000;
+        for (start, end) in [(17, 20), (-5, 1), (39, 99), (70, 90)] {
+            let window = (second(start), second(end));
+            let expected: Vec<i64> = (start.max(0)..end.min(i64::from(COUNT))).collect();
+            let (found, read) = read_window(plugin, &path, None, window).unwrap();
+            assert_eq!(found, expected, "{plugin}, {start} to {end}");
+            // What is wanted; of every event a look at its header and at what follows; a few looks
+            // at files.
+            let wanted = expected.len() * PAYLOAD;
+            let most = wanted + usize::from(COUNT) * (40 << 10) + (1 << 20);
+            assert!(read < most as u64, "{plugin}, {start} to {end}: {read} of {}", bytes.len());
+        }
+        // The same without skipping, so that the bound means something.
+        if has_seek {
+            let window = (second(17), second(20));
+            let (found, read) = read_window(plugin, &path, Some(false), window).unwrap();
+            assert_eq!(found, [17, 18, 19], "{plugin}");
+            assert!(read >= bytes.len() as u64, "{plugin}: {read} of {}", bytes.len());
+        }
     }
 }

@@ -38,6 +38,14 @@ pub struct ArchiveSink {
     #[serde(default)]
     #[schemars(with = "String")]
     format: Chosen,
+    /// The longest frame that readers take unless they are told to take more.
+    #[serde(skip, default = "readers_take")]
+    #[schemars(skip)]
+    readers_take: u64,
+}
+
+fn readers_take() -> u64 {
+    DEFAULT_MAX_FRAME
 }
 
 sluice_core::register! {
@@ -195,7 +203,7 @@ impl Sink for ArchiveSink {
         let Measured { batch, lengths } = block;
         let mut start = 0;
         for (row, len) in lengths.iter().map(|len| u64::from(*len)).enumerate() {
-            if needs_own_frame(archive.next_len, len) {
+            if needs_own_frame(archive.next_len, len, self.readers_take / 2) {
                 archive.take(&batch, start, row);
                 archive.cut()?;
                 start = row;
@@ -223,7 +231,7 @@ impl Sink for ArchiveSink {
     }
 
     fn notes(&self, archive: &Archive) -> Vec<(String, u64)> {
-        long_frame(archive.longest).into_iter().map(|what| (what, 0)).collect()
+        long_frame(archive.longest, self.readers_take).into_iter().map(|what| (what, 0)).collect()
     }
 
     fn finish(&self, mut archive: Archive) -> Result<u64, Error> {
@@ -239,18 +247,19 @@ impl Sink for ArchiveSink {
 }
 
 /// Whether an event is too long for the frame in which `waiting` bytes wait: it begins the next one, so that no frame
-/// is longer than a reader takes but for the sake of a single event.
-fn needs_own_frame(waiting: u64, len: u64) -> bool {
-    waiting > 0 && waiting + len > LONGEST_CHOSEN
+/// is longer than `chosen` but for the sake of a single event.
+fn needs_own_frame(waiting: u64, len: u64, chosen: u64) -> bool {
+    waiting > 0 && waiting + len > chosen
 }
 
-/// What is to be said of the frame of the longest event, if the source has to be told to take it.
-fn long_frame(longest: u64) -> Option<String> {
+/// What is to be said of the frame of the longest event, if the source has to be told to take it:
+/// more than `readers_take`.
+fn long_frame(longest: u64, readers_take: u64) -> Option<String> {
     // What a format adds to an event is little beside one as long as that.
     const ADDED: u64 = 1 << 20;
     let needed = (longest + ADDED).next_multiple_of(1 << 20);
-    (needed > DEFAULT_MAX_FRAME).then(|| {
-        let (needed, most) = (ByteSize(needed), ByteSize(DEFAULT_MAX_FRAME));
+    (needed > readers_take).then(|| {
+        let (needed, most) = (ByteSize(needed), ByteSize(readers_take));
         format!(
             "an event makes a frame longer than the {most} that the source `archive` takes: read it with \
              max_frame = \"{needed}\""
@@ -403,24 +412,84 @@ impl Archive {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use serde_json::{Value, json};
+    use sluice_core::contract::gather;
+    use sluice_core::{BatchBuilder, BlockPool, Channel, Encoding, Name, options};
+
     use super::*;
+    use crate::source;
 
     #[test]
     fn only_a_single_event_makes_a_frame_that_readers_have_to_be_told_of() {
         // Frames up to what may be chosen, and then an event of any length.
         let longest_of_several = |len: u64| {
             let waiting = LONGEST_CHOSEN - 1;
-            if needs_own_frame(waiting, len) { waiting.max(len) } else { waiting + len }
+            if needs_own_frame(waiting, len, LONGEST_CHOSEN) {
+                waiting.max(len)
+            } else {
+                waiting + len
+            }
         };
         for len in [1, 2, LONGEST_CHOSEN] {
             assert!(longest_of_several(len) <= LONGEST_CHOSEN, "{len}");
         }
-        assert!(!needs_own_frame(0, MOST_FRAME));
-        assert_eq!(long_frame(LONGEST_CHOSEN), None);
-        let told = long_frame(DEFAULT_MAX_FRAME).unwrap();
+        assert!(!needs_own_frame(0, MOST_FRAME, LONGEST_CHOSEN));
+        assert_eq!(long_frame(LONGEST_CHOSEN, DEFAULT_MAX_FRAME), None);
+        let told = long_frame(DEFAULT_MAX_FRAME, DEFAULT_MAX_FRAME).unwrap();
         assert!(told.contains("max_frame = \"257MiB\""), "{told}");
-        let told = long_frame(MOST_FRAME - 1).unwrap();
+        let told = long_frame(MOST_FRAME - 1, DEFAULT_MAX_FRAME).unwrap();
         let said = told.split('"').nth(1).and_then(|size| ByteSize::parse(size).ok()).unwrap();
         assert!(said.0 >= MOST_FRAME, "{told}");
+    }
+
+    /// An archive of events of these lengths for readers that take frames of `readers_take`; gives
+    /// what was noted.
+    fn write(path: &Path, lengths: &[usize], readers_take: u64) -> Vec<String> {
+        let options = json!({ "path": path, "format": "arrow", "frame": 300 });
+        let sink = ArchiveSink { readers_take, ..options::read(options).unwrap() };
+        let context = SinkContext::standalone();
+        let mut events = BatchBuilder::default();
+        let channel = Channel::new(Name::from_text("A"), "test", Encoding::Unknown);
+        let channel = context.channels.intern(channel).unwrap();
+        for (n, len) in (0i64..).zip(lengths) {
+            events.push_copy(n, n, channel, &vec![n as u8; *len]);
+        }
+        let mut archive = sink.open(&context).unwrap();
+        let buffers = BlockPool::new(1 << 10, 4);
+        let mut encoding = EncodeContext::new(&context.channels, &buffers);
+        let block = sink.encode(events.finish(), &mut encoding).unwrap();
+        sink.append(&mut archive, block).unwrap();
+        let notes = sink.notes(&archive);
+        sink.finish(archive).unwrap();
+        context.outputs.publish(|_, _| Ok(String::new())).unwrap();
+        notes.into_iter().map(|(what, _)| what).collect()
+    }
+
+    #[test]
+    fn an_event_above_what_readers_take_is_read_with_what_the_note_says() {
+        // What stands for the default of 256 MiB here: the note speaks of whole MiB.
+        let default = 1 << 20;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.zst");
+        let lengths = [100, 100, 3 << 20, 100];
+        let notes = write(&path, &lengths, default);
+        let [note] = &notes[..] else { panic!("{notes:?}") };
+        assert!(note.contains("longer than the 1MiB that"), "{note}");
+        let noted = note.split('"').nth(1).unwrap();
+        let read = |max_frame: Value| {
+            let options = json!({ "path": path, "max_frame": max_frame });
+            let source: source::Archive = options::read(options).unwrap();
+            let all = gather(&source, u64::MAX).unwrap();
+            let lengths: Vec<usize> = all.events.iter().map(|event| event.payload.len()).collect();
+            (lengths, all.damage)
+        };
+        let (short, damage) = read(default.into());
+        assert_eq!(short, [100, 100, 100]);
+        assert!(damage[0].2.contains("`max_frame` (1MiB)"), "{damage:?}");
+        assert_eq!(read(noted.into()), (lengths.to_vec(), Vec::new()));
+        // An archive of short events needs to be told nothing.
+        assert!(write(&folder.path().join("short.zst"), &[100; 9], 4 << 20).is_empty());
     }
 }
