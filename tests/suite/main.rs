@@ -4,6 +4,7 @@
 
 mod archive;
 mod batch;
+mod camlog;
 mod changing;
 mod conformance;
 mod damage;

@@ -5,6 +5,7 @@
 
 mod adopted_type;
 mod archive;
+mod camlog;
 mod condition;
 mod config_language;
 mod csv_table;
@@ -44,6 +45,7 @@ mod when;
 
 pub use adopted_type::adopted_type;
 pub use archive::archive;
+pub use camlog::camlog;
 pub use condition::condition;
 pub use config_language::config_language;
 pub use csv_table::csv_table;
@@ -89,6 +91,7 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: &[(&str, Target)] = &[
     ("adopted_type", adopted_type),
     ("archive", archive),
+    ("camlog", camlog),
     ("condition", condition),
     ("config_language", config_language),
     ("csv_table", csv_table),

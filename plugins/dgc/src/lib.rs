@@ -6,6 +6,7 @@
 pub mod calibration;
 pub mod camera;
 pub mod camera_model;
+pub mod camlog;
 pub mod config;
 pub mod geometry;
 pub mod georeference;

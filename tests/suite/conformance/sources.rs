@@ -6,12 +6,14 @@ use std::time::Duration;
 use serde_json::json;
 use sluice_conformance::{Integrity, SourceTrial, source};
 
-use crate::kit::{Folder, drive, log, run};
+use crate::kit::{Folder, drive, log, root, run};
 use crate::robots;
 
 /// The sources that are tried here.
-pub(super) const NAMES: &[&str] =
-    &["archive", "csv", "demo", "jsonl", "lcm-log", "lcm-udp", "orca", "parquet", "records", "vel"];
+pub(super) const NAMES: &[&str] = &[
+    "archive", "camlog", "csv", "demo", "jsonl", "lcm-log", "lcm-udp", "orca", "parquet",
+    "records", "vel",
+];
 
 /// What a sink with these options writes of a small log as `name`.
 fn written(name: &str, sink: &str) -> Vec<u8> {
@@ -39,6 +41,21 @@ fn lcm_log_of_some_length() {
 fn lcm_log_compressed() {
     let packed = zstd::encode_all(&log(&drive(7, 8))[..], 1).unwrap();
     source("lcm-log").sample("drive.lcm.zst", packed).check();
+}
+
+/// A sample of the vehicle's camera logs.
+fn camlog(name: &str) -> Vec<u8> {
+    fs::read(root().join("plugins/dgc/testdata/camlog").join(name)).unwrap()
+}
+
+#[test]
+fn camlog_of_frame_infos() {
+    source("camlog").sample("forward.camlog", camlog("frame-info.camlog")).check();
+}
+
+#[test]
+fn camlog_of_the_legacy_form() {
+    source("camlog").sample("forward.camlog", camlog("legacy.camlog")).check();
 }
 
 #[test]

@@ -14,9 +14,10 @@ use sluice_core::{Kind, Registry};
 use crate::kit::{Folder, Ran, drive, log, ran, skipped, sluice};
 
 /// Every source that reads files, and what it has to be told of them.
-const SOURCES: [(&str, &str); 8] = [
+const SOURCES: [(&str, &str); 9] = [
     ("lcm-log", ""),
     ("vel", ""),
+    ("camlog", ""),
     ("orca", ""),
     ("parquet", ""),
     ("archive", ""),

@@ -15,6 +15,7 @@ cp drive.lcm b.lcm
 { printf 'XXXX'; tail -c +5 drive.lcm; } >broken.lcm
 cp "$1"/plugins/orca/testdata/dialect_a/060804_* .
 cp "$1/plugins/orca/testdata/dialect_a/master.log" 060804_153321_master.log
+cp "$1/plugins/dgc/testdata/camlog/frame-info.camlog" forward.camlog
 # Logs that are kept as text: bytes in hexadecimal, and the dump that the README on described logs begins with.
 python3 - "$1" <<'END'
 import pathlib

@@ -1,0 +1,23 @@
+//! Camera logs, as the source `camlog` reads them.
+
+use serde_json::json;
+
+use crate::{given, pieces};
+
+/// Bytes of a message `image_t` before its image.
+const HEAD: usize = 30;
+
+/// Any bytes are a camera log whose pieces give what the whole gives, whose damage lies in it, and
+/// whose messages say how long their images are. Text and other formats may be refused, but nothing
+/// that begins as a log does.
+pub fn camlog(bytes: &[u8]) {
+    let path = given::file("a.camlog", bytes);
+    let source = given::source("camlog", json!({ "path": path }));
+    let read = pieces::read(&*source, bytes.len());
+    assert!(read.is_some() || !bytes.starts_with(b"\xed\xed\0"), "no log is refused");
+    for event in read.into_iter().flat_map(|read| read.events) {
+        let (head, image) = event.payload.split_at_checked(HEAD).expect("a message has its head");
+        let said = head.last_chunk().map(|len| u32::from_be_bytes(*len) as usize);
+        assert_eq!(said, Some(image.len()));
+    }
+}
