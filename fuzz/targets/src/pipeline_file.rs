@@ -1,6 +1,6 @@
 //! Pipeline files with every plugin of the repository.
 
-use sluice_pipeline::{Document, Pipeline, Variables, graph};
+use sluice_pipeline::{Document, Outline, Pipeline, Variables, graph};
 
 use crate::given;
 
@@ -13,8 +13,9 @@ pub fn pipeline_file(bytes: &[u8]) {
             for node in &pipeline.nodes {
                 assert!(node.from.iter().all(|from| *from < pipeline.nodes.len()));
             }
-            assert!(graph::mermaid(&pipeline).ends_with('\n'));
-            assert!(graph::dot(&pipeline).ends_with('\n'));
+            let outline = Outline::from(&pipeline);
+            assert!(graph::mermaid(&outline).ends_with('\n'));
+            assert!(graph::dot(&outline).ends_with('\n'));
         }
         Err(mistakes) => {
             assert!(!mistakes.list.is_empty());
