@@ -29,8 +29,10 @@ struct State {
     frames: VecDeque<Bytes>,
     /// Cost of the frames that wait, and of those that are being written.
     cost: usize,
+    /// Frames that are being written.
+    writing: usize,
     closed: bool,
-    /// Frames that waited when it was closed.
+    /// Frames that waited, or were being written, when it was closed.
     left: usize,
 }
 
@@ -77,6 +79,7 @@ impl Outbox {
         let done: usize = batch.drain(..).map(|frame| frame.len() + OVERHEAD).sum();
         let mut state = self.state();
         state.cost = state.cost.saturating_sub(done);
+        state.writing = 0;
         while state.frames.is_empty() && !state.closed {
             // A burst of small frames leaves a long queue behind; an idle client keeps none.
             state.frames.shrink_to(BATCH_FRAMES);
@@ -90,14 +93,18 @@ impl Outbox {
             bytes += frame.len();
             batch.push(frame);
         }
+        state.writing = batch.len();
         !state.closed
     }
 
-    /// Ends it: frames that wait are gone. How many they were, also if it was closed before.
+    /// Ends it: frames that wait are gone, and nobody knows whether those that are being written arrive. How
+    /// many they were together, also if it was closed before.
     pub(super) fn close(&self) -> usize {
         let mut state = self.state();
-        state.closed = true;
-        state.left += std::mem::take(&mut state.frames).len();
+        if !state.closed {
+            state.closed = true;
+            state.left = std::mem::take(&mut state.frames).len() + state.writing;
+        }
         let left = state.left;
         drop(state);
         self.ready.notify_one();
@@ -163,5 +170,34 @@ mod tests {
         assert_eq!(outbox.add(&frame(3)), Added::Closed);
         let mut batch = Vec::new();
         assert!(!outbox.take(&mut batch) && batch.is_empty());
+    }
+
+    #[test]
+    fn frames_that_are_being_written_are_left_when_it_is_closed() {
+        let outbox = Outbox::new(1000);
+        let mut batch = Vec::new();
+        outbox.add(&frame(1));
+        outbox.add(&frame(2));
+        assert!(outbox.take(&mut batch));
+        outbox.add(&frame(3));
+        assert_eq!((outbox.close(), outbox.close()), (3, 3));
+        assert!(!outbox.take(&mut batch));
+        assert_eq!(outbox.close(), 3);
+    }
+
+    #[test]
+    fn frames_that_were_written_are_not_left() {
+        let outbox = Outbox::new(1000);
+        let mut batch = Vec::new();
+        outbox.add(&frame(1));
+        assert!(outbox.take(&mut batch));
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| outbox.take(&mut batch));
+            while outbox.cost() > 0 {
+                std::thread::yield_now();
+            }
+            assert_eq!(outbox.close(), 0);
+            assert!(!writer.join().unwrap());
+        });
     }
 }
