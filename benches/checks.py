@@ -48,11 +48,11 @@ def unpacks_to(log, zstd):
 
 
 def alike():
-    """Folders that have the same files with the same bytes, whoever wrote them: all those that it is asked about."""
+    """The same bytes, file by file, in every file or folder that it is asked about."""
     first = []
 
     def check(out):
-        files = sorted(path for path in out.rglob("*") if path.is_file())
+        files = sorted(path for path in (out.rglob("*") if out.is_dir() else [out]) if path.is_file())
         found = [(str(path.relative_to(out)), hashlib.sha256(path.read_bytes()).digest()) for path in files]
         first.append(found)
         return found == first[0]

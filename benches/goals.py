@@ -12,6 +12,7 @@ import jobs_points
 import jobs_query
 import jobs_robots
 import jobs_typed
+import jobs_windows
 from jobs_memory import CAP
 
 
@@ -68,6 +69,9 @@ def goals():
         yield Goal(text, ("read", log, one), ("read", "dgc", one), per_byte, least=0.5)
     for log in jobs_robots.SCANS:
         yield times("decode", log, jobs_robots.COPY, 0.5)
+    for log in jobs_windows.LOGS:
+        yield Goal(f"CPU of {jobs_windows.TASK}, {log}, in parts of a pass over its headers",
+                   (jobs_windows.TASK, log, "sluice"), (jobs_windows.TASK, log, jobs_windows.HEADERS), CPU, most=1.5)
     for task in (jobs_points.ALL, jobs_points.SEEN):
         yield times(task, jobs_points.LOG, jobs_points.C, 0.8)
     for of in jobs_decode.TYPES:

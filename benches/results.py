@@ -5,6 +5,7 @@ SIZED = ("parquet", "tables", "typed", "archive", "cluster")
 TITLES = {
     "lcm": "LCM logs",
     "robots": "Logs of other robots",
+    "windows": "Windows of time",
     "decode": "Messages to columns and back, in memory",
     "points": "Packets of a Velodyne to points, in memory",
     "parquet": "One Parquet table",

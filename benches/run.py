@@ -24,6 +24,7 @@ import jobs_real
 import jobs_robots
 import jobs_tables
 import jobs_typed
+import jobs_windows
 import results
 from harness import Prepared, fail, measure, remove, say
 from logs import Drives, MadeUp
@@ -86,6 +87,7 @@ def jobs_of(bench, options):
     yield from jobs_lcm.jobs(bench)
     yield from jobs_decode.jobs(bench)
     yield from jobs_robots.jobs(bench)
+    yield from jobs_windows.jobs(bench)
     yield from jobs_points.jobs(bench)
     if options.large:
         yield from jobs_robots.long_jobs(bench)
@@ -129,7 +131,7 @@ def arguments():
     parser.add_argument("--out", type=Path, default=shared if shared.is_dir() else None,
                         help="where outputs go; by default, memory")
     parser.add_argument("--only", action="append", default=[], metavar="WORD",
-                        help="only this group (lcm, decode, robots, points, parquet, tables, typed, archive, memory, "
+                        help="only this group (lcm, decode, robots, windows, points, parquet, tables, typed, archive, memory, "
                              "cluster, query, live, real), or jobs whose task, log or name has this word; may be repeated")
     parser.add_argument("--large", action="store_true", help="also a log of 4 GB, once, for the memory it takes")
     parser.add_argument("--real", type=Path, metavar="FOLDER", help="also the LCM logs in this folder, as tables")

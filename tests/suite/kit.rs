@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
+use rustix::process::Signal;
 use sluice_all as _;
 use sluice_core::options::ByteSize;
 use sluice_core::{Error, Overwrite, Registry};
@@ -226,6 +227,19 @@ pub(crate) fn unwrapped(text: &str) -> String {
 /// that passes is not shown.
 pub(crate) fn skipped(what: &str) {
     io::stderr().write_all(format!("skipped: {what}\n").as_bytes()).unwrap();
+}
+
+/// Whether programs that are started here ignore a signal, as below `nohup` or in the background of a script. That is
+/// said aloud, since what the signal does cannot be tested then.
+pub(crate) fn is_ignored(signal: Signal) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    let is_ignored = mask >> (signal.as_raw() - 1) & 1 == 1;
+    if is_ignored {
+        skipped(&format!("programs started here ignore {signal:?}"));
+    }
+    is_ignored
 }
 
 /// What a script of `peers_py` prints when it is run in this folder; nothing, said aloud, if there is no Python.

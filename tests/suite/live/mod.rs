@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -59,6 +59,20 @@ impl Network {
         inside
     }
 
+    /// Waits until so many programs receive what is sent to [`URL`], for those that do not say so.
+    pub(crate) fn wait_for_receivers(&self, count: usize) {
+        // The group as the system writes it: the address in the machine's byte order.
+        let group = format!("{:08X}", u32::from_ne_bytes([239, 255, 76, 67]));
+        let members = || {
+            let groups = std::fs::read_to_string(format!("/proc/{}/net/igmp", self.holder.id()));
+            let groups = groups.unwrap();
+            let words = groups.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+            let users = words.filter(|words| words.first() == Some(&&*group));
+            users.filter_map(|words| words.get(1)?.parse::<usize>().ok()).sum::<usize>()
+        };
+        assert!(until(PATIENCE, || members() >= count), "{count} programs never receive");
+    }
+
     /// The program, to be run in this network and this folder.
     pub(crate) fn sluice(&self, folder: &Folder, arguments: &[&str]) -> Command {
         self.enter(sluice(folder).args(arguments))
@@ -70,6 +84,21 @@ impl Drop for Network {
         drop(self.holder.kill());
         drop(self.holder.wait());
     }
+}
+
+/// How long a program may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until something holds, but no longer than this. Gives whether it does.
+pub(crate) fn until(longest: Duration, holds: impl Fn() -> bool) -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < longest {
+        if holds() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    holds()
 }
 
 /// A program that listens.
@@ -86,7 +115,7 @@ impl Listener {
         let (tell, told) = mpsc::channel();
         let stdout = listen(child.stdout.take().unwrap(), ready, tell.clone());
         let stderr = listen_text(child.stderr.take().unwrap(), ready, tell);
-        if told.recv_timeout(Duration::from_secs(30)).is_err() {
+        if told.recv_timeout(PATIENCE).is_err() {
             drop(child.kill());
             panic!("it never said `{ready}`: {}", stderr.join().unwrap());
         }

@@ -1,11 +1,12 @@
 //! Beside LCM's own client for Python, logger and player.
 
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{Listener, Network, URL, got, pattern, peer_program, receive, report, spec};
+use super::{Listener, Network, URL, got, pattern, peer_program, receive, report, spec, until};
 use crate::kit::{BEGIN, Event, Folder, Ran, log};
 use crate::peers::python;
 
@@ -47,6 +48,18 @@ impl Peers {
 #[track_caller]
 fn done(output: Output) -> String {
     Ran::of(output).expect(0).text()
+}
+
+/// Waits until a log that grows has so many events, without what programs say to themselves when they start. What is
+/// still held back then is written when the program ends.
+fn wait_for_events(folder: &Folder, name: &str, count: usize) {
+    const SYNC: &[u8] = &[0xed, 0xa1, 0xda, 0x01];
+    const SELF_TEST: &[u8] = b"LCM_SELF_TEST";
+    until(Duration::from_secs(5), || {
+        let log = folder.read(name);
+        let all = |word: &[u8]| log.windows(word.len()).filter(|bytes| *bytes == word).count();
+        all(SYNC) - all(SELF_TEST).min(all(SYNC)) >= count
+    });
 }
 
 #[test]
@@ -162,9 +175,9 @@ fn what_the_system_drops_is_counted_message_by_message() {
     // It receives the first, cannot take what comes then, and goes on before the last.
     let stopping = std::thread::scope(|scope| {
         let publisher = scope.spawn(|| peers.publish(&folder));
-        std::thread::sleep(std::time::Duration::from_millis(700));
+        std::thread::sleep(Duration::from_millis(700));
         listener.signal(Signal::STOP);
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        std::thread::sleep(Duration::from_millis(300));
         listener.signal(Signal::CONT);
         publisher.join()
     });
@@ -211,10 +224,10 @@ fn the_real_player_is_heard_and_the_real_logger_hears_us() {
     let theirs = folder.at("theirs.lcm");
     logger.args(["--flush-interval=1", &format!("--lcm-url={URL}")]).arg(&theirs);
     let logger = Listener::start(peers.network.enter(&logger), "theirs.lcm");
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    peers.network.wait_for_receivers(1);
     let arguments = ["convert", "in.lcm", "--to", URL];
     done(peers.network.sluice(&folder, &arguments).output().unwrap());
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    wait_for_events(&folder, "theirs.lcm", events.len());
     logger.signal(Signal::INT);
     drop(logger.end());
     let theirs = crate::kit::events(&folder.read("theirs.lcm"));
@@ -239,9 +252,10 @@ fn a_recording_is_what_the_real_logger_records_beside_it() {
     let logger = Listener::start(peers.network.enter(&logger), "theirs.lcm");
     let ours = ["record", URL, "--to", "ours.lcm", "--source-option", "self_test=true"];
     let ours = Listener::start(peers.network.sluice(&folder, &ours), "listening");
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    peers.network.wait_for_receivers(2);
     peers.publish(&folder);
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    wait_for_events(&folder, "theirs.lcm", messages.len());
+    wait_for_events(&folder, "ours.lcm", messages.len());
     logger.signal(Signal::INT);
     ours.signal(Signal::INT);
     drop(logger.end());
@@ -276,7 +290,7 @@ fn the_real_client_talks_through_our_hub() {
     let ours = ["record", url, "--to", "ours.lcm", "--limit", &count];
     let ours = Listener::start(peers.network.sluice(&folder, &ours), "listening");
     // Nobody confirms a subscription.
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    std::thread::sleep(Duration::from_millis(500));
     let sent = peers.publish_to(url, &folder);
     client.end().expect(0);
     ours.end().expect(0);
