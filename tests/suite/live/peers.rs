@@ -7,12 +7,16 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{Listener, Network, URL, got, pattern, peer_program, receive, report, spec, until};
-use crate::kit::{BEGIN, Event, Folder, Ran, log};
+use crate::kit::{BEGIN, Event, Folder, Ran, is_ignored, log};
 use crate::peers::python;
 
 /// A network with the real client in it; nothing, said aloud, where one of them is not to be had.
 fn peers() -> Option<Peers> {
     let python = python()?;
+    // Or LCM's logger would never end.
+    if is_ignored(Signal::INT) {
+        return None;
+    }
     Some(Peers { network: Network::new()?, python })
 }
 
