@@ -1,5 +1,7 @@
 //! Pipeline files with every plugin of the repository.
 
+use std::path::Path;
+
 use sluice_pipeline::{Document, Outline, Pipeline, Variables, graph};
 
 use crate::given;
@@ -13,9 +15,7 @@ pub fn pipeline_file(bytes: &[u8]) {
             for node in &pipeline.nodes {
                 assert!(node.from.iter().all(|from| *from < pipeline.nodes.len()));
             }
-            let outline = Outline::from(&pipeline);
-            assert!(graph::mermaid(&outline).ends_with('\n'));
-            assert!(graph::dot(&outline).ends_with('\n'));
+            moved(&document, &pipeline);
         }
         Err(mistakes) => {
             assert!(!mistakes.list.is_empty());
@@ -25,4 +25,24 @@ pub fn pipeline_file(bytes: &[u8]) {
             assert!(mistakes.render(false).contains("fuzz.toml"));
         }
     }
+    if let Ok(outline) = Outline::read(&document, &Variables::default(), given::registry()) {
+        for node in &outline.nodes {
+            assert!(node.from.iter().all(|from| *from < outline.nodes.len()));
+        }
+        assert!(graph::mermaid(&outline).ends_with('\n'));
+        assert!(graph::dot(&outline).ends_with('\n'));
+    }
+}
+
+/// A file whose paths were made absolute is the same pipeline.
+fn moved(document: &Document, pipeline: &Pipeline) {
+    let (variables, registry) = (Variables::default(), given::registry());
+    // Types may be files, which are elsewhere then.
+    let Ok(text) = document.relocated(Path::new("/nowhere"), &variables, registry) else { return };
+    let again = Pipeline::read(&Document::generated("moved.toml", text), &variables, registry);
+    let again = again.expect("a file that is as right as before");
+    let names = |pipeline: &Pipeline| {
+        pipeline.nodes.iter().map(|node| node.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&again), names(pipeline));
 }
