@@ -1,12 +1,15 @@
-"""A window of ten seconds out of a log, beside a pass over the headers of all its events."""
+"""A window of ten seconds out of a log, beside one without events: a pass over the headers of all events."""
 
+import pipelines
 from checks import alike
 from harness import Job
 
 GROUP = "windows"
 TASK = "10 s of a log"
-HEADERS, READ_ALL = "sluice info: headers only", "sluice, seek = false"
-START, END = "+60s", "+70s"
+HEADERS = "sluice, a window without events"
+READ_ALL = "sluice, seek = false"
+WHOLE = "sluice, the whole log into nothing"
+WINDOW, BEHIND = {"start": "+60s", "end": "+70s"}, {"start": "+100000s"}
 LOGS = {"dgc": "lcm-log", "small": "lcm-log", "vel": "vel"}
 
 
@@ -18,12 +21,15 @@ def jobs(bench):
 def windows(bench, log, plugin):
     """By default only headers are read outside the window; what is written is the same either way."""
     out, check = bench.out(log.path.suffix), alike()
+    source = {"plugin": plugin, "path": str(log.path)}
     sink = {"plugin": plugin, "path": str(out)}
-    window = {"plugin": "filter", "start": START, "end": END}
-    for who, seek in (("sluice", None), (READ_ALL, False)):
-        source = {"plugin": plugin, "path": str(log.path)}
-        source |= {} if seek is None else {"seek": seek}
-        name = f"window-{log.name}{'' if seek is None else '-all'}"
-        command = bench.sluice.run(name, source, sink, stage=window)
-        yield Job(GROUP, TASK, who, log, command, out=out, check=check)
-    yield Job(GROUP, TASK, HEADERS, log, [bench.sluice.program, "info", log])
+
+    def job(who, name, source, sink, window=None, **more):
+        stage = window and {"plugin": "filter", **window}
+        command = bench.sluice.run(f"{name}-{log.name}", source, sink, stage=stage)
+        return Job(GROUP, TASK, who, log, command, **more)
+
+    yield job("sluice", "window", source, sink, WINDOW, out=out, check=check)
+    yield job(READ_ALL, "window-all", source | {"seek": False}, sink, WINDOW, out=out, check=check)
+    yield job(HEADERS, "headers", source, sink, BEHIND, out=out)
+    yield job(WHOLE, "whole", source, pipelines.null())
