@@ -141,7 +141,7 @@ fn dispatch(verb: Verb, shell: &Shell) -> Outcome {
         Verb::MergeManifests(args) => commands::merge_manifests::run(&args, shell),
         Verb::New(args) => commands::new::run(&args, shell),
         Verb::Verify(args) => commands::verify::run(&args, shell),
-        Verb::Completions(args) => commands::completions::run(&args),
+        Verb::Completions(args) => commands::completions::run(&args, shell),
         Verb::Man(args) => commands::man::run(&args, shell),
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn tell(mut error: clap::Error, arguments: &[OsString]) -> u8 {
     let verb = verb_of(&program, arguments);
     if let Some(refusal) = verb.and_then(|verb| features::refusal_of_verb(verb.get_name())) {
         // What is wrong with the rest does not matter where nothing can be done.
-        refuse(&refusal);
+        refuse(&refusal, if is_wrong { Level::Error } else { Level::Warning });
         if is_wrong {
             return ending::WRONG_USE;
         }
@@ -53,11 +53,12 @@ fn verb_of<'p>(program: &'p Command, arguments: &[OsString]) -> Option<&'p Comma
     words.filter(|word| !word.starts_with('-')).find_map(|word| program.find_subcommand(word))
 }
 
-fn refuse(refusal: &str) {
+fn refuse(refusal: &str, level: Level) {
     if log::is_json() {
-        log::record_text(Level::Error, "usage", refusal, json!({}));
+        log::record_text(level, "usage", refusal, json!({}));
     } else {
-        log::tell(&format!("error: {refusal}"));
+        let word = if level == Level::Error { "error" } else { "warning" };
+        log::tell(&format!("{word}: {refusal}"));
     }
 }
 

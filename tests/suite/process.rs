@@ -3,6 +3,7 @@
 mod cat;
 mod codes;
 mod command_line;
+mod completions;
 mod elsewhere;
 mod files;
 mod info;

@@ -119,8 +119,9 @@ impl Columns {
         if !sources {
             return Self { channel: names, source: None, numbers, types };
         }
-        let source = source
-            .min((names - GAP.len()).div_euclid(2).max(names.saturating_sub(channel + GAP.len())));
+        // A source gets half, and what the channels do not need.
+        let half = names.saturating_sub(GAP.len()) / 2;
+        let source = source.min(half.max(names.saturating_sub(channel + GAP.len())));
         let channel = names.saturating_sub(source + GAP.len());
         Self { channel, source: Some(source), numbers, types }
     }

@@ -1,0 +1,116 @@
+//! `completions`: a script that completes our arguments in a shell: verbs, options, plugins, and pipelines by their
+//! files and names. What this program lacks, or does not show in its help, is not completed either.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::{Arg, Command, CommandFactory};
+use clap_complete::Shell as Dialect;
+use sluice_core::{Kind, Registry};
+use sluice_pipeline::library;
+
+use crate::args::{Cli, CompletionsArgs};
+use crate::ending::{Ending, Outcome};
+use crate::shell::Shell;
+
+/// The verbs that take pipelines.
+const OF_PIPELINES: [&str; 4] = ["run", "check", "plan", "graph"];
+
+/// What stands for all pipelines where a script lists values; no shell gets to see it.
+const PIPELINES: &str = "any-pipeline";
+
+pub(crate) fn run(args: &CompletionsArgs, shell: &Shell) -> Outcome {
+    io::stdout().write_all(&script(args.shell, &shell.registry))?;
+    Ok(Ending::Done)
+}
+
+fn script(dialect: Dialect, registry: &Registry) -> Vec<u8> {
+    let command = shown(&Cli::command());
+    let mut command = command.mut_subcommands(|verb| with_names(verb, dialect, registry));
+    let options = options_of_pipelines(&command);
+    // The generator panics where it cannot write, so it writes to memory.
+    let mut script = Vec::new();
+    clap_complete::generate(dialect, &mut command, "sluice", &mut script);
+    let text = String::from_utf8_lossy(&script);
+    match dialect {
+        Dialect::Bash => text.into_owned() + &filled(include_str!("pipelines.bash"), &options),
+        Dialect::Zsh => {
+            // Above the last lines, which call what is defined.
+            let (above, below) = text.rsplit_once("if [ ").unwrap_or((&text, ""));
+            let defined = filled(include_str!("pipelines.zsh"), &options);
+            let above = above.replace(&format!("({PIPELINES})"), "_sluice_pipelines");
+            format!("{above}{defined}if [ {below}")
+        }
+        Dialect::Fish => {
+            let plugins = registry.iter().map(|plugin| plugin.name).collect::<BTreeSet<_>>();
+            let plugins = plugins.into_iter().collect::<Vec<_>>().join(" ");
+            let more = filled(include_str!("pipelines.fish"), &options);
+            text.into_owned() + &more.replace("@PLUGINS@", &plugins)
+        }
+        _ => text.into_owned(),
+    }
+    .into_bytes()
+}
+
+fn filled(template: &str, options: &str) -> String {
+    let names = library::names().collect::<Vec<_>>().join(" ");
+    let filled = template.replace("@PIPELINES@", &names).replace("@OPTIONS@", options);
+    let verbs = OF_PIPELINES;
+    filled.replace("@VERBS@", &verbs.join("|")).replace("@VERB_LIST@", &verbs.join(" "))
+}
+
+/// A command with what its help shows.
+fn shown(command: &Command) -> Command {
+    let mut shown = Command::new(command.get_name().to_owned());
+    if let Some(about) = command.get_about() {
+        shown = shown.about(about.clone());
+    }
+    if let Some(version) = command.get_version() {
+        shown = shown.version(version.to_owned());
+    }
+    let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set());
+    let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+    shown.args(arguments.cloned()).subcommands(verbs.map(self::shown))
+}
+
+/// A verb whose arguments know the names they take.
+fn with_names(verb: Command, dialect: Dialect, registry: &Registry) -> Command {
+    let name = verb.get_name().to_owned();
+    let takes_pipelines = OF_PIPELINES.contains(&name.as_str()) && dialect == Dialect::Zsh;
+    verb.mut_args(|argument| match argument.get_long() {
+        Some("from") => argument.value_parser(plugins(registry, Some(Kind::Source))),
+        Some("as") => argument.value_parser(plugins(registry, Some(Kind::Sink))),
+        None if name == "plugins" && argument.is_positional() => {
+            argument.value_parser(plugins(registry, None))
+        }
+        None if takes_pipelines && argument.is_positional() => {
+            argument.value_parser(PossibleValuesParser::new([PIPELINES]))
+        }
+        _ => argument,
+    })
+}
+
+/// The names of plugins of this kind, or of all.
+fn plugins(registry: &Registry, kind: Option<Kind>) -> PossibleValuesParser {
+    let all = registry.iter().filter(|plugin| kind.is_none_or(|kind| plugin.kind() == kind));
+    let mut names = BTreeSet::new();
+    let firsts = all.filter(|plugin| names.insert(plugin.name));
+    let values = firsts.map(|plugin| PossibleValue::new(plugin.name).help(plugin.about));
+    PossibleValuesParser::new(values.collect::<Vec<_>>())
+}
+
+/// The options behind which there is a value, and no pipeline, as a pattern of the shell.
+fn options_of_pipelines(command: &Command) -> String {
+    let verbs = command.get_subcommands();
+    let verbs = verbs.filter(|verb| OF_PIPELINES.contains(&verb.get_name()));
+    let arguments = verbs.chain([command]).flat_map(Command::get_arguments);
+    let takes_value =
+        |argument: &&Arg| !argument.is_positional() && argument.get_action().takes_values();
+    let mut spelled = BTreeSet::new();
+    for argument in arguments.filter(takes_value) {
+        spelled.extend(argument.get_long().map(|long| format!("--{long}")));
+        spelled.extend(argument.get_short().map(|short| format!("-{short}")));
+    }
+    spelled.into_iter().collect::<Vec<_>>().join("|")
+}
