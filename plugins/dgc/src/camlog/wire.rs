@@ -25,7 +25,7 @@ const FIELD_HEAD: usize = 8;
 /// Longer images are not believed. Damage can claim any length.
 const LONGEST_IMAGE: usize = 32 << 20;
 /// The most bytes that stand before an image: fields of other kinds, and what is said of the frame.
-const LONGEST_FRONT: usize = 1 << 20;
+const LONGEST_FRONT: usize = 64 << 10;
 /// The most bytes of a frame.
 pub(super) const LONGEST: usize = LONGEST_FRONT + LONGEST_IMAGE;
 
@@ -44,7 +44,7 @@ const WRONG_LEN: &str = "a field whose length is wrong for its kind";
 const NO_IMAGE: &str = "a frame without an image: another frame begins in it";
 const NO_FRONT: &str = "a part of a frame that does not say its format and time";
 const LONG_IMAGE: &str = "an image that is longer than 32 MiB";
-const LONG_FRONT: &str = "a MiB of fields without an image";
+const LONG_FRONT: &str = "more than 64 KiB of fields without an image";
 
 /// A frame, and where in its bytes the rest of it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
