@@ -16,7 +16,7 @@ use crate::spec::shape::Shape;
 
 pub(crate) use declared::undeclared;
 pub(crate) use report::{Facts, NodeNames, judge};
-pub use report::{Found, NameKind, NameReport};
+pub use report::{MatchOutcome, NameKind, NameReport};
 
 /// A name that somebody wrote into an option.
 #[derive(Clone, Debug)]

@@ -29,7 +29,7 @@ pub struct NameReport {
     /// As it is written.
     pub name: String,
     /// What there was of it.
-    pub found: Found,
+    pub found: MatchOutcome,
     /// Names that are near and were there, the nearest first.
     pub nearest: Vec<String>,
 }
@@ -49,7 +49,7 @@ pub enum NameKind {
 /// What a run had of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Found {
+pub enum MatchOutcome {
     /// Nothing, and everything was looked at.
     Nothing,
     /// Nothing in the part of the input that a window of time left to be read.
@@ -65,7 +65,7 @@ pub enum Found {
 impl NameReport {
     /// Whether nothing of that name was met anywhere.
     pub fn is_unmatched(&self) -> bool {
-        self.found <= Found::NothingInWindow
+        self.found <= MatchOutcome::NothingInWindow
     }
 
     /// Takes over what another part of the same batch had of it.
@@ -93,14 +93,14 @@ impl NameReport {
     pub fn sentence(&self) -> Option<String> {
         let Self { name, found, .. } = self;
         let what = match (self.kind, found) {
-            (_, Found::Something) => return None,
+            (_, MatchOutcome::Something) => return None,
             (NameKind::Field, _) => format!("no event has a field `{name}`"),
             (NameKind::Source, _) => format!("no source matches `{name}`"),
-            (NameKind::Channel, Found::Nothing) => format!("no channel matches `{name}`"),
-            (NameKind::Channel, Found::NothingInWindow) => {
+            (NameKind::Channel, MatchOutcome::Nothing) => format!("no channel matches `{name}`"),
+            (NameKind::Channel, MatchOutcome::NothingInWindow) => {
                 format!("no channel in the time window matches `{name}`")
             }
-            (NameKind::Channel, Found::NoEvent) => {
+            (NameKind::Channel, MatchOutcome::NoEvent) => {
                 return Some(format!("`{name}`: the channel has no event in the time window"));
             }
         };
@@ -179,11 +179,11 @@ pub(crate) fn judge(nodes: &[NodeNames], facts: &Facts<'_>) -> Vec<NameReport> {
 }
 
 impl Facts<'_> {
-    fn or_nothing(&self, is_there: bool) -> Found {
+    fn or_nothing(&self, is_there: bool) -> MatchOutcome {
         match is_there || !self.is_complete {
-            true => Found::Something,
-            false if self.is_windowed => Found::NothingInWindow,
-            false => Found::Nothing,
+            true => MatchOutcome::Something,
+            false if self.is_windowed => MatchOutcome::NothingInWindow,
+            false => MatchOutcome::Nothing,
         }
     }
 
@@ -194,11 +194,11 @@ impl Facts<'_> {
         option: &str,
         pattern: &Pattern,
         met: &[std::sync::Arc<Channel>],
-    ) -> Found {
+    ) -> MatchOutcome {
         let matching = || met.iter().enumerate().filter(|(_, c)| pattern.matches(c.name.text()));
         let is_left_out = self.left_out.iter().any(|name| pattern.matches(name));
         let found = self.or_nothing(is_left_out || matching().next().is_some());
-        if found != Found::Something || !self.is_windowed || option == LEAVES_OUT {
+        if found != MatchOutcome::Something || !self.is_windowed || option == LEAVES_OUT {
             return found;
         }
         let tally = self.tally.get(at);
@@ -211,6 +211,10 @@ impl Facts<'_> {
             let tally = self.tally.get(source);
             matching().any(|(id, _)| tally.left.get(id) > 0)
         });
-        if is_read || is_left_out || matching().next().is_none() { Found::NoEvent } else { found }
+        if is_read || is_left_out || matching().next().is_none() {
+            MatchOutcome::NoEvent
+        } else {
+            found
+        }
     }
 }

@@ -17,7 +17,8 @@ impl Wanted {
     /// Looks at each node once. `origins` holds, for each, the time of the first event it can see.
     pub(super) fn of(nodes: &[Node], origins: &[Option<i64>]) -> Self {
         let of_nodes = vec![None::<Query>; nodes.len()];
-        let mut found = Found { nodes, origins, of_nodes, of_parts: vec![Vec::new(); nodes.len()] };
+        let mut found =
+            DemandSearch { nodes, origins, of_nodes, of_parts: vec![Vec::new(); nodes.len()] };
         for node in from_the_end(nodes) {
             found.settle(node);
         }
@@ -55,7 +56,7 @@ fn from_the_end(nodes: &[Node]) -> Vec<usize> {
     order
 }
 
-struct Found<'n> {
+struct DemandSearch<'n> {
     nodes: &'n [Node],
     origins: &'n [Option<i64>],
     /// Nothing where nobody has asked yet.
@@ -63,7 +64,7 @@ struct Found<'n> {
     of_parts: Vec<Vec<Window>>,
 }
 
-impl Found<'_> {
+impl DemandSearch<'_> {
     /// Tells those that a node reads from what it needs. All that read from it have had their say.
     fn settle(&mut self, node: usize) {
         let needs = match &self.nodes[node].part {

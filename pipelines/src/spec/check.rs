@@ -13,7 +13,7 @@ use super::reference::TOP_LEVEL;
 use super::relocation::Edit;
 use super::shape::Shape;
 use super::syntax::{self, Broken};
-use super::templates::{Found, Slot};
+use super::templates::{Slot, TemplateUse};
 use super::variables::Variables;
 use super::wording::{kind_of, nearest, plain, suggest};
 use super::{Document, GROUPS, LeftOut, Outline, Pipeline};
@@ -276,8 +276,8 @@ impl<'c> Check<'c> {
 
 fn slots(nodes: &[Draft]) -> Vec<Slot> {
     let of = |(node, draft): (usize, &Draft)| {
-        let slot = move |found: &Found| {
-            let Found { place, template, span: _ } = found.clone();
+        let slot = move |found: &TemplateUse| {
+            let TemplateUse { place, template, span: _ } = found.clone();
             Slot { node, place, template }
         };
         draft.templates.iter().map(slot).collect::<Vec<_>>()

@@ -12,7 +12,7 @@ use super::keys::From;
 use super::options::Judged;
 use super::outline::OutlineNode;
 use super::reference;
-use super::templates::Found;
+use super::templates::TemplateUse;
 use super::when::Condition;
 use super::wording::{joined, suggest};
 use super::{Node, OnDamage, Part};
@@ -34,7 +34,7 @@ pub(super) struct Draft {
     /// The plugin and the options as far as variables have values.
     written: (String, Value),
     pub(super) damage: OnDamage,
-    pub(super) templates: Vec<Found>,
+    pub(super) templates: Vec<TemplateUse>,
     /// The values of `path` and `quarantine`.
     spans: [Option<Range<usize>>; 2],
     /// The values of all keys.
@@ -111,7 +111,7 @@ impl Check<'_> {
         let mut damage = if is_source { self.on_damage(table) } else { OnDamage::default() };
         let spans = ["path", "quarantine"].map(|key| table.get(key).map(Given::span));
         let quarantine = spans[1].clone().unwrap_or(header.clone());
-        let mut templates: Vec<Found> =
+        let mut templates: Vec<TemplateUse> =
             self.quarantine_template(&mut damage, quarantine).into_iter().collect();
         // What is wrong with `from` on a source has been said.
         let reserved = |key: &str| key == "from" || reference::is_of_node(key, kind);

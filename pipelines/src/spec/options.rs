@@ -14,7 +14,7 @@ use super::outline::as_written;
 use super::reference;
 use super::relocation::{Edit, string_literal};
 use super::shape::Shape;
-use super::templates::Found;
+use super::templates::TemplateUse;
 use super::wording::{did_you_mean, field, lines, listed, nearest, plain, variants};
 
 /// The option that names the folder in which a program runs.
@@ -48,7 +48,7 @@ impl<'t> Check<'_> {
         plugin: Option<&Plugin>,
         header: &Range<usize>,
         written: &[Written<'_, 't>],
-        templates: &mut Vec<Found>,
+        templates: &mut Vec<TemplateUse>,
     ) -> Judged {
         let Some(plugin) = plugin else {
             for (_, value) in written {
@@ -85,7 +85,7 @@ impl<'t> Check<'_> {
         key: &Key<'t>,
         value: &Given<'t>,
         shape: &Shape<'_>,
-    ) -> Vec<Found> {
+    ) -> Vec<TemplateUse> {
         let (name, known) = (key.get_ref().as_ref(), shape.keys());
         self.reads_templates = trial.plugin.kind() == Kind::Sink;
         let json = self.value(value, &shape.property(name));

@@ -35,7 +35,7 @@ pub(crate) enum Place {
 
 /// A template of a node that is being read, and where it stands.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct TemplateUse {
     pub(super) place: Place,
     pub(super) template: Template,
     pub(super) span: Range<usize>,
@@ -50,7 +50,7 @@ impl Check<'_> {
         given: &Given<'_>,
         json: &mut Value,
         shape: &Shape<'_>,
-    ) -> Vec<Found> {
+    ) -> Vec<TemplateUse> {
         let below = |step: String| [at, &[step]].concat();
         match (given.get_ref(), json) {
             (DeValue::String(_), Value::String(text)) if shape.is_path() => {
@@ -83,7 +83,7 @@ impl Check<'_> {
         &mut self,
         damage: &mut OnDamage,
         span: Range<usize>,
-    ) -> Option<Found> {
+    ) -> Option<TemplateUse> {
         let OnDamage::Quarantine(Some(path)) = damage else { return None };
         let mut text = path.to_string_lossy().into_owned();
         let found = self.template(Place::Quarantine, &mut text, span);
@@ -91,14 +91,19 @@ impl Check<'_> {
         found
     }
 
-    fn template(&mut self, place: Place, text: &mut String, span: Range<usize>) -> Option<Found> {
+    fn template(
+        &mut self,
+        place: Place,
+        text: &mut String,
+        span: Range<usize>,
+    ) -> Option<TemplateUse> {
         match Template::parse(text) {
             Ok(template) => match template.fixed() {
                 Some(fixed) => {
                     *text = fixed;
                     None
                 }
-                None => Some(Found { place, template, span }),
+                None => Some(TemplateUse { place, template, span }),
             },
             Err(wrong) => {
                 for reason in wrong {
@@ -135,7 +140,7 @@ impl Check<'_> {
         }
     }
 
-    fn batch_source(&mut self, source: &Draft, first: &Found) {
+    fn batch_source(&mut self, source: &Draft, first: &TemplateUse) {
         if !source.takes("path") {
             let message = format!("`{}` has no input files to name outputs after", source.name);
             let help = "give the sinks paths without placeholders".to_owned();

@@ -18,7 +18,7 @@ use sluice_core::store::is_address;
 use sluice_core::{Channel, Encoding, Error, Name};
 
 use crate::config::{self, Facts};
-use crate::master::{self, Dialect, FileLine, Header, Lines, Told};
+use crate::master::{self, Dialect, FileLine, Header, Lines, ParsedLine};
 use crate::sink::KEPT;
 use crate::subfile::{ByteOrder, Cursor, Index, Known, Prefix};
 
@@ -74,7 +74,9 @@ impl Content {
             (b"jpeg", Dialect::C) => Self::PictureLines,
             (b"jpeg", Dialect::B) => Self::PictureRecords,
             (b"jpeg", Dialect::A) => unread("is not known of logs this old"),
-            _ => unread("is not known"),
+            _ => unread(
+                "is not known: those of objects are `ice`, `ascii`, `asciigenerated`, `jpeg`",
+            ),
         }
     }
 }
@@ -85,6 +87,28 @@ fn has_a_line_each(interface: &[u8]) -> bool {
         interface,
         b"LaserScanner2d" | b"RangeScanner2d" | b"Power" | b"Gps" | b"Imu" | b"Localise2d"
     )
+}
+
+/// What an event is of a subfile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Configuration, which no line of the master counts.
+    Config,
+    /// An object, or a picture.
+    Object,
+    /// What the subfile says of a picture, which lies in a file of its own.
+    PictureInfo,
+}
+
+impl Part {
+    /// What a channel of these is called behind the name of the objects' channel.
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Config => ".config",
+            Self::Object => "",
+            Self::PictureInfo => ".info",
+        }
+    }
 }
 
 /// A subfile as its header line has it.
@@ -195,22 +219,23 @@ impl Log {
         names.filter(move |name| !is_named(name))
     }
 
-    /// A channel of subfile `number`: of its configuration, or of objects with this id.
-    pub fn channel(&self, number: usize, id: u8, is_config: bool) -> Option<Channel> {
+    /// A channel of subfile `number`: of this part of it, of objects with this id.
+    pub fn channel(&self, number: usize, id: u8, part: Part) -> Option<Channel> {
         let Subfile { line, source, content, .. } = self.subfiles.get(number)?;
         let own = line.own.as_ref();
         let usual = || [b"orca.", line.interface.as_slice()].concat();
         let mut name = own.map_or_else(usual, |own| own.channel.clone());
-        if is_config {
-            name.extend(b".config");
-        }
-        let encoding = self.encoding(line, content, is_config);
+        name.extend(part.suffix().as_bytes());
+        let encoding = self.encoding(line, content, part);
         let mut channel = Channel::new(Name::from_bytes(&name), Arc::clone(source), encoding);
         let said = own.and_then(|own| own.interface.as_deref());
-        let interface = said.map_or_else(|| escaped(&line.interface), Cow::Borrowed);
+        let mut interface = said.map_or_else(|| escaped(&line.interface), Cow::Borrowed);
+        if part == Part::PictureInfo {
+            interface.to_mut().push_str("Info");
+        }
         channel.type_name = match own {
             Some(own) => own.type_name.as_deref().map(Arc::from),
-            None if is_picture(content) && !is_config => Some("jpeg".into()),
+            None if is_picture(content) && part == Part::Object => Some("jpeg".into()),
             None => Some(interface.as_ref().into()),
         };
         channel.clock = own.map(|own| own.clock).unwrap_or_default();
@@ -226,8 +251,11 @@ impl Log {
         }
         say("orca.dialect", self.header.dialect.word());
         say("orca.encoding", &escaped(&line.encoding));
-        say("orca.file", &escaped(&line.name));
-        if is_config {
+        // A log of what is read has the pictures under this name, and what is said of them under another.
+        if part != Part::PictureInfo {
+            say("orca.file", &escaped(&line.name));
+        }
+        if part == Part::Config {
             say("ice.config", "true");
         }
         if id != 0 {
@@ -242,11 +270,11 @@ impl Log {
         Some(channel)
     }
 
-    fn encoding(&self, line: &FileLine, content: &Content, is_config: bool) -> Encoding {
+    fn encoding(&self, line: &FileLine, content: &Content, part: Part) -> Encoding {
         match content {
             Content::Lines => Encoding::Text,
-            Content::PictureLines if is_config => Encoding::Text,
-            Content::PictureRecords if is_config => Encoding::Ice,
+            Content::PictureLines if part != Part::Object => Encoding::Text,
+            Content::PictureRecords if part != Part::Object => Encoding::Ice,
             Content::PictureLines | Content::PictureRecords => Encoding::Unknown,
             _ => Encoding::from_word(&escaped(&line.encoding)),
         }
@@ -267,7 +295,7 @@ impl Log {
         let mut lines = self.lines()?;
         let mut survey = Survey { first: None, files: vec![(0, -1); self.subfiles.len()] };
         while let Some(line) = lines.next()? {
-            let Ok(Some(Told { data, .. })) = line.data() else { continue };
+            let Ok(Some(ParsedLine { data, .. })) = line.data() else { continue };
             survey.first = survey.first.or(i64::try_from(data.time).ok());
             let number = usize::try_from(data.subfile).ok();
             if let Some((lines, highest)) = number.and_then(|n| survey.files.get_mut(n)) {
@@ -413,7 +441,8 @@ impl Log {
     }
 }
 
-fn is_picture(content: &Content) -> bool {
+/// Whether it is of pictures that lie in files of their own.
+pub fn is_picture(content: &Content) -> bool {
     matches!(content, Content::PictureLines | Content::PictureRecords)
 }
 

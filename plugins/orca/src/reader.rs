@@ -18,8 +18,8 @@ use sluice_core::{
     Batch, BatchBuilder, ChannelId, Damage, Entry, Error, Place, ReadContext, Reader, Seam, Split,
 };
 
-use crate::log::{Content, Log, Looked, Opened, open_subfile};
-use crate::master::{DataLine, LONGEST_LINE, Lines, Told, is_plain};
+use crate::log::{Log, Looked, Opened, Part, is_picture, open_subfile};
+use crate::master::{DataLine, LONGEST_LINE, Lines, ParsedLine, is_plain};
 use crate::subfile::{ALIGNED, Cursor, Form, LONGEST_RECORD};
 
 /// The most lines of a batch.
@@ -36,7 +36,7 @@ struct Request {
     sequence: i64,
     subfile: usize,
     record: u64,
-    is_config: bool,
+    part: Part,
     /// Where the line is, and how long.
     line: (u64, u64),
 }
@@ -86,8 +86,8 @@ pub struct OrcaReader {
 struct Known {
     looked: Option<Arc<Looked>>,
     cursor: Cursor,
-    /// The channels met: of this id, of configuration or not.
-    channels: Vec<(u8, bool, ChannelId)>,
+    /// The channels met: of this id, of this part.
+    channels: Vec<(u8, Part, ChannelId)>,
 }
 
 impl OrcaReader {
@@ -185,7 +185,7 @@ impl OrcaReader {
                 sequence: i64::try_from(record).unwrap_or(i64::MAX),
                 subfile,
                 record,
-                is_config: true,
+                part: Part::Config,
                 line: (0, 0),
             });
         }
@@ -241,7 +241,7 @@ impl OrcaReader {
         };
         let at = (line.offset, line.len);
         self.context.count_read(line.len);
-        let Told { data, swallowed, says_more } = match line.data() {
+        let ParsedLine { data, swallowed, says_more } = match line.data() {
             Err(reason) => return Ok(Some(Some(Found::Damage(self.damage(at, reason))))),
             Ok(None) => return Ok(Some(None)),
             Ok(Some(told)) => told,
@@ -281,8 +281,8 @@ impl OrcaReader {
             let reason = format!("index {index} is below {base}, where this log begins to count");
             return Ok(Found::Damage(self.damage(line, reason)));
         };
-        let is_config = false;
-        self.find(Request { time, sequence: index, subfile, record, is_config, line })
+        let part = Part::Object;
+        self.find(Request { time, sequence: index, subfile, record, part, line })
     }
 
     fn find(&mut self, request: Request) -> Result<Found, Error> {
@@ -297,22 +297,19 @@ impl OrcaReader {
             Ok(opened) => opened,
             Err(reason) => return Ok(Err(reason.clone())),
         };
-        if !request.is_config {
+        if request.part != Part::Config {
             request.record = request.record.saturating_add(opened.before);
         }
         if request.record >= opened.index.records {
             return Ok(Err(beyond(request.sequence, opened)));
         }
-        if let Some(folder) = opened.pictures.as_ref().filter(|_| !request.is_config) {
-            let number = request.record - opened.before + 1;
-            return Ok(Ok(Found::Picture {
-                request,
-                path: folder.join(format!("image{number:05}.jpg")),
-            }));
-        }
         let Some(place) = self.place(request, opened)? else { return Ok(Err(changed())) };
-        if !request.is_config && self.has_picture_records(request.subfile) {
-            return self.find_picture(request, place, opened);
+        if request.part == Part::Object && self.has_pictures(request.subfile) {
+            // The picture comes right behind what is said of it.
+            let picture = self.find_picture(request, place.clone(), opened)?;
+            let damage = |reason| Found::Damage(self.damage(request.line, reason));
+            self.left_over.push_back(picture.unwrap_or_else(damage));
+            request.part = Part::PictureInfo;
         }
         Ok(Ok(Found::Record { request, place, form: opened.index.form }))
     }
@@ -328,17 +325,22 @@ impl OrcaReader {
         place
     }
 
-    fn has_picture_records(&self, number: usize) -> bool {
-        self.log.subfiles.get(number).is_some_and(|file| file.content == Content::PictureRecords)
+    fn has_pictures(&self, number: usize) -> bool {
+        self.log.subfiles.get(number).is_some_and(|file| is_picture(&file.content))
     }
 
-    /// The picture that a record names. The inner `Err` says why there is none.
+    /// The picture that a record names, or that a line is about. The inner `Err` says why there is none.
     fn find_picture(
         &mut self,
         request: Request,
         place: Range<u64>,
         opened: &Opened,
     ) -> Result<Result<Found, String>, Error> {
+        if let Some(folder) = &opened.pictures {
+            let number = request.record.saturating_sub(opened.before).saturating_add(1);
+            let path = folder.join(format!("image{number:05}.jpg"));
+            return Ok(Ok(Found::Picture { request, path }));
+        }
         let mut bytes = vec![0; (place.end - place.start).min(LONGEST_LINE as u64) as usize];
         let path = self.log.subfiles.get(request.subfile).map_or(Path::new(""), |file| &file.path);
         let read = self.files.read_at(request.subfile, path, place.start, &mut bytes)?;
@@ -366,13 +368,13 @@ impl OrcaReader {
                         self.context.damage.report(self.damage(request.line, changed()));
                         continue;
                     };
-                    let channel = self.channel(request.subfile, id, request.is_config)?;
+                    let channel = self.channel(request.subfile, id, request.part)?;
                     let place = Place { segment: 0, offset };
                     batch.push_wide(request.time, request.sequence, channel, payload, place);
                 }
                 Found::Picture { request, path } => match self.picture(&path)? {
                     Ok(picture) => {
-                        let channel = self.channel(request.subfile, 0, false)?;
+                        let channel = self.channel(request.subfile, 0, Part::Object)?;
                         let segment = batch.segment(picture.clone());
                         let place = Place { segment, offset: 0 };
                         batch.push_wide(request.time, request.sequence, channel, &picture, place);
@@ -437,16 +439,16 @@ impl OrcaReader {
         Ok(Ok(picture.into()))
     }
 
-    fn channel(&mut self, subfile: usize, id: u8, is_config: bool) -> Result<ChannelId, Error> {
+    fn channel(&mut self, subfile: usize, id: u8, part: Part) -> Result<ChannelId, Error> {
         let met = &self.known_of(subfile).channels;
-        let known = met.iter().find(|(i, config, _)| (*i, *config) == (id, is_config));
+        let known = met.iter().find(|(i, of, _)| (*i, *of) == (id, part));
         if let Some((_, _, known)) = known {
             return Ok(*known);
         }
-        let channel = self.log.channel(subfile, id, is_config);
+        let channel = self.log.channel(subfile, id, part);
         let channel = channel.ok_or_else(|| Error::broken("an event of no subfile"))?;
         let channel = self.context.channels.intern(channel)?;
-        self.known_of(subfile).channels.push((id, is_config, channel));
+        self.known_of(subfile).channels.push((id, part, channel));
         Ok(channel)
     }
 
@@ -520,13 +522,13 @@ fn wanted(log: &Log, context: &ReadContext) -> Option<Vec<[bool; 2]>> {
     if query.is_all() {
         return None;
     }
-    let wants = |number, is_config| {
-        let channel = log.channel(number, 0, is_config);
+    let wants = |number, part| {
+        let channel = log.channel(number, 0, part);
         channel.is_none_or(|channel| query.wants(channel.name.text(), &channel.source))
     };
-    Some(
-        (0..log.subfiles.len()).map(|number| [wants(number, true), wants(number, false)]).collect(),
-    )
+    let wants_line = |number| wants(number, Part::Object) || wants(number, Part::PictureInfo);
+    let each = 0..log.subfiles.len();
+    Some(each.map(|number| [wants(number, Part::Config), wants_line(number)]).collect())
 }
 
 /// The id and the payload of a record that lies in a block, and where; nothing if these are not its bytes.

@@ -11,6 +11,7 @@ pub const TYPES: &[(&str, &str)] = &[
     ("a-2006-08/position2d.ice", include_str!("../types/a-2006-08/position2d.ice")),
     ("a-2006-08/position3d.ice", include_str!("../types/a-2006-08/position3d.ice")),
     ("a-2006-08/power.ice", include_str!("../types/a-2006-08/power.ice")),
+    ("b-2006-12/camera.ice", include_str!("../types/b-2006-12/camera.ice")),
     ("b-2006-12/common.ice", include_str!("../types/b-2006-12/common.ice")),
     ("b-2006-12/cpu.ice", include_str!("../types/b-2006-12/cpu.ice")),
     ("b-2006-12/polarfeature2d.ice", include_str!("../types/b-2006-12/polarfeature2d.ice")),

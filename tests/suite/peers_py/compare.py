@@ -95,7 +95,9 @@ def vel(expected, events, stem):
 
 def orca(expected, events, _):
     # What describes the pictures of a camera is the first line of a file of the recorder's own.
-    events = [e for e in events if not (e["channel"].endswith(".config") and e["metadata"]["orca.encoding"] == "jpeg")]
+    # What it says of each picture is an event beside the picture, as it lies in that file.
+    of_files = (".config", ".info")
+    events = [e for e in events if not (e["channel"].endswith(of_files) and e["metadata"]["orca.encoding"] == "jpeg")]
     configuration = [
         (file, number, record)
         for file in expected["files"]

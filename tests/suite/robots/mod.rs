@@ -3,6 +3,7 @@
 mod booleans;
 mod lossless;
 mod oddities;
+mod pictures;
 mod sensors;
 mod writers;
 

@@ -20,6 +20,32 @@ fn interfaces_without_colons_in_front_are_those_of_the_first_dialect() {
 }
 
 #[test]
+fn an_encoding_that_is_not_known_is_named_whatever_the_interface_looks_like() {
+    let folder = Folder::new();
+    orca(&folder);
+    let master = folder.at("orca/master.log");
+    let text = std::fs::read_to_string(&master).unwrap();
+    for bare in ["::orca::", "orca::", ""] {
+        let lines = text.lines().map(|line| match line.split_once("::orca::Laser") {
+            Some(_) => format!("{bare}Laser jose laser0.log\n"),
+            None => line.replace("::orca::", bare) + "\n",
+        });
+        std::fs::write(&master, lines.collect::<String>()).unwrap();
+        let info = ran(&folder, &["info", "orca/master.log"]).expect(3).text();
+        let words = info.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("the encoding `jose` of `Laser` is not known"), "{info}");
+        assert!(info.contains("orca.Position2d"), "{info}");
+        // Also where it is the only one.
+        let data = text.split("#data\n").nth(1).unwrap();
+        std::fs::write(folder.at("only.log"), format!("{bare}Laser jose l.log\n#data\n{data}"))
+            .unwrap();
+        let line = ["convert", "only.log", "--to", "out.lcm", "--overwrite"];
+        let said = ran(&folder, &line).expect(3).stderr;
+        assert!(said.contains("the encoding `jose` of `Laser` is not known"), "{said}");
+    }
+}
+
+#[test]
 fn a_record_of_no_bytes_does_not_hide_what_lies_behind_it() {
     let folder = Folder::new();
     orca(&folder);

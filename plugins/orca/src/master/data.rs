@@ -1,0 +1,97 @@
+//! What a line of data says: when what happened.
+
+#![warn(clippy::indexing_slicing)]
+
+use super::next_word;
+
+/// What a line of data says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataLine {
+    /// Nanoseconds since 1970, also where 64 bits cannot hold them.
+    pub time: i128,
+    /// The subfile's number.
+    pub subfile: u64,
+    /// The index of the object in it.
+    pub index: i64,
+}
+
+const SECOND: i64 = 1_000_000_000;
+const MICRO: i64 = 1_000;
+
+impl DataLine {
+    /// Reads a line; nothing if it is blank or a comment. `Err` says what is wrong with it.
+    pub fn parse(text: &[u8]) -> Result<Option<Self>, &'static str> {
+        Ok(Self::split(text)?.map(|(line, _)| line))
+    }
+
+    /// Reads a line, and gives what stands behind its numbers.
+    pub(super) fn split(mut text: &[u8]) -> Result<Option<(Self, &[u8])>, &'static str> {
+        if let Some((plain, rest)) = plain_numbers(text) {
+            return Ok(Some((Self::of(plain)?, rest)));
+        }
+        let first = match next_word(&mut text) {
+            None => return Ok(None),
+            Some(first) if first.starts_with(b"#") => return Ok(None),
+            Some(first) => first,
+        };
+        let few = "a line of data has four numbers: seconds, microseconds, subfile, index";
+        let mut next = || next_word(&mut text).ok_or(few);
+        let (second, subfile, index) = (next()?, next()?, next()?);
+        let seconds = number(first).ok_or("the seconds are no whole number")?;
+        let micros = number(second).ok_or(NO_MICROS)?;
+        let subfile = number(subfile).ok_or(NO_SUBFILE)?;
+        let index = number(index).ok_or("the index is no whole number")?;
+        Ok(Some((Self::of([seconds, micros, subfile, index])?, text)))
+    }
+
+    fn of([seconds, micros, subfile, index]: [i64; 4]) -> Result<Self, &'static str> {
+        if !(0..1_000_000).contains(&micros) {
+            return Err(NO_MICROS);
+        }
+        let subfile = u64::try_from(subfile).map_err(|_| NO_SUBFILE)?;
+        let time = i128::from(seconds) * i128::from(SECOND) + i128::from(micros * MICRO);
+        Ok(Self { time, subfile, index })
+    }
+
+    /// The time, or the nearest one that 64 bits can hold.
+    pub fn timestamp(&self) -> i64 {
+        let nearest = if self.time < 0 { i64::MIN } else { i64::MAX };
+        i64::try_from(self.time).unwrap_or(nearest)
+    }
+}
+
+const NO_MICROS: &str = "the microseconds are no whole number from 0 to 999999";
+const NO_SUBFILE: &str = "the subfile is no number of a header line";
+
+/// The numbers that a line of data begins with, if they are written as loggers write them: digits, and blanks
+/// between; and what follows. Nothing means that the line has to be looked at word by word.
+pub(super) fn plain_numbers(mut text: &[u8]) -> Option<([i64; 4], &[u8])> {
+    let mut numbers = [0; 4];
+    for number in &mut numbers {
+        while let [b' ', rest @ ..] = text {
+            text = rest;
+        }
+        let (mut value, mut digits) = (0, 0);
+        while let [digit @ b'0'..=b'9', rest @ ..] = text {
+            value = value * 10 + i64::from(digit - b'0');
+            digits += 1;
+            text = rest;
+            if digits > MOST_DIGITS {
+                return None;
+            }
+        }
+        if digits == 0 || !matches!(text, [] | [b' ', ..]) {
+            return None;
+        }
+        *number = value;
+    }
+    Some((numbers, text))
+}
+
+/// So many digits are a number of 64 bits, whatever they are.
+const MOST_DIGITS: usize = 17;
+
+/// A whole number in decimal digits.
+pub(super) fn number(word: &[u8]) -> Option<i64> {
+    std::str::from_utf8(word).ok()?.parse().ok()
+}
