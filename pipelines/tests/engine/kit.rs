@@ -104,7 +104,7 @@ impl Sink for Lines {
         let (pace, channels, written) = output;
         let mut lines = self.lines.lock().unwrap();
         for event in batch.iter() {
-            pace.wait(event.timestamp);
+            pace.wait(Some(event.timestamp));
             let name = channels.get(event.channel).name.text().to_owned();
             let payload = String::from_utf8_lossy(event.payload.get(..12).unwrap_or(event.payload));
             lines.push(format!("{name} {} {} {payload}", event.sequence, event.timestamp));
