@@ -173,7 +173,7 @@ fn vel_log() -> Vec<u8> {
 fn write_orca_log(folder: &Folder) {
     let far = ["1200000000000", "9223372036854775807", "-9223372037", "9223372037"];
     let line = |n: usize| {
-        let seconds = if n % 2 == 0 { n.to_string() } else { far[n / 2 % 4].to_owned() };
+        let seconds = if n.is_multiple_of(2) { n.to_string() } else { far[n / 2 % 4].to_owned() };
         format!("{seconds} {} {} {}\n", n * 1_000, n % 2, n / 2 + 1)
     };
     let lines: String = (0..20).map(line).collect();
