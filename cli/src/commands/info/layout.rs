@@ -13,6 +13,9 @@ const USUAL: usize = 80;
 /// Narrower terminals break lines by themselves.
 const NARROWEST: usize = 60;
 
+/// A blank between words that belong together.
+pub(super) const FIXED: char = '\u{a0}';
+
 /// How wide lines may be.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
@@ -29,7 +32,7 @@ impl Layout {
     }
 
     /// Appends words behind `head`, in lines that begin with `indent` blanks. Only a word that is longer than a
-    /// line is cut.
+    /// line is cut. A [`FIXED`] blank is one, but no line ends there.
     pub(super) fn write(self, head: &str, indent: usize, words: &str, text: &mut String) {
         let room = self.width.saturating_sub(indent).max(1);
         let mut start = format!("{head:indent$}");
@@ -42,7 +45,7 @@ impl Layout {
             if !so_far.is_empty() {
                 so_far.push(' ');
             }
-            so_far.push_str(&clipped(word, room));
+            so_far.push_str(&clipped(word, room).replace(FIXED, " "));
         }
         line(text, format_args!("{start}{so_far}"));
     }
@@ -69,6 +72,7 @@ mod tests {
         assert_eq!(written("as wide as it is"), "  note   as wide as\n         it is\n");
         assert_eq!(written("0123456789a"), "  note   0123456789a\n");
         assert_eq!(written("0123456789ab b"), "  note   0123456789…\n         b\n");
+        assert_eq!(written("2 d (3 h\u{a0}4 s)"), "  note   2 d\n         (3 h 4 s)\n");
         assert_eq!(written(""), "  note   \n");
     }
 }

@@ -6,7 +6,7 @@ use sluice_core::{Clock, time};
 
 use super::Found;
 use super::census::Times;
-use super::layout::{Layout, line};
+use super::layout::{FIXED, Layout, line};
 use super::table;
 use crate::damage;
 use crate::units;
@@ -64,7 +64,8 @@ fn period(times: &Times, relative: bool) -> String {
         false => time::format(nanos),
     };
     let (from, to) = (moment(times.earliest), moment(times.latest));
-    format!("{from} to {to} ({})", units::length(times.span()))
+    let length = units::length(times.span()).replace(' ', &FIXED.to_string());
+    format!("{from} to {to} ({length})")
 }
 
 fn order(times: &Times, number_jumps: u64) -> String {
