@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(written("as wide as it is"), "  note   as wide as\n         it is\n");
         assert_eq!(written("0123456789a"), "  note   0123456789a\n");
         assert_eq!(written("0123456789ab b"), "  note   0123456789…\n         b\n");
-        assert_eq!(written("2 d (3 h\u{a0}4 s)"), "  note   2 d\n         (3 h 4 s)\n");
+        assert_eq!(written("2 d (3\u{a0}h\u{a0}4\u{a0}s)"), "  note   2 d\n         (3 h 4 s)\n");
         assert_eq!(written(""), "  note   \n");
     }
 }
