@@ -70,11 +70,6 @@ impl<F: PayloadForm> FormType<F> {
         self.odd_booleans = OddBooleans::Elsewhere(key);
         self
     }
-
-    /// The form.
-    pub fn form(&self) -> &F {
-        &self.form
-    }
 }
 
 impl<F> fmt::Debug for FormType<F> {

@@ -1,11 +1,14 @@
 //! The report: what a run did, and the proof that it lost nothing without saying so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sluice_core::name::printable;
 use sluice_core::output::Published;
-use sluice_core::{Channels, Damage, Error, ErrorKind, Input};
+use sluice_core::plugin::SOURCES_LOST;
+use sluice_core::{ChannelId, Channels, Damage, Error, ErrorKind, Input};
 
 use crate::names::NameReport;
 use crate::run::{Counts, Finished, Tally};
@@ -138,7 +141,8 @@ impl Report {
         };
         books.check_stages()?;
         for (node, (name, from)) in labels.iter().enumerate() {
-            let tally = finished.tally.get(node);
+            let mut tally = finished.tally.get(node);
+            tally.notes.extend(lost_sources(&tally.without_sources, channels));
             if from.is_empty() {
                 let damaged_bytes = finished.damaged_bytes.get(&node).copied().unwrap_or(0);
                 let losses = finished.losses.get(&node).cloned().unwrap_or_default();
@@ -293,6 +297,36 @@ fn notes_of(node: &str, notes: BTreeMap<String, u64>) -> Vec<Note> {
     told.map(|(what, count)| Note { node: node.to_owned(), what, count }).collect()
 }
 
+/// What is lost of channels of which only the names were written: nothing if all are of one source; else which names
+/// now stand for several.
+fn lost_sources(written: &BTreeSet<ChannelId>, channels: &Channels) -> Vec<(String, u64)> {
+    let (mut by_name, mut all) = (BTreeMap::<String, BTreeSet<Arc<str>>>::new(), BTreeSet::new());
+    for channel in written.iter().map(|id| channels.get(*id)) {
+        all.insert(Arc::clone(&channel.source));
+        let name = channel.name.text().to_owned();
+        by_name.entry(name).or_default().insert(Arc::clone(&channel.source));
+    }
+    if all.len() < 2 {
+        return Vec::new();
+    }
+    let merged = by_name.into_iter().filter(|(_, sources)| sources.len() > 1);
+    let told = merged.map(|(name, sources)| {
+        const SHOWN: usize = 4;
+        let shown: Vec<String> =
+            sources.iter().take(SHOWN).map(|source| format!("`{}`", printable(source))).collect();
+        let more = if sources.len() > SHOWN { ", …" } else { "" };
+        let what = format!(
+            "{}: {} sources ({}{more}) became one channel; `rename` with `suffix = \".{{source}}\"` keeps them \
+             apart",
+            printable(&name),
+            sources.len(),
+            shown.join(", ")
+        );
+        (what, 0)
+    });
+    std::iter::once((SOURCES_LOST.to_owned(), 0)).chain(told).collect()
+}
+
 fn damage_report(source: &str, damage: &Damage) -> DamageReport {
     let Damage { input, offset, length, reason, .. } = damage;
     let (source, input, reason) = (source.to_owned(), input.to_string(), reason.clone());
@@ -423,6 +457,23 @@ impl<'r> Books<'r> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_core::{Channel, Encoding};
+
+    #[test]
+    fn names_that_stand_for_several_sources_are_told() {
+        let channels = Channels::default();
+        let id = |name: &str, source: &str| {
+            let name = sluice_core::Name::from_bytes(name.as_bytes());
+            channels.intern(Channel::new(name, source, Encoding::Unknown)).unwrap()
+        };
+        let one = BTreeSet::from([id("A", "x"), id("B", "x")]);
+        assert!(lost_sources(&one, &channels).is_empty());
+        let apart = BTreeSet::from([id("A", "x"), id("B", "y")]);
+        assert_eq!(lost_sources(&apart, &channels), [(SOURCES_LOST.to_owned(), 0)]);
+        let merged = BTreeSet::from([id("A", "x"), id("A", "y"), id("B", "x")]);
+        let told = lost_sources(&merged, &channels);
+        assert!(told.len() == 2 && told[1].0.starts_with("A: 2 sources (`x`, `y`)"), "{told:?}");
+    }
 
     #[test]
     fn notes_are_bounded_however_many_channels_they_name() {

@@ -109,9 +109,9 @@ pub struct EncodeContext<'r> {
     /// Events, by position in the batch, that are written with the nearest time there is, because theirs
     /// lies beyond it.
     pub clamped: Vec<u32>,
-    /// The sources of events of which the format cannot hold them; two stand for all. Of one alone nothing is
-    /// lost, and whether there are several only the whole run can tell: see [`SOURCES_LOST`].
-    pub sources: BTreeSet<Arc<str>>,
+    /// Channels of which the format keeps the names and not the sources. Whether that loses anything only the whole run
+    /// can tell: see [`SOURCES_LOST`].
+    pub without_sources: BTreeSet<ChannelId>,
 }
 
 /// What is said in the report where events of several sources were written without these.
@@ -129,9 +129,9 @@ pub fn times_clamped(channel: &Channel) -> String {
 impl<'r> EncodeContext<'r> {
     /// A context in which nothing has happened yet.
     pub fn new(channels: &'r Channels, buffers: &'r BlockPool) -> Self {
-        let (losses, sources) = (BTreeSet::new(), BTreeSet::new());
+        let (losses, without_sources) = (BTreeSet::new(), BTreeSet::new());
         let (refused, clamped) = (Vec::new(), Vec::new());
-        Self { channels, buffers, refused, losses, clamped, sources }
+        Self { channels, buffers, refused, losses, clamped, without_sources }
     }
 
     /// Says of all events of which the timestamp is not the time that they are written with it.
@@ -168,9 +168,7 @@ impl<'r> EncodeContext<'r> {
                 self.losses
                     .insert("times that count from the start of a log are written as they are");
             }
-            if self.sources.len() < 2 {
-                self.sources.insert(Arc::clone(&channel.source));
-            }
+            self.without_sources.insert(ChannelId(*id));
         }
     }
 }
@@ -341,7 +339,7 @@ impl<S: Sink> DynSink for S {
             .collect();
         let block = Sink::encode(self, kept, &mut own)?;
         context.losses.append(&mut own.losses);
-        context.sources.append(&mut own.sources);
+        context.without_sources.append(&mut own.without_sources);
         let refused = own.refused.into_iter().map(|(row, why)| (places[row as usize], why));
         context.refused.extend(refused);
         context.clamped.extend(own.clamped.into_iter().map(|row| places[row as usize]));

@@ -160,7 +160,7 @@ impl Shared {
             tally.note(&times_clamped(&channel), 1);
         }
         tally.clamped += context.clamped.len() as u64;
-        tally.lose_sources(&context.sources);
+        tally.without_sources.append(&mut context.without_sources);
         let block = Block { block, events, bytes };
         outcome.deliveries.push(Delivery::Block { node, block });
         Ok(())

@@ -1,9 +1,8 @@
 //! Counting: how many events of each channel went into and out of each node. Judges nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use sluice_core::plugin::SOURCES_LOST;
+use sluice_core::ChannelId;
 
 /// Events by channel, indexed by the channel's number. As long as it has to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -89,8 +88,8 @@ pub(crate) struct NodeTally {
     pub(crate) clamped: u64,
     /// What is to be told once, with how often it happened.
     pub(crate) notes: BTreeMap<String, u64>,
-    /// The sources of events that a sink wrote without them; two stand for all.
-    sources: BTreeSet<Arc<str>>,
+    /// Channels that a sink wrote without their sources.
+    pub(crate) without_sources: BTreeSet<ChannelId>,
 }
 
 impl NodeTally {
@@ -105,24 +104,13 @@ impl NodeTally {
         for (note, count) in &other.notes {
             self.note(note, *count);
         }
-        self.lose_sources(&other.sources);
+        self.without_sources.extend(&other.without_sources);
     }
 
     /// Takes events for lost that were counted as written.
     pub(crate) fn lose(&mut self, events: &Counts) {
         self.left.subtract(events);
         self.damaged.add(events);
-    }
-
-    /// Notes that events of these sources are written without them, which is a loss where there are several.
-    pub(crate) fn lose_sources(&mut self, sources: &BTreeSet<Arc<str>>) {
-        if self.sources.len() > 1 {
-            return;
-        }
-        self.sources.extend(sources.iter().cloned());
-        if self.sources.len() > 1 {
-            self.note(SOURCES_LOST, 0);
-        }
     }
 
     pub(crate) fn note(&mut self, what: &str, count: u64) {
@@ -156,19 +144,6 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sources_are_lost_where_there_are_several_in_one_batch_or_in_many() {
-        let of = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect();
-        let mut tally = NodeTally::default();
-        tally.lose_sources(&of(&["a"]));
-        tally.lose_sources(&of(&["a"]));
-        assert!(tally.notes.is_empty());
-        let mut other = NodeTally::default();
-        other.lose_sources(&of(&["b"]));
-        tally.add(&other);
-        assert!(tally.notes.contains_key(SOURCES_LOST));
-    }
 
     #[test]
     fn counts_grow_as_channels_are_met() {

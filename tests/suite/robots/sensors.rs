@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::kit::Folder;
+use crate::kit::{Folder, Ran, ran, sluice};
 
 use super::{convert, events, orca, vel};
 
@@ -89,4 +89,31 @@ fn the_number_of_an_unknown_vel_type_comes_back_by_way_of_lcm_and_the_version_is
     let found = channels(&folder, "back.vel");
     assert_eq!(found, names(&["0x0001BE24", "IMUStateM", "LaserRange2DDataM"]));
     assert_eq!(events(&folder, "back.vel").len(), 61);
+}
+
+#[test]
+fn what_cannot_be_looked_at_before_is_told_by_name_when_it_has_merged() {
+    let folder = Folder::new();
+    vel(&folder);
+    convert(&folder, "drive.vel", "drive.vel.zst", &[]).expect(0);
+    let merged = |said: &str| {
+        let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        let is_told = words.contains("LaserRange2DDataM: 2 sources (`back`, `front`) became one");
+        assert!(is_told && !words.contains("IMUStateM: "), "{words}");
+    };
+    // An archive, and standard input.
+    merged(&convert(&folder, "drive.vel.zst", "archive.lcm", &[]).expect(0).stderr);
+    let log = std::fs::File::open(folder.at("drive.vel")).unwrap();
+    let piped = sluice(&folder)
+        .args(["convert", "-", "--from", "vel", "--to", "piped.lcm"])
+        .stdin(log)
+        .output();
+    merged(&Ran::of(piped.unwrap()).expect(0).stderr);
+    // The advice helps.
+    let line = "[sources.log]\nplugin = \"archive\"\npath = \"drive.vel.zst\"\n\
+        [stages.own]\nplugin = \"rename\"\nfrom = \"log\"\nsuffix = \".{source}\"\n\
+        [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"own\"\npath = \"own.lcm\"\n";
+    folder.write("own.toml", line);
+    let said = ran(&folder, &["run", "own.toml"]).expect(0).stderr;
+    assert!(!said.contains("became one"), "{said}");
 }
