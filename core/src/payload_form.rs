@@ -1,5 +1,5 @@
-//! Types of codecs, in both of their variants: for payloads as they should be, and for those whose booleans are any
-//! bytes. Decodes nothing itself: a [`PayloadForm`] does.
+//! Types of codecs, in both of their variants: for payloads as they should be, and for those whose
+//! booleans are any bytes. Decodes nothing itself: a [`PayloadForm`] does.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,10 +16,12 @@ pub trait PayloadForm: Send + Sync + 'static {
     /// Its columns, without one for the bytes of booleans.
     fn schema(&self) -> &SchemaRef;
 
-    /// Decodes as [`PayloadType::decode`] does: the events whose payloads could be, and their columns.
+    /// Decodes as [`PayloadType::decode`] does: the events whose payloads could be, and their
+    /// columns.
     ///
-    /// With `raw`, booleans may be any bytes; those of each decoded payload are appended to it. Without it, a payload
-    /// is refused with [`booleans::ODD_BOOLEAN`] if one of them is neither 0 nor 1.
+    /// With `raw`, booleans may be any bytes; those of each decoded payload are appended to it.
+    /// Without it, a payload is refused with [`booleans::ODD_BOOLEAN`] if one of them is neither 0
+    /// nor 1.
     fn decode(
         &self,
         batch: &Batch,
@@ -28,8 +30,8 @@ pub trait PayloadForm: Send + Sync + 'static {
         raw: Option<&mut BinaryBuilder>,
     ) -> Result<(Vec<u32>, RecordBatch), Error>;
 
-    /// Encodes as [`PayloadType::encode`] does. With `raw`, booleans get the bytes of their row there, where these
-    /// stand for the same values.
+    /// Encodes as [`PayloadType::encode`] does. With `raw`, booleans get the bytes of their row
+    /// there, where these stand for the same values.
     fn encode(
         &self,
         columns: &RecordBatch,
@@ -64,8 +66,8 @@ impl<F: PayloadForm> FormType<F> {
         Self { described, schema, form: Arc::new(form), odd_booleans: OddBooleans::Refused }
     }
 
-    /// Has payloads with booleans that are neither 0 nor 1 decoded, too: to rows of the type `key`, which the codec
-    /// must be able to adopt.
+    /// Has payloads with booleans that are neither 0 nor 1 decoded, too: to rows of the type `key`,
+    /// which the codec must be able to adopt.
     pub fn with_raw_booleans_as(mut self, key: TypeKey) -> Self {
         self.odd_booleans = OddBooleans::Elsewhere(key);
         self

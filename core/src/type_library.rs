@@ -1,5 +1,5 @@
-//! What libraries of declared types share: numbers of types, and which of them mistakes leave unusable, and why.
-//! Parses nothing and resolves no name: codecs do.
+//! What libraries of declared types share: numbers of types, and which of them mistakes leave
+//! unusable, and why. Parses nothing and resolves no name: codecs do.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -48,7 +48,8 @@ pub struct BrokenTypes {
 }
 
 impl BrokenTypes {
-    /// Notes the files that have mistakes: they cannot be read to their end, or contradict themselves.
+    /// Notes the files that have mistakes: they cannot be read to their end, or contradict
+    /// themselves.
     pub fn note_files(&mut self, files: &[TypeFile], mistakes: &[(usize, Mistake)]) {
         for (file, mistake) in mistakes {
             let Some(TypeFile { text, .. }) = files.get(*file) else { continue };
@@ -66,12 +67,14 @@ impl BrokenTypes {
         self.files.entry(file).or_insert_with(|| why.to_owned());
     }
 
-    /// Notes what is wrong with a type that is declared in this line, unless something is known to be.
+    /// Notes what is wrong with a type that is declared in this line, unless something is known to
+    /// be.
     pub fn note_type(&mut self, id: TypeId, message: &str, line: usize) {
         self.types.entry(id).or_insert_with(|| format!("{message} (type in line {line})"));
     }
 
-    /// The types that cannot be used: those that are broken, and all that name one of these, directly or not.
+    /// The types that cannot be used: those that are broken, and all that name one of these,
+    /// directly or not.
     pub fn unsound(&self, library: &impl TypeLibrary) -> HashSet<TypeId> {
         let mut named_by: HashMap<TypeId, Vec<TypeId>> = HashMap::new();
         for id in ids(library.types()) {
@@ -130,8 +133,8 @@ fn ids(types: usize) -> impl Iterator<Item = TypeId> {
     (0..types).map(TypeId::at)
 }
 
-/// What the columns and descriptions of all types of a codec together may still take: a small file can declare
-/// types that hold each other's columns over and over.
+/// What the columns and descriptions of all types of a codec together may still take: a small file
+/// can declare types that hold each other's columns over and over.
 #[derive(Debug)]
 pub struct TypeBudget {
     columns: usize,

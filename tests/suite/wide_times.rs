@@ -1,4 +1,5 @@
-//! Times that 64 bits of nanoseconds cannot hold: the events stay, and their times where the format can.
+//! Times that 64 bits of nanoseconds cannot hold: the events stay, and their times where the format
+//! can.
 
 use std::process::Command;
 
@@ -152,7 +153,8 @@ fn relative_times_count_from_the_first_event_whose_time_is_one() {
     assert_eq!(numbers, [3, 6, 9]);
 }
 
-/// A VEL log of twenty messages; every other one is at a time in milliseconds that 64 bits of nanoseconds cannot hold.
+/// A VEL log of twenty messages; every other one is at a time in milliseconds that 64 bits of
+/// nanoseconds cannot hold.
 fn vel_log() -> Vec<u8> {
     let mut log = vec![0xa4, 0x56, 0x45, 0x4c, 1, 0, 1, 0, 0, 0, 0, 0];
     // Microseconds since 1970 where milliseconds belong, and as far off as can be.

@@ -1,4 +1,5 @@
-//! Payloads that are a layout as they stand, as a form of a codec's type, and what forms over layouts share.
+//! Payloads that are a layout as they stand, as a form of a codec's type, and what forms over
+//! layouts share.
 
 use arrow_array::builder::BinaryBuilder;
 use arrow_array::{BinaryArray, RecordBatch};
@@ -40,8 +41,8 @@ impl PayloadForm for Layout {
 }
 
 impl LayoutRows<'_> {
-    /// Adds the row of a payload as [`push`](Self::push) does; with `raw`, of one whose booleans may be any bytes,
-    /// which are appended there.
+    /// Adds the row of a payload as [`push`](Self::push) does; with `raw`, of one whose booleans
+    /// may be any bytes, which are appended there.
     pub fn push_keeping(
         &mut self,
         payload: &[u8],
@@ -56,8 +57,8 @@ impl LayoutRows<'_> {
 }
 
 impl LayoutColumns<'_> {
-    /// Appends the payload of a row as [`write`](Self::write) does; with `raw`, with that row's bytes there as
-    /// booleans.
+    /// Appends the payload of a row as [`write`](Self::write) does; with `raw`, with that row's
+    /// bytes there as booleans.
     pub fn write_keeping(
         &mut self,
         row: usize,
@@ -85,7 +86,8 @@ pub fn decode<'l>(
         match push(&mut rows, batch.payload(*event as usize)) {
             Ok(()) => {
                 good.push(*event);
-                // Payloads of a batch are mostly alike: the first tells how much room all of them need.
+                // Payloads of a batch are mostly alike: the first tells how much room all of them
+                // need.
                 if good.len() == 1 {
                     rows.expect_alike(events.len() - 1, likely_bytes(batch, events));
                 }
@@ -97,15 +99,15 @@ pub fn decode<'l>(
     Ok((good, columns))
 }
 
-/// What the columns of these payloads rarely need more than: twice what the payloads do, as places of texts and
-/// lists take more in columns.
+/// What the columns of these payloads rarely need more than: twice what the payloads do, as places
+/// of texts and lists take more in columns.
 fn likely_bytes(batch: &Batch, events: &[u32]) -> usize {
     let bytes = events.iter().map(|event| batch.payload_len(*event as usize)).sum::<usize>();
     bytes.saturating_mul(2).saturating_add(64 << 10)
 }
 
-/// The payloads that `write` appends for each row, which says why there is none of others: these are
-/// null.
+/// The payloads that `write` appends for each row, which says why there is none of others: these
+/// are null.
 pub fn encode<'l>(
     layout: &'l Layout,
     columns: &RecordBatch,

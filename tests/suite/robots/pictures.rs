@@ -1,4 +1,5 @@
-//! Pictures of Orca's cameras lie in files of their own; what the log says of each is an event, too.
+//! Pictures of Orca's cameras lie in files of their own; what the log says of each is an event,
+//! too.
 
 use std::path::Path;
 

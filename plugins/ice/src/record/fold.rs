@@ -75,7 +75,8 @@ impl Order {
         Ok(Self { is_given: !ids.is_empty(), ids: ids.into_iter() })
     }
 
-    /// The instances of a batch, of which each has an id by one above the one before it, in their order.
+    /// The instances of a batch, of which each has an id by one above the one before it, in their
+    /// order.
     fn arrange<'a>(&mut self, batch: Vec<Waiting<'a>>) -> Result<Vec<Waiting<'a>>, Reason> {
         if !self.is_given {
             return Ok(batch);
@@ -106,8 +107,8 @@ struct Waiting<'a> {
     linear: Reader<'a>,
 }
 
-/// A record in the making, as Ice makes it: instances get ids in the order in which they are referred to,
-/// and are written in batches: those that the batch before refers to.
+/// A record in the making, as Ice makes it: instances get ids in the order in which they are
+/// referred to, and are written in batches: those that the batch before refers to.
 #[derive(Default)]
 struct Folding<'a> {
     waiting: Vec<Waiting<'a>>,

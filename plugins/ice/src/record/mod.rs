@@ -1,7 +1,7 @@
 //! A record as its linear form, and back. Makes no columns.
 //!
-//! Linear forms are what [`plan`](crate::plan) says: a record whose instances stand where they are referred to.
-//! Going there and back gives the same bytes, or there is no linear form.
+//! Linear forms are what [`plan`](crate::plan) says: a record whose instances stand where they are
+//! referred to. Going there and back gives the same bytes, or there is no linear form.
 
 use crate::plan::{Plain, Top};
 use crate::wire::{Booleans, Reader, Reason, SHORT, put_length_since, put_size};
@@ -48,8 +48,8 @@ const SLICE_LEFT: Reason = "bytes are left over in a slice";
 const OTHERWISE: Reason = "it is not written as Ice writes it";
 const TOO_MUCH: Reason = "it would grow too much: instances are shared, or long names of undeclared classes numbered, over and over";
 
-/// How long a linear form may be, in lengths of its record and beside them: instances stand there as often as they are
-/// referred to, and so do names of classes that are not declared.
+/// How long a linear form may be, in lengths of its record and beside them: instances stand there
+/// as often as they are referred to, and so do names of classes that are not declared.
 const MOST_TIMES: usize = 16;
 const MOST_BESIDE: usize = 4 << 10;
 
@@ -114,8 +114,9 @@ pub(crate) fn record_of(top: &Top, linear: &[u8], out: &mut Vec<u8>) -> Result<(
     if linear_of(top, made, &mut scratch)? == linear { Ok(()) } else { Err(OTHERWISE) }
 }
 
-/// The names of the classes of a record's first instance, its own first, each as often as it is spelled out, so
-/// that they are no longer together than the record; nothing if the record does not begin with one.
+/// The names of the classes of a record's first instance, its own first, each as often as it is
+/// spelled out, so that they are no longer together than the record; nothing if the record does not
+/// begin with one.
 pub(crate) fn classes(record: &[u8]) -> Option<Vec<&[u8]>> {
     let mut reader = Reader::new(record);
     let is_one = reader.int().ok()? == FIRST && reader.byte().ok()? == 1;

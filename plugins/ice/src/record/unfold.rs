@@ -6,7 +6,8 @@ use super::{SPELLED, TOO_MUCH, UNUSED, put_body, put_ints, walk};
 use crate::plan::{Class, Part, Reference, Top};
 use crate::wire::{Booleans, Reader, Reason, put_size, put_sized};
 
-/// Appends the linear form of a record with references. Gives whether its bytes cannot be any other.
+/// Appends the linear form of a record with references. Gives whether its bytes cannot be any
+/// other.
 pub(super) fn unfold(
     top: &Top,
     record: &[u8],
@@ -75,8 +76,8 @@ fn pass(parts: &[Part], reader: &mut Reader<'_>) -> Result<(), Reason> {
     Ok(())
 }
 
-/// A linear form in the making. How deep instances hold each other is bounded by their types, so that there are no
-/// cycles; how often they stand there, by how long the linear form may be.
+/// A linear form in the making. How deep instances hold each other is bounded by their types, so
+/// that there are no cycles; how often they stand there, by how long the linear form may be.
 struct Unfolding<'r, 'u> {
     instances: &'u Instances<'r>,
     places: Vec<usize>,
@@ -116,7 +117,8 @@ impl Unfolding<'_, '_> {
         Ok(())
     }
 
-    /// Appends the instance that `id`, below 0, refers to; with its class in front if that is not certain.
+    /// Appends the instance that `id`, below 0, refers to; with its class in front if that is not
+    /// certain.
     fn instance(&mut self, reference: &Reference, id: i32, has_class: bool) -> Result<(), Reason> {
         if self.out.len() > self.most {
             return Err(TOO_MUCH);
@@ -177,8 +179,8 @@ impl Unfolding<'_, '_> {
 }
 
 impl Reference {
-    /// Which class an instance with these slices has here, by its number and itself, and how many slices
-    /// in front of it are not known.
+    /// Which class an instance with these slices has here, by its number and itself, and how many
+    /// slices in front of it are not known.
     fn class_of(&self, slices: &[Sliced<'_>]) -> Option<(u8, &Class, usize)> {
         slices.iter().enumerate().find_map(|(unknown, slice)| {
             let is_it = |class: &&Class| {

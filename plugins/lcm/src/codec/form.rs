@@ -1,4 +1,5 @@
-//! A type and its plan, as a form: decodes and encodes messages, also those of which a boolean is neither 0 nor 1.
+//! A type and its plan, as a form: decodes and encodes messages, also those of which a boolean is
+//! neither 0 nor 1.
 
 use std::sync::Arc;
 

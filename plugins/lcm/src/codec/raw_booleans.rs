@@ -1,5 +1,5 @@
-//! Where the booleans of a message lie. Decodes and encodes nothing: it makes them 0 and 1 before one, and what they
-//! were after the other.
+//! Where the booleans of a message lie. Decodes and encodes nothing: it makes them 0 and 1 before
+//! one, and what they were after the other.
 
 use std::ops::Range;
 
@@ -24,8 +24,8 @@ pub(crate) fn tamed(
     Ok((tame, raw))
 }
 
-/// Puts the bytes of booleans where they stand for the same values. If there are more or fewer of them than
-/// booleans, they are those of another message.
+/// Puts the bytes of booleans where they stand for the same values. If there are more or fewer of
+/// them than booleans, they are those of another message.
 pub(crate) fn untame(
     plan: &Plan,
     library: &Library,
