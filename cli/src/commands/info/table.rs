@@ -138,9 +138,11 @@ impl Columns {
                 pad(cell, column, &mut cells);
             }
         } else {
-            let source = source.map(|(cell, _)| format!("{GAP}{cell}")).unwrap_or_default();
-            let names = format!("{}{source}", row.channel);
-            line(text, format_args!("{GAP}{}", clipped(&names, layout.width - GAP.len())));
+            let room = layout.width.saturating_sub(2 * GAP.len());
+            line(text, format_args!("{GAP}{}", clipped(&row.channel, room)));
+            if let Some((cell, _)) = source {
+                line(text, format_args!("{GAP}{GAP}{}", clipped(cell, room)));
+            }
             let column = self.channel + self.source.map_or(0, |width| width + GAP.len());
             pad("", column, &mut cells);
         }
