@@ -112,12 +112,11 @@ fn is_word(word: &[u8]) -> bool {
 /// Whether it is one of an encoding that is not known: as many words, of which one names a file.
 fn is_like_header_line(text: &[u8]) -> bool {
     let columns: Vec<&[u8]> = words(text).take(5).collect();
-    let (first, last) = match columns.as_slice() {
-        [first, _, last] => (first, last),
-        [first, _, _, last @ (b"0" | b"1")] => (first, last),
-        _ => return false,
+    let names_file = match columns.as_slice() {
+        [interface, _, name] if is_interface(interface, name) => true,
+        [name, interface, _] | [name, interface, _, b"0" | b"1"] => is_interface(interface, name),
+        _ => false,
     };
-    let names_file = is_interface(first, last) || is_interface(last, first);
     names_file && columns.iter().all(|word| is_word(word))
 }
 
