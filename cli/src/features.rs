@@ -1,5 +1,5 @@
-//! Verbs and options that only programs built with a feature have, and how to come by them. What they do is
-//! decided elsewhere.
+//! Verbs and options that only programs built with a feature have, and how to come by them. What
+//! they do is decided elsewhere.
 
 use crate::ending::Failure;
 

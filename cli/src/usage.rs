@@ -28,7 +28,8 @@ pub(crate) fn log_format(arguments: &[OsString]) -> LogFormat {
     format
 }
 
-/// Says what is wrong with these arguments, or prints the help that was asked for; gives the exit code.
+/// Says what is wrong with these arguments, or prints the help that was asked for; gives the exit
+/// code.
 pub(crate) fn tell(mut error: clap::Error, arguments: &[OsString]) -> u8 {
     let is_wrong = error.use_stderr();
     let program = Cli::command();
@@ -62,8 +63,8 @@ fn refuse(refusal: &str, level: Level) {
     }
 }
 
-/// Says which option of ours does what an unknown one does in other programs. The most similar spelling, which
-/// clap proposes, is another thing then.
+/// Says which option of ours does what an unknown one does in other programs. The most similar
+/// spelling, which clap proposes, is another thing then.
 fn advise(error: &mut clap::Error, verb: &Command) {
     if error.kind() != ErrorKind::UnknownArgument {
         return;

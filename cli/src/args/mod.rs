@@ -1,5 +1,5 @@
-//! The command line: verbs, and the options of all of them. Options of single verbs are in the modules
-//! below. Judges single values, and acts on none.
+//! The command line: verbs, and the options of all of them. Options of single verbs are in the
+//! modules below. Judges single values, and acts on none.
 
 mod convert;
 mod inspection;
@@ -32,8 +32,9 @@ pub(crate) use crate::commands::spy::SpyArgs;
 
 /// Converts robot sensor logs.
 ///
-/// Reads any log format it has a plugin for, passes the events through stages and writes them in any
-/// other format. What is damaged is stepped over and reported, and outputs appear whole or not at all.
+/// Reads any log format it has a plugin for, passes the events through stages and writes them in
+/// any other format. What is damaged is stepped over and reported, and outputs appear whole or not
+/// at all.
 ///
 /// Standard output carries data, standard error carries talk.
 #[derive(Debug, Parser)]
@@ -53,7 +54,8 @@ pub(crate) struct Cli {
     )]
     pub(crate) color: Color,
 
-    /// Say more: what is planned, each input that is begun and done, each output, and how long it took.
+    /// Say more: what is planned, each input that is begun and done, each output, and how long it
+    /// took.
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
 

@@ -46,8 +46,8 @@ pub(crate) fn run(args: &CatArgs, shell: &Shell) -> Outcome {
     Ok(execute::ending_of(&report, args.strict))
 }
 
-/// Inputs as they are read: together where one source reads all, else those of one format that follow each
-/// other.
+/// Inputs as they are read: together where one source reads all, else those of one format that
+/// follow each other.
 fn groups<'s>(
     inputs: Vec<String>,
     format: &Format,

@@ -1,5 +1,5 @@
-//! What `plan` says of a pipeline some of whose variables have no value: what it would do, with the names of the
-//! variables in place. Opens nothing.
+//! What `plan` says of a pipeline some of whose variables have no value: what it would do, with the
+//! names of the variables in place. Opens nothing.
 
 use serde_json::{Value, json};
 use sluice_core::Kind;

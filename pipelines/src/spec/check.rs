@@ -155,8 +155,8 @@ impl<'c> Check<'c> {
     /// Notes a mistake, unless it follows from another one.
     pub(super) fn note(&mut self, mistake: Mistake) {
         let span = &mistake.span;
-        // What the parser made up to go on has no place, and the lines of a broken place are not what
-        // they were meant to be.
+        // What the parser made up to go on has no place, and the lines of a broken place are not
+        // what they were meant to be.
         let made_up = *span == (0..0) && !self.broken.is_empty();
         let follows = made_up || self.broken.iter().any(|broken| broken.contains(&span.start));
         if !follows {
@@ -227,7 +227,8 @@ impl<'c> Check<'c> {
         }
     }
 
-    /// A key that the top level does not have. If it is most likely a group, it is read as that group.
+    /// A key that the top level does not have. If it is most likely a group, it is read as that
+    /// group.
     fn unknown(&mut self, key: &Key<'_>, value: &Given<'_>, top: &mut Top) {
         let name = key.get_ref();
         let message = format!("unknown key `{name}` at the top level");

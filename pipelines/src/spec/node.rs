@@ -18,11 +18,13 @@ use super::wording::{joined, suggest};
 use super::{Node, OnDamage, Part};
 use crate::names;
 
-/// A node as far as it could be read. Mistakes leave gaps, so that what follows can still be judged.
+/// A node as far as it could be read. Mistakes leave gaps, so that what follows can still be
+/// judged.
 pub(super) struct Draft {
     pub(super) name: String,
     pub(super) name_span: Range<usize>,
-    /// The kind its group asks for; nothing if its group is unknown or its plugin is of another kind.
+    /// The kind its group asks for; nothing if its group is unknown or its plugin is of another
+    /// kind.
     pub(super) kind: Option<Kind>,
     /// What it reads from; nothing if that could not be read.
     pub(super) from: Option<From>,
@@ -56,8 +58,8 @@ impl Draft {
 }
 
 impl Draft {
-    /// The node as far as it could be read. Nothing only if another mistake than a variable without a value was
-    /// noted.
+    /// The node as far as it could be read. Nothing only if another mistake than a variable without
+    /// a value was noted.
     pub(super) fn outline(self, from: Vec<usize>) -> Option<OutlineNode> {
         let (plugin, options) = self.written;
         let options = self.made.map_or(options, |(_, options)| options);

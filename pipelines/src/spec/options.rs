@@ -65,7 +65,8 @@ impl<'t> Check<'_> {
         }
         if plugin.program.is_some() && !trial.has(FOLDER) {
             let here = self.located(".", false);
-            // Behind the header there may be anything; a key fits above the first one that is written.
+            // Behind the header there may be anything; a key fits above the first one that is
+            // written.
             let first = written.iter().map(|(key, _)| key.span().start).min();
             let first = first.filter(|_| here != ".");
             let text = format!("{FOLDER} = {}\n", string_literal(&here));
@@ -149,7 +150,8 @@ impl<'t> Check<'_> {
         }
     }
 
-    /// Notes why the plugin did not take its options, unless that follows from what was noted before.
+    /// Notes why the plugin did not take its options, unless that follows from what was noted
+    /// before.
     fn refused(&mut self, trial: &Trial<'_, 't>, error: &OptionsError, removed: Option<&Value>) {
         if removed.is_none() && !trial.noted.is_empty() {
             return;

@@ -1,5 +1,5 @@
-//! A pipeline file as far as it can be read without values for its variables: enough to draw it and to tell what
-//! it does, not enough to run it.
+//! A pipeline file as far as it can be read without values for its variables: enough to draw it and
+//! to tell what it does, not enough to run it.
 
 use serde_json::{Map, Value};
 use sluice_core::{Kind, Registry};
@@ -9,13 +9,14 @@ use super::check::Check;
 use super::{Document, LeftOut, Pipeline, Variables};
 use crate::mistake::Mistakes;
 
-/// What a pipeline consists of. Where a value depends on a variable that has none, it is as the file has it.
+/// What a pipeline consists of. Where a value depends on a variable that has none, it is as the
+/// file has it.
 #[derive(Debug, Default)]
 pub struct Outline {
     /// What it calls itself.
     pub name: Option<String>,
-    /// Its sources, stages and sinks, in the order of the file; without those that conditions leave out.
-    /// Conditions that depend on a variable without a value leave out nothing.
+    /// Its sources, stages and sinks, in the order of the file; without those that conditions leave
+    /// out. Conditions that depend on a variable without a value leave out nothing.
     pub nodes: Vec<OutlineNode>,
     /// The nodes that conditions leave out.
     pub left_out: Vec<LeftOut>,
@@ -39,7 +40,8 @@ pub struct OutlineNode {
 }
 
 impl Outline {
-    /// Reads a pipeline file. `Err` holds every mistake in it, if any is there but for variables without values.
+    /// Reads a pipeline file. `Err` holds every mistake in it, if any is there but for variables
+    /// without values.
     pub fn read(
         document: &Document,
         variables: &Variables,

@@ -1,5 +1,5 @@
-//! Pipeline files that mean the same wherever they lie: every path that is relative to the file is made
-//! absolute. Changes nothing else of the text.
+//! Pipeline files that mean the same wherever they lie: every path that is relative to the file is
+//! made absolute. Changes nothing else of the text.
 
 use std::ops::Range;
 use std::path::Path;
@@ -19,8 +19,8 @@ pub(super) struct Edit {
 }
 
 impl Document {
-    /// Its text with every path that is relative to its folder joined to this folder, which is absolute. Then the
-    /// text does the same from anywhere. `Err` holds the mistakes in it.
+    /// Its text with every path that is relative to its folder joined to this folder, which is
+    /// absolute. Then the text does the same from anywhere. `Err` holds the mistakes in it.
     pub fn relocated(
         &self,
         folder: &Path,
@@ -39,8 +39,8 @@ impl Document {
     }
 }
 
-/// A TOML string that stands for exactly this text: nothing in it is a variable, and nothing in it controls a
-/// terminal.
+/// A TOML string that stands for exactly this text: nothing in it is a variable, and nothing in it
+/// controls a terminal.
 pub fn string_literal(text: &str) -> String {
     let special = text.contains("${") || text.contains("$$");
     let text = if special { text.replace('$', "$$") } else { text.to_owned() };

@@ -83,8 +83,8 @@ impl Check<'_> {
         None
     }
 
-    /// A path of the file as seen from the working folder. Paths that come from outside already are, and
-    /// addresses are nowhere else.
+    /// A path of the file as seen from the working folder. Paths that come from outside already
+    /// are, and addresses are nowhere else.
     pub(super) fn located(&self, path: &str, is_template: bool) -> String {
         let folder = self.document.folder.as_deref().filter(|folder| *folder != Path::new(""));
         let Some(folder) = folder else { return path.to_owned() };

@@ -1,5 +1,5 @@
-//! JSON for people: long lists and texts are cut, and how much more there is stands in their place. Only
-//! looks at text; what it gives is no JSON any more where something was cut.
+//! JSON for people: long lists and texts are cut, and how much more there is stands in their place.
+//! Only looks at text; what it gives is no JSON any more where something was cut.
 
 use std::fmt::Write;
 
@@ -16,8 +16,9 @@ struct Open {
     elements: usize,
 }
 
-/// `json` with lists of at most 8 elements and texts of at most 64 characters, so that `[1,2,3,…]` ends in
-/// `… 173 more`, and a text in `…" (1,608 characters)`. Everything inside of what is not shown is left out, too.
+/// `json` with lists of at most 8 elements and texts of at most 64 characters, so that `[1,2,3,…]`
+/// ends in `… 173 more`, and a text in `…" (1,608 characters)`. Everything inside of what is not
+/// shown is left out, too.
 pub(crate) fn abbreviated(json: &str) -> String {
     let mut out = String::with_capacity(json.len().min(4096));
     let (mut open, mut rest): (Vec<Open>, _) = (Vec::new(), json);

@@ -1,5 +1,5 @@
-//! `text`: a line an event, for people, or as templates say. What is in a line is decided in [`crate::line`]
-//! and in `templates`.
+//! `text`: a line an event, for people, or as templates say. What is in a line is decided in
+//! [`crate::line`] and in `templates`.
 
 use std::path::PathBuf;
 
@@ -21,22 +21,24 @@ pub struct Text {
     /// The file to write; `-`, the default, is standard output.
     #[serde(default = "stdout")]
     path: OutPath,
-    /// What a line is: text with fields in braces, such as `{utime} {pos[0]:.6}`; or a table of channels with
-    /// such a text each, of which the first that matches counts. Without it lines are for people.
+    /// What a line is: text with fields in braces, such as `{utime} {pos[0]:.6}`; or a table of
+    /// channels with such a text each, of which the first that matches counts. Without it lines are
+    /// for people.
     #[serde(default)]
     line: Option<LineTemplates>,
     /// A line that is written first, also if no event comes.
     #[serde(default)]
     header: Option<String>,
-    /// In lines for people: lists of decoded events show at most 8 elements and texts at most 64 characters, and
-    /// how much more there is. With `line`, which says itself what is shown, it changes nothing.
+    /// In lines for people: lists of decoded events show at most 8 elements and texts at most 64
+    /// characters, and how much more there is. With `line`, which says itself what is shown, it
+    /// changes nothing.
     #[serde(default)]
     abbreviate: bool,
     /// A list in decoded events that is taken apart: each of its elements is a line of its own.
     #[serde(default, deserialize_with = "list_path")]
     unnest: Option<FieldPath>,
-    /// What becomes of events that lack a field of their `line`: `skip` writes no line for them and tells how
-    /// many they were, `stop` ends the run.
+    /// What becomes of events that lack a field of their `line`: `skip` writes no line for them and
+    /// tells how many they were, `stop` ends the run.
     #[serde(default)]
     missing: Missing,
     #[serde(skip)]

@@ -47,7 +47,8 @@ fn logs_of_different_formats_are_printed_one_after_another() {
     assert_eq!(cat(&[]), [5, 6, 7, 8, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
     assert_eq!(cat(&["-n", "6"]), [5, 6, 7, 8, 0, 1]);
     assert_eq!(cat(&["-n", "2"]), [5, 6]);
-    // A channel that only some of the logs have is no mistake, and one that none has is one mistake.
+    // A channel that only some of the logs have is no mistake, and one that none has is one
+    // mistake.
     let channel = String::from_utf8(drive(1, 1)[0].channel.clone()).unwrap();
     let one = ran(&folder, &["cat", "a.lcm", "b.parquet", "-c", &channel, "--strict"]).expect(0);
     assert!(!one.stderr.contains("warning"), "{}", one.stderr);

@@ -93,7 +93,8 @@ fn paths_in_a_pipeline_file_are_true_in_any_folder() {
     assert!(refused.stderr.contains("s3://bucket/in.lcm"), "{}", refused.stderr);
 }
 
-/// Direction marks and escapes reach no terminal from what is printed, and mean the same when it is read.
+/// Direction marks and escapes reach no terminal from what is printed, and mean the same when it is
+/// read.
 #[test]
 fn nothing_that_is_printed_of_odd_names_steers_a_terminal() {
     let folder = Folder::new();

@@ -1,5 +1,6 @@
-//! `completions`: a script that completes our arguments in a shell: verbs, options, plugins, and pipelines by their
-//! files and names. What this program lacks, or does not show in its help, is not completed either.
+//! `completions`: a script that completes our arguments in a shell: verbs, options, plugins, and
+//! pipelines by their files and names. What this program lacks, or does not show in its help, is
+//! not completed either.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};

@@ -23,7 +23,8 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// That of standard output: the terminal's, or 80 columns, so that what a pipe gets is always the same.
+    /// That of standard output: the terminal's, or 80 columns, so that what a pipe gets is always
+    /// the same.
     pub(super) fn of_stdout() -> Self {
         let stdout = io::stdout();
         let columns = stdout.is_terminal().then(|| tcgetwinsize(&stdout).ok()).flatten();
@@ -31,8 +32,8 @@ impl Layout {
         Self { width: columns.unwrap_or(USUAL).max(NARROWEST) }
     }
 
-    /// Appends words behind `head`, in lines that begin with `indent` blanks. Only a word that is longer than a
-    /// line is cut. A [`FIXED`] blank is one, but no line ends there.
+    /// Appends words behind `head`, in lines that begin with `indent` blanks. Only a word that is
+    /// longer than a line is cut. A [`FIXED`] blank is one, but no line ends there.
     pub(super) fn write(self, head: &str, indent: usize, words: &str, text: &mut String) {
         let room = self.width.saturating_sub(indent).max(1);
         let mut start = format!("{head:indent$}");

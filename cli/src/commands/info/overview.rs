@@ -1,4 +1,5 @@
-//! The overview of many logs: a line each, and one for all. Paths come last, so that other columns line up.
+//! The overview of many logs: a line each, and one for all. Paths come last, so that other columns
+//! line up.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -96,7 +97,8 @@ impl Overview {
     }
 }
 
-/// A path as the last cell of a row: on a terminal its end, if all of it is too long; else always whole.
+/// A path as the last cell of a row: on a terminal its end, if all of it is too long; else always
+/// whole.
 fn shown_path(path: &Path, room: usize) -> String {
     /// Less of a path would say nothing.
     const LEAST: usize = 12;

@@ -1,4 +1,5 @@
-//! The table of a log's channels, for people. It is as wide as it may be: what is longer gets a line of its own.
+//! The table of a log's channels, for people. It is as wide as it may be: what is longer gets a
+//! line of its own.
 
 use sluice_core::Channel;
 use sluice_core::name::printable;
@@ -25,7 +26,8 @@ struct Row {
 
 const NUMBERS: [&str; 5] = ["events", "bytes", "rate", "max gap", "back"];
 
-/// The columns of a table, and how wide they are. Nothing where a column would say the same in every row.
+/// The columns of a table, and how wide they are. Nothing where a column would say the same in
+/// every row.
 struct Columns {
     channel: usize,
     source: Option<usize>,
