@@ -14,7 +14,8 @@ use crate::recipe::toml_of;
 const LONGEST: usize = 4 << 20;
 
 /// Keys of a source that are not of its format: which node it is, what it reads, and what a run does with damage.
-const OF_THE_RUN: [&str; 7] = ["plugin", "from", "path", "url", "on_damage", "quarantine", "when"];
+const OF_THE_RUN: [&str; 8] =
+    ["plugin", "from", "path", "url", "on_damage", "quarantine", "source_name", "when"];
 
 /// What is known of the format of inputs before any of them is opened.
 #[derive(Debug, Default)]

@@ -4,6 +4,7 @@
 use sluice_core::mistake::Mistake;
 use sluice_pipeline::Mistakes;
 use sluice_pipeline::names::NameReport;
+use sluice_pipeline::report::Note;
 
 use crate::ending::Failure;
 use crate::inputs::SOURCE;
@@ -34,6 +35,7 @@ pub(crate) fn flag(node: &str, option: &str) -> String {
         "fields" => "--field",
         "events" => "--limit",
         "plugin" if node == SOURCE => "--from",
+        "source_name" => "--source-name",
         "plugin" if node == SINK => "--as",
         "path" | "url" if node == SOURCE => "the input",
         "path" | "url" if node == SINK => "--to",
@@ -50,6 +52,22 @@ pub(crate) fn place_of_name(name: &NameReport, origin: Origin) -> String {
         Origin::Flags => flag(&name.node, &name.option),
         Origin::File => format!("{}: `{}`", name.node, name.option),
     }
+}
+
+/// What a note says, where an option that it names (`the option ...`) is a flag of the command
+/// line.
+pub(crate) fn note(note: &Note, origin: Origin) -> Note {
+    const OPTION: &str = "the option `";
+    let mut told = note.clone();
+    if origin == Origin::File {
+        return told;
+    }
+    if let Some((before, rest)) = note.what.rsplit_once(OPTION)
+        && let Some((option, after)) = rest.split_once('`')
+    {
+        told.what = format!("{before}{}{after}", flag(&note.node, option));
+    }
+    told
 }
 
 /// The mistakes of a pipeline that was made for a command line, told of its flags.
@@ -116,5 +134,13 @@ mod tests {
         assert_eq!(flag("out", "level"), "--sink-option level");
         assert_eq!(flag("log", "max_event"), "--source-option max_event");
         assert_eq!(flag("keep", "channels"), "--channel");
+    }
+
+    #[test]
+    fn options_in_notes_are_told_as_flags() {
+        let what = "`x`: the option `channel_types` says which".to_owned();
+        let of_file = Note { node: "typed".to_owned(), what, count: 3 };
+        assert_eq!(note(&of_file, Origin::File), of_file);
+        assert_eq!(note(&of_file, Origin::Flags).what, "`x`: --type says which");
     }
 }

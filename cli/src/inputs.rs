@@ -341,6 +341,7 @@ pub(crate) fn source_node(plugin: &Plugin, options: Value) -> Result<Node, Failu
         program: plugin.program.map(|program| program(&options)),
         options,
         damage: OnDamage::Skip,
+        source_name: None,
         span: 0..0,
         names: Vec::new(),
     })
@@ -361,6 +362,7 @@ pub(crate) fn sink_node(sink: Box<dyn DynSink>) -> Node {
         again: None,
         program: None,
         damage: OnDamage::Skip,
+        source_name: None,
         span: 0..0,
         names: Vec::new(),
     }

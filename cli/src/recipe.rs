@@ -18,6 +18,8 @@ pub(crate) struct Recipe<'r> {
     pub(crate) inputs: &'r [String],
     /// Its other options.
     pub(crate) source_options: &'r [Assignment],
+    /// What the source of its events is called, with placeholders.
+    pub(crate) source_name: Option<&'r str>,
     /// The built-in types that its payloads are decoded by, beside those of the selection.
     pub(crate) own_types: &'r [&'r str],
     /// Which events go on.
@@ -47,6 +49,9 @@ impl Recipe<'_> {
         file.node(Kind::Source, SOURCE, self.source);
         file.inputs(self.inputs);
         file.options(self.source_options);
+        if let Some(name) = self.source_name {
+            file.option("source_name", &string(name));
+        }
         if let Some(selection) = self.selection.filter(|selection| selects(selection)) {
             file.node(Kind::Stage, "keep", "filter");
             file.selection(selection);
@@ -279,6 +284,7 @@ path = \"-\"
             source: "lcm-log",
             inputs: &inputs,
             source_options: &[assignment("max_event", "64MiB"), assignment("seek", "false")],
+            source_name: Some("{name}"),
             own_types: &["mit-dgc"],
             selection: Some(&selection),
             limit: Some(7),
@@ -299,6 +305,7 @@ path = [
 ]
 max_event = \"64MiB\"
 seek = false
+source_name = \"{name}\"
 
 [stages.keep]
 plugin = \"filter\"

@@ -198,6 +198,18 @@ impl Batch {
         self
     }
 
+    /// The same events as if they had been read on other channels, [`origins`](Self::origins)
+    /// included.
+    ///
+    /// # Panics
+    ///
+    /// If there is not one channel an event.
+    #[must_use]
+    pub fn as_read_on(self, channels: Vec<u32>) -> Self {
+        assert_eq!(channels.len(), self.len(), "one channel an event");
+        Self { channels: column(channels), origins: None, ..self }
+    }
+
     /// The events for which `keep` is true, in order. Copies no payload.
     pub fn retain(&self, mut keep: impl FnMut(usize) -> bool) -> Self {
         let mut kept = vector::<u32>(self.len());

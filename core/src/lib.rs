@@ -48,6 +48,7 @@ pub mod suggestion;
 pub mod tasks;
 pub mod template;
 pub mod time;
+mod type_choice;
 pub mod type_library;
 pub mod unnest;
 pub mod window;
@@ -82,6 +83,7 @@ pub use registry::{Kind, Make, Plugin, Registry, Sniff};
 pub use rows::{Payloads, Rows};
 pub use tasks::{Ordered, Tasks};
 pub use template::Template;
+pub use type_choice::{TypeChoice, TypesByKey};
 
 // What the `register!` macro needs, so that plugin crates need no dependency of their own for it.
 #[doc(hidden)]

@@ -12,7 +12,9 @@ mod resolved;
 pub mod resume;
 pub mod run;
 pub mod schema;
+mod source_name;
 pub mod spec;
+pub mod unwritten;
 
 pub use mistake::{Mistake, Mistakes};
 pub use report::Report;

@@ -103,7 +103,7 @@ pub struct DamageReport {
 }
 
 /// Something to be told once.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// The node that says it.
     pub node: String,

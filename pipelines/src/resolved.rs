@@ -46,6 +46,9 @@ fn describe(text: &mut String, pipeline: &Pipeline, node: &Node) {
             }
         }
     }
+    if let Some(name) = &node.source_name {
+        line(text, format_args!("source_name = {}", string(name)));
+    }
     for (key, option) in node.options.as_object().into_iter().flatten() {
         // What else a sink takes is not read as a path with placeholders.
         let braces = node.kind == Kind::Sink && key == "path";

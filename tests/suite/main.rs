@@ -40,6 +40,7 @@ mod scaling;
 mod schema;
 mod shape;
 mod shards;
+mod source_names;
 mod spying;
 mod stopping;
 mod tables;

@@ -92,7 +92,19 @@ fn of_two_names_with_one_fingerprint_the_user_may_choose() {
     ran(&folder, &["types", "types.lcm"]).expect(0).says("share the fingerprint");
     ran(&folder, &["convert", "in.lcm", "--types", "types.lcm", "--to", "guessed/"])
         .expect(0)
-        .says("may be `angle_t` or `speed_t`");
+        .says("typed: SPEED: messages that may be `angle_t` or `speed_t`")
+        .says("are taken for the first; --type says which");
+    // Whoever only names the type says the same.
+    for info in [
+        &["info", "in.lcm", "--types", "types.lcm"][..],
+        &["cat", "in.lcm", "--types", "types.lcm"],
+    ] {
+        let told = ran(&folder, info).expect(0).text();
+        assert!(
+            info[0] == "cat" || told.contains("angle_t") && !told.contains("speed_t"),
+            "{told}"
+        );
+    }
     folder.write(
         "told.toml",
         "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
@@ -100,7 +112,10 @@ fn of_two_names_with_one_fingerprint_the_user_may_choose() {
          channel_types = { \"SP*\" = \"speed_t\" }\n\
          [sinks.tables]\nplugin = \"parquet\"\nfrom = \"typed\"\npath = \"told/\"\n",
     );
-    let told = ran(&folder, &["run", "told.toml"]).expect(0);
+    let untold = String::from_utf8(folder.read("told.toml")).unwrap();
+    folder.write("untold.toml", untold.replace("channel_types", "# "));
+    ran(&folder, &["run", "untold.toml"]).expect(0).says("the option `channel_types` says which");
+    let told = ran(&folder, &["run", "told.toml", "--overwrite"]).expect(0);
     assert!(!told.stderr.contains("may be"), "{}", told.stderr);
     let convert = ["convert", "in.lcm", "--types", "types.lcm", "--type", "S?EED=speed_t"];
     ran(&folder, &[&convert[..], &["--to", "typed/"]].concat()).expect(0);
@@ -111,6 +126,35 @@ fn of_two_names_with_one_fingerprint_the_user_may_choose() {
     let wrong = fs::read_to_string(folder.at("told.toml")).unwrap().replace("speed_t", "sped_t");
     folder.write("wrong.toml", wrong);
     ran(&folder, &["check", "wrong.toml"]).expect(2).says("no type `sped_t` is declared");
+}
+
+#[test]
+fn a_fingerprint_of_several_types_has_the_name_that_it_is_decoded_by() {
+    let folder = Folder::new();
+    // A fingerprint does not know the type's name: the built-in set has one with the same.
+    let pose = "package lcmtypes; struct pose_t { int64_t utime; double pos[3]; double vel[3]; \
+                double orientation[4]; double rotation_rate[3]; double accel[3]; }";
+    types(&folder, "own/pose.lcm", &pose.replace("pose_t", "my_pose_t").replace("lcmtypes", "own"));
+    let key = fingerprint(&folder, "own", "own.my_pose_t");
+    let floats: Vec<u8> = (0..16).flat_map(|n| f64::from(n).to_be_bytes()).collect();
+    logged(&folder, "in.lcm", &[("POSE", payload(key, &[&5_i64.to_be_bytes(), &floats]))]);
+    let named = |types: &[&str]| {
+        let types: Vec<&str> = types.iter().flat_map(|types| ["--types", *types]).collect();
+        let told = ran(&folder, &[&["info", "in.lcm", "--json"][..], &types].concat()).expect(0);
+        let info: Value = serde_json::from_str(&told.text()).unwrap();
+        let to = ["convert", "in.lcm", "--to", "out/", "--overwrite"];
+        if !types.is_empty() {
+            ran(&folder, &[&to[..], &types].concat()).expect(0);
+            let tables = ran(&folder, &["info", "out", "--json"]).expect(0).text();
+            let tables: Value = serde_json::from_str(&tables).unwrap();
+            assert_eq!(info["channels"][0]["type"], tables["channels"][0]["type"], "{types:?}");
+        }
+        info["channels"][0]["type"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(named(&["own"]), "own.my_pose_t");
+    assert_eq!(fingerprint(&folder, "mit-dgc", "lcmtypes.pose_t"), key);
+    assert_eq!(named(&["own", "mit-dgc"]), named(&["mit-dgc", "own"]));
+    assert_eq!(named(&[]), "lcmtypes.pose_t");
 }
 
 #[test]

@@ -21,6 +21,8 @@ Examples:
   sluice convert logs/*.lcm --to 'out/{stem}.lcm.zst' --resume
   sluice convert 'logs/lcmlog-*' --to 'out/{name}.parquet'
   sluice convert a.lcm b.lcm --to both.lcm --channel 'CAM_*' --exclude CAM_TEST
+  sluice convert logs/*.lcm --to all/ --source-name '{name}'
+  sluice convert logs/*.lcm --to 'runs/log={name}/'
   sluice convert drive.lcm --types 'lcmtypes/*.lcm' --to tables/
   sluice convert drive.lcm --types lcmtypes/ --channel POSE --field utime --field 'pos[0]' --to pose.csv
   sluice convert drive.lcm --types lcmtypes/ --where 'vel[0] > 3' --to fast.lcm
@@ -52,6 +54,12 @@ pub(crate) struct ConvertArgs {
     /// The format, as this file describes it: the options of a source such as `records`, or a pipeline file.
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) describe: Option<PathBuf>,
+
+    /// What the source of the events is called in the output, such as '{name}' or '{path}', which
+    /// tells the logs of several inputs apart; also {stem}, {ext}, {parent} and {source}, what it is
+    /// called otherwise.
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) source_name: Option<String>,
 
     /// The format of the output, by the name of a sink; told by the extension of OUT if left out.
     #[arg(long = "as", value_name = "FORMAT")]

@@ -43,7 +43,7 @@ pub(crate) fn execute(
         file.write(result.as_ref().map(BatchReport::to_json))?;
     }
     let report = result?;
-    tell_losses(&report.report, shell);
+    tell_losses(&report.report, origin, shell);
     tell_unmatched(&report.report, origin, shell);
     execute::tell_summary(&words(&report), fields(&report), &args.running, shell);
     tell_failures(&report, args, shell);

@@ -41,7 +41,7 @@ pub(crate) fn run(args: &CatArgs, shell: &Shell) -> Outcome {
         }
         report.add(print(args, &group, &selection, &format, limit, shell)?);
     }
-    execute::tell_losses(&report, shell);
+    execute::tell_losses(&report, Origin::Flags, shell);
     execute::tell_unmatched(&report, Origin::Flags, shell);
     Ok(execute::ending_of(&report, args.strict))
 }

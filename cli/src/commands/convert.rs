@@ -92,6 +92,7 @@ pub(crate) fn text(args: &ConvertArgs, shell: &Shell) -> Result<String, Failure>
         source: source.name,
         inputs: &inputs,
         source_options: &format.options,
+        source_name: args.source_name.as_deref(),
         selection: Some(&selection),
         shared_names: &shared,
         sink: sink.plugin.name,

@@ -111,7 +111,7 @@ pub(crate) fn execute(
         resume::sweep_outputs(&targets);
     }
     meter.forget_told(&mut report);
-    tell_losses(&report, shell);
+    tell_losses(&report, origin, shell);
     tell_unmatched(&report, origin, shell);
     tell_summary(&summary(&report), summary_fields(&report), &args.running, shell);
     Ok(ending_of(&report, args.running.strict))
@@ -317,7 +317,7 @@ fn refuse_log(path: &Path, pipeline: &Pipeline, outputs: &[PathBuf]) -> Result<(
 }
 
 /// Says what was damaged or not carried, and what else is worth knowing.
-pub(crate) fn tell_losses(report: &Report, shell: &Shell) {
+pub(crate) fn tell_losses(report: &Report, origin: Origin, shell: &Shell) {
     let (groups, more) = damage::groups(report, MOST_SHOWN);
     for group in groups {
         let first = group.first;
@@ -343,7 +343,7 @@ pub(crate) fn tell_losses(report: &Report, shell: &Shell) {
             shell.warn_of("loss", &format!("{name}: {lost} lost: {reason}"), fields);
         }
     }
-    report.notes.iter().for_each(|note| shell.note(note));
+    report.notes.iter().for_each(|note| shell.note(&flags::note(note, origin)));
     if report.interrupted {
         shell.warn(
             "stopped before the end of an input that cannot be read again: what it had given is written",

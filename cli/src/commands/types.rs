@@ -68,8 +68,8 @@ impl Clashes {
     fn tell(&self, shell: &Shell) {
         for (key, names) in &self.names {
             shell.warn(&format!(
-                "{} share the fingerprint {key}: messages are taken for the first, unless \
-                 `channel_types` of `decode` says otherwise",
+                "{} share the fingerprint {key}: messages are taken for the first, unless --type \
+                 (`channel_types` of `decode`) says otherwise",
                 few(names.iter().map(String::as_str), " and ")
             ));
         }

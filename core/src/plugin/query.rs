@@ -135,6 +135,15 @@ impl ChannelQuery {
         Self { log: Some(log), ..self }
     }
 
+    /// The same query of channels whose sources are called otherwise where it is asked: names alone
+    /// decide.
+    #[must_use]
+    pub fn of_any_source(mut self) -> Self {
+        let choices = self.lists.iter_mut().flatten();
+        choices.for_each(|choice| choice.source = Patterns::default());
+        self
+    }
+
     fn note(&self, name: &str) {
         if let Some(log) = &self.log {
             log.note(name);
@@ -238,6 +247,15 @@ mod tests {
         let both = many("A", 9).and(&many("B", 8));
         assert_eq!(both, many("B", 8));
         assert!(!many("A", 8).and(&many("B", 8)).wants("A1", ""));
+    }
+
+    #[test]
+    fn a_query_of_any_source_still_wants_its_channels() {
+        let patterns = |text: &str| Patterns(vec![Pattern::parse(text).unwrap()]);
+        let query = ChannelQuery::of(&patterns("A"), &Patterns::default(), &patterns("log"));
+        assert!(!query.wants("A", "other"));
+        let query = query.of_any_source();
+        assert!(query.wants("A", "other") && !query.wants("B", "log"));
     }
 
     #[test]

@@ -199,6 +199,12 @@ pub trait Sink: Send + Sync + 'static {
         false
     }
 
+    /// Why it writes nothing of the rows that it is given, and how to have them written; nothing if
+    /// it does.
+    fn rows_unwritten(&self) -> Option<String> {
+        (!self.takes_rows()).then(|| PAYLOADS_ALONE.to_owned())
+    }
+
     /// Whether it writes [`Batch::wide_times`], or no times at all, or says itself which it cannot write. Of
     /// other sinks it is said that they write the timestamps.
     fn takes_wide_times(&self) -> bool {
@@ -260,6 +266,8 @@ pub trait DynSink: Send + Sync {
     fn wants_hashes(&self) -> bool;
     /// See [`Sink::takes_rows`].
     fn takes_rows(&self) -> bool;
+    /// See [`Sink::rows_unwritten`].
+    fn rows_unwritten(&self) -> Option<String>;
     /// See [`Sink::open`].
     fn open(&self, context: &SinkContext) -> Result<Box<dyn Any + Send>, Error>;
     /// See [`Sink::encode`].
@@ -283,6 +291,9 @@ pub trait DynSink: Send + Sync {
     /// See [`Sink::finish`].
     fn finish(&self, output: Box<dyn Any + Send>) -> Result<u64, Error>;
 }
+
+const PAYLOADS_ALONE: &str = "decoded fields are not written, since this format holds payloads; tables \
+    (`tables/`), `.csv` and `.jsonl` have fields";
 
 const ROWS_ALONE: &str =
     "only decoded fields are there and no payload; put the stage `encode` before the sink";
@@ -314,6 +325,10 @@ impl<S: Sink> DynSink for S {
 
     fn takes_rows(&self) -> bool {
         Sink::takes_rows(self)
+    }
+
+    fn rows_unwritten(&self) -> Option<String> {
+        Sink::rows_unwritten(self)
     }
 
     fn open(&self, context: &SinkContext) -> Result<Box<dyn Any + Send>, Error> {

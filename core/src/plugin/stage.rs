@@ -227,6 +227,11 @@ pub trait Map: Send + Sync {
         RowsAfter::Unclear
     }
 
+    /// Whether decoded rows make a difference to it.
+    fn uses_rows(&self) -> bool {
+        !matches!(self.rows_after(), RowsAfter::Same) || !self.fields().is_empty()
+    }
+
     /// What beside its options decides what it does, as a line of text: the contents of files they name.
     /// Outputs made with another one are made again under `--resume`.
     fn beside_options(&self) -> Option<String> {

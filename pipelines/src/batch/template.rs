@@ -15,6 +15,16 @@ const PLACEHOLDERS: [(&str, Placeholder); 5] = [
     ("index", Placeholder::Index),
 ];
 
+/// The same for what the source of events is called.
+const OF_SOURCES: [(&str, Placeholder); 6] = [
+    ("name", Placeholder::Name),
+    ("stem", Placeholder::Stem),
+    ("ext", Placeholder::Ext),
+    ("parent", Placeholder::Parent),
+    ("path", Placeholder::Path),
+    ("source", Placeholder::Source),
+];
+
 /// An output path with placeholders: `out/{stem}.parquet`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template(Vec<Piece>);
@@ -38,6 +48,10 @@ enum Placeholder {
     Parent,
     /// Its place among the inputs, from 0, with five digits.
     Index,
+    /// The whole path, as the user named it.
+    Path,
+    /// What the source of the events is called otherwise.
+    Source,
 }
 
 /// Why a text is no template, and what to do.
@@ -50,6 +64,15 @@ pub(crate) struct NoTemplate {
 impl Template {
     /// Reads a template; `{{` and `}}` are braces. `Err` holds everything that is wrong with it.
     pub(crate) fn parse(text: &str) -> Result<Self, Vec<NoTemplate>> {
+        Self::parse_with(text, &PLACEHOLDERS)
+    }
+
+    /// Reads a template for what the source of events is called.
+    pub(crate) fn parse_source_name(text: &str) -> Result<Self, Vec<NoTemplate>> {
+        Self::parse_with(text, &OF_SOURCES)
+    }
+
+    fn parse_with(text: &str, all: &[(&str, Placeholder)]) -> Result<Self, Vec<NoTemplate>> {
         let (mut pieces, mut wrong) = (Vec::new(), Vec::new());
         let mut plain = String::new();
         let mut rest = text;
@@ -71,7 +94,7 @@ impl Template {
                 rest = "";
                 break;
             };
-            match placeholder(name) {
+            match placeholder(name, all) {
                 Ok(found) => {
                     pieces.extend((!plain.is_empty()).then(|| Piece::Text(plain.split_off(0))));
                     pieces.push(Piece::Of(found));
@@ -111,18 +134,50 @@ impl Template {
     ///
     /// `Err` if what the input would have to give for it is not there.
     pub(crate) fn fill(&self, input: &Path, index: usize) -> Result<String, Error> {
+        self.filled(input, "index", |placeholder| {
+            (placeholder == Placeholder::Index).then(|| format!("{index:05}"))
+        })
+    }
+
+    /// What the source of an input's events is called that is called `source` otherwise.
+    ///
+    /// `Err` if what the input would have to give for it is not there.
+    pub(crate) fn source_name(&self, input: &Path, source: &str) -> Result<String, Error> {
+        self.filled(input, "source", |placeholder| {
+            (placeholder == Placeholder::Source).then(|| source.to_owned())
+        })
+    }
+
+    /// Whether inputs are told apart by their names alone.
+    pub(crate) fn goes_by_name(&self) -> bool {
+        let is_name =
+            |piece: &Piece| matches!(piece, Piece::Of(Placeholder::Name | Placeholder::Stem));
+        self.0.iter().any(is_name)
+    }
+
+    /// Its text, where an input that lacks something is told to take `other` instead.
+    fn filled(
+        &self,
+        input: &Path,
+        other: &str,
+        known: impl Fn(Placeholder) -> Option<String>,
+    ) -> Result<String, Error> {
         let parts = self.0.iter().map(|piece| match piece {
             Piece::Text(text) => Ok(text.clone()),
-            Piece::Of(placeholder) => placeholder.value(input, index),
+            Piece::Of(placeholder) => match known(*placeholder) {
+                Some(value) => Ok(value),
+                None => placeholder.value(input, other),
+            },
         });
         parts.collect()
     }
 }
 
 impl Placeholder {
-    fn value(self, input: &Path, index: usize) -> Result<String, Error> {
+    fn value(self, input: &Path, other: &str) -> Result<String, Error> {
         let value = match self {
-            Self::Index => return Ok(format!("{index:05}")),
+            Self::Index | Self::Source => None,
+            Self::Path => return Ok(input.to_string_lossy().into_owned()),
             Self::Name => input.file_name().map(|name| name.to_string_lossy().into_owned()),
             Self::Stem => unpacked(input).file_stem().map(|s| s.to_string_lossy().into_owned()),
             Self::Ext => unpacked(input).extension().map(|e| e.to_string_lossy().into_owned()),
@@ -132,14 +187,15 @@ impl Placeholder {
         let unusable = |value: &String| matches!(value.as_str(), "" | "." | "..");
         let value = value.filter(|value| !unusable(value) && input != Path::new("-"));
         value.ok_or_else(|| {
-            let known = PLACEHOLDERS.iter().find(|(_, other)| *other == self);
+            let mut all = PLACEHOLDERS.iter().chain(&OF_SOURCES);
+            let known = all.find(|(_, other)| *other == self);
             let name = known.map(|(name, _)| *name).unwrap_or_default();
             let input = if input == Path::new("-") {
                 "standard input".into()
             } else {
                 input.to_string_lossy()
             };
-            Error::refused(format!("{input} gives nothing for `{{{name}}}`: take `{{index}}`"))
+            Error::refused(format!("{input} gives nothing for `{{{name}}}`: take `{{{other}}}`"))
         })
     }
 }
@@ -160,11 +216,11 @@ fn parent(input: &Path) -> Option<String> {
     name(folder).or_else(|| name(&here.canonicalize().ok()?))
 }
 
-fn placeholder(name: &str) -> Result<Placeholder, NoTemplate> {
-    if let Some((_, found)) = PLACEHOLDERS.iter().find(|(known, _)| *known == name) {
+fn placeholder(name: &str, all: &[(&str, Placeholder)]) -> Result<Placeholder, NoTemplate> {
+    if let Some((_, found)) = all.iter().find(|(known, _)| *known == name) {
         return Ok(*found);
     }
-    let names = PLACEHOLDERS.map(|(name, _)| name);
+    let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
     let hint = did_you_mean(name, &names).unwrap_or_else(|| listed("they are", &names));
     Err(NoTemplate {
         message: format!("there is no placeholder `{{{name}}}`"),
@@ -212,6 +268,21 @@ mod tests {
             assert!(fill(template, input).unwrap_err().contains("{index}"), "{template} {input}");
         }
         assert_eq!(fill("{index}", "-").unwrap(), "00007");
+    }
+
+    #[test]
+    fn names_of_sources_have_placeholders_of_their_own() {
+        let named = |text: &str, input: &str| {
+            let template = Template::parse_source_name(text).unwrap();
+            template.source_name(Path::new(input), "log").map_err(|e| e.to_string())
+        };
+        let all = "{path}|{parent}|{name}|{stem}|{source}";
+        assert_eq!(named(all, "a/b.lcm.zst").unwrap(), "a/b.lcm.zst|a|b.lcm.zst|b|log");
+        assert!(named("{name}", "-").unwrap_err().contains("take `{source}`"));
+        assert_eq!(named("{path}", "-").unwrap(), "-");
+        let wrong = Template::parse_source_name("{index}").unwrap_err();
+        assert!(wrong[0].help.contains("`path`"), "{wrong:?}");
+        assert!(Template::parse("{path}").is_err());
     }
 
     #[test]

@@ -11,6 +11,7 @@ use sluice_core::output::place;
 use sluice_core::{Error, Kind, Registry};
 
 use super::Unit;
+use crate::source_name;
 use crate::spec::options::make;
 use crate::spec::templates::{Place, Slot};
 use crate::spec::{Node, OnDamage, Part, Pipeline};
@@ -40,6 +41,7 @@ struct Draft {
     #[serde(with = "super::plain::exact")]
     options: Value,
     damage: OnDamage,
+    source_name: Option<String>,
     #[serde(skip)]
     span: std::ops::Range<usize>,
 }
@@ -61,6 +63,7 @@ impl Blueprint {
             from: node.from.clone(),
             options: node.options.clone(),
             damage: node.damage.clone(),
+            source_name: node.source_name.clone(),
             span: node.span.clone(),
         };
         Self {
@@ -159,7 +162,7 @@ impl Blueprint {
 impl Draft {
     /// The node, of a pipeline of so many.
     fn node(self, registry: &Registry, nodes: usize) -> Result<Node, Error> {
-        let Self { name, plugin, kind, from, options, damage, span } = self;
+        let Self { name, plugin, kind, from, options, damage, source_name, span } = self;
         let found = registry.get(kind, &plugin);
         let found = found.ok_or_else(|| Error::broken(format!("no {kind} `{plugin}`")))?;
         if let Some(missing) = from.iter().find(|from| **from >= nodes) {
@@ -171,7 +174,21 @@ impl Draft {
         let program = found.program.map(|program| program(&options));
         let (plugin, schema) = (found.name, Value::from((found.schema)()));
         let names = crate::names::of_node(&schema, &options, &part, |_| span.clone());
-        Ok(Node { name, plugin, kind, from, part, options, again, program, damage, span, names })
+        let part = source_name::named(part, source_name.as_deref())?;
+        Ok(Node {
+            name,
+            plugin,
+            kind,
+            from,
+            part,
+            options,
+            again,
+            program,
+            damage,
+            source_name,
+            span,
+            names,
+        })
     }
 }
 

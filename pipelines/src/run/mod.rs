@@ -43,8 +43,8 @@ use sluice_core::{
 use crate::manifest::{self, Ended};
 use crate::names::{Facts, NameReport, NodeNames, judge};
 use crate::report::Report;
-use crate::resolved;
 use crate::spec::{Node, OnDamage, Part, Pipeline};
+use crate::{resolved, source_name, unwritten};
 pub(crate) use driver::Finished;
 pub use milestone::Milestone;
 pub use programs::allowed;
@@ -228,7 +228,7 @@ fn run_prepared(
     let is_windowed = reading.is_windowed();
     let labels =
         nodes.iter().map(|node| (node.name.clone(), node.from.clone())).collect::<Vec<_>>();
-    let notes = notes_of_stages(&nodes);
+    let notes = notes_before(&nodes, &reading);
     let topology = Topology::of(nodes, &reading.origins, &reading.wanted, setup.merge_limit())?;
     let is_live = reading.sources.iter().all(SourceReading::is_live);
     let mut driver = Driver::new(topology, reading, &publisher, (room, quarantines))?;
@@ -256,12 +256,15 @@ fn run_prepared(
     Ok(report)
 }
 
-/// What stages have to say before any event, by their places in the pipeline.
-fn notes_of_stages(nodes: &[Node]) -> Vec<(usize, String)> {
+/// What there is to say before any event, by the nodes' places in the pipeline.
+fn notes_before(nodes: &[Node], reading: &Reading) -> Vec<(usize, String)> {
     let notes = |(place, node): (usize, &Node)| {
         node.notes().into_iter().map(move |what| (place, what)).collect::<Vec<_>>()
     };
-    nodes.iter().enumerate().flat_map(notes).collect()
+    let mut all: Vec<_> = nodes.iter().enumerate().flat_map(notes).collect();
+    all.append(&mut unwritten::notes(nodes));
+    all.append(&mut source_name::notes(nodes, &reading.sources));
+    all
 }
 
 /// What would be read: a source's inputs and splits.

@@ -1,4 +1,5 @@
-//! The keys that nodes have beside their plugin's options: `from`, `on_damage` and `quarantine`. For
+//! The keys that nodes have beside their plugin's options: `from`, `on_damage`, `quarantine` and
+//! `source_name`. For
 //! `when` see there.
 
 use std::ops::Range;
@@ -14,6 +15,7 @@ use super::check::{Check, Given};
 use super::reference::DAMAGE_WORDS as WORDS;
 use super::shape::Shape;
 use super::wording::{did_you_mean, joined};
+use crate::batch::template::Template;
 
 /// The names that a node reads from, and where they stand.
 pub(super) type From = Vec<(String, Range<usize>)>;
@@ -77,6 +79,20 @@ impl Check<'_> {
             self.wrong(key.span(), "a file for damaged bytes that nothing writes", Some(help));
         }
         damage.unwrap_or_default()
+    }
+
+    /// What the source of a node's events is called.
+    pub(super) fn source_name(&mut self, table: &DeTable<'_>) -> Option<String> {
+        let given = table.get("source_name")?;
+        let DeValue::String(text) = given.get_ref() else {
+            self.expected("a name", given);
+            return None;
+        };
+        let text = self.expand(text, given.span())?.text;
+        for reason in Template::parse_source_name(&text).err().into_iter().flatten() {
+            self.wrong(given.span(), reason.message, Some(reason.help));
+        }
+        Some(text)
     }
 
     fn damage_file(&mut self, given: &Given<'_>) -> Option<PathBuf> {

@@ -93,6 +93,8 @@ pub struct Node {
     pub program: Option<Program>,
     /// What happens to damaged input; means something on sources only.
     pub damage: OnDamage,
+    /// What the source of its events is called, with placeholders; means something on sources only.
+    pub source_name: Option<String>,
     /// Where the node begins in [`Pipeline::text`], for what can only be judged later.
     pub span: Range<usize>,
     /// The names in its options that something has to match.

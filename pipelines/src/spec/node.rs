@@ -16,7 +16,7 @@ use super::templates::TemplateUse;
 use super::when::Condition;
 use super::wording::{joined, suggest};
 use super::{Node, OnDamage, Part};
-use crate::names;
+use crate::{names, source_name};
 
 /// A node as far as it could be read. Mistakes leave gaps, so that what follows can still be
 /// judged.
@@ -36,6 +36,7 @@ pub(super) struct Draft {
     /// The plugin and the options as far as variables have values.
     written: (String, Value),
     pub(super) damage: OnDamage,
+    source_name: Option<String>,
     pub(super) templates: Vec<TemplateUse>,
     /// The values of `path` and `quarantine`.
     spans: [Option<Range<usize>>; 2],
@@ -47,13 +48,27 @@ impl Draft {
     /// The node. Nothing only if a mistake was noted.
     pub(super) fn finish(self, from: Vec<usize>) -> Option<Node> {
         let (plugin, kind, (part, options)) = (self.plugin?, self.kind?, self.made?);
-        let Self { name, damage, header: span, .. } = self;
+        let Self { name, damage, source_name, header: span, .. } = self;
         let program = plugin.program.map(|program| program(&options));
         let schema = Value::from((plugin.schema)());
         let place = |option: &str| self.option_spans.get(option).unwrap_or(&span).clone();
         let names = names::of_node(&schema, &options, &part, place);
         let (plugin, again) = (plugin.name, super::again(&plugin));
-        Some(Node { name, plugin, kind, from, part, options, again, program, damage, span, names })
+        let part = source_name::named(part, source_name.as_deref()).ok()?;
+        Some(Node {
+            name,
+            plugin,
+            kind,
+            from,
+            part,
+            options,
+            again,
+            program,
+            damage,
+            source_name,
+            span,
+            names,
+        })
     }
 }
 
@@ -111,6 +126,7 @@ impl Check<'_> {
         let when = self.when(table);
         let is_source = kind == Some(Kind::Source);
         let mut damage = if is_source { self.on_damage(table) } else { OnDamage::default() };
+        let source_name = if is_source { self.source_name(table) } else { None };
         let spans = ["path", "quarantine"].map(|key| table.get(key).map(Given::span));
         let quarantine = spans[1].clone().unwrap_or(header.clone());
         let mut templates: Vec<TemplateUse> =
@@ -138,6 +154,7 @@ impl Check<'_> {
             made,
             written,
             damage,
+            source_name,
             templates,
             spans,
             option_spans,

@@ -78,7 +78,7 @@ pub(crate) const TOP_LEVEL: [FileKey; 5] = [
 ];
 
 /// The keys that nodes have beside the options of their plugin.
-pub(crate) const OF_NODES: [FileKey; 5] = [
+pub(crate) const OF_NODES: [FileKey; 6] = [
     FileKey {
         name: "plugin",
         about: "What the node does: the name of a plugin. `sluice plugins` lists them.",
@@ -116,6 +116,15 @@ pub(crate) const OF_NODES: [FileKey; 5] = [
                 the name of the source, if left out.",
         required: false,
         value: ValueForm::Path,
+        kinds: SOURCES,
+    },
+    FileKey {
+        name: "source_name",
+        about: "What the source of the events is called, such as \"{name}\" for the name of the input \
+                they are from; {stem}, {ext}, {parent} and {path} stand for parts of it, {source} for \
+                what it is called otherwise.",
+        required: false,
+        value: ValueForm::Text,
         kinds: SOURCES,
     },
 ];

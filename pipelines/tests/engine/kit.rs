@@ -134,6 +134,7 @@ pub(crate) fn node(name: &str, from: &[usize], part: Part, again: Option<MakeSta
         again,
         program: None,
         damage: OnDamage::Skip,
+        source_name: None,
         span: 0..0,
         names: Vec::new(),
     }

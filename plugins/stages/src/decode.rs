@@ -11,7 +11,7 @@ use sluice_core::suggestion::nearest;
 use sluice_core::{
     Batch, Channel, ChannelId, Codec, CodecOptions, Codecs, DeclaredColumns, Error, KeyOf,
     KnownType, Map, MapQuery, OptionsError, Pattern, Patterns, PerChannel, Registry, RowsAfter,
-    Stage, StageContext, TypeKey, TypePaths, Undecoded, booleans,
+    Stage, StageContext, TypeChoice, TypeKey, TypePaths, TypesByKey, Undecoded, booleans,
 };
 
 /// Options of `decode`.
@@ -42,10 +42,7 @@ sluice_core::register! {
 
 struct Decode {
     codecs: Codecs,
-    /// All types of all codecs.
-    types: Vec<KnownType>,
-    /// The types of a number, by codec: several, if they share it.
-    by_key: HashMap<(usize, TypeKey), Vec<usize>>,
+    types: TypesByKey,
     channels: Patterns,
     channel_types: ChannelTypes,
     undecoded: Undecoded,
@@ -58,6 +55,8 @@ struct ChannelPlan {
     codecs: Vec<(usize, KeyOf)>,
     /// The type it has, if several would do.
     wanted: Option<String>,
+    /// What it is called.
+    channel: String,
 }
 
 impl TryFrom<DecodeOptions> for Stage {
@@ -67,22 +66,15 @@ impl TryFrom<DecodeOptions> for Stage {
         let DecodeOptions { types, depth, messages, .. } = &options;
         let given = CodecOptions { depth: *depth, messages: messages.clone() };
         let codecs = known_codecs(types, &given)?;
-        let mut types = Vec::new();
-        let mut by_key: HashMap<_, Vec<usize>> = HashMap::new();
-        for (place, codec) in codecs.iter().enumerate() {
-            for known in codec.types() {
-                by_key.entry((place, known.described.key)).or_default().push(types.len());
-                types.push(known.clone());
-            }
-        }
-        if types.is_empty() {
+        let types = TypesByKey::of(&codecs);
+        if types.types().is_empty() {
             let message = "no types are given: name files, folders or sets that declare some";
             return Err(OptionsError { path: vec!["types".into()], message: message.into() });
         }
-        let channel_types = ChannelTypes::of(options.channel_types, &types)?;
+        let channel_types = ChannelTypes::of(options.channel_types, types.types())?;
         let DecodeOptions { channels, undecoded, .. } = options;
         let plans = PerChannel::default();
-        let decode = Decode { codecs, types, by_key, channels, channel_types, undecoded, plans };
+        let decode = Decode { codecs, types, channels, channel_types, undecoded, plans };
         Ok(Self::Map(Box::new(decode)))
     }
 }
@@ -180,7 +172,7 @@ impl Decode {
         let codecs = self.codecs.iter().enumerate();
         let codecs = codecs.filter_map(|(at, codec)| Some((at, codec.keys(channel)?))).collect();
         let wanted = self.channel_types.of_channel(channel).map(str::to_owned);
-        Some(Arc::new(ChannelPlan { codecs, wanted }))
+        Some(Arc::new(ChannelPlan { codecs, wanted, channel: name.to_owned() }))
     }
 
     /// What payloads with this number on a channel are decoded as. Asked once a batch, channel and number.
@@ -191,30 +183,25 @@ impl Decode {
         key: TypeKey,
         context: &mut StageContext<'_>,
     ) -> Verdict {
-        let Some(candidates) = self.by_key.get(&(codec, key)) else { return UNKNOWN };
-        let name = |at: &usize| &*self.types[*at].described.name;
-        let wanted = plan.wanted.as_deref();
-        let is_wanted = |at: &&usize| Some(name(at)) == wanted;
-        let chosen: Vec<usize> = candidates.iter().filter(is_wanted).copied().collect();
-        let candidates = if chosen.is_empty() { candidates } else { &chosen };
-        let first = candidates[0];
-        // A number says which fields a type has, but of types inside of it only that they are there.
-        let fields =
-            |at: &usize| self.types[*at].form.as_ref().ok().map(|form| Arc::clone(form.schema()));
-        if candidates.iter().any(|at| fields(at) != fields(&first)) {
-            return SEVERAL;
-        }
-        if let Some(other) = candidates.iter().find(|at| name(at) != name(&first)) {
-            let (first, other) = (name(&first), name(other));
+        let (at, other) = match self.types.choose(codec, key, plan.wanted.as_deref()) {
+            TypeChoice::Type(at, other) => (at, other),
+            TypeChoice::Unknown => return UNKNOWN,
+            TypeChoice::Several => return SEVERAL,
+        };
+        let name =
+            |at: usize| self.types.types().get(at).map_or("", |known| &*known.described.name);
+        if let Some(other) = other {
+            let (first, other) = (name(at), name(other));
             context.note(
                 format!(
-                    "messages that may be `{first}` or `{other}` (fingerprint {key}) are taken for the \
-                     first; `channel_types` can say which"
+                    "{}: messages that may be `{first}` or `{other}` (fingerprint {key}) are taken for the \
+                     first; the option `channel_types` says which",
+                    plan.channel
                 ),
                 0,
             );
         }
-        Verdict::Type(first)
+        Verdict::Type(at)
     }
 
     /// What each event is decoded as.
@@ -276,7 +263,7 @@ impl Decode {
         }
         let mut all = batch.rows().to_vec();
         for (at, events) in groups {
-            let Ok(form) = &self.types[at].form else {
+            let Ok(form) = &self.types.types()[at].form else {
                 events.iter().for_each(|event| failed.add(*event, channel(*event), Why::Unfit(at)));
                 continue;
             };
@@ -343,18 +330,19 @@ impl Map for Decode {
         let batch = self.decode(batch, &verdicts, &mut failed)?;
         let Some((first, why)) = failed.first else { return Ok(batch) };
         if self.undecoded == Undecoded::Stop {
-            let why = why.told(&self.types);
+            let why = why.told(self.types.types());
             return Err(Undecoded::refusal(&batch.event(first as usize), context, why));
         }
         for ((channel, why), count) in failed.reasons {
             let channel = context.channels.get(ChannelId(channel));
-            context.note(format!("{}: {}", channel.name.text(), why.told(&self.types)), count);
+            context
+                .note(format!("{}: {}", channel.name.text(), why.told(self.types.types())), count);
         }
         Ok(self.undecoded.settle(batch, failed.events, context))
     }
 
     fn rows_after(&self) -> RowsAfter {
-        let forms = self.types.iter().filter_map(|known| known.form.as_ref().ok());
+        let forms = self.types.types().iter().filter_map(|known| known.form.as_ref().ok());
         let schemas = forms.map(|form| Arc::clone(form.schema())).collect();
         RowsAfter::Decoded(DeclaredColumns::of(schemas))
     }

@@ -121,7 +121,7 @@ impl Encode {
         if let Some(other) = found.find(|other| other.described.key != first.described.key) {
             let (first, other) = (&first.described.name, &other.described.name);
             return Err(format!(
-                "they may be `{first}` or `{other}`: say which with `channel_types`"
+                "they may be `{first}` or `{other}`: the option `channel_types` says which"
             ));
         }
         first.form.clone()
@@ -211,6 +211,10 @@ impl Map for Encode {
             }
         }
         Ok(batch.with_rows(done))
+    }
+
+    fn uses_rows(&self) -> bool {
+        true
     }
 
     fn rows_after(&self) -> RowsAfter {

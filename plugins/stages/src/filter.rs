@@ -112,6 +112,10 @@ impl Map for Filter {
         self.options.condition.as_ref().map(Condition::needed_fields).unwrap_or_default()
     }
 
+    fn uses_rows(&self) -> bool {
+        self.options.condition.is_some()
+    }
+
     fn rows_after(&self) -> RowsAfter {
         RowsAfter::Same
     }

@@ -3,13 +3,13 @@
 //! Batches are counted on any thread; what that gives is put together in the order of the events.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sluice_core::{
     Batch, Channel, ChannelId, Channels, CodecOptions, Codecs, EncodeContext, Encoding, Error,
-    KeyOf, KnownType, Payloads, PerChannel, Sink, SinkContext, TypeKey, TypePaths,
+    KeyOf, KnownType, Payloads, PerChannel, Sink, SinkContext, TypeKey, TypePaths, TypesByKey,
 };
 
 use crate::ending::Failure;
@@ -69,10 +69,26 @@ pub(crate) struct Types {
 }
 
 impl Types {
-    /// Those that these files declare, and all that are built in. Warns of what cannot be used of the files.
+    /// Those that these files declare; built-in ones have names where the files have none. Warns of
+    /// what cannot be used of the files.
     pub(crate) fn named(paths: &[PathBuf], shell: &Shell) -> Result<Self, Failure> {
-        let paths = TypePaths([paths, &TypePaths::built_in().0].concat());
-        let codecs = Codecs::of(&shell.registry, &paths, &CodecOptions::default());
+        let all = TypePaths([paths, &TypePaths::built_in().0].concat());
+        let all = Self::declared(&all, shell)?;
+        if paths.is_empty() {
+            return Ok(all);
+        }
+        // A number that the files have a type for is of that type, whatever is built in.
+        let own = Self::declared(&TypePaths(paths.to_vec()), shell)?;
+        let of_files: BTreeSet<TypeKey> =
+            own.codecs.types().map(|known| known.described.key).collect();
+        let mut names = BTreeMap::clone(&all.names);
+        names.retain(|key, _| !of_files.contains(key));
+        names.extend(own.names.iter().map(|(key, name)| (*key, Arc::clone(name))));
+        Ok(Self { codecs: all.codecs, names: Arc::new(names) })
+    }
+
+    fn declared(paths: &TypePaths, shell: &Shell) -> Result<Self, Failure> {
+        let codecs = Codecs::of(&shell.registry, paths, &CodecOptions::default());
         let codecs = codecs.map_err(|error| Failure::WrongUse(error.message))?;
         if let Some(refusal) = codecs.refusal() {
             return Err(Failure::WrongUse(refusal));
@@ -83,8 +99,9 @@ impl Types {
 
     /// Those that these codecs know.
     pub(crate) fn of(codecs: Codecs) -> Self {
-        let name = |known: &KnownType| (known.described.key, Arc::clone(&known.described.name));
-        let names = Arc::new(codecs.types().map(name).collect());
+        let types = TypesByKey::of(&codecs);
+        let name = |(key, known): (_, &KnownType)| (key, Arc::clone(&known.described.name));
+        let names = Arc::new(types.names().map(name).collect());
         Self { codecs, names }
     }
 
@@ -325,7 +342,8 @@ impl Sink for Counting {
         let mut names = part.named;
         for key in channels.iter().flat_map(|(_, tally)| tally.types.keys()) {
             if let Some(name) = self.types.names.get(key) {
-                names.insert(*key, Arc::clone(name));
+                // What rows were decoded as they say themselves.
+                names.entry(*key).or_insert_with(|| Arc::clone(name));
             }
         }
         let census =

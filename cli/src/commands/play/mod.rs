@@ -187,7 +187,7 @@ fn play(pipeline: Pipeline, speed: f64, form: Form, args: &PlayArgs, shell: &She
 
 fn tell_end(report: Report, args: &PlayArgs, shell: &Shell) -> Outcome {
     let ending = execute::ending_of(&report, args.running.strict);
-    execute::tell_losses(&report, shell);
+    execute::tell_losses(&report, Origin::Flags, shell);
     execute::tell_unmatched(&report, Origin::Flags, shell);
     let played = report.sinks.values().map(|sink| sink.events).sum();
     let text = format!("played {} in {:.2} s", units::many(played, "event"), report.seconds);

@@ -16,6 +16,7 @@ use super::statements::Statement;
 use super::wrong::{self, Text};
 use crate::commands::execute;
 use crate::ending::{Ending, Failure, Outcome};
+use crate::flags::Origin;
 use crate::inputs::SOURCE;
 use crate::shell::Shell;
 use crate::units;
@@ -119,6 +120,6 @@ fn tell_findings(findings: Findings, shell: &Shell) -> Ending {
         notes: notes.collect(),
         ..Report::default()
     };
-    execute::tell_losses(&report, shell);
+    execute::tell_losses(&report, Origin::Flags, shell);
     if is_complete { Ending::Done } else { Ending::Losses }
 }

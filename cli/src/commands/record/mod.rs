@@ -81,7 +81,7 @@ fn record(pipeline: Pipeline, args: &RecordArgs, out: Out<'_>, shell: &Shell) ->
     }
     let mut report = result.map_err(Failure::not_closed)?;
     meter.forget_told(&mut report);
-    execute::tell_losses(&report, shell);
+    execute::tell_losses(&report, Origin::Flags, shell);
     execute::tell_unmatched(&report, Origin::Flags, shell);
     let (text, fields) = (execute::summary(&report), execute::summary_fields(&report));
     execute::tell_summary(&text, fields, &args.running, shell);

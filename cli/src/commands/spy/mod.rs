@@ -26,6 +26,7 @@ use sluice_pipeline::{Pipeline, Report};
 
 use crate::commands::execute;
 use crate::ending::{Ending, Failure, Outcome};
+use crate::flags::Origin;
 use crate::inputs;
 use crate::shell::{Shell, tell};
 use crate::signals::{Listening, Words};
@@ -80,7 +81,7 @@ fn tell_end(mut report: Report, watch: &Watch, shell: &Shell) -> Outcome {
     if watch.told {
         report.notes.clear();
     }
-    execute::tell_losses(&report, shell);
+    execute::tell_losses(&report, Origin::Flags, shell);
     let events = report.sources.values().map(|source| source.events).sum();
     shell.say(&format!("{} in {:.2} s", units::many(events, "event"), report.seconds));
     Ok(if report.is_complete() { Ending::Done } else { Ending::Losses })

@@ -231,6 +231,12 @@ impl Sink for ParquetSink {
         }
     }
 
+    fn rows_unwritten(&self) -> Option<String> {
+        let why = "decoded fields are not written: one table of all events has their payloads. A path that \
+                   ends in a slash, such as `tables/`, gives a table a channel with a column a field";
+        (self.layout() == Layout::Single).then(|| why.to_owned())
+    }
+
     fn open(&self, context: &SinkContext) -> Result<Tables, Error> {
         if self.path.is_stdout() && self.layout() == Layout::Channel {
             return Err(Error::unfit("a table a channel needs a folder; `-` takes one table"));

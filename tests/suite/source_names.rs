@@ -1,0 +1,175 @@
+//! Several logs in one output: what tells them apart, in rows and in folders; and fields that
+//! nothing writes.
+
+use serde_json::Value;
+
+use crate::kit::{Folder, drive, log, ran};
+use crate::tables::asks;
+
+/// Two seconds of the demo drive, as two logs whose names differ behind the dot only.
+fn two_logs() -> Folder {
+    let folder = Folder::new();
+    let text = "[sources.demo]\nplugin = \"demo\"\nseconds = 2\n\
+                [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"demo\"\npath = \"lcmlog-2022.00\"\n";
+    folder.write("demo.toml", text);
+    ran(&folder, &["run", "demo.toml"]).expect(0);
+    folder.write("lcmlog-2022.01", folder.read("lcmlog-2022.00"));
+    folder
+}
+
+/// The sources of the lines of a file of JSON lines, each once.
+fn sources(folder: &Folder, name: &str) -> Vec<String> {
+    let text = String::from_utf8(folder.read(name)).unwrap();
+    let source = |line: &str| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        line["source"].as_str().unwrap().to_owned()
+    };
+    let mut sources: Vec<String> = text.lines().map(source).collect();
+    sources.sort();
+    sources.dedup();
+    sources
+}
+
+const LOGS: [&str; 3] = ["convert", "lcmlog-2022.00", "lcmlog-2022.01"];
+
+#[test]
+fn rows_say_which_input_they_are_from() {
+    let folder = two_logs();
+    let convert = |more: &[&str]| ran(&folder, &[&LOGS[..], more].concat());
+    convert(&["-c", "POSE", "--to", "plain.jsonl"]).expect(0);
+    assert_eq!(sources(&folder, "plain.jsonl"), ["log"]);
+    convert(&["-c", "POSE", "--to", "named.jsonl", "--source-name", "{name}"]).expect(0);
+    assert_eq!(sources(&folder, "named.jsonl"), ["lcmlog-2022.00", "lcmlog-2022.01"]);
+    convert(&["-c", "POSE", "--to", "path.jsonl", "--source-name", "robot/{source}/{path}"])
+        .expect(0);
+    assert_eq!(
+        sources(&folder, "path.jsonl"),
+        ["robot/log/lcmlog-2022.00", "robot/log/lcmlog-2022.01"]
+    );
+    // Sources are asked for by the names that they get, also where the format lets channels be
+    // skipped.
+    folder.write(
+        "one.toml",
+        "[sources.log]\nplugin = \"lcm-log\"\npath = \"lcmlog-2022.*\"\nsource_name = \"{name}\"\n\
+         [stages.keep]\nplugin = \"filter\"\nfrom = \"log\"\nchannels = \"POSE\"\nsource = \"*.01\"\n\
+         [sinks.out]\nplugin = \"jsonl\"\nfrom = \"keep\"\npath = \"one.jsonl\"\n",
+    );
+    ran(&folder, &["run", "one.toml", "--strict"]).expect(0);
+    assert_eq!(sources(&folder, "one.jsonl"), ["lcmlog-2022.01"]);
+}
+
+#[test]
+fn what_is_damaged_is_counted_for_the_source_that_its_input_names() {
+    let folder = Folder::new();
+    for name in ["a.lcm", "b.lcm"] {
+        folder.write(name, log(&drive(7, 500)));
+    }
+    let mut cut = folder.read("b.lcm");
+    cut.truncate(cut.len() - 3);
+    folder.write("b.lcm", &cut);
+    let convert = ["convert", "a.lcm", "b.lcm", "--to", "out.parquet", "--source-name", "{name}"];
+    let run = |jobs: &str| {
+        let more = ["--jobs", jobs, "--overwrite", "--report", "report.json"];
+        ran(&folder, &[&convert[..], &more].concat()).expect(3);
+        folder.read("out.parquet")
+    };
+    assert!(run("1") == run("4"), "as many threads as one likes give the same bytes");
+    let report: Value = serde_json::from_slice(&folder.read("report.json")).unwrap();
+    let rows = report["channels"].as_array().unwrap();
+    let events = |source: &str| -> u64 {
+        let of = rows.iter().filter(|row| row["source"] == source);
+        of.map(|row| row["in"].as_u64().unwrap()).sum()
+    };
+    assert_eq!((events("a.lcm"), events("log")), (500, 0));
+    assert!(events("b.lcm") >= 499, "{rows:?}");
+    assert_eq!(report["damage"][0]["input"], "b.lcm");
+}
+
+#[test]
+fn inputs_that_are_called_alike_are_told() {
+    let folder = two_logs();
+    let convert = |name: &str| {
+        let more = ["--to", "out.jsonl", "--overwrite", "--source-name", name];
+        ran(&folder, &[&LOGS[..], &more].concat())
+    };
+    convert("{stem}").expect(0).says("2 inputs are called `lcmlog-2022`").says("`{name}`");
+    let fine = convert("{name}").expect(0);
+    assert!(!fine.stderr.contains("are called"), "{}", fine.stderr);
+    convert("{index}").expect(2).says("--source-name: there is no placeholder `{index}`");
+    let piped = ["cat", "lcmlog-2022.00", "--source-option", "source_name={nam}"];
+    ran(&folder, &piped).expect(2).says("did you mean `name`?");
+}
+
+#[test]
+fn a_dataset_of_several_logs_is_partitioned_by_log() {
+    let folder = two_logs();
+    let types = ["--types", "mit-dgc", "-c", "POSE", "-c", "BROOM_C"];
+    let convert = |more: &[&str]| ran(&folder, &[&LOGS[..], &types, more].concat()).expect(0);
+    convert(&["--to", "runs/log={name}/"]);
+    convert(&["--to", "all/", "--source-name", "{name}"]);
+    ran(&folder, &["verify", "runs", "all"]).expect(0);
+    let pose = folder.at("runs/log=lcmlog-2022.01/channel=POSE/part-00000.parquet");
+    assert!(pose.exists(), "{:?}", folder.names());
+    asks(
+        "duckdb",
+        &folder,
+        r#"
+import duckdb
+ask = lambda q: duckdb.sql(q).fetchall()
+runs = "read_parquet('runs/**/*.parquet', hive_partitioning = true, union_by_name = true)"
+rows = ask(f"select log, channel, count(*), count(pos) from {runs} group by all order by all")
+assert [row[:2] for row in rows] == [(log, channel) for log in ("lcmlog-2022.00", "lcmlog-2022.01")
+                                     for channel in ("BROOM_C", "POSE")], rows
+assert rows[1][2] == rows[1][3] == rows[3][2] > 0, rows
+every = "read_parquet('all/**/*.parquet', hive_partitioning = true, union_by_name = true)"
+assert ask(f"select source, channel, count(*), count(pos) from {every} group by all order by all") == rows
+"#,
+    );
+    asks(
+        "pyarrow",
+        &folder,
+        r#"
+import pyarrow.dataset as ds
+runs = ds.dataset("runs", partitioning="hive", exclude_invalid_files=True)
+table = runs.to_table(filter=(ds.field("log") == "lcmlog-2022.01") & (ds.field("channel") == "POSE"))
+assert len(table) > 0 and set(table["log"].to_pylist()) == {"lcmlog-2022.01"}, table
+"#,
+    );
+}
+
+#[test]
+fn fields_that_nothing_writes_are_told_with_what_to_do() {
+    let folder = two_logs();
+    let convert = |more: &[&str]| {
+        let types = ["convert", "lcmlog-2022.00", "--types", "mit-dgc", "--overwrite"];
+        ran(&folder, &[&types[..], more].concat()).expect(0)
+    };
+    let single = convert(&["--to", "out.parquet", "--report", "report.json"]);
+    single.says("decoded fields are not written").says("`tables/`");
+    let report: Value = serde_json::from_slice(&folder.read("report.json")).unwrap();
+    let notes = report["notes"].as_array().unwrap();
+    assert!(notes.iter().any(|note| note["node"] == "out"), "{notes:?}");
+    convert(&["--to", "{name}.parquet"]).says("decoded fields are not written");
+    for to in ["out.lcm", "out.lcm.zst", "out.arrow.zst"] {
+        convert(&["--to", to]).says("decoded fields are not written").says("`.jsonl`");
+    }
+    // Where they are written, or asked about, there is nothing to say.
+    for more in [
+        &["--to", "out.lcm", "--where", "exists(pos)"][..],
+        &["--to", "out/"],
+        &["--to", "out.jsonl"],
+        &["--to", "pose.csv", "-c", "POSE"],
+    ] {
+        let fine = convert(more);
+        assert!(!fine.stderr.contains("are not written"), "{more:?}: {}", fine.stderr);
+    }
+    folder.write(
+        "p.toml",
+        "[sources.log]\nplugin = \"lcm-log\"\npath = \"lcmlog-2022.00\"\n\
+         [stages.typed]\nplugin = \"decode\"\nfrom = \"log\"\ntypes = \"mit-dgc\"\n\
+         [stages.few]\nplugin = \"limit\"\nfrom = \"typed\"\nevents = 5\n\
+         [sinks.single]\nplugin = \"parquet\"\nfrom = \"few\"\npath = \"single.parquet\"\n",
+    );
+    assert!(ran(&folder, &["check", "p.toml"]).expect(0).text().contains("are not written"));
+    ran(&folder, &["run", "p.toml"]).expect(0).says("single: decoded fields are not written");
+}
