@@ -11,6 +11,7 @@ use sluice_core::options::ByteSize;
 use sluice_core::store::is_address;
 use sluice_core::suggestion::nearest;
 use sluice_core::{DynSink, Input, Kind, Make, OptionsError, Plugin, Sniff, Source, files};
+use sluice_pipeline::names;
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Node, OnDamage, Part, Pipeline, Report};
 
@@ -331,19 +332,22 @@ pub(crate) fn source_node(plugin: &Plugin, options: Value) -> Result<Node, Failu
     let Make::Source(make) = plugin.make else { return Err(Failure::Failed("no source".into())) };
     let unfit = |e| Failure::WrongUse(format!("`{}` cannot read that: {e}", plugin.name));
     let source: Box<dyn Source> = make(options.clone()).map_err(unfit)?;
+    let part = Part::Source(source);
+    let schema = Value::from((plugin.schema)());
+    let names = names::of_node(&schema, &options, &part, |_| 0..0);
     Ok(Node {
         name: SOURCE.into(),
         plugin: plugin.name,
         kind: Kind::Source,
         from: Vec::new(),
-        part: Part::Source(source),
+        part,
         again: None,
         program: plugin.program.map(|program| program(&options)),
         options,
         damage: OnDamage::Skip,
         source_name: None,
         span: 0..0,
-        names: Vec::new(),
+        names,
     })
 }
 

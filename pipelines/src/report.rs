@@ -234,7 +234,7 @@ impl Report {
     pub(crate) fn with_names(mut self, names: Vec<NameReport>) -> Self {
         let is_told = |note: &Note| {
             let same = |name: &&NameReport| name.node == note.node && name.is_unmatched();
-            names.iter().filter(same).any(|name| name.sentence().as_ref() == Some(&note.what))
+            names.iter().filter(same).any(|name| name.what().as_ref() == Some(&note.what))
         };
         self.notes.retain(|note| !is_told(note));
         Self { names, ..self }

@@ -64,6 +64,20 @@ fn a_spy_counts_what_is_played_and_decodes_the_last_messages() {
 }
 
 #[test]
+fn a_channel_that_was_not_heard_is_told_with_those_that_were() {
+    let Some(network) = Network::new() else { return };
+    let folder = Folder::new();
+    let all: u64 = drive(&folder).values().sum();
+    let limit = (all / 4).to_string();
+    for (strict, code) in [(&["--strict"][..], 2), (&[], 0)] {
+        let arguments = ["-c", "POES", "-c", "BROOM_L", "-n", &limit, "--idle-timeout", "2s"];
+        let spy = spy(&network, &folder, &[&arguments[..], strict].concat());
+        play(&network, &folder, &["--speed", "0"]).expect(0);
+        spy.end().expect(code).says("--channel: no channel matches `POES`; did you mean `POSE`?");
+    }
+}
+
+#[test]
 fn without_a_terminal_tables_are_printed_of_the_channels_that_were_asked_for() {
     let Some(network) = Network::new() else { return };
     let folder = Folder::new();

@@ -44,7 +44,7 @@ pub enum SearchedName {
 const CONDITION: &str = "where";
 
 /// The names in the options of a node whose plugin has this schema. `span` says where an option stands.
-pub(crate) fn of_node(
+pub fn of_node(
     schema: &Value,
     options: &Value,
     part: &Part,

@@ -1,14 +1,15 @@
 //! Names that nothing in a run matched: a misspelled channel must not look like an empty one.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sluice_core::selection::FieldList;
 use sluice_core::suggestion::{nearest_of, nearest_to_pattern};
-use sluice_core::{Channel, Channels, Pattern};
+use sluice_core::{Channel, Channels, FieldPath, Pattern};
 
-use super::{NameOption, SearchedName};
-use crate::run::Tally;
+use super::{CONDITION, NameOption, SearchedName};
+use crate::run::{NodeTally, Tally};
 use crate::spec::Node;
 
 /// How many near names are told.
@@ -52,6 +53,8 @@ pub enum NameKind {
 pub enum MatchOutcome {
     /// Nothing, and everything was looked at.
     Nothing,
+    /// It was read, and stages before have given it another name.
+    Renamed,
     /// Nothing in the part of the input that a window of time left to be read.
     #[serde(rename = "nothing in the window")]
     NothingInWindow,
@@ -83,7 +86,7 @@ impl NameReport {
 
     fn near_among<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Vec<String> {
         let near = match self.kind {
-            NameKind::Field => nearest_of(&self.name, names, MOST_NEAR),
+            NameKind::Field => return near_fields(&self.name, &names.into_iter().collect()),
             _ => nearest_to_pattern(&self.name, names, MOST_NEAR),
         };
         near.into_iter().map(str::to_owned).collect()
@@ -91,38 +94,57 @@ impl NameReport {
 
     /// What there is to say of it in a sentence without an end; nothing if all is well.
     pub fn sentence(&self) -> Option<String> {
+        let what = self.what()?;
+        let near: Vec<String> = self.nearest.iter().map(|near| format!("`{near}`")).collect();
+        match (near.is_empty(), self.found) {
+            (true, _) => Some(what),
+            (false, MatchOutcome::Renamed) => Some(format!("{what} to {}", near.join(" or "))),
+            (false, _) => Some(format!("{what}; did you mean {}?", near.join(" or "))),
+        }
+    }
+
+    /// The same without near names.
+    pub(crate) fn what(&self) -> Option<String> {
         let Self { name, found, .. } = self;
-        let what = match (self.kind, found) {
+        Some(match (self.kind, found) {
             (_, MatchOutcome::Something) => return None,
             (NameKind::Field, _) => format!("no event has a field `{name}`"),
             (NameKind::Source, _) => format!("no source matches `{name}`"),
             (NameKind::Channel, MatchOutcome::Nothing) => format!("no channel matches `{name}`"),
+            (NameKind::Channel, MatchOutcome::Renamed) => {
+                format!("no channel is called `{name}` there: a stage before has renamed it")
+            }
             (NameKind::Channel, MatchOutcome::NothingInWindow) => {
                 format!("no channel in the time window matches `{name}`")
             }
             (NameKind::Channel, MatchOutcome::NoEvent) => {
-                return Some(format!("`{name}`: the channel has no event in the time window"));
+                format!("`{name}`: the channel has no event in the time window")
             }
-        };
-        let near: Vec<String> = self.nearest.iter().map(|near| format!("`{near}`")).collect();
-        if near.is_empty() {
-            return Some(what);
+        })
+    }
+}
+
+/// Fields that are called nearly so. Elements of lists without a fixed length are no paths of their own.
+fn near_fields(name: &str, paths: &BTreeSet<&str>) -> Vec<String> {
+    let near = nearest_of(name, paths.iter().copied(), MOST_NEAR);
+    match name.split_once('[') {
+        Some((list, element)) if near.is_empty() => {
+            let near = nearest_of(list, paths.iter().copied(), MOST_NEAR);
+            near.into_iter().map(|list| format!("{list}[{element}")).collect()
         }
-        Some(format!("{what}; did you mean {}?", near.join(" or ")))
+        _ => near.into_iter().map(str::to_owned).collect(),
     }
 }
 
 /// The names in the options of a node.
 pub(crate) struct NodeNames {
     pub(crate) node: String,
-    pub(crate) is_source: bool,
     pub(crate) names: Vec<NameOption>,
 }
 
 impl NodeNames {
     pub(crate) fn of(node: &Node) -> Self {
-        let Node { name, from, names, .. } = node;
-        Self { node: name.clone(), is_source: from.is_empty(), names: names.clone() }
+        Self { node: node.name.clone(), names: node.names.clone() }
     }
 }
 
@@ -150,32 +172,58 @@ pub(crate) fn judge(nodes: &[NodeNames], facts: &Facts<'_>) -> Vec<NameReport> {
     let sources: BTreeSet<&str> = met.iter().map(|channel| &*channel.source).collect();
     let mut reports = Vec::new();
     for (at, node) in nodes.iter().enumerate() {
+        let tally = facts.tally.get(at);
         for NameOption { option, name, .. } in &node.names {
-            let (kind, text, found, among) = match name {
+            let (kind, text, found) = match name {
                 SearchedName::Channel(pattern) => {
-                    let found = facts.channel(nodes, at, option, pattern, &met);
-                    (NameKind::Channel, pattern.text().to_owned(), found, &known)
+                    let found = facts.channel(&tally, option, pattern, &met);
+                    (NameKind::Channel, pattern.text().to_owned(), found)
                 }
                 SearchedName::Source(pattern) => {
                     let found = facts.or_nothing(sources.iter().any(|name| pattern.matches(name)));
-                    (NameKind::Source, pattern.text().to_owned(), found, &sources)
+                    (NameKind::Source, pattern.text().to_owned(), found)
                 }
                 SearchedName::Field(field) => {
-                    let note = FieldList::note_of_missing(field);
-                    let found = !facts.tally.get(at).notes.contains_key(&note);
-                    (NameKind::Field, field.to_string(), facts.or_nothing(found), &sources)
+                    let found = facts.or_nothing(has_field(&tally, option, field));
+                    (NameKind::Field, field.to_string(), found)
                 }
             };
             let (node, option) = (node.node.clone(), option.clone());
             let mut report =
                 NameReport { node, option, kind, name: text, found, nearest: Vec::new() };
-            if report.is_unmatched() && kind != NameKind::Field {
-                report.nearest = report.near_among(among.iter().copied());
+            if report.is_unmatched() {
+                report.nearest = match name {
+                    SearchedName::Channel(pattern) if found == MatchOutcome::Renamed => {
+                        called_now(&tally, pattern, &met)
+                    }
+                    SearchedName::Channel(_) => report.near_among(known.iter().copied()),
+                    SearchedName::Source(_) => report.near_among(sources.iter().copied()),
+                    SearchedName::Field(_) => {
+                        let paths = tally.met.columns().paths();
+                        report.near_among(paths.iter().map(String::as_str))
+                    }
+                };
             }
             reports.push(report);
         }
     }
     reports
+}
+
+/// Whether an event had a field, or a condition met rows that have it.
+fn has_field(tally: &NodeTally, option: &str, field: &FieldPath) -> bool {
+    let columns = tally.met.columns();
+    let is_missing = tally.notes.contains_key(&FieldList::note_of_missing(field));
+    !is_missing && (option != CONDITION || columns.is_empty() || columns.has(field))
+}
+
+/// What the channels that a pattern matches are called where stages before have renamed them.
+fn called_now(tally: &NodeTally, pattern: &Pattern, met: &[Arc<Channel>]) -> Vec<String> {
+    let name = |id: u32| met.get(id as usize).map(|channel| channel.name.text());
+    let renamed = tally.met.entered.iter();
+    let renamed = renamed.filter(|(read, _)| name(*read).is_some_and(|name| pattern.matches(name)));
+    let names: BTreeSet<&str> = renamed.filter_map(|(_, now)| name(*now)).collect();
+    names.into_iter().take(MOST_NEAR).map(str::to_owned).collect()
 }
 
 impl Facts<'_> {
@@ -187,34 +235,35 @@ impl Facts<'_> {
         }
     }
 
+    /// What a node had of the channels that a pattern of its options matches.
     fn channel(
         &self,
-        nodes: &[NodeNames],
-        at: usize,
+        tally: &NodeTally,
         option: &str,
         pattern: &Pattern,
-        met: &[std::sync::Arc<Channel>],
+        met: &[Arc<Channel>],
     ) -> MatchOutcome {
-        let matching = || met.iter().enumerate().filter(|(_, c)| pattern.matches(c.name.text()));
-        let is_left_out = self.left_out.iter().any(|name| pattern.matches(name));
-        let found = self.or_nothing(is_left_out || matching().next().is_some());
-        if found != MatchOutcome::Something || !self.is_windowed || option == LEAVES_OUT {
-            return found;
+        let matches = |id: u32| {
+            met.get(id as usize).is_some_and(|channel| pattern.matches(channel.name.text()))
+        };
+        let came = || tally.met.entered.iter().filter(|(_, now)| matches(*now));
+        let is_windowed = self.is_windowed && option != LEAVES_OUT;
+        if came().next().is_some() {
+            let went_on = came().any(|(read, _)| tally.met.left.contains(read));
+            return if is_windowed && !went_on {
+                MatchOutcome::NoEvent
+            } else {
+                MatchOutcome::Something
+            };
         }
-        let tally = self.tally.get(at);
-        if matching().any(|(id, _)| tally.left.get(id) > 0) {
-            return found;
+        if tally.met.entered.iter().any(|(read, _)| matches(*read)) {
+            return MatchOutcome::Renamed;
         }
-        // Of channels that stages have renamed, events are counted by the names they had.
-        let mut sources = nodes.iter().enumerate().filter(|(_, node)| node.is_source);
-        let is_read = sources.any(|(source, _)| {
-            let tally = self.tally.get(source);
-            matching().any(|(id, _)| tally.left.get(id) > 0)
-        });
-        if is_read || is_left_out || matching().next().is_none() {
-            MatchOutcome::NoEvent
-        } else {
-            found
+        let exists = self.left_out.iter().any(|name| pattern.matches(name))
+            || met.iter().any(|channel| pattern.matches(channel.name.text()));
+        match self.or_nothing(exists) {
+            MatchOutcome::Something if exists && is_windowed => MatchOutcome::NoEvent,
+            found => found,
         }
     }
 }

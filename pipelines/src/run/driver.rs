@@ -10,6 +10,7 @@ use sluice_core::output::Published;
 use sluice_core::{Batch, Damage, Error, Fold, Outputs, Query, Source, Split, StageContext};
 
 use super::delivered::Delivered;
+use super::met::NamingNodes;
 use super::milestone::{InputLog, Milestone};
 use super::publisher::{Publisher, Room};
 use super::quarantine::Quarantines;
@@ -133,6 +134,11 @@ pub(crate) struct Finished {
     pub(crate) published: Vec<Published>,
     /// Whether everything was read that was to be: nobody had enough before.
     pub(crate) is_complete: bool,
+}
+
+/// Notes what a stage with memory let go on of what its options name.
+fn note_left(naming: &NamingNodes, node: usize, given: &[Batch], tally: &mut Tally) {
+    given.iter().for_each(|batch| tally.node(node).meet(naming.left(node, batch)));
 }
 
 impl<'r> Driver<'r> {
@@ -513,12 +519,16 @@ impl<'r> Driver<'r> {
         let RunningFold { fold, .. } = &mut self.folds[place];
         let mut context = self.setup.stage_context(fold);
         let before = batch.as_ref().map(|batch| Counts::of(batch.origins())).unwrap_or_default();
+        let naming = &self.setup.shared.naming;
+        let met = batch.as_ref().and_then(|batch| naming.entered(fold.node, batch));
+        self.tally.node(fold.node).meet(met);
         let given = match batch {
             Some(batch) => fold.fold.push(batch, &mut context)?,
             None => fold.fold.finish(&mut context)?,
         };
         let mut after = Counts::default();
         given.iter().for_each(|batch| after.add(&Counts::of(batch.origins())));
+        note_left(naming, fold.node, &given, &mut self.tally);
         let mut outcome = Outcome::default();
         account(fold.node, &context, &before, &after, &mut outcome);
         self.tally.add(&outcome.tally);
@@ -536,6 +546,7 @@ impl<'r> Driver<'r> {
             let given = fold.fold.more(&mut context)?;
             let mut after = Counts::default();
             given.iter().for_each(|batch| after.add(&Counts::of(batch.origins())));
+            note_left(&self.setup.shared.naming, fold.node, &given, &mut self.tally);
             let mut outcome = Outcome::default();
             account(fold.node, &context, &Counts::default(), &after, &mut outcome);
             self.tally.add(&outcome.tally);

@@ -9,6 +9,7 @@ mod delivered;
 mod driver;
 mod hashing;
 mod merge;
+mod met;
 mod milestone;
 mod programs;
 mod publisher;
@@ -51,9 +52,10 @@ pub use programs::allowed;
 pub(crate) use quarantine::path_of as quarantine_of;
 pub use recording::{Piece, Pieces, Recording};
 pub use stop::Stop;
-pub(crate) use tally::{Counts, Tally};
+pub(crate) use tally::{Counts, NodeTally, Tally};
 
 use driver::Driver;
+use met::NamingNodes;
 use publisher::Publisher;
 use segment::Shared;
 use stop::Interruption;
@@ -175,6 +177,7 @@ pub(crate) fn run_within(
     let mut setup = Setup::new(options, pipeline.memory, holders(&pipeline.nodes), pool);
     let reading = setup.prepare(&pipeline.nodes)?;
     let is_recording = options.recording.is_some();
+    setup.shared.naming = NamingNodes::of(&pipeline.nodes);
     setup.interruption = Interruption::of(&reading, &pipeline.nodes, is_recording);
     let ran = run_prepared(pipeline, reading, &setup, options, within);
     let mut report = ran.map_err(|error| match setup.check() {
@@ -388,6 +391,7 @@ impl Setup {
             room: for_reading / 4 * 3,
             shared: Shared {
                 channels: Arc::default(),
+                naming: NamingNodes::default(),
                 blocks: BlockPool::new(piece + (64 << 10), window * 3 + held.min(64)),
             },
             pool: pool.map_err(|e| e.to_string()),

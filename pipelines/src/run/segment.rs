@@ -11,6 +11,7 @@ use sluice_core::{
     Batch, BlockPool, ChannelId, Channels, DynSink, EncodeContext, Error, Map, StageContext, Window,
 };
 
+use super::met::NamingNodes;
 use super::tally::{Counts, Tally};
 
 /// What becomes of a batch.
@@ -51,6 +52,8 @@ pub(crate) struct Block {
 pub(crate) struct Shared {
     pub(crate) channels: Arc<Channels>,
     pub(crate) blocks: BlockPool,
+    /// The nodes whose options name channels or fields.
+    pub(crate) naming: NamingNodes,
 }
 
 /// What one batch gave.
@@ -76,6 +79,8 @@ impl Shared {
         }
         let counts = Counts::of(batch.origins());
         if let Some(node) = source {
+            outcome.tally.node(node).meet(self.naming.entered(node, &batch));
+            outcome.tally.node(node).meet(self.naming.left(node, &batch));
             outcome.tally.node(node).left.add(&counts);
         }
         self.fan_out(branches, batch, &counts, outcome)
@@ -109,7 +114,9 @@ impl Shared {
             Branch::Map { node, map, origin, wanted, next } => {
                 let mut context = StageContext::new(&self.channels, *origin).within(*wanted);
                 let before = batch.len();
+                outcome.tally.node(*node).meet(self.naming.entered(*node, &batch));
                 let batch = map.apply(batch, &mut context)?;
+                outcome.tally.node(*node).meet(self.naming.left(*node, &batch));
                 // As many may be others, where some were left out and others added.
                 let after = if batch.len() == before && context.added.is_empty() {
                     counts.clone()
@@ -140,6 +147,8 @@ impl Shared {
         let bytes = if sink.holds_events() { batch.payload_bytes() } else { 0 };
         let block = sink.encode(batch, &mut context)?;
         let tally = outcome.tally.node(node);
+        tally.meet(self.naming.entered(node, &origins));
+        tally.meet(self.naming.left(node, &origins));
         tally.entered.add(counts);
         tally.left.add(counts);
         let mut refused = Counts::default();
@@ -209,7 +218,11 @@ mod tests {
         (0..2).for_each(|n| builder.push_copy(0, 0, ChannelId(n), b""));
         let (map, next) = (Arc::new(Exchange), vec![Branch::Port(0)]);
         let branch = Branch::Map { node: 1, map, origin: None, wanted: Window::default(), next };
-        let shared = Shared { channels: Arc::default(), blocks: BlockPool::new(64, 1) };
+        let shared = Shared {
+            channels: Arc::default(),
+            blocks: BlockPool::new(64, 1),
+            naming: NamingNodes::default(),
+        };
         let mut outcome = Outcome::default();
         shared.run(&[branch], None, builder.finish(), &mut outcome).unwrap();
         let tally = outcome.tally.get(1);

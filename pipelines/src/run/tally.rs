@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_core::ChannelId;
 
+use super::met::Met;
+
 /// Events by channel, indexed by the channel's number. As long as it has to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts(Vec<u64>);
@@ -90,6 +92,8 @@ pub(crate) struct NodeTally {
     pub(crate) notes: BTreeMap<String, u64>,
     /// Channels that a sink wrote without their sources.
     pub(crate) without_sources: BTreeSet<ChannelId>,
+    /// What it met of what its options name.
+    pub(crate) met: Met,
 }
 
 impl NodeTally {
@@ -105,6 +109,12 @@ impl NodeTally {
             self.note(note, *count);
         }
         self.without_sources.extend(&other.without_sources);
+        self.met.add(&other.met);
+    }
+
+    /// Notes what was met of what the node's options name.
+    pub(crate) fn meet(&mut self, met: Option<Met>) {
+        met.iter().for_each(|met| self.met.add(met));
     }
 
     /// Takes events for lost that were counted as written.

@@ -44,10 +44,11 @@ pub(crate) struct Wanted {
 impl Wanted {
     /// Whether the channel of that name is.
     pub(crate) fn wants(&self, name: &[u8]) -> bool {
-        if name == SELF_TEST && !self.self_test {
-            return false;
-        }
-        if self.channels.is_empty() && self.exclude.is_empty() && self.query.is_all() {
+        if self.takes_self_tests(name)
+            && self.channels.is_empty()
+            && self.exclude.is_empty()
+            && self.query.is_all()
+        {
             return true;
         }
         let mut known = self.known.borrow_mut();
@@ -62,9 +63,16 @@ impl Wanted {
     }
 
     fn judge(&self, name: &[u8]) -> bool {
+        let takes = self.takes_self_tests(name);
         let name = sluice_core::Name::from_bytes(name);
         let chosen = self.channels.is_empty() || self.channels.matches(name.text());
-        chosen && !self.exclude.matches(name.text()) && self.query.may_want(name.text())
+        // Asked first: what is left out here exists all the same.
+        let is_asked = self.query.may_want(name.text());
+        is_asked && takes && chosen && !self.exclude.matches(name.text())
+    }
+
+    fn takes_self_tests(&self, name: &[u8]) -> bool {
+        name != SELF_TEST || self.self_test
     }
 }
 

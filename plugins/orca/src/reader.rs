@@ -519,6 +519,12 @@ fn behind_header(file: LogFile, data: u64) -> Result<Lines, Error> {
 /// Whether configuration and objects of each subfile are wanted; nothing if everything is.
 fn wanted(log: &Log, context: &ReadContext) -> Option<Vec<[bool; 2]>> {
     let query = &context.query.channels;
+    // What is not to be played is there all the same.
+    for number in (0..log.subfiles.len()).filter(|number| log.leaves_out(*number)) {
+        if let Some(channel) = log.channel(number, 0, Part::Object) {
+            query.may_want(channel.name.text());
+        }
+    }
     if query.is_all() {
         return None;
     }

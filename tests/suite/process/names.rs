@@ -141,6 +141,80 @@ fn a_field_that_no_type_declares_is_refused_before_anything_is_read() {
 }
 
 #[test]
+fn every_format_tells_a_channel_without_events_in_the_window() {
+    let folder = demo();
+    ran(&folder, &["convert", "drive.lcm", "--to", "drive.lcm.zst"]).expect(0);
+    ran(&folder, &["convert", "drive.lcm", "--to", "drive.parquet"]).expect(0);
+    ran(&folder, &["convert", "drive.lcm", "--to", "tables/"]).expect(0);
+    for input in ["drive.lcm", "drive.lcm.zst", "drive.parquet", "tables/"] {
+        let window = ["convert", input, "--to", "out.jsonl", "--overwrite", "--start", "+0.5"];
+        // Only at the very beginning did anything happen there.
+        let channels = ["-c", "LCM_SELF_TEST", "-c", "POSE", "--strict"];
+        let done = ran(&folder, &[&window[..], &channels].concat()).expect(0);
+        let done = done
+            .says("note: --channel: `LCM_SELF_TEST`: the channel has no event in the time window");
+        assert!(!done.stderr.contains("`POSE`"), "{input}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn a_name_that_a_stage_before_has_changed_is_told_with_the_new_one() {
+    let folder = demo();
+    let pipeline = |channels: &str| {
+        format!(
+            "[sources.log]\nplugin = \"lcm-log\"\npath = \"drive.lcm\"\n\
+             [stages.renamed]\nplugin = \"rename\"\nfrom = \"log\"\nmap = {{ POSE = \"EGO\" }}\n\
+             [stages.few]\nplugin = \"limit\"\nfrom = \"renamed\"\nevents = 1000\n\
+             [stages.keep]\nplugin = \"filter\"\nfrom = \"few\"\nchannels = [{channels}]\n\
+             [sinks.out]\nplugin = \"null\"\nfrom = \"keep\"\n"
+        )
+    };
+    folder.write("old.toml", pipeline("\"POSE\", \"BROOM_L\""));
+    let old = ran(&folder, &["run", "old.toml", "--report", "report.json"]).expect(0);
+    old.says("keep: `channels`: no channel is called `POSE` there: a stage before has renamed it to `EGO`");
+    assert_eq!(report(&folder)["unmatched"][0]["found"], "renamed");
+    ran(&folder, &["run", "old.toml", "--strict"]).expect(2);
+    folder.write("new.toml", pipeline("\"EGO\", \"BROOM_L\""));
+    ran(&folder, &["run", "new.toml", "--strict"]).expect(0);
+}
+
+#[test]
+fn fields_are_suggested_where_the_source_itself_has_decoded_them() {
+    let folder = demo();
+    ran(&folder, &["convert", "drive.lcm", "--types", "mit-dgc", "--to", "tables/"]).expect(0);
+    let convert = |more: &[&str]| {
+        let tables = ["convert", "tables/", "-c", "POSE", "--overwrite", "--to"];
+        ran(&folder, &[&tables[..], more].concat())
+    };
+    convert(&["out.csv", "--field", "utme"])
+        .expect(0)
+        .says("--field: no event has a field `utme`; did you mean `utime`?");
+    convert(&["out.jsonl", "--field", "poss[0]"])
+        .expect(0)
+        .says("no event has a field `poss[0]`; did you mean `pos[0]`?");
+    let condition = ["out.jsonl", "--where", "vell[0] > 0"];
+    convert(&condition)
+        .expect(0)
+        .says("--where: no event has a field `vell[0]`; did you mean `vel[0]`?");
+    convert(&[&condition[..], &["--strict"]].concat()).expect(2).says("nothing was published");
+    convert(&["out.jsonl", "--where", "vel[0] > -1e9", "--field", "pos[0]", "--strict"]).expect(0);
+}
+
+#[test]
+fn a_channel_that_is_not_to_be_played_exists_all_the_same() {
+    let folder = Folder::new();
+    let log = crate::kit::root().join("plugins/orca/testdata/disabled_skipped/master.log");
+    let log = log.to_str().unwrap();
+    let convert = |channel: &str| {
+        let convert = ["convert", log, "--to", "out.jsonl", "--overwrite", "--strict"];
+        let disabled = ["--source-option", "disabled=skip", "-c", channel];
+        ran(&folder, &[&convert[..], &disabled].concat())
+    };
+    convert("orca.Power").expect(0);
+    convert("orca.Powr").expect(2).says("did you mean `orca.Power`?");
+}
+
+#[test]
 fn types_plugins_and_sets_of_types_are_suggested() {
     let folder = demo();
     let convert = ["convert", "drive.lcm", "--to", "out.jsonl", "--types"];

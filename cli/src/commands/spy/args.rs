@@ -47,6 +47,10 @@ pub(crate) struct SpyArgs {
     #[arg(long = "type", value_name = "CHANNEL=TYPE", value_parser = channel_type, requires = "types")]
     pub(crate) channel_types: Vec<(String, String)>,
 
+    /// End with exit code 2 where a channel that is named was not heard, instead of warning of it.
+    #[arg(long)]
+    pub(crate) strict: bool,
+
     /// Print a JSON object every --interval, and a last one at the end.
     #[arg(long)]
     pub(crate) json: bool,

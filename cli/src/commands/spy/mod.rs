@@ -74,17 +74,18 @@ pub(crate) fn run(args: &SpyArgs, shell: &Shell) -> Outcome {
     if watch.state().closed {
         return Ok(Ending::Done);
     }
-    tell_end(report?, &watch, shell)
+    tell_end(report?, &watch, args.strict, shell)
 }
 
-fn tell_end(mut report: Report, watch: &Watch, shell: &Shell) -> Outcome {
+fn tell_end(mut report: Report, watch: &Watch, strict: bool, shell: &Shell) -> Outcome {
     if watch.told {
         report.notes.clear();
     }
     execute::tell_losses(&report, Origin::Flags, shell);
+    execute::tell_unmatched(&report, Origin::Flags, shell);
     let events = report.sources.values().map(|source| source.events).sum();
     shell.say(&format!("{} in {:.2} s", units::many(events, "event"), report.seconds));
-    Ok(if report.is_complete() { Ending::Done } else { Ending::Losses })
+    Ok(execute::ending_of(&report, strict))
 }
 
 /// The source that receives from the address, or from where it would by itself.
