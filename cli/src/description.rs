@@ -4,11 +4,13 @@
 use std::path::Path;
 
 use serde_json::{Map, Value};
-use sluice_core::files;
+use sluice_core::{Input, Kind, Plugin, files};
 
 use crate::args::Assignment;
 use crate::ending::Failure;
+use crate::inputs;
 use crate::recipe::toml_of;
+use crate::shell::Shell;
 
 /// A longer file is no description, but a log in its place.
 const LONGEST: usize = 4 << 20;
@@ -52,6 +54,20 @@ impl Format {
             return Err(wrong(file, &what));
         }
         Ok(Self { from: Some(from), options: [described, options.to_vec()].concat() })
+    }
+
+    /// The source that reads a file of this format, and its options.
+    pub(crate) fn reader<'s>(
+        &self,
+        file: &Input,
+        shell: &'s Shell,
+    ) -> Result<(&'s Plugin, Map<String, Value>), Failure> {
+        let options = self.json()?;
+        let source = match self.from.as_deref().filter(|_| !options.is_empty()) {
+            Some(name) => inputs::named(shell, Kind::Source, name)?,
+            None => inputs::source_of(shell, std::slice::from_ref(file), self.from.as_deref())?,
+        };
+        Ok((source, options))
     }
 
     /// Its options as a source takes them that is part of no pipeline file.

@@ -278,16 +278,7 @@ pub(crate) fn expect_path_to_do(plugin: &Plugin) -> Result<(), Failure> {
     }
 }
 
-/// Reads a whole file through its source into `sink`, which is not part of any pipeline file.
-pub(crate) fn read_into(
-    plugin: &Plugin,
-    path: &Path,
-    sink: Box<dyn DynSink>,
-) -> Result<Report, Failure> {
-    read_with(plugin, path, &Map::new(), sink)
-}
-
-/// The same, with options of the source beside the path.
+/// Reads a file through its source, with these options beside the path, into a sink.
 pub(crate) fn read_with(
     plugin: &Plugin,
     path: &Path,
@@ -311,8 +302,12 @@ pub(crate) fn findings(
 }
 
 /// What of a file's own table of contents is wrong, as its source sees it.
-pub(crate) fn faults(plugin: &Plugin, path: &Path) -> Result<Vec<String>, Failure> {
-    let node = source_node(plugin, json!({ "path": text(path)? }))?;
+pub(crate) fn faults(
+    plugin: &Plugin,
+    path: &Path,
+    options: &Map<String, Value>,
+) -> Result<Vec<String>, Failure> {
+    let node = file_node(plugin, path, options)?;
     let Part::Source(source) = node.part else { return Ok(Vec::new()) };
     source.faults(path).map_err(Failure::from)
 }

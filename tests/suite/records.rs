@@ -289,6 +289,30 @@ fn described_logs_are_read_by_info_cat_and_convert() {
 }
 
 #[test]
+fn described_logs_are_verified_and_played() {
+    let folder = Folder::new();
+    let right = DESCRIPTION.replace("type = \"u64\"", "type = \"text\", size = \"rest\"");
+    folder.write("rig.toml", format!("plugin = \"records\"\n{}", right.trim_start()));
+    folder.write("in.bin", packets(9));
+    let verify = ["verify", "in.bin", "--describe", "rig.toml"];
+    assert!(ran(&folder, &verify).expect(0).text().contains("in.bin: ok"));
+    // Without a description nobody knows the format.
+    ran(&folder, &["verify", "in.bin"]).expect(1);
+    ran(&folder, &["verify", "in.bin", "--from", "records"]).expect(1);
+    ran(&folder, &["verify", "in.bin", "--describe", "in.bin"]).expect(2).says("is no text");
+    let mut cut = packets(9);
+    cut.truncate(cut.len() - 3);
+    folder.write("in.bin", cut);
+    assert!(ran(&folder, &verify).expect(3).text().contains("in.bin: damaged"));
+    let play = ["play", "in.bin", "--describe", "rig.toml", "--print-pipeline"];
+    let pipeline = ran(&folder, &play).expect(0).text();
+    assert!(pipeline.contains("plugin = \"records\"") && pipeline.contains("NOTE"), "{pipeline}");
+    let options = ["--source-option", "channel=all-{unit}"];
+    let pipeline = ran(&folder, &[&play[..], &options].concat()).expect(0).text();
+    assert!(pipeline.contains("all-{unit}"), "{pipeline}");
+}
+
+#[test]
 fn a_description_that_does_not_fit_is_told_once_by_kind() {
     let folder = Folder::new();
     folder.write("in.bin", packets(150));

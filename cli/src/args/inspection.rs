@@ -136,4 +136,17 @@ pub(crate) struct VerifyArgs {
     /// Folders with a manifest, reports of `--report`, or files.
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
+
+    /// The format of files, by the name of a source; told by their first bytes if left out.
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) from: Option<String>,
+
+    /// The format of files, as this file describes it: the options of a source such as `records`, or
+    /// a pipeline file.
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) describe: Option<PathBuf>,
+
+    /// Set any option of the source; VALUE is TOML, or else taken as text.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
+    pub(crate) source_option: Vec<Assignment>,
 }

@@ -11,8 +11,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use sluice_core::Input;
 use sluice_core::name::json_escaped;
-use sluice_core::{Input, Kind};
 use sluice_pipeline::Report;
 
 use crate::args::InfoArgs;
@@ -142,11 +142,7 @@ fn tell_of(file: &Input, args: &InfoArgs, showing: &mut Showing, shell: &Shell) 
 
 fn look_into(file: &Input, args: &InfoArgs, shell: &Shell) -> Result<Found, Failure> {
     let format = Format::of(args.from.as_deref(), args.describe.as_deref(), &args.source_option)?;
-    let options = format.json()?;
-    let source = match format.from.as_deref().filter(|_| !options.is_empty()) {
-        Some(name) => inputs::named(shell, Kind::Source, name)?,
-        None => inputs::source_of(shell, std::slice::from_ref(file), format.from.as_deref())?,
-    };
+    let (source, options) = format.reader(file, shell)?;
     let result = Arc::new(Mutex::new(Census::default()));
     let counting = Counting::new(Arc::clone(&result), Types::named(&args.types, shell)?);
     let report = inputs::read_with(source, &file.path, &options, Box::new(counting))?;

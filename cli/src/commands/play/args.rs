@@ -1,10 +1,14 @@
 //! What `play` takes.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use sluice_core::options::ByteSize;
 
-use crate::args::{RunningArgs, SelectionArgs, above_zero, length, number, pattern, regex};
+use crate::args::{
+    Assignment, RunningArgs, SelectionArgs, above_zero, assignment, length, number, pattern, regex,
+};
 
 #[derive(Debug, Default, Args)]
 #[command(after_help = "\
@@ -79,6 +83,14 @@ pub(crate) struct PlayArgs {
     /// The format of the logs, by the name of a source; told by the first bytes if left out.
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<String>,
+
+    /// The format, as this file describes it: the options of a source such as `records`, or a pipeline file.
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) describe: Option<PathBuf>,
+
+    /// Set any option of the source; VALUE is TOML, or else taken as text.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
+    pub(crate) source_option: Vec<Assignment>,
 
     /// Print the pipeline file that does this, and do nothing.
     #[arg(long)]

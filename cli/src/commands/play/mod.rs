@@ -20,6 +20,7 @@ use sluice_pipeline::{Pipeline, Report};
 
 use crate::args::{Assignment, ProgressForm};
 use crate::commands::{convert, execute};
+use crate::description::Format;
 use crate::ending::{Failure, Outcome};
 use crate::flags::Origin;
 use crate::inputs;
@@ -66,9 +67,10 @@ fn text(args: &PlayArgs, shell: &Shell) -> Result<(String, f64), Failure> {
     let mut selection = args.selection.clone();
     selection.channel.extend(args.regex.clone());
     let (files, selection) = inputs::without_addresses(&args.inputs, &selection, shell)?;
-    let source = convert::source(&files, args.from.as_deref(), &[], shell)?;
+    let format = Format::of(args.from.as_deref(), args.describe.as_deref(), &args.source_option)?;
+    let source = convert::source(&files, format.from.as_deref(), &format.options, shell)?;
     let speed = speed(args)?;
-    let source_options = when_played(source);
+    let source_options = when_played(source, format.options);
     let recipe = Recipe {
         source: source.name,
         source_options: &source_options,
@@ -84,13 +86,14 @@ fn text(args: &PlayArgs, shell: &Shell) -> Result<(String, f64), Failure> {
     Ok((recipe.text(), speed))
 }
 
-/// The options of a source whose events are played.
-fn when_played(source: &Plugin) -> Vec<Assignment> {
-    let option = |(name, value): &(&str, &str)| Assignment {
-        name: (*name).to_owned(),
-        value: (*value).to_owned(),
-    };
-    source.when_played.iter().map(option).collect()
+/// The options of a source whose events are played: those that were said, and what is usual then.
+fn when_played(source: &Plugin, mut options: Vec<Assignment>) -> Vec<Assignment> {
+    for (name, value) in source.when_played {
+        if options.iter().all(|option| option.name != *name) {
+            options.push(Assignment { name: (*name).to_owned(), value: (*value).to_owned() });
+        }
+    }
+    options
 }
 
 /// What was asked for, or what the address of a log says; 0 is as fast as possible.

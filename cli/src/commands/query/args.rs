@@ -82,6 +82,10 @@ pub(crate) struct QueryArgs {
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<String>,
 
+    /// The format of the logs, as this file describes it: the options of a source such as `records`, or a pipeline file.
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) describe: Option<PathBuf>,
+
     /// Set any option of the source; VALUE is TOML, or else taken as text.
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
     pub(crate) source_option: Vec<Assignment>,

@@ -15,6 +15,7 @@ use sluice_query::table::LogTables;
 use super::args::QueryArgs;
 use super::words::Log;
 use crate::commands::convert;
+use crate::description::Format;
 use crate::ending::Failure;
 use crate::inputs::{self, SOURCE};
 use crate::recipe::Recipe;
@@ -161,7 +162,8 @@ fn source<'s>(
     paths: &[String],
     shell: &'s Shell,
 ) -> Result<(&'s Plugin, Box<dyn Source>), Failure> {
-    let plugin = convert::source(paths, args.from.as_deref(), &args.source_option, shell)?;
+    let format = Format::of(args.from.as_deref(), args.describe.as_deref(), &args.source_option)?;
+    let plugin = convert::source(paths, format.from.as_deref(), &format.options, shell)?;
     if plugin.program.is_some() {
         return Err(Failure::WrongUse(format!(
             "`{}` runs a program, which a query does not; have a pipeline file run it and write a log",
@@ -171,7 +173,7 @@ fn source<'s>(
     let recipe = Recipe {
         source: plugin.name,
         inputs: paths,
-        source_options: &args.source_option,
+        source_options: &format.options,
         sink: "null",
         ..Recipe::default()
     };

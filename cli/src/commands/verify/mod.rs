@@ -7,11 +7,13 @@ mod verdict;
 use std::path::Path;
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
 use sluice_core::files;
 use sluice_pipeline::batch;
 
 use crate::args::VerifyArgs;
 use crate::commands::info::{Counting, Types};
+use crate::description::Format;
 use crate::ending::{Ending, Failure, Outcome};
 use crate::inputs;
 use crate::out;
@@ -22,8 +24,11 @@ use verdict::Verdict;
 /// Judges every path, also behind one that is wrong.
 pub(crate) fn run(args: &VerifyArgs, shell: &Shell) -> Outcome {
     let mut worst = Ending::Done;
+    let format = Format::of(args.from.as_deref(), args.describe.as_deref(), &args.source_option)?;
+    // What is wrong with what was said of the format is wrong of all paths.
+    format.json()?;
     for path in &args.paths {
-        let verdict = match judge(path, shell) {
+        let verdict = match judge(path, &format, shell) {
             Ok(verdict) => verdict,
             Err(failure @ (Failure::Mistakes(_) | Failure::Closed)) => return Err(failure),
             Err(failure) => Verdict::different(failure.message()),
@@ -34,7 +39,7 @@ pub(crate) fn run(args: &VerifyArgs, shell: &Shell) -> Outcome {
     Ok(worst)
 }
 
-fn judge(path: &Path, shell: &Shell) -> Result<Verdict, Failure> {
+fn judge(path: &Path, format: &Format, shell: &Shell) -> Result<Verdict, Failure> {
     if files::is_folder(path) {
         return judge_folder(path, shell);
     }
@@ -44,11 +49,11 @@ fn judge(path: &Path, shell: &Shell) -> Result<Verdict, Failure> {
     if let Some(report) = record::report(path)? {
         return Ok(judge_report(&report, shell));
     }
-    judge_file(path, shell)
+    judge_file(path, format, shell)
 }
 
 /// Reads a file through, after comparing it with what is recorded of it in the folders around it.
-fn judge_file(path: &Path, shell: &Shell) -> Result<Verdict, Failure> {
+fn judge_file(path: &Path, format: &Format, shell: &Shell) -> Result<Verdict, Failure> {
     let mut verdict = Verdict::default();
     let files = inputs::expand(shell, path)?;
     let recorded = record::recorded(path)?;
@@ -57,8 +62,9 @@ fn judge_file(path: &Path, shell: &Shell) -> Result<Verdict, Failure> {
         None => verdict.count(&files),
     }
     for file in &files {
-        match inputs::source_of(shell, std::slice::from_ref(file), None) {
-            Ok(source) => read_through(&file.path, source, &mut verdict)?,
+        match format.reader(file, shell) {
+            Ok((source, options)) => read_through(&file.path, source, &options, &mut verdict)?,
+            Err(failure) if format.from.is_some() => return Err(failure),
             // Not all that can be written can be read; then what is recorded is all there is.
             Err(Failure::WrongUse(_)) if !recorded.is_empty() => {}
             Err(Failure::WrongUse(_)) => verdict.differences.push(NOTHING_TO_COMPARE.to_owned()),
@@ -89,11 +95,12 @@ const NOTHING_TO_COMPARE: &str =
 fn read_through(
     path: &Path,
     source: &sluice_core::Plugin,
+    options: &Map<String, Value>,
     verdict: &mut Verdict,
 ) -> Result<(), Failure> {
     let counting = Counting::new(Arc::default(), Types::default());
-    let report = inputs::read_into(source, path, Box::new(counting))?;
-    verdict.damage.extend(inputs::faults(source, path)?);
+    let report = inputs::read_with(source, path, options, Box::new(counting))?;
+    verdict.damage.extend(inputs::faults(source, path, options)?);
     for damage in &report.damage {
         let (length, offset) = (damage.length, damage.offset);
         verdict
