@@ -292,7 +292,7 @@ fn described_logs_are_read_by_info_cat_and_convert() {
 fn described_logs_are_verified_and_played() {
     let folder = Folder::new();
     let right = DESCRIPTION.replace("type = \"u64\"", "type = \"text\", size = \"rest\"");
-    folder.write("rig.toml", format!("plugin = \"records\"\n{}", right.trim_start()));
+    folder.write("rig.toml", right);
     folder.write("in.bin", packets(9));
     let verify = ["verify", "in.bin", "--describe", "rig.toml"];
     assert!(ran(&folder, &verify).expect(0).text().contains("in.bin: ok"));

@@ -173,3 +173,31 @@ fn fields_that_nothing_writes_are_told_with_what_to_do() {
     assert!(ran(&folder, &["check", "p.toml"]).expect(0).text().contains("are not written"));
     ran(&folder, &["run", "p.toml"]).expect(0).says("single: decoded fields are not written");
 }
+
+#[test]
+fn a_csv_that_would_lose_fields_is_refused_with_what_to_do() {
+    let folder = two_logs();
+    let types = ["convert", "lcmlog-2022.00", "--types", "mit-dgc", "--to", "out.csv"];
+    let convert = |more: &[&str]| ran(&folder, &[&types[..], more].concat());
+    // The first event is not decoded.
+    let refused = convert(&["--report", "report.json"]).expect(2);
+    let refused = refused.says("the first event is not decoded").says("(`--channel ");
+    refused.says("`--to tables/`").says("nothing was published");
+    // The first event is of another type than those of the second channel.
+    let two = ["-c", "POSE", "-c", "BROOM_L"];
+    convert(&two).expect(2).says("`POSE` (`lcmtypes.pose_t`)").says("would be lost");
+    assert_eq!(folder.names(), ["demo.toml", "lcmlog-2022.00", "lcmlog-2022.01", "report.json"]);
+    // What the advice says works, and so does what has one type or no fields that are lost.
+    for more in [
+        &["-c", "POSE"][..],
+        &["-c", "BROOM_L", "-c", "BROOM_R"],
+        &["-c", "POSE", "-c", "BROOM_L", "--field", "utime", "--field", "pos[0]"],
+        &["--sink-option", "fields=[]"],
+    ] {
+        convert(&[more, &["--overwrite"]].concat()).expect(0);
+    }
+    ran(&folder, &["convert", "lcmlog-2022.00", "--to", "raw.csv"]).expect(0);
+    // An input of a batch is refused by itself.
+    let batch = [&LOGS[..], &["--types", "mit-dgc", "--to", "{name}.csv"]].concat();
+    ran(&folder, &batch).expect(1).says("would be lost");
+}

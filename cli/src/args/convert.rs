@@ -56,8 +56,8 @@ pub(crate) struct ConvertArgs {
     pub(crate) describe: Option<PathBuf>,
 
     /// What the source of the events is called in the output, such as '{name}' or '{path}', which
-    /// tells the logs of several inputs apart; also {stem}, {ext}, {parent} and {source}, what it is
-    /// called otherwise.
+    /// tells the logs of several inputs apart; also {stem}, {ext}, {parent} and {source}, what it
+    /// is called otherwise.
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) source_name: Option<String>,
 

@@ -141,8 +141,8 @@ pub(crate) struct VerifyArgs {
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<String>,
 
-    /// The format of files, as this file describes it: the options of a source such as `records`, or
-    /// a pipeline file.
+    /// The format of files, as this file describes it: the options of a source such as `records`,
+    /// or a pipeline file.
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) describe: Option<PathBuf>,
 

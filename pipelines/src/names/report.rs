@@ -124,7 +124,8 @@ impl NameReport {
     }
 }
 
-/// Fields that are called nearly so. Elements of lists without a fixed length are no paths of their own.
+/// Fields that are called nearly so. Elements of lists without a fixed length are no paths of their
+/// own.
 fn near_fields(name: &str, paths: &BTreeSet<&str>) -> Vec<String> {
     let near = nearest_of(name, paths.iter().copied(), MOST_NEAR);
     match name.split_once('[') {

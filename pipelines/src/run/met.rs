@@ -1,5 +1,5 @@
-//! What nodes met whose options name channels or fields: under which names events came, and which columns
-//! rows had. Counts nothing, and looks at no other node.
+//! What nodes met whose options name channels or fields: under which names events came, and which
+//! columns rows had. Counts nothing, and looks at no other node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -34,7 +34,7 @@ pub struct Csv {
     #[serde(default)]
     payload: Payload,
     /// The fields of decoded events that are columns, in this order. Without it they are all fields of the
-    /// first event's type, if it is decoded.
+    /// first event's type, if it is decoded; an event with other fields ends the run.
     #[serde(default)]
     fields: Option<FieldList>,
     /// A list in decoded events that is taken apart: each of its elements is a line of its own.
@@ -305,7 +305,7 @@ impl Sink for Csv {
 
     fn open(&self, context: &SinkContext) -> Result<Table, Error> {
         let file = TextFile::open(&self.path, b"", context)?;
-        Table::new(file, self.front(), self.header, self.fields.as_ref())
+        Table::new((file, &self.path), self.front(), self.header, self.fields.as_ref())
     }
 
     fn encode(
@@ -436,7 +436,12 @@ mod tests {
     #[test]
     fn the_first_event_decides_which_fields_are_columns() {
         let options = json!({ "event_columns": ["sequence"] });
-        let (text, notes) = mixed().written_with_notes("csv", options.clone(), &[1, 2]);
+        let refused = mixed().failure("csv", options.clone());
+        assert!(
+            refused.contains("the fields of `C` (`") && refused.contains("`--channel C`"),
+            "{refused}"
+        );
+        let (text, notes) = mixed().recorded_with_notes("csv", options.clone(), &[1, 2]);
         let wanted = [
             ["sequence", "utime", "pos[0]", "pos[1]", "names", "s.x", "text", "hash"],
             ["0", "5", "NaN", "2.5", "[\"a;\",\"\"]", "1", "", "/wA="],
@@ -450,7 +455,9 @@ mod tests {
         assert!(notes[0].0.contains("not of the first one's type") && notes[0].1 == 1, "{notes:?}");
 
         let bare = Log::of(&[(b"A", 1, b""), (b"B", 2, b"")]).decoded(&[1], &[7]);
-        let (text, notes) = bare.written_with_notes("csv", options, &[1]);
+        let refused = bare.failure("csv", options.clone());
+        assert!(refused.contains("the first event is not decoded"), "{refused}");
+        let (text, notes) = bare.recorded_with_notes("csv", options, &[1]);
         assert_eq!(text, "sequence\n0\n1\n");
         assert!(notes[0].0.contains("first event is not decoded") && notes[0].1 == 1, "{notes:?}");
     }
@@ -496,7 +503,8 @@ mod tests {
             .scans(&[0, 1, 3], &[2, 0, 1])
             .decoded(&[2], &[7]);
         let options = json!({ "unnest": "points", "event_columns": ["sequence", "size"] });
-        let (text, notes) = log.lines_with_notes("csv", options, &[1]);
+        assert!(log.failure("csv", options.clone()).contains("`--channel B`"));
+        let (text, notes) = log.recorded_with_notes("csv", options, &[1]);
         let wanted = "sequence,size,utime,x,points_sequence,sequence\n\
             0,,0,0.0,0,0\n0,,0,0.5,1,0\n2,0,,,,\n3,,2,1.0,2,2\n";
         assert_eq!(text, wanted);

@@ -160,6 +160,11 @@ impl TextFile {
         Ok(Self { file, channels, rows: 0, events: 0, has_lists: false })
     }
 
+    /// Whether it grows under its final name, as recordings do.
+    pub(crate) fn is_growing(&self) -> bool {
+        self.file.is_growing()
+    }
+
     /// Every channel of the run.
     pub(crate) fn channels(&self) -> Arc<Channels> {
         Arc::clone(&self.channels)

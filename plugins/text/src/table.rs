@@ -1,15 +1,19 @@
 //! The columns of fields in a CSV: which there are, and the lines of events of every type brought to them.
 //! Does not know what stands in front of them.
 //!
-//! Where no fields are named, the first event of the output decides. Batches are encoded before that is
+//! Where no fields are named, the first event of the output decides; events whose fields would have
+//! no column end the run then, unless the file grows while it is recorded. Batches are encoded
+//! before that is
 //! known, in any order, so the fields of each line lie apart from its front until the line is appended.
 
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use sluice_core::json::Cell;
+use sluice_core::name::printable;
+use sluice_core::options::OutPath;
 use sluice_core::selection::{FieldList, Found};
-use sluice_core::{Batch, Channels, Error, FieldPath, MessageType, Rows};
+use sluice_core::{Batch, ChannelId, Channels, Error, ErrorKind, FieldPath, MessageType, Rows};
 
 use crate::fields::{RowFinder, table_cell};
 use crate::file::{TextBlock, TextFile};
@@ -63,6 +67,8 @@ struct Line {
 struct Shape {
     message: Arc<MessageType>,
     leaves: Vec<FieldPath>,
+    /// The channel of the first event of this type in its batch.
+    channel: Option<ChannelId>,
 }
 
 impl TableBlock {
@@ -164,7 +170,9 @@ impl FieldParts {
     pub(crate) fn of(batch: &Batch) -> (Self, Columns) {
         let shape = |rows: &Rows| {
             let leaves = FieldPath::leaves(rows.columns.schema_ref());
-            Arc::new(Shape { message: Arc::clone(&rows.message), leaves })
+            let first = rows.events.first().and_then(|event| batch.channels().get(*event as usize));
+            let channel = first.copied().map(ChannelId);
+            Arc::new(Shape { message: Arc::clone(&rows.message), leaves, channel })
         };
         let shapes: Vec<_> = batch.rows().iter().map(shape).collect();
         let resolve = |(rows, shape): (&Rows, &Arc<Shape>)| {
@@ -189,8 +197,9 @@ impl FieldParts {
         self.lines.first().and_then(|line| self.shapes.get(line.shape?))
     }
 
-    fn decoded(&self) -> usize {
-        self.lines.iter().filter(|line| line.shape.is_some()).count()
+    /// The types of the decoded events, in order.
+    fn decoded(&self) -> impl Iterator<Item = &Arc<Shape>> {
+        self.lines.iter().filter_map(|line| self.shapes.get(line.shape?))
     }
 }
 
@@ -261,6 +270,8 @@ pub(crate) fn end_line(start: usize, out: &mut Vec<u8>) {
 #[derive(Debug)]
 pub struct Table {
     file: TextFile,
+    /// What it is called.
+    path: String,
     front: Front,
     has_header: bool,
     layout: Layout,
@@ -284,15 +295,16 @@ enum Layout {
 }
 
 impl Table {
-    /// A table in a new file. `chosen` are its columns of fields, if they are known.
+    /// A table in a new file of this path. `chosen` are its columns of fields, if they are known.
     pub(crate) fn new(
-        file: TextFile,
+        (file, path): (TextFile, &OutPath),
         front: Front,
         has_header: bool,
         chosen: Option<&FieldList>,
     ) -> Result<Self, Error> {
         let mut table = Self {
             file,
+            path: path.0.display().to_string(),
             front,
             has_header,
             layout: Layout::Undecided,
@@ -329,7 +341,10 @@ impl Table {
             self.decide(first.map_or(Layout::Bare, |shape| Layout::Of(Arc::clone(shape))))?;
         }
         match (&mut self.layout, &fields) {
-            (Layout::Bare, Fields::Apart(parts)) => self.without_column += parts.decoded() as u64,
+            (Layout::Bare, Fields::Apart(parts)) => {
+                self.expect_columns(parts.decoded().next())?;
+                self.without_column += parts.decoded().count() as u64;
+            }
             (Layout::Of(shape), fields) => {
                 let shape = Arc::clone(shape);
                 return self.append_woven(&shape, &text, fields);
@@ -346,6 +361,9 @@ impl Table {
         text: &TextBlock,
         fields: &Fields,
     ) -> Result<u64, Error> {
+        if let Fields::Apart(parts) = fields {
+            self.expect_columns(parts.decoded().find(|other| !shape.is(other)))?;
+        }
         let mut out = std::mem::take(&mut self.scratch);
         out.clear();
         match fields {
@@ -355,6 +373,40 @@ impl Table {
         let appended = self.file.append_as(&out, text);
         self.scratch = out;
         appended
+    }
+
+    /// Refuses an event of a type whose fields have no column. A recording goes on: what it lacks
+    /// is told at its end.
+    fn expect_columns(&self, lost: Option<&Arc<Shape>>) -> Result<(), Error> {
+        let Some(lost) = lost.filter(|_| !self.file.is_growing()) else { return Ok(()) };
+        let columns = match &self.layout {
+            Layout::Of(shape) => format!("those of {}", self.described(shape)),
+            _ => "none, since the first event is not decoded".to_owned(),
+        };
+        Err(ErrorKind::NotAllowed(format!(
+            "nothing was published, since the fields of {} would be lost: the columns of a CSV are the \
+             fields of its first event, {columns}. Write one channel (`--channel {}`), a table a channel \
+             (`--to tables/`) or lines of JSON (`.jsonl`); or choose the columns by `--field` (the option \
+             `fields`; `[]` is none): {}",
+            self.described(lost),
+            self.channel(lost).unwrap_or_else(|| "NAME".to_owned()),
+            self.path
+        ))
+        .into())
+    }
+
+    /// A type of message, with the channel on which it came.
+    fn described(&self, shape: &Shape) -> String {
+        let name = printable(&shape.message.name);
+        match self.channel(shape) {
+            Some(channel) => format!("`{channel}` (`{name}`)"),
+            None => format!("`{name}`"),
+        }
+    }
+
+    fn channel(&self, shape: &Shape) -> Option<String> {
+        let channel = self.file.channels().get(shape.channel?);
+        Some(printable(channel.name.text()).into_owned())
     }
 
     fn weave(&mut self, shape: &Shape, fronts: &[u8], parts: &FieldParts, out: &mut Vec<u8>) {
@@ -407,11 +459,11 @@ impl Table {
         match &self.layout {
             Layout::Chosen(fields, found) if !self.is_empty => fields.notes(found),
             Layout::Bare => lost(
-                "the first event is not decoded, so fields have no columns; name them in `fields`",
+                "the first event is not decoded, so fields have no columns; the option `fields` names some",
             ),
             Layout::Of(_) => lost(
-                "fields have no columns where an event is not of the first one's type; name them \
-                 in `fields`",
+                "fields have no columns where an event is not of the first one's type; the option \
+                 `fields` names some",
             ),
             Layout::Undecided | Layout::Chosen(..) => Vec::new(),
         }

@@ -140,9 +140,28 @@ impl Log {
         (text, notes)
     }
 
+    /// The same of a sink whose file grows while it is written.
+    pub(crate) fn recorded_with_notes(
+        &self,
+        sink: &str,
+        options: Value,
+        cuts: &[usize],
+    ) -> (String, Vec<(String, u64)>) {
+        let outputs = Outputs::new(Overwrite::Refuse, false, &[]).in_place(true);
+        let (text, notes, _) = self.write_into(outputs, sink, options, cuts).unwrap();
+        (text, notes)
+    }
+
     /// The lines alone.
     pub(crate) fn lines(&self, sink: &str, options: Value) -> String {
         self.write(sink, options, &[]).unwrap().0
+    }
+
+    /// What a sink writes, or that it is refused: where its files are differs.
+    fn outcome(&self, sink: &str, options: Value, cuts: &[usize]) -> Result<Written, String> {
+        let written = self.write(sink, options, cuts);
+        written
+            .map_err(|error| error.to_string().split(": /").next().unwrap_or_default().to_owned())
     }
 
     /// Why a sink cannot write the log.
@@ -151,14 +170,24 @@ impl Log {
     }
 
     fn write(&self, sink: &str, options: Value, cuts: &[usize]) -> Result<Written, Error> {
+        let outputs = Outputs::new(Overwrite::Refuse, false, &[]);
+        self.write_into(outputs, sink, options, cuts)
+    }
+
+    fn write_into(
+        &self,
+        outputs: Outputs,
+        sink: &str,
+        options: Value,
+        cuts: &[usize],
+    ) -> Result<Written, Error> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
         let mut options: Map<String, Value> = options.as_object().unwrap().clone();
         options.insert("path".into(), path.to_str().unwrap().into());
         let sink = make(sink, options.into()).unwrap();
         assert_eq!(sink.targets(), [&*path]);
-        let (outputs, buffers) =
-            (Arc::new(Outputs::new(Overwrite::Refuse, false, &[])), BlockPool::new(64, 2));
+        let (outputs, buffers) = (Arc::new(outputs), BlockPool::new(64, 2));
         let (channels, len) = (Arc::clone(&self.channels), self.batch.len());
         let context =
             SinkContext { outputs: Arc::clone(&outputs), channels, ..SinkContext::standalone() };
@@ -243,8 +272,9 @@ mod properties {
                 prop_assert_eq!(cut, whole);
             }
             for (sink, options) in sinks {
-                let whole = log.written_with_notes(sink, options.clone(), &[]);
-                prop_assert_eq!(log.written_with_notes(sink, options, &cuts), whole);
+                let whole = log.recorded_with_notes(sink, options.clone(), &[]);
+                prop_assert_eq!(log.recorded_with_notes(sink, options.clone(), &cuts), whole);
+                prop_assert_eq!(log.outcome(sink, options.clone(), &cuts), log.outcome(sink, options, &[]));
             }
         }
     }

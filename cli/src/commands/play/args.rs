@@ -84,7 +84,8 @@ pub(crate) struct PlayArgs {
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<String>,
 
-    /// The format, as this file describes it: the options of a source such as `records`, or a pipeline file.
+    /// The format, as this file describes it: the options of a source such as `records`, or a
+    /// pipeline file.
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) describe: Option<PathBuf>,
 

@@ -82,7 +82,8 @@ pub(crate) struct QueryArgs {
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<String>,
 
-    /// The format of the logs, as this file describes it: the options of a source such as `records`, or a pipeline file.
+    /// The format of the logs, as this file describes it: the options of a source such as
+    /// `records`, or a pipeline file.
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) describe: Option<PathBuf>,
 
