@@ -67,7 +67,9 @@ fn what_is_made_up_shows_events_and_time_and_leaves_no_bar_after_an_interrupt() 
     let Some(session) = Session::of(&command, &steps) else { return };
     session.expect(0);
     let output = session.output();
-    assert!(!output.contains(" of 1") && !output.contains("kB"), "{output}");
+    // Behind the last line of the bar stands what the run came to, whose rate depends on the machine.
+    let bar = output.split("note:").next().unwrap();
+    assert!(!bar.contains(" of 1") && !bar.contains("B/s"), "{output}");
     let screen = screen(output);
     assert!(screen.iter().any(|line| line.contains("stopping")), "{screen:#?}");
     assert!(
