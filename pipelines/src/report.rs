@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sluice_core::name::printable;
 use sluice_core::output::Published;
 use sluice_core::plugin::SOURCES_LOST;
-use sluice_core::{ChannelId, Channels, Damage, Error, ErrorKind, Input};
+use sluice_core::{ChannelId, Channels, Damage, Error, Input};
 
 use crate::names::NameReport;
 use crate::run::{Counts, Finished, Tally};
@@ -34,6 +34,9 @@ pub struct Report {
     /// The names in options, with what there was of them.
     #[serde(default)]
     pub names: Vec<NameReport>,
+    /// Whether nothing was published, as the run was strict and a name in an option matched nothing.
+    #[serde(default)]
+    pub refused: bool,
     /// The files that were published.
     pub files: Vec<Published>,
     /// Wall time.
@@ -245,17 +248,6 @@ impl Report {
         self.names.iter().filter(|name| name.is_unmatched())
     }
 
-    /// `Err` names all that nothing matched, if anything is; nothing may have been published yet.
-    pub(crate) fn refuse_unmatched(&self) -> Result<(), Error> {
-        let said = self.unmatched().filter_map(|name| Some((name, name.sentence()?)));
-        let said: Vec<String> =
-            said.map(|(name, said)| format!("{}: `{}`: {said}", name.node, name.option)).collect();
-        if said.is_empty() {
-            return Ok(());
-        }
-        Err(ErrorKind::NotAllowed(format!("{}; nothing was published", said.join("; "))).into())
-    }
-
     /// Whether everything was read and carried.
     pub fn is_complete(&self) -> bool {
         let carried = self.channels.iter().all(|row| row.damaged == 0);
@@ -264,9 +256,13 @@ impl Report {
         self.damaged_ranges == 0 && carried && received && !self.interrupted
     }
 
-    /// The exit code that says how the run ended: 0 done, 3 done with losses.
+    /// The exit code that says how the run ended: 0 done, 3 done with losses, 2 if it was refused.
     pub fn exit(&self) -> u8 {
-        if self.is_complete() { 0 } else { 3 }
+        match self.refused {
+            true => 2,
+            false if self.is_complete() => 0,
+            false => 3,
+        }
     }
 
     /// The report as `--report` writes it.

@@ -47,6 +47,19 @@ fn fed(folder: &Folder, arguments: &[&str], input: &[u8]) -> Ran {
 }
 
 #[test]
+fn times_that_a_column_cannot_hold_are_told_where_times_are_shown() {
+    let folder = Folder::new();
+    // The second one counts nanoseconds where microseconds belong.
+    let times = [BEGIN, BEGIN * 1_000];
+    let events = times.map(|utime| Event::new(0, utime, "POSE", b"x"));
+    folder.write("drive.lcm", log(&events));
+    ran(&folder, &["query", "select count(*) from drive", "drive.lcm"]).expect(0);
+    ran(&folder, &["query", "select timestamp from drive", "drive.lcm"])
+        .expect(3)
+        .says("POSE: times beyond what 64 bits of nanoseconds hold");
+}
+
+#[test]
 fn events_are_counted_by_channel_as_info_counts_them() {
     let folder = drive();
     let told = info(&folder, "drive.lcm");

@@ -179,6 +179,21 @@ fn the_report_balances_and_says_what_was_left_out_and_added() {
     }
 }
 
+#[test]
+fn a_table_of_a_channel_that_never_comes_is_told() {
+    let folder = folder();
+    for (query, more) in [
+        ("select utime from POES", ""),
+        ("select max(utime) as utime from POES", "memory = \"64MiB\"\n"),
+    ] {
+        let more = format!("{more}tables = {{ POES = \"utime bigint\" }}\n");
+        folder.write("p.toml", asked(query, &more) + SINKS);
+        let told = "asked: `query`: no channel matches `POES`; did you mean `POSE`?";
+        ran(&folder, &["run", "p.toml", "-q", "--overwrite"]).expect(0).says(told);
+        ran(&folder, &["run", "p.toml", "-q", "--overwrite", "--strict"]).expect(2).says(told);
+    }
+}
+
 /// Some ten thousand rows out of some hundred.
 const MANY: &str = "POSE a cross join POSE b";
 

@@ -113,7 +113,9 @@ pub(crate) fn execute(
     meter.forget_told(&mut report);
     tell_losses(&report, origin, shell);
     tell_unmatched(&report, origin, shell);
-    tell_summary(&summary(&report), summary_fields(&report), &args.running, shell);
+    if !report.refused {
+        tell_summary(&summary(&report), summary_fields(&report), &args.running, shell);
+    }
     Ok(ending_of(&report, args.running.strict))
 }
 
@@ -143,6 +145,9 @@ pub(crate) fn tell_unmatched(report: &Report, origin: Origin, shell: &Shell) {
     let more = all().count().saturating_sub(MOST_SHOWN) as u64;
     if more > 0 {
         shell.warn(&format!("and {} more", units::many(more, "name")));
+    }
+    if report.refused {
+        shell.error("a name matched nothing, and --strict was given; nothing was published");
     }
 }
 

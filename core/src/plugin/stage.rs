@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{ChannelQuery, Query, Window, times_clamped};
 use crate::programs::Talk;
-use crate::{Batch, ChannelId, Channels, DeclaredColumns, Error, Event, FieldPath};
+use crate::{Batch, ChannelId, Channels, DeclaredColumns, Error, Event, FieldPath, Pattern};
 
 /// A stage says by its kind how it may be run; there is no flag to get wrong.
 pub enum Stage {
@@ -221,6 +221,12 @@ pub trait Map: Send + Sync {
         Vec::new()
     }
 
+    /// The channels that an option names in an expression, each with that option: a run says which of them
+    /// never came. Those that options list by themselves need not be told.
+    fn named_channels(&self) -> Vec<(&'static str, Pattern)> {
+        Vec::new()
+    }
+
     /// What becomes of decoded rows, as far as that is clear beforehand: lets fields that no type has be
     /// told before the run.
     fn rows_after(&self) -> RowsAfter {
@@ -305,6 +311,11 @@ pub trait Fold: Send {
         None
     }
 
+    /// The channels that an option names in an expression: see [`Map::named_channels`].
+    fn named_channels(&self) -> Vec<(&'static str, Pattern)> {
+        Vec::new()
+    }
+
     /// What becomes of decoded rows: see [`Map::rows_after`].
     fn rows_after(&self) -> RowsAfter {
         RowsAfter::Unclear
@@ -365,7 +376,7 @@ impl FoldQuery {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Pattern, Patterns};
+    use crate::Patterns;
 
     struct Nothing(&'static str);
 

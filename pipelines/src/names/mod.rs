@@ -57,6 +57,8 @@ pub fn of_node(
     if let Part::Stage(stage) = part {
         let fields = fields_of(stage).into_iter();
         names.extend(fields.map(|field| (CONDITION, SearchedName::Field(field))));
+        let channels = channels_of(stage).into_iter();
+        names.extend(channels.map(|(option, channel)| (option, SearchedName::Channel(channel))));
     }
     let named = |(option, name): (&str, SearchedName)| NameOption {
         option: option.to_owned(),
@@ -72,6 +74,15 @@ fn fields_of(stage: &Stage) -> Vec<FieldPath> {
         Stage::Fold(_) | Stage::Chain(_) => Vec::new(),
     };
     stage.parts().into_iter().flat_map(fields).collect()
+}
+
+fn channels_of(stage: &Stage) -> Vec<(&'static str, Pattern)> {
+    let channels = |part: &Stage| match part {
+        Stage::Map(map) => map.named_channels(),
+        Stage::Fold(fold) => fold.named_channels(),
+        Stage::Chain(_) => Vec::new(),
+    };
+    stage.parts().into_iter().flat_map(channels).collect()
 }
 
 fn collect(value: &Value, shape: &Shape<'_>, add: &mut dyn FnMut(SearchedName)) {

@@ -37,8 +37,8 @@ use sluice_core::output::faults::Faults;
 use sluice_core::output::staging::Staging;
 use sluice_core::programs::Talk;
 use sluice_core::{
-    BlockPool, ChannelLog, Channels, DynSink, Entry, Error, Input, Origin, Overwrite, Playback,
-    Query, ReadContext, Source, Split, StageContext, Tasks,
+    BlockPool, ChannelLog, Channels, DynSink, Entry, Error, Input, Origin, Outputs, Overwrite,
+    Playback, Query, ReadContext, Source, Split, StageContext, Tasks,
 };
 
 use crate::manifest::{self, Ended};
@@ -87,10 +87,19 @@ pub struct Options {
     pub allow_exec: bool,
     /// That it records, and how.
     pub recording: Option<Recording>,
-    /// Whether a name in an option that nothing matched keeps the run from publishing anything.
+    /// Whether a name in an option that nothing matched keeps the run from publishing anything: see
+    /// [`Report::refused`].
     pub strict: bool,
     /// How outputs fail; for tests. Nothing fails in a run without them that does not fail by itself.
     pub faults: Option<Arc<Faults>>,
+}
+
+impl Options {
+    fn tell(&self, milestone: &Milestone<'_>) {
+        if let Some(progress) = &self.progress {
+            progress.milestone(milestone);
+        }
+    }
 }
 
 /// How far a run is.
@@ -202,14 +211,9 @@ fn run_prepared(
     let Pipeline { name, nodes, .. } = pipeline;
     let hashes = within.is_some_and(|within| within.hash);
     let inputs: Vec<Input> = reading.inputs().cloned().collect();
-    let tell = |milestone: &Milestone<'_>| {
-        if let Some(progress) = &options.progress {
-            progress.milestone(milestone);
-        }
-    };
     for source in &reading.sources {
         let name = nodes.get(source.node).map_or("", |node| &node.name);
-        tell(&Milestone::planned(name, source));
+        options.tell(&Milestone::planned(name, source));
     }
     let wants_hashes =
         hashes || writes_folder(&nodes) || sinks(&nodes).any(|sink| sink.wants_hashes());
@@ -246,15 +250,29 @@ fn run_prepared(
             report.note_early_end(&labels);
         }
     }
+    published(report, &outputs, &publisher, started)
+}
+
+/// Publishes the outputs of a run that came to its end, unless it is strict and a name in an option
+/// matched nothing.
+fn published(
+    mut report: Report,
+    outputs: &Arc<Outputs>,
+    publisher: &Publisher<'_>,
+    started: Instant,
+) -> Result<Report, Error> {
+    let options = publisher.options;
     // Units of a batch are judged together.
-    if options.strict && within.is_none() {
-        report.refuse_unmatched()?;
+    let is_judged = options.strict && publisher.within.is_none();
+    report.refused = is_judged && report.unmatched().next().is_some();
+    if report.refused {
+        return Ok(report);
     }
     let ended = Ended { exit: report.exit(), partial: report.interrupted };
-    tell(&Milestone::Publishing { seconds: started.elapsed().as_secs_f64() });
-    report.files.extend(publisher.publish(&outputs, ended)?);
+    options.tell(&Milestone::Publishing { seconds: started.elapsed().as_secs_f64() });
+    report.files.extend(publisher.publish(outputs, ended)?);
     for Published { path, rows, bytes, .. } in &report.files {
-        tell(&Milestone::Output { path, rows: *rows, bytes: *bytes });
+        options.tell(&Milestone::Output { path, rows: *rows, bytes: *bytes });
     }
     Ok(report)
 }

@@ -39,9 +39,15 @@ fn a_channel_that_is_nowhere_is_a_warning_with_the_nearest_name() {
 fn strict_publishes_nothing_where_a_name_matches_nothing() {
     let folder = demo();
     let arguments = ["convert", "drive.lcm", "--to", "out.lcm", "-c", "POES", "-c", "POSE"];
-    let failed = ran(&folder, &[&arguments[..], &["--strict"]].concat()).expect(2);
-    failed.says("no channel matches `POES`; did you mean `POSE`?").says("nothing was published");
-    assert_eq!(folder.names(), ["drive.lcm"]);
+    let strict = ["--strict", "--report", "report.json"];
+    ran(&folder, &[&arguments[..], &strict[..]].concat())
+        .expect(2)
+        .says("warning: --channel: no channel matches `POES`; did you mean `POSE`?")
+        .says("error: a name matched nothing, and --strict was given; nothing was published");
+    assert_eq!(folder.names(), ["drive.lcm", "report.json"]);
+    let report = report(&folder);
+    assert_eq!((&report["exit"], &report["files"]), (&2.into(), &json!([])));
+    assert_eq!(report["unmatched"][0]["name"], "POES");
     ran(&folder, &["cat", "drive.lcm", "-c", "POES", "--strict"]).expect(2).says("`POSE`?");
     ran(&folder, &["cat", "drive.lcm", "-c", "POSE", "--strict"]).expect(0);
     // Who has seen enough has not looked for all of them.

@@ -161,23 +161,28 @@ impl Map for Each {
         let channels = wanted(&self.query.tables);
         plugin::MapQuery { channels, keeps_times, keeps_channels, ..plugin::MapQuery::default() }
     }
+
+    fn named_channels(&self) -> Vec<(&'static str, Pattern)> {
+        named(&self.query.tables)
+    }
 }
 
 /// The channels that tables are made of.
 pub(super) fn wanted(tables: &[Table]) -> ChannelQuery {
-    let mut patterns = Vec::new();
-    for table in tables {
-        let pattern = match table {
-            Table::Events => None,
-            // A name may look like something else.
-            Table::Channel(name) => {
-                Pattern::parse(name).ok().filter(|pattern| pattern.as_name() == Some(name))
-            }
-        };
-        match pattern {
-            Some(pattern) => patterns.push(pattern),
-            None => return ChannelQuery::default(),
-        }
+    let patterns: Vec<Pattern> = tables.iter().filter_map(pattern).collect();
+    if patterns.len() < tables.len() {
+        return ChannelQuery::default();
     }
     ChannelQuery::of(&Patterns(patterns), &Patterns::default(), &Patterns::default())
+}
+
+/// The same channels as names in the option that holds the query.
+pub(super) fn named(tables: &[Table]) -> Vec<(&'static str, Pattern)> {
+    tables.iter().filter_map(pattern).map(|pattern| ("query", pattern)).collect()
+}
+
+fn pattern(table: &Table) -> Option<Pattern> {
+    let Table::Channel(name) = table else { return None };
+    // A name may look like something else.
+    Pattern::parse(name).ok().filter(|pattern| pattern.as_name() == Some(name))
 }

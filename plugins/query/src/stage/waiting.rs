@@ -2,7 +2,7 @@
 //! known, and are asked from then on as they come.
 
 use sluice_core::options::ByteSize;
-use sluice_core::{Batch, Error, Fold, Map, StageContext};
+use sluice_core::{Batch, Error, Fold, Map, Pattern, StageContext};
 
 use super::each::{Each, wanted};
 use super::known::Known;
@@ -92,6 +92,10 @@ impl Fold for Waiting {
     fn finish(&mut self, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         self.held.end(&self.each.known)?;
         Ok(Vec::new())
+    }
+
+    fn named_channels(&self) -> Vec<(&'static str, Pattern)> {
+        self.each.named_channels()
     }
 }
 

@@ -56,6 +56,11 @@ impl Work {
         if batch.is_empty() {
             return Ok(());
         }
+        if self.made.contains(&Column::Timestamp) {
+            let mut context = StageContext::new(&self.log.channels, None);
+            context.clamps_times(&batch);
+            made.note(context.notes);
+        }
         let words = self.log.words();
         let rows = record_batch(&self.made, &self.made_schema, &batch, fields.as_ref(), &words);
         let rows = self.meeting_condition(rows.map_err(external)?)?;

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use sluice_core::options::ByteSize;
-use sluice_core::{Batch, Clock, Error, ErrorKind, Fold, StageContext};
+use sluice_core::{Batch, Clock, Error, ErrorKind, Fold, Pattern, StageContext};
 
+use super::each::named;
 use super::known::Known;
 use super::outcome::{New, Outcome};
 use super::plan::{Planned, Planner};
@@ -199,6 +200,10 @@ impl Fold for Whole {
 
     fn is_done(&self) -> bool {
         matches!(self.work, Work::Over)
+    }
+
+    fn named_channels(&self) -> Vec<(&'static str, Pattern)> {
+        named(&self.query.tables)
     }
 }
 
