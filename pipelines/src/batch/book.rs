@@ -30,7 +30,7 @@ pub(crate) struct Book {
     /// What is read, and never removed.
     inputs: Arc<BTreeSet<Identity>>,
     /// Hold the locks.
-    _folder: Option<File>,
+    _folder: Option<FolderLock>,
     _shard: Option<Locked>,
 }
 
@@ -71,7 +71,7 @@ impl Book {
             journal: journal_of(here, heading.as_ref()),
             heading,
             inputs: Arc::default(),
-            _folder: lock,
+            _folder: lock.map(FolderLock),
             _shard: shard,
         })
     }
@@ -245,6 +245,18 @@ fn is_ours(folder: &Path, file: &OutputFile) -> bool {
     has_length(folder, file) && is_as_written(folder, file)
 }
 
+/// A folder that is locked. It is unlocked in any case when this is dropped: a program that is being started at that
+/// moment has a copy of the file, with the lock, until it runs.
+#[derive(Debug)]
+struct FolderLock(File);
+
+impl Drop for FolderLock {
+    fn drop(&mut self) {
+        // Where locks do not work, there was none.
+        drop(self.0.unlock());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -265,6 +277,8 @@ mod tests {
         };
         let first = Book::open(folder.path(), None).unwrap();
         assert!(Book::open(folder.path(), None).is_err());
+        // What a program has that is being started meanwhile.
+        let _copy = first._folder.as_ref().unwrap().0.try_clone().unwrap();
         first.close(vec![unit.clone()], Vec::new()).unwrap();
         let second = Book::open(folder.path(), None).unwrap();
         assert_eq!(second.before().units, [unit]);
