@@ -184,12 +184,12 @@ fn a_table_of_a_channel_that_never_comes_is_told() {
     let folder = folder();
     for (query, more) in [
         ("select utime from POES", ""),
-        ("select max(utime) as utime from POES", "memory = \"64MiB\"\n"),
+        ("select timestamp, utime from POES order by utime", "memory = \"64MiB\"\nchannel = \"POSE\"\n"),
     ] {
         let more = format!("{more}tables = {{ POES = \"utime bigint\" }}\n");
         folder.write("p.toml", asked(query, &more) + SINKS);
         let told = "asked: `query`: no channel matches `POES`; did you mean `POSE`?";
-        ran(&folder, &["run", "p.toml", "-q", "--overwrite"]).expect(0).says(told);
+        ran(&folder, &["run", "p.toml", "--overwrite"]).expect(0).says(told);
         ran(&folder, &["run", "p.toml", "-q", "--overwrite", "--strict"]).expect(2).says(told);
     }
 }

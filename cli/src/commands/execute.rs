@@ -137,7 +137,10 @@ pub(crate) fn tell_unmatched(report: &Report, origin: Origin, shell: &Shell) {
             (flags::place_of_name(name, origin), name.sentence().unwrap_or_default());
         if name.is_unmatched() {
             let said = printable_sentence(&format!("{node}: {what}")).into_owned();
-            shell.warn_of("unmatched", &said, json!(name));
+            match report.refused {
+                true => shell.error_of("unmatched", &said, json!(name)),
+                false => shell.warn_of("unmatched", &said, json!(name)),
+            }
         } else {
             shell.note(&Note { node, what, count: 0 });
         }
@@ -147,7 +150,7 @@ pub(crate) fn tell_unmatched(report: &Report, origin: Origin, shell: &Shell) {
         shell.warn(&format!("and {} more", units::many(more, "name")));
     }
     if report.refused {
-        shell.error("a name matched nothing, and --strict was given; nothing was published");
+        shell.error("nothing was published, as --strict was given and a name matched nothing");
     }
 }
 

@@ -42,8 +42,8 @@ fn strict_publishes_nothing_where_a_name_matches_nothing() {
     let strict = ["--strict", "--report", "report.json"];
     ran(&folder, &[&arguments[..], &strict[..]].concat())
         .expect(2)
-        .says("warning: --channel: no channel matches `POES`; did you mean `POSE`?")
-        .says("error: a name matched nothing, and --strict was given; nothing was published");
+        .says("error: --channel: no channel matches `POES`; did you mean `POSE`?")
+        .says("error: nothing was published, as --strict was given");
     assert_eq!(folder.names(), ["drive.lcm", "report.json"]);
     let report = report(&folder);
     assert_eq!((&report["exit"], &report["files"]), (&2.into(), &json!([])));
