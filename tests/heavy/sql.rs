@@ -184,7 +184,10 @@ fn a_table_of_a_channel_that_never_comes_is_told() {
     let folder = folder();
     for (query, more) in [
         ("select utime from POES", ""),
-        ("select timestamp, utime from POES order by utime", "memory = \"64MiB\"\nchannel = \"POSE\"\n"),
+        (
+            "select timestamp, utime from POES order by utime",
+            "memory = \"64MiB\"\nchannel = \"POSE\"\n",
+        ),
     ] {
         let more = format!("{more}tables = {{ POES = \"utime bigint\" }}\n");
         folder.write("p.toml", asked(query, &more) + SINKS);

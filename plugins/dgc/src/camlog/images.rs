@@ -6,7 +6,7 @@ use arrow_array::BinaryArray;
 use arrow_buffer::{Buffer, OffsetBuffer};
 use sluice_core::{Batch, Error, LossLog, ReadContext, Reader, Seam};
 
-use super::wire::{Frame, Look};
+use super::wire::{Frame, ParsedFrame};
 
 /// Bytes of a message before its image.
 const HEAD: usize = 30;
@@ -83,7 +83,7 @@ fn messages(batch: Batch, is_named: bool, left_out: &mut LeftOut) -> Result<Batc
     let (mut ends, mut times) = (vec![0], Vec::with_capacity(batch.len()));
     for row in 0..batch.len() {
         let payload = batch.payload(row);
-        let Look::Frame(frame) = Frame::look(payload) else {
+        let ParsedFrame::Frame(frame) = Frame::parse(payload) else {
             return Err(Error::broken("a frame of a camera log that is none any more"));
         };
         let image = payload.get(frame.image.clone()).unwrap_or_default();

@@ -23,7 +23,7 @@ use sluice_core::{
 
 use crate::calibration::{Calibration, CalibrationPath};
 use images::ImageReader;
-use wire::{Frame, Look};
+use wire::{Frame, ParsedFrame};
 
 /// Options of `camlog`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -135,10 +135,10 @@ impl Delimited for Frames {
     }
 
     fn parse<'b>(&self, bytes: &'b [u8]) -> Parsed<'b> {
-        let frame = match Frame::look(bytes) {
-            Look::Frame(frame) => frame,
-            Look::More => return Parsed::More,
-            Look::Not(why) => return Parsed::Not(why),
+        let frame = match Frame::parse(bytes) {
+            ParsedFrame::Frame(frame) => frame,
+            ParsedFrame::More => return Parsed::More,
+            ParsedFrame::Not(why) => return Parsed::Not(why),
         };
         let (len, nanos) = (frame.len(), images::nanos(frame.micros));
         let timestamp = i64::try_from(nanos).unwrap_or(i64::MAX);

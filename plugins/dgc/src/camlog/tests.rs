@@ -295,16 +295,16 @@ proptest! {
         let mut bytes = bytes;
         let at = at.index(bytes.len());
         bytes[at] = byte;
-        let whole = Frame::look(&bytes);
+        let whole = Frame::parse(&bytes);
         let mut decided = None;
         for len in 0..=bytes.len() {
-            let look = Frame::look(&bytes[..len]);
+            let parsed = Frame::parse(&bytes[..len]);
             match &decided {
-                None if look == Look::More => {}
-                None => decided = Some(look),
-                Some(before) => prop_assert_eq!(before, &look),
+                None if parsed == ParsedFrame::More => {}
+                None => decided = Some(parsed),
+                Some(before) => prop_assert_eq!(before, &parsed),
             }
         }
-        prop_assert_eq!(decided.unwrap_or(Look::More), whole);
+        prop_assert_eq!(decided.unwrap_or(ParsedFrame::More), whole);
     }
 }

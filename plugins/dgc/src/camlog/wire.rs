@@ -74,7 +74,7 @@ pub(super) struct Frame {
 
 /// What some bytes begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum ParsedFrame {
     /// A frame, as far as the first byte of its image.
     Frame(Frame),
     /// More bytes are needed to tell.
@@ -95,34 +95,34 @@ impl Frame {
     }
 
     /// The frame that `bytes` begin with. Decided before the first byte of the image.
-    pub(super) fn look(bytes: &[u8]) -> Look {
+    pub(super) fn parse(bytes: &[u8]) -> ParsedFrame {
         let (mut frame, mut front) = (Self::default(), Front::default());
         let mut at = 0;
         loop {
             let rest = bytes.get(at..).unwrap_or_default();
             let Some((head, rest)) = rest.split_first_chunk::<FIELD_HEAD>() else {
                 let is_mark = rest.iter().zip(&MARK).all(|(byte, mark)| byte == mark);
-                return if is_mark { Look::More } else { Look::Not(NO_FIELD) };
+                return if is_mark { ParsedFrame::More } else { ParsedFrame::Not(NO_FIELD) };
             };
             if !head.starts_with(&MARK) {
-                return Look::Not(NO_FIELD);
+                return ParsedFrame::Not(NO_FIELD);
             }
             let [_, _, k0, k1, l0, l1, l2, l3] = *head;
             let kind = u16::from_be_bytes([k0, k1]);
             let len = u32::from_be_bytes([l0, l1, l2, l3]) as usize;
             let body = at + FIELD_HEAD;
             if let Err(why) = front.admit(kind, len) {
-                return Look::Not(why);
+                return ParsedFrame::Not(why);
             }
             if kind == IMAGE {
                 frame.image = body..body + len;
-                return Look::Frame(frame);
+                return ParsedFrame::Frame(frame);
             }
             at = body + len;
             if at > LONGEST_FRONT {
-                return Look::Not(LONG_FRONT);
+                return ParsedFrame::Not(LONG_FRONT);
             }
-            let Some(field) = rest.get(..len) else { return Look::More };
+            let Some(field) = rest.get(..len) else { return ParsedFrame::More };
             match OTHERS.contains(&kind) {
                 true => frame.others += 1,
                 false => frame.tell(kind, field, body),
