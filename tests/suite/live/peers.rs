@@ -6,7 +6,9 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{Listener, Network, URL, got, pattern, peer_program, receive, report, spec, until};
+use super::{
+    Listener, Network, PATIENCE, URL, got, pattern, peer_program, receive, report, spec, until,
+};
 use crate::kit::{BEGIN, Event, Folder, Ran, is_ignored, log};
 use crate::peers::python;
 
@@ -54,12 +56,12 @@ fn done(output: Output) -> String {
     Ran::of(output).expect(0).text()
 }
 
-/// Waits until a log that grows has so many events, without what programs say to themselves when they start. What is
-/// still held back then is written when the program ends.
+/// Waits until a log that grows has so many events, without what programs say to themselves when they start: a
+/// program that is ended before writes no more.
 fn wait_for_events(folder: &Folder, name: &str, count: usize) {
     const SYNC: &[u8] = &[0xed, 0xa1, 0xda, 0x01];
     const SELF_TEST: &[u8] = b"LCM_SELF_TEST";
-    until(Duration::from_secs(5), || {
+    until(PATIENCE, || {
         let log = folder.read(name);
         let all = |word: &[u8]| log.windows(word.len()).filter(|bytes| *bytes == word).count();
         all(SYNC) - all(SELF_TEST).min(all(SYNC)) >= count
