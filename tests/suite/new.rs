@@ -21,23 +21,7 @@ pub(crate) fn cargo(folder: &Path) -> Command {
     fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(folder).env("CARGO_TARGET_DIR", target()).env("CARGO_INCREMENTAL", "0");
-    for name in crates() {
-        // As in the workspace, where they are its own and not optimised.
-        cargo.arg("--config").arg(format!("profile.dev.package.{name}.opt-level=0"));
-    }
     cargo
-}
-
-/// The names of the crates of this repository that a new crate depends on.
-fn crates() -> Vec<String> {
-    let families = fs::read_dir(root().join("plugins")).unwrap().map(|entry| entry.unwrap().path());
-    let families = families.filter(|folder| folder.join("Cargo.toml").exists());
-    let named =
-        |folder: PathBuf| format!("sluice-{}", folder.file_name().unwrap().to_str().unwrap());
-    let others = ["sluice-conformance", "sluice-core", "sluice-logs", "sluice-pipeline"];
-    let mut names: Vec<String> = others.into_iter().map(str::to_owned).collect();
-    names.extend(families.map(named).filter(|name| name != "sluice-example"));
-    names
 }
 
 /// Makes a crate, and gives what was said.

@@ -97,12 +97,18 @@ impl Met {
     }
 }
 
-/// The channels of a batch: as they were read, and as they are called now.
+/// The channels of a batch: as they were read, and as they are called now. Events of many channels come
+/// in no order: the set is asked only when a channel is called otherwise than it was last.
 fn names(batch: &Batch) -> BTreeSet<(u32, u32)> {
-    let (mut names, mut last) = (BTreeSet::new(), None);
-    for pair in batch.origins().iter().copied().zip(batch.channels().iter().copied()) {
-        if last.replace(pair) != Some(pair) {
-            names.insert(pair);
+    let mut names = BTreeSet::new();
+    let mut last: Vec<Option<u32>> = Vec::new();
+    for (&origin, &channel) in batch.origins().iter().zip(batch.channels()) {
+        let place = origin as usize;
+        if place >= last.len() {
+            last.resize(place + 1, None);
+        }
+        if last[place].replace(channel) != Some(channel) {
+            names.insert((origin, channel));
         }
     }
     names

@@ -1,0 +1,336 @@
+//! The kit finds what is wrong with codecs that were made wrong on purpose, and finds nothing where nothing is
+//! wrong.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int32Type;
+use arrow_array::{ArrayRef, BinaryArray, Int32Array, RecordBatch, StringArray};
+use arrow_schema::{Schema, SchemaRef};
+use serde::Deserialize;
+use serde_json::Value;
+use sluice_conformance::{CodecTrial, Promise, codec};
+use sluice_core::registry::schema_of;
+use sluice_core::schemars::JsonSchema;
+use sluice_core::{
+    Batch, Channel, Codec, Encoding, Error, KeyOf, KnownType, Make, MessageType, OptionsError,
+    PayloadType, Payloads, Plugin, Rows, TypeKey, options,
+};
+
+use crate::found::found;
+
+/// What is wrong with a codec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wrong {
+    Nothing,
+    /// Takes payloads with bytes left over, which do not come back.
+    IgnoresTheRest,
+    /// Leaves the front of a row whose end cannot be read.
+    HalfRows,
+    /// Takes the end of a row that cannot be read for that of the next.
+    ShiftsValues,
+    /// Says nothing of bad payloads.
+    SaysNothing,
+    /// Ends the run where a payload is bad.
+    Fails,
+    /// Reads without looking whether there is anything.
+    Panics,
+    /// Takes memory by what a length says.
+    BelievesLengths,
+    /// Does not know its own description.
+    DisownsTypes,
+    /// Encodes other bytes.
+    EncodesOther,
+    /// Takes columns for what they should be.
+    BelievesColumns,
+    /// Takes what is null for nothing.
+    EncodesNulls,
+}
+
+/// There are no options.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "sluice_core::schemars")]
+struct ToyOptions {}
+
+macro_rules! toy {
+    ($($name:literal: $wrong:ident),* $(,)?) => {
+        $(sluice_core::inventory::submit! {
+            Plugin {
+                about: "decodes a name and a number",
+                sample: "",
+                ..Plugin::new(
+                    $name,
+                    Make::Codec(|value| make(value, Wrong::$wrong)),
+                    schema_of::<ToyOptions>,
+                )
+            }
+        })*
+    };
+}
+
+toy! {
+    "toy": Nothing,
+    "ignores-the-rest": IgnoresTheRest,
+    "half-rows": HalfRows,
+    "shifts-values": ShiftsValues,
+    "says-nothing": SaysNothing,
+    "fails": Fails,
+    "panics": Panics,
+    "believes-lengths": BelievesLengths,
+    "disowns-types": DisownsTypes,
+    "encodes-other": EncodesOther,
+    "believes-columns": BelievesColumns,
+    "encodes-nulls": EncodesNulls,
+}
+
+fn make(value: Value, wrong: Wrong) -> Result<Box<dyn Codec>, OptionsError> {
+    let ToyOptions {} = options::read(value)?;
+    let named = MessageType { codec: "toy".into(), ..MessageType::named("pair", TypeKey(7)) };
+    let form: Arc<dyn PayloadType> = Arc::new(Pair::new(Arc::new(named), wrong));
+    let known =
+        KnownType { described: Arc::clone(form.described()), file: None, line: 0, form: Ok(form) };
+    Ok(Box::new(Toy { types: vec![known], wrong }))
+}
+
+struct Toy {
+    types: Vec<KnownType>,
+    wrong: Wrong,
+}
+
+impl Codec for Toy {
+    fn mistakes(&self) -> &[String] {
+        &[]
+    }
+
+    fn types(&self) -> &[KnownType] {
+        &self.types
+    }
+
+    fn keys(&self, channel: &Channel) -> Option<KeyOf> {
+        let key = |payload: &[u8]| (payload.first() == Some(&b'P')).then_some(TypeKey(7));
+        (channel.encoding == Encoding::Unknown).then(|| Arc::new(key) as KeyOf)
+    }
+
+    fn made_from(&self) -> &'static str {
+        "toy"
+    }
+
+    fn adopt(&self, described: &MessageType, _: &Schema) -> Result<Arc<dyn PayloadType>, String> {
+        if self.wrong == Wrong::DisownsTypes {
+            return Err("never seen".to_owned());
+        }
+        Ok(Arc::new(Pair::new(Arc::new(described.clone()), self.wrong)))
+    }
+}
+
+/// A `P`, a name with its length in front, a number.
+#[derive(Debug)]
+struct Pair {
+    described: Arc<MessageType>,
+    schema: SchemaRef,
+    wrong: Wrong,
+}
+
+fn columns(names: Vec<String>, values: Vec<i32>) -> RecordBatch {
+    let names: ArrayRef = Arc::new(StringArray::from(names));
+    let values: ArrayRef = Arc::new(Int32Array::from(values));
+    RecordBatch::try_from_iter([("name", names), ("value", values)]).unwrap()
+}
+
+impl Pair {
+    fn new(described: Arc<MessageType>, wrong: Wrong) -> Self {
+        Self { described, schema: columns(Vec::new(), Vec::new()).schema(), wrong }
+    }
+
+    /// The name in front of a payload, and what follows it.
+    fn name<'p>(&self, payload: &'p [u8]) -> Option<(String, &'p [u8])> {
+        let (head, rest) = payload.split_first_chunk::<5>()?;
+        let len = u32::from_le_bytes(*head.last_chunk()?) as usize;
+        if self.wrong == Wrong::BelievesLengths {
+            std::hint::black_box(Vec::<u8>::with_capacity(len));
+        }
+        let (name, rest) = match self.wrong {
+            Wrong::Panics => rest.split_at(len),
+            _ => rest.split_at_checked(len)?,
+        };
+        Some((String::from_utf8(name.to_vec()).ok()?, rest))
+    }
+
+    fn value(&self, rest: &[u8]) -> Option<i32> {
+        let (value, left) = rest.split_first_chunk::<4>()?;
+        let is_whole = left.is_empty() || self.wrong == Wrong::IgnoresTheRest;
+        is_whole.then(|| i32::from_le_bytes(*value))
+    }
+}
+
+impl PayloadType for Pair {
+    fn described(&self) -> &Arc<MessageType> {
+        &self.described
+    }
+
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn decode(
+        &self,
+        batch: &Batch,
+        events: &[u32],
+        bad: &mut Vec<(u32, &'static str)>,
+    ) -> Result<Rows, Error> {
+        let (mut names, mut values, mut told) = (Vec::new(), Vec::new(), Vec::new());
+        let mut shift = 0;
+        for event in events {
+            let name = self.name(batch.payload(*event as usize));
+            let row = name.and_then(|(name, rest)| {
+                if self.wrong == Wrong::HalfRows && rest.len() < 4 {
+                    names.push(name.clone());
+                    values.push(0);
+                }
+                Some((name, self.value(rest)?))
+            });
+            match row {
+                Some((name, value)) => {
+                    names.push(name);
+                    values.push(value.wrapping_add(shift));
+                    told.push(*event);
+                }
+                None if self.wrong == Wrong::SaysNothing => {}
+                None if self.wrong == Wrong::Fails => {
+                    return Err(Error::unfit(format!("event {event} is bad")));
+                }
+                None => bad.push((*event, "it is not a pair")),
+            }
+            shift = i32::from(self.wrong == Wrong::ShiftsValues && !bad.is_empty());
+        }
+        let (message, payloads) = (Arc::clone(&self.described), Payloads::Kept);
+        Ok(Rows { message, payloads, events: told, columns: columns(names, values) })
+    }
+
+    fn encode(
+        &self,
+        columns: &RecordBatch,
+        _: &mut Vec<(u32, &'static str)>,
+    ) -> Result<BinaryArray, String> {
+        let names = columns.column_by_name("name").ok_or("no name")?;
+        let values = columns.column_by_name("value").ok_or("no value")?;
+        let values = match self.wrong {
+            Wrong::BelievesColumns => values.as_primitive::<Int32Type>(),
+            _ => values.as_primitive_opt::<Int32Type>().ok_or("values are no numbers")?,
+        };
+        let names = names.as_string_opt::<i32>().ok_or("names are no texts")?;
+        let mark = if self.wrong == Wrong::EncodesOther { b'Q' } else { b'P' };
+        let payload = |(name, value): (Option<&str>, Option<i32>)| {
+            let value = match self.wrong {
+                Wrong::EncodesNulls => value.unwrap_or_default(),
+                _ => value?,
+            };
+            let name = name?;
+            let len = (name.len() as u32).to_le_bytes();
+            Some([&[mark][..], &len, name.as_bytes(), &value.to_le_bytes()].concat())
+        };
+        Ok(names.iter().zip(values.iter()).map(payload).collect())
+    }
+}
+
+fn payload(name: &str, value: i32) -> Vec<u8> {
+    let len = (name.len() as u32).to_le_bytes();
+    [b"P", &len[..], name.as_bytes(), &value.to_le_bytes()].concat()
+}
+
+fn trial(plugin: &str) -> CodecTrial {
+    codec(plugin).payload("PAIR", Encoding::Unknown, payload("seventeen", 17))
+}
+
+#[test]
+fn a_sound_codec_has_no_findings() {
+    trial("toy").payload("PAIR", Encoding::Unknown, payload("", -1)).check();
+}
+
+#[test]
+fn a_codec_that_is_not_linked_is_told() {
+    found(&codec("nobody").findings(), &[Promise::Options], &["no codec is registered"]);
+}
+
+#[test]
+fn a_trial_without_payloads_is_told() {
+    found(&codec("toy").findings(), &[Promise::Options], &["no payload"]);
+}
+
+#[test]
+fn payloads_that_it_does_not_know_are_told() {
+    let unknown = codec("toy").payload("PAIR", Encoding::Lcm, payload("a", 1));
+    found(&unknown.findings(), &[Promise::Identity], &["payload 0", "no payloads of these types"]);
+}
+
+#[test]
+fn payloads_that_it_cannot_decode_are_told() {
+    let cut = codec("toy").payload("PAIR", Encoding::Unknown, b"P\x01\0\0".to_vec());
+    found(&cut.findings(), &[Promise::Identity], &["it is not a pair"]);
+}
+
+#[test]
+fn bytes_that_do_not_come_back() {
+    let words =
+        ["a changed payload that it decodes is not encoded to the bytes it was", "put in at"];
+    found(&trial("ignores-the-rest").findings(), &[Promise::Identity], &words);
+}
+
+#[test]
+fn other_bytes_that_come_back() {
+    let findings = trial("encodes-other").findings();
+    found(&findings, &[Promise::Identity], &["a payload is not encoded", "other from 0 on"]);
+}
+
+#[test]
+fn rows_that_are_left_by_half() {
+    let words = ["not one row an event", "cut off at byte"];
+    found(&trial("half-rows").findings(), &[Promise::WholeRows], &words);
+}
+
+#[test]
+fn rows_that_change_beside_bad_ones() {
+    let words = ["a bad payload changes the row of another one"];
+    found(&trial("shifts-values").findings(), &[Promise::WholeRows], &words);
+}
+
+#[test]
+fn bad_payloads_without_a_reason() {
+    let words = ["neither a row nor a reason"];
+    found(&trial("says-nothing").findings(), &[Promise::WholeRows], &words);
+}
+
+#[test]
+fn bad_payloads_that_end_the_run() {
+    found(&trial("fails").findings(), &[Promise::WholeRows], &["decoding fails", "is bad"]);
+}
+
+#[test]
+fn panics_on_lengths() {
+    found(&trial("panics").findings(), &[Promise::NoPanic], &["cut off", "mid"]);
+}
+
+#[test]
+fn memory_taken_by_what_a_length_says() {
+    let findings = trial("believes-lengths").findings();
+    found(&findings, &[Promise::Memory], &["as if its input could be believed", "set to"]);
+}
+
+#[test]
+fn descriptions_that_are_not_taken_back() {
+    let words = ["its own description", "never seen"];
+    found(&trial("disowns-types").findings(), &[Promise::Identity], &words);
+}
+
+#[test]
+fn columns_that_are_believed() {
+    let findings = trial("believes-columns").findings();
+    found(&findings, &[Promise::NoPanic], &["`value` of another type"]);
+}
+
+#[test]
+fn nulls_that_become_numbers() {
+    let words = ["that is not decoded to it", "`value` null"];
+    found(&trial("encodes-nulls").findings(), &[Promise::Identity], &words);
+}

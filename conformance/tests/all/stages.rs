@@ -1,0 +1,354 @@
+//! The kit finds what is wrong with stages that were made wrong on purpose, and finds nothing where nothing is
+//! wrong.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use serde::Deserialize;
+use serde_json::Value;
+use sluice_conformance::{Promise, stage};
+use sluice_core::registry::schema_of;
+use sluice_core::schemars::JsonSchema;
+use sluice_core::time::When;
+use sluice_core::{
+    Batch, Error, Fold, FoldQuery, Make, Map, MapQuery, MessageType, OptionsError, Payloads,
+    Plugin, Rows, Stage, StageContext, TypeKey, options,
+};
+
+use crate::found::found;
+
+/// What is wrong with a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wrong {
+    Nothing,
+    /// Holds the last events back until the end.
+    Holds,
+    /// Counts events from batch to batch, as if batches came in order.
+    Remembers,
+    /// Leaves events out and does not say so.
+    Loses,
+    /// Gives events twice.
+    MakesUp,
+    /// Holds events back, and does not give them at the end.
+    Forgets,
+    /// Tells of each batch.
+    CountsBatches,
+    /// Leaves out the first event of each batch.
+    LeavesOutFirst,
+    /// Puts rows beside events that are not there.
+    MisplacesRows,
+    /// Panics on a length that cannot be.
+    Panics,
+    /// Takes memory by what a length says.
+    BelievesLengths,
+    /// Panics on times before 1970.
+    PanicsBefore1970,
+    /// Gives its events piece by piece, which is right.
+    GivesPieces,
+    /// Says that nothing passes after 1970, and lets everything pass.
+    PassesMore,
+    /// Says that it needs nothing from before a window, and counts from the beginning.
+    NeedsMore,
+    /// Says that it holds nothing back, and does.
+    HoldsUnsaid,
+}
+
+/// There are no options.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(crate = "sluice_core::schemars")]
+struct ToyOptions {}
+
+macro_rules! toy {
+    ($($name:literal: $wrong:ident),* $(,)?) => {
+        $(sluice_core::inventory::submit! {
+            Plugin {
+                about: "does nothing to events but what these tests are about",
+                sample: concat!("[stages.toy]\nplugin = \"", $name, "\"\nfrom = \"log\""),
+                ..Plugin::new(
+                    $name,
+                    Make::Stage(|value| make(value, Wrong::$wrong)),
+                    schema_of::<ToyOptions>,
+                )
+            }
+        })*
+    };
+}
+
+toy! {
+    "toy": Nothing,
+    "holds": Holds,
+    "remembers": Remembers,
+    "loses": Loses,
+    "makes-up": MakesUp,
+    "forgets": Forgets,
+    "counts-batches": CountsBatches,
+    "leaves-out-first": LeavesOutFirst,
+    "misplaces-rows": MisplacesRows,
+    "panics": Panics,
+    "believes-lengths": BelievesLengths,
+    "panics-before-1970": PanicsBefore1970,
+    "gives-pieces": GivesPieces,
+    "passes-more": PassesMore,
+    "needs-more": NeedsMore,
+    "holds-unsaid": HoldsUnsaid,
+}
+
+fn make(value: Value, wrong: Wrong) -> Result<Stage, OptionsError> {
+    let ToyOptions {} = options::read(value)?;
+    Ok(match wrong {
+        Wrong::Holds | Wrong::Forgets | Wrong::HoldsUnsaid => {
+            Stage::Fold(Box::new(Holder { wrong, held: None }))
+        }
+        Wrong::GivesPieces => Stage::Fold(Box::new(Pieces::default())),
+        Wrong::NeedsMore => Stage::Fold(Box::new(Counter(0))),
+        _ => Stage::Map(Box::new(Toy { wrong, seen: AtomicU64::new(0) })),
+    })
+}
+
+struct Toy {
+    wrong: Wrong,
+    seen: AtomicU64,
+}
+
+/// Rows that say how long payloads are.
+fn lengths(batch: &Batch, beyond: u32) -> Rows {
+    let column = (0..batch.len()).map(|row| batch.payload_len(row) as i64);
+    let column: ArrayRef = Arc::new(Int64Array::from_iter_values(column));
+    Rows {
+        message: MessageType::named("length", TypeKey(1)).into(),
+        payloads: Payloads::Kept,
+        events: (0..batch.len() as u32).map(|event| event + beyond).collect(),
+        columns: RecordBatch::try_from_iter([("length", column)]).unwrap(),
+    }
+}
+
+impl Map for Toy {
+    fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
+        let odd = |batch: &Batch, row: usize| batch.sequences()[row] % 2 == 1;
+        match self.wrong {
+            Wrong::Nothing | Wrong::MisplacesRows => {
+                let kept = batch.retain(|row| !odd(&batch, row));
+                context.filtered += (batch.len() - kept.len()) as u64;
+                let beyond = u32::from(self.wrong == Wrong::MisplacesRows);
+                let rows = lengths(&kept, beyond);
+                Ok(if kept.is_empty() { kept } else { kept.with_rows(vec![rows]) })
+            }
+            Wrong::Remembers => {
+                let kept =
+                    batch.retain(|_| !self.seen.fetch_add(1, Ordering::Relaxed).is_multiple_of(3));
+                context.filtered += (batch.len() - kept.len()) as u64;
+                Ok(kept)
+            }
+            Wrong::Loses => Ok(batch.retain(|row| !odd(&batch, row))),
+            Wrong::MakesUp => {
+                Ok(batch.take((0..batch.len() as u32).flat_map(|row| [row, row]).collect()))
+            }
+            Wrong::CountsBatches => {
+                context.note("a batch was here", 1);
+                Ok(batch)
+            }
+            Wrong::LeavesOutFirst => {
+                context.filtered += u64::from(!batch.is_empty());
+                Ok(batch.retain(|row| row > 0))
+            }
+            Wrong::Panics => {
+                let has_length = |payload: &[u8]| payload.windows(4).any(|four| four == [0x7f; 4]);
+                assert!(!batch.iter().any(|event| has_length(event.payload)), "no such length");
+                Ok(batch)
+            }
+            Wrong::BelievesLengths => {
+                for event in batch.iter() {
+                    let at = event.payload.windows(4).any(|four| four == [0x7f; 4]);
+                    let room: Vec<u8> = Vec::with_capacity(if at { 0x7f7f_7f7f } else { 0 });
+                    std::hint::black_box(room);
+                }
+                Ok(batch)
+            }
+            Wrong::PanicsBefore1970 => {
+                assert!(batch.iter().all(|event| event.timestamp >= 0), "nothing is so old");
+                Ok(batch)
+            }
+            _ => Ok(batch),
+        }
+    }
+
+    fn query(&self) -> MapQuery {
+        let end = (self.wrong == Wrong::PassesMore).then_some(When::At(0));
+        MapQuery { end, ..MapQuery::default() }
+    }
+}
+
+/// Gives all it was given when it is over, batch by batch.
+#[derive(Default)]
+struct Pieces {
+    held: VecDeque<Batch>,
+    is_over: bool,
+}
+
+impl Fold for Pieces {
+    fn push(&mut self, batch: Batch, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        self.held.push_back(batch);
+        Ok(Vec::new())
+    }
+
+    fn finish(&mut self, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        self.is_over = true;
+        Ok(Vec::new())
+    }
+
+    fn more(&mut self, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        let next = if self.is_over || self.held.len() > 3 { self.held.pop_front() } else { None };
+        Ok(next.into_iter().collect())
+    }
+}
+
+/// Lets one of three events pass.
+struct Counter(u64);
+
+impl Fold for Counter {
+    fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        let kept = batch.retain(|_| {
+            self.0 += 1;
+            self.0.is_multiple_of(3)
+        });
+        context.filtered += (batch.len() - kept.len()) as u64;
+        Ok(vec![kept])
+    }
+
+    fn query(&self) -> FoldQuery {
+        FoldQuery { keeps_times: true, ..FoldQuery::default() }
+    }
+}
+
+struct Holder {
+    wrong: Wrong,
+    held: Option<Batch>,
+}
+
+impl Fold for Holder {
+    fn push(&mut self, batch: Batch, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        Ok(self.held.replace(batch).into_iter().collect())
+    }
+
+    fn finish(&mut self, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        let held = self.held.take().filter(|_| self.wrong != Wrong::Forgets);
+        Ok(held.into_iter().collect())
+    }
+
+    fn holds(&self) -> bool {
+        self.wrong != Wrong::HoldsUnsaid
+    }
+}
+
+#[test]
+fn a_sound_stage_without_memory_has_no_findings() {
+    stage("toy").check();
+}
+
+#[test]
+fn a_sound_stage_with_memory_has_no_findings() {
+    stage("holds").check();
+}
+
+#[test]
+fn a_sound_stage_may_give_its_events_piece_by_piece() {
+    stage("gives-pieces").check();
+}
+
+#[test]
+fn a_stage_is_fed_by_what_a_pipeline_gives() {
+    let feed = "[sources.none]\nplugin = \"conformance-nothing\"\n\
+                [stages.events]\nplugin = \"toy\"\nfrom = \"none\"\n";
+    let findings = stage("toy").fed_by(feed).findings();
+    found(&findings, &[Promise::Options], &["there are no events"]);
+    let findings = stage("toy").fed_by("[sources.event]\nplugin = \"nobody\"").findings();
+    found(&findings, &[Promise::Options], &["could not be made", "nobody"]);
+}
+
+#[test]
+fn a_stage_that_is_not_linked_is_told() {
+    found(&stage("nobody").findings(), &[Promise::Options], &["no stage is registered"]);
+}
+
+#[test]
+fn memory_of_a_stage_that_says_it_has_none() {
+    let findings = stage("remembers").findings();
+    let text = format!("{findings:?}");
+    assert!(text.contains("batches of 7 events that come in another order"), "{text}");
+    assert!(findings.iter().any(|finding| finding.promise == Promise::Batches), "{text}");
+}
+
+#[test]
+fn events_that_are_lost_unsaid() {
+    let words = ["of 240 events 120 come out and 0 are filtered"];
+    found(&stage("loses").findings(), &[Promise::Books], &words);
+}
+
+#[test]
+fn events_that_are_made_up() {
+    found(&stage("makes-up").findings(), &[Promise::Books], &["it makes up events"]);
+}
+
+#[test]
+fn events_that_are_held_back_for_ever() {
+    let promises = [Promise::Books, Promise::Batches];
+    found(&stage("forgets").findings(), &promises, &["of 240 events 0 come out"]);
+}
+
+#[test]
+fn notes_that_tell_batches() {
+    let words = ["other notes", "batches of 1 events"];
+    found(&stage("counts-batches").findings(), &[Promise::Batches], &words);
+}
+
+#[test]
+fn events_that_are_chosen_by_batch() {
+    let promises = [Promise::Batches, Promise::Threads];
+    found(&stage("leaves-out-first").findings(), &promises, &["other events come out"]);
+}
+
+#[test]
+fn rows_of_events_that_are_not_there() {
+    let findings = stage("misplaces-rows").findings();
+    let text = format!("{findings:?}");
+    assert!(findings.iter().any(|finding| finding.promise == Promise::WholeRows), "{text}");
+    assert!(text.contains("events that are not in the batch"), "{text}");
+}
+
+#[test]
+fn panics_on_what_payloads_say() {
+    let words = ["payloads with lengths that cannot be", "no such length"];
+    found(&stage("panics").findings(), &[Promise::NoPanic], &words);
+}
+
+#[test]
+fn memory_taken_by_what_payloads_say() {
+    let words = ["payloads with lengths that cannot be"];
+    found(&stage("believes-lengths").findings(), &[Promise::Memory], &words);
+}
+
+#[test]
+fn panics_on_times_before_1970() {
+    found(&stage("panics-before-1970").findings(), &[Promise::NoPanic], &["nothing is so old"]);
+}
+
+#[test]
+fn events_that_pass_though_sources_may_skip_them() {
+    let words = ["if sources skip what it says it does not need", "all channels from .. to .."];
+    found(&stage("passes-more").findings(), &[Promise::Books], &words);
+}
+
+#[test]
+fn events_that_are_needed_though_sources_may_skip_them() {
+    let words = ["if sources skip what it says it does not need"];
+    found(&stage("needs-more").findings(), &[Promise::Books], &words);
+}
+
+#[test]
+fn events_that_are_held_back_by_who_says_otherwise() {
+    let words = ["it says that it holds nothing back", "events 0 come out"];
+    found(&stage("holds-unsaid").findings(), &[Promise::Books], &words);
+}

@@ -1,0 +1,108 @@
+//! How much of what stages make of events is there at one time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use sluice_core::options::ByteSize;
+use sluice_core::{Batch, BatchBuilder, Error, Fold, Map, Stage, StageContext};
+use sluice_pipeline::run::{self, Options};
+
+use crate::engine::kit::{Lines, Made, line_of};
+
+const CAP: usize = 64 << 20;
+
+/// As long as what is read at a time is where memory is capped so.
+const PIECE: usize = CAP / 256;
+
+/// How many bytes there are, and how many there were at most.
+#[derive(Default)]
+struct Alive {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+/// Bytes that are counted as long as they are there.
+struct Counted {
+    bytes: Vec<u8>,
+    alive: Arc<Alive>,
+}
+
+impl Counted {
+    fn of(len: usize, alive: &Arc<Alive>) -> Self {
+        let now = alive.now.fetch_add(len, Ordering::SeqCst) + len;
+        alive.most.fetch_max(now, Ordering::SeqCst);
+        Self { bytes: vec![0; len], alive: Arc::clone(alive) }
+    }
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.alive.now.fetch_sub(self.bytes.len(), Ordering::SeqCst);
+    }
+}
+
+/// Makes batches so many times as large.
+struct Swell(usize, Arc<Alive>);
+
+impl Map for Swell {
+    fn apply(&self, batch: Batch, _: &mut StageContext<'_>) -> Result<Batch, Error> {
+        let mut builder = BatchBuilder::default();
+        let large = Counted::of(batch.payload_bytes() as usize * self.0, &self.1);
+        let segment = builder.segment(Bytes::from_owner(large));
+        for event in batch.iter() {
+            let place = sluice_core::Place { segment, offset: 0 };
+            builder.push(event.timestamp, event.sequence, event.channel, &[0; 64], place);
+        }
+        Ok(builder.finish())
+    }
+}
+
+/// Gives events as they come.
+struct Pass;
+
+impl Fold for Pass {
+    fn push(&mut self, batch: Batch, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        Ok(vec![batch])
+    }
+}
+
+/// The most bytes that were there at one time, where batches become so many times as large.
+fn most_alive(times: usize, stage: impl Fn(Stage) -> Stage) -> usize {
+    let alive = Arc::<Alive>::default();
+    let (seconds, per_second) = (80, 16);
+    let payload = PIECE / per_second as usize;
+    let made = Made { seconds, per_second, payload, ..Made::default() };
+    let swell = Stage::Map(Box::new(Swell(times, Arc::clone(&alive))));
+    let lines = Lines::default();
+    let pipeline = line_of(&made, vec![("swell", stage(swell))], &lines);
+    let memory = Some(ByteSize(CAP as u64));
+    run::run(pipeline, &Options { jobs: Some(8), memory, ..Options::default() }).unwrap();
+    assert_eq!(lines.lines.lock().unwrap().len() as i64, seconds * per_second);
+    assert_eq!(alive.now.load(Ordering::SeqCst), 0);
+    alive.most.load(Ordering::SeqCst)
+}
+
+#[test]
+fn batches_that_swell_while_they_are_read_stay_below_the_cap() {
+    let most = most_alive(20, |swell| swell);
+    assert!(most < CAP, "{most}");
+}
+
+#[test]
+fn batches_that_swell_behind_a_fold_stay_below_the_cap() {
+    let most = most_alive(40, |swell| Stage::Chain(vec![Stage::Fold(Box::new(Pass)), swell]));
+    assert!(most < CAP, "{most}");
+}
+
+#[test]
+fn batches_that_swell_before_a_fold_stay_below_the_cap() {
+    let most = most_alive(20, |swell| Stage::Chain(vec![swell, Stage::Fold(Box::new(Pass))]));
+    assert!(most < CAP, "{most}");
+}

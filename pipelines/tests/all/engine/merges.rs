@@ -1,0 +1,186 @@
+//! Merges of what stages with memory hold back with what they do not.
+
+use std::collections::VecDeque;
+
+use sluice_core::options::ByteSize;
+use sluice_core::{Batch, ChannelId, Error, Fold, Map, Stage, StageContext};
+use sluice_pipeline::run::{self, Options};
+use sluice_pipeline::{Part, Pipeline, Report};
+
+use crate::engine::kit::{Lines, Made, node};
+
+/// Lets some channels pass.
+struct Only(&'static [&'static str]);
+
+impl Map for Only {
+    fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
+        let channels = batch.channels();
+        let passes = |row: usize| {
+            let channel = context.channels.get(ChannelId(channels[row]));
+            self.0.contains(&channel.name.text())
+        };
+        let kept = batch.retain(passes);
+        context.filtered += (batch.len() - kept.len()) as u64;
+        Ok(kept)
+    }
+}
+
+/// Gives an event when so many others have come after it.
+struct Hold {
+    events: usize,
+    held: VecDeque<Batch>,
+}
+
+impl Hold {
+    fn of(events: usize) -> Stage {
+        Stage::Fold(Box::new(Self { events, held: VecDeque::new() }))
+    }
+
+    fn give_all_but(&mut self, events: usize) -> Vec<Batch> {
+        let (mut given, mut held) = (Vec::new(), self.held.iter().map(Batch::len).sum::<usize>());
+        while held > events
+            && let Some(batch) = self.held.pop_front()
+        {
+            let ready = batch.len().min(held - events);
+            given.push(batch.slice(0, ready));
+            if ready < batch.len() {
+                self.held.push_front(batch.slice(ready, batch.len() - ready));
+            }
+            held -= ready;
+        }
+        given
+    }
+}
+
+impl Fold for Hold {
+    fn push(&mut self, batch: Batch, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        self.held.push_back(batch);
+        Ok(self.give_all_but(self.events))
+    }
+
+    fn finish(&mut self, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        Ok(self.give_all_but(0))
+    }
+}
+
+/// Gives events as they come.
+struct Through;
+
+impl Fold for Through {
+    fn push(&mut self, batch: Batch, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        Ok(vec![batch])
+    }
+
+    fn holds(&self) -> bool {
+        false
+    }
+}
+
+fn stage(name: &str, from: &[usize], stage: Stage) -> sluice_pipeline::Node {
+    node(name, from, Part::Stage(stage), None)
+}
+
+fn only(channels: &'static [&'static str]) -> Stage {
+    Stage::Map(Box::new(Only(channels)))
+}
+
+/// Events of A go through `fold`, and meet those of B and C again.
+fn parted(made: &Made, fold: Stage, lines: &Lines) -> Pipeline {
+    let nodes = vec![
+        node("made", &[], Part::Source(Box::new(made.clone())), None),
+        stage("fold", &[0], fold),
+        stage("keep", &[1], only(&["A"])),
+        stage("other", &[0], only(&["B", "C"])),
+        stage("both", &[2, 3], Stage::Chain(Vec::new())),
+        node("out", &[4], Part::Sink(Box::new(lines.clone())), None),
+    ];
+    Pipeline { nodes, ..Pipeline::default() }
+}
+
+fn ran(pipeline: Pipeline, lines: &Lines, jobs: usize, mib: u64) -> (Vec<String>, Report) {
+    let memory = Some(ByteSize(mib << 20));
+    let report =
+        run::run(pipeline, &Options { jobs: Some(jobs), memory, ..Options::default() }).unwrap();
+    let lines = lines.lines.lock().unwrap().clone();
+    (lines, report)
+}
+
+fn times(lines: &[String]) -> Vec<i64> {
+    lines.iter().map(|line| line.split(' ').nth(2).unwrap().parse().unwrap()).collect()
+}
+
+#[test]
+fn what_is_held_back_is_merged_by_time_however_much_is_read_at_once() {
+    for split in [1, 2, 7, 30] {
+        for (jobs, mib) in [(1, 16), (8, 64), (2, 512)] {
+            let made = Made { seconds: 30, per_second: 90, split, ..Made::default() };
+            let lines = Lines::default();
+            let (lines, report) = ran(parted(&made, Hold::of(50), &lines), &lines, jobs, mib);
+            assert_eq!(lines.len(), 30 * 90);
+            assert!(times(&lines).is_sorted(), "{split} seconds a split, {jobs} jobs, {mib} MiB");
+            assert!(report.notes.is_empty());
+        }
+    }
+}
+
+#[test]
+fn two_branches_of_what_is_held_back_are_merged_by_time() {
+    for split in [1, 30] {
+        let made = Made { seconds: 30, per_second: 90, split, ..Made::default() };
+        let lines = Lines::default();
+        let mut pipeline = parted(&made, Hold::of(50), &lines);
+        pipeline.nodes[3].from = vec![1];
+        let (lines, report) = ran(pipeline, &lines, 2, 64);
+        assert_eq!(lines.len(), 30 * 90);
+        assert!(times(&lines).is_sorted() && report.notes.is_empty());
+    }
+}
+
+#[test]
+fn a_stage_that_holds_nothing_back_is_merged_by_time() {
+    let made = Made { seconds: 30, per_second: 90, split: 3, ..Made::default() };
+    let lines = Lines::default();
+    let fold = Stage::Fold(Box::new(Through));
+    let (lines, report) = ran(parted(&made, fold, &lines), &lines, 2, 64);
+    assert_eq!(lines.len(), 30 * 90);
+    assert!(times(&lines).is_sorted() && report.notes.is_empty());
+}
+
+#[test]
+fn what_could_not_be_waited_for_is_told_and_is_the_same_with_any_number_of_threads() {
+    let made = Made { seconds: 30, per_second: 90, payload: 4096, ..Made::default() };
+    let told = |jobs| {
+        let lines = Lines::default();
+        let (lines, report) = ran(parted(&made, Hold::of(10_000), &lines), &lines, jobs, 16);
+        assert_eq!(lines.len(), 30 * 90);
+        let [note] = &report.notes[..] else { panic!("{:?}", report.notes) };
+        assert!(note.node == "both" && note.what.starts_with("merged out of order"));
+        assert!(!times(&lines).is_sorted() && (1..=900).contains(&note.count), "{}", note.count);
+        (lines, note.count)
+    };
+    let expected = told(1);
+    assert_eq!(told(8), expected);
+}
+
+#[test]
+fn merges_behind_merges_of_two_sources_are_in_order() {
+    let made = |seconds, split| {
+        let made = Made { seconds, per_second: 90, payload: 512, split, ..Made::default() };
+        Part::Source(Box::new(made))
+    };
+    for (jobs, mib) in [(1, 16), (8, 128)] {
+        let lines = Lines::default();
+        let nodes = vec![
+            node("one", &[], made(30, 1), None),
+            node("two", &[], made(20, 5), None),
+            stage("fold", &[0, 1], Hold::of(50)),
+            stage("keep", &[2], only(&["A"])),
+            stage("other", &[0], only(&["B"])),
+            stage("all", &[3, 4, 1], Stage::Chain(Vec::new())),
+            node("out", &[5], Part::Sink(Box::new(lines.clone())), None),
+        ];
+        let (lines, report) = ran(Pipeline { nodes, ..Pipeline::default() }, &lines, jobs, mib);
+        assert_eq!(lines.len(), 30 * 60 + 20 * 120);
+        assert!(times(&lines).is_sorted() && report.notes.is_empty(), "{jobs} jobs, {mib} MiB");
+    }
+}

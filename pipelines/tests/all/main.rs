@@ -1,0 +1,8 @@
+//! What pipeline files are and do, through the public API.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod engine;
+mod mistakes;
+mod spec;
+mod toys;

@@ -1,0 +1,384 @@
+//! What pipeline files without mistakes mean, and that no text at all makes reading panic.
+
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use serde_json::json;
+use sluice_core::Kind;
+use sluice_pipeline::{Document, OnDamage, Outline, Pipeline, Variables, graph, library, schema};
+
+const DIAMOND: &str = r#"
+name = "both"
+memory = "64MiB"
+
+[sinks.out]
+plugin = "table"
+from = ["a", "rest"]
+path = "out/"
+
+[sources]
+a = { plugin = "log", path = ["x.log", "-"], on_damage = "quarantine", quarantine = "bad.bin" }
+b.plugin = "demo"
+b.seconds = "${SECONDS:-10}"
+b.noisy = "${NOISY:-true}"
+
+[stages.rest]
+plugin = "filter"
+from = "b"
+channels = ["A$", "$${x}", "$$"]
+start = "${START}"
+"#;
+
+fn variables(set: &[(&str, &str)]) -> Variables {
+    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    Variables { set: set.iter().map(owned).collect(), environment: false }
+}
+
+fn read(text: &str, folder: Option<&str>, set: &[(&str, &str)]) -> Pipeline {
+    let mut document = Document::generated("test.toml", text);
+    document.folder = folder.map(PathBuf::from);
+    Pipeline::read(&document, &variables(set), &crate::toys::registry()).unwrap()
+}
+
+#[test]
+fn nodes_come_in_the_order_of_the_file_with_links_resolved() {
+    let pipeline = read(DIAMOND, None, &[("START", "5")]);
+    assert_eq!(pipeline.name.as_deref(), Some("both"));
+    assert_eq!(pipeline.memory.map(|size| size.0), Some(64 << 20));
+    let nodes = pipeline.nodes.iter().map(|n| (n.name.as_str(), n.plugin, n.kind, n.from.clone()));
+    let expected = [
+        ("out", "table", Kind::Sink, vec![1, 3]),
+        ("a", "log", Kind::Source, vec![]),
+        ("b", "demo", Kind::Source, vec![]),
+        ("rest", "filter", Kind::Stage, vec![2]),
+    ];
+    assert_eq!(nodes.collect::<Vec<_>>(), expected);
+    assert_eq!(pipeline.nodes[1].damage, OnDamage::Quarantine(Some("bad.bin".into())));
+    assert_eq!(pipeline.nodes[2].damage, OnDamage::Skip);
+}
+
+#[test]
+fn variables_become_what_the_option_wants() {
+    let pipeline = read(DIAMOND, None, &[("START", "5"), ("SECONDS", "2.5")]);
+    assert_eq!(pipeline.nodes[2].options, json!({ "seconds": 2.5, "noisy": true }));
+    let filter = json!({ "channels": ["A$", "${x}", "$"], "start": 5 });
+    assert_eq!(pipeline.nodes[3].options, filter);
+}
+
+#[test]
+fn the_environment_is_asked_last_and_only_if_allowed() {
+    let document =
+        Document::generated("test.toml", DIAMOND.replace("${START}", "${CARGO_PKG_VERSION_MINOR}"));
+    let read = |environment| {
+        let variables = Variables { environment, ..Variables::default() };
+        Pipeline::read(&document, &variables, &crate::toys::registry())
+    };
+    assert!(read(false).is_err());
+    assert_eq!(read(true).unwrap().nodes[3].options["start"], json!(1));
+}
+
+#[test]
+fn relative_paths_are_relative_to_the_file() {
+    let text = r#"
+[sources.log]
+plugin = "log"
+path = ["a.log", "./b.log", "/abs/c.log", "-", "${IN}/d.log", "${NONE:-e}.log", "../${IN}"]
+types = [["t/*.lcm"]]
+epoch = "2007-11-03"
+on_damage = "quarantine"
+quarantine = "bad.bin"
+
+[sinks.out]
+plugin = "table"
+from = "log"
+path = "out/"
+"#;
+    let pipeline = read(text, Some("job/x"), &[("IN", "in")]);
+    let paths =
+        ["job/x/a.log", "job/x/b.log", "/abs/c.log", "-", "in/d.log", "job/x/e.log", "job/x/../in"];
+    assert_eq!(pipeline.nodes[0].options["path"], json!(paths));
+    assert_eq!(pipeline.nodes[0].options["types"], json!([["job/x/t/*.lcm"]]));
+    assert_eq!(pipeline.nodes[0].options["epoch"], json!("2007-11-03"));
+    assert_eq!(pipeline.nodes[0].damage, OnDamage::Quarantine(Some("job/x/bad.bin".into())));
+    assert_eq!(pipeline.nodes[1].options["path"], json!("job/x/out/"));
+    for folder in [None, Some("")] {
+        let pipeline = read(text, folder, &[("IN", "in")]);
+        assert_eq!(pipeline.nodes[0].options["path"][1], json!("./b.log"));
+    }
+}
+
+#[test]
+fn files_come_before_built_in_pipelines() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.toml");
+    std::fs::write(&file, "name = \"mine\"").unwrap();
+    let document = Document::open(file.to_str().unwrap()).unwrap();
+    assert_eq!(document.folder.as_deref(), Some(folder.path()));
+    for name in ["quickstart", "quickstart.toml"] {
+        let document = Document::open(name).unwrap();
+        assert_eq!((document.name, document.folder), (format!("{name} (built in)"), None));
+    }
+    let error = |name: &str| Document::open(name).unwrap_err().to_string();
+    assert!(error("quikstart").contains("did you mean `quickstart`?"));
+    assert!(error("nothing/like.it").contains("built in are `archive-to-log`"));
+    std::fs::write(&file, [b'a', 0xff]).unwrap();
+    assert!(error(file.to_str().unwrap()).contains("UTF-8"));
+    assert!(Document::open(folder.path().to_str().unwrap()).is_err());
+}
+
+#[test]
+fn every_file_of_the_library_is_built_in() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("library");
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let mut stems: Vec<String> =
+        files.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    stems.sort();
+    assert_eq!(library::names().collect::<Vec<_>>(), stems);
+}
+
+#[test]
+fn a_byte_order_mark_and_line_ends_of_windows_are_fine() {
+    let text = format!("\u{feff}{}", DIAMOND.replace('\n', "\r\n"));
+    assert_eq!(read(&text, None, &[("START", "5")]).nodes.len(), 4);
+    let wrong = text.replace("\"demo\"", "\"dmo\"");
+    let document = Document::generated("x.toml", wrong);
+    let mistakes =
+        Pipeline::read(&document, &variables(&[("START", "5")]), &crate::toys::registry());
+    let said = mistakes.unwrap_err().to_string();
+    assert!(said.contains("x.toml:12:12") && said.contains("^^^^^\n"), "{said}");
+}
+
+#[test]
+fn graphs_are_drawn() {
+    let pipeline = Outline::from(&read(DIAMOND, None, &[("START", "5")]));
+    let mermaid = "flowchart LR
+    n0[(\"out<br/>table\")]
+    n1([\"a<br/>log\"])
+    n2([\"b<br/>demo\"])
+    n3[\"rest<br/>filter\"]
+    n1 --> n0
+    n3 --> n0
+    n2 --> n3
+";
+    assert_eq!(graph::mermaid(&pipeline), mermaid);
+    let dot = graph::dot(&pipeline);
+    assert!(dot.starts_with("digraph") && dot.ends_with("}\n"));
+    assert!(
+        dot.contains("    n3 [label=\"rest\\nfilter\", shape=box];\n") && dot.contains("n2 -> n3;")
+    );
+}
+
+const CHOICE: &str = r#"
+[sources.log]
+plugin = "log"
+path = "x.log"
+
+[sources.other]
+plugin = "demo"
+when = "${OTHER:-} != ''"
+
+[stages.fields]
+plugin = "pass"
+from = ["other", "log"]
+
+[stages.lines]
+plugin = "pass"
+from = "fields"
+
+[sinks.text]
+plugin = "jsonl"
+from = "lines"
+path = "out.txt"
+when = "${FORMAT:-table} == text or ${FORMAT:-table} == both"
+
+[sinks.table]
+plugin = "file"
+from = ["fields", "log"]
+path = "{stem}.table"
+when = "${FORMAT:-table} != text"
+"#;
+
+/// The names of a pipeline's nodes with those they read from.
+fn shape(pipeline: &Pipeline) -> Vec<(String, Vec<String>)> {
+    let name = |at: &usize| pipeline.nodes[*at].name.clone();
+    let of =
+        |node: &sluice_pipeline::Node| (node.name.clone(), node.from.iter().map(name).collect());
+    pipeline.nodes.iter().map(of).collect()
+}
+
+fn wanted(shape: &[(&str, &[&str])]) -> Vec<(String, Vec<String>)> {
+    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    shape.iter().map(|(name, from)| ((*name).to_owned(), owned(from))).collect()
+}
+
+#[test]
+fn a_condition_that_fails_takes_along_what_is_there_for_its_node_only() {
+    let table: [(&str, &[&str]); 3] =
+        [("log", &[]), ("fields", &["log"]), ("table", &["fields", "log"])];
+    let by_default = read(CHOICE, None, &[]);
+    assert_eq!(shape(&by_default), wanted(&table));
+    // The only path with a placeholder is that of the table.
+    assert_eq!(by_default.templates.len(), 1);
+    let text: [(&str, &[&str]); 4] =
+        [("log", &[]), ("fields", &["log"]), ("lines", &["fields"]), ("text", &["lines"])];
+    let chosen = read(CHOICE, None, &[("FORMAT", "text")]);
+    assert_eq!(shape(&chosen), wanted(&text));
+    assert!(chosen.templates.is_empty());
+    let both: [(&str, &[&str]); 5] = [
+        ("log", &[]),
+        ("other", &[]),
+        ("fields", &["other", "log"]),
+        ("lines", &["fields"]),
+        ("text", &["lines"]),
+    ];
+    assert_eq!(shape(&read(CHOICE, None, &[("FORMAT", "text"), ("OTHER", "1")])), wanted(&both));
+}
+
+#[test]
+fn what_is_left_out_is_told_with_the_condition_that_began_it() {
+    let told = |text: &str, set: &[(&str, &str)]| -> Vec<String> {
+        read(text, None, set).left_out.iter().map(ToString::to_string).collect()
+    };
+    let chosen = told(CHOICE, &[("FORMAT", "text"), ("OTHER", "1")]);
+    assert_eq!(chosen, ["table, since its condition fails (when: text != text)"]);
+    let expected = [
+        "other, since its condition fails (when: '' != '')",
+        "lines, since only text reads from it, which is left out (when: table == text or table == both)",
+        "text, since its condition fails (when: table == text or table == both)",
+    ];
+    assert_eq!(told(CHOICE, &[]), expected);
+    let unfed = CHOICE.replace("[sources.log]\n", "[sources.log]\nwhen = \"a == b\"\n")
+        + "[sources.third]\nplugin = \"demo\"\n[sinks.copy]\nplugin = \"jsonl\"\nfrom = \"third\"\npath = \"copy\"\n";
+    let expected = [
+        "log, since its condition fails (when: a == b)",
+        "other, since its condition fails (when: '' != '')",
+        "fields, since its inputs other and log are left out (when: '' != '')",
+        "lines, since its input fields is left out (when: '' != '')",
+        "text, since its condition fails (when: table == text or table == both)",
+        "table, since its inputs fields and log are left out (when: '' != '')",
+    ];
+    assert_eq!(told(&unfed, &[]), expected);
+}
+
+#[test]
+fn whatever_a_variable_holds_is_one_word_of_a_condition() {
+    for value in ["text or a == a", "'", "== text", "$", "${FORMAT}"] {
+        let pipeline = read(CHOICE, None, &[("FORMAT", value)]);
+        assert_eq!(pipeline.nodes.last().unwrap().name, "table", "{value}");
+    }
+    assert_eq!(read(CHOICE, None, &[("FORMAT", " text ")]).nodes.last().unwrap().name, "text");
+}
+
+#[test]
+fn what_reads_from_nodes_that_are_gone_is_gone_with_them() {
+    let text = CHOICE.replace("[sources.log]\n", "[sources.log]\nwhen = \"a == b\"\n");
+    let document = Document::generated("test.toml", &*text);
+    let mistakes =
+        Pipeline::read(&document, &Variables::default(), &crate::toys::registry()).unwrap_err();
+    let said = mistakes.to_string();
+    assert!(
+        said.contains("no sink is left: `when` of `log` is `a == b`, `when` of `other`"),
+        "{said}"
+    );
+    let left = read(&text, None, &[("OTHER", "1"), ("FORMAT", "text")]);
+    let shape: Vec<_> = shape(&left).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(shape, ["other", "fields", "lines", "text"]);
+}
+
+#[test]
+fn editors_are_told_every_option_of_every_plugin() {
+    let schema = schema::json_schema(&crate::toys::registry());
+    let log = &schema["$defs"]["source-log"];
+    assert_eq!(log["properties"]["plugin"]["const"], "log");
+    assert_eq!(log["required"], json!(["path", "plugin"]));
+    assert_eq!(schema["$defs"]["sink"]["required"], json!(["plugin", "from"]));
+    assert_eq!(log["additionalProperties"], json!(false));
+    assert_eq!(log["description"], "reads a log");
+    assert!(
+        log["properties"].get("on_damage").is_some() && log["properties"].get("from").is_none()
+    );
+    for node in ["source-log", "stage-pass", "sink-table"] {
+        assert_eq!(schema["$defs"][node]["properties"]["when"]["type"], "string");
+    }
+    let demo = &schema["$defs"]["source-demo"]["properties"]["seconds"];
+    assert_eq!(demo["anyOf"][1]["type"], "string");
+    assert_eq!(demo["description"], "How long the drive is.");
+    for choice in schema["$defs"]["sink"]["allOf"].as_array().unwrap() {
+        let node = follow(&schema, choice["then"]["$ref"].as_str().unwrap());
+        let meant = &choice["if"]["properties"]["plugin"]["const"];
+        assert_eq!(&node["properties"]["plugin"]["const"], meant);
+    }
+    references(&schema, &mut |target| assert!(follow(&schema, target).is_object(), "{target}"));
+}
+
+fn follow<'s>(schema: &'s serde_json::Value, target: &str) -> &'s serde_json::Value {
+    schema.pointer(target.strip_prefix('#').unwrap()).unwrap_or(&serde_json::Value::Null)
+}
+
+fn references(schema: &serde_json::Value, each: &mut impl FnMut(&str)) {
+    if let Some(target) = schema.get("$ref").and_then(serde_json::Value::as_str) {
+        each(target);
+    }
+    let object = schema.as_object().into_iter().flat_map(|fields| fields.values());
+    object.chain(schema.as_array().into_iter().flatten()).for_each(|s| references(s, each));
+}
+
+#[test]
+fn a_plugin_tells_its_options() {
+    let registry = crate::toys::registry();
+    let log = schema::plugin_json(registry.get(Kind::Source, "log").unwrap());
+    assert_eq!((&log["name"], &log["kind"]), (&json!("log"), &json!("source")));
+    let path = json!({ "name": "path", "type": "path or list of path", "default": null,
+                       "required": true, "doc": "The files." });
+    assert_eq!(log["options"][0], path);
+    let table = schema::plugin_json(registry.get(Kind::Sink, "table").unwrap());
+    assert_eq!(table["options"][1]["type"], "\"zstd\" or \"none\"");
+    assert_eq!(table["options"][2]["type"], "integer or string");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn no_text_makes_reading_panic(text in "\\PC*|[\\[\\]{}=.\"'$\\-a-c0-9,#\\n \\r\u{e9}]{0,80}") {
+        tell(&text);
+    }
+
+    #[test]
+    fn no_change_to_a_pipeline_makes_reading_panic(
+        at in 0..DIAMOND.len(), cut in 0..40usize, put in "[\\[\\]{}=.\"'$a-c0-9,\\n\u{1d11e}]{0,6}",
+    ) {
+        let end = (at + cut).min(DIAMOND.len());
+        tell(&format!("{}{put}{}", &DIAMOND[..at], &DIAMOND[end..]));
+    }
+}
+
+/// Reads `text`; if it has mistakes, they have places in it and can be shown.
+fn tell(text: &str) {
+    let document = Document::generated("any.toml", text);
+    if let Err(mistakes) = Pipeline::read(&document, &variables(&[]), &crate::toys::registry()) {
+        assert!(!mistakes.list.is_empty());
+        let shown = mistakes.to_string();
+        for mistake in mistakes.list {
+            assert!(text.get(mistake.span.clone()).is_some(), "{:?} of {text:?}", mistake.span);
+        }
+        assert!(shown.contains("error") && shown.contains('^') && shown.contains("any.toml:"));
+    }
+}
+
+#[test]
+fn paths_with_placeholders_are_kept_and_others_are_what_they_say() {
+    let text = |path: &str| {
+        format!(
+            "[sources.log]\nplugin = \"log\"\npath = \"{{in}}\"\n\
+             [sinks.out]\nplugin = \"file\"\nfrom = \"log\"\npath = \"{path}\"\n"
+        )
+    };
+    let fixed = read(&text("a{{b}}"), Some("folder"), &[]);
+    assert_eq!(fixed.nodes[0].options["path"], "folder/{in}");
+    assert_eq!(fixed.nodes[1].options["path"], "folder/a{b}");
+    assert!(fixed.templates.is_empty());
+    let filled = read(&text("${OUT}/x.${EXT:-y}"), Some("folder"), &[("OUT", "out/{stem}")]);
+    assert_eq!(filled.nodes[1].options["path"], "out/{stem}/x.y");
+    assert_eq!(filled.templates.len(), 1);
+}

@@ -1,0 +1,6 @@
+//! The stages and codecs of the data set, through the public API.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod frames;
+mod points;

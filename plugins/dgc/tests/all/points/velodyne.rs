@@ -1,0 +1,438 @@
+//! Packets in all the forms they come in, sound and broken.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, BinaryArray, FixedSizeBinaryArray, Int64Array};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use sluice_core::Payloads;
+
+use crate::points::kit::{Given, Run, Taken, make, points, rows};
+
+const UTIME: i64 = 1_194_098_400_000_000;
+const UPPER: [u8; 2] = [0xFF, 0xEE];
+const LOWER: [u8; 2] = [0xFF, 0xDD];
+
+/// A packet whose blocks have these ids and azimuths, and whose returns all have this range and intensity.
+fn packet(blocks: impl Fn(usize) -> ([u8; 2], u16), count: u16, status: [u8; 6]) -> Vec<u8> {
+    let mut packet = Vec::new();
+    for number in 0..12 {
+        let (id, azimuth) = blocks(number);
+        packet.extend_from_slice(&id);
+        packet.extend_from_slice(&azimuth.to_le_bytes());
+        for lane in 0..32 {
+            packet.extend_from_slice(&count.to_le_bytes());
+            packet.push(lane * 8);
+        }
+    }
+    packet.extend_from_slice(&status);
+    packet
+}
+
+/// What an HDL-64E sends.
+fn sound() -> Vec<u8> {
+    let block =
+        |n: usize| (if n.is_multiple_of(2) { UPPER } else { LOWER }, 9000 + n as u16 / 2 * 35);
+    packet(block, 5000, *b"\x07\0v2.1")
+}
+
+/// What a VLP-16 or HDL-32E sends at these azimuths.
+fn single(azimuth: impl Fn(usize) -> u16, mode: u8, product: u8) -> Vec<u8> {
+    packet(|n| (UPPER, azimuth(n)), 5000, [0, 0, 0, 0, mode, product])
+}
+
+fn velodyne_t(packet: &[u8]) -> Vec<u8> {
+    let mut message = 0x6d7d_fc11_eda8_2da7_u64.to_be_bytes().to_vec();
+    message.extend_from_slice(&UTIME.to_be_bytes());
+    message.extend_from_slice(&(packet.len() as i32).to_be_bytes());
+    message.extend_from_slice(packet);
+    message
+}
+
+fn blob(packet: &[u8]) -> Vec<u8> {
+    [&[1, 2, 3, 4, 5, 6, 7, 8], &(packet.len() as i32).to_be_bytes()[..], packet].concat()
+}
+
+fn event(payload: Vec<u8>) -> Given {
+    ("VELODYNE", UTIME * 1000 + 5, payload)
+}
+
+fn one(options: Value, packet: Vec<u8>) -> Taken {
+    let mut run = Run::of("velodyne", options);
+    let taken = points(&run.all(&[event(velodyne_t(&packet))]));
+    assert!(run.notes.is_empty(), "{:?}", run.notes);
+    taken.into_iter().next().unwrap()
+}
+
+#[test]
+fn a_packet_gives_the_same_points_in_every_form() {
+    let mut run = Run::of("velodyne", json!({}));
+    let raw =
+        points(&run.all(&[event(sound()), event(blob(&sound())), event(velodyne_t(&sound()))]));
+    assert_eq!(raw.len(), 3);
+    assert!(raw.iter().all(|taken| taken.points.len() == 384 && taken.utime == UTIME));
+    assert_eq!(raw[0].points, raw[1].points);
+    // The event came five nanoseconds after the time that the message says.
+    let earlier = |taken: &Taken| {
+        let mut taken = taken.clone();
+        taken.points.iter_mut().for_each(|point| point.time -= 5);
+        taken.points
+    };
+    assert_eq!(earlier(&raw[0]), raw[2].points);
+}
+
+#[test]
+fn what_was_decoded_before_gives_the_same_points() {
+    let sound = sound();
+    let forms: [ArrayRef; 2] = [
+        Arc::new(BinaryArray::from_vec(vec![&sound])),
+        Arc::new(FixedSizeBinaryArray::try_from_iter([&sound].into_iter()).unwrap()),
+    ];
+    let raw = one(json!({}), sound.clone());
+    for data in forms {
+        let mut run = Run::of("velodyne", json!({}));
+        let batch = run.batch(&[event(Vec::new())]);
+        let utime: ArrayRef = Arc::new(Int64Array::from(vec![UTIME]));
+        let decoded = rows(&[0], Payloads::Gone, vec![("utime", utime), ("data", data)]);
+        let out = run.apply(batch.with_rows(vec![decoded])).unwrap();
+        assert_eq!((points(&out), out.rows().len()), (vec![raw.clone()], 1));
+    }
+}
+
+#[test]
+fn points_take_the_place_of_payloads_and_rows_of_their_events_only() {
+    let mut run = Run::of("velodyne", json!({}));
+    let other = ("POSE", 0, b"a pose that is longer than a view".to_vec());
+    let batch = run.batch(&[other, event(velodyne_t(&sound()))]);
+    let column: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+    let decoded = rows(&[0, 1], Payloads::Kept, vec![("v", column)]);
+    let out = run.apply(batch.with_rows(vec![decoded])).unwrap();
+    assert_eq!(out.payload(0), b"a pose that is longer than a view");
+    assert_eq!(out.payload(1), b"");
+    let kinds: Vec<_> =
+        out.rows().iter().map(|rows| (rows.events.clone(), rows.payloads)).collect();
+    assert_eq!(kinds, [(vec![0], Payloads::Kept), (vec![1], Payloads::Gone)]);
+}
+
+#[test]
+fn channels_that_are_not_asked_for_pass_as_they_are() {
+    let mut run = Run::of("velodyne", json!({ "channels": "scanner" }));
+    let out = run.all(&[event(sound())]);
+    assert_eq!((out.payload(0), out.rows().len()), (&sound()[..], 0));
+}
+
+#[test]
+fn lasers_of_an_hdl_64e_are_told_by_block_and_place() {
+    let taken = one(json!({}), sound());
+    let lasers: Vec<u16> = taken.points.iter().map(|point| point.laser).collect();
+    let wanted: Vec<u16> = (32..64).chain(0..32).collect();
+    assert!(lasers.chunks(64).all(|firing| firing == wanted));
+    assert_eq!((taken.points[0].azimuth, taken.points[383].azimuth), (90.0, 91.75));
+    assert_eq!(taken.points[3].intensity, Some(24.0 / 255.0));
+}
+
+/// The last firing ends when the packet is sent, and a pair of blocks is fired at once.
+#[test]
+fn firings_of_an_hdl_64e_end_at_the_packets_time() {
+    let times: Vec<i64> =
+        one(json!({}), sound()).points.iter().map(|point| point.time - UTIME * 1000).collect();
+    assert_eq!(times[0..2], [-384_000, -382_000]);
+    assert_eq!((times[32], times[64], times[383]), (-384_000, -320_000, -2_000));
+}
+
+#[test]
+fn a_vlp_16_fires_twice_a_block_and_turns_meanwhile() {
+    let taken = one(json!({ "model": "vlp-16" }), single(|n| 1000 + n as u16 * 40, 0x37, 0x22));
+    let point = &taken.points[32 + 16 + 3];
+    assert_eq!((point.laser, point.time - UTIME * 1000), (3, 55_296 + 3 * 2_304 - 11 * 110_592));
+    // Of the 0.4 degrees until the next block, the part that has gone by.
+    let azimuth = 10.4 + 0.4 * (55_296.0 + 3.0 * 2_304.0) / 110_592.0;
+    assert!((f64::from(point.azimuth) - azimuth).abs() < 1e-5, "{}", point.azimuth);
+    let (range, rise) = (10.0, 3_f64.to_radians());
+    let wanted = [
+        range * rise.cos() * azimuth.to_radians().cos(),
+        -range * rise.cos() * azimuth.to_radians().sin(),
+        range * rise.sin(),
+    ];
+    let near = |(a, b): (f64, f64)| (a - b).abs() < 1e-6;
+    assert!(point.xyz.into_iter().zip(wanted).all(near), "{:?} is not {wanted:?}", point.xyz);
+}
+
+#[test]
+fn azimuths_are_interpolated_over_north_and_held_over_jumps() {
+    let turning = |n: usize| ((35_960 + n * 40) % 36_000) as u16;
+    let taken = one(json!({ "model": "vlp-16" }), single(turning, 0x38, 0x22));
+    assert!((taken.points[16].azimuth - 359.8).abs() < 1e-4);
+    assert!((taken.points[32 + 16].azimuth - 0.2).abs() < 1e-4);
+    assert!((taken.points[11 * 32 + 16].azimuth - 4.2).abs() < 1e-4, "the last goes on as before");
+    let jumping = |n: usize| if n < 6 { 1000 + n as u16 * 40 } else { 20_000 + n as u16 * 40 };
+    let taken = one(json!({ "model": "vlp-16" }), single(jumping, 0x37, 0x22));
+    assert!((taken.points[5 * 32 + 16].azimuth - 12.2).abs() < 1e-4);
+}
+
+#[test]
+fn two_returns_of_one_light_have_one_time_and_direction() {
+    for (model, product) in [("vlp-16", 0x22), ("hdl-32e", 0x21)] {
+        let taken = one(json!({ "model": model }), single(|n| n as u16 / 2 * 40, 0x39, product));
+        for pair in taken.points.chunks(64) {
+            let same = |k: usize| {
+                (pair[k].time, pair[k].azimuth) == (pair[k + 32].time, pair[k + 32].azimuth)
+            };
+            assert!((0..32).all(same), "{model}");
+        }
+        let length = taken.points[383].time - taken.points[0].time;
+        let wanted =
+            if model == "vlp-16" { 11 * 55_296 + 15 * 2_304 } else { 5 * 46_080 + 31 * 1_152 };
+        assert_eq!(length, wanted, "{model}");
+    }
+}
+
+#[test]
+fn an_hdl_32e_looks_up_and_down_in_turn() {
+    let taken = one(json!({ "model": "hdl-32e" }), single(|n| n as u16 * 17, 0x37, 0x21));
+    let rise = |lane: usize| (taken.points[lane].xyz[2] / 10.0).asin().to_degrees();
+    assert!((rise(0) + 30.67).abs() < 0.01 && (rise(31) - 10.67).abs() < 0.01);
+    assert_eq!(taken.points[383].time - UTIME * 1000, 31 * 1_152 - 46_080);
+}
+
+#[test]
+fn empty_returns_are_kept_only_if_they_are_wanted() {
+    let empty = packet(|_| (UPPER, 0), 0, [0; 6]);
+    let count = |options: Value| one(options, empty.clone()).points.len();
+    assert_eq!(count(json!({})), 384, "offsets put them beside the sensor");
+    assert_eq!(count(json!({ "drop_zero_returns": true })), 0);
+    assert_eq!(count(json!({ "min_range": 0.7 })), 0);
+    // Without offsets they would lie in the sensor itself.
+    let empty = packet(|_| (UPPER, 0), 0, [0, 0, 0, 0, 0x37, 0x22]);
+    assert_eq!(one(json!({ "model": "vlp-16" }), empty).points.len(), 0);
+}
+
+#[test]
+fn limits_choose_by_corrected_range() {
+    let mut packet = sound();
+    // 10 m for all; 120 m for the third return of the first block.
+    packet[4 + 2 * 3..][..2].copy_from_slice(&60_000_u16.to_le_bytes());
+    let mut run = Run::of("velodyne", json!({ "min_range": 10.3, "max_range": 100.0 }));
+    let out = run.all(&[event(velodyne_t(&packet))]);
+    let taken = points(&out).remove(0);
+    let distance = |xyz: [f64; 3]| xyz.iter().map(|axis| axis * axis).sum::<f64>().sqrt();
+    assert!(taken.points.iter().all(|point| distance(point.xyz) > 10.2));
+    assert!((1..384).contains(&taken.points.len()));
+    assert!(taken.points.is_sorted_by_key(|point| point.time / 64_000));
+    assert!(taken.points[..32].iter().all(|point| point.laser != 34));
+}
+
+#[test]
+fn returns_out_of_range_are_counted_and_empty_ones_are_not() {
+    let mut run = Run::of("velodyne", json!({ "model": "vlp-16", "max_range": 100.0 }));
+    let mut packet = packet(|_| (UPPER, 0), 0, [0, 0, 0, 0, 0x37, 0x22]);
+    for lane in [3, 7] {
+        packet[4 + lane * 3..][..2].copy_from_slice(&60_000_u16.to_le_bytes());
+    }
+    packet[4..6].copy_from_slice(&5_000_u16.to_le_bytes());
+    let out = run.all(&[("VELODYNE", 0, packet.to_vec()), ("VELODYNE", 0, packet.to_vec())]);
+    assert_eq!(points(&out).iter().map(|taken| taken.points.len()).collect::<Vec<_>>(), [1, 1]);
+    assert_eq!(
+        run.told(),
+        [
+            "4 channel `VELODYNE`: returns that give no point: nearer or farther than points are given"
+        ]
+    );
+}
+
+#[test]
+fn payloads_without_a_packet_are_told_by_reason() {
+    let cut = velodyne_t(&sound())[..1000].to_vec();
+    let mut run = Run::of("velodyne", json!({}));
+    let mut events: Vec<Given> = [
+        vec![],
+        b"no packet".to_vec(),
+        sound()[..1205].to_vec(),
+        velodyne_t(&sound()[..1200]),
+        velodyne_t(&sound()[..1200]),
+        velodyne_t(&[0; 5000]),
+        cut,
+        packet(|_| ([0, 0], 0), 1, [0; 6]),
+    ]
+    .map(event)
+    .into();
+    events.push(("VELODYNE_2", 0, blob(&sound()[..7])));
+    let out = run.all(&events);
+    assert_eq!((run.undecoded, out.len(), out.rows().len()), (9, 9, 0));
+    assert_eq!(out.payload(1), b"no packet");
+    let unknown = "a payload that is neither a packet nor a message of nothing but one: decode it before, \
+                   if its type has a field `data` with one";
+    assert_eq!(
+        run.told(),
+        [
+            "1 channel `VELODYNE_2`: a packet of 7 bytes, and 1206 are needed".to_owned(),
+            "1 channel `VELODYNE`: a `velodyne_t` that is not as long as it says".to_owned(),
+            "2 channel `VELODYNE`: a packet of 1200 bytes, and 1206 are needed".to_owned(),
+            "1 channel `VELODYNE`: a packet of more than 2000 bytes, and 1206 are needed"
+                .to_owned(),
+            "1 channel `VELODYNE`: a packet without a block that can be used".to_owned(),
+            format!("3 channel `VELODYNE`: {unknown}"),
+        ]
+    );
+}
+
+#[test]
+fn events_of_which_only_other_columns_are_left_are_told() {
+    let mut run = Run::of("velodyne", json!({}));
+    let batch = run.batch(&[event(Vec::new())]);
+    let column: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+    let batch = batch.with_rows(vec![rows(&[0], Payloads::Gone, vec![("data", column)])]);
+    run.apply(batch).unwrap();
+    let wanted = "1 channel `VELODYNE`: an event that was decoded, and has no binary column `data`";
+    assert_eq!(run.told(), [wanted]);
+}
+
+#[test]
+fn undecoded_events_are_dropped_or_end_the_run_if_that_is_wanted() {
+    let events = [event(sound()), event(b"none".to_vec())];
+    let mut run = Run::of("velodyne", json!({ "undecoded": "drop" }));
+    assert_eq!((run.all(&events).len(), run.filtered, run.undecoded), (1, 1, 0));
+    let mut run = Run::of("velodyne", json!({ "undecoded": "stop" }));
+    let batch = run.batch(&events);
+    let error = run.apply(batch).unwrap_err().to_string();
+    assert!(
+        error.starts_with("event 1 on channel `VELODYNE` cannot be decoded: a payload"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_packet_ends_at_a_block_of_no_known_kind() {
+    let cut = packet(|n| (if n == 5 { [1, 2] } else { UPPER }, 0), 5000, [0; 6]);
+    let mut run = Run::of("velodyne", json!({}));
+    let taken = points(&run.all(&[event(velodyne_t(&cut))]));
+    assert_eq!(taken[0].points.len(), 5 * 32);
+    assert_eq!(
+        taken[0].points[0].time - UTIME * 1000,
+        -384_000,
+        "times are those of a whole packet"
+    );
+    let wanted = "1 channel `VELODYNE`: a packet that ends at a block of no known kind; what is before it is kept";
+    assert_eq!(run.told(), [wanted]);
+    // Others than the HDL-64E have no lower half.
+    let mut run = Run::of("velodyne", json!({ "model": "vlp-16" }));
+    assert!(points(&run.all(&[event(packet(|_| (LOWER, 0), 5000, [0; 6]))])).is_empty());
+}
+
+#[test]
+fn a_block_that_looks_nowhere_is_left_out() {
+    let astray = packet(|n| (UPPER, if n == 3 { 36_000 } else { 40 * n as u16 }), 5000, [0; 6]);
+    for model in ["hdl-64e", "vlp-16"] {
+        let mut run = Run::of("velodyne", json!({ "model": model }));
+        let taken = points(&run.all(&[event(astray.clone())]));
+        assert_eq!(taken[0].points.len(), 11 * 32);
+        let wanted =
+            "1 channel `VELODYNE`: a block whose azimuth is 360 degrees or more; it is left out";
+        assert_eq!(run.told(), [wanted]);
+    }
+}
+
+#[test]
+fn packets_of_another_sensor_are_told() {
+    let told = |model: &str, product: u8| {
+        let mut run = Run::of("velodyne", json!({ "model": model }));
+        run.all(&[event(single(|n| n as u16, 0x37, product))]);
+        run.told()
+    };
+    let wanted = "1 channel `VELODYNE`: a packet of an HDL-32E, as its last byte says, read as one of `vlp-16`";
+    assert_eq!(told("vlp-16", 0x21), [wanted]);
+    assert_eq!(told("hdl-64e", 0x22).len(), 1);
+    assert!(told("hdl-32e", 0x21).is_empty() && told("hdl-64e", 0x77).is_empty());
+}
+
+#[test]
+fn a_table_of_lasers_can_be_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lasers.csv");
+    let head = "physical_laser,rcf_rad,vcf_rad,hcf_m,range_offset_m,range_scale_offset\n";
+    let table: String = (0..16).map(|n| format!("{n},0,0,0,1,0.5\n")).collect();
+    std::fs::write(&path, format!("{head}{table}")).unwrap();
+    let options = json!({ "model": "vlp-16", "lasers": path });
+    let taken = one(options.clone(), single(|_| 9000, 0x37, 0x22));
+    let [x, y, z] = taken.points[0].xyz;
+    assert!(x.abs() < 1e-6 && (y + 16.5).abs() < 1e-9 && z == 0.0, "{x} {y} {z}");
+    std::fs::write(&path, format!("{head}0,0,flat,0,0,0\n")).unwrap();
+    let error = make("velodyne", options).unwrap_err();
+    assert_eq!(error.path, ["lasers"]);
+    assert!(
+        error.message.starts_with("line 2, column 3 (`vcf_rad`): expected a number"),
+        "{error}"
+    );
+}
+
+#[test]
+fn limits_that_leave_nothing_are_refused() {
+    let refused = |options: Value| make("velodyne", options).unwrap_err().path;
+    assert_eq!(refused(json!({ "min_range": -1.0 })), ["min_range"]);
+    assert_eq!(refused(json!({ "min_range": 5.0, "max_range": 4.0 })), ["max_range"]);
+    assert_eq!(refused(json!({ "min_range": 5.0, "max_range": 5.0 })), ["max_range"]);
+    assert_eq!(refused(json!({ "max_range": 0.005 })), ["max_range"]);
+    assert_eq!(refused(json!({ "model": "hdl-128" })), ["model"]);
+    assert!(!refused(json!({ "lasers": "/no/such/table.csv" })).is_empty());
+}
+
+/// A payload that may be a packet.
+fn payload() -> impl Strategy<Value = Vec<u8>> {
+    let ids = prop_oneof![Just(UPPER), Just(UPPER), Just(LOWER), any::<[u8; 2]>()];
+    let blocks = proptest::collection::vec((ids, 0u16..37_000), 12);
+    let sound = (blocks, any::<u16>(), any::<[u8; 6]>())
+        .prop_map(|(blocks, count, status)| packet(|n| blocks[n], count, status));
+    let bytes = proptest::collection::vec(any::<u8>(), 0..40);
+    prop_oneof![
+        sound.clone(),
+        sound.clone().prop_map(|packet| velodyne_t(&packet)),
+        (sound, 0..1206usize).prop_map(|(packet, at)| velodyne_t(&packet[..at])),
+        bytes.clone().prop_map(|bytes| velodyne_t(&bytes)),
+        bytes,
+    ]
+}
+
+fn options() -> impl Strategy<Value = Value> {
+    let models = prop_oneof![Just("hdl-64e"), Just("hdl-32e"), Just("vlp-16")];
+    (models, any::<bool>(), proptest::option::of(0.0..30.0), any::<bool>()).prop_map(
+        |(model, zero, min, drop)| {
+            json!({ "model": model, "drop_zero_returns": zero, "min_range": min, "max_range": 90.0,
+                "undecoded": if drop { "drop" } else { "keep" } })
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn how_events_are_cut_into_batches_does_not_matter(
+        options in options(),
+        payloads in proptest::collection::vec((any::<bool>(), payload(), any::<bool>()), 0..12),
+    ) {
+        let events: Vec<(Given, bool)> = payloads
+            .into_iter()
+            .enumerate()
+            .map(|(n, (ours, payload, cut))| {
+                ((if ours { "VELODYNE" } else { "VELODYNE_2" }, n as i64, payload), cut)
+            })
+            .collect();
+        let of = |pieces: Vec<Vec<Given>>| {
+            let mut run = Run::of("velodyne", options.clone());
+            let mut taken = Vec::new();
+            for piece in pieces {
+                let out = run.all(&piece);
+                taken.extend(points(&out).into_iter().map(|taken| {
+                    (out.timestamps()[taken.event as usize], taken.utime, taken.points)
+                }));
+            }
+            (taken, run.notes, run.filtered, run.undecoded)
+        };
+        let plain = |events: &[(Given, bool)]| events.iter().map(|(event, _)| event.clone()).collect();
+        let whole = of(vec![plain(&events)]);
+        let cut = of(events.chunk_by(|_, next| !next.1).map(plain).collect());
+        prop_assert_eq!(&whole, &cut);
+        for (_, _, points) in &whole.0 {
+            prop_assert!(points.iter().all(|point| point.xyz.iter().all(|axis| axis.is_finite())));
+            prop_assert!(points.iter().all(|point| (0.0..360.0).contains(&point.azimuth)));
+        }
+    }
+}

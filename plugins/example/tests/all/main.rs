@@ -1,0 +1,61 @@
+//! What source `lines` promises: what every source does, and what its lines mean.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use serde_json::json;
+use sluice_conformance::Integrity;
+use sluice_core::contract::{Gathered, any_splitting_is_the_same};
+use sluice_core::{Kind, Make, Registry};
+use sluice_example as _;
+
+const NOTES: &str = "1194098400.25 DRIVER takes over\n\
+    2007-11-03T14:00:01Z GPS no fix\n1194098402 DRIVER \n";
+
+/// Its lines begin in different ways: of those that are alike, one that is missing could be any.
+const SOUND: &str = "1194098400.25 DRIVER takes over\n2007-11-03T14:00:01Z GPS no fix\n\
+    3194098402 ODOMETRY 17.5 m\n";
+
+#[test]
+fn lines_conforms() {
+    sluice_conformance::source("lines")
+        .sample("notes.txt", SOUND)
+        .integrity(Integrity::Nothing)
+        .check();
+}
+
+fn lines(text: &str) -> Gathered {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes.txt");
+    std::fs::write(&path, text).unwrap();
+    let plugin = *Registry::linked().get(Kind::Source, "lines").unwrap();
+    let Make::Source(make) = plugin.make else { panic!("{plugin:?} is a source") };
+    any_splitting_is_the_same(&*make(json!({ "path": path })).unwrap(), &[1, 20, 50])
+}
+
+#[test]
+fn each_line_is_an_event_with_its_own_time_and_channel() {
+    let read = lines(NOTES);
+    let plain: Vec<(i64, &str, &[u8])> =
+        read.events.iter().map(|e| (e.timestamp, &e.channel[..], &e.payload[..])).collect();
+    let wanted = [
+        (1_194_098_400_250_000_000, "DRIVER", &b"takes over"[..]),
+        (1_194_098_401_000_000_000, "GPS", b"no fix"),
+        (1_194_098_402_000_000_000, "DRIVER", b""),
+    ];
+    assert_eq!((plain, read.damage), (wanted.to_vec(), Vec::new()));
+}
+
+#[test]
+fn a_line_without_a_time_is_damage_and_the_others_are_read() {
+    let read = lines("1 A one\nyesterday A two\n3 A three");
+    let payloads: Vec<&[u8]> = read.events.iter().map(|e| &e.payload[..]).collect();
+    assert_eq!(payloads, [&b"one"[..], b"three"]);
+    let reason = "expected a time, a channel and a text".to_owned();
+    assert_eq!(read.damage, [(8, 16, reason)]);
+}
+
+#[test]
+fn the_plugin_stays_short_enough_to_be_read() {
+    let count = include_str!("../../src/lib.rs").lines().count();
+    assert!(count <= 60, "{count} lines");
+}

@@ -1,0 +1,57 @@
+//! Records that are right, and records that are wrong in one way each: `testdata/CASE/record.hex`, and in
+//! `expected` the type it is read as and what comes of it. `BLESS=1` writes down what does.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sluice_core::{BatchBuilder, ChannelId, Codec, booleans};
+use sluice_ice::codec::IceCodec;
+use sluice_ice::slice::TypeFile;
+
+fn bytes_of(hex: &str) -> Vec<u8> {
+    hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
+}
+
+/// `decoded`, if the record comes back byte for byte; or why it stays as it is.
+fn outcome(codec: &IceCodec, name: &str, record: &[u8]) -> String {
+    let known = codec.types().iter().find(|known| &*known.described.name == name).unwrap();
+    let (form, mut bad) = (known.form.clone().unwrap(), Vec::new());
+    let mut batch = BatchBuilder::default();
+    batch.push_copy(0, 0, ChannelId(0), record);
+    let rows = booleans::decode(&*form, &batch.finish(), &[0], &mut bad).unwrap();
+    let Some(rows) = rows.first() else { return bad.first().unwrap().1.to_owned() };
+    let form = codec.adopt(&rows.message, &rows.columns.schema()).unwrap();
+    let made = form.encode(&rows.columns, &mut bad).unwrap();
+    assert_eq!((made.value(0), bad), (record, vec![]));
+    let is_odd = rows.base_key() != rows.message.key;
+    if is_odd { "decoded with raw booleans" } else { "decoded" }.to_owned()
+}
+
+#[test]
+fn every_case_gives_what_it_says() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
+    let text = fs::read_to_string(folder.join("types.ice")).unwrap();
+    let codec = IceCodec::of(vec![TypeFile { path: "types.ice".into(), text }]);
+    assert_eq!(codec.mistakes(), [""; 0]);
+    let entries = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut cases: Vec<PathBuf> = entries.filter(|path| path.is_dir()).collect();
+    cases.sort();
+    assert!(cases.len() > 25);
+    for case in cases {
+        let record = bytes_of(&fs::read_to_string(case.join("record.hex")).unwrap());
+        let expected = fs::read_to_string(case.join("expected")).unwrap();
+        let (name, wanted) = expected.split_once('\n').unwrap();
+        let found = outcome(&codec, name, &record);
+        if std::env::var_os("BLESS").is_some() {
+            fs::write(case.join("expected"), format!("{name}\n{found}\n")).unwrap();
+        } else {
+            assert_eq!(found, wanted.trim_end(), "{}", case.display());
+        }
+        // Cut off anywhere, a record that was right no longer is.
+        let cuts = if found.starts_with("decoded") { record.len() } else { 0 };
+        for cut in 0..cuts {
+            let found = outcome(&codec, name, record.get(..cut).unwrap());
+            assert!(!found.starts_with("decoded"), "{} cut at {cut}", case.display());
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! What is written comes back from the LAS library: every point, and all that files hold of it.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::kit::{
+    BEGIN, Event, Outcome, Point, at, batch, batch_of_numbers, context, line, make, run, write,
+};
+use las::Reader;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use sluice_core::SinkContext;
+
+/// The points of a file.
+fn read(path: &Path) -> (las::Header, Vec<las::Point>) {
+    let mut reader = Reader::from_path(path).unwrap();
+    let points: Vec<las::Point> = reader.read_all().unwrap().points().map(Result::unwrap).collect();
+    (reader.header().clone(), points)
+}
+
+fn assert_like(found: &las::Point, wanted: &Point, has_color: bool) {
+    for (found, wanted) in [found.x, found.y, found.z].into_iter().zip(wanted.place) {
+        assert!((found - wanted).abs() < 0.000_501, "{found} {wanted}");
+    }
+    let intensity = (f64::from(wanted.intensity.unwrap_or(0.0)) * 65_535.0).round() as u16;
+    assert_eq!(found.intensity, intensity);
+    assert_eq!(found.point_source_id, wanted.laser);
+    assert_eq!((found.return_number, found.number_of_returns), (1, 1));
+    let gps = (wanted.time - BEGIN) as f64 / 1e9 + f64::from(1_194_098_400 - 1_315_964_800 + 14);
+    assert!((found.gps_time.unwrap() - gps).abs() < 1e-7);
+    let color = found.color.map(|c| [c.red, c.green, c.blue]);
+    let wanted = wanted.color.unwrap_or_default().map(|part| u16::from(part) << 8);
+    assert_eq!(color, has_color.then_some(wanted));
+}
+
+#[test]
+fn points_come_back_in_order_with_all_that_files_hold() {
+    let folder = tempfile::tempdir().unwrap();
+    let points = line(300, [-1234.5678, 77.0, 3.25]);
+    let events = [Event("A", Some(points[..1].to_vec())), Event("B", Some(points[1..].to_vec()))];
+    for version in ["1.2", "1.4"] {
+        for name in ["cloud.las", "cloud.laz"] {
+            for color in ["auto", "drop"] {
+                let path = folder.path().join(name);
+                let more = json!({ "version": version, "colour": color });
+                let outcome = write(&path, &events, more).unwrap();
+                assert_eq!((outcome.written, outcome.notes.len()), (2, 0), "{outcome:?}");
+                let (header, found) = read(&path);
+                assert_eq!(header.version().to_string(), version);
+                assert_eq!((header.number_of_points(), found.len()), (300, 300));
+                assert_eq!(header.number_of_points_by_return(1), Some(300));
+                assert!(header.gps_time_type().is_standard());
+                assert_eq!(header.has_wkt_crs(), version == "1.4");
+                assert_eq!(header.transforms().x.offset, -1200.0);
+                let bounds = header.bounds();
+                assert!((bounds.min.x - -1234.568).abs() < 1e-9, "{bounds:?}");
+                assert!((bounds.min.y - (77.0 - 149.5)).abs() < 1e-9, "{bounds:?}");
+                assert!((bounds.max.z - 3.25).abs() < 1e-9, "{bounds:?}");
+                for (found, wanted) in found.iter().zip(&points) {
+                    assert_like(found, wanted, color == "auto");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_same_events_give_the_same_bytes_however_they_are_cut_and_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let events: Vec<Event> = (0..60)
+        .map(|n| {
+            let points = line(if n == 7 { 130_000 } else { n * 10 }, [n as f64 * 100.0, 0.0, 1.0]);
+            Event(if n % 3 == 0 { "A" } else { "B" }, (n % 5 != 4).then_some(points))
+        })
+        .collect();
+    for name in ["cloud.las", "cloud.laz", "each/"] {
+        let mut first: Option<Vec<Vec<u8>>> = None;
+        for (cut, threads) in [(60, 1), (7, 2), (1, 8)] {
+            let path = folder.path().join(format!("{cut}-{name}"));
+            let context =
+                SinkContext { tasks: Arc::new(crate::kit::Threads(threads)), ..context() };
+            let batches = events.chunks(cut).map(|some| batch(some, &context.channels)).collect();
+            let outcome = run(json!({ "path": path }), batches, &context).unwrap();
+            assert_eq!((outcome.written, outcome.left_out), (48, 12));
+            let bytes: Vec<Vec<u8>> = match name {
+                "each/" => ["A.las", "B.las"].map(|f| fs::read(path.join(f)).unwrap()).into(),
+                _ => vec![fs::read(&path).unwrap()],
+            };
+            assert!(first.get_or_insert_with(|| bytes.clone()) == &bytes, "{name} {cut}");
+        }
+    }
+}
+
+#[test]
+fn more_points_than_a_chunk_come_back_from_compressed_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cloud.laz");
+    let points = line(120_001, [0.0; 3]);
+    write(&path, &[Event("A", Some(points.clone()))], json!({})).unwrap();
+    let (_, found) = read(&path);
+    assert_eq!(found.len(), points.len());
+    found.iter().zip(&points).for_each(|(found, wanted)| assert_like(found, wanted, true));
+}
+
+#[test]
+fn a_file_without_points_is_a_whole_file() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["cloud.las", "cloud.laz"] {
+        for version in ["1.2", "1.4"] {
+            let path = folder.path().join(name);
+            write(&path, &[Event("POSE", None)], json!({ "version": version })).unwrap();
+            let (header, points) = read(&path);
+            assert_eq!((header.number_of_points(), points.len()), (0, 0));
+            assert_eq!(header.bounds().max.x, 0.0);
+        }
+    }
+}
+
+#[test]
+fn events_without_points_are_left_out_and_told_by_channel() {
+    let folder = tempfile::tempdir().unwrap();
+    let events = [
+        Event("POSE", None),
+        Event("A", Some(line(2, [0.0; 3]))),
+        Event("POSE", None),
+        Event("EMPTY", Some(Vec::new())),
+    ];
+    let Outcome { written, left_out, refused, notes, .. } =
+        write(&folder.path().join("cloud.las"), &events, json!({})).unwrap();
+    assert_eq!((written, left_out, refused.len()), (2, 2, 0));
+    let told = "POSE: left out, there is no field `points`".to_owned();
+    assert_eq!(notes, [(told, 2)]);
+}
+
+#[test]
+fn a_list_of_something_else_is_no_list_of_points() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = context();
+    let batches = vec![batch_of_numbers(&context.channels)];
+    let options = json!({ "path": folder.path().join("cloud.las") });
+    let outcome = run(options, batches, &context).unwrap();
+    assert_eq!((outcome.written, outcome.left_out), (0, 1));
+    let told = "N: left out, the elements of `points` have no member `x`".to_owned();
+    assert_eq!(outcome.notes, [(told, 1)]);
+}
+
+#[test]
+fn lists_of_every_kind_and_members_of_every_width_are_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cloud.las");
+    for kind in [crate::kit::ListKind::Large, crate::kit::ListKind::Fixed] {
+        let context = context();
+        let batches = vec![crate::kit::wide(kind, &context.channels)];
+        let outcome = run(json!({ "path": path }), batches, &context).unwrap();
+        let points = read(&path).1;
+        let lasers: Vec<u16> = points.iter().map(|point| point.point_source_id).collect();
+        let reds: Vec<u16> = points.iter().map(|point| point.color.unwrap().red).collect();
+        assert_eq!((lasers, reds), (vec![7, 0], vec![300, 0]));
+        let told: Vec<(&str, u64)> =
+            outcome.notes.iter().map(|(what, n)| (what.as_str(), *n)).collect();
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].0.contains("`laser`") && told[1].0.contains("colours"), "{told:?}");
+        assert_eq!(outcome.losses.len(), 1, "a time that is a mere number is told");
+    }
+}
+
+#[test]
+fn a_field_that_has_no_points_says_what_it_lacks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cloud.las");
+    for (more, why) in [
+        (json!({ "points": "utime" }), "`utime` is no list"),
+        (json!({ "coordinates": ["x", "y", "alt"] }), "`points` have no member `alt`"),
+        (
+            json!({ "coordinates": ["x", "y", "time"] }),
+            "`time` in the elements of `points` is no number",
+        ),
+    ] {
+        let outcome = write(&path, &[Event("A", Some(line(2, [0.0; 3])))], more).unwrap();
+        assert!(outcome.notes[0].0.contains(why), "{outcome:?}");
+    }
+}
+
+#[test]
+fn points_without_a_place_are_left_out_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cloud.las");
+    let nowhere = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY].map(|x| at(1.0, x, 0.0));
+    let points = [&nowhere[..], &line(2, [5.0; 3])].concat();
+    let outcome = write(&path, &[Event("A", Some(points))], json!({})).unwrap();
+    let told = "points without a place (a coordinate is no number) are left out".to_owned();
+    assert_eq!((outcome.written, outcome.notes), (1, vec![(told, 3)]));
+    assert_eq!(read(&path).1.len(), 2);
+}
+
+#[test]
+fn members_that_files_have_no_place_for_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cloud.las");
+    let outcome = write(&path, &[Event("A", Some(line(2, [0.0; 3])))], json!({})).unwrap();
+    assert!(outcome.losses[0].starts_with("of points only"), "{outcome:?}");
+}
+
+#[test]
+fn an_event_that_does_not_fit_is_refused_and_the_others_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cloud.las");
+    let good = || Event("A", Some(line(2, [0.0; 3])));
+    let far = |x: f64| Event("A", Some(vec![at(0.0, 0.0, 0.0), at(0.0, x, 0.0)]));
+    let cases = [
+        (3_000_000.0, json!({ "offset": [0.0, 0.0, 0.0] }), "further from `offset`"),
+        (-1e30, json!({}), "too far out"),
+        (2e10, json!({ "scale": [1e-7, 1.0, 1e-3] }), "too far out"),
+    ];
+    for (x, more, why) in cases {
+        let outcome = write(&path, &[far(x), good(), far(x)], more).unwrap();
+        assert_eq!(outcome.written, 1);
+        let places: Vec<u32> = outcome.refused.iter().map(|(event, _)| *event).collect();
+        assert_eq!(places, [0, 2]);
+        assert!(outcome.refused[0].1.contains(why), "{outcome:?}");
+        assert_eq!(read(&path).1.len(), 2);
+    }
+}
+
+#[test]
+fn a_run_whose_chosen_offset_does_not_reach_says_which_to_give() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cloud.las");
+    let events = [
+        Event("A", Some(line(1, [512.0, 3_827_000.0, 0.0]))),
+        Event("A", Some(line(1, [0.0, 0.0, 0.0]))),
+    ];
+    let error = write(&path, &events, json!({})).unwrap_err().to_string();
+    assert!(error.contains("the point [0.0, 0.0, 0.0] lies 3827000 from"), "{error}");
+    assert!(error.contains("first one, about [500.0, 3827000.0, 0.0]"), "{error}");
+    assert!(error.contains("`offset = [500.0, 1913500.0, 0.0]` has both in reach"), "{error}");
+    assert!(!path.exists());
+    write(&path, &events, json!({ "offset": [500.0, 1_913_500.0, 0.0] })).unwrap();
+    let events = [-5e6, 5e6].map(|x| Event("A", Some(vec![at(x, 0.0, 0.0)])));
+    let error = write(&path, &events, json!({})).unwrap_err().to_string();
+    assert!(error.contains("larger `scale`, from 4.7e-3 on"), "{error}");
+}
+
+#[test]
+fn large_coordinates_fit_by_the_offset_that_is_chosen() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cloud.las");
+    let points = line(3, [466_123.4, 3_827_431.2, 871.0]);
+    write(&path, &[Event("A", Some(points.clone()))], json!({})).unwrap();
+    let (header, found) = read(&path);
+    assert_eq!(header.transforms().y.offset, 3_827_400.0);
+    found.iter().zip(&points).for_each(|(found, wanted)| assert_like(found, wanted, true));
+}
+
+#[test]
+fn the_first_points_decide_on_colours() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cloud.las");
+    let grey = |x: f64| Event("A", Some(vec![Point { color: None, ..at(x, 0.0, 0.0) }]));
+    let bright = || Event("A", Some(line(2, [0.0; 3])));
+    let formats = |events: &[Event], color: &str| {
+        let outcome = write(&path, events, json!({ "colour": color })).unwrap();
+        (read(&path).0.point_format().has_color, outcome.notes)
+    };
+    let (has_color, notes) = formats(&[grey(1.0), bright()], "auto");
+    assert!(!has_color);
+    assert_eq!(notes[0].1, 2);
+    assert!(notes[0].0.contains("see `colour`"), "{notes:?}");
+    assert_eq!(formats(&[bright(), grey(1.0)], "auto"), (true, Vec::new()));
+    assert_eq!(formats(&[grey(1.0), bright()], "keep"), (true, Vec::new()));
+    assert_eq!(formats(&[bright(), bright()], "drop"), (false, Vec::new()));
+}
+
+#[test]
+fn a_folder_has_a_file_a_channel_whatever_it_is_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("each/");
+    let names = ["A", "../up", "", ".hidden"];
+    let events = names.map(|name| Event(name, Some(line(2, [0.0; 3]))));
+    write(&path, &events, json!({ "compression": "laz" })).unwrap();
+    for name in ["A", "%2E.%2Fup", "%", "%2Ehidden"] {
+        assert_eq!(read(&path.join(format!("{name}.laz"))).1.len(), 2, "{name}");
+    }
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 5, "and the manifest");
+}
+
+#[test]
+fn intensities_are_scaled_and_held_within_their_sixteen_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cloud.las");
+    let with = |intensity: Option<f32>| Point { intensity, ..at(0.0, 0.0, 0.0) };
+    let intensities = [Some(-1.0), None, Some(f32::NAN), Some(9_000.0), Some(70_000.0)];
+    let events = [Event("A", Some(intensities.map(with).to_vec()))];
+    let outcome = write(&path, &events, json!({ "intensity_scale": 1.0 })).unwrap();
+    let found: Vec<u16> = read(&path).1.iter().map(|point| point.intensity).collect();
+    assert_eq!(found, [0, 0, 0, 9_000, 65_535]);
+    assert_eq!(outcome.notes.iter().map(|note| note.1).collect::<Vec<_>>(), [1, 2]);
+    assert!(outcome.notes[1].0.contains("below 0"), "{outcome:?}");
+}
+
+#[test]
+fn outputs_whose_head_cannot_be_written_last_are_refused() {
+    for path in ["-", "cloud.las.zst", "cloud.laz.ZST"] {
+        let error = make(json!({ "path": path })).err().unwrap();
+        assert_eq!(error.path, ["path"], "{path}");
+        assert!(error.to_string().contains("written last"), "{error}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let null = folder.path().join("null");
+    std::os::unix::fs::symlink("/dev/null", &null).unwrap();
+    let error = write(&null, &[Event("A", Some(line(1, [0.0; 3])))], json!({})).unwrap_err();
+    assert!(error.to_string().contains("written last"), "{error}");
+}
+
+#[test]
+fn a_folder_with_more_files_than_memory_holds_says_to_give_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = SinkContext { memory: 1 << 20, ..context() };
+    let events = ["A", "B"].map(|name| Event(name, Some(line(2, [0.0; 3]))));
+    let batches = vec![batch(&events, &context.channels)];
+    let path = format!("{}/", folder.path().display());
+    let error = run(json!({ "path": path }), batches, &context).unwrap_err().to_string();
+    assert!(error.contains("give more `--memory`"), "{error}");
+}
+
+#[test]
+fn wrong_options_are_told_with_their_key() {
+    let wrong = [
+        ("scale", json!(0)),
+        ("scale", json!([1, 2])),
+        ("offset", json!([1, 2, 1e300])),
+        ("version", json!("1.3")),
+        ("intensity_scale", json!(-1)),
+        ("points", json!("a[")),
+    ];
+    for (key, value) in wrong {
+        let mut options = json!({ "path": "x.las" });
+        options[key] = value;
+        assert_eq!(make(options).err().unwrap().path, [key]);
+    }
+}
+
+fn any_point() -> impl Strategy<Value = Point> {
+    let place = proptest::array::uniform3(prop_oneof![
+        8 => -2e6..2e6f64,
+        1 => any::<f64>(),
+        1 => Just(f64::NAN)
+    ]);
+    (place, any::<Option<f32>>(), any::<u16>(), any::<i64>(), any::<Option<[u8; 3]>>()).prop_map(
+        |(place, intensity, laser, time, color)| Point { place, intensity, laser, time, color },
+    )
+}
+
+proptest! {
+    // Each case syncs a file to the disk.
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn every_event_is_written_or_refused_and_every_place_comes_back(
+        events in proptest::collection::vec(proptest::collection::vec(any_point(), 0..6), 0..8),
+        compressed in any::<bool>())
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(if compressed { "cloud.laz" } else { "cloud.las" });
+        let events: Vec<Event> = events.into_iter().map(|points| Event("A", Some(points))).collect();
+        let more: Value = json!({ "offset": [0, 0, 0] });
+        let outcome = write(&path, &events, more).unwrap();
+        prop_assert_eq!(outcome.written as usize + outcome.refused.len(), events.len());
+        let refused = |n: usize| outcome.refused.iter().any(|(event, _)| *event as usize == n);
+        let wanted: Vec<[f64; 3]> = events.iter().enumerate()
+            .filter(|(n, _)| !refused(*n))
+            .flat_map(|(_, Event(_, points))| points.iter().flatten())
+            .map(|point| point.place)
+            .filter(|place| place.iter().all(|value| value.is_finite()))
+            .collect();
+        let found = read(&path).1;
+        prop_assert_eq!(found.len(), wanted.len());
+        for (found, wanted) in found.iter().zip(wanted) {
+            for (found, wanted) in [found.x, found.y, found.z].into_iter().zip(wanted) {
+                prop_assert!((found - wanted).abs() < 0.000_501);
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Files of ours in the hands of laspy, alone and with LASzip. Needs them in the Python of
+//! `.cache/peers-venv`, where `.ci/run` puts them; says so where they are not there.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::kit::{BEGIN, Event, Point, line, write};
+use serde_json::{Value, json};
+
+/// The Python that has laspy and LASzip; nothing, said aloud, if there is none.
+fn python() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let given = std::env::var_os("SLUICE_PEERS").map(PathBuf::from);
+    let python = given.unwrap_or_else(|| root.join(".cache/peers-venv")).join("bin/python3");
+    let asked = Command::new(&python).args(["-c", "import laspy, laszip"]).output();
+    if asked.is_ok_and(|asked| asked.status.success()) {
+        return Some(python);
+    }
+    eprintln!("skipped: there is no Python with laspy and laszip; .ci/run installs them");
+    None
+}
+
+/// What laspy finds in a file, by one of its ways to decompress.
+const READ: &str = r#"
+import json, sys, laspy, numpy
+each = lambda values: numpy.array(values).tolist()
+backend = getattr(laspy.LazBackend, sys.argv[2])
+las = laspy.read(sys.argv[1], laz_backend=backend)
+head = las.header
+colored = "red" in las.point_format.dimension_names
+print(json.dumps({
+    "version": str(head.version), "format": head.point_format.id, "count": head.point_count,
+    "returns": int(head.number_of_points_by_return[0]), "standard": int(head.global_encoding.gps_time_type),
+    "least": each(head.mins), "most": each(head.maxs), "software": head.generating_software,
+    "x": each(las.x), "y": each(las.y), "z": each(las.z),
+    "intensity": each(las.intensity), "source": each(las.point_source_id),
+    "return": each(las.return_number), "returned": each(las.number_of_returns),
+    "time": each(las.gps_time),
+    "color": [each(c) for c in (las.red, las.green, las.blue)] if colored else None,
+}))
+"#;
+
+fn read(python: &Path, file: &Path, backend: &str) -> Value {
+    let ran = Command::new(python).args(["-c", READ]).arg(file).arg(backend).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    serde_json::from_slice(&ran.stdout).unwrap()
+}
+
+fn numbers(value: &Value) -> Vec<f64> {
+    value.as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
+}
+
+#[track_caller]
+fn assert_near(found: &Value, wanted: impl Iterator<Item = f64>, within: f64) {
+    let (found, wanted) = (numbers(found), wanted.collect::<Vec<f64>>());
+    assert_eq!(found.len(), wanted.len());
+    for (found, wanted) in found.into_iter().zip(wanted) {
+        assert!((found - wanted).abs() <= within, "{found} {wanted}");
+    }
+}
+
+/// What 14:00 on that day is in adjusted standard GPS time, by the fourteen leap seconds until then.
+const BEGIN_GPS: f64 = -121_866_386.0;
+
+fn assert_holds(found: &Value, points: &[Point], has_color: bool) {
+    assert_eq!(found["count"], points.len());
+    assert_eq!((&found["returns"], &found["standard"]), (&json!(points.len()), &json!(1)));
+    assert_eq!(found["software"], concat!("Sluice ", env!("CARGO_PKG_VERSION")));
+    for (axis, name) in ["x", "y", "z"].into_iter().enumerate() {
+        let places = || points.iter().map(|point| point.place[axis]);
+        // Half a step, and what floating point adds.
+        assert_near(&found[name], places(), 0.000_500_001);
+        let (least, most) = (places().fold(f64::MAX, f64::min), places().fold(f64::MIN, f64::max));
+        assert!((numbers(&found["least"])[axis] - least).abs() <= 0.000_500_001);
+        assert!((numbers(&found["most"])[axis] - most).abs() <= 0.000_500_001);
+    }
+    let intensity = |p: &Point| (f64::from(p.intensity.unwrap()) * 65_535.0).round();
+    assert_near(&found["intensity"], points.iter().map(intensity), 0.0);
+    assert_near(&found["source"], points.iter().map(|p| f64::from(p.laser)), 0.0);
+    for name in ["return", "returned"] {
+        assert_near(&found[name], points.iter().map(|_| 1.0), 0.0);
+    }
+    let time = |p: &Point| BEGIN_GPS + (p.time - BEGIN) as f64 / 1e9;
+    assert_near(&found["time"], points.iter().map(time), 1e-7);
+    assert_eq!(found["color"].is_array(), has_color);
+    for part in (0..3).filter(|_| has_color) {
+        let color = |p: &Point| f64::from(p.color.unwrap()[part]) * 256.0;
+        assert_near(&found["color"][part], points.iter().map(color), 0.0);
+    }
+}
+
+#[test]
+fn laspy_and_laszip_find_in_our_files_what_we_wrote() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let points = line(60_000, [-466_123.25, 3_827_431.25, 871.0]);
+    let events = [Event("A", Some(points[..20].to_vec())), Event("A", Some(points[20..].to_vec()))];
+    for (version, formats) in [("1.2", [1, 3]), ("1.4", [6, 7])] {
+        for (format, color) in formats.into_iter().zip(["drop", "keep"]) {
+            for (name, backend) in [("a.las", "Laszip"), ("a.laz", "Laszip"), ("a.laz", "Lazrs")] {
+                let path = folder.path().join(name);
+                write(&path, &events, json!({ "version": version, "colour": color })).unwrap();
+                let found = read(&python, &path, backend);
+                assert_eq!(
+                    (&found["version"], &found["format"]),
+                    (&json!(version), &json!(format))
+                );
+                assert_holds(&found, &points, color == "keep");
+            }
+        }
+    }
+}
+
+#[test]
+fn laspy_and_laszip_open_files_without_points() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for version in ["1.2", "1.4"] {
+        for (name, backend) in [("a.las", "Laszip"), ("a.laz", "Laszip"), ("a.laz", "Lazrs")] {
+            let path = folder.path().join(name);
+            write(&path, &[], json!({ "version": version })).unwrap();
+            assert_eq!(read(&python, &path, backend)["count"], 0, "{version} {name} {backend}");
+        }
+    }
+}

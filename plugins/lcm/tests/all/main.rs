@@ -1,0 +1,7 @@
+//! LCM logs and messages, through the public API.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod contract;
+mod messages;
+mod scan;

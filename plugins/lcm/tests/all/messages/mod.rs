@@ -1,0 +1,5 @@
+//! The `.lcm` language and the codec: what is declared, what messages become, and what hostile ones cost.
+
+mod codec;
+mod language;
+mod made_up;

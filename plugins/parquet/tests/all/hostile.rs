@@ -1,0 +1,145 @@
+//! Files that are not what they seem: errors and damage, and never an event that was not written.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::kit::{drive, read, write_single};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
+use parquet::arrow::ArrowWriter;
+use serde_json::json;
+use sluice_core::contract::PlainEvent;
+
+/// A small table in several row groups, and its events.
+fn table(path: &Path) -> (Vec<PlainEvent>, Vec<u8>) {
+    let events = drive(60);
+    write_single(path, &events, 60, json!({ "row_group_rows": 20 }));
+    (events, fs::read(path).unwrap())
+}
+
+#[test]
+fn a_flipped_bit_is_an_error_or_damage_and_changes_no_event() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("all.parquet");
+    let (events, bytes) = table(&path);
+    let known: BTreeSet<Vec<u8>> = events.iter().map(|e| format!("{e:?}").into_bytes()).collect();
+    // The footer has no checksum: what is flipped there may change what a table is said to be.
+    let footer_len = u32::from_le_bytes(bytes[bytes.len() - 8..][..4].try_into().unwrap()) as usize;
+    let body = bytes.len() - 8 - footer_len;
+    for at in (0..bytes.len()).step_by(3) {
+        let mut wrong = bytes.clone();
+        wrong[at] ^= 1 << (at % 8);
+        fs::write(&path, &wrong).unwrap();
+        let Ok(found) = read(&path) else { continue };
+        let inside =
+            |(offset, length, _): &(u64, u64, String)| offset + length <= bytes.len() as u64;
+        assert!(found.damage.iter().all(inside), "byte {at}: {:?}", found.damage);
+        if at >= body {
+            continue;
+        }
+        let all_known = found.events.iter().all(|e| known.contains(format!("{e:?}").as_bytes()));
+        assert!(all_known, "byte {at}: an event that was not written");
+        // Page indexes, which follow the row groups, are not needed.
+        assert!(
+            found.events.len() == events.len() || !found.damage.is_empty(),
+            "byte {at}: lost events"
+        );
+    }
+}
+
+#[test]
+fn a_damaged_row_group_loses_only_its_own_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("all.parquet");
+    let (events, mut bytes) = table(&path);
+    bytes[100] ^= 0xff;
+    fs::write(&path, &bytes).unwrap();
+    let found = read(&path).unwrap();
+    assert_eq!(found.events, events[20..]);
+    let [(offset, length, reason)] = &found.damage[..] else { panic!("{:?}", found.damage) };
+    assert_eq!(*offset, 4);
+    assert!(
+        *length > 96 && reason.contains("row group 0") && reason.contains("checksum"),
+        "{reason}"
+    );
+}
+
+#[test]
+fn a_file_that_is_cut_off_is_told_to_be_no_whole_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("all.parquet");
+    let (_, bytes) = table(&path);
+    for len in (0..bytes.len()).step_by(7) {
+        fs::write(&path, &bytes[..len]).unwrap();
+        let error = read(&path).unwrap_err().to_string();
+        assert!(
+            error.contains("all.parquet") && error.contains("no whole Parquet file"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn any_bytes_for_a_footer_are_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("all.parquet");
+    let (_, bytes) = table(&path);
+    let footer = bytes.len() - 8;
+    for len in [0u32, 1, 100, 0x7fff_ffff, u32::MAX] {
+        let mut wrong = bytes.clone();
+        wrong[footer..footer + 4].copy_from_slice(&len.to_le_bytes());
+        fs::write(&path, &wrong).unwrap();
+        assert!(read(&path).is_err(), "{len}");
+    }
+}
+
+fn foreign(path: &Path, columns: &[(&str, ArrayRef)]) {
+    let rows = RecordBatch::try_from_iter(columns.to_vec()).unwrap();
+    let file = fs::File::create(path).unwrap();
+    let mut writer = ArrowWriter::try_new(file, rows.schema(), None).unwrap();
+    writer.write(&rows).unwrap();
+    writer.close().unwrap();
+}
+
+#[test]
+fn tables_of_others_are_events_if_they_have_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("GPS.parquet");
+    let times: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![5, 6]));
+    let speed: ArrayRef = Arc::new(Int64Array::from(vec![7, 8]));
+    foreign(&path, &[("timestamp", Arc::clone(&times)), ("speed", Arc::clone(&speed))]);
+    let found = read(&path).unwrap().events;
+    assert_eq!(
+        found.iter().map(|e| (e.timestamp, e.sequence)).collect::<Vec<_>>(),
+        [(5_000_000, 0), (6_000_000, 1)]
+    );
+    assert_eq!((found[0].source.as_str(), found[0].channel.as_str()), ("test", "GPS"));
+    foreign(&path, &[("speed", Arc::clone(&speed))]);
+    let error = read(&path).unwrap_err().to_string();
+    assert!(error.contains("no column `timestamp`") && error.contains("GPS.parquet"), "{error}");
+    foreign(&path, &[("timestamp", speed)]);
+    assert!(read(&path).unwrap_err().to_string().contains("Int64"));
+    // What cannot be an event is damage: these times have a gap, and those are out of range.
+    let gaps: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![Some(5), None]));
+    let beyond: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![5, i64::MAX]));
+    for times in [gaps, beyond] {
+        foreign(&path, &[("timestamp", times)]);
+        let found = read(&path).unwrap();
+        assert_eq!((found.events.len(), found.damage.len()), (0, 1));
+    }
+    let words: ArrayRef = Arc::new(StringArray::from(vec!["a", "b"]));
+    foreign(&path, &[("timestamp", times), ("channel", Arc::clone(&words)), ("payload", words)]);
+    let found = read(&path).unwrap().events;
+    assert_eq!(found[1].channel, "b");
+    assert_eq!(found[1].payload, b"b");
+}
+
+#[test]
+fn what_is_no_file_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let none = read(&folder.path().join("no.parquet")).unwrap_err().to_string();
+    assert!(none.contains("no such file"), "{none}");
+    let empty = read(folder.path()).unwrap_err().to_string();
+    assert!(empty.contains("no Parquet file in this folder"), "{empty}");
+}

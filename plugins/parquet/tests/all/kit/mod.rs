@@ -1,0 +1,118 @@
+//! What the tests of this crate build on: events, a sink that is run by hand, and what a source gives.
+
+#![allow(dead_code, clippy::allow_attributes, reason = "each test uses a part of it")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sluice_core::contract::{Gathered, PlainEvent, gather};
+use sluice_core::{
+    Batch, BatchBuilder, BlockPool, Channel, Channels, EncodeContext, Encoding, Error, Kind, Make,
+    Name, Outputs, Overwrite, Registry, SinkContext, Source, Tasks,
+};
+use sluice_parquet as _;
+
+/// An event of the tests.
+pub(crate) fn event(timestamp: i64, sequence: i64, channel: &str, payload: &[u8]) -> PlainEvent {
+    let (source, channel, payload) = ("log".to_owned(), channel.to_owned(), payload.to_vec());
+    PlainEvent { timestamp, sequence, source, channel, payload }
+}
+
+/// `count` events on the channels `A` to `E`, with numbers that rise and payloads of many lengths.
+pub(crate) fn drive(count: i64) -> Vec<PlainEvent> {
+    let mut dice = 7u64;
+    let mut below = |limit: u64| {
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (dice >> 33) % limit
+    };
+    let each = (0..count).map(|n| {
+        let channel = char::from(b'A' + below(5) as u8).to_string();
+        let payload: Vec<u8> = (0..below(60)).map(|_| below(256) as u8).collect();
+        event((1_000_000 + n * 10 + below(30) as i64) * 1_000, n, &channel, &payload)
+    });
+    each.collect()
+}
+
+/// The events as one batch.
+pub(crate) fn batch(events: &[PlainEvent], channels: &Channels) -> Batch {
+    let mut builder = BatchBuilder::default();
+    for event in events {
+        let name = Name::from_text(&event.channel);
+        let channel = Channel::new(name, event.source.as_str(), Encoding::Lcm);
+        let id = channels.intern(channel).unwrap();
+        builder.push_copy(event.timestamp, event.sequence, id, &event.payload);
+    }
+    builder.finish()
+}
+
+/// Runs every task on a thread of its own, so that they end in no order.
+pub(crate) struct Threads;
+
+impl Tasks for Threads {
+    fn width(&self) -> usize {
+        3
+    }
+
+    fn spawn(&self, task: Box<dyn FnOnce() + Send>) {
+        drop(std::thread::Builder::new().spawn(task).unwrap());
+    }
+}
+
+/// A context of a run whose sinks may hold this much.
+pub(crate) fn context(memory: usize) -> SinkContext {
+    let outputs = Arc::new(Outputs::new(Overwrite::Replace, true, &[]));
+    SinkContext { outputs, memory, ..SinkContext::standalone() }
+}
+
+/// Writes batches through the sink with these options.
+pub(crate) fn write(
+    options: Value,
+    batches: Vec<Batch>,
+    context: &SinkContext,
+) -> Result<u64, Error> {
+    write_with_notes(options, batches, context).map(|(written, _)| written)
+}
+
+/// The same, with what the sink notes.
+pub(crate) fn write_with_notes(
+    options: Value,
+    batches: Vec<Batch>,
+    context: &SinkContext,
+) -> Result<(u64, Vec<(String, u64)>), Error> {
+    let registry = Registry::linked();
+    let Make::Sink(make) = registry.get(Kind::Sink, "parquet").unwrap().make else { panic!() };
+    let sink = make(options).unwrap();
+    let mut output = sink.open(context)?;
+    let (buffers, mut written) = (BlockPool::new(64, 2), 0);
+    for batch in batches {
+        let mut encode = EncodeContext::new(&context.channels, &buffers);
+        let block = sink.encode(batch, &mut encode)?;
+        written += sink.append(&mut *output, block)?;
+    }
+    let notes = sink.notes(&*output);
+    written += sink.finish(output)?;
+    context.outputs.publish(|_, _| Ok("{}".to_owned()))?;
+    Ok((written, notes))
+}
+
+/// Writes events in batches of `cut` as a table of all.
+pub(crate) fn write_single(path: &Path, events: &[PlainEvent], cut: usize, more: Value) {
+    let context = context(64 << 20);
+    let batches = events.chunks(cut).map(|some| batch(some, &context.channels)).collect();
+    let mut options = json!({ "path": path });
+    options.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    assert_eq!(write(options, batches, &context).unwrap(), events.len() as u64);
+}
+
+/// The source of this path.
+pub(crate) fn source(path: &Path) -> Box<dyn Source> {
+    let registry = Registry::linked();
+    let Make::Source(make) = registry.get(Kind::Source, "parquet").unwrap().make else { panic!() };
+    make(json!({ "path": path })).unwrap()
+}
+
+/// What reading this path gives.
+pub(crate) fn read(path: &Path) -> Result<Gathered, Error> {
+    gather(&*source(path), 1 << 20)
+}

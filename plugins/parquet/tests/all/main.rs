@@ -1,0 +1,7 @@
+//! Tables, through the public API.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod hostile;
+mod kit;
+mod tables;

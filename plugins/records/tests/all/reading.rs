@@ -1,0 +1,750 @@
+//! Logs of many formats, read as the engine reads them: whole, in pieces of any size, damaged in every way.
+use std::io::Write;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use sluice_core::contract::{Gathered, any_splitting_is_the_same, splits_cover_the_inputs};
+use sluice_core::window::ReadAt;
+use sluice_records::checksum::Algorithm;
+use sluice_records::scan::{self, Scan};
+use sluice_records::source::{Records, tiles};
+
+/// A description without its path.
+fn toml(text: &str) -> Value {
+    serde_json::to_value(text.parse::<toml::Table>().unwrap()).unwrap()
+}
+
+fn source(format: &Value, log: &std::path::Path) -> Records {
+    let mut options = format.clone();
+    options["path"] = json!(log);
+    Records::new(options).unwrap_or_else(|e| panic!("{:?}: {e}", e.path))
+}
+
+/// Reads bytes in pieces of many sizes, which all have to give the same.
+fn read(format: &Value, bytes: &[u8]) -> Gathered {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(bytes).unwrap();
+    let source = source(format, file.path());
+    splits_cover_the_inputs(&source, 7);
+    any_splitting_is_the_same(&source, &[1, 7, 64, 1000])
+}
+
+/// A struct of 32 bytes behind a header of 16, as C programs write them: no sync word, no checksum.
+fn plain() -> Value {
+    toml(
+        r#"
+        magic = "RIG1"
+        header = 16
+        channel = "rig"
+        fields = [
+          { name = "time", type = "u64", role = "time", unit = "us" },
+          { name = "number", type = "u32", role = "sequence" },
+          { name = "position", type = "f32", count = 3 },
+          { name = "status", type = "u16", bits = { ready = 0, mode = "4-6" } },
+          { type = "pad", size = 2 },
+          { name = "volts", type = "i16", scale = 0.001, unit = "V" },
+          { type = "pad", size = 2 },
+        ]
+        "#,
+    )
+}
+
+fn plain_log(count: u32) -> Vec<u8> {
+    let mut log = b"RIG1\x01\0\0\0............"[..16].to_vec();
+    for n in 0..count {
+        log.extend((1_700_000_000_000_000 + u64::from(n) * 10_000).to_le_bytes());
+        log.extend(n.to_le_bytes());
+        for axis in 0..3u8 {
+            log.extend((n as f32 + f32::from(axis)).to_le_bytes());
+        }
+        log.extend(0x31u16.to_le_bytes());
+        log.extend([0, 0]);
+        log.extend(1234i16.to_le_bytes());
+        log.extend([0, 0]);
+    }
+    log
+}
+
+/// What u-blox receivers send.
+fn ubx() -> Value {
+    toml(
+        r#"
+        sync = "0xb5 62"
+        epoch = "gps"
+        untimed = "last"
+        head = [
+          { type = "u16", endian = "big", role = "kind" },
+          { type = "u16", role = "length" },
+        ]
+        tail = [{ type = "u16", role = "checksum", algorithm = "ubx", from = 2 }]
+        [kinds.0x0120]
+        name = "NAV-TIMEGPS"
+        fields = [
+          { name = "iTOW", type = "u32", role = "time", unit = "ms" },
+          { name = "fTOW", type = "i32" },
+          { name = "week", type = "i16", role = "time", unit = "weeks" },
+          { name = "leapS", type = "i8" },
+          { name = "valid", type = "u8" },
+          { name = "tAcc", type = "u32" },
+        ]
+        [kinds.0x0121]
+        name = "NAV-OTHER"
+        fields = [{ name = "rest", type = "bytes", size = "rest" }]
+        "#
+        .replace("name = \"rest\"", "name = \"data\"")
+        .as_str(),
+    )
+}
+
+fn ubx_message(kind: u16, payload: &[u8]) -> Vec<u8> {
+    let mut body = kind.to_be_bytes().to_vec();
+    body.extend((payload.len() as u16).to_le_bytes());
+    body.extend(payload);
+    let (mut a, mut b) = (0u8, 0u8);
+    for byte in &body {
+        a = a.wrapping_add(*byte);
+        b = b.wrapping_add(a);
+    }
+    [&[0xb5, 0x62][..], &body, &[a, b]].concat()
+}
+
+fn time_gps(milliseconds: u32, week: i16) -> Vec<u8> {
+    let mut payload = milliseconds.to_le_bytes().to_vec();
+    payload.extend(5i32.to_le_bytes());
+    payload.extend(week.to_le_bytes());
+    payload.extend([18, 7]);
+    payload.extend(20u32.to_le_bytes());
+    ubx_message(0x0120, &payload)
+}
+
+fn ubx_log() -> Vec<u8> {
+    let others = (0..20u8).flat_map(|n| {
+        let milliseconds = 345_600_000 + u32::from(n) * 200;
+        [time_gps(milliseconds, 2200), ubx_message(0x0121, &vec![n; usize::from(n)])]
+    });
+    others.flatten().collect()
+}
+
+/// Records with a length, a sync word and a CRC-32 over all, of several kinds, each with its own time.
+fn framed() -> Value {
+    toml(
+        r#"
+        header = "END\n"
+        sync = "0xaa 44 12"
+        epoch = "start"
+        head = [
+          { name = "unit", type = "u8" },
+          { type = "u16", role = "kind" },
+          { name = "length", type = "u16", role = "length", counts = "payload" },
+          { name = "ticks", type = "u32", role = "time", unit = "ms" },
+        ]
+        tail = [{ type = "u32", role = "checksum", algorithm = "crc32-novatel" }]
+        [kinds.7]
+        name = "RANGE"
+        channel = "range/{unit:02}"
+        fields = [
+          { name = "count", type = "u8" },
+          { name = "ranges", type = "u16", count = "count", scale = 0.01 },
+          { name = "label", type = "text", size = "rest" },
+        ]
+        [kinds.8]
+        name = "POSE"
+        fields = [{ name = "pose", type = "f64", count = 3 }]
+        "#,
+    )
+}
+
+fn novatel(data: &[u8]) -> u32 {
+    let mut crc = 0u32;
+    for byte in data {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
+        }
+    }
+    crc
+}
+
+fn framed_record(unit: u8, kind: u16, ticks: u32, payload: &[u8]) -> Vec<u8> {
+    let mut record = vec![0xaa, 0x44, 0x12, unit];
+    record.extend(kind.to_le_bytes());
+    record.extend((payload.len() as u16).to_le_bytes());
+    record.extend(ticks.to_le_bytes());
+    record.extend(payload);
+    let crc = novatel(&record);
+    record.extend(crc.to_le_bytes());
+    record
+}
+
+fn ranges(unit: u8, ticks: u32, ranges: &[u16], label: &str) -> Vec<u8> {
+    let mut payload = vec![ranges.len() as u8];
+    ranges.iter().for_each(|range| payload.extend(range.to_le_bytes()));
+    payload.extend(label.bytes());
+    framed_record(unit, 7, ticks, &payload)
+}
+
+fn framed_records() -> Vec<Vec<u8>> {
+    let each = (0..40u32).map(|n| match n % 3 {
+        0 => ranges((n % 2) as u8, n * 10, &vec![n as u16; (n % 5) as usize], "front"),
+        1 => framed_record(0, 8, n * 10, &[n as u8; 24]),
+        _ => framed_record(0, 99, n * 10, b"a kind that nobody described"),
+    });
+    each.collect()
+}
+
+fn framed_log(records: &[Vec<u8>]) -> Vec<u8> {
+    [&b"rig=3\nEND\n"[..], &records.concat()].concat()
+}
+
+fn numbers(gathered: &Gathered) -> Vec<i64> {
+    gathered.events.iter().map(|event| event.sequence).collect()
+}
+
+#[test]
+fn structs_of_one_size_are_events_with_their_bytes_as_payload() {
+    let log = plain_log(100);
+    let read = read(&plain(), &log);
+    assert_eq!((read.events.len(), &read.damage), (100, &vec![]));
+    assert_eq!(read.events[7].timestamp, 1_700_000_000_070_000_000);
+    assert_eq!((read.events[7].sequence, read.events[7].channel.as_str()), (7, "rig"));
+    let payloads: Vec<u8> = read.events.iter().flat_map(|event| event.payload.clone()).collect();
+    assert_eq!(payloads, log[16..]);
+}
+
+#[test]
+fn a_cut_struct_at_the_end_is_damage() {
+    let log = plain_log(3);
+    let read = read(&plain(), &log[..log.len() - 5]);
+    assert_eq!(read.events.len(), 2);
+    assert_eq!(read.damage, [(16 + 64, 27, "the log ends 27 bytes into a record".to_owned())]);
+}
+
+#[test]
+fn a_log_of_another_format_is_damage_as_a_whole() {
+    let read = read(&plain(), b"PNG or something else of some length, longer than a record");
+    assert_eq!(read.events.len(), 0);
+    assert_eq!(read.damage.len(), 1);
+    assert!(
+        read.damage[0].2.contains("\"RIG1\" was expected, \"PNG \" is there"),
+        "{:?}",
+        read.damage
+    );
+}
+
+#[test]
+fn an_empty_log_has_nothing() {
+    for format in [plain(), ubx(), framed()] {
+        assert_eq!(read(&format, b""), Gathered::default());
+    }
+}
+
+#[test]
+fn receivers_messages_have_the_time_of_the_message_before_where_they_say_none() {
+    let read = read(&ubx(), &ubx_log());
+    assert_eq!((read.events.len(), read.damage.len()), (40, 0));
+    assert_eq!(read.events[0].channel, "NAV-TIMEGPS");
+    // Thursday of week 2200, at midnight, less 18 leap seconds.
+    let midnight = 1_646_870_400 - 18;
+    assert_eq!(read.events[0].timestamp, midnight * 1_000_000_000);
+    assert_eq!(read.events[3].timestamp, midnight * 1_000_000_000 + 200_000_000);
+}
+
+#[test]
+fn messages_before_the_first_time_are_told_and_left_out() {
+    let log = [ubx_message(0x0121, b"early"), time_gps(0, 2200)].concat();
+    let read = read(&ubx(), &log);
+    assert_eq!(read.events.len(), 1);
+    assert_eq!(read.damage, [(0, 13, "no record before it says when it was".to_owned())]);
+}
+
+#[test]
+fn kinds_have_channels_and_others_are_kept() {
+    let read = read(&framed(), &framed_log(&framed_records()));
+    assert_eq!((read.events.len(), read.damage.len()), (40, 0));
+    let channels: Vec<&str> = read.events.iter().take(4).map(|e| e.channel.as_str()).collect();
+    assert_eq!(channels, ["range/00", "POSE", "other", "range/01"]);
+}
+
+#[test]
+fn a_counter_that_wraps_counts_on() {
+    let format = toml(
+        r#"
+        sync = "0x55"
+        epoch = "start"
+        fields = [{ type = "u8", role = "time", unit = "ms", wraps = true }, { type = "u8", value = 3 }]
+        "#,
+    );
+    let log: Vec<u8> = (0..600u32).step_by(50).flat_map(|n| [0x55, n as u8, 3]).collect();
+    let read = read(&format, &log);
+    let times: Vec<i64> = read.events.iter().map(|event| event.timestamp / 1_000_000).collect();
+    assert_eq!(times, (0..600).step_by(50).collect::<Vec<_>>());
+}
+
+/// Where each record begins, behind a header of so many bytes.
+fn places(records: &[Vec<u8>], header: usize) -> Vec<usize> {
+    let lens = records.iter().map(Vec::len);
+    lens.scan(header, |at, len| Some(std::mem::replace(at, *at + len))).collect()
+}
+
+#[test]
+fn a_flipped_byte_costs_the_record_it_is_in_and_no_other() {
+    let records = framed_records();
+    let (log, places) = (framed_log(&records), places(&records, 10));
+    let sound = read(&framed(), &log);
+    for at in 10..log.len() {
+        let hit = places.iter().rposition(|place| *place <= at).unwrap();
+        let mut bytes = log.clone();
+        bytes[at] ^= 0x10;
+        let tiles = tiles_of(&framed(), &bytes);
+        let damaged: Vec<_> = tiles.iter().filter(|tile| tile.1).map(|tile| tile.0).collect();
+        assert_eq!(damaged, [(places[hit], places[hit] + records[hit].len())], "byte {at}");
+        assert_eq!(tiles.len(), sound.events.len(), "byte {at}");
+    }
+}
+
+/// Each piece with whether it is damage.
+fn tiles_of(format: &Value, bytes: &[u8]) -> Vec<((usize, usize), bool)> {
+    let mut options = format.clone();
+    options["path"] = json!("-");
+    let tiles = tiles(options, bytes).unwrap();
+    let plain = |tile: sluice_records::source::Tile| {
+        let range = (tile.range.start as usize, tile.range.end as usize);
+        (range, tile.damage.is_some())
+    };
+    tiles.into_iter().map(plain).collect()
+}
+
+#[test]
+fn a_log_cut_anywhere_gives_every_whole_record() {
+    let records = framed_records();
+    let (log, places) = (framed_log(&records), places(&records, 10));
+    for cut in 10..log.len() {
+        let whole = places.iter().zip(&records).filter(|(at, r)| *at + r.len() <= cut).count();
+        let tiles = tiles_of(&framed(), &log[..cut]);
+        assert_eq!(tiles.iter().filter(|tile| !tile.1).count(), whole, "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_wrong_length_does_not_swallow_the_records_behind_it() {
+    let records = framed_records();
+    let places = places(&records, 10);
+    for change in [1u16, 2, 0xffff, 0xfffe, 100, 40_000, 0x8000] {
+        let mut log = framed_log(&records);
+        let at = places[12] + 6;
+        let said = u16::from_le_bytes([log[at], log[at + 1]]).wrapping_add(change);
+        log[at..at + 2].copy_from_slice(&said.to_le_bytes());
+        let read = read(&framed(), &log);
+        assert_eq!(read.events.len(), records.len() - 1, "{change}");
+        let damage = &read.damage[0];
+        assert_eq!((damage.0, damage.1), (places[12] as u64, records[12].len() as u64));
+    }
+}
+
+#[test]
+fn garbage_between_records_is_one_damage() {
+    let mut records = framed_records();
+    let garbage: Vec<u8> = (0..999u32).map(|n| ((n * n) >> 3) as u8).collect();
+    let at = places(&records, 10)[5];
+    records.insert(5, garbage);
+    let read = read(&framed(), &framed_log(&records));
+    assert_eq!(read.events.len(), 40);
+    assert_eq!(read.damage.len(), 1);
+    assert_eq!((read.damage[0].0, read.damage[0].1), (at as u64, 999));
+}
+
+/// A sync word and nothing else to believe by.
+fn delimited() -> Value {
+    toml(
+        r#"
+        sync = "\r\n#"
+        head = [{ type = "u32", role = "time", unit = "s" }]
+        fields = [{ name = "data", type = "bytes", size = "rest" }]
+        max_record = 64
+        "#,
+    )
+}
+
+#[test]
+fn records_up_to_the_next_sync_word_are_read() {
+    let log = b"\r\n#\x01\0\0\0hello\r\n#\x02\0\0\0\r\n#\x03\0\0\0last";
+    let read = read(&delimited(), log);
+    let times: Vec<i64> = read.events.iter().map(|event| event.timestamp / 1_000_000_000).collect();
+    assert_eq!((times, read.damage.len()), (vec![1, 2, 3], 0));
+}
+
+#[test]
+fn a_record_without_an_end_is_damage_up_to_the_next() {
+    let log =
+        [&b"\r\n#\x01\0\0\0"[..], &[b'x'; 100], b"\r\n#\x02\0\0\0ok\r\n#\x03\0\0\0ok"].concat();
+    let read = read(&delimited(), &log);
+    assert_eq!((numbers(&read), read.damage.len()), (vec![107, 116], 1));
+}
+
+/// A length, a sync word, and no checksum.
+fn unchecked() -> Value {
+    toml(
+        r#"
+        sync = "0xde ad be ef"
+        head = [
+          { type = "u16", role = "length", counts = "record" },
+          { type = "u32", role = "time", unit = "ms" },
+        ]
+        fields = [{ name = "data", type = "bytes", size = "rest" }]
+        "#,
+    )
+}
+
+fn unchecked_record(data: &[u8]) -> Vec<u8> {
+    let len = (data.len() as u16 + 10).to_le_bytes();
+    [&[0xde, 0xad, 0xbe, 0xef][..], &len, &[1, 0, 0, 0], data].concat()
+}
+
+#[test]
+fn without_a_checksum_a_record_is_believed_for_what_follows_it() {
+    let records: Vec<_> = (0..9u8).map(|n| unchecked_record(&vec![n; usize::from(n)])).collect();
+    let places = places(&records, 0);
+    for change in [1i32, -1, 5, 30_000] {
+        let mut log = records.concat();
+        let at = places[4] + 4;
+        let said = (i32::from(log[at]) + change) as u16;
+        log[at..at + 2].copy_from_slice(&said.to_le_bytes());
+        let read = read(&unchecked(), &log);
+        let mut wanted: Vec<i64> = places.iter().map(|place| *place as i64).collect();
+        wanted.remove(4);
+        assert_eq!(numbers(&read), wanted, "{change}");
+    }
+}
+
+#[test]
+fn a_log_that_pretends_to_have_records_everywhere_is_read_in_time() {
+    // Each byte begins a record of 64 KiB, none of which has the checksum it says.
+    let format = toml(
+        r#"
+        sync = "0xff"
+        head = [{ type = "u16", role = "length" }]
+        fields = [{ type = "u32", role = "time", unit = "s" }, { type = "bytes", size = "rest" }]
+        tail = [{ type = "u32", role = "checksum", algorithm = "crc32" }]
+        "#,
+    );
+    let tiles = tiles_of(&format, &vec![0xff; 2 << 20]);
+    assert_eq!(tiles, [((0, 2 << 20), true)]);
+}
+
+/// What MAVLink 1 looks like: the checksum covers a byte that is not sent.
+#[test]
+fn a_byte_that_is_only_in_the_checksum_tells_kinds_apart() {
+    let format = toml(
+        r#"
+        sync = "0xfe"
+        epoch = "start"
+        head = [
+          { type = "u8", role = "length" },
+          { name = "seq", type = "u8" },
+          { name = "system", type = "u8" },
+          { name = "component", type = "u8" },
+          { type = "u8", role = "kind" },
+        ]
+        tail = [{ type = "u16", role = "checksum", algorithm = "crc16-mcrf4xx", from = 1 }]
+        other_kinds = "damage"
+        [kinds.30]
+        name = "ATTITUDE"
+        checksum_extra = 39
+        fields = [
+          { name = "time", type = "u32", role = "time", unit = "ms" },
+          { name = "attitude", type = "f32", count = 6 },
+        ]
+        "#,
+    );
+    let message = |extra: u8| {
+        let mut body = vec![28, 7, 1, 1, 30];
+        body.extend(1500u32.to_le_bytes());
+        body.extend([0; 24]);
+        let sum = Algorithm::Crc16Mcrf4xx.of(&[&body, &[extra]]) as u16;
+        [&[0xfe][..], &body, &sum.to_le_bytes()].concat()
+    };
+    let read = read(&format, &[message(39), message(40), message(39), message(39)].concat());
+    assert_eq!(numbers(&read), [0, 72, 108]);
+    assert_eq!(read.events[0].timestamp, 1_500_000_000);
+    assert_eq!((read.damage[0].0, read.damage[0].1), (36, 36));
+}
+
+/// Attitude messages of MAVLink with heartbeats, which are not described, in between.
+fn mavlink(other_kinds: &str) -> Value {
+    let text = r#"
+        sync = "0xfe"
+        epoch = "start"
+        head = [
+          { type = "u8", role = "length" },
+          { type = "pad", size = 3 },
+          { type = "u8", role = "kind" },
+        ]
+        tail = [{ type = "u16", role = "checksum", algorithm = "crc16-mcrf4xx", from = 1 }]
+        [kinds.30]
+        checksum_extra = 39
+        fields = [
+          { name = "time", type = "u32", role = "time", unit = "ms" },
+          { name = "attitude", type = "f32", count = 6 },
+        ]
+    "#;
+    toml(&format!("{other_kinds}\n{text}"))
+}
+
+fn mavlink_message(kind: u8, extra: u8, payload: &[u8]) -> Vec<u8> {
+    let body = [&[payload.len() as u8, 7, 1, 1, kind][..], payload].concat();
+    let sum = Algorithm::Crc16Mcrf4xx.of(&[&body, &[extra]]) as u16;
+    [&[0xfe][..], &body, &sum.to_le_bytes()].concat()
+}
+
+/// Each attitude has 36 bytes, each heartbeat 17.
+fn mavlink_records(count: u32) -> Vec<Vec<u8>> {
+    let each = (0..count).flat_map(|n| {
+        let attitude = [&n.to_le_bytes()[..], &[1; 24]].concat();
+        let heartbeat = mavlink_message(0, 50, &[5, 0, 0, 0, 2, 3, 81, 4, 3]);
+        [mavlink_message(30, 39, &attitude), heartbeat]
+    });
+    each.collect()
+}
+
+#[test]
+fn records_of_kinds_that_are_not_described_cost_no_other() {
+    let log = mavlink_records(50).concat();
+    let all: Vec<i64> = (0..50).map(|n| n * 53).collect();
+
+    let skipped = read(&mavlink("other_kinds = \"skip\""), &log);
+    assert_eq!((numbers(&skipped), skipped.damage.len()), (all.clone(), 0));
+
+    let told = read(&mavlink("other_kinds = \"damage\""), &log);
+    assert_eq!(numbers(&told), all);
+    assert_eq!(told.damage.len(), 50);
+    let reason = "a record of kind [00], which is not described".to_owned();
+    assert!(told.damage.contains(&(36, 17, reason)), "{:?}", told.damage);
+
+    // The byte behind their checksum is known of described kinds only.
+    let kept = read(&mavlink("other_kinds = \"keep\"\nuntimed = \"last\""), &log);
+    assert_eq!((kept.events.len(), kept.damage.len()), (100, 0));
+}
+
+#[test]
+fn damage_among_kinds_that_are_not_described_costs_no_described_record_but_its_own() {
+    let (records, format) = (mavlink_records(6), mavlink("other_kinds = \"skip\""));
+    let (log, places) = (records.concat(), places(&records, 0));
+    for at in 0..log.len() {
+        let hit = places.iter().rposition(|place| *place <= at).unwrap();
+        let mut bytes = log.clone();
+        bytes[at] ^= 0x10;
+        let mut wanted: Vec<i64> = places.iter().step_by(2).map(|at| *at as i64).collect();
+        wanted.retain(|place| *place != places[hit] as i64);
+        assert_eq!(numbers(&read(&format, &bytes)), wanted, "byte {at}");
+    }
+}
+
+#[test]
+fn kinds_whose_counters_differ_do_not_share_one() {
+    let format = toml(
+        r#"
+        sync = "0xca fe"
+        epoch = "start"
+        head = [{ type = "u8", role = "kind" }]
+        tail = [{ type = "u8", role = "checksum", algorithm = "xor8" }]
+        [kinds.1]
+        fields = [{ type = "u16", role = "time", unit = "ms", wraps = true }]
+        [kinds.2]
+        fields = [{ type = "u32", role = "time", unit = "us", wraps = true }]
+        [kinds.3]
+        fields = [{ type = "u16", role = "time", unit = "ms", wraps = true }]
+        "#,
+    );
+    let record = |kind: u8, time: &[u8]| {
+        let body = [&[0xca, 0xfe, kind][..], time].concat();
+        let sum = body.iter().fold(0, |sum, byte| sum ^ byte);
+        [&body[..], &[sum]].concat()
+    };
+    let log: Vec<u8> = (0..300u32)
+        .flat_map(|n| {
+            let ms = n * 1000;
+            match n % 3 {
+                0 => record(2, &(ms * 1000).to_le_bytes()),
+                rest => record(rest as u8 * 2 - 1, &(ms as u16).to_le_bytes()),
+            }
+        })
+        .collect();
+    let read = read(&format, &log);
+    let times: Vec<i64> = read.events.iter().map(|e| e.timestamp / 1_000_000_000).collect();
+    assert_eq!(times, (0..300).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_log_without_its_magic_keeps_its_first_record() {
+    let mut format = ubx();
+    format["magic"] = json!("UBXLOG");
+    let read = read(&format, &ubx_log());
+    assert_eq!((read.events.len(), read.damage.len()), (40, 0));
+}
+
+#[test]
+fn a_text_that_tells_kinds_is_filled_up() {
+    let format = toml(
+        r#"
+        head = [
+          { type = "text", size = 4, role = "kind" },
+          { name = "ok", type = "bool", value = true },
+          { type = "u32", role = "time", unit = "s" },
+        ]
+        [kinds.IMU]
+        fields = [{ name = "a", type = "u8" }]
+        [kinds.BARO]
+        "#,
+    );
+    let read = read(&format, b"IMU\0\x01\x05\0\0\0\x09BARO\x01\x06\0\0\0");
+    assert_eq!((read.events.len(), read.damage.len()), (2, 0));
+    assert_eq!(read.events[0].channel, "IMU");
+}
+
+/// Bytes that count how many of them have been looked at.
+struct Counted<'b>(&'b [u8], u64);
+
+impl ReadAt for Counted<'_> {
+    fn read_at(&mut self, pos: u64, into: &mut [u8]) -> std::io::Result<usize> {
+        let there = self.0.read_at(pos, into)?;
+        self.1 += there as u64;
+        Ok(there)
+    }
+}
+
+#[test]
+fn lengths_that_are_far_too_long_are_not_worked_through() {
+    let format = toml(
+        r#"
+        sync = "0xcd ab"
+        head = [{ type = "u32", role = "length" }]
+        fields = [
+          { type = "u64", role = "time", unit = "us" },
+          { type = "bytes", size = "rest" },
+        ]
+        tail = [{ type = "u32", role = "checksum", algorithm = "crc32" }]
+        "#,
+    );
+    let pair = |n: u64| {
+        let record = [&[0xcd, 0xab, 8, 0, 0, 0][..], &n.to_le_bytes()].concat();
+        let sum = Algorithm::Crc32.of(&[&record]) as u32;
+        [&[0xcd, 0xab][..], &1_000_000u32.to_le_bytes(), &record, &sum.to_le_bytes()].concat()
+    };
+    let bytes: Vec<u8> = (0..100_000).flat_map(pair).collect();
+    let format = source(&format, std::path::Path::new("-")).format().clone();
+    let (mut log, mut room, mut at, mut records) = (Counted(&bytes, 0), Vec::new(), 0, 0);
+    while at < 600_000 {
+        at = match Scan::new(&format, &mut room).judge(&mut log, at).unwrap() {
+            scan::Verdict::Record { end } => {
+                records += 1;
+                end
+            }
+            scan::Verdict::Damage { end, .. } => end,
+            scan::Verdict::End => break,
+        };
+    }
+    assert_eq!(records, 25_000);
+    // A claim is a megabyte, so that to work each through would be 25 gigabytes.
+    assert!(log.1 < 4000 * 25_000, "{} bytes were looked at", log.1);
+}
+
+#[test]
+fn a_long_record_is_read_whatever_follows_it_unless_others_lie_in_it() {
+    let mut format = framed();
+    format["head"][2]["type"] = json!("u32");
+    let long = |unit: u8| {
+        let mut record = vec![0xaa, 0x44, 0x12, unit, 99, 0];
+        record.extend(100_000u32.to_le_bytes());
+        record.extend([7; 4]);
+        record.extend((0..100_000u32).map(|n| (n.wrapping_mul(n) >> 5) as u8));
+        let crc = novatel(&record);
+        record.extend(crc.to_le_bytes());
+        record
+    };
+    let log = [&b"END\n"[..], &long(1), b"garbage", &long(2), &long(3)].concat();
+    let read = read(&format, &log);
+    assert_eq!((read.events.len(), read.damage.len()), (3, 1));
+}
+
+fn formats() -> Vec<Value> {
+    vec![plain(), ubx(), framed(), delimited(), unchecked()]
+}
+
+fn samples() -> Vec<Vec<u8>> {
+    let unchecked = (0..9u8).flat_map(|n| unchecked_record(&vec![n; usize::from(n)])).collect();
+    let delimited = b"\r\n#\x01\0\0\0hello\r\n#\x02\0\0\0\r\n#\x03\0\0\0last".to_vec();
+    vec![plain_log(5), ubx_log(), framed_log(&framed_records()), delimited, unchecked]
+}
+
+/// A log with some bytes changed, left out, or put in.
+fn hurt() -> impl Strategy<Value = (usize, Vec<u8>)> {
+    let wounds =
+        proptest::collection::vec((any::<prop::sample::Index>(), 0u8..3, any::<u8>()), 0..6);
+    (0usize..5, wounds).prop_map(|(which, wounds)| {
+        let mut log = samples()[which].clone();
+        for (place, how, byte) in wounds {
+            if log.is_empty() {
+                break;
+            }
+            let at = place.index(log.len());
+            match how {
+                0 => log[at] = byte,
+                1 => {
+                    let end = (at + usize::from(byte)).min(log.len());
+                    log.drain(at..end);
+                }
+                _ => log.insert(at, byte),
+            }
+        }
+        (which, log)
+    })
+}
+
+fn check_tiles(format: &Value, bytes: &[u8]) -> Vec<((usize, usize), bool)> {
+    let tiles = tiles_of(format, bytes);
+    for pair in tiles.windows(2) {
+        assert_eq!(pair[0].0.1, pair[1].0.0, "pieces lie end to end");
+    }
+    assert!(tiles.iter().all(|tile| tile.0.0 < tile.0.1), "no piece is empty");
+    if let Some(last) = tiles.last() {
+        assert_eq!(last.0.1, bytes.len(), "the last piece ends where the log does");
+    }
+    tiles
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn hurt_logs_are_events_and_damage_whatever_pieces_they_are_read_in((which, log) in hurt()) {
+        let format = &formats()[which];
+        let gathered = read(format, &log);
+        let tiles = check_tiles(format, &log);
+        let events = tiles.iter().filter(|tile| !tile.1).count();
+        prop_assert_eq!(gathered.events.len(), events);
+        prop_assert_eq!(gathered.damage.len(), tiles.len() - events);
+    }
+
+    #[test]
+    fn any_bytes_are_events_and_damage(
+        which in 0usize..5,
+        bytes in proptest::collection::vec(prop_oneof![any::<u8>(), Just(0xaa), Just(0x44), Just(0xb5), Just(0x62), Just(0)], 0..400),
+    ) {
+        check_tiles(&formats()[which], &bytes);
+    }
+
+    #[test]
+    fn what_was_written_is_read(
+        records in proptest::collection::vec((0u8..4, any::<u32>(), proptest::collection::vec(any::<u16>(), 0..9), "[a-z]{0,7}"), 0..30),
+    ) {
+        let written: Vec<Vec<u8>> = records.iter().map(|(u, t, r, l)| ranges(*u, *t, r, l)).collect();
+        let read = read(&framed(), &framed_log(&written));
+        prop_assert_eq!(read.damage.len(), 0);
+        let payloads: Vec<Vec<u8>> = read.events.iter().map(|event| event.payload.clone()).collect();
+        prop_assert_eq!(payloads, written);
+        for ((unit, ticks, ..), event) in records.iter().zip(&read.events) {
+            prop_assert_eq!(event.timestamp, i64::from(*ticks) * 1_000_000);
+            prop_assert_eq!(&event.channel, &format!("range/{unit:02}"));
+        }
+    }
+}

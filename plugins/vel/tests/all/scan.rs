@@ -1,0 +1,325 @@
+//! What is a message and what is damage, on bytes that nobody wrote and on bytes that somebody did.
+
+use std::io;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use sluice_core::window::ReadAt;
+use sluice_vel::hash::{IMU_STATE, LASER_DATA, MessageNames, simple_hash};
+use sluice_vel::scan::{
+    AfterDamage, Deleted, Head, Reason, Rules, Verdict, believable, body, find, head, judge,
+};
+use sluice_vel::wire::{FileHead, MARKER, append_message};
+
+const ODOMETRY: u32 = simple_hash(b"OdometryM");
+
+/// Small, so that the limit is met.
+fn rules() -> Rules {
+    let names = Arc::new(MessageNames::with(["OdometryM"]).unwrap());
+    Rules { max_message: 4096, names, ..Rules::default() }
+}
+
+fn message(type_id: u32, version: i32, ms: f64, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    append_message(&mut bytes, MARKER, (type_id, version), ms, payload).unwrap();
+    bytes
+}
+
+/// A message of no known type.
+fn other(ms: f64) -> Vec<u8> {
+    message(0xdead_beef, 5, ms, b"payload")
+}
+
+fn imu(ms: f64) -> Vec<u8> {
+    message(IMU_STATE, 102, ms, &[&[0; 8][..], &[7; 28]].concat())
+}
+
+fn at(log: &[u8], pos: u64) -> Verdict {
+    judge(&mut &*log, pos, &rules()).unwrap()
+}
+
+fn next(log: &[u8]) -> Option<u64> {
+    find(&mut &*log, 0..u64::MAX, &rules()).unwrap()
+}
+
+/// Judges a whole log, and holds the verdicts against each other.
+fn tiled(log: &[u8], rules: &Rules) -> Vec<(u64, Verdict)> {
+    let (mut at, len, mut verdicts) = (0, log.len() as u64, Vec::new());
+    loop {
+        let verdict = judge(&mut &*log, at, rules).unwrap();
+        let end = match &verdict {
+            Verdict::Message { header, end } => {
+                assert_eq!(header.message_len(), end - at);
+                *end
+            }
+            Verdict::Damage { end, reason } => {
+                assert!(!reason.to_string().is_empty());
+                *end
+            }
+            Verdict::End => return verdicts,
+        };
+        assert!(at < end && end <= len, "{at}..{end} of {len}");
+        verdicts.push((at, verdict));
+        at = end;
+    }
+}
+
+#[test]
+fn a_described_type_is_believed_alone_and_another_in_a_row_only() {
+    let junk = [9; 30];
+    assert_eq!(next(&[&junk[..], &imu(1.0), &junk].concat()), Some(30));
+    assert_eq!(next(&[&junk[..], &message(ODOMETRY, 7, 1.0, b"any"), &junk].concat()), Some(30));
+    let others: Vec<u8> = (0..4).flat_map(|n| other(f64::from(n))).collect();
+    assert_eq!(next(&[&junk[..], &others, &junk].concat()), Some(30));
+    let three = &others[..others.len() - other(0.0).len()];
+    assert_eq!(next(&[&junk[..], three, &junk].concat()), None);
+    assert_eq!(next(&[&junk[..], three].concat()), Some(30));
+    assert_eq!(next(&[&junk[..], three, &[0xff; 4], &junk].concat()), Some(30));
+    assert_eq!(next(&[&junk[..], &other(0.0)].concat()), None);
+}
+
+#[test]
+fn what_cannot_be_is_not_believed() {
+    let junk = [9; 30];
+    for (why, bad) in [
+        ("a time that is none", message(ODOMETRY, 7, f64::NAN, b"any")),
+        ("a version that is none", message(ODOMETRY, -7, 1.0, b"any")),
+        ("a payload that is too short", message(IMU_STATE, 102, 1.0, &[0; 35])),
+        ("an hour in between", (0..4).flat_map(|n| other(f64::from(n) * 3.7e6)).collect()),
+        ("above the limit", message(ODOMETRY, 7, 1.0, &[0; 4096])),
+    ] {
+        assert_eq!(next(&[&junk[..], &bad, &junk].concat()), None, "{why}");
+    }
+}
+
+#[test]
+fn an_intact_message_stays_whatever_follows_it() {
+    for intact in [imu(1.0), other(1.0), message(ODOMETRY, 7, 1.0, &imu(2.0))] {
+        for junk in [&[0; 50][..], &[9; 50], b"x", &[MARKER; 50]] {
+            let log = [&intact[..], junk].concat();
+            let Verdict::Message { end, .. } = at(&log, 0) else { panic!("{:?}", at(&log, 0)) };
+            assert_eq!(end, intact.len() as u64);
+        }
+    }
+}
+
+#[test]
+fn a_size_that_would_swallow_messages_is_told_by_those() {
+    let mut log = [other(1.0), imu(2.0), imu(3.0), imu(4.0)].concat();
+    log[..4].copy_from_slice(&100u32.to_le_bytes());
+    let own = other(1.0).len() as u64;
+    let reason = Reason::Contradicted { size: 100, at: own + imu(2.0).len() as u64 };
+    assert_eq!(at(&log, 0), Verdict::Damage { end: own, reason });
+}
+
+#[test]
+fn a_marker_that_nothing_confirms_is_no_deleted_message() {
+    let mut log = [other(1.0), imu(2.0)].concat();
+    log[4] = 0;
+    let own = other(1.0).len() as u64;
+    assert_eq!(at(&log, 0), Verdict::Damage { end: own, reason: Reason::Deleted(0) });
+    log[0] += 1;
+    assert_eq!(at(&log, 0), Verdict::Damage { end: own, reason: Reason::Marker(0) });
+}
+
+#[test]
+fn deleted_messages_in_a_row_are_each_their_own() {
+    let mut log: Vec<u8> = (0..50).flat_map(|n| other(f64::from(n))).collect();
+    let len = other(0.0).len();
+    (0..50).for_each(|n| log[n * len + 4] = 0x30);
+    let verdicts = tiled(&log, &rules());
+    assert_eq!(verdicts.len(), 50);
+    assert!(
+        verdicts
+            .iter()
+            .all(|(_, v)| matches!(v, Verdict::Damage { reason: Reason::Deleted(0x30), .. }))
+    );
+    let kept = tiled(&log, &Rules { deleted: Deleted::Keep, ..rules() });
+    assert!(kept.iter().all(|(_, v)| matches!(v, Verdict::Message { .. })));
+}
+
+#[test]
+fn a_head_that_is_none_is_refused_or_damage() {
+    let log = |bytes: &[u8]| head(&mut &*bytes, &rules()).unwrap();
+    assert_eq!(log(b""), Head::Empty);
+    assert!(matches!(log(b"\xa4VE"), Head::Damaged { end: 3, .. }));
+    assert!(matches!(log(b"\xa4VF"), Head::Refused { at: 0, .. }));
+    let mut file = FileHead::new(0).write().to_vec();
+    assert_eq!(log(&file), Head::Sound { body: 12, head: FileHead::new(0) });
+    file[4] = 3;
+    assert!(matches!(log(&file), Head::Refused { at: 4, .. }));
+}
+
+/// Counts what is read.
+struct Counted<'l> {
+    log: &'l [u8],
+    bytes: u64,
+    reads: u64,
+}
+
+impl ReadAt for Counted<'_> {
+    fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.log.read_at(pos, buf)?;
+        self.bytes += read as u64;
+        self.reads += 1;
+        Ok(read)
+    }
+}
+
+/// How much is read for a byte of the log, and how often for a message that could be.
+fn cost(log: &[u8], rules: &Rules) -> (u64, u64) {
+    let mut counted = Counted { log, bytes: 0, reads: 0 };
+    let mut at = 0;
+    loop {
+        at = match judge(&mut counted, at, rules).unwrap() {
+            Verdict::Message { end, .. } | Verdict::Damage { end, .. } => end,
+            Verdict::End => break,
+        }
+    }
+    (counted.bytes / log.len() as u64, counted.reads / (log.len() as u64 / 21))
+}
+
+#[test]
+fn hostile_logs_cost_no_more_than_in_proportion_to_their_length() {
+    let large = Rules { max_message: 256 << 20, ..rules() };
+    let count = 4000;
+    let nested = |type_id: u32, version: i32, step: usize| -> Vec<u8> {
+        let len = count * step + count + 100;
+        let mut log = vec![9; len];
+        for n in 0..count {
+            // Each ends one byte before the one around it, in bytes that are none.
+            let size = (len - n * step - n - 10 - 4) as u32;
+            let mut head = message(type_id, version, 1.0, b"");
+            head[..4].copy_from_slice(&size.to_le_bytes());
+            log[n * step..n * step + 21].copy_from_slice(&head);
+        }
+        log
+    };
+    for (what, log) in [
+        ("nested, of a given name", nested(ODOMETRY, 7, 21)),
+        ("nested and far apart", nested(ODOMETRY, 7, 200)),
+        ("nested, of a newer version", nested(LASER_DATA, 110, 30)),
+        ("nested, of no known type", nested(5, 5, 21)),
+        ("markers", vec![MARKER; 100_000]),
+        ("sizes and markers", [0x31, 0x31, 0, 0].repeat(25_000)),
+        ("zeros", vec![0; 100_000]),
+        ("messages without payload", message(5, 5, 1.0, b"").repeat(5_000)),
+        ("rising versions", (0..5_000).flat_map(|n| message(5, n * 100, 1.0, b"")).collect()),
+    ] {
+        let (bytes, reads) = cost(&log, &large);
+        assert!(bytes < 1_000 && reads < 1_000, "{what}: {bytes} a byte, {reads} a header");
+    }
+}
+
+/// A log that is mostly zeros, and how far it was read.
+struct Sparse {
+    pieces: Vec<(u64, Vec<u8>)>,
+    len: u64,
+    furthest: u64,
+}
+
+impl Sparse {
+    /// Messages that are said to be this long, and have nothing in them.
+    fn of(messages: &[(u8, u32)]) -> Self {
+        let (mut pieces, mut len) = (Vec::new(), 0);
+        for (marker, size) in messages {
+            let mut header = other(1.0)[..21].to_vec();
+            header[..4].copy_from_slice(&size.to_le_bytes());
+            header[4] = *marker;
+            pieces.push((len, header));
+            len += u64::from(*size) + 4;
+        }
+        Self { pieces, len, furthest: 0 }
+    }
+}
+
+impl ReadAt for Sparse {
+    fn read_at(&mut self, pos: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let there = self.len.saturating_sub(pos).min(buf.len() as u64) as usize;
+        self.furthest = self.furthest.max(pos + there as u64);
+        let buf = &mut buf[..there];
+        buf.fill(0);
+        for (at, bytes) in &self.pieces {
+            for (n, byte) in bytes.iter().enumerate() {
+                let to = (at + n as u64).checked_sub(pos).map(|to| to as usize);
+                if let Some(to) = to.and_then(|to| buf.get_mut(to)) {
+                    *to = *byte;
+                }
+            }
+        }
+        Ok(there)
+    }
+}
+
+#[test]
+fn what_follows_a_message_is_not_looked_at_far_away() {
+    let rules = Rules::default();
+    let (small, large) = (1 << 10, 20 << 20);
+    for (marker, is_confirmed) in [(0x30, false), (MARKER, true)] {
+        let mut log = Sparse::of(&[(0x30, small), (marker, large), (0x30, large), (MARKER, small)]);
+        let Verdict::Damage { reason, .. } = judge(&mut log, 0, &rules).unwrap() else {
+            panic!("it is deleted")
+        };
+        assert_eq!(reason == Reason::Deleted(0x30), is_confirmed, "{marker:#x}: {reason}");
+        if is_confirmed {
+            assert!(log.furthest <= u64::from(small) + 100, "{}", log.furthest);
+        }
+    }
+    let mut chain =
+        Sparse::of(&[(MARKER, small), (MARKER, large), (MARKER, large), (MARKER, small)]);
+    assert_eq!(believable(&mut chain, 0, &rules).unwrap(), None);
+    assert!(chain.furthest <= u64::from(small) + 100, "{}", chain.furthest);
+    let mut near =
+        Sparse::of(&[(MARKER, small), (MARKER, 7 << 20), (MARKER, 7 << 20), (MARKER, small)]);
+    assert_eq!(believable(&mut near, 0, &rules).unwrap(), Some(u64::from(small) + 4));
+}
+
+#[test]
+fn deleted_messages_that_are_not_far_away_are_stepped_over() {
+    let mut log = Sparse::of(&[(0x30, 100), (0x30, 7 << 20), (0x30, 7 << 20), (MARKER, 100)]);
+    let verdict = judge(&mut log, 0, &Rules::default()).unwrap();
+    assert_eq!(verdict, Verdict::Damage { end: 104, reason: Reason::Deleted(0x30) });
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_messages_and_damage(
+        log in proptest::collection::vec(
+            prop_oneof![4 => Just(0u8), 3 => Just(MARKER), 2 => 16u8..30, 1 => any::<u8>()], 0..400),
+        keeps: bool, stops: bool,
+    ) {
+        let deleted = if keeps { Deleted::Keep } else { Deleted::Skip };
+        let after_damage = if stops { AfterDamage::Stop } else { AfterDamage::Search };
+        tiled(&log, &Rules { deleted, after_damage, ..rules() });
+        if let Head::Sound { body: found, head: _ } = head(&mut &log[..], &rules()).unwrap() {
+            prop_assert_eq!(body(&mut &log[..], &rules()).unwrap(), Some(found));
+        }
+    }
+
+    #[test]
+    fn messages_among_junk_are_found_and_held_apart(
+        pieces in proptest::collection::vec(
+            prop_oneof![
+                (0u8..4, 0f64..1e5).prop_map(|(kind, ms)| match kind {
+                    0 => imu(ms),
+                    1 => other(ms),
+                    2 => message(ODOMETRY, 7, ms, &imu(ms)),
+                    _ => message(LASER_DATA, 100, ms, &[0; 4]),
+                }),
+                proptest::collection::vec(any::<u8>(), 0..60),
+            ],
+            0..12),
+    ) {
+        let log = pieces.concat();
+        for (at, verdict) in tiled(&log, &rules()) {
+            if let Verdict::Damage { end, reason } = verdict {
+                let alone = matches!(reason, Reason::Deleted(_) | Reason::Time(_));
+                let next = find(&mut &log[..], at + 1..u64::MAX, &rules()).unwrap();
+                prop_assert!(alone || next.unwrap_or(log.len() as u64) == end);
+                if end < log.len() as u64 && !alone {
+                    prop_assert!(believable(&mut &log[..], end, &rules()).unwrap().is_some());
+                }
+            }
+        }
+    }
+}
