@@ -3,9 +3,9 @@
 
     benches/build_costs.py [--only release]… [--crates 20] [-j 2]
 
-Each build starts from an empty target directory. CPU time is user and system time; that of a crate is
-the compiler's (and the linker's, for programs), that of build scripts is what is left of the whole,
-mostly the C code of zstd. `BUILD.md` is what it printed last. Needs Linux.
+Each build starts from an empty target directory. CPU time is user and system time; that of a crate
+is the compiler's (and the linker's, for programs), that of build scripts is what is left of the
+whole, mostly the C code of zstd. `BUILD.md` is what it printed last. Needs Linux.
 """
 
 import argparse
@@ -32,13 +32,16 @@ BUILDS = {
     "plugin": ("`sluice new source`, then `cargo test --no-run` in it", ["test", "--no-run"]),
     "dist": ("`cargo build --profile dist`", ["build", "--profile", "dist"]),
     "full": ("`cargo build --release --features full`", ["build", "--release", *HEAVY]),
-    "full-dist": ("`cargo build --profile dist --features full`", ["build", "--profile", "dist", *HEAVY]),
+    "full-dist": (
+        "`cargo build --profile dist --features full`",
+        ["build", "--profile", "dist", *HEAVY],
+    ),
 }
 ORDINARY = ["release", "test", "plugin"]
 
 
 def compile_one(command):
-    """What cargo runs instead of the compiler: runs it, and adds a line with what it cost to the log."""
+    """What cargo runs instead of the compiler: runs it, and adds what it cost to the log."""
     start = time.monotonic()
     status = subprocess.run(command, close_fds=False, check=False).returncode
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -66,7 +69,7 @@ def argument(command, name):
 
 
 def measure(arguments, folder, target, jobs):
-    """Builds into an empty directory; gives CPU seconds, wall seconds and a line for each compiler run."""
+    """Builds into an empty directory; gives CPU and wall seconds, and a line a compiler run."""
     target.mkdir(parents=True, exist_ok=True)
     log = target / "costs.jsonl"
     environment = {
@@ -88,7 +91,8 @@ def parents(folder, arguments):
     features = [word for word in arguments if "/" in word]
     command = ["cargo", "metadata", "--format-version", "1", "--locked"]
     command += ["--features", ",".join(features)] if features else []
-    metadata = json.loads(subprocess.run(command, cwd=folder, check=True, capture_output=True).stdout)
+    printed = subprocess.run(command, cwd=folder, check=True, capture_output=True).stdout
+    metadata = json.loads(printed)
     names = {package["id"]: package["name"] for package in metadata["packages"]}
     found = defaultdict(set)
     for node in metadata["resolve"]["nodes"]:
@@ -114,8 +118,8 @@ def page(name, measured, pulled_in, crates):
     packages = by_package(runs)
     yield f"## {title}\n"
     yield (
-        f"{cpu / 60:.1f} CPU min, {wall / 60:.1f} min; {len(packages)} packages, {len(runs)} runs of the compiler; "
-        f"build scripts {cpu - compiled:.0f} CPU s.\n"
+        f"{cpu / 60:.1f} CPU min, {wall / 60:.1f} min; {len(packages)} packages, "
+        f"{len(runs)} runs of the compiler; build scripts {cpu - compiled:.0f} CPU s.\n"
     )
     yield "| package | CPU s | runs | pulled in by |"
     yield "| --- | --: | --: | --- |"
@@ -123,8 +127,9 @@ def page(name, measured, pulled_in, crates):
         direct = sorted(pulled_in.get(package, ()))
         shown = ", ".join(direct[:4]) + (f" and {len(direct) - 4} more" if len(direct) > 4 else "")
         yield f"| {package} | {seconds:.1f} | {count} | {shown} |"
-    rest = packages[crates:]
-    yield f"| {len(rest)} more | {sum(cost[0] for _, cost in rest):.1f} | {sum(cost[1] for _, cost in rest)} | |\n"
+    rest = [cost for _, cost in packages[crates:]]
+    seconds, count = sum(cost[0] for cost in rest), sum(cost[1] for cost in rest)
+    yield f"| {len(rest)} more | {seconds:.1f} | {count} | |\n"
 
 
 def sizes(program):
@@ -145,10 +150,11 @@ def new_plugin(folder, sluice):
 
 def main():
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--only", action="append", choices=BUILDS, help="only this build; may be repeated")
-    options.add_argument("--crates", type=int, default=20, help="how many packages are shown of each build")
-    options.add_argument("-j", "--jobs", help="as cargo's")
-    options.add_argument("--keep", type=Path, help="keep the target directories in this folder")
+    add = options.add_argument
+    add("--only", action="append", choices=BUILDS, help="only this build; may be repeated")
+    add("--crates", type=int, default=20, help="how many packages are shown of each build")
+    add("-j", "--jobs", help="as cargo's")
+    add("--keep", type=Path, help="keep the target directories in this folder")
     options = options.parse_args()
     jobs = ["-j", options.jobs] if options.jobs else []
     place = options.keep or ROOT / "target"
