@@ -1,29 +1,21 @@
 //! A program made outside the workspace, with a plugin of its own, builds and works.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::LazyLock;
 
 use serde_json::Value;
 
 use crate::kit::{Folder, Ran, events, root};
+use crate::new::{cargo, target};
 
 /// The outsider's program, built without a network.
 static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = root().join("tests/outsider");
-    // The versions that the workspace has been built with are surely here.
-    fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
-    // In the workspace's own target folder, so that nothing is compiled twice that both need.
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    let cargo = Command::new(env!("CARGO"))
-        .args(["build", "--offline", "--quiet"])
-        .current_dir(&folder)
-        .env("CARGO_TARGET_DIR", target)
-        .output()
-        .unwrap();
+    let cargo = cargo(&folder).args(["build", "--offline", "--quiet"]).output().unwrap();
     assert!(cargo.status.success(), "{}", String::from_utf8_lossy(&cargo.stderr));
-    target.join("debug/outsider")
+    target().join("debug/outsider")
 });
 
 fn ran(folder: &Folder, arguments: &[&str]) -> Ran {

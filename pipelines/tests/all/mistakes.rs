@@ -6,6 +6,8 @@ use std::path::Path;
 
 use sluice_pipeline::{Document, Pipeline, Variables};
 
+use crate::toys;
+
 #[test]
 fn every_mistake_is_told_as_written() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mistakes");
@@ -20,7 +22,7 @@ fn every_mistake_is_told_as_written() {
 fn compare(path: &Path) -> Option<String> {
     let name = path.file_name().unwrap().to_str().unwrap();
     let document = Document::generated(name, fs::read_to_string(path).unwrap());
-    let found = Pipeline::read(&document, &Variables::default(), &crate::toys::registry());
+    let found = Pipeline::read(&document, &Variables::default(), &toys::registry());
     let said = found.err().map_or("no mistakes\n".to_owned(), |mistakes| mistakes.to_string());
     let golden = path.with_extension("txt");
     if std::env::var_os("BLESS").is_some() {
@@ -33,8 +35,7 @@ fn compare(path: &Path) -> Option<String> {
 #[test]
 fn colours_are_only_added() {
     let document = Document::generated("x", "[sources.a]\nplugin = \"nope\"\n");
-    let mistakes =
-        Pipeline::read(&document, &Variables::default(), &crate::toys::registry()).unwrap_err();
+    let mistakes = Pipeline::read(&document, &Variables::default(), &toys::registry()).unwrap_err();
     let coloured = mistakes.render(true);
     assert!(coloured.contains("\u{1b}["));
     let mut plain = String::new();

@@ -7,6 +7,8 @@ use serde_json::json;
 use sluice_core::Kind;
 use sluice_pipeline::{Document, OnDamage, Outline, Pipeline, Variables, graph, library, schema};
 
+use crate::toys;
+
 const DIAMOND: &str = r#"
 name = "both"
 memory = "64MiB"
@@ -37,7 +39,7 @@ fn variables(set: &[(&str, &str)]) -> Variables {
 fn read(text: &str, folder: Option<&str>, set: &[(&str, &str)]) -> Pipeline {
     let mut document = Document::generated("test.toml", text);
     document.folder = folder.map(PathBuf::from);
-    Pipeline::read(&document, &variables(set), &crate::toys::registry()).unwrap()
+    Pipeline::read(&document, &variables(set), &toys::registry()).unwrap()
 }
 
 #[test]
@@ -71,7 +73,7 @@ fn the_environment_is_asked_last_and_only_if_allowed() {
         Document::generated("test.toml", DIAMOND.replace("${START}", "${CARGO_PKG_VERSION_MINOR}"));
     let read = |environment| {
         let variables = Variables { environment, ..Variables::default() };
-        Pipeline::read(&document, &variables, &crate::toys::registry())
+        Pipeline::read(&document, &variables, &toys::registry())
     };
     assert!(read(false).is_err());
     assert_eq!(read(true).unwrap().nodes[3].options["start"], json!(1));
@@ -142,8 +144,7 @@ fn a_byte_order_mark_and_line_ends_of_windows_are_fine() {
     assert_eq!(read(&text, None, &[("START", "5")]).nodes.len(), 4);
     let wrong = text.replace("\"demo\"", "\"dmo\"");
     let document = Document::generated("x.toml", wrong);
-    let mistakes =
-        Pipeline::read(&document, &variables(&[("START", "5")]), &crate::toys::registry());
+    let mistakes = Pipeline::read(&document, &variables(&[("START", "5")]), &toys::registry());
     let said = mistakes.unwrap_err().to_string();
     assert!(said.contains("x.toml:12:12") && said.contains("^^^^^\n"), "{said}");
 }
@@ -273,8 +274,7 @@ fn whatever_a_variable_holds_is_one_word_of_a_condition() {
 fn what_reads_from_nodes_that_are_gone_is_gone_with_them() {
     let text = CHOICE.replace("[sources.log]\n", "[sources.log]\nwhen = \"a == b\"\n");
     let document = Document::generated("test.toml", &*text);
-    let mistakes =
-        Pipeline::read(&document, &Variables::default(), &crate::toys::registry()).unwrap_err();
+    let mistakes = Pipeline::read(&document, &Variables::default(), &toys::registry()).unwrap_err();
     let said = mistakes.to_string();
     assert!(
         said.contains("no sink is left: `when` of `log` is `a == b`, `when` of `other`"),
@@ -287,7 +287,7 @@ fn what_reads_from_nodes_that_are_gone_is_gone_with_them() {
 
 #[test]
 fn editors_are_told_every_option_of_every_plugin() {
-    let schema = schema::json_schema(&crate::toys::registry());
+    let schema = schema::json_schema(&toys::registry());
     let log = &schema["$defs"]["source-log"];
     assert_eq!(log["properties"]["plugin"]["const"], "log");
     assert_eq!(log["required"], json!(["path", "plugin"]));
@@ -325,7 +325,7 @@ fn references(schema: &serde_json::Value, each: &mut impl FnMut(&str)) {
 
 #[test]
 fn a_plugin_tells_its_options() {
-    let registry = crate::toys::registry();
+    let registry = toys::registry();
     let log = schema::plugin_json(registry.get(Kind::Source, "log").unwrap());
     assert_eq!((&log["name"], &log["kind"]), (&json!("log"), &json!("source")));
     let path = json!({ "name": "path", "type": "path or list of path", "default": null,
@@ -356,7 +356,7 @@ proptest! {
 /// Reads `text`; if it has mistakes, they have places in it and can be shown.
 fn tell(text: &str) {
     let document = Document::generated("any.toml", text);
-    if let Err(mistakes) = Pipeline::read(&document, &variables(&[]), &crate::toys::registry()) {
+    if let Err(mistakes) = Pipeline::read(&document, &variables(&[]), &toys::registry()) {
         assert!(!mistakes.list.is_empty());
         let shown = mistakes.to_string();
         for mistake in mistakes.list {
