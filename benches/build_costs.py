@@ -23,7 +23,6 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 LOG = "SLUICE_BUILD_COSTS_LOG"
-HEAVY = ["-p", "sluice-logs", "--features", "sluice-logs/full"]
 
 # What is built: name, what it is for, arguments of cargo.
 BUILDS = {
@@ -31,10 +30,10 @@ BUILDS = {
     "test": ("`cargo test --workspace --no-run`", ["test", "--workspace", "--no-run"]),
     "plugin": ("`sluice new source`, then `cargo test --no-run` in it", ["test", "--no-run"]),
     "dist": ("`cargo build --profile dist`", ["build", "--profile", "dist"]),
-    "full": ("`cargo build --release --features full`", ["build", "--release", *HEAVY]),
+    "full": ("`cargo build --release`, of the full program", ["build", "--release"]),
     "full-dist": (
-        "`cargo build --profile dist --features full`",
-        ["build", "--profile", "dist", *HEAVY],
+        "`cargo build --profile dist`, of the full program",
+        ["build", "--profile", "dist"],
     ),
 }
 ORDINARY = ["release", "test", "plugin"]
@@ -86,11 +85,9 @@ def measure(arguments, folder, target, jobs):
     return cpu, wall, [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
 
 
-def parents(folder, arguments):
+def parents(folder):
     """The packages that depend on each package directly, by name."""
-    features = [word for word in arguments if "/" in word]
     command = ["cargo", "metadata", "--format-version", "1", "--locked"]
-    command += ["--features", ",".join(features)] if features else []
     printed = subprocess.run(command, cwd=folder, check=True, capture_output=True).stdout
     metadata = json.loads(printed)
     names = {package["id"]: package["name"] for package in metadata["packages"]}
@@ -167,12 +164,12 @@ def main():
 def one(name, options, jobs, target):
     """Builds, and prints a page."""
     target.mkdir(parents=True)
-    folder, arguments = ROOT, BUILDS[name][1]
+    folder, arguments = ROOT / "full" if "full" in name else ROOT, BUILDS[name][1]
     if name == "plugin":
         subprocess.run(["cargo", "build", "--quiet"], cwd=ROOT, check=True)
         folder = new_plugin(target, ROOT / "target" / "debug" / "sluice")
     measured = measure(arguments, folder, target / "target", jobs)
-    print("\n".join(page(name, measured, parents(folder, arguments), options.crates)))
+    print("\n".join(page(name, measured, parents(folder), options.crates)))
     program = target / "target" / ("dist" if "dist" in name else "release") / "sluice"
     if program.exists():
         built, stripped = sizes(program)

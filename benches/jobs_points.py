@@ -30,7 +30,7 @@ def jobs(bench):
 def everything(bench, log):
     """The pipeline `dgc-all`: tables, track, pictures, points in the local frame."""
     out = bench.out("")
-    command = [bench.programs / "sluice", "run", "-q", "dgc-all", "--set", f"INPUT={log}", "--set", f"OUT={out}"]
+    command = [bench.sluice.program, "run", "-q", "dgc-all", "--set", f"INPUT={log}", "--set", f"OUT={out}"]
     return Job(GROUP, "everything in one pass", "sluice", log, command, out=out, check=Whole(log), rounds=3)
 
 

@@ -14,12 +14,22 @@ PACKAGES = ["lcm", "pyarrow", "pandas", "polars", "duckdb"]
 
 
 def built(build, full=False):
-    """The folder of our own programs, after building them if asked, with all features or none."""
+    """The folder of our generators and the program `sluice`, after building them if asked."""
     command = ["cargo", "build", "--release", "--quiet", "-p", "sluice-benches", "-p", "sluice-logs"]
-    command += ["--features", "sluice-logs/full"] if full else []
+    release = target(ROOT) / "release"
+    program = release / "sluice"
     if build:
         subprocess.run(command, cwd=ROOT, check=True)
-    return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
+    if full:
+        program = target(ROOT / "full") / "release" / "sluice"
+        if build:
+            subprocess.run(["cargo", "build", "--release", "--quiet"], cwd=ROOT / "full", check=True)
+    return release, program
+
+
+def target(workspace):
+    """Where cargo puts what it builds of a workspace."""
+    return Path(os.environ.get("CARGO_TARGET_DIR", workspace / "target"))
 
 
 class Peers:

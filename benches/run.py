@@ -36,11 +36,12 @@ class Bench:
     """Where everything is: programs, peers, logs, and the place for outputs."""
 
     def __init__(self, options):
-        self.programs, self.peers = built(options.build, options.full), Peers()
+        self.programs, program = built(options.build, options.full)
+        self.peers = Peers()
         self.data = options.data.resolve()
         self.data.mkdir(parents=True, exist_ok=True)
         self.scratch = (options.out or self.data).resolve() / "sluice-bench.out"
-        self.sluice = Sluice(options.program or self.programs / "sluice", self.data / "pipelines")
+        self.sluice = Sluice(options.program or program, self.data / "pipelines")
         self.percent, self.logs, self.files = options.percent, {}, {}
         self.types = HERE / "types" / "bench.lcm"
 
@@ -137,7 +138,7 @@ def arguments():
     parser.add_argument("--real", type=Path, metavar="FOLDER", help="also the LCM logs in this folder, as tables")
     parser.add_argument("--percent", type=int, default=100, help="length of the logs; goals are for whole ones")
     parser.add_argument("--full", action="store_true",
-                        help="build with all features, which `cluster` and `query` need; takes half an hour at first")
+                        help="build the full program, which `cluster` and `query` need; takes a quarter of an hour at first")
     parser.add_argument("--program", type=Path, help="measure this sluice, and not the one that is built")
     parser.add_argument("--no-build", dest="build", action="store_false", help="take the programs that are there")
     return parser.parse_args()

@@ -6,7 +6,7 @@
 Runs a scheduler, an executor and drivers on loopback, in a temporary folder. What is per unit is the difference between
 many tiny logs and few, so that what a run costs as a whole falls out; what is per file is the difference between logs
 that become one file each and logs that become many. CPU of each part is read from the system while it lives. What is
-not measured: any other storage or network than this machine's. PROGRAM has to be built with the feature `cluster`.
+not measured: any other storage or network than this machine's. PROGRAM has to be the full one.
 """
 
 import argparse

@@ -22,11 +22,11 @@ pub(crate) const LOSSES: u8 = 3;
 const INTERRUPTED: u8 = 130;
 
 /// What a command comes to.
-pub(crate) type Outcome = Result<Ending, Failure>;
+pub type Outcome = Result<Ending, Failure>;
 
 /// How a command ended that went through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Ending {
+pub enum Ending {
     /// Nothing was lost.
     Done,
     /// Input was damaged, or events could not be carried.
@@ -56,7 +56,7 @@ impl Ending {
 
 /// Why a command did not go through.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// The command cannot be understood or is not possible.
     WrongUse(String),
     /// A pipeline file is wrong.
@@ -88,7 +88,7 @@ impl Failure {
     }
 
     /// Says what is wrong.
-    pub(crate) fn tell(&self, shell: &Shell) {
+    pub fn tell(&self, shell: &Shell) {
         match self {
             Self::WrongUse(message) => shell.error_of("usage", message, json!({})),
             Self::Failed(message) => shell.error(message),
@@ -114,7 +114,7 @@ impl Failure {
     }
 
     /// The same failure, with the exit code of the signal that asked for it, if one did.
-    pub(crate) fn by(self, stop: &Stop) -> Self {
+    pub fn by(self, stop: &Stop) -> Self {
         match self {
             Self::Interrupted { what, .. } => Self::Interrupted { what, code: stop.exit() },
             other => other,

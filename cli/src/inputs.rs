@@ -64,6 +64,16 @@ pub(crate) fn told_file_url(text: &str, shell: &Shell) -> Result<Option<FileUrl>
     Ok(url)
 }
 
+/// The path that an address `file://…` means, or the word as it is. When it begins means nothing to who
+/// asks that in another way; `instead` says how.
+pub fn path_of_url(word: &str, instead: &str, shell: &Shell) -> Result<String, Failure> {
+    let Some(url) = told_file_url(word, shell)? else { return Ok(word.to_owned()) };
+    if url.start.is_some() {
+        shell.warn(&format!("{instead}; start_timestamp means nothing here: {word}"));
+    }
+    Ok(url.path_text())
+}
+
 /// The paths that inputs stand for, and the events that are wanted of them: an address `file://…` may
 /// say from when on.
 pub(crate) fn without_addresses(
@@ -189,7 +199,7 @@ pub(crate) fn missing(shell: &Shell, kind: Kind, what: &str) -> Failure {
 }
 
 /// The extension of a path without `.zst`, and whether that was there.
-pub(crate) fn extension(path: &Path) -> (Option<String>, bool) {
+pub fn extension(path: &Path) -> (Option<String>, bool) {
     let last = |path: &Path| path.extension().map(|e| e.to_string_lossy().into_owned());
     match last(path) {
         Some(packed) if packed == "zst" => (last(&path.with_extension("")), true),
@@ -347,7 +357,7 @@ pub(crate) fn source_node(plugin: &Plugin, options: Value) -> Result<Node, Failu
 }
 
 /// What a source is called where the user has given it no name.
-pub(crate) const SOURCE: &str = "log";
+pub const SOURCE: &str = "log";
 
 /// A sink that is part of no pipeline file, and reads from the source before it.
 pub(crate) fn sink_node(sink: Box<dyn DynSink>) -> Node {
@@ -368,7 +378,7 @@ pub(crate) fn sink_node(sink: Box<dyn DynSink>) -> Node {
 }
 
 /// The files that one name stands for; or the folder, if that is what a source reads.
-pub(crate) fn expand(shell: &Shell, name: impl Into<PathBuf>) -> Result<Vec<Input>, Failure> {
+pub fn expand(shell: &Shell, name: impl Into<PathBuf>) -> Result<Vec<Input>, Failure> {
     let path = name.into();
     if files::is_folder(&path) && !shell.registry.sniff_path(&path)?.is_empty() {
         return Ok(vec![Input { path, bytes: None }]);

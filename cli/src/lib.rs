@@ -20,6 +20,7 @@ mod commands;
 mod damage;
 mod description;
 mod ending;
+pub mod extension;
 mod features;
 mod file_url;
 mod flags;
@@ -38,16 +39,12 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::Parser;
+use clap::{ArgMatches, FromArgMatches};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use sluice_core::{Registry, programs};
 
-// Its addresses are known to whoever links it.
-#[cfg(feature = "s3")]
-use sluice_storage as _;
-
-use args::{Cli, Verb};
+use args::{GlobalArgs, Verb};
 use ending::Outcome;
 use shell::Shell;
 
@@ -91,20 +88,44 @@ fn exit_code(arguments: impl IntoIterator<Item = OsString>, registry: Registry) 
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     // Wrong use is told in the format that was asked for, too.
     log::set_format(usage::log_format(&arguments));
-    let cli = match Cli::try_parse_from(&arguments) {
-        Ok(cli) => cli,
-        Err(error) => {
-            return usage::tell(error, &arguments);
-        }
+    let (global, typed) = match args::command().try_get_matches_from(&arguments).and_then(parsed) {
+        Ok(parsed) => parsed,
+        Err(error) => return usage::tell(error, &arguments),
     };
-    log::set_format(cli.log_format);
-    let mut shell = Shell::new(registry, cli.quiet, cli.color);
-    shell.verbose = cli.verbose;
-    let code = code_of(dispatch(cli.verb, &shell), &shell);
+    log::set_format(global.log_format);
+    let mut shell = Shell::new(registry, global.quiet, global.color);
+    shell.verbose = global.verbose;
+    let outcome = match typed {
+        Typed::Own(verb) => dispatch(*verb, &shell),
+        Typed::Linked(verb, arguments) => (verb.run)(&arguments, &shell),
+    };
+    let code = code_of(outcome, &shell);
     let seconds = begun.elapsed().as_secs_f64();
     let text = format!("exit code {code} after {seconds:.3} s");
     shell.detail("exit", &text, json!({ "exit": code, "seconds": seconds }));
     code
+}
+
+/// A verb with its arguments.
+enum Typed {
+    /// One that every program has.
+    Own(Box<Verb>),
+    /// One that another crate adds.
+    Linked(&'static extension::Verb, ArgMatches),
+}
+
+/// What was typed, once it is known to be right.
+fn parsed(mut matches: ArgMatches) -> Result<(GlobalArgs, Typed), clap::Error> {
+    let global = GlobalArgs::from_arg_matches(&matches)?;
+    let name = matches.subcommand_name();
+    let linked = extension::verbs().find(|verb| Some(verb.name) == name);
+    if let Some(verb) = linked
+        && let Some((_, arguments)) = matches.remove_subcommand()
+    {
+        return Ok((global, Typed::Linked(verb, arguments)));
+    }
+    let verb = Verb::from_arg_matches(&matches)?;
+    Ok((global, Typed::Own(Box::new(verb))))
 }
 
 /// The exit code of a command that came to this. Says what is wrong, if something is.
@@ -124,7 +145,6 @@ fn dispatch(verb: Verb, shell: &Shell) -> Outcome {
     match verb {
         Verb::Run(args) => commands::run::run(&args, shell),
         Verb::Convert(args) => commands::convert::run(&args, shell),
-        Verb::Query(args) => commands::query::run(&args, shell),
         Verb::Record(args) => commands::record::run(&args, shell),
         Verb::Play(args) => commands::play::run(&args, shell),
         Verb::Spy(args) => commands::spy::run(&args, shell),
@@ -137,7 +157,6 @@ fn dispatch(verb: Verb, shell: &Shell) -> Outcome {
         Verb::Info(args) => commands::info::run(&args, shell),
         Verb::Cat(args) => commands::cat::run(&args, shell),
         Verb::Types(args) => commands::types::run(&args, shell),
-        Verb::Cluster(args) => commands::cluster::run(&args, shell),
         Verb::MergeManifests(args) => commands::merge_manifests::run(&args, shell),
         Verb::New(args) => commands::new::run(&args, shell),
         Verb::Verify(args) => commands::verify::run(&args, shell),

@@ -15,7 +15,7 @@ use crate::args::LogFormat;
 
 /// How much a line matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Level {
+pub enum Level {
     /// The command failed, or something it was asked for is wrong.
     Error,
     /// Something was lost, or is likely to be a mistake.
@@ -43,7 +43,6 @@ static IS_JSON: AtomicBool = AtomicBool::new(false);
 pub(crate) fn set_format(format: LogFormat) {
     let before = IS_JSON.swap(format == LogFormat::Json, Ordering::Relaxed);
     if format == LogFormat::Json && !before {
-        follow_cluster();
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             if is_json() {
@@ -55,30 +54,13 @@ pub(crate) fn set_format(format: LogFormat) {
     }
 }
 
-/// Has what the libraries of a cluster say of their work written as objects, too.
-#[cfg(feature = "cluster")]
-fn follow_cluster() {
-    sluice_cluster::logging::write_by(|level, target, text| {
-        let level = match level {
-            "ERROR" => Level::Error,
-            "WARN" => Level::Warning,
-            "INFO" => Level::Info,
-            _ => Level::Debug,
-        };
-        record(level, "library", json!({ "message": text, "target": target }));
-    });
-}
-
-#[cfg(not(feature = "cluster"))]
-fn follow_cluster() {}
-
 /// Whether every line is a JSON object.
-pub(crate) fn is_json() -> bool {
+pub fn is_json() -> bool {
     IS_JSON.load(Ordering::Relaxed)
 }
 
 /// Says something that is of no particular kind.
-pub(crate) fn tell(text: &str) {
+pub fn tell(text: &str) {
     if is_json() {
         record(Level::Info, "message", json!({ "message": text }));
     } else {
@@ -97,7 +79,7 @@ pub(crate) fn record(level: Level, kind: &str, fields: Value) {
 }
 
 /// As [`record`], with a text for people before the other fields.
-pub(crate) fn record_text(level: Level, kind: &str, text: &str, fields: Value) {
+pub fn record_text(level: Level, kind: &str, text: &str, fields: Value) {
     let mut all = json!({ "message": text });
     if let (Some(all), Value::Object(fields)) = (all.as_object_mut(), fields) {
         all.extend(fields);

@@ -12,19 +12,17 @@ use sluice_pipeline::Mistakes;
 use sluice_pipeline::report::Note;
 
 use crate::args::Color;
-use crate::log::{self, Level};
+use crate::log::{self, Level, tell};
 use crate::units;
 
-pub(crate) use crate::log::tell;
-
 /// What every command has.
-pub(crate) struct Shell {
+pub struct Shell {
     /// The plugins.
-    pub(crate) registry: Registry,
+    pub registry: Registry,
     /// Whether nothing is said but errors.
-    pub(crate) quiet: bool,
+    pub quiet: bool,
     /// Whether every step is told.
-    pub(crate) verbose: bool,
+    pub verbose: bool,
     colored: bool,
     /// The warnings that are given once, however often there is reason to.
     warned: Mutex<HashSet<String>>,
@@ -42,33 +40,33 @@ impl Shell {
     }
 
     /// Says something that is nice to know.
-    pub(crate) fn say(&self, text: &str) {
+    pub fn say(&self, text: &str) {
         if !self.quiet {
             tell(text);
         }
     }
 
     /// Says what is only of interest to who looks closely; programs get it with these fields.
-    pub(crate) fn detail(&self, kind: &str, text: &str, fields: Value) {
+    pub fn detail(&self, kind: &str, text: &str, fields: Value) {
         if self.verbose && !self.quiet {
             self.put(Level::Debug, kind, text, fields);
         }
     }
 
     /// Warns of something that is no error.
-    pub(crate) fn warn(&self, text: &str) {
+    pub fn warn(&self, text: &str) {
         self.warn_of("message", text, json!({}));
     }
 
     /// Warns of something of this kind; programs get these fields beside the text.
-    pub(crate) fn warn_of(&self, kind: &str, text: &str, fields: Value) {
+    pub fn warn_of(&self, kind: &str, text: &str, fields: Value) {
         if !self.quiet {
             self.put(Level::Warning, kind, text, fields);
         }
     }
 
     /// Says what a node has to say of a run that went through.
-    pub(crate) fn note(&self, note: &Note) {
+    pub fn note(&self, note: &Note) {
         if self.quiet {
             return;
         }
@@ -84,14 +82,14 @@ impl Shell {
     }
 
     /// Says what a run did, when it is over; programs get these fields beside the text.
-    pub(crate) fn summary(&self, text: &str, fields: Value) {
+    pub fn summary(&self, text: &str, fields: Value) {
         if !self.quiet {
             self.put(Level::Info, "summary", text, fields);
         }
     }
 
     /// Warns of something that is no error, unless that warning has been given before.
-    pub(crate) fn warn_once(&self, text: &str) {
+    pub fn warn_once(&self, text: &str) {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         if warned.insert(text.to_owned()) {
             self.warn(text);
@@ -99,17 +97,17 @@ impl Shell {
     }
 
     /// Says what went wrong.
-    pub(crate) fn error(&self, text: &str) {
+    pub fn error(&self, text: &str) {
         self.error_of("failure", text, json!({}));
     }
 
     /// Says what of this kind went wrong; programs get these fields beside the text.
-    pub(crate) fn error_of(&self, kind: &str, text: &str, fields: Value) {
+    pub fn error_of(&self, kind: &str, text: &str, fields: Value) {
         self.put(Level::Error, kind, text, fields);
     }
 
     /// Shows the mistakes of a pipeline file.
-    pub(crate) fn mistakes(&self, mistakes: &Mistakes) {
+    pub fn mistakes(&self, mistakes: &Mistakes) {
         if log::is_json() {
             let sluice_pipeline::Document { name, text, .. } = &mistakes.document;
             mistakes.list.iter().for_each(|mistake| record_mistake(mistake, name, text));
@@ -119,8 +117,7 @@ impl Shell {
     }
 
     /// Shows a mistake in a text that is called `name`.
-    #[cfg(feature = "query")]
-    pub(crate) fn mistake(&self, mistake: &Mistake, name: &str, text: &str) {
+    pub fn mistake(&self, mistake: &Mistake, name: &str, text: &str) {
         if log::is_json() {
             record_mistake(mistake, name, text);
         } else {

@@ -16,7 +16,7 @@ use crate::ending::FAILED;
 use crate::terminal;
 
 /// What is said to the first signal, and to the second.
-pub(crate) type Words = [&'static str; 2];
+pub type Words = [&'static str; 2];
 
 /// What is said where outputs appear at the end.
 pub(crate) const PUBLISHING: Words = [
@@ -43,13 +43,13 @@ pub(crate) fn hangups() -> Arc<AtomicBool> {
 }
 
 /// Listens for signals as long as it lives.
-pub(crate) struct Listening(Option<Handle>);
+pub struct Listening(Option<Handle>);
 
 impl Listening {
     /// Passes signals on to `stop`; the first one is told to the user by `say`.
     ///
     /// Where signals cannot be had, they do what they always do: end the program.
-    pub(crate) fn start(
+    pub fn start(
         stop: Arc<Stop>,
         words: &'static Words,
         say: impl Fn(&str) + Send + 'static,
@@ -74,7 +74,7 @@ impl Listening {
     }
 
     /// Has `heard` called with each signal, on a thread of its own.
-    pub(crate) fn on(heard: impl FnMut(i32) + Send + 'static) -> Self {
+    pub fn on(heard: impl FnMut(i32) + Send + 'static) -> Self {
         let mut signals = vec![SIGINT, SIGTERM];
         if !HANGUP_IS_AN_ORDER.load(Ordering::Relaxed) && !is_ignored(SIGHUP) {
             signals.push(SIGHUP);
@@ -112,7 +112,7 @@ fn heard(signal: i32, before: usize, stop: &Stop, words: &Words, say: &impl Fn(&
 }
 
 /// Ends this process by a signal, as if nobody had listened.
-pub(crate) fn end_by(signal: i32) {
+pub fn end_by(signal: i32) {
     terminal::restore();
     programs::close();
     if emulate_default_handler(signal).is_err() {

@@ -21,7 +21,7 @@ use signal_hook::iterator::{Handle, Signals};
 use signal_hook::low_level::emulate_default_handler;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::shell::tell;
+use crate::log::tell;
 
 /// A key that somebody pressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -442,12 +442,12 @@ fn named(parameters: &[u8], last: u8) -> Option<Key> {
 }
 
 /// How many columns a text takes.
-pub(crate) fn width(text: &str) -> usize {
+pub fn width(text: &str) -> usize {
     text.width()
 }
 
 /// As much of a text as fits into so many columns; an ellipsis says that there was more.
-pub(crate) fn clipped(text: &str, columns: usize) -> String {
+pub fn clipped(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }

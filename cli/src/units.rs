@@ -1,7 +1,7 @@
 //! Numbers as people read them. Machines get plain ones elsewhere.
 
 /// A count with thousands apart: `1,234,567`.
-pub(crate) fn count(number: u64) -> String {
+pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (place, digit) in digits.chars().enumerate() {
@@ -14,7 +14,7 @@ pub(crate) fn count(number: u64) -> String {
 }
 
 /// A count with its noun: `1 event`, `2,410 events`.
-pub(crate) fn many(number: u64, noun: &str) -> String {
+pub fn many(number: u64, noun: &str) -> String {
     let s = if number == 1 { "" } else { "s" };
     format!("{} {noun}{s}", count(number))
 }

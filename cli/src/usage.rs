@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Command, CommandFactory, ValueEnum};
+use clap::{Command, ValueEnum};
 use serde_json::json;
 
-use crate::args::{Cli, LogFormat};
+use crate::args::{self, LogFormat};
 use crate::ending;
 use crate::features;
 use crate::log::{self, Level};
@@ -32,16 +32,15 @@ pub(crate) fn log_format(arguments: &[OsString]) -> LogFormat {
 /// code.
 pub(crate) fn tell(mut error: clap::Error, arguments: &[OsString]) -> u8 {
     let is_wrong = error.use_stderr();
-    let program = Cli::command();
-    let verb = verb_of(&program, arguments);
-    if let Some(refusal) = verb.and_then(|verb| features::refusal_of_verb(verb.get_name())) {
-        // What is wrong with the rest does not matter where nothing can be done.
-        refuse(&refusal, if is_wrong { Level::Error } else { Level::Warning });
-        if is_wrong {
-            return ending::WRONG_USE;
-        }
+    if error.kind() == ErrorKind::InvalidSubcommand
+        && let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand)
+        && let Some(refusal) = features::refusal_of_verb(verb)
+    {
+        refuse(&refusal);
+        return ending::WRONG_USE;
     }
-    if let Some(verb) = verb {
+    let program = args::command();
+    if let Some(verb) = verb_of(&program, arguments) {
         advise(&mut error, verb);
     }
     write(&error);
@@ -54,12 +53,11 @@ fn verb_of<'p>(program: &'p Command, arguments: &[OsString]) -> Option<&'p Comma
     words.filter(|word| !word.starts_with('-')).find_map(|word| program.find_subcommand(word))
 }
 
-fn refuse(refusal: &str, level: Level) {
+fn refuse(refusal: &str) {
     if log::is_json() {
-        log::record_text(level, "usage", refusal, json!({}));
+        log::record_text(Level::Error, "usage", refusal, json!({}));
     } else {
-        let word = if level == Level::Error { "error" } else { "warning" };
-        log::tell(&format!("{word}: {refusal}"));
+        log::tell(&format!("error: {refusal}"));
     }
 }
 

@@ -79,7 +79,7 @@ pub use plugin::{
     Source, Split, Stage, StageContext, Undecoded, Window,
 };
 pub use pool::BlockPool;
-pub use registry::{Kind, Make, Plugin, Registry, Sniff};
+pub use registry::{FULL_PROGRAM, Kind, Make, Plugin, Registry, Sniff};
 pub use rows::{Payloads, Rows};
 pub use tasks::{Ordered, Tasks};
 pub use template::Template;

@@ -161,6 +161,10 @@ impl fmt::Debug for Plugin {
 
 inventory::collect!(Plugin);
 
+/// How to come by what a program was built without: SQL over logs, the cluster, and object stores.
+pub const FULL_PROGRAM: &str =
+    "build the full program: cargo build --release --manifest-path full/Cargo.toml";
+
 /// Types that a program has built in, under a name that stands for their files wherever types are asked
 /// for.
 #[derive(Clone, Copy, Debug)]

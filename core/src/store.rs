@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, FULL_PROGRAM};
 
 /// A place in a store: `scheme://bucket/key`. Keys have no leading slash; that of a whole bucket is empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -127,8 +127,8 @@ pub struct Linked {
 
 inventory::collect!(Linked);
 
-/// Schemes of stores that a program may have been built without, and the feature that has them.
-const KNOWN: [(&str, &str); 2] = [("s3", "s3"), ("s3a", "s3")];
+/// Schemes of stores that the full program has, and others may not.
+const KNOWN: [&str; 2] = ["s3", "s3a"];
 
 /// An address, and the store that has it.
 #[derive(Clone)]
@@ -191,7 +191,12 @@ impl Place {
 
 /// Whether a path is an address in an object store, be it one that this program has or one it only knows of.
 pub fn is_address(path: &Path) -> bool {
-    parts(path).is_some_and(|(scheme, _)| linked(scheme).is_some() || feature_of(scheme).is_some())
+    parts(path).is_some_and(|(scheme, _)| linked(scheme).is_some() || is_known(scheme))
+}
+
+/// Whether this program has a store for addresses that begin with `scheme`.
+pub fn is_linked(scheme: &str) -> bool {
+    linked(scheme).is_some()
 }
 
 /// What stands before and behind `://` in a path that has it at its beginning.
@@ -208,19 +213,18 @@ fn linked(scheme: &str) -> Option<&'static Linked> {
         .find(|linked| linked.schemes.iter().any(|known| known.eq_ignore_ascii_case(scheme)))
 }
 
-fn feature_of(scheme: &str) -> Option<&'static str> {
-    let known = KNOWN.iter().find(|(known, _)| known.eq_ignore_ascii_case(scheme));
-    known.map(|(_, feature)| *feature)
+fn is_known(scheme: &str) -> bool {
+    KNOWN.iter().any(|known| known.eq_ignore_ascii_case(scheme))
 }
 
 /// A file may have any name, so only what is known to be an address is refused.
 fn missing(path: &Path, scheme: &str) -> Result<Option<Place>, Error> {
-    let Some(feature) = feature_of(scheme) else { return Ok(None) };
-    Err(ErrorKind::NotAllowed(format!(
-        "this program was built without object stores; build it with `--features {feature}`: {}",
-        path.display()
-    ))
-    .into())
+    if !is_known(scheme) {
+        return Ok(None);
+    }
+    let path = path.display();
+    let what = format!("{path}: this program was built without object stores; {FULL_PROGRAM}");
+    Err(ErrorKind::NotAllowed(what).into())
 }
 
 /// The error that an object is no more what it was when this run looked at it first.
@@ -271,7 +275,7 @@ mod tests {
     #[test]
     fn a_store_that_is_not_linked_is_told_from_a_missing_file() {
         let said = place("s3://bucket/a.lcm").unwrap_err();
-        assert!(said.to_string().contains("--features s3"), "{said}");
+        assert!(said.to_string().contains(FULL_PROGRAM), "{said}");
         assert!(matches!(said.kind(), ErrorKind::NotAllowed(_)));
         assert!(is_address(Path::new("s3a://bucket/a.lcm")));
     }

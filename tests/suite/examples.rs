@@ -68,7 +68,7 @@ impl Site {
         for n in 0..LOGS {
             room.write(&format!("data/logs/{n}.lcm"), log(&drive(n + 1, 200 + 100 * n as i64)));
         }
-        symlink(env!("CARGO_BIN_EXE_sluice-under-test"), room.at("bin/sluice")).unwrap();
+        symlink(crate::PROGRAM, room.at("bin/sluice")).unwrap();
         for (name, text) in [("sbatch", SBATCH), ("ssh", SSH), ("parallel", PARALLEL)] {
             let path = room.write(&format!("bin/{name}"), text);
             fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();

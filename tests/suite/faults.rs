@@ -16,7 +16,7 @@ mod names;
 
 /// The program in this folder behind a line of shell, such as `ulimit -n 64`.
 fn behind(folder: &Folder, line: &str, arguments: &[&str]) -> Command {
-    let program = env!("CARGO_BIN_EXE_sluice-under-test");
+    let program = crate::PROGRAM;
     let mut command = Command::new("sh");
     command.current_dir(folder.path()).stdin(Stdio::null());
     command.args(["-c", &format!("{line} && exec \"$0\" \"$@\""), program]).args(arguments);

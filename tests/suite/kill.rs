@@ -162,7 +162,7 @@ fn a_batch_on_a_full_disk_fails_and_leaves_nothing_half_done() {
 #[test]
 fn a_batch_whose_files_may_not_grow_fails_with_the_reason() {
     let folder = folder();
-    let program = env!("CARGO_BIN_EXE_sluice-under-test");
+    let program = crate::PROGRAM;
     let limited = |blocks: &str, folder: &Folder| {
         let mut command = Command::new("sh");
         command.current_dir(folder.path()).stdin(Stdio::null());

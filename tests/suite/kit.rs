@@ -175,7 +175,7 @@ path = "${DIR}/out.lcm"
 
 /// The program, to be run in this folder with an empty standard input.
 pub(crate) fn sluice(folder: &Folder) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice-under-test"));
+    let mut command = Command::new(crate::PROGRAM);
     command.current_dir(folder.path()).stdin(Stdio::null()).env_remove("NO_COLOR");
     command
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::LazyLock;
 
@@ -24,11 +25,14 @@ impl Crate {
     }
 }
 
-/// The crates of the workspace, by name.
-static CRATES: LazyLock<BTreeMap<String, Crate>> = LazyLock::new(|| {
+/// The crates of both workspaces, by name.
+static CRATES: LazyLock<BTreeMap<String, Crate>> =
+    LazyLock::new(|| crates_of(root()).into_iter().chain(crates_of(root().join("full"))).collect());
+
+fn crates_of(workspace: PathBuf) -> Vec<(String, Crate)> {
     let cargo = Command::new(env!("CARGO"))
         .args(["metadata", "--offline", "--no-deps", "--format-version", "1"])
-        .current_dir(root())
+        .current_dir(workspace)
         .output()
         .unwrap();
     assert!(cargo.status.success(), "{}", String::from_utf8_lossy(&cargo.stderr));
@@ -43,9 +47,9 @@ static CRATES: LazyLock<BTreeMap<String, Crate>> = LazyLock::new(|| {
         (text(&package["name"]), Crate { folder, dependencies })
     });
     each.collect()
-});
+}
 
-/// The crates of the workspace that this one depends on.
+/// The crates of ours that this one depends on.
 fn ours(name: &str) -> BTreeSet<&str> {
     let dependencies = &CRATES[name].dependencies;
     dependencies.iter().map(|d| &d[..]).filter(|d| CRATES.contains_key(*d)).collect()
@@ -98,14 +102,9 @@ fn every_family_has_its_plugins_in_the_registry() {
                 Some(kind) => registry.get(kind, &plugin).is_some(),
                 None => type_set(plugin.as_ref()).is_some(),
             };
-            assert_eq!(found, is_linked(name), "{kind:?} {plugin} of {name}");
+            assert_eq!(found, name != "sluice-example", "{kind:?} {plugin} of {name}");
         }
     }
-}
-
-/// Whether the program under test has a family: some are only there with features.
-fn is_linked(family: &str) -> bool {
-    family != "sluice-example" && (family != "sluice-query" || cfg!(feature = "full"))
 }
 
 /// What the sources of a crate say in `register!`: `source "lcm-log": …`. Sets of types have no kind.
@@ -143,7 +142,7 @@ fn pipelines_know_the_core_only() {
 
 #[test]
 fn families_know_the_core_only_and_never_each_other() {
-    for (name, _) in families() {
+    for name in families().into_iter().map(|(name, _)| name).chain(["sluice-query"]) {
         let mut ours = ours(name);
         // What they are held to, in their tests.
         ours.remove("sluice-conformance");
@@ -152,12 +151,12 @@ fn families_know_the_core_only_and_never_each_other() {
 }
 
 #[test]
-fn the_cluster_and_object_stores_know_no_plugin_and_only_the_program_knows_them() {
+fn sql_the_cluster_and_object_stores_know_no_plugin_and_only_the_full_program_knows_them() {
     assert_eq!(ours("sluice-cluster"), BTreeSet::from(["sluice-core", "sluice-pipeline"]));
     assert_eq!(ours("sluice-storage"), BTreeSet::from(["sluice-core"]));
-    for engine in ["sluice-cluster", "sluice-storage"] {
+    for engine in ["sluice-cluster", "sluice-query", "sluice-storage"] {
         let users = CRATES.keys().filter(|name| ours(name).contains(engine));
-        assert_eq!(users.collect::<Vec<_>>(), ["sluice-logs"], "{engine}");
+        assert_eq!(users.collect::<Vec<_>>(), ["sluice-full"], "{engine}");
     }
 }
 
@@ -171,12 +170,15 @@ fn only_programs_tests_and_benches_name_all_plugins() {
     let tests = ["sluice-tests", "sluice-benches", "sluice-fuzz-targets"];
     let users = CRATES.keys().filter(|name| ours(name).contains("sluice-all"));
     let users: BTreeSet<&str> = users.map(|name| &name[..]).collect();
-    assert!(users.iter().all(|name| *name == "sluice-logs" || tests.contains(name)), "{users:?}");
+    let programs = ["sluice-logs", "sluice-full"];
+    let allowed = |name: &&str| programs.contains(name) || tests.contains(name);
+    assert!(users.iter().all(allowed), "{users:?}");
 }
 
 #[test]
-fn nothing_but_tests_and_benches_depends_on_the_program() {
+fn nothing_but_tests_benches_and_the_full_program_depends_on_the_program() {
     let users = CRATES.keys().filter(|name| ours(name).contains("sluice-logs"));
     let users: BTreeSet<&str> = users.map(|name| &name[..]).collect();
-    assert!(users.is_subset(&BTreeSet::from(["sluice-tests", "sluice-benches"])), "{users:?}");
+    let allowed = BTreeSet::from(["sluice-tests", "sluice-benches", "sluice-full"]);
+    assert!(users.is_subset(&allowed), "{users:?}");
 }

@@ -48,3 +48,7 @@ mod typed;
 mod unusable_types;
 mod wide_times;
 mod windows;
+mod workspaces;
+
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_sluice-under-test");

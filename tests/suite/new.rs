@@ -148,7 +148,7 @@ fn what_is_made_is_told_as_json_and_is_formatted() {
 fn a_program_that_was_installed_takes_sluice_from_the_checkout_it_was_built_from() {
     let folder = Folder::new();
     let installed = folder.at("sluice");
-    let built = env!("CARGO_BIN_EXE_sluice-under-test");
+    let built = crate::PROGRAM;
     fs::hard_link(built, &installed).or_else(|_| fs::copy(built, &installed).map(drop)).unwrap();
     let mut new = Command::new(installed);
     new.args(["new", "stage", "gyro"]).current_dir(folder.path());

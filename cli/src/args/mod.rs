@@ -8,25 +8,22 @@ mod program;
 mod running;
 mod values;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Args, Command, CommandFactory, Parser, Subcommand, ValueEnum};
 
 pub(crate) use convert::{ConvertArgs, SelectionArgs};
 pub(crate) use inspection::{CatArgs, InfoArgs, TypesArgs, VerifyArgs};
 pub(crate) use pipelines::{CheckArgs, GraphArgs, GraphFormat, PlanArgs, RunArgs, SetArgs};
 pub(crate) use program::{CompletionsArgs, ManArgs, PluginsArgs};
 pub(crate) use running::{Engine, EngineArgs, ListenArgs, ProgressForm, RunningArgs};
-pub(crate) use values::{
-    Assignment, above_zero, assignment, channel_type, length, number, pattern, regex,
-};
+pub use values::{Assignment, assignment, channel_type, length};
+pub(crate) use values::{above_zero, number, pattern, regex};
 
-use crate::features;
+use crate::{extension, features};
 
-pub(crate) use crate::commands::cluster::ClusterArgs;
 pub(crate) use crate::commands::hub::HubArgs;
 pub(crate) use crate::commands::merge_manifests::MergeManifestsArgs;
 pub(crate) use crate::commands::new::NewArgs;
 pub(crate) use crate::commands::play::PlayArgs;
-pub(crate) use crate::commands::query::QueryArgs;
 pub(crate) use crate::commands::record::RecordArgs;
 pub(crate) use crate::commands::spy::SpyArgs;
 
@@ -40,6 +37,16 @@ pub(crate) use crate::commands::spy::SpyArgs;
 #[derive(Debug, Parser)]
 #[command(name = "sluice", version, arg_required_else_help = true, after_help = after_help())]
 pub(crate) struct Cli {
+    #[command(flatten)]
+    global: GlobalArgs,
+
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// What goes with every verb.
+#[derive(Debug, Args)]
+pub(crate) struct GlobalArgs {
     /// Say nothing but errors.
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
@@ -68,9 +75,13 @@ pub(crate) struct Cli {
         hide_default_value = true
     )]
     pub(crate) log_format: LogFormat,
+}
 
-    #[command(subcommand)]
-    pub(crate) verb: Verb,
+/// The command line of this program: with the verbs that are linked into it.
+pub(crate) fn command() -> Command {
+    extension::verbs().fold(Cli::command(), |program, verb| {
+        program.subcommand((verb.define)(Command::new(verb.name)))
+    })
 }
 
 /// What stands below the options in the help.
@@ -95,9 +106,6 @@ pub(crate) enum Verb {
     Run(RunArgs),
     /// Convert logs, without a pipeline file
     Convert(Box<ConvertArgs>),
-    /// Ask questions of logs in SQL
-    #[cfg_attr(not(feature = "query"), command(hide = true))]
-    Query(Box<QueryArgs>),
     /// Record live LCM
     Record(Box<RecordArgs>),
     /// Play logs as live LCM
@@ -124,9 +132,6 @@ pub(crate) enum Verb {
     Types(TypesArgs),
     /// Check outputs against their manifest, and logs for damage
     Verify(VerifyArgs),
-    /// Be a part of a cluster
-    #[cfg_attr(not(feature = "cluster"), command(hide = true))]
-    Cluster(ClusterArgs),
     /// Put together the records of a batch that was run in parts
     MergeManifests(MergeManifestsArgs),
     /// Begin a plugin of your own: a crate that builds

@@ -7,7 +7,8 @@ use sluice_core::options::ByteSize;
 use sluice_pipeline::batch::Shard;
 
 use super::values::length;
-use crate::commands::cluster;
+use crate::ending::Failure;
+use crate::extension;
 
 /// How to run a pipeline.
 #[derive(Clone, Debug, Default, Args)]
@@ -38,17 +39,40 @@ pub(crate) struct EngineArgs {
         long,
         value_name = "ENGINE",
         default_value = "local",
-        hide = cfg!(not(feature = "cluster"))
+        hide = extension::engine().is_none()
     )]
     pub(crate) engine: Engine,
 
     #[command(flatten)]
-    pub(crate) cluster: cluster::ReachArgs,
+    pub(crate) cluster: ReachArgs,
 
     /// Where outputs are named after inputs: run the I-th of N parts of the inputs (the I-th, the I+N-th, and so
     /// on), of which others may be run elsewhere at the same time. `merge-manifests` puts their records together.
     #[arg(long, value_name = "I/N", value_parser = Shard::parse)]
     pub(crate) shard: Option<Shard>,
+}
+
+/// How a run reaches a cluster.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ReachArgs {
+    /// With --engine ballista: the address of the scheduler.
+    #[arg(long, value_name = "HOST:PORT", hide = extension::engine().is_none())]
+    pub(crate) scheduler: Option<String>,
+
+    /// With --engine ballista: start a scheduler and N executors on this machine, for this run only.
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with = "scheduler",
+        value_parser = executors,
+        hide = extension::engine().is_none()
+    )]
+    pub(crate) local_cluster: Option<usize>,
+
+    /// With --engine ballista: give up work of which nothing is heard for this long although executors
+    /// are idle, and hand it out again.
+    #[arg(long, value_name = "T", default_value = "30m", hide = true, value_parser = length)]
+    pub(crate) cluster_patience: String,
 }
 
 /// With what to run, and how to tell of it.
@@ -129,4 +153,24 @@ pub(crate) enum ProgressForm {
     Json,
     /// Nothing.
     None,
+}
+
+impl ReachArgs {
+    /// Refuses to name a cluster for a run that is to stay here.
+    pub(crate) fn refuse_to_stay_here(&self) -> Result<(), Failure> {
+        let asked = match (&self.scheduler, self.local_cluster) {
+            (Some(_), _) => "--scheduler",
+            (_, Some(_)) => "--local-cluster",
+            (None, None) => return Ok(()),
+        };
+        let what =
+            format!("{asked} is for runs on a cluster: add --engine ballista; nothing was done");
+        Err(Failure::WrongUse(what))
+    }
+}
+
+/// How many executors one machine may be.
+fn executors(text: &str) -> Result<usize, String> {
+    let number = text.trim().parse().ok().filter(|number| (1..=64).contains(number));
+    number.ok_or_else(|| "expected a number from 1 to 64".to_owned())
 }

@@ -5,13 +5,15 @@ use sluice_core::time::{Length, When};
 
 /// A name with a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Assignment {
-    pub(crate) name: String,
-    pub(crate) value: String,
+pub struct Assignment {
+    /// What stands before `=`.
+    pub name: String,
+    /// What stands behind it.
+    pub value: String,
 }
 
 /// Reads a name, `=` and a value.
-pub(crate) fn assignment(text: &str) -> Result<Assignment, String> {
+pub fn assignment(text: &str) -> Result<Assignment, String> {
     let (name, value) = text.split_once('=').unwrap_or_default();
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if name.is_empty() || !name.chars().all(allowed) {
@@ -21,7 +23,7 @@ pub(crate) fn assignment(text: &str) -> Result<Assignment, String> {
 }
 
 /// Reads a channel, `=` and a type.
-pub(crate) fn channel_type(text: &str) -> Result<(String, String), String> {
+pub fn channel_type(text: &str) -> Result<(String, String), String> {
     let (channel, name) = text.rsplit_once('=').ok_or("expected a channel, `=` and a type")?;
     Ok((pattern(channel)?, name.to_owned()))
 }
@@ -41,7 +43,7 @@ pub(crate) fn regex(text: &str) -> Result<String, String> {
 }
 
 /// A length of time; the text is what a plugin gets.
-pub(crate) fn length(text: &str) -> Result<String, String> {
+pub fn length(text: &str) -> Result<String, String> {
     match Length::parse(text)? {
         Length(1..) => Ok(text.trim().to_owned()),
         Length(_) => Err("expected a length of time above 0".to_owned()),

@@ -4,7 +4,7 @@ use std::env;
 use std::io::{self, Write};
 use std::path::Path;
 
-use sluice_core::{Error, Kind, Plugin};
+use sluice_core::{Error, Kind, Plugin, Source};
 use sluice_pipeline::names::SearchedName;
 use sluice_pipeline::{Document, Node, Part, Pipeline, Variables};
 
@@ -144,6 +144,50 @@ pub(crate) fn source<'s>(
     let files = inputs.iter().map(|name| inputs::expand(shell, name));
     let files: Vec<_> = files.collect::<Result<_, _>>()?;
     inputs::source_of(shell, &files.concat(), None)
+}
+
+/// Logs as verbs are told of them: what to read, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct LogArgs<'a> {
+    /// What stands before mistakes in it: the verb.
+    pub verb: &'a str,
+    /// Files and globs.
+    pub paths: &'a [String],
+    /// `--from`.
+    pub from: Option<&'a str>,
+    /// `--describe`.
+    pub describe: Option<&'a Path>,
+    /// `--source-option`.
+    pub options: &'a [Assignment],
+}
+
+/// The source that reads these logs, and the plugin that it is of. Programs are not run.
+pub fn open_logs<'s>(
+    args: &LogArgs<'_>,
+    shell: &'s Shell,
+) -> Result<(&'s Plugin, Box<dyn Source>), Failure> {
+    let format = Format::of(args.from, args.describe, args.options)?;
+    let plugin = source(args.paths, format.from.as_deref(), &format.options, shell)?;
+    if plugin.program.is_some() {
+        return Err(Failure::WrongUse(format!(
+            "`{}` runs a program, which `{}` does not; have a pipeline file run it and write a log",
+            plugin.name, args.verb
+        )));
+    }
+    let recipe = Recipe {
+        source: plugin.name,
+        inputs: args.paths,
+        source_options: &format.options,
+        sink: "null",
+        ..Recipe::default()
+    };
+    let pipeline = read(args.verb, &recipe.text(), shell)?;
+    let source = pipeline.nodes.into_iter().find_map(|node| match node.part {
+        Part::Source(source) => Some(source),
+        _ => None,
+    });
+    let missing = || Failure::Failed("no source".into());
+    Ok((plugin, source.ok_or_else(missing)?))
 }
 
 /// The source that receives from the only input, if that is an address.

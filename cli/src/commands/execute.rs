@@ -19,11 +19,10 @@ use sluice_pipeline::run::{self, Options, Stop};
 use sluice_pipeline::{Part, Pipeline, Report};
 
 use crate::args::{Engine, EngineArgs, ProgressForm, RunningArgs};
-#[cfg(feature = "cluster")]
-use crate::commands::cluster;
 use crate::commands::{batch, plan};
 use crate::damage;
 use crate::ending::{Ending, Failure, Outcome};
+use crate::extension::{self, Reach};
 use crate::features;
 use crate::flags::{self, Origin};
 use crate::log;
@@ -42,7 +41,7 @@ pub(crate) fn refuse_what_is_missing(args: &EngineArgs) -> Result<(), Failure> {
             "a part of a batch is run on this machine: --shard does not go with --engine ballista"
                 .into(),
         )),
-        Engine::Ballista => features::CLUSTER.require(),
+        Engine::Ballista => engine().map(drop),
         Engine::Local => args.cluster.refuse_to_stay_here(),
     }
 }
@@ -54,14 +53,23 @@ pub(crate) fn carrier(
 ) -> Result<Option<Box<dyn Carrier>>, Failure> {
     match args.engine {
         Engine::Local => Ok(None),
-        #[cfg(feature = "cluster")]
-        Engine::Ballista => cluster::carrier(args, shell).map(Some),
-        #[cfg(not(feature = "cluster"))]
-        Engine::Ballista => {
-            let _ = shell;
-            features::CLUSTER.require().map(|()| None)
-        }
+        Engine::Ballista => (engine()?.connect)(&reach(args), shell).map(Some),
     }
+}
+
+fn reach(args: &EngineArgs) -> Reach {
+    let EngineArgs { running, cluster, .. } = args;
+    Reach {
+        scheduler: cluster.scheduler.clone(),
+        local_cluster: cluster.local_cluster,
+        patience: cluster.cluster_patience.clone(),
+        jobs: running.jobs,
+        allow_exec: running.allow_exec,
+    }
+}
+
+fn engine() -> Result<&'static extension::Engine, Failure> {
+    extension::engine().ok_or_else(|| features::CLUSTER.missing())
 }
 
 /// Runs a pipeline, or shows its plan if that is all that is wanted.
@@ -322,6 +330,11 @@ fn refuse_log(path: &Path, pipeline: &Pipeline, outputs: &[PathBuf]) -> Result<(
         }
     }
     Ok(())
+}
+
+/// As [`tell_losses`], of what was asked for by flags.
+pub fn tell_flag_losses(report: &Report, shell: &Shell) {
+    tell_losses(report, Origin::Flags, shell);
 }
 
 /// Says what was damaged or not carried, and what else is worth knowing.

@@ -14,7 +14,8 @@ use sluice_pipeline::run::Stop;
 
 use crate::ending::{Ending, Failure, Outcome};
 use crate::inputs;
-use crate::shell::{Shell, tell};
+use crate::log::tell;
+use crate::shell::Shell;
 use crate::signals::{Listening, Words};
 
 /// The service that hands messages on.

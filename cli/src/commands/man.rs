@@ -4,10 +4,9 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-use clap::CommandFactory;
 use sluice_core::Error;
 
-use crate::args::{Cli, ManArgs};
+use crate::args::{self, ManArgs};
 use crate::ending::{Ending, Outcome};
 use crate::shell::Shell;
 
@@ -21,14 +20,14 @@ pub(crate) fn run(args: &ManArgs, shell: &Shell) -> Outcome {
 
 fn print_page() -> Result<(), io::Error> {
     let mut page = Vec::new();
-    clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+    clap_mangen::Man::new(args::command()).render(&mut page)?;
     io::stdout().write_all(&page)
 }
 
 /// One page for the program and one for each verb, which is found as `man sluice-run`.
 fn write_pages(folder: &Path, shell: &Shell) -> Result<(), Error> {
     fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
-    let program = Cli::command().disable_help_subcommand(true);
+    let program = args::command().disable_help_subcommand(true);
     let written = clap_mangen::generate_to(program, folder);
     written.map_err(|e| Error::io("write pages into", folder, e))?;
     shell.say(&format!("wrote the pages into {}", folder.display()));

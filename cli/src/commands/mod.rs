@@ -3,7 +3,6 @@
 pub(crate) mod batch;
 pub(crate) mod cat;
 pub(crate) mod check;
-pub(crate) mod cluster;
 pub(crate) mod completions;
 pub(crate) mod convert;
 pub(crate) mod execute;
@@ -17,7 +16,6 @@ mod outline;
 pub(crate) mod plan;
 pub(crate) mod play;
 pub(crate) mod plugins;
-pub(crate) mod query;
 pub(crate) mod record;
 pub(crate) mod run;
 pub(crate) mod schema;

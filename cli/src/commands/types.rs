@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use sluice_core::name::{json_escaped, printable, printable_sentence};
@@ -15,20 +15,25 @@ use crate::shell::Shell;
 use crate::terminal::width;
 
 pub(crate) fn run(args: &TypesArgs, shell: &Shell) -> Outcome {
-    let files = TypePaths(args.files.clone());
+    print(args.files.clone(), args.json, shell)
+}
+
+/// Prints the types that these files declare, those of all built-in sets if there are none.
+pub fn print(files: Vec<PathBuf>, as_json: bool, shell: &Shell) -> Outcome {
+    let files = TypePaths(files);
     let paths = if files.0.is_empty() { TypePaths::built_in() } else { files };
     let codecs = Codecs::of(&shell.registry, &paths, &CodecOptions::default());
     let codecs = codecs.map_err(|error| Failure::WrongUse(error.message))?;
     let types: Vec<KnownType> = codecs.types().cloned().collect();
     let clashes = Clashes::of(&types);
-    let text = if args.json {
+    let text = if as_json {
         let line = |known| json_escaped(&json(known, &clashes).to_string()).into_owned() + "\n";
         types.iter().map(line).collect()
     } else {
         table(&types)
     };
     out::text(&text)?;
-    if !args.json {
+    if !as_json {
         clashes.tell(shell);
     }
     codecs.mistakes().map_or(Ok(Ending::Done), |mistakes| Err(Failure::WrongUse(mistakes)))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde_json::Value;
-use sluice_core::{Kind, Plugin};
+use sluice_core::{FULL_PROGRAM, Kind, Plugin};
 use toml::de::{DeTable, DeValue};
 
 use super::check::{Check, Given, Key};
@@ -224,13 +224,12 @@ impl Check<'_> {
     }
 }
 
-/// Plugins that are only there in programs built with a feature.
-const WITH_FEATURES: &[(Kind, &str, &str)] = &[(Kind::Stage, "sql", "query")];
+/// Plugins that the full program has, and others may not.
+const OF_FULL_PROGRAM: &[(Kind, &str)] = &[(Kind::Stage, "sql")];
 
 /// How to come by a plugin that this program was built without, if it is one of those.
 fn left_out(kind: Kind, name: &str) -> Option<String> {
-    let (.., feature) = WITH_FEATURES.iter().find(|(k, n, _)| (*k, *n) == (kind, name))?;
-    Some(format!(
-        "this program was built without `{name}`: cargo build --release --features {feature}"
-    ))
+    OF_FULL_PROGRAM
+        .contains(&(kind, name))
+        .then(|| format!("this program was built without `{name}`; {FULL_PROGRAM}"))
 }

@@ -13,8 +13,6 @@ use sluice_lcm as _;
 use sluice_lcm_live as _;
 use sluice_orca as _;
 use sluice_parquet as _;
-#[cfg(feature = "query")]
-use sluice_query as _;
 use sluice_records as _;
 use sluice_stages as _;
 use sluice_text as _;

@@ -70,7 +70,7 @@ fn folder() -> Folder {
 const ON_SMALL_DISK: &str = "mount -t tmpfs -o size=96k,nr_inodes=100000 tmpfs disk";
 
 fn on_small_disk(folder: &Folder, arguments: &[&str]) -> Option<(Ran, String)> {
-    let program = env!("CARGO_BIN_EXE_sluice-under-test");
+    let program = crate::PROGRAM;
     let line = format!(
         "{ON_SMALL_DISK} || exit 99; \"$0\" \"$@\"; code=$?; find disk -mindepth 1; exit $code"
     );

@@ -86,8 +86,6 @@ fn bash_completes_plugins_and_formats() {
     proposes(&folder, &["sluice", ""], &["run", "convert"], &[]);
 }
 
-/// The heavy tests have a program with all features.
-#[cfg(not(feature = "full"))]
 #[test]
 fn what_help_does_not_show_is_not_completed() {
     let folder = folder();

@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
 use clap_complete::Shell as Dialect;
 use sluice_core::{Kind, Registry};
 use sluice_pipeline::library;
 
-use crate::args::{Cli, CompletionsArgs};
+use crate::args::{self, CompletionsArgs};
 use crate::ending::{Ending, Outcome};
 use crate::shell::Shell;
 
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &CompletionsArgs, shell: &Shell) -> Outcome {
 }
 
 fn script(dialect: Dialect, registry: &Registry) -> Vec<u8> {
-    let command = shown(&Cli::command());
+    let command = shown(&args::command());
     let mut command = command.mut_subcommands(|verb| with_names(verb, dialect, registry));
     let options = options_of_pipelines(&command);
     // The generator panics where it cannot write, so it writes to memory.

@@ -1,0 +1,147 @@
+//! What can be typed behind `sluice cluster`.
+
+use std::path::PathBuf;
+
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Subcommand};
+use sluice::extension::length;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A cluster is one scheduler and any number of executors, each this program, of one version
+everywhere. Executors themselves read inputs and write outputs: these have to be at the same paths
+on all of them and where the run is started (a shared file system).
+
+There is no authentication and no encryption: whoever reaches the scheduler can have files read and
+written wherever an executor runs. Private networks only.
+
+Examples:
+  sluice cluster scheduler --listen 10.0.0.5:50050        on one machine
+  sluice cluster executor --scheduler 10.0.0.5:50050      on each that shall work
+  sluice cluster status --scheduler 10.0.0.5:50050
+  sluice run tables.toml --engine ballista --scheduler 10.0.0.5:50050
+  sluice run tables.toml --engine ballista --local-cluster 2   to try it on one machine")]
+pub(crate) struct ClusterArgs {
+    #[command(subcommand)]
+    pub(crate) part: Part,
+}
+
+/// The parts of a cluster.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Part {
+    /// Hand out work
+    Scheduler(SchedulerArgs),
+    /// Do work
+    Executor(ExecutorArgs),
+    /// Show who there is, and what is being done
+    Status(StatusArgs),
+    /// Do one unit that comes on standard input: what executors start
+    #[command(hide = true)]
+    Unit(UnitArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+It runs until Ctrl-C or kill, keeps nothing on disk and sees no data. When it ends, runs that were
+under way wait for a minute for it to come back, and executors join it again by themselves.
+
+There is no authentication: private networks only.
+
+Exit codes: 0 it was stopped; 1 it failed: the port is in use, say; 2 wrong use.")]
+pub(crate) struct SchedulerArgs {
+    /// The address and port to listen on. Port 0 takes one that is free, and says which.
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:50050",
+        value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) listen: String,
+
+    /// The name or address by which others reach it, where that is not the one it listens on.
+    #[arg(long, value_name = "HOST", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) advertise: Option<String>,
+
+    /// Give the work of an executor to others when it has been silent for this long. One that is busy
+    /// is heard every 5 s.
+    #[arg(long, value_name = "T", default_value = "20s", value_parser = length)]
+    pub(crate) executor_timeout: String,
+
+    /// End when standard input closes.
+    #[arg(long, hide = true)]
+    pub(crate) with_parent: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+It asks the scheduler for work, so nothing has to reach it: no port, no address of its own. Each unit
+runs in a process of its own, in the folder in which the run was started.
+
+It runs until Ctrl-C or kill: then it ends what it is at, and others do that again. When the
+scheduler ends, it waits until that is back.
+
+Exit codes: 0 it was stopped; 1 the scheduler cannot be reached; 2 wrong use, or the scheduler is
+another version or has other plugins.")]
+pub(crate) struct ExecutorArgs {
+    /// The address of the scheduler.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) scheduler: String,
+
+    /// What it is called in `status`; the name of this computer if left out.
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub(crate) name: Option<String>,
+
+    /// How many units to run at a time; one a core if left out.
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub(crate) slots: Option<usize>,
+
+    /// How many threads each unit gets; the cores divided by the slots if left out. Does not change the
+    /// output.
+    #[arg(short, long, value_name = "N", value_parser = at_least_one)]
+    pub(crate) jobs: Option<usize>,
+
+    /// Where the scheduler's protocol may keep its notes, which are small; a temporary folder if left out.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) work_dir: Option<PathBuf>,
+
+    /// Let pipelines run programs here, if who starts the run allows it, too. They may do whatever this
+    /// executor may.
+    #[arg(long)]
+    pub(crate) allow_exec: bool,
+
+    /// End when standard input closes.
+    #[arg(long, hide = true)]
+    pub(crate) with_parent: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// The address of the scheduler.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:50050")]
+    pub(crate) scheduler: String,
+
+    /// Print it as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UnitArgs {
+    /// How many threads to use.
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) jobs: usize,
+
+    /// Let the pipeline run programs, if who ordered it allows it, too.
+    #[arg(long)]
+    pub(crate) allow_exec: bool,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    let number = text.trim().parse().ok().filter(|number| (1..=4096).contains(number));
+    number.ok_or_else(|| "expected a number from 1 to 4096".to_owned())
+}
+
+/// A name becomes a part of addresses.
+fn name(text: &str) -> Result<String, String> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    if text.is_empty() || text.len() > 64 || !text.chars().all(allowed) {
+        return Err("expected up to 64 letters, digits, `.`, `-` and `_`".to_owned());
+    }
+    Ok(text.to_owned())
+}

@@ -1,0 +1,187 @@
+//! `cluster`: the parts of a cluster, and how a run reaches one. What they do is the business of the cluster
+//! crate; the options, signals and words of the command line are added here.
+
+mod args;
+
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use serde_json::json;
+use sluice::extension::{
+    Ending, Engine, Failure, Level, Listening, Outcome, Reach, Shell, Verb, Words, is_json,
+    record_text, tell,
+};
+use sluice_cluster::executor::{self, ExecutorOptions};
+use sluice_cluster::local::Size;
+use sluice_cluster::scheduler::{self, SchedulerOptions};
+use sluice_cluster::status::Status;
+use sluice_cluster::{Address, Ballista, LocalCluster, logging, unit};
+use sluice_core::Error;
+use sluice_core::name::{printable, printable_sentence};
+use sluice_core::time::Length;
+use sluice_pipeline::dispatch::{Carrier, Greeting};
+use sluice_pipeline::run::{Options, Stop};
+
+use args::{ClusterArgs, ExecutorArgs, Part, SchedulerArgs, StatusArgs, UnitArgs};
+
+inventory::submit! {
+    Verb { name: "cluster", define, run }
+}
+
+inventory::submit! {
+    Engine { connect }
+}
+
+/// What is said to who stops a part.
+const STOPPING: Words = ["stopping", "stopping: once more ends it at once"];
+
+fn define(command: Command) -> Command {
+    ClusterArgs::augment_args(command).about("Be a part of a cluster")
+}
+
+fn run(matches: &ArgMatches, shell: &Shell) -> Outcome {
+    let args = ClusterArgs::from_arg_matches(matches);
+    let args = args.map_err(|e| Failure::WrongUse(e.to_string()))?;
+    follow_libraries();
+    logging::start();
+    match &args.part {
+        Part::Scheduler(args) => serve_scheduler(args, shell),
+        Part::Executor(args) => serve_executor(args, shell),
+        Part::Status(args) => status(args),
+        Part::Unit(args) => fulfil(args, shell),
+    }
+}
+
+/// What brings the orders of a run to the cluster that these options name. Nothing has been sent when it
+/// returns, but the scheduler is there and is the same program.
+fn connect(reach: &Reach, shell: &Shell) -> Result<Box<dyn Carrier>, Failure> {
+    follow_libraries();
+    let greeting = Greeting::of(&shell.registry);
+    let patience = time(&reach.patience)?;
+    let ballista = match (&reach.scheduler, reach.local_cluster) {
+        (Some(scheduler), _) => Ballista::at(address(scheduler)?, greeting, patience),
+        (None, Some(executors)) => {
+            let (threads, allow_exec) = (reach.jobs.unwrap_or_else(cores), reach.allow_exec);
+            let quiet = shell.quiet;
+            let say = move |text: &str| {
+                if !quiet {
+                    tell(&printable_sentence(text));
+                }
+            };
+            let size = Size { executors, threads, allow_exec };
+            Ballista::local(LocalCluster::start(&size, say)?, greeting, patience)
+        }
+        (None, None) => {
+            let what = "--engine ballista needs --scheduler HOST:PORT, or --local-cluster N to try it \
+                        on this machine";
+            return Err(Failure::WrongUse(what.into()));
+        }
+    };
+    ballista.meet()?;
+    Ok(Box::new(ballista))
+}
+
+/// Has what the libraries of a cluster say of their work written as objects where all else is.
+fn follow_libraries() {
+    if !is_json() {
+        return;
+    }
+    logging::write_by(|level, target, text| {
+        let level = match level {
+            "ERROR" => Level::Error,
+            "WARN" => Level::Warning,
+            "INFO" => Level::Info,
+            _ => Level::Debug,
+        };
+        record_text(level, "library", text, json!({ "target": target }));
+    });
+}
+
+fn serve_scheduler(args: &SchedulerArgs, shell: &Shell) -> Outcome {
+    let options = SchedulerOptions {
+        listen: address(&args.listen)?,
+        advertise: args.advertise.clone(),
+        executor_timeout: time(&args.executor_timeout)?,
+        greeting: Greeting::of(&shell.registry),
+    };
+    until_stopped(args.with_parent, shell, |stop, say| scheduler::serve(&options, stop, say))
+}
+
+fn serve_executor(args: &ExecutorArgs, shell: &Shell) -> Outcome {
+    let slots = args.slots.unwrap_or_else(cores);
+    let options = ExecutorOptions {
+        scheduler: address(&args.scheduler)?,
+        name: args.name.clone(),
+        slots,
+        jobs: args.jobs.unwrap_or_else(|| (cores() / slots).max(1)),
+        work_dir: args.work_dir.clone(),
+        allow_exec: args.allow_exec,
+        greeting: Greeting::of(&shell.registry),
+    };
+    until_stopped(args.with_parent, shell, |stop, say| executor::serve(&options, stop, say))
+}
+
+/// Runs a part until a signal stops it.
+fn until_stopped(
+    with_parent: bool,
+    shell: &Shell,
+    serve: impl FnOnce(&Stop, &(dyn Fn(&str) + Sync)) -> Result<(), Error>,
+) -> Outcome {
+    let stop = Arc::<Stop>::default();
+    let quiet = shell.quiet;
+    let _listening = Listening::start(Arc::clone(&stop), &STOPPING, move |text| {
+        if !quiet {
+            tell(text);
+        }
+    });
+    if with_parent {
+        end_with_parent(Arc::clone(&stop))?;
+    }
+    serve(&stop, &|text| shell.say(&printable_sentence(text)))?;
+    Ok(Ending::Done)
+}
+
+/// Stops when standard input closes.
+fn end_with_parent(stop: Arc<Stop>) -> Result<(), Failure> {
+    let watch = move || {
+        let _over = io::stdin().lock().read_to_end(&mut Vec::new());
+        stop.request();
+    };
+    let thread = std::thread::Builder::new().name("sluice-parent".into()).spawn(watch);
+    thread.map(drop).map_err(|e| Failure::Failed(format!("cannot start a thread: {e}")))
+}
+
+fn status(args: &StatusArgs) -> Outcome {
+    let status = Status::of(&address(&args.scheduler)?)?;
+    let mut out = io::stdout().lock();
+    if args.json {
+        writeln!(out, "{:#}", status.to_json())?;
+    } else {
+        for line in status.lines() {
+            writeln!(out, "{}", printable(&line))?;
+        }
+    }
+    out.flush()?;
+    Ok(Ending::Done)
+}
+
+fn fulfil(args: &UnitArgs, shell: &Shell) -> Outcome {
+    let (jobs, allow_exec) = (Some(args.jobs.max(1)), args.allow_exec);
+    let options = Options { jobs, allow_exec, ..Options::default() };
+    unit::serve(&shell.registry, &options)?;
+    Ok(Ending::Done)
+}
+
+fn address(text: &str) -> Result<Address, Failure> {
+    text.parse().map_err(|what| Failure::WrongUse(format!("`{text}`: {what}")))
+}
+
+fn time(text: &str) -> Result<Duration, Failure> {
+    Ok(Length::parse(text).map_err(Failure::WrongUse)?.duration())
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}

@@ -1,0 +1,116 @@
+//! What can be typed behind `sluice query`.
+
+use std::path::PathBuf;
+
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, ValueEnum};
+use sluice_core::options::ByteSize;
+
+use sluice::extension::{Assignment, assignment, channel_type};
+
+#[derive(Debug, Default, Args)]
+#[command(after_help = "\
+A log is a table that has the name of its file without extension: drive.lcm is `drive`, and
+2007-11-03.lcm is `\"2007-11-03\"`, in double quotes, as all names that are no plain words. A single table
+is also called `log`. NAME=FILE gives a log another name; several files or a glob under one NAME are
+one table, in that order.
+
+A log's table has the columns timestamp, source, channel, sequence and payload. The table drive.CHANNEL
+has a channel's events, with the fields of its messages as columns: for logs that know their types,
+and for others with --types.
+
+Without a query, statements are read from standard input, each up to its semicolon; on a terminal there
+is a prompt, whose `.help` tells of itself. It keeps a history in $XDG_STATE_HOME/sluice/query_history,
+or ~/.local/state/sluice/query_history.
+
+Examples:
+  sluice query \"select channel, count(*) from drive group by 1 order by 2 desc\" drive.lcm
+  sluice query \"select * from drive where channel = 'POSE' limit 5\" drive.lcm
+  sluice query \"select avg(vel[1]) from drive.POSE\" drive.lcm --types lcmtypes/
+  sluice query \"select min(timestamp) from days\" days='logs/*.lcm' --to first.parquet
+  sluice query --file gaps.sql a=monday.lcm b=tuesday.vel --format csv > gaps.csv
+  sluice query drive.lcm                         a prompt
+
+Exit codes: 0 done; 1 failed, nothing written; 2 wrong SQL or wrong use; 3 done, but input was damaged
+or events could not be decoded, all of it reported.")]
+pub(crate) struct QueryArgs {
+    /// The query, then the logs it is asked of: files, globs, or NAME=FILE; `-` is standard input. A first
+    /// word without blanks that names a file is a log, too, and there is no query.
+    #[arg(value_name = "QUERY_OR_LOG", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) words: Vec<String>,
+
+    /// Read the query from this file, which may hold several statements; `-` is standard input. All words are
+    /// logs then.
+    #[arg(short, long, value_name = "QUERY.sql")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// Write the rows into this file: .parquet, .arrow, .csv, .jsonl or .json, the last three also compressed
+    /// as .zst. It appears whole or not at all. `-` is standard output.
+    #[arg(
+        long,
+        short_alias = 'o',
+        alias = "output",
+        value_name = "FILE",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
+    pub(crate) to: Option<String>,
+
+    /// The form of the rows; told by the extension of --to. On standard output it is `table`, which is for
+    /// people: scripts take csv or jsonl.
+    #[arg(long, value_name = "FORM")]
+    pub(crate) format: Option<Form>,
+
+    /// Show at most N rows of a table, and say how many more there are. On a terminal it is 1000 if left out.
+    #[arg(long, value_name = "N")]
+    pub(crate) limit_rows: Option<u64>,
+
+    /// Replace the file of --to if it exists, once the query has succeeded.
+    #[arg(long, alias = "force")]
+    pub(crate) overwrite: bool,
+
+    /// Decode payloads by the types that these files declare: files, globs, folders, or the name of a
+    /// built-in set such as mit-dgc. May be repeated.
+    #[arg(long, value_name = "GLOB", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) types: Vec<String>,
+
+    /// Which type a channel has, where types share a fingerprint or fields: a channel or a pattern of
+    /// channels, and the type's full name. May be repeated.
+    #[arg(long = "type", value_name = "CHANNEL=TYPE", value_parser = channel_type, requires = "types")]
+    pub(crate) channel_types: Vec<(String, String)>,
+
+    /// The format of the logs, by the name of a source; told by their first bytes if left out.
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) from: Option<String>,
+
+    /// The format of the logs, as this file describes it: the options of a source such as
+    /// `records`, or a pipeline file.
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) describe: Option<PathBuf>,
+
+    /// Set any option of the source; VALUE is TOML, or else taken as text.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
+    pub(crate) source_option: Vec<Assignment>,
+
+    /// How many threads to use; one a core if left out. Does not change the result.
+    #[arg(short, long, value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+
+    /// How much memory to use, such as 2GiB; 512MiB if left out. What needs more is kept in temporary files.
+    #[arg(long, value_name = "SIZE", value_parser = ByteSize::parse)]
+    pub(crate) memory: Option<ByteSize>,
+}
+
+/// A form that rows are written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    /// Columns side by side, for people. Long values are cut.
+    Table,
+    /// CSV with a header. Binary is base64, structs and lists are JSON, times are RFC 3339.
+    Csv,
+    /// A JSON object a row.
+    Jsonl,
+    /// Parquet.
+    Parquet,
+    /// An Arrow IPC file.
+    Arrow,
+}

@@ -1,0 +1,184 @@
+//! Logs as they were named on the command line, made tables of a session: finds out their formats and names.
+//! Asks nothing of them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sluice::extension::{Failure, LogArgs, SOURCE, Shell, expand, open_logs, path_of_url};
+use sluice_core::name::printable;
+use sluice_core::{Error, Input, Plugin};
+use sluice_pipeline::run::DEFAULT_MEMORY;
+use sluice_query::session::{Session, SessionOptions};
+use sluice_query::table::LogTables;
+
+use super::args::QueryArgs;
+use super::words::Log;
+
+/// What a log is also called where there is only one.
+pub(super) const ALIAS: &str = "log";
+
+/// How a query says from when on events are wanted.
+const BY_QUERY: &str = "a query says by itself from when on: `where timestamp >= '…'`";
+
+/// A session with the logs that were named.
+pub(super) struct Logs {
+    pub(super) session: Session,
+    /// Every file that is read.
+    pub(super) files: Vec<PathBuf>,
+    /// What is read, as JSON.
+    pub(super) inputs: String,
+    /// What declares the types that messages are decoded by.
+    pub(super) types: Vec<String>,
+}
+
+/// A table and what it is made of: paths or globs.
+#[derive(Debug, PartialEq, Eq)]
+struct Table {
+    name: String,
+    paths: Vec<String>,
+}
+
+impl Logs {
+    /// Opens no log but to find out its format.
+    pub(super) fn open(args: &QueryArgs, logs: &[Log], shell: &Shell) -> Result<Self, Failure> {
+        let memory = args.memory.unwrap_or(DEFAULT_MEMORY).0;
+        let options = SessionOptions {
+            jobs: args.jobs,
+            memory: usize::try_from(memory).unwrap_or(usize::MAX),
+            ..SessionOptions::default()
+        };
+        let session = Session::new(options)?;
+        let (mut files, mut all_inputs, mut types) = (Vec::new(), Vec::new(), args.types.clone());
+        let tables = tables(logs, shell)?;
+        for table in &tables {
+            let (plugin, source) = open_logs(
+                &LogArgs {
+                    verb: "sluice query",
+                    paths: &table.paths,
+                    from: args.from.as_deref(),
+                    describe: args.describe.as_deref(),
+                    options: &args.source_option,
+                },
+                shell,
+            )?;
+            files.extend(source.files()?.into_iter().map(|file| file.path));
+            all_inputs.extend(source.inputs()?);
+            let own = types_of(plugin, args);
+            let log = typed(LogTables::new(source, SOURCE, &shell.registry), &own, args)?;
+            let new = own.into_iter().filter(|own| !types.contains(own));
+            types.extend(new.collect::<Vec<_>>());
+            add(&session, &table.name, tables.len() == 1, log)?;
+        }
+        Ok(Self { session, files, inputs: as_json(&all_inputs), types })
+    }
+
+    /// What is asked next is asked of logs as they are then: some are still written.
+    pub(super) fn look_anew(&self) -> Result<(), Error> {
+        sluice_core::files::forget_states();
+        let logs = self.session.log_names().into_iter();
+        let mut logs = logs.filter_map(|name| self.session.log(&name));
+        logs.try_for_each(|log| log.look_anew())
+    }
+}
+
+/// Makes a log a table; the only one has a second name.
+fn add(session: &Session, name: &str, is_only: bool, log: LogTables) -> Result<(), Failure> {
+    let log = Arc::new(log);
+    let refused = |error: Error| {
+        Failure::WrongUse(format!(
+            "{error}; NAME=FILE on the command line gives a log another name"
+        ))
+    };
+    session.add_log(name, Arc::clone(&log)).map_err(refused)?;
+    if is_only && !name.eq_ignore_ascii_case(ALIAS) {
+        session.add_alias(ALIAS, log)?;
+    }
+    Ok(())
+}
+
+fn as_json(inputs: &[Input]) -> String {
+    serde_json::to_string(inputs).unwrap_or_default()
+}
+
+/// The tables that these logs make: one for each name that was given, in the order of the first use, and one
+/// for each file without.
+fn tables(logs: &[Log], shell: &Shell) -> Result<Vec<Table>, Failure> {
+    let mut tables: Vec<Table> = Vec::new();
+    for Log { name, path } in logs {
+        let path = path_of_url(path, BY_QUERY, shell)?;
+        let Some(name) = name else {
+            for input in expand(shell, &path)? {
+                let name = name_of(&input.path);
+                expect_new(&tables, &name, &input.path)?;
+                tables.push(Table { name, paths: vec![text(&input.path)?] });
+            }
+            continue;
+        };
+        match tables.iter_mut().find(|table| table.name == *name) {
+            Some(table) => table.paths.push(path),
+            None => tables.push(Table { name: name.clone(), paths: vec![path] }),
+        }
+    }
+    Ok(tables)
+}
+
+fn expect_new(tables: &[Table], name: &str, path: &Path) -> Result<(), Failure> {
+    let Some(other) = tables.iter().find(|table| table.name == name) else { return Ok(()) };
+    let (name, other) = (printable(name), other.paths.join(", "));
+    let path = path.display();
+    Err(Failure::WrongUse(format!(
+        "two logs would be the table `{name}`: {other} and {path}; name them: first={other} second={path}, or make \
+         them one table: both={other} both={path}"
+    )))
+}
+
+/// What the table of a file is called: as the file, without `.zst`, and then without its extension.
+fn name_of(path: &Path) -> String {
+    if path == Path::new("-") {
+        return "stdin".to_owned();
+    }
+    let unpacked = if path.extension().is_some_and(|e| e == "zst") {
+        path.with_extension("")
+    } else {
+        path.to_owned()
+    };
+    let stem = unpacked.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    stem.filter(|stem| !stem.is_empty()).unwrap_or_else(|| ALIAS.to_owned())
+}
+
+fn text(path: &Path) -> Result<String, Failure> {
+    let not_text = || Failure::WrongUse(format!("this path is not UTF-8: {}", path.display()));
+    path.to_str().map(str::to_owned).ok_or_else(not_text)
+}
+
+/// The types that a source knows, and those that were named.
+fn types_of(plugin: &Plugin, args: &QueryArgs) -> Vec<String> {
+    let own = plugin.types.iter().map(|own| (*own).to_owned());
+    own.filter(|own| !args.types.contains(own)).chain(args.types.iter().cloned()).collect()
+}
+
+/// The same log, decoded by these types.
+fn typed(log: LogTables, types: &[String], args: &QueryArgs) -> Result<LogTables, Failure> {
+    let channel_types: BTreeMap<String, String> = args.channel_types.iter().cloned().collect();
+    log.with_types(types, &channel_types).map_err(|error| Failure::WrongUse(error.message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_called_as_their_files() {
+        for (path, name) in [
+            ("a/drive.lcm", "drive"),
+            ("2007-11-03.lcm.zst", "2007-11-03"),
+            ("lcmlog-2009-12-01.00", "lcmlog-2009-12-01"),
+            ("-", "stdin"),
+            (".hidden", ".hidden"),
+            ("s3://bucket/x/drive.vel", "drive"),
+        ] {
+            assert_eq!(name_of(Path::new(path)), name, "{path}");
+        }
+    }
+}

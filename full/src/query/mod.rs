@@ -1,0 +1,31 @@
+//! `query`: asks questions of logs in SQL. What a query may say is no business of it: `sluice_query` plans and
+//! runs them.
+
+mod args;
+mod ask;
+mod logs;
+mod out;
+mod prompt;
+mod script;
+mod statements;
+mod stopping;
+mod words;
+mod wrong;
+
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use sluice::extension::{Failure, Outcome, Shell, Verb};
+
+use args::QueryArgs;
+
+inventory::submit! {
+    Verb { name: "query", define, run }
+}
+
+fn define(command: Command) -> Command {
+    QueryArgs::augment_args(command).about("Ask questions of logs in SQL")
+}
+
+fn run(matches: &ArgMatches, shell: &Shell) -> Outcome {
+    let args = QueryArgs::from_arg_matches(matches);
+    script::run(&args.map_err(|e| Failure::WrongUse(e.to_string()))?, shell)
+}

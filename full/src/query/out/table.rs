@@ -1,0 +1,276 @@
+//! Rows as a table for people: columns side by side, numbers at their right. Long values are cut, control
+//! characters spelled out, binary is told of by its length. On a terminal it is no wider than that.
+
+use std::io::{self, IsTerminal};
+
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{DataType, SchemaRef};
+use rustix::termios::tcgetwinsize;
+use sluice::extension::{clipped, count, many, width};
+use sluice_core::name::printable;
+use sluice_core::{Error, OutputFile};
+
+use super::Rows;
+use super::cells::{Binary, Cells};
+
+/// How wide a column may be: values may be megabytes long. The other forms have them whole.
+const WIDEST: usize = 100;
+
+/// How far columns are narrowed, so that all of them fit, before some are left out.
+const NARROW: usize = 10;
+
+/// Numbers are not cut as long as they have so many characters: half of one would be another.
+const NUMBER: usize = 24;
+
+/// So many columns that are not shown are named.
+const NAMED: usize = 10;
+
+/// What stands between columns.
+const GAP: &str = "  ";
+
+/// How many rows say how wide columns are; those behind them have to do with that.
+const SAMPLE: usize = 1_000;
+
+/// No more bytes of them wait.
+const MOST_HELD: usize = 8 << 20;
+
+/// How many rows a terminal shows of what may be millions.
+const MOST_ON_TERMINAL: u64 = 1_000;
+
+pub(super) struct Table {
+    file: OutputFile,
+    columns: Vec<Column>,
+    /// How many columns the terminal has, if it is one.
+    terminal: Option<usize>,
+    limit: Option<u64>,
+    /// Rows that wait for widths.
+    waiting: Vec<Vec<String>>,
+    /// How many bytes these are.
+    held: usize,
+    /// How many columns fit, once that is settled.
+    fitting: Option<usize>,
+    taken: u64,
+    out: String,
+}
+
+struct Column {
+    name: String,
+    is_number: bool,
+    width: usize,
+}
+
+impl Table {
+    pub(super) fn new(
+        file: OutputFile,
+        schema: &SchemaRef,
+        limit: Option<u64>,
+        front: &str,
+    ) -> Self {
+        let terminal = file.is_terminal().then(terminal_width);
+        let limit = limit.or(terminal.map(|_| MOST_ON_TERMINAL));
+        let columns = schema.fields().iter().map(|field| {
+            let name = clipped(&printable(field.name()), WIDEST);
+            let width = width(&name);
+            Column { name, is_number: is_number(field.data_type()), width }
+        });
+        Self {
+            file,
+            columns: columns.collect(),
+            terminal,
+            limit,
+            waiting: Vec::new(),
+            held: 0,
+            fitting: None,
+            taken: 0,
+            out: front.to_owned(),
+        }
+    }
+
+    fn take(&mut self, rows: &RecordBatch) -> Result<(), Error> {
+        let cells = rows.columns().iter().map(texts).collect::<Result<Vec<_>, _>>()?;
+        let mut cells: Vec<_> = cells.into_iter().map(Vec::into_iter).collect();
+        for _ in 0..rows.num_rows() {
+            let row = cells.iter_mut().filter_map(Iterator::next).collect();
+            self.row(row);
+        }
+        self.write()
+    }
+
+    fn row(&mut self, cells: Vec<String>) {
+        self.taken += 1;
+        if let Some(fitting) = self.fitting {
+            self.line(fitting, &cells);
+        } else {
+            self.held += cells.iter().map(String::len).sum::<usize>();
+            self.waiting.push(cells);
+            if self.waiting.len() == SAMPLE || self.held > MOST_HELD {
+                self.settle();
+            }
+        }
+    }
+
+    /// Decides how wide columns are, and writes what waited for that.
+    fn settle(&mut self) {
+        let most = self.terminal.unwrap_or(WIDEST);
+        for (at, column) in self.columns.iter_mut().enumerate() {
+            let cells = self.waiting.iter().filter_map(|row| row.get(at));
+            let widest = cells.map(|cell| width(cell)).max().unwrap_or(0);
+            column.width = column.width.max(widest).min(most);
+        }
+        let fitting = match self.terminal {
+            Some(room) => fit(&mut self.columns, room),
+            None => self.columns.len(),
+        };
+        self.fitting = Some(fitting);
+        let heads: Vec<String> = self.columns.iter().map(|column| column.name.clone()).collect();
+        self.line(fitting, &heads);
+        let rules = self.columns.iter().map(|column| "-".repeat(column.width));
+        self.line(fitting, &rules.collect::<Vec<_>>());
+        for row in std::mem::take(&mut self.waiting) {
+            self.line(fitting, &row);
+        }
+    }
+
+    fn line(&mut self, fitting: usize, cells: &[String]) {
+        let start = self.out.len();
+        for (at, (cell, column)) in cells.iter().zip(&self.columns).take(fitting).enumerate() {
+            if at > 0 {
+                self.out += GAP;
+            }
+            let widest = if self.terminal.is_some() { column.width } else { WIDEST };
+            let cell = clipped(cell, widest);
+            let pad = " ".repeat(column.width.saturating_sub(width(&cell)));
+            let (left, right) = if column.is_number { (&*pad, "") } else { ("", &*pad) };
+            for part in [left, &cell, right] {
+                self.out += part;
+            }
+        }
+        let end = start + self.out.get(start..).unwrap_or_default().trim_end().len();
+        self.out.truncate(end);
+        self.out.push('\n');
+    }
+
+    fn write(&mut self) -> Result<(), Error> {
+        self.file.write(self.out.as_bytes())?;
+        self.out.clear();
+        Ok(())
+    }
+
+    fn notes(&self, rows: u64, fitting: usize) -> Vec<String> {
+        let mut notes = Vec::new();
+        let hidden: Vec<&str> =
+            self.columns.iter().skip(fitting).map(|column| column.name.as_str()).collect();
+        if !hidden.is_empty() {
+            let first = hidden.get(..hidden.len().min(NAMED)).unwrap_or_default();
+            let more = if first.len() < hidden.len() { ", the first of which are" } else { "" };
+            notes.push(format!(
+                "the terminal is too narrow for {}{more}: {}; select fewer, or see --format and --to",
+                many(hidden.len() as u64, "column"),
+                first.join(", ")
+            ));
+        }
+        if rows > self.taken {
+            notes.push(format!(
+                "the first {} of {}; --limit-rows shows more, --to writes all into a file",
+                count(self.taken),
+                many(rows, "row")
+            ));
+        }
+        notes
+    }
+}
+
+impl Rows for Table {
+    fn append(&mut self, rows: &RecordBatch) -> Result<(), Error> {
+        let left = self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.taken));
+        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(rows.num_rows());
+        if wanted == 0 {
+            return Ok(());
+        }
+        for start in (0..wanted).step_by(SAMPLE) {
+            self.take(&rows.slice(start, SAMPLE.min(wanted - start)))?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>, count: u64) -> Result<Vec<String>, Error> {
+        if self.fitting.is_none() {
+            self.settle();
+        }
+        self.write()?;
+        let notes = self.notes(count, self.fitting.unwrap_or(0));
+        self.file.finish(count)?;
+        Ok(notes)
+    }
+}
+
+/// The cells of a column, cut.
+fn texts(column: &ArrayRef) -> Result<Vec<String>, Error> {
+    let cells = Cells::of(column, Binary::Glance)?;
+    let spell = cells.spell()?;
+    let mut out = Vec::new();
+    let text = |row| {
+        if cells.is_null(row) {
+            return "NULL".to_owned();
+        }
+        out.clear();
+        spell(row, &mut out);
+        let text = beginning(&out);
+        let printed = printable(&text);
+        if printed.len() < WIDEST { printed.into_owned() } else { clipped(&printed, LONGEST) }
+    };
+    Ok((0..column.len()).map(text).collect())
+}
+
+/// More than any terminal shows of a cell.
+const LONGEST: usize = 1_000;
+
+/// As much of a value as can be seen, and one character more that says that there is more.
+fn beginning(text: &[u8]) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(text.get(..4 * LONGEST + 4).unwrap_or(text))
+}
+
+/// Narrows columns until they fit into so many characters, the widest first; gives how many do.
+fn fit(columns: &mut [Column], room: usize) -> usize {
+    let gaps = GAP.len() * columns.len().saturating_sub(1);
+    let sum = |columns: &[Column], cap: usize| -> usize {
+        gaps + columns.iter().map(|column| column.narrowed(cap)).sum::<usize>()
+    };
+    let widest = columns.iter().map(|column| column.width).max().unwrap_or(0);
+    let cap = (NARROW..=widest).rev().find(|cap| sum(columns, *cap) <= room).unwrap_or(NARROW);
+    for column in columns.iter_mut() {
+        column.width = column.narrowed(cap);
+    }
+    let mut taken = 0;
+    let fits = |column: &&Column| {
+        taken += column.width + if taken == 0 { 0 } else { GAP.len() };
+        taken <= room
+    };
+    let fitting = columns.iter().take_while(fits).count();
+    if fitting == 0
+        && let Some(first) = columns.first_mut()
+    {
+        first.width = room;
+        return 1;
+    }
+    fitting
+}
+
+impl Column {
+    fn narrowed(&self, cap: usize) -> usize {
+        let least = if self.is_number { NUMBER } else { 0 };
+        self.width.min(cap.max(least))
+    }
+}
+
+fn is_number(kind: &DataType) -> bool {
+    match kind {
+        DataType::Dictionary(_, value) => is_number(value),
+        kind => kind.is_numeric(),
+    }
+}
+
+fn terminal_width() -> usize {
+    let size = io::stdout().is_terminal().then(|| tcgetwinsize(io::stdout()).ok()).flatten();
+    size.filter(|size| size.ws_col > 0).map_or(80, |size| usize::from(size.ws_col))
+}

@@ -1,0 +1,119 @@
+//! The prompt: a line editor with a history. What it reads, a conversation hears.
+
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+
+use rustyline::error::ReadlineError;
+use rustyline::history::FileHistory;
+use rustyline::{Behavior, CompletionType, Config, Editor};
+
+use super::completion::Asking;
+use super::{Conversation, Next};
+use crate::query::logs::Logs;
+use crate::query::out::To;
+use crate::query::stopping::Stopping;
+use sluice::extension::{Ending, Failure, Outcome, Shell};
+
+const PROMPT: &str = "sluice> ";
+
+/// How many statements are remembered.
+const HISTORY: usize = 5_000;
+
+/// Answers until somebody has asked enough. What is wrong or fails is told, and does not end it.
+pub(in crate::query) fn talk(logs: &Logs, to: To, shell: &Shell) -> Outcome {
+    let stopping = Stopping::prompt();
+    let mut talk = Conversation::new(logs, to, &stopping, shell);
+    talk.tells_times = true;
+    let mut prompt = Prompt::open(&talk, shell)?;
+    let names = logs.session.log_names();
+    let names: Vec<String> = names.iter().map(|name| super::quoted(name)).collect();
+    shell.say(&format!("tables: {}; .help tells more", names.join(", ")));
+    loop {
+        // Before it is read: who presses Ctrl-C behind a statement means that one.
+        stopping.forget();
+        let Some(text) = prompt.read(&talk)? else { break };
+        match talk.hear(&text) {
+            Ok(Next::Quit) => break,
+            Ok(Next::More | Next::Wrong) => {}
+            Err(Failure::Closed) => return Err(Failure::Closed),
+            Err(failure) => failure.tell(shell),
+        }
+    }
+    // Whoever sits there has seen what was said.
+    Ok(Ending::Done)
+}
+
+struct Prompt {
+    editor: Editor<Asking, FileHistory>,
+    /// Where the history is kept, unless it cannot be.
+    history: Option<PathBuf>,
+}
+
+impl Prompt {
+    fn open(talk: &Conversation<'_>, shell: &Shell) -> Result<Self, Failure> {
+        let mut config = Config::builder()
+            .history_ignore_space(true)
+            .completion_type(CompletionType::List)
+            .max_history_size(HISTORY)
+            .map_err(failed)?;
+        if !io::stdout().is_terminal() {
+            // Rows go elsewhere, and the prompt must not go with them.
+            config = config.behavior(Behavior::PreferTerm);
+        }
+        let mut editor = Editor::with_config(config.build()).map_err(failed)?;
+        editor.set_helper(Some(Asking(talk.vocabulary.clone())));
+        let mut history = history();
+        if let Some(path) = history.as_ref().filter(|path| path.exists())
+            && let Err(error) = editor.load_history(path)
+        {
+            shell.say(&format!("note: the history cannot be read: {}: {error}", path.display()));
+            history = None;
+        }
+        Ok(Self { editor, history })
+    }
+
+    /// What is typed next; nothing when there is no more.
+    fn read(&mut self, talk: &Conversation<'_>) -> Result<Option<String>, Failure> {
+        if let Some(helper) = self.editor.helper_mut() {
+            helper.0 = talk.vocabulary.clone();
+        }
+        loop {
+            match self.editor.readline(PROMPT) {
+                Ok(text) => {
+                    self.remember(&text);
+                    return Ok(Some(text));
+                }
+                // The line is given up.
+                Err(ReadlineError::Interrupted | ReadlineError::Signal(_)) => {}
+                Err(ReadlineError::Eof) => return Ok(None),
+                Err(error) => return Err(failed(error)),
+            }
+        }
+    }
+
+    /// Keeps it at once, so that nothing is lost when the program is killed. A history that cannot be kept is
+    /// no reason to end.
+    fn remember(&mut self, text: &str) {
+        let added = self.editor.add_history_entry(text).unwrap_or(false);
+        if let Some(path) = self.history.as_ref().filter(|_| added) {
+            drop(self.editor.append_history(path));
+        }
+    }
+}
+
+/// Where the history is kept: a file in a folder that is there.
+fn history() -> Option<PathBuf> {
+    let absolute =
+        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = absolute("XDG_STATE_HOME");
+    let state = state.or_else(|| absolute("HOME").map(|home| home.join(".local/state")))?;
+    let folder = state.join("sluice");
+    fs::create_dir_all(&folder).ok()?;
+    Some(folder.join("query_history"))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
+fn failed(error: ReadlineError) -> Failure {
+    Failure::Failed(format!("the prompt cannot be shown: {error}"))
+}

@@ -1,0 +1,136 @@
+//! Where statements come from: the command line, a file, standard input, or somebody at a prompt; and what the
+//! command comes to when all were asked.
+
+use std::io::{self, BufRead, IsTerminal, Read};
+use std::path::Path;
+
+use sluice::extension::{Ending, Failure, Outcome, Shell, many};
+use sluice_core::Error;
+
+use super::args::QueryArgs;
+use super::ask;
+use super::logs::Logs;
+use super::out::To;
+use super::prompt::{self, Conversation, Next};
+use super::statements;
+use super::stopping::Stopping;
+use super::words::Words;
+use super::wrong::Text;
+
+/// Longer texts are no queries.
+const LONGEST: u64 = 1 << 20;
+
+pub(crate) fn run(args: &QueryArgs, shell: &Shell) -> Outcome {
+    let Words { query, logs: named } = Words::of(&args.words, args.file.is_some());
+    let reads_stdin = named.iter().any(|log| log.path == "-");
+    let text = match (&args.file, query) {
+        (Some(file), _) => Some((file.display().to_string(), read(file, reads_stdin)?)),
+        (None, Some(query)) => Some(("query".to_owned(), query)),
+        (None, None) => None,
+    };
+    if text.is_none() && named.is_empty() {
+        let what = "there is neither a query nor a log: sluice query \"select count(*) from drive\" drive.lcm";
+        return Err(Failure::WrongUse(what.into()));
+    }
+    if text.is_none() && reads_stdin {
+        let what = "standard input is the log, and cannot hold the query, too: name one of them";
+        return Err(Failure::WrongUse(what.into()));
+    }
+    // Said before anything is read.
+    To::of(args, Vec::new())?;
+    let logs = Logs::open(args, &named, shell)?;
+    let to = To::of(args, logs.files.clone())?;
+    match text {
+        Some((name, text)) => script(Text { name: &name, text: &text }, &logs, &to, shell),
+        None if io::stdin().is_terminal() => prompt::talk(&logs, to, shell),
+        None => read_statements(&logs, to, shell),
+    }
+}
+
+/// Asks all statements of a text, up to the first that is wrong or fails.
+fn script(text: Text<'_>, logs: &Logs, to: &To, shell: &Shell) -> Outcome {
+    let statements = statements::all(text.text);
+    if statements.is_empty() {
+        return Err(Failure::WrongUse(format!("there is no statement in {}", text.name)));
+    }
+    if statements.len() > 1 && to.is_file() {
+        return Err(Failure::WrongUse(format!(
+            "a file takes the rows of one statement, and there are {}: {}",
+            statements.len(),
+            to.path().display()
+        )));
+    }
+    to.judge()?;
+    let stopping = Stopping::program();
+    let mut worst = Ending::Done;
+    for (at, statement) in statements.iter().enumerate() {
+        let to = if at > 0 { &to.behind_others() } else { to };
+        let answer = ask::ask(statement, text, logs, to, stopping.raised(), shell)
+            .map_err(|failure| stopping.ended(failure))?;
+        worst = worst.max(ask::ending(answer.as_ref())?);
+        let Some(answer) = answer else { return Ok(worst) };
+        if to.is_file() {
+            let (rows, seconds) = (many(answer.written.rows, "row"), answer.took.as_secs_f64());
+            shell.say(&format!("{rows} in {seconds:.2} s; wrote {}", to.path().display()));
+        }
+    }
+    Ok(worst)
+}
+
+/// Asks the statements that come on standard input, as they come.
+fn read_statements(logs: &Logs, to: To, shell: &Shell) -> Outcome {
+    let stopping = Stopping::program();
+    let mut talk = Conversation::new(logs, to, &stopping, shell);
+    let mut stdin = io::stdin().lock();
+    let mut waiting = String::new();
+    loop {
+        let mut line = Vec::new();
+        let read = stdin.by_ref().take(LONGEST + 1).read_until(b'\n', &mut line);
+        let is_over = read.map_err(|e| Error::io("read", "-", e))? == 0;
+        let line = String::from_utf8(line).map_err(|_| not_text("standard input"))?;
+        waiting += &line;
+        if waiting.len() as u64 > LONGEST {
+            return Err(too_long("standard input"));
+        }
+        let may_be_whole = line.contains(';') || prompt::is_command(&waiting);
+        let is_whole = is_over || (may_be_whole && prompt::is_whole(&waiting));
+        if !is_whole {
+            continue;
+        }
+        let heard = talk.hear(&std::mem::take(&mut waiting));
+        match heard.map_err(|failure| stopping.ended(failure))? {
+            Next::More if !is_over => {}
+            Next::More | Next::Quit => return Ok(talk.ending()),
+            Next::Wrong => return Ok(Ending::WrongFiles),
+        }
+    }
+}
+
+/// The text of a file, or of standard input.
+fn read(file: &Path, stdin_is_log: bool) -> Result<String, Failure> {
+    let name = file.display().to_string();
+    let mut bytes = Vec::new();
+    let read = if file == Path::new("-") {
+        if stdin_is_log {
+            let what = "standard input cannot be both the query and a log";
+            return Err(Failure::WrongUse(what.into()));
+        }
+        io::stdin().lock().take(LONGEST + 1).read_to_end(&mut bytes)
+    } else {
+        let open = std::fs::File::open(file).map_err(|e| Error::io("open", file, e))?;
+        open.take(LONGEST + 1).read_to_end(&mut bytes)
+    };
+    read.map_err(|e| Error::io("read", file, e))?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(too_long(&name));
+    }
+    String::from_utf8(bytes).map_err(|_| not_text(&name))
+}
+
+fn too_long(name: &str) -> Failure {
+    Failure::WrongUse(format!("a query of more than {LONGEST} bytes: {name}"))
+}
+
+fn not_text(name: &str) -> Failure {
+    Failure::WrongUse(format!("no query: it is not UTF-8: {name}"))
+}

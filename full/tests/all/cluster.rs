@@ -1,0 +1,364 @@
+//! Runs on a cluster of real processes give what runs on this machine give.
+
+pub(crate) mod parts;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::kit::{Folder, Ran, drive, log, ran, sluice};
+use parts::{Cluster, Impostor, Part, executor, until};
+
+/// A batch of everything that a log may become: one file, compressed, and a folder of files.
+const BATCH: &str = r#"
+[sources.log]
+plugin = "lcm-log"
+path = "in/*.lcm"
+[sinks.packed]
+plugin = "archive"
+from = "log"
+path = "out/{stem}.lcm.zst"
+[sinks.table]
+plugin = "parquet"
+from = "log"
+path = "out/tables/{stem}/"
+[sinks.lines]
+plugin = "jsonl"
+from = "log"
+path = "out/{stem}.jsonl"
+"#;
+
+/// A folder with so many logs in `in/` of which none is like another, and the batch of them.
+pub(crate) fn folder(logs: u64) -> Folder {
+    let folder = Folder::new();
+    fs::create_dir(folder.at("in")).unwrap();
+    for n in 0..logs {
+        let events = drive(n + 1, 400 + 300 * (n as i64 % 3));
+        folder.write(&format!("in/{n:02}.lcm"), log(&events));
+    }
+    folder.write("batch.toml", BATCH);
+    folder
+}
+
+/// Every file below a folder, by its path.
+pub(crate) fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let read = |name: String| {
+        let bytes = fs::read(folder.join(&name)).unwrap();
+        (name, bytes)
+    };
+    names(folder).into_iter().map(read).collect()
+}
+
+/// The path of every file below a folder, which others may write to and remove from meanwhile.
+pub(crate) fn names(folder: &Path) -> BTreeSet<String> {
+    let mut files = BTreeSet::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(inside) = folders.pop() {
+        let Ok(entries) = fs::read_dir(&inside) else { continue };
+        for path in entries.map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                files.insert(path.strip_prefix(folder).unwrap().display().to_string());
+            }
+        }
+    }
+    files
+}
+
+#[track_caller]
+pub(crate) fn same(a: &BTreeMap<String, Vec<u8>>, b: &BTreeMap<String, Vec<u8>>) {
+    assert_eq!(a.keys().collect::<Vec<_>>(), b.keys().collect::<Vec<_>>());
+    for (name, bytes) in a {
+        assert!(&b[name] == bytes, "{name} differs");
+    }
+}
+
+/// What a run on this machine makes of the batch, which is then removed.
+pub(crate) fn by_itself(folder: &Folder) -> BTreeMap<String, Vec<u8>> {
+    ran(folder, &["run", "batch.toml"]).expect(0);
+    let made = tree(&folder.at("out"));
+    fs::remove_dir_all(folder.at("out")).unwrap();
+    made
+}
+
+/// Runs the program on a cluster.
+pub(crate) fn ran_on(cluster: &Cluster, folder: &Folder, arguments: &[&str]) -> Ran {
+    let arguments = [arguments, &cluster.engine()].concat();
+    ran(folder, &arguments)
+}
+
+/// A report without what is another one each time.
+fn timeless(report: &[u8]) -> Value {
+    fn strip(value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                for name in ["seconds", "begun", "ended", "jobs"] {
+                    fields.remove(name);
+                }
+                fields.values_mut().for_each(strip);
+            }
+            Value::Array(all) => all.iter_mut().for_each(strip),
+            _ => {}
+        }
+    }
+    let mut report = serde_json::from_slice(report).unwrap();
+    strip(&mut report);
+    report
+}
+
+#[test]
+fn two_executors_make_what_one_program_makes_byte_for_byte() {
+    let folder = folder(12);
+    let expected = by_itself(&folder);
+    assert!(expected.contains_key("_manifest.json"));
+    let cluster = Cluster::start(&folder, 2);
+    ran_on(&cluster, &folder, &["run", "batch.toml"]).expect(0).says("12 inputs done");
+    same(&expected, &tree(&folder.at("out")));
+}
+
+#[test]
+fn a_report_says_the_same_wherever_a_batch_was_run() {
+    let folder = folder(5);
+    let mut damaged = folder.read("in/03.lcm");
+    let middle = damaged.len() / 2;
+    damaged[middle..middle + 600].fill(0);
+    folder.write("in/03.lcm", damaged);
+    let run = ["run", "batch.toml", "--report", "-"];
+    let local = ran(&folder, &run).expect(3);
+    fs::remove_dir_all(folder.at("out")).unwrap();
+    let cluster = Cluster::start(&folder, 2);
+    let remote = ran_on(&cluster, &folder, &run).expect(3);
+    let (local, remote) = (timeless(&local.stdout), timeless(&remote.stdout));
+    assert_eq!(format!("{local:#}"), format!("{remote:#}"));
+}
+
+#[test]
+fn an_executor_that_is_killed_in_the_middle_costs_nothing_but_time() {
+    let folder = folder(12);
+    let expected = by_itself(&folder);
+    let mut cluster = Cluster::start(&folder, 2);
+    let arguments = [&["run", "batch.toml"][..], &cluster.engine()].concat();
+    let mut run = Part::start(sluice(&folder).args(arguments));
+    until("the first output", || {
+        let there = fs::read_dir(folder.at("out")).ok()?;
+        there
+            .filter_map(Result::ok)
+            .find(|entry| entry.path().extension().is_some_and(|e| e == "jsonl"))
+    });
+    cluster.executors[0].kill();
+    assert_eq!(run.code(), Some(0), "{}", run.said());
+    same(&expected, &tree(&folder.at("out")));
+}
+
+#[test]
+fn a_cluster_on_this_machine_lives_for_one_run() {
+    let folder = folder(4);
+    let expected = by_itself(&folder);
+    let run = ["run", "batch.toml", "--engine", "ballista", "--local-cluster", "2"];
+    ran(&folder, &run).expect(0).says("4 inputs done");
+    same(&expected, &tree(&folder.at("out")));
+}
+
+#[test]
+fn a_cluster_on_this_machine_ends_with_its_run_also_where_that_is_killed() {
+    let folder = folder(12);
+    let run = ["run", "batch.toml", "--engine", "ballista", "--local-cluster", "2"];
+    let mut run = Part::start(sluice(&folder).args(run));
+    until("the first output", || folder.at("out/00.jsonl").exists().then_some(()));
+    assert!(at_work_in(&folder) > 3);
+    run.kill();
+    until("the end of its parts", || (at_work_in(&folder) == 0).then_some(()));
+    // What it left is gone on with, and is removed.
+    let resume = ["run", "batch.toml", "--engine", "ballista", "--local-cluster", "1", "--resume"];
+    ran(&folder, &resume).expect(0);
+    let made = tree(&folder.at("out"));
+    fs::remove_dir_all(folder.at("out")).unwrap();
+    same(&by_itself(&folder), &made);
+}
+
+/// How many processes work in this folder.
+fn at_work_in(folder: &Folder) -> usize {
+    let folder = folder.path().canonicalize().unwrap();
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let working = processes.filter_map(|process| fs::read_link(process.path().join("cwd")).ok());
+    working.filter(|at| *at == folder).count()
+}
+
+#[test]
+fn what_is_done_is_not_done_again_whichever_engine_did_it() {
+    let folder = folder(4);
+    let cluster = Cluster::start(&folder, 1);
+    ran_on(&cluster, &folder, &["run", "batch.toml"]).expect(0);
+    let made = tree(&folder.at("out"));
+    let resume = ["run", "batch.toml", "--resume"];
+    ran_on(&cluster, &folder, &resume).expect(0).says("0 inputs done, 4 done before");
+    ran(&folder, &resume).expect(0).says("0 inputs done, 4 done before");
+    fs::remove_file(folder.at("out/02.jsonl")).unwrap();
+    ran(&folder, &resume).expect(0).says("1 input done, 3 done before");
+    fs::remove_file(folder.at("out/01.lcm.zst")).unwrap();
+    ran_on(&cluster, &folder, &resume).expect(0).says("1 input done, 3 done before");
+    same(&made, &tree(&folder.at("out")));
+}
+
+#[test]
+fn a_pipeline_without_placeholders_is_one_unit() {
+    let folder = folder(3);
+    let convert = ["convert", "in/00.lcm", "in/01.lcm", "in/02.lcm", "--to", "all.jsonl"];
+    ran(&folder, &convert).expect(0);
+    let expected = folder.read("all.jsonl");
+    fs::remove_file(folder.at("all.jsonl")).unwrap();
+    let cluster = Cluster::start(&folder, 1);
+    ran_on(&cluster, &folder, &convert).expect(0);
+    assert!(folder.read("all.jsonl") == expected);
+    ran_on(&cluster, &folder, &convert).expect(1).says("exists");
+    // Nothing is left of how it came about.
+    assert_eq!(folder.names(), ["all.jsonl", "batch.toml", "in"]);
+}
+
+#[test]
+fn paths_are_those_of_who_starts_the_run_and_not_of_executors() {
+    let (folder, elsewhere) = (folder(2), Folder::new());
+    let expected = by_itself(&folder);
+    let cluster = Cluster::start(&elsewhere, 1);
+    ran_on(&cluster, &folder, &["run", "batch.toml"]).expect(0);
+    same(&expected, &tree(&folder.at("out")));
+    assert!(elsewhere.names().is_empty());
+}
+
+#[test]
+fn a_unit_that_fails_is_reported_and_stops_no_other() {
+    let folder = folder(3);
+    folder.write("in/01.lcm", vec![7; 1000]);
+    let text = BATCH.replace("path = \"in/*.lcm\"", "path = \"in/*.lcm\"\non_damage = \"stop\"");
+    folder.write("batch.toml", text);
+    let cluster = Cluster::start(&folder, 1);
+    ran_on(&cluster, &folder, &["run", "batch.toml"]).expect(1).says("in/01.lcm failed: ");
+    assert!(folder.at("out/00.jsonl").exists() && folder.at("out/02.jsonl").exists());
+    assert!(!folder.at("out/01.jsonl").exists());
+}
+
+#[test]
+fn a_scheduler_that_is_not_there_is_told_soon_and_nothing_is_done() {
+    let folder = folder(1);
+    // A port that was free just now.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = free.to_string();
+    let run = ["run", "batch.toml", "--engine", "ballista", "--scheduler", &address];
+    let said = ran(&folder, &run).expect(1).says("cannot reach the scheduler at ");
+    said.says("is `sluice cluster scheduler` running there?");
+    assert_eq!(folder.names(), ["batch.toml", "in"]);
+    let executor = ["cluster", "executor", "--scheduler", &address];
+    ran(&folder, &executor).expect(1).says("cannot reach the scheduler at ");
+}
+
+#[test]
+fn a_cluster_of_another_version_or_with_other_plugins_is_refused() {
+    let folder = folder(1);
+    let state = {
+        let cluster = Cluster::start(&folder, 0);
+        ran(&folder, &["cluster", "status", "--json", "--scheduler", &cluster.address]).expect(0)
+    };
+    let state: Value = serde_json::from_slice(&state.stdout).unwrap();
+    let hello = |sluice: &Value, plugins: &Value, ballista: &Value| {
+        let instance = "an impostor";
+        json!({ "sluice": sluice, "plugins": plugins, "ballista": ballista, "instance": instance })
+    };
+    let (sluice, plugins, ballista) = (&state["sluice"], &state["plugins"], &state["ballista"]);
+    let mut fewer = plugins.clone();
+    fewer.as_array_mut().unwrap().retain(|name| name != "sink parquet");
+    let cases = [
+        (hello(&json!("0.0.1"), plugins, ballista), "Sluice 0.0.1"),
+        (hello(sluice, &fewer, ballista), "plugins are missing there: sink parquet"),
+        (hello(sluice, plugins, &json!("54.0.0")), "Ballista 54.0.0"),
+        (json!({ "what": "else" }), "is no scheduler of Sluice"),
+    ];
+    for (answer, words) in cases {
+        let impostor = Impostor::saying(&answer);
+        let to = ["--scheduler", &impostor.address];
+        let run = [&["run", "batch.toml", "--engine", "ballista"][..], &to].concat();
+        ran(&folder, &run).expect(2).says(words);
+        ran(&folder, &[&["cluster", "executor"][..], &to].concat()).expect(2).says(words);
+    }
+    let stranger = Impostor::answering("SSH-2.0-OpenSSH_9.9\r\n".into());
+    let run = ["run", "batch.toml", "--engine", "ballista", "--scheduler", &stranger.address];
+    ran(&folder, &run).expect(2).says("is no scheduler of Sluice");
+    assert_eq!(folder.names(), ["batch.toml", "in"]);
+}
+
+#[test]
+fn executors_outlive_their_scheduler_and_join_the_next_one() {
+    let folder = folder(3);
+    let expected = by_itself(&folder);
+    let mut cluster = Cluster::start(&folder, 1);
+    cluster.scheduler.kill();
+    let address = cluster.address.clone();
+    cluster.scheduler = parts::scheduler(&folder, &address);
+    cluster.scheduler.says("listening on ");
+    until("the executor to join again", || {
+        (cluster.executors[0].said().matches("joined ").count() == 2).then_some(())
+    });
+    ran_on(&cluster, &folder, &["run", "batch.toml"]).expect(0);
+    same(&expected, &tree(&folder.at("out")));
+}
+
+#[test]
+fn parts_end_well_when_they_are_asked_to() {
+    let folder = folder(0);
+    let mut cluster = Cluster::start(&folder, 1);
+    let status = ran(&folder, &["cluster", "status", "--scheduler", &cluster.address]).expect(0);
+    assert!(status.text().contains("executors: 1"), "{}", status.text());
+    cluster.executors[0].signal(Signal::TERM);
+    assert_eq!(cluster.executors[0].code(), Some(0));
+    until("the scheduler to notice", || {
+        let status = ran(&folder, &["cluster", "status", "--scheduler", &cluster.address]);
+        status.text().contains("executors: 0").then_some(())
+    });
+    cluster.scheduler.signal(Signal::INT);
+    assert_eq!(cluster.scheduler.code(), Some(0));
+}
+
+#[test]
+fn an_executor_that_is_stopped_leaves_its_unit_to_others() {
+    let folder = folder(8);
+    let expected = by_itself(&folder);
+    let mut cluster = Cluster::start(&folder, 1);
+    let arguments = [&["run", "batch.toml"][..], &cluster.engine()].concat();
+    let mut run = Part::start(sluice(&folder).args(arguments));
+    until("the first output", || folder.at("out/00.jsonl").exists().then_some(()));
+    cluster.executors[0].signal(Signal::TERM);
+    assert_eq!(cluster.executors[0].code(), Some(0));
+    assert!(run.is_running());
+    cluster.executors.push(executor(&folder, &cluster.address, &["--slots", "2"]));
+    assert_eq!(run.code(), Some(0), "{}", run.said());
+    same(&expected, &tree(&folder.at("out")));
+}
+
+#[test]
+fn a_run_says_that_no_executor_is_there_and_waits_for_one() {
+    let folder = folder(2);
+    let mut cluster = Cluster::start(&folder, 0);
+    let arguments = [&["run", "batch.toml"][..], &cluster.engine()].concat();
+    let mut run = Part::start(sluice(&folder).args(arguments));
+    until("a word on executors", || run.said().contains("waiting for executors").then_some(()));
+    cluster.executors.push(executor(&folder, &cluster.address, &[]));
+    assert_eq!(run.code(), Some(0), "{}", run.said());
+}
+
+#[test]
+fn a_run_that_is_stopped_ends_soon_and_goes_on_with_resume() {
+    let folder = folder(12);
+    let expected = by_itself(&folder);
+    let cluster = Cluster::start(&folder, 1);
+    let arguments = [&["run", "batch.toml"][..], &cluster.engine()].concat();
+    let mut run = Part::start(sluice(&folder).args(arguments));
+    until("the first output", || folder.at("out/00.jsonl").exists().then_some(()));
+    run.signal(Signal::INT);
+    let code = run.code();
+    assert!(code == Some(130) || code == Some(0), "{code:?} {}", run.said());
+    ran_on(&cluster, &folder, &["run", "batch.toml", "--resume"]).expect(0);
+    same(&expected, &tree(&folder.at("out")));
+}

@@ -1,0 +1,247 @@
+//! The documents on SQL and on clusters: every command in them is run, and prints what stands below it. Runs on this machine
+//! what is for several hosts.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::kit::{Folder, Ran, drive, log, root, skipped};
+
+/// What a document asks of its reader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    /// To write this file.
+    Write { path: String, text: String },
+    /// To type this.
+    Type(String),
+    /// To type this on a host, where it stays.
+    Start(String),
+    /// To see this, of what was typed last.
+    See(String),
+}
+
+/// The steps of a document, in their order. Boxes of other languages than `sh` are not for this machine.
+fn steps(document: &str) -> Vec<Step> {
+    let (mut steps, mut place) = (Vec::new(), "");
+    let mut lines = document.lines();
+    while let Some(line) = lines.next() {
+        if let Some(comment) = line.strip_prefix("<!-- ") {
+            place = comment.strip_suffix(" -->").unwrap();
+            continue;
+        }
+        let Some(language) = line.strip_prefix("```") else { continue };
+        let box_ = lines.by_ref().take_while(|line| *line != "```");
+        let text: String = box_.map(|line| format!("{line}\n")).collect();
+        match (std::mem::take(&mut place).split_once(": "), language) {
+            (Some(("file", path)), _) => steps.push(Step::Write { path: path.into(), text }),
+            (Some(("stays", _)), "sh") => steps.push(Step::Start(text)),
+            (None, "sh") => steps.push(Step::Type(text)),
+            (None, "text") => steps.push(Step::See(text)),
+            _ => {}
+        }
+    }
+    steps
+}
+
+fn document(name: &str) -> String {
+    fs::read_to_string(root().join("docs").join(name)).unwrap()
+}
+
+/// Somebody who does what a document says, in a room of their own. What stays ends with them.
+struct Reader {
+    room: Folder,
+    staying: Vec<Child>,
+    /// What stands in the document, and what is typed instead.
+    instead: Vec<(String, String)>,
+    saw: String,
+}
+
+impl Reader {
+    fn new() -> Self {
+        let room = Folder::new();
+        for folder in ["bin", "data", "data/logs"] {
+            fs::create_dir(room.at(folder)).unwrap();
+        }
+        symlink(crate::PROGRAM, room.at("bin/sluice")).unwrap();
+        let example = root().join("docs/examples/drives-to-tables.toml");
+        fs::copy(example, room.at("drives-to-tables.toml")).unwrap();
+        Self { room, staying: Vec::new(), instead: Vec::new(), saw: String::new() }
+    }
+
+    fn shell(&self, text: &str) -> Command {
+        let text = self.instead.iter().fold(text.to_owned(), |text, (a, b)| text.replace(a, b));
+        let path = format!("{}:{}", self.room.at("bin").display(), std::env::var("PATH").unwrap());
+        let mut command = Command::new("sh");
+        command.args(["-eu", "-c", &text]).current_dir(self.room.path()).stdin(Stdio::null());
+        command.env("PATH", path).env("DATA", self.room.at("data"));
+        command
+    }
+
+    fn follow(&mut self, step: Step) {
+        match step {
+            Step::Write { path, text } => drop(self.room.write(&path, text)),
+            Step::Type(text) => {
+                let ran = Ran::of(self.shell(&text).output().unwrap());
+                assert_eq!(ran.code, Some(0), "{text}\n{}\n{}", ran.text(), ran.stderr);
+                self.saw = ran.text();
+            }
+            Step::See(text) => assert_eq!(self.saw, text),
+            Step::Start(text) => self.start(&format!("exec {text}")),
+        }
+    }
+
+    fn read_instead(&mut self, stands: &str, read: &str) {
+        self.instead.push((stands.to_owned(), read.to_owned()));
+    }
+
+    /// Starts what stays, and waits until it says that it is ready.
+    fn start(&mut self, text: &str) {
+        let said = self.room.at(&format!("said-{}", self.staying.len()));
+        let mut command = self.shell(text);
+        command.stderr(fs::File::create(&said).unwrap());
+        self.staying.push(command.spawn().unwrap());
+        let end = Instant::now() + Duration::from_secs(60);
+        let ready = loop {
+            let heard = fs::read_to_string(&said).unwrap();
+            let ready =
+                heard.lines().find(|l| l.starts_with("listening") || l.starts_with("joined"));
+            if let Some(line) = ready {
+                break line.to_owned();
+            }
+            assert!(Instant::now() < end, "{text}\n{heard}");
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        if let Some(address) = ready.strip_prefix("listening on ") {
+            self.read_instead("10.0.0.1:50050", address);
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        for child in self.staying.iter_mut().rev() {
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+}
+
+#[test]
+fn whoever_follows_the_page_on_sql_sees_what_it_says() {
+    let mut reader = Reader::new();
+    for step in steps(&document("query.md")) {
+        reader.follow(step);
+    }
+    let fast = String::from_utf8(reader.room.read("fast.jsonl")).unwrap();
+    assert!(fast.lines().count() > 0 && fast.contains("north"), "{fast:.300}");
+}
+
+#[test]
+fn whoever_follows_the_page_on_clusters_gets_tables() {
+    let mut reader = Reader::new();
+    for n in 0..4 {
+        reader.room.write(&format!("data/logs/{n}.lcm"), log(&drive(n + 1, 300)));
+    }
+    // The scheduler's port is whichever is free, which is known once it listens.
+    reader.read_instead("--listen 10.0.0.1:50050", "--listen 127.0.0.1:0");
+    for step in steps(&document("cluster.md")) {
+        // Parts make the same again: into an empty folder.
+        if matches!(&step, Step::Type(text) if text.contains("--shard")) {
+            fs::remove_dir_all(reader.room.at("data/tables")).unwrap();
+        }
+        reader.follow(step);
+    }
+    let tables = reader.room.at("data/tables");
+    assert!(tables.join("_manifest.json").exists() && tables.join("3/channel=A").exists());
+}
+
+#[test]
+fn systemd_units_start_a_cluster() {
+    let mut reader = Reader::new();
+    let folder = root().join("docs/examples/systemd");
+    let values = fs::read_to_string(folder.join("cluster.conf")).unwrap();
+    let values: String = values
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| format!("{line}; "))
+        .collect();
+    let work = reader.room.at("work").display().to_string();
+    reader.read_instead("LISTEN=10.0.0.1:50050", "LISTEN=127.0.0.1:0");
+    reader.read_instead("/var/lib/sluice", &work);
+    reader.read_instead("/usr/local/bin/sluice", "sluice");
+    for name in ["sluice-scheduler.service", "sluice-executor.service"] {
+        let unit = fs::read_to_string(folder.join(name)).unwrap();
+        let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+        reader.start(&format!("{values} exec {start}"));
+    }
+    reader.follow(Step::Type("sluice cluster status --scheduler 10.0.0.1:50050".into()));
+    assert!(reader.saw.contains("executors: 1, units at a time: 8"), "{}", reader.saw);
+}
+
+/// What the containers of a Kubernetes file run; nothing, said aloud, if nobody here can read YAML.
+fn commands_of(name: &str) -> Option<Vec<String>> {
+    let script = root().join("tests/suite/peers_py/yaml_to_json.py");
+    let file = root().join("docs/examples/kubernetes").join(name);
+    let read = Command::new("python3").arg("-B").args([script, file]).output().ok()?;
+    let Ok(Value::Array(all)) = serde_json::from_slice(&read.stdout) else {
+        skipped("there is no python3 with PyYAML, which reads the Kubernetes files");
+        return None;
+    };
+    let args = |manifest: &Value| {
+        let container = &manifest["spec"]["template"]["spec"]["containers"][0];
+        Some(container["args"][0].as_str()?.to_owned())
+    };
+    Some(all.iter().filter_map(args).collect())
+}
+
+#[test]
+fn the_kubernetes_cluster_is_one_and_its_run_runs() {
+    let (Some(cluster), Some(run)) = (commands_of("cluster.yaml"), commands_of("run.yaml")) else {
+        return;
+    };
+    let [scheduler, executor] = &cluster[..] else { panic!("{cluster:?}") };
+    let mut reader = Reader::new();
+    for n in 0..3 {
+        reader.room.write(&format!("data/logs/{n}.lcm"), log(&drive(n + 1, 200)));
+    }
+    let room = reader.room.path().display().to_string();
+    let values = format!(
+        "export LISTEN=127.0.0.1:0 ADVERTISE=127.0.0.1 SCHEDULER=10.0.0.1:50050; \
+         export WORK={room}/work POD=pod-1 PIPELINES={room}; "
+    );
+    reader.start(&(values.clone() + scheduler));
+    reader.start(&(values.clone() + executor));
+    reader.follow(Step::Type(values + &run[0]));
+    assert!(reader.room.at("data/tables/_manifest.json").exists());
+}
+
+#[test]
+fn links_of_the_documents_lead_somewhere() {
+    let docs = root().join("docs");
+    for name in ["query.md", "cluster.md"] {
+        let document = document(name);
+        let targets = document.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        let targets = targets.filter(|to| !to.starts_with('#')).map(|to| docs.join(to));
+        let missing: Vec<PathBuf> = targets.filter(|to| !to.exists()).collect();
+        assert!(missing.is_empty(), "{name}: {missing:?}");
+    }
+}
+
+#[test]
+fn what_the_readme_shows_of_the_full_program_can_be_typed() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let boxes: Vec<&str> = readme.split("<!-- not run: needs the full program").skip(1).collect();
+    let lines = boxes.iter().flat_map(|text| text.split("```").nth(1).unwrap().lines());
+    let lines: Vec<&str> = lines.filter_map(|line| line.strip_prefix("sluice ")).collect();
+    assert!(boxes.len() == 2 && lines.len() > 6, "{lines:?}");
+    let reader = Reader::new();
+    for line in lines {
+        let command = format!("sluice {} --help", line.split(" #").next().unwrap());
+        let ran = Ran::of(reader.shell(&command).output().unwrap());
+        assert_eq!(ran.code, Some(0), "{line}: {}", ran.stderr);
+    }
+}

@@ -1,0 +1,210 @@
+//! Runs on a cluster between buckets of an object store: a real server, and real processes.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::cluster::parts::{Part, until};
+use crate::cluster::{names, same, tree};
+use crate::kit::{Folder, Ran, drive, log};
+use crate::s3::server::{SECRET, Server};
+
+/// A batch of everything that a log may become.
+const BATCH: &str = r#"
+[sources.log]
+plugin = "lcm-log"
+path = "FROM/*.lcm"
+[sinks.packed]
+plugin = "archive"
+from = "log"
+path = "TO/{stem}.lcm.zst"
+[sinks.table]
+plugin = "parquet"
+from = "log"
+path = "TO/tables/{stem}/"
+[sinks.lines]
+plugin = "jsonl"
+from = "log"
+path = "TO/{stem}.jsonl"
+"#;
+
+const THERE: (&str, &str) = ("s3://logs/in", "s3://out/made");
+const HERE: (&str, &str) = ("in", "made");
+const CLUSTER: [&str; 4] = ["--engine", "ballista", "--local-cluster", "2"];
+
+/// A folder and a server with the same logs, and a batch of them.
+struct Held {
+    folder: Folder,
+    server: Server,
+}
+
+impl Held {
+    fn of(logs: u64, (from, to): (&str, &str)) -> Self {
+        let (folder, server) = (Folder::new(), Server::start());
+        fs::create_dir(folder.at("in")).unwrap();
+        for n in 0..logs {
+            let bytes = log(&drive(n + 1, 400 + 300 * (n as i64 % 3)));
+            folder.write(&format!("in/{n:02}.lcm"), &bytes);
+            server.put(&format!("logs/in/{n:02}.lcm"), &bytes);
+        }
+        folder.write("batch.toml", BATCH.replace("FROM", from).replace("TO", to));
+        Self { folder, server }
+    }
+
+    fn ran(&self, arguments: &[&[&str]]) -> Ran {
+        self.server
+            .ran(&self.folder, &[&["run", "batch.toml"], arguments.concat().as_slice()].concat())
+    }
+
+    fn start(&self, arguments: &[&str]) -> Part {
+        Part::start(self.server.sluice(&self.folder).args(arguments))
+    }
+
+    fn start_run(&self, engine: &[&str]) -> Part {
+        self.start(&[&["run", "batch.toml"], engine].concat())
+    }
+
+    /// All that is in the bucket of outputs.
+    fn made(&self) -> BTreeMap<String, Vec<u8>> {
+        tree(&self.server.path("out"))
+    }
+
+    /// What a run on this machine makes, which is then removed.
+    fn by_itself(&self) -> BTreeMap<String, Vec<u8>> {
+        self.ran(&[]).expect(0);
+        let made = self.made();
+        assert!(made.contains_key("made/_manifest.json"));
+        self.clear();
+        made
+    }
+
+    fn clear(&self) {
+        fs::remove_dir_all(self.server.path("out")).unwrap();
+        fs::create_dir(self.server.path("out")).unwrap();
+    }
+
+    fn until_first(&self) {
+        // Not read: what is there may be renamed any moment.
+        let has = |name: &String| name.starts_with("made/") && name.ends_with(".jsonl");
+        let out = self.server.path("out");
+        until("the first output", || names(&out).iter().any(has).then_some(()));
+    }
+}
+
+#[test]
+fn a_batch_between_buckets_is_byte_for_byte_what_one_program_makes() {
+    let held = Held::of(6, THERE);
+    let expected = held.by_itself();
+    held.ran(&[&CLUSTER]).expect(0).says("6 inputs done");
+    same(&expected, &held.made());
+    for (name, bytes) in tree(&held.server.path("")) {
+        assert!(!bytes.windows(SECRET.len()).any(|word| word == SECRET.as_bytes()), "{name}");
+    }
+    assert_eq!(held.folder.names(), ["batch.toml", "in"]);
+    held.server.ran(&held.folder, &["verify", "s3://out/made/"]).expect(0);
+    held.ran(&[&CLUSTER]).expect(1).says("--resume");
+    held.ran(&[&CLUSTER, &["--resume"]]).expect(0).says("0 inputs done, 6 done before");
+    held.server.put("out/made/03.jsonl", "broken");
+    held.ran(&[&CLUSTER, &["--resume"]]).expect(0).says("1 input done, 5 done before");
+    held.ran(&[&["--resume"]]).expect(0).says("0 inputs done, 6 done before");
+    same(&expected, &held.made());
+    held.server.put("out/made/02.jsonl", "broken");
+    held.ran(&[&CLUSTER, &["--overwrite"]]).expect(0).says("6 inputs done");
+    same(&expected, &held.made());
+}
+
+#[test]
+fn logs_of_a_folder_are_written_into_a_store() {
+    let held = Held::of(3, (HERE.0, THERE.1));
+    let expected = held.by_itself();
+    held.ran(&[&CLUSTER]).expect(0);
+    same(&expected, &held.made());
+}
+
+#[test]
+fn logs_of_a_store_are_written_into_a_folder() {
+    let held = Held::of(3, (THERE.0, HERE.1));
+    held.ran(&[]).expect(0);
+    let expected = tree(&held.folder.at("made"));
+    fs::remove_dir_all(held.folder.at("made")).unwrap();
+    held.ran(&[&CLUSTER]).expect(0);
+    same(&expected, &tree(&held.folder.at("made")));
+    assert!(held.made().is_empty());
+}
+
+#[test]
+fn a_pipeline_without_placeholders_writes_an_object_or_a_folder_of_them() {
+    let held = Held::of(1, THERE);
+    for to in ["s3://out/a.jsonl", "s3://out/t/"] {
+        let convert = ["convert", "s3://logs/in/00.lcm", "--to", to];
+        held.server.ran(&held.folder, &convert).expect(0);
+        let expected = held.made();
+        held.clear();
+        let convert = [&convert[..], &CLUSTER].concat();
+        held.server.ran(&held.folder, &convert).expect(0);
+        same(&expected, &held.made());
+        held.server.ran(&held.folder, &convert).expect(1).says("exists");
+        same(&expected, &held.made());
+        held.clear();
+    }
+}
+
+#[test]
+fn outputs_in_a_store_and_beside_it_are_refused() {
+    let held = Held::of(1, THERE);
+    let text = String::from_utf8(held.folder.read("batch.toml")).unwrap();
+    let mixed = text.replace("s3://out/made/{stem}.jsonl", "made/{stem}.jsonl");
+    held.folder.write("batch.toml", mixed);
+    held.ran(&[&CLUSTER]).expect(2).says("outputs lie in several places").says("--engine local");
+    assert!(held.made().is_empty());
+}
+
+#[test]
+fn an_executor_that_is_killed_leaves_nothing_behind_in_a_store() {
+    let held = Held::of(8, THERE);
+    let expected = held.by_itself();
+    let (_scheduler, address, mut executors) = cluster(&held, 2);
+    let mut run = held.start_run(&["--engine", "ballista", "--scheduler", &address]);
+    held.until_first();
+    executors[0].kill();
+    assert_eq!(run.code(), Some(0), "{}", run.said());
+    same(&expected, &held.made());
+}
+
+/// A scheduler, where it listens, and so many executors.
+fn cluster(held: &Held, executors: usize) -> (Part, String, Vec<Part>) {
+    let listen = ["cluster", "scheduler", "--listen", "127.0.0.1:0", "--executor-timeout", "4s"];
+    let scheduler = held.start(&listen);
+    let address = scheduler.says("listening on ");
+    let start = |_| held.start(&["cluster", "executor", "--slots", "1", "--scheduler", &address]);
+    let executors: Vec<Part> = (0..executors).map(start).collect();
+    executors.iter().for_each(|executor| drop(executor.says("joined ")));
+    (scheduler, address, executors)
+}
+
+#[test]
+fn after_its_driver_was_killed_a_run_goes_on_and_its_room_is_removed() {
+    let held = Held::of(8, THERE);
+    let expected = held.by_itself();
+    let mut run = held.start_run(&CLUSTER);
+    held.until_first();
+    run.kill();
+    held.ran(&[&CLUSTER, &["--resume"]]).expect(0).says("8 ");
+    same(&expected, &held.made());
+}
+
+#[test]
+fn of_two_drivers_in_one_folder_of_a_store_the_second_is_refused() {
+    let held = Held::of(2, THERE);
+    let expected = held.by_itself();
+    let (_scheduler, address, _) = cluster(&held, 0);
+    let engine = ["--engine", "ballista", "--scheduler", &address];
+    let mut first = held.start_run(&engine);
+    until("its room", || held.made().keys().any(|name| name.ends_with("/driver")).then_some(()));
+    held.ran(&[&engine]).expect(1).says("another run on a cluster");
+    // What lies in its room is no output.
+    let said = held.server.ran(&held.folder, &["verify", "s3://out/made/"]);
+    assert!(!(said.text() + &said.stderr).contains(".cluster."), "{}", said.stderr);
+    let _executor = held.start(&["cluster", "executor", "--scheduler", &address]);
+    assert_eq!(first.code(), Some(0), "{}", first.said());
+    same(&expected, &held.made());
+}

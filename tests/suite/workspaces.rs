@@ -1,0 +1,56 @@
+//! The two workspaces say the same of what both have: versions, lints, profiles.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use toml::{Table, Value};
+
+use crate::kit::root;
+
+/// What only queries need fast: the base program has it unoptimised.
+const FAST_IN_QUERIES: [&str; 4] = ["aho-corasick", "arrow-cast", "arrow-ord", "regex-automata"];
+
+fn toml(path: &str) -> Table {
+    fs::read_to_string(root().join(path)).unwrap().parse().unwrap()
+}
+
+#[test]
+fn the_full_program_is_built_with_the_dependencies_lints_and_profiles_of_the_base() {
+    let (base, mut full) = (toml("Cargo.toml"), toml("full/Cargo.toml"));
+    for part in ["package", "lints"] {
+        assert_eq!(base["workspace"][part], full["workspace"][part], "{part}");
+    }
+    let dependencies = full["workspace"]["dependencies"].as_table().unwrap();
+    for (name, wanted) in dependencies.iter().filter(|(name, _)| !name.starts_with("sluice-")) {
+        let of_base = base["workspace"]["dependencies"].get(name);
+        assert!(of_base.is_none_or(|of_base| of_base == wanted), "{name}");
+    }
+    for profile in ["release", "dist"] {
+        for package in FAST_IN_QUERIES {
+            let of_base = base["profile"][profile]["package"][package].clone();
+            let packages = full["profile"][profile]["package"].as_table_mut().unwrap();
+            assert!(packages.insert(package.to_owned(), of_base).is_none(), "{profile} {package}");
+        }
+    }
+    assert_eq!(base["profile"], full["profile"]);
+}
+
+#[test]
+fn both_programs_are_made_of_the_same_versions() {
+    let (base, full) = (versions("Cargo.lock"), versions("full/Cargo.lock"));
+    for (name, of_base) in base {
+        // One of them may need an older version besides.
+        let Some(of_full) = full.get(&name) else { continue };
+        let agree = of_base.is_subset(of_full) || of_full.is_subset(&of_base);
+        assert!(agree, "{name}: {of_base:?} and {of_full:?}");
+    }
+}
+
+fn versions(lock: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut versions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for package in toml(lock)["package"].as_array().unwrap() {
+        let text = |key: &str| package.get(key).and_then(Value::as_str).unwrap().to_owned();
+        versions.entry(text("name")).or_default().insert(text("version"));
+    }
+    versions
+}
