@@ -7,7 +7,6 @@
 use std::cell::RefCell;
 use std::io;
 
-use zeekstd::{BytesWrapper, SeekTable};
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::{self, CParameter, DCtx};
 
@@ -35,6 +34,12 @@ const FOOTER: u64 = 9;
 const FOOTER_MAGIC: [u8; 4] = [0xb1, 0xea, 0x92, 0x8f];
 /// The flag that says that a table has checksums of what frames hold: four more bytes a frame.
 const TABLE_HAS_CHECKSUMS: u8 = 1 << 7;
+/// Flags that have no meaning yet.
+const RESERVED_FLAGS: u8 = 0b0111_1100;
+/// The compressed length of a frame, and the length of what it holds.
+const ENTRY: usize = 8;
+/// The most frames that a table may have.
+const MOST_FRAMES: usize = 0x0800_0000;
 
 thread_local! {
     /// A compressor holds tables of a megabyte: making one for each frame costs more than it saves.
@@ -148,6 +153,11 @@ impl Span {
 ///
 /// Reads the last bytes only.
 pub fn table_start(log: &mut LogFile) -> Result<Option<u64>, Error> {
+    Ok(table_place(log)?.map(|(start, _)| start))
+}
+
+/// Where the seek table of a file begins, and how many bytes of it are a frame's.
+fn table_place(log: &mut LogFile) -> Result<Option<(u64, usize)>, Error> {
     let Some(len) = log.len() else { return Ok(None) };
     let Some(at) = len.checked_sub(FOOTER) else { return Ok(None) };
     let mut footer = [0; FOOTER as usize];
@@ -156,13 +166,14 @@ pub fn table_start(log: &mut LogFile) -> Result<Option<u64>, Error> {
     if !is_whole || magic != FOOTER_MAGIC {
         return Ok(None);
     }
-    let each = if flags & TABLE_HAS_CHECKSUMS == 0 { 8 } else { 12 };
-    let table = SKIPPABLE_HEADER + u64::from(u32::from_le_bytes([a, b, c, d])) * each + FOOTER;
+    let each = if flags & TABLE_HAS_CHECKSUMS == 0 { ENTRY } else { ENTRY + 4 };
+    let frames = u64::from(u32::from_le_bytes([a, b, c, d]));
+    let table = SKIPPABLE_HEADER + frames * each as u64 + FOOTER;
     let Some(start) = len.checked_sub(table) else { return Ok(None) };
     let mut header = [0; SKIPPABLE_HEADER as usize];
     let is_whole = log.read_at(start, &mut header)? == header.len();
     let fits = header.starts_with(&SKIPPABLE) && skippable_len(&header) == Some(table);
-    Ok((is_whole && fits).then_some(start))
+    Ok((is_whole && fits).then_some((start, each)))
 }
 
 /// The frames of a file and where its seek table begins; nothing if there is no table, or it says what
@@ -170,67 +181,63 @@ pub fn table_start(log: &mut LogFile) -> Result<Option<u64>, Error> {
 ///
 /// Reads the table only: what frames hold is not looked at.
 pub fn seek_table(log: &mut LogFile) -> Result<Option<(Vec<Span>, u64)>, Error> {
-    let Some(start) = table_start(log)? else { return Ok(None) };
+    let Some((start, each)) = table_place(log)? else { return Ok(None) };
     // The table was found to lie in the file: it takes no more memory than that has bytes.
     let len = log.len().and_then(|len| usize::try_from(len.checked_sub(start)?).ok());
     let mut bytes = vec![0; len.unwrap_or_default()];
     let read = log.read_at(start, &mut bytes)?;
-    bytes.truncate(read);
-    let Ok(table) = SeekTable::from_seekable(&mut BytesWrapper::new(&bytes)) else {
-        return Ok(None);
-    };
-    let span = |n: u32| {
-        let (first, last) = (table.frame_start_comp(n).ok()?, table.frame_end_comp(n).ok()?);
-        let plain = table.frame_end_decomp(n).ok()? - table.frame_start_decomp(n).ok()?;
-        let (packed, plain) = (u32::try_from(last - first).ok()?, u32::try_from(plain).ok()?);
-        Some(Span { start: first, packed, plain })
-    };
-    let spans: Option<Vec<Span>> = (0..table.num_frames()).map(span).collect();
+    let spans = if read == bytes.len() { spans(&bytes, each) } else { None };
     let fits = |spans: &Vec<Span>| spans.last().is_none_or(|last| last.end() <= start);
     Ok(spans.filter(fits).map(|spans| (spans, start)))
 }
 
+/// The frames that a seek table tells of with so many bytes each.
+fn spans(table: &[u8], each: usize) -> Option<Vec<Span>> {
+    let (entries, footer) = table.split_last_chunk::<{ FOOTER as usize }>()?;
+    let (_, entries) = entries.split_first_chunk::<{ SKIPPABLE_HEADER as usize }>()?;
+    if footer[4] & RESERVED_FLAGS != 0 || entries.len() / each > MOST_FRAMES {
+        return None;
+    }
+    let mut start = 0;
+    let span = |entry: &[u8]| {
+        let (packed, rest) = entry.split_first_chunk()?;
+        let (packed, plain) = (u32::from_le_bytes(*packed), rest.first_chunk()?);
+        let span = Span { start, packed, plain: u32::from_le_bytes(*plain) };
+        start = span.end();
+        Some(span)
+    };
+    entries.chunks_exact(each).map(span).collect()
+}
+
 /// The seek table of a file in the making.
-pub struct Table(SeekTable);
-
-impl Default for Table {
-    fn default() -> Self {
-        Self(SeekTable::new())
-    }
-}
-
-impl std::fmt::Debug for Table {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Table({} frames)", self.0.num_frames())
-    }
-}
+#[derive(Debug, Default)]
+pub struct Table(Vec<u8>);
 
 impl Table {
     /// Whether no frame has been noted yet.
     pub fn is_empty(&self) -> bool {
-        self.0.num_frames() == 0
+        self.0.is_empty()
     }
 
     /// Notes the next frame: its compressed length, and the length of what it holds.
     pub fn push(&mut self, packed: usize, plain: usize) -> io::Result<()> {
+        if self.0.len() / ENTRY >= MOST_FRAMES {
+            return Err(io::Error::other("a seek table has no room for more frames"));
+        }
         let (packed, plain) = (u32::try_from(packed), u32::try_from(plain));
         let (packed, plain) = (packed.map_err(io::Error::other)?, plain.map_err(io::Error::other)?);
-        self.0.log_frame(packed, plain).map_err(io::Error::other)
+        self.0.extend([packed.to_le_bytes(), plain.to_le_bytes()].as_flattened());
+        Ok(())
     }
 
     /// The table as it stands at the foot of a file.
     pub fn finish(self) -> Vec<u8> {
-        let mut table = self.0.into_serializer();
-        let mut bytes = vec![0; table.encoded_len()];
-        let mut written = 0;
-        while written < bytes.len() {
-            match table.write_into(&mut bytes[written..]) {
-                0 => break,
-                more => written += more,
-            }
-        }
-        bytes.truncate(written);
-        bytes
+        // So many frames as there may be fit in 32 bits.
+        let len = (self.0.len() as u64 + FOOTER) as u32;
+        let frames = (self.0.len() / ENTRY) as u32;
+        let header = [SKIPPABLE, len.to_le_bytes()].concat();
+        let footer = [&frames.to_le_bytes()[..], &[0], &FOOTER_MAGIC].concat();
+        [header, self.0, footer].concat()
     }
 }
 
@@ -253,8 +260,8 @@ mod tests {
         zstd::stream::copy_decode(&file[..], &mut plain).unwrap();
         let expected: Vec<u8> = (0..5u8).flat_map(|n| vec![n; 1000 * usize::from(n)]).collect();
         assert_eq!(plain, expected);
-        let table = SeekTable::from_seekable(&mut zeekstd::BytesWrapper::new(&file)).unwrap();
-        assert_eq!((table.num_frames(), table.size_decomp()), (5, 10_000));
+        let (spans, _) = read_table(&file).unwrap();
+        assert_eq!((spans.len(), spans.iter().map(|span| span.plain).sum()), (5, 10_000));
     }
 
     #[test]
@@ -269,6 +276,21 @@ mod tests {
             assert!(read.is_err() || found == plain, "byte {at}");
             frame[at] ^= 4;
         }
+    }
+
+    #[test]
+    fn a_seek_table_is_laid_out_as_zstd_has_it() {
+        let mut table = Table::default();
+        table.push(0x0102, 0x03_0405).unwrap();
+        table.push(0x0607, 0).unwrap();
+        assert!(table.push(1 << 32, 0).is_err());
+        let expected = [
+            &[0x5e, 0x2a, 0x4d, 0x18, 25, 0, 0, 0][..],
+            &[0x02, 0x01, 0, 0, 0x05, 0x04, 0x03, 0],
+            &[0x07, 0x06, 0, 0, 0, 0, 0, 0],
+            &[2, 0, 0, 0, 0, 0xb1, 0xea, 0x92, 0x8f],
+        ];
+        assert_eq!(table.finish(), expected.concat());
     }
 
     fn seekable(frames: u8) -> Vec<u8> {
