@@ -1,9 +1,9 @@
 //! Litter: temporary files and folders of killed runs. Tells them from files that are in use, and removes them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{MANIFEST, TEMPORARY, beside, folder_of};
 use crate::store::is_address;
@@ -14,19 +14,47 @@ pub(super) fn live() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What killed runs left in the folders that a batch writes to. Each folder is listed once, however many
+/// outputs there are in it.
+#[derive(Debug, Default)]
+pub struct ListedLitter(Mutex<BTreeMap<PathBuf, Arc<[String]>>>);
+
+impl ListedLitter {
+    /// Removes what they left for the target whose name begins so.
+    pub(super) fn remove(&self, folder: &Path, short: &str) {
+        let mut listed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = match listed.get(folder) {
+            Some(names) => Arc::clone(names),
+            None => {
+                let names: Arc<[String]> = temporary_names(folder).collect();
+                listed.insert(folder.to_owned(), Arc::clone(&names));
+                names
+            }
+        };
+        drop(listed);
+        names.iter().for_each(|name| remove_if_stale(folder, name, Some(short)));
+    }
+}
+
 /// Removes what killed runs left for targets in `folder`, or for the one whose name begins so. What
 /// cannot be removed is left: it is only litter.
 pub(super) fn remove_stale(folder: &Path, short: Option<&str>) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let found = entry.file_name();
-        let Some(inner) = found.to_str().and_then(|name| inner_name(name, short)) else { continue };
-        // A dot would make it the file of another target, whose name begins as this one's does.
-        let Some((process, _)) = inner.split_once('-') else { continue };
-        let Ok(process) = process.parse::<u32>() else { continue };
-        let path = entry.path();
-        if is_free(&path) && !is_in_use(process, &path) {
-            remove_any(&path);
-        }
+    temporary_names(folder).for_each(|name| remove_if_stale(folder, &name, short));
+}
+
+fn temporary_names(folder: &Path) -> impl Iterator<Item = String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.ends_with(TEMPORARY))
+}
+
+fn remove_if_stale(folder: &Path, name: &str, short: Option<&str>) {
+    // A dot would make it the file of another target, whose name begins as this one's does.
+    let process = inner_name(name, short).and_then(|inner| inner.split_once('-'));
+    let Some(Ok(process)) = process.map(|(process, _)| process.parse::<u32>()) else { return };
+    let path = folder.join(name);
+    if is_free(&path) && !is_in_use(process, &path) {
+        remove_any(&path);
     }
 }
 

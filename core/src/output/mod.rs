@@ -54,7 +54,7 @@ use staging::Staging;
 use whole::beside;
 
 pub use file::OutputFile;
-pub use litter::{is_used, remove_unfinished_manifest, sweep};
+pub use litter::{ListedLitter, is_used, remove_unfinished_manifest, sweep};
 pub use many::OutputFiles;
 pub use objects::remove_objects;
 pub use whole::{remove_file, replace_file, sync_folder};
@@ -98,6 +98,8 @@ pub struct Outputs {
     inputs: BTreeSet<Identity>,
     /// What others read that belong to the same batch.
     other_inputs: Arc<BTreeSet<Identity>>,
+    /// What killed runs left, as far as the whole batch has looked for it.
+    litter: Arc<ListedLitter>,
     tasks: Arc<dyn Tasks>,
     in_place: bool,
     /// The names that files of targets have instead.
@@ -151,6 +153,7 @@ impl Outputs {
             hash,
             inputs,
             other_inputs: Arc::default(),
+            litter: Arc::default(),
             tasks: Arc::new(Inline),
             in_place: false,
             names: BTreeMap::new(),
@@ -164,6 +167,13 @@ impl Outputs {
     /// The same outputs, none of which may be written to these inputs of others either.
     pub fn sparing(mut self, inputs: Arc<BTreeSet<Identity>>) -> Self {
         self.other_inputs = inputs;
+        self
+    }
+
+    /// The same outputs, as some of a batch: their folders are searched for what killed runs left once
+    /// for the whole batch.
+    pub fn with_litter(mut self, litter: Arc<ListedLitter>) -> Self {
+        self.litter = litter;
         self
     }
 
@@ -320,7 +330,7 @@ impl Outputs {
         }
         let name = target.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let room = room_for(folder_of(&at));
-        remove_stale(&room, Some(&short(&name)));
+        self.litter.remove(&room, &short(&name));
         let (temporary, file) = self.temporary(&room, &name)?;
         self.state().open.insert(target.clone(), temporary.clone());
         let mut output = self.file(&target, &at, file, packing);

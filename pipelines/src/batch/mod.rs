@@ -233,7 +233,9 @@ impl Batch {
     ) -> Result<BatchReport, Error> {
         let pool = run::start_pool(run::jobs(options))?;
         self.recorded(registry, options, |book| {
-            let crew = schedule::Crew { batch: self, registry, options, failing, pool, book };
+            let litter = Arc::default();
+            let crew =
+                schedule::Crew { batch: self, registry, options, failing, pool, book, litter };
             Ok(crew.run())
         })
     }

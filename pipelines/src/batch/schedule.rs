@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope};
 
 use rayon::ThreadPool;
+use sluice_core::output::ListedLitter;
 use sluice_core::{Error, ErrorKind, Origin, Overwrite, Query, Registry};
 
 use super::book::Book;
@@ -32,6 +33,7 @@ pub(super) struct Crew<'b> {
     pub(super) failing: Failing,
     pub(super) pool: Arc<ThreadPool>,
     pub(super) book: &'b Book,
+    pub(super) litter: Arc<ListedLitter>,
 }
 
 /// What is going on.
@@ -141,7 +143,9 @@ impl Crew<'_> {
         };
         let pool = Some(Arc::clone(&self.pool));
         let spared = Arc::clone(&self.batch.inputs);
-        let within = Within { pool, hash: true, spared, staging: None, announce: &announce };
+        let litter = Arc::clone(&self.litter);
+        let within =
+            Within { pool, hash: true, spared, litter, staging: None, announce: &announce };
         let options = Options { progress: gauge.of(place), ..self.options.clone() };
         let report = run::run_within(pipeline, &options, Some(&within))?;
         let record = record.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -160,6 +160,7 @@ fn made(
         hash: shared.record.is_some(),
         // Whoever publishes knows what the others read.
         spared: Arc::default(),
+        litter: Arc::default(),
         staging: Some(Arc::clone(&staging)),
         announce: &announce,
     };

@@ -32,9 +32,9 @@ use std::time::Instant;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use sluice_core::files::Identity;
 use sluice_core::options::ByteSize;
-use sluice_core::output::Published;
 use sluice_core::output::faults::Faults;
 use sluice_core::output::staging::Staging;
+use sluice_core::output::{ListedLitter, Published};
 use sluice_core::programs::Talk;
 use sluice_core::{
     BlockPool, ChannelLog, Channels, DynSink, Entry, Error, Input, Origin, Outputs, Overwrite,
@@ -166,6 +166,8 @@ pub(crate) struct Within<'b> {
     pub(crate) hash: bool,
     /// What the others of the whole read, which is not to be replaced either.
     pub(crate) spared: Arc<BTreeSet<Identity>>,
+    /// What killed runs left where the whole writes.
+    pub(crate) litter: Arc<ListedLitter>,
     /// Where outputs are put, if somebody else publishes them.
     pub(crate) staging: Option<Arc<Staging>>,
     /// Is told how the run ended, and of all files that are about to appear. If it fails, none do.

@@ -57,6 +57,7 @@ impl Publisher<'_> {
         }
         if let Some(within) = self.within {
             outputs = outputs.sparing(Arc::clone(&within.spared));
+            outputs = outputs.with_litter(Arc::clone(&within.litter));
         }
         if let Some(staging) = self.within.and_then(|within| within.staging.as_ref()) {
             outputs = outputs.staged(Arc::clone(staging));
