@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
-    TimestampSecondType,
+    Int32Type, Int64Type, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType,
 };
-use arrow_array::{Array, ArrayRef, BinaryViewArray, Int64Array, RecordBatch};
+use arrow_array::{Array, ArrayRef, BinaryViewArray, DictionaryArray, Int64Array, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 use arrow_cast::cast;
 use arrow_schema::{DataType, Schema, SchemaRef, TimeUnit};
@@ -250,7 +250,11 @@ fn dictionary(name: &str, column: &ArrayRef) -> Result<ArrayRef, String> {
         // Never row by row: one long word may be in all of them.
         _ => Arc::clone(column),
     };
-    into(name, &column, &words)
+    // Compiled here, and not in a library that `release` does not optimise: this is for every event.
+    match column.as_string_opt::<i32>() {
+        Some(column) => Ok(Arc::new(column.iter().collect::<DictionaryArray<Int32Type>>())),
+        None => into(name, &column, &words),
+    }
 }
 
 fn payloads(column: &ArrayRef) -> Result<BinaryViewArray, String> {
@@ -262,10 +266,12 @@ fn payloads(column: &ArrayRef) -> Result<BinaryViewArray, String> {
         DataType::LargeUtf8 => into("payload", column, &DataType::LargeBinary)?,
         _ => Arc::clone(column),
     };
-    let views = into("payload", &binary, &DataType::BinaryView)?;
-    let views = views.as_binary_view();
+    let views = match binary.as_binary_opt::<i32>() {
+        Some(binary) => BinaryViewArray::from(binary),
+        None => into("payload", &binary, &DataType::BinaryView)?.as_binary_view().clone(),
+    };
     not_too_long("payload", views.views())?;
-    Ok(views.clone())
+    Ok(views)
 }
 
 /// Refuses views that show more bytes together than a batch may have: they may show the same ones many times.

@@ -10,7 +10,6 @@ use arrow_array::{
     TimestampNanosecondArray,
 };
 use arrow_buffer::{NullBuffer, ScalarBuffer};
-use arrow_cast::cast;
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use sluice_core::json::Fields;
@@ -112,9 +111,11 @@ impl Wanted {
     fn columns(self, batch: &Batch, first: i64, channels: &Channels) -> Result<RecordBatch, Error> {
         let events = batch.to_arrow(channels)?;
         let words = |name: &str| -> Result<ArrayRef, ArrowError> {
-            let column = events.column_by_name(name);
-            let column = column.ok_or_else(|| ArrowError::SchemaError(name.to_owned()))?;
-            cast(column, &DataType::Utf8)
+            let column =
+                events.column_by_name(name).and_then(|c| c.as_dictionary_opt::<Int32Type>());
+            let words = column.and_then(|column| column.downcast_dict::<StringArray>());
+            let words = words.ok_or_else(|| ArrowError::SchemaError(name.to_owned()))?;
+            Ok(Arc::new(words.into_iter().collect::<StringArray>()))
         };
         let fields = self.fields.then(|| fields(batch)).transpose()?;
         let build = || -> Result<RecordBatch, ArrowError> {

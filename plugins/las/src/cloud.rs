@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, TimestampNanosecondType, UInt16Type};
+use arrow_array::types::{
+    Float32Type, Float64Type, TimestampNanosecondType, UInt8Type, UInt16Type,
+};
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType};
 use arrow_buffer::NullBuffer;
 use arrow_cast::cast;
@@ -211,8 +213,20 @@ fn value<T: ArrowPrimitiveType>(array: &ArrayRef, at: usize) -> Option<T::Native
     array.is_valid(at).then(|| array.value(at))
 }
 
+/// Numbers as floats. What sensors give is converted here, and not in a library that `release` does not
+/// optimise: this is for every point.
 fn floats(array: &ArrayRef) -> Option<ArrayRef> {
-    array.data_type().is_numeric().then(|| cast(array, &DataType::Float64).ok()).flatten()
+    let usual = widened::<Float32Type>(array)
+        .or_else(|| widened::<UInt8Type>(array))
+        .or_else(|| widened::<UInt16Type>(array));
+    usual.or_else(|| {
+        array.data_type().is_numeric().then(|| cast(array, &DataType::Float64).ok()).flatten()
+    })
+}
+
+fn widened<T: ArrowPrimitiveType<Native: Into<f64>>>(array: &ArrayRef) -> Option<ArrayRef> {
+    let floats = array.as_primitive_opt::<T>()?.unary::<_, Float64Type>(Into::into);
+    Some(Arc::new(floats))
 }
 
 /// Whole numbers are what files hold already.
@@ -227,6 +241,9 @@ fn intensities(array: &ArrayRef, scale: f64) -> Option<ArrayRef> {
 
 /// Whole numbers of 16 bits; null where they are larger, or below zero.
 fn whole(array: &ArrayRef) -> Option<ArrayRef> {
+    if let Some(bytes) = array.as_primitive_opt::<UInt8Type>() {
+        return Some(Arc::new(bytes.unary::<_, UInt16Type>(u16::from)));
+    }
     array.data_type().is_integer().then(|| cast(array, &DataType::UInt16).ok()).flatten()
 }
 
