@@ -199,15 +199,11 @@ impl Batch {
     }
 
     /// The same events as if they had been read on other channels, [`origins`](Self::origins)
-    /// included.
-    ///
-    /// # Panics
-    ///
-    /// If there is not one channel an event.
-    #[must_use]
-    pub fn as_read_on(self, channels: Vec<u32>) -> Self {
-        assert_eq!(channels.len(), self.len(), "one channel an event");
-        Self { channels: column(channels), origins: None, ..self }
+    /// included. `ids` has the new channel at the number of the old one; nothing if one is not there.
+    pub fn as_read_on(self, ids: &[ChannelId]) -> Option<Self> {
+        let id = |old: &u32| ids.get(*old as usize).map(|id| id.0);
+        let channels = self.channels.iter().map(id).collect::<Option<Vec<u32>>>()?;
+        Some(Self { channels: column(channels), origins: None, ..self })
     }
 
     /// The events for which `keep` is true, in order. Copies no payload.

@@ -12,10 +12,12 @@
 
 pub mod batch;
 pub mod booleans;
+pub mod census;
 pub mod channel;
 pub mod codec;
 pub mod codecs;
 pub mod contract;
+pub mod counts;
 pub mod damage;
 pub mod declared;
 pub mod delimited;
@@ -30,6 +32,7 @@ pub mod json;
 pub mod layout;
 pub mod lists;
 pub mod loss;
+pub mod merge;
 pub mod mistake;
 pub mod name;
 pub mod options;

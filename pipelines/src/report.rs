@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sluice_core::counts::Counts;
 use sluice_core::name::printable;
 use sluice_core::output::Published;
 use sluice_core::plugin::SOURCES_LOST;
 use sluice_core::{ChannelId, Channels, Damage, Error, Input};
 
 use crate::names::NameReport;
-use crate::run::{Counts, Finished, Tally};
+use crate::run::{Finished, Tally};
 
 /// What a run did.
 #[derive(Debug, Default, Serialize, Deserialize)]

@@ -104,6 +104,10 @@ impl Source for NamedSource {
     }
 }
 
+fn unnamed() -> Error {
+    Error::broken("an event of a channel that its source did not name")
+}
+
 /// Reads a split, and calls the sources of its events after the input.
 struct NamedReader<'s> {
     reader: Box<dyn Reader + 's>,
@@ -129,7 +133,7 @@ impl NamedReader<'_> {
 
     fn number(&self, id: u32) -> Result<ChannelId, Error> {
         let id = self.ids.get(id as usize).copied();
-        id.ok_or_else(|| Error::broken("an event of a channel that its source did not name"))
+        id.ok_or_else(unnamed)
     }
 
     /// Hands on what was damaged.
@@ -148,9 +152,7 @@ impl Reader for NamedReader<'_> {
         self.meet_channels()?;
         self.hand_on_damage()?;
         let Some(batch) = batch else { return Ok(None) };
-        let ids = batch.channels().iter().map(|id| Ok(self.number(*id)?.0));
-        let ids = ids.collect::<Result<Vec<u32>, Error>>()?;
-        Ok(Some(batch.as_read_on(ids)))
+        batch.as_read_on(&self.ids).map(Some).ok_or_else(unnamed)
     }
 
     fn seam(&self) -> Seam {

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded};
+use sluice_core::counts::Counts;
 use sluice_core::output::Published;
 use sluice_core::{Batch, Damage, Error, Fold, Outputs, Query, Source, Split, StageContext};
 
@@ -16,7 +17,7 @@ use super::publisher::{Publisher, Room};
 use super::quarantine::Quarantines;
 use super::segment::{Branch, Delivery, Outcome, account};
 use super::steps::{Limits, Step, Steps};
-use super::tally::{Counts, Tally};
+use super::tally::Tally;
 use super::topology::{FoldNode, MergeNode, Port, Topology, ports_of};
 use super::writers::Writers;
 use super::{Options, Progress, Reading, Setup, Snapshot, keeps_bytes};

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use sluice_core::counts::channels_by_origin;
 use sluice_core::{Batch, DeclaredColumns, TypeKey};
 
 use crate::names::SearchedName;
@@ -37,7 +38,7 @@ impl NamingNodes {
         }
         let mut met = Met::default();
         if noted.channels {
-            met.entered = names(batch);
+            met.entered = channels_by_origin(batch);
         }
         if noted.fields {
             met.note_columns(batch);
@@ -49,7 +50,7 @@ impl NamingNodes {
     pub(crate) fn left(&self, node: usize, batch: &Batch) -> Option<Met> {
         let noted = self.0.get(node).copied().unwrap_or_default();
         noted.channels.then(|| Met {
-            left: names(batch).into_iter().map(|(read, _)| read).collect(),
+            left: channels_by_origin(batch).into_iter().map(|(read, _)| read).collect(),
             ..Met::default()
         })
     }
@@ -95,21 +96,4 @@ impl Met {
                 .or_insert_with(|| DeclaredColumns::of(vec![rows.columns.schema()]));
         }
     }
-}
-
-/// The channels of a batch: as they were read, and as they are called now. Events of many channels come
-/// in no order: the set is asked only when a channel is called otherwise than it was last.
-fn names(batch: &Batch) -> BTreeSet<(u32, u32)> {
-    let mut names = BTreeSet::new();
-    let mut last: Vec<Option<u32>> = Vec::new();
-    for (&origin, &channel) in batch.origins().iter().zip(batch.channels()) {
-        let place = origin as usize;
-        if place >= last.len() {
-            last.resize(place + 1, None);
-        }
-        if last[place].replace(channel) != Some(channel) {
-            names.insert((origin, channel));
-        }
-    }
-    names
 }

@@ -8,7 +8,6 @@
 mod delivered;
 mod driver;
 mod hashing;
-mod merge;
 mod met;
 mod milestone;
 mod programs;
@@ -52,7 +51,7 @@ pub use programs::allowed;
 pub(crate) use quarantine::path_of as quarantine_of;
 pub use recording::{Piece, Pieces, Recording};
 pub use stop::Stop;
-pub(crate) use tally::{Counts, NodeTally, Tally};
+pub(crate) use tally::{NodeTally, Tally};
 
 use driver::Driver;
 use met::NamingNodes;

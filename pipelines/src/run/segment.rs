@@ -6,13 +6,14 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use sluice_core::counts::Counts;
 use sluice_core::plugin::times_clamped;
 use sluice_core::{
     Batch, BlockPool, ChannelId, Channels, DynSink, EncodeContext, Error, Map, StageContext, Window,
 };
 
 use super::met::NamingNodes;
-use super::tally::{Counts, Tally};
+use super::tally::Tally;
 
 /// What becomes of a batch.
 pub(crate) enum Branch {

@@ -3,73 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_core::ChannelId;
+use sluice_core::counts::Counts;
 
 use super::met::Met;
-
-/// Events by channel, indexed by the channel's number. As long as it has to be.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts(Vec<u64>);
-
-impl Counts {
-    /// The events of a batch by channel.
-    pub(crate) fn of(channels: &[u32]) -> Self {
-        let longest = channels.iter().max().map_or(0, |id| *id as usize + 1);
-        let mut counts = vec![0u64; longest];
-        for id in channels {
-            counts[*id as usize] += 1;
-        }
-        Self(counts)
-    }
-
-    pub(crate) fn get(&self, channel: usize) -> u64 {
-        self.0.get(channel).copied().unwrap_or(0)
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(crate) fn total(&self) -> u64 {
-        self.0.iter().sum()
-    }
-
-    pub(crate) fn add_one(&mut self, channel: u32) {
-        self.grow(channel as usize + 1);
-        self.0[channel as usize] += 1;
-    }
-
-    /// Takes one event of a channel away.
-    pub(crate) fn take_one(&mut self, channel: u32) {
-        self.grow(channel as usize + 1);
-        let count = &mut self.0[channel as usize];
-        *count = count.saturating_sub(1);
-    }
-
-    /// Stays at the greatest number there is: through a graph that parts and meets again and again, more ways
-    /// lead than that.
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.grow(other.len());
-        let add = |(ours, theirs): (&mut u64, &u64)| *ours = ours.saturating_add(*theirs);
-        self.0.iter_mut().zip(&other.0).for_each(add);
-    }
-
-    /// Takes `other` away; gives whether there was enough of each.
-    pub(crate) fn subtract(&mut self, other: &Self) -> bool {
-        self.grow(other.len());
-        let mut enough = true;
-        for (ours, theirs) in self.0.iter_mut().zip(&other.0) {
-            enough &= *ours >= *theirs;
-            *ours = ours.saturating_sub(*theirs);
-        }
-        enough
-    }
-
-    fn grow(&mut self, len: usize) {
-        if self.0.len() < len {
-            self.0.resize(len, 0);
-        }
-    }
-}
 
 /// What happened at one node.
 #[derive(Clone, Debug, Default)]
@@ -148,20 +84,5 @@ impl Tally {
         for (node, tally) in &other.0 {
             self.node(*node).add(tally);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_grow_as_channels_are_met() {
-        let mut counts = Counts::of(&[0, 2, 2]);
-        counts.add(&Counts::of(&[5]));
-        counts.add_one(1);
-        assert_eq!((counts.get(2), counts.get(5), counts.get(9), counts.total()), (2, 1, 0, 5));
-        assert!(counts.subtract(&Counts::of(&[2, 2])));
-        assert!(!counts.subtract(&Counts::of(&[2])));
     }
 }

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use serde_json::Value;
 use sluice_core::{Batch, DynSink, Error, Fold, Map, Source, Stage, StageContext, Window};
 
-use super::merge::{Merge, Patience};
 use super::segment::Branch;
 use super::wanted::Wanted;
 use crate::spec::{MakeStage, Node, OnDamage, Part};
+use sluice_core::merge::{Merge, Patience};
 
 /// What is behind a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

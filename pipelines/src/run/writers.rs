@@ -6,13 +6,14 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use sluice_core::counts::Counts;
 use sluice_core::output::Published;
 use sluice_core::{DynSink, Error, ErrorKind, Outputs};
 
 use super::publisher::{Publisher, Room};
 use super::recording::Syncer;
 use super::segment::Block;
-use super::tally::{Counts, Tally};
+use super::tally::Tally;
 use super::topology::SinkNode;
 use crate::manifest::Ended;
 

@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 use sluice_core::Channel;
+use sluice_core::census::Tally;
 
 use super::Found;
-use super::census::{Census, Tally};
+use super::census::Census;
 
 /// What was found, as one JSON object.
 pub(super) fn of(found: &Found) -> Value {

@@ -1,11 +1,12 @@
 //! What was found in a log, as text for people.
 
+use sluice_core::census::Times;
 use sluice_core::name::printable;
 use sluice_core::plugin::times_clamped;
 use sluice_core::{Clock, time};
 
 use super::Found;
-use super::census::Times;
+
 use super::layout::{FIXED, Layout, line};
 use super::table;
 use crate::damage;

@@ -2,9 +2,10 @@
 //! line of its own.
 
 use sluice_core::Channel;
+use sluice_core::census::Tally;
 use sluice_core::name::printable;
 
-use super::census::{Census, Tally};
+use super::census::Census;
 use super::layout::{Layout, line};
 use crate::terminal::{clipped, width};
 use crate::units;

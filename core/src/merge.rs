@@ -6,14 +6,14 @@
 
 use std::collections::VecDeque;
 
-use sluice_core::Batch;
+use crate::Batch;
 
 /// How many events a merged batch has at most.
 const BATCH: usize = 8192;
 
 /// How long a merge waits for a stream that has nothing waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub enum Patience {
     /// Until it brings something or ends: streams of different sources, or of which one is held back.
     Source,
     /// Until the step that brought something to the others is over: streams that come at the same pace,
@@ -23,7 +23,7 @@ pub(crate) enum Patience {
 
 /// Streams that become one.
 #[derive(Debug)]
-pub(crate) struct Merge {
+pub struct Merge {
     patience: Patience,
     inputs: Vec<Waiting>,
     /// Above this many bytes waiting, silent streams are no longer waited for.
@@ -55,14 +55,15 @@ impl Waiting {
 }
 
 impl Merge {
-    pub(crate) fn new(inputs: usize, patience: Patience, limit: usize) -> Self {
+    /// A merge of so many streams, in which about `limit` bytes may wait.
+    pub fn new(inputs: usize, patience: Patience, limit: usize) -> Self {
         let inputs = (0..inputs).map(|_| Waiting::default()).collect();
         Self { patience, inputs, limit }
     }
 
     /// Takes the next batch of a stream. Gives how many of its events are too late, as later ones of other
     /// streams could not wait for them.
-    pub(crate) fn push(&mut self, input: usize, batch: Batch) -> u64 {
+    pub fn push(&mut self, input: usize, batch: Batch) -> u64 {
         if batch.is_empty() {
             return 0;
         }
@@ -75,29 +76,29 @@ impl Merge {
     }
 
     /// Says that a stream brings nothing more.
-    pub(crate) fn end(&mut self, input: usize) {
+    pub fn end(&mut self, input: usize) {
         self.inputs[input].ended = true;
     }
 
     /// Says whether a live stream is silent for now: others do not wait for it then.
-    pub(crate) fn set_idle(&mut self, input: usize, idle: bool) {
+    pub fn set_idle(&mut self, input: usize, idle: bool) {
         self.inputs[input].idle = idle;
     }
 
     /// Takes streams that have ended for ones that begin anew.
-    pub(crate) fn begin_again(&mut self) {
+    pub fn begin_again(&mut self) {
         for waiting in &mut self.inputs {
             (waiting.ended, waiting.passed_by) = (false, None);
         }
     }
 
     /// Whether every stream has ended and nothing waits.
-    pub(crate) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.inputs.iter().all(|waiting| waiting.ended && waiting.batches.is_empty())
     }
 
     /// The stream that has to bring something before anything can come out, if there is one.
-    pub(crate) fn starved(&self) -> Option<usize> {
+    pub fn starved(&self) -> Option<usize> {
         if self.is_full() {
             return None;
         }
@@ -105,17 +106,17 @@ impl Merge {
     }
 
     /// How many bytes wait.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.inputs.iter().map(|waiting| waiting.bytes).sum()
     }
 
     /// How many bytes of a stream wait.
-    pub(crate) fn waiting_bytes(&self, input: usize) -> usize {
+    pub fn waiting_bytes(&self, input: usize) -> usize {
         self.inputs[input].bytes
     }
 
     /// What can come out now. `step_over` says that everything the last step brought has arrived.
-    pub(crate) fn take(&mut self, step_over: bool) -> Option<Batch> {
+    pub fn take(&mut self, step_over: bool) -> Option<Batch> {
         let forced = self.patience == Patience::Step && step_over;
         let (mut used, mut picks): (Vec<Batch>, Vec<(u32, u32)>) = (Vec::new(), Vec::new());
         // For each stream, the place in `used` of the batch it is in.
@@ -190,7 +191,7 @@ impl Merge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_core::{BatchBuilder, ChannelId};
+    use crate::{BatchBuilder, ChannelId};
 
     fn batch(times: &[i64], channel: u32) -> Batch {
         let mut builder = BatchBuilder::default();
