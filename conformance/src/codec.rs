@@ -3,10 +3,10 @@
 mod columns;
 mod decoding;
 
-use std::fs;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use sluice_core::contract::overwrite;
 use sluice_core::{Channel, Codec, Encoding, Kind, Make, Name, Plugin};
 
 use crate::finding::{Fault, expect_none};
@@ -153,7 +153,7 @@ fn try_changes(name: &str, sound: &Sound<'_>, cases: &mut Cases) {
         let changed = change.apply(bytes);
         cases.case(&format!("{name}: {change}"), |cases| {
             // For who looks into a finding.
-            drop(fs::write(cases.folder().join("payload"), &changed));
+            drop(overwrite(&cases.folder().join("payload"), &changed));
             sound.beside(&[changed])
         });
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use sluice_core::BlockPool;
+use sluice_core::contract::trials;
 
 use crate::Promise;
 use crate::extents::{Cut, Cuts, Extents};
@@ -15,18 +16,36 @@ use crate::judge::{Judge, plausible};
 use crate::reading::{Bounds, Read, counted, read_all, said};
 use crate::reading_trial::{Sample, Subject};
 
-/// Samples up to this length are cut off behind every byte.
-const SMALL: usize = 8 << 10;
-/// How many bytes of longer samples are read, about, to see what cuts give.
-const CUT_BUDGET: usize = 8 << 20;
-/// How many bytes are read, about, to see what changes give, and how many changes there are.
-const CHANGE_BUDGET: usize = 8 << 20;
-const MOST_CHANGES: usize = 1_500;
+/// How many bytes are read, about, to see what cuts and what changes give.
+const BUDGET: usize = 8 << 20;
 const LEAST_CHANGES: usize = 64;
 /// Every so many changes, the changed sample is read in pieces too.
 const PIECES_EVERY: usize = 8;
 /// How many changed samples are read by the engine.
 const RUNS: usize = 3;
+
+/// How thoroughly samples are damaged.
+struct Effort {
+    /// Samples up to this length are cut off behind every byte.
+    small: usize,
+    /// At how many places longer ones are cut off, at most, all over; and how many bytes at each end.
+    most_cuts: usize,
+    edge: usize,
+    most_changes: usize,
+}
+
+impl Effort {
+    fn asked() -> Self {
+        let of = |short, long| trials(short, long) as usize;
+        Self {
+            small: of(512, 8 << 10),
+            most_cuts: of(128, 1_024),
+            edge: of(128, 1_024),
+            most_changes: of(300, 1_500),
+        }
+    }
+}
+
 /// What to do about a format that cannot give a part of a file.
 const DECLARE: &str = "if the format cannot do better, say `whole_or_nothing()`";
 
@@ -84,7 +103,7 @@ impl Damaged<'_, '_> {
             self.try_cut(cases, sample, judge, at);
         }
         let mut cuts = learned(cases, sample, self.sound.events.len());
-        if len > SMALL && judge.is_single {
+        if len > Effort::asked().small && judge.is_single {
             self.refine(cases, sample, judge, &mut cuts);
         }
         cuts
@@ -185,7 +204,7 @@ impl Damaged<'_, '_> {
     ) {
         let len = sample.bytes.len();
         let files = self.subject.trial.files.len().max(1);
-        let most = (CHANGE_BUDGET / len.max(1)).clamp(LEAST_CHANGES, MOST_CHANGES) / files;
+        let most = (BUDGET / len.max(1)).clamp(LEAST_CHANGES, Effort::asked().most_changes) / files;
         let mut places = vec![0, HEADER_AT, len.saturating_sub(64), len.saturating_sub(32)];
         places.extend(extents.map(|extents| extents.some_ends(6)).unwrap_or_default());
         let all = changes(sample.bytes, &places, most, self.subject.trial.seed);
@@ -244,13 +263,13 @@ const HEADER_AT: usize = 24;
 
 /// Where a file is cut off at first.
 fn first_cuts(len: usize) -> Vec<usize> {
-    if len <= SMALL {
+    let effort = Effort::asked();
+    if len <= effort.small {
         return (0..len).collect();
     }
-    const EDGE: usize = 1024;
     // What is cut off anywhere has half of the length.
-    let room = (CUT_BUDGET / (len / 2).max(1)).clamp(40, 1024);
-    let edge = EDGE.min(room * 8);
+    let room = (BUDGET / (len / 2).max(1)).clamp(40, effort.most_cuts);
+    let edge = effort.edge.min(room * 8);
     let stride = (len / room).max(1);
     let mut cuts: Vec<usize> = (0..edge).chain((0..len).step_by(stride)).collect();
     cuts.extend(len - edge.min(room)..len);

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use sluice_core::contract::PlainEvent;
+use sluice_core::contract::{PlainEvent, overwrite};
 use sluice_core::{
     BlockPool, ChannelQuery, Make, Pattern, Patterns, Plugin, Query, Registry, Source,
 };
@@ -343,7 +343,7 @@ impl Sample<'_> {
     pub(crate) fn write(&self, folder: &Path, bytes: &[u8]) {
         let path = self.path(folder);
         let parent = path.parent().unwrap_or(folder);
-        let written = fs::create_dir_all(parent).and_then(|()| fs::write(&path, bytes));
+        let written = fs::create_dir_all(parent).and_then(|()| overwrite(&path, bytes));
         written.expect("a sample can be written into the build's own folder");
     }
 }

@@ -5,6 +5,10 @@ use std::path::PathBuf;
 
 use crate::{Damage, Entry, Error, ReadContext, Seam, Source, Split};
 
+mod trials;
+
+pub use trials::{overwrite, places, trials};
+
 /// An event as tests compare it, free of the run it was read in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlainEvent {

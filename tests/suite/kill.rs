@@ -7,12 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use sluice_core::contract::trials;
 use sluice_core::{Kind, Registry};
 
 use crate::kit::{Dice, Folder, Ran, drive, log, ran, skipped, sluice};
-
-/// How often a batch is killed, unless `SLUICE_KILLS` says otherwise.
-const KILLS: u64 = 20;
 
 /// A folder with logs and a pipeline that writes every kind of output there is for each.
 fn folder() -> Folder {
@@ -77,10 +75,9 @@ fn a_batch_that_is_killed_at_any_moment_is_completed_by_resuming() {
     ran(&whole, &["run", "batch.toml", "--jobs", "2"]).expect(0);
     let took = began.elapsed().max(Duration::from_millis(10));
     let expected = tree(&whole);
-    let kills = std::env::var("SLUICE_KILLS").ok().and_then(|kills| kills.parse().ok());
     let (mut dice, mut folder) = (Dice(7), folder());
     let resume = ["run", "batch.toml", "--jobs", "2", "--resume"];
-    for kill in 0..kills.unwrap_or(KILLS) {
+    for kill in 0..trials(10, 200) {
         let mut child = sluice(&folder)
             .args(resume)
             .stderr(Stdio::null())

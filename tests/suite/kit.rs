@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use rustix::process::Signal;
 use sluice_all as _;
+use sluice_core::contract::overwrite;
 use sluice_core::options::ByteSize;
 use sluice_core::{Error, Overwrite, Registry};
 use sluice_lcm::wire::{HEADER_LEN, Header, append_event};
@@ -113,7 +114,7 @@ impl Folder {
 
     pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.at(name);
-        fs::write(&path, bytes).unwrap();
+        overwrite(&path, bytes.as_ref()).unwrap();
         path
     }
 

@@ -1,4 +1,4 @@
-//! The two workspaces say the same of what both have: versions, lints, profiles.
+//! The two workspaces, and crates outside, say the same of what they share: versions, lints, profiles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -34,6 +34,18 @@ fn the_full_program_is_built_with_the_dependencies_lints_and_profiles_of_the_bas
         }
     }
     assert_eq!(base["profile"], full["profile"]);
+}
+
+/// Otherwise crates would be compiled again, or new plugins' tests would be slow.
+#[test]
+fn crates_outside_are_compiled_as_those_of_the_base() {
+    let base = &toml("Cargo.toml")["profile"]["dev"];
+    for name in ["tests/outsider/Cargo.toml", "cli/templates/common/Cargo.toml.in"] {
+        let manifest = fs::read_to_string(root().join(name)).unwrap();
+        // What a template leaves open stands in front.
+        let profiles: Table = manifest[manifest.find("[profile.").unwrap()..].parse().unwrap();
+        assert_eq!(&profiles["profile"]["dev"], base, "{name}");
+    }
 }
 
 #[test]

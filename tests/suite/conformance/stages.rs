@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use sluice_conformance::stage;
+use sluice_core::contract::trials;
 
 /// What is tried here.
 pub(super) const NAMES: &[&str] = &[
@@ -142,14 +143,16 @@ fn camera() {
 
 #[test]
 fn unproject() {
-    let few = "[stages.events]\nplugin = \"limit\"\nfrom = \"few\"\nevents = 12\n";
-    let feed = after("[\"CAM_THUMB*\", \"POSE\"]", 0.3, few);
+    let events = trials(5, 12);
+    let few = format!("[stages.events]\nplugin = \"limit\"\nfrom = \"few\"\nevents = {events}\n");
+    let feed = after("[\"CAM_THUMB*\", \"POSE\"]", 0.3, &few);
     stage("unproject").options(json!({ "every": 40, "height": 0.0 })).fed_by(&feed).check();
 }
 
 #[test]
 fn undistort() {
-    let few = "[stages.events]\nplugin = \"limit\"\nfrom = \"few\"\nevents = 12\n";
-    let feed = after("[\"CAM_THUMB*\", \"POSE\"]", 0.3, few);
+    let events = trials(5, 12);
+    let few = format!("[stages.events]\nplugin = \"limit\"\nfrom = \"few\"\nevents = {events}\n");
+    let feed = after("[\"CAM_THUMB*\", \"POSE\"]", 0.3, &few);
     stage("undistort").fed_by(&feed).check();
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use sluice_core::contract::trials;
+
 use crate::kit::{Folder, drive, log, ran};
 
 const SOURCE: &str = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n";
@@ -83,7 +85,7 @@ fn texts_that_are_no_pipelines_are_refused_in_few_words() {
         format!("{SOURCE}x = {}1{}\n{sink}", "{a=".repeat(50_000), "}".repeat(50_000)),
         format!("{SOURCE}{} = 1\n{sink}", vec!["a"; 100_000].join(".")),
         format!("{SOURCE}{sink}{}", many(&|n| format!("key{n} = 1\n"))),
-        format!("{SOURCE}{sink}{}", "#".repeat(20 << 20)),
+        format!("{SOURCE}{sink}{}", "#".repeat((trials(2, 20) as usize) << 20)),
         format!("{SOURCE}[sinks.o]\nplugin = \"lcm-log\"\npath = \"o\"\nfrom = [{absent}]\n"),
         format!("{SOURCE}[sinks.o]\nplugin = \"lcm-log\"\nfrom = \"{}\"\n", "x".repeat(100_000)),
         "\u{0}\u{1b}]0;title\u{7}".repeat(1_000),
@@ -106,10 +108,12 @@ fn variables_do_not_refer_to_each_other() {
     let given = ran(&folder, &["run", "self.toml", "--set", "A=${A}${A}"]).expect(1);
     given.says("cannot open ${A}${A}");
     let mut long = String::new();
-    (0..30_000).for_each(|_| write!(long, "${{A}}").unwrap());
+    // A value of 300 MB, or 3 GB in the long form; and room for four of it beside what any run takes.
+    let times = trials(3_000, 30_000);
+    (0..times).for_each(|_| write!(long, "${{A}}").unwrap());
     folder.write("long.toml", SOURCE.replace("in.lcm", &long) + &sink("out", "log", "out.lcm"));
     let value = format!("A={}", "x".repeat(100_000));
-    let told =
-        super::ran_behind(&folder, "ulimit -v 12000000", &["check", "long.toml", "--set", &value]);
+    let room = format!("ulimit -v {}", trials(2_700_000, 12_000_000));
+    let told = super::ran_behind(&folder, &room, &["check", "long.toml", "--set", &value]);
     assert!(matches!(told.code, Some(0..=2)), "{:?} {}", told.code, told.stderr);
 }

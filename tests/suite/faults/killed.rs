@@ -7,14 +7,13 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use sluice_core::contract::trials;
+
 use crate::kit::{Dice, Folder, drive, log, ran, sluice};
 
-/// How often each kind of run is killed, unless `SLUICE_KILLS` says otherwise.
-const KILLS: u64 = 8;
-
+/// How often each kind of run is killed.
 fn kills() -> u64 {
-    let kills = std::env::var("SLUICE_KILLS").ok().and_then(|kills| kills.parse().ok());
-    kills.unwrap_or(KILLS)
+    trials(4, 200).into()
 }
 
 /// A folder with two logs and, for each, a pipeline that writes every kind of output of it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sluice_archive::source::Archive;
-use sluice_core::contract::{Gathered, PlainEvent, gather};
+use sluice_core::contract::{Gathered, PlainEvent, gather, overwrite};
 use sluice_core::frames::{Span, seek_table};
 use sluice_core::{
     Batch, BatchBuilder, BlockPool, Channel, Channels, DynSink, EncodeContext, Encoding, Error,
@@ -71,7 +71,7 @@ impl Folder {
 
     pub(crate) fn write(&self, bytes: &[u8]) -> PathBuf {
         let path = self.at("in.zst");
-        std::fs::write(&path, bytes).unwrap();
+        overwrite(&path, bytes).unwrap();
         path
     }
 }

@@ -176,10 +176,9 @@ impl Lines {
         self.used = 0;
         self.log.forget(self.at);
         let kept = self.bytes.len();
-        self.bytes.resize(kept + self.step, 0);
-        let room = self.bytes.get_mut(kept..).unwrap_or_default();
-        let read = self.log.read_at(self.at + kept as u64, room)?;
-        self.bytes.truncate(kept + read);
+        let mut more = vec![0; self.step];
+        let read = self.log.read_at(self.at + kept as u64, &mut more)?;
+        self.bytes.extend_from_slice(more.get(..read).unwrap_or_default());
         self.ended = read < self.step;
         Ok(())
     }

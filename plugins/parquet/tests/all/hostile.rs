@@ -9,7 +9,7 @@ use crate::kit::{drive, read, write_single};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
 use parquet::arrow::ArrowWriter;
 use serde_json::json;
-use sluice_core::contract::PlainEvent;
+use sluice_core::contract::{PlainEvent, overwrite, places};
 
 /// A small table in several row groups, and its events.
 fn table(path: &Path) -> (Vec<PlainEvent>, Vec<u8>) {
@@ -27,10 +27,10 @@ fn a_flipped_bit_is_an_error_or_damage_and_changes_no_event() {
     // The footer has no checksum: what is flipped there may change what a table is said to be.
     let footer_len = u32::from_le_bytes(bytes[bytes.len() - 8..][..4].try_into().unwrap()) as usize;
     let body = bytes.len() - 8 - footer_len;
-    for at in (0..bytes.len()).step_by(3) {
+    for at in places(bytes.len(), 400) {
         let mut wrong = bytes.clone();
         wrong[at] ^= 1 << (at % 8);
-        fs::write(&path, &wrong).unwrap();
+        overwrite(&path, &wrong).unwrap();
         let Ok(found) = read(&path) else { continue };
         let inside =
             |(offset, length, _): &(u64, u64, String)| offset + length <= bytes.len() as u64;
@@ -70,8 +70,8 @@ fn a_file_that_is_cut_off_is_told_to_be_no_whole_table() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("all.parquet");
     let (_, bytes) = table(&path);
-    for len in (0..bytes.len()).step_by(7) {
-        fs::write(&path, &bytes[..len]).unwrap();
+    for len in places(bytes.len(), 200) {
+        overwrite(&path, &bytes[..len]).unwrap();
         let error = read(&path).unwrap_err().to_string();
         assert!(
             error.contains("all.parquet") && error.contains("no whole Parquet file"),
@@ -89,7 +89,7 @@ fn any_bytes_for_a_footer_are_an_error() {
     for len in [0u32, 1, 100, 0x7fff_ffff, u32::MAX] {
         let mut wrong = bytes.clone();
         wrong[footer..footer + 4].copy_from_slice(&len.to_le_bytes());
-        fs::write(&path, &wrong).unwrap();
+        overwrite(&path, &wrong).unwrap();
         assert!(read(&path).is_err(), "{len}");
     }
 }

@@ -18,7 +18,7 @@ use arrow_schema::Field;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use proptest::prelude::*;
 use serde_json::json;
-use sluice_core::contract::{PlainEvent, gather_splits};
+use sluice_core::contract::{PlainEvent, gather_splits, trials};
 use sluice_core::{
     ChannelQuery, MessageType, Pattern, Patterns, Payloads, Query, ReadContext, Rows, SinkContext,
     TypeKey,
@@ -332,7 +332,7 @@ fn any_event() -> impl Strategy<Value = PlainEvent> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(trials(24, 256)))]
 
     #[test]
     fn any_events_come_back(

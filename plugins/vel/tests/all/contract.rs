@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::json;
 use sluice_core::contract::{
-    Gathered, any_splitting_is_the_same, gather, gather_with, splits_cover_the_inputs,
+    Gathered, any_splitting_is_the_same, gather, gather_with, overwrite, splits_cover_the_inputs,
 };
 use sluice_core::{
     BatchBuilder, BlockPool, Channel, Clock, EncodeContext, Encoding, Entry, Input, Kind, Make,
@@ -212,7 +212,7 @@ fn a_log_cut_off_anywhere_gives_every_whole_message_and_says_what_is_missing() {
     let (_folder, path) = written(&bytes);
     let whole = gather(&*source(&path), u64::MAX).unwrap();
     for len in 0..bytes.len() {
-        std::fs::write(&path, &bytes[..len]).unwrap();
+        overwrite(&path, &bytes[..len]).unwrap();
         let all = any_splitting_is_the_same(&*source(&path), &[170]);
         let kept =
             whole.events.iter().filter(|e| e.sequence as usize + 21 + e.payload.len() <= len);
@@ -232,7 +232,7 @@ fn a_wrong_size_costs_its_own_message_only() {
             for byte in 0..4 {
                 let mut bad = bytes.clone();
                 bad[whole.events[n].sequence as usize + byte] ^= flip;
-                std::fs::write(&path, &bad).unwrap();
+                overwrite(&path, &bad).unwrap();
                 let all = any_splitting_is_the_same(&*source(&path), &[100, 1000]);
                 let others = whole.events.iter().enumerate().filter(|(m, _)| *m != n);
                 // A size that was cut short may leave a message with less in it, which its payload tells.
