@@ -78,7 +78,9 @@ fn hundreds_of_sinks_need_as_many_files_and_no_more() {
 fn texts_that_are_no_pipelines_are_refused_in_few_words() {
     let folder = folder();
     let sink = sink("out", "log", "out.lcm");
-    let many = |each: &dyn Fn(usize) -> String| (0..20_000).map(each).collect::<String>();
+    let many = |each: &dyn Fn(usize) -> String| {
+        (0..trials(4_000, 20_000) as usize).map(each).collect::<String>()
+    };
     let absent = many(&|n| format!("\"log{n}\", "));
     let texts = [
         format!("{SOURCE}x = {}{}\n{sink}", "[".repeat(100_000), "]".repeat(100_000)),
