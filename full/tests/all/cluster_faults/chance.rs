@@ -1,7 +1,9 @@
-//! Kills at random moments. `SLUICE_KILLS` is how many rounds of them there are, and the seeds they begin with.
+//! Kills at random moments.
 
 use std::fs;
 use std::time::{Duration, Instant};
+
+use sluice_core::contract::trials;
 
 use super::{Held, until_idle};
 use crate::cluster::parts::{Cluster, Part};
@@ -29,9 +31,8 @@ fn tiny() -> Held {
 
 #[test]
 fn whatever_is_killed_whenever_the_outputs_are_the_same() {
-    let rounds = std::env::var("SLUICE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     let held = tiny();
-    for seed in 0..rounds {
+    for seed in 0..u64::from(trials(1, 20)) {
         eprintln!("seed {seed}");
         round(&held, &mut Dice(seed));
         fs::remove_dir_all(held.folder.at("out")).unwrap();
