@@ -1,6 +1,20 @@
-//! What other crates add to the command line: verbs, and engines that carry the units of a run to other
-//! machines. A crate registers them with `inventory::submit!`, and a program has what is linked into it, as it
-//! is with plugins.
+//! What other crates add to the command line: verbs, and an engine that carries the units of a run to other
+//! machines. A crate registers them, and a program has what is linked into it, as it is with plugins:
+//!
+//! ```text
+//! inventory::submit! {
+//!     Verb { name: "count", define, run }
+//! }
+//!
+//! fn define(command: Command) -> Command {
+//!     command.about("Count files").arg(Arg::new("files").num_args(1..))
+//! }
+//!
+//! fn run(matches: &ArgMatches, shell: &Shell) -> Outcome {
+//!     shell.say(&many(matches.get_many::<String>("files").unwrap_or_default().len() as u64, "file"));
+//!     Ok(Ending::Done)
+//! }
+//! ```
 //!
 //! What such a crate needs of the command line is re-exported here: how commands end, how they speak, how
 //! they hear signals, and how logs that were named become a source.
