@@ -8,8 +8,7 @@ use toml::{Table, Value};
 use crate::kit::root;
 
 /// What only queries need fast: the base program has it unoptimised.
-const FAST_IN_QUERIES: [&str; 5] =
-    ["aho-corasick", "arrow-cast", "arrow-ord", "arrow-select", "regex-automata"];
+const FAST_IN_QUERIES: [&str; 4] = ["aho-corasick", "arrow-cast", "arrow-ord", "regex-automata"];
 
 fn toml(path: &str) -> Table {
     fs::read_to_string(root().join(path)).unwrap().parse().unwrap()
