@@ -1,8 +1,8 @@
 //! Object stores: places of logs and outputs that have addresses, such as `s3://bucket/drives/a.lcm`, instead of
 //! paths. What a store must be able to do, and which stores a program has.
 //!
-//! Knows no protocol and no async runtime: a store is a crate of its own, linked behind a feature. What is done
-//! with objects as inputs is in [`files`](crate::files), as outputs in [`output`](crate::output).
+//! Knows no protocol and no async runtime: a store is a crate of its own, which the full program links. What is
+//! done with objects as inputs is in [`files`](crate::files), as outputs in [`output`](crate::output).
 
 use std::fmt;
 use std::io;
