@@ -78,7 +78,8 @@ pub(crate) fn record(level: Level, kind: &str, fields: Value) {
     write(&line(&now(), level, kind, fields));
 }
 
-/// As [`record`], with a text for people before the other fields.
+/// Writes an object with these fields to standard error, as one line: a text for people, and then the
+/// fields.
 pub fn record_text(level: Level, kind: &str, text: &str, fields: Value) {
     let mut all = json!({ "message": text });
     if let (Some(all), Value::Object(fields)) = (all.as_object_mut(), fields) {

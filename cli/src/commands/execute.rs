@@ -332,7 +332,7 @@ fn refuse_log(path: &Path, pipeline: &Pipeline, outputs: &[PathBuf]) -> Result<(
     Ok(())
 }
 
-/// As [`tell_losses`], of what was asked for by flags.
+/// Says what was damaged or not carried of what flags asked for, and what else is worth knowing.
 pub fn tell_flag_losses(report: &Report, shell: &Shell) {
     tell_losses(report, Origin::Flags, shell);
 }
