@@ -138,7 +138,7 @@ def arguments():
     parser.add_argument("--real", type=Path, metavar="FOLDER", help="also the LCM logs in this folder, as tables")
     parser.add_argument("--percent", type=int, default=100, help="length of the logs; goals are for whole ones")
     parser.add_argument("--full", action="store_true",
-                        help="build the full program, which `cluster` and `query` need; takes a quarter of an hour at first")
+                        help="build the full program, which `cluster` and `query` need; takes twenty minutes at first")
     parser.add_argument("--program", type=Path, help="measure this sluice, and not the one that is built")
     parser.add_argument("--no-build", dest="build", action="store_false", help="take the programs that are there")
     return parser.parse_args()
