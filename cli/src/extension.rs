@@ -30,7 +30,7 @@ pub use crate::ending::{Ending, Failure, Outcome};
 pub use crate::inputs::{SOURCE, expand, extension, path_of_url};
 pub use crate::log::{Level, is_json, record_text, tell};
 pub use crate::shell::Shell;
-pub use crate::signals::{Listening, Words, end_by};
+pub use crate::signals::{Listening, SignalMessages, end_by};
 pub use crate::terminal::{clipped, width};
 pub use crate::units::{count, many};
 

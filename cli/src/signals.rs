@@ -16,16 +16,16 @@ use crate::ending::FAILED;
 use crate::terminal;
 
 /// What is said to the first signal, and to the second.
-pub type Words = [&'static str; 2];
+pub type SignalMessages = [&'static str; 2];
 
 /// What is said where outputs appear at the end.
-pub(crate) const PUBLISHING: Words = [
+pub(crate) const PUBLISHING: SignalMessages = [
     "stopping: what is not whole is not published; once more aborts",
     "aborting: nothing will be published",
 ];
 
 /// What is said where outputs grow.
-pub(crate) const RECORDING: Words = [
+pub(crate) const RECORDING: SignalMessages = [
     "stopping: what has been received is written; once more leaves it",
     "aborting: what was not yet written is lost",
 ];
@@ -51,7 +51,7 @@ impl Listening {
     /// Where signals cannot be had, they do what they always do: end the program.
     pub fn start(
         stop: Arc<Stop>,
-        words: &'static Words,
+        words: &'static SignalMessages,
         say: impl Fn(&str) + Send + 'static,
     ) -> Self {
         // A write beyond the size that files may have is then an error that is told, and no death.
@@ -98,7 +98,7 @@ impl Drop for Listening {
     }
 }
 
-fn heard(signal: i32, before: usize, stop: &Stop, words: &Words, say: &impl Fn(&str)) {
+fn heard(signal: i32, before: usize, stop: &Stop, words: &SignalMessages, say: &impl Fn(&str)) {
     match words.get(before) {
         Some(word) => say(word),
         // The run does not come to the point where it looks: a disk or a pipe that does not answer.

@@ -28,7 +28,7 @@ use crate::flags::{self, Origin};
 use crate::log;
 use crate::progress::Meter;
 use crate::shell::Shell;
-use crate::signals::{self, Listening, Words};
+use crate::signals::{self, Listening, SignalMessages};
 use crate::units;
 
 /// How many ways are told in which inputs are damaged; the report has each range.
@@ -194,7 +194,7 @@ pub(crate) fn watch<T>(
 pub(crate) fn watch_with<T>(
     meter: &Arc<Meter>,
     options: Options,
-    words: &'static Words,
+    words: &'static SignalMessages,
     run: impl FnOnce(&Options) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let options = Options { progress: Some(meter.clone()), ..options };

@@ -16,13 +16,13 @@ use crate::ending::{Ending, Failure, Outcome};
 use crate::inputs;
 use crate::log::tell;
 use crate::shell::Shell;
-use crate::signals::{Listening, Words};
+use crate::signals::{Listening, SignalMessages};
 
 /// The service that hands messages on.
 const HUB: &str = "lcm-hub";
 
 /// What is said to who stops it.
-const STOPPING: Words = ["stopping", "stopping: once more ends it at once"];
+const STOPPING: SignalMessages = ["stopping", "stopping: once more ends it at once"];
 
 #[derive(Debug, Default, Args)]
 #[command(after_help = "\

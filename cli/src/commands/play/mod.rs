@@ -28,7 +28,7 @@ use crate::log;
 use crate::log::tell;
 use crate::recipe::{self, Recipe};
 use crate::shell::Shell;
-use crate::signals::{Listening, Words};
+use crate::signals::{Listening, SignalMessages};
 use crate::terminal::{self, Screen, Terminal};
 use crate::units;
 
@@ -40,7 +40,7 @@ use status::{Rate, Status};
 const LIVE: &str = "udpm://";
 
 /// What is said to who stops it.
-const STOPPING: Words = ["stopping; once more aborts", "aborting"];
+const STOPPING: SignalMessages = ["stopping; once more aborts", "aborting"];
 
 pub(crate) fn run(args: &PlayArgs, shell: &Shell) -> Outcome {
     let (text, speed) = text(args, shell)?;

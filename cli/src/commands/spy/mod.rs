@@ -30,7 +30,7 @@ use crate::flags::Origin;
 use crate::inputs;
 use crate::log::tell;
 use crate::shell::Shell;
-use crate::signals::{Listening, Words};
+use crate::signals::{Listening, SignalMessages};
 use crate::terminal::{Screen, Terminal};
 use crate::units;
 
@@ -47,7 +47,7 @@ const LIVE: &str = "udpm://";
 const WINDOW: Duration = Duration::from_secs(5);
 
 /// Nothing is said to who stops it: that is how it ends.
-const STOPPING: Words = ["", ""];
+const STOPPING: SignalMessages = ["", ""];
 
 pub(crate) fn run(args: &SpyArgs, shell: &Shell) -> Outcome {
     let source = source(args, shell)?;
