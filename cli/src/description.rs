@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use serde_json::{Map, Value};
-use sluice_core::{Input, Kind, Plugin, files};
+use sluice_core::{Input, Plugin, PluginKind, files};
 
 use crate::args::Assignment;
 use crate::ending::Failure;
@@ -64,7 +64,7 @@ impl Format {
     ) -> Result<(&'s Plugin, Map<String, Value>), Failure> {
         let options = self.json()?;
         let source = match self.from.as_deref().filter(|_| !options.is_empty()) {
-            Some(name) => inputs::named(shell, Kind::Source, name)?,
+            Some(name) => inputs::named(shell, PluginKind::Source, name)?,
             None => inputs::source_of(shell, std::slice::from_ref(file), self.from.as_deref())?,
         };
         Ok((source, options))

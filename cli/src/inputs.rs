@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use serde_json::{Map, Value, json};
-use sluice_core::files::Foreign;
+use sluice_core::files::ForeignFormat;
 use sluice_core::options::ByteSize;
 use sluice_core::store::is_address;
 use sluice_core::suggestion::nearest;
-use sluice_core::{DynSink, Input, Kind, Make, OptionsError, Plugin, Sniff, Source, files};
+use sluice_core::{
+    DynSink, Input, OptionsError, Plugin, PluginFactory, PluginKind, SniffResult, Source, files,
+};
 use sluice_pipeline::names;
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Node, OnDamage, Part, Pipeline, Report};
@@ -30,7 +32,7 @@ pub(crate) fn source_of<'s>(
     from: Option<&str>,
 ) -> Result<&'s Plugin, Failure> {
     if let Some(name) = from {
-        let plugin = named(shell, Kind::Source, name)?;
+        let plugin = named(shell, PluginKind::Source, name)?;
         expect_path_to_do(plugin)?;
         return Ok(plugin);
     }
@@ -104,7 +106,11 @@ pub(crate) fn without_addresses(
 }
 
 /// The plugin that takes this address.
-pub(crate) fn of_url<'s>(shell: &'s Shell, kind: Kind, url: &str) -> Result<&'s Plugin, Failure> {
+pub(crate) fn of_url<'s>(
+    shell: &'s Shell,
+    kind: PluginKind,
+    url: &str,
+) -> Result<&'s Plugin, Failure> {
     shell.registry.by_url(kind, url).ok_or_else(|| {
         let all = shell.registry.iter().filter(|plugin| plugin.kind() == kind);
         let schemes: Vec<String> =
@@ -182,7 +188,11 @@ fn formats<'s>(shell: &'s Shell, inputs: &[Input], by: By) -> Result<Vec<&'s Plu
 }
 
 /// The plugin of that kind and name.
-pub(crate) fn named<'s>(shell: &'s Shell, kind: Kind, name: &str) -> Result<&'s Plugin, Failure> {
+pub(crate) fn named<'s>(
+    shell: &'s Shell,
+    kind: PluginKind,
+    name: &str,
+) -> Result<&'s Plugin, Failure> {
     let found = shell.registry.get(kind, name);
     found.ok_or_else(|| match nearest(name, &shell.registry.names(kind)) {
         Some(near) => Failure::WrongUse(format!(
@@ -193,7 +203,7 @@ pub(crate) fn named<'s>(shell: &'s Shell, kind: Kind, name: &str) -> Result<&'s 
 }
 
 /// The failure that this program has no such plugin.
-pub(crate) fn missing(shell: &Shell, kind: Kind, what: &str) -> Failure {
+pub(crate) fn missing(shell: &Shell, kind: PluginKind, what: &str) -> Failure {
     let names = shell.registry.names(kind).join(", ");
     Failure::WrongUse(format!("this program has no {kind} {what}; it has: {names}"))
 }
@@ -222,12 +232,12 @@ fn format_of<'s>(shell: &'s Shell, path: &Path, by: By) -> Result<&'s Plugin, Fa
         false => files::head(path, HEAD)?,
     };
     let sniffed = shell.registry.sniff(&head).into_iter().next();
-    if let Some(plugin) = sniffed.filter(|plugin| (plugin.sniff)(&head) == Sniff::Yes) {
+    if let Some(plugin) = sniffed.filter(|plugin| (plugin.sniff)(&head) == SniffResult::Yes) {
         return Ok(plugin);
     }
     refuse_no_log(shell, path, &head)?;
     let by_extension =
-        || extension(path).0.and_then(|e| shell.registry.by_extension(Kind::Source, &e));
+        || extension(path).0.and_then(|e| shell.registry.by_extension(PluginKind::Source, &e));
     sniffed.or_else(by_extension).ok_or_else(|| {
         let path = if is_stdin { "standard input".into() } else { path.display().to_string() };
         let names = readers(shell).join(", ");
@@ -241,7 +251,7 @@ fn format_of<'s>(shell: &'s Shell, path: &Path, by: By) -> Result<&'s Plugin, Fa
 /// Refuses what is no log of any source, whatever it is called: files of formats that only others read, and files
 /// that declare types.
 fn refuse_no_log(shell: &Shell, path: &Path, head: &[u8]) -> Result<(), Failure> {
-    if let Some(format) = Foreign::of_head(head) {
+    if let Some(format) = ForeignFormat::of_head(head) {
         return Err(Failure::WrongUse(format.refusal(path)));
     }
     let may_declare = !head.is_empty() && !is_address(path) && files::is_text_bytes(head);
@@ -259,7 +269,7 @@ fn refuse_no_log(shell: &Shell, path: &Path, head: &[u8]) -> Result<(), Failure>
 
 /// The names of the sources that read files, and need to be told nothing else.
 fn readers(shell: &Shell) -> Vec<&'static str> {
-    let sources = shell.registry.iter().filter(|plugin| plugin.kind() == Kind::Source);
+    let sources = shell.registry.iter().filter(|plugin| plugin.kind() == PluginKind::Source);
     let readers =
         sources.filter(|plugin| takes_path(plugin) && missing_beside_path(plugin).is_none());
     readers.map(|plugin| plugin.name).collect()
@@ -272,7 +282,7 @@ fn takes_path(plugin: &Plugin) -> bool {
 
 /// What a source that reads files has to be told beside their path.
 fn missing_beside_path(plugin: &Plugin) -> Option<OptionsError> {
-    let Make::Source(make) = plugin.make else { return None };
+    let PluginFactory::Source(make) = plugin.make else { return None };
     make(json!({ "path": "log" })).err()
 }
 
@@ -334,7 +344,9 @@ fn file_node(plugin: &Plugin, path: &Path, options: &Map<String, Value>) -> Resu
 
 /// A source with these options, which is part of no pipeline file.
 pub(crate) fn source_node(plugin: &Plugin, options: Value) -> Result<Node, Failure> {
-    let Make::Source(make) = plugin.make else { return Err(Failure::Failed("no source".into())) };
+    let PluginFactory::Source(make) = plugin.make else {
+        return Err(Failure::Failed("no source".into()));
+    };
     let unfit = |e| Failure::WrongUse(format!("`{}` cannot read that: {e}", plugin.name));
     let source: Box<dyn Source> = make(options.clone()).map_err(unfit)?;
     let part = Part::Source(source);
@@ -343,7 +355,7 @@ pub(crate) fn source_node(plugin: &Plugin, options: Value) -> Result<Node, Failu
     Ok(Node {
         name: SOURCE.into(),
         plugin: plugin.name,
-        kind: Kind::Source,
+        kind: PluginKind::Source,
         from: Vec::new(),
         part,
         again: None,
@@ -364,7 +376,7 @@ pub(crate) fn sink_node(sink: Box<dyn DynSink>) -> Node {
     Node {
         name: "sink".into(),
         plugin: "sink",
-        kind: Kind::Sink,
+        kind: PluginKind::Sink,
         from: vec![0],
         part: Part::Sink(sink),
         options: json!({}),

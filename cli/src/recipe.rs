@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use sluice_core::Kind;
+use sluice_core::PluginKind;
 use sluice_pipeline::spec::quoted as key;
 pub(crate) use sluice_pipeline::spec::string_literal as string;
 
@@ -46,44 +46,44 @@ impl Recipe<'_> {
     /// The pipeline file.
     pub(crate) fn text(&self) -> String {
         let mut file = FileText::default();
-        file.node(Kind::Source, SOURCE, self.source);
+        file.node(PluginKind::Source, SOURCE, self.source);
         file.inputs(self.inputs);
         file.options(self.source_options);
         if let Some(name) = self.source_name {
             file.option("source_name", &string(name));
         }
         if let Some(selection) = self.selection.filter(|selection| selects(selection)) {
-            file.node(Kind::Stage, "keep", "filter");
+            file.node(PluginKind::Stage, "keep", "filter");
             file.selection(selection);
         }
         let types = self.types();
         if !types.is_empty() {
-            file.node(Kind::Stage, "typed", "decode");
+            file.node(PluginKind::Stage, "typed", "decode");
             file.types(&types, self.selection);
         }
         if let Some(condition) = self.selection.and_then(|selection| selection.condition.as_ref()) {
-            file.node(Kind::Stage, "matching", "filter");
+            file.node(PluginKind::Stage, "matching", "filter");
             file.option("where", &string(condition));
         }
         if !self.renames.is_empty() {
-            file.node(Kind::Stage, "renamed", "rename");
+            file.node(PluginKind::Stage, "renamed", "rename");
             file.renames(self.renames);
         }
         if !self.shared_names.is_empty() {
-            file.node(Kind::Stage, "own_names", "rename");
+            file.node(PluginKind::Stage, "own_names", "rename");
             file.own_names(self.shared_names);
         }
         if let Some(limit) = self.limit {
-            file.node(Kind::Stage, "first", "limit");
+            file.node(PluginKind::Stage, "first", "limit");
             file.option("events", &limit.to_string());
         }
         if self.encodes {
-            file.node(Kind::Stage, "payloads", "encode");
+            file.node(PluginKind::Stage, "payloads", "encode");
             if !types.is_empty() {
                 file.types(&types, self.selection);
             }
         }
-        file.node(Kind::Sink, "out", self.sink);
+        file.node(PluginKind::Sink, "out", self.sink);
         // Without an output, the sink knows by itself where to.
         if !self.output.is_empty() {
             file.option(key_of(self.output), &string(self.output));
@@ -123,7 +123,7 @@ struct FileText {
 }
 
 impl FileText {
-    fn node(&mut self, kind: Kind, name: &'static str, plugin: &str) {
+    fn node(&mut self, kind: PluginKind, name: &'static str, plugin: &str) {
         let gap = if self.text.is_empty() { "" } else { "\n" };
         self.line(format_args!("{gap}[{kind}s.{name}]"));
         self.option("plugin", &string(plugin));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sluice_core::contract::overwrite;
-use sluice_core::{Channel, Codec, Encoding, Kind, Make, Name, Plugin};
+use sluice_core::{Channel, Codec, Encoding, Name, Plugin, PluginFactory, PluginKind};
 
 use crate::finding::{Fault, expect_none};
 use crate::hostile::{Change, changes};
@@ -63,8 +63,8 @@ impl CodecTrial {
     /// All promises that are not kept.
     pub fn findings(&self) -> Vec<Finding> {
         let registry = registry();
-        let Some(plugin) = registry.get(Kind::Codec, &self.plugin) else {
-            return vec![options::unregistered(Kind::Codec, &self.plugin)];
+        let Some(plugin) = registry.get(PluginKind::Codec, &self.plugin) else {
+            return vec![options::unregistered(PluginKind::Codec, &self.plugin)];
         };
         let codec = match self.made(plugin) {
             Ok(codec) => codec,
@@ -94,7 +94,9 @@ impl CodecTrial {
         let unfit = |what: String| {
             Err(Finding::new(Promise::Options, format!("it cannot be made: {what}")))
         };
-        let Make::Codec(make) = plugin.make else { return unfit("it is no codec".to_owned()) };
+        let PluginFactory::Codec(make) = plugin.make else {
+            return unfit("it is no codec".to_owned());
+        };
         match make(self.options.clone()) {
             Err(error) => unfit(error.to_string()),
             Ok(codec) if !codec.mistakes().is_empty() => unfit(codec.mistakes().join("; ")),

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sluice_core::{
-    Batch, BatchBuilder, Channel, ChannelId, Channels, EncodeContext, Encoding, Entry, Error,
-    Input, Name, Query, ReadContext, Reader, Rows, Sink, SinkContext, Source, Split,
+    Batch, BatchBuilder, Channel, ChannelId, Channels, EncodeContext, Encoding, Error, Input, Name,
+    Query, ReadContext, Reader, Rows, Sink, SinkContext, Source, Split, SplitStart,
 };
 
 use crate::hostile::Dice;
@@ -267,7 +267,7 @@ impl Source for Replay {
     fn read<'s>(
         &'s self,
         split: &Split,
-        _: Entry,
+        _: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         if self.reversed {

@@ -36,6 +36,6 @@ mod stage;
 
 pub use codec::{CodecTrial, codec};
 pub use finding::{Finding, Promise};
-pub use sink::{Keeps, Order, Rounding, SinkTrial, sink};
+pub use sink::{EventOrder, FormatFidelity, SinkTrial, TimeRounding, sink};
 pub use source::{Integrity, SourceTrial, source};
 pub use stage::{StageTrial, stage};

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use sluice_core::{Kind, Make, OptionsError, Plugin, Registry};
+use sluice_core::{OptionsError, Plugin, PluginFactory, PluginKind, Registry};
 use sluice_pipeline::{Document, Mistakes, Pipeline, Variables};
 
 use crate::private::{KEEP, NOTHING};
@@ -25,7 +25,7 @@ pub(crate) fn findings(plugin: &Plugin, options: &Value, registry: &Registry) ->
 }
 
 /// What there is to say where no plugin of this kind has that name.
-pub(crate) fn unregistered(kind: Kind, name: &str) -> Finding {
+pub(crate) fn unregistered(kind: PluginKind, name: &str) -> Finding {
     let what = format!(
         "no {kind} is registered as `{name}`; a crate that no code names is not linked: \
          `use the_crate as _;`"
@@ -45,11 +45,11 @@ fn about(plugin: &Plugin) -> Option<Finding> {
 /// Makes a plugin and forgets it.
 fn make(plugin: &Plugin, options: Value) -> Result<(), OptionsError> {
     match plugin.make {
-        Make::Source(make) => make(options).map(drop),
-        Make::Stage(make) => make(options).map(drop),
-        Make::Codec(make) => make(options).map(drop),
-        Make::Sink(make) => make(options).map(drop),
-        Make::Service(make) => make(options).map(drop),
+        PluginFactory::Source(make) => make(options).map(drop),
+        PluginFactory::Stage(make) => make(options).map(drop),
+        PluginFactory::Codec(make) => make(options).map(drop),
+        PluginFactory::Sink(make) => make(options).map(drop),
+        PluginFactory::Service(make) => make(options).map(drop),
     }
 }
 
@@ -146,12 +146,12 @@ fn refuses(text: &str, header: &str, registry: &Registry) -> Result<(), Finding>
     if told { Ok(()) } else { wrong("refused, but not with the line of that option") }
 }
 
-fn group(kind: Kind) -> Option<&'static str> {
+fn group(kind: PluginKind) -> Option<&'static str> {
     match kind {
-        Kind::Source => Some("sources"),
-        Kind::Stage => Some("stages"),
-        Kind::Sink => Some("sinks"),
-        Kind::Codec | Kind::Service => None,
+        PluginKind::Source => Some("sources"),
+        PluginKind::Stage => Some("stages"),
+        PluginKind::Sink => Some("sinks"),
+        PluginKind::Codec | PluginKind::Service => None,
     }
 }
 

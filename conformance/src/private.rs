@@ -11,8 +11,8 @@ use sluice_core::contract::PlainEvent;
 use sluice_core::registry::{make_sink, make_source, schema_of};
 use sluice_core::schemars::JsonSchema;
 use sluice_core::{
-    Batch, Channels, EncodeContext, Entry, Error, Input, Make, Plugin, ReadContext, Reader,
-    Registry, Sink, SinkContext, Source, Split,
+    Batch, Channels, EncodeContext, Error, Input, Plugin, PluginFactory, ReadContext, Reader,
+    Registry, Sink, SinkContext, Source, Split, SplitStart,
 };
 
 /// The source that has no event.
@@ -24,10 +24,10 @@ pub(crate) const KEEP: &str = "conformance-keep";
 pub(crate) fn registry() -> Registry {
     let linked = Registry::linked();
     let own = [
-        Plugin::new(NOTHING, Make::Source(make_source::<Nothing>), schema_of::<Nothing>),
-        Plugin::new(KEEP, Make::Sink(make_sink::<Keep>), schema_of::<Keep>),
+        Plugin::new(NOTHING, PluginFactory::Source(make_source::<Nothing>), schema_of::<Nothing>),
+        Plugin::new(KEEP, PluginFactory::Sink(make_sink::<Keep>), schema_of::<Keep>),
     ];
-    Registry::of(linked.iter().copied().chain(own))
+    Registry::from_plugins(linked.iter().copied().chain(own))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -43,7 +43,7 @@ impl Source for Nothing {
     fn read<'s>(
         &'s self,
         _: &Split,
-        _: Entry,
+        _: SplitStart,
         _: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         Ok(Box::new(std::iter::empty()))

@@ -3,7 +3,7 @@
 
 use sluice_core::contract::PlainEvent;
 use sluice_core::{
-    BlockPool, Damage, Entry, Error, Query, ReadContext, Reader, Seam, Source, Split,
+    BlockPool, Damage, Error, Query, ReadContext, Reader, Seam, Source, Split, SplitStart,
 };
 
 use crate::private::plain;
@@ -220,7 +220,7 @@ impl Reading<'_> {
     /// What a piece gives that is read without knowing of the others.
     fn searched(&self, at: usize) -> Piece {
         let Some(split) = self.splits.get(at) else { return Piece::default() };
-        let entry = if self.follows(at) { Entry::Search } else { Entry::At(split.start) };
+        let entry = if self.follows(at) { SplitStart::Search } else { SplitStart::At(split.start) };
         self.piece(split, entry)
     }
 
@@ -255,7 +255,7 @@ impl Reading<'_> {
                 && next.seam.began != Some(due)
                 && next.read.error.is_none()
             {
-                next = self.piece(split, Entry::At(due));
+                next = self.piece(split, SplitStart::At(due));
             }
             payload = payload.saturating_add(next.payload);
             let Read { events, damage, error, endless, says } = next.read;
@@ -272,7 +272,7 @@ impl Reading<'_> {
         read
     }
 
-    fn piece(&self, split: &Split, entry: Entry) -> Piece {
+    fn piece(&self, split: &Split, entry: SplitStart) -> Piece {
         let context = self.context.with_own_logs();
         let mut piece = Piece::default();
         match self.source.read(split, entry, &context) {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use sluice_core::contract::{PlainEvent, overwrite};
 use sluice_core::{
-    BlockPool, ChannelQuery, Make, Pattern, Patterns, Plugin, Query, Registry, Source,
+    BlockPool, ChannelQuery, Pattern, Patterns, Plugin, PluginFactory, Query, Registry, Source,
 };
 
 use crate::damage_trial::Damaged;
@@ -98,7 +98,7 @@ impl<'t> Subject<'t> {
     }
 
     pub(crate) fn source(&self, folder: &Path) -> Result<Box<dyn Source>, Fault> {
-        let Make::Source(make) = self.plugin.make else {
+        let PluginFactory::Source(make) = self.plugin.make else {
             return Err(Fault::new(Promise::Options, "it is no source", String::new()));
         };
         make(self.options(folder)).map_err(|error| {
@@ -366,8 +366,8 @@ fn queries(sound: &Read) -> Vec<(String, Query)> {
     for name in first.into_iter().chain(last.filter(|last| first != Some(last))) {
         let Ok(pattern) = Pattern::parse(name) else { continue };
         let (names, none) = (Patterns(vec![pattern]), Patterns::default());
-        let only = ChannelQuery::of(&names, &none, &none);
-        let others = ChannelQuery::of(&none, &names, &none);
+        let only = ChannelQuery::from_patterns(&names, &none, &none);
+        let others = ChannelQuery::from_patterns(&none, &names, &none);
         queries.push(Query { channels: only.clone(), ..window(at(1), at(3)) });
         queries.extend([only, others].map(|channels| Query { channels, ..Query::default() }));
     }

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sluice_core::output::MANIFEST;
-use sluice_core::output::faults::Faults;
-use sluice_core::{DynSink, Kind, Make, Overwrite, Plugin, Registry};
+use sluice_core::output::faults::FaultInjector;
+use sluice_core::{DynSink, Overwrite, Plugin, PluginFactory, PluginKind, Registry};
 use sluice_pipeline::Report;
 use sluice_pipeline::run::Options;
 
@@ -28,7 +28,7 @@ use crate::{Finding, Promise, options};
 
 use files::Tree;
 
-pub use back::{Keeps, Order, Rounding};
+pub use back::{EventOrder, FormatFidelity, TimeRounding};
 
 /// A sink to be tried.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ pub struct SinkTrial {
     path: Option<String>,
     fed_by: Option<String>,
     reader: Option<Reader>,
-    keeps: Keeps,
+    keeps: FormatFidelity,
     writes: Writes,
 }
 
@@ -78,7 +78,7 @@ pub fn sink(plugin: &str) -> SinkTrial {
         path: None,
         fed_by: None,
         reader: None,
-        keeps: Keeps::default(),
+        keeps: FormatFidelity::default(),
         writes: Writes::Files,
     }
 }
@@ -116,7 +116,7 @@ impl SinkTrial {
     }
 
     /// What of events the format holds, where that is not everything.
-    pub fn keeps(mut self, keeps: Keeps) -> Self {
+    pub fn keeps(mut self, keeps: FormatFidelity) -> Self {
         self.keeps = keeps;
         self
     }
@@ -130,8 +130,8 @@ impl SinkTrial {
     /// All promises that are not kept.
     pub fn findings(&self) -> Vec<Finding> {
         let registry = registry();
-        let Some(plugin) = registry.get(Kind::Sink, &self.plugin) else {
-            return vec![options::unregistered(Kind::Sink, &self.plugin)];
+        let Some(plugin) = registry.get(PluginKind::Sink, &self.plugin) else {
+            return vec![options::unregistered(PluginKind::Sink, &self.plugin)];
         };
         let ended = self.isolated(plugin, &registry);
         if !ended.is_empty() || is_other_process() {
@@ -194,7 +194,7 @@ struct How {
     /// How many events a batch has.
     size: usize,
     overwrite: Overwrite,
-    faults: Option<Arc<Faults>>,
+    faults: Option<Arc<FaultInjector>>,
 }
 
 /// Most events of a batch, where sizes are not what is tried.
@@ -342,7 +342,7 @@ impl<'t> Bench<'t> {
     }
 
     fn made(&self) -> Option<Box<dyn DynSink>> {
-        let Make::Sink(make) = self.plugin.make else { return None };
+        let PluginFactory::Sink(make) = self.plugin.make else { return None };
         make(self.options.clone()).ok()
     }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use sluice_core::{Kind, Plugin, Registry, Sniff, files};
+use sluice_core::{Plugin, PluginKind, Registry, SniffResult, files};
 
 use crate::Promise;
 use crate::finding::Fault;
@@ -30,8 +30,8 @@ pub(crate) fn faults(
 /// How a source came to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
-    Path(Sniff),
-    Head(Sniff),
+    Path(SniffResult),
+    Head(SniffResult),
     Extension,
     Nothing,
 }
@@ -39,14 +39,14 @@ enum By {
 fn own(plugin: &Plugin, sample: &Path, registry: &Registry) -> Vec<Fault> {
     let head = files::head(sample, HEAD).unwrap_or_default();
     let by = match ((plugin.sniff_path)(sample), (plugin.sniff)(&head)) {
-        (Ok(Sniff::Yes), _) => By::Path(Sniff::Yes),
-        (Ok(Sniff::Maybe), Sniff::No) => By::Path(Sniff::Maybe),
+        (Ok(SniffResult::Yes), _) => By::Path(SniffResult::Yes),
+        (Ok(SniffResult::Maybe), SniffResult::No) => By::Path(SniffResult::Maybe),
         (Err(error), _) => {
             let what = "it fails to judge its own sample";
             return vec![Fault::new(Promise::Sniffing, what, error.to_string())];
         }
-        (_, Sniff::No) if has_extension(plugin, sample) => By::Extension,
-        (_, Sniff::No) => By::Nothing,
+        (_, SniffResult::No) if has_extension(plugin, sample) => By::Extension,
+        (_, SniffResult::No) => By::Nothing,
         (_, sure) => By::Head(sure),
     };
     if by == By::Nothing {
@@ -58,7 +58,7 @@ fn own(plugin: &Plugin, sample: &Path, registry: &Registry) -> Vec<Fault> {
         };
     }
     let rivals = registry.iter().filter(|other| {
-        other.kind() == Kind::Source
+        other.kind() == PluginKind::Source
             && other.name != plugin.name
             && is_as_sure(other, by, sample, &head)
     });
@@ -72,7 +72,7 @@ fn own(plugin: &Plugin, sample: &Path, registry: &Registry) -> Vec<Fault> {
 
 /// Whether a source says anything at all about files, as far as can be seen.
 fn judges(plugin: &Plugin) -> bool {
-    heads().iter().any(|head| (plugin.sniff)(&head.bytes) != Sniff::No)
+    heads().iter().any(|head| (plugin.sniff)(&head.bytes) != SniffResult::No)
 }
 
 fn has_extension(plugin: &Plugin, path: &Path) -> bool {
@@ -87,12 +87,12 @@ fn has_extension(plugin: &Plugin, path: &Path) -> bool {
 
 /// Paths are judged before first bytes, and those before names.
 fn is_as_sure(other: &Plugin, by: By, sample: &Path, head: &[u8]) -> bool {
-    let path = (other.sniff_path)(sample).unwrap_or(Sniff::No);
+    let path = (other.sniff_path)(sample).unwrap_or(SniffResult::No);
     let (path, head) = (path, (other.sniff)(head));
     match by {
         By::Path(sure) => path >= sure,
-        By::Head(sure) => path == Sniff::Yes || head >= sure,
-        By::Extension => path == Sniff::Yes || head == Sniff::Yes,
+        By::Head(sure) => path == SniffResult::Yes || head >= sure,
+        By::Extension => path == SniffResult::Yes || head == SniffResult::Yes,
         By::Nothing => false,
     }
 }
@@ -109,11 +109,11 @@ fn claimed(plugin: &Plugin, head: &Head, folder: &Path) -> Option<Fault> {
         // To fail on a file is no claim.
         (plugin.sniff_path)(&path).ok()
     };
-    let sure = caught(|| (plugin.sniff)(&head.bytes).max(by_path().unwrap_or(Sniff::No)));
+    let sure = caught(|| (plugin.sniff)(&head.bytes).max(by_path().unwrap_or(SniffResult::No)));
     drop(fs::remove_file(&path));
     match sure {
         Err(()) => Some(Fault::new(Promise::NoPanic, "sniffing panics", head.name)),
-        Ok(Sniff::Yes) => Some(Fault::new(
+        Ok(SniffResult::Yes) => Some(Fault::new(
             Promise::Sniffing,
             "it is sure of files of another format",
             format!("{}; if it reads these, say so with `reads`", head.name),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use sluice_core::Kind;
+use sluice_core::PluginKind;
 
 use crate::finding::expect_none;
 use crate::isolation::Isolation;
@@ -144,8 +144,8 @@ impl SourceTrial {
     /// has to come here again without having done harm.
     pub fn findings(&self) -> Vec<Finding> {
         let registry = private::registry();
-        let Some(plugin) = registry.get(Kind::Source, &self.plugin) else {
-            return vec![options::unregistered(Kind::Source, &self.plugin)];
+        let Some(plugin) = registry.get(PluginKind::Source, &self.plugin) else {
+            return vec![options::unregistered(PluginKind::Source, &self.plugin)];
         };
         let subject = Subject { trial: self, plugin, registry: &registry };
         let mut findings = options::findings(plugin, &subject.options_anywhere(), &registry);

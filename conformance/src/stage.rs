@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use arrow_array::BinaryArray;
 use serde_json::{Value, json};
-use sluice_core::{Batch, Kind, Plugin, Registry};
+use sluice_core::{Batch, Plugin, PluginKind, Registry};
 use sluice_pipeline::run::Options;
 
 use crate::events::{Events, Gather, Replay, joined};
@@ -65,8 +65,8 @@ impl StageTrial {
     /// All promises that are not kept.
     pub fn findings(&self) -> Vec<Finding> {
         let registry = registry();
-        let Some(plugin) = registry.get(Kind::Stage, &self.plugin) else {
-            return vec![options::unregistered(Kind::Stage, &self.plugin)];
+        let Some(plugin) = registry.get(PluginKind::Stage, &self.plugin) else {
+            return vec![options::unregistered(PluginKind::Stage, &self.plugin)];
         };
         let events = match &self.fed_by {
             Some(text) => gathered(text, &registry),

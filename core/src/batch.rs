@@ -387,7 +387,7 @@ fn shift_segment(view: u128, by: u32) -> u128 {
 
 /// Where a payload begins: a segment of the builder and an offset in it.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct PayloadOffset {
     /// The segment's number, as [`BatchBuilder::segment`] or the order of `finish_with` gives it.
     pub segment: u32,
     /// The offset in it. Segments stay below 4 GiB.
@@ -446,7 +446,7 @@ impl BatchBuilder {
         sequence: i64,
         channel: ChannelId,
         payload: &[u8],
-        place: Place,
+        place: PayloadOffset,
     ) {
         self.timestamps.push(timestamp);
         self.sequences.push(sequence);
@@ -461,7 +461,7 @@ impl BatchBuilder {
         sequence: i64,
         channel: ChannelId,
         payload: &[u8],
-        place: Place,
+        place: PayloadOffset,
     ) {
         if i64::try_from(time).is_err() {
             self.fill_wide_times();

@@ -10,11 +10,11 @@ use crate::{Batch, Channel, Codecs, Encoding, KeyOf, Payloads, TypeKey};
 
 /// The events of a channel.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct ChannelCensus {
     /// Bytes of payload.
     pub bytes: u64,
     /// Their times.
-    pub times: Times,
+    pub times: TimeStatistics,
     /// How many have a time that 64 bits of nanoseconds cannot hold.
     pub wide_times: u64,
     /// The types of their payloads, and how many events are of each.
@@ -24,7 +24,7 @@ pub struct Tally {
 /// More types than these are not counted of a channel: a damaged log may have one for each event.
 const MOST_TYPES: usize = 1024;
 
-impl Tally {
+impl ChannelCensus {
     fn add_type(&mut self, key: TypeKey, events: u64) {
         if self.types.len() < MOST_TYPES || self.types.contains_key(&key) {
             *self.types.entry(key).or_default() += events;
@@ -43,7 +43,7 @@ impl Tally {
 
 /// The times of some events, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Times {
+pub struct TimeStatistics {
     /// How many events there are. The other fields mean nothing without any.
     pub events: u64,
     /// The time of the first event.
@@ -62,7 +62,7 @@ pub struct Times {
     pub largest_step_back: u64,
 }
 
-impl Times {
+impl TimeStatistics {
     /// Adds the event that comes next.
     fn push(&mut self, time: i64) {
         if self.events == 0 {
@@ -134,26 +134,26 @@ pub fn type_of(
 
 /// The census of one batch, or of all so far. Channels are in order of their numbers.
 #[derive(Debug, Default)]
-pub struct Part {
+pub struct BatchCensus {
     /// The times of all events, whatever their channel.
-    pub all: Times,
+    pub all: TimeStatistics,
     /// The numbers of the first and the last event.
     numbers: Option<(i64, i64)>,
     /// How often an event's number is not the one after that of the event before.
     pub number_jumps: u64,
     /// The events of each channel, by its number.
-    pub channels: BTreeMap<u32, Tally>,
+    pub channels: BTreeMap<u32, ChannelCensus>,
     /// Names of types that came with decoded rows.
     pub named: BTreeMap<TypeKey, Arc<str>>,
 }
 
-impl Part {
+impl BatchCensus {
     /// The census of a batch. `keys` tells the types of payloads, by the number of the channel.
-    pub fn of(batch: &Batch, keys: &[KeyOf]) -> Self {
+    pub fn from_batch(batch: &Batch, keys: &[KeyOf]) -> Self {
         let mut part = Self::default();
         // A place for each channel of the batch, so that no event needs a search.
         let mut places: Vec<u32> = Vec::new();
-        let mut tallies: Vec<(u32, Tally)> = Vec::new();
+        let mut tallies: Vec<(u32, ChannelCensus)> = Vec::new();
         for (row, (time, channel)) in batch.timestamps().iter().zip(batch.channels()).enumerate() {
             part.all.push(*time);
             part.number(batch.sequences()[row]);
@@ -206,15 +206,15 @@ impl Part {
 fn tally_of<'t>(
     channel: u32,
     places: &mut Vec<u32>,
-    tallies: &'t mut Vec<(u32, Tally)>,
-) -> &'t mut Tally {
+    tallies: &'t mut Vec<(u32, ChannelCensus)>,
+) -> &'t mut ChannelCensus {
     let slot = channel as usize;
     if places.len() <= slot {
         places.resize(slot + 1, u32::MAX);
     }
     if places[slot] == u32::MAX {
         places[slot] = tallies.len() as u32;
-        tallies.push((channel, Tally::default()));
+        tallies.push((channel, ChannelCensus::default()));
     }
     &mut tallies[places[slot] as usize].1
 }
@@ -233,9 +233,9 @@ mod tests {
         builder.finish()
     }
 
-    fn part(events: &[(u32, i64, i64)]) -> Part {
+    fn part(events: &[(u32, i64, i64)]) -> BatchCensus {
         let nothing: KeyOf = Arc::new(|_| None);
-        Part::of(&batch(events), &[Arc::clone(&nothing), nothing])
+        BatchCensus::from_batch(&batch(events), &[Arc::clone(&nothing), nothing])
     }
 
     const EVENTS: [(u32, i64, i64); 6] =
@@ -263,7 +263,7 @@ mod tests {
         let whole = part(&EVENTS);
         for cut in 0..=EVENTS.len() {
             let (front, back) = EVENTS.split_at(cut);
-            let mut joined = Part::default();
+            let mut joined = BatchCensus::default();
             [front, back].into_iter().for_each(|events| joined.append(part(events)));
             assert_eq!((&joined.all, joined.number_jumps), (&whole.all, 1), "cut at {cut}");
             assert_eq!(format!("{:?}", joined.channels), format!("{:?}", whole.channels));

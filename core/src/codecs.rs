@@ -14,7 +14,8 @@ use crate::options::{self, TYPES_FORMAT};
 use crate::registry::{type_set, type_sets};
 use crate::suggestion::nearest;
 use crate::{
-    Codec, Error, Kind, KnownType, Make, OptionsError, Plugin, Registry, UnusableTypes, files,
+    Codec, Error, KnownType, OptionsError, Plugin, PluginFactory, PluginKind, Registry,
+    UnusableTypes, files,
 };
 
 /// A file that declares types.
@@ -138,12 +139,13 @@ impl Codecs {
     ///
     /// Mistakes in the files stand in the codecs: see [`refusal`](Self::refusal). `Err` is a file that cannot
     /// be read, or that no codec knows.
-    pub fn of(
+    pub fn from_paths(
         registry: &Registry,
         types: &TypePaths,
         options: &CodecOptions,
     ) -> Result<Self, OptionsError> {
-        let plugins: Vec<&Plugin> = registry.iter().filter(|p| p.kind() == Kind::Codec).collect();
+        let plugins: Vec<&Plugin> =
+            registry.iter().filter(|p| p.kind() == PluginKind::Codec).collect();
         let mut files: Vec<Vec<PathBuf>> = vec![Vec::new(); plugins.len()];
         let mut named = HashSet::new();
         for (at, path) in types.0.iter().enumerate() {
@@ -212,7 +214,7 @@ impl Codecs {
 
 /// Whether a codec of the registry finds types in a file, whatever the file is called.
 pub fn declares_types(registry: &Registry, file: &Path) -> bool {
-    let codecs = registry.iter().filter(|plugin| plugin.kind() == Kind::Codec);
+    let codecs = registry.iter().filter(|plugin| plugin.kind() == PluginKind::Codec);
     let files = [file.to_owned()];
     codecs.into_iter().any(|plugin| {
         make(plugin, &files, &CodecOptions::default()).is_ok_and(|codec| {
@@ -235,7 +237,7 @@ fn make(
         }
     }
     match plugin.make {
-        Make::Codec(make) => make(options.into()),
+        PluginFactory::Codec(make) => make(options.into()),
         _ => Err(OptionsError { path: Vec::new(), message: "this is no codec".to_owned() }),
     }
 }

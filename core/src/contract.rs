@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::{Damage, Entry, Error, ReadContext, Seam, Source, Split};
+use crate::{Damage, Error, ReadContext, Seam, Source, Split, SplitStart};
 
 mod trials;
 
@@ -26,7 +26,7 @@ pub struct PlainEvent {
 
 /// Everything that reading a source gave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Gathered {
+pub struct SourceContents {
     /// The events, in order.
     pub events: Vec<PlainEvent>,
     /// The damage, in order: offset, length, reason.
@@ -35,7 +35,7 @@ pub struct Gathered {
 
 /// Reads a source as the engine does, one split after another: guesses the place of each split's first
 /// event, and reads again where the guess was wrong.
-pub fn gather(source: &dyn Source, target: u64) -> Result<Gathered, Error> {
+pub fn gather(source: &dyn Source, target: u64) -> Result<SourceContents, Error> {
     gather_with(source, target, &ReadContext::standalone("test"))
 }
 
@@ -44,7 +44,7 @@ pub fn gather_with(
     source: &dyn Source,
     target: u64,
     context: &ReadContext,
-) -> Result<Gathered, Error> {
+) -> Result<SourceContents, Error> {
     gather_splits(source, source.splits(target, &crate::Query::default())?, context)
 }
 
@@ -53,16 +53,17 @@ pub fn gather_splits(
     source: &dyn Source,
     splits: Vec<Split>,
     context: &ReadContext,
-) -> Result<Gathered, Error> {
-    let mut gathered = Gathered::default();
+) -> Result<SourceContents, Error> {
+    let mut gathered = SourceContents::default();
     let mut last: Option<(Split, Seam)> = None;
     for split in splits {
         let follows = last.as_ref().filter(|(before, _)| before.is_followed_by(&split));
         let due = follows.and_then(|(_, seam)| seam.ended);
-        let entry = if follows.is_some() { Entry::Search } else { Entry::At(split.start) };
+        let entry =
+            if follows.is_some() { SplitStart::Search } else { SplitStart::At(split.start) };
         let (mut part, mut seam) = read(source, &split, entry, context)?;
         if due.is_some() && seam.began != due {
-            let entry = Entry::At(due.unwrap_or_default());
+            let entry = SplitStart::At(due.unwrap_or_default());
             (part, seam) = read(source, &split, entry, context)?;
         }
         gathered.events.append(&mut part.events);
@@ -75,12 +76,12 @@ pub fn gather_splits(
 fn read(
     source: &dyn Source,
     split: &Split,
-    entry: Entry,
+    entry: SplitStart,
     context: &ReadContext,
-) -> Result<(Gathered, Seam), Error> {
+) -> Result<(SourceContents, Seam), Error> {
     let context = context.with_own_damage();
     let mut reader = source.read(split, entry, &context)?;
-    let mut gathered = Gathered::default();
+    let mut gathered = SourceContents::default();
     while let Some(batch) = reader.next_batch()? {
         gathered.events.extend(batch.iter().map(|event| {
             let channel = context.channels.get(event.channel);
@@ -103,7 +104,7 @@ fn read(
 /// # Panics
 ///
 /// If it does not.
-pub fn any_splitting_is_the_same(source: &dyn Source, targets: &[u64]) -> Gathered {
+pub fn any_splitting_is_the_same(source: &dyn Source, targets: &[u64]) -> SourceContents {
     let whole = gather(source, u64::MAX).expect("the source can be read");
     for target in targets {
         let pieces = gather(source, *target).expect("the source can be read in pieces");

@@ -6,11 +6,11 @@ use crate::Batch;
 
 /// Events by channel, indexed by the channel's number. As long as it has to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts(Vec<u64>);
+pub struct EventCounts(Vec<u64>);
 
-impl Counts {
+impl EventCounts {
     /// The events of a batch by channel.
-    pub fn of(channels: &[u32]) -> Self {
+    pub fn count(channels: &[u32]) -> Self {
         let longest = channels.iter().max().map_or(0, |id| *id as usize + 1);
         let mut counts = vec![0u64; longest];
         for id in channels {
@@ -101,11 +101,11 @@ mod tests {
 
     #[test]
     fn counts_grow_as_channels_are_met() {
-        let mut counts = Counts::of(&[0, 2, 2]);
-        counts.add(&Counts::of(&[5]));
+        let mut counts = EventCounts::count(&[0, 2, 2]);
+        counts.add(&EventCounts::count(&[5]));
         counts.add_one(1);
         assert_eq!((counts.get(2), counts.get(5), counts.get(9), counts.total()), (2, 1, 0, 5));
-        assert!(counts.subtract(&Counts::of(&[2, 2])));
-        assert!(!counts.subtract(&Counts::of(&[2])));
+        assert!(counts.subtract(&EventCounts::count(&[2, 2])));
+        assert!(!counts.subtract(&EventCounts::count(&[2])));
     }
 }

@@ -11,7 +11,7 @@ pub struct DeclaredColumns(Vec<SchemaRef>);
 
 impl DeclaredColumns {
     /// Those of types with these schemas.
-    pub fn of(schemas: Vec<SchemaRef>) -> Self {
+    pub fn from_schemas(schemas: Vec<SchemaRef>) -> Self {
         Self(schemas)
     }
 

@@ -29,12 +29,12 @@ use crate::options::FIELDS_FORMAT;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FieldPath {
     column: Arc<str>,
-    steps: Vec<Step>,
+    steps: Vec<PathStep>,
 }
 
 /// One step into a value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Step {
+pub enum PathStep {
     /// The member of that name.
     Name(Arc<str>),
     /// The element at that place; a negative one counts from the end.
@@ -52,7 +52,7 @@ pub struct PathError {
 
 /// What a `-` is behind a name that is not in backquotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dash {
+pub enum DashRule {
     /// A part of the name.
     InNames,
     /// Not a part of the path: it may be a minus.
@@ -69,7 +69,7 @@ impl FieldPath {
     }
 
     /// The path that goes on from here by a step.
-    pub fn then(&self, step: Step) -> Self {
+    pub fn then(&self, step: PathStep) -> Self {
         let steps = self.steps.iter().cloned().chain([step]).collect();
         Self { column: Arc::clone(&self.column), steps }
     }
@@ -81,7 +81,7 @@ impl FieldPath {
             let character = before.chars().count() + 1;
             format!("`{text}` is no field path: at character {character}: {}", error.what)
         };
-        let (path, len) = Self::scan(text, Dash::InNames).map_err(told)?;
+        let (path, len) = Self::scan(text, DashRule::InNames).map_err(told)?;
         match text.get(len..).and_then(|rest| rest.chars().next()) {
             None => Ok(path),
             Some(found) => Err(told(PathError { at: len, what: unexpected(found) })),
@@ -89,7 +89,7 @@ impl FieldPath {
     }
 
     /// Reads the path that `text` begins with, and how many bytes it takes.
-    pub fn scan(text: &str, dash: Dash) -> Result<(Self, usize), PathError> {
+    pub fn scan(text: &str, dash: DashRule) -> Result<(Self, usize), PathError> {
         let mut scanner = Scanner { text, at: 0, dash };
         let mut path = Self::column(scanner.name()?);
         while let Some(step) = scanner.step()? {
@@ -111,8 +111,8 @@ impl FieldPath {
     /// The names it consists of; nothing if there is an index among them.
     pub fn members(&self) -> Option<Vec<&str>> {
         let names = self.steps.iter().map(|step| match step {
-            Step::Name(name) => Some(&**name),
-            Step::Index(_) => None,
+            PathStep::Name(name) => Some(&**name),
+            PathStep::Index(_) => None,
         });
         std::iter::once(Some(&*self.column)).chain(names).collect()
     }
@@ -125,8 +125,8 @@ impl FieldPath {
         let column = columns.column_by_name(&self.column).cloned()?;
         self.steps.iter().try_fold(without_dictionary(column)?, |array, step| {
             without_dictionary(match step {
-                Step::Name(name) => member(&array, name)?,
-                Step::Index(index) => element(&array, *index)?,
+                PathStep::Name(name) => member(&array, name)?,
+                PathStep::Index(index) => element(&array, *index)?,
             })
         })
     }
@@ -147,7 +147,7 @@ fn push_leaves(path: FieldPath, field: &Field, most: usize, leaves: &mut Vec<Fie
         DataType::Struct(members) => push_members(&path, members, most, leaves),
         DataType::FixedSizeList(element, len) if expands(field, most) => {
             for index in 0..*len {
-                let path = path.then(Step::Index(i64::from(index)));
+                let path = path.then(PathStep::Index(i64::from(index)));
                 push_leaves(path, element, most / len.as_usize(), leaves);
             }
         }
@@ -157,7 +157,7 @@ fn push_leaves(path: FieldPath, field: &Field, most: usize, leaves: &mut Vec<Fie
 
 fn push_members(path: &FieldPath, members: &Fields, most: usize, leaves: &mut Vec<FieldPath>) {
     for member in members {
-        push_leaves(path.then(Step::Name(member.name().as_str().into())), member, most, leaves);
+        push_leaves(path.then(PathStep::Name(member.name().as_str().into())), member, most, leaves);
     }
 }
 
@@ -268,7 +268,7 @@ fn byte<'a>(array: impl ArrayAccessor<Item = &'a [u8]>, index: i64) -> ArrayRef 
 struct Scanner<'t> {
     text: &'t str,
     at: usize,
-    dash: Dash,
+    dash: DashRule,
 }
 
 impl Scanner<'_> {
@@ -284,15 +284,15 @@ impl Scanner<'_> {
         Err(PathError { at: self.at, what: what.into() })
     }
 
-    fn step(&mut self) -> Result<Option<Step>, PathError> {
+    fn step(&mut self) -> Result<Option<PathStep>, PathError> {
         match self.next() {
             Some('.') => {
                 self.at += 1;
-                Ok(Some(Step::Name(self.name()?)))
+                Ok(Some(PathStep::Name(self.name()?)))
             }
             Some('[') => {
                 self.at += 1;
-                Ok(Some(Step::Index(self.index()?)))
+                Ok(Some(PathStep::Index(self.index()?)))
             }
             _ => Ok(None),
         }
@@ -302,7 +302,7 @@ impl Scanner<'_> {
         if self.next() == Some('`') {
             return self.quoted_name();
         }
-        let dash = self.dash == Dash::InNames;
+        let dash = self.dash == DashRule::InNames;
         let is_end = |c: char| !(is_plain(c) || dash && c == '-');
         let len = self.rest().find(is_end).unwrap_or(self.rest().len());
         let name: Arc<str> = self.rest().get(..len).unwrap_or_default().into();
@@ -367,11 +367,11 @@ impl fmt::Display for FieldPath {
         write_name(&self.column, f)?;
         for step in &self.steps {
             match step {
-                Step::Name(name) => {
+                PathStep::Name(name) => {
                     f.write_str(".")?;
                     write_name(name, f)?;
                 }
-                Step::Index(index) => write!(f, "[{index}]")?,
+                PathStep::Index(index) => write!(f, "[{index}]")?,
             }
         }
         Ok(())
@@ -466,7 +466,7 @@ mod tests {
 
     #[test]
     fn a_dash_ends_names_where_it_may_be_a_minus() {
-        let (path, len) = FieldPath::scan("a.b-1", Dash::EndsNames).unwrap();
+        let (path, len) = FieldPath::scan("a.b-1", DashRule::EndsNames).unwrap();
         assert_eq!((path.to_string().as_str(), len), ("a.b", 3));
     }
 
@@ -584,8 +584,8 @@ mod tests {
     fn any_path() -> impl Strategy<Value = FieldPath> {
         let name = "[a-z_0-9`. \"é-]{0,6}";
         let step = prop_oneof![
-            name.prop_map(|name| Step::Name(name.into())),
-            any::<i64>().prop_map(Step::Index)
+            name.prop_map(|name| PathStep::Name(name.into())),
+            any::<i64>().prop_map(PathStep::Index)
         ];
         (name, vec(step, 0..5))
             .prop_map(|(column, steps)| FieldPath { column: column.into(), steps })
@@ -599,7 +599,7 @@ mod tests {
 
         #[test]
         fn any_text_is_a_path_or_a_mistake_inside_it(text in "[a-z`.\\[\\]0-9é -]{0,12}|\\PC{0,8}") {
-            match FieldPath::scan(&text, Dash::InNames) {
+            match FieldPath::scan(&text, DashRule::InNames) {
                 Ok((_, len)) => prop_assert!(text.is_char_boundary(len)),
                 Err(error) => prop_assert!(text.is_char_boundary(error.at)),
             }
@@ -615,7 +615,7 @@ mod tests {
         {
             let start = cut.min(rows.len());
             let list = lists(&rows).slice(start, rows.len() - start);
-            let found = FieldPath::column("v").then(Step::Index(index))
+            let found = FieldPath::column("v").then(PathStep::Index(index))
                 .resolve(&columns(vec![("v", Arc::new(list))])).unwrap();
             let wanted: Vec<Option<i32>> = rows[start..].iter().map(|row| {
                 let row = row.as_ref()?;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use crate::files::LogFile;
 use crate::window::{ReadAt, Window};
 use crate::{
-    Batch, BatchBuilder, ChannelId, Damage, Entry, Error, Place, ReadContext, Reader, Seam, Split,
-    plugin,
+    Batch, BatchBuilder, ChannelId, Damage, Error, PayloadOffset, ReadContext, Reader, Seam, Split,
+    SplitStart, plugin,
 };
 
 /// What is read beyond a split's end at first, for the record that lies across it.
@@ -36,17 +36,17 @@ pub trait Framing: Send {
     fn peek(&mut self, pos: u64, bytes: &[u8]) -> Result<Peek, Error>;
 
     /// What is at `pos`, away from the fast path. `Err` comes from `log` only.
-    fn judge(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<Verdict>;
+    fn judge(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent>;
 
     /// Where the first record that begins in `range` begins.
     fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> io::Result<Option<u64>>;
 
     /// The event of a record at `pos` that has been judged to be one.
-    fn event(&mut self, pos: u64, record: &[u8]) -> Result<Found, Error>;
+    fn event(&mut self, pos: u64, record: &[u8]) -> Result<RecordContent, Error>;
 
     /// What the record that `bytes` begin with says of itself, where these are too few to hold it; nothing
     /// where a record has to be read before its time is known.
-    fn outline(&mut self, bytes: &[u8]) -> Result<Option<Outline>, Error> {
+    fn outline(&mut self, bytes: &[u8]) -> Result<Option<RecordOutline>, Error> {
         let _ = bytes;
         Ok(None)
     }
@@ -60,7 +60,7 @@ pub trait Framing: Send {
 
 /// The length and the time of a record, as its header has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outline {
+pub struct RecordOutline {
     /// Bytes of the record.
     pub len: u64,
     /// Nanoseconds.
@@ -69,7 +69,7 @@ pub struct Outline {
 
 /// An event in the record that holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct EventHeader {
     /// Nanoseconds.
     pub timestamp: i64,
     /// The number its origin gave it.
@@ -88,7 +88,7 @@ pub enum Peek {
         /// Bytes of the record.
         len: usize,
         /// The event in it.
-        head: Head,
+        head: EventHeader,
     },
     /// A whole record that is neither event nor damage, such as a blank line.
     Nothing {
@@ -103,7 +103,7 @@ pub enum Peek {
 
 /// What is at a position of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PositionContent {
     /// A record.
     Record {
         /// The position behind it.
@@ -125,11 +125,11 @@ pub enum Verdict {
 
 /// What a record holds.
 #[derive(Debug)]
-pub enum Found {
+pub enum RecordContent {
     /// An event.
-    Event(Head),
+    Event(EventHeader),
     /// An event of a time in nanoseconds that 64 bits cannot hold; its head has the nearest one.
-    Wide(Head, i128),
+    Wide(EventHeader, i128),
     /// Nothing that anybody would miss, such as a blank line.
     Nothing,
     /// No event that could be passed on, and why; the channel, where that is known.
@@ -155,7 +155,7 @@ pub struct FramedReader<F> {
     /// Records that begin here or later are of the next split.
     end: u64,
     /// The times of events that are given; others are read past.
-    window: plugin::Window,
+    window: plugin::TimeWindow,
     /// Where the log is known to go on to.
     expected: u64,
     /// Whether it was a stream when it was looked at: compressed, or a pipe.
@@ -169,21 +169,21 @@ impl<F: Framing> FramedReader<F> {
     pub fn over(
         log: LogFile,
         split: &Split,
-        entry: Entry,
+        entry: SplitStart,
         framing: F,
         context: &ReadContext,
     ) -> Result<Self, Error> {
-        Self::over_within(plugin::Window::default(), log, split, entry, framing, context)
+        Self::over_within(plugin::TimeWindow::default(), log, split, entry, framing, context)
     }
 
     /// The same, for events of a window of time only: headers are read all, so that nothing has to be
     /// believed of the order of times, but of long records outside of the window nothing else. Damage is
     /// told wherever it is.
     pub fn over_within(
-        window: plugin::Window,
+        window: plugin::TimeWindow,
         log: LogFile,
         split: &Split,
-        entry: Entry,
+        entry: SplitStart,
         mut framing: F,
         context: &ReadContext,
     ) -> Result<Self, Error> {
@@ -192,8 +192,8 @@ impl<F: Framing> FramedReader<F> {
         let grown = |bytes: u64| split.start.saturating_add(bytes).saturating_add(MOST_GROWTH);
         let end = split.end.or(split.bytes.map(grown)).unwrap_or(u64::MAX);
         let began = match entry {
-            Entry::At(at) => Some(at),
-            Entry::Search => {
+            SplitStart::At(at) => Some(at),
+            SplitStart::Search => {
                 let want = end.saturating_sub(split.start).saturating_add(OVERHANG);
                 let look = if window.is_open() { want } else { first_look(&log.file, want) };
                 log.load(split.start, look)?;
@@ -266,9 +266,9 @@ impl<F: Framing> FramedReader<F> {
             match self.framing.peek(start + at as u64, rest)? {
                 Peek::Event { len, head } => {
                     let offset = (at + head.payload.start) as u32;
-                    let Head { timestamp, sequence, channel, payload } = head;
+                    let EventHeader { timestamp, sequence, channel, payload } = head;
                     if self.window.wants_time(timestamp) {
-                        let place = Place { segment: 0, offset };
+                        let place = PayloadOffset { segment: 0, offset };
                         let payload = rest.get(payload).unwrap_or_default();
                         batch.push(timestamp, sequence, channel, payload, place);
                     }
@@ -299,7 +299,9 @@ impl<F: Framing> FramedReader<F> {
         let Some(least) = self.log.file.worth_skipping().filter(|_| !self.window.is_open()) else {
             return Ok(false);
         };
-        let Some(Outline { len, timestamp }) = self.framing.outline(self.log.from(self.at))? else {
+        let Some(RecordOutline { len, timestamp }) =
+            self.framing.outline(self.log.from(self.at))?
+        else {
             return Ok(false);
         };
         let end = self.at.saturating_add(len);
@@ -323,21 +325,23 @@ impl<F: Framing> FramedReader<F> {
             return Ok(false);
         };
         match verdict {
-            Verdict::End { mark } => {
+            PositionContent::End { mark } => {
                 self.tell_what_follows(mark);
                 self.miss_what_was_cut_off();
                 self.miss_what_is_packed();
                 return Ok(false);
             }
-            Verdict::Damage { end, reason } => {
+            PositionContent::Damage { end, reason } => {
                 self.report(end, reason, None);
                 self.at = end;
             }
-            Verdict::Record { end } if self.log.holds(at, end) => self.accept(batch, end)?,
+            PositionContent::Record { end } if self.log.holds(at, end) => {
+                self.accept(batch, end)?
+            }
             // A long record: as it has been judged, its length may be believed, and a block be made for
             // it; what is there goes out first.
-            Verdict::Record { .. } if !batch.is_empty() => self.log.forget_after(at),
-            Verdict::Record { end } => {
+            PositionContent::Record { .. } if !batch.is_empty() => self.log.forget_after(at),
+            PositionContent::Record { end } => {
                 self.log.load_exactly(at, end - at)?;
                 if !self.log.holds(at, end) {
                     return Err(self.log.file_changed(at));
@@ -353,20 +357,26 @@ impl<F: Framing> FramedReader<F> {
         let record =
             self.log.bytes().get(start..(end - self.log.start) as usize).unwrap_or_default();
         match self.framing.event(self.at, record)? {
-            Found::Event(head) | Found::Wide(head, _)
+            RecordContent::Event(head) | RecordContent::Wide(head, _)
                 if !self.window.wants_time(head.timestamp) => {}
-            Found::Event(Head { timestamp, sequence, channel, payload }) => {
+            RecordContent::Event(EventHeader { timestamp, sequence, channel, payload }) => {
                 let offset = (start + payload.start) as u32;
                 let payload = record.get(payload).unwrap_or_default();
-                batch.push(timestamp, sequence, channel, payload, Place { segment: 0, offset });
+                batch.push(
+                    timestamp,
+                    sequence,
+                    channel,
+                    payload,
+                    PayloadOffset { segment: 0, offset },
+                );
             }
-            Found::Wide(Head { sequence, channel, payload, .. }, time) => {
-                let place = Place { segment: 0, offset: (start + payload.start) as u32 };
+            RecordContent::Wide(EventHeader { sequence, channel, payload, .. }, time) => {
+                let place = PayloadOffset { segment: 0, offset: (start + payload.start) as u32 };
                 let payload = record.get(payload).unwrap_or_default();
                 batch.push_wide(time, sequence, channel, payload, place);
             }
-            Found::Nothing => {}
-            Found::Damage(reason, channel) => self.report(end, reason, channel),
+            RecordContent::Nothing => {}
+            RecordContent::Damage(reason, channel) => self.report(end, reason, channel),
         }
         self.at = end;
         Ok(())

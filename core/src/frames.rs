@@ -133,7 +133,7 @@ pub fn skippable_len(bytes: &[u8]) -> Option<u64> {
 
 /// Where a frame lies in its file, and how much it holds, as a seek table has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct FrameSpan {
     /// Where it begins.
     pub start: u64,
     /// Its compressed length.
@@ -142,7 +142,7 @@ pub struct Span {
     pub plain: u32,
 }
 
-impl Span {
+impl FrameSpan {
     /// Where it ends.
     pub fn end(&self) -> u64 {
         self.start + u64::from(self.packed)
@@ -180,19 +180,19 @@ fn table_place(log: &mut LogFile) -> Result<Option<(u64, usize)>, Error> {
 /// cannot be.
 ///
 /// Reads the table only: what frames hold is not looked at.
-pub fn seek_table(log: &mut LogFile) -> Result<Option<(Vec<Span>, u64)>, Error> {
+pub fn seek_table(log: &mut LogFile) -> Result<Option<(Vec<FrameSpan>, u64)>, Error> {
     let Some((start, each)) = table_place(log)? else { return Ok(None) };
     // The table was found to lie in the file: it takes no more memory than that has bytes.
     let len = log.len().and_then(|len| usize::try_from(len.checked_sub(start)?).ok());
     let mut bytes = vec![0; len.unwrap_or_default()];
     let read = log.read_at(start, &mut bytes)?;
     let spans = if read == bytes.len() { spans(&bytes, each) } else { None };
-    let fits = |spans: &Vec<Span>| spans.last().is_none_or(|last| last.end() <= start);
+    let fits = |spans: &Vec<FrameSpan>| spans.last().is_none_or(|last| last.end() <= start);
     Ok(spans.filter(fits).map(|spans| (spans, start)))
 }
 
 /// The frames that a seek table tells of with so many bytes each.
-fn spans(table: &[u8], each: usize) -> Option<Vec<Span>> {
+fn spans(table: &[u8], each: usize) -> Option<Vec<FrameSpan>> {
     let (entries, footer) = table.split_last_chunk::<{ FOOTER as usize }>()?;
     let (_, entries) = entries.split_first_chunk::<{ SKIPPABLE_HEADER as usize }>()?;
     if footer[4] & RESERVED_FLAGS != 0 || entries.len() / each > MOST_FRAMES {
@@ -202,7 +202,7 @@ fn spans(table: &[u8], each: usize) -> Option<Vec<Span>> {
     let span = |entry: &[u8]| {
         let (packed, rest) = entry.split_first_chunk()?;
         let (packed, plain) = (u32::from_le_bytes(*packed), rest.first_chunk()?);
-        let span = Span { start, packed, plain: u32::from_le_bytes(*plain) };
+        let span = FrameSpan { start, packed, plain: u32::from_le_bytes(*plain) };
         start = span.end();
         Some(span)
     };
@@ -211,9 +211,9 @@ fn spans(table: &[u8], each: usize) -> Option<Vec<Span>> {
 
 /// The seek table of a file in the making.
 #[derive(Debug, Default)]
-pub struct Table(Vec<u8>);
+pub struct SeekTableBuilder(Vec<u8>);
 
-impl Table {
+impl SeekTableBuilder {
     /// Whether no frame has been noted yet.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn frames_and_table_are_one_ordinary_compressed_file() {
-        let (mut file, mut table) = (Vec::new(), Table::default());
+        let (mut file, mut table) = (Vec::new(), SeekTableBuilder::default());
         for n in 0..5u8 {
             let plain = vec![n; 1000 * usize::from(n)];
             let frame = compress(&plain, 3 + i32::from(n % 2)).unwrap();
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_seek_table_is_laid_out_as_zstd_has_it() {
-        let mut table = Table::default();
+        let mut table = SeekTableBuilder::default();
         table.push(0x0102, 0x03_0405).unwrap();
         table.push(0x0607, 0).unwrap();
         assert!(table.push(1 << 32, 0).is_err());
@@ -294,7 +294,7 @@ mod tests {
     }
 
     fn seekable(frames: u8) -> Vec<u8> {
-        let (mut file, mut table) = (Vec::new(), Table::default());
+        let (mut file, mut table) = (Vec::new(), SeekTableBuilder::default());
         for n in 0..frames {
             let frame = compress(&[n; 100], 3).unwrap();
             table.push(frame.len(), 100).unwrap();
@@ -304,7 +304,7 @@ mod tests {
         file
     }
 
-    fn read_table(bytes: &[u8]) -> Option<(Vec<Span>, u64)> {
+    fn read_table(bytes: &[u8]) -> Option<(Vec<FrameSpan>, u64)> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), bytes).unwrap();
         seek_table(&mut LogFile::open_plain(file.path()).unwrap()).unwrap()
@@ -322,7 +322,7 @@ mod tests {
                 decompress(frame, &mut plain).unwrap();
                 assert_eq!((plain, packed_len(frame)), (vec![n as u8; 100], Some(frame.len())));
             }
-            assert_eq!(spans.last().map_or(0, Span::end), start);
+            assert_eq!(spans.last().map_or(0, FrameSpan::end), start);
         }
     }
 

@@ -42,7 +42,7 @@ impl ChannelIds {
 
     /// The number of the channel of that name.
     #[inline]
-    pub fn of(&mut self, name: &[u8]) -> Result<ChannelId, Error> {
+    pub fn resolve(&mut self, name: &[u8]) -> Result<ChannelId, Error> {
         let encoding = self.encoding.clone();
         self.of_made(name, |name, source| Channel::new(name, source, encoding))
     }

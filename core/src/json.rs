@@ -25,29 +25,31 @@ use crate::booleans::is_raw;
 use crate::name::json_escaped;
 
 /// Writes the value of one row of a column.
-pub type Cell<'c> = Box<dyn Fn(usize, &mut Vec<u8>) + 'c>;
+pub type WriteCell<'c> = Box<dyn Fn(usize, &mut Vec<u8>) + 'c>;
 
 /// The rows of some columns, ready to be written as JSON objects.
-pub struct Fields<'c>(Vec<(String, Cell<'c>)>);
+pub struct JsonRows<'c>(Vec<(String, WriteCell<'c>)>);
 
-impl std::fmt::Debug for Fields<'_> {
+impl std::fmt::Debug for JsonRows<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Fields({})", self.0.len())
     }
 }
 
-impl<'c> Fields<'c> {
+impl<'c> JsonRows<'c> {
     /// The rows of `columns`. Looks at types only.
     ///
     /// `Err` for a type that has no form in JSON here: maps, unions, intervals.
-    pub fn of(columns: &'c RecordBatch) -> Result<Self, Error> {
+    pub fn new(columns: &'c RecordBatch) -> Result<Self, Error> {
         let fields = columns.schema_ref().fields().iter().zip(columns.columns());
         // The booleans' bytes are for `encode`; readers see that they are true.
         let shown = fields.filter(|(field, _)| !is_raw(field));
-        Self::new(shown.map(|(field, column)| (field.name(), column)))
+        Self::from_columns(shown.map(|(field, column)| (field.name(), column)))
     }
 
-    fn new<'n>(columns: impl Iterator<Item = (&'n String, &'c ArrayRef)>) -> Result<Self, Error> {
+    fn from_columns<'n>(
+        columns: impl Iterator<Item = (&'n String, &'c ArrayRef)>,
+    ) -> Result<Self, Error> {
         let named = columns.enumerate().map(|(at, (name, column))| {
             let mut key = vec![if at == 0 { b'{' } else { b',' }];
             string(&mut key, name);
@@ -102,7 +104,7 @@ pub fn base64(out: &mut Vec<u8>, bytes: &[u8]) {
     STANDARD.encode_slice(bytes, &mut out[start..]).expect("it has just the length that is needed");
 }
 
-fn cell(array: &ArrayRef) -> Result<Cell<'_>, Error> {
+fn cell(array: &ArrayRef) -> Result<WriteCell<'_>, Error> {
     let write = value(array)?;
     let Some(nulls) = array.nulls() else { return Ok(write) };
     Ok(Box::new(move |row, out| match nulls.is_null(row) {
@@ -114,7 +116,7 @@ fn cell(array: &ArrayRef) -> Result<Cell<'_>, Error> {
 /// Writes the values of a column where they are not null.
 ///
 /// `Err` for a type that has no form in JSON here: maps, unions, intervals.
-pub fn value(array: &ArrayRef) -> Result<Cell<'_>, Error> {
+pub fn value(array: &ArrayRef) -> Result<WriteCell<'_>, Error> {
     Ok(match array.data_type() {
         DataType::Null => null(),
         DataType::Boolean => boolean(array),
@@ -137,7 +139,7 @@ pub fn value(array: &ArrayRef) -> Result<Cell<'_>, Error> {
     })
 }
 
-fn number(array: &ArrayRef) -> Option<Cell<'_>> {
+fn number(array: &ArrayRef) -> Option<WriteCell<'_>> {
     Some(match array.data_type() {
         DataType::Int8 => integers::<Int8Type>(array),
         DataType::Int16 => integers::<Int16Type>(array),
@@ -154,7 +156,7 @@ fn number(array: &ArrayRef) -> Option<Cell<'_>> {
     })
 }
 
-fn moment(array: &ArrayRef) -> Option<Cell<'_>> {
+fn moment(array: &ArrayRef) -> Option<WriteCell<'_>> {
     use TimeUnit::{Microsecond, Millisecond, Nanosecond, Second};
     Some(match array.data_type() {
         DataType::Timestamp(Second, _) => integers::<TimestampSecondType>(array),
@@ -175,8 +177,8 @@ fn moment(array: &ArrayRef) -> Option<Cell<'_>> {
     })
 }
 
-fn decimal(array: &ArrayRef) -> Option<Cell<'_>> {
-    fn digits<T: DecimalType>(array: &ArrayRef) -> Cell<'_> {
+fn decimal(array: &ArrayRef) -> Option<WriteCell<'_>> {
+    fn digits<T: DecimalType>(array: &ArrayRef) -> WriteCell<'_> {
         let array = array.as_primitive::<T>();
         Box::new(|row, out| string(out, &array.value_as_string(row)))
     }
@@ -189,18 +191,18 @@ fn decimal(array: &ArrayRef) -> Option<Cell<'_>> {
     })
 }
 
-fn null() -> Cell<'static> {
+fn null() -> WriteCell<'static> {
     Box::new(|_, out| out.extend_from_slice(b"null"))
 }
 
-fn boolean(array: &ArrayRef) -> Cell<'_> {
+fn boolean(array: &ArrayRef) -> WriteCell<'_> {
     let array = array.as_boolean();
     Box::new(|row, out| {
         out.extend_from_slice(if array.value(row) { b"true" } else { b"false" });
     })
 }
 
-fn integers<T: ArrowPrimitiveType<Native: itoa::Integer>>(array: &ArrayRef) -> Cell<'_> {
+fn integers<T: ArrowPrimitiveType<Native: itoa::Integer>>(array: &ArrayRef) -> WriteCell<'_> {
     let values = array.as_primitive::<T>().values();
     Box::new(|row, out| integer(out, values[row]))
 }
@@ -208,7 +210,7 @@ fn integers<T: ArrowPrimitiveType<Native: itoa::Integer>>(array: &ArrayRef) -> C
 fn floats<T: ArrowPrimitiveType>(
     array: &ArrayRef,
     write: impl Fn(&mut Vec<u8>, T::Native) + 'static,
-) -> Cell<'_> {
+) -> WriteCell<'_> {
     let values = array.as_primitive::<T>().values();
     Box::new(move |row, out| write(out, values[row]))
 }
@@ -232,11 +234,11 @@ fn double(out: &mut Vec<u8>, value: f64) {
     });
 }
 
-fn strings<'c>(array: impl arrow_array::ArrayAccessor<Item = &'c str> + 'c) -> Cell<'c> {
+fn strings<'c>(array: impl arrow_array::ArrayAccessor<Item = &'c str> + 'c) -> WriteCell<'c> {
     Box::new(move |row, out| string(out, array.value(row)))
 }
 
-fn bytes<'c>(array: impl arrow_array::ArrayAccessor<Item = &'c [u8]> + 'c) -> Cell<'c> {
+fn bytes<'c>(array: impl arrow_array::ArrayAccessor<Item = &'c [u8]> + 'c) -> WriteCell<'c> {
     Box::new(move |row, out| {
         out.push(b'"');
         base64(out, array.value(row));
@@ -244,7 +246,7 @@ fn bytes<'c>(array: impl arrow_array::ArrayAccessor<Item = &'c [u8]> + 'c) -> Ce
     })
 }
 
-fn list<O: OffsetSizeTrait>(array: &ArrayRef) -> Result<Cell<'_>, Error> {
+fn list<O: OffsetSizeTrait>(array: &ArrayRef) -> Result<WriteCell<'_>, Error> {
     let array = array.as_list::<O>();
     let (offsets, value) = (array.value_offsets(), cell(array.values())?);
     Ok(Box::new(move |row, out| {
@@ -252,13 +254,13 @@ fn list<O: OffsetSizeTrait>(array: &ArrayRef) -> Result<Cell<'_>, Error> {
     }))
 }
 
-fn fixed_size_list(array: &ArrayRef) -> Result<Cell<'_>, Error> {
+fn fixed_size_list(array: &ArrayRef) -> Result<WriteCell<'_>, Error> {
     let array = array.as_fixed_size_list();
     let (len, value) = (array.value_length().as_usize(), cell(array.values())?);
     Ok(Box::new(move |row, out| array_of(&value, row * len..(row + 1) * len, out)))
 }
 
-fn array_of(value: &Cell<'_>, range: std::ops::Range<usize>, out: &mut Vec<u8>) {
+fn array_of(value: &WriteCell<'_>, range: std::ops::Range<usize>, out: &mut Vec<u8>) {
     out.push(b'[');
     for (n, at) in range.enumerate() {
         if n > 0 {
@@ -269,14 +271,14 @@ fn array_of(value: &Cell<'_>, range: std::ops::Range<usize>, out: &mut Vec<u8>) 
     out.push(b']');
 }
 
-fn object(array: &ArrayRef) -> Result<Cell<'_>, Error> {
+fn object(array: &ArrayRef) -> Result<WriteCell<'_>, Error> {
     let array = array.as_struct();
     let names = array.fields().iter().map(|field| field.name());
-    let fields = Fields::new(names.zip(array.columns()))?;
+    let fields = JsonRows::from_columns(names.zip(array.columns()))?;
     Ok(Box::new(move |row, out| fields.write(row, out)))
 }
 
-fn dictionary(array: &ArrayRef) -> Result<Cell<'_>, Error> {
+fn dictionary(array: &ArrayRef) -> Result<WriteCell<'_>, Error> {
     let array = array.as_any_dictionary();
     if array.values().is_empty() {
         return Ok(null());
@@ -295,7 +297,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn objects(columns: &RecordBatch) -> Vec<Value> {
-        let fields = Fields::of(columns).unwrap();
+        let fields = JsonRows::new(columns).unwrap();
         let object = |row| {
             let mut out = Vec::new();
             fields.write(row, &mut out);
@@ -411,6 +413,6 @@ mod tests {
     fn a_type_without_a_form_is_named() {
         let column: ArrayRef = Arc::new(IntervalYearMonthArray::from(vec![1]));
         let columns = RecordBatch::try_from_iter([("v", column)]).unwrap();
-        assert!(Fields::of(&columns).unwrap_err().to_string().contains("Interval"));
+        assert!(JsonRows::new(&columns).unwrap_err().to_string().contains("Interval"));
     }
 }

@@ -60,13 +60,13 @@ mod arrow;
 mod column;
 mod globs;
 
-pub use batch::{Batch, BatchBuilder, Event, Place};
+pub use batch::{Batch, BatchBuilder, Event, PayloadOffset};
 pub use channel::{Channel, ChannelId, Channels, Clock, Encoding, PerChannel};
 pub use codec::{Codec, KeyOf, KnownType, MessageType, PayloadType, TypeKey, UnusableTypes};
 pub use codecs::{CodecOptions, Codecs, TypeFile, TypePaths};
 pub use damage::{Damage, DamageLog};
 pub use declared::DeclaredColumns;
-pub use delimited::{Delimited, Line, Mark, Parsed, TextLines};
+pub use delimited::{Delimited, EventMarker, LineContent, ParseOutcome, TextLines};
 pub use error::{Error, ErrorKind, OptionsError};
 pub use field::FieldPath;
 pub use format::ByteFormat;
@@ -77,14 +77,14 @@ pub use output::{OutputFile, Outputs, Overwrite};
 pub use pattern::{Pattern, Patterns};
 pub use playback::Playback;
 pub use plugin::{
-    ChannelLog, ChannelQuery, DynSink, EncodeContext, Entry, Fold, FoldQuery, Input, Map, MapQuery,
-    Origin, OriginInput, Query, ReadContext, Reader, RowsAfter, Seam, Service, Sink, SinkContext,
-    Source, Split, Stage, StageContext, Undecoded, Window,
+    ChannelLog, ChannelQuery, DynSink, EncodeContext, Fold, FoldQuery, Input, Map, MapQuery, Query,
+    ReadContext, Reader, RowsEffect, RunInput, RunOrigin, Seam, Service, Sink, SinkContext, Source,
+    Split, SplitStart, Stage, StageContext, TimeWindow, UndecodedPolicy,
 };
 pub use pool::BlockPool;
-pub use registry::{FULL_PROGRAM, Kind, Make, Plugin, Registry, Sniff};
+pub use registry::{FULL_PROGRAM, Plugin, PluginFactory, PluginKind, Registry, SniffResult};
 pub use rows::{Payloads, Rows};
-pub use tasks::{Ordered, Tasks};
+pub use tasks::{OrderedTasks, Tasks};
 pub use template::Template;
 pub use type_choice::{TypeChoice, TypesByKey};
 

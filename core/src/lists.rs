@@ -11,16 +11,16 @@ use arrow_schema::DataType;
 
 /// The lists of an array, one a row.
 #[derive(Clone, Debug)]
-pub struct Lists {
+pub struct ListColumn {
     /// The elements of all lists, and more perhaps.
     pub elements: ArrayRef,
     /// Where those of each row lie. A list that is null has none.
     pub ranges: Vec<Range<usize>>,
 }
 
-impl Lists {
+impl ListColumn {
     /// The lists that this array has, of whatever kind; nothing if it is of something else.
-    pub fn of(array: &ArrayRef) -> Option<Self> {
+    pub fn from_array(array: &ArrayRef) -> Option<Self> {
         let (mut ranges, elements) = match array.data_type() {
             DataType::List(_) => {
                 let list = array.as_list::<i32>();
@@ -77,20 +77,22 @@ mod tests {
     fn lists_of_every_kind_have_their_elements() {
         for array in of_every_kind() {
             for start in 0..3 {
-                let lists = Lists::of(&array.slice(start, 3 - start)).unwrap();
+                let lists = ListColumn::from_array(&array.slice(start, 3 - start)).unwrap();
                 let lens: Vec<usize> = lists.ranges.iter().map(Range::len).collect();
                 assert_eq!(lens, [2, 0, 2][start..]);
                 let last = lists.elements.slice(lists.ranges[2 - start].start, 2);
                 assert_eq!(last.null_count(), 2, "{}", array.data_type());
             }
         }
-        assert!(Lists::of(&(Arc::new(Int32Array::from(vec![1])) as ArrayRef)).is_none());
+        assert!(
+            ListColumn::from_array(&(Arc::new(Int32Array::from(vec![1])) as ArrayRef)).is_none()
+        );
     }
 
     #[test]
     fn clipped_lists_have_the_elements_with_these_numbers() {
         for (numbers, wanted) in [(0..1, [1, 0, 1]), (1..9, [1, 0, 1]), (2..9, [0; 3])] {
-            let mut lists = Lists::of(&of_every_kind()[0]).unwrap();
+            let mut lists = ListColumn::from_array(&of_every_kind()[0]).unwrap();
             lists.clip(&numbers);
             assert_eq!(lists.ranges.iter().map(Range::len).collect::<Vec<_>>(), wanted);
         }

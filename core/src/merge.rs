@@ -13,7 +13,7 @@ const BATCH: usize = 8192;
 
 /// How long a merge waits for a stream that has nothing waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum MergeWait {
     /// Until it brings something or ends: streams of different sources, or of which one is held back.
     Source,
     /// Until the step that brought something to the others is over: streams that come at the same pace,
@@ -24,7 +24,7 @@ pub enum Patience {
 /// Streams that become one.
 #[derive(Debug)]
 pub struct Merge {
-    patience: Patience,
+    patience: MergeWait,
     inputs: Vec<Waiting>,
     /// Above this many bytes waiting, silent streams are no longer waited for.
     limit: usize,
@@ -56,7 +56,7 @@ impl Waiting {
 
 impl Merge {
     /// A merge of so many streams, in which about `limit` bytes may wait.
-    pub fn new(inputs: usize, patience: Patience, limit: usize) -> Self {
+    pub fn new(inputs: usize, patience: MergeWait, limit: usize) -> Self {
         let inputs = (0..inputs).map(|_| Waiting::default()).collect();
         Self { patience, inputs, limit }
     }
@@ -117,7 +117,7 @@ impl Merge {
 
     /// What can come out now. `step_over` says that everything the last step brought has arrived.
     pub fn take(&mut self, step_over: bool) -> Option<Batch> {
-        let forced = self.patience == Patience::Step && step_over;
+        let forced = self.patience == MergeWait::Step && step_over;
         let (mut used, mut picks): (Vec<Batch>, Vec<(u32, u32)>) = (Vec::new(), Vec::new());
         // For each stream, the place in `used` of the batch it is in.
         let mut places: Vec<Option<u32>> = vec![None; self.inputs.len()];
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_earliest_goes_first_and_ties_keep_the_order_of_streams() {
-        let mut merge = Merge::new(2, Patience::Source, 1 << 20);
+        let mut merge = Merge::new(2, MergeWait::Source, 1 << 20);
         merge.push(1, batch(&[1, 3, 5], 1));
         assert_eq!(merge.starved(), Some(0));
         assert!(drain(&mut merge, true).is_empty());
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_streams_own_order_is_kept_where_its_times_step_back() {
-        let mut merge = Merge::new(2, Patience::Source, 1 << 20);
+        let mut merge = Merge::new(2, MergeWait::Source, 1 << 20);
         merge.push(0, batch(&[10, 2, 11], 0));
         merge.push(1, batch(&[5, 12], 1));
         merge.end(0);
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn streams_of_one_source_wait_no_longer_than_a_step() {
-        let mut merge = Merge::new(2, Patience::Step, 1 << 20);
+        let mut merge = Merge::new(2, MergeWait::Step, 1 << 20);
         merge.push(0, batch(&[1, 2], 0));
         assert!(drain(&mut merge, false).is_empty());
         assert_eq!(drain(&mut merge, true), [(1, 0), (2, 0)]);
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_live_stream_that_is_silent_keeps_nobody_waiting() {
-        let mut merge = Merge::new(2, Patience::Source, 1 << 20);
+        let mut merge = Merge::new(2, MergeWait::Source, 1 << 20);
         merge.push(0, batch(&[1, 2], 0));
         merge.set_idle(1, true);
         assert_eq!(drain(&mut merge, false), [(1, 0), (2, 0)]);
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_silent_stream_is_waited_for_only_while_memory_lasts() {
-        let mut merge = Merge::new(2, Patience::Source, 100);
+        let mut merge = Merge::new(2, MergeWait::Source, 100);
         merge.push(0, batch(&[1, 2, 3, 4, 5, 6], 0));
         assert_eq!(merge.starved(), None);
         assert_eq!(drain(&mut merge, false).len(), 6);
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn what_comes_after_memory_did_not_last_is_told_if_it_is_too_late() {
-        let mut merge = Merge::new(2, Patience::Source, 100);
+        let mut merge = Merge::new(2, MergeWait::Source, 100);
         assert_eq!(merge.push(1, batch(&[1, 2, 3, 4, 5, 6], 1)), 0);
         assert_eq!(drain(&mut merge, false).len(), 6);
         assert_eq!(
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn nothing_is_too_late_where_an_idle_or_ended_stream_was_not_waited_for() {
-        let mut merge = Merge::new(3, Patience::Source, 1 << 20);
+        let mut merge = Merge::new(3, MergeWait::Source, 1 << 20);
         merge.set_idle(0, true);
         merge.end(1);
         merge.push(2, batch(&[5], 2));

@@ -1,6 +1,6 @@
 //! Playback: when recorded events are due again, and how somebody pauses, steps or seeks meanwhile.
 //!
-//! [`Playback`] is the desk: whoever has it steers. [`Pace`] is the clock of one sink that plays: it says
+//! [`Playback`] is the desk: whoever has it steers. [`PlaybackClock`] is the clock of one sink that plays: it says
 //! of each event whether it is due, waits for that, and follows the desk.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -154,7 +154,7 @@ impl Playback {
 
 /// How fast a sink plays.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Tempo {
+pub struct PlaybackSpeed {
     /// Times as fast as recorded; 0 is as fast as possible.
     pub speed: f64,
     /// Longer silences are cut to this.
@@ -163,7 +163,7 @@ pub struct Tempo {
 
 /// What becomes of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum PlaybackTurn {
     /// It is due, and counts as played.
     Now,
     /// It is not due yet.
@@ -174,7 +174,7 @@ pub enum Turn {
 
 /// The clock of one sink that plays events by their times.
 #[derive(Debug)]
-pub struct Pace {
+pub struct PlaybackClock {
     playback: Arc<Playback>,
     cancelled: Arc<AtomicBool>,
     clock: Clock,
@@ -185,7 +185,7 @@ pub struct Pace {
 
 #[derive(Debug)]
 struct Clock {
-    tempo: Tempo,
+    tempo: PlaybackSpeed,
     /// What the next events are due relative to.
     anchor: Option<Anchor>,
     /// The time of the event that was played last.
@@ -202,37 +202,37 @@ struct Anchor {
 /// How long to wait before looking whether the run is to end.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-impl Pace {
+impl PlaybackClock {
     /// A clock that starts with the first event it is asked about.
-    pub fn new(playback: Arc<Playback>, cancelled: Arc<AtomicBool>, tempo: Tempo) -> Self {
+    pub fn new(playback: Arc<Playback>, cancelled: Arc<AtomicBool>, tempo: PlaybackSpeed) -> Self {
         let clock = Clock { tempo, anchor: None, last: None };
         Self { playback, cancelled, clock, seeks: 0, from: None }
     }
 
     /// Asks for an event of that time without waiting. One without a time, because it lies beyond all that 64 bits
     /// hold, is due at once, and says nothing of when others are; while a place is sought, it is not played.
-    pub fn ask(&mut self, time: Option<i64>) -> Turn {
+    pub fn ask(&mut self, time: Option<i64>) -> PlaybackTurn {
         let mut desk = self.playback.desk();
         if self.cancelled.load(Ordering::Relaxed) || desk.over || desk.seek.is_some() {
-            return Turn::Never;
+            return PlaybackTurn::Never;
         }
         if self.seeks != desk.seeks {
             (self.seeks, self.from) = (desk.seeks, desk.from);
             (self.clock.anchor, self.clock.last) = (None, None);
         }
         if self.from.is_some_and(|from| time.is_none_or(|time| time < from)) {
-            return Turn::Never;
+            return PlaybackTurn::Never;
         }
         self.from = None;
         if desk.paused {
             // However long the pause is, what comes after it is due at once.
             self.clock.anchor = None;
             if desk.steps == 0 {
-                return Turn::Later;
+                return PlaybackTurn::Later;
             }
             desk.steps -= 1;
         } else if self.clock.due(time, desk.factor).is_some_and(|due| due > Instant::now()) {
-            return Turn::Later;
+            return PlaybackTurn::Later;
         }
         if let Some(time) = time {
             self.clock.last = Some(time);
@@ -240,14 +240,14 @@ impl Pace {
             desk.first.get_or_insert(time);
         }
         desk.played += 1;
-        Turn::Now
+        PlaybackTurn::Now
     }
 
     /// Waits until an event of that time is due, or is not to be played at all.
-    pub fn wait(&mut self, time: Option<i64>) -> Turn {
+    pub fn wait(&mut self, time: Option<i64>) -> PlaybackTurn {
         loop {
             match self.ask(time) {
-                Turn::Later => {}
+                PlaybackTurn::Later => {}
                 turn => return turn,
             }
             let desk = self.playback.desk();
@@ -313,14 +313,14 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    fn pace(speed: f64, max_gap_ms: Option<u64>) -> (Arc<Playback>, Pace) {
+    fn pace(speed: f64, max_gap_ms: Option<u64>) -> (Arc<Playback>, PlaybackClock) {
         let playback = Arc::<Playback>::default();
-        let tempo = Tempo { speed, max_gap: max_gap_ms.map(Duration::from_millis) };
-        (Arc::clone(&playback), Pace::new(playback, Arc::default(), tempo))
+        let tempo = PlaybackSpeed { speed, max_gap: max_gap_ms.map(Duration::from_millis) };
+        (Arc::clone(&playback), PlaybackClock::new(playback, Arc::default(), tempo))
     }
 
     /// How long after the first event one of that time is due.
-    fn due_after(pace: &mut Pace, time: i64) -> Duration {
+    fn due_after(pace: &mut PlaybackClock, time: i64) -> Duration {
         let start = pace.clock.anchor.map_or_else(Instant::now, |anchor| anchor.played);
         let due = pace.clock.due(Some(time), pace.playback.factor());
         due.map_or(Duration::ZERO, |due| due.saturating_duration_since(start))
@@ -329,79 +329,79 @@ mod tests {
     #[test]
     fn events_are_due_by_their_times_and_the_speed() {
         let (_, mut pace) = pace(2.0, None);
-        assert_eq!(pace.wait(Some(1000 * MS)), Turn::Now);
+        assert_eq!(pace.wait(Some(1000 * MS)), PlaybackTurn::Now);
         assert_eq!(due_after(&mut pace, 1500 * MS), Duration::from_millis(250));
-        assert_eq!(pace.ask(Some(10_000 * MS)), Turn::Later);
+        assert_eq!(pace.ask(Some(10_000 * MS)), PlaybackTurn::Later);
     }
 
     #[test]
     fn flat_out_everything_is_due() {
         let (_, mut pace) = pace(0.0, None);
-        assert!((0..5).all(|n| pace.ask(Some(n * 1_000_000 * MS)) == Turn::Now));
+        assert!((0..5).all(|n| pace.ask(Some(n * 1_000_000 * MS)) == PlaybackTurn::Now));
     }
 
     #[test]
     fn times_that_step_back_are_due_at_once_and_gaps_go_on_from_there() {
         let (_, mut pace) = pace(1.0, None);
-        assert_eq!(pace.wait(Some(5000 * MS)), Turn::Now);
-        assert_eq!(pace.ask(Some(MS)), Turn::Now);
+        assert_eq!(pace.wait(Some(5000 * MS)), PlaybackTurn::Now);
+        assert_eq!(pace.ask(Some(MS)), PlaybackTurn::Now);
         assert_eq!(due_after(&mut pace, 101 * MS), Duration::from_millis(100));
     }
 
     #[test]
     fn long_silences_are_cut() {
         let (_, mut pace) = pace(1.0, Some(20));
-        assert_eq!(pace.wait(Some(0)), Turn::Now);
+        assert_eq!(pace.wait(Some(0)), PlaybackTurn::Now);
         let before = Instant::now();
-        assert_eq!(pace.wait(Some(3_600_000 * MS)), Turn::Now);
+        assert_eq!(pace.wait(Some(3_600_000 * MS)), PlaybackTurn::Now);
         assert!(before.elapsed() >= Duration::from_millis(15));
-        assert_eq!(pace.wait(Some(3_600_001 * MS)), Turn::Now);
+        assert_eq!(pace.wait(Some(3_600_001 * MS)), PlaybackTurn::Now);
     }
 
     #[test]
     fn a_pause_lets_single_steps_through() {
         let (playback, mut pace) = pace(0.0, None);
         assert!(playback.toggle());
-        assert_eq!(pace.ask(Some(1)), Turn::Later);
+        assert_eq!(pace.ask(Some(1)), PlaybackTurn::Later);
         playback.step(2);
         assert_eq!(
             [pace.ask(Some(1)), pace.ask(Some(2)), pace.ask(Some(3))],
-            [Turn::Now, Turn::Now, Turn::Later]
+            [PlaybackTurn::Now, PlaybackTurn::Now, PlaybackTurn::Later]
         );
         assert_eq!((playback.position(), playback.first()), (Some(2), Some(1)));
         assert!(!playback.toggle());
-        assert_eq!(pace.ask(Some(3)), Turn::Now);
+        assert_eq!(pace.ask(Some(3)), PlaybackTurn::Now);
     }
 
     #[test]
     fn seeking_leaves_out_what_is_earlier_and_waits_for_nothing() {
         let (playback, mut pace) = pace(1.0, None);
-        assert_eq!(pace.ask(Some(0)), Turn::Now);
+        assert_eq!(pace.ask(Some(0)), PlaybackTurn::Now);
         playback.seek(900 * MS);
-        assert_eq!(pace.ask(Some(MS)), Turn::Never);
+        assert_eq!(pace.ask(Some(MS)), PlaybackTurn::Never);
         assert_eq!(playback.take_seek(), Some(900 * MS));
-        assert_eq!(pace.ask(Some(899 * MS)), Turn::Never);
-        assert_eq!(pace.ask(Some(901 * MS)), Turn::Now);
+        assert_eq!(pace.ask(Some(899 * MS)), PlaybackTurn::Never);
+        assert_eq!(pace.ask(Some(901 * MS)), PlaybackTurn::Now);
         playback.end();
-        assert_eq!(pace.wait(Some(902 * MS)), Turn::Never);
+        assert_eq!(pace.wait(Some(902 * MS)), PlaybackTurn::Never);
         assert_eq!((playback.first(), playback.played()), (Some(0), 2));
     }
 
     #[test]
     fn a_new_speed_holds_from_now_on() {
         let (playback, mut pace) = pace(1.0, None);
-        assert_eq!(pace.ask(Some(0)), Turn::Now);
-        assert_eq!(pace.ask(Some(100_000 * MS)), Turn::Later);
+        assert_eq!(pace.ask(Some(0)), PlaybackTurn::Now);
+        assert_eq!(pace.ask(Some(100_000 * MS)), PlaybackTurn::Later);
         playback.set_factor(1e9);
-        assert_eq!(pace.wait(Some(100_000 * MS)), Turn::Now);
+        assert_eq!(pace.wait(Some(100_000 * MS)), PlaybackTurn::Now);
     }
 
     #[test]
     fn an_event_without_a_time_is_due_at_once_and_moves_no_clock() {
         let (playback, mut pace) = pace(1.0, None);
-        assert_eq!(pace.ask(Some(0)), Turn::Now);
-        assert_eq!([pace.ask(None), pace.wait(None)], [Turn::Now, Turn::Now]);
+        assert_eq!(pace.ask(Some(0)), PlaybackTurn::Now);
+        assert_eq!([pace.ask(None), pace.wait(None)], [PlaybackTurn::Now, PlaybackTurn::Now]);
         assert_eq!((playback.position(), playback.played()), (Some(0), 3));
-        assert_eq!(pace.ask(Some(100_000 * MS)), Turn::Later);
+        assert_eq!(pace.ask(Some(100_000 * MS)), PlaybackTurn::Later);
     }
 }

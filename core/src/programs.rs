@@ -30,12 +30,12 @@ pub trait Host: Send + Sync {
 
 /// What a node has to do with its run while it waits for a program. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Talk {
+pub struct RunHandle {
     node: Arc<str>,
     host: Option<Arc<dyn Host>>,
 }
 
-impl Talk {
+impl RunHandle {
     /// The talk of a node with its run.
     pub fn new(node: impl Into<Arc<str>>, host: Arc<dyn Host>) -> Self {
         Self { node: node.into(), host: Some(host) }
@@ -59,7 +59,7 @@ impl Talk {
     }
 }
 
-impl fmt::Debug for Talk {
+impl fmt::Debug for RunHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Talk({})", self.node)
     }
@@ -80,9 +80,9 @@ struct AtWork {
 /// A process group of a program and everything it starts, known to [`end_all`] and [`close`] as long as its
 /// number is certainly its own.
 #[derive(Debug)]
-pub struct Group(Pid);
+pub struct ProcessGroup(Pid);
 
-impl Group {
+impl ProcessGroup {
     /// Starts a program by `spawn`, as the first process of a group of its own.
     ///
     /// `Err` if it cannot be started, and behind [`close`].
@@ -118,7 +118,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         let groups = &mut at_work().groups;
         if let Some(at) = groups.iter().position(|group| *group == self.0) {

@@ -17,7 +17,7 @@ use crate::{
 
 /// The kinds of plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum PluginKind {
     /// Reads events.
     Source,
     /// Changes events.
@@ -30,7 +30,7 @@ pub enum Kind {
     Service,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for PluginKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Source => "source",
@@ -44,7 +44,7 @@ impl fmt::Display for Kind {
 
 /// How a plugin is made from its options.
 #[derive(Clone, Copy)]
-pub enum Make {
+pub enum PluginFactory {
     /// Makes a source.
     Source(fn(Value) -> Result<Box<dyn Source>, OptionsError>),
     /// Makes a stage.
@@ -59,7 +59,7 @@ pub enum Make {
 
 /// How sure a plugin is that bytes are of its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Sniff {
+pub enum SniffResult {
     /// They are not, or cannot be told to be.
     No,
     /// They may be: what its format looks like after damage, or a weak mark.
@@ -82,10 +82,10 @@ pub struct Plugin {
     /// What stands before `://` in addresses that it takes as its option `url`.
     pub schemes: &'static [&'static str],
     /// Judges the first bytes of a file.
-    pub sniff: fn(&[u8]) -> Sniff,
+    pub sniff: fn(&[u8]) -> SniffResult,
     /// Judges a file, or a folder, where its first bytes do not tell: by what stands at its end, or by
     /// what is in it. Asked before `sniff`.
-    pub sniff_path: fn(&Path) -> Result<Sniff, Error>,
+    pub sniff_path: fn(&Path) -> Result<SniffResult, Error>,
     /// Its format, if that can lie in an archive. A source says so for both directions.
     pub byte_format: Option<&'static dyn ByteFormat>,
     /// Whether it is a source that may give events of which only decoded rows are there.
@@ -106,14 +106,14 @@ pub struct Plugin {
     /// The JSON Schema of its options.
     pub schema: fn() -> Schema,
     /// Makes one.
-    pub make: Make,
+    pub make: PluginFactory,
 }
 
 impl Plugin {
     /// A plugin with only what every one has. `register!` fills in the rest.
-    pub const fn new(name: &'static str, make: Make, schema: fn() -> Schema) -> Self {
-        let sniff = |_: &[u8]| Sniff::No;
-        let sniff_path = |_: &Path| Ok(Sniff::No);
+    pub const fn new(name: &'static str, make: PluginFactory, schema: fn() -> Schema) -> Self {
+        let sniff = |_: &[u8]| SniffResult::No;
+        let sniff_path = |_: &Path| Ok(SniffResult::No);
         Self {
             name,
             about: "",
@@ -135,13 +135,13 @@ impl Plugin {
     }
 
     /// Its kind.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> PluginKind {
         match self.make {
-            Make::Source(_) => Kind::Source,
-            Make::Stage(_) => Kind::Stage,
-            Make::Codec(_) => Kind::Codec,
-            Make::Sink(_) => Kind::Sink,
-            Make::Service(_) => Kind::Service,
+            PluginFactory::Source(_) => PluginKind::Source,
+            PluginFactory::Stage(_) => PluginKind::Stage,
+            PluginFactory::Codec(_) => PluginKind::Codec,
+            PluginFactory::Sink(_) => PluginKind::Sink,
+            PluginFactory::Service(_) => PluginKind::Service,
         }
     }
 
@@ -269,11 +269,11 @@ pub fn schema_of<T: JsonSchema>() -> Schema {
 /// ```
 #[macro_export]
 macro_rules! register {
-    (@make source $type:ty) => { $crate::Make::Source($crate::registry::make_source::<$type>) };
-    (@make stage $type:ty) => { $crate::Make::Stage($crate::registry::make_stage::<$type>) };
-    (@make codec $type:ty) => { $crate::Make::Codec($crate::registry::make_codec::<$type>) };
-    (@make sink $type:ty) => { $crate::Make::Sink($crate::registry::make_sink::<$type>) };
-    (@make service $type:ty) => { $crate::Make::Service($crate::registry::make_service::<$type>) };
+    (@make source $type:ty) => { $crate::PluginFactory::Source($crate::registry::make_source::<$type>) };
+    (@make stage $type:ty) => { $crate::PluginFactory::Stage($crate::registry::make_stage::<$type>) };
+    (@make codec $type:ty) => { $crate::PluginFactory::Codec($crate::registry::make_codec::<$type>) };
+    (@make sink $type:ty) => { $crate::PluginFactory::Sink($crate::registry::make_sink::<$type>) };
+    (@make service $type:ty) => { $crate::PluginFactory::Service($crate::registry::make_service::<$type>) };
     (types $name:literal : $files:expr, codec: $codec:literal, about: $about:literal $(,)?) => {
         $crate::inventory::submit! {
             $crate::registry::TypeSet { name: $name, about: $about, codec: $codec, files: $files }
@@ -281,7 +281,7 @@ macro_rules! register {
     };
     (store [$($scheme:literal),+] : $store:expr) => {
         $crate::inventory::submit! {
-            $crate::store::Linked { schemes: &[$($scheme),+], store: $store }
+            $crate::store::LinkedStore { schemes: &[$($scheme),+], store: $store }
         }
     };
     ($kind:ident $name:literal : $type:ty $(, $field:ident : $value:expr)* $(,)?) => {
@@ -309,7 +309,7 @@ impl Registry {
     ///
     /// If two linked plugins of one kind have one name: that is a mistake in the build, not in the input.
     pub fn linked() -> Self {
-        Self::of(inventory::iter::<Plugin>.into_iter().copied())
+        Self::from_plugins(inventory::iter::<Plugin>.into_iter().copied())
     }
 
     /// Exactly these plugins.
@@ -317,7 +317,7 @@ impl Registry {
     /// # Panics
     ///
     /// If two of one kind have one name.
-    pub fn of(plugins: impl IntoIterator<Item = Plugin>) -> Self {
+    pub fn from_plugins(plugins: impl IntoIterator<Item = Plugin>) -> Self {
         let mut all: Vec<Plugin> = plugins.into_iter().collect();
         all.sort_by_key(|plugin| (plugin.name, plugin.kind()));
         for pair in all.windows(2) {
@@ -328,7 +328,7 @@ impl Registry {
     }
 
     /// The plugin of that kind and name.
-    pub fn get(&self, kind: Kind, name: &str) -> Option<&Plugin> {
+    pub fn get(&self, kind: PluginKind, name: &str) -> Option<&Plugin> {
         self.0.iter().find(|plugin| plugin.name == name && plugin.kind() == kind)
     }
 
@@ -338,16 +338,16 @@ impl Registry {
     }
 
     /// The names of all plugins of a kind, sorted.
-    pub fn names(&self, kind: Kind) -> Vec<&'static str> {
+    pub fn names(&self, kind: PluginKind) -> Vec<&'static str> {
         self.iter().filter(|plugin| plugin.kind() == kind).map(|plugin| plugin.name).collect()
     }
 
     /// The sources that may read a file that begins with `head`, the surest first.
     pub fn sniff(&self, head: &[u8]) -> Vec<&Plugin> {
-        let judged = self.iter().filter(|plugin| plugin.kind() == Kind::Source);
-        let mut sure: Vec<(Sniff, &Plugin)> = judged
+        let judged = self.iter().filter(|plugin| plugin.kind() == PluginKind::Source);
+        let mut sure: Vec<(SniffResult, &Plugin)> = judged
             .map(|plugin| ((plugin.sniff)(head), plugin))
-            .filter(|(s, _)| *s != Sniff::No)
+            .filter(|(s, _)| *s != SniffResult::No)
             .collect();
         sure.sort_by_key(|(sniff, _)| std::cmp::Reverse(*sniff));
         sure.into_iter().map(|(_, plugin)| plugin).collect()
@@ -357,9 +357,9 @@ impl Registry {
     /// more than its first bytes.
     pub fn sniff_path(&self, path: &Path) -> Result<Vec<&Plugin>, Error> {
         let mut sure = Vec::new();
-        for plugin in self.iter().filter(|plugin| plugin.kind() == Kind::Source) {
+        for plugin in self.iter().filter(|plugin| plugin.kind() == PluginKind::Source) {
             let sniff = (plugin.sniff_path)(path)?;
-            sure.extend((sniff != Sniff::No).then_some((sniff, plugin)));
+            sure.extend((sniff != SniffResult::No).then_some((sniff, plugin)));
         }
         sure.sort_by_key(|(sniff, _)| std::cmp::Reverse(*sniff));
         Ok(sure.into_iter().map(|(_, plugin)| plugin).collect())
@@ -367,7 +367,7 @@ impl Registry {
 
     /// The byte format that the source of this name offers.
     pub fn byte_format(&self, name: &str) -> Option<&'static dyn ByteFormat> {
-        self.get(Kind::Source, name)?.byte_format
+        self.get(PluginKind::Source, name)?.byte_format
     }
 
     /// The names of all byte formats, sorted.
@@ -379,14 +379,14 @@ impl Registry {
     }
 
     /// The plugin of that kind whose format has this extension.
-    pub fn by_extension(&self, kind: Kind, extension: &str) -> Option<&Plugin> {
+    pub fn by_extension(&self, kind: PluginKind, extension: &str) -> Option<&Plugin> {
         let has =
             |plugin: &&Plugin| plugin.extensions.iter().any(|e| e.eq_ignore_ascii_case(extension));
         self.iter().filter(|plugin| plugin.kind() == kind).find(has)
     }
 
     /// The plugin of that kind that takes an address like this one, if it is one: `udpm://…`.
-    pub fn by_url(&self, kind: Kind, url: &str) -> Option<&Plugin> {
+    pub fn by_url(&self, kind: PluginKind, url: &str) -> Option<&Plugin> {
         let (scheme, _) = url.split_once("://")?;
         let has = |plugin: &&Plugin| plugin.schemes.iter().any(|s| s.eq_ignore_ascii_case(scheme));
         self.iter().filter(|plugin| plugin.kind() == kind).find(has)

@@ -17,7 +17,7 @@ pub struct FieldList(Arc<[FieldPath]>);
 
 /// Which fields of a list some event had.
 #[derive(Clone, Debug)]
-pub struct Found(Vec<bool>);
+pub struct FieldPresence(Vec<bool>);
 
 impl FieldList {
     /// The fields, in order.
@@ -26,7 +26,7 @@ impl FieldList {
     }
 
     /// The values of each field in these rows, where their type has it. Takes note of those in `found`.
-    pub fn resolve(&self, rows: &Rows, found: &mut Found) -> Vec<Option<ArrayRef>> {
+    pub fn resolve(&self, rows: &Rows, found: &mut FieldPresence) -> Vec<Option<ArrayRef>> {
         let resolved: Vec<_> = self.0.iter().map(|path| path.resolve(&rows.columns)).collect();
         for (found, array) in found.0.iter_mut().zip(&resolved) {
             *found |= array.is_some();
@@ -36,7 +36,7 @@ impl FieldList {
 
     /// The same events with these fields only, each a column that is named by its path. A field that a
     /// type does not have is no column of its rows. Takes note in `found`.
-    pub fn select(&self, batch: Batch, found: &mut Found) -> Result<Batch, Error> {
+    pub fn select(&self, batch: Batch, found: &mut FieldPresence) -> Result<Batch, Error> {
         let select = |rows: &Rows| {
             let resolved = self.resolve(rows, found);
             let named = self.0.iter().zip(resolved);
@@ -47,12 +47,12 @@ impl FieldList {
     }
 
     /// That none of them was found yet.
-    pub fn none_found(&self) -> Found {
-        Found(vec![false; self.0.len()])
+    pub fn none_found(&self) -> FieldPresence {
+        FieldPresence(vec![false; self.0.len()])
     }
 
     /// What is said of fields that no event had.
-    pub fn notes(&self, found: &Found) -> Vec<(String, u64)> {
+    pub fn notes(&self, found: &FieldPresence) -> Vec<(String, u64)> {
         let lost = self.0.iter().zip(&found.0).filter(|(_, found)| !**found);
         lost.map(|(path, _)| (Self::note_of_missing(path), 0)).collect()
     }
@@ -63,7 +63,7 @@ impl FieldList {
     }
 }
 
-impl Found {
+impl FieldPresence {
     /// Takes over what others have found.
     pub fn add(&mut self, other: &Self) {
         self.0.iter_mut().zip(&other.0).for_each(|(ours, theirs)| *ours |= theirs);

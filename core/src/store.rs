@@ -52,7 +52,7 @@ impl fmt::Display for Address {
 
 /// What is known of an object: two reads that find the same saw the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct State {
+pub struct ObjectState {
     /// How many bytes it has.
     pub len: u64,
     /// What tells one version of its bytes from another; empty in a listing that does not say.
@@ -61,7 +61,7 @@ pub struct State {
 
 /// What becomes of an object that has the key already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Put {
+pub enum PutMode {
     /// It stays: putting fails with [`io::ErrorKind::AlreadyExists`].
     New,
     /// It is replaced.
@@ -70,7 +70,7 @@ pub enum Put {
 
 /// Which objects are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
+pub enum ListDepth {
     /// Those without a slash in what follows the prefix.
     One,
     /// All that begin with the prefix.
@@ -78,7 +78,7 @@ pub enum Depth {
 }
 
 /// Bytes that are on their way.
-pub trait Pending: Send {
+pub trait PendingRead: Send {
     /// Waits for them.
     fn wait(self: Box<Self>) -> io::Result<Bytes>;
 }
@@ -90,24 +90,28 @@ pub trait Pending: Send {
 /// is no such object.
 pub trait Store: Send + Sync {
     /// What is known of an object.
-    fn look(&self, at: &Address) -> io::Result<State>;
+    fn look(&self, at: &Address) -> io::Result<ObjectState>;
 
     /// When an object was put, as the store's clock says.
     fn put_time(&self, at: &Address) -> io::Result<SystemTime>;
 
     /// Up to `most` objects whose keys begin with that of `prefix`, with their keys, in any order.
-    fn list(&self, prefix: &Address, depth: Depth, most: usize)
-    -> io::Result<Vec<(String, State)>>;
+    fn list(
+        &self,
+        prefix: &Address,
+        depth: ListDepth,
+        most: usize,
+    ) -> io::Result<Vec<(String, ObjectState)>>;
 
     /// Begins to read a range of an object that was in this state, and lies in it. The bytes are exactly that
     /// range of that state: `Err` if the object has changed since ([`changed`]).
-    fn read(&self, at: &Address, state: &State, range: Range<u64>) -> Box<dyn Pending>;
+    fn read(&self, at: &Address, state: &ObjectState, range: Range<u64>) -> Box<dyn PendingRead>;
 
     /// Puts bytes. The object appears whole or not at all.
-    fn put(&self, at: &Address, bytes: Bytes, how: Put) -> io::Result<()>;
+    fn put(&self, at: &Address, bytes: Bytes, how: PutMode) -> io::Result<()>;
 
     /// Puts the bytes of a local file, in parts where it is long. The object appears whole or not at all.
-    fn put_file(&self, at: &Address, file: &Path, how: Put) -> io::Result<()>;
+    fn put_file(&self, at: &Address, file: &Path, how: PutMode) -> io::Result<()>;
 
     /// Copies an object within a bucket, in the store itself.
     fn copy(&self, from: &Address, to: &Address) -> io::Result<()>;
@@ -118,38 +122,38 @@ pub trait Store: Send + Sync {
 
 /// A store that is linked into this program. Made by [`register!`](crate::register).
 #[derive(Clone, Copy)]
-pub struct Linked {
+pub struct LinkedStore {
     /// What stands before `://` in its addresses; the first is what all of them mean.
     pub schemes: &'static [&'static str],
     /// The store.
     pub store: &'static dyn Store,
 }
 
-inventory::collect!(Linked);
+inventory::collect!(LinkedStore);
 
 /// Schemes of stores that the full program has, and others may not.
 const KNOWN: [&str; 2] = ["s3", "s3a"];
 
 /// An address, and the store that has it.
 #[derive(Clone)]
-pub struct Place {
+pub struct StorePath {
     /// The store.
     pub store: &'static dyn Store,
     /// The address.
     pub at: Address,
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for StorePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Place({})", self.at)
+        write!(f, "StorePath({})", self.at)
     }
 }
 
-impl Place {
+impl StorePath {
     /// The place that a path means; nothing if it is one of this machine's files.
     ///
     /// `Err` if it is an address that cannot be, or of a store that this program was built without.
-    pub fn of(path: &Path) -> Result<Option<Self>, Error> {
+    pub fn parse(path: &Path) -> Result<Option<Self>, Error> {
         let Some((scheme, rest)) = parts(path) else { return Ok(None) };
         let Some(linked) = linked(scheme) else { return missing(path, scheme) };
         let wrong = |what: &str| {
@@ -207,8 +211,8 @@ fn parts(path: &Path) -> Option<(&str, &[u8])> {
     Some((std::str::from_utf8(scheme).ok()?, rest.strip_prefix(b"://")?))
 }
 
-fn linked(scheme: &str) -> Option<&'static Linked> {
-    inventory::iter::<Linked>
+fn linked(scheme: &str) -> Option<&'static LinkedStore> {
+    inventory::iter::<LinkedStore>
         .into_iter()
         .find(|linked| linked.schemes.iter().any(|known| known.eq_ignore_ascii_case(scheme)))
 }
@@ -218,7 +222,7 @@ fn is_known(scheme: &str) -> bool {
 }
 
 /// A file may have any name, so only what is known to be an address is refused.
-fn missing(path: &Path, scheme: &str) -> Result<Option<Place>, Error> {
+fn missing(path: &Path, scheme: &str) -> Result<Option<StorePath>, Error> {
     if !is_known(scheme) {
         return Ok(None);
     }
@@ -241,8 +245,8 @@ pub(crate) mod memory;
 mod tests {
     use super::*;
 
-    fn place(text: &str) -> Result<Option<Place>, Error> {
-        Place::of(Path::new(text))
+    fn place(text: &str) -> Result<Option<StorePath>, Error> {
+        StorePath::parse(Path::new(text))
     }
 
     #[test]

@@ -26,9 +26,9 @@ impl fmt::Debug for dyn Tasks {
 
 /// Runs every task at once, on the thread that hands it over. For tests and small tools.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Inline;
+pub struct InlineTasks;
 
-impl Tasks for Inline {
+impl Tasks for InlineTasks {
     fn width(&self) -> usize {
         1
     }
@@ -43,13 +43,13 @@ impl Tasks for Inline {
 /// Not for use inside of a task: waiting for others there could take every thread. Dropping it waits, too: what
 /// tasks hold ends with whoever handed them over.
 #[derive(Debug)]
-pub struct Ordered<T> {
+pub struct OrderedTasks<T> {
     tasks: Arc<dyn Tasks>,
     most: usize,
     waiting: VecDeque<Receiver<Result<T, Error>>>,
 }
 
-impl<T: Send + 'static> Ordered<T> {
+impl<T: Send + 'static> OrderedTasks<T> {
     /// A queue of at most `most` tasks that are not yet taken back; at least one.
     pub fn new(tasks: &Arc<dyn Tasks>, most: usize) -> Self {
         Self { tasks: Arc::clone(tasks), most: most.max(1), waiting: VecDeque::new() }
@@ -93,7 +93,7 @@ impl<T: Send + 'static> Ordered<T> {
     }
 }
 
-impl<T> Drop for Ordered<T> {
+impl<T> Drop for OrderedTasks<T> {
     fn drop(&mut self) {
         // A run that has failed would else be over before its files are let go of, and not removed.
         self.waiting.drain(..).for_each(|result| drop(result.recv()));
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn tasks_are_over_when_their_queue_is() {
         let (held, tasks) = (Arc::new(()), Arc::new(Threads) as Arc<dyn Tasks>);
-        let mut ordered = Ordered::new(&tasks, 50);
+        let mut ordered = OrderedTasks::new(&tasks, 50);
         for _ in 0..50 {
             let held = Arc::clone(&held);
             assert!(ordered.push(move || Ok(Arc::strong_count(&held))).unwrap().is_none());
@@ -131,8 +131,8 @@ mod tests {
 
     #[test]
     fn results_come_in_the_order_of_their_tasks() {
-        for tasks in [Arc::new(Inline) as Arc<dyn Tasks>, Arc::new(Threads)] {
-            let mut ordered = Ordered::new(&tasks, 3);
+        for tasks in [Arc::new(InlineTasks) as Arc<dyn Tasks>, Arc::new(Threads)] {
+            let mut ordered = OrderedTasks::new(&tasks, 3);
             let mut results = Vec::new();
             for n in 0..50u64 {
                 let wait = std::time::Duration::from_micros(n * 7 % 5 * 100);
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn a_task_that_fails_or_panics_is_an_error_when_its_turn_comes() {
         let tasks = Arc::new(Threads) as Arc<dyn Tasks>;
-        let mut ordered = Ordered::new(&tasks, 4);
+        let mut ordered = OrderedTasks::new(&tasks, 4);
         ordered.push(|| Ok(1)).unwrap();
         ordered.push(|| Err(Error::refused("no"))).unwrap();
         ordered.push(|| panic!("a panic that this test is about")).unwrap();

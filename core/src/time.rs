@@ -18,19 +18,19 @@ const NANOS: i64 = 1_000_000_000;
 /// | `1194098400s`, `…ms`, `…us`, `…ns` | the same with its unit |
 /// | `+12.5`, `+12.5s`, `+1m30s` | after the first event |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
+pub enum TimePoint {
     /// Nanoseconds since the Unix epoch (or since the start, for relative clocks).
     At(i64),
     /// Nanoseconds after the first event.
     After(i64),
 }
 
-impl When {
+impl TimePoint {
     /// Reads a time. `Err` says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if let Some(after) = text.strip_prefix('+') {
-            return Length::parse(after).map(|length| Self::After(length.0));
+            return TimeLength::parse(after).map(|length| Self::After(length.0));
         }
         if let Some(nanos) = number(text) {
             return nanos.map(Self::At);
@@ -147,9 +147,9 @@ fn out_of_range(text: &str) -> String {
 
 /// A length of time: `1.5` (seconds), `200ms`, `1m30s`, `2h`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Length(pub i64);
+pub struct TimeLength(pub i64);
 
-impl Length {
+impl TimeLength {
     /// Reads a length of time. `Err` says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is no length of time: write 1.5, 200ms, 1m30s or 2h");
@@ -227,17 +227,17 @@ macro_rules! text_option {
 }
 
 text_option!(
-    When,
-    When::parse_chosen,
+    TimePoint,
+    TimePoint::parse_chosen,
     "a time: RFC 3339, seconds since 1970, or +SECONDS after the first event",
     |when| match when {
-        When::At(nanos) => format!("{nanos}ns"),
-        When::After(nanos) => format!("+{nanos}ns"),
+        TimePoint::At(nanos) => format!("{nanos}ns"),
+        TimePoint::After(nanos) => format!("+{nanos}ns"),
     }
 );
 text_option!(
-    Length,
-    Length::parse,
+    TimeLength,
+    TimeLength::parse,
     "a length of time such as 1.5 (seconds), 200ms or 1m30s",
     |length| format!("{}ns", length.0)
 );
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn times_are_read_in_every_form() {
-        let at = |text: &str| When::parse(text).unwrap();
+        let at = |text: &str| TimePoint::parse(text).unwrap();
         let moment = 1_194_098_400 * NANOS;
         for text in [
             "2007-11-03T14:00:00Z",
@@ -260,44 +260,44 @@ mod tests {
             "2007-11-03T15:00:00+01:00",
             "1194098400.0",
         ] {
-            assert_eq!(at(text), When::At(moment), "{text}");
+            assert_eq!(at(text), TimePoint::At(moment), "{text}");
         }
-        assert_eq!(at("2007-11-03"), When::At(1_194_048_000 * NANOS));
-        assert_eq!(at("1194098400.25"), When::At(moment + NANOS / 4));
-        assert_eq!(at("-2.5"), When::At(-5 * NANOS / 2));
-        assert_eq!(at("+1m30.5s"), When::After(90 * NANOS + NANOS / 2));
-        assert_eq!(at("5"), When::At(5 * NANOS));
+        assert_eq!(at("2007-11-03"), TimePoint::At(1_194_048_000 * NANOS));
+        assert_eq!(at("1194098400.25"), TimePoint::At(moment + NANOS / 4));
+        assert_eq!(at("-2.5"), TimePoint::At(-5 * NANOS / 2));
+        assert_eq!(at("+1m30.5s"), TimePoint::After(90 * NANOS + NANOS / 2));
+        assert_eq!(at("5"), TimePoint::At(5 * NANOS));
         for wrong in ["", "noon", "1e9", "--1", "+", "99999999999999999999", "1..2"] {
-            assert!(When::parse(wrong).is_err(), "{wrong}");
+            assert!(TimePoint::parse(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn a_forgotten_plus_is_told_and_never_taken_for_1970() {
-        let refused = |text: &str| When::parse_chosen(text).unwrap_err();
+        let refused = |text: &str| TimePoint::parse_chosen(text).unwrap_err();
         for text in ["2", "2s", "1m", "2.5", "500ms", "36h", "100000", " 2s "] {
             let hint = format!("write `+{}`", text.trim());
             assert!(refused(text).contains(&hint), "{}", refused(text));
         }
         assert!(refused("-2").contains("write `+2`"), "{}", refused("-2"));
-        let at = |text: &str| When::parse_chosen(text).unwrap();
-        assert_eq!(at("2000000000ns"), When::At(2 * NANOS));
-        assert_eq!(at("1970-01-01T00:00:02Z"), When::At(2 * NANOS));
-        assert_eq!((at("0"), at("+2s")), (When::At(0), When::After(2 * NANOS)));
-        assert_eq!(at("1194098400"), When::At(1_194_098_400 * NANOS));
-        let option = |json: &str| serde_json::from_str::<When>(json);
+        let at = |text: &str| TimePoint::parse_chosen(text).unwrap();
+        assert_eq!(at("2000000000ns"), TimePoint::At(2 * NANOS));
+        assert_eq!(at("1970-01-01T00:00:02Z"), TimePoint::At(2 * NANOS));
+        assert_eq!((at("0"), at("+2s")), (TimePoint::At(0), TimePoint::After(2 * NANOS)));
+        assert_eq!(at("1194098400"), TimePoint::At(1_194_098_400 * NANOS));
+        let option = |json: &str| serde_json::from_str::<TimePoint>(json);
         assert!(option("2").is_err() && option("\"2s\"").is_err() && option("1194098400").is_ok());
     }
 
     #[test]
     fn lengths_are_read_with_their_units() {
-        let length = |text: &str| Length::parse(text).unwrap().0;
+        let length = |text: &str| TimeLength::parse(text).unwrap().0;
         assert_eq!(
             (length("1.5"), length("200ms"), length("-1m")),
             (NANOS * 3 / 2, NANOS / 5, -60 * NANOS)
         );
         for wrong in ["", "1x", "s", "9999999999h", "1.2.3s"] {
-            assert!(Length::parse(wrong).is_err(), "{wrong}");
+            assert!(TimeLength::parse(wrong).is_err(), "{wrong}");
         }
     }
 

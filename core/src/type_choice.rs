@@ -26,7 +26,7 @@ pub enum TypeChoice {
 
 impl TypesByKey {
     /// The types of these codecs, in their order.
-    pub fn of(codecs: &Codecs) -> Self {
+    pub fn from_codecs(codecs: &Codecs) -> Self {
         let mut all = Self::default();
         for (codec, types) in codecs.iter().enumerate() {
             for known in types.types() {

@@ -2,7 +2,7 @@
 //!
 //! An event stays one event for as long as it can: a scan is a row with a list of points. Tables are to have
 //! a row a point, so sinks take lists apart when they write, and go on counting events. As many rows may come of
-//! an event that there is no room for them at once: [`Pieces`] gives them one behind another.
+//! an event that there is no room for them at once: [`UnnestPieces`] gives them one behind another.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -19,12 +19,12 @@ use arrow_select::take::take;
 use serde::{Deserialize, Deserializer};
 
 use crate::column::{column, vector};
-use crate::lists::Lists;
+use crate::lists::ListColumn;
 use crate::{Batch, Error, FieldPath, MessageType, Payloads, Rows, TypeKey};
 
 /// A batch in which each element of a list is a row of its own.
 #[derive(Clone, Debug)]
-pub struct Unnested {
+pub struct UnnestedBatch {
     /// The rows, in the order of the events and of the elements in them.
     pub batch: Batch,
     /// For each event of the batch that was unnested, how many rows it became.
@@ -65,7 +65,12 @@ pub fn row_counts(batch: &Batch, path: &FieldPath) -> Result<Option<Vec<u32>>, E
     Ok(counts)
 }
 
-fn count(rows: &Rows, lists: &Lists, path: &FieldPath, counts: &mut [u32]) -> Result<(), Error> {
+fn count(
+    rows: &Rows,
+    lists: &ListColumn,
+    path: &FieldPath,
+    counts: &mut [u32],
+) -> Result<(), Error> {
     for (event, range) in rows.events.iter().zip(&lists.ranges) {
         counts[*event as usize] = u32::try_from(range.len()).map_err(|_| {
             Error::unfit(format!(
@@ -90,7 +95,7 @@ fn count(rows: &Rows, lists: &Lists, path: &FieldPath, counts: &mut [u32]) -> Re
 /// `path` leads through members only: for one with an index no event has a list. Elements are not copied
 /// where they lie one behind another. `Err` if there would be too many rows, or too much beside the lists
 /// would have to be repeated.
-pub fn unnest(batch: &Batch, path: &FieldPath) -> Result<Unnested, Error> {
+pub fn unnest(batch: &Batch, path: &FieldPath) -> Result<UnnestedBatch, Error> {
     unnest_within(batch, path, None)
 }
 
@@ -99,7 +104,7 @@ fn unnest_within(
     batch: &Batch,
     path: &FieldPath,
     numbers: Option<&Range<usize>>,
-) -> Result<Unnested, Error> {
+) -> Result<UnnestedBatch, Error> {
     let (mut counts, mut all_lists) = (vec![1; batch.len()], Vec::new());
     for rows in batch.rows() {
         let mut lists = lists_at(rows, path);
@@ -110,7 +115,7 @@ fn unnest_within(
         all_lists.push(lists);
     }
     if all_lists.iter().all(Option::is_none) {
-        return Ok(Unnested { batch: batch.clone(), counts, has_lists: false });
+        return Ok(UnnestedBatch { batch: batch.clone(), counts, has_lists: false });
     }
     check_rows(&counts, path)?;
     let places = Places::of(&counts);
@@ -126,7 +131,7 @@ fn unnest_within(
         });
     }
     let batch = expanded(batch, &places, &is_expanded).with_rows(all);
-    Ok(Unnested { batch, counts, has_lists: true })
+    Ok(UnnestedBatch { batch, counts, has_lists: true })
 }
 
 fn check_rows(counts: &[u32], path: &FieldPath) -> Result<(), Error> {
@@ -143,15 +148,15 @@ fn check_rows(counts: &[u32], path: &FieldPath) -> Result<(), Error> {
 
 /// Some events of a batch, or of one event some of the elements of its list.
 #[derive(Clone, Debug)]
-pub struct Piece {
+pub struct UnnestPiece {
     events: Batch,
     /// The numbers of the elements that are meant, if not all are.
     numbers: Option<Range<usize>>,
 }
 
-impl Piece {
+impl UnnestPiece {
     /// Whole events.
-    pub fn of(events: Batch) -> Self {
+    pub fn whole(events: Batch) -> Self {
         Self { events, numbers: None }
     }
 
@@ -174,7 +179,7 @@ impl Piece {
     }
 
     /// What it becomes when the lists at `path` are taken apart: see [`unnest`].
-    pub fn unnest(&self, path: &FieldPath) -> Result<Unnested, Error> {
+    pub fn unnest(&self, path: &FieldPath) -> Result<UnnestedBatch, Error> {
         unnest_within(&self.events, path, self.numbers.as_ref())
     }
 }
@@ -184,7 +189,7 @@ impl Piece {
 /// A row that is larger is a piece of its own. The pieces have all rows in order. Nothing of a piece is made
 /// before it is asked for.
 #[derive(Debug)]
-pub struct Pieces {
+pub struct UnnestPieces {
     batch: Batch,
     sizes: Vec<Size>,
     /// The next event.
@@ -219,9 +224,9 @@ const PIECE_BYTES: usize = 8 << 20;
 /// What a row takes at least: times, numbers, channels.
 const ROW_BYTES: usize = 64;
 
-impl Pieces {
+impl UnnestPieces {
     /// The pieces of a batch whose lists at `path` are taken apart. Without a path none are.
-    pub fn of(batch: Batch, path: Option<&FieldPath>) -> Result<Self, Error> {
+    pub fn new(batch: Batch, path: Option<&FieldPath>) -> Result<Self, Error> {
         let sizes = sizes(&batch, path)?;
         Ok(Self { batch, sizes, event: 0, long: None })
     }
@@ -239,10 +244,10 @@ impl Pieces {
     }
 
     /// The next elements of an event that has too many for a piece.
-    fn next_elements(&mut self) -> Option<Piece> {
+    fn next_elements(&mut self) -> Option<UnnestPiece> {
         let (event, size, start) = self.long.as_mut()?;
         let end = start.saturating_add(size.rows_a_piece()).min(size.rows);
-        let piece = Piece::of_elements(event.clone(), *start..end);
+        let piece = UnnestPiece::of_elements(event.clone(), *start..end);
         *start = end;
         if end == size.rows {
             self.long = None;
@@ -251,10 +256,10 @@ impl Pieces {
     }
 }
 
-impl Iterator for Pieces {
-    type Item = Piece;
+impl Iterator for UnnestPieces {
+    type Item = UnnestPiece;
 
-    fn next(&mut self) -> Option<Piece> {
+    fn next(&mut self) -> Option<UnnestPiece> {
         if let Some(piece) = self.next_elements() {
             return Some(piece);
         }
@@ -266,7 +271,7 @@ impl Iterator for Pieces {
             self.long = Some((events, first, 0));
             return self.next_elements();
         }
-        Some(Piece::of(events))
+        Some(UnnestPiece::whole(events))
     }
 }
 
@@ -364,15 +369,15 @@ impl Places {
 }
 
 /// The lists at a path, one a row of `rows`; nothing if there are none.
-fn lists_at(rows: &Rows, path: &FieldPath) -> Option<Lists> {
+fn lists_at(rows: &Rows, path: &FieldPath) -> Option<ListColumn> {
     // What is behind a dictionary could not be left out of it.
     let list = list_field(rows.columns.schema_ref(), &path.members()?)?;
     let array = path.resolve(&rows.columns).filter(|a| a.data_type() == list.data_type())?;
-    Lists::of(&array)
+    ListColumn::from_array(&array)
 }
 
 /// The elements of all rows, one behind another.
-fn elements(lists: &Lists) -> Result<ArrayRef, Error> {
+fn elements(lists: &ListColumn) -> Result<ArrayRef, Error> {
     let mut filled = lists.ranges.iter().filter(|range| !range.is_empty());
     let Some(first) = filled.next() else { return Ok(lists.elements.slice(0, 0)) };
     let (start, mut end) = (first.start, first.end);
@@ -385,7 +390,12 @@ fn elements(lists: &Lists) -> Result<ArrayRef, Error> {
 }
 
 /// The rows that have these lists, with the lists taken apart.
-fn apart(lists: &Lists, rows: &Rows, path: &FieldPath, places: &Places) -> Result<Rows, Error> {
+fn apart(
+    lists: &ListColumn,
+    rows: &Rows,
+    path: &FieldPath,
+    places: &Places,
+) -> Result<Rows, Error> {
     let members = path.members().unwrap_or_default();
     let repeats = UInt32Array::from_iter_values(
         (0u32..).zip(&lists.ranges).flat_map(|(row, range)| range.clone().map(move |_| row)),
@@ -432,7 +442,7 @@ fn value_bytes(array: &ArrayRef, row: usize) -> usize {
 
 fn check_repeated(
     beside: &[(FieldRef, ArrayRef)],
-    lists: &Lists,
+    lists: &ListColumn,
     path: &FieldPath,
 ) -> Result<(), Error> {
     let of_row = |(row, range): (usize, &Range<usize>)| {
@@ -632,7 +642,7 @@ mod tests {
         let plain = rows(&[2], vec![("v", Arc::new(Int32Array::from(vec![5])))]);
         let batch = events(5).with_channels(vec![3; 5]);
         let batch = batch.with_rows(vec![rows(&[0, 1, 3], columns), plain]);
-        let Unnested { batch, counts, .. } = unnest(&batch, &path("points")).unwrap();
+        let UnnestedBatch { batch, counts, .. } = unnest(&batch, &path("points")).unwrap();
         assert_eq!(counts, [2, 0, 1, 1, 1]);
         assert_eq!(batch.sequences(), [0, 0, 2, 3, 4]);
         assert_eq!(batch.timestamps(), [0, 0, 20, 30, 40]);
@@ -778,10 +788,11 @@ mod tests {
             let columns = vec![("text", Arc::clone(&texts)), ("points", points(&lengths, None))];
             let batch = events(4).with_rows(vec![rows(&[0, 1, 3], columns)]);
             let whole = unnest(&batch, &path("points")).unwrap();
-            let all: Vec<Piece> = Pieces::of(batch, Some(&path("points"))).unwrap().collect();
-            let found: Vec<Unnested> =
+            let all: Vec<UnnestPiece> =
+                UnnestPieces::new(batch, Some(&path("points"))).unwrap().collect();
+            let found: Vec<UnnestedBatch> =
                 all.iter().map(|piece| piece.unnest(&path("points")).unwrap()).collect();
-            assert_eq!((all.iter().map(Piece::events).sum::<u64>(), all.len()), (4, pieces));
+            assert_eq!((all.iter().map(UnnestPiece::events).sum::<u64>(), all.len()), (4, pieces));
             assert!(found.iter().all(|piece| piece.batch.len() <= PIECE_ROWS));
             let column = |batch: &Batch| -> Vec<i64> {
                 batch.rows().first().map(|rows| longs(rows, "time")).unwrap_or_default()
@@ -798,11 +809,11 @@ mod tests {
     fn large_events_are_pieces_of_their_own_also_without_a_list() {
         let texts: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(9 << 20); 3]));
         let batch = events(3).with_rows(vec![rows(&[0, 1, 2], vec![("text", texts)])]);
-        let all: Vec<Piece> = Pieces::of(batch, None).unwrap().collect();
+        let all: Vec<UnnestPiece> = UnnestPieces::new(batch, None).unwrap().collect();
         let numbers: Vec<&[i64]> = all.iter().map(|piece| piece.batch().sequences()).collect();
         assert_eq!(numbers, [[0], [1], [2]]);
-        assert_eq!(Pieces::of(events(50), None).unwrap().count(), 1);
-        assert_eq!(Pieces::of(Batch::default(), None).unwrap().count(), 0);
+        assert_eq!(UnnestPieces::new(events(50), None).unwrap().count(), 1);
+        assert_eq!(UnnestPieces::new(Batch::default(), None).unwrap().count(), 0);
     }
 
     proptest! {
@@ -822,7 +833,7 @@ mod tests {
             }).collect();
             let ids: ArrayRef = Arc::new(Int64Array::from_iter_values((0..lists.len() as i64).map(|n| n * 7)));
             let batch = events(next + 1).with_rows(vec![rows(&at, vec![("l", list), ("id", ids)])]);
-            let Unnested { batch: apart, counts, .. } = unnest(&batch, &path("l")).unwrap();
+            let UnnestedBatch { batch: apart, counts, .. } = unnest(&batch, &path("l")).unwrap();
 
             let list_of = |event: u32| at.iter().position(|found| *found == event).map(|row| (row, &lists[row]));
             let mut wanted = Vec::new();

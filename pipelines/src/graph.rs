@@ -1,6 +1,6 @@
 //! Draws the graph of a pipeline, as text that Mermaid and Graphviz turn into a picture.
 
-use sluice_core::Kind;
+use sluice_core::PluginKind;
 
 use sluice_core::name::printable;
 
@@ -11,9 +11,9 @@ pub fn mermaid(pipeline: &Outline) -> String {
     let node = |at: usize, node: &OutlineNode| {
         let (name, plugin) = (entities(&node.name), entities(&node.plugin));
         let (open, close) = match node.kind {
-            Kind::Source => ("([", "])"),
-            Kind::Sink => ("[(", ")]"),
-            Kind::Stage | Kind::Codec | Kind::Service => ("[", "]"),
+            PluginKind::Source => ("([", "])"),
+            PluginKind::Sink => ("[(", ")]"),
+            PluginKind::Stage | PluginKind::Codec | PluginKind::Service => ("[", "]"),
         };
         format!("    n{at}{open}\"{name}<br/>{plugin}\"{close}")
     };
@@ -25,9 +25,9 @@ pub fn dot(pipeline: &Outline) -> String {
     let node = |at: usize, node: &OutlineNode| {
         let (name, plugin) = (escaped(&node.name), escaped(&node.plugin));
         let shape = match node.kind {
-            Kind::Source => "oval",
-            Kind::Sink => "cylinder",
-            Kind::Stage | Kind::Codec | Kind::Service => "box",
+            PluginKind::Source => "oval",
+            PluginKind::Sink => "cylinder",
+            PluginKind::Stage | PluginKind::Codec | PluginKind::Service => "box",
         };
         format!("    n{at} [label=\"{name}\\n{plugin}\", shape={shape}];")
     };

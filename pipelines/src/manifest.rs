@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sluice_core::output::Published;
-use sluice_core::{Error, Origin, OriginInput, files::LogFile};
+use sluice_core::output::PublishedFile;
+use sluice_core::{Error, RunInput, RunOrigin, files::LogFile};
 
 use crate::spec::Node;
 
@@ -66,7 +66,7 @@ pub struct OutputFile {
 
 /// The part of a manifest that is the same for every folder of a run.
 pub(crate) struct Base<'r> {
-    pub(crate) origin: &'r Origin,
+    pub(crate) origin: &'r RunOrigin,
     pub(crate) plugins: &'r [String],
     pub(crate) ended: Ended,
 }
@@ -85,7 +85,7 @@ pub(crate) fn plugins(nodes: &[Node]) -> Vec<String> {
 }
 
 impl Base<'_> {
-    pub(crate) fn text_for(&self, folder: &Path, files: &[Published]) -> Result<String, Error> {
+    pub(crate) fn text_for(&self, folder: &Path, files: &[PublishedFile]) -> Result<String, Error> {
         let files = files.iter().map(|file| {
             let path = file.path.strip_prefix(folder).unwrap_or(&file.path).to_owned();
             OutputFile { path, rows: file.rows, bytes: file.bytes, blake3: file.blake3.clone() }
@@ -105,11 +105,11 @@ impl Base<'_> {
 }
 
 /// The inputs of a run. Waits for their hashes.
-pub(crate) fn inputs(origin: &Origin) -> Vec<InputFile> {
+pub(crate) fn inputs(origin: &RunOrigin) -> Vec<InputFile> {
     origin.inputs.iter().map(input_file).collect()
 }
 
-fn input_file(input: &OriginInput) -> InputFile {
+fn input_file(input: &RunInput) -> InputFile {
     let blake3 = input.blake3.wait().clone();
     InputFile { path: input.path.clone(), bytes: input.bytes, blake3 }
 }

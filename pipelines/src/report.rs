@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sluice_core::counts::Counts;
+use sluice_core::counts::EventCounts;
 use sluice_core::name::printable;
-use sluice_core::output::Published;
+use sluice_core::output::PublishedFile;
 use sluice_core::plugin::SOURCES_LOST;
 use sluice_core::{ChannelId, Channels, Damage, Error, Input};
 
@@ -39,7 +39,7 @@ pub struct Report {
     #[serde(default)]
     pub refused: bool,
     /// The files that were published.
-    pub files: Vec<Published>,
+    pub files: Vec<PublishedFile>,
     /// Wall time.
     pub seconds: f64,
     /// Whether it was asked to end early: a single run that could not be given up has then published what it
@@ -344,10 +344,10 @@ struct Books<'r> {
 /// What a node was given, and what became of it before, summed over every way that leads there.
 #[derive(Clone, Default)]
 struct Flow {
-    entered: Counts,
-    filtered: Counts,
-    damaged: Counts,
-    undecoded: Counts,
+    entered: EventCounts,
+    filtered: EventCounts,
+    damaged: EventCounts,
+    undecoded: EventCounts,
 }
 
 impl<'r> Books<'r> {

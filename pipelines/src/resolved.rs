@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use serde_json::Value;
-use sluice_core::Kind;
+use sluice_core::PluginKind;
 use sluice_core::name::printable;
 use sluice_core::options::ByteSize;
 
@@ -51,7 +51,7 @@ fn describe(text: &mut String, pipeline: &Pipeline, node: &Node) {
     }
     for (key, option) in node.options.as_object().into_iter().flatten() {
         // What else a sink takes is not read as a path with placeholders.
-        let braces = node.kind == Kind::Sink && key == "path";
+        let braces = node.kind == PluginKind::Sink && key == "path";
         line(text, format_args!("{} = {}", bare(key), value(option, braces)));
     }
     if let Part::Stage(stage) = &node.part {

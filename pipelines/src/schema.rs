@@ -1,7 +1,7 @@
 //! Plugins and pipeline files described as JSON: for editors, and for programs that ask what there is.
 
 use serde_json::{Map, Value, json};
-use sluice_core::{Kind, Plugin, Registry};
+use sluice_core::{Plugin, PluginKind, Registry};
 
 use crate::spec::GROUPS;
 use crate::spec::reference::{self, FileKey, TOP_LEVEL};
@@ -34,7 +34,7 @@ pub fn top_level_json() -> Value {
 
 /// The keys that nodes of a kind have beside their plugin's options, described as these are in [`plugin_json`];
 /// none for kinds that are no nodes.
-pub fn node_keys_json(kind: Kind) -> Value {
+pub fn node_keys_json(kind: PluginKind) -> Value {
     keys_json(reference::of_nodes(kind))
 }
 
@@ -87,7 +87,7 @@ fn definition(plugin: &Plugin) -> String {
 
 /// What a node of a kind may be. Which keys it has follows from its plugin, so that an editor names the key that
 /// is wrong instead of every plugin that the node is not.
-fn any_of_kind<'p>(kind: Kind, plugins: impl Iterator<Item = &'p Plugin>) -> Value {
+fn any_of_kind<'p>(kind: PluginKind, plugins: impl Iterator<Item = &'p Plugin>) -> Value {
     let (mut names, mut choices) = (Vec::new(), Vec::new());
     for plugin in plugins {
         names.push(plugin.name);

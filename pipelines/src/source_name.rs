@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluice_core::{
-    Batch, Channel, ChannelId, Damage, Entry, Error, Input, Query, ReadContext, Reader, Seam,
-    Source, Split,
+    Batch, Channel, ChannelId, Damage, Error, Input, Query, ReadContext, Reader, Seam, Source,
+    Split, SplitStart,
 };
 
 use crate::batch::template::Template;
@@ -89,7 +89,7 @@ impl Source for NamedSource {
     fn read<'s>(
         &'s self,
         split: &Split,
-        entry: Entry,
+        entry: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         // Channels by the names that the source has for them are none of the run's.

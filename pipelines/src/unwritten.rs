@@ -1,7 +1,7 @@
 //! Decoded rows that nothing writes: a stage decodes messages, and all that comes of them is sinks
 //! that hold payloads. Says so before a run; changes nothing.
 
-use sluice_core::{RowsAfter, Stage};
+use sluice_core::{RowsEffect, Stage};
 
 use crate::spec::{Node, Part};
 
@@ -21,7 +21,7 @@ pub fn notes(nodes: &[Node]) -> Vec<(usize, String)> {
 /// Whether all that a node does is to decode messages.
 fn decodes(node: &Node) -> bool {
     let Part::Stage(Stage::Map(map)) = &node.part else { return false };
-    matches!(map.rows_after(), RowsAfter::Decoded(_))
+    matches!(map.rows_after(), RowsEffect::Decoded(_))
 }
 
 /// Why the sinks that rows of a node come to do not write them; nothing if rows are of use on any
@@ -50,7 +50,7 @@ fn reasons(nodes: &[Node], decoder: usize) -> Option<Vec<(usize, String)>> {
 fn uses_rows(stage: &Stage) -> bool {
     stage.parts().into_iter().any(|part| match part {
         Stage::Map(map) => map.uses_rows(),
-        Stage::Fold(fold) => !matches!(fold.rows_after(), RowsAfter::Same),
+        Stage::Fold(fold) => !matches!(fold.rows_after(), RowsEffect::Same),
         Stage::Chain(_) => false,
     })
 }

@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 
 use serde_json::json;
-use sluice_core::{Entry, Kind, Make, Query, ReadContext, Registry, Source};
+use sluice_core::{PluginFactory, PluginKind, Query, ReadContext, Registry, Source, SplitStart};
 
 use crate::kit::{BEGIN, Event, Folder, log};
 
@@ -25,8 +25,8 @@ fn read_after(
     change: impl Fn(&std::path::Path),
 ) -> (Vec<i64>, Vec<(u64, u64)>) {
     let path = folder.at("in.lcm");
-    let plugin = *Registry::linked().get(Kind::Source, "lcm-log").unwrap();
-    let Make::Source(make) = plugin.make else { panic!("{plugin:?} is a source") };
+    let plugin = *Registry::linked().get(PluginKind::Source, "lcm-log").unwrap();
+    let PluginFactory::Source(make) = plugin.make else { panic!("{plugin:?} is a source") };
     let source: Box<dyn Source> = make(json!({ "path": path })).unwrap();
     let splits = source.splits(target, &Query::default()).unwrap();
     change(&path);
@@ -34,7 +34,7 @@ fn read_after(
     let (mut numbers, mut ended) = (Vec::new(), None);
     for split in &splits {
         // As the engine does in the end: each split from where the one before stopped.
-        let entry = Entry::At(ended.unwrap_or(split.start));
+        let entry = SplitStart::At(ended.unwrap_or(split.start));
         let mut reader = source.read(split, entry, &context).unwrap();
         while let Some(batch) = reader.next_batch().unwrap() {
             numbers.extend_from_slice(batch.sequences());
@@ -93,11 +93,11 @@ fn what_is_appended_while_it_is_read_is_read_too() {
 #[test]
 fn a_log_that_is_gone_ends_the_run() {
     let folder = folder_with_log();
-    let plugin = *Registry::linked().get(Kind::Source, "lcm-log").unwrap();
-    let Make::Source(make) = plugin.make else { panic!("{plugin:?} is a source") };
+    let plugin = *Registry::linked().get(PluginKind::Source, "lcm-log").unwrap();
+    let PluginFactory::Source(make) = plugin.make else { panic!("{plugin:?} is a source") };
     let source = make(json!({ "path": folder.at("in.lcm") })).unwrap();
     let split = source.splits(u64::MAX, &Query::default()).unwrap().remove(0);
     fs::remove_file(folder.at("in.lcm")).unwrap();
-    let opened = source.read(&split, Entry::At(0), &ReadContext::standalone("log"));
+    let opened = source.read(&split, SplitStart::At(0), &ReadContext::standalone("log"));
     assert!(opened.is_err_and(|e| e.to_string().contains("in.lcm")));
 }

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sluice_core::output::faults::{Fault, Faults};
+use sluice_core::output::faults::{FaultInjector, StepFault};
 use sluice_core::{ErrorKind, Overwrite, Registry};
 use sluice_pipeline::batch::{Batch, BatchReport, Failing, Status};
 use sluice_pipeline::dispatch::{self, Carrier, Fulfilled};
@@ -274,8 +274,8 @@ fn input_that_cannot_be_read_is_tried_again_and_then_told() {
 #[test]
 fn a_disk_that_fails_while_units_are_published_leaves_each_whole_or_as_it_was() {
     let folder = folder();
-    let faults = Arc::new(Faults::none());
-    let run = |faults: &Arc<Faults>| {
+    let faults = Arc::new(FaultInjector::none());
+    let run = |faults: &Arc<FaultInjector>| {
         let options = Options { faults: Some(Arc::clone(faults)), ..options(Overwrite::Replace) };
         batch(KINDS, &folder).run_by(&Threads::sound(), &Registry::linked(), &options)
     };
@@ -284,7 +284,7 @@ fn a_disk_that_fails_while_units_are_published_leaves_each_whole_or_as_it_was() 
     let (steps, wanted) = (faults.steps(), tree(&folder.at("out")));
     assert!(steps > 100, "{steps}");
     for step in (0..steps).step_by(steps as usize / 9) {
-        let faults = Arc::new(Faults::at(step, Fault::Broken));
+        let faults = Arc::new(FaultInjector::at(step, StepFault::Broken));
         let report = run(&faults).unwrap();
         assert!(faults.struck().is_some(), "step {step}");
         assert_eq!(report.count(Status::Failed), 1, "step {step}");
@@ -309,7 +309,9 @@ fn whoever_reaches_nobody_does_nothing() {
 #[test]
 fn a_worker_of_another_build_refuses_and_the_unit_fails_with_the_reason() {
     fn fewer() -> Registry {
-        Registry::of(Registry::linked().iter().filter(|plugin| plugin.name != "jsonl").copied())
+        Registry::from_plugins(
+            Registry::linked().iter().filter(|plugin| plugin.name != "jsonl").copied(),
+        )
     }
     let folder = folder();
     let mut threads = Threads::sound();

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use sluice_core::contract::trials;
-use sluice_core::{Kind, Registry};
+use sluice_core::{PluginKind, Registry};
 
 use crate::kit::{Dice, Folder, Ran, drive, log, ran, skipped, sluice};
 
@@ -20,7 +20,7 @@ fn folder() -> Folder {
         folder.write(&format!("in/{n}.lcm"), log(&drive(n, 1_500)));
     }
     let registry = Registry::linked();
-    let has = |name: &str| registry.get(Kind::Sink, name).is_some();
+    let has = |name: &str| registry.get(PluginKind::Sink, name).is_some();
     let sink = |name: &str, plugin: &str, path: &str| {
         format!("[sinks.{name}]\nplugin = \"{plugin}\"\nfrom = \"log\"\npath = \"out/{path}\"\n")
     };

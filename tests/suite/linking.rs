@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 use sluice_core::registry::type_set;
-use sluice_core::{Kind, Registry};
+use sluice_core::{PluginKind, Registry};
 
 use crate::kit::root;
 
@@ -108,7 +108,7 @@ fn every_family_has_its_plugins_in_the_registry() {
 }
 
 /// What the sources of a crate say in `register!`: `source "lcm-log": …`. Sets of types have no kind.
-fn registered_in(folder: &std::path::Path) -> Vec<(Option<Kind>, String)> {
+fn registered_in(folder: &std::path::Path) -> Vec<(Option<PluginKind>, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         if entry.is_dir() {
@@ -118,7 +118,13 @@ fn registered_in(folder: &std::path::Path) -> Vec<(Option<Kind>, String)> {
         let text = fs::read_to_string(entry).unwrap();
         for registration in text.split("register! {").skip(1) {
             let (kind, rest) = registration.trim_start().split_once(" \"").unwrap();
-            let kinds = [Kind::Source, Kind::Stage, Kind::Codec, Kind::Sink, Kind::Service];
+            let kinds = [
+                PluginKind::Source,
+                PluginKind::Stage,
+                PluginKind::Codec,
+                PluginKind::Sink,
+                PluginKind::Service,
+            ];
             let known = kinds.into_iter().find(|k| k.to_string() == kind);
             assert!(known.is_some() || kind == "types", "{kind}");
             found.push((known, rest.split('"').next().unwrap().to_owned()));

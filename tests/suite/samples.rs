@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sluice_core::{Kind, Plugin, Registry};
+use sluice_core::{Plugin, PluginKind, Registry};
 use sluice_pipeline::{Document, Pipeline, Variables};
 
 /// The sample as a whole pipeline: with a source for what it reads from and a sink for what it leaves.
@@ -28,8 +28,9 @@ pub(crate) fn completed(plugin: &Plugin) -> String {
 #[test]
 fn every_sample_is_a_piece_of_a_pipeline_file() {
     let registry = Registry::linked();
-    for plugin in
-        registry.iter().filter(|plugin| !matches!(plugin.kind(), Kind::Codec | Kind::Service))
+    for plugin in registry
+        .iter()
+        .filter(|plugin| !matches!(plugin.kind(), PluginKind::Codec | PluginKind::Service))
     {
         let document = Document::generated(plugin.name, completed(plugin));
         let variables = Variables { set: BTreeMap::new(), environment: false };

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use sluice_core::options::ByteSize;
-use sluice_core::{Kind, Registry};
+use sluice_core::{PluginKind, Registry};
 use sluice_pipeline::run::DEFAULT_MEMORY;
 use sluice_pipeline::{library, schema};
 
@@ -31,7 +31,8 @@ fn validated(files: &BTreeMap<String, String>) -> Option<Verdicts> {
 #[test]
 fn pipelines_that_the_program_takes_fit_its_schema() {
     let registry = Registry::linked();
-    let nodes = registry.iter().filter(|p| !matches!(p.kind(), Kind::Codec | Kind::Service));
+    let nodes =
+        registry.iter().filter(|p| !matches!(p.kind(), PluginKind::Codec | PluginKind::Service));
     let samples = nodes.map(|plugin| (format!("{plugin:?}"), completed(plugin)));
     let shipped =
         library::names().filter_map(|name| Some((name.to_owned(), library::get(name)?.to_owned())));
@@ -106,9 +107,9 @@ fn the_documentation_has_every_key_as_the_program_tells_it() {
     let told = |keys: Value| keys.as_array().unwrap().iter().map(row).collect::<Vec<_>>();
     assert_eq!(rows(&page, "Keys of the file"), told(schema::top_level_json()));
     for (heading, kind) in [
-        ("Keys of every source", Kind::Source),
-        ("Keys of every stage and sink", Kind::Stage),
-        ("Keys of every stage and sink", Kind::Sink),
+        ("Keys of every source", PluginKind::Source),
+        ("Keys of every stage and sink", PluginKind::Stage),
+        ("Keys of every stage and sink", PluginKind::Sink),
     ] {
         assert_eq!(rows(&page, heading), told(schema::node_keys_json(kind)), "{kind}");
     }
@@ -120,7 +121,9 @@ fn the_documentation_has_every_key_as_the_program_tells_it() {
 fn whoever_asks_for_a_plugin_is_told_the_keys_of_every_node() {
     let folder = Folder::new();
     let text = |name: &str| ran(&folder, &["plugins", name]).expect(0).text();
-    for (plugin, kind) in [("demo", Kind::Source), ("filter", Kind::Stage), ("csv", Kind::Sink)] {
+    for (plugin, kind) in
+        [("demo", PluginKind::Source), ("filter", PluginKind::Stage), ("csv", PluginKind::Sink)]
+    {
         let (text, keys) = (text(plugin), schema::node_keys_json(kind));
         assert!(text.contains(&format!("\nkeys of every {kind}\n")), "{text}");
         for key in keys.as_array().unwrap() {
@@ -133,5 +136,5 @@ fn whoever_asks_for_a_plugin_is_told_the_keys_of_every_node() {
     assert!(!codec.contains("keys of"), "{codec}");
     let json = ran(&folder, &["plugins", "demo", "--json"]).expect(0).text();
     let json: Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(json[0]["keys"], schema::node_keys_json(Kind::Source));
+    assert_eq!(json[0]["keys"], schema::node_keys_json(PluginKind::Source));
 }

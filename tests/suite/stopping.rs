@@ -11,8 +11,8 @@ use std::thread::Scope;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use sluice_core::{
-    BatchBuilder, Channel, Encoding, Entry, Error, ErrorKind, Input, Name, Overwrite, Query,
-    ReadContext, Reader, Registry, Source, Split,
+    BatchBuilder, Channel, Encoding, Error, ErrorKind, Input, Name, Overwrite, Query, ReadContext,
+    Reader, Registry, Source, Split, SplitStart,
 };
 use sluice_pipeline::Part;
 use sluice_pipeline::batch::{Batch, BatchReport, Failing, Status};
@@ -213,7 +213,7 @@ impl Source for Halting {
     fn read<'s>(
         &'s self,
         split: &Split,
-        _: Entry,
+        _: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let context = context.clone();

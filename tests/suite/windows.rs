@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use sluice_core::contract::gather_splits;
-use sluice_core::{Kind, Make, Query, ReadContext, Registry};
+use sluice_core::{PluginFactory, PluginKind, Query, ReadContext, Registry};
 
 use crate::kit::{BEGIN, Event, Folder, events, log, ran, skipped};
 
@@ -98,7 +98,7 @@ fn read_window(
     let mut options = json!({ "path": path });
     seek.iter().for_each(|seek| options["seek"] = Value::from(*seek));
     let registry = Registry::linked();
-    let Make::Source(make) = registry.get(Kind::Source, plugin).unwrap().make else {
+    let PluginFactory::Source(make) = registry.get(PluginKind::Source, plugin).unwrap().make else {
         panic!("{plugin} is no source")
     };
     let source = make(options).unwrap();

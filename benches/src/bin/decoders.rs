@@ -106,7 +106,7 @@ impl Type {
     /// A type of a set that the program has built in: of those of that name, the first that ours are of.
     fn built_in(self, set: &str, name: &str) -> anyhow::Result<Arc<dyn PayloadType>> {
         let types = TypePaths(vec![set.into()]);
-        let codecs = Codecs::of(&Registry::linked(), &types, &CodecOptions::default());
+        let codecs = Codecs::from_paths(&Registry::linked(), &types, &CodecOptions::default());
         let codecs = codecs.map_err(|e| anyhow::anyhow!("{e}"))?;
         let (mut payload, mut one) = (Vec::new(), BatchBuilder::default());
         self.payload(0, &mut payload);

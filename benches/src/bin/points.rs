@@ -13,8 +13,8 @@ use clap::{Parser, Subcommand};
 use serde_json::json;
 use sluice_benches::{bare, points};
 use sluice_core::{
-    Batch, BatchBuilder, Channel, Channels, Encoding, Kind, Make, Map, Name, Registry, Stage,
-    StageContext,
+    Batch, BatchBuilder, Channel, Channels, Encoding, Map, Name, PluginFactory, PluginKind,
+    Registry, Stage, StageContext,
 };
 use sluice_dgc::points::Points;
 
@@ -85,8 +85,8 @@ fn decode(log: &Path, drop_empty: bool, rounds: usize) -> anyhow::Result<()> {
 
 fn stage(drop_empty: bool) -> anyhow::Result<Box<dyn Map>> {
     let registry = Registry::linked();
-    let plugin = registry.get(Kind::Stage, "velodyne").context("the stage is linked")?;
-    let Make::Stage(make) = plugin.make else { bail!("`velodyne` is no stage") };
+    let plugin = registry.get(PluginKind::Stage, "velodyne").context("the stage is linked")?;
+    let PluginFactory::Stage(make) = plugin.make else { bail!("`velodyne` is no stage") };
     match make(json!({ "drop_zero_returns": drop_empty })) {
         Ok(Stage::Map(map)) => Ok(map),
         Ok(_) => bail!("`velodyne` has a memory"),

@@ -1,7 +1,7 @@
 //! Values of options: reads and judges single ones.
 
 use sluice_core::Pattern;
-use sluice_core::time::{Length, When};
+use sluice_core::time::{TimeLength, TimePoint};
 
 /// A name with a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(crate) fn pattern(text: &str) -> Result<String, String> {
 }
 
 pub(super) fn time(text: &str) -> Result<String, String> {
-    When::parse_chosen(text).map(|_| text.trim().to_owned())
+    TimePoint::parse_chosen(text).map(|_| text.trim().to_owned())
 }
 
 /// A regular expression for whole names, as the pattern that it is.
@@ -44,9 +44,9 @@ pub(crate) fn regex(text: &str) -> Result<String, String> {
 
 /// A length of time; the text is what a plugin gets.
 pub fn length(text: &str) -> Result<String, String> {
-    match Length::parse(text)? {
-        Length(1..) => Ok(text.trim().to_owned()),
-        Length(_) => Err("expected a length of time above 0".to_owned()),
+    match TimeLength::parse(text)? {
+        TimeLength(1..) => Ok(text.trim().to_owned()),
+        TimeLength(_) => Err("expected a length of time above 0".to_owned()),
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use sluice_core::time::When;
-use sluice_core::{Kind, Plugin};
+use sluice_core::time::TimePoint;
+use sluice_core::{Plugin, PluginKind};
 use sluice_pipeline::Report;
 use sluice_pipeline::run::{self, Options};
 
@@ -78,7 +78,7 @@ fn groups<'s>(
 fn refuse_relative_times(selection: &SelectionArgs) -> Result<(), Failure> {
     for (flag, time) in [("--start", &selection.start), ("--end", &selection.end)] {
         let Some(time) = time else { continue };
-        if matches!(When::parse_chosen(time), Ok(When::After(_))) {
+        if matches!(TimePoint::parse_chosen(time), Ok(TimePoint::After(_))) {
             return Err(Failure::WrongUse(format!(
                 "{flag} {time} counts from the first event of all logs, and these are of different \
                  formats: give a point in time, or print them one by one"
@@ -98,7 +98,7 @@ fn print(
     shell: &Shell,
 ) -> Result<Report, Failure> {
     let source = group.source;
-    let sink = inputs::named(shell, Kind::Sink, if args.json { "jsonl" } else { "text" })?;
+    let sink = inputs::named(shell, PluginKind::Sink, if args.json { "jsonl" } else { "text" })?;
     let recipe = Recipe {
         source: source.name,
         inputs: &group.inputs,

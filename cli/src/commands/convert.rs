@@ -4,7 +4,7 @@ use std::env;
 use std::io::{self, Write};
 use std::path::Path;
 
-use sluice_core::{Error, Kind, Plugin, Source};
+use sluice_core::{Error, Plugin, PluginKind, Source};
 use sluice_pipeline::names::SearchedName;
 use sluice_pipeline::{Document, Node, Part, Pipeline, Variables};
 
@@ -132,7 +132,7 @@ pub(crate) fn source<'s>(
 ) -> Result<&'s Plugin, Failure> {
     // What `--from` names is opened by the run; there is nothing to find out before.
     if let Some(name) = from {
-        let plugin = inputs::named(shell, Kind::Source, name)?;
+        let plugin = inputs::named(shell, PluginKind::Source, name)?;
         if options.is_empty() {
             inputs::expect_path_to_do(plugin)?;
         }
@@ -194,7 +194,7 @@ pub fn open_logs<'s>(
 fn live_source<'s>(inputs: &[String], shell: &'s Shell) -> Result<Option<&'s Plugin>, Failure> {
     match inputs.iter().find(|input| inputs::is_url(input)) {
         None => Ok(None),
-        Some(url) if inputs.len() == 1 => inputs::of_url(shell, Kind::Source, url).map(Some),
+        Some(url) if inputs.len() == 1 => inputs::of_url(shell, PluginKind::Source, url).map(Some),
         Some(url) => Err(Failure::WrongUse(format!(
             "{url} cannot be read with other inputs, since it has no end; a pipeline file can merge them"
         ))),
@@ -218,7 +218,7 @@ impl<'s> Sink<'s> {
         shell: &'s Shell,
     ) -> Result<Self, Failure> {
         if let Some(url) = inputs::told_file_url(to, shell)? {
-            let plugin = inputs::named(shell, Kind::Sink, name.unwrap_or("lcm-log"))?;
+            let plugin = inputs::named(shell, PluginKind::Sink, name.unwrap_or("lcm-log"))?;
             let path = url.output().map_err(Failure::WrongUse)?.display().to_string();
             let append = Assignment { name: "append".into(), value: "true".into() };
             let appends = url.mode == Some(Mode::Append);
@@ -230,15 +230,15 @@ impl<'s> Sink<'s> {
         }
         let path = folder_with_slash(to);
         if let Some(name) = name {
-            let plugin = inputs::named(shell, Kind::Sink, name)?;
+            let plugin = inputs::named(shell, PluginKind::Sink, name)?;
             return Ok(Self { plugin, path, options: Vec::new() });
         }
         if inputs::is_url(&path) {
-            let plugin = inputs::of_url(shell, Kind::Sink, &path)?;
+            let plugin = inputs::of_url(shell, PluginKind::Sink, &path)?;
             return Ok(Self { plugin, path, options: Vec::new() });
         }
         if path == "-" {
-            let names = shell.registry.names(Kind::Sink).join(", ");
+            let names = shell.registry.names(PluginKind::Sink).join(", ");
             let what = "standard output has no extension that tells a format";
             return Err(Failure::WrongUse(format!("{what}; say --as with one of: {names}")));
         }
@@ -252,8 +252,8 @@ impl<'s> Sink<'s> {
     fn by_extension(path: String, given: &[Assignment], shell: &'s Shell) -> Result<Self, Failure> {
         let (extension, packed) = inputs::extension(Path::new(&path));
         let named = extension.as_deref();
-        let inner = named.and_then(|e| shell.registry.by_extension(Kind::Sink, e));
-        let archive = shell.registry.get(Kind::Sink, "archive").filter(|_| packed);
+        let inner = named.and_then(|e| shell.registry.by_extension(PluginKind::Sink, e));
+        let archive = shell.registry.get(PluginKind::Sink, "archive").filter(|_| packed);
         // The formats an archive can hold; what else is compressed does that by itself.
         let format = match (named, inner.map(|plugin| plugin.name)) {
             (Some("arrow"), None) => Some("arrow"),
@@ -273,7 +273,7 @@ impl<'s> Sink<'s> {
     }
 
     fn plain(inner: Option<&'s Plugin>, path: String, shell: &Shell) -> Result<Self, Failure> {
-        let names = || shell.registry.names(Kind::Sink).join(", ");
+        let names = || shell.registry.names(PluginKind::Sink).join(", ");
         let unknown = || {
             Failure::WrongUse(format!(
                 "the extension of `{path}` tells no format that this program writes; say --as with one \
@@ -295,7 +295,7 @@ fn folder_with_slash(path: &str) -> String {
 /// A folder takes tables, one a channel.
 fn tables<'s>(path: &str, shell: &'s Shell) -> Result<&'s Plugin, Failure> {
     let name = "parquet";
-    shell.registry.get(Kind::Sink, name).ok_or_else(|| {
+    shell.registry.get(PluginKind::Sink, name).ok_or_else(|| {
         Failure::WrongUse(format!(
             "a folder takes tables, and this program has no sink `{name}`; name a file instead of {path}"
         ))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 
 use serde_json::{Value, json};
-use sluice_core::files::Identity;
+use sluice_core::files::FileIdentity;
 use sluice_core::name::{json_escaped, printable_sentence};
 use sluice_core::output::place;
 use sluice_core::{Error, Overwrite};
@@ -322,10 +322,10 @@ fn refuse_log(path: &Path, pipeline: &Pipeline, outputs: &[PathBuf]) -> Result<(
     if outputs.iter().any(|output| place(output) == place(path)) {
         return taken("an output");
     }
-    let Some(identity) = Identity::of(path) else { return Ok(()) };
+    let Some(identity) = FileIdentity::read(path) else { return Ok(()) };
     for node in &pipeline.nodes {
         let Part::Source(source) = &node.part else { continue };
-        if source.files()?.iter().any(|input| Identity::of(&input.path) == Some(identity)) {
+        if source.files()?.iter().any(|input| FileIdentity::read(&input.path) == Some(identity)) {
             return taken("an input");
         }
     }

@@ -9,7 +9,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use serde_json::json;
 use sluice_core::name::printable_sentence;
-use sluice_core::{Kind, Make};
+use sluice_core::{PluginFactory, PluginKind};
 use sluice_pipeline::run::Stop;
 
 use crate::ending::{Ending, Failure, Outcome};
@@ -43,8 +43,8 @@ pub(crate) struct HubArgs {
 }
 
 pub(crate) fn run(args: &HubArgs, shell: &Shell) -> Outcome {
-    let plugin = inputs::named(shell, Kind::Service, HUB)?;
-    let Make::Service(make) = plugin.make else {
+    let plugin = inputs::named(shell, PluginKind::Service, HUB)?;
+    let PluginFactory::Service(make) = plugin.make else {
         return Err(Failure::Failed(format!("`{HUB}` is no service")));
     };
     let service = make(json!({ "listen": args.listen }));

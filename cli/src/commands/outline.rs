@@ -2,14 +2,14 @@
 //! names of the variables in place. Opens nothing.
 
 use serde_json::{Value, json};
-use sluice_core::Kind;
+use sluice_core::PluginKind;
 use sluice_core::name::{json_escaped, printable, printable_sentence};
 use sluice_pipeline::{Outline, OutlineNode};
 
 /// As text for people.
 pub(super) fn text(outline: &Outline) -> String {
-    let of = |kind: Kind| outline.nodes.iter().filter(move |node| node.kind == kind);
-    let nodes = of(Kind::Source).chain(of(Kind::Stage)).chain(of(Kind::Sink));
+    let of = |kind: PluginKind| outline.nodes.iter().filter(move |node| node.kind == kind);
+    let nodes = of(PluginKind::Source).chain(of(PluginKind::Stage)).chain(of(PluginKind::Sink));
     let mut text: String = nodes.map(|node| line(outline, node)).collect();
     for left_out in &outline.left_out {
         text += &format!("left out: {}\n", printable_sentence(&left_out.to_string()));
@@ -19,8 +19,8 @@ pub(super) fn text(outline: &Outline) -> String {
 
 fn line(outline: &Outline, node: &OutlineNode) -> String {
     let verb = match node.kind {
-        Kind::Source => "reads ",
-        Kind::Sink => "writes",
+        PluginKind::Source => "reads ",
+        PluginKind::Sink => "writes",
         _ => "does  ",
     };
     let from = match node.from.is_empty() {
@@ -38,7 +38,7 @@ fn from<'o>(outline: &'o Outline, node: &OutlineNode) -> Vec<&'o str> {
 
 /// As JSON, in the form that a plan has, without what only values can tell.
 pub(super) fn json(outline: &Outline) -> Value {
-    let of = |kind: Kind| {
+    let of = |kind: PluginKind| {
         let nodes = outline.nodes.iter().filter(|node| node.kind == kind);
         nodes.map(|node| node_json(outline, node)).collect::<Vec<_>>()
     };
@@ -48,15 +48,15 @@ pub(super) fn json(outline: &Outline) -> Value {
         "name": outline.name,
         "unset": outline.unset,
         "left_out": left_out.collect::<Vec<_>>(),
-        "sources": of(Kind::Source),
-        "stages": of(Kind::Stage),
-        "sinks": of(Kind::Sink),
+        "sources": of(PluginKind::Source),
+        "stages": of(PluginKind::Stage),
+        "sinks": of(PluginKind::Sink),
     })
 }
 
 fn node_json(outline: &Outline, node: &OutlineNode) -> Value {
     let mut value = json!({ "name": node.name, "plugin": node.plugin, "options": node.options });
-    if node.kind != Kind::Source {
+    if node.kind != PluginKind::Source {
         value["from"] = json!(from(outline, node));
     }
     value

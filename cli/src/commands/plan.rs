@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 use sluice_core::files::{self, is_special};
 use sluice_core::name::{json_escaped, printable, printable_sentence};
-use sluice_core::{Input, Kind, time};
+use sluice_core::{Input, PluginKind, time};
 use sluice_pipeline::batch::{self, Batch, Unit};
 use sluice_pipeline::run::{self, Options, Reading, SourceReading};
 use sluice_pipeline::{Mistakes, Node, Outline, Part, Pipeline};
@@ -83,12 +83,12 @@ fn units_of(pipeline: &Pipeline, shell: &Shell) -> Result<Option<Vec<Unit>>, Fai
 }
 
 fn batch_text(pipeline: &Pipeline, batch: &[Unit]) -> String {
-    let of = |kind: Kind| pipeline.nodes.iter().filter(move |node| node.kind == kind);
+    let of = |kind: PluginKind| pipeline.nodes.iter().filter(move |node| node.kind == kind);
     let inputs = units::many(batch.len() as u64, "input");
-    let sources = of(Kind::Source)
+    let sources = of(PluginKind::Source)
         .map(|node| format!("reads  {} ({}) for each of {inputs}\n", node.name, node.plugin));
-    let stages = of(Kind::Stage).map(|stage| stage_text(pipeline, stage));
-    let sinks = of(Kind::Sink).map(|node| {
+    let stages = of(PluginKind::Stage).map(|stage| stage_text(pipeline, stage));
+    let sinks = of(PluginKind::Sink).map(|node| {
         format!("writes {} ({}) from {}\n", node.name, node.plugin, from(pipeline, node))
     });
     sources.chain(stages).chain(sinks).chain(batch.iter().map(unit_text)).collect()
@@ -116,9 +116,9 @@ fn unit_json(unit: &Unit) -> Value {
 
 fn text_of(pipeline: &Pipeline, reading: &Reading) -> String {
     let sources = reading.sources.iter().map(|source| source_text(pipeline, source));
-    let of = |kind: Kind| pipeline.nodes.iter().filter(move |node| node.kind == kind);
-    let stages = of(Kind::Stage).map(|stage| stage_text(pipeline, stage));
-    let sinks = of(Kind::Sink).map(|sink| sink_text(pipeline, sink));
+    let of = |kind: PluginKind| pipeline.nodes.iter().filter(move |node| node.kind == kind);
+    let stages = of(PluginKind::Stage).map(|stage| stage_text(pipeline, stage));
+    let sinks = of(PluginKind::Sink).map(|sink| sink_text(pipeline, sink));
     sources.chain(stages).chain(sinks).collect()
 }
 
@@ -184,15 +184,15 @@ fn exists(target: &Path) -> bool {
 
 fn json_of(pipeline: &Pipeline, reading: &Reading) -> Value {
     let sources = reading.sources.iter().map(|source| source_json(pipeline, source));
-    let of = |kind: Kind| pipeline.nodes.iter().filter(move |node| node.kind == kind);
+    let of = |kind: PluginKind| pipeline.nodes.iter().filter(move |node| node.kind == kind);
     let left_out = pipeline.left_out.iter();
     let left_out = left_out.map(|left| json!({ "name": left.node, "why": left.why }));
     json!({
         "name": pipeline.name,
         "left_out": left_out.collect::<Vec<_>>(),
         "sources": sources.collect::<Vec<_>>(),
-        "stages": of(Kind::Stage).map(|node| node_json(pipeline, node)).collect::<Vec<_>>(),
-        "sinks": of(Kind::Sink).map(|node| sink_json(pipeline, node)).collect::<Vec<_>>(),
+        "stages": of(PluginKind::Stage).map(|node| node_json(pipeline, node)).collect::<Vec<_>>(),
+        "sinks": of(PluginKind::Sink).map(|node| sink_json(pipeline, node)).collect::<Vec<_>>(),
     })
 }
 
@@ -225,7 +225,7 @@ fn node_json(pipeline: &Pipeline, node: &Node) -> Value {
     if let Some(program) = &node.program {
         extend(&mut value, json!({ "program": program.line }));
     }
-    if node.kind != Kind::Source {
+    if node.kind != PluginKind::Source {
         extend(&mut value, json!({ "from": from_names(pipeline, node) }));
     }
     value

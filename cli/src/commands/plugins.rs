@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 use sluice_core::registry::type_sets;
 use sluice_core::suggestion::nearest;
-use sluice_core::{Kind, Plugin};
+use sluice_core::{Plugin, PluginKind};
 use sluice_pipeline::schema;
 
 use crate::args::PluginsArgs;
@@ -13,7 +13,13 @@ use crate::ending::{Ending, Failure, Outcome};
 use crate::out;
 use crate::shell::Shell;
 
-const KINDS: [Kind; 5] = [Kind::Source, Kind::Stage, Kind::Codec, Kind::Sink, Kind::Service];
+const KINDS: [PluginKind; 5] = [
+    PluginKind::Source,
+    PluginKind::Stage,
+    PluginKind::Codec,
+    PluginKind::Sink,
+    PluginKind::Service,
+];
 
 pub(crate) fn run(args: &PluginsArgs, shell: &Shell) -> Outcome {
     let wanted: Vec<&Plugin> = match &args.name {

@@ -22,7 +22,7 @@ pub(crate) fn run(args: &TypesArgs, shell: &Shell) -> Outcome {
 pub fn print(files: Vec<PathBuf>, as_json: bool, shell: &Shell) -> Outcome {
     let files = TypePaths(files);
     let paths = if files.0.is_empty() { TypePaths::built_in() } else { files };
-    let codecs = Codecs::of(&shell.registry, &paths, &CodecOptions::default());
+    let codecs = Codecs::from_paths(&shell.registry, &paths, &CodecOptions::default());
     let codecs = codecs.map_err(|error| Failure::WrongUse(error.message))?;
     let types: Vec<KnownType> = codecs.types().cloned().collect();
     let clashes = Clashes::of(&types);

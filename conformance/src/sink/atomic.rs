@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_core::output::faults::{Fault as StepFault, Faults};
+use sluice_core::output::faults::{FaultInjector, StepFault};
 
 use super::files::Tree;
 use super::{Bench, How, unfit};
@@ -21,7 +21,7 @@ impl Bench<'_> {
     pub(super) fn atomic(&self, found: &mut Gathered) {
         let (few, fewer) = self.few();
         self.reset(&Tree::default());
-        let counted = Arc::new(Faults::none());
+        let counted = Arc::new(FaultInjector::none());
         let how = How { faults: Some(Arc::clone(&counted)), ..How::usual(&few) };
         if let Err(failure) = self.run(&how) {
             found.add(unfit(&failure), "some of the events");
@@ -32,14 +32,24 @@ impl Bench<'_> {
             found.add(Fault::new(Promise::Atomic, kind, String::new()), "any run");
             return;
         }
-        let alone = |step| Faults::at(step, StepFault::Short);
+        let alone = |step| FaultInjector::at(step, StepFault::Short);
         self.over(&Tree::default(), &How::usual(&few), &alone, found);
         self.reset(&Tree::default());
         if self.run(&How::usual(&fewer)).is_ok() {
             let before = Tree::of(&self.out());
             let replacing = How::usual(&few).replacing();
-            self.over(&before, &replacing, &|step| Faults::at(step, StepFault::Broken), found);
-            self.over(&before, &replacing, &|step| Faults::since(step, StepFault::Full), found);
+            self.over(
+                &before,
+                &replacing,
+                &|step| FaultInjector::at(step, StepFault::Broken),
+                found,
+            );
+            self.over(
+                &before,
+                &replacing,
+                &|step| FaultInjector::since(step, StepFault::Full),
+                found,
+            );
         }
     }
 
@@ -52,7 +62,13 @@ impl Bench<'_> {
     }
 
     /// Lets every step of a run fail that finds this in its folder.
-    fn over(&self, before: &Tree, how: &How, fails: &dyn Fn(u64) -> Faults, found: &mut Gathered) {
+    fn over(
+        &self,
+        before: &Tree,
+        how: &How,
+        fails: &dyn Fn(u64) -> FaultInjector,
+        found: &mut Gathered,
+    ) {
         // Steps are what they are only in this very run: what is replaced takes some of its own.
         for step in 0.. {
             self.reset(before);

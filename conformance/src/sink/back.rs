@@ -18,11 +18,11 @@ use crate::pipe::{EVENTS, Pipe, read, run};
 
 /// What of events a format holds. All of it, unless something else is said.
 #[derive(Clone, Copy, Debug)]
-pub struct Keeps {
+pub struct FormatFidelity {
     /// Times are kept in steps of so many nanoseconds.
     pub time_step: i64,
     /// How times between two steps are rounded.
-    pub rounding: Rounding,
+    pub rounding: TimeRounding,
     /// The numbers of events.
     pub sequences: bool,
     /// The sources of channels.
@@ -34,12 +34,12 @@ pub struct Keeps {
     /// Decoded rows, where the source gives any.
     pub rows: bool,
     /// Which order.
-    pub order: Order,
+    pub order: EventOrder,
 }
 
 /// How a format rounds times to the steps it keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Rounding {
+pub enum TimeRounding {
     /// To the step before.
     #[default]
     Down,
@@ -49,7 +49,7 @@ pub enum Rounding {
 
 /// Which order of events a format holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum EventOrder {
     /// That of all events.
     #[default]
     All,
@@ -57,17 +57,17 @@ pub enum Order {
     OfChannel,
 }
 
-impl Default for Keeps {
+impl Default for FormatFidelity {
     fn default() -> Self {
         Self {
             time_step: 1,
-            rounding: Rounding::Down,
+            rounding: TimeRounding::Down,
             sequences: true,
             sources: true,
             channels: true,
             encodings: true,
             rows: true,
-            order: Order::All,
+            order: EventOrder::All,
         }
     }
 }
@@ -78,13 +78,13 @@ struct Whole {
     row: Option<RecordBatch>,
 }
 
-impl Keeps {
+impl FormatFidelity {
     /// The event as far as it is kept.
     fn of(&self, event: &Plain) -> Plain {
         let step = self.time_step.max(1);
         let half = match self.rounding {
-            Rounding::Down => 0,
-            Rounding::Nearest => step / 2,
+            TimeRounding::Down => 0,
+            TimeRounding::Nearest => step / 2,
         };
         let rounded = event.timestamp.saturating_add(half).div_euclid(step);
         let timestamp = rounded.saturating_mul(step);
@@ -136,8 +136,8 @@ impl Keeps {
         }
         for (number, event) in (0..).zip(events.plain()) {
             let key = match self.order {
-                Order::All => Default::default(),
-                Order::OfChannel => self.channel(&event),
+                EventOrder::All => Default::default(),
+                EventOrder::OfChannel => self.channel(&event),
             };
             let event = Whole { plain: self.of(&event), row: rows.remove(&number) };
             lists.entry(key).or_default().push(event);

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
-use sluice_core::{Batch, ChannelId, Make, Plugin, Query, Rows, Stage, StageContext, Window};
+use sluice_core::{
+    Batch, ChannelId, Plugin, PluginFactory, Query, Rows, Stage, StageContext, TimeWindow,
+};
 
 use crate::Promise;
 use crate::events::{Events, joined};
@@ -92,7 +94,9 @@ impl Tried<'_> {
     }
 
     fn work(&self) -> Result<Work<'_>, String> {
-        let Make::Stage(make) = self.plugin.make else { return Err("it is no stage".to_owned()) };
+        let PluginFactory::Stage(make) = self.plugin.make else {
+            return Err("it is no stage".to_owned());
+        };
         let stage = make(self.options.clone()).map_err(|error| error.to_string())?;
         let origin = self.events.batch.timestamps().first().copied();
         let (parts, said) = (stage.into_parts(), Said::default());
@@ -116,7 +120,7 @@ struct Work<'e> {
     events: &'e Events,
     origin: Option<i64>,
     /// The times that are wanted after each part; all, where nothing is said.
-    windows: Vec<Window>,
+    windows: Vec<TimeWindow>,
     said: Said,
     misplaced: Option<String>,
     held: Option<String>,

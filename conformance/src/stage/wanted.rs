@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use sluice_core::time::When;
-use sluice_core::{ChannelId, ChannelQuery, MapQuery, Pattern, Patterns, Query, Stage, Window};
+use sluice_core::time::TimePoint;
+use sluice_core::{ChannelId, ChannelQuery, MapQuery, Pattern, Patterns, Query, Stage, TimeWindow};
 
 use crate::events::Events;
 
@@ -23,7 +23,7 @@ pub(super) fn samples(given: &Events) -> Vec<(String, Query)> {
     let channels = names.iter().take(3).filter_map(|name| {
         let pattern = Pattern::parse(name).ok()?;
         let (named, any) = (Patterns(vec![pattern]), Patterns::default());
-        Some((format!("channel `{name}`"), ChannelQuery::of(&named, &any, &any)))
+        Some((format!("channel `{name}`"), ChannelQuery::from_patterns(&named, &any, &any)))
     });
     let every = ("all channels".to_owned(), ChannelQuery::default());
     let channels: Vec<(String, ChannelQuery)> = std::iter::once(every).chain(channels).collect();
@@ -52,7 +52,7 @@ pub(super) fn only(events: &Events, query: &Query) -> Events {
 
 /// What the parts of a stage need where this is wanted after them, and the times wanted after each: as the
 /// engine works it out.
-pub(super) fn before(parts: &[Stage], after: &Query, times: &[i64]) -> (Query, Vec<Window>) {
+pub(super) fn before(parts: &[Stage], after: &Query, times: &[i64]) -> (Query, Vec<TimeWindow>) {
     let (mut windows, origin) = (Vec::new(), times.first().copied().unwrap_or_default());
     let needs = parts.iter().rev().fold(after.clone(), |after, part| {
         windows.push(after.window());
@@ -72,7 +72,7 @@ fn before_map(own: MapQuery, after: Query, origin: i64) -> Query {
         true => own.channels.and(&after.channels),
         false => own.channels,
     };
-    let resolved = |when: Option<When>| when.map(|when| when.resolve(origin));
+    let resolved = |when: Option<TimePoint>| when.map(|when| when.resolve(origin));
     Query {
         start: resolved(own.start).into_iter().chain(start).max(),
         end: resolved(own.end).into_iter().chain(end).min(),

@@ -13,8 +13,8 @@ use sluice_conformance::{CodecTrial, Promise, codec};
 use sluice_core::registry::schema_of;
 use sluice_core::schemars::JsonSchema;
 use sluice_core::{
-    Batch, Channel, Codec, Encoding, Error, KeyOf, KnownType, Make, MessageType, OptionsError,
-    PayloadType, Payloads, Plugin, Rows, TypeKey, options,
+    Batch, Channel, Codec, Encoding, Error, KeyOf, KnownType, MessageType, OptionsError,
+    PayloadType, Payloads, Plugin, PluginFactory, Rows, TypeKey, options,
 };
 
 use crate::found::found;
@@ -61,7 +61,7 @@ macro_rules! toy {
                 sample: "",
                 ..Plugin::new(
                     $name,
-                    Make::Codec(|value| make(value, Wrong::$wrong)),
+                    PluginFactory::Codec(|value| make(value, Wrong::$wrong)),
                     schema_of::<ToyOptions>,
                 )
             }

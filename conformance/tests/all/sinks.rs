@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sluice_conformance::{Keeps, Order, Promise, Rounding, SinkTrial, sink};
+use sluice_conformance::{EventOrder, FormatFidelity, Promise, SinkTrial, TimeRounding, sink};
 use sluice_core::options::OutPath;
 use sluice_core::registry::{make_source, schema_of};
 use sluice_core::schemars::JsonSchema;
 use sluice_core::{
-    Batch, BatchBuilder, Channel, DynSink, EncodeContext, Encoding, Entry, Error, Input, Make,
-    Name, OptionsError, OutputFile, Plugin, ReadContext, Reader, Sink, SinkContext, Source, Split,
-    options,
+    Batch, BatchBuilder, Channel, DynSink, EncodeContext, Encoding, Error, Input, Name,
+    OptionsError, OutputFile, Plugin, PluginFactory, ReadContext, Reader, Sink, SinkContext,
+    Source, Split, SplitStart, options,
 };
 
 use crate::found::found;
@@ -86,7 +86,7 @@ macro_rules! toy {
                 extensions: &["toy"],
                 ..Plugin::new(
                     $name,
-                    Make::Sink(|value| make(value, Wrong::$wrong)),
+                    PluginFactory::Sink(|value| make(value, Wrong::$wrong)),
                     schema_of::<ToyOptions>,
                 )
             }
@@ -133,7 +133,7 @@ macro_rules! filed {
                 sample: concat!("[sinks.out]\nplugin = \"", $name, "\"\nfrom = \"log\"\nfile = \"a\""),
                 ..Plugin::new(
                     $name,
-                    Make::Sink(|value| {
+                    PluginFactory::Sink(|value| {
                         let FileOptions { file } = options::read(value)?;
                         make(json!({ "path": file.0 }), Wrong::$wrong)
                     }),
@@ -268,7 +268,7 @@ struct ToySource {
 }
 
 sluice_core::inventory::submit! {
-    Plugin::new("written", Make::Source(make_source::<ToySource>), schema_of::<ToySource>)
+    Plugin::new("written", PluginFactory::Source(make_source::<ToySource>), schema_of::<ToySource>)
 }
 
 fn field<'b>(bytes: &mut &'b [u8]) -> Option<&'b [u8]> {
@@ -293,7 +293,7 @@ impl Source for ToySource {
     fn read<'s>(
         &'s self,
         _: &Split,
-        _: Entry,
+        _: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let bytes = fs::read(&self.path).map_err(|e| Error::io("read", &self.path, e))?;
@@ -317,15 +317,15 @@ impl Source for ToySource {
 }
 
 /// What the log holds.
-const TOY: Keeps = Keeps {
+const TOY: FormatFidelity = FormatFidelity {
     time_step: 1,
-    rounding: Rounding::Down,
+    rounding: TimeRounding::Down,
     sequences: true,
     sources: true,
     channels: true,
     encodings: false,
     rows: false,
-    order: Order::All,
+    order: EventOrder::All,
 };
 
 fn trial(plugin: &str) -> SinkTrial {
@@ -335,7 +335,10 @@ fn trial(plugin: &str) -> SinkTrial {
 #[test]
 fn a_sound_sink_has_no_findings() {
     trial("toy").check();
-    trial("toy").path("log.toy.other").keeps(Keeps { order: Order::OfChannel, ..TOY }).check();
+    trial("toy")
+        .path("log.toy.other")
+        .keeps(FormatFidelity { order: EventOrder::OfChannel, ..TOY })
+        .check();
 }
 
 #[test]

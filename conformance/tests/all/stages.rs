@@ -11,10 +11,10 @@ use serde_json::Value;
 use sluice_conformance::{Promise, stage};
 use sluice_core::registry::schema_of;
 use sluice_core::schemars::JsonSchema;
-use sluice_core::time::When;
+use sluice_core::time::TimePoint;
 use sluice_core::{
-    Batch, Error, Fold, FoldQuery, Make, Map, MapQuery, MessageType, OptionsError, Payloads,
-    Plugin, Rows, Stage, StageContext, TypeKey, options,
+    Batch, Error, Fold, FoldQuery, Map, MapQuery, MessageType, OptionsError, Payloads, Plugin,
+    PluginFactory, Rows, Stage, StageContext, TypeKey, options,
 };
 
 use crate::found::found;
@@ -69,7 +69,7 @@ macro_rules! toy {
                 sample: concat!("[stages.toy]\nplugin = \"", $name, "\"\nfrom = \"log\""),
                 ..Plugin::new(
                     $name,
-                    Make::Stage(|value| make(value, Wrong::$wrong)),
+                    PluginFactory::Stage(|value| make(value, Wrong::$wrong)),
                     schema_of::<ToyOptions>,
                 )
             }
@@ -176,7 +176,7 @@ impl Map for Toy {
     }
 
     fn query(&self) -> MapQuery {
-        let end = (self.wrong == Wrong::PassesMore).then_some(When::At(0));
+        let end = (self.wrong == Wrong::PassesMore).then_some(TimePoint::At(0));
         MapQuery { end, ..MapQuery::default() }
     }
 }

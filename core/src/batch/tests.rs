@@ -8,7 +8,7 @@ fn batch(payloads: &[&[u8]]) -> Batch {
     let segment = builder.segment(Bytes::from(payloads.concat()));
     let mut offset = 0;
     for (n, payload) in payloads.iter().enumerate() {
-        let place = Place { segment, offset };
+        let place = PayloadOffset { segment, offset };
         builder.push(n as i64 * 10, n as i64, ChannelId(n as u32 % 3), payload, place);
         offset += payload.len() as u32;
     }
@@ -39,7 +39,7 @@ fn wide() -> (Batch, Vec<i128>) {
     let times: Vec<i128> = vec![5, i128::MAX, 7, i128::from(i64::MIN) - 1, 9];
     let mut builder = BatchBuilder::default();
     for time in &times {
-        let place = Place { segment: 0, offset: 0 };
+        let place = PayloadOffset { segment: 0, offset: 0 };
         builder.push_wide(*time, 0, ChannelId(0), b"x", place);
     }
     (builder.finish(), times)
@@ -75,7 +75,7 @@ fn compacting_lets_go_of_segments_that_are_mostly_unused() {
 #[should_panic(expected = "payloads lie in the segments")]
 fn a_view_outside_its_segment_is_refused() {
     let mut builder = BatchBuilder::default();
-    builder.push(0, 0, ChannelId(0), LONG, Place { segment: 0, offset: 0 });
+    builder.push(0, 0, ChannelId(0), LONG, PayloadOffset { segment: 0, offset: 0 });
     builder.finish();
 }
 

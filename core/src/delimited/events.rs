@@ -6,8 +6,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Delimited, Mark, Parsed, Told};
-use crate::framed::{Found, Framing, Head, Outline, Peek, Verdict};
+use super::{Delimited, EventMarker, ParseOutcome, ParsedEvent};
+use crate::framed::{EventHeader, Framing, Peek, PositionContent, RecordContent, RecordOutline};
 use crate::window::{ReadAt, Search};
 use crate::{ChannelId, ChannelIds, Encoding, Error, ReadContext};
 
@@ -39,7 +39,7 @@ const CONTRADICTED: &str = "its length contradicts the events inside of it";
 /// The events of a format.
 pub(super) struct Events<'s, D> {
     format: &'s D,
-    mark: Mark<'s>,
+    mark: EventMarker<'s>,
     longest: usize,
     ids: ChannelIds,
     /// What is being looked at away from the fast path.
@@ -67,7 +67,7 @@ impl<'s, D: Delimited> Events<'s, D> {
         let (source, channels) = (Arc::clone(&context.source), Arc::clone(&context.channels));
         let mark = match format.mark() {
             // What is always there tells nothing.
-            Mark::Begins(b"") | Mark::Ends(b"") => Mark::None,
+            EventMarker::Begins(b"") | EventMarker::Ends(b"") => EventMarker::None,
             mark => mark,
         };
         Self {
@@ -82,29 +82,33 @@ impl<'s, D: Delimited> Events<'s, D> {
     }
 
     /// What the format says of these bytes, which may be more than the longest event.
-    fn parse<'b>(&self, bytes: &'b [u8]) -> Parsed<'b> {
+    fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
         let bytes = bytes.get(..self.longest).unwrap_or(bytes);
         match self.format.parse(bytes) {
-            Parsed::More if bytes.len() >= self.longest => Parsed::Not(TOO_LONG),
-            Parsed::Event(told) if !self.is_marked(bytes, told.len) => Parsed::Not(NO_MARK),
-            Parsed::Damaged { len, .. } if !self.is_marked(bytes, len) => Parsed::Not(NO_MARK),
+            ParseOutcome::More if bytes.len() >= self.longest => ParseOutcome::Not(TOO_LONG),
+            ParseOutcome::Event(told) if !self.is_marked(bytes, told.len) => {
+                ParseOutcome::Not(NO_MARK)
+            }
+            ParseOutcome::Damaged { len, .. } if !self.is_marked(bytes, len) => {
+                ParseOutcome::Not(NO_MARK)
+            }
             said => self.bounded(said),
         }
     }
 
     /// What the format says of the last bytes of a log.
-    fn last<'b>(&self, bytes: &'b [u8]) -> Parsed<'b> {
+    fn last<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
         let said = self.bounded(self.format.last(bytes));
         match len_of(&said) {
-            Some(len) if len > bytes.len() => Parsed::More,
+            Some(len) if len > bytes.len() => ParseOutcome::More,
             _ => said,
         }
     }
 
-    fn bounded<'b>(&self, said: Parsed<'b>) -> Parsed<'b> {
+    fn bounded<'b>(&self, said: ParseOutcome<'b>) -> ParseOutcome<'b> {
         match len_of(&said) {
-            Some(0) => Parsed::Not(NO_BYTES),
-            Some(len) if len > self.longest => Parsed::Not(TOO_LONG),
+            Some(0) => ParseOutcome::Not(NO_BYTES),
+            Some(len) if len > self.longest => ParseOutcome::Not(TOO_LONG),
             _ => said,
         }
     }
@@ -112,9 +116,11 @@ impl<'s, D: Delimited> Events<'s, D> {
     /// Whether an event of `len` bytes has its mark, as far as it is there.
     fn is_marked(&self, bytes: &[u8], len: usize) -> bool {
         match self.mark {
-            Mark::None => true,
-            Mark::Begins(mark) => bytes.iter().zip(mark).all(|(byte, wanted)| byte == wanted),
-            Mark::Ends(mark) => bytes.get(..len).is_none_or(|event| event.ends_with(mark)),
+            EventMarker::None => true,
+            EventMarker::Begins(mark) => {
+                bytes.iter().zip(mark).all(|(byte, wanted)| byte == wanted)
+            }
+            EventMarker::Ends(mark) => bytes.get(..len).is_none_or(|event| event.ends_with(mark)),
         }
     }
 
@@ -132,11 +138,11 @@ impl<'s, D: Delimited> Events<'s, D> {
             let is_end = there < want;
             let said = match self.parse(&self.bytes) {
                 _ if there == 0 => return Ok(Look::End),
-                Parsed::More if is_end => self.last(&self.bytes),
+                ParseOutcome::More if is_end => self.last(&self.bytes),
                 said => said,
             };
             let wrong = match &said {
-                Parsed::Damaged { reason, .. } => Some(*reason),
+                ParseOutcome::Damaged { reason, .. } => Some(*reason),
                 _ => None,
             };
             match (len_of(&said), said) {
@@ -146,7 +152,7 @@ impl<'s, D: Delimited> Events<'s, D> {
                         || !is_end && log.read_at(end.saturating_sub(1), &mut [0])? == 1;
                     return Ok(if is_there { Look::Whole { end, wrong } } else { Look::CutOff });
                 }
-                (None, Parsed::Not(why)) => return Ok(Look::Not(why)),
+                (None, ParseOutcome::Not(why)) => return Ok(Look::Not(why)),
                 (None, _) if is_end => return Ok(Look::CutOff),
                 (None, _) => want = want.saturating_mul(4).min(self.longest),
             }
@@ -156,13 +162,13 @@ impl<'s, D: Delimited> Events<'s, D> {
     /// Whether what is at `end` is what may follow an event.
     fn may_follow(&mut self, log: &mut dyn ReadAt, end: u64) -> io::Result<bool> {
         match self.mark {
-            Mark::Ends(_) => return Ok(true),
-            Mark::Begins(mark) if begins_at(log, end, mark)? => return Ok(true),
-            Mark::Begins(_) | Mark::None => {}
+            EventMarker::Ends(_) => return Ok(true),
+            EventMarker::Begins(mark) if begins_at(log, end, mark)? => return Ok(true),
+            EventMarker::Begins(_) | EventMarker::None => {}
         }
         Ok(match self.look(log, end)? {
             Look::Whole { .. } | Look::End => true,
-            Look::CutOff => self.mark == Mark::None,
+            Look::CutOff => self.mark == EventMarker::None,
             Look::Not(_) => false,
         })
     }
@@ -170,7 +176,7 @@ impl<'s, D: Delimited> Events<'s, D> {
     /// Whether an event that begins at `at` is to be believed after damage.
     fn is_believed(&mut self, log: &mut dyn ReadAt, at: u64) -> io::Result<bool> {
         let Look::Whole { mut end, .. } = self.look(log, at)? else { return Ok(false) };
-        if self.mark != Mark::None {
+        if self.mark != EventMarker::None {
             return self.may_follow(log, end);
         }
         for _ in 1..CHAIN {
@@ -253,29 +259,34 @@ impl<'s, D: Delimited> Events<'s, D> {
     }
 
     /// Damage at `pos`, up to the next event that can be believed.
-    fn lost(&mut self, log: &mut dyn ReadAt, pos: u64, reason: &str) -> io::Result<Verdict> {
+    fn lost(
+        &mut self,
+        log: &mut dyn ReadAt,
+        pos: u64,
+        reason: &str,
+    ) -> io::Result<PositionContent> {
         let mut places = Places::behind(self.mark, pos, u64::MAX);
         let next = self.first_believed(log, &mut places)?;
         let end = next.unwrap_or_else(|| places.search.reached());
-        Ok(Verdict::Damage { end, reason: reason.to_owned() })
+        Ok(PositionContent::Damage { end, reason: reason.to_owned() })
     }
 
     /// Whether what stands behind an event, in a block, confirms it; nothing if the block has too little.
     fn is_confirmed_by(&self, after: &[u8]) -> Option<bool> {
         match self.mark {
-            Mark::Ends(_) => Some(true),
-            Mark::Begins(mark) if after.len() >= mark.len() => Some(after.starts_with(mark)),
-            Mark::Begins(_) => None,
-            Mark::None => match self.parse(after) {
-                Parsed::Event(_) | Parsed::Nothing { .. } => Some(true),
-                Parsed::More => None,
-                Parsed::Damaged { .. } | Parsed::Not(_) => Some(false),
+            EventMarker::Ends(_) => Some(true),
+            EventMarker::Begins(mark) if after.len() >= mark.len() => Some(after.starts_with(mark)),
+            EventMarker::Begins(_) => None,
+            EventMarker::None => match self.parse(after) {
+                ParseOutcome::Event(_) | ParseOutcome::Nothing { .. } => Some(true),
+                ParseOutcome::More => None,
+                ParseOutcome::Damaged { .. } | ParseOutcome::Not(_) => Some(false),
             },
         }
     }
 
-    fn head(&mut self, pos: u64, told: Told<'_>) -> Result<Head, Error> {
-        let Told { len, timestamp, sequence, channel, payload } = told;
+    fn head(&mut self, pos: u64, told: ParsedEvent<'_>) -> Result<EventHeader, Error> {
+        let ParsedEvent { len, timestamp, sequence, channel, payload } = told;
         if payload.start > payload.end || payload.end > len {
             return Err(Error::broken(format!(
                 "the source's `parse` says that the payload of an event of {len} bytes is at {payload:?}"
@@ -283,7 +294,7 @@ impl<'s, D: Delimited> Events<'s, D> {
         }
         let place = i64::try_from(pos).unwrap_or(i64::MAX);
         let (timestamp, sequence) = (timestamp.unwrap_or(place), sequence.unwrap_or(place));
-        Ok(Head { timestamp, sequence, channel: self.id(&channel)?, payload })
+        Ok(EventHeader { timestamp, sequence, channel: self.id(&channel)?, payload })
     }
 
     fn id(&mut self, name: &[u8]) -> Result<ChannelId, Error> {
@@ -297,7 +308,7 @@ impl<D: Delimited> Framing for Events<'_, D> {
         let said = self.parse(bytes);
         let len = match len_of(&said) {
             Some(len) => len,
-            None if said == Parsed::More => return Ok(Peek::More),
+            None if said == ParseOutcome::More => return Ok(Peek::More),
             None => return Ok(Peek::Judge),
         };
         let Some(after) = bytes.get(len..) else { return Ok(Peek::More) };
@@ -307,41 +318,41 @@ impl<D: Delimited> Framing for Events<'_, D> {
             Some(true) => {}
         }
         Ok(match said {
-            Parsed::Event(told) => Peek::Event { len, head: self.head(pos, told)? },
-            Parsed::Nothing { len } => Peek::Nothing { len },
+            ParseOutcome::Event(told) => Peek::Event { len, head: self.head(pos, told)? },
+            ParseOutcome::Nothing { len } => Peek::Nothing { len },
             _ => Peek::Judge,
         })
     }
 
-    fn judge(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<Verdict> {
+    fn judge(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent> {
         let (end, wrong) = match self.look(log, pos)? {
-            Look::End => return Ok(Verdict::End { mark: 0 }),
+            Look::End => return Ok(PositionContent::End { mark: 0 }),
             Look::CutOff => return self.lost(log, pos, CUT_OFF),
             Look::Not(why) => return self.lost(log, pos, why),
             Look::Whole { end, wrong } => (end, wrong),
         };
         if self.may_follow(log, end)? {
-            return Ok(Verdict::Record { end });
+            return Ok(PositionContent::Record { end });
         }
         match wrong {
             Some(reason) => self.lost(log, pos, reason),
             None if self.is_contradicted(log, pos..end)? => self.lost(log, pos, CONTRADICTED),
-            None => Ok(Verdict::Record { end }),
+            None => Ok(PositionContent::Record { end }),
         }
     }
 
-    fn outline(&mut self, bytes: &[u8]) -> Result<Option<Outline>, Error> {
+    fn outline(&mut self, bytes: &[u8]) -> Result<Option<RecordOutline>, Error> {
         if !self.format.tells_all_in_front() {
             return Ok(None);
         }
-        let Parsed::Event(Told { len, timestamp: Some(timestamp), channel, .. }) =
+        let ParseOutcome::Event(ParsedEvent { len, timestamp: Some(timestamp), channel, .. }) =
             self.parse(bytes)
         else {
             return Ok(None);
         };
         // Its channel is one of the log's, whether or not the event is wanted.
         self.id(&channel)?;
-        Ok(Some(Outline { len: len as u64, timestamp }))
+        Ok(Some(RecordOutline { len: len as u64, timestamp }))
     }
 
     fn confirms(&self, bytes: &[u8]) -> bool {
@@ -356,9 +367,9 @@ impl<D: Delimited> Framing for Events<'_, D> {
         self.first_believed(log, &mut Places::within(self.mark, range))
     }
 
-    fn event(&mut self, pos: u64, record: &[u8]) -> Result<Found, Error> {
+    fn event(&mut self, pos: u64, record: &[u8]) -> Result<RecordContent, Error> {
         let said = match self.parse(record) {
-            Parsed::More => self.last(record),
+            ParseOutcome::More => self.last(record),
             said => said,
         };
         match said {
@@ -367,9 +378,11 @@ impl<D: Delimited> Framing for Events<'_, D> {
                  it is shown no more than these",
                 record.len()
             ))),
-            Parsed::Event(told) => Ok(Found::Event(self.head(pos, told)?)),
-            Parsed::Damaged { reason, .. } => Ok(Found::Damage(reason.to_owned(), None)),
-            _ => Ok(Found::Nothing),
+            ParseOutcome::Event(told) => Ok(RecordContent::Event(self.head(pos, told)?)),
+            ParseOutcome::Damaged { reason, .. } => {
+                Ok(RecordContent::Damage(reason.to_owned(), None))
+            }
+            _ => Ok(RecordContent::Nothing),
         }
     }
 }
@@ -382,11 +395,11 @@ fn begins_at(log: &mut dyn ReadAt, pos: u64, mark: &[u8]) -> io::Result<bool> {
 }
 
 /// How many bytes something has that has an end.
-fn len_of(said: &Parsed<'_>) -> Option<usize> {
+fn len_of(said: &ParseOutcome<'_>) -> Option<usize> {
     match said {
-        Parsed::Event(told) => Some(told.len),
-        Parsed::Nothing { len } | Parsed::Damaged { len, .. } => Some(*len),
-        Parsed::More | Parsed::Not(_) => None,
+        ParseOutcome::Event(told) => Some(told.len),
+        ParseOutcome::Nothing { len } | ParseOutcome::Damaged { len, .. } => Some(*len),
+        ParseOutcome::More | ParseOutcome::Not(_) => None,
     }
 }
 
@@ -395,25 +408,25 @@ struct Places<'m> {
     /// No place is before this.
     from: u64,
     search: Search,
-    mark: Mark<'m>,
+    mark: EventMarker<'m>,
 }
 
 impl<'m> Places<'m> {
     /// Places in this range of a log all of which can be read.
-    fn within(mark: Mark<'m>, range: Range<u64>) -> Self {
+    fn within(mark: EventMarker<'m>, range: Range<u64>) -> Self {
         let before = match mark {
-            Mark::Ends(mark) => mark.len() as u64,
-            Mark::Begins(_) | Mark::None => 0,
+            EventMarker::Ends(mark) => mark.len() as u64,
+            EventMarker::Begins(_) | EventMarker::None => 0,
         };
         let marks = range.start.saturating_sub(before)..range.end.saturating_sub(before);
         Self { from: marks.start, search: Search::new(marks, overlap(mark)), mark }
     }
 
     /// Places behind `pos` and before `end`; nothing before `pos` is read.
-    fn behind(mark: Mark<'m>, pos: u64, end: u64) -> Self {
+    fn behind(mark: EventMarker<'m>, pos: u64, end: u64) -> Self {
         let from = match mark {
-            Mark::Ends(_) => pos,
-            Mark::Begins(_) | Mark::None => pos.saturating_add(1),
+            EventMarker::Ends(_) => pos,
+            EventMarker::Begins(_) | EventMarker::None => pos.saturating_add(1),
         };
         Self { from, search: Search::new(from..end, overlap(mark)), mark }
     }
@@ -423,23 +436,25 @@ impl<'m> Places<'m> {
             memchr::memmem::find(bytes, mark).map(|at| (at, at.saturating_add(1)))
         };
         let found = match self.mark {
-            Mark::None => self.search.next(log, |bytes| (!bytes.is_empty()).then_some((0, 1)))?,
-            Mark::Begins(mark) | Mark::Ends(mark) => {
+            EventMarker::None => {
+                self.search.next(log, |bytes| (!bytes.is_empty()).then_some((0, 1)))?
+            }
+            EventMarker::Begins(mark) | EventMarker::Ends(mark) => {
                 self.search.next(log, |bytes| first(mark, bytes))?
             }
         };
         let behind = match self.mark {
-            Mark::Ends(mark) => mark.len() as u64,
-            Mark::Begins(_) | Mark::None => 0,
+            EventMarker::Ends(mark) => mark.len() as u64,
+            EventMarker::Begins(_) | EventMarker::None => 0,
         };
         Ok(found.map(|at| at.saturating_add(behind)))
     }
 }
 
 /// How many bytes more than its first a mark is told by.
-fn overlap(mark: Mark<'_>) -> usize {
+fn overlap(mark: EventMarker<'_>) -> usize {
     match mark {
-        Mark::None => 0,
-        Mark::Begins(mark) | Mark::Ends(mark) => mark.len().saturating_sub(1),
+        EventMarker::None => 0,
+        EventMarker::Begins(mark) | EventMarker::Ends(mark) => mark.len().saturating_sub(1),
     }
 }

@@ -4,32 +4,38 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Delimited, Mark, Parsed, Told, USUAL_LONGEST};
+use super::{Delimited, EventMarker, ParseOutcome, ParsedEvent, USUAL_LONGEST};
 use crate::options::InPaths;
 use crate::{Channel, Encoding, Name};
 
 /// What a line is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Line<'b> {
-    /// An event: see [`Line::event`].
-    Event(Told<'b>),
+pub enum LineContent<'b> {
+    /// An event: see [`LineContent::event`].
+    Event(ParsedEvent<'b>),
     /// Neither event nor damage: a blank line, a comment.
     Nothing,
     /// No event, and why. The next line is none the worse for it.
     Damaged(&'static str),
 }
 
-impl<'b> Line<'b> {
+impl<'b> LineContent<'b> {
     /// The event of a line; `payload` is where in the line its payload lies.
     pub fn event(timestamp: i64, channel: impl Into<Cow<'b, [u8]>>, payload: Range<usize>) -> Self {
         let (timestamp, channel) = (Some(timestamp), channel.into());
-        Self::Event(Told { len: payload.end, timestamp, sequence: None, channel, payload })
+        Self::Event(ParsedEvent { len: payload.end, timestamp, sequence: None, channel, payload })
     }
 
-    /// The event of a line that says no time: see [`Parsed::untimed`].
+    /// The event of a line that says no time: see [`ParseOutcome::untimed`].
     pub fn untimed(channel: impl Into<Cow<'b, [u8]>>, payload: Range<usize>) -> Self {
         let channel = channel.into();
-        Self::Event(Told { len: payload.end, timestamp: None, sequence: None, channel, payload })
+        Self::Event(ParsedEvent {
+            len: payload.end,
+            timestamp: None,
+            sequence: None,
+            channel,
+            payload,
+        })
     }
 
     /// The same event with the number its origin gave it.
@@ -51,7 +57,7 @@ pub trait TextLines: Send + Sync {
     fn paths(&self) -> &InPaths;
 
     /// What a line is. It comes without its end (`\n` or `\r\n`), and may be any bytes.
-    fn line<'b>(&self, line: &'b [u8]) -> Line<'b>;
+    fn line<'b>(&self, line: &'b [u8]) -> LineContent<'b>;
 
     /// The most bytes of a line, its end included. What is longer is damage up to the next line.
     fn longest(&self) -> usize {
@@ -71,19 +77,19 @@ impl<T: TextLines> Delimited for T {
         TextLines::paths(self)
     }
 
-    fn parse<'b>(&self, bytes: &'b [u8]) -> Parsed<'b> {
+    fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
         match memchr::memchr(b'\n', bytes) {
-            None => Parsed::More,
+            None => ParseOutcome::More,
             Some(end) => parsed(self.line(plain(bytes.get(..end).unwrap_or_default())), end + 1),
         }
     }
 
-    fn last<'b>(&self, bytes: &'b [u8]) -> Parsed<'b> {
+    fn last<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
         parsed(self.line(plain(bytes)), bytes.len())
     }
 
-    fn mark(&self) -> Mark<'_> {
-        Mark::Ends(END)
+    fn mark(&self) -> EventMarker<'_> {
+        EventMarker::Ends(END)
     }
 
     fn longest(&self) -> usize {
@@ -99,10 +105,10 @@ fn plain(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-fn parsed(line: Line<'_>, len: usize) -> Parsed<'_> {
+fn parsed(line: LineContent<'_>, len: usize) -> ParseOutcome<'_> {
     match line {
-        Line::Event(told) => Parsed::Event(Told { len, ..told }),
-        Line::Nothing => Parsed::Nothing { len },
-        Line::Damaged(reason) => Parsed::Damaged { len, reason },
+        LineContent::Event(told) => ParseOutcome::Event(ParsedEvent { len, ..told }),
+        LineContent::Nothing => ParseOutcome::Nothing { len },
+        LineContent::Damaged(reason) => ParseOutcome::Damaged { len, reason },
     }
 }

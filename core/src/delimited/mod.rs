@@ -43,7 +43,7 @@
 //! # What `parse` promises
 //!
 //! Its word follows from the bytes of the event alone: not from where they lie, not from what was parsed
-//! before, and not from how many bytes behind the event it is shown. More bytes may turn [`Parsed::More`] into
+//! before, and not from how many bytes behind the event it is shown. More bytes may turn [`ParseOutcome::More`] into
 //! something else, and nothing else into anything. So any splitting gives the same. It may ask for more until
 //! it has [`Delimited::longest`] bytes; an event that is still not over then is none.
 //!
@@ -57,8 +57,8 @@
 //! | a damaged event, and behind it is what may follow | damage of this event only |
 //! | anything else | damage up to the next event behind which is what may follow, or the end of the log |
 //!
-//! What may follow is the mark ([`Mark::Begins`]) or anything that `parse` knows. Events that end with a mark
-//! ([`Mark::Ends`]) need nothing behind it. Without a mark, an event is only found again after damage if two more
+//! What may follow is the mark ([`EventMarker::Begins`]) or anything that `parse` knows. Events that end with a mark
+//! ([`EventMarker::Ends`]) need nothing behind it. Without a mark, an event is only found again after damage if two more
 //! follow it or the log ends.
 //!
 //! # Cost
@@ -75,11 +75,12 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::files::{Content, LogFile};
+use crate::files::{InputContent, LogFile};
 use crate::framed::FramedReader;
 use crate::options::InPaths;
 use crate::{
-    Channel, Encoding, Entry, Error, Input, Name, Query, ReadContext, Reader, Source, Split, files,
+    Channel, Encoding, Error, Input, Name, Query, ReadContext, Reader, Source, Split, SplitStart,
+    files,
 };
 
 mod events;
@@ -87,7 +88,7 @@ mod lines;
 #[cfg(test)]
 mod tests;
 
-pub use lines::{Line, TextLines};
+pub use lines::{LineContent, TextLines};
 
 use events::Events;
 
@@ -96,9 +97,9 @@ pub const USUAL_LONGEST: usize = 1 << 20;
 
 /// What some bytes begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Parsed<'b> {
-    /// An event: see [`Parsed::event`].
-    Event(Told<'b>),
+pub enum ParseOutcome<'b> {
+    /// An event: see [`ParseOutcome::event`].
+    Event(ParsedEvent<'b>),
     /// So many bytes that are neither event nor damage: the head of a file, padding, a blank line.
     Nothing {
         /// How many.
@@ -119,7 +120,7 @@ pub enum Parsed<'b> {
 
 /// What the bytes of an event tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told<'b> {
+pub struct ParsedEvent<'b> {
     /// How many bytes it has.
     pub len: usize,
     /// When it happened, in nanoseconds; its place in the log, if it has no time.
@@ -132,7 +133,7 @@ pub struct Told<'b> {
     pub payload: Range<usize>,
 }
 
-impl<'b> Parsed<'b> {
+impl<'b> ParseOutcome<'b> {
     /// An event of `len` bytes, which may be more than there are: these are asked for. `payload` is where in
     /// these `len` bytes its payload lies.
     pub fn event(
@@ -142,7 +143,7 @@ impl<'b> Parsed<'b> {
         payload: Range<usize>,
     ) -> Self {
         let (timestamp, channel) = (Some(timestamp), channel.into());
-        Self::Event(Told { len, timestamp, sequence: None, channel, payload })
+        Self::Event(ParsedEvent { len, timestamp, sequence: None, channel, payload })
     }
 
     /// An event of a log without times. It happens as many nanoseconds after the beginning as it has bytes
@@ -150,7 +151,7 @@ impl<'b> Parsed<'b> {
     /// [`crate::Clock::Relative`].
     pub fn untimed(len: usize, channel: impl Into<Cow<'b, [u8]>>, payload: Range<usize>) -> Self {
         let channel = channel.into();
-        Self::Event(Told { len, timestamp: None, sequence: None, channel, payload })
+        Self::Event(ParsedEvent { len, timestamp: None, sequence: None, channel, payload })
     }
 
     /// The same event with the number its origin gave it.
@@ -165,7 +166,7 @@ impl<'b> Parsed<'b> {
 
 /// What tells where events begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mark<'m> {
+pub enum EventMarker<'m> {
     /// Nothing does: each byte may be the first one of an event.
     #[default]
     None,
@@ -183,18 +184,18 @@ pub trait Delimited: Send + Sync {
     fn paths(&self) -> &InPaths;
 
     /// What `bytes` begin with. See the [module](self) for what it promises.
-    fn parse<'b>(&self, bytes: &'b [u8]) -> Parsed<'b>;
+    fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b>;
 
     /// What the last bytes of a log begin with, of which `parse` wants more and there are no more.
-    fn last<'b>(&self, bytes: &'b [u8]) -> Parsed<'b> {
+    fn last<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
         let _ = bytes;
-        Parsed::More
+        ParseOutcome::More
     }
 
     /// What tells where events begin: how they are found again after damage. A mark costs nothing and finds
     /// more.
-    fn mark(&self) -> Mark<'_> {
-        Mark::None
+    fn mark(&self) -> EventMarker<'_> {
+        EventMarker::None
     }
 
     /// The most bytes of an event. Damage can claim any length; so much is held in memory to find that out.
@@ -203,7 +204,7 @@ pub trait Delimited: Send + Sync {
     }
 
     /// What its files hold, if a pipe that begins as a file of another format is to be refused.
-    fn content(&self) -> Option<Content> {
+    fn content(&self) -> Option<InputContent> {
         None
     }
 
@@ -232,7 +233,7 @@ impl<D: Delimited> Source for D {
     fn read<'s>(
         &'s self,
         split: &Split,
-        entry: Entry,
+        entry: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let (events, window) = (Events::new(self, context), context.query.window());

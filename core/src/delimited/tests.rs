@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use proptest::prelude::*;
 
 use super::*;
-use crate::contract::{Gathered, gather, gather_with, splits_cover_the_inputs};
-use crate::time::When;
+use crate::contract::{SourceContents, gather, gather_with, splits_cover_the_inputs};
+use crate::time::TimePoint;
 use crate::{BlockPool, Clock};
 
 /// `#!`, how many bytes the payload has, a time, the payload, and the sum of all bytes before.
@@ -22,27 +22,27 @@ impl Delimited for Marked {
         &self.0
     }
 
-    fn mark(&self) -> Mark<'_> {
-        Mark::Begins(MARK)
+    fn mark(&self) -> EventMarker<'_> {
+        EventMarker::Begins(MARK)
     }
 
     fn longest(&self) -> usize {
         200
     }
 
-    fn parse<'b>(&self, bytes: &'b [u8]) -> Parsed<'b> {
+    fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
         if bytes.starts_with(HEAD) {
-            return Parsed::Nothing { len: HEAD.len() };
+            return ParseOutcome::Nothing { len: HEAD.len() };
         }
-        let Some([_, _, len, time]) = bytes.first_chunk() else { return Parsed::More };
+        let Some([_, _, len, time]) = bytes.first_chunk() else { return ParseOutcome::More };
         let end = 4 + usize::from(*len);
         let Some((sum, event)) = bytes.get(..=end).and_then(<[u8]>::split_last) else {
-            return Parsed::event(end + 1, 0, b"", 0..0);
+            return ParseOutcome::event(end + 1, 0, b"", 0..0);
         };
         if *sum != sum_of(event) {
-            return Parsed::Damaged { len: end + 1, reason: "wrong sum" };
+            return ParseOutcome::Damaged { len: end + 1, reason: "wrong sum" };
         }
-        Parsed::event(end + 1, i64::from(*time), &bytes[3..4], 0..end + 1)
+        ParseOutcome::event(end + 1, i64::from(*time), &bytes[3..4], 0..end + 1)
     }
 }
 
@@ -66,13 +66,13 @@ impl Delimited for Bare {
         &self.0
     }
 
-    fn parse<'b>(&self, bytes: &'b [u8]) -> Parsed<'b> {
+    fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
         match bytes.first_chunk() {
-            None => Parsed::More,
+            None => ParseOutcome::More,
             Some([len, 7]) => {
-                Parsed::untimed(2 + usize::from(*len), b"BARE", 0..2 + usize::from(*len))
+                ParseOutcome::untimed(2 + usize::from(*len), b"BARE", 0..2 + usize::from(*len))
             }
-            Some(_) => Parsed::Not("no seven"),
+            Some(_) => ParseOutcome::Not("no seven"),
         }
     }
 }
@@ -93,14 +93,14 @@ impl TextLines for Notes {
         40
     }
 
-    fn line<'b>(&self, line: &'b [u8]) -> Line<'b> {
+    fn line<'b>(&self, line: &'b [u8]) -> LineContent<'b> {
         if line.is_empty() || line.starts_with(b"#") {
-            return Line::Nothing;
+            return LineContent::Nothing;
         }
         let words = str::from_utf8(line).ok().and_then(|line| line.split_once(' '));
-        match words.and_then(|(time, _)| When::parse(time).ok()) {
-            Some(When::At(time)) => Line::event(time, b"NOTE", 0..line.len()),
-            _ => Line::Damaged("no time"),
+        match words.and_then(|(time, _)| TimePoint::parse(time).ok()) {
+            Some(TimePoint::At(time)) => LineContent::event(time, b"NOTE", 0..line.len()),
+            _ => LineContent::Damaged("no time"),
         }
     }
 
@@ -122,7 +122,7 @@ fn log(bytes: &[u8]) -> Log {
 }
 
 /// What is read of a log, which is the same however it is read.
-fn read(make: fn(InPaths) -> Box<dyn Source>, bytes: &[u8]) -> Gathered {
+fn read(make: fn(InPaths) -> Box<dyn Source>, bytes: &[u8]) -> SourceContents {
     let (plain, packed) = (log(bytes), log(&zstd::encode_all(bytes, 1).unwrap()));
     let source = make(plain.path.clone());
     let whole = gather(&*source, u64::MAX).unwrap();
@@ -145,20 +145,20 @@ fn read(make: fn(InPaths) -> Box<dyn Source>, bytes: &[u8]) -> Gathered {
     whole
 }
 
-fn read_marked(bytes: &[u8]) -> Gathered {
+fn read_marked(bytes: &[u8]) -> SourceContents {
     read(|path| Box::new(Marked(path)), bytes)
 }
 
-fn read_bare(bytes: &[u8]) -> Gathered {
+fn read_bare(bytes: &[u8]) -> SourceContents {
     read(|path| Box::new(Bare(path)), bytes)
 }
 
-fn read_notes(bytes: &[u8]) -> Gathered {
+fn read_notes(bytes: &[u8]) -> SourceContents {
     read(|path| Box::new(Notes(path)), bytes)
 }
 
 /// Where events and damage lie, in order, if they do not overlap; for formats whose payloads are whole events.
-fn tiles(gathered: &Gathered) -> Vec<Range<u64>> {
+fn tiles(gathered: &SourceContents) -> Vec<Range<u64>> {
     let events = gathered.events.iter().map(|event| {
         let start = event.sequence as u64;
         start..start + event.payload.len() as u64
@@ -169,11 +169,11 @@ fn tiles(gathered: &Gathered) -> Vec<Range<u64>> {
     tiles
 }
 
-fn payloads(gathered: &Gathered) -> Vec<Vec<u8>> {
+fn payloads(gathered: &SourceContents) -> Vec<Vec<u8>> {
     gathered.events.iter().map(|event| event.payload.clone()).collect()
 }
 
-fn damage(gathered: &Gathered) -> Vec<(u64, u64, &str)> {
+fn damage(gathered: &SourceContents) -> Vec<(u64, u64, &str)> {
     gathered.damage.iter().map(|(at, len, why)| (*at, *len, why.as_str())).collect()
 }
 
@@ -285,28 +285,30 @@ impl Delimited for Long {
         &self.path
     }
 
-    fn mark(&self) -> Mark<'_> {
-        Mark::Begins(MARK)
+    fn mark(&self) -> EventMarker<'_> {
+        EventMarker::Begins(MARK)
     }
 
     fn longest(&self) -> usize {
         LONGEST as usize
     }
 
-    fn parse<'b>(&self, bytes: &'b [u8]) -> Parsed<'b> {
+    fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
         let (most, cancelled) = &self.cancelled;
         if self.shown.fetch_add(bytes.len() as u64, Ordering::Relaxed) > *most {
             cancelled.store(true, Ordering::Relaxed);
         }
-        let Some([_, _, len @ ..]) = bytes.first_chunk::<6>() else { return Parsed::More };
+        let Some([_, _, len @ ..]) = bytes.first_chunk::<6>() else { return ParseOutcome::More };
         let end = 6 + u32::from_le_bytes(*len) as usize;
         if end >= self.longest() {
-            return Parsed::Not("too long");
+            return ParseOutcome::Not("too long");
         }
         match bytes.get(..=end).and_then(<[u8]>::split_last) {
-            None => Parsed::More,
-            Some((sum, event)) if *sum == sum_of(event) => Parsed::event(end + 1, 0, b"A", 6..end),
-            Some(_) => Parsed::Damaged { len: end + 1, reason: "wrong sum" },
+            None => ParseOutcome::More,
+            Some((sum, event)) if *sum == sum_of(event) => {
+                ParseOutcome::event(end + 1, 0, b"A", 6..end)
+            }
+            Some(_) => ParseOutcome::Damaged { len: end + 1, reason: "wrong sum" },
         }
     }
 }
@@ -323,9 +325,9 @@ fn pretenders(count: usize) -> Vec<u8> {
 }
 
 /// What is read of a log, however it is read, and how much of it was shown at most.
-fn read_long(bytes: &[u8]) -> (Gathered, u64) {
+fn read_long(bytes: &[u8]) -> (SourceContents, u64) {
     let file = log(bytes);
-    let mut all: Option<(Gathered, u64)> = None;
+    let mut all: Option<(SourceContents, u64)> = None;
     for block in [1 << 20, 1 << 12, 300] {
         let shown = Arc::default();
         let never = (u64::MAX, Arc::default());
@@ -393,8 +395,8 @@ fn a_format_that_breaks_its_promises_ends_the_run_and_says_so() {
         fn paths(&self) -> &InPaths {
             &self.0
         }
-        fn parse<'b>(&self, bytes: &'b [u8]) -> Parsed<'b> {
-            if bytes.len() < 4 { Parsed::More } else { Parsed::event(4, 0, b"A", 2..9) }
+        fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
+            if bytes.len() < 4 { ParseOutcome::More } else { ParseOutcome::event(4, 0, b"A", 2..9) }
         }
     }
     struct LookingAhead(InPaths);
@@ -402,11 +404,11 @@ fn a_format_that_breaks_its_promises_ends_the_run_and_says_so() {
         fn paths(&self) -> &InPaths {
             &self.0
         }
-        fn mark(&self) -> Mark<'_> {
-            Mark::Begins(b"a")
+        fn mark(&self) -> EventMarker<'_> {
+            EventMarker::Begins(b"a")
         }
-        fn parse<'b>(&self, bytes: &'b [u8]) -> Parsed<'b> {
-            if bytes.len() < 6 { Parsed::More } else { Parsed::event(4, 0, b"A", 2..3) }
+        fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
+            if bytes.len() < 6 { ParseOutcome::More } else { ParseOutcome::event(4, 0, b"A", 2..3) }
         }
     }
     struct Empty(InPaths);
@@ -414,8 +416,8 @@ fn a_format_that_breaks_its_promises_ends_the_run_and_says_so() {
         fn paths(&self) -> &InPaths {
             &self.0
         }
-        fn parse<'b>(&self, _: &'b [u8]) -> Parsed<'b> {
-            Parsed::event(0, 0, b"A", 0..0)
+        fn parse<'b>(&self, _: &'b [u8]) -> ParseOutcome<'b> {
+            ParseOutcome::event(0, 0, b"A", 0..0)
         }
     }
     let error = |source: &dyn Source| gather(source, u64::MAX).unwrap_err().to_string();
@@ -491,7 +493,7 @@ proptest! {
         let ended = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
         let lines = ended.split(|byte| *byte == b'\n').filter(|line| line.len() < 39);
         let notes = Notes(InPaths::default());
-        let is_event = |line: &&[u8]| matches!(notes.line(line), Line::Event(_));
+        let is_event = |line: &&[u8]| matches!(notes.line(line), LineContent::Event(_));
         let plain = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
         let wanted: Vec<&[u8]> = plain.filter(is_event).collect();
         let got = payloads(&all);

@@ -12,7 +12,7 @@ use crate::{Error, Input};
 /// A format that is told by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Foreign {
+pub enum ForeignFormat {
     /// Compressed with gzip.
     Gzip,
     /// Compressed with bzip2.
@@ -37,7 +37,7 @@ pub enum Foreign {
 
 /// What the files of a source hold: decides what cannot be one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum InputContent {
     /// Bytes that are never text.
     Binary,
     /// Text, or a format with first bytes of its own.
@@ -49,7 +49,7 @@ pub enum Content {
 /// As many bytes of a file as it takes to tell any of these formats: tar has its mark far behind.
 const HEAD: usize = 512;
 
-impl Foreign {
+impl ForeignFormat {
     /// The format of a file that begins like this, if it is one of these.
     pub fn of_head(head: &[u8]) -> Option<Self> {
         let at = |place: usize, mark: &[u8]| {
@@ -180,13 +180,13 @@ fn shell_word(path: &Path) -> String {
 /// Refuses inputs that cannot be files of a source whose files hold this, and says what they are and what helps;
 /// `format` is what such a file is called: `an LCM log`. To be asked when splits are made. Looks at files only:
 /// pipes are looked at when they are read ([`LogFile::open_holding`]), and objects in stores never.
-pub fn refuse_foreign(inputs: &[Input], content: Content, format: &str) -> Result<(), Error> {
+pub fn refuse_foreign(inputs: &[Input], content: InputContent, format: &str) -> Result<(), Error> {
     for Input { path, bytes } in inputs {
         if bytes.is_none() || path == Path::new("-") || is_address(path) {
             continue;
         }
         refuse(&head(path, HEAD)?, path, content)?;
-        if content == Content::Binary && is_text(path)? {
+        if content == InputContent::Binary && is_text(path)? {
             return Err(Error::refused(format!(
                 "{} is text, and {format} is not: nothing of it can be an event; if it declares types, name it \
                  where types are asked for (`types` of `decode`, --types), and its lines are for a source of \
@@ -202,7 +202,7 @@ impl LogFile {
     /// [`open`](Self::open), for a source whose files hold this. Refuses what can only be read once
     /// – standard input, a named pipe, what comes out of a compressed file – if it begins as no
     /// file of such a source does. What was looked at is there to be read.
-    pub fn open_holding(path: &Path, content: Content) -> Result<Self, Error> {
+    pub fn open_holding(path: &Path, content: InputContent) -> Result<Self, Error> {
         let mut log = Self::open(path)?;
         if !log.is_seekable() {
             let mut head = vec![0; HEAD];
@@ -227,9 +227,9 @@ pub fn stdin_head() -> Result<Vec<u8>, Error> {
     }
 }
 
-fn refuse(head: &[u8], path: &Path, content: Content) -> Result<(), Error> {
-    match Foreign::of_head(head) {
-        Some(format) if content != Content::Any || format.is_packed() => {
+fn refuse(head: &[u8], path: &Path, content: InputContent) -> Result<(), Error> {
+    match ForeignFormat::of_head(head) {
+        Some(format) if content != InputContent::Any || format.is_packed() => {
             Err(Error::refused(format.refusal(path)))
         }
         _ => Ok(()),
@@ -272,33 +272,33 @@ mod tests {
         let unsummed = tar.clone();
         let sum = tar.iter().map(|byte| u32::from(*byte)).sum::<u32>() - 8 * (97 - 32);
         tar[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-        let cases: [(&[u8], Option<Foreign>); 15] = [
-            (b"\x1f\x8b\x08\0rest", Some(Foreign::Gzip)),
-            (b"BZh91AY&SYrest", Some(Foreign::Bzip2)),
-            (b"\xfd7zXZ\0rest", Some(Foreign::Xz)),
-            (b"PK\x03\x04rest", Some(Foreign::Zip)),
-            (&tar, Some(Foreign::Tar)),
+        let cases: [(&[u8], Option<ForeignFormat>); 15] = [
+            (b"\x1f\x8b\x08\0rest", Some(ForeignFormat::Gzip)),
+            (b"BZh91AY&SYrest", Some(ForeignFormat::Bzip2)),
+            (b"\xfd7zXZ\0rest", Some(ForeignFormat::Xz)),
+            (b"PK\x03\x04rest", Some(ForeignFormat::Zip)),
+            (&tar, Some(ForeignFormat::Tar)),
             (&unsummed, None),
-            (b"#ROSBAG V2.0\n", Some(Foreign::RosBag)),
-            (b"SQLite format 3\0", Some(Foreign::Sqlite)),
-            (b"\x89MCAP0\r\n", Some(Foreign::Mcap)),
-            (b"\xd4\xc3\xb2\xa1\x02\0\x04\0", Some(Foreign::Pcap)),
-            (b"\x0a\x0d\x0d\x0a\x1c\0\0\0\x4d\x3c\x2b\x1a", Some(Foreign::Pcap)),
+            (b"#ROSBAG V2.0\n", Some(ForeignFormat::RosBag)),
+            (b"SQLite format 3\0", Some(ForeignFormat::Sqlite)),
+            (b"\x89MCAP0\r\n", Some(ForeignFormat::Mcap)),
+            (b"\xd4\xc3\xb2\xa1\x02\0\x04\0", Some(ForeignFormat::Pcap)),
+            (b"\x0a\x0d\x0d\x0a\x1c\0\0\0\x4d\x3c\x2b\x1a", Some(ForeignFormat::Pcap)),
             (b"BZhello", None),
             (b"\x1f\x8b", None),
             (b"\x0a\x0d\x0d\x0a", None),
             (b"", None),
         ];
         for (head, format) in cases {
-            assert_eq!(Foreign::of_head(head), format, "{head:?}");
+            assert_eq!(ForeignFormat::of_head(head), format, "{head:?}");
         }
     }
 
     #[test]
     fn names_in_commands_are_words_of_a_shell() {
-        let said = Foreign::Gzip.refusal(Path::new("it's here/a.log.gz"));
+        let said = ForeignFormat::Gzip.refusal(Path::new("it's here/a.log.gz"));
         assert!(said.contains(r"gzip -dc 'it'\''s here/a.log.gz' | sluice"), "{said}");
-        let said = Foreign::Gzip.refusal(Path::new("runs/a.tar.gz"));
+        let said = ForeignFormat::Gzip.refusal(Path::new("runs/a.tar.gz"));
         assert!(said.contains("tar -xf runs/a.tar.gz"), "{said}");
     }
 

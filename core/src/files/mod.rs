@@ -15,10 +15,12 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::globs::{self, is_glob};
-use crate::store::{self, Place};
+use crate::store::{self, StorePath};
 use crate::{Error, Input};
 
-pub use foreign::{Content, Foreign, is_text, is_text_bytes, refuse_foreign, stdin_head};
+pub use foreign::{
+    ForeignFormat, InputContent, is_text, is_text_bytes, refuse_foreign, stdin_head,
+};
 pub use log::LogFile;
 pub(crate) use objects::forget;
 pub use objects::{forget_states, objects_below};
@@ -37,7 +39,7 @@ pub fn expand(names: &[PathBuf]) -> Result<Vec<Input>, Error> {
             inputs.push(Input { path: name.clone(), bytes: None });
             continue;
         }
-        if let Some(place) = Place::of(name)? {
+        if let Some(place) = StorePath::parse(name)? {
             objects::expand(name, &place, &mut inputs)?;
             continue;
         }
@@ -134,7 +136,7 @@ fn fill(
 
 /// What is at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum PathKind {
     /// A file or an object of this length.
     File(u64),
     /// A folder, or objects whose keys go on behind a slash.
@@ -146,14 +148,14 @@ pub enum Found {
 /// What is at a path, also through links; nothing if there is nothing.
 ///
 /// Of an address it asks anew, whatever is known of it.
-pub fn look(path: &Path) -> Result<Option<Found>, Error> {
-    if let Some(place) = Place::of(path)? {
+pub fn look(path: &Path) -> Result<Option<PathKind>, Error> {
+    if let Some(place) = StorePath::parse(path)? {
         return objects::look(&place).map_err(|e| Error::io("look at", path, e));
     }
     match fs::metadata(path) {
-        Ok(meta) if meta.is_dir() => Ok(Some(Found::Folder)),
-        Ok(meta) if meta.is_file() => Ok(Some(Found::File(meta.len()))),
-        Ok(_) => Ok(Some(Found::Special)),
+        Ok(meta) if meta.is_dir() => Ok(Some(PathKind::Folder)),
+        Ok(meta) if meta.is_file() => Ok(Some(PathKind::File(meta.len()))),
+        Ok(_) => Ok(Some(PathKind::Special)),
         Err(error) if is_missing(&error) => Ok(None),
         Err(error) => Err(Error::io("look at", path, error)),
     }
@@ -165,12 +167,12 @@ fn is_missing(error: &io::Error) -> bool {
 
 /// Whether there is a file or an object. What cannot be looked at is none.
 pub fn is_file(path: &Path) -> bool {
-    matches!(look(path), Ok(Some(Found::File(_))))
+    matches!(look(path), Ok(Some(PathKind::File(_))))
 }
 
 /// Whether there is a folder, or objects whose keys go on behind a slash.
 pub fn is_folder(path: &Path) -> bool {
-    matches!(look(path), Ok(Some(Found::Folder)))
+    matches!(look(path), Ok(Some(PathKind::Folder)))
 }
 
 /// Whether there is anything. What cannot be looked at is nothing.
@@ -180,7 +182,7 @@ pub fn exists(path: &Path) -> bool {
 
 /// All bytes of a small file or object.
 pub fn read(path: &Path) -> Result<Vec<u8>, Error> {
-    match Place::of(path)? {
+    match StorePath::parse(path)? {
         Some(place) => objects::read(&place).map_err(|e| Error::io("read", path, e)),
         None => fs::read(path).map_err(|e| Error::io("read", path, e)),
     }
@@ -197,7 +199,7 @@ pub fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, Error> {
 
 /// What a file is, whatever its name: two names of one file have one identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Identity(Is);
+pub struct FileIdentity(Is);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Is {
@@ -209,11 +211,11 @@ enum Is {
     Object([u8; blake3::OUT_LEN]),
 }
 
-impl Identity {
+impl FileIdentity {
     /// The identity of the regular file at `path`, also through links; nothing if there is none. An
     /// address has one whether or not there is an object.
-    pub fn of(path: &Path) -> Option<Self> {
-        if let Some(place) = Place::of(path).ok()? {
+    pub fn read(path: &Path) -> Option<Self> {
+        if let Some(place) = StorePath::parse(path).ok()? {
             return Some(Self(Is::Object(
                 *blake3::hash(place.at.to_string().as_bytes()).as_bytes(),
             )));

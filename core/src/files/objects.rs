@@ -7,11 +7,11 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use glob::{MatchOptions, Pattern};
 
-use super::Found;
+use super::PathKind;
 use super::ranges::Object;
 use crate::globs::is_glob;
 use crate::output;
-use crate::store::{Address, Depth, Place, State};
+use crate::store::{Address, ListDepth, ObjectState, StorePath};
 use crate::{Error, Input};
 
 /// The objects that this process has looked at, each in the state that it had then: a run that reads an object
@@ -33,7 +33,7 @@ pub(crate) fn forget(at: &Address) {
 }
 
 /// An object in the state in which this process knows it.
-pub(super) fn known(place: &Place) -> io::Result<Arc<Object>> {
+pub(super) fn known(place: &StorePath) -> io::Result<Arc<Object>> {
     if let Some(object) = seen().get(&place.at) {
         return Ok(Arc::clone(object));
     }
@@ -42,27 +42,27 @@ pub(super) fn known(place: &Place) -> io::Result<Arc<Object>> {
 }
 
 /// Notes the state of an object, unless it is known: who came first counts.
-fn note(place: &Place, state: State) -> Arc<Object> {
+fn note(place: &StorePath, state: ObjectState) -> Arc<Object> {
     let object = || Arc::new(Object::new(place.clone(), state));
     Arc::clone(seen().entry(place.at.clone()).or_insert_with(object))
 }
 
 /// What is at an address now.
-pub(super) fn look(place: &Place) -> io::Result<Option<Found>> {
+pub(super) fn look(place: &StorePath) -> io::Result<Option<PathKind>> {
     if !place.at.key().is_empty() && !place.at.key().ends_with('/') {
         match place.store.look(&place.at) {
-            Ok(state) => return Ok(Some(Found::File(state.len))),
+            Ok(state) => return Ok(Some(PathKind::File(state.len))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
     }
     let folder = place.folder();
-    let found = folder.store.list(&folder.at, Depth::All, 1)?;
-    Ok((!found.is_empty()).then_some(Found::Folder))
+    let found = folder.store.list(&folder.at, ListDepth::All, 1)?;
+    Ok((!found.is_empty()).then_some(PathKind::Folder))
 }
 
 /// All bytes of an object as it is now.
-pub(super) fn read(place: &Place) -> io::Result<Vec<u8>> {
+pub(super) fn read(place: &StorePath) -> io::Result<Vec<u8>> {
     let state = place.store.look(&place.at)?;
     let len = state.len;
     if len == 0 {
@@ -73,15 +73,15 @@ pub(super) fn read(place: &Place) -> io::Result<Vec<u8>> {
 
 /// Every object below an address that is a folder, sorted as paths; nothing if the path is no address.
 pub fn objects_below(folder: &Path) -> Result<Option<Vec<Input>>, Error> {
-    let Some(place) = Place::of(folder)? else { return Ok(None) };
+    let Some(place) = StorePath::parse(folder)? else { return Ok(None) };
     let place = place.folder();
-    let found = place.store.list(&place.at, Depth::All, usize::MAX);
+    let found = place.store.list(&place.at, ListDepth::All, usize::MAX);
     let found = found.map_err(|e| Error::io("list", folder, e))?;
     Ok(Some(inputs(&place, found, |_| true)))
 }
 
 /// The inputs that an address means: the object, or else those that it matches as a glob.
-pub(super) fn expand(name: &Path, place: &Place, inputs: &mut Vec<Input>) -> Result<(), Error> {
+pub(super) fn expand(name: &Path, place: &StorePath, inputs: &mut Vec<Input>) -> Result<(), Error> {
     let missing = match known(place) {
         Ok(object) => {
             inputs.push(Input { path: name.to_owned(), bytes: Some(object.state.len) });
@@ -104,7 +104,7 @@ pub(super) fn expand(name: &Path, place: &Place, inputs: &mut Vec<Input>) -> Res
 }
 
 /// The objects that a glob matches, sorted as paths. Lists what begins as the glob does before its first star.
-fn matches(name: &Path, place: &Place) -> Result<Vec<Input>, Error> {
+fn matches(name: &Path, place: &StorePath) -> Result<Vec<Input>, Error> {
     let key = place.at.key();
     let Some(fixed) = key.find(['*', '?', '[']) else {
         return Err(Error::refused(format!("a bucket is named, not matched: {}", name.display())));
@@ -112,7 +112,8 @@ fn matches(name: &Path, place: &Place) -> Result<Vec<Input>, Error> {
     let pattern = Pattern::new(key)
         .map_err(|e| Error::unfit(format!("`{}` is no glob: {e}", name.display())))?;
     let (prefix, open) = key.split_at(fixed);
-    let depth = if open.contains('/') || open.contains("**") { Depth::All } else { Depth::One };
+    let depth =
+        if open.contains('/') || open.contains("**") { ListDepth::All } else { ListDepth::One };
     let found = place.store.list(&place.at.with_key(prefix), depth, usize::MAX);
     let found = found.map_err(|e| Error::io("list", name, e))?;
     let options = MatchOptions { require_literal_separator: true, ..MatchOptions::default() };
@@ -127,12 +128,16 @@ fn matches(name: &Path, place: &Place) -> Result<Vec<Input>, Error> {
 
 /// Listed objects as inputs, each in the state that it was listed with. What ends in a slash stands for a
 /// folder, and what no address can be is left to those who made it.
-fn inputs(place: &Place, found: Vec<(String, State)>, wanted: impl Fn(&str) -> bool) -> Vec<Input> {
+fn inputs(
+    place: &StorePath,
+    found: Vec<(String, ObjectState)>,
+    wanted: impl Fn(&str) -> bool,
+) -> Vec<Input> {
     let mut inputs = Vec::new();
     for (key, state) in found {
         let there = place.with_key(&*key);
         let path: PathBuf = there.at.path();
-        let is_plain = !key.ends_with('/') && matches!(Place::of(&path), Ok(Some(_)));
+        let is_plain = !key.ends_with('/') && matches!(StorePath::parse(&path), Ok(Some(_)));
         if is_plain && wanted(&key) {
             let listed = state.len;
             let is_told = !state.version.is_empty();

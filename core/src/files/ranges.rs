@@ -14,7 +14,7 @@ use super::is_magic;
 use super::objects;
 use super::stream::Unread;
 use crate::Error;
-use crate::store::{Pending, Place, State};
+use crate::store::{ObjectState, PendingRead, StorePath};
 
 /// The least that is asked for: who looks at a header mostly looks at what follows.
 const FIRST: u64 = 32 << 10;
@@ -30,17 +30,17 @@ const TAIL: u64 = 64 << 10;
 
 /// An object, and the state in which this process reads it.
 pub(super) struct Object {
-    pub(super) place: Place,
-    pub(super) state: State,
+    pub(super) place: StorePath,
+    pub(super) state: ObjectState,
     is_zstd: OnceLock<bool>,
 }
 
 impl Object {
-    pub(super) fn new(place: Place, state: State) -> Self {
+    pub(super) fn new(place: StorePath, state: ObjectState) -> Self {
         Self { place, state, is_zstd: OnceLock::new() }
     }
 
-    fn request(&self, range: Range<u64>) -> Box<dyn Pending> {
+    fn request(&self, range: Range<u64>) -> Box<dyn PendingRead> {
         self.place.store.read(&self.place.at, &self.state, range)
     }
 }
@@ -51,7 +51,7 @@ pub(super) struct Ranges {
     /// The range that was read last.
     held: Held,
     /// The range behind it, on its way.
-    next: Option<(Range<u64>, Box<dyn Pending>)>,
+    next: Option<(Range<u64>, Box<dyn PendingRead>)>,
     /// How much the next request of who reads on will be for.
     step: u64,
     /// Where reading on as a stream is.
@@ -79,7 +79,7 @@ impl Held {
 impl Ranges {
     /// Opens the object that a path means; nothing if it means a file.
     pub(super) fn open(path: &Path) -> Result<Option<Self>, Error> {
-        let Some(place) = Place::of(path)? else { return Ok(None) };
+        let Some(place) = StorePath::parse(path)? else { return Ok(None) };
         let object = objects::known(&place).map_err(|e| Error::io("open", path, e))?;
         Ok(Some(Self { object, held: Held::default(), next: None, step: FIRST, at: 0 }))
     }

@@ -170,8 +170,8 @@ fn what_is_there_is_told_of_objects_as_of_files() {
     MEMORY.set("there", "a/b", "text");
     MEMORY.set("there", "empty", "");
     let found = |key: &str| look(&at("there", key)).unwrap();
-    assert_eq!(found("a/b"), Some(Found::File(4)));
-    assert_eq!((found("a"), found("a/")), (Some(Found::Folder), Some(Found::Folder)));
+    assert_eq!(found("a/b"), Some(PathKind::File(4)));
+    assert_eq!((found("a"), found("a/")), (Some(PathKind::Folder), Some(PathKind::Folder)));
     assert_eq!((found("b"), found("a/b/")), (None, None));
     assert_eq!(read(&at("there", "a/b")).unwrap(), b"text");
     assert_eq!(read(&at("there", "empty")).unwrap(), b"");
@@ -183,7 +183,7 @@ fn what_is_there_is_told_of_objects_as_of_files() {
 
 #[test]
 fn two_names_of_one_object_have_one_identity() {
-    let of = |text: &str| Identity::of(Path::new(text)).unwrap();
+    let of = |text: &str| FileIdentity::read(Path::new(text)).unwrap();
     assert_eq!(of("mem://b/a"), of("memory://b/a"));
     assert_ne!(of("mem://b/a"), of("mem://b/c"));
 }

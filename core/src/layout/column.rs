@@ -11,12 +11,12 @@ use arrow_schema::ArrowError;
 
 use super::compile::{Count, Node, Variant};
 use super::wire::Cursor;
-use super::{Layout, Number, Reason};
+use super::{Layout, LayoutError, NumberType};
 use crate::name;
 
 /// A reason why two good payloads do not fit into one batch.
-const FULL: Reason = "the column of its batch has no room for more";
-const NO_CASE: Reason = "it names a class that is none of those it can be";
+const FULL: LayoutError = "the column of its batch has no room for more";
+const NO_CASE: LayoutError = "it names a class that is none of those it can be";
 
 /// Rows of a layout in the making.
 #[derive(Debug)]
@@ -52,18 +52,18 @@ impl<'l> LayoutRows<'l> {
     }
 
     /// Adds the row of a payload, all of which has to be of the layout. `Err` adds nothing.
-    pub fn push(&mut self, payload: &[u8]) -> Result<(), Reason> {
+    pub fn push(&mut self, payload: &[u8]) -> Result<(), LayoutError> {
         self.read(&mut Cursor::new(payload))
     }
 
     /// The same of a payload whose booleans may be any bytes. Gives these, in their order.
-    pub fn push_with_raw_booleans(&mut self, payload: &[u8]) -> Result<Vec<u8>, Reason> {
+    pub fn push_with_raw_booleans(&mut self, payload: &[u8]) -> Result<Vec<u8>, LayoutError> {
         let mut cursor = Cursor::with_raw_booleans(payload);
         self.read(&mut cursor)?;
         Ok(cursor.raw_booleans().unwrap_or_default())
     }
 
-    fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Reason> {
+    fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<(), LayoutError> {
         let (nodes, registers) = (&self.layout.compiled.nodes, &mut self.registers);
         let mut columns = self.columns.iter_mut().zip(nodes);
         let read = columns.try_for_each(|(column, node)| column.read(node, cursor, registers));
@@ -152,7 +152,7 @@ impl Column {
         node: &Node,
         cursor: &mut Cursor<'_>,
         registers: &mut [i64],
-    ) -> Result<(), Reason> {
+    ) -> Result<(), LayoutError> {
         match (self, node) {
             (Self::Words { width, bytes }, Node::Number { of, register }) => {
                 let word = cursor.take(*width)?;
@@ -227,7 +227,7 @@ impl Column {
         count: usize,
         cursor: &mut Cursor<'_>,
         registers: &mut [i64],
-    ) -> Result<(), Reason> {
+    ) -> Result<(), LayoutError> {
         if let Self::Words { width, bytes } = self {
             // Numbers lie in a payload as they do in their column.
             let length = count.checked_mul(*width).ok_or(FULL)?;
@@ -404,7 +404,7 @@ fn variants(
     StructArray::try_new_with_length(variant.fields.clone(), arrays, Some(valid), cases.len())
 }
 
-fn push_text(offsets: &mut Vec<i32>, bytes: &mut Vec<u8>, text: &[u8]) -> Result<(), Reason> {
+fn push_text(offsets: &mut Vec<i32>, bytes: &mut Vec<u8>, text: &[u8]) -> Result<(), LayoutError> {
     // Nearly every text is plain, and stays as it is.
     if text.is_ascii() && !text.contains(&b'\\') {
         return push_bytes(offsets, bytes, text);
@@ -412,13 +412,13 @@ fn push_text(offsets: &mut Vec<i32>, bytes: &mut Vec<u8>, text: &[u8]) -> Result
     push_bytes(offsets, bytes, name::escaped(text).as_bytes())
 }
 
-fn push_bytes(offsets: &mut Vec<i32>, bytes: &mut Vec<u8>, more: &[u8]) -> Result<(), Reason> {
+fn push_bytes(offsets: &mut Vec<i32>, bytes: &mut Vec<u8>, more: &[u8]) -> Result<(), LayoutError> {
     push_end(offsets, bytes.len() + more.len())?;
     bytes.extend_from_slice(more);
     Ok(())
 }
 
-fn push_end(offsets: &mut Vec<i32>, end: usize) -> Result<(), Reason> {
+fn push_end(offsets: &mut Vec<i32>, end: usize) -> Result<(), LayoutError> {
     offsets.push(i32::try_from(end).map_err(|_| FULL)?);
     Ok(())
 }
@@ -433,32 +433,32 @@ fn ends(offsets: Vec<i32>) -> OffsetBuffer<i32> {
 }
 
 /// A whole number that says how long something is; floats say nothing.
-pub(super) fn whole(of: Number, word: &[u8]) -> i64 {
+pub(super) fn whole(of: NumberType, word: &[u8]) -> i64 {
     let mut wide = [0; 8];
     for (to, from) in wide.iter_mut().zip(word) {
         *to = *from;
     }
     let unsigned = i64::from_le_bytes(wide);
     match of {
-        Number::I8 => i64::from(unsigned as i8),
-        Number::I16 => i64::from(unsigned as i16),
-        Number::I32 => i64::from(unsigned as i32),
+        NumberType::I8 => i64::from(unsigned as i8),
+        NumberType::I16 => i64::from(unsigned as i16),
+        NumberType::I32 => i64::from(unsigned as i32),
         _ => unsigned,
     }
 }
 
-fn numbers(of: Number, bytes: Buffer) -> ArrayRef {
+fn numbers(of: NumberType, bytes: Buffer) -> ArrayRef {
     match of {
-        Number::I8 => primitive::<Int8Type>(bytes),
-        Number::U8 => primitive::<UInt8Type>(bytes),
-        Number::I16 => primitive::<Int16Type>(bytes),
-        Number::U16 => primitive::<UInt16Type>(bytes),
-        Number::I32 => primitive::<Int32Type>(bytes),
-        Number::U32 => primitive::<UInt32Type>(bytes),
-        Number::I64 => primitive::<Int64Type>(bytes),
-        Number::U64 => primitive::<UInt64Type>(bytes),
-        Number::F32 => primitive::<Float32Type>(bytes),
-        Number::F64 => primitive::<Float64Type>(bytes),
+        NumberType::I8 => primitive::<Int8Type>(bytes),
+        NumberType::U8 => primitive::<UInt8Type>(bytes),
+        NumberType::I16 => primitive::<Int16Type>(bytes),
+        NumberType::U16 => primitive::<UInt16Type>(bytes),
+        NumberType::I32 => primitive::<Int32Type>(bytes),
+        NumberType::U32 => primitive::<UInt32Type>(bytes),
+        NumberType::I64 => primitive::<Int64Type>(bytes),
+        NumberType::U64 => primitive::<UInt64Type>(bytes),
+        NumberType::F32 => primitive::<Float32Type>(bytes),
+        NumberType::F64 => primitive::<Float64Type>(bytes),
     }
 }
 

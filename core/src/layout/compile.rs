@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, FieldRef, Fields};
 
-use super::{Lengths, Member, Number, Shape, Wire, element, field, struct_type};
+use super::{
+    FieldShape, LayoutField, LengthEncoding, NumberType, WireRules, element, field, struct_type,
+};
 
 /// More columns than this serve nobody, and layouts can be written that have billions.
 const MOST_COLUMNS: usize = 2_000;
@@ -29,11 +31,11 @@ pub(super) struct Compiled {
 /// A field of a payload that takes bytes.
 #[derive(Debug)]
 pub(super) enum Node {
-    Number { of: Number, register: Option<usize> },
+    Number { of: NumberType, register: Option<usize> },
     Bool { width: usize },
     Enum { width: usize },
-    Text(Lengths),
-    Bytes(Lengths),
+    Text(LengthEncoding),
+    Bytes(LengthEncoding),
     Rest,
     Fixed { count: usize, item: Box<Node>, field: FieldRef },
     List { count: Count, least: usize, item: Box<Node>, field: FieldRef },
@@ -44,7 +46,7 @@ pub(super) enum Node {
 /// Where the length of a list stands.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Count {
-    Prefix(Lengths),
+    Prefix(LengthEncoding),
     Register(usize),
 }
 
@@ -88,7 +90,7 @@ impl Node {
 
     /// The fewest bytes it takes.
     pub(super) fn least(&self) -> usize {
-        let length = |lengths: Lengths| if lengths == Lengths::U32 { 4 } else { 1 };
+        let length = |lengths: LengthEncoding| if lengths == LengthEncoding::U32 { 4 } else { 1 };
         match self {
             Self::Number { of, .. } => of.width(),
             Self::Bool { width } | Self::Enum { width } => *width,
@@ -114,28 +116,28 @@ fn blank(node: &Node) -> usize {
     }
 }
 
-pub(super) fn compile(wire: Wire, members: &[Member]) -> Result<Compiled, String> {
+pub(super) fn compile(wire: WireRules, members: &[LayoutField]) -> Result<Compiled, String> {
     let mut compiler = Compiler { wire, columns: 0, registers: 0, depth: 0 };
     let (nodes, fields) = compiler.members(members)?;
     Ok(Compiled { nodes, fields, registers: compiler.registers })
 }
 
 struct Compiler {
-    wire: Wire,
+    wire: WireRules,
     columns: usize,
     registers: usize,
     depth: usize,
 }
 
 impl Compiler {
-    fn members(&mut self, members: &[Member]) -> Result<(Vec<Node>, Vec<FieldRef>), String> {
+    fn members(&mut self, members: &[LayoutField]) -> Result<(Vec<Node>, Vec<FieldRef>), String> {
         let counting: BTreeSet<usize> = members.iter().filter_map(counted_by).collect();
         let first = self.registers;
         self.registers += counting.len();
         let register = |at: usize| counting.iter().position(|c| *c == at).map(|n| first + n);
         let (mut nodes, mut fields, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
         for (at, member) in members.iter().enumerate() {
-            let Member { name, shape } = member;
+            let LayoutField { name, shape } = member;
             let wrong = |what: String| format!("`{name}`: {what}");
             let mut node = match counted_by(member) {
                 Some(by) if by >= at || !is_whole(members.get(by)) => {
@@ -146,7 +148,7 @@ impl Compiler {
             if let Node::Number { register: to, .. } = &mut node {
                 *to = register(at);
             }
-            if matches!(shape, Shape::Rest) && (self.depth > 0 || at + 1 < members.len()) {
+            if matches!(shape, FieldShape::Rest) && (self.depth > 0 || at + 1 < members.len()) {
                 return Err(wrong("only the last field can be all that is left".to_owned()));
             }
             if takes_nothing(&node) {
@@ -175,20 +177,20 @@ impl Compiler {
     }
 
     /// The node of a shape, whose length is in `register` if it is counted by another member.
-    fn node(&mut self, shape: &Shape, register: Option<usize>) -> Result<Node, String> {
+    fn node(&mut self, shape: &FieldShape, register: Option<usize>) -> Result<Node, String> {
         self.columns += 1;
         if self.columns > MOST_COLUMNS {
             return Err(format!("it would have more than {MOST_COLUMNS} columns"));
         }
-        let Wire { booleans, lengths } = self.wire;
+        let WireRules { booleans, lengths } = self.wire;
         Ok(match shape {
-            Shape::Number(of) => Node::Number { of: *of, register: None },
-            Shape::Bool => Node::Bool { width: booleans },
-            Shape::Enum(values) => Node::Enum { width: enum_width(values.len()) },
-            Shape::Text => Node::Text(lengths),
-            Shape::Bytes => Node::Bytes(lengths),
-            Shape::Rest => Node::Rest,
-            Shape::Fixed(item, count) => {
+            FieldShape::Number(of) => Node::Number { of: *of, register: None },
+            FieldShape::Bool => Node::Bool { width: booleans },
+            FieldShape::Enum(values) => Node::Enum { width: enum_width(values.len()) },
+            FieldShape::Text => Node::Text(lengths),
+            FieldShape::Bytes => Node::Bytes(lengths),
+            FieldShape::Rest => Node::Rest,
+            FieldShape::Fixed(item, count) => {
                 let item = Box::new(self.inside(|inner| inner.node(item, None))?);
                 if item.least().saturating_mul(*count) > LONGEST {
                     return Err(format!("{count} of them are more than can be held"));
@@ -196,21 +198,23 @@ impl Compiler {
                 let field = element(item.data_type(), item.may_be_null());
                 Node::Fixed { count: *count, item, field }
             }
-            Shape::List(item) if **item == Shape::Number(Number::U8) => Node::Bytes(lengths),
-            Shape::List(item) => self.list(item, Count::Prefix(lengths))?,
-            Shape::Counted(item, _) => match register {
+            FieldShape::List(item) if **item == FieldShape::Number(NumberType::U8) => {
+                Node::Bytes(lengths)
+            }
+            FieldShape::List(item) => self.list(item, Count::Prefix(lengths))?,
+            FieldShape::Counted(item, _) => match register {
                 Some(register) => self.list(item, Count::Register(register))?,
                 None => return Err("nothing here can say how long it is".to_owned()),
             },
-            Shape::Struct(members) => {
+            FieldShape::Struct(members) => {
                 let (members, fields) = self.inside(|inner| inner.members(members))?;
                 Node::Struct { members, fields: fields.into() }
             }
-            Shape::Variant(cases) => self.inside(|inner| inner.variant(cases))?,
+            FieldShape::Variant(cases) => self.inside(|inner| inner.variant(cases))?,
         })
     }
 
-    fn list(&mut self, item: &Shape, count: Count) -> Result<Node, String> {
+    fn list(&mut self, item: &FieldShape, count: Count) -> Result<Node, String> {
         let item = Box::new(self.inside(|inner| inner.node(item, None))?);
         let least = item.least();
         if least == 0 {
@@ -220,11 +224,11 @@ impl Compiler {
         Ok(Node::List { count, least, item, field })
     }
 
-    fn variant(&mut self, cases: &[(String, Vec<Member>)]) -> Result<Node, String> {
+    fn variant(&mut self, cases: &[(String, Vec<LayoutField>)]) -> Result<Node, String> {
         if cases.len() > usize::from(u8::MAX) {
             return Err("it can be more than 255 things".to_owned());
         }
-        let mut all: Vec<&Member> = Vec::new();
+        let mut all: Vec<&LayoutField> = Vec::new();
         let mut places = Vec::new();
         for (_, members) in cases {
             if members.iter().any(|member| counted_by(member).is_some()) {
@@ -250,7 +254,7 @@ impl Compiler {
             if all.iter().any(|member| member.name == CLASS) {
                 return Err(format!("a member of a class cannot be called `{CLASS}`"));
             }
-            fields.push(field(CLASS, DataType::Utf8, true, &Shape::Text));
+            fields.push(field(CLASS, DataType::Utf8, true, &FieldShape::Text));
         }
         let mut children = Vec::new();
         // What takes no bytes has no column, so places move.
@@ -276,14 +280,14 @@ impl Compiler {
     }
 }
 
-fn counted_by(member: &Member) -> Option<usize> {
-    if let Shape::Counted(_, by) = &member.shape { Some(*by) } else { None }
+fn counted_by(member: &LayoutField) -> Option<usize> {
+    if let FieldShape::Counted(_, by) = &member.shape { Some(*by) } else { None }
 }
 
-fn is_whole(member: Option<&Member>) -> bool {
-    use Number::{I8, I16, I32, I64, U8, U16, U32, U64};
+fn is_whole(member: Option<&LayoutField>) -> bool {
+    use NumberType::{I8, I16, I32, I64, U8, U16, U32, U64};
     let shape = member.map(|member| &member.shape);
-    matches!(shape, Some(Shape::Number(I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64)))
+    matches!(shape, Some(FieldShape::Number(I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64)))
 }
 
 /// Whether it never takes a byte: then there is nothing in it.

@@ -15,14 +15,14 @@ use arrow_schema::{DataType, FieldRef};
 use super::column::whole;
 use super::compile::{CLASS, Count, Node, Variant};
 use super::wire::put_length;
-use super::{Layout, Number, Reason};
+use super::{Layout, LayoutError, NumberType};
 use crate::booleans::is_true;
 use crate::name;
 
-const NULL: Reason = "a field is null";
-const OTHER_LENGTH: Reason = "a list is not as long as its length field says";
-const UNFIT: Reason = "a value does not fit into its field";
-const NO_CLASS: Reason = "its class is none of those it can be";
+const NULL: LayoutError = "a field is null";
+const OTHER_LENGTH: LayoutError = "a list is not as long as its length field says";
+const UNFIT: LayoutError = "a value does not fit into its field";
+const NO_CLASS: LayoutError = "its class is none of those it can be";
 
 /// Columns that payloads are made of.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl<'l> LayoutColumns<'l> {
     }
 
     /// Appends the payload of a row to `out`. `Err` says why there is none; `out` is then as it was.
-    pub fn write(&mut self, row: usize, out: &mut Vec<u8>) -> Result<(), Reason> {
+    pub fn write(&mut self, row: usize, out: &mut Vec<u8>) -> Result<(), LayoutError> {
         if self.unfit.get(row) != Some(&false) {
             return Err(UNFIT);
         }
@@ -96,7 +96,7 @@ impl<'l> LayoutColumns<'l> {
         row: usize,
         raw: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), LayoutError> {
         let start = out.len();
         (self.state.raw, self.state.raw_at) = (Some(raw.to_vec()), 0);
         let written = self.write(row, out);
@@ -185,7 +185,7 @@ enum Given {
     /// Numbers as they lie in memory.
     Words {
         array: ArrayRef,
-        of: Number,
+        of: NumberType,
     },
     Bools(BooleanArray),
     Values(Int32Array),
@@ -252,7 +252,7 @@ impl Given {
         row: usize,
         out: &mut Vec<u8>,
         state: &mut WriteState,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), LayoutError> {
         match (self, node) {
             (Self::Words { array, of }, Node::Number { register, .. }) => {
                 let start = out.len();
@@ -336,7 +336,7 @@ impl Given {
         count: usize,
         out: &mut Vec<u8>,
         state: &mut WriteState,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), LayoutError> {
         match self {
             Self::Words { array, of } => words(*of, array, start, count, out),
             _ => (start..start + count).try_for_each(|row| self.write(node, row, out, state)),
@@ -350,7 +350,7 @@ fn children(nodes: &[Node], array: &StructArray, from: usize) -> Vec<Given> {
     nodes.iter().zip(columns).map(|(node, column)| Given::of(node, column)).collect()
 }
 
-fn case_of(variant: &Variant, class: &StringArray, row: usize) -> Result<usize, Reason> {
+fn case_of(variant: &Variant, class: &StringArray, row: usize) -> Result<usize, LayoutError> {
     there(class, row)?;
     let classes = variant.classes.iter().flatten();
     classes.into_iter().position(|known| **known == *class.value(row)).ok_or(NO_CLASS)
@@ -361,7 +361,7 @@ fn put_count(
     count: Count,
     out: &mut Vec<u8>,
     registers: &[i64],
-) -> Result<(), Reason> {
+) -> Result<(), LayoutError> {
     match count {
         Count::Prefix(lengths) => put_length(length, lengths, out),
         Count::Register(at) => {
@@ -371,7 +371,7 @@ fn put_count(
     }
 }
 
-fn put_value(value: i32, width: usize, out: &mut Vec<u8>) -> Result<(), Reason> {
+fn put_value(value: i32, width: usize, out: &mut Vec<u8>) -> Result<(), LayoutError> {
     match width {
         1 => out.push(u8::try_from(value).map_err(|_| UNFIT)?),
         2 => out.extend_from_slice(&i16::try_from(value).map_err(|_| UNFIT)?.to_le_bytes()),
@@ -380,37 +380,37 @@ fn put_value(value: i32, width: usize, out: &mut Vec<u8>) -> Result<(), Reason> 
     Ok(())
 }
 
-fn there(array: &dyn Array, row: usize) -> Result<(), Reason> {
+fn there(array: &dyn Array, row: usize) -> Result<(), LayoutError> {
     if row < array.len() && array.is_valid(row) { Ok(()) } else { Err(NULL) }
 }
 
-fn valid(nulls: &Option<NullBuffer>, row: usize) -> Result<(), Reason> {
+fn valid(nulls: &Option<NullBuffer>, row: usize) -> Result<(), LayoutError> {
     if nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)) { Ok(()) } else { Err(NULL) }
 }
 
 /// Appends numbers that lie side by side.
 fn words(
-    of: Number,
+    of: NumberType,
     array: &ArrayRef,
     start: usize,
     count: usize,
     out: &mut Vec<u8>,
-) -> Result<(), Reason> {
+) -> Result<(), LayoutError> {
     let has_null = |nulls: &NullBuffer| nulls.slice(start, count).null_count() > 0;
     if array.nulls().is_some_and(has_null) {
         return Err(NULL);
     }
     match of {
-        Number::I8 => put::<Int8Type>(array, start, count, out),
-        Number::U8 => put::<UInt8Type>(array, start, count, out),
-        Number::I16 => put::<Int16Type>(array, start, count, out),
-        Number::U16 => put::<UInt16Type>(array, start, count, out),
-        Number::I32 => put::<Int32Type>(array, start, count, out),
-        Number::U32 => put::<UInt32Type>(array, start, count, out),
-        Number::I64 => put::<Int64Type>(array, start, count, out),
-        Number::U64 => put::<UInt64Type>(array, start, count, out),
-        Number::F32 => put::<Float32Type>(array, start, count, out),
-        Number::F64 => put::<Float64Type>(array, start, count, out),
+        NumberType::I8 => put::<Int8Type>(array, start, count, out),
+        NumberType::U8 => put::<UInt8Type>(array, start, count, out),
+        NumberType::I16 => put::<Int16Type>(array, start, count, out),
+        NumberType::U16 => put::<UInt16Type>(array, start, count, out),
+        NumberType::I32 => put::<Int32Type>(array, start, count, out),
+        NumberType::U32 => put::<UInt32Type>(array, start, count, out),
+        NumberType::I64 => put::<Int64Type>(array, start, count, out),
+        NumberType::U64 => put::<UInt64Type>(array, start, count, out),
+        NumberType::F32 => put::<Float32Type>(array, start, count, out),
+        NumberType::F64 => put::<Float64Type>(array, start, count, out),
     }
     Ok(())
 }

@@ -3,14 +3,14 @@
 //!
 //! | shape | column |
 //! |---|---|
-//! | [`Number`] | as it is |
-//! | [`Shape::Bool`] | `Boolean` |
-//! | [`Shape::Enum`] | `Int32`, with the names in the field's metadata as `sluice.enum` |
-//! | [`Shape::Text`] | `Utf8`; bytes that are none become `\xNN`, see [`crate::name::escaped`] |
-//! | [`Shape::Bytes`], [`Shape::Rest`], a list of bytes | `Binary` |
-//! | [`Shape::Fixed`], [`Shape::List`], [`Shape::Counted`] | `FixedSizeList`, `List` |
-//! | [`Shape::Struct`] | `Struct` |
-//! | [`Shape::Variant`] | nullable `Struct` of all that its cases have; `class` says which it is, where there are several |
+//! | [`NumberType`] | as it is |
+//! | [`FieldShape::Bool`] | `Boolean` |
+//! | [`FieldShape::Enum`] | `Int32`, with the names in the field's metadata as `sluice.enum` |
+//! | [`FieldShape::Text`] | `Utf8`; bytes that are none become `\xNN`, see [`crate::name::escaped`] |
+//! | [`FieldShape::Bytes`], [`FieldShape::Rest`], a list of bytes | `Binary` |
+//! | [`FieldShape::Fixed`], [`FieldShape::List`], [`FieldShape::Counted`] | `FixedSizeList`, `List` |
+//! | [`FieldShape::Struct`] | `Struct` |
+//! | [`FieldShape::Variant`] | nullable `Struct` of all that its cases have; `class` says which it is, where there are several |
 //! | what takes no bytes | none |
 //!
 //! Both ways are inverse: a payload that would not come back byte for byte is refused.
@@ -40,20 +40,20 @@ use compile::{Compiled, compile};
 pub const ENUM: &str = "sluice.enum";
 
 /// Why a payload or a row is refused. Reasons are few, and hold nothing of it.
-pub type Reason = &'static str;
+pub type LayoutError = &'static str;
 
 /// How values are written that formats write in different ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wire {
+pub struct WireRules {
     /// Bytes of a boolean. It is written as 0 or 1; see [`crate::booleans`] for others.
     pub booleans: usize,
     /// How the length of a text or list is written in front of it.
-    pub lengths: Lengths,
+    pub lengths: LengthEncoding,
 }
 
 /// How a length is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lengths {
+pub enum LengthEncoding {
     /// As 32 bits.
     U32,
     /// As one byte, or as 255 and 32 bits where it is 255 or more.
@@ -63,7 +63,7 @@ pub enum Lengths {
 /// A number, little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "their names say it")]
-pub enum Number {
+pub enum NumberType {
     I8,
     U8,
     I16,
@@ -76,7 +76,7 @@ pub enum Number {
     F64,
 }
 
-impl Number {
+impl NumberType {
     /// Its bytes.
     pub fn width(self) -> usize {
         match self {
@@ -105,9 +105,9 @@ impl Number {
 
 /// What a field is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum FieldShape {
     /// A number.
-    Number(Number),
+    Number(NumberType),
     /// A boolean.
     Bool,
     /// One of these values: a byte, two where there are more than 127, four where more than 32767.
@@ -117,31 +117,31 @@ pub enum Shape {
     /// Bytes with their number.
     Bytes,
     /// Always as many.
-    Fixed(Box<Shape>, usize),
+    Fixed(Box<FieldShape>, usize),
     /// As many as a length in front of them says.
-    List(Box<Shape>),
+    List(Box<FieldShape>),
     /// As many as an earlier member of the same struct says, a whole number; by its place.
-    Counted(Box<Shape>, usize),
+    Counted(Box<FieldShape>, usize),
     /// Members one behind another.
-    Struct(Vec<Member>),
+    Struct(Vec<LayoutField>),
     /// A byte that says which of these follows, from 1 on; nothing, if it is 0.
-    Variant(Vec<(String, Vec<Member>)>),
+    Variant(Vec<(String, Vec<LayoutField>)>),
     /// All that is left of the payload.
     Rest,
 }
 
 /// A field with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct LayoutField {
     /// Its name.
     pub name: String,
     /// What it is.
-    pub shape: Shape,
+    pub shape: FieldShape,
 }
 
-impl Member {
+impl LayoutField {
     /// A member of that name and shape.
-    pub fn new(name: impl Into<String>, shape: Shape) -> Self {
+    pub fn new(name: impl Into<String>, shape: FieldShape) -> Self {
         Self { name: name.into(), shape }
     }
 }
@@ -155,7 +155,7 @@ pub struct Layout {
 
 impl Layout {
     /// The layout of payloads with these members. `Err` says why there can be no columns of them.
-    pub fn new(wire: Wire, members: &[Member]) -> Result<Self, String> {
+    pub fn new(wire: WireRules, members: &[LayoutField]) -> Result<Self, String> {
         let compiled = compile(wire, members)?;
         let schema = Arc::new(Schema::new(compiled.fields.clone()));
         Ok(Self { compiled, schema })
@@ -180,9 +180,9 @@ impl Layout {
     }
 }
 
-fn field(name: &str, data_type: DataType, nullable: bool, shape: &Shape) -> FieldRef {
+fn field(name: &str, data_type: DataType, nullable: bool, shape: &FieldShape) -> FieldRef {
     let field = Field::new(name, data_type, nullable);
-    let Shape::Enum(values) = shape else { return Arc::new(field) };
+    let FieldShape::Enum(values) = shape else { return Arc::new(field) };
     let names: serde_json::Map<_, _> =
         values.iter().map(|(name, value)| (name.clone(), (*value).into())).collect();
     let metadata = HashMap::from([(ENUM.to_owned(), serde_json::Value::from(names).to_string())]);

@@ -6,7 +6,7 @@ use arrow_array::{BinaryArray, RecordBatch};
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::SchemaRef;
 
-use super::{Layout, LayoutColumns, LayoutRows, Reason};
+use super::{Layout, LayoutColumns, LayoutError, LayoutRows};
 use crate::payload_form::{FormType, PayloadForm};
 use crate::{Batch, Error, booleans};
 
@@ -22,7 +22,7 @@ impl PayloadForm for Layout {
         &self,
         batch: &Batch,
         events: &[u32],
-        bad: &mut Vec<(u32, Reason)>,
+        bad: &mut Vec<(u32, LayoutError)>,
         mut raw: Option<&mut BinaryBuilder>,
     ) -> Result<(Vec<u32>, RecordBatch), Error> {
         decode(self, batch, events, bad, |rows, payload| {
@@ -33,7 +33,7 @@ impl PayloadForm for Layout {
     fn encode(
         &self,
         columns: &RecordBatch,
-        bad: &mut Vec<(u32, Reason)>,
+        bad: &mut Vec<(u32, LayoutError)>,
         raw: Option<&BinaryArray>,
     ) -> Result<BinaryArray, String> {
         encode(self, columns, bad, |columns, row, out| columns.write_keeping(row, raw, out))
@@ -47,7 +47,7 @@ impl LayoutRows<'_> {
         &mut self,
         payload: &[u8],
         raw: Option<&mut BinaryBuilder>,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), LayoutError> {
         match raw {
             None => self.push(payload)?,
             Some(raw) => raw.append_value(self.push_with_raw_booleans(payload)?),
@@ -64,7 +64,7 @@ impl LayoutColumns<'_> {
         row: usize,
         raw: Option<&BinaryArray>,
         out: &mut Vec<u8>,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), LayoutError> {
         match raw {
             None => self.write(row, out),
             Some(raw) => self.write_with_raw_booleans(row, booleans::of_row(raw, row), out),
@@ -77,8 +77,8 @@ pub fn decode<'l>(
     layout: &'l Layout,
     batch: &Batch,
     events: &[u32],
-    bad: &mut Vec<(u32, Reason)>,
-    mut push: impl FnMut(&mut LayoutRows<'l>, &[u8]) -> Result<(), Reason>,
+    bad: &mut Vec<(u32, LayoutError)>,
+    mut push: impl FnMut(&mut LayoutRows<'l>, &[u8]) -> Result<(), LayoutError>,
 ) -> Result<(Vec<u32>, RecordBatch), Error> {
     let mut rows = layout.rows();
     let mut good = Vec::with_capacity(events.len());
@@ -111,8 +111,8 @@ fn likely_bytes(batch: &Batch, events: &[u32]) -> usize {
 pub fn encode<'l>(
     layout: &'l Layout,
     columns: &RecordBatch,
-    bad: &mut Vec<(u32, Reason)>,
-    mut write: impl FnMut(&mut LayoutColumns<'l>, usize, &mut Vec<u8>) -> Result<(), Reason>,
+    bad: &mut Vec<(u32, LayoutError)>,
+    mut write: impl FnMut(&mut LayoutColumns<'l>, usize, &mut Vec<u8>) -> Result<(), LayoutError>,
 ) -> Result<BinaryArray, String> {
     let mut given = layout.columns(columns)?;
     let (mut out, mut ends, mut valid) = (Vec::new(), vec![0], Vec::new());

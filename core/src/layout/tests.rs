@@ -6,23 +6,23 @@ use arrow_array::{Array, ArrayRef};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-const VEL: Wire = Wire { booleans: 4, lengths: Lengths::U32 };
-const ICE: Wire = Wire { booleans: 1, lengths: Lengths::Size };
+const VEL: WireRules = WireRules { booleans: 4, lengths: LengthEncoding::U32 };
+const ICE: WireRules = WireRules { booleans: 1, lengths: LengthEncoding::Size };
 
-fn layout(wire: Wire, members: Vec<(&str, Shape)>) -> Layout {
+fn layout(wire: WireRules, members: Vec<(&str, FieldShape)>) -> Layout {
     Layout::new(wire, &named(members)).unwrap()
 }
 
-fn named(members: Vec<(&str, Shape)>) -> Vec<Member> {
-    members.into_iter().map(|(name, shape)| Member::new(name, shape)).collect()
+fn named(members: Vec<(&str, FieldShape)>) -> Vec<LayoutField> {
+    members.into_iter().map(|(name, shape)| LayoutField::new(name, shape)).collect()
 }
 
-fn number(of: Number) -> Shape {
-    Shape::Number(of)
+fn number(of: NumberType) -> FieldShape {
+    FieldShape::Number(of)
 }
 
-fn list(item: Shape) -> Shape {
-    Shape::List(Box::new(item))
+fn list(item: FieldShape) -> FieldShape {
+    FieldShape::List(Box::new(item))
 }
 
 /// Reads payloads, and makes them again.
@@ -48,9 +48,9 @@ fn a_scan_is_lists_of_numbers() {
     let scan = layout(
         VEL,
         vec![
-            ("name", Shape::Text),
-            ("ranges", list(number(Number::U32))),
-            ("t", number(Number::U32)),
+            ("name", FieldShape::Text),
+            ("ranges", list(number(NumberType::U32))),
+            ("t", number(NumberType::U32)),
         ],
     );
     let payload =
@@ -63,8 +63,10 @@ fn a_scan_is_lists_of_numbers() {
 
 #[test]
 fn what_is_wrong_leaves_nothing_behind() {
-    let scan =
-        layout(VEL, vec![("a", list(Shape::Text)), ("b", Shape::Bool), ("rest", Shape::Rest)]);
+    let scan = layout(
+        VEL,
+        vec![("a", list(FieldShape::Text)), ("b", FieldShape::Bool), ("rest", FieldShape::Rest)],
+    );
     let good = [&[1, 0, 0, 0, 1, 0, 0, 0, b'x'][..], &[1, 0, 0, 0], b"tail"].concat();
     let mut rows = scan.rows();
     rows.push(&good).unwrap();
@@ -82,7 +84,7 @@ fn what_is_wrong_leaves_nothing_behind() {
 
 #[test]
 fn lengths_of_ice_are_read_in_their_shortest_form_only() {
-    let text = layout(ICE, vec![("a", Shape::Text), ("bytes", list(number(Number::U8)))]);
+    let text = layout(ICE, vec![("a", FieldShape::Text), ("bytes", list(number(NumberType::U8)))]);
     let long = [&[255, 44, 1, 0, 0][..], &[b'x'; 300], &[2, 7, 8]].concat();
     there_and_back(&text, &[&long, &[0, 0], &[1, b'y', 1, 9]]);
     for bad in [&[255, 1, 0, 0, 0, b'x', 0][..], &[255, 255, 255, 255, 255, 0], &[3, b'x', 0]] {
@@ -92,8 +94,9 @@ fn lengths_of_ice_are_read_in_their_shortest_form_only() {
 
 #[test]
 fn a_counted_list_is_as_long_as_its_member_says() {
-    let counted = Shape::Counted(Box::new(Shape::Fixed(Box::new(number(Number::F32)), 3)), 0);
-    let points = layout(VEL, vec![("n", number(Number::I16)), ("points", counted)]);
+    let counted =
+        FieldShape::Counted(Box::new(FieldShape::Fixed(Box::new(number(NumberType::F32)), 3)), 0);
+    let points = layout(VEL, vec![("n", number(NumberType::I16)), ("points", counted)]);
     let one = [&[1, 0][..], &[0; 12]].concat();
     let columns = there_and_back(&points, &[&one, &[0, 0]]);
     assert!(points.rows().push(&[255, 255]).unwrap_err().contains("negative"));
@@ -110,15 +113,18 @@ fn a_counted_list_is_as_long_as_its_member_says() {
 
 #[test]
 fn a_variant_says_its_class_and_has_what_all_of_them_have() {
-    let base = || Member::new("type", number(Number::I32));
+    let base = || LayoutField::new("type", number(NumberType::I32));
     let cases = vec![
         ("A".to_owned(), vec![base()]),
         (
             "B".to_owned(),
-            vec![base(), Member::new("inner", Shape::Variant(vec![("C".into(), vec![])]))],
+            vec![
+                base(),
+                LayoutField::new("inner", FieldShape::Variant(vec![("C".into(), vec![])])),
+            ],
         ),
     ];
-    let all = layout(ICE, vec![("features", list(Shape::Variant(cases)))]);
+    let all = layout(ICE, vec![("features", list(FieldShape::Variant(cases)))]);
     let bytes = [&[4, 0][..], &[1, 5, 0, 0, 0], &[2, 6, 0, 0, 0, 1], &[2, 7, 0, 0, 0, 0]].concat();
     let columns = there_and_back(&all, &[&bytes, &[0]]);
     let features = columns.column(0).as_list::<i32>().value(0);
@@ -131,8 +137,9 @@ fn a_variant_says_its_class_and_has_what_all_of_them_have() {
 
 #[test]
 fn what_takes_no_bytes_has_no_column() {
-    let nothing = || Shape::Struct(Vec::new());
-    let empty = layout(VEL, vec![("a", nothing()), ("b", Shape::Fixed(Box::new(nothing()), 3))]);
+    let nothing = || FieldShape::Struct(Vec::new());
+    let empty =
+        layout(VEL, vec![("a", nothing()), ("b", FieldShape::Fixed(Box::new(nothing()), 3))]);
     let columns = there_and_back(&empty, &[&[], &[]]);
     assert_eq!((columns.num_columns(), columns.num_rows()), (0, 2));
     assert!(empty.rows().push(&[0]).unwrap_err().contains("longer"));
@@ -140,20 +147,29 @@ fn what_takes_no_bytes_has_no_column() {
 
 #[test]
 fn layouts_that_cannot_be_are_refused() {
-    let deep = (0..40).fold(Shape::Bool, |inner, _| list(inner));
-    let wide = (0..3000).map(|n| Member::new(n.to_string(), Shape::Bool)).collect();
-    let refused = |members: Vec<(&str, Shape)>| Layout::new(VEL, &named(members)).unwrap_err();
+    let deep = (0..40).fold(FieldShape::Bool, |inner, _| list(inner));
+    let wide = (0..3000).map(|n| LayoutField::new(n.to_string(), FieldShape::Bool)).collect();
+    let refused = |members: Vec<(&str, FieldShape)>| Layout::new(VEL, &named(members)).unwrap_err();
     for (members, says) in [
         (vec![("a", deep)], "nests deeper"),
-        (vec![("a", Shape::Struct(wide))], "columns"),
-        (vec![("a", Shape::Bool), ("a", Shape::Text)], "two fields"),
-        (vec![("a", Shape::Rest), ("b", Shape::Text)], "last field"),
-        (vec![("a", list(Shape::Rest))], "no bytes"),
-        (vec![("a", list(Shape::Struct(vec![])))], "no bytes"),
-        (vec![("a", Shape::Fixed(Box::new(Shape::Bool), 1 << 30))], "more than can be held"),
-        (vec![("a", Shape::Counted(Box::new(Shape::Bool), 0))], "no whole number"),
-        (vec![("a", Shape::Text), ("b", Shape::Counted(Box::new(Shape::Bool), 0))], "no whole"),
-        (vec![("a", list(Shape::Counted(Box::new(Shape::Bool), 0)))], "nothing here"),
+        (vec![("a", FieldShape::Struct(wide))], "columns"),
+        (vec![("a", FieldShape::Bool), ("a", FieldShape::Text)], "two fields"),
+        (vec![("a", FieldShape::Rest), ("b", FieldShape::Text)], "last field"),
+        (vec![("a", list(FieldShape::Rest))], "no bytes"),
+        (vec![("a", list(FieldShape::Struct(vec![])))], "no bytes"),
+        (
+            vec![("a", FieldShape::Fixed(Box::new(FieldShape::Bool), 1 << 30))],
+            "more than can be held",
+        ),
+        (vec![("a", FieldShape::Counted(Box::new(FieldShape::Bool), 0))], "no whole number"),
+        (
+            vec![
+                ("a", FieldShape::Text),
+                ("b", FieldShape::Counted(Box::new(FieldShape::Bool), 0)),
+            ],
+            "no whole",
+        ),
+        (vec![("a", list(FieldShape::Counted(Box::new(FieldShape::Bool), 0)))], "nothing here"),
     ] {
         let message = refused(members);
         assert!(message.contains(says), "{message}");
@@ -162,7 +178,7 @@ fn layouts_that_cannot_be_are_refused() {
 
 #[test]
 fn columns_of_other_programs_are_cast_and_what_does_not_fit_is_refused() {
-    let small = layout(VEL, vec![("n", number(Number::U8)), ("s", Shape::Text)]);
+    let small = layout(VEL, vec![("n", number(NumberType::U8)), ("s", FieldShape::Text)]);
     let wide: ArrayRef = Arc::new(arrow_array::Int64Array::from(vec![5, 500]));
     let text: ArrayRef = Arc::new(arrow_array::LargeStringArray::from(vec!["a", "b"]));
     let columns = RecordBatch::try_from_iter([("s", text), ("n", wide)]).unwrap();
@@ -176,7 +192,7 @@ fn columns_of_other_programs_are_cast_and_what_does_not_fit_is_refused() {
 
 #[test]
 fn a_list_that_is_too_short_or_has_a_null_is_one_rows_fault() {
-    let point = layout(VEL, vec![("p", Shape::Fixed(Box::new(number(Number::I16)), 2))]);
+    let point = layout(VEL, vec![("p", FieldShape::Fixed(Box::new(number(NumberType::I16)), 2))]);
     let rows = [Some(vec![Some(1), Some(2)]), Some(vec![Some(3)]), Some(vec![Some(4), None]), None];
     let lists = arrow_array::ListArray::from_iter_primitive::<Int16Type, _, _>(rows);
     let columns =
@@ -190,7 +206,8 @@ fn a_list_that_is_too_short_or_has_a_null_is_one_rows_fault() {
 #[test]
 fn lists_that_would_become_far_longer_than_they_are_are_refused() {
     let count = 4_000_000;
-    let point = layout(VEL, vec![("p", Shape::Fixed(Box::new(number(Number::F32)), count))]);
+    let point =
+        layout(VEL, vec![("p", FieldShape::Fixed(Box::new(number(NumberType::F32)), count))]);
     let lists =
         arrow_array::ListArray::from_iter_primitive::<Float32Type, _, _>(vec![Some(vec![]); 8192]);
     let columns = RecordBatch::try_from_iter([("p", Arc::new(lists) as ArrayRef)]).unwrap();
@@ -201,7 +218,10 @@ fn lists_that_would_become_far_longer_than_they_are_are_refused() {
 fn slices_of_columns_are_written_as_they_are() {
     let all = layout(
         ICE,
-        vec![("f", Shape::Fixed(Box::new(number(Number::I16)), 2)), ("l", list(Shape::Text))],
+        vec![
+            ("f", FieldShape::Fixed(Box::new(number(NumberType::I16)), 2)),
+            ("l", list(FieldShape::Text)),
+        ],
     );
     let payloads: [&[u8]; 3] =
         [&[1, 0, 2, 0, 0], &[3, 0, 4, 0, 1, 1, b'x'], &[5, 0, 6, 0, 2, 0, 0]];
@@ -209,29 +229,29 @@ fn slices_of_columns_are_written_as_they_are() {
     assert_eq!(again(&all, &columns.slice(1, 2)), payloads[1..]);
 }
 
-fn any_shape() -> impl Strategy<Value = Shape> {
-    use Number::*;
+fn any_shape() -> impl Strategy<Value = FieldShape> {
+    use NumberType::*;
     let numbers = prop::sample::select(vec![I8, U8, I16, U16, I32, U32, I64, U64, F32, F64]);
     let leaf = prop_oneof![
-        4 => numbers.prop_map(Shape::Number),
-        1 => Just(Shape::Bool),
-        1 => Just(Shape::Text),
-        1 => Just(Shape::Bytes),
-        1 => Just(Shape::Enum(vec![("a".into(), 0), ("b".into(), 1)])),
+        4 => numbers.prop_map(FieldShape::Number),
+        1 => Just(FieldShape::Bool),
+        1 => Just(FieldShape::Text),
+        1 => Just(FieldShape::Bytes),
+        1 => Just(FieldShape::Enum(vec![("a".into(), 0), ("b".into(), 1)])),
     ];
     leaf.prop_recursive(3, 12, 4, |inner| {
         let members = vec(inner.clone(), 1..4).prop_map(|shapes| {
             let named = shapes.into_iter().enumerate();
-            named.map(|(n, shape)| Member::new(format!("m{n}"), shape)).collect::<Vec<_>>()
+            named.map(|(n, shape)| LayoutField::new(format!("m{n}"), shape)).collect::<Vec<_>>()
         });
         let cases = vec(members.clone(), 1..2);
         prop_oneof![
-            (inner.clone(), 0usize..4).prop_map(|(item, n)| Shape::Fixed(Box::new(item), n)),
+            (inner.clone(), 0usize..4).prop_map(|(item, n)| FieldShape::Fixed(Box::new(item), n)),
             inner.prop_map(list),
-            members.prop_map(Shape::Struct),
+            members.prop_map(FieldShape::Struct),
             cases.prop_map(|cases| {
                 let cases = cases.into_iter().enumerate();
-                Shape::Variant(cases.map(|(n, members)| (format!("C{n}"), members)).collect())
+                FieldShape::Variant(cases.map(|(n, members)| (format!("C{n}"), members)).collect())
             }),
         ]
     })
@@ -243,8 +263,8 @@ proptest! {
         shapes in vec(any_shape(), 0..4), ice: bool,
         payloads in vec(vec(prop_oneof![3 => 0u8..3, 1 => any::<u8>()], 0..60), 0..12))
     {
-        let members: Vec<Member> =
-            shapes.into_iter().enumerate().map(|(n, s)| Member::new(format!("c{n}"), s)).collect();
+        let members: Vec<LayoutField> =
+            shapes.into_iter().enumerate().map(|(n, s)| LayoutField::new(format!("c{n}"), s)).collect();
         let wire = if ice { ICE } else { VEL };
         let Ok(layout) = Layout::new(wire, &members) else { return Ok(()) };
         let (mut rows, mut good) = (layout.rows(), Vec::new());
@@ -262,7 +282,7 @@ proptest! {
 
 #[test]
 fn a_batch_is_decoded_event_by_event() {
-    let one = layout(VEL, vec![("n", number(Number::U8))]);
+    let one = layout(VEL, vec![("n", number(NumberType::U8))]);
     let mut batch = BatchBuilder::default();
     for payload in [&[1][..], &[], &[3]] {
         batch.push_copy(0, 0, crate::ChannelId(0), payload);

@@ -2,15 +2,15 @@
 
 #![warn(clippy::indexing_slicing)]
 
-use super::{Lengths, Reason};
+use super::{LayoutError, LengthEncoding};
 use crate::booleans::{ODD_BOOLEAN, is_true};
 
-pub(super) const SHORT: Reason = "it is shorter than its type";
-pub(super) const LONG: Reason = "it is longer than its type";
-const ODD_LENGTH: Reason = "a length is not written in the shortest way";
-const NEGATIVE: Reason = "a length is negative";
-const EMPTY: Reason = "far more of it is missing than is there";
-const HUGE: Reason = "a length is more than 2 GiB";
+pub(super) const SHORT: LayoutError = "it is shorter than its type";
+pub(super) const LONG: LayoutError = "it is longer than its type";
+const ODD_LENGTH: LayoutError = "a length is not written in the shortest way";
+const NEGATIVE: LayoutError = "a length is negative";
+const EMPTY: LayoutError = "far more of it is missing than is there";
+const HUGE: LayoutError = "a length is more than 2 GiB";
 
 /// What is left of a payload.
 pub(super) struct Cursor<'b> {
@@ -46,34 +46,34 @@ impl<'b> Cursor<'b> {
     }
 
     /// Takes what a column needs for what is not there.
-    pub(super) fn spend(&mut self, bytes: usize) -> Result<(), Reason> {
+    pub(super) fn spend(&mut self, bytes: usize) -> Result<(), LayoutError> {
         self.budget = self.budget.checked_sub(bytes).ok_or(EMPTY)?;
         Ok(())
     }
 
-    pub(super) fn end(&self) -> Result<(), Reason> {
+    pub(super) fn end(&self) -> Result<(), LayoutError> {
         if self.rest.is_empty() { Ok(()) } else { Err(LONG) }
     }
 
     #[inline]
-    pub(super) fn take(&mut self, len: usize) -> Result<&'b [u8], Reason> {
+    pub(super) fn take(&mut self, len: usize) -> Result<&'b [u8], LayoutError> {
         let (taken, rest) = self.rest.split_at_checked(len).ok_or(SHORT)?;
         self.rest = rest;
         Ok(taken)
     }
 
     #[inline]
-    fn word<const N: usize>(&mut self) -> Result<[u8; N], Reason> {
+    fn word<const N: usize>(&mut self) -> Result<[u8; N], LayoutError> {
         let (word, rest) = self.rest.split_first_chunk().ok_or(SHORT)?;
         self.rest = rest;
         Ok(*word)
     }
 
-    pub(super) fn byte(&mut self) -> Result<u8, Reason> {
+    pub(super) fn byte(&mut self) -> Result<u8, LayoutError> {
         self.word().map(|[byte]: [u8; 1]| byte)
     }
 
-    pub(super) fn bool(&mut self, width: usize) -> Result<bool, Reason> {
+    pub(super) fn bool(&mut self, width: usize) -> Result<bool, LayoutError> {
         let bytes = self.take(width)?;
         if let Some(raw) = &mut self.raw_booleans {
             raw.extend_from_slice(bytes);
@@ -86,7 +86,7 @@ impl<'b> Cursor<'b> {
     }
 
     /// An enum's value.
-    pub(super) fn value(&mut self, width: usize) -> Result<i32, Reason> {
+    pub(super) fn value(&mut self, width: usize) -> Result<i32, LayoutError> {
         Ok(match width {
             1 => self.byte()?.into(),
             2 => i16::from_le_bytes(self.word()?).into(),
@@ -96,10 +96,14 @@ impl<'b> Cursor<'b> {
 
     /// A length, which what follows of `least` bytes each must have room for.
     #[inline]
-    pub(super) fn length(&mut self, lengths: Lengths, least: usize) -> Result<usize, Reason> {
+    pub(super) fn length(
+        &mut self,
+        lengths: LengthEncoding,
+        least: usize,
+    ) -> Result<usize, LayoutError> {
         let length = match lengths {
-            Lengths::U32 => i64::from(u32::from_le_bytes(self.word()?)),
-            Lengths::Size => match self.byte()? {
+            LengthEncoding::U32 => i64::from(u32::from_le_bytes(self.word()?)),
+            LengthEncoding::Size => match self.byte()? {
                 255 => match i32::from_le_bytes(self.word()?) {
                     length @ 255.. => length.into(),
                     0..=254 => return Err(ODD_LENGTH),
@@ -113,7 +117,7 @@ impl<'b> Cursor<'b> {
 
     /// A length from elsewhere, which what follows must have room for.
     #[inline]
-    pub(super) fn fits(&self, length: i64, least: usize) -> Result<usize, Reason> {
+    pub(super) fn fits(&self, length: i64, least: usize) -> Result<usize, LayoutError> {
         let length = usize::try_from(length).map_err(|_| NEGATIVE)?;
         match length.checked_mul(least) {
             Some(bytes) if bytes <= self.left() => Ok(length),
@@ -123,15 +127,19 @@ impl<'b> Cursor<'b> {
 }
 
 /// Writes a length.
-pub(super) fn put_length(length: usize, lengths: Lengths, out: &mut Vec<u8>) -> Result<(), Reason> {
+pub(super) fn put_length(
+    length: usize,
+    lengths: LengthEncoding,
+    out: &mut Vec<u8>,
+) -> Result<(), LayoutError> {
     let whole = i32::try_from(length).map_err(|_| HUGE)?;
     match (lengths, u8::try_from(length)) {
-        (Lengths::Size, Ok(short @ 0..=254)) => out.push(short),
-        (Lengths::Size, _) => {
+        (LengthEncoding::Size, Ok(short @ 0..=254)) => out.push(short),
+        (LengthEncoding::Size, _) => {
             out.push(255);
             out.extend_from_slice(&whole.to_le_bytes());
         }
-        (Lengths::U32, _) => out.extend_from_slice(&whole.to_le_bytes()),
+        (LengthEncoding::U32, _) => out.extend_from_slice(&whole.to_le_bytes()),
     }
     Ok(())
 }

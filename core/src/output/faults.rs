@@ -14,7 +14,7 @@ use rustix::io::Errno;
 /// Something that is done to outputs, and that may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Step {
+pub enum OutputStep {
     /// A file or folder is made or opened.
     Create,
     /// Bytes are written.
@@ -30,7 +30,7 @@ pub enum Step {
 /// How a step fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum StepFault {
     /// There is no space left.
     Full,
     /// The device does not work.
@@ -45,26 +45,26 @@ pub enum Fault {
 ///
 /// Steps have the same numbers in runs of one pipeline over one input, if these have one thread.
 #[derive(Debug, Default)]
-pub struct Faults {
-    fault: Option<(u64, Fault)>,
+pub struct FaultInjector {
+    fault: Option<(u64, StepFault)>,
     lasts: bool,
     steps: AtomicU64,
-    struck: OnceLock<Step>,
+    struck: OnceLock<OutputStep>,
 }
 
-impl Faults {
+impl FaultInjector {
     /// No step fails; they are only counted.
     pub fn none() -> Self {
         Self::default()
     }
 
     /// The step of this number fails, counted from 0; those after it do not.
-    pub fn at(step: u64, fault: Fault) -> Self {
+    pub fn at(step: u64, fault: StepFault) -> Self {
         Self { fault: Some((step, fault)), ..Self::default() }
     }
 
     /// The step of this number fails, counted from 0, and all after it: a disk that stays full.
-    pub fn since(step: u64, fault: Fault) -> Self {
+    pub fn since(step: u64, fault: StepFault) -> Self {
         Self { lasts: true, ..Self::at(step, fault) }
     }
 
@@ -74,12 +74,12 @@ impl Faults {
     }
 
     /// The first step that failed, if one did.
-    pub fn struck(&self) -> Option<Step> {
+    pub fn struck(&self) -> Option<OutputStep> {
         self.struck.get().copied()
     }
 
     /// How the next step fails, if it does.
-    fn next(&self, step: Step) -> Option<Fault> {
+    fn next(&self, step: OutputStep) -> Option<StepFault> {
         let number = self.steps.fetch_add(1, Ordering::Relaxed);
         let fails = |at: u64| number == at || (self.lasts && number > at);
         let (_, fault) = self.fault.filter(|(at, _)| fails(*at))?;
@@ -88,7 +88,7 @@ impl Faults {
     }
 }
 
-impl Fault {
+impl StepFault {
     fn error(self) -> io::Error {
         match self {
             Self::Full | Self::Short => Errno::NOSPC.into(),
@@ -98,14 +98,14 @@ impl Fault {
 }
 
 /// `Err` if this step is to fail.
-pub(super) fn ask(faults: Option<&Faults>, step: Step) -> io::Result<()> {
+pub(super) fn ask(faults: Option<&FaultInjector>, step: OutputStep) -> io::Result<()> {
     let fault = faults.and_then(|faults| faults.next(step));
     fault.map_or(Ok(()), |fault| Err(fault.error()))
 }
 
 /// Writes all of `bytes`, unless that is to fail.
 pub(super) fn write_all(
-    faults: Option<&Faults>,
+    faults: Option<&FaultInjector>,
     to: &mut impl Write,
     bytes: &[u8],
 ) -> io::Result<()> {
@@ -114,7 +114,7 @@ pub(super) fn write_all(
 
 /// Writes all of `bytes` at a place of a file, unless that is to fail.
 pub(super) fn write_all_at(
-    faults: Option<&Faults>,
+    faults: Option<&FaultInjector>,
     file: &File,
     bytes: &[u8],
     at: u64,
@@ -123,14 +123,14 @@ pub(super) fn write_all_at(
 }
 
 fn failing(
-    faults: Option<&Faults>,
+    faults: Option<&FaultInjector>,
     bytes: &[u8],
     write: impl FnOnce(&[u8]) -> io::Result<()>,
 ) -> io::Result<()> {
-    let Some(fault) = faults.and_then(|faults| faults.next(Step::Write)) else {
+    let Some(fault) = faults.and_then(|faults| faults.next(OutputStep::Write)) else {
         return write(bytes);
     };
-    if fault == Fault::Short {
+    if fault == StepFault::Short {
         write(bytes.get(..bytes.len() / 2).unwrap_or_default())?;
     }
     Err(fault.error())

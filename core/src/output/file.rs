@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::faults::{Faults, Step, ask, write_all, write_all_at};
-use super::{Outputs, Overwrite, Published, Staged, folder_of};
-use crate::frames::{self, Table};
-use crate::{Error, Ordered, Tasks};
+use super::faults::{FaultInjector, OutputStep, ask, write_all, write_all_at};
+use super::{Outputs, Overwrite, PublishedFile, Staged, folder_of};
+use crate::frames::{self, SeekTableBuilder};
+use crate::{Error, OrderedTasks, Tasks};
 
 /// An output in the making. Dropped without [`finish`](Self::finish), it will never be published.
 pub struct OutputFile {
@@ -40,9 +40,9 @@ pub(super) struct Packed {
     file: Counted,
     /// What the next frame will hold.
     plain: Vec<u8>,
-    frames: Ordered<Frame>,
+    frames: OrderedTasks<Frame>,
     /// Says where frames begin; nothing for a file that goes on behind what another program wrote.
-    table: Option<Table>,
+    table: Option<SeekTableBuilder>,
     /// Whether every frame that was given to the file is in it.
     whole: bool,
 }
@@ -54,8 +54,14 @@ struct Frame {
 
 impl Packed {
     pub(super) fn new(file: Counted, tasks: &Arc<dyn Tasks>) -> Self {
-        let frames = Ordered::new(tasks, tasks.width() + 2);
-        Self { file, plain: Vec::new(), frames, table: Some(Table::default()), whole: true }
+        let frames = OrderedTasks::new(tasks, tasks.width() + 2);
+        Self {
+            file,
+            plain: Vec::new(),
+            frames,
+            table: Some(SeekTableBuilder::default()),
+            whole: true,
+        }
     }
 
     fn write(&mut self, target: &Path, mut bytes: &[u8]) -> Result<(), Error> {
@@ -135,7 +141,7 @@ impl Packed {
 /// The file below a compressor: what arrives here is what the file holds.
 pub(super) struct Counted {
     pub(super) file: File,
-    pub(super) faults: Option<Arc<Faults>>,
+    pub(super) faults: Option<Arc<FaultInjector>>,
     pub(super) hasher: Option<blake3::Hasher>,
     pub(super) bytes: u64,
 }
@@ -272,7 +278,7 @@ impl OutputFile {
         self.whole = false;
         shift(faults, file, (len, head.len() as u64), body).map_err(fail)?;
         write_all_at(faults, file, head, 0).map_err(fail)?;
-        ask(faults, Step::Resize).and_then(|()| file.set_len(end)).map_err(fail)?;
+        ask(faults, OutputStep::Resize).and_then(|()| file.set_len(end)).map_err(fail)?;
         file.seek(SeekFrom::Start(end)).map_err(fail)?;
         if let Some(hasher) = &mut self.hasher {
             *hasher = hashed(file, end).map_err(fail)?;
@@ -335,7 +341,7 @@ impl OutputFile {
         let temporary = state.open.remove(&target);
         state.growing.remove(&target);
         let bytes = bytes + base.unwrap_or(0);
-        let file = Published { path: name.to_owned(), rows, bytes, blake3 };
+        let file = PublishedFile { path: name.to_owned(), rows, bytes, blake3 };
         state.staged.push(Staged { temporary, at, file, replaces });
         Ok(())
     }
@@ -346,7 +352,7 @@ impl OutputFile {
         if self.hasher.is_none()
             && let To::Plain(file) = &mut self.to
         {
-            let copied = ask(self.outputs.faults.as_deref(), Step::Write);
+            let copied = ask(self.outputs.faults.as_deref(), OutputStep::Write);
             // The system may share the blocks instead of copying them.
             self.bytes = copied.and_then(|()| fs::copy(target, temporary)).map_err(fail)?;
             *file = OpenOptions::new().append(true).open(temporary).map_err(fail)?;
@@ -375,13 +381,18 @@ impl OutputFile {
 /// How much of a file is moved or hashed at a time.
 const STEP: u64 = 1 << 20;
 
-fn sync(faults: Option<&Faults>, file: &File) -> io::Result<()> {
-    ask(faults, Step::Sync)?;
+fn sync(faults: Option<&FaultInjector>, file: &File) -> io::Result<()> {
+    ask(faults, OutputStep::Sync)?;
     file.sync_all()
 }
 
 /// Moves `len` bytes of a file from one place to another.
-fn shift(faults: Option<&Faults>, file: &File, (from, to): (u64, u64), len: u64) -> io::Result<()> {
+fn shift(
+    faults: Option<&FaultInjector>,
+    file: &File,
+    (from, to): (u64, u64),
+    len: u64,
+) -> io::Result<()> {
     if from == to {
         return Ok(());
     }

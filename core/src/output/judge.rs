@@ -5,8 +5,8 @@ use std::path::{Component, Path, PathBuf};
 
 use super::{Outputs, Overwrite};
 use crate::Error;
-use crate::files::{Identity, is_special};
-use crate::store::{Place, is_address};
+use crate::files::{FileIdentity, is_special};
+use crate::store::{StorePath, is_address};
 
 impl Outputs {
     /// Judges a target before anything is done, as [`create`](Self::create) would.
@@ -14,7 +14,7 @@ impl Outputs {
         if target == Path::new("-") || is_special(target) {
             return Ok(());
         }
-        if let Some(place) = Place::of(target)? {
+        if let Some(place) = StorePath::parse(target)? {
             return self.judge_object(target, &place);
         }
         let Ok(meta) = fs::metadata(target) else { return Ok(()) };
@@ -60,7 +60,7 @@ impl Outputs {
     /// Whether a path leads to a file that is read, by this run or beside it.
     fn is_input(&self, path: &Path) -> bool {
         let inputs = [&self.inputs, &*self.other_inputs];
-        Identity::of(path)
+        FileIdentity::read(path)
             .is_some_and(|identity| inputs.iter().any(|inputs| inputs.contains(&identity)))
     }
 }
@@ -77,7 +77,7 @@ pub(super) fn followed(target: &Path) -> Result<PathBuf, Error> {
 pub(super) fn real(folder: &Path) -> PathBuf {
     if is_address(folder) {
         // One address has several spellings.
-        let place = Place::of(folder).ok().flatten();
+        let place = StorePath::parse(folder).ok().flatten();
         return place.map_or_else(|| folder.to_owned(), |place| place.folder().at.path());
     }
     let here =

@@ -11,12 +11,12 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::faults::{Step, ask, write_all};
+use super::faults::{OutputStep, ask, write_all};
 use super::litter::live;
 use super::names::{Names, appeared, in_the_way};
 use super::objects::{Upload, room_for};
 use super::staging::make_below;
-use super::{Outputs, Overwrite, Published, folder_of, remove_any};
+use super::{Outputs, Overwrite, PublishedFile, folder_of, remove_any};
 use crate::Error;
 use crate::store::is_address;
 
@@ -97,7 +97,7 @@ impl OutputFiles {
         }
         let path = self.room.join(name);
         let faults = self.outputs.faults.as_deref();
-        let created = ask(faults, Step::Create).and_then(|()| create(&self.room, &path));
+        let created = ask(faults, OutputStep::Create).and_then(|()| create(&self.room, &path));
         let written = created.and_then(|mut file| write_all(faults, &mut file, bytes));
         self.whole &= written.is_ok();
         written.map_err(|e| Error::io("write", self.folder.join(name), e))?;
@@ -118,7 +118,7 @@ impl OutputFiles {
             let what = "a file before could not be written";
             return Err(Error::io("complete", &folder, io::Error::other(what)));
         }
-        let asked = || ask(outputs.faults.as_deref(), Step::Sync);
+        let asked = || ask(outputs.faults.as_deref(), OutputStep::Sync);
         let synced = match files.each.len() {
             0..=SYNCED_EACH => files.names().try_for_each(|name| {
                 asked().and_then(|()| File::open(room.join(name))?.sync_all())
@@ -159,9 +159,9 @@ impl List {
 
 impl Room {
     /// The files as they will be.
-    pub(super) fn files(&self) -> impl Iterator<Item = Published> {
+    pub(super) fn files(&self) -> impl Iterator<Item = PublishedFile> {
         let List { each, hashes, .. } = &self.files;
-        self.files.names().zip(each).enumerate().map(|(n, (name, known))| Published {
+        self.files.names().zip(each).enumerate().map(|(n, (name, known))| PublishedFile {
             path: self.folder.join(name),
             rows: known.rows,
             bytes: known.bytes,

@@ -37,12 +37,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use crate::files::{Identity, is_special};
+use crate::files::{FileIdentity, is_special};
 use crate::store::is_address;
-use crate::tasks::Inline;
+use crate::tasks::InlineTasks;
 use crate::{Error, Tasks};
 
-use faults::{Faults, Step, ask};
+use faults::{FaultInjector, OutputStep, ask};
 use file::{Counted, Packed, To};
 use judge::{followed, real};
 use litter::{live, remove_any, remove_stale};
@@ -50,7 +50,7 @@ use many::Room;
 use names::appeared;
 use objects::{holds_objects, room_for};
 use replace::{holds_batch, recorded};
-use staging::Staging;
+use staging::StagingDir;
 use whole::beside;
 
 pub use file::OutputFile;
@@ -79,7 +79,7 @@ pub enum Overwrite {
 
 /// A file that was published.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Published {
+pub struct PublishedFile {
     /// Where it is.
     pub path: PathBuf,
     /// How many events or rows it has.
@@ -95,9 +95,9 @@ pub struct Published {
 pub struct Outputs {
     overwrite: Overwrite,
     hash: bool,
-    inputs: BTreeSet<Identity>,
+    inputs: BTreeSet<FileIdentity>,
     /// What others read that belong to the same batch.
-    other_inputs: Arc<BTreeSet<Identity>>,
+    other_inputs: Arc<BTreeSet<FileIdentity>>,
     /// What killed runs left, as far as the whole batch has looked for it.
     litter: Arc<ListedLitter>,
     tasks: Arc<dyn Tasks>,
@@ -105,9 +105,9 @@ pub struct Outputs {
     /// The names that files of targets have instead.
     names: BTreeMap<PathBuf, PathBuf>,
     /// Where they are put instead, by a process that leaves publishing to another one.
-    staging: Option<Arc<Staging>>,
+    staging: Option<Arc<StagingDir>>,
     /// How tests let it fail; nothing in any other run.
-    faults: Option<Arc<Faults>>,
+    faults: Option<Arc<FaultInjector>>,
     /// Bytes written so far.
     written: AtomicU64,
     state: Mutex<State>,
@@ -138,7 +138,7 @@ struct Staged {
     temporary: Option<PathBuf>,
     /// Where it is put: under its final name, unless outputs are staged.
     at: PathBuf,
-    file: Published,
+    file: PublishedFile,
     /// Whether the run knew of a file that has the final name, and may replace it.
     replaces: bool,
 }
@@ -147,14 +147,14 @@ impl Outputs {
     /// The outputs of a run that reads `inputs`, none of which may be written. Hashes are worked out
     /// only if `hash` says so.
     pub fn new(overwrite: Overwrite, hash: bool, inputs: &[PathBuf]) -> Self {
-        let inputs = inputs.iter().filter_map(|path| Identity::of(path)).collect();
+        let inputs = inputs.iter().filter_map(|path| FileIdentity::read(path)).collect();
         Self {
             overwrite,
             hash,
             inputs,
             other_inputs: Arc::default(),
             litter: Arc::default(),
-            tasks: Arc::new(Inline),
+            tasks: Arc::new(InlineTasks),
             in_place: false,
             names: BTreeMap::new(),
             staging: None,
@@ -165,7 +165,7 @@ impl Outputs {
     }
 
     /// The same outputs, none of which may be written to these inputs of others either.
-    pub fn sparing(mut self, inputs: Arc<BTreeSet<Identity>>) -> Self {
+    pub fn sparing(mut self, inputs: Arc<BTreeSet<FileIdentity>>) -> Self {
         self.other_inputs = inputs;
         self
     }
@@ -196,7 +196,7 @@ impl Outputs {
     }
 
     /// The same outputs, which fail as these faults say. For tests.
-    pub fn with_faults(mut self, faults: Arc<Faults>) -> Self {
+    pub fn with_faults(mut self, faults: Arc<FaultInjector>) -> Self {
         self.faults = Some(faults);
         self
     }
@@ -354,7 +354,7 @@ impl Outputs {
             (false, Overwrite::Refuse) => open.read(true).write(true).create_new(true),
             (false, _) => open.read(true).write(true).create(true).truncate(true),
         };
-        let opened = self.ask(Step::Create).and_then(|()| open.open(target));
+        let opened = self.ask(OutputStep::Create).and_then(|()| open.open(target));
         let file = opened.map_err(|e| match e.kind() {
             io::ErrorKind::AlreadyExists => appeared(target),
             _ => Error::io("create", target, e),
@@ -454,7 +454,7 @@ impl Outputs {
             let temporary = format!(".{short}.{}-{number}{TEMPORARY}", std::process::id());
             let temporary = folder.join(temporary);
             live().insert(temporary.clone());
-            match self.ask(Step::Create).and_then(|()| make(&temporary)) {
+            match self.ask(OutputStep::Create).and_then(|()| make(&temporary)) {
                 // What a killed process left that had the number this one has.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     live().remove(&temporary);
@@ -494,7 +494,7 @@ impl Outputs {
         if missing.is_empty() {
             return Ok(());
         }
-        let made = self.ask(Step::Create).and_then(|()| self.make_all(folder));
+        let made = self.ask(OutputStep::Create).and_then(|()| self.make_all(folder));
         // Those that were made before one could not be are this run's, too.
         self.state().made.extend(missing.into_iter().filter(|folder| folder.is_dir()));
         made.map_err(|e| Error::io("create", folder, e))
@@ -506,7 +506,7 @@ impl Outputs {
         staging.map_or_else(|| fs::create_dir_all(folder), |staging| staging.make_all(folder))
     }
 
-    fn ask(&self, step: Step) -> io::Result<()> {
+    fn ask(&self, step: OutputStep) -> io::Result<()> {
         ask(self.faults.as_deref(), step)
     }
 

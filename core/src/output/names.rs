@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use super::faults::{Faults, Step, ask};
+use super::faults::{FaultInjector, OutputStep, ask};
 use super::remove_any;
 use crate::Error;
 
 /// The names that were given so far.
 #[derive(Debug)]
 pub(super) struct Names<'f> {
-    faults: Option<&'f Faults>,
+    faults: Option<&'f FaultInjector>,
     given: Vec<Given>,
 }
 
@@ -28,7 +28,7 @@ enum Given {
 }
 
 impl<'f> Names<'f> {
-    pub(super) fn new(faults: Option<&'f Faults>) -> Self {
+    pub(super) fn new(faults: Option<&'f FaultInjector>) -> Self {
         Self { faults, given: Vec::new() }
     }
 
@@ -47,7 +47,7 @@ impl<'f> Names<'f> {
 
     /// Gives what is called `from` a name that nothing has.
     pub(super) fn give_new(&mut self, from: &Path, to: &Path) -> io::Result<()> {
-        ask(self.faults, Step::Rename)?;
+        ask(self.faults, OutputStep::Rename)?;
         rename_new(from, to)?;
         self.given.push(Given::Fresh(to.to_owned()));
         Ok(())

@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use super::faults::{Faults, Step, ask};
+use super::faults::{FaultInjector, OutputStep, ask};
 use super::litter::{live, remove_any};
 use super::names::appeared;
 use super::{MANIFEST, Outputs, Overwrite, TEMPORARY, is_litter};
 use crate::Error;
 use crate::files::{self, forget};
-use crate::store::{self, Depth, Place, State, is_address};
+use crate::store::{self, ListDepth, ObjectState, StorePath, is_address};
 
 /// How many objects are put at a time: many are small, and each takes as long as the way to the store and back.
 const BESIDE: usize = 8;
@@ -30,7 +30,7 @@ pub(super) fn room_for(folder: &Path) -> PathBuf {
 
 impl Outputs {
     /// Judges an object that is to be written.
-    pub(super) fn judge_object(&self, target: &Path, place: &Place) -> Result<(), Error> {
+    pub(super) fn judge_object(&self, target: &Path, place: &StorePath) -> Result<(), Error> {
         self.judge_input(target)?;
         let key = place.at.key();
         if key.is_empty() || key.ends_with('/') {
@@ -79,14 +79,14 @@ impl Outputs {
 pub(super) fn holds_objects(folder: &Path) -> Result<Option<bool>, Error> {
     // Litter is rare: looking at the first few is mostly enough to find something else.
     const LOOKED_AT: usize = 1000;
-    let Some(place) = Place::of(folder)? else { return Ok(None) };
+    let Some(place) = StorePath::parse(folder)? else { return Ok(None) };
     let place = place.folder();
     let is_output = |key: &str| {
         let inside = key.strip_prefix(place.at.key()).unwrap_or(key);
         !inside.split('/').any(is_litter)
     };
     let listed = |most| {
-        let found = place.store.list(&place.at, Depth::All, most);
+        let found = place.store.list(&place.at, ListDepth::All, most);
         let found = found.map_err(|e| Error::io("list", folder, e))?;
         Ok((found.iter().any(|(key, _)| is_output(key)), found.len()))
     };
@@ -113,7 +113,7 @@ pub(super) struct Puts(Vec<Done>);
 
 #[derive(Debug)]
 struct Done {
-    place: Place,
+    place: StorePath,
     before: Before,
 }
 
@@ -122,14 +122,14 @@ enum Before {
     /// There was nothing.
     Nothing,
     /// What was there is here now.
-    Kept(Place),
+    Kept(StorePath),
     /// What was there could not be kept.
     Lost,
 }
 
 impl Puts {
     /// Puts all of them, several at a time. If one cannot be put, those that were are taken back.
-    pub(super) fn all(uploads: Vec<Upload>, faults: Option<&Faults>) -> Result<Self, Error> {
+    pub(super) fn all(uploads: Vec<Upload>, faults: Option<&FaultInjector>) -> Result<Self, Error> {
         let (done, failed) = beside(uploads, |upload| put(&upload, faults));
         match failed {
             Some(error) => Err(Self(done).take_back(error)),
@@ -195,20 +195,21 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The place of an output that has an address.
-fn place_of(path: &Path) -> Result<Place, Error> {
-    Place::of(path)?.ok_or_else(|| Error::broken(format!("{} is no address", path.display())))
+fn place_of(path: &Path) -> Result<StorePath, Error> {
+    StorePath::parse(path)?
+        .ok_or_else(|| Error::broken(format!("{} is no address", path.display())))
 }
 
-fn put(upload: &Upload, faults: Option<&Faults>) -> Result<Done, Error> {
+fn put(upload: &Upload, faults: Option<&FaultInjector>) -> Result<Done, Error> {
     let Upload { from, to, replaces } = upload;
     let place = place_of(to)?;
     let fail = |e: io::Error| match e.kind() {
         io::ErrorKind::AlreadyExists => appeared(to),
         _ => Error::io("publish", to, e),
     };
-    ask(faults, Step::Rename).map_err(fail)?;
+    ask(faults, OutputStep::Rename).map_err(fail)?;
     let before = if *replaces { keep(&place).map_err(fail)? } else { Before::Nothing };
-    let how = if *replaces { store::Put::Replace } else { store::Put::New };
+    let how = if *replaces { store::PutMode::Replace } else { store::PutMode::New };
     let put = bring(from, &place, how);
     forget(&place.at);
     if put.is_err()
@@ -221,8 +222,8 @@ fn put(upload: &Upload, faults: Option<&Faults>) -> Result<Done, Error> {
 }
 
 /// Puts a local file, or what is in another object.
-fn bring(from: &Path, to: &Place, how: store::Put) -> io::Result<()> {
-    let Some(object) = Place::of(from).map_err(io::Error::other)? else {
+fn bring(from: &Path, to: &StorePath, how: store::PutMode) -> io::Result<()> {
+    let Some(object) = StorePath::parse(from).map_err(io::Error::other)? else {
         return to.store.put_file(&to.at, from, how);
     };
     let state = object.store.look(&object.at)?;
@@ -230,7 +231,7 @@ fn bring(from: &Path, to: &Place, how: store::Put) -> io::Result<()> {
         return carry(&object, &state, to, how);
     }
     // Copying replaces what is there, so it is looked at last thing.
-    if how == store::Put::New {
+    if how == store::PutMode::New {
         match to.store.look(&to.at) {
             Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -247,7 +248,12 @@ const MOST_COPIED: u64 = 5 << 30;
 const CARRIED: u64 = 8 << 20;
 
 /// Takes an object to another place by way of a local file.
-fn carry(from: &Place, state: &State, to: &Place, how: store::Put) -> io::Result<()> {
+fn carry(
+    from: &StorePath,
+    state: &ObjectState,
+    to: &StorePath,
+    how: store::PutMode,
+) -> io::Result<()> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let name = format!(".carried.{}-{number}{TEMPORARY}", std::process::id());
@@ -269,7 +275,7 @@ fn carry(from: &Place, state: &State, to: &Place, how: store::Put) -> io::Result
 }
 
 /// Keeps what is at a place, under a name beside it.
-fn keep(place: &Place) -> io::Result<Before> {
+fn keep(place: &StorePath) -> io::Result<Before> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let key = place.at.key();
@@ -304,7 +310,7 @@ impl Done {
 
 /// The manifests of an earlier run in a store, which are true no more: taken away until the new ones are there.
 #[derive(Debug, Default)]
-pub(super) struct OldManifests(Vec<(Place, Vec<u8>)>);
+pub(super) struct OldManifests(Vec<(StorePath, Vec<u8>)>);
 
 impl OldManifests {
     /// Takes away the manifests of these folders that lie in a store.
@@ -326,23 +332,27 @@ impl OldManifests {
     /// Puts them back. A second failure changes nothing about the first, which is reported.
     pub(super) fn put_back(self) {
         for (place, text) in self.0 {
-            drop(place.store.put(&place.at, text.into(), store::Put::Replace));
+            drop(place.store.put(&place.at, text.into(), store::PutMode::Replace));
         }
     }
 }
 
 /// Writes a small object whole; gives whether the path is an address.
-pub(super) fn write(path: &Path, bytes: &[u8], faults: Option<&Faults>) -> Result<bool, Error> {
-    let Some(place) = Place::of(path)? else { return Ok(false) };
-    let put = ask(faults, Step::Write)
-        .and_then(|()| place.store.put(&place.at, bytes.to_vec().into(), store::Put::Replace));
+pub(super) fn write(
+    path: &Path,
+    bytes: &[u8],
+    faults: Option<&FaultInjector>,
+) -> Result<bool, Error> {
+    let Some(place) = StorePath::parse(path)? else { return Ok(false) };
+    let put = ask(faults, OutputStep::Write)
+        .and_then(|()| place.store.put(&place.at, bytes.to_vec().into(), store::PutMode::Replace));
     forget(&place.at);
     put.map(|()| true).map_err(|e| Error::io("write", path, e))
 }
 
 /// Removes an object; gives whether the path is an address.
 pub(super) fn remove(path: &Path) -> Result<bool, Error> {
-    let Some(place) = Place::of(path)? else { return Ok(false) };
+    let Some(place) = StorePath::parse(path)? else { return Ok(false) };
     forget(&place.at);
     place.store.remove(&place.at).map(|()| true).map_err(|e| Error::io("remove", path, e))
 }

@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::faults::Faults;
+use super::faults::FaultInjector;
 use super::litter::live;
 use super::many::Room;
 use super::names::Names;
 use super::objects::{self, OldManifests, Puts, Upload};
 use super::replace::{Aside, Stale, stale};
-use super::staging::{Put, Staging};
+use super::staging::{StagedFile, StagingDir};
 use super::whole::{replace_with, sync_folders};
 use super::{
-    MANIFEST, Outputs, Published, Staged, State, folder_of, is_shared, real, remove_any,
+    MANIFEST, Outputs, PublishedFile, Staged, State, folder_of, is_shared, real, remove_any,
     written_twice,
 };
 use crate::Error;
@@ -31,8 +31,8 @@ impl Outputs {
     /// change names in one step, what was replaced by then is lost.)
     pub fn publish(
         &self,
-        manifest: impl Fn(&Path, &[Published]) -> Result<String, Error>,
-    ) -> Result<Vec<Published>, Error> {
+        manifest: impl Fn(&Path, &[PublishedFile]) -> Result<String, Error>,
+    ) -> Result<Vec<PublishedFile>, Error> {
         self.publish_announced(manifest, |_| Ok(()))
     }
 
@@ -40,12 +40,12 @@ impl Outputs {
     /// manifests included. If that fails, nothing is published.
     pub fn publish_announced(
         &self,
-        manifest: impl Fn(&Path, &[Published]) -> Result<String, Error>,
-        announce: impl FnOnce(&[Published]) -> Result<(), Error>,
-    ) -> Result<Vec<Published>, Error> {
+        manifest: impl Fn(&Path, &[PublishedFile]) -> Result<String, Error>,
+        announce: impl FnOnce(&[PublishedFile]) -> Result<(), Error>,
+    ) -> Result<Vec<PublishedFile>, Error> {
         let mut state = std::mem::take(&mut *self.state());
         let staged = state.staged.iter().map(|staged| staged.file.clone());
-        let mut files: Vec<Published> =
+        let mut files: Vec<PublishedFile> =
             staged.chain(state.rooms.iter().flat_map(Room::files)).collect();
         let published = describe(&state.folders, &files, manifest).and_then(|manifests| {
             let count = files.len();
@@ -76,9 +76,9 @@ impl Outputs {
     /// Nothing is there yet that could be in the way.
     fn stage_all(
         &self,
-        staging: &Staging,
+        staging: &StagingDir,
         state: &mut State,
-        (files, described): (&[Published], Vec<Published>),
+        (files, described): (&[PublishedFile], Vec<PublishedFile>),
         manifests: Vec<Manifest>,
     ) -> Result<(), Error> {
         let rooms = state.rooms.iter().flat_map(Room::places);
@@ -96,7 +96,7 @@ impl Outputs {
         let texts = manifests.iter().map(|(folder, _)| folder.join(MANIFEST));
         let all = files.iter().cloned().chain(described);
         let put = all.zip(places.iter().cloned().chain(texts));
-        staging.note(put.map(|(file, place)| Put { place, file }));
+        staging.note(put.map(|(file, place)| StagedFile { place, file }));
         discard_all(&mut state.staged, &mut state.rooms);
         Ok(())
     }
@@ -105,7 +105,7 @@ impl Outputs {
     fn replace_all(
         &self,
         state: &mut State,
-        files: &[Published],
+        files: &[PublishedFile],
         manifests: &[Manifest],
     ) -> Result<(), Error> {
         let faults = self.faults.as_deref();
@@ -143,7 +143,11 @@ fn give_all(staged: &[Staged], rooms: &[Room], names: &mut Names<'_>) -> Result<
 }
 
 /// Puts what goes into a store, then writes the manifests. What was put is taken back if that fails.
-fn put_all(state: &State, manifests: &[Manifest], faults: Option<&Faults>) -> Result<(), Error> {
+fn put_all(
+    state: &State,
+    manifests: &[Manifest],
+    faults: Option<&FaultInjector>,
+) -> Result<(), Error> {
     let old = OldManifests::of(&state.folders)?;
     let put =
         Puts::all(uploads(state), faults).and_then(|puts| match write_all(manifests, faults) {
@@ -174,7 +178,7 @@ fn uploads(state: &State) -> Vec<Upload> {
     files.chain(state.rooms.iter().flat_map(Room::uploads)).collect()
 }
 
-fn write_all(manifests: &[Manifest], faults: Option<&Faults>) -> Result<(), Error> {
+fn write_all(manifests: &[Manifest], faults: Option<&FaultInjector>) -> Result<(), Error> {
     let write = |(folder, text): &Manifest| {
         let path = folder.join(MANIFEST);
         replace_with(faults, &path, text.as_bytes())
@@ -192,7 +196,7 @@ fn discard_all(staged: &mut [Staged], rooms: &mut [Room]) {
 }
 
 /// Refuses files of which two would have one name: the second would replace the first.
-fn judge_once<'f>(files: &'f [Published]) -> Result<(), Error> {
+fn judge_once<'f>(files: &'f [PublishedFile]) -> Result<(), Error> {
     let mut folders: BTreeMap<&'f Path, PathBuf> = BTreeMap::new();
     for file in files {
         let folder = folder_of(&file.path);
@@ -200,7 +204,8 @@ fn judge_once<'f>(files: &'f [Published]) -> Result<(), Error> {
             folders.insert(folder, real(folder));
         }
     }
-    let place = |file: &'f Published| (folders.get(folder_of(&file.path)), file.path.file_name());
+    let place =
+        |file: &'f PublishedFile| (folders.get(folder_of(&file.path)), file.path.file_name());
     let mut places: Vec<_> = files.iter().map(|file| (place(file), &file.path)).collect();
     places.sort_unstable();
     let twice = places.windows(2).find_map(|pair| match pair {
@@ -213,11 +218,11 @@ fn judge_once<'f>(files: &'f [Published]) -> Result<(), Error> {
 /// The text of each folder's manifest.
 fn describe(
     folders: &[PathBuf],
-    files: &[Published],
-    manifest: impl Fn(&Path, &[Published]) -> Result<String, Error>,
+    files: &[PublishedFile],
+    manifest: impl Fn(&Path, &[PublishedFile]) -> Result<String, Error>,
 ) -> Result<Vec<(PathBuf, String)>, Error> {
     let each = folders.iter().map(|folder| {
-        let is_inside = |file: &&Published| file.path.starts_with(folder);
+        let is_inside = |file: &&PublishedFile| file.path.starts_with(folder);
         // There may be a million, and mostly all of them are.
         if files.iter().all(|file| is_inside(&file)) {
             return Ok((folder.clone(), manifest(folder, files)?));
@@ -228,8 +233,8 @@ fn describe(
     each.collect()
 }
 
-fn published_manifest(folder: &Path, text: &str) -> Published {
-    Published {
+fn published_manifest(folder: &Path, text: &str) -> PublishedFile {
+    PublishedFile {
         path: folder.join(MANIFEST),
         rows: 0,
         bytes: text.len() as u64,
@@ -240,7 +245,7 @@ fn published_manifest(folder: &Path, text: &str) -> Published {
 /// The folders in which something was renamed or made: those of all files, up to the ones that have a
 /// manifest, and those that new folders lie in.
 pub(super) fn changed_folders<'f>(
-    files: &'f [Published],
+    files: &'f [PublishedFile],
     roots: &[PathBuf],
     made: &'f [PathBuf],
 ) -> BTreeSet<&'f Path> {

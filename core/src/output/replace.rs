@@ -8,10 +8,10 @@ use std::path::{Component, Path, PathBuf};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::faults::Step;
+use super::faults::OutputStep;
 use super::litter::live;
 use super::names::rename_new;
-use super::{MANIFEST, Outputs, Published, objects, remove_any};
+use super::{MANIFEST, Outputs, PublishedFile, objects, remove_any};
 use crate::store::is_address;
 use crate::{Error, files};
 
@@ -59,7 +59,7 @@ pub(super) struct Stale<'f> {
 }
 
 /// What the manifests of `folders` name and `files` does not replace.
-pub(super) fn stale<'f>(folders: &'f [PathBuf], files: &[Published]) -> Vec<Stale<'f>> {
+pub(super) fn stale<'f>(folders: &'f [PathBuf], files: &[PublishedFile]) -> Vec<Stale<'f>> {
     let known: BTreeSet<&Path> = files.iter().map(|file| &*file.path).collect();
     let of_folder = |folder: &'f PathBuf| {
         let mut paths = recorded(folder);
@@ -121,7 +121,7 @@ struct Places<'p> {
 }
 
 impl<'p> Places<'p> {
-    fn of(files: &'p [Published], roots: &[&Path]) -> Self {
+    fn of(files: &'p [PublishedFile], roots: &[&Path]) -> Self {
         let paths = || files.iter().map(|file| &*file.path);
         let is_below =
             |folder: &&Path| roots.iter().any(|root| folder != root && folder.starts_with(root));
@@ -154,7 +154,7 @@ impl Aside {
     pub(super) fn of(
         outputs: &Outputs,
         stale: &[Stale<'_>],
-        files: &[Published],
+        files: &[PublishedFile],
     ) -> Result<Self, Error> {
         let mut aside = Self::default();
         let named = stale.iter().filter(|stale| !stale.paths.is_empty());
@@ -180,7 +180,7 @@ impl Aside {
         self.rooms.push((room.clone(), lock));
         for (number, path) in paths.iter().enumerate() {
             let place = room.join(number.to_string());
-            let moved = outputs.ask(Step::Rename).and_then(|()| fs::rename(path, &place));
+            let moved = outputs.ask(OutputStep::Rename).and_then(|()| fs::rename(path, &place));
             moved.map_err(|e| Error::io("replace", *path, e))?;
             self.moved.push(((*path).to_owned(), place));
         }

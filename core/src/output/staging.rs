@@ -12,37 +12,37 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
-use super::faults::{Step, ask};
-use super::{Outputs, Overwrite, Published, Staged, folder_of, live, real};
+use super::faults::{OutputStep, ask};
+use super::{Outputs, Overwrite, PublishedFile, Staged, folder_of, live, real};
 use crate::Error;
 use crate::files::is_special;
-use crate::store::{Place, is_address};
+use crate::store::{StorePath, is_address};
 
 /// Where outputs are put until somebody publishes them: for every place in the folders around some targets, one
 /// below a room. What lies in one folder there lies in one folder here.
 #[derive(Debug)]
-pub struct Staging {
+pub struct StagingDir {
     room: PathBuf,
     /// The folders in which, and below which, outputs may be.
     around: BTreeSet<PathBuf>,
     /// What all of them lie in; the room stands for it.
     common: PathBuf,
-    put: Mutex<Vec<Put>>,
+    put: Mutex<Vec<StagedFile>>,
 }
 
 /// A file that was put into a room.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Put {
+pub struct StagedFile {
     /// Where it is.
     pub place: PathBuf,
     /// What it is to be.
-    pub file: Published,
+    pub file: PublishedFile,
 }
 
-impl Staging {
+impl StagingDir {
     /// Room for the files that sinks with these targets may write: the targets, and what is beside or below them.
     /// Relative targets are relative to the current folder.
-    pub fn of(room: PathBuf, targets: &[PathBuf]) -> Self {
+    pub fn new(room: PathBuf, targets: &[PathBuf]) -> Self {
         let is_folder = |target: &Path| target.as_os_str().as_encoded_bytes().ends_with(b"/");
         let folder = |target: &PathBuf| match is_folder(target) || target.file_name().is_none() {
             true => real(target),
@@ -84,7 +84,7 @@ impl Staging {
     }
 
     /// What was put into the room so far, manifests of folders last.
-    pub fn put(&self) -> Vec<Put> {
+    pub fn put(&self) -> Vec<StagedFile> {
         self.list().clone()
     }
 
@@ -93,11 +93,11 @@ impl Staging {
         make_below(&self.room, folder)
     }
 
-    pub(super) fn note(&self, put: impl IntoIterator<Item = Put>) {
+    pub(super) fn note(&self, put: impl IntoIterator<Item = StagedFile>) {
         self.list().extend(put);
     }
 
-    fn list(&self) -> MutexGuard<'_, Vec<Put>> {
+    fn list(&self) -> MutexGuard<'_, Vec<StagedFile>> {
         self.put.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -144,7 +144,7 @@ fn shared(one: &Path, other: &Path) -> PathBuf {
 
 impl Outputs {
     /// The same outputs, put into a room when they are published. What is continued has to be new.
-    pub fn staged(mut self, staging: std::sync::Arc<Staging>) -> Self {
+    pub fn staged(mut self, staging: std::sync::Arc<StagingDir>) -> Self {
         self.staging = Some(staging);
         self
     }
@@ -166,7 +166,7 @@ impl Outputs {
     /// The target is judged as one that is [created](Self::create). Between file systems the file is copied; an
     /// object is copied when it is published, and stays.
     /// `Err` if it is not there as it was said to be.
-    pub fn adopt(&self, place: &Path, file: Published) -> Result<(), Error> {
+    pub fn adopt(&self, place: &Path, file: PublishedFile) -> Result<(), Error> {
         let target = &file.path;
         if target == Path::new("-") || is_special(target) {
             return Err(Error::refused(format!(
@@ -189,7 +189,7 @@ impl Outputs {
             _ => return Err(Error::broken("an output was put together in another kind of place")),
         };
         let replaces = self.overwrite != Overwrite::Refuse;
-        let file = Published { path: target.clone(), ..file };
+        let file = PublishedFile { path: target.clone(), ..file };
         self.state().staged.push(Staged { temporary: Some(temporary), at: target, file, replaces });
         Ok(())
     }
@@ -199,9 +199,9 @@ impl Outputs {
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let (temporary, mut to) = self.temporary(folder_of(target), &name)?;
         let mut copy = || -> io::Result<()> {
-            self.ask(Step::Write)?;
+            self.ask(OutputStep::Write)?;
             io::copy(&mut fs::File::open(place)?, &mut to)?;
-            ask(self.faults.as_deref(), Step::Sync)?;
+            ask(self.faults.as_deref(), OutputStep::Sync)?;
             to.sync_all()
         };
         if let Err(error) = copy() {
@@ -215,7 +215,7 @@ impl Outputs {
 
 fn judge_length(place: &Path, bytes: u64) -> Result<(), Error> {
     let fail = |e| Error::io("take over", place, e);
-    let len = match Place::of(place)? {
+    let len = match StorePath::parse(place)? {
         Some(place) => Some(place.store.look(&place.at).map_err(fail)?.len),
         None => {
             let meta = fs::symlink_metadata(place).map_err(fail)?;

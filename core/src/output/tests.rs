@@ -504,11 +504,12 @@ fn folders_with_manifests_lie_beside_each_other() {
 }
 
 /// Replaces what is in a folder by these files, each described by the manifest.
-fn replace(folder: &Path, files: &[(&str, &str)]) -> Result<Vec<Published>, Error> {
+fn replace(folder: &Path, files: &[(&str, &str)]) -> Result<Vec<PublishedFile>, Error> {
     let outputs = outputs(Overwrite::Replace);
     write_many(&outputs, folder, files);
     outputs.publish(|folder, files| {
-        let name = |file: &Published| file.path.strip_prefix(folder).unwrap().display().to_string();
+        let name =
+            |file: &PublishedFile| file.path.strip_prefix(folder).unwrap().display().to_string();
         let files = files.iter().map(|file| serde_json::json!({ "path": name(file) }));
         Ok(serde_json::json!({ "files": files.collect::<Vec<_>>() }).to_string())
     })
@@ -561,7 +562,8 @@ fn folders_that_the_run_before_alone_had_something_in_go_with_it() {
 
 #[test]
 fn every_folder_that_has_changed_is_synced() {
-    let published = |path: &str| Published { path: path.into(), rows: 0, bytes: 0, blake3: None };
+    let published =
+        |path: &str| PublishedFile { path: path.into(), rows: 0, bytes: 0, blake3: None };
     let files = ["in/out/a/b/c", "in/out/a/b/d", "in/out/x", "alone/y", "z"].map(published);
     let (roots, made) = (["in/out".into()], ["in".into(), "in/out".into()]);
     let changed = changed_folders(&files, &roots, &made);

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::faults::{Faults, Step, ask, write_all};
+use super::faults::{FaultInjector, OutputStep, ask, write_all};
 use super::objects::beside as beside_each_other;
 use super::{TEMPORARY, folder_of, objects};
 use crate::Error;
@@ -32,7 +32,7 @@ pub fn remove_file(path: &Path) -> Result<(), Error> {
 
 /// [`replace_file`], with faults.
 pub(super) fn replace_with(
-    faults: Option<&Faults>,
+    faults: Option<&FaultInjector>,
     path: &Path,
     bytes: &[u8],
 ) -> Result<(), Error> {
@@ -41,12 +41,12 @@ pub(super) fn replace_with(
     }
     let temporary = beside(path);
     let write = || -> io::Result<()> {
-        ask(faults, Step::Create)?;
+        ask(faults, OutputStep::Create)?;
         let mut file = File::create(&temporary)?;
         write_all(faults, &mut file, bytes)?;
-        ask(faults, Step::Sync)?;
+        ask(faults, OutputStep::Sync)?;
         file.sync_all()?;
-        ask(faults, Step::Rename)?;
+        ask(faults, OutputStep::Rename)?;
         fs::rename(&temporary, path)
     };
     write().map_err(|e| {

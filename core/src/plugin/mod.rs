@@ -10,10 +10,10 @@ mod sink;
 mod source;
 mod stage;
 
-pub use query::{ChannelLog, ChannelQuery, Query, Window};
+pub use query::{ChannelLog, ChannelQuery, Query, TimeWindow};
 pub use service::Service;
 pub use sink::{
-    DynSink, EncodeContext, Origin, OriginInput, SOURCES_LOST, Sink, SinkContext, times_clamped,
+    DynSink, EncodeContext, RunInput, RunOrigin, SOURCES_LOST, Sink, SinkContext, times_clamped,
 };
-pub use source::{Entry, Input, ReadContext, Reader, Seam, Source, Split};
-pub use stage::{Fold, FoldQuery, Map, MapQuery, RowsAfter, Stage, StageContext, Undecoded};
+pub use source::{Input, ReadContext, Reader, Seam, Source, Split, SplitStart};
+pub use stage::{Fold, FoldQuery, Map, MapQuery, RowsEffect, Stage, StageContext, UndecodedPolicy};

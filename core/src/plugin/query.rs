@@ -29,8 +29,8 @@ impl Query {
     }
 
     /// The times that are asked for.
-    pub fn window(&self) -> Window {
-        Window { start: self.start, end: self.end }
+    pub fn window(&self) -> TimeWindow {
+        TimeWindow { start: self.start, end: self.end }
     }
 
     /// What this query or the other wants; as little more as can be said.
@@ -45,14 +45,14 @@ impl Query {
 
 /// A stretch of time, open where nothing is said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Window {
+pub struct TimeWindow {
     /// Times at or after this one are in it.
     pub start: Option<i64>,
     /// Times before this one are in it.
     pub end: Option<i64>,
 }
 
-impl Window {
+impl TimeWindow {
     /// Whether any time is wanted.
     pub fn is_open(self) -> bool {
         self.start.is_none() && self.end.is_none()
@@ -117,7 +117,7 @@ struct Choice {
 impl ChannelQuery {
     /// The channels that one of `channels` matches and none of `exclude`, and whose source one of
     /// `source` matches. Where `channels` or `source` is empty, it matches all.
-    pub fn of(channels: &Patterns, exclude: &Patterns, source: &Patterns) -> Self {
+    pub fn from_patterns(channels: &Patterns, exclude: &Patterns, source: &Patterns) -> Self {
         if channels.is_empty() && exclude.is_empty() && source.is_empty() {
             return Self::default();
         }
@@ -224,7 +224,7 @@ mod tests {
 
     fn only(name: &str) -> ChannelQuery {
         let names = Patterns(vec![Pattern::parse(name).unwrap()]);
-        ChannelQuery::of(&names, &Patterns::default(), &Patterns::default())
+        ChannelQuery::from_patterns(&names, &Patterns::default(), &Patterns::default())
     }
 
     #[test]
@@ -252,7 +252,8 @@ mod tests {
     #[test]
     fn a_query_of_any_source_still_wants_its_channels() {
         let patterns = |text: &str| Patterns(vec![Pattern::parse(text).unwrap()]);
-        let query = ChannelQuery::of(&patterns("A"), &Patterns::default(), &patterns("log"));
+        let query =
+            ChannelQuery::from_patterns(&patterns("A"), &Patterns::default(), &patterns("log"));
         assert!(!query.wants("A", "other"));
         let query = query.of_any_source();
         assert!(query.wants("A", "other") && !query.wants("B", "log"));
@@ -260,8 +261,11 @@ mod tests {
 
     #[test]
     fn a_window_ends_before_its_end() {
-        let window = Window { start: Some(3), end: Some(5) };
+        let window = TimeWindow { start: Some(3), end: Some(5) };
         assert_eq!([2, 3, 4, 5].map(|time| window.wants_time(time)), [false, true, true, false]);
-        assert!(Window::default().wants_time(i64::MIN) && Window::default().wants_time(i64::MAX));
+        assert!(
+            TimeWindow::default().wants_time(i64::MIN)
+                && TimeWindow::default().wants_time(i64::MAX)
+        );
     }
 }

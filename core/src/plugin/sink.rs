@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::Input;
 use crate::name::printable;
-use crate::programs::Talk;
-use crate::tasks::Inline;
+use crate::programs::RunHandle;
+use crate::tasks::InlineTasks;
 use crate::{
     Batch, BlockPool, Channel, ChannelId, Channels, Clock, Encoding, Error, Outputs, Overwrite,
     Playback, Tasks,
@@ -30,13 +30,13 @@ pub struct SinkContext {
     /// depend on the number of threads.
     pub memory: usize,
     /// What is being run, for sinks that write it down.
-    pub origin: Arc<Origin>,
+    pub origin: Arc<RunOrigin>,
     /// Who steers sinks that play events by their times.
     pub playback: Arc<Playback>,
     /// Raised when the run ends early. Sinks that wait look at it.
     pub cancelled: Arc<AtomicBool>,
     /// What the sink has to do with its run while it waits for a program.
-    pub talk: Talk,
+    pub talk: RunHandle,
 }
 
 impl SinkContext {
@@ -45,30 +45,30 @@ impl SinkContext {
         Self {
             outputs: Arc::new(Outputs::new(Overwrite::Refuse, false, &[])),
             channels: Arc::default(),
-            tasks: Arc::new(Inline),
+            tasks: Arc::new(InlineTasks),
             memory: 256 << 20,
             origin: Arc::default(),
             playback: Arc::default(),
             cancelled: Arc::default(),
-            talk: Talk::default(),
+            talk: RunHandle::default(),
         }
     }
 }
 
 /// What a run is: its pipeline and what it reads.
 #[derive(Debug, Default)]
-pub struct Origin {
+pub struct RunOrigin {
     /// The pipeline's name.
     pub name: Option<String>,
     /// All that decides what is written: the pipeline file with its variables filled in.
     pub pipeline: String,
     /// The inputs, in reading order.
-    pub inputs: Vec<OriginInput>,
+    pub inputs: Vec<RunInput>,
 }
 
 /// An input, with its hash once that is known.
 #[derive(Debug, Serialize)]
-pub struct OriginInput {
+pub struct RunInput {
     /// Its path, as the user named it.
     #[serde(serialize_with = "crate::name::path_as_text")]
     pub path: PathBuf,
@@ -80,7 +80,7 @@ pub struct OriginInput {
     pub blake3: OnceLock<Option<String>>,
 }
 
-impl OriginInput {
+impl RunInput {
     /// An input of which no hash will be known.
     pub fn unhashed(input: &Input) -> Self {
         let Input { path, bytes } = input.clone();

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use serde::{Deserialize, Serialize};
 
 use super::Query;
-use crate::programs::Talk;
+use crate::programs::RunHandle;
 use crate::{Batch, BlockPool, Channels, DamageLog, Error, LossLog, files};
 
 /// A file (or the like) that a source reads.
@@ -96,7 +96,7 @@ impl Split {
 
 /// Where reading a split begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum SplitStart {
     /// At the first event the reader finds in the split.
     Search,
     /// Exactly here: the split before it ended here. May lie beyond the split's end, which then has
@@ -136,7 +136,7 @@ pub struct ReadContext {
     /// Raised when nobody listens to this reader any more.
     pub abandoned: Arc<AtomicBool>,
     /// What it has to do with the run while it waits for a program.
-    pub talk: Talk,
+    pub talk: RunHandle,
     /// Bytes of input read so far, for progress.
     pub bytes_read: Arc<AtomicU64>,
 }
@@ -154,7 +154,7 @@ impl ReadContext {
             blocks: BlockPool::new(1 << 20, 4),
             cancelled: Arc::default(),
             abandoned: Arc::default(),
-            talk: Talk::default(),
+            talk: RunHandle::default(),
             bytes_read: Arc::default(),
         }
     }
@@ -240,7 +240,7 @@ pub trait Source: Send + Sync {
     fn read<'s>(
         &'s self,
         split: &Split,
-        entry: Entry,
+        entry: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error>;
 }

@@ -5,8 +5,8 @@ use std::fmt::Display;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{ChannelQuery, Query, Window, times_clamped};
-use crate::programs::Talk;
+use super::{ChannelQuery, Query, TimeWindow, times_clamped};
+use crate::programs::RunHandle;
 use crate::{Batch, ChannelId, Channels, DeclaredColumns, Error, Event, FieldPath, Pattern};
 
 /// A stage says by its kind how it may be run; there is no flag to get wrong.
@@ -100,7 +100,7 @@ pub struct StageContext<'r> {
     pub origin: Option<i64>,
     /// When the events happened that are wanted of what the stage gives. Others come only because a source
     /// may give more than was asked for: what the stage would say of them, nobody asked.
-    pub wanted: Window,
+    pub wanted: TimeWindow,
     /// Events left out because that is what the stage is for.
     pub filtered: u64,
     /// Events that came out without having gone in: for each, its number in [`Batch::origins`].
@@ -113,7 +113,7 @@ pub struct StageContext<'r> {
     /// Things worth telling once, with how often they happened.
     pub notes: Vec<(String, u64)>,
     /// What a stage with memory has to do with its run while it waits for a program.
-    pub talk: Talk,
+    pub talk: RunHandle,
 }
 
 impl<'r> StageContext<'r> {
@@ -122,19 +122,19 @@ impl<'r> StageContext<'r> {
         Self {
             channels,
             origin,
-            wanted: Window::default(),
+            wanted: TimeWindow::default(),
             filtered: 0,
             added: Vec::new(),
             undecoded: Vec::new(),
             clamped: 0,
             notes: Vec::new(),
-            talk: Talk::default(),
+            talk: RunHandle::default(),
         }
     }
 
     /// The same, where only events of this window are wanted.
     #[must_use]
-    pub fn within(self, wanted: Window) -> Self {
+    pub fn within(self, wanted: TimeWindow) -> Self {
         Self { wanted, ..self }
     }
 
@@ -160,7 +160,7 @@ impl<'r> StageContext<'r> {
 /// What becomes of events that cannot be decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Undecoded {
+pub enum UndecodedPolicy {
     /// They go on as they are, and are counted.
     #[default]
     Keep,
@@ -170,7 +170,7 @@ pub enum Undecoded {
     Stop,
 }
 
-impl Undecoded {
+impl UndecodedPolicy {
     /// The error that ends the run at an event, for those that stop.
     pub fn refusal(event: &Event<'_>, context: &StageContext<'_>, why: impl Display) -> Error {
         let channel = context.channels.get(event.channel);
@@ -229,13 +229,13 @@ pub trait Map: Send + Sync {
 
     /// What becomes of decoded rows, as far as that is clear beforehand: lets fields that no type has be
     /// told before the run.
-    fn rows_after(&self) -> RowsAfter {
-        RowsAfter::Unclear
+    fn rows_after(&self) -> RowsEffect {
+        RowsEffect::Unclear
     }
 
     /// Whether decoded rows make a difference to it.
     fn uses_rows(&self) -> bool {
-        !matches!(self.rows_after(), RowsAfter::Same) || !self.fields().is_empty()
+        !matches!(self.rows_after(), RowsEffect::Same) || !self.fields().is_empty()
     }
 
     /// What beside its options decides what it does, as a line of text: the contents of files they name.
@@ -252,7 +252,7 @@ pub trait Map: Send + Sync {
 
 /// What becomes of decoded rows in a stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum RowsAfter {
+pub enum RowsEffect {
     /// Nobody can tell before the events are there.
     #[default]
     Unclear,
@@ -266,9 +266,9 @@ pub enum RowsAfter {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MapQuery {
     /// Only events at or after this time pass.
-    pub start: Option<crate::time::When>,
+    pub start: Option<crate::time::TimePoint>,
     /// Only events before this time pass.
-    pub end: Option<crate::time::When>,
+    pub end: Option<crate::time::TimePoint>,
     /// Only events of these channels pass.
     pub channels: ChannelQuery,
     /// The stage leaves timestamps as they are, so that what stages after it want can be passed on.
@@ -317,8 +317,8 @@ pub trait Fold: Send {
     }
 
     /// What becomes of decoded rows: see [`Map::rows_after`].
-    fn rows_after(&self) -> RowsAfter {
-        RowsAfter::Unclear
+    fn rows_after(&self) -> RowsEffect {
+        RowsEffect::Unclear
     }
 
     /// Whether events may come out later than with the batch they came in with: where its output meets
@@ -402,7 +402,7 @@ mod tests {
 
     fn channels(names: &[&str]) -> ChannelQuery {
         let names = names.iter().map(|name| Pattern::parse(name).unwrap()).collect();
-        ChannelQuery::of(&Patterns(names), &Patterns::default(), &Patterns::default())
+        ChannelQuery::from_patterns(&Patterns(names), &Patterns::default(), &Patterns::default())
     }
 
     #[test]

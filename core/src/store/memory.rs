@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
-use super::{Address, Depth, Pending, Put, State, Store, changed};
+use super::{Address, ListDepth, ObjectState, PendingRead, PutMode, Store, changed};
 
 /// All buckets of all tests. Each test has a bucket of its own.
 #[derive(Default)]
@@ -72,22 +72,22 @@ impl Bucket {
         self.objects.insert(key.to_owned(), (bytes, self.versions));
     }
 
-    fn get(&self, key: &str) -> io::Result<(&Bytes, State)> {
+    fn get(&self, key: &str) -> io::Result<(&Bytes, ObjectState)> {
         let (bytes, version) = self.objects.get(key).ok_or(io::ErrorKind::NotFound)?;
-        Ok((bytes, State { len: bytes.len() as u64, version: version.to_string() }))
+        Ok((bytes, ObjectState { len: bytes.len() as u64, version: version.to_string() }))
     }
 }
 
 struct Ready(io::Result<Bytes>);
 
-impl Pending for Ready {
+impl PendingRead for Ready {
     fn wait(self: Box<Self>) -> io::Result<Bytes> {
         self.0
     }
 }
 
 impl Store for Memory {
-    fn look(&self, at: &Address) -> io::Result<State> {
+    fn look(&self, at: &Address) -> io::Result<ObjectState> {
         self.ask(at, "look", |bucket| Ok(bucket.get(at.key())?.1))
     }
 
@@ -96,18 +96,23 @@ impl Store for Memory {
         self.ask(at, "look", |bucket| bucket.get(at.key()).map(|_| SystemTime::now()))
     }
 
-    fn list(&self, at: &Address, depth: Depth, most: usize) -> io::Result<Vec<(String, State)>> {
+    fn list(
+        &self,
+        at: &Address,
+        depth: ListDepth,
+        most: usize,
+    ) -> io::Result<Vec<(String, ObjectState)>> {
         self.ask(at, "list", |bucket| {
             let is_near = |key: &&String| {
                 let rest = key.strip_prefix(at.key());
-                rest.is_some_and(|rest| depth == Depth::All || !rest.contains('/'))
+                rest.is_some_and(|rest| depth == ListDepth::All || !rest.contains('/'))
             };
             let keys = bucket.objects.keys().filter(is_near).take(most);
             keys.map(|key| Ok((key.clone(), bucket.get(key)?.1))).collect()
         })
     }
 
-    fn read(&self, at: &Address, state: &State, range: Range<u64>) -> Box<dyn Pending> {
+    fn read(&self, at: &Address, state: &ObjectState, range: Range<u64>) -> Box<dyn PendingRead> {
         let what = format!("read {}..{}", range.start, range.end);
         Box::new(Ready(self.ask(at, &what, |bucket| {
             let (bytes, now) = bucket.get(at.key())?;
@@ -118,12 +123,12 @@ impl Store for Memory {
         })))
     }
 
-    fn put(&self, at: &Address, bytes: Bytes, how: Put) -> io::Result<()> {
+    fn put(&self, at: &Address, bytes: Bytes, how: PutMode) -> io::Result<()> {
         self.ask(at, "put", |bucket| {
             if bucket.broken.as_deref() == Some(at.key()) {
                 return Err(io::Error::other("the store is broken"));
             }
-            if how == Put::New && bucket.objects.contains_key(at.key()) {
+            if how == PutMode::New && bucket.objects.contains_key(at.key()) {
                 return Err(io::ErrorKind::AlreadyExists.into());
             }
             bucket.set(at.key(), bytes);
@@ -131,7 +136,7 @@ impl Store for Memory {
         })
     }
 
-    fn put_file(&self, at: &Address, file: &Path, how: Put) -> io::Result<()> {
+    fn put_file(&self, at: &Address, file: &Path, how: PutMode) -> io::Result<()> {
         self.put(at, fs::read(file)?.into(), how)
     }
 

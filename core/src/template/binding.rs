@@ -10,7 +10,7 @@ use arrow_cast::cast;
 use arrow_schema::DataType;
 
 use crate::json::{self, integer};
-use crate::lists::Lists;
+use crate::lists::ListColumn;
 use crate::name::printable;
 use crate::{Channel, Clock, Event, FieldPath, Rows, time};
 
@@ -23,11 +23,11 @@ pub const MOST_TEXT: usize = 64 << 20;
 
 /// A template whose fields were found in the rows of one type.
 #[derive(Debug)]
-pub struct Bound<'t> {
+pub struct BoundTemplate<'t> {
     parts: Vec<(&'t Part, Option<Values>)>,
 }
 
-impl<'t> Bound<'t> {
+impl<'t> BoundTemplate<'t> {
     /// These parts of a template for events of one type, of which these are the rows.
     pub(super) fn of(parts: &'t [Part], rows: Option<&Rows>) -> Self {
         let parts = parts.iter().map(|part| match part {
@@ -42,7 +42,7 @@ impl<'t> Bound<'t> {
     }
 }
 
-impl Bound<'_> {
+impl BoundTemplate<'_> {
     /// Appends the text for an event of `channel`, whose fields are in row `row` of the rows that were bound.
     ///
     /// Gives false, and appends nothing, if a field is missing or null there, or if the text would be longer
@@ -213,7 +213,7 @@ impl Form {
     }
 
     fn of_list(array: &ArrayRef, depth: usize) -> Option<Self> {
-        let Lists { elements, mut ranges } = Lists::of(array)?;
+        let ListColumn { elements, mut ranges } = ListColumn::from_array(array)?;
         // A slice of a list has elements of other rows before and behind its own.
         let (first, last) = (ranges.first()?.start, ranges.last()?.end);
         for range in &mut ranges {

@@ -1,7 +1,7 @@
 //! The language of templates: a text as parts. Knows no event.
 
 use crate::FieldPath;
-use crate::field::Dash;
+use crate::field::DashRule;
 
 use super::decimals::Format;
 
@@ -128,7 +128,7 @@ impl<'t> Scanner<'t> {
             (path_text, depth) = (before, depth + 1);
         }
         let wrong = |at: usize, what| Mistake { at: self.at + at, what };
-        let (path, len) = FieldPath::scan(path_text, Dash::InNames).map_err(|error| {
+        let (path, len) = FieldPath::scan(path_text, DashRule::InNames).map_err(|error| {
             let is_all = path_text.get(error.at..).is_some_and(|rest| rest.starts_with('*'));
             let what = if is_all { "`[*]` stands at the end".to_owned() } else { error.what };
             wrong(error.at, what)

@@ -34,7 +34,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{FieldPath, Rows};
 
-pub use binding::{Bound, MOST_TEXT};
+pub use binding::{BoundTemplate, MOST_TEXT};
 
 use language::{Mistake, Part};
 
@@ -69,8 +69,8 @@ impl Template {
     ///
     /// Finds each field once, so this is called once a batch and type. A field that the type does not have,
     /// or whose values have no form as text, is missing in every event.
-    pub fn bind(&self, rows: Option<&Rows>) -> Bound<'_> {
-        Bound::of(&self.parts, rows)
+    pub fn bind(&self, rows: Option<&Rows>) -> BoundTemplate<'_> {
+        BoundTemplate::of(&self.parts, rows)
     }
 }
 

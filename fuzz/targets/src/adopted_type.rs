@@ -6,7 +6,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use serde_json::json;
 use sluice_core::{
-    Codec, CodecOptions, Codecs, Kind, Make, MessageType, PayloadType, TypeFile, TypePaths,
+    Codec, CodecOptions, Codecs, MessageType, PayloadType, PluginFactory, PluginKind, TypeFile,
+    TypePaths,
 };
 use sluice_ice::codec::IceCodec;
 use sluice_lcm::codec::LcmCodec;
@@ -18,7 +19,7 @@ const NAMES: [&str; 3] = ["lcm", "ice", "vel"];
 
 static CODECS: LazyLock<Codecs> = LazyLock::new(|| {
     let (types, options) = (TypePaths::default(), CodecOptions::default());
-    Codecs::of(given::registry(), &types, &options).expect("there are no files")
+    Codecs::from_paths(given::registry(), &types, &options).expect("there are no files")
 });
 
 /// Any text as the description of a type, or as types of which descriptions are made: an error, or a type whose
@@ -66,8 +67,8 @@ fn declared(codec: &str, text: &str) -> Vec<(Arc<MessageType>, Arc<dyn PayloadTy
 /// A codec of a message that stands in a pipeline file.
 fn vel(text: &str) -> Option<Box<dyn Codec>> {
     let message: serde_json::Value = serde_json::from_str(text).ok()?;
-    let plugin = given::registry().get(Kind::Codec, "vel").expect("there is the codec");
-    let Make::Codec(make) = plugin.make else { unreachable!("a codec makes a codec") };
+    let plugin = given::registry().get(PluginKind::Codec, "vel").expect("there is the codec");
+    let PluginFactory::Codec(make) = plugin.make else { unreachable!("a codec makes a codec") };
     make(json!({ "messages": [message] })).ok()
 }
 

@@ -6,12 +6,12 @@ use std::sync::LazyLock;
 use serde_json::json;
 use sluice_archive::arrow::Arrow;
 use sluice_archive::source::Archive;
-use sluice_core::contract::{Gathered, PlainEvent, gather};
+use sluice_core::contract::{PlainEvent, SourceContents, gather};
 use sluice_core::files::LogFile;
-use sluice_core::frames::{self, Table};
+use sluice_core::frames::{self, SeekTableBuilder};
 use sluice_core::{
-    BatchBuilder, BlockPool, ByteFormat, Channel, EncodeContext, Encoding, Error, Kind, Make, Name,
-    ReadContext, SinkContext, options,
+    BatchBuilder, BlockPool, ByteFormat, Channel, EncodeContext, Encoding, Error, Name,
+    PluginFactory, PluginKind, ReadContext, SinkContext, options,
 };
 
 use crate::given;
@@ -33,8 +33,8 @@ static SOUND: LazyLock<[(Vec<u8>, Vec<PlainEvent>); 2]> = LazyLock::new(|| {
 
 fn sound(format: &str) -> Vec<u8> {
     let path = given::empty_folder("sound").join(FILE);
-    let Some(Make::Sink(make)) =
-        given::registry().get(Kind::Sink, "archive").map(|plugin| plugin.make)
+    let Some(PluginFactory::Sink(make)) =
+        given::registry().get(PluginKind::Sink, "archive").map(|plugin| plugin.make)
     else {
         panic!("there is the sink");
     };
@@ -56,7 +56,7 @@ fn sound(format: &str) -> Vec<u8> {
     std::fs::read(path).expect("it is there")
 }
 
-fn read(bytes: &[u8]) -> Result<Gathered, Error> {
+fn read(bytes: &[u8]) -> Result<SourceContents, Error> {
     let source = json!({ "path": given::file(FILE, bytes), "max_frame": MAX_FRAME });
     let source: Archive = options::read(source).expect("good options");
     gather(&source, 400)
@@ -65,7 +65,7 @@ fn read(bytes: &[u8]) -> Result<Gathered, Error> {
 /// An archive of one frame, with this index.
 fn made_up(index: &[u8], plain: &[u8]) -> Vec<u8> {
     let mut file = frames::compress(plain, 1).expect("it compresses");
-    let mut table = Table::default();
+    let mut table = SeekTableBuilder::default();
     table.push(file.len(), plain.len()).expect("it is short");
     let mut packed = frames::compress(index, 1).expect("it compresses");
     packed.extend((packed.len() as u32).to_le_bytes());

@@ -1,7 +1,7 @@
 //! Sources that only say where their events end, read by what core has for them.
 
 use sluice_core::options::{self, InPaths};
-use sluice_core::{Delimited, Mark, Parsed};
+use sluice_core::{Delimited, EventMarker, ParseOutcome};
 
 use serde_json::json;
 
@@ -34,11 +34,11 @@ impl Delimited for Log {
         &self.path
     }
 
-    fn mark(&self) -> Mark<'_> {
+    fn mark(&self) -> EventMarker<'_> {
         match self.form {
-            Form::Marked => Mark::Begins(b"!"),
-            Form::Bare => Mark::None,
-            Form::Lines => Mark::Ends(b"\n"),
+            Form::Marked => EventMarker::Begins(b"!"),
+            Form::Bare => EventMarker::None,
+            Form::Lines => EventMarker::Ends(b"\n"),
         }
     }
 
@@ -47,7 +47,7 @@ impl Delimited for Log {
         100
     }
 
-    fn parse<'b>(&self, bytes: &'b [u8]) -> Parsed<'b> {
+    fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
         match self.form {
             Form::Lines => line(bytes),
             Form::Marked | Form::Bare => event(bytes),
@@ -56,26 +56,28 @@ impl Delimited for Log {
 }
 
 /// `!`, how many bytes follow, a sum of the first two, a time, and these bytes.
-fn event(bytes: &[u8]) -> Parsed<'_> {
+fn event(bytes: &[u8]) -> ParseOutcome<'_> {
     match bytes {
-        [b'.', ..] => Parsed::Nothing { len: 1 },
-        [first, ..] if *first != b'!' => Parsed::Not("no mark"),
+        [b'.', ..] => ParseOutcome::Nothing { len: 1 },
+        [first, ..] if *first != b'!' => ParseOutcome::Not("no mark"),
         [mark, len, sum, ..] if *sum != mark ^ len => {
-            Parsed::Damaged { len: 3, reason: "another sum" }
+            ParseOutcome::Damaged { len: 3, reason: "another sum" }
         }
         [_, len, _, time, ..] => {
             let end = 4 + usize::from(*len);
-            Parsed::event(end, i64::from(*time), [b'A' + time % 3].to_vec(), 4..end)
+            ParseOutcome::event(end, i64::from(*time), [b'A' + time % 3].to_vec(), 4..end)
         }
-        _ => Parsed::More,
+        _ => ParseOutcome::More,
     }
 }
 
-fn line(bytes: &[u8]) -> Parsed<'_> {
+fn line(bytes: &[u8]) -> ParseOutcome<'_> {
     match bytes.iter().position(|byte| *byte == b'\n') {
-        None => Parsed::More,
-        Some(0) => Parsed::Nothing { len: 1 },
-        Some(at) if bytes[0] == b'#' => Parsed::Damaged { len: at + 1, reason: "a mark of damage" },
-        Some(at) => Parsed::untimed(at + 1, &b"LINE"[..], 0..at),
+        None => ParseOutcome::More,
+        Some(0) => ParseOutcome::Nothing { len: 1 },
+        Some(at) if bytes[0] == b'#' => {
+            ParseOutcome::Damaged { len: at + 1, reason: "a mark of damage" }
+        }
+        Some(at) => ParseOutcome::untimed(at + 1, &b"LINE"[..], 0..at),
     }
 }

@@ -2,7 +2,8 @@
 
 use serde_json::json;
 use sluice_core::{
-    BatchBuilder, BlockPool, Channel, EncodeContext, Encoding, Kind, Make, Name, SinkContext,
+    BatchBuilder, BlockPool, Channel, EncodeContext, Encoding, Name, PluginFactory, PluginKind,
+    SinkContext,
 };
 
 use crate::given;
@@ -13,8 +14,8 @@ pub fn files_sink(bytes: &[u8]) {
     let (channel, payload) = given::cut_at(rest, 0);
     let folder = given::empty_folder("files");
     let path = format!("{}/out/", folder.display());
-    let Some(Make::Sink(make)) =
-        given::registry().get(Kind::Sink, "files").map(|plugin| plugin.make)
+    let Some(PluginFactory::Sink(make)) =
+        given::registry().get(PluginKind::Sink, "files").map(|plugin| plugin.make)
     else {
         panic!("there is the sink");
     };

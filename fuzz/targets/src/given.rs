@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use serde_json::Value;
-use sluice_core::{Kind, Make, OptionsError, Registry, Source, Stage};
+use sluice_core::{OptionsError, PluginFactory, PluginKind, Registry, Source, Stage};
 use tempfile::TempDir;
 
 static REGISTRY: LazyLock<Registry> = LazyLock::new(Registry::linked);
@@ -87,14 +87,14 @@ pub(crate) fn source(name: &str, options: Value) -> Box<dyn Source> {
 
 /// A source with any options.
 pub(crate) fn made(name: &str, options: Value) -> Result<Box<dyn Source>, OptionsError> {
-    let plugin = registry().get(Kind::Source, name).expect("there is the source");
-    let Make::Source(make) = plugin.make else { unreachable!("a source makes a source") };
+    let plugin = registry().get(PluginKind::Source, name).expect("there is the source");
+    let PluginFactory::Source(make) = plugin.make else { unreachable!("a source makes a source") };
     make(options)
 }
 
 /// A stage with any options.
 pub(crate) fn stage(name: &str, options: Value) -> Result<Stage, OptionsError> {
-    let plugin = registry().get(Kind::Stage, name).expect("there is the stage");
-    let Make::Stage(make) = plugin.make else { unreachable!("a stage makes a stage") };
+    let plugin = registry().get(PluginKind::Stage, name).expect("there is the stage");
+    let PluginFactory::Stage(make) = plugin.make else { unreachable!("a stage makes a stage") };
     make(options)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use sluice_core::contract::any_splitting_is_the_same;
-use sluice_core::{Batch, Channels, Entry, Query, ReadContext, Source, options};
+use sluice_core::{Batch, Channels, Query, ReadContext, Source, SplitStart, options};
 use sluice_text::jsonl::source::JsonlSource;
 use sluice_text::line::{JsonLines, JsonParts};
 
@@ -19,7 +19,7 @@ fn batches(source: &JsonlSource, channels: &Arc<Channels>) -> Vec<Batch> {
     let channels = Arc::clone(channels);
     let context = ReadContext { channels, ..ReadContext::standalone("test") };
     let split = source.splits(u64::MAX, &Query::default()).expect("it is there").remove(0);
-    let mut reader = source.read(&split, Entry::At(0), &context).expect("it opens");
+    let mut reader = source.read(&split, SplitStart::At(0), &context).expect("it opens");
     std::iter::from_fn(|| reader.next_batch().expect("it can be read")).collect()
 }
 

@@ -20,9 +20,9 @@ pub fn pattern(bytes: &[u8]) {
     let written = serde_json::to_string(&pattern).expect("it is a text");
     assert_eq!(serde_json::from_str::<Pattern>(&written).expect("it was written"), pattern);
     let (patterns, none) = (Patterns(vec![pattern]), Patterns::default());
-    let query = ChannelQuery::of(&patterns, &none, &none);
+    let query = ChannelQuery::from_patterns(&patterns, &none, &none);
     assert_eq!(query.wants(name, "log"), patterns.matches(name));
-    let but = ChannelQuery::of(&none, &patterns, &none);
+    let but = ChannelQuery::from_patterns(&none, &patterns, &none);
     assert_eq!(but.wants(name, "log"), !patterns.matches(name));
     assert!(!query.and(&but).wants(name, "log") && query.or(but).wants(name, "log"));
 }

@@ -1,14 +1,14 @@
 //! The promise of every source: pieces give what the whole gives, and damage lies in the file. Knows no format.
 
 use sluice_core::Source;
-use sluice_core::contract::{Gathered, any_splitting_is_the_same, gather};
+use sluice_core::contract::{SourceContents, any_splitting_is_the_same, gather};
 
 /// Reads a file of so many bytes whole and in pieces; nothing if it is refused.
 ///
 /// # Panics
 ///
 /// If pieces give anything else, or damage is out of order or lies behind the end.
-pub(crate) fn read(source: &dyn Source, len: usize) -> Option<Gathered> {
+pub(crate) fn read(source: &dyn Source, len: usize) -> Option<SourceContents> {
     let len = len as u64;
     if let Err(error) = gather(source, u64::MAX) {
         assert!(!error.to_string().is_empty());

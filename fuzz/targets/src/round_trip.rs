@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::json;
 use sluice_core::contract::{PlainEvent, gather};
 use sluice_core::{
-    Batch, BlockPool, Channels, EncodeContext, Entry, Kind, Make, Query, ReadContext, SinkContext,
-    Source,
+    Batch, BlockPool, Channels, EncodeContext, PluginFactory, PluginKind, Query, ReadContext,
+    SinkContext, Source, SplitStart,
 };
 
 use crate::given;
@@ -62,7 +62,7 @@ fn batches(source: &dyn Source, channels: &Arc<Channels>) -> Option<Vec<Batch>> 
     let context = ReadContext { channels: Arc::clone(channels), ..ReadContext::standalone("test") };
     let mut batches = Vec::new();
     for split in source.splits(u64::MAX, &Query::default()).ok()? {
-        let mut reader = source.read(&split, Entry::At(split.start), &context).ok()?;
+        let mut reader = source.read(&split, SplitStart::At(split.start), &context).ok()?;
         while let Some(batch) = reader.next_batch().ok()? {
             batches.push(batch);
         }
@@ -95,8 +95,8 @@ fn is_written(format: &str, batches: &[Batch], channels: Arc<Channels>) -> bool 
         }
         _ => {}
     }
-    let Some(Make::Sink(make)) =
-        given::registry().get(Kind::Sink, format).map(|plugin| plugin.make)
+    let Some(PluginFactory::Sink(make)) =
+        given::registry().get(PluginKind::Sink, format).map(|plugin| plugin.make)
     else {
         panic!("there is the sink");
     };

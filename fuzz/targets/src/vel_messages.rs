@@ -3,15 +3,15 @@
 use std::sync::{Arc, LazyLock};
 
 use serde_json::json;
-use sluice_core::{Kind, Make, PayloadType};
+use sluice_core::{PayloadType, PluginFactory, PluginKind};
 
 use crate::given;
 use crate::inverse::comes_back;
 
 /// Those of the software, and one with all that declarations can say.
 static FORMS: LazyLock<Vec<Arc<dyn PayloadType>>> = LazyLock::new(|| {
-    let plugin = given::registry().get(Kind::Codec, "vel").expect("there is the codec");
-    let Make::Codec(make) = plugin.make else { unreachable!("a codec makes a codec") };
+    let plugin = given::registry().get(PluginKind::Codec, "vel").expect("there is the codec");
+    let PluginFactory::Codec(make) = plugin.make else { unreachable!("a codec makes a codec") };
     let fields = json!([
         { "name": "n", "type": "u16" }, { "name": "ok", "type": "bool" }, { "name": "text", "type": "string" },
         { "name": "raw", "type": "bytes" }, { "name": "key", "type": "u8", "count": 4 },

@@ -1,25 +1,25 @@
 //! Times, lengths of time and sizes as people write them.
 
 use sluice_core::options::ByteSize;
-use sluice_core::time::{self, Length, When};
+use sluice_core::time::{self, TimeLength, TimePoint};
 
 use crate::given;
 
 /// No text makes reading a time panic, and every time that was read can be written and read again.
 pub fn when(bytes: &[u8]) {
     let text = given::text(bytes);
-    if let Ok(when) = When::parse(text) {
+    if let Ok(when) = TimePoint::parse(text) {
         let (moment, again) = match when {
-            When::At(nanos) => (nanos, format!("{nanos}ns")),
-            When::After(nanos) => (nanos, format!("+{nanos}ns")),
+            TimePoint::At(nanos) => (nanos, format!("{nanos}ns")),
+            TimePoint::After(nanos) => (nanos, format!("+{nanos}ns")),
         };
-        assert_eq!(When::parse(&again), Ok(when), "{again}");
+        assert_eq!(TimePoint::parse(&again), Ok(when), "{again}");
         when.resolve(i64::MAX);
         when.resolve(i64::MIN);
         assert!(!time::format(moment).is_empty());
     }
-    if let Ok(length) = Length::parse(text) {
-        assert_eq!(Length::parse(&format!("{}ns", length.0)), Ok(length));
+    if let Ok(length) = TimeLength::parse(text) {
+        assert_eq!(TimeLength::parse(&format!("{}ns", length.0)), Ok(length));
     }
     if let Ok(size) = ByteSize::parse(text) {
         assert!(!size.to_string().is_empty());

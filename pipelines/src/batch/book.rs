@@ -5,7 +5,7 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice_core::files::Identity;
+use sluice_core::files::FileIdentity;
 use sluice_core::output::{MANIFEST, remove_file, remove_unfinished_manifest, replace_file};
 use sluice_core::store::is_address;
 use sluice_core::{Error, files};
@@ -28,7 +28,7 @@ pub(crate) struct Book {
     /// What it is a part of, if it is one.
     heading: Option<Heading>,
     /// What is read, and never removed.
-    inputs: Arc<BTreeSet<Identity>>,
+    inputs: Arc<BTreeSet<FileIdentity>>,
     /// Hold the locks.
     _folder: Option<FolderLock>,
     _shard: Option<Locked>,
@@ -93,7 +93,7 @@ impl Book {
     }
 
     /// The same record, of a batch that reads these files.
-    pub(super) fn sparing(mut self, inputs: Arc<BTreeSet<Identity>>) -> Self {
+    pub(super) fn sparing(mut self, inputs: Arc<BTreeSet<FileIdentity>>) -> Self {
         self.inputs = inputs;
         self
     }
@@ -128,7 +128,9 @@ impl Book {
             let stale = earlier.files.iter().filter(|file| !kept.contains(&file.path));
             for file in stale.filter(|file| is_ours(&self.folder, file)) {
                 let path = self.folder.join(&file.path);
-                if !Identity::of(&path).is_some_and(|identity| self.inputs.contains(&identity)) {
+                if !FileIdentity::read(&path)
+                    .is_some_and(|identity| self.inputs.contains(&identity))
+                {
                     remove_file(&path)?;
                 }
             }

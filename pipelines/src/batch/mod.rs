@@ -22,7 +22,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sluice_core::files::{self, Identity, is_special};
+use sluice_core::files::{self, FileIdentity, is_special};
 use sluice_core::output::{MANIFEST, is_used, sweep};
 use sluice_core::store::is_address;
 use sluice_core::{Error, Input, Overwrite, Registry};
@@ -60,7 +60,7 @@ pub struct Batch {
     pub folder: PathBuf,
     pub(crate) blueprint: Blueprint,
     /// Every file that a unit reads: none may be replaced or removed by another one.
-    pub(crate) inputs: Arc<BTreeSet<Identity>>,
+    pub(crate) inputs: Arc<BTreeSet<FileIdentity>>,
     /// What it is a part of, if it is one.
     part: Option<Heading>,
 }

@@ -3,12 +3,12 @@
 /// A kind of plugin, by its name.
 pub(super) mod kind {
     use serde::{Deserialize, Deserializer, Serializer, de};
-    use sluice_core::Kind;
+    use sluice_core::PluginKind;
 
-    const KINDS: [Kind; 3] = [Kind::Source, Kind::Stage, Kind::Sink];
+    const KINDS: [PluginKind; 3] = [PluginKind::Source, PluginKind::Stage, PluginKind::Sink];
 
     pub(in crate::batch) fn serialize<S: Serializer>(
-        kind: &Kind,
+        kind: &PluginKind,
         to: S,
     ) -> Result<S::Ok, S::Error> {
         to.collect_str(kind)
@@ -16,7 +16,7 @@ pub(super) mod kind {
 
     pub(in crate::batch) fn deserialize<'de, D: Deserializer<'de>>(
         from: D,
-    ) -> Result<Kind, D::Error> {
+    ) -> Result<PluginKind, D::Error> {
         let name = String::deserialize(from)?;
         let kind = KINDS.into_iter().find(|kind| kind.to_string() == name);
         kind.ok_or_else(|| de::Error::custom(format!("`{name}` is no kind of node")))

@@ -9,10 +9,10 @@ use std::path::{Component, Path, PathBuf, absolute};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sluice_core::files::{self, Found};
-use sluice_core::output::{MANIFEST, Published};
+use sluice_core::files::{self, PathKind};
+use sluice_core::output::{MANIFEST, PublishedFile};
 use sluice_core::store::is_address;
-use sluice_core::{Error, Input, Origin};
+use sluice_core::{Error, Input, RunOrigin};
 
 use super::shard::{self, Part};
 use super::{Status, journal};
@@ -164,10 +164,10 @@ impl Record {
 impl UnitRecord {
     /// The record of a run whose files are about to appear. Waits for the hashes of its inputs.
     pub(crate) fn of(
-        origin: &Origin,
+        origin: &RunOrigin,
         (plugins, ended): (&[String], Ended),
         outputs: &[PathBuf],
-        files: &[Published],
+        files: &[PublishedFile],
         folder: &Path,
     ) -> Result<Self, Error> {
         let each = files.iter().filter(|file| file.path != Path::new("-")).map(|file| {
@@ -190,7 +190,7 @@ impl UnitRecord {
     }
 
     /// Whether these are the files that it names, by what is in them.
-    pub(crate) fn names(&self, files: &[Published]) -> bool {
+    pub(crate) fn names(&self, files: &[PublishedFile]) -> bool {
         let mut ours: Vec<_> = self.files.iter().map(|file| (file.bytes, &file.blake3)).collect();
         let mut theirs: Vec<_> = files.iter().map(|file| (file.bytes, &file.blake3)).collect();
         ours.sort();
@@ -252,7 +252,7 @@ impl Claim<'_> {
 /// Whether a file is there, as long as it was.
 pub(super) fn has_length(folder: &Path, file: &OutputFile) -> bool {
     let found = files::look(&folder.join(&file.path));
-    found.is_ok_and(|found| found == Some(Found::File(file.bytes)))
+    found.is_ok_and(|found| found == Some(PathKind::File(file.bytes)))
 }
 
 /// Whether a file is there as it was written.

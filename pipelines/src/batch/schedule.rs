@@ -7,7 +7,7 @@ use std::thread::{Builder, Scope};
 
 use rayon::ThreadPool;
 use sluice_core::output::ListedLitter;
-use sluice_core::{Error, ErrorKind, Origin, Overwrite, Query, Registry};
+use sluice_core::{Error, ErrorKind, Overwrite, Query, Registry, RunOrigin};
 
 use super::book::Book;
 use super::outcome::{Errand, Outcome};
@@ -133,7 +133,7 @@ impl Crew<'_> {
         self.book.begin()?;
         let plugins = manifest::plugins(&pipeline.nodes);
         let record = Mutex::new(None);
-        let announce = |origin: &Origin, ended, files: &[_]| {
+        let announce = |origin: &RunOrigin, ended, files: &[_]| {
             let outputs = &unit.outputs;
             let made =
                 UnitRecord::of(origin, (&plugins, ended), outputs, files, &self.batch.folder)?;

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sluice_core::files::Identity;
+use sluice_core::files::FileIdentity;
 use sluice_core::options::ByteSize;
 use sluice_core::output::place;
-use sluice_core::{Error, Kind, Registry};
+use sluice_core::{Error, PluginKind, Registry};
 
 use super::Unit;
 use crate::source_name;
@@ -36,7 +36,7 @@ struct Draft {
     name: String,
     plugin: String,
     #[serde(with = "super::plain::kind")]
-    kind: Kind,
+    kind: PluginKind,
     from: Vec<usize>,
     #[serde(with = "super::plain::exact")]
     options: Value,
@@ -115,7 +115,7 @@ impl Blueprint {
     /// Whether a sink writes to standard output.
     pub(super) fn prints(&self) -> bool {
         let is_stdout = |draft: &Draft| draft.options.get("path").is_some_and(|path| path == "-");
-        self.nodes.iter().any(|draft| draft.kind == Kind::Sink && is_stdout(draft))
+        self.nodes.iter().any(|draft| draft.kind == PluginKind::Sink && is_stdout(draft))
     }
 
     /// What is written for the input at this place in the list; `-` is left out.
@@ -130,7 +130,7 @@ impl Blueprint {
             if let OnDamage::Quarantine(Some(path)) = &draft.damage {
                 outputs.push(path.clone());
             }
-            if draft.kind == Kind::Sink
+            if draft.kind == PluginKind::Sink
                 && let Part::Sink(sink) = draft.node(registry, self.nodes.len())?.part
             {
                 outputs.extend(sink.targets().into_iter().filter(|path| path != Path::new("-")));
@@ -145,7 +145,7 @@ impl Blueprint {
             let path = input.to_str().ok_or_else(|| {
                 Error::refused(format!("this path is not UTF-8: {}", input.display()))
             })?;
-            let sources = drafts.iter_mut().filter(|draft| draft.kind == Kind::Source);
+            let sources = drafts.iter_mut().filter(|draft| draft.kind == PluginKind::Source);
             sources.for_each(|source| source.options["path"] = path.into());
         }
         for Fill { node, place, text } in fills {
@@ -271,22 +271,23 @@ fn collision(one: &Unit, other: &Unit, output: &Path) -> Error {
 
 /// What the units read, with the files that belong to their inputs. Those of an input that cannot be looked into are left
 /// to whoever reads it, and says why.
-pub(super) fn identities(pipeline: &Pipeline, units: &[Unit]) -> BTreeSet<Identity> {
+pub(super) fn identities(pipeline: &Pipeline, units: &[Unit]) -> BTreeSet<FileIdentity> {
     let sources = pipeline.nodes.iter().filter_map(|node| match &node.part {
         Part::Source(source) => source.files().ok(),
         _ => None,
     });
     let files = sources.flatten().map(|input| input.path);
     let inputs = units.iter().map(|unit| unit.input.path.clone());
-    files.chain(inputs).filter_map(|path| Identity::of(&path)).collect()
+    files.chain(inputs).filter_map(|path| FileIdentity::read(&path)).collect()
 }
 
 /// Refuses units that write to an input, their own or that of another.
 fn beside_inputs(units: &[Unit]) -> Result<(), Error> {
-    let known = |unit: &Unit| Some((Identity::of(&unit.input.path)?, unit.input.path.clone()));
-    let inputs: BTreeMap<Identity, PathBuf> = units.iter().filter_map(known).collect();
+    let known =
+        |unit: &Unit| Some((FileIdentity::read(&unit.input.path)?, unit.input.path.clone()));
+    let inputs: BTreeMap<FileIdentity, PathBuf> = units.iter().filter_map(known).collect();
     for output in units.iter().flat_map(|unit| &unit.outputs) {
-        if let Some(input) = Identity::of(output).and_then(|identity| inputs.get(&identity)) {
+        if let Some(input) = FileIdentity::read(output).and_then(|identity| inputs.get(&identity)) {
             return Err(Error::refused(format!(
                 "the output is also an input ({}); write elsewhere: {}",
                 input.display(),

@@ -3,8 +3,8 @@
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sluice_core::output::Published;
-use sluice_core::output::staging::Put;
+use sluice_core::output::PublishedFile;
+use sluice_core::output::staging::StagedFile;
 use sluice_core::{Error, ErrorKind};
 
 use super::room::Site;
@@ -49,7 +49,7 @@ pub(super) struct Handed {
     /// Where it is in the attempt's folder.
     pub(super) place: PathBuf,
     /// What it is to be.
-    pub(super) file: Published,
+    pub(super) file: PublishedFile,
 }
 
 impl Delivery {
@@ -82,8 +82,8 @@ impl What {
 
 impl Handed {
     /// What was put into an attempt's folder.
-    pub(super) fn of(put: Put, folder: &Path) -> Result<Self, Error> {
-        let Put { place, file } = put;
+    pub(super) fn of(put: StagedFile, folder: &Path) -> Result<Self, Error> {
+        let StagedFile { place, file } = put;
         let place = place.strip_prefix(folder).map(Path::to_owned);
         let place = place.map_err(|_| Error::broken("a file was staged outside of its attempt"))?;
         Ok(Self { place, file })

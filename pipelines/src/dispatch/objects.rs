@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use sluice_core::Error;
 use sluice_core::output::{remove_file, remove_objects, replace_file};
-use sluice_core::store::{Depth, Place};
+use sluice_core::store::{ListDepth, StorePath};
 
 use super::room::{DRIVER, NAME, REMOVALS, unique};
 
@@ -22,7 +22,7 @@ const BEGUN: &str = "begun/";
 /// A room in a store.
 pub(super) struct Objects {
     path: PathBuf,
-    place: Place,
+    place: StorePath,
 }
 
 impl Objects {
@@ -30,7 +30,7 @@ impl Objects {
     ///
     /// `Err` if this program does not have the store.
     pub(super) fn of(room: &Path) -> Result<Option<Self>, Error> {
-        let place = Place::of(room)?.map(|place| place.folder());
+        let place = StorePath::parse(room)?.map(|place| place.folder());
         Ok(place.map(|place| Self { path: room.to_owned(), place }))
     }
 
@@ -41,7 +41,7 @@ impl Objects {
 
     /// The names in the room that begin so, as far as they have no slash behind that.
     pub(super) fn names(&self, prefix: &str) -> Result<Vec<String>, Error> {
-        self.list(prefix, Depth::One)
+        self.list(prefix, ListDepth::One)
     }
 
     /// Notes that an attempt is begun.
@@ -61,7 +61,7 @@ impl Objects {
 
     /// Removes all objects whose names begin so.
     pub(super) fn clear(&self, prefix: &str) -> Result<(), Error> {
-        let names = self.list(prefix, Depth::All)?;
+        let names = self.list(prefix, ListDepth::All)?;
         remove_objects(names.iter().map(|name| self.path.join(name)).collect())
     }
 
@@ -98,14 +98,14 @@ impl Objects {
         remove_file(&self.path.join(DRIVER))?;
         for _ in 0..REMOVALS {
             self.clear("")?;
-            if self.list("", Depth::All)?.is_empty() {
+            if self.list("", ListDepth::All)?.is_empty() {
                 break;
             }
         }
         Ok(())
     }
 
-    fn list(&self, prefix: &str, depth: Depth) -> Result<Vec<String>, Error> {
+    fn list(&self, prefix: &str, depth: ListDepth) -> Result<Vec<String>, Error> {
         let root = self.place.at.key();
         let at = self.place.at.with_key(format!("{root}{prefix}"));
         let found = self.place.store.list(&at, depth, usize::MAX);
@@ -118,12 +118,12 @@ impl Objects {
 
 /// The rooms in a folder of a store; none if it is a folder of this machine.
 pub(super) fn rooms(folder: &Path) -> Result<BTreeSet<PathBuf>, Error> {
-    let Some(place) = Place::of(folder)?.map(|place| place.folder()) else {
+    let Some(place) = StorePath::parse(folder)?.map(|place| place.folder()) else {
         return Ok(BTreeSet::new());
     };
     let root = place.at.key();
     let at = place.at.with_key(format!("{root}{}", NAME.0));
-    let found = place.store.list(&at, Depth::All, usize::MAX);
+    let found = place.store.list(&at, ListDepth::All, usize::MAX);
     let found = found.map_err(|e| Error::io("list", folder, e))?;
     let room = |key: &str| {
         let (name, _) = key.strip_prefix(root)?.split_once('/')?;

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice_core::files::Identity;
-use sluice_core::output::{MANIFEST, Published};
+use sluice_core::files::FileIdentity;
+use sluice_core::output::{MANIFEST, PublishedFile};
 use sluice_core::{Error, ErrorKind, Outputs, Overwrite, files};
 
 use super::delivery::{Handed, Made, What};
@@ -26,7 +26,7 @@ pub(super) struct Publishing<'o> {
     /// The files that were read, none of which may be written.
     pub(super) inputs: Vec<PathBuf>,
     /// What other units read.
-    pub(super) spared: Arc<BTreeSet<Identity>>,
+    pub(super) spared: Arc<BTreeSet<FileIdentity>>,
 }
 
 impl Came {
@@ -89,10 +89,10 @@ impl Publishing<'_> {
         for Handed { place, file } in files {
             outputs.adopt(&folder.join(place), file)?;
         }
-        let text = |folder: &Path, _: &[Published]| {
+        let text = |folder: &Path, _: &[PublishedFile]| {
             texts.get(folder).cloned().ok_or_else(|| Error::broken("a manifest was not delivered"))
         };
-        let note = |files: &[Published]| match (book, &record) {
+        let note = |files: &[PublishedFile]| match (book, &record) {
             (Some(book), Some(record)) if record.names(files) => book.note(record),
             (None, _) => Ok(()),
             _ => Err(Error::broken("what was delivered is not what its record says")),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use sluice_core::files::is_special;
-use sluice_core::store::Place;
+use sluice_core::store::StorePath;
 use sluice_core::{Error, ErrorKind, Input, Query, Registry};
 
 use crate::batch::Batch;
@@ -89,8 +89,9 @@ pub(super) fn judge_outputs(outputs: &[PathBuf]) -> Result<(), Error> {
 
 /// Judges where things are written: what workers make is put together in one place, and given its names there.
 fn judge_places<'p>(mut paths: impl Iterator<Item = &'p PathBuf>) -> Result<(), Error> {
-    let bucket =
-        |path: &PathBuf| Place::of(path).map(|place| place.map(|place| place.with_key("").at));
+    let bucket = |path: &PathBuf| {
+        StorePath::parse(path).map(|place| place.map(|place| place.with_key("").at))
+    };
     let Some(first) = paths.next() else { return Ok(()) };
     let expected = bucket(first)?;
     for path in paths {

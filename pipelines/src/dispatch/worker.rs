@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sluice_core::files::look;
-use sluice_core::output::staging::Staging;
+use sluice_core::output::staging::StagingDir;
 use sluice_core::output::{remove_file, replace_file};
 use sluice_core::store::is_address;
-use sluice_core::{Error, ErrorKind, Origin, Overwrite, Registry};
+use sluice_core::{Error, ErrorKind, Overwrite, Registry, RunOrigin};
 
 use super::delivery::{Delivery, Handed, Made, What};
 use super::objects::Objects;
@@ -146,10 +146,10 @@ fn made(
     options: &Options,
 ) -> Result<Made, Error> {
     let shared = &order.shared;
-    let staging = Arc::new(Staging::of(attempt.folder.clone(), &order.own.outputs));
+    let staging = Arc::new(StagingDir::new(attempt.folder.clone(), &order.own.outputs));
     let plugins = manifest::plugins(&pipeline.nodes);
     let record = Mutex::new(None);
-    let announce = |origin: &Origin, ended, files: &[_]| {
+    let announce = |origin: &RunOrigin, ended, files: &[_]| {
         let Some(folder) = &shared.record else { return Ok(()) };
         let made = UnitRecord::of(origin, (&plugins, ended), &order.own.outputs, files, folder)?;
         *record.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);

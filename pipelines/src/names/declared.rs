@@ -1,7 +1,7 @@
 //! Fields that no declared type has: told before a run, where types are known by then.
 
 use sluice_core::suggestion::nearest_of;
-use sluice_core::{DeclaredColumns, FieldPath, RowsAfter, Stage};
+use sluice_core::{DeclaredColumns, FieldPath, RowsEffect, Stage};
 
 use super::{NameOption, SearchedName};
 use crate::mistake::Mistake;
@@ -80,12 +80,12 @@ fn after(stage: &Stage, before: Columns) -> Columns {
         let after = match part {
             Stage::Map(map) => map.rows_after(),
             Stage::Fold(fold) => fold.rows_after(),
-            Stage::Chain(_) => RowsAfter::Unclear,
+            Stage::Chain(_) => RowsEffect::Unclear,
         };
         match (before, after) {
-            (_, RowsAfter::Unclear) | (Columns::Unclear, _) => Columns::Unclear,
-            (before, RowsAfter::Same) => before,
-            (Columns::Types(mut types), RowsAfter::Decoded(more)) => {
+            (_, RowsEffect::Unclear) | (Columns::Unclear, _) => Columns::Unclear,
+            (before, RowsEffect::Same) => before,
+            (Columns::Types(mut types), RowsEffect::Decoded(more)) => {
                 types.add(more);
                 Columns::Types(types)
             }

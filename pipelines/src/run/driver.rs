@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, bounded};
-use sluice_core::counts::Counts;
-use sluice_core::output::Published;
+use sluice_core::counts::EventCounts;
+use sluice_core::output::PublishedFile;
 use sluice_core::{Batch, Damage, Error, Fold, Outputs, Query, Source, Split, StageContext};
 
 use super::delivered::Delivered;
@@ -132,7 +132,7 @@ pub(crate) struct Finished {
     /// For each live source, the messages it lost by reason.
     pub(crate) losses: BTreeMap<usize, BTreeMap<String, u64>>,
     /// What has been published before the end.
-    pub(crate) published: Vec<Published>,
+    pub(crate) published: Vec<PublishedFile>,
     /// Whether everything was read that was to be: nobody had enough before.
     pub(crate) is_complete: bool,
 }
@@ -519,7 +519,8 @@ impl<'r> Driver<'r> {
     fn fold(&mut self, place: usize, batch: Option<Batch>) -> Result<(), Error> {
         let RunningFold { fold, .. } = &mut self.folds[place];
         let mut context = self.setup.stage_context(fold);
-        let before = batch.as_ref().map(|batch| Counts::of(batch.origins())).unwrap_or_default();
+        let before =
+            batch.as_ref().map(|batch| EventCounts::count(batch.origins())).unwrap_or_default();
         let naming = &self.setup.shared.naming;
         let met = batch.as_ref().and_then(|batch| naming.entered(fold.node, batch));
         self.tally.node(fold.node).meet(met);
@@ -527,8 +528,8 @@ impl<'r> Driver<'r> {
             Some(batch) => fold.fold.push(batch, &mut context)?,
             None => fold.fold.finish(&mut context)?,
         };
-        let mut after = Counts::default();
-        given.iter().for_each(|batch| after.add(&Counts::of(batch.origins())));
+        let mut after = EventCounts::default();
+        given.iter().for_each(|batch| after.add(&EventCounts::count(batch.origins())));
         note_left(naming, fold.node, &given, &mut self.tally);
         let mut outcome = Outcome::default();
         account(fold.node, &context, &before, &after, &mut outcome);
@@ -545,11 +546,11 @@ impl<'r> Driver<'r> {
             let RunningFold { fold, .. } = &mut self.folds[place];
             let mut context = self.setup.stage_context(fold);
             let given = fold.fold.more(&mut context)?;
-            let mut after = Counts::default();
-            given.iter().for_each(|batch| after.add(&Counts::of(batch.origins())));
+            let mut after = EventCounts::default();
+            given.iter().for_each(|batch| after.add(&EventCounts::count(batch.origins())));
             note_left(&self.setup.shared.naming, fold.node, &given, &mut self.tally);
             let mut outcome = Outcome::default();
-            account(fold.node, &context, &Counts::default(), &after, &mut outcome);
+            account(fold.node, &context, &EventCounts::default(), &after, &mut outcome);
             self.tally.add(&outcome.tally);
             if given.is_empty() {
                 return Ok(());

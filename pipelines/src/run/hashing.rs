@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use rayon::ThreadPool;
-use sluice_core::{Input, Origin, OriginInput};
+use sluice_core::{Input, RunInput, RunOrigin};
 
 use crate::manifest::hash_file;
 
@@ -14,15 +14,15 @@ pub(super) fn origin(
     pipeline: String,
     inputs: &[Input],
     pool: Option<Arc<ThreadPool>>,
-) -> Arc<Origin> {
+) -> Arc<RunOrigin> {
     let each = inputs.iter().map(|input| match input.bytes.filter(|_| pool.is_some()) {
         Some(bytes) => {
             let (path, blake3) = (input.path.clone(), Default::default());
-            OriginInput { path, bytes: Some(bytes), blake3 }
+            RunInput { path, bytes: Some(bytes), blake3 }
         }
-        None => OriginInput::unhashed(input),
+        None => RunInput::unhashed(input),
     });
-    let origin = Arc::new(Origin { name, pipeline, inputs: each.collect() });
+    let origin = Arc::new(RunOrigin { name, pipeline, inputs: each.collect() });
     if let Some(pool) = pool {
         hash_from(0, Arc::downgrade(&origin), pool);
     }
@@ -31,8 +31,8 @@ pub(super) fn origin(
 
 /// Hashes the first input from place `from` on that has no hash, then has the next one hashed. Ends when
 /// nobody needs the run's origin any more.
-fn hash_from(from: usize, origin: Weak<Origin>, pool: Arc<ThreadPool>) {
-    let next = |origin: &Origin| {
+fn hash_from(from: usize, origin: Weak<RunOrigin>, pool: Arc<ThreadPool>) {
+    let next = |origin: &RunOrigin| {
         let mut open = origin.inputs.iter().enumerate().skip(from);
         open.find(|(_, input)| input.blake3.get().is_none()).map(|(place, _)| place)
     };

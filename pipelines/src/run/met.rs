@@ -93,7 +93,7 @@ impl Met {
             let kind = (Arc::clone(&rows.message.name), rows.message.key);
             self.columns
                 .entry(kind)
-                .or_insert_with(|| DeclaredColumns::of(vec![rows.columns.schema()]));
+                .or_insert_with(|| DeclaredColumns::from_schemas(vec![rows.columns.schema()]));
         }
     }
 }

@@ -29,15 +29,15 @@ use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use sluice_core::files::Identity;
+use sluice_core::files::FileIdentity;
 use sluice_core::options::ByteSize;
-use sluice_core::output::faults::Faults;
-use sluice_core::output::staging::Staging;
-use sluice_core::output::{ListedLitter, Published};
-use sluice_core::programs::Talk;
+use sluice_core::output::faults::FaultInjector;
+use sluice_core::output::staging::StagingDir;
+use sluice_core::output::{ListedLitter, PublishedFile};
+use sluice_core::programs::RunHandle;
 use sluice_core::{
-    BlockPool, ChannelLog, Channels, DynSink, Entry, Error, Input, Origin, Outputs, Overwrite,
-    Playback, Query, ReadContext, Source, Split, StageContext, Tasks,
+    BlockPool, ChannelLog, Channels, DynSink, Error, Input, Outputs, Overwrite, Playback, Query,
+    ReadContext, RunOrigin, Source, Split, SplitStart, StageContext, Tasks,
 };
 
 use crate::manifest::{self, Ended};
@@ -90,7 +90,7 @@ pub struct Options {
     /// [`Report::refused`].
     pub strict: bool,
     /// How outputs fail; for tests. Nothing fails in a run without them that does not fail by itself.
-    pub faults: Option<Arc<Faults>>,
+    pub faults: Option<Arc<FaultInjector>>,
 }
 
 impl Options {
@@ -164,16 +164,17 @@ pub(crate) struct Within<'b> {
     /// Whether inputs and outputs are hashed in any case, as a record needs it.
     pub(crate) hash: bool,
     /// What the others of the whole read, which is not to be replaced either.
-    pub(crate) spared: Arc<BTreeSet<Identity>>,
+    pub(crate) spared: Arc<BTreeSet<FileIdentity>>,
     /// What killed runs left where the whole writes.
     pub(crate) litter: Arc<ListedLitter>,
     /// Where outputs are put, if somebody else publishes them.
-    pub(crate) staging: Option<Arc<Staging>>,
+    pub(crate) staging: Option<Arc<StagingDir>>,
     /// Is told how the run ended, and of all files that are about to appear. If it fails, none do.
     pub(crate) announce: &'b Announce<'b>,
 }
 
-pub(crate) type Announce<'b> = dyn Fn(&Origin, Ended, &[Published]) -> Result<(), Error> + 'b;
+pub(crate) type Announce<'b> =
+    dyn Fn(&RunOrigin, Ended, &[PublishedFile]) -> Result<(), Error> + 'b;
 
 /// As [`run`], as a part of something larger.
 pub(crate) fn run_within(
@@ -272,7 +273,7 @@ fn published(
     let ended = Ended { exit: report.exit(), partial: report.interrupted };
     options.tell(&Milestone::Publishing { seconds: started.elapsed().as_secs_f64() });
     report.files.extend(publisher.publish(outputs, ended)?);
-    for Published { path, rows, bytes, .. } in &report.files {
+    for PublishedFile { path, rows, bytes, .. } in &report.files {
         options.tell(&Milestone::Output { path, rows: *rows, bytes: *bytes });
     }
     Ok(report)
@@ -489,10 +490,10 @@ impl Setup {
     }
 
     /// What a node of this name has to do with the run while it waits for a program.
-    fn talk(&self, node: &str) -> Talk {
+    fn talk(&self, node: &str) -> RunHandle {
         let (stop, progress) = (Arc::clone(&self.stop), self.progress.clone());
         let interruption = self.interruption;
-        Talk::new(node, Arc::new(programs::Host { stop, interruption, progress }))
+        RunHandle::new(node, Arc::new(programs::Host { stop, interruption, progress }))
     }
 
     fn stage_context(&self, fold: &FoldNode) -> StageContext<'_> {
@@ -550,7 +551,7 @@ impl Setup {
                     split.input.display()
                 )));
             };
-            let mut reader = source.read(&split, Entry::At(split.start), &context)?;
+            let mut reader = source.read(&split, SplitStart::At(split.start), &context)?;
             while let Some(batch) = reader.next_batch()? {
                 // A time beyond the range tells no distance to others.
                 let mut times = batch.timestamps().iter().enumerate();

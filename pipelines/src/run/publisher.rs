@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use sluice_core::output::Published;
-use sluice_core::{Error, Origin, Outputs, SinkContext};
+use sluice_core::output::PublishedFile;
+use sluice_core::{Error, Outputs, RunOrigin, SinkContext};
 
 use super::recording::Piece;
 use super::{Options, Setup, Within};
@@ -16,7 +16,7 @@ pub(super) struct Publisher<'r> {
     pub(super) setup: &'r Setup,
     pub(super) options: &'r Options,
     pub(super) within: Option<&'r Within<'r>>,
-    pub(super) origin: Arc<Origin>,
+    pub(super) origin: Arc<RunOrigin>,
     pub(super) plugins: Vec<String>,
     /// The files that are read, none of which may be written.
     pub(super) inputs: Vec<PathBuf>,
@@ -84,7 +84,11 @@ impl Publisher<'_> {
     }
 
     /// Publishes all that is complete.
-    pub(super) fn publish(&self, outputs: &Outputs, ended: Ended) -> Result<Vec<Published>, Error> {
+    pub(super) fn publish(
+        &self,
+        outputs: &Outputs,
+        ended: Ended,
+    ) -> Result<Vec<PublishedFile>, Error> {
         let Self { origin, plugins, .. } = self;
         let base = Base { origin, plugins, ended };
         outputs.publish_announced(

@@ -6,10 +6,11 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use sluice_core::counts::Counts;
+use sluice_core::counts::EventCounts;
 use sluice_core::plugin::times_clamped;
 use sluice_core::{
-    Batch, BlockPool, ChannelId, Channels, DynSink, EncodeContext, Error, Map, StageContext, Window,
+    Batch, BlockPool, ChannelId, Channels, DynSink, EncodeContext, Error, Map, StageContext,
+    TimeWindow,
 };
 
 use super::met::NamingNodes;
@@ -18,7 +19,7 @@ use super::tally::Tally;
 /// What becomes of a batch.
 pub(crate) enum Branch {
     /// A stage, and what comes after it.
-    Map { node: usize, map: Arc<dyn Map>, origin: Option<i64>, wanted: Window, next: Vec<Self> },
+    Map { node: usize, map: Arc<dyn Map>, origin: Option<i64>, wanted: TimeWindow, next: Vec<Self> },
     /// A sink encodes it.
     Sink { node: usize, sink: Arc<dyn DynSink> },
     /// It goes on, in order, at this port.
@@ -43,7 +44,7 @@ pub(crate) enum Delivery {
 pub(crate) struct Block {
     pub(crate) block: Box<dyn Any + Send>,
     /// What it holds, by channel.
-    pub(crate) events: Counts,
+    pub(crate) events: EventCounts,
     /// Bytes of their payloads, for sinks that hold events back.
     pub(crate) bytes: u64,
 }
@@ -78,7 +79,7 @@ impl Shared {
         if batch.is_empty() {
             return Ok(());
         }
-        let counts = Counts::of(batch.origins());
+        let counts = EventCounts::count(batch.origins());
         if let Some(node) = source {
             outcome.tally.node(node).meet(self.naming.entered(node, &batch));
             outcome.tally.node(node).meet(self.naming.left(node, &batch));
@@ -91,7 +92,7 @@ impl Shared {
         &self,
         branches: &[Branch],
         batch: Batch,
-        counts: &Counts,
+        counts: &EventCounts,
         outcome: &mut Outcome,
     ) -> Result<(), Error> {
         let Some((last, others)) = branches.split_last() else { return Ok(()) };
@@ -108,7 +109,7 @@ impl Shared {
         &self,
         branch: &Branch,
         batch: Batch,
-        counts: &Counts,
+        counts: &EventCounts,
         outcome: &mut Outcome,
     ) -> Result<(), Error> {
         match branch {
@@ -122,7 +123,7 @@ impl Shared {
                 let after = if batch.len() == before && context.added.is_empty() {
                     counts.clone()
                 } else {
-                    Counts::of(batch.origins())
+                    EventCounts::count(batch.origins())
                 };
                 account(*node, &context, counts, &after, outcome);
                 if batch.is_empty() { Ok(()) } else { self.fan_out(next, batch, &after, outcome) }
@@ -140,7 +141,7 @@ impl Shared {
         node: usize,
         sink: &dyn DynSink,
         batch: Batch,
-        counts: &Counts,
+        counts: &EventCounts,
         outcome: &mut Outcome,
     ) -> Result<(), Error> {
         let mut context = EncodeContext::new(&self.channels, &self.blocks);
@@ -152,7 +153,7 @@ impl Shared {
         tally.meet(self.naming.left(node, &origins));
         tally.entered.add(counts);
         tally.left.add(counts);
-        let mut refused = Counts::default();
+        let mut refused = EventCounts::default();
         for (row, reason) in &context.refused {
             refused.add_one(origins.origins()[*row as usize]);
             tally.note(reason, 1);
@@ -181,8 +182,8 @@ impl Shared {
 pub(crate) fn account(
     node: usize,
     context: &StageContext<'_>,
-    before: &Counts,
-    after: &Counts,
+    before: &EventCounts,
+    after: &EventCounts,
     outcome: &mut Outcome,
 ) {
     let tally = outcome.tally.node(node);
@@ -190,8 +191,8 @@ pub(crate) fn account(
     tally.left.add(after);
     tally.filtered += context.filtered;
     tally.clamped += context.clamped;
-    tally.added.add(&Counts::of(&context.added));
-    tally.undecoded.add(&Counts::of(&context.undecoded));
+    tally.added.add(&EventCounts::count(&context.added));
+    tally.undecoded.add(&EventCounts::count(&context.undecoded));
     for (note, count) in &context.notes {
         tally.note(note, *count);
     }
@@ -218,7 +219,8 @@ mod tests {
         let mut builder = BatchBuilder::default();
         (0..2).for_each(|n| builder.push_copy(0, 0, ChannelId(n), b""));
         let (map, next) = (Arc::new(Exchange), vec![Branch::Port(0)]);
-        let branch = Branch::Map { node: 1, map, origin: None, wanted: Window::default(), next };
+        let branch =
+            Branch::Map { node: 1, map, origin: None, wanted: TimeWindow::default(), next };
         let shared = Shared {
             channels: Arc::default(),
             blocks: BlockPool::new(64, 1),

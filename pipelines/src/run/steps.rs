@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use rayon::ThreadPool;
-use sluice_core::{Batch, Damage, Entry, Error, LossLog, Query, ReadContext, Seam, Source, Split};
+use sluice_core::{
+    Batch, Damage, Error, LossLog, Query, ReadContext, Seam, Source, Split, SplitStart,
+};
 
 use super::delivered::Delivered;
 use super::segment::{Branch, Outcome, Shared};
@@ -235,7 +237,7 @@ impl Steps {
             let small =
                 self.splits[split].bytes.is_some_and(|bytes| bytes <= self.limits.task_bytes);
             let started = if small {
-                self.start_task(split, Entry::Search)
+                self.start_task(split, SplitStart::Search)
             } else {
                 self.start_stream(split)?
             };
@@ -278,7 +280,7 @@ impl Steps {
         }
     }
 
-    fn start_task(&self, split: usize, entry: Entry) -> Started {
+    fn start_task(&self, split: usize, entry: SplitStart) -> Started {
         let (sender, result) = bounded(1);
         let (source, segment, node) =
             (Arc::clone(&self.source), Arc::clone(&self.segment), self.node);
@@ -286,7 +288,8 @@ impl Steps {
         let (piece, delivered) = (self.splits[split].clone(), Arc::clone(&self.delivered));
         let first = split == 0 || !self.splits[split - 1].is_followed_by(&piece);
         // The first split of an input begins where the input does: nothing to guess.
-        let entry = if first && entry == Entry::Search { Entry::At(piece.start) } else { entry };
+        let entry =
+            if first && entry == SplitStart::Search { SplitStart::At(piece.start) } else { entry };
         self.pool.spawn(move || {
             let step = read_split(&*source, &piece, entry, &context, (&shared, &segment, node));
             note_memory(&delivered, &step);
@@ -338,7 +341,8 @@ impl Steps {
         let due = self.last.filter(|(last, _)| follows(*last)).and_then(|(_, ended)| ended);
         let step = match due {
             Some(due) if step.seam.began != Some(due) => {
-                let Started::Task { result, .. } = self.start_task(split, Entry::At(due)) else {
+                let Started::Task { result, .. } = self.start_task(split, SplitStart::At(due))
+                else {
                     return Err(Error::broken("a task was asked for"));
                 };
                 received(&result)?
@@ -363,7 +367,7 @@ fn note_memory(delivered: &Delivered, step: &Result<Step, Error>) {
 fn read_split(
     source: &dyn Source,
     split: &Split,
-    entry: Entry,
+    entry: SplitStart,
     context: &ReadContext,
     (shared, segment, node): (&Shared, &[Branch], usize),
 ) -> Result<Step, Error> {
@@ -383,7 +387,7 @@ fn hand_over(
     context: &ReadContext,
     sender: &Sender<Result<Piece, Error>>,
 ) -> Result<(), Error> {
-    let mut reader = source.read(split, Entry::At(split.start), context)?;
+    let mut reader = source.read(split, SplitStart::At(split.start), context)?;
     while let Some(batch) = reader.next_batch()? {
         let piece = Piece { batch: Some(batch), said: Said::take(context, split.live) };
         if sender.send(Ok(piece)).is_err() || context.is_cancelled() && !split.live {

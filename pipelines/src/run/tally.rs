@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_core::ChannelId;
-use sluice_core::counts::Counts;
+use sluice_core::counts::EventCounts;
 
 use super::met::Met;
 
@@ -11,17 +11,17 @@ use super::met::Met;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeTally {
     /// For sources, events read; for others, events that came in.
-    pub(crate) entered: Counts,
+    pub(crate) entered: EventCounts,
     /// For stages, events that came out; for sinks, events handed to the writer.
-    pub(crate) left: Counts,
+    pub(crate) left: EventCounts,
     /// For sources, events whose place is known but that could not be read; for sinks, events refused.
-    pub(crate) damaged: Counts,
+    pub(crate) damaged: EventCounts,
     /// Events a stage says it left out.
     pub(crate) filtered: u64,
     /// Events that came out of a stage without having gone in.
-    pub(crate) added: Counts,
+    pub(crate) added: EventCounts,
     /// Payloads a stage says it could not decode or encode.
-    pub(crate) undecoded: Counts,
+    pub(crate) undecoded: EventCounts,
     /// Events that went on, or were written, with the nearest time there is.
     pub(crate) clamped: u64,
     /// What is to be told once, with how often it happened.
@@ -54,7 +54,7 @@ impl NodeTally {
     }
 
     /// Takes events for lost that were counted as written.
-    pub(crate) fn lose(&mut self, events: &Counts) {
+    pub(crate) fn lose(&mut self, events: &EventCounts) {
         self.left.subtract(events);
         self.damaged.add(events);
     }

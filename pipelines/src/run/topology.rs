@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
-use sluice_core::{Batch, DynSink, Error, Fold, Map, Source, Stage, StageContext, Window};
+use sluice_core::{Batch, DynSink, Error, Fold, Map, Source, Stage, StageContext, TimeWindow};
 
 use super::segment::Branch;
 use super::wanted::Wanted;
 use crate::spec::{MakeStage, Node, OnDamage, Part};
-use sluice_core::merge::{Merge, Patience};
+use sluice_core::merge::{Merge, MergeWait};
 
 /// What is behind a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(crate) struct FoldNode {
     /// Makes it again, without its memory.
     pub(crate) again: Again,
     pub(crate) origin: Option<i64>,
-    pub(crate) wanted: Window,
+    pub(crate) wanted: TimeWindow,
     pub(crate) segment: Arc<Vec<Branch>>,
 }
 
@@ -287,11 +287,11 @@ impl<'o> Builder<'o> {
         let mut inlets = vec![0; inputs.len()];
         if let [(pace, places)] = &groups[..] {
             let roots = vec![self.roots[*pace].clone(); places.len()];
-            let merge = self.merge(node, Patience::Step, roots, entry);
+            let merge = self.merge(node, MergeWait::Step, roots, entry);
             self.connect(merge, places, &mut inlets);
         } else {
             let roots = groups.iter().map(|(pace, _)| self.roots[*pace].clone()).collect();
-            let outer = self.merge(node, Patience::Source, roots, entry);
+            let outer = self.merge(node, MergeWait::Source, roots, entry);
             for (n, (pace, places)) in groups.iter().enumerate() {
                 let port = self.port(Port::Merge(outer, n));
                 if let [only] = places[..] {
@@ -299,7 +299,7 @@ impl<'o> Builder<'o> {
                     continue;
                 }
                 let roots = vec![self.roots[*pace].clone(); places.len()];
-                let inner = self.merge(node, Patience::Step, roots, vec![Branch::Port(port)]);
+                let inner = self.merge(node, MergeWait::Step, roots, vec![Branch::Port(port)]);
                 self.connect(inner, places, &mut inlets);
             }
         }
@@ -310,7 +310,7 @@ impl<'o> Builder<'o> {
     fn merge(
         &mut self,
         node: usize,
-        patience: Patience,
+        patience: MergeWait,
         roots: Vec<BTreeSet<usize>>,
         segment: Vec<Branch>,
     ) -> usize {
@@ -318,7 +318,7 @@ impl<'o> Builder<'o> {
         let shares = |(n, set): (usize, &BTreeSet<usize>)| {
             roots.iter().take(n).any(|other| !other.is_disjoint(set))
         };
-        let grows = patience == Patience::Source && roots.iter().enumerate().any(shares);
+        let grows = patience == MergeWait::Source && roots.iter().enumerate().any(shares);
         let limit = if grows { self.merge_limit } else { usize::MAX };
         let (merge, fed_by) = (Merge::new(roots.len(), patience, limit), vec![None; roots.len()]);
         let segment = Arc::new(segment);

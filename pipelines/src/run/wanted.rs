@@ -1,8 +1,8 @@
 //! What is wanted of sources and stages: what everything after them lets through and needs, put together. A
 //! hint only; stages look at every event that comes.
 
-use sluice_core::time::When;
-use sluice_core::{ChannelQuery, MapQuery, Query, Stage, Window};
+use sluice_core::time::TimePoint;
+use sluice_core::{ChannelQuery, MapQuery, Query, Stage, TimeWindow};
 
 use crate::spec::{Node, Part};
 
@@ -10,7 +10,7 @@ use crate::spec::{Node, Part};
 #[derive(Debug)]
 pub(super) struct Wanted {
     of_nodes: Vec<Query>,
-    of_parts: Vec<Vec<Window>>,
+    of_parts: Vec<Vec<TimeWindow>>,
 }
 
 impl Wanted {
@@ -32,7 +32,7 @@ impl Wanted {
     }
 
     /// When the events happened that anybody wants after this part of a stage.
-    pub(super) fn of_part(&self, node: usize, part: usize) -> Window {
+    pub(super) fn of_part(&self, node: usize, part: usize) -> TimeWindow {
         let window = self.of_parts.get(node).and_then(|parts| parts.get(part));
         window.copied().unwrap_or_default()
     }
@@ -61,7 +61,7 @@ struct DemandSearch<'n> {
     origins: &'n [Option<i64>],
     /// Nothing where nobody has asked yet.
     of_nodes: Vec<Option<Query>>,
-    of_parts: Vec<Vec<Window>>,
+    of_parts: Vec<Vec<TimeWindow>>,
 }
 
 impl DemandSearch<'_> {
@@ -88,7 +88,7 @@ impl DemandSearch<'_> {
 
 /// What is wanted before a stage, where this is wanted after it; and the times that are wanted after each of
 /// its parts.
-fn before(stage: &Stage, after: Query, origin: Option<i64>) -> (Query, Vec<Window>) {
+fn before(stage: &Stage, after: Query, origin: Option<i64>) -> (Query, Vec<TimeWindow>) {
     let mut windows = Vec::new();
     let query = stage.parts().into_iter().rev().fold(after, |after, part| {
         windows.push(after.window());
@@ -113,7 +113,7 @@ fn before_map(own: MapQuery, mut after: Query, origin: Option<i64>) -> Query {
 }
 
 fn narrowed(own: MapQuery, after: Query, origin: Option<i64>) -> Query {
-    let resolve = |when: Option<When>| {
+    let resolve = |when: Option<TimePoint>| {
         let when = when?;
         if when.is_relative() {
             origin.map(|origin| when.resolve(origin))

@@ -6,8 +6,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sluice_core::counts::Counts;
-use sluice_core::output::Published;
+use sluice_core::counts::EventCounts;
+use sluice_core::output::PublishedFile;
 use sluice_core::{DynSink, Error, ErrorKind, Outputs};
 
 use super::publisher::{Publisher, Room};
@@ -22,7 +22,7 @@ pub(super) struct Writers<'r> {
     publisher: &'r Publisher<'r>,
     room: Room,
     /// What was complete before the end.
-    published: Vec<Published>,
+    published: Vec<PublishedFile>,
     syncer: Option<Syncer>,
     writers: BTreeMap<usize, Writer>,
 }
@@ -36,7 +36,7 @@ struct Writer {
     written: u64,
     left_out: u64,
     /// What was written of a recording since it was flushed last.
-    unflushed: Counts,
+    unflushed: EventCounts,
 }
 
 impl<'r> Writers<'r> {
@@ -148,7 +148,7 @@ impl<'r> Writers<'r> {
             match writer.sink.flush(&mut **output) {
                 // Of others it is lost with the whole.
                 Ok(()) if writer.sink.is_readable_unfinished() => {
-                    writer.unflushed = Counts::default();
+                    writer.unflushed = EventCounts::default();
                 }
                 Ok(()) => {}
                 Err(error) => self.give_up(node, error, tally)?,
@@ -165,7 +165,7 @@ impl<'r> Writers<'r> {
     pub(super) fn finish(
         &mut self,
         tally: &mut Tally,
-    ) -> Result<(Vec<Published>, Arc<Outputs>), Error> {
+    ) -> Result<(Vec<PublishedFile>, Arc<Outputs>), Error> {
         self.finish_all(tally)?;
         Ok((std::mem::take(&mut self.published), Arc::clone(&self.room.outputs)))
     }
@@ -225,7 +225,7 @@ impl<'r> Writers<'r> {
 
 impl Writer {
     fn closed(name: Arc<str>, sink: Arc<dyn DynSink>) -> Self {
-        let unflushed = Counts::default();
+        let unflushed = EventCounts::default();
         Self { name, sink, output: None, handed: 0, written: 0, left_out: 0, unflushed }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use sluice_core::options::ByteSize;
-use sluice_core::{Kind, Registry};
+use sluice_core::{PluginKind, Registry};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
@@ -246,7 +246,7 @@ impl<'c> Check<'c> {
         top.strays = true;
     }
 
-    fn group(&mut self, group: &str, kind: Option<Kind>, value: &Given<'_>) -> Vec<Draft> {
+    fn group(&mut self, group: &str, kind: Option<PluginKind>, value: &Given<'_>) -> Vec<Draft> {
         let Some(table) = value.get_ref().as_table() else {
             self.wrong(value.span(), format!("`{group}` holds tables"), Some(node_help(group)));
             return Vec::new();

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use serde_json::json;
-use sluice_core::Kind;
+use sluice_core::PluginKind;
 use sluice_core::options::PATH_FORMAT;
 use toml::de::{DeTable, DeValue};
 
@@ -24,17 +24,17 @@ impl Check<'_> {
     /// What a node reads from. A node whose kind is unclear may have it or not.
     pub(super) fn from(
         &mut self,
-        kind: Option<Kind>,
+        kind: Option<PluginKind>,
         header: &Range<usize>,
         table: &DeTable<'_>,
     ) -> Option<From> {
         match (kind, table.get_key_value("from")) {
-            (Some(Kind::Source), Some((key, _))) => {
+            (Some(PluginKind::Source), Some((key, _))) => {
                 let help = "`from` belongs on stages and sinks".to_owned();
                 self.wrong(key.span(), "a source reads from no other node", Some(help));
                 Some(Vec::new())
             }
-            (Some(Kind::Source), None) => Some(Vec::new()),
+            (Some(PluginKind::Source), None) => Some(Vec::new()),
             (Some(_), None) => {
                 let help = "add `from = \"…\"` with the name of a source or stage".to_owned();
                 self.absent(header.clone(), "`from` is missing: nothing comes in", Some(help));

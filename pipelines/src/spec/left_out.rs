@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use sluice_core::Kind;
+use sluice_core::PluginKind;
 
 use super::check::Check;
 use super::node::Draft;
@@ -68,7 +68,7 @@ impl Check<'_> {
 
     /// Notes that nothing would be written, if that is because of conditions.
     fn some_sink(&mut self, nodes: &[Draft], kept: &[bool]) {
-        let is_sink = |node: &&Draft| node.kind == Some(Kind::Sink);
+        let is_sink = |node: &&Draft| node.kind == Some(PluginKind::Sink);
         let left = nodes.iter().zip(kept).filter(|(_, kept)| **kept).map(|(node, _)| node);
         if left.into_iter().any(|node| is_sink(&node)) || !nodes.iter().any(|node| is_sink(&node)) {
             return;

@@ -4,7 +4,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use sluice_core::Kind;
+use sluice_core::PluginKind;
 
 use super::check::Check;
 use super::node::Draft;
@@ -92,7 +92,7 @@ impl Check<'_> {
     fn unused(&mut self, nodes: &[Draft], links: &Links, doubles: &BTreeSet<usize>) {
         let used: BTreeSet<usize> = links.iter().flatten().copied().collect();
         for (at, node) in nodes.iter().enumerate() {
-            let ends = matches!(node.kind, Some(Kind::Sink) | None);
+            let ends = matches!(node.kind, Some(PluginKind::Sink) | None);
             if ends || used.contains(&at) || doubles.contains(&at) {
                 continue;
             }
@@ -175,7 +175,7 @@ fn too_far(links: &Links) -> Option<usize> {
 }
 
 fn is_sink(node: &Draft) -> bool {
-    node.kind == Some(Kind::Sink)
+    node.kind == Some(PluginKind::Sink)
 }
 
 /// The shortest way from a node back to itself, in the direction in which events flow.

@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use sluice_core::options::ByteSize;
 use sluice_core::programs::Program;
-use sluice_core::{DynSink, Kind, Make, OptionsError, Plugin, Registry, Source, Stage};
+use sluice_core::{
+    DynSink, OptionsError, Plugin, PluginFactory, PluginKind, Registry, Source, Stage,
+};
 
 use crate::mistake::Mistakes;
 use crate::names::NameOption;
@@ -40,8 +42,8 @@ pub use templates::Slot;
 pub use variables::Variables;
 
 /// The groups of nodes of a pipeline file, with the kind of plugin they hold.
-pub(crate) const GROUPS: [(&str, Kind); 3] =
-    [("sources", Kind::Source), ("stages", Kind::Stage), ("sinks", Kind::Sink)];
+pub(crate) const GROUPS: [(&str, PluginKind); 3] =
+    [("sources", PluginKind::Source), ("stages", PluginKind::Stage), ("sinks", PluginKind::Sink)];
 
 /// A pipeline file that makes sense: its graph is whole and its plugins took their options.
 #[derive(Debug, Default)]
@@ -80,7 +82,7 @@ pub struct Node {
     /// The name of its plugin.
     pub plugin: &'static str,
     /// The kind of its plugin.
-    pub kind: Kind,
+    pub kind: PluginKind,
     /// The nodes it reads from, as positions in [`Pipeline::nodes`]; none for sources.
     pub from: Vec<usize>,
     /// The plugin, made from its options.
@@ -117,7 +119,7 @@ pub type MakeStage = fn(serde_json::Value) -> Result<Stage, OptionsError>;
 /// What makes this plugin again, if it is a stage.
 pub(crate) fn again(plugin: &Plugin) -> Option<MakeStage> {
     match plugin.make {
-        Make::Stage(make) => Some(make),
+        PluginFactory::Stage(make) => Some(make),
         _ => None,
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde_json::Value;
-use sluice_core::{FULL_PROGRAM, Kind, Plugin};
+use sluice_core::{FULL_PROGRAM, Plugin, PluginKind};
 use toml::de::{DeTable, DeValue};
 
 use super::check::{Check, Given, Key};
@@ -25,7 +25,7 @@ pub(super) struct Draft {
     pub(super) name_span: Range<usize>,
     /// The kind its group asks for; nothing if its group is unknown or its plugin is of another
     /// kind.
-    pub(super) kind: Option<Kind>,
+    pub(super) kind: Option<PluginKind>,
     /// What it reads from; nothing if that could not be read.
     pub(super) from: Option<From>,
     /// On what it depends whether it is there.
@@ -114,7 +114,7 @@ impl Check<'_> {
     /// Reads one node.
     pub(super) fn node(
         &mut self,
-        kind: Option<Kind>,
+        kind: Option<PluginKind>,
         key: &Key<'_>,
         header: Range<usize>,
         table: &DeTable<'_>,
@@ -124,7 +124,7 @@ impl Check<'_> {
         let judged = kind.filter(|_| !matches!(choice, Choice::Misplaced));
         let from = self.from(judged, &header, table);
         let when = self.when(table);
-        let is_source = kind == Some(Kind::Source);
+        let is_source = kind == Some(PluginKind::Source);
         let mut damage = if is_source { self.on_damage(table) } else { OnDamage::default() };
         let source_name = if is_source { self.source_name(table) } else { None };
         let spans = ["path", "quarantine"].map(|key| table.get(key).map(Given::span));
@@ -172,7 +172,7 @@ impl Check<'_> {
 
     fn plugin(
         &mut self,
-        kind: Option<Kind>,
+        kind: Option<PluginKind>,
         key: &Key<'_>,
         header: &Range<usize>,
         table: &DeTable<'_>,
@@ -189,7 +189,7 @@ impl Check<'_> {
         kind.map_or(Choice::Unknown, |kind| self.named(kind, &name.text, key, given))
     }
 
-    fn no_plugin(&mut self, kind: Option<Kind>, key: &Key<'_>, header: &Range<usize>) {
+    fn no_plugin(&mut self, kind: Option<PluginKind>, key: &Key<'_>, header: &Range<usize>) {
         let name = key.get_ref();
         let message = format!("`{name}` has no `plugin`");
         let help = kind.map(|kind| {
@@ -199,7 +199,7 @@ impl Check<'_> {
         self.absent(header.clone(), message, help);
     }
 
-    fn named(&mut self, kind: Kind, name: &str, key: &Key<'_>, given: &Given<'_>) -> Choice {
+    fn named(&mut self, kind: PluginKind, name: &str, key: &Key<'_>, given: &Given<'_>) -> Choice {
         if let Some(plugin) = self.registry.get(kind, name) {
             return Choice::Plugin(*plugin);
         }
@@ -216,7 +216,7 @@ impl Check<'_> {
         };
         let message = format!("`{name}` is a {}, not a {kind}", other.kind());
         let help = match other.kind() {
-            Kind::Codec | Kind::Service => None,
+            PluginKind::Codec | PluginKind::Service => None,
             right => Some(format!("write `[{right}s.{}]`", key.get_ref())),
         };
         self.wrong(given.span(), message, help);
@@ -225,10 +225,10 @@ impl Check<'_> {
 }
 
 /// Plugins that the full program has, and others may not.
-const OF_FULL_PROGRAM: &[(Kind, &str)] = &[(Kind::Stage, "sql")];
+const OF_FULL_PROGRAM: &[(PluginKind, &str)] = &[(PluginKind::Stage, "sql")];
 
 /// How to come by a plugin that this program was built without, if it is one of those.
-fn left_out(kind: Kind, name: &str) -> Option<String> {
+fn left_out(kind: PluginKind, name: &str) -> Option<String> {
     OF_FULL_PROGRAM
         .contains(&(kind, name))
         .then(|| format!("this program was built without `{name}`; {FULL_PROGRAM}"))

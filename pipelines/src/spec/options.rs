@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 use sluice_core::mistake::Mistake;
-use sluice_core::{Kind, Make, OptionsError, Plugin};
+use sluice_core::{OptionsError, Plugin, PluginFactory, PluginKind};
 use toml::de::{DeTable, DeValue};
 
 use super::Part;
@@ -88,7 +88,7 @@ impl<'t> Check<'_> {
         shape: &Shape<'_>,
     ) -> Vec<TemplateUse> {
         let (name, known) = (key.get_ref().as_ref(), shape.keys());
-        self.reads_templates = trial.plugin.kind() == Kind::Sink;
+        self.reads_templates = trial.plugin.kind() == PluginKind::Sink;
         let json = self.value(value, &shape.property(name));
         self.reads_templates = false;
         if !known.contains(&name) && !shape.takes_any_key() {
@@ -99,7 +99,7 @@ impl<'t> Check<'_> {
             trial.noted.insert(name.to_owned());
             return Vec::new();
         };
-        let found = if trial.plugin.kind() == Kind::Sink {
+        let found = if trial.plugin.kind() == PluginKind::Sink {
             self.templates(&[name.to_owned()], value, &mut json, &shape.property(name))
         } else {
             Vec::new()
@@ -216,10 +216,10 @@ fn child<'a, 't>(table: &'a DeTable<'t>, key: &str) -> Option<&'a Given<'t>> {
 /// Makes a plugin that can be a node.
 pub(crate) fn make(plugin: &Plugin, options: Value) -> Result<Part, OptionsError> {
     match plugin.make {
-        Make::Source(make) => make(options).map(Part::Source),
-        Make::Stage(make) => make(options).map(Part::Stage),
-        Make::Sink(make) => make(options).map(Part::Sink),
-        Make::Codec(_) | Make::Service(_) => {
+        PluginFactory::Source(make) => make(options).map(Part::Source),
+        PluginFactory::Stage(make) => make(options).map(Part::Stage),
+        PluginFactory::Sink(make) => make(options).map(Part::Sink),
+        PluginFactory::Codec(_) | PluginFactory::Service(_) => {
             let message = format!("a {} is no node", plugin.kind());
             Err(OptionsError { path: Vec::new(), message })
         }

@@ -2,7 +2,7 @@
 //! to tell what it does, not enough to run it.
 
 use serde_json::{Map, Value};
-use sluice_core::{Kind, Registry};
+use sluice_core::{PluginKind, Registry};
 use toml::de::DeValue;
 
 use super::check::Check;
@@ -32,7 +32,7 @@ pub struct OutlineNode {
     /// The name of its plugin.
     pub plugin: String,
     /// The kind of its plugin.
-    pub kind: Kind,
+    pub kind: PluginKind,
     /// The nodes it reads from, as positions in [`Outline::nodes`].
     pub from: Vec<usize>,
     /// Its options: a string with a variable that has no value stands for itself.

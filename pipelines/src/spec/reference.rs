@@ -2,7 +2,7 @@
 //! help and the documentation read. What is in a key is judged elsewhere.
 
 use serde_json::{Value, json};
-use sluice_core::Kind;
+use sluice_core::PluginKind;
 use sluice_core::options::PATH_FORMAT;
 
 /// What a source may do about damage, in the order of [`super::OnDamage`].
@@ -16,7 +16,7 @@ pub(crate) struct FileKey {
     pub(crate) required: bool,
     value: ValueForm,
     /// The kinds of node that have it; none at the top level.
-    kinds: &'static [Kind],
+    kinds: &'static [PluginKind],
 }
 
 /// What stands behind a key.
@@ -31,12 +31,12 @@ enum ValueForm {
     /// A name, or a list of names.
     Names,
     /// The nodes of this kind.
-    Nodes(Kind),
+    Nodes(PluginKind),
 }
 
-const NODES: &[Kind] = &[Kind::Source, Kind::Stage, Kind::Sink];
-const READERS: &[Kind] = &[Kind::Stage, Kind::Sink];
-const SOURCES: &[Kind] = &[Kind::Source];
+const NODES: &[PluginKind] = &[PluginKind::Source, PluginKind::Stage, PluginKind::Sink];
+const READERS: &[PluginKind] = &[PluginKind::Stage, PluginKind::Sink];
+const SOURCES: &[PluginKind] = &[PluginKind::Source];
 
 /// The keys above all nodes.
 pub(crate) const TOP_LEVEL: [FileKey; 5] = [
@@ -58,21 +58,21 @@ pub(crate) const TOP_LEVEL: [FileKey; 5] = [
         name: "sources",
         about: "What is read: nodes `[sources.NAME]`, by names of your choice.",
         required: true,
-        value: ValueForm::Nodes(Kind::Source),
+        value: ValueForm::Nodes(PluginKind::Source),
         kinds: &[],
     },
     FileKey {
         name: "stages",
         about: "What is done with the events: nodes `[stages.NAME]`.",
         required: false,
-        value: ValueForm::Nodes(Kind::Stage),
+        value: ValueForm::Nodes(PluginKind::Stage),
         kinds: &[],
     },
     FileKey {
         name: "sinks",
         about: "What is written: nodes `[sinks.NAME]`.",
         required: true,
-        value: ValueForm::Nodes(Kind::Sink),
+        value: ValueForm::Nodes(PluginKind::Sink),
         kinds: &[],
     },
 ];
@@ -130,12 +130,12 @@ pub(crate) const OF_NODES: [FileKey; 6] = [
 ];
 
 /// The keys of nodes of this kind beside their options; none if it is no kind of node.
-pub(crate) fn of_nodes(kind: Kind) -> impl Iterator<Item = &'static FileKey> + Clone {
+pub(crate) fn of_nodes(kind: PluginKind) -> impl Iterator<Item = &'static FileKey> + Clone {
     OF_NODES.iter().filter(move |key| key.kinds.contains(&kind))
 }
 
 /// Whether this is such a key of a node of this kind, or of any kind if that is unclear.
-pub(crate) fn is_of_node(name: &str, kind: Option<Kind>) -> bool {
+pub(crate) fn is_of_node(name: &str, kind: Option<PluginKind>) -> bool {
     let is_of = |key: &FileKey| kind.is_none_or(|kind| key.kinds.contains(&kind));
     OF_NODES.iter().any(|key| key.name == name && is_of(key))
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sluice_core::Kind;
+use sluice_core::PluginKind;
 use toml::de::DeValue;
 
 use super::check::{Check, Given};
@@ -117,7 +117,7 @@ impl Check<'_> {
     /// Judges a pipeline in which there is a template: it is run for each input by itself.
     pub(super) fn batch(&mut self, nodes: &[Draft]) {
         let Some(first) = nodes.iter().flat_map(|node| &node.templates).next() else { return };
-        let sources: Vec<&Draft> = of_kind(nodes, Kind::Source).collect();
+        let sources: Vec<&Draft> = of_kind(nodes, PluginKind::Source).collect();
         match sources[..] {
             [source] => self.batch_source(source, first),
             [] => {}
@@ -128,7 +128,7 @@ impl Check<'_> {
                 self.wrong(first.span.clone(), message, Some(help.to_owned()));
             }
         }
-        for sink in of_kind(nodes, Kind::Sink) {
+        for sink in of_kind(nodes, PluginKind::Sink) {
             let writes =
                 matches!(sink.part(), Some(Part::Sink(sink)) if writes_file(&sink.targets()));
             if writes && sink.templates.is_empty() {
@@ -155,7 +155,7 @@ impl Check<'_> {
     }
 }
 
-fn of_kind(nodes: &[Draft], kind: Kind) -> impl Iterator<Item = &Draft> {
+fn of_kind(nodes: &[Draft], kind: PluginKind) -> impl Iterator<Item = &Draft> {
     nodes.iter().filter(move |node| node.kind == Some(kind))
 }
 

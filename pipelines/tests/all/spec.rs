@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use serde_json::json;
-use sluice_core::Kind;
+use sluice_core::PluginKind;
 use sluice_pipeline::{Document, OnDamage, Outline, Pipeline, Variables, graph, library, schema};
 
 use crate::toys;
@@ -49,10 +49,10 @@ fn nodes_come_in_the_order_of_the_file_with_links_resolved() {
     assert_eq!(pipeline.memory.map(|size| size.0), Some(64 << 20));
     let nodes = pipeline.nodes.iter().map(|n| (n.name.as_str(), n.plugin, n.kind, n.from.clone()));
     let expected = [
-        ("out", "table", Kind::Sink, vec![1, 3]),
-        ("a", "log", Kind::Source, vec![]),
-        ("b", "demo", Kind::Source, vec![]),
-        ("rest", "filter", Kind::Stage, vec![2]),
+        ("out", "table", PluginKind::Sink, vec![1, 3]),
+        ("a", "log", PluginKind::Source, vec![]),
+        ("b", "demo", PluginKind::Source, vec![]),
+        ("rest", "filter", PluginKind::Stage, vec![2]),
     ];
     assert_eq!(nodes.collect::<Vec<_>>(), expected);
     assert_eq!(pipeline.nodes[1].damage, OnDamage::Quarantine(Some("bad.bin".into())));
@@ -326,12 +326,12 @@ fn references(schema: &serde_json::Value, each: &mut impl FnMut(&str)) {
 #[test]
 fn a_plugin_tells_its_options() {
     let registry = toys::registry();
-    let log = schema::plugin_json(registry.get(Kind::Source, "log").unwrap());
+    let log = schema::plugin_json(registry.get(PluginKind::Source, "log").unwrap());
     assert_eq!((&log["name"], &log["kind"]), (&json!("log"), &json!("source")));
     let path = json!({ "name": "path", "type": "path or list of path", "default": null,
                        "required": true, "doc": "The files." });
     assert_eq!(log["options"][0], path);
-    let table = schema::plugin_json(registry.get(Kind::Sink, "table").unwrap());
+    let table = schema::plugin_json(registry.get(PluginKind::Sink, "table").unwrap());
     assert_eq!(table["options"][1]["type"], "\"zstd\" or \"none\"");
     assert_eq!(table["options"][2]["type"], "integer or string");
 }

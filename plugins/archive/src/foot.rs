@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use sluice_core::files::{self, LogFile};
-use sluice_core::frames::{self, MAGIC, Span};
+use sluice_core::frames::{self, FrameSpan, MAGIC};
 use sluice_core::store::is_address;
-use sluice_core::{ByteFormat, Error, Sniff};
+use sluice_core::{ByteFormat, Error, SniffResult};
 
 use crate::format;
 use crate::index::{self, Index, Note};
@@ -15,7 +15,7 @@ use crate::index::{self, Index, Note};
 /// What the foot of an archive says.
 pub struct Foot {
     /// Where its frames lie.
-    pub spans: Vec<Span>,
+    pub spans: Vec<FrameSpan>,
     /// What they hold.
     pub index: Index,
     /// What it is an archive of.
@@ -33,7 +33,7 @@ impl Foot {
     /// `Err` also if this program does not have the format that the archive holds.
     pub fn read(log: &mut LogFile) -> Result<Option<Self>, Error> {
         let Some((spans, table)) = frames::seek_table(log)? else { return Ok(None) };
-        let Some(index) = index_between(log, spans.last().map_or(0, Span::end), table)? else {
+        let Some(index) = index_between(log, spans.last().map_or(0, FrameSpan::end), table)? else {
             return Ok(None);
         };
         let format = format::find(&index.format);
@@ -62,18 +62,18 @@ fn index_between(log: &mut LogFile, start: u64, end: u64) -> Result<Option<Index
 }
 
 /// Whether a file is an archive whose foot is there. Reads a few bytes.
-pub fn sniff(path: &Path) -> Result<Sniff, Error> {
+pub fn sniff(path: &Path) -> Result<SniffResult, Error> {
     // What cannot be looked at is told by whoever reads it.
     if !files::is_file(path) {
-        return Ok(Sniff::No);
+        return Ok(SniffResult::No);
     }
     let mut log = LogFile::open_plain(path)?;
     let (mut magic, mut mark) = ([0; MAGIC.len()], [0; index::MARK_LEN]);
-    let Some(table) = frames::table_start(&mut log)? else { return Ok(Sniff::No) };
-    let Some(at) = table.checked_sub(mark.len() as u64) else { return Ok(Sniff::No) };
+    let Some(table) = frames::table_start(&mut log)? else { return Ok(SniffResult::No) };
+    let Some(at) = table.checked_sub(mark.len() as u64) else { return Ok(SniffResult::No) };
     let read = log.read_at(0, &mut magic)? + log.read_at(at, &mut mark)?;
     let is_ours = magic == MAGIC && index::is_marked(&mark) && read == magic.len() + mark.len();
-    Ok(if is_ours { Sniff::Yes } else { Sniff::No })
+    Ok(if is_ours { SniffResult::Yes } else { SniffResult::No })
 }
 
 /// The feet of the archives looked at last, so that not every split reads its index again.

@@ -297,7 +297,11 @@ mod tests {
         assert_eq!(wanted(&times(None, Some(10)), None), [true, false, false]);
         let patterns = |text: &str| Patterns(vec![Pattern::parse(text).unwrap()]);
         let of = |channel: &str, source: &str| Query {
-            channels: ChannelQuery::of(&patterns(channel), &Patterns::default(), &patterns(source)),
+            channels: ChannelQuery::from_patterns(
+                &patterns(channel),
+                &Patterns::default(),
+                &patterns(source),
+            ),
             ..Query::default()
         };
         assert_eq!(wanted(&of("GPS", "*"), None), [false, true, true]);

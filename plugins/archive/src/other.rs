@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use serde_json::json;
-use sluice_core::{Entry, Error, Kind, Make, ReadContext, Reader, Registry, Source, Split, files};
+use sluice_core::{
+    Error, PluginFactory, PluginKind, ReadContext, Reader, Registry, Source, Split, SplitStart,
+    files,
+};
 
 use crate::format::Chosen;
 use crate::source::NAME;
@@ -32,12 +35,12 @@ impl Others {
     ) -> Result<Option<Box<dyn Reader + 's>>, Error> {
         let Some(name) = source_of(path)? else { return Ok(None) };
         let source = self.source(name, paths)?;
-        source.read(&Split::whole(path, None), Entry::At(0), context).map(Some)
+        source.read(&Split::whole(path, None), SplitStart::At(0), context).map(Some)
     }
 
     fn source(&self, name: &'static str, paths: &[PathBuf]) -> Result<&dyn Source, Error> {
         let slots = self.0.get_or_init(|| {
-            let names = Registry::linked().names(Kind::Source);
+            let names = Registry::linked().names(PluginKind::Source);
             names.into_iter().map(|name| Slot { name, made: OnceLock::new() }).collect()
         });
         let broken = || Error::broken(format!("the source `{name}` is gone"));
@@ -52,7 +55,8 @@ impl Others {
 
 fn make(name: &'static str, paths: &[PathBuf]) -> Result<Box<dyn Source>, Error> {
     let registry = Registry::linked();
-    let Some(Make::Source(make)) = registry.get(Kind::Source, name).map(|plugin| plugin.make)
+    let Some(PluginFactory::Source(make)) =
+        registry.get(PluginKind::Source, name).map(|plugin| plugin.make)
     else {
         return Err(Error::broken(format!("there is no source `{name}`")));
     };
@@ -66,7 +70,7 @@ fn source_of(path: &Path) -> Result<Option<&'static str>, Error> {
     if path == Path::new("-") || files::is_special(path) {
         // Nothing of a pipe can be looked at without being lost. What archives mostly hold it will be.
         let usual = Chosen::default();
-        return Ok(registry.get(Kind::Source, usual.name()).map(|plugin| plugin.name));
+        return Ok(registry.get(PluginKind::Source, usual.name()).map(|plugin| plugin.name));
     }
     let head = files::head(path, HEAD)?;
     let mut knows = registry.sniff(&head).into_iter().map(|plugin| plugin.name);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sluice_core::files::LogFile;
-use sluice_core::frames::{Span, most_packed};
+use sluice_core::frames::{FrameSpan, most_packed};
 use sluice_core::{Batch, Error, Query, Reader, Seam, Split, time};
 
 use crate::foot::Foot;
@@ -94,7 +94,7 @@ impl<'s> FrameReader<'s> {
 
     /// What a frame holds that does not hold what the seek table says, because that is wrong: frames have
     /// checksums, and the table has none.
-    fn unpack_by_its_own_word(&mut self, span: &Span) -> Result<Option<Bytes>, Error> {
+    fn unpack_by_its_own_word(&mut self, span: &FrameSpan) -> Result<Option<Bytes>, Error> {
         if u64::from(span.packed) > most_packed(self.unpacker.most()) {
             return Ok(None);
         }
@@ -108,7 +108,7 @@ impl<'s> FrameReader<'s> {
         Ok(self.unpacker.unpack(&[(frame, plain)]).pop().and_then(Result::ok))
     }
 
-    fn next_run(&mut self) -> Vec<(usize, Span)> {
+    fn next_run(&mut self) -> Vec<(usize, FrameSpan)> {
         let (mut run, mut left) = (Vec::new(), self.unpacker.context().blocks.usual());
         while let Some(frame) = self.frames.front().copied() {
             let Some(span) = self.foot.spans.get(frame).copied() else { break };
@@ -124,7 +124,7 @@ impl<'s> FrameReader<'s> {
     }
 
     /// Whether what the seek table says of a frame can be: it is read into memory then.
-    fn judge(&self, span: &Span) -> Result<(), String> {
+    fn judge(&self, span: &FrameSpan) -> Result<(), String> {
         let plain = u64::from(span.plain);
         self.unpacker.judge_len(plain)?;
         if u64::from(span.packed) > most_packed(plain) {

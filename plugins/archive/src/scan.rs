@@ -11,7 +11,9 @@ use std::path::Path;
 use bytes::Bytes;
 use memchr::memmem;
 use sluice_core::files::LogFile;
-use sluice_core::frames::{self, MAGIC, Span, declared, most_packed, packed_len, skippable_len};
+use sluice_core::frames::{
+    self, FrameSpan, MAGIC, declared, most_packed, packed_len, skippable_len,
+};
 use sluice_core::{Batch, ByteFormat, Error, ReadContext, Reader, Seam};
 
 use crate::format;
@@ -154,7 +156,7 @@ impl Walk {
 /// frame there is only one that decompressors skip.
 fn known_starts(log: &mut LogFile) -> Result<Vec<u64>, Error> {
     let Some((spans, table)) = frames::seek_table(log)? else { return Ok(Vec::new()) };
-    let end = spans.last().map_or(0, Span::end);
+    let end = spans.last().map_or(0, FrameSpan::end);
     let mut header = [0; 8];
     let read = log.read_at(end, &mut header)?;
     let skipped = header.get(..read).and_then(skippable_len);

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error as _};
-use sluice_core::frames::{self, DEFAULT_LEVEL, LEVELS, Table, USUAL_LEN};
+use sluice_core::frames::{self, DEFAULT_LEVEL, LEVELS, SeekTableBuilder, USUAL_LEN};
 use sluice_core::options::{ByteSize, OutPath};
 use sluice_core::{
-    Batch, ByteFormat, ChannelId, Channels, EncodeContext, Error, Ordered, OutputFile, Sink,
+    Batch, ByteFormat, ChannelId, Channels, EncodeContext, Error, OrderedTasks, OutputFile, Sink,
     SinkContext,
 };
 
@@ -106,9 +106,9 @@ pub struct Archive {
     /// What the next frame will hold, and about how many bytes that is.
     next: Vec<Batch>,
     next_len: u64,
-    frames: Ordered<Frame>,
+    frames: OrderedTasks<Frame>,
     in_flight: u64,
-    table: Table,
+    table: SeekTableBuilder,
     /// Whether every frame that was given to the file is in it.
     whole: bool,
     index: IndexWriter,
@@ -159,9 +159,9 @@ impl Sink for ArchiveSink {
             file: context.outputs.create_as_is(&self.path.0)?,
             next: Vec::new(),
             next_len: 0,
-            frames: Ordered::new(&context.tasks, context.tasks.width() + 2),
+            frames: OrderedTasks::new(&context.tasks, context.tasks.width() + 2),
             in_flight: 0,
-            table: Table::default(),
+            table: SeekTableBuilder::default(),
             whole: true,
             index,
             numbers: HashMap::new(),

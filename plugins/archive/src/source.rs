@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::files::{self, Found, LogFile};
+use sluice_core::files::{self, LogFile, PathKind};
 use sluice_core::frames::MAGIC;
 use sluice_core::options::{ByteSize, InPaths};
 use sluice_core::{
-    ByteFormat, Entry, Error, Input, Query, ReadContext, Reader, Sniff, Source, Split,
+    ByteFormat, Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
 };
 
 use crate::arrow::Arrow;
@@ -56,9 +56,9 @@ fn default_max_frame() -> ByteSize {
 }
 
 /// An archive of `arrow` whose foot is gone begins like this; no other source knows that format.
-fn sniff(head: &[u8]) -> Sniff {
+fn sniff(head: &[u8]) -> SniffResult {
     let is_ours = Arrow.head().is_ok_and(|stream| head.starts_with(&stream));
-    if is_ours { Sniff::Yes } else { Sniff::No }
+    if is_ours { SniffResult::Yes } else { SniffResult::No }
 }
 
 impl Archive {
@@ -78,7 +78,7 @@ impl Archive {
         path: &Path,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
-        let Ok(Some(Found::File(len))) = files::look(path) else {
+        let Ok(Some(PathKind::File(len))) = files::look(path) else {
             return self.read_other(path, context)?.ok_or_else(|| no_log(path));
         };
         let miss = |reason| {
@@ -149,7 +149,7 @@ impl Source for Archive {
     fn read<'s>(
         &'s self,
         split: &Split,
-        _: Entry,
+        _: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let path = &split.input;

@@ -9,8 +9,8 @@ use drive::{Drive, DriveOptions, SLICE_NS, START_NS, Slice};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::{
-    Batch, BatchBuilder, Channel, ChannelId, Encoding, Entry, Error, Input, Name, Place, Query,
-    ReadContext, Reader, Source, Split,
+    Batch, BatchBuilder, Channel, ChannelId, Encoding, Error, Input, Name, PayloadOffset, Query,
+    ReadContext, Reader, Source, Split, SplitStart,
 };
 
 /// A deterministic robot drive with the sensors and message types of the MIT Urban Challenge vehicle:
@@ -86,7 +86,7 @@ impl Source for Demo {
     fn read<'s>(
         &'s self,
         split: &Split,
-        _: Entry,
+        _: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let (drive, context) = (self.drive(), context.clone());
@@ -111,7 +111,7 @@ fn batch(slice: &mut Slice, first: u64, ids: &[ChannelId]) -> Batch {
     let mut builder = BatchBuilder::with_capacity(slice.events.len());
     for (n, event) in slice.events.iter().enumerate() {
         let (place, sequence) =
-            (Place { segment: 0, offset: event.payload.start as u32 }, first + n as u64);
+            (PayloadOffset { segment: 0, offset: event.payload.start as u32 }, first + n as u64);
         let payload = &slice.payloads[event.payload.clone()];
         builder.push(event.timestamp_ns, sequence as i64, ids[event.channel], payload, place);
     }

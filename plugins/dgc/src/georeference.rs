@@ -11,7 +11,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Float64Array};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::time::Length;
+use sluice_core::time::TimeLength;
 use sluice_core::{
     Batch, Channel, ChannelId, Channels, Error, Map, MapQuery, OptionsError, Pattern, Patterns,
     PerChannel, Rows, Stage, StageContext,
@@ -38,7 +38,7 @@ pub struct GeoreferenceOptions {
     /// A tie that is further than this from the event's own time is not used, or `none`.
     pub max_age: MaxAge,
     /// For `at`: how long, in the log's time, events wait for a tie after them.
-    pub wait: Length,
+    pub wait: TimeLength,
     /// Channels whose points and poses are placed. None given: all that are decoded.
     pub channels: Patterns,
     /// What becomes of events that have no tie.
@@ -62,7 +62,7 @@ impl Default for GeoreferenceOptions {
             gps: Pattern::parse("GPS_TO_LOCAL").expect("a plain name is a pattern"),
             choose: Choose::default(),
             max_age: MaxAge::seconds(10),
-            wait: Length(1_000_000_000),
+            wait: TimeLength(1_000_000_000),
             channels: Patterns::default(),
             without_reference: Without::default(),
         }

@@ -35,9 +35,9 @@ impl Messages {
         let types = TypePaths(vec![PathBuf::from("mit-dgc")]);
         let registry = Registry::linked();
         // Without the codec of these types there is still what was decoded elsewhere.
-        let is_linked = registry.get(sluice_core::Kind::Codec, "lcm").is_some();
+        let is_linked = registry.get(sluice_core::PluginKind::Codec, "lcm").is_some();
         let types = if is_linked { types } else { TypePaths::default() };
-        let codecs = Codecs::of(&registry, &types, &CodecOptions::default())?;
+        let codecs = Codecs::from_paths(&registry, &types, &CodecOptions::default())?;
         let mut forms = HashMap::new();
         for (place, codec) in codecs.iter().enumerate() {
             for known in codec.types() {

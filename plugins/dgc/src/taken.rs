@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use sluice_core::{Batch, ChannelId, Error, Rows, StageContext, Undecoded};
+use sluice_core::{Batch, ChannelId, Error, Rows, StageContext, UndecodedPolicy};
 
 use crate::poses::rows;
 
@@ -45,11 +45,11 @@ impl<R: Copy + Ord + Display> Told<R> {
         self,
         batch: Batch,
         rows: Option<Rows>,
-        undecoded: Undecoded,
+        undecoded: UndecodedPolicy,
         context: &mut StageContext<'_>,
     ) -> Result<Batch, Error> {
-        if let (Undecoded::Stop, Some((event, why))) = (undecoded, self.first) {
-            return Err(Undecoded::refusal(&batch.event(event as usize), context, why));
+        if let (UndecodedPolicy::Stop, Some((event, why))) = (undecoded, self.first) {
+            return Err(UndecodedPolicy::refusal(&batch.event(event as usize), context, why));
         }
         for ((channel, what), count) in self.notes {
             let channel = context.channels.get(channel);

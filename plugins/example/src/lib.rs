@@ -4,8 +4,8 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::options::InPaths;
-use sluice_core::time::When;
-use sluice_core::{Line, TextLines, register};
+use sluice_core::time::TimePoint;
+use sluice_core::{LineContent, TextLines, register};
 
 /// Reads text files whose lines are a time, a channel and a text.
 #[derive(Deserialize, JsonSchema)]
@@ -27,11 +27,11 @@ impl TextLines for Lines {
         &self.path
     }
 
-    fn line<'b>(&self, line: &'b [u8]) -> Line<'b> {
+    fn line<'b>(&self, line: &'b [u8]) -> LineContent<'b> {
         let Some((time, channel, text)) = words(line) else {
-            return Line::Damaged("expected a time, a channel and a text");
+            return LineContent::Damaged("expected a time, a channel and a text");
         };
-        Line::event(time, channel.as_bytes(), line.len() - text.len()..line.len())
+        LineContent::event(time, channel.as_bytes(), line.len() - text.len()..line.len())
     }
 }
 
@@ -39,8 +39,8 @@ impl TextLines for Lines {
 fn words(line: &[u8]) -> Option<(i64, &str, &str)> {
     let (time, rest) = str::from_utf8(line).ok()?.split_once(' ')?;
     let (channel, text) = rest.split_once(' ')?;
-    match When::parse(time).ok()? {
-        When::At(nanos) => Some((nanos, channel, text)),
-        When::After(_) => None,
+    match TimePoint::parse(time).ok()? {
+        TimePoint::At(nanos) => Some((nanos, channel, text)),
+        TimePoint::After(_) => None,
     }
 }

@@ -12,7 +12,7 @@ use arrow_array::{
 use arrow_buffer::{NullBuffer, ScalarBuffer};
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
-use sluice_core::json::Fields;
+use sluice_core::json::JsonRows;
 use sluice_core::{Batch, ChannelId, Channels, Error, Payloads};
 
 use crate::columns::Given;
@@ -197,7 +197,7 @@ fn payloads(batch: &Batch) -> ArrayRef {
 fn fields(batch: &Batch) -> Result<ArrayRef, Error> {
     let mut texts: Vec<Option<Vec<u8>>> = vec![None; batch.len()];
     for rows in batch.rows() {
-        let fields = Fields::of(&rows.columns)?;
+        let fields = JsonRows::new(&rows.columns)?;
         for (row, event) in rows.events.iter().enumerate() {
             let Some(text @ None) = texts.get_mut(*event as usize) else { continue };
             fields.write(row, text.insert(Vec::new()));

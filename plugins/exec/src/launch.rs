@@ -13,8 +13,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use sluice_core::Error;
 use sluice_core::name::printable;
-use sluice_core::programs::{Program, Talk};
-use sluice_core::time::Length;
+use sluice_core::programs::{Program, RunHandle};
+use sluice_core::time::TimeLength;
 
 use crate::process::{Pipes, Process, told};
 
@@ -27,7 +27,7 @@ pub(crate) struct Launch {
     pub(crate) command: Vec<String>,
     pub(crate) folder: PathBuf,
     pub(crate) env: BTreeMap<String, String>,
-    pub(crate) timeout: Length,
+    pub(crate) timeout: TimeLength,
 }
 
 /// Whether a program gets anything on its standard input.
@@ -38,8 +38,8 @@ pub(crate) enum Fed {
 }
 
 /// How long a program may be silent where options do not say it.
-pub(crate) fn timeout() -> Length {
-    Length(60_000_000_000)
+pub(crate) fn timeout() -> TimeLength {
+    TimeLength(60_000_000_000)
 }
 
 /// The folder in which programs run where nobody says it.
@@ -94,8 +94,8 @@ pub(crate) fn variables<'de, D: Deserializer<'de>>(
 }
 
 /// Reads the option `timeout`.
-pub(crate) fn patience<'de, D: Deserializer<'de>>(from: D) -> Result<Length, D::Error> {
-    judged(from, |timeout: &Length| match timeout.0 {
+pub(crate) fn patience<'de, D: Deserializer<'de>>(from: D) -> Result<TimeLength, D::Error> {
+    judged(from, |timeout: &TimeLength| match timeout.0 {
         ..0 => Err("`timeout` is below 0; 0 means no limit".into()),
         _ => Ok(()),
     })
@@ -122,7 +122,7 @@ impl Launch {
         &self,
         input: Option<&Path>,
         fed: Fed,
-        talk: &Talk,
+        talk: &RunHandle,
     ) -> Result<(Process, Pipes), Error> {
         let input = input.map(std::path::absolute).transpose();
         let input = input.map_err(|e| Error::io("find", &self.folder, e))?;
@@ -215,7 +215,7 @@ pub(crate) fn program(options: &Value) -> Program {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_core::{Kind, Make};
+    use sluice_core::{PluginFactory, PluginKind};
 
     #[test]
     fn commands_are_shown_as_they_would_be_typed() {
@@ -259,14 +259,14 @@ mod tests {
             ("timeout", serde_json::json!(-1)),
         ];
         let registry = sluice_core::Registry::linked();
-        for kind in [Kind::Source, Kind::Stage] {
+        for kind in [PluginKind::Source, PluginKind::Stage] {
             let plugin = registry.get(kind, "exec").unwrap();
             for (key, value) in &wrong {
                 let mut options = serde_json::json!({ "command": ["cat"] });
                 options[key] = value.clone();
                 let error = match plugin.make {
-                    Make::Source(make) => make(options).map(drop).unwrap_err(),
-                    Make::Stage(make) => make(options).map(drop).unwrap_err(),
+                    PluginFactory::Source(make) => make(options).map(drop).unwrap_err(),
+                    PluginFactory::Stage(make) => make(options).map(drop).unwrap_err(),
                     _ => unreachable!("only sources and stages are asked for"),
                 };
                 assert_eq!(error.path, [*key], "{kind} {value}: {error}");

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::io::ioctl_fionread;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 use sluice_core::name::printable;
-use sluice_core::programs::{Group, Talk};
+use sluice_core::programs::{ProcessGroup, RunHandle};
 use sluice_core::{Error, ErrorKind};
 
 use crate::launch::Fed;
@@ -45,7 +45,7 @@ pub(crate) struct Process {
     line: String,
     child: Child,
     /// Nothing, once all of it has been ended: others may have its number then.
-    group: Option<Group>,
+    group: Option<ProcessGroup>,
     /// Whether what it has started may go on writing when it has ended well.
     spares_rest: bool,
     /// What it left in its input, where it has ended and what it started was spared.
@@ -58,7 +58,7 @@ pub(crate) struct Process {
     /// What `activity` was when it changed last, and when that was.
     seen: (u64, Instant),
     timeout: Option<Duration>,
-    talk: Talk,
+    talk: RunHandle,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +75,7 @@ impl Process {
         fed: Fed,
         line: String,
         timeout: Option<Duration>,
-        talk: &Talk,
+        talk: &RunHandle,
     ) -> io::Result<(Self, Pipes)> {
         let (mut untaken, mut input) = (None, None);
         if fed == Fed::Yes {
@@ -85,7 +85,7 @@ impl Process {
         } else {
             command.stdin(Stdio::null());
         }
-        let (mut child, group) = Group::start(|| command.spawn())?;
+        let (mut child, group) = ProcessGroup::start(|| command.spawn())?;
         // Its end of the pipe is held by the command, too.
         drop(command);
         let pipes = child.stdout.take().zip(child.stderr.take());

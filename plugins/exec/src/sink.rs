@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, bounded};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use sluice_core::options::OutPath;
-use sluice_core::time::Length;
+use sluice_core::time::TimeLength;
 use sluice_core::{Batch, EncodeContext, Error, OutputFile, Sink, SinkContext};
 
 use crate::events::{Wanted, refuse_rows_alone};
@@ -67,7 +67,7 @@ struct Options {
     /// take or to give: seconds, or 200ms, 1m30s; 0 is no limit.
     #[serde(default = "timeout", deserialize_with = "launch::patience")]
     #[schemars(extend("default" = "60s"))]
-    timeout: Length,
+    timeout: TimeLength,
 }
 
 impl TryFrom<Options> for ExecSink {

@@ -9,10 +9,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde_json::Value;
 use sluice_core::options::InPaths;
-use sluice_core::time::Length;
+use sluice_core::time::TimeLength;
 use sluice_core::{
-    Batch, Entry, Error, Input, Make, OptionsError, Query, ReadContext, Reader, Source, Split,
-    files,
+    Batch, Error, Input, OptionsError, PluginFactory, Query, ReadContext, Reader, Source, Split,
+    SplitStart, files,
 };
 
 use crate::events::{Defaults, batch_of};
@@ -59,7 +59,7 @@ struct Options {
     /// How long the program may give nothing before it is ended: seconds, or 200ms, 1m30s; 0 is no limit.
     #[serde(default = "timeout", deserialize_with = "launch::patience")]
     #[schemars(extend("default" = "60s"))]
-    timeout: Length,
+    timeout: TimeLength,
 }
 
 impl TryFrom<Options> for ExecSource {
@@ -101,7 +101,7 @@ sluice_core::register! {
     about: "runs a program in any language that gives events as an Arrow stream",
     sample: include_str!("../samples/exec-source.toml"),
     program: Some(program),
-    make: Make::Source(make),
+    make: PluginFactory::Source(make),
 }
 
 impl Source for ExecSource {
@@ -118,7 +118,7 @@ impl Source for ExecSource {
     fn read<'s>(
         &'s self,
         split: &Split,
-        _: Entry,
+        _: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let input = self.path.as_ref().map(|_| split.input.as_path());
@@ -201,7 +201,7 @@ mod tests {
         let source = make(options).unwrap();
         let split = source.splits(u64::MAX, &Query::default()).unwrap().remove(0);
         let context = ReadContext::standalone("prog");
-        let mut reader = source.read(&split, Entry::Search, &context).unwrap();
+        let mut reader = source.read(&split, SplitStart::Search, &context).unwrap();
         let said = reader.next_batch().unwrap_err().to_string();
         assert!(said.contains("the program `cat ") && said.contains("`attributes`"), "{said}");
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::time::Length;
+use sluice_core::time::TimeLength;
 use sluice_core::{
     Batch, ChannelId, Channels, Error, Fold, OptionsError, ReadContext, Stage, StageContext,
 };
@@ -44,7 +44,7 @@ pub struct ExecStage {
     /// take or to give: seconds, or 200ms, 1m30s; 0 is no limit.
     #[serde(default = "timeout", deserialize_with = "launch::patience")]
     #[schemars(extend("default" = "60s"))]
-    timeout: Length,
+    timeout: TimeLength,
 }
 
 impl TryFrom<ExecStage> for Stage {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, bounded};
 use sluice_core::Error;
 use sluice_core::name::printable;
-use sluice_core::programs::Talk;
+use sluice_core::programs::RunHandle;
 
 use crate::process::Activity;
 
@@ -33,7 +33,7 @@ impl Voice {
     /// that the program is alive.
     pub(crate) fn listen(
         from: impl Read + Send + 'static,
-        talk: Talk,
+        talk: RunHandle,
         activity: Activity,
     ) -> Result<Self, Error> {
         let last = Arc::<Mutex<VecDeque<Vec<u8>>>>::default();
@@ -63,7 +63,12 @@ impl Voice {
     }
 }
 
-fn pass_on(from: impl Read, talk: &Talk, activity: &Activity, kept: &Mutex<VecDeque<Vec<u8>>>) {
+fn pass_on(
+    from: impl Read,
+    talk: &RunHandle,
+    activity: &Activity,
+    kept: &Mutex<VecDeque<Vec<u8>>>,
+) {
     let mut from = BufReader::new(from);
     let (mut lines, mut line) = (0u64, Vec::new());
     while next_line(&mut from, &mut line) {
@@ -117,8 +122,9 @@ mod tests {
         let mut text = b"first\n".to_vec();
         text.extend(vec![b'x'; LONGEST_LINE * 3]);
         text.extend(b"\n\x1b[31mred\r\nno end");
-        let voice = Voice::listen(std::io::Cursor::new(text), Talk::default(), Activity::default())
-            .unwrap();
+        let voice =
+            Voice::listen(std::io::Cursor::new(text), RunHandle::default(), Activity::default())
+                .unwrap();
         let said = voice.last(Duration::from_secs(60));
         let lines: Vec<&str> = said.lines().skip(1).map(str::trim).collect();
         assert_eq!((lines[0], lines[2], lines[3]), ("first", "\\u{1b}[31mred", "no end"));
@@ -128,8 +134,9 @@ mod tests {
     #[test]
     fn of_many_lines_the_last_are_kept() {
         let text: String = (0..MOST_LINES + 50).map(|n| format!("{n}\n")).collect();
-        let voice = Voice::listen(std::io::Cursor::new(text), Talk::default(), Activity::default())
-            .unwrap();
+        let voice =
+            Voice::listen(std::io::Cursor::new(text), RunHandle::default(), Activity::default())
+                .unwrap();
         assert_eq!(voice.last(Duration::from_secs(60)).lines().count(), KEPT + 1);
     }
 }

@@ -9,7 +9,7 @@ use sluice_core::name::{file_name, printable, without_device_names};
 use sluice_core::options::OutPath;
 use sluice_core::output::OutputFiles;
 use sluice_core::schemars::JsonSchema;
-use sluice_core::template::Bound;
+use sluice_core::template::BoundTemplate;
 use sluice_core::{
     Batch, Channel, Channels, EncodeContext, Error, Event, FieldPath, Name, OutputFile, PerChannel,
     Rows, Sink, SinkContext, Template,
@@ -226,7 +226,7 @@ impl Files {
     /// The name of an event's file. `Err` says why it can have none.
     fn named(
         &self,
-        bound: &Bound<'_>,
+        bound: &BoundTemplate<'_>,
         channel: &Channel,
         event: &Event<'_>,
         row: Option<usize>,

@@ -28,7 +28,7 @@ use arrow_array::{BinaryArray, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::layout::{self, Layout, Lengths, Wire};
+use sluice_core::layout::{self, Layout, LengthEncoding, WireRules};
 use sluice_core::payload_form::{FormType, PayloadForm};
 use sluice_core::type_library::TypeBudget;
 use sluice_core::{
@@ -187,7 +187,7 @@ struct Compiled {
     text: String,
 }
 
-const WIRE: Wire = Wire { booleans: 1, lengths: Lengths::Size };
+const WIRE: WireRules = WireRules { booleans: 1, lengths: LengthEncoding::Size };
 
 fn compile(library: &Library, id: TypeId) -> Result<Compiled, String> {
     let form = plan::compile(library, id)?;

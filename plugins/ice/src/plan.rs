@@ -14,7 +14,7 @@
 //! the ids of instances as they lie in the record, nothing where they rise; and `references`, the id of each instance
 //! in the linear form, nothing where none stands there twice because several references lead to it.
 
-use sluice_core::layout::{Member, Number, Shape};
+use sluice_core::layout::{FieldShape, LayoutField, NumberType};
 
 use crate::slice::library::type_names;
 use crate::slice::syntax::{Body, Builtin, Named, TypeName};
@@ -25,7 +25,7 @@ use crate::slice::{Library, TypeId};
 pub(crate) struct Form {
     pub(crate) top: Top,
     /// What is in the linear form.
-    pub(crate) members: Vec<Member>,
+    pub(crate) members: Vec<LayoutField>,
     /// How many columns there are, about.
     pub(crate) columns: usize,
 }
@@ -98,19 +98,23 @@ pub(crate) fn compile(library: &Library, id: TypeId) -> Result<Form, String> {
 }
 
 /// Adds what stands at the end of a linear form of a record with references.
-fn push_last(members: &mut Vec<Member>) {
+fn push_last(members: &mut Vec<LayoutField>) {
     for name in ["order", "references"] {
-        members.push(named(name, members, Shape::List(Box::new(Shape::Number(Number::I32)))));
+        members.push(named(
+            name,
+            members,
+            FieldShape::List(Box::new(FieldShape::Number(NumberType::I32))),
+        ));
     }
 }
 
 /// A member of ours beside those that are declared.
-fn named(name: &str, beside: &[Member], shape: Shape) -> Member {
+fn named(name: &str, beside: &[LayoutField], shape: FieldShape) -> LayoutField {
     let mut name = name.to_owned();
     while beside.iter().any(|member| member.name == name) {
         name.push('_');
     }
-    Member::new(name, shape)
+    LayoutField::new(name, shape)
 }
 
 struct Compiler<'l> {
@@ -121,7 +125,7 @@ struct Compiler<'l> {
 }
 
 impl Compiler<'_> {
-    fn structure(&mut self, id: TypeId) -> Result<(Top, Vec<Member>), String> {
+    fn structure(&mut self, id: TypeId) -> Result<(Top, Vec<LayoutField>), String> {
         let (mut parts, mut members) = self.members(id)?;
         if let [Part::Plain(_)] = parts.as_slice()
             && let Some(Part::Plain(plain)) = parts.pop()
@@ -133,7 +137,7 @@ impl Compiler<'_> {
     }
 
     /// A class with what it extends, and its members, those of the root first.
-    fn class(&mut self, id: TypeId) -> Result<(Class, Vec<Member>), String> {
+    fn class(&mut self, id: TypeId) -> Result<(Class, Vec<LayoutField>), String> {
         let (mut slices, mut members) = (Vec::new(), Vec::new());
         let mut line = self.library.line(id);
         while let Some(id) = line.pop() {
@@ -143,24 +147,28 @@ impl Compiler<'_> {
         }
         slices.reverse();
         self.spend()?;
-        members.push(named("sliced", &members, Shape::Bytes));
+        members.push(named("sliced", &members, FieldShape::Bytes));
         Ok((Class(slices), members))
     }
 
     /// The members of a struct, or of a class itself.
-    fn members(&mut self, id: TypeId) -> Result<(Vec<Part>, Vec<Member>), String> {
+    fn members(&mut self, id: TypeId) -> Result<(Vec<Part>, Vec<LayoutField>), String> {
         let library = self.library;
         let (mut parts, mut members) = (Vec::new(), Vec::new());
         for (member, used) in library.members(id).iter().zip(&library.get(id).uses) {
             let found = self.value(&member.of, *used);
             let (more, shape) = found.map_err(|reason| format!("`{}`: {reason}", member.name))?;
             more.into_iter().for_each(|part| push(&mut parts, part));
-            members.push(Member::new(member.name.clone(), shape));
+            members.push(LayoutField::new(member.name.clone(), shape));
         }
         Ok((parts, members))
     }
 
-    fn value(&mut self, of: &TypeName, used: Option<TypeId>) -> Result<(Vec<Part>, Shape), String> {
+    fn value(
+        &mut self,
+        of: &TypeName,
+        used: Option<TypeId>,
+    ) -> Result<(Vec<Part>, FieldShape), String> {
         self.spend()?;
         match (&of.named, used) {
             (Named::Builtin(builtin), _) => Ok(self::builtin(*builtin)),
@@ -176,21 +184,22 @@ impl Compiler<'_> {
     }
 
     /// What a name stands for that is declared. It is on the path.
-    fn declared(&mut self, id: TypeId) -> Result<(Vec<Part>, Shape), String> {
+    fn declared(&mut self, id: TypeId) -> Result<(Vec<Part>, FieldShape), String> {
         let declared = self.library.get(id);
         match &declared.declaration.body {
             Body::Struct(_) => {
                 let (parts, members) = self.members(id)?;
-                Ok((parts, Shape::Struct(members)))
+                Ok((parts, FieldShape::Struct(members)))
             }
             Body::Class { .. } => self.reference(id),
-            Body::Enum(values) => {
-                Ok((vec![Part::Plain(vec![enumeration(values)?])], Shape::Enum(values.clone())))
-            }
+            Body::Enum(values) => Ok((
+                vec![Part::Plain(vec![enumeration(values)?])],
+                FieldShape::Enum(values.clone()),
+            )),
             Body::Other(what) => Err(format!("{what} is not decoded")),
             Body::Sequence(of) => {
                 let (parts, item) = self.value(of, declared.uses.first().copied().flatten())?;
-                Ok((vec![list(parts)], Shape::List(Box::new(item))))
+                Ok((vec![list(parts)], FieldShape::List(Box::new(item))))
             }
             body @ Body::Dictionary { .. } => {
                 let (mut parts, mut members) = (Vec::new(), Vec::new());
@@ -198,15 +207,15 @@ impl Compiler<'_> {
                 for ((name, of), used) in names.zip(&declared.uses) {
                     let (more, shape) = self.value(of, *used)?;
                     more.into_iter().for_each(|part| push(&mut parts, part));
-                    members.push(Member::new(name, shape));
+                    members.push(LayoutField::new(name, shape));
                 }
-                Ok((vec![list(parts)], Shape::List(Box::new(Shape::Struct(members)))))
+                Ok((vec![list(parts)], FieldShape::List(Box::new(FieldShape::Struct(members)))))
             }
         }
     }
 
     /// A reference to a class that is on the path, or to one that extends it.
-    fn reference(&mut self, id: TypeId) -> Result<(Vec<Part>, Shape), String> {
+    fn reference(&mut self, id: TypeId) -> Result<(Vec<Part>, FieldShape), String> {
         let library = self.library;
         let (class, members) = self.class(id)?;
         let (mut classes, mut cases) = (vec![class], vec![(library.name(id), members)]);
@@ -219,7 +228,7 @@ impl Compiler<'_> {
         }
         let names: Vec<&str> = cases.iter().map(|(name, _)| *name).collect();
         let cases = cases.into_iter().map(|(name, members)| (short(name, &names), members));
-        let shape = Shape::Variant(cases.collect());
+        let shape = FieldShape::Variant(cases.collect());
         Ok((vec![Part::Reference(Reference(classes))], shape))
     }
 
@@ -256,17 +265,17 @@ pub(crate) fn dotted(name: &str) -> String {
     name.trim_start_matches("::").replace("::", ".")
 }
 
-fn builtin(builtin: Builtin) -> (Vec<Part>, Shape) {
-    let number = |of: Number| (Plain::Bytes(of.width()), Shape::Number(of));
+fn builtin(builtin: Builtin) -> (Vec<Part>, FieldShape) {
+    let number = |of: NumberType| (Plain::Bytes(of.width()), FieldShape::Number(of));
     let (plain, shape) = match builtin {
-        Builtin::Bool => (Plain::Bool, Shape::Bool),
-        Builtin::Byte => number(Number::U8),
-        Builtin::Short => number(Number::I16),
-        Builtin::Int => number(Number::I32),
-        Builtin::Long => number(Number::I64),
-        Builtin::Float => number(Number::F32),
-        Builtin::Double => number(Number::F64),
-        Builtin::String => (Plain::List(vec![Plain::Bytes(1)]), Shape::Text),
+        Builtin::Bool => (Plain::Bool, FieldShape::Bool),
+        Builtin::Byte => number(NumberType::U8),
+        Builtin::Short => number(NumberType::I16),
+        Builtin::Int => number(NumberType::I32),
+        Builtin::Long => number(NumberType::I64),
+        Builtin::Float => number(NumberType::F32),
+        Builtin::Double => number(NumberType::F64),
+        Builtin::String => (Plain::List(vec![Plain::Bytes(1)]), FieldShape::Text),
     };
     (vec![Part::Plain(vec![plain])], shape)
 }

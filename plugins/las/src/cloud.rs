@@ -11,7 +11,7 @@ use arrow_array::{Array, ArrayRef, ArrowPrimitiveType};
 use arrow_buffer::NullBuffer;
 use arrow_cast::cast;
 use arrow_schema::{DataType, TimeUnit};
-use sluice_core::lists::Lists;
+use sluice_core::lists::ListColumn;
 use sluice_core::{Batch, FieldPath, Rows};
 
 use crate::points::Points;
@@ -29,7 +29,7 @@ pub(crate) struct Wanted<'o> {
 
 /// The lists of points of some rows of one type.
 pub(crate) struct PointLists {
-    lists: Lists,
+    lists: ListColumn,
     is_there: Option<NullBuffer>,
     coordinates: [ArrayRef; 3],
     intensity: Option<ArrayRef>,
@@ -118,7 +118,7 @@ impl PointLists {
     /// The lists of points that these rows have; or why they have none.
     pub(crate) fn of(rows: &Rows, wanted: &Wanted<'_>) -> Result<Self, Absence> {
         let array = wanted.points.resolve(&rows.columns).ok_or(Absence::NoField)?;
-        let lists = Lists::of(&array).ok_or(Absence::NoList)?;
+        let lists = ListColumn::from_array(&array).ok_or(Absence::NoList)?;
         let members = lists.elements.as_struct_opt();
         let member = |name: &str| members.and_then(|members| members.column_by_name(name));
         let coordinate = |name: &String| {

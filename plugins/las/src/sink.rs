@@ -9,7 +9,8 @@ use sluice_core::name::{file_name, portable, printable};
 use sluice_core::options::OutPath;
 use sluice_core::schemars::JsonSchema;
 use sluice_core::{
-    Batch, Channel, Clock, EncodeContext, Error, FieldPath, Ordered, PerChannel, Sink, SinkContext,
+    Batch, Channel, Clock, EncodeContext, Error, FieldPath, OrderedTasks, PerChannel, Sink,
+    SinkContext,
 };
 
 use crate::cloud::{Absence, ByChannel, Part, PointLists, Taken, Wanted, rows_of_events};
@@ -202,7 +203,7 @@ pub struct Files {
     /// In order of first appearance.
     files: Vec<(Arc<str>, PointFile)>,
     places: BTreeMap<Arc<str>, usize>,
-    packed: Ordered<(usize, Packed)>,
+    packed: OrderedTasks<(usize, Packed)>,
     most: usize,
     /// Channels of events that had no points, not yet told to the engine.
     left_out: Vec<u32>,
@@ -397,7 +398,7 @@ impl Sink for Las {
             context: context.clone(),
             files: Vec::new(),
             places: BTreeMap::new(),
-            packed: Ordered::new(&context.tasks, under_way),
+            packed: OrderedTasks::new(&context.tasks, under_way),
             most: (context.memory / 2 / chunk).clamp(1, MOST_FILES),
             left_out: Vec::new(),
             told: Told::default(),

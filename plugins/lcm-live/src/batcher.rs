@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use sluice_core::pool::Block;
 use sluice_core::{
-    Batch, BatchBuilder, BlockPool, ChannelIds, ChannelQuery, Encoding, Error, Patterns, Place,
-    ReadContext,
+    Batch, BatchBuilder, BlockPool, ChannelIds, ChannelQuery, Encoding, Error, Patterns,
+    PayloadOffset, ReadContext,
 };
 
 use hashbrown::HashMap;
@@ -178,14 +178,14 @@ impl Batcher {
             self.homeless += 1;
             return Ok(());
         }
-        let id = self.ids.of(channel)?;
+        let id = self.ids.resolve(channel)?;
         let time = time - time.rem_euclid(1_000);
         if self.builder.is_empty() {
             self.begin();
         }
         match payload {
             Payload::Owned(bytes) if bytes.len() >= KEPT => {
-                let place = Place { segment: self.owned.len() as u32 + 1, offset: 0 };
+                let place = PayloadOffset { segment: self.owned.len() as u32 + 1, offset: 0 };
                 self.builder.push(time, self.sequence, id, &bytes, place);
                 self.owned_bytes += bytes.len();
                 self.owned.push(bytes);
@@ -202,7 +202,7 @@ impl Batcher {
     }
 
     fn copy(&mut self, bytes: &[u8], id: sluice_core::ChannelId, time: i64) {
-        let place = Place { segment: 0, offset: self.space.len() as u32 };
+        let place = PayloadOffset { segment: 0, offset: self.space.len() as u32 };
         self.builder.push(time, self.sequence, id, bytes, place);
         self.space.extend_from_slice(bytes);
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::options::{ByteSize, above_zero};
-use sluice_core::playback::{Pace, Tempo, Turn};
-use sluice_core::time::Length;
+use sluice_core::playback::{PlaybackClock, PlaybackSpeed, PlaybackTurn};
+use sluice_core::time::TimeLength;
 use sluice_core::{Batch, EncodeContext, Encoding, Error, PerChannel, Sink, SinkContext};
 
 use crate::options::{self, Address, Interface};
@@ -33,7 +33,7 @@ pub struct LcmLiveSink {
     #[serde(default = "as_recorded", deserialize_with = "speed")]
     speed: f64,
     /// Silences longer than this are cut to it.
-    max_gap: Option<Length>,
+    max_gap: Option<TimeLength>,
     /// How often everything is sent; 0 means until somebody stops it.
     #[serde(default = "once", rename = "loop")]
     rounds: u64,
@@ -79,7 +79,7 @@ pub struct Sendable {
 /// Where events go, and when.
 pub struct Sending {
     transport: Transport,
-    pace: Pace,
+    pace: PlaybackClock,
     limiter: Limiter,
     left_out: Vec<u32>,
 }
@@ -121,12 +121,13 @@ impl Sink for LcmLiveSink {
     }
 
     fn open(&self, context: &SinkContext) -> Result<Sending, Error> {
-        let tempo = Tempo { speed: self.speed, max_gap: self.max_gap.map(Length::duration) };
+        let tempo =
+            PlaybackSpeed { speed: self.speed, max_gap: self.max_gap.map(TimeLength::duration) };
         let cancelled = Arc::clone(&context.cancelled);
         let bytes = self.max_bandwidth.map(|bytes| bytes.0.max(1) as f64);
         Ok(Sending {
             transport: self.transport()?,
-            pace: Pace::new(Arc::clone(&context.playback), Arc::clone(&cancelled), tempo),
+            pace: PlaybackClock::new(Arc::clone(&context.playback), Arc::clone(&cancelled), tempo),
             limiter: Limiter::new(self.max_rate, bytes, (Arc::clone(&context.playback), cancelled)),
             left_out: Vec::new(),
         })
@@ -159,13 +160,13 @@ impl Sink for LcmLiveSink {
         for (row, event) in batch.iter().enumerate() {
             let time = batch.wide_time(row).is_none().then_some(event.timestamp);
             let mut turn = pace.ask(time);
-            if turn == Turn::Later {
+            if turn == PlaybackTurn::Later {
                 transport.send(&next, limiter)?;
                 (sent, bytes) = (sent + next.len() as u64, 0);
                 next.clear();
                 turn = pace.wait(time);
             }
-            if turn == Turn::Never {
+            if turn == PlaybackTurn::Never {
                 left_out.push(batch.origins()[row]);
                 continue;
             }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::options::ByteSize;
-use sluice_core::time::Length;
-use sluice_core::{Entry, Error, Input, Patterns, Query, ReadContext, Reader, Source, Split};
+use sluice_core::time::TimeLength;
+use sluice_core::{Error, Input, Patterns, Query, ReadContext, Reader, Source, Split, SplitStart};
 
 use crate::batcher::{Batcher, Wanted};
 use crate::inbox::Inbox;
@@ -41,9 +41,9 @@ pub struct LcmLive {
     #[serde(default)]
     self_test: bool,
     /// Ends after this time.
-    duration: Option<Length>,
+    duration: Option<TimeLength>,
     /// Ends when nothing has come for this time.
-    idle_timeout: Option<Length>,
+    idle_timeout: Option<TimeLength>,
     /// Ends after so many events.
     limit: Option<u64>,
     /// How much may wait for the pipeline. What comes when it is full is dropped, and counted.
@@ -80,7 +80,10 @@ sluice_core::register! {
 impl LcmLive {
     fn until(&self) -> Until {
         let Self { duration, idle_timeout, .. } = self;
-        Until { duration: duration.map(Length::duration), idle: idle_timeout.map(Length::duration) }
+        Until {
+            duration: duration.map(TimeLength::duration),
+            idle: idle_timeout.map(TimeLength::duration),
+        }
     }
 
     fn receiving(&self, context: &ReadContext) -> Receiving {
@@ -153,7 +156,7 @@ impl Source for LcmLive {
     fn read<'s>(
         &'s self,
         _: &Split,
-        _: Entry,
+        _: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         Ok(Box::new(match options::url(self.url.as_ref())? {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use sluice_core::framed::LIKELY_EVENTS;
 use sluice_core::{
     Batch, BatchBuilder, ByteFormat, Channel, ChannelIds, Channels, EncodeContext, Encoding, Error,
-    Event, Place, ReadContext,
+    Event, PayloadOffset, ReadContext,
 };
 
 use crate::reader::MICRO;
@@ -136,9 +136,9 @@ impl ByteFormat for Log {
             let Ok(offset) = u32::try_from(at - payload.len()) else {
                 return Ok(Err("a piece of a log is shorter than 4 GiB".into()));
             };
-            let place = Place { segment: 0, offset };
+            let place = PayloadOffset { segment: 0, offset };
             let time = i128::from(header.utime) * i128::from(MICRO);
-            batch.push_wide(time, header.number, ids.of(name)?, payload, place);
+            batch.push_wide(time, header.number, ids.resolve(name)?, payload, place);
         }
         if batch.is_empty() {
             return Ok(Ok(Vec::new()));

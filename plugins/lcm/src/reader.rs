@@ -6,10 +6,12 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use sluice_core::files::{Content, LogFile};
-use sluice_core::framed::{Found, FramedReader, Framing, Head, Outline, Peek, Verdict};
+use sluice_core::files::{InputContent, LogFile};
+use sluice_core::framed::{
+    EventHeader, FramedReader, Framing, Peek, PositionContent, RecordContent, RecordOutline,
+};
 use sluice_core::window::ReadAt;
-use sluice_core::{ChannelIds, Encoding, Entry, Error, ReadContext, Split, plugin};
+use sluice_core::{ChannelIds, Encoding, Error, ReadContext, Split, SplitStart, plugin};
 
 use crate::scan::{self, Limits};
 use crate::wire::{HEADER_LEN, Header, SYNC};
@@ -22,14 +24,14 @@ pub type LogReader = FramedReader<Events>;
 
 /// Opens a log at a split, for the events of a window of time.
 pub fn open(
-    window: plugin::Window,
+    window: plugin::TimeWindow,
     path: &Path,
     split: &Split,
-    entry: Entry,
+    entry: SplitStart,
     limits: Limits,
     context: &ReadContext,
 ) -> Result<LogReader, Error> {
-    let log = LogFile::open_holding(path, Content::Binary)?;
+    let log = LogFile::open_holding(path, InputContent::Binary)?;
     LogReader::over_within(window, log, split, entry, Events::new(limits, context), context)
 }
 
@@ -67,18 +69,18 @@ impl Framing for Events {
         }
         let Some(timestamp) = header.utime.checked_mul(MICRO) else { return Ok(Peek::Judge) };
         let channel_len = header.channel_len as usize;
-        let channel = self.ids.of(body.get(..channel_len).unwrap_or_default())?;
+        let channel = self.ids.resolve(body.get(..channel_len).unwrap_or_default())?;
         let (sequence, payload) = (header.number, HEADER_LEN + channel_len..len);
-        Ok(Peek::Event { len, head: Head { timestamp, sequence, channel, payload } })
+        Ok(Peek::Event { len, head: EventHeader { timestamp, sequence, channel, payload } })
     }
 
-    fn judge(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<Verdict> {
+    fn judge(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent> {
         Ok(match scan::judge(log, pos, &self.limits)? {
-            scan::Verdict::Event { end, .. } => Verdict::Record { end },
+            scan::Verdict::Event { end, .. } => PositionContent::Record { end },
             scan::Verdict::Damage { end, reason } => {
-                Verdict::Damage { end, reason: reason.to_string() }
+                PositionContent::Damage { end, reason: reason.to_string() }
             }
-            scan::Verdict::End => Verdict::End { mark: 0 },
+            scan::Verdict::End => PositionContent::End { mark: 0 },
         })
     }
 
@@ -86,21 +88,21 @@ impl Framing for Events {
         scan::next_event(log, range, &self.limits)
     }
 
-    fn event(&mut self, _: u64, record: &[u8]) -> Result<Found, Error> {
+    fn event(&mut self, _: u64, record: &[u8]) -> Result<RecordContent, Error> {
         let header = record.first_chunk().and_then(Header::parse);
         let header = header.ok_or_else(|| Error::broken("an event was judged without a header"))?;
         let body = record.get(HEADER_LEN..).unwrap_or_default();
         let (name, _) = body.split_at(body.len().min(header.channel_len as usize));
-        let channel = self.ids.of(name)?;
+        let channel = self.ids.resolve(name)?;
         let payload = HEADER_LEN + name.len()..record.len();
         let timestamp = header.utime.saturating_mul(MICRO);
         let time = i128::from(header.utime) * i128::from(MICRO);
-        let head = Head { timestamp, sequence: header.number, channel, payload };
+        let head = EventHeader { timestamp, sequence: header.number, channel, payload };
         let fits = time == i128::from(timestamp);
-        Ok(if fits { Found::Event(head) } else { Found::Wide(head, time) })
+        Ok(if fits { RecordContent::Event(head) } else { RecordContent::Wide(head, time) })
     }
 
-    fn outline(&mut self, bytes: &[u8]) -> Result<Option<Outline>, Error> {
+    fn outline(&mut self, bytes: &[u8]) -> Result<Option<RecordOutline>, Error> {
         let Some((head, rest)) = bytes.split_first_chunk::<HEADER_LEN>() else { return Ok(None) };
         let Some(header) = Header::parse(head) else { return Ok(None) };
         let (Ok(len), Some(timestamp)) =
@@ -110,8 +112,8 @@ impl Framing for Events {
         };
         let Some(name) = rest.get(..header.channel_len as usize) else { return Ok(None) };
         // Its channel is one of the log's, whether or not the event is wanted.
-        self.ids.of(name)?;
-        Ok(Some(Outline { len, timestamp }))
+        self.ids.resolve(name)?;
+        Ok(Some(RecordOutline { len, timestamp }))
     }
 
     fn confirms(&self, bytes: &[u8]) -> bool {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::options::{OutPath, above_zero};
-use sluice_core::plugin::Window;
+use sluice_core::plugin::TimeWindow;
 use sluice_core::pool::Block;
 use sluice_core::{
-    Batch, EncodeContext, Encoding, Entry, Error, OutputFile, Outputs, PerChannel, ReadContext,
-    Reader, Sink, SinkContext, Split,
+    Batch, EncodeContext, Encoding, Error, OutputFile, Outputs, PerChannel, ReadContext, Reader,
+    Sink, SinkContext, Split, SplitStart,
 };
 
 use crate::format::Fitted;
@@ -239,8 +239,14 @@ fn last_of(path: &Path) -> Result<Option<(i64, u64)>, Error> {
     }
     let context = ReadContext::standalone("old");
     let split = Split::whole(path, None);
-    let mut reader =
-        reader::open(Window::default(), path, &split, Entry::At(0), Limits::default(), &context)?;
+    let mut reader = reader::open(
+        TimeWindow::default(),
+        path,
+        &split,
+        SplitStart::At(0),
+        Limits::default(),
+        &context,
+    )?;
     let (mut last, mut events) = (None, 0);
     while let Some(batch) = reader.next_batch()? {
         last = batch.sequences().last().copied().or(last);

@@ -5,11 +5,13 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::files::{self, Content, LogFile};
+use sluice_core::files::{self, InputContent, LogFile};
 use sluice_core::options::{ByteSize, InPaths, Seek};
-use sluice_core::plugin::Window;
+use sluice_core::plugin::TimeWindow;
 use sluice_core::window::ReadAt;
-use sluice_core::{Entry, Error, Input, Query, ReadContext, Reader, Sniff, Source, Split};
+use sluice_core::{
+    Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
+};
 
 use crate::format::Log;
 use crate::reader;
@@ -46,11 +48,11 @@ fn headers() -> Seek {
 }
 
 /// How a log begins: with an event, or with damage before one.
-fn sniff(head: &[u8]) -> Sniff {
+fn sniff(head: &[u8]) -> SniffResult {
     if head.starts_with(&SYNC) {
-        return Sniff::Yes;
+        return SniffResult::Yes;
     }
-    if memchr::memmem::find(head, &SYNC).is_some() { Sniff::Maybe } else { Sniff::No }
+    if memchr::memmem::find(head, &SYNC).is_some() { SniffResult::Maybe } else { SniffResult::No }
 }
 
 sluice_core::register! {
@@ -79,7 +81,7 @@ impl Source for LcmLog {
 
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
         let inputs = self.inputs()?;
-        files::refuse_foreign(&inputs, Content::Binary, "an LCM log")?;
+        files::refuse_foreign(&inputs, InputContent::Binary, "an LCM log")?;
         Split::of_files(inputs, target, |path, len| match self.seek {
             Seek::Sorted => sorted_part(path, len, query, &self.limits()),
             Seek::Headers | Seek::Off => Ok(0..len),
@@ -89,11 +91,11 @@ impl Source for LcmLog {
     fn read<'s>(
         &'s self,
         split: &Split,
-        entry: Entry,
+        entry: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let window = match self.seek {
-            Seek::Off => Window::default(),
+            Seek::Off => TimeWindow::default(),
             Seek::Headers | Seek::Sorted => context.query.window(),
         };
         Ok(Box::new(reader::open(window, &split.input, split, entry, self.limits(), context)?))

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sluice_core::files::LogFile;
 use sluice_core::{
-    Batch, BatchBuilder, ChannelId, Damage, Entry, Error, Place, ReadContext, Reader, Seam, Split,
+    Batch, BatchBuilder, ChannelId, Damage, Error, PayloadOffset, ReadContext, Reader, Seam, Split,
+    SplitStart,
 };
 
 use crate::log::{Log, Looked, Opened, Part, is_picture, open_subfile};
@@ -95,7 +96,7 @@ impl OrcaReader {
     pub fn open(
         log: Arc<Log>,
         split: &Split,
-        entry: Entry,
+        entry: SplitStart,
         context: &ReadContext,
     ) -> Result<Self, Error> {
         let end = split.end.unwrap_or(u64::MAX);
@@ -104,18 +105,20 @@ impl OrcaReader {
         let within = |lines: Lines| lines.of_about(end.saturating_sub(split.start.max(data)));
         // What lies before the first line of data is not searched for lines.
         let entry = match entry {
-            Entry::Search if split.start <= data => Entry::At(split.start),
+            SplitStart::Search if split.start <= data => SplitStart::At(split.start),
             other => other,
         };
         let lines = match entry {
-            Entry::Search => Lines::search(file, split.start, end)?,
-            Entry::At(at) if at > data && at >= end => None,
-            Entry::At(at) if file.is_seekable() => Some(within(Lines::new(file, at.max(data)))),
-            Entry::At(_) => Some(behind_header(file, data)?),
+            SplitStart::Search => Lines::search(file, split.start, end)?,
+            SplitStart::At(at) if at > data && at >= end => None,
+            SplitStart::At(at) if file.is_seekable() => {
+                Some(within(Lines::new(file, at.max(data))))
+            }
+            SplitStart::At(_) => Some(behind_header(file, data)?),
         };
         let began = match entry {
-            Entry::At(at) => Some(at),
-            Entry::Search => lines.as_ref().map(Lines::position),
+            SplitStart::At(at) => Some(at),
+            SplitStart::Search => lines.as_ref().map(Lines::position),
         };
         let is_front = split.start == 0;
         Ok(Self {
@@ -369,14 +372,14 @@ impl OrcaReader {
                         continue;
                     };
                     let channel = self.channel(request.subfile, id, request.part)?;
-                    let place = Place { segment: 0, offset };
+                    let place = PayloadOffset { segment: 0, offset };
                     batch.push_wide(request.time, request.sequence, channel, payload, place);
                 }
                 Found::Picture { request, path } => match self.picture(&path)? {
                     Ok(picture) => {
                         let channel = self.channel(request.subfile, 0, Part::Object)?;
                         let segment = batch.segment(picture.clone());
-                        let place = Place { segment, offset: 0 };
+                        let place = PayloadOffset { segment, offset: 0 };
                         batch.push_wide(request.time, request.sequence, channel, &picture, place);
                     }
                     Err(reason) => self.context.damage.report(self.damage(request.line, reason)),

@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
-use sluice_core::files::{self, Content};
+use sluice_core::files::{self, InputContent};
 use sluice_core::options::InPaths;
-use sluice_core::{Entry, Error, Input, Query, ReadContext, Reader, Sniff, Source, Split};
+use sluice_core::{
+    Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
+};
 
 use crate::log::{Choices, Log};
 use crate::master;
@@ -90,11 +92,11 @@ fn master_paths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<InPaths, D
     Ok(paths)
 }
 
-fn sniff(head: &[u8]) -> Sniff {
+fn sniff(head: &[u8]) -> SniffResult {
     match master::looks_like(head) {
-        (true, _) => Sniff::Yes,
-        (false, true) => Sniff::Maybe,
-        (false, false) => Sniff::No,
+        (true, _) => SniffResult::Yes,
+        (false, true) => SniffResult::Maybe,
+        (false, false) => SniffResult::No,
     }
 }
 
@@ -159,7 +161,7 @@ impl Source for Orca {
     fn splits(&self, target: u64, _query: &Query) -> Result<Vec<Split>, Error> {
         let mut splits = Vec::new();
         let inputs = self.inputs()?;
-        files::refuse_foreign(&inputs, Content::Marked, "a master file")?;
+        files::refuse_foreign(&inputs, InputContent::Marked, "a master file")?;
         for Input { path, bytes } in inputs {
             if files::is_zstd(&path)? {
                 splits.push(Split::whole(path, None));
@@ -174,7 +176,7 @@ impl Source for Orca {
     fn read<'s>(
         &'s self,
         split: &Split,
-        entry: Entry,
+        entry: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let log = self.log(&split.input)?;

@@ -9,7 +9,7 @@ use parquet::arrow::arrow_writer::{
     compute_leaves,
 };
 use rayon::prelude::*;
-use sluice_core::unnest::Piece;
+use sluice_core::unnest::UnnestPiece;
 use sluice_core::{Batch, ChannelId, Channels, Error};
 
 use crate::meta::ChannelMeta;
@@ -54,11 +54,11 @@ impl GroupEncoder {
     /// Encodes these events as row group number `number` of their table.
     pub(crate) fn encode(
         &self,
-        pieces: Vec<Piece>,
+        pieces: Vec<UnnestPiece>,
         number: usize,
         variants: &[u32],
     ) -> Result<Group, Error> {
-        let events = pieces.iter().map(Piece::events).sum();
+        let events = pieces.iter().map(UnnestPiece::events).sum();
         let apart = pieces.iter().map(|piece| self.taking.rows(piece));
         let batches: Vec<Batch> = apart.collect::<Result<_, Error>>()?;
         drop(pieces);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parquet::file::metadata::KeyValue;
 use serde::{Deserialize, Serialize};
-use sluice_core::{Channel, Clock, Encoding, Error, MessageType, Name, Origin};
+use sluice_core::{Channel, Clock, Encoding, Error, MessageType, Name, RunOrigin};
 
 /// How what a footer says of its writer begins, if that was ours.
 pub(crate) const CREATED_BY: &str = "sluice ";
@@ -120,7 +120,7 @@ impl Meta {
     }
 
     /// The footer's entries.
-    pub(crate) fn to_entries(&self, origin: &Origin) -> Result<Vec<KeyValue>, Error> {
+    pub(crate) fn to_entries(&self, origin: &RunOrigin) -> Result<Vec<KeyValue>, Error> {
         let mut entries = vec![
             entry(VERSION, env!("CARGO_PKG_VERSION")),
             entry(PIPELINE, &origin.pipeline),

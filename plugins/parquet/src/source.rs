@@ -12,7 +12,7 @@ use serde::de::IgnoredAny;
 use sluice_core::options::InPaths;
 use sluice_core::output::MANIFEST;
 use sluice_core::{
-    Batch, Entry, Error, Input, Query, ReadContext, Reader, Sniff, Source, Split, files,
+    Batch, Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart, files,
 };
 
 use crate::merge::{Merge, MergeReader};
@@ -42,15 +42,15 @@ sluice_core::register! {
 
 const MAGIC: &[u8] = b"PAR1";
 
-fn sniff(head: &[u8]) -> Sniff {
-    if head.starts_with(MAGIC) { Sniff::Yes } else { Sniff::No }
+fn sniff(head: &[u8]) -> SniffResult {
+    if head.starts_with(MAGIC) { SniffResult::Yes } else { SniffResult::No }
 }
 
 /// A folder with tables in it, or one into which a run that read no event wrote none.
-fn sniff_path(path: &Path) -> Result<Sniff, Error> {
+fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
     let has_tables =
         files::is_folder(path) && (!tables_below(path)?.is_empty() || is_of_an_empty_log(path)?);
-    Ok(if has_tables { Sniff::Yes } else { Sniff::No })
+    Ok(if has_tables { SniffResult::Yes } else { SniffResult::No })
 }
 
 /// Whether the manifest of a folder says that tables were to be written there, and that there were none.
@@ -201,7 +201,7 @@ impl Source for Parquet {
     fn read<'s>(
         &'s self,
         split: &Split,
-        _entry: Entry,
+        _entry: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         // A split of one table has an end: that of its row group.

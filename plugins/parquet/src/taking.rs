@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow_array::Array;
-use sluice_core::selection::{FieldList, Found};
-use sluice_core::unnest::{Piece, row_counts, taken_apart, unnest};
+use sluice_core::selection::{FieldList, FieldPresence};
+use sluice_core::unnest::{UnnestPiece, row_counts, taken_apart, unnest};
 use sluice_core::{Batch, Error, FieldPath, MessageType, Rows};
 
 /// What is done to messages before their columns are written.
@@ -19,7 +19,7 @@ pub(crate) struct Taking {
 /// Which of the wanted fields and lists some event had.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    fields: Option<Found>,
+    fields: Option<FieldPresence>,
     has_lists: bool,
     has_events: bool,
 }
@@ -70,7 +70,7 @@ impl Taking {
     }
 
     /// The rows that are written: each element of a list for itself.
-    pub(crate) fn rows(&self, piece: &Piece) -> Result<Batch, Error> {
+    pub(crate) fn rows(&self, piece: &UnnestPiece) -> Result<Batch, Error> {
         let Some(path) = &self.unnest else { return Ok(piece.batch().clone()) };
         let apart = piece.unnest(path)?.batch;
         match &self.fields {
@@ -109,7 +109,7 @@ impl Taking {
 }
 
 /// The same events with some of their fields: not enough to make messages of again.
-fn chosen(fields: &FieldList, batch: Batch, found: &mut Found) -> Result<Batch, Error> {
+fn chosen(fields: &FieldList, batch: Batch, found: &mut FieldPresence) -> Result<Batch, Error> {
     let batch = fields.select(batch, found)?;
     let untold = |rows: &Rows| {
         let message = MessageType::part(Arc::clone(&rows.message.name), rows.message.key);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use sluice_core::options::{ByteSize, InPaths};
-use sluice_core::time::When;
+use sluice_core::time::TimePoint;
 
 use crate::checksum::Algorithm;
 pub use crate::literal::Literal;
@@ -155,8 +155,8 @@ impl<'de> Deserialize<'de> for Epoch {
             "start" => return Ok(Self::Start),
             _ => {}
         }
-        match When::parse(&text) {
-            Ok(When::At(nanos)) => Ok(Self::At(nanos)),
+        match TimePoint::parse(&text) {
+            Ok(TimePoint::At(nanos)) => Ok(Self::At(nanos)),
             _ => Err(serde::de::Error::custom(format!(
                 "`{text}` is no epoch: write unix, gps, start, or a point in time such as 2020-01-01T00:00:00Z"
             ))),

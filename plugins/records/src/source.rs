@@ -9,12 +9,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde_json::Value;
-use sluice_core::files::{Content, LogFile};
-use sluice_core::framed::{Found, FramedReader, Framing, Head, Peek, Verdict};
+use sluice_core::files::{InputContent, LogFile};
+use sluice_core::framed::{
+    EventHeader, FramedReader, Framing, Peek, PositionContent, RecordContent,
+};
 use sluice_core::window::ReadAt;
 use sluice_core::{
-    Batch, Entry, Error, Input, LossLog, Make, OptionsError, Query, ReadContext, Reader, Seam,
-    Source, Split, files, options as core_options,
+    Batch, Error, Input, LossLog, OptionsError, PluginFactory, Query, ReadContext, Reader, Seam,
+    Source, Split, SplitStart, files, options as core_options,
 };
 
 use crate::channels::Ids;
@@ -62,7 +64,7 @@ sluice_core::register! {
     source "records": Records,
     about: "reads binary logs of your own format, which the pipeline file describes",
     sample: include_str!("../samples/records.toml"),
-    make: Make::Source(make),
+    make: PluginFactory::Source(make),
 }
 
 impl Records {
@@ -84,7 +86,7 @@ impl Source for Records {
 
     fn splits(&self, target: u64, _: &Query) -> Result<Vec<Split>, Error> {
         let inputs = self.inputs()?;
-        files::refuse_foreign(&inputs, Content::Any, "a described log")?;
+        files::refuse_foreign(&inputs, InputContent::Any, "a described log")?;
         if self.format.can_be_entered() {
             return Split::of_files(inputs, target, |_, len| Ok(0..len));
         }
@@ -96,14 +98,14 @@ impl Source for Records {
     fn read<'s>(
         &'s self,
         split: &Split,
-        entry: Entry,
+        entry: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         // Where the first record is, the log's front says.
-        let entry = if entry == Entry::At(0) { Entry::Search } else { entry };
+        let entry = if entry == SplitStart::At(0) { SplitStart::Search } else { entry };
         let records = Described::new(Arc::clone(&self.format), context);
         let (left_out, losses) = (Arc::clone(&records.left_out), Arc::clone(&context.losses));
-        let log = LogFile::open_holding(&split.input, Content::Any)?;
+        let log = LogFile::open_holding(&split.input, InputContent::Any)?;
         let reader = FramedReader::over(log, split, entry, records, context)?;
         Ok(Box::new(RowReader { reader, format: Arc::clone(&self.format), left_out, losses }))
     }
@@ -233,19 +235,19 @@ impl Framing for Described {
         };
         let channel = self.ids.of(format, number, record)?;
         self.before = after;
-        Ok(Peek::Event { len, head: Head { timestamp, sequence, channel, payload: 0..len } })
+        Ok(Peek::Event { len, head: EventHeader { timestamp, sequence, channel, payload: 0..len } })
     }
 
-    fn judge(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<Verdict> {
+    fn judge(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent> {
         if let (0, Some(reason)) = (pos, self.wrong_front.clone()) {
-            return Ok(Verdict::Damage { end: self.scan().next(log, 0)?, reason });
+            return Ok(PositionContent::Damage { end: self.scan().next(log, 0)?, reason });
         }
         Ok(match self.scan().judge(log, pos)? {
-            scan::Verdict::Record { end } => Verdict::Record { end },
+            scan::Verdict::Record { end } => PositionContent::Record { end },
             scan::Verdict::Damage { end, wrong } => {
-                Verdict::Damage { end, reason: wrong.to_string() }
+                PositionContent::Damage { end, reason: wrong.to_string() }
             }
-            scan::Verdict::End => Verdict::End { mark: 0 },
+            scan::Verdict::End => PositionContent::End { mark: 0 },
         })
     }
 
@@ -270,7 +272,7 @@ impl Framing for Described {
         }
     }
 
-    fn event(&mut self, pos: u64, record: &[u8]) -> Result<Found, Error> {
+    fn event(&mut self, pos: u64, record: &[u8]) -> Result<RecordContent, Error> {
         let broken = || Error::broken("a record was judged, and is none");
         let Look::Record { kind: number, .. } = self.format.look(record, true) else {
             return Err(broken());
@@ -280,11 +282,11 @@ impl Framing for Described {
             Fate::Event => {}
             Fate::LeftOut => {
                 self.left_out.fetch_add(1, Ordering::Relaxed);
-                return Ok(Found::Nothing);
+                return Ok(RecordContent::Nothing);
             }
             Fate::Damage => {
                 let wrong = Wrong::Kind(self.format.key_of(record));
-                return Ok(Found::Damage(wrong.to_string(), None));
+                return Ok(RecordContent::Damage(wrong.to_string(), None));
             }
         }
         let channel = self.ids.of(&self.format, number, record)?;
@@ -292,9 +294,9 @@ impl Framing for Described {
             Ok((timestamp, sequence, after)) => {
                 self.before = after;
                 let payload = 0..record.len();
-                Ok(Found::Event(Head { timestamp, sequence, channel, payload }))
+                Ok(RecordContent::Event(EventHeader { timestamp, sequence, channel, payload }))
             }
-            Err(reason) => Ok(Found::Damage(reason.to_owned(), Some(channel))),
+            Err(reason) => Ok(RecordContent::Damage(reason.to_owned(), Some(channel))),
         }
     }
 }
@@ -323,12 +325,12 @@ pub fn tiles(options: Value, bytes: &[u8]) -> Result<Vec<Tile>, OptionsError> {
     let (mut at, mut tiles) = (found.unwrap_or(0), Vec::new());
     loop {
         let (end, damage) = match framing.judge(&mut log, at).map_err(|e| broken(&e))? {
-            Verdict::End { .. } => return Ok(tiles),
-            Verdict::Damage { end, reason } => (end, Some(reason)),
-            Verdict::Record { end } => {
+            PositionContent::End { .. } => return Ok(tiles),
+            PositionContent::Damage { end, reason } => (end, Some(reason)),
+            PositionContent::Record { end } => {
                 let record = bytes.get(at as usize..end as usize).unwrap_or_default();
                 match framing.event(at, record).map_err(|e| broken(&e))? {
-                    Found::Damage(reason, _) => (end, Some(reason)),
+                    RecordContent::Damage(reason, _) => (end, Some(reason)),
                     _ => (end, None),
                 }
             }

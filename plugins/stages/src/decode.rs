@@ -10,8 +10,8 @@ use sluice_core::options::CHANNELS_FORMAT;
 use sluice_core::suggestion::nearest;
 use sluice_core::{
     Batch, Channel, ChannelId, Codec, CodecOptions, Codecs, DeclaredColumns, Error, KeyOf,
-    KnownType, Map, MapQuery, OptionsError, Pattern, Patterns, PerChannel, Registry, RowsAfter,
-    Stage, StageContext, TypeChoice, TypeKey, TypePaths, TypesByKey, Undecoded, booleans,
+    KnownType, Map, MapQuery, OptionsError, Pattern, Patterns, PerChannel, Registry, RowsEffect,
+    Stage, StageContext, TypeChoice, TypeKey, TypePaths, TypesByKey, UndecodedPolicy, booleans,
 };
 
 /// Options of `decode`.
@@ -31,7 +31,7 @@ pub struct DecodeOptions {
     /// Messages that no file declares, as lists of their fields: see the codec `vel`.
     pub messages: Vec<Value>,
     /// What becomes of events that cannot be decoded.
-    pub undecoded: Undecoded,
+    pub undecoded: UndecodedPolicy,
 }
 
 sluice_core::register! {
@@ -45,7 +45,7 @@ struct Decode {
     types: TypesByKey,
     channels: Patterns,
     channel_types: ChannelTypes,
-    undecoded: Undecoded,
+    undecoded: UndecodedPolicy,
     plans: PerChannel<Option<Arc<ChannelPlan>>>,
 }
 
@@ -66,7 +66,7 @@ impl TryFrom<DecodeOptions> for Stage {
         let DecodeOptions { types, depth, messages, .. } = &options;
         let given = CodecOptions { depth: *depth, messages: messages.clone() };
         let codecs = known_codecs(types, &given)?;
-        let types = TypesByKey::of(&codecs);
+        let types = TypesByKey::from_codecs(&codecs);
         if types.types().is_empty() {
             let message = "no types are given: name files, folders or sets that declare some";
             return Err(OptionsError { path: vec!["types".into()], message: message.into() });
@@ -84,7 +84,7 @@ pub(crate) fn known_codecs(
     types: &TypePaths,
     options: &CodecOptions,
 ) -> Result<Codecs, OptionsError> {
-    let codecs = Codecs::of(&Registry::linked(), types, options)?;
+    let codecs = Codecs::from_paths(&Registry::linked(), types, options)?;
     match codecs.refusal() {
         None => Ok(codecs),
         Some(message) => Err(OptionsError { path: vec!["types".into()], message }),
@@ -329,9 +329,9 @@ impl Map for Decode {
         let mut failed = Failed::default();
         let batch = self.decode(batch, &verdicts, &mut failed)?;
         let Some((first, why)) = failed.first else { return Ok(batch) };
-        if self.undecoded == Undecoded::Stop {
+        if self.undecoded == UndecodedPolicy::Stop {
             let why = why.told(self.types.types());
-            return Err(Undecoded::refusal(&batch.event(first as usize), context, why));
+            return Err(UndecodedPolicy::refusal(&batch.event(first as usize), context, why));
         }
         for ((channel, why), count) in failed.reasons {
             let channel = context.channels.get(ChannelId(channel));
@@ -341,10 +341,10 @@ impl Map for Decode {
         Ok(self.undecoded.settle(batch, failed.events, context))
     }
 
-    fn rows_after(&self) -> RowsAfter {
+    fn rows_after(&self) -> RowsEffect {
         let forms = self.types.types().iter().filter_map(|known| known.form.as_ref().ok());
         let schemas = forms.map(|form| Arc::clone(form.schema())).collect();
-        RowsAfter::Decoded(DeclaredColumns::of(schemas))
+        RowsEffect::Decoded(DeclaredColumns::from_schemas(schemas))
     }
 
     fn query(&self) -> MapQuery {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use sluice_core::{
     Batch, ChannelId, CodecOptions, Codecs, Error, KnownType, Map, MapQuery, MessageType,
-    OptionsError, PayloadType, Payloads, Rows, RowsAfter, Stage, StageContext, TypePaths,
+    OptionsError, PayloadType, Payloads, Rows, RowsEffect, Stage, StageContext, TypePaths,
 };
 
 use crate::decode::{ChannelTypes, known_codecs, made_from};
@@ -217,8 +217,8 @@ impl Map for Encode {
         true
     }
 
-    fn rows_after(&self) -> RowsAfter {
-        RowsAfter::Same
+    fn rows_after(&self) -> RowsEffect {
+        RowsEffect::Same
     }
 
     fn query(&self) -> MapQuery {

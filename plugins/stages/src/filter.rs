@@ -4,10 +4,10 @@
 use serde::Deserialize;
 use sluice_core::options::SOURCES_FORMAT;
 use sluice_core::schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use sluice_core::time::When;
+use sluice_core::time::TimePoint;
 use sluice_core::{
     Batch, Channel, ChannelQuery, Error, FieldPath, Map, OptionsError, Patterns, PerChannel,
-    RowsAfter, Stage, StageContext, plugin,
+    RowsEffect, Stage, StageContext, plugin,
 };
 
 use crate::condition::Condition;
@@ -26,9 +26,9 @@ pub struct FilterOptions {
     #[schemars(schema_with = "source_patterns")]
     pub source: Patterns,
     /// Events before this time do not pass.
-    pub start: Option<When>,
+    pub start: Option<TimePoint>,
     /// Events at or after this time do not pass.
-    pub end: Option<When>,
+    pub end: Option<TimePoint>,
     /// A condition on decoded fields, such as `vel[0] > 3 and quality != 0`. Events for which it does not
     /// hold do not pass.
     #[serde(rename = "where")]
@@ -104,7 +104,7 @@ impl Map for Filter {
     fn query(&self) -> plugin::MapQuery {
         let Window { start, end, .. } = self.window;
         let FilterOptions { channels, exclude, source, .. } = &self.options;
-        let channels = ChannelQuery::of(channels, exclude, source);
+        let channels = ChannelQuery::from_patterns(channels, exclude, source);
         plugin::MapQuery { start, end, channels, keeps_times: true, keeps_channels: true }
     }
 
@@ -116,8 +116,8 @@ impl Map for Filter {
         self.options.condition.is_some()
     }
 
-    fn rows_after(&self) -> RowsAfter {
-        RowsAfter::Same
+    fn rows_after(&self) -> RowsEffect {
+        RowsEffect::Same
     }
 
     fn needs_origin(&self) -> bool {
@@ -248,9 +248,12 @@ mod tests {
 
     #[test]
     fn a_source_is_told_the_window() {
-        let options = FilterOptions { start: Some(When::At(7)), ..FilterOptions::default() };
+        let options = FilterOptions { start: Some(TimePoint::At(7)), ..FilterOptions::default() };
         let Stage::Map(filter) = Stage::try_from(options).unwrap() else { panic!("no map") };
         let query = filter.query();
-        assert_eq!((query.start, query.end, query.keeps_times), (Some(When::At(7)), None, true));
+        assert_eq!(
+            (query.start, query.end, query.keeps_times),
+            (Some(TimePoint::At(7)), None, true)
+        );
     }
 }

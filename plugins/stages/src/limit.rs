@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use sluice_core::schemars::JsonSchema;
-use sluice_core::{Batch, Error, Fold, OptionsError, RowsAfter, Stage, StageContext};
+use sluice_core::{Batch, Error, Fold, OptionsError, RowsEffect, Stage, StageContext};
 
 /// Options of `limit`. At least one is needed.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -67,8 +67,8 @@ impl Fold for Limit {
         self.left == 0
     }
 
-    fn rows_after(&self) -> RowsAfter {
-        RowsAfter::Same
+    fn rows_after(&self) -> RowsEffect {
+        RowsEffect::Same
     }
 
     fn holds(&self) -> bool {

@@ -9,7 +9,7 @@ use sluice_core::options::CHANNELS_FORMAT;
 use sluice_core::schemars::JsonSchema;
 use sluice_core::{
     Batch, Channel, ChannelId, Channels, Error, Map, Name, OptionsError, Pattern, PerChannel,
-    RowsAfter, Stage, StageContext, plugin,
+    RowsEffect, Stage, StageContext, plugin,
 };
 
 /// Options of `rename`. `map` goes before `channels`; `prefix`, `suffix` and `source` hold for every
@@ -186,8 +186,8 @@ impl Map for Rename {
         Ok(if ids == batch.channels() { batch } else { batch.with_channels(ids) })
     }
 
-    fn rows_after(&self) -> RowsAfter {
-        RowsAfter::Same
+    fn rows_after(&self) -> RowsEffect {
+        RowsEffect::Same
     }
 
     fn query(&self) -> plugin::MapQuery {

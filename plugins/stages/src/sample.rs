@@ -3,7 +3,8 @@
 use serde::Deserialize;
 use sluice_core::schemars::JsonSchema;
 use sluice_core::{
-    Batch, Channel, Error, Fold, OptionsError, Patterns, PerChannel, RowsAfter, Stage, StageContext,
+    Batch, Channel, Error, Fold, OptionsError, Patterns, PerChannel, RowsEffect, Stage,
+    StageContext,
 };
 
 /// Options of `sample`. Exactly one of `every` and `max_hz` is needed.
@@ -113,8 +114,8 @@ impl Fold for Sample {
         Ok(crate::unless_empty(crate::keep(&batch, context, passes)))
     }
 
-    fn rows_after(&self) -> RowsAfter {
-        RowsAfter::Same
+    fn rows_after(&self) -> RowsEffect {
+        RowsEffect::Same
     }
 
     fn holds(&self) -> bool {

@@ -5,23 +5,24 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int32Array, RecordBatch};
 use serde_json::Value;
 use sluice_core::{
-    Batch, BatchBuilder, Channel, Channels, Encoding, Error, FoldQuery, Kind, Make, MessageType,
-    Name, OptionsError, Payloads, Registry, Rows, Stage, StageContext, TypeKey, Window,
+    Batch, BatchBuilder, Channel, Channels, Encoding, Error, FoldQuery, MessageType, Name,
+    OptionsError, Payloads, PluginFactory, PluginKind, Registry, Rows, Stage, StageContext,
+    TimeWindow, TypeKey,
 };
 
 pub(crate) struct Run {
     stage: Stage,
     pub(crate) channels: Arc<Channels>,
     pub(crate) origin: Option<i64>,
-    pub(crate) wanted: Window,
+    pub(crate) wanted: TimeWindow,
     pub(crate) filtered: u64,
     pub(crate) notes: Vec<(String, u64)>,
     sequence: i64,
 }
 
 fn make(name: &str, options: Value) -> Result<Stage, OptionsError> {
-    let plugin = *Registry::linked().get(Kind::Stage, name).unwrap();
-    let Make::Stage(make) = plugin.make else { panic!("{name} is no stage") };
+    let plugin = *Registry::linked().get(PluginKind::Stage, name).unwrap();
+    let PluginFactory::Stage(make) = plugin.make else { panic!("{name} is no stage") };
     make(options)
 }
 
@@ -51,7 +52,7 @@ impl Run {
             stage: make(name, options).unwrap(),
             channels: Arc::default(),
             origin: None,
-            wanted: Window::default(),
+            wanted: TimeWindow::default(),
             filtered: 0,
             notes: Vec::new(),
             sequence: 0,

@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use sluice_core::options::ByteSize;
 use sluice_core::schemars::JsonSchema;
-use sluice_core::time::{Length, When};
-use sluice_core::{Batch, Error, Fold, Map, OptionsError, RowsAfter, Stage, StageContext, plugin};
+use sluice_core::time::{TimeLength, TimePoint};
+use sluice_core::{Batch, Error, Fold, Map, OptionsError, RowsEffect, Stage, StageContext, plugin};
 
 use crate::sort::{Limits, Sorter};
 use crate::window::{Bounds, Window};
@@ -19,13 +19,13 @@ const SORT_BYTES: ByteSize = ByteSize(128 << 20);
 pub struct TimeOptions {
     /// Added to every timestamp; may be negative. An event that would leave the range of times is
     /// left out.
-    pub shift: Length,
+    pub shift: TimeLength,
     /// Events before this time, as it is after `shift`, are left out.
-    pub clip_start: Option<When>,
+    pub clip_start: Option<TimePoint>,
     /// Events at or after this time, as it is after `shift`, are left out.
-    pub clip_end: Option<When>,
+    pub clip_end: Option<TimePoint>,
     /// Puts events in time order that come at most so much later than one with a later time.
-    pub sort: Option<Length>,
+    pub sort: Option<TimeLength>,
     /// What becomes of events that come even later than `sort` allows. Default: `keep`.
     pub late: Option<Late>,
     /// How many events `sort` may hold back. Default: 1000000.
@@ -68,7 +68,7 @@ sluice_core::register! {
 
 fn sorter(options: &TimeOptions) -> Result<Option<Sorter>, OptionsError> {
     let TimeOptions { sort, late, sort_events, sort_bytes, .. } = options;
-    let Some(Length(window)) = *sort else {
+    let Some(TimeLength(window)) = *sort else {
         let given = [
             ("late", late.is_some()),
             ("sort_events", sort_events.is_some()),
@@ -128,7 +128,7 @@ impl Map for Adjust {
 
     fn query(&self) -> plugin::MapQuery {
         let before_shift = |when| match when {
-            When::At(nanos) => nanos.checked_sub(self.shift).map(When::At),
+            TimePoint::At(nanos) => nanos.checked_sub(self.shift).map(TimePoint::At),
             // The first event is moved like all others, so its distance to them stays.
             after => Some(after),
         };
@@ -141,8 +141,8 @@ impl Map for Adjust {
         }
     }
 
-    fn rows_after(&self) -> RowsAfter {
-        RowsAfter::Same
+    fn rows_after(&self) -> RowsEffect {
+        RowsEffect::Same
     }
 
     fn needs_origin(&self) -> bool {
@@ -166,8 +166,8 @@ impl Fold for Sort {
         Ok(self.sorter.finish())
     }
 
-    fn rows_after(&self) -> RowsAfter {
-        RowsAfter::Same
+    fn rows_after(&self) -> RowsEffect {
+        RowsEffect::Same
     }
 
     fn needs_origin(&self) -> bool {
@@ -220,9 +220,9 @@ mod tests {
     #[test]
     fn a_source_is_told_the_clip_as_it_is_before_the_shift() {
         let options = |shift| TimeOptions {
-            shift: Length(shift),
-            clip_start: Some(When::At(5)),
-            clip_end: Some(When::After(9)),
+            shift: TimeLength(shift),
+            clip_start: Some(TimePoint::At(5)),
+            clip_end: Some(TimePoint::After(9)),
             ..TimeOptions::default()
         };
         let query = |shift| match Stage::try_from(options(shift)).unwrap() {
@@ -230,7 +230,10 @@ mod tests {
             _ => panic!("no map"),
         };
         let shifted = query(2);
-        assert_eq!((shifted.start, shifted.end), (Some(When::At(3)), Some(When::After(9))));
+        assert_eq!(
+            (shifted.start, shifted.end),
+            (Some(TimePoint::At(3)), Some(TimePoint::After(9)))
+        );
         assert!(!shifted.keeps_times && query(0).keeps_times);
         assert_eq!(query(i64::MIN).start, None);
     }

@@ -1,13 +1,13 @@
 //! Windows of time as options give them, and the bounds they come to in a run. Drops nothing itself.
 
-use sluice_core::time::When;
+use sluice_core::time::TimePoint;
 use sluice_core::{Error, OptionsError};
 
 /// From `start` on and before `end`, either of which may be open.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Window {
-    pub(crate) start: Option<When>,
-    pub(crate) end: Option<When>,
+    pub(crate) start: Option<TimePoint>,
+    pub(crate) end: Option<TimePoint>,
     /// What the options call the two.
     keys: [&'static str; 2],
 }
@@ -18,12 +18,12 @@ impl Window {
     /// `Err` if it can be told already that no time lies in it.
     pub(crate) fn new(
         keys: [&'static str; 2],
-        start: Option<When>,
-        end: Option<When>,
+        start: Option<TimePoint>,
+        end: Option<TimePoint>,
     ) -> Result<Self, OptionsError> {
         let is_void = match (start, end) {
-            (Some(When::At(start)), Some(When::At(end)))
-            | (Some(When::After(start)), Some(When::After(end))) => start >= end,
+            (Some(TimePoint::At(start)), Some(TimePoint::At(end)))
+            | (Some(TimePoint::After(start)), Some(TimePoint::After(end))) => start >= end,
             _ => false,
         };
         if is_void {
@@ -37,7 +37,7 @@ impl Window {
 
     /// Whether it has to be known when the first event happened.
     pub(crate) fn is_relative(&self) -> bool {
-        [self.start, self.end].into_iter().flatten().any(When::is_relative)
+        [self.start, self.end].into_iter().flatten().any(TimePoint::is_relative)
     }
 
     /// The bounds of the timestamps that lie in the window once `shift` has been added to them, where
@@ -45,11 +45,11 @@ impl Window {
     ///
     /// `Err` if that needs to be known and is not.
     pub(crate) fn bounds(&self, origin: Option<i64>, shift: i64) -> Result<Bounds, Error> {
-        let moment = |when: When, key: &str| match (when, origin) {
-            (When::At(nanos), _) => Ok(i128::from(nanos) - i128::from(shift)),
+        let moment = |when: TimePoint, key: &str| match (when, origin) {
+            (TimePoint::At(nanos), _) => Ok(i128::from(nanos) - i128::from(shift)),
             // The first event is moved like all others, so its distance to them stays.
-            (When::After(nanos), Some(origin)) => Ok(i128::from(origin) + i128::from(nanos)),
-            (When::After(_), None) => Err(Error::unfit(format!(
+            (TimePoint::After(nanos), Some(origin)) => Ok(i128::from(origin) + i128::from(nanos)),
+            (TimePoint::After(_), None) => Err(Error::unfit(format!(
                 "`{key}` counts from the first event, and it is not known when that happened; give \
                  an absolute time"
             ))),
@@ -98,13 +98,14 @@ impl Bounds {
 mod tests {
     use super::*;
 
-    fn window(start: Option<When>, end: Option<When>) -> Window {
+    fn window(start: Option<TimePoint>, end: Option<TimePoint>) -> Window {
         Window::new(["start", "end"], start, end).unwrap()
     }
 
     #[test]
     fn the_start_is_inside_and_the_end_is_not() {
-        let bounds = window(Some(When::At(10)), Some(When::At(20))).bounds(None, 0).unwrap();
+        let bounds =
+            window(Some(TimePoint::At(10)), Some(TimePoint::At(20))).bounds(None, 0).unwrap();
         let inside = [9, 10, 19, 20].map(|nanos| bounds.contains(nanos));
         assert_eq!(inside, [false, true, true, false]);
     }
@@ -117,25 +118,27 @@ mod tests {
 
     #[test]
     fn absolute_times_are_judged_after_the_shift_and_relative_ones_move_along() {
-        let absolute = window(Some(When::At(10)), None).bounds(Some(0), 5).unwrap();
+        let absolute = window(Some(TimePoint::At(10)), None).bounds(Some(0), 5).unwrap();
         assert!(absolute.contains(5) && !absolute.contains(4));
-        let relative = window(Some(When::After(10)), None).bounds(Some(100), 5).unwrap();
+        let relative = window(Some(TimePoint::After(10)), None).bounds(Some(100), 5).unwrap();
         assert!(relative.contains(110) && !relative.contains(109));
     }
 
     #[test]
     fn bounds_beyond_all_times_hold_none_or_all() {
-        let late = window(Some(When::At(i64::MAX)), None).bounds(None, -1).unwrap();
+        let late = window(Some(TimePoint::At(i64::MAX)), None).bounds(None, -1).unwrap();
         assert!(!late.contains(i64::MAX));
-        let none = window(None, Some(When::At(i64::MIN))).bounds(None, 0).unwrap();
+        let none = window(None, Some(TimePoint::At(i64::MIN))).bounds(None, 0).unwrap();
         assert!(!none.contains(i64::MIN));
-        let after = window(Some(When::After(i64::MAX)), None).bounds(Some(1), 0).unwrap();
+        let after = window(Some(TimePoint::After(i64::MAX)), None).bounds(Some(1), 0).unwrap();
         assert!(!after.contains(i64::MAX));
     }
 
     #[test]
     fn a_window_that_ends_before_it_starts_is_refused() {
-        for (start, end) in [(When::At(5), When::At(5)), (When::After(6), When::After(5))] {
+        for (start, end) in
+            [(TimePoint::At(5), TimePoint::At(5)), (TimePoint::After(6), TimePoint::After(5))]
+        {
             let error = Window::new(["a", "b"], Some(start), Some(end)).unwrap_err();
             assert_eq!(error.path, ["b"]);
         }
@@ -143,7 +146,7 @@ mod tests {
 
     #[test]
     fn relative_times_need_an_origin() {
-        let error = window(None, Some(When::After(5))).bounds(None, 0).unwrap_err();
+        let error = window(None, Some(TimePoint::After(5))).bounds(None, 0).unwrap_err();
         assert!(error.to_string().contains("`end` counts from the first event"), "{error}");
     }
 }

@@ -4,7 +4,7 @@
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
-use sluice_core::json::{Cell, Fields, value};
+use sluice_core::json::{JsonRows, WriteCell, value};
 use sluice_core::{Batch, Error, Payloads};
 
 use crate::write;
@@ -27,14 +27,14 @@ pub(crate) struct Gone(Vec<bool>);
 #[derive(Debug)]
 struct Cursor<'b> {
     rows: RowFinder<'b>,
-    fields: Fields<'b>,
+    fields: JsonRows<'b>,
 }
 
 impl<'b> DecodedRows<'b> {
     /// The decoded rows that travel with `batch`.
     pub fn of(batch: &'b Batch) -> Result<Self, Error> {
         let cursor = |rows: &'b sluice_core::Rows| {
-            let fields = Fields::of(&rows.columns)?;
+            let fields = JsonRows::new(&rows.columns)?;
             Ok(Cursor { rows: RowFinder::of(&rows.events), fields })
         };
         batch.rows().iter().map(cursor).collect::<Result<_, Error>>().map(Self)
@@ -89,7 +89,7 @@ impl Gone {
 
 /// Writes the values of a column as a CSV has them: nothing for null, `""` for an empty text, lists and
 /// structs as JSON, all else as in JSON, without its quotes. Quoted where that is needed.
-pub(crate) fn table_cell(array: &ArrayRef, delimiter: char) -> Result<Cell<'_>, Error> {
+pub(crate) fn table_cell(array: &ArrayRef, delimiter: char) -> Result<WriteCell<'_>, Error> {
     let write = table_value(array, delimiter)?;
     let Some(nulls) = array.nulls() else { return Ok(write) };
     Ok(Box::new(move |row, out| {
@@ -99,7 +99,7 @@ pub(crate) fn table_cell(array: &ArrayRef, delimiter: char) -> Result<Cell<'_>, 
     }))
 }
 
-fn table_value(array: &ArrayRef, delimiter: char) -> Result<Cell<'_>, Error> {
+fn table_value(array: &ArrayRef, delimiter: char) -> Result<WriteCell<'_>, Error> {
     Ok(match array.data_type() {
         DataType::Null => Box::new(|_, _| {}),
         DataType::Utf8 => table_strings(array.as_string::<i32>(), delimiter),
@@ -121,14 +121,14 @@ fn table_value(array: &ArrayRef, delimiter: char) -> Result<Cell<'_>, Error> {
 fn table_strings<'c>(
     array: impl arrow_array::ArrayAccessor<Item = &'c str> + 'c,
     delimiter: char,
-) -> Cell<'c> {
+) -> WriteCell<'c> {
     Box::new(move |row, out| match array.value(row) {
         "" => out.extend_from_slice(b"\"\""),
         text => write::csv_value(out, text, delimiter),
     })
 }
 
-fn table_json(array: &ArrayRef, delimiter: char) -> Result<Cell<'_>, Error> {
+fn table_json(array: &ArrayRef, delimiter: char) -> Result<WriteCell<'_>, Error> {
     let write = value(array)?;
     Ok(Box::new(move |row, out| {
         let start = out.len();

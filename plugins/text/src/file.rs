@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sluice_core::options::OutPath;
 use sluice_core::pool::Block;
-use sluice_core::unnest::{Piece, Pieces, Unnested};
+use sluice_core::unnest::{UnnestPiece, UnnestPieces, UnnestedBatch};
 use sluice_core::{
     Batch, BlockPool, Channels, EncodeContext, Error, FieldPath, OutputFile, SinkContext,
 };
@@ -22,12 +22,12 @@ pub(crate) struct Taken {
 
 impl Taken {
     /// A piece of a batch, with the lists at `path` taken apart if there is one.
-    fn of(piece: &Piece, path: Option<&FieldPath>) -> Result<Self, Error> {
+    fn of(piece: &UnnestPiece, path: Option<&FieldPath>) -> Result<Self, Error> {
         let events = piece.events();
         let Some(path) = path else {
             return Ok(Self { batch: piece.batch().clone(), events, has_lists: false });
         };
-        let Unnested { batch, has_lists, .. } = piece.unnest(path)?;
+        let UnnestedBatch { batch, has_lists, .. } = piece.unnest(path)?;
         Ok(Self { batch, events, has_lists })
     }
 }
@@ -37,7 +37,7 @@ impl Taken {
 #[derive(Debug)]
 pub struct Blocks<B> {
     done: Vec<B>,
-    rest: Pieces,
+    rest: UnnestPieces,
 }
 
 /// How many times the usual length of a buffer the text of a batch takes before it is written piece by piece.
@@ -52,7 +52,7 @@ impl<B> Blocks<B> {
         mut encode: impl FnMut(Taken, &EncodeContext<'_>) -> Result<(B, usize), Error>,
     ) -> Result<Self, Error> {
         let most = context.buffers.usual().saturating_mul(MOST_BUFFERS);
-        let (mut rest, mut done, mut bytes) = (Pieces::of(batch, path)?, Vec::new(), 0usize);
+        let (mut rest, mut done, mut bytes) = (UnnestPieces::new(batch, path)?, Vec::new(), 0usize);
         // One buffer of a run is what a batch may take: reading waits for those that are lent.
         let own = own_buffers();
         while bytes <= most {

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Deserializer};
 use sluice_core::options::OutPath;
 use sluice_core::schemars::JsonSchema;
-use sluice_core::selection::{self, FieldList, Found};
+use sluice_core::selection::{self, FieldList, FieldPresence};
 use sluice_core::unnest::list_path;
 use sluice_core::{Batch, EncodeContext, Error, FieldPath, Sink, SinkContext};
 
@@ -50,14 +50,14 @@ pub struct Jsonl {
 #[derive(Debug)]
 pub struct JsonlBlock {
     text: TextBlock,
-    found: Option<Found>,
+    found: Option<FieldPresence>,
 }
 
 /// A file of lines in the making, and which of the wanted fields its events had.
 #[derive(Debug)]
 pub struct JsonlFile {
     file: TextFile,
-    found: Option<Found>,
+    found: Option<FieldPresence>,
     is_empty: bool,
 }
 
@@ -87,7 +87,7 @@ impl<'de> Deserialize<'de> for Jsonl {
 
 impl Jsonl {
     /// The events with the fields that are wanted of them.
-    fn selected(&self, batch: Batch, found: Option<&mut Found>) -> Result<Batch, Error> {
+    fn selected(&self, batch: Batch, found: Option<&mut FieldPresence>) -> Result<Batch, Error> {
         match (&self.fields, found) {
             (Some(fields), Some(found)) => fields.select(batch, found),
             _ if self.flatten => selection::flat(batch),

@@ -9,10 +9,10 @@
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
-use sluice_core::json::Cell;
+use sluice_core::json::WriteCell;
 use sluice_core::name::printable;
 use sluice_core::options::OutPath;
-use sluice_core::selection::{FieldList, Found};
+use sluice_core::selection::{FieldList, FieldPresence};
 use sluice_core::{Batch, ChannelId, Channels, Error, ErrorKind, FieldPath, MessageType, Rows};
 
 use crate::fields::{RowFinder, table_cell};
@@ -38,7 +38,7 @@ enum Fields {
     /// No event is decoded, and the lines are their fronts.
     Nowhere,
     /// They are in the lines. Says which of those that were chosen some event had.
-    InLines(Found),
+    InLines(FieldPresence),
     /// They lie apart, and the lines are the fronts.
     Apart(FieldParts),
 }
@@ -78,7 +78,7 @@ impl TableBlock {
     }
 
     /// Lines that are complete, and which of the chosen fields were found.
-    pub(crate) fn complete(text: TextBlock, found: Found) -> Self {
+    pub(crate) fn complete(text: TextBlock, found: FieldPresence) -> Self {
         Self { text, fields: Fields::InLines(found) }
     }
 
@@ -102,7 +102,7 @@ pub(crate) struct Columns(Vec<Vec<Option<ArrayRef>>>);
 
 impl Columns {
     /// The values of the fields that were chosen.
-    pub(crate) fn chosen(fields: &FieldList, batch: &Batch, found: &mut Found) -> Self {
+    pub(crate) fn chosen(fields: &FieldList, batch: &Batch, found: &mut FieldPresence) -> Self {
         Self(batch.rows().iter().map(|rows| fields.resolve(rows, found)).collect())
     }
 
@@ -120,7 +120,7 @@ impl Columns {
 /// Writes the columns of decoded rows of one type.
 pub(crate) struct Cells<'c> {
     rows: RowFinder<'c>,
-    cells: Vec<Option<Cell<'c>>>,
+    cells: Vec<Option<WriteCell<'c>>>,
     delimiter: char,
 }
 
@@ -287,7 +287,7 @@ enum Layout {
     /// No event has come yet that could tell.
     Undecided,
     /// Those that were chosen.
-    Chosen(FieldList, Found),
+    Chosen(FieldList, FieldPresence),
     /// None: the first event is not decoded.
     Bare,
     /// Those of the first event's type.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use sluice_core::schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use sluice_core::template::{Bound, MOST_TEXT};
+use sluice_core::template::{BoundTemplate, MOST_TEXT};
 use sluice_core::{
     Batch, Channel, Channels, Error, Event, FieldPath, Pattern, PerChannel, Rows, Template,
 };
@@ -164,11 +164,11 @@ fn too_long(channel: &Channel, event: &Event<'_>) -> Error {
 struct Kind<'b> {
     rows: Option<&'b Rows>,
     finder: RowFinder<'b>,
-    bounds: Vec<OnceCell<Bound<'b>>>,
+    bounds: Vec<OnceCell<BoundTemplate<'b>>>,
 }
 
 impl<'b> Kind<'b> {
-    fn bound(&self, place: usize, all: &'b [(Option<Pattern>, Template)]) -> &Bound<'b> {
+    fn bound(&self, place: usize, all: &'b [(Option<Pattern>, Template)]) -> &BoundTemplate<'b> {
         self.bounds[place].get_or_init(|| all[place].1.bind(self.rows))
     }
 }

@@ -13,9 +13,9 @@ use arrow_buffer::OffsetBuffer;
 use arrow_schema::Field;
 use serde_json::{Map, Value};
 use sluice_core::{
-    Batch, BatchBuilder, BlockPool, Channel, Channels, EncodeContext, Encoding, Error, Kind, Make,
-    MessageType, Name, OptionsError, Outputs, Overwrite, Payloads, Registry, Rows, SinkContext,
-    TypeKey,
+    Batch, BatchBuilder, BlockPool, Channel, Channels, EncodeContext, Encoding, Error, MessageType,
+    Name, OptionsError, Outputs, Overwrite, Payloads, PluginFactory, PluginKind, Registry, Rows,
+    SinkContext, TypeKey,
 };
 
 /// What is written, what is noted, and how many rows there are said to be.
@@ -216,8 +216,8 @@ pub(crate) fn make(
     sink: &str,
     options: Value,
 ) -> Result<Box<dyn sluice_core::DynSink>, OptionsError> {
-    let plugin = *Registry::linked().get(Kind::Sink, sink).unwrap();
-    let Make::Sink(make) = plugin.make else { panic!("{sink} is no sink") };
+    let plugin = *Registry::linked().get(PluginKind::Sink, sink).unwrap();
+    let PluginFactory::Sink(make) = plugin.make else { panic!("{sink} is no sink") };
     make(options)
 }
 

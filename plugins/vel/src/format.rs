@@ -12,7 +12,7 @@ use bytes::Bytes;
 use sluice_core::framed::LIKELY_EVENTS;
 use sluice_core::{
     Batch, BatchBuilder, ByteFormat, ChannelId, Channels, Clock, EncodeContext, Error, Event,
-    Place, ReadContext,
+    PayloadOffset, ReadContext,
 };
 
 use crate::channels::Ids;
@@ -149,7 +149,7 @@ impl ByteFormat for Datalog {
             let Ok(offset) = u32::try_from(at + HEADER_LEN) else {
                 return Ok(Err("a piece of a log is shorter than 4 GiB".into()));
             };
-            let place = Place { segment: 0, offset };
+            let place = PayloadOffset { segment: 0, offset };
             batch.push_wide(time, at as i64, ids.of(&header, payload)?, payload, place);
             at += HEADER_LEN + payload.len();
         }

@@ -6,10 +6,12 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use sluice_core::files::{Content, LogFile};
-use sluice_core::framed::{Found, FramedReader, Framing, Head, Outline, Peek, Verdict};
+use sluice_core::files::{InputContent, LogFile};
+use sluice_core::framed::{
+    EventHeader, FramedReader, Framing, Peek, PositionContent, RecordContent, RecordOutline,
+};
 use sluice_core::window::ReadAt;
-use sluice_core::{Clock, Damage, Entry, Error, ReadContext, Split, plugin};
+use sluice_core::{Clock, Damage, Error, ReadContext, Split, SplitStart, plugin};
 
 use crate::channels::Ids;
 use crate::scan::{self, Rules, spelled};
@@ -22,10 +24,10 @@ pub type LogReader = FramedReader<Messages>;
 /// Opens a log at a split, for the messages of a window of time. `clock` is what its times count from,
 /// `rules.epoch` included.
 pub fn open(
-    window: plugin::Window,
+    window: plugin::TimeWindow,
     path: &Path,
     split: &Split,
-    entry: Entry,
+    entry: SplitStart,
     (rules, clock): (Rules, Clock),
     context: &ReadContext,
 ) -> Result<LogReader, Error> {
@@ -39,8 +41,8 @@ pub fn open(
         context: context.clone(),
     };
     // Where the first message is, the file's head says.
-    let entry = if entry == Entry::At(0) { Entry::Search } else { entry };
-    let log = LogFile::open_holding(path, Content::Marked)?;
+    let entry = if entry == SplitStart::At(0) { SplitStart::Search } else { entry };
+    let log = LogFile::open_holding(path, InputContent::Marked)?;
     LogReader::over_within(window, log, split, entry, messages, context)
 }
 
@@ -109,9 +111,9 @@ impl Messages {
         timestamp: i64,
         pos: u64,
         channel: sluice_core::ChannelId,
-    ) -> Head {
+    ) -> EventHeader {
         let len = header.message_len() as usize;
-        Head { timestamp, sequence: pos.cast_signed(), channel, payload: HEADER_LEN..len }
+        EventHeader { timestamp, sequence: pos.cast_signed(), channel, payload: HEADER_LEN..len }
     }
 }
 
@@ -142,16 +144,16 @@ impl Framing for Messages {
         Ok(Peek::Event { len: message.len(), head })
     }
 
-    fn judge(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<Verdict> {
+    fn judge(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent> {
         if let (0, Some(scan::Head::Damaged { end, reason })) = (pos, &self.head) {
-            return Ok(Verdict::Damage { end: *end, reason: reason.clone() });
+            return Ok(PositionContent::Damage { end: *end, reason: reason.clone() });
         }
         Ok(match scan::judge(log, pos, &self.rules)? {
-            scan::Verdict::Message { end, .. } => Verdict::Record { end },
+            scan::Verdict::Message { end, .. } => PositionContent::Record { end },
             scan::Verdict::Damage { end, reason } => {
-                Verdict::Damage { end, reason: reason.to_string() }
+                PositionContent::Damage { end, reason: reason.to_string() }
             }
-            scan::Verdict::End => Verdict::End { mark: SIZE_LEN as u64 },
+            scan::Verdict::End => PositionContent::End { mark: SIZE_LEN as u64 },
         })
     }
 
@@ -172,7 +174,7 @@ impl Framing for Messages {
         }
     }
 
-    fn event(&mut self, pos: u64, message: &[u8]) -> Result<Found, Error> {
+    fn event(&mut self, pos: u64, message: &[u8]) -> Result<RecordContent, Error> {
         let broken = || Error::broken("a message was judged without a header or a time");
         let header = message.first_chunk().and_then(Header::parse).ok_or_else(broken)?;
         let time = self.rules.time(header.ms).ok_or_else(broken)?;
@@ -181,10 +183,10 @@ impl Framing for Messages {
         let (timestamp, is_wide) =
             i64::try_from(time).map_or((nearest, true), |timestamp| (timestamp, false));
         let head = self.head_of(&header, timestamp, pos, channel);
-        Ok(if is_wide { Found::Wide(head, time) } else { Found::Event(head) })
+        Ok(if is_wide { RecordContent::Wide(head, time) } else { RecordContent::Event(head) })
     }
 
-    fn outline(&mut self, bytes: &[u8]) -> Result<Option<Outline>, Error> {
+    fn outline(&mut self, bytes: &[u8]) -> Result<Option<RecordOutline>, Error> {
         let header = bytes.first_chunk().and_then(Header::parse);
         let Some(header) = header.filter(|header| self.rules.is_sound(header)) else {
             return Ok(None);
@@ -197,7 +199,7 @@ impl Framing for Messages {
         }
         // Its channel is one of the log's, whether or not the message is wanted.
         self.ids.of(&header, front)?;
-        Ok(Some(Outline { len: header.message_len(), timestamp }))
+        Ok(Some(RecordOutline { len: header.message_len(), timestamp }))
     }
 
     fn confirms(&self, bytes: &[u8]) -> bool {

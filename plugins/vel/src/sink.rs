@@ -11,7 +11,7 @@ use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use sluice_core::options::OutPath;
 use sluice_core::pool::Block;
-use sluice_core::time::When;
+use sluice_core::time::TimePoint;
 use sluice_core::{
     Batch, Clock, EncodeContext, Error, Event, OutputFile, PerChannel, Sink, SinkContext,
 };
@@ -134,9 +134,9 @@ struct Absolute(i64);
 
 impl<'de> Deserialize<'de> for Absolute {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match When::deserialize(deserializer)? {
-            When::At(nanos) => Ok(Self(nanos)),
-            When::After(_) => Err(serde::de::Error::custom(
+        match TimePoint::deserialize(deserializer)? {
+            TimePoint::At(nanos) => Ok(Self(nanos)),
+            TimePoint::After(_) => Err(serde::de::Error::custom(
                 "a point in time is needed, such as 2007-11-03T14:00:00Z",
             )),
         }
@@ -145,11 +145,11 @@ impl<'de> Deserialize<'de> for Absolute {
 
 impl JsonSchema for Absolute {
     fn schema_name() -> std::borrow::Cow<'static, str> {
-        When::schema_name()
+        TimePoint::schema_name()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        When::json_schema(generator)
+        TimePoint::json_schema(generator)
     }
 }
 

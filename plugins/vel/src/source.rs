@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
-use sluice_core::files::{self, Content};
+use sluice_core::files::{self, InputContent};
 use sluice_core::options::{ByteSize, InPaths, Seek};
-use sluice_core::time::When;
+use sluice_core::time::TimePoint;
 use sluice_core::{
-    Clock, Entry, Error, Input, Query, ReadContext, Reader, Sniff, Source, Split, Window,
+    Clock, Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
+    TimeWindow,
 };
 
 use crate::format::Datalog;
@@ -56,9 +57,9 @@ struct Options {
     path: InPaths,
     /// The time of the logs' 0 ms, which is when the program that wrote them was started. Without it
     /// times are relative.
-    epoch: Option<When>,
+    epoch: Option<TimePoint>,
     /// The time of each log's first message, instead of `epoch`.
-    first: Option<When>,
+    first: Option<TimePoint>,
     /// Names of messages beside the built-in ones: files hold numbers only.
     #[serde(default)]
     message_names: Arc<MessageNames>,
@@ -94,7 +95,7 @@ impl TryFrom<Options> for Vel {
         if options.epoch.is_some() && options.first.is_some() {
             return Err("`epoch` and `first` say the same in two ways; give one of them".into());
         }
-        let relative = |when: &Option<When>| when.is_some_and(When::is_relative);
+        let relative = |when: &Option<TimePoint>| when.is_some_and(TimePoint::is_relative);
         if relative(&options.epoch) || relative(&options.first) {
             return Err(
                 "`epoch` and `first` are points in time, such as 2007-11-03T14:00:00Z".into()
@@ -104,8 +105,8 @@ impl TryFrom<Options> for Vel {
     }
 }
 
-fn sniff(head: &[u8]) -> Sniff {
-    if head.starts_with(&MAGIC) { Sniff::Yes } else { Sniff::No }
+fn sniff(head: &[u8]) -> SniffResult {
+    if head.starts_with(&MAGIC) { SniffResult::Yes } else { SniffResult::No }
 }
 
 sluice_core::register! {
@@ -210,7 +211,7 @@ impl Source for Vel {
 
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
         let inputs = self.inputs()?;
-        files::refuse_foreign(&inputs, Content::Marked, "a VEL log")?;
+        files::refuse_foreign(&inputs, InputContent::Marked, "a VEL log")?;
         Split::of_files(inputs, target, |path, len| self.wanted(path, len, query))
     }
 
@@ -227,12 +228,12 @@ impl Source for Vel {
     fn read<'s>(
         &'s self,
         split: &Split,
-        entry: Entry,
+        entry: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let rules = self.rules_of(&split.input)?;
         let window = match self.options.seek {
-            Seek::Off => Window::default(),
+            Seek::Off => TimeWindow::default(),
             Seek::Headers | Seek::Sorted => context.query.window(),
         };
         Ok(Box::new(reader::open(window, &split.input, split, entry, rules, context)?))

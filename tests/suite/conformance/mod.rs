@@ -5,19 +5,27 @@ mod sinks;
 mod sources;
 mod stages;
 
-use sluice_core::{Kind, Registry};
+use sluice_core::{PluginKind, Registry};
 
 /// What is not tried here, and why.
-const EXCEPTIONS: &[(Kind, &str, &str)] = &[
-    (Kind::Source, "exec", "what it gives is what its program gives; plugins/exec tries that"),
-    (Kind::Sink, "exec", "what it writes is what its program makes of it; plugins/exec tries that"),
+const EXCEPTIONS: &[(PluginKind, &str, &str)] = &[
     (
-        Kind::Sink,
+        PluginKind::Source,
+        "exec",
+        "what it gives is what its program gives; plugins/exec tries that",
+    ),
+    (
+        PluginKind::Sink,
+        "exec",
+        "what it writes is what its program makes of it; plugins/exec tries that",
+    ),
+    (
+        PluginKind::Sink,
         "lcm-udp",
         "it writes to a network, where nothing can be taken back or read again",
     ),
     (
-        Kind::Stage,
+        PluginKind::Stage,
         "exec",
         "what comes out is what its program makes of it; plugins/exec tries that",
     ),
@@ -26,10 +34,10 @@ const EXCEPTIONS: &[(Kind, &str, &str)] = &[
 #[test]
 fn every_linked_plugin_is_tried_or_there_is_a_reason_why_not() {
     let tried = [
-        (Kind::Source, sources::NAMES),
-        (Kind::Sink, sinks::NAMES),
-        (Kind::Stage, stages::NAMES),
-        (Kind::Codec, codecs::NAMES),
+        (PluginKind::Source, sources::NAMES),
+        (PluginKind::Sink, sinks::NAMES),
+        (PluginKind::Stage, stages::NAMES),
+        (PluginKind::Codec, codecs::NAMES),
     ];
     let registry = Registry::linked();
     for (kind, names) in tried {

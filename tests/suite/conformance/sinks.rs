@@ -1,7 +1,7 @@
 //! Sinks, held to the conformance kit.
 
 use serde_json::json;
-use sluice_conformance::{Keeps, Order, Rounding, sink};
+use sluice_conformance::{EventOrder, FormatFidelity, TimeRounding, sink};
 
 use crate::kit::{Folder, root};
 
@@ -11,15 +11,15 @@ pub(super) const NAMES: &[&str] = &[
 ];
 
 /// What an LCM log holds of events.
-const LCM: Keeps = Keeps {
+const LCM: FormatFidelity = FormatFidelity {
     time_step: 1_000,
-    rounding: Rounding::Down,
+    rounding: TimeRounding::Down,
     sequences: true,
     sources: false,
     channels: true,
     encodings: false,
     rows: true,
-    order: Order::All,
+    order: EventOrder::All,
 };
 
 /// A made-up drive of so many seconds.
@@ -56,7 +56,7 @@ fn lcm_log_compressed() {
 #[test]
 fn lcm_log_in_pieces() {
     let options = json!({ "split_mb": 0.05, "renumber": true });
-    let keeps = Keeps { sequences: false, ..LCM };
+    let keeps = FormatFidelity { sequences: false, ..LCM };
     let source = json!({ "path": "out-*.lcm" });
     sink("lcm-log")
         .path("out.lcm")
@@ -91,7 +91,7 @@ fn archive_of_vel() {
     let feed =
         format!("[sources.events]\nplugin = \"vel\"\npath = '{}'\n", folder.at("in.vel").display());
     let options = json!({ "format": "vel" });
-    let keeps = Keeps { sequences: false, sources: false, ..Keeps::default() };
+    let keeps = FormatFidelity { sequences: false, sources: false, ..FormatFidelity::default() };
     let trial = sink("archive").path("out.vel.zst").options(options).fed_by(&feed);
     trial.read_by("archive").keeps(keeps).check();
 }
@@ -101,14 +101,19 @@ fn vel() {
     let folder = unhexed("plugins/vel/testdata/example/log.hex");
     let feed =
         format!("[sources.events]\nplugin = \"vel\"\npath = '{}'\n", folder.at("in.vel").display());
-    let keeps = Keeps { sequences: false, sources: false, ..Keeps::default() };
+    let keeps = FormatFidelity { sequences: false, sources: false, ..FormatFidelity::default() };
     sink("vel").fed_by(&feed).read_by("vel").keeps(keeps).check();
 }
 
 #[test]
 fn orca() {
-    let rounding = Rounding::Nearest;
-    let keeps = Keeps { time_step: 1_000, rounding, sequences: false, ..Keeps::default() };
+    let rounding = TimeRounding::Nearest;
+    let keeps = FormatFidelity {
+        time_step: 1_000,
+        rounding,
+        sequences: false,
+        ..FormatFidelity::default()
+    };
     for dialect in ["A", "C"] {
         let options = json!({ "dialect": dialect });
         sink("orca").path("out.orca").options(options).read_by("orca").keeps(keeps).check();

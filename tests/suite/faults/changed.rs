@@ -7,7 +7,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use serde_json::json;
-use sluice_core::{Entry, Error, Kind, Make, Query, ReadContext, Registry, Source};
+use sluice_core::{
+    Error, PluginFactory, PluginKind, Query, ReadContext, Registry, Source, SplitStart,
+};
 
 use crate::kit::{Folder, drive, log, run};
 
@@ -52,8 +54,8 @@ struct Read {
 
 /// Reads a file of which the splits were made before `change` was done to it.
 fn read_after(plugin: &str, path: &Path, target: u64, change: impl FnOnce()) -> Read {
-    let plugin = *Registry::linked().get(Kind::Source, plugin).unwrap();
-    let Make::Source(make) = plugin.make else { panic!("{plugin:?} is a source") };
+    let plugin = *Registry::linked().get(PluginKind::Source, plugin).unwrap();
+    let PluginFactory::Source(make) = plugin.make else { panic!("{plugin:?} is a source") };
     let source = make(json!({ "path": path })).unwrap();
     let splits = source.splits(target, &Query::default()).unwrap();
     change();
@@ -72,7 +74,7 @@ fn read(
     let mut ended = None;
     for split in splits {
         // As the engine does in the end: each split from where the one before stopped.
-        let entry = Entry::At(ended.unwrap_or(split.start));
+        let entry = SplitStart::At(ended.unwrap_or(split.start));
         let mut reader = source.read(split, entry, context)?;
         while let Some(batch) = reader.next_batch()? {
             for event in batch.iter() {

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use sluice_core::{Kind, Registry};
+use sluice_core::{PluginKind, Registry};
 
 use crate::kit::{Event, Folder, Ran, drive, log, ran, skipped, sluice};
 
@@ -41,7 +41,7 @@ const EXCEPTIONS: [(&str, &str); 3] = [
 fn every_sink_is_tried_or_there_is_a_reason_why_not() {
     let names = SINKS.iter().map(|(name, ..)| *name);
     let tried: BTreeSet<&str> = names.chain(EXCEPTIONS.map(|(name, _)| name)).collect();
-    assert_eq!(tried, Registry::linked().names(Kind::Sink).into_iter().collect());
+    assert_eq!(tried, Registry::linked().names(PluginKind::Sink).into_iter().collect());
 }
 
 const EVENTS: &str = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n";

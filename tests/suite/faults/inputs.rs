@@ -9,7 +9,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 
-use sluice_core::{Kind, Registry};
+use sluice_core::{PluginKind, Registry};
 
 use crate::kit::{Folder, Ran, drive, log, ran, skipped, sluice};
 
@@ -40,7 +40,7 @@ const EXCEPTIONS: [(&str, &str); 3] = [
 fn every_source_is_tried_or_there_is_a_reason_why_not() {
     let names = SOURCES.iter().map(|(name, _)| *name);
     let tried: BTreeSet<&str> = names.chain(EXCEPTIONS.map(|(name, _)| name)).collect();
-    assert_eq!(tried, Registry::linked().names(Kind::Source).into_iter().collect());
+    assert_eq!(tried, Registry::linked().names(PluginKind::Source).into_iter().collect());
 }
 
 /// Reads an input with a source, and writes what it has over what was written before.

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, Command};
 use clap_complete::Shell as Dialect;
-use sluice_core::{Kind, Registry};
+use sluice_core::{PluginKind, Registry};
 use sluice_pipeline::library;
 
 use crate::args::{self, CompletionsArgs};
@@ -80,8 +80,8 @@ fn with_names(verb: Command, dialect: Dialect, registry: &Registry) -> Command {
     let name = verb.get_name().to_owned();
     let takes_pipelines = OF_PIPELINES.contains(&name.as_str()) && dialect == Dialect::Zsh;
     verb.mut_args(|argument| match argument.get_long() {
-        Some("from") => argument.value_parser(plugins(registry, Some(Kind::Source))),
-        Some("as") => argument.value_parser(plugins(registry, Some(Kind::Sink))),
+        Some("from") => argument.value_parser(plugins(registry, Some(PluginKind::Source))),
+        Some("as") => argument.value_parser(plugins(registry, Some(PluginKind::Sink))),
         None if name == "plugins" && argument.is_positional() => {
             argument.value_parser(plugins(registry, None))
         }
@@ -93,7 +93,7 @@ fn with_names(verb: Command, dialect: Dialect, registry: &Registry) -> Command {
 }
 
 /// The names of plugins of this kind, or of all.
-fn plugins(registry: &Registry, kind: Option<Kind>) -> PossibleValuesParser {
+fn plugins(registry: &Registry, kind: Option<PluginKind>) -> PossibleValuesParser {
     let all = registry.iter().filter(|plugin| kind.is_none_or(|kind| plugin.kind() == kind));
     let mut names = BTreeSet::new();
     let firsts = all.filter(|plugin| names.insert(plugin.name));

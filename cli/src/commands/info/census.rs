@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sluice_core::census::{self, Part, Tally, Times};
+use sluice_core::census::{self, BatchCensus, ChannelCensus, TimeStatistics};
 use sluice_core::{
     Batch, Channel, Channels, CodecOptions, Codecs, EncodeContext, Error, KeyOf, KnownType,
     PerChannel, Sink, SinkContext, TypeKey, TypePaths, TypesByKey,
@@ -19,11 +19,11 @@ use crate::shell::Shell;
 #[derive(Debug, Default)]
 pub(crate) struct Census {
     /// All events, whatever their channel.
-    pub(super) all: Times,
+    pub(super) all: TimeStatistics,
     /// How often an event's number is not the one after that of the event before.
     pub(super) number_jumps: u64,
     /// Every channel, by name and source.
-    pub(super) channels: Vec<(Arc<Channel>, Tally)>,
+    pub(super) channels: Vec<(Arc<Channel>, ChannelCensus)>,
     /// The names of the types, as far as they are known.
     pub(super) types: BTreeMap<TypeKey, Arc<str>>,
 }
@@ -55,7 +55,7 @@ impl Types {
     }
 
     fn declared(paths: &TypePaths, shell: &Shell) -> Result<Self, Failure> {
-        let codecs = Codecs::of(&shell.registry, paths, &CodecOptions::default());
+        let codecs = Codecs::from_paths(&shell.registry, paths, &CodecOptions::default());
         let codecs = codecs.map_err(|error| Failure::WrongUse(error.message))?;
         if let Some(refusal) = codecs.refusal() {
             return Err(Failure::WrongUse(refusal));
@@ -66,7 +66,7 @@ impl Types {
 
     /// Those that these codecs know.
     pub(crate) fn of(codecs: Codecs) -> Self {
-        let types = TypesByKey::of(&codecs);
+        let types = TypesByKey::from_codecs(&codecs);
         let name = |(key, known): (_, &KnownType)| (key, Arc::clone(&known.described.name));
         let names = Arc::new(types.names().map(name).collect());
         Self { codecs, names }
@@ -103,11 +103,11 @@ impl Counting {
 /// The census in the making.
 pub(crate) struct Count {
     channels: Arc<Channels>,
-    part: Part,
+    part: BatchCensus,
 }
 
 impl Sink for Counting {
-    type Block = Part;
+    type Block = BatchCensus;
     type Output = Count;
 
     fn targets(&self) -> Vec<PathBuf> {
@@ -115,7 +115,7 @@ impl Sink for Counting {
     }
 
     fn open(&self, context: &SinkContext) -> Result<Count, Error> {
-        Ok(Count { channels: Arc::clone(&context.channels), part: Part::default() })
+        Ok(Count { channels: Arc::clone(&context.channels), part: BatchCensus::default() })
     }
 
     fn takes_rows(&self) -> bool {
@@ -126,12 +126,12 @@ impl Sink for Counting {
         true
     }
 
-    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Part, Error> {
+    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<BatchCensus, Error> {
         let keys = self.keys.table(context.channels, |channel| Ok(self.types.keys(channel)))?;
-        Ok(Part::of(&batch, &keys))
+        Ok(BatchCensus::from_batch(&batch, &keys))
     }
 
-    fn append(&self, output: &mut Count, block: Part) -> Result<u64, Error> {
+    fn append(&self, output: &mut Count, block: BatchCensus) -> Result<u64, Error> {
         let events = block.all.events;
         output.part.append(block);
         Ok(events)

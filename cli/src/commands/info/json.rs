@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use sluice_core::Channel;
-use sluice_core::census::Tally;
+use sluice_core::census::ChannelCensus;
 
 use super::Found;
 use super::census::Census;
@@ -36,8 +36,8 @@ pub(super) fn of(found: &Found) -> Value {
     })
 }
 
-fn channel_json(channel: &Channel, tally: &Tally, census: &Census) -> Value {
-    let Tally { bytes, times, .. } = tally;
+fn channel_json(channel: &Channel, tally: &ChannelCensus, census: &Census) -> Value {
+    let ChannelCensus { bytes, times, .. } = tally;
     let types = tally.common_types();
     let types = types.iter().map(|(key, events)| {
         let name = census.types.get(key);
@@ -63,7 +63,7 @@ fn channel_json(channel: &Channel, tally: &Tally, census: &Census) -> Value {
 }
 
 /// The name of the type that most of a channel's events are of; nothing if it is not known.
-fn type_of<'c>(channel: &'c Channel, tally: &Tally, census: &'c Census) -> Option<&'c str> {
+fn type_of<'c>(channel: &'c Channel, tally: &ChannelCensus, census: &'c Census) -> Option<&'c str> {
     let types = tally.common_types();
     let told = types.first().and_then(|(key, _)| census.types.get(key));
     told.or(channel.type_name.as_ref()).map(|name| &**name)

@@ -1,6 +1,6 @@
 //! What was found in a log, as text for people.
 
-use sluice_core::census::Times;
+use sluice_core::census::TimeStatistics;
 use sluice_core::name::printable;
 use sluice_core::plugin::times_clamped;
 use sluice_core::{Clock, time};
@@ -59,7 +59,7 @@ pub(super) fn text(found: &Found, layout: Layout) -> String {
     text
 }
 
-fn period(times: &Times, relative: bool) -> String {
+fn period(times: &TimeStatistics, relative: bool) -> String {
     let moment = |nanos: i64| match relative {
         true => format!("{:.6} s", nanos as f64 / 1e9),
         false => time::format(nanos),
@@ -69,7 +69,7 @@ fn period(times: &Times, relative: bool) -> String {
     format!("{from} to {to} ({length})")
 }
 
-fn order(times: &Times, number_jumps: u64) -> String {
+fn order(times: &TimeStatistics, number_jumps: u64) -> String {
     let steps = match times.steps_back {
         0 => "by time".to_owned(),
         steps => {

@@ -2,7 +2,7 @@
 //! line of its own.
 
 use sluice_core::Channel;
-use sluice_core::census::Tally;
+use sluice_core::census::ChannelCensus;
 use sluice_core::name::printable;
 
 use super::census::Census;
@@ -63,8 +63,8 @@ pub(super) fn encoding(census: &Census) -> Option<&str> {
     all.all(|encoding| encoding == first).then_some(first)
 }
 
-fn row(channel: &Channel, tally: &Tally, census: &Census, has_encodings: bool) -> Row {
-    let Tally { bytes, times, .. } = tally;
+fn row(channel: &Channel, tally: &ChannelCensus, census: &Census, has_encodings: bool) -> Row {
+    let ChannelCensus { bytes, times, .. } = tally;
     let dash = || "-".to_owned();
     let types = types(channel, tally, census);
     let encoding = channel.encoding.as_str();
@@ -83,7 +83,7 @@ fn row(channel: &Channel, tally: &Tally, census: &Census, has_encodings: bool) -
 }
 
 /// The types of a channel's events: names, or fingerprints of those that have none.
-fn types(channel: &Channel, tally: &Tally, census: &Census) -> String {
+fn types(channel: &Channel, tally: &ChannelCensus, census: &Census) -> String {
     let types = tally.common_types();
     let each = types.iter().map(|(key, _)| match census.types.get(key) {
         Some(name) => printable(name).into_owned(),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use sluice_core::Kind;
+use sluice_core::PluginKind;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -53,12 +53,12 @@ pub(crate) enum NewKind {
 
 impl NewKind {
     /// The kind as the registry has it.
-    pub(crate) fn kind(self) -> Kind {
+    pub(crate) fn kind(self) -> PluginKind {
         match self {
-            Self::Source => Kind::Source,
-            Self::Sink => Kind::Sink,
-            Self::Stage => Kind::Stage,
-            Self::Codec => Kind::Codec,
+            Self::Source => PluginKind::Source,
+            Self::Sink => PluginKind::Sink,
+            Self::Stage => PluginKind::Stage,
+            Self::Codec => PluginKind::Codec,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Names of new plugins: whether one can be had. It is the plugin's, the crate's and the program's.
 
-use sluice_core::{Kind, Registry};
+use sluice_core::{PluginKind, Registry};
 
 /// Longer names serve nobody, and files are called after them.
 const LONGEST: usize = 64;
@@ -74,7 +74,7 @@ const TAKEN: &[&str] = &[
 ];
 
 /// Judges a name for a plugin of this kind. `Err` says what is wrong with it and what would be right.
-pub(super) fn judge(name: &str, kind: Kind, registry: &Registry) -> Result<(), String> {
+pub(super) fn judge(name: &str, kind: PluginKind, registry: &Registry) -> Result<(), String> {
     let told = || sluice_core::name::printable(name).chars().take(LONGEST).collect::<String>();
     let is_allowed = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '-' | '_');
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(is_allowed) {
@@ -121,7 +121,7 @@ mod tests {
     use sluice_all as _;
 
     fn source(name: &str) -> Result<(), String> {
-        judge(name, Kind::Source, &Registry::linked())
+        judge(name, PluginKind::Source, &Registry::linked())
     }
 
     #[test]
@@ -129,7 +129,11 @@ mod tests {
         for name in ["gyro", "my-log", "a1_b2", "vel2"] {
             assert_eq!(source(name), Ok(()), "{name}");
         }
-        assert_eq!(judge("vel", Kind::Stage, &Registry::linked()), Ok(()), "another kind has it");
+        assert_eq!(
+            judge("vel", PluginKind::Stage, &Registry::linked()),
+            Ok(()),
+            "another kind has it"
+        );
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use sluice_core::name::printable_sentence;
-use sluice_core::{Kind, Playback, Plugin};
+use sluice_core::{Playback, Plugin, PluginKind};
 use sluice_pipeline::run::{self, Options, Progress, Snapshot};
 use sluice_pipeline::{Pipeline, Report};
 
@@ -64,7 +64,7 @@ fn text(args: &PlayArgs, shell: &Shell) -> Result<(String, f64), Failure> {
             "{to} is no address such as {LIVE}239.255.76.67:7667; `sluice convert` writes files"
         )));
     }
-    let sink = inputs::of_url(shell, Kind::Sink, if to.is_empty() { LIVE } else { to })?;
+    let sink = inputs::of_url(shell, PluginKind::Sink, if to.is_empty() { LIVE } else { to })?;
     let mut selection = args.selection.clone();
     selection.channel.extend(args.regex.clone());
     let (files, selection) = inputs::without_addresses(&args.inputs, &selection, shell)?;

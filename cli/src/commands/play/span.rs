@@ -1,7 +1,7 @@
 //! From when to when a log is, found out from its beginning and its end alone.
 
-use sluice_core::time::When;
-use sluice_core::{Entry, Error, Query, ReadContext, Source, Split};
+use sluice_core::time::TimePoint;
+use sluice_core::{Error, Query, ReadContext, Source, Split, SplitStart};
 use sluice_pipeline::{Part, Pipeline};
 
 use crate::args::SelectionArgs;
@@ -22,7 +22,7 @@ pub(super) fn last(pipeline: &Pipeline, selection: &SelectionArgs) -> Option<i64
     // What cannot be read now, the run will say.
     let splits = source.splits(PIECE, &Query::default()).ok()?;
     let last = times(source, &splits, splits.len().checked_sub(1)?).ok()?.into_iter().max()?;
-    let end = selection.end.as_deref().and_then(|end| When::parse(end).ok());
+    let end = selection.end.as_deref().and_then(|end| TimePoint::parse(end).ok());
     let Some(end) = end else { return Some(last) };
     let origin = match end.is_relative() {
         true => *times(source, &splits, 0).ok()?.first()?,
@@ -39,8 +39,8 @@ fn times(source: &dyn Source, splits: &[Split], at: usize) -> Result<Vec<i64>, E
     }
     let before = at.checked_sub(1).and_then(|before| splits.get(before));
     let entry = match before.is_some_and(|before| before.is_followed_by(split)) {
-        true => Entry::Search,
-        false => Entry::At(split.start),
+        true => SplitStart::Search,
+        false => SplitStart::At(split.start),
     };
     let context = ReadContext::standalone("span");
     let (mut reader, mut times) = (source.read(split, entry, &context)?, Vec::new());

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_core::output::Published;
-use sluice_core::{Kind, Overwrite, Plugin};
+use sluice_core::output::PublishedFile;
+use sluice_core::{Overwrite, Plugin, PluginKind};
 use sluice_pipeline::run::{self, Options, Recording, Stop};
 use sluice_pipeline::{Node, Part, Pipeline, Report};
 
@@ -126,11 +126,11 @@ impl<'s> Source<'s> {
         let selection = selection(args, shell);
         match args.url.clone().or_else(from_environment) {
             None => {
-                let plugin = inputs::named(shell, Kind::Source, LIVE)?;
+                let plugin = inputs::named(shell, PluginKind::Source, LIVE)?;
                 Self::live(plugin, None, selection, args)
             }
             Some(url) if inputs::is_url(&url) => {
-                let plugin = inputs::of_url(shell, Kind::Source, &url)?;
+                let plugin = inputs::of_url(shell, PluginKind::Source, &url)?;
                 Self::live(plugin, Some(url), selection, args)
             }
             Some(url) if url.starts_with("file://") => Self::file(url, &selection, args, shell),
@@ -260,10 +260,13 @@ fn options(args: &RecordArgs, out: Out<'_>, meter: &Arc<Meter>) -> Options {
 
 /// The files that are left of those that were written one after another, under the names that they have
 /// moved to.
-fn as_rotated(files: Vec<Published>, name: impl Fn(u32) -> Option<PathBuf>) -> Vec<Published> {
+fn as_rotated(
+    files: Vec<PublishedFile>,
+    name: impl Fn(u32) -> Option<PathBuf>,
+) -> Vec<PublishedFile> {
     let newest_first = (0..).zip(files.into_iter().rev());
-    let mut left: Vec<Published> = newest_first
-        .map_while(|(number, file)| Some(Published { path: name(number)?, ..file }))
+    let mut left: Vec<PublishedFile> = newest_first
+        .map_while(|(number, file)| Some(PublishedFile { path: name(number)?, ..file }))
         .collect();
     left.reverse();
     left

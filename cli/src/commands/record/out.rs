@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sluice_core::{Kind, files};
+use sluice_core::{PluginKind, files};
 
 use crate::args::Assignment;
 use crate::commands::convert::Sink;
@@ -110,7 +110,7 @@ fn sink<'s>(args: &RecordArgs, to: &str, shell: &'s Shell) -> Result<Sink<'s>, F
         )));
     }
     let (extension, packed) = inputs::extension(Path::new(to));
-    let known = |e: String| shell.registry.by_extension(Kind::Sink, &e).is_some();
+    let known = |e: String| shell.registry.by_extension(PluginKind::Sink, &e).is_some();
     let is_folder = to.ends_with('/') || Path::new(to).is_dir();
     let tells = is_folder || packed || extension.is_some_and(known);
     let name = args.sink.as_deref().or((!tells).then_some(LOG));
@@ -155,7 +155,8 @@ fn limits(args: &RecordArgs, numbering: Numbering) -> Limits {
 /// The extension by which tools know a format: `.parquet`, `.lcm.zst`, `.zst`.
 fn suffix(path: &str, shell: &Shell) -> String {
     let (extension, packed) = inputs::extension(Path::new(path));
-    let known = |e: &String| e == "arrow" || shell.registry.by_extension(Kind::Sink, e).is_some();
+    let known =
+        |e: &String| e == "arrow" || shell.registry.by_extension(PluginKind::Sink, e).is_some();
     let inner = extension.filter(known).map(|e| format!(".{e}")).unwrap_or_default();
     inner + if packed { ".zst" } else { "" }
 }

@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use clap::Parser;
 use sluice_all as _;
 use sluice_core::{
-    BatchBuilder, Channel, Encoding, Entry, Error, Input, Name, Query, ReadContext, Reader,
-    Registry, Split,
+    BatchBuilder, Channel, Encoding, Error, Input, Name, Query, ReadContext, Reader, Registry,
+    Split, SplitStart,
 };
 
 use super::*;
@@ -231,7 +231,7 @@ fn expressions_of_other_loggers_are_noticed() {
 
 #[test]
 fn rotated_files_are_reported_under_the_names_they_have_now() {
-    let file = |rows| Published { path: "a.0".into(), rows, bytes: 0, blake3: None };
+    let file = |rows| PublishedFile { path: "a.0".into(), rows, bytes: 0, blake3: None };
     let name = |number: u32| (number < 2).then(|| format!("a.{number}").into());
     let left = as_rotated(vec![file(1), file(2), file(3)], name);
     let left: Vec<(PathBuf, u64)> = left.into_iter().map(|file| (file.path, file.rows)).collect();
@@ -263,7 +263,7 @@ impl sluice_core::Source for Live {
     fn read<'s>(
         &'s self,
         _: &Split,
-        _: Entry,
+        _: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let channel = Channel::new(Name::from_text("POSE"), "test", Encoding::Unknown);

@@ -6,8 +6,10 @@
 use std::collections::HashMap;
 
 use serde_json::{Map as Object, Value, json};
-use sluice_core::json::Fields;
-use sluice_core::{ChannelId, Channels, Kind, Make, Map, Stage, StageContext, TypeKey, TypePaths};
+use sluice_core::json::JsonRows;
+use sluice_core::{
+    ChannelId, Channels, Map, PluginFactory, PluginKind, Stage, StageContext, TypeKey, TypePaths,
+};
 
 use super::counting::{Last, Seen};
 use crate::commands::info::Types;
@@ -82,7 +84,7 @@ impl Messages {
         let batch = decode.apply(last.batch(), &mut StageContext::new(table, None)).ok()?;
         let rows = batch.rows().first()?;
         let mut text = Vec::new();
-        Fields::of(&rows.columns).ok()?.write(0, &mut text);
+        JsonRows::new(&rows.columns).ok()?.write(0, &mut text);
         Some((rows.message.name.to_string(), serde_json::from_slice(&text).ok()?))
     }
 }
@@ -93,10 +95,10 @@ fn decoder(
     channel_types: &[(String, String)],
     shell: &Shell,
 ) -> Result<Box<dyn Map>, Failure> {
-    let plugin = inputs::named(shell, Kind::Stage, "decode")?;
+    let plugin = inputs::named(shell, PluginKind::Stage, "decode")?;
     let each = channel_types.iter().map(|(channel, name)| (channel.clone(), json!(name)));
     let options = json!({ "types": types, "channel_types": each.collect::<Object<_, _>>() });
-    let Make::Stage(make) = plugin.make else {
+    let PluginFactory::Stage(make) = plugin.make else {
         return Err(Failure::Failed(format!("`{}` is no stage", plugin.name)));
     };
     match make(options) {

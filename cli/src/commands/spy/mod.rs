@@ -19,8 +19,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use sluice_core::name::{json_escaped, printable_sentence};
-use sluice_core::time::{self, Length};
-use sluice_core::{Kind, Plugin};
+use sluice_core::time::{self, TimeLength};
+use sluice_core::{Plugin, PluginKind};
 use sluice_pipeline::run::{self, Options, Progress, Snapshot, Stop};
 use sluice_pipeline::{Pipeline, Report};
 
@@ -98,11 +98,11 @@ fn source<'s>(args: &SpyArgs, shell: &'s Shell) -> Result<&'s Plugin, Failure> {
              `sluice play` plays it"
         )));
     }
-    inputs::of_url(shell, Kind::Source, url)
+    inputs::of_url(shell, PluginKind::Source, url)
 }
 
 fn interval(args: &SpyArgs) -> Result<Duration, Failure> {
-    Length::parse(&args.interval).map(Length::duration).map_err(Failure::WrongUse)
+    TimeLength::parse(&args.interval).map(TimeLength::duration).map_err(Failure::WrongUse)
 }
 
 /// The options of the source.

@@ -119,7 +119,7 @@ mod tests {
     use std::fs;
 
     fn shell() -> Shell {
-        Shell::new(Registry::of([]), true, Color::Never)
+        Shell::new(Registry::from_plugins([]), true, Color::Never)
     }
 
     fn folder(files: &[(&str, &str)], manifest: &str) -> tempfile::TempDir {

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use serde_json::json;
-use sluice_core::files::{self, Found};
+use sluice_core::files::{self, PathKind};
 use sluice_core::name::printable_sentence;
-use sluice_core::{Input, Make};
+use sluice_core::{Input, PluginFactory};
 use sluice_pipeline::manifest;
 
 use super::record::Said;
@@ -75,7 +75,7 @@ impl Verdict {
     pub(super) fn compare(&mut self, path: &Path, said: &Said, shell: &Shell) {
         let name = said.path.display();
         let length = match files::look(path) {
-            Ok(Some(Found::File(length))) => length,
+            Ok(Some(PathKind::File(length))) => length,
             Ok(Some(_)) => return self.differences.push(format!("{name} is not a file")),
             Ok(None) => return self.differences.push(format!("{name} is missing")),
             Err(error) => return self.differences.push(error.to_string()),
@@ -117,7 +117,9 @@ fn rows_in(path: &Path, shell: &Shell) -> Result<Option<u64>, String> {
         Err(failure @ (Failure::Failed(_) | Failure::Error(_))) => return Err(failure.message()),
         Err(_) => return Ok(None),
     };
-    let (Make::Source(make), Some(text)) = (found.make, path.to_str()) else { return Ok(None) };
+    let (PluginFactory::Source(make), Some(text)) = (found.make, path.to_str()) else {
+        return Ok(None);
+    };
     let Ok(source) = make(json!({ "path": text })) else { return Ok(None) };
     source.events_in(path).map_err(|error| error.to_string())
 }

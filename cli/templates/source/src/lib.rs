@@ -14,7 +14,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluice_core::options::InPaths;
-use sluice_core::{Delimited, Mark, Parsed, Sniff, register};
+use sluice_core::{Delimited, EventMarker, ParseOutcome, SniffResult, register};
 
 /// Reads {{name}} logs.
 // The options: what a pipeline file may say. Their comments are the help of `plugins {{name}}`.
@@ -45,11 +45,11 @@ impl Delimited for Log {
         &self.path
     }
 
-    fn mark(&self) -> Mark<'_> {
-        Mark::Begins(MARK)
+    fn mark(&self) -> EventMarker<'_> {
+        EventMarker::Begins(MARK)
     }
 
-    fn parse<'b>(&self, bytes: &'b [u8]) -> Parsed<'b> {
+    fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
         event(bytes)
     }
 }
@@ -58,15 +58,15 @@ impl Delimited for Log {
 ///
 /// Nothing but its own bytes may decide that: Sluice reads a log in pieces, on all cores, and asks wherever a
 /// mark is found. What is damaged is stepped over and reported.
-fn event(bytes: &[u8]) -> Parsed<'_> {
+fn event(bytes: &[u8]) -> ParseOutcome<'_> {
     let Some([_, _, sensor, len, time @ ..]) = bytes.first_chunk::<HEAD>() else {
-        return Parsed::More;
+        return ParseOutcome::More;
     };
     let end = HEAD + usize::from(*len);
     let Some((event, [sum, ..])) = bytes.split_at_checked(end) else {
-        return Parsed::More;
+        return ParseOutcome::More;
     };
-    let damaged = |reason| Parsed::Damaged {
+    let damaged = |reason| ParseOutcome::Damaged {
         len: end + 1,
         reason,
     };
@@ -79,20 +79,20 @@ fn event(bytes: &[u8]) -> Parsed<'_> {
     let Some(nanos) = i64::from_le_bytes(*time).checked_mul(1_000) else {
         return damaged("its time is beyond those that can be held");
     };
-    Parsed::event(end + 1, nanos, *channel, HEAD..end)
+    ParseOutcome::event(end + 1, nanos, *channel, HEAD..end)
 }
 
 /// Whether a file is of this format, by its first bytes: then nobody has to name it.
 ///
 /// A log is known although its first event is damaged: by a head that hardly anything else has, or by a whole
 /// event that comes later.
-fn sniff(head: &[u8]) -> Sniff {
+fn sniff(head: &[u8]) -> SniffResult {
     if is_head(head) {
-        return Sniff::Yes;
+        return SniffResult::Yes;
     }
     let mut places = (1..head.len()).filter_map(|at| head.get(at..));
-    let has_event = places.any(|bytes| is_head(bytes) && matches!(event(bytes), Parsed::Event(_)));
-    if has_event { Sniff::Maybe } else { Sniff::No }
+    let has_event = places.any(|bytes| is_head(bytes) && matches!(event(bytes), ParseOutcome::Event(_)));
+    if has_event { SniffResult::Maybe } else { SniffResult::No }
 }
 
 /// Whether an event may begin like this, whatever its sum is.

@@ -12,8 +12,8 @@ use sluice_core::files;
 use sluice_core::options::InPaths;
 use sluice_core::schemars::JsonSchema;
 use sluice_core::{
-    Batch, BatchBuilder, Channel, Damage, Encoding, Entry, Error, Input, Name, Query, ReadContext,
-    Reader, Sniff, Source, Split, register,
+    Batch, BatchBuilder, Channel, Damage, Encoding, Error, Input, Name, Query, ReadContext, Reader,
+    SniffResult, Source, Split, SplitStart, register,
 };
 
 const MAGIC: &[u8] = b"TOY1";
@@ -103,8 +103,8 @@ macro_rules! toys {
     };
 }
 
-fn mine(head: &[u8]) -> Sniff {
-    if head.starts_with(b"TOY1") { Sniff::Maybe } else { Sniff::No }
+fn mine(head: &[u8]) -> SniffResult {
+    if head.starts_with(b"TOY1") { SniffResult::Maybe } else { SniffResult::No }
 }
 
 toys! {
@@ -135,10 +135,10 @@ toys! {
     "loose": Loose;
     "untold": Untold;
     "claims-pictures": Toy<{ defect::NONE }>, sniff = |head| {
-        if head.starts_with(b"\x89PNG") { Sniff::Yes } else { mine(head) }
+        if head.starts_with(b"\x89PNG") { SniffResult::Yes } else { mine(head) }
     };
     "panics-on-heads": Toy<{ defect::NONE }>, sniff = |head| {
-        if head[..2] == *b"ZZ" { Sniff::Maybe } else { Sniff::No }
+        if head[..2] == *b"ZZ" { SniffResult::Maybe } else { SniffResult::No }
     };
 }
 
@@ -334,7 +334,7 @@ macro_rules! source {
             fn read<'s>(
                 &'s self,
                 split: &Split,
-                _: Entry,
+                _: SplitStart,
                 context: &ReadContext,
             ) -> Result<Box<dyn Reader + 's>, Error> {
                 let events: fn(&Self) -> &AtomicI64 = $events;

@@ -1,7 +1,7 @@
 //! Outputs that fail at any step.
 
 use super::*;
-use crate::output::faults::{Fault, Faults};
+use crate::output::faults::{FaultInjector, StepFault};
 
 /// Everything that outputs can do, once: what is written is told by `text`.
 fn write_everything(outputs: &Arc<Outputs>, folder: &Path, text: &str) -> Result<(), Error> {
@@ -35,7 +35,7 @@ fn write_everything(outputs: &Arc<Outputs>, folder: &Path, text: &str) -> Result
     longer.finish(1)
 }
 
-fn run(folder: &Path, text: &str, faults: &Arc<Faults>) -> Result<(), Error> {
+fn run(folder: &Path, text: &str, faults: &Arc<FaultInjector>) -> Result<(), Error> {
     let outputs = Outputs::new(Overwrite::Replace, true, &[]).with_faults(Arc::clone(faults));
     let outputs = Arc::new(outputs);
     write_everything(&outputs, folder, text)?;
@@ -48,17 +48,17 @@ fn run(folder: &Path, text: &str, faults: &Arc<Faults>) -> Result<(), Error> {
 }
 
 /// Lets every step fail in turn over what `before` left: it alone, or with all after it.
-fn fail_at_every_step(before: &[&str], text: &str, fails: fn(u64, Fault) -> Faults) {
+fn fail_at_every_step(before: &[&str], text: &str, fails: fn(u64, StepFault) -> FaultInjector) {
     let written = || {
         let folder = tempfile::tempdir().unwrap();
         before.iter().for_each(|text| run(folder.path(), text, &Arc::default()).unwrap());
         folder
     };
-    let (folder, counted) = (written(), Arc::new(Faults::none()));
+    let (folder, counted) = (written(), Arc::new(FaultInjector::none()));
     run(folder.path(), text, &counted).unwrap();
     assert!(counted.steps() > 20, "{}", counted.steps());
     for step in 0..counted.steps() {
-        let (folder, faults) = (written(), Arc::new(fails(step, Fault::Short)));
+        let (folder, faults) = (written(), Arc::new(fails(step, StepFault::Short)));
         let there = below(folder.path());
         let error = run(folder.path(), text, &faults).unwrap_err().to_string();
         let struck = faults.struck().unwrap();
@@ -70,18 +70,18 @@ fn fail_at_every_step(before: &[&str], text: &str, fails: fn(u64, Fault) -> Faul
 
 #[test]
 fn a_failure_at_any_step_leaves_nothing_where_nothing_was() {
-    fail_at_every_step(&[], "one", Faults::at);
+    fail_at_every_step(&[], "one", FaultInjector::at);
 }
 
 #[test]
 fn a_failure_at_any_step_leaves_all_that_was_to_be_replaced() {
-    fail_at_every_step(&["one"], "two!", Faults::at);
+    fail_at_every_step(&["one"], "two!", FaultInjector::at);
 }
 
 #[test]
 fn a_disk_that_stays_full_leaves_what_was_there() {
-    fail_at_every_step(&[], "one", Faults::since);
-    fail_at_every_step(&["one"], "two!", Faults::since);
+    fail_at_every_step(&[], "one", FaultInjector::since);
+    fail_at_every_step(&["one"], "two!", FaultInjector::since);
 }
 
 #[test]
@@ -108,11 +108,11 @@ fn an_output_that_lacks_what_could_not_be_written_is_not_completed() {
     };
     // The first step is that the file is made.
     for name in ["plain", "packed.zst"] {
-        let error = write(name, Faults::at(1, Fault::Short));
+        let error = write(name, FaultInjector::at(1, StepFault::Short));
         assert!(error.contains("cannot complete") && error.contains(name), "{error}");
     }
     let outputs = Outputs::new(Overwrite::Refuse, false, &[]);
-    let outputs = Arc::new(outputs.with_faults(Arc::new(Faults::at(2, Fault::Broken))));
+    let outputs = Arc::new(outputs.with_faults(Arc::new(FaultInjector::at(2, StepFault::Broken))));
     let mut many = outputs.many(&folder.path().join("many")).unwrap();
     many.write("a", b"1", 1).unwrap_err();
     many.write("b", b"1", 1).unwrap();

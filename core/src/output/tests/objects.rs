@@ -1,7 +1,7 @@
 //! Outputs in a store, by one in memory.
 
 use super::*;
-use crate::output::staging::Staging;
+use crate::output::staging::StagingDir;
 use crate::store::memory::MEMORY;
 
 fn outputs(overwrite: Overwrite) -> Arc<Outputs> {
@@ -21,7 +21,7 @@ fn write_folder(
     outputs: &Arc<Outputs>,
     folder: &Path,
     files: &[&str],
-) -> Result<Vec<Published>, Error> {
+) -> Result<Vec<PublishedFile>, Error> {
     outputs.folder(folder)?;
     for name in files {
         let mut file = outputs.create_below(folder)?;
@@ -31,7 +31,7 @@ fn write_folder(
     publish(outputs)
 }
 
-fn publish(outputs: &Outputs) -> Result<Vec<Published>, Error> {
+fn publish(outputs: &Outputs) -> Result<Vec<PublishedFile>, Error> {
     outputs.publish(|folder, files| {
         let paths = files.iter().map(|file| file.path.strip_prefix(folder).unwrap());
         let files: Vec<_> = paths.map(|path| serde_json::json!({ "path": path })).collect();
@@ -166,9 +166,9 @@ fn two_sinks_cannot_write_one_object() {
 }
 
 /// Has one process stage a file and a folder in `room`, and another one publish them below `out`.
-fn handed_on(room: &Path, out: &Path, overwrite: Overwrite) -> Result<Vec<Published>, Error> {
+fn handed_on(room: &Path, out: &Path, overwrite: Overwrite) -> Result<Vec<PublishedFile>, Error> {
     let tables = out.join("tables/");
-    let staging = Arc::new(Staging::of(room.to_owned(), &[out.join("a.bin"), tables.clone()]));
+    let staging = Arc::new(StagingDir::new(room.to_owned(), &[out.join("a.bin"), tables.clone()]));
     let worker = Arc::new(Outputs::new(overwrite, true, &[]).staged(Arc::clone(&staging)));
     let mut file = worker.create(&out.join("a.bin"))?;
     file.write(b"events")?;
@@ -221,8 +221,8 @@ fn an_object_that_appeared_is_not_copied_over() {
     let (room, out) = (at("copied-over", "room"), at("copied-over", "a"));
     MEMORY.set("copied-over", "room", "staged");
     let driver = outputs(Overwrite::Refuse);
-    let file = Published { path: out, rows: 1, bytes: 6, blake3: None };
-    let other = Published { bytes: 7, ..file.clone() };
+    let file = PublishedFile { path: out, rows: 1, bytes: 6, blake3: None };
+    let other = PublishedFile { bytes: 7, ..file.clone() };
     driver.adopt(&room, other).unwrap_err();
     driver.adopt(&room, file).unwrap();
     MEMORY.set("copied-over", "a", "theirs");

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
 
 use super::*;
-use crate::output::faults::{Fault, Faults};
-use crate::output::staging::{Put, Staging};
+use crate::output::faults::{FaultInjector, StepFault};
+use crate::output::staging::{StagedFile, StagingDir};
 
 /// Every file below a folder, by its path there, with what it holds. Rooms are left out.
 fn tree(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -22,7 +22,7 @@ fn tree(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-fn manifest(folder: &Path, files: &[Published]) -> Result<String, Error> {
+fn manifest(folder: &Path, files: &[PublishedFile]) -> Result<String, Error> {
     let below = files.iter().filter_map(|file| file.path.strip_prefix(folder).ok());
     let files = below.map(|path| serde_json::json!({ "path": path.display().to_string() }));
     Ok(serde_json::json!({ "files": files.collect::<Vec<_>>() }).to_string())
@@ -56,9 +56,9 @@ fn handed_on(
     room: &Path,
     out: &Path,
     (overwrite, text): (Overwrite, &[u8]),
-    faults: &Arc<Faults>,
-) -> Result<Vec<Published>, Error> {
-    let staging = Arc::new(Staging::of(room.to_owned(), &targets(out)));
+    faults: &Arc<FaultInjector>,
+) -> Result<Vec<PublishedFile>, Error> {
+    let staging = Arc::new(StagingDir::new(room.to_owned(), &targets(out)));
     let worker = Arc::new(Outputs::new(overwrite, true, &[]).staged(Arc::clone(&staging)));
     write_all_kinds(&worker, out, text)?;
     worker.publish(manifest)?;
@@ -66,14 +66,14 @@ fn handed_on(
 }
 
 fn publish(
-    put: &[Put],
+    put: &[StagedFile],
     out: &Path,
     overwrite: Overwrite,
-    faults: &Arc<Faults>,
-) -> Result<Vec<Published>, Error> {
+    faults: &Arc<FaultInjector>,
+) -> Result<Vec<PublishedFile>, Error> {
     let driver = Outputs::new(overwrite, false, &[]).with_faults(Arc::clone(faults));
     driver.folder(&out.join("tables/"))?;
-    let is_manifest = |put: &&Put| put.file.path.ends_with(MANIFEST);
+    let is_manifest = |put: &&StagedFile| put.file.path.ends_with(MANIFEST);
     for put in put.iter().filter(|put| !is_manifest(put)) {
         driver.adopt(&put.place, put.file.clone())?;
     }
@@ -81,7 +81,7 @@ fn publish(
     driver.publish(|_, _| Ok(text.clone().unwrap()))
 }
 
-fn directly(out: &Path, overwrite: Overwrite, text: &[u8]) -> Vec<Published> {
+fn directly(out: &Path, overwrite: Overwrite, text: &[u8]) -> Vec<PublishedFile> {
     let outputs = Arc::new(Outputs::new(overwrite, true, &[]));
     write_all_kinds(&outputs, out, text).unwrap();
     outputs.publish(manifest).unwrap()
@@ -97,7 +97,7 @@ fn what_is_handed_on_is_what_would_have_been_written_directly() {
         let room = folder.path().join(format!("room-{n}"));
         let found = handed_on(&room, &other, (overwrite, text), &Arc::default()).unwrap();
         assert_eq!(tree(&one), tree(&other));
-        let moved = |file: &Published| Published {
+        let moved = |file: &PublishedFile| PublishedFile {
             path: other.join(file.path.strip_prefix(&one).unwrap()),
             ..file.clone()
         };
@@ -109,14 +109,14 @@ fn what_is_handed_on_is_what_would_have_been_written_directly() {
 fn nothing_appears_outside_of_the_room_before_it_is_handed_on() {
     let folder = tempfile::tempdir().unwrap();
     let (out, room) = (folder.path().join("out"), folder.path().join("room"));
-    let staging = Arc::new(Staging::of(room.clone(), &targets(&out)));
+    let staging = Arc::new(StagingDir::new(room.clone(), &targets(&out)));
     let worker = Arc::new(Outputs::new(Overwrite::Refuse, true, &[]).staged(Arc::clone(&staging)));
     write_all_kinds(&worker, &out, b"text").unwrap();
     let published = worker.publish(manifest).unwrap();
     assert!(!out.exists());
     let put = staging.put();
     assert_eq!(put.len(), published.len() + 1);
-    for Put { place, file } in put {
+    for StagedFile { place, file } in put {
         assert!(place.starts_with(&room) && file.path.starts_with(&out), "{place:?}");
         assert_eq!(fs::metadata(&place).unwrap().len(), file.bytes);
         assert_eq!(
@@ -134,7 +134,7 @@ fn places_are_apart_and_lead_back_whatever_targets_look_like() {
     symlink(root.join("deep"), root.join("link")).unwrap();
     let at = |path: &str| root.join(path);
     let targets = [at("a.log"), at("deep/b/"), at("deep/er/../c.log"), at("link/er/d.log")];
-    let staging = Staging::of(room.clone(), &targets);
+    let staging = StagingDir::new(room.clone(), &targets);
     let names = [
         ("a.log", "a.log"),
         ("a-00001.log", "a-00001.log"),
@@ -162,7 +162,7 @@ fn places_are_apart_and_lead_back_whatever_targets_look_like() {
 #[test]
 fn relative_targets_are_those_of_the_current_folder() {
     let here = std::env::current_dir().unwrap();
-    let staging = Staging::of("/room".into(), &["out-of-a-test/a.log".into(), "b.log".into()]);
+    let staging = StagingDir::new("/room".into(), &["out-of-a-test/a.log".into(), "b.log".into()]);
     for name in ["out-of-a-test/a.log", "./b.log", "out-of-a-test/../b-2.log"] {
         let (relative, whole) = (staging.place(Path::new(name)), staging.place(&here.join(name)));
         assert_eq!(relative.unwrap(), whole.unwrap());
@@ -173,7 +173,7 @@ fn relative_targets_are_those_of_the_current_folder() {
 fn a_file_beside_no_target_is_an_error_before_it_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let (out, room) = (folder.path().join("out/a.bin"), folder.path().join("room"));
-    let staging = Arc::new(Staging::of(room, &[out]));
+    let staging = Arc::new(StagingDir::new(room, &[out]));
     let worker = Arc::new(Outputs::new(Overwrite::Refuse, true, &[]).staged(staging));
     let elsewhere = folder.path().join("elsewhere");
     let refused = worker.create(&elsewhere.join("b.bin")).unwrap_err().to_string();
@@ -191,7 +191,7 @@ fn what_is_there_is_judged_as_ever() {
     directly(&out, Overwrite::Refuse, b"before");
     let refused = handed_on(&room, &out, (Overwrite::Refuse, b"x"), &Arc::default()).unwrap_err();
     assert!(refused.to_string().contains("--overwrite"), "{refused}");
-    let staging = Arc::new(Staging::of(room, &targets(&out)));
+    let staging = Arc::new(StagingDir::new(room, &targets(&out)));
     let inputs = [out.join("a.bin")];
     let worker = Arc::new(Outputs::new(Overwrite::Replace, true, &inputs).staged(staging));
     let refused = worker.create(&inputs[0]).unwrap_err().to_string();
@@ -218,7 +218,7 @@ fn a_link_stays_and_what_it_leads_to_is_replaced() {
 fn a_file_that_is_not_as_it_was_said_to_be_is_not_adopted() {
     let folder = tempfile::tempdir().unwrap();
     let (place, path) = (folder.path().join("place"), folder.path().join("out/a"));
-    let said = Published { path, rows: 1, bytes: 3, blake3: None };
+    let said = PublishedFile { path, rows: 1, bytes: 3, blake3: None };
     let driver = Outputs::new(Overwrite::Refuse, false, &[]);
     driver.adopt(&place, said.clone()).unwrap_err();
     fs::write(&place, "ab").unwrap();
@@ -239,7 +239,7 @@ fn a_file_of_another_file_system_is_copied() {
     fs::write(&place, "abc").unwrap();
     let driver = Outputs::new(Overwrite::Refuse, false, &[]);
     driver
-        .adopt(&place, Published { path: path.clone(), rows: 1, bytes: 3, blake3: None })
+        .adopt(&place, PublishedFile { path: path.clone(), rows: 1, bytes: 3, blake3: None })
         .unwrap();
     driver.publish(|_, _| Ok(String::new())).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"abc");
@@ -248,7 +248,7 @@ fn a_file_of_another_file_system_is_copied() {
 
 #[test]
 fn a_failure_while_adopting_or_publishing_leaves_everything_as_it_was() {
-    let counted = Arc::new(Faults::none());
+    let counted = Arc::new(FaultInjector::none());
     let before = |folder: &Path| directly(&folder.join("out"), Overwrite::Refuse, b"before");
     let folder = tempfile::tempdir().unwrap();
     before(folder.path());
@@ -260,7 +260,7 @@ fn a_failure_while_adopting_or_publishing_leaves_everything_as_it_was() {
         before(folder.path());
         let (room, out) = (folder.path().join("room"), folder.path().join("out"));
         let was = tree(&out);
-        let faults = Arc::new(Faults::since(step, Fault::Full));
+        let faults = Arc::new(FaultInjector::since(step, StepFault::Full));
         handed_on(&room, &out, (Overwrite::Replace, b"after"), &faults).unwrap_err();
         assert_eq!(tree(&out), was, "step {step}, {:?}", faults.struck());
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Barrier};
 
-use sluice_core::time::When;
+use sluice_core::time::TimePoint;
 use sluice_core::{
     Batch, ChannelQuery, Error, Fold, FoldQuery, Map, MapQuery, OptionsError, Pattern, Patterns,
     Stage, StageContext,
@@ -201,7 +201,7 @@ const WINDOW: std::ops::Range<i64> = 20 * SECOND..22 * SECOND;
 
 fn channel(name: &str) -> ChannelQuery {
     let names = Patterns(vec![Pattern::parse(name).unwrap()]);
-    ChannelQuery::of(&names, &Patterns::default(), &Patterns::default())
+    ChannelQuery::from_patterns(&names, &Patterns::default(), &Patterns::default())
 }
 
 impl Map for Window {
@@ -214,8 +214,8 @@ impl Map for Window {
 
     fn query(&self) -> MapQuery {
         MapQuery {
-            start: Some(When::At(WINDOW.start)),
-            end: Some(When::At(WINDOW.end)),
+            start: Some(TimePoint::At(WINDOW.start)),
+            end: Some(TimePoint::At(WINDOW.end)),
             channels: channel("B"),
             keeps_times: true,
             keeps_channels: true,

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use sluice_core::playback::{Pace, Tempo};
+use sluice_core::playback::{PlaybackClock, PlaybackSpeed};
 use sluice_core::{
-    Batch, BatchBuilder, Channel, Channels, EncodeContext, Encoding, Entry, Error, Input, Kind,
-    Name, Query, ReadContext, Reader, Sink, SinkContext, Source, Split, Stage,
+    Batch, BatchBuilder, Channel, Channels, EncodeContext, Encoding, Error, Input, Name,
+    PluginKind, Query, ReadContext, Reader, Sink, SinkContext, Source, Split, SplitStart, Stage,
 };
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::spec::MakeStage;
@@ -43,7 +43,7 @@ impl Source for Made {
     fn read<'s>(
         &'s self,
         split: &Split,
-        _: Entry,
+        _: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         self.read.fetch_add(1, Ordering::Relaxed);
@@ -80,7 +80,7 @@ pub(crate) struct Lines {
 
 impl Sink for Lines {
     type Block = Batch;
-    type Output = (Pace, Arc<Channels>, u64);
+    type Output = (PlaybackClock, Arc<Channels>, u64);
 
     fn targets(&self) -> Vec<std::path::PathBuf> {
         Vec::new()
@@ -91,8 +91,12 @@ impl Sink for Lines {
     }
 
     fn open(&self, context: &SinkContext) -> Result<Self::Output, Error> {
-        let tempo = Tempo { speed: 0.0, max_gap: None };
-        let pace = Pace::new(Arc::clone(&context.playback), Arc::clone(&context.cancelled), tempo);
+        let tempo = PlaybackSpeed { speed: 0.0, max_gap: None };
+        let pace = PlaybackClock::new(
+            Arc::clone(&context.playback),
+            Arc::clone(&context.cancelled),
+            tempo,
+        );
         Ok((pace, Arc::clone(&context.channels), 0))
     }
 
@@ -120,9 +124,9 @@ impl Sink for Lines {
 
 pub(crate) fn node(name: &str, from: &[usize], part: Part, again: Option<MakeStage>) -> Node {
     let kind = match part {
-        Part::Source(_) => Kind::Source,
-        Part::Stage(_) => Kind::Stage,
-        Part::Sink(_) => Kind::Sink,
+        Part::Source(_) => PluginKind::Source,
+        Part::Stage(_) => PluginKind::Stage,
+        Part::Sink(_) => PluginKind::Sink,
     };
     Node {
         name: name.to_owned(),

@@ -57,7 +57,7 @@ impl Map for Swell {
         let large = Counted::of(batch.payload_bytes() as usize * self.0, &self.1);
         let segment = builder.segment(Bytes::from_owner(large));
         for event in batch.iter() {
-            let place = sluice_core::Place { segment, offset: 0 };
+            let place = sluice_core::PayloadOffset { segment, offset: 0 };
             builder.push(event.timestamp, event.sequence, event.channel, &[0; 64], place);
         }
         Ok(builder.finish())

@@ -2,34 +2,38 @@
 
 use serde::Deserialize;
 use sluice_core::options::{ByteSize, InPaths, OutPath};
-use sluice_core::plugin::{EncodeContext, Entry, Input, Reader, SinkContext};
+use sluice_core::plugin::{EncodeContext, Input, Reader, SinkContext, SplitStart};
 use sluice_core::registry::{make_sink, make_source, make_stage, schema_of};
 use sluice_core::schemars::{self, JsonSchema};
-use sluice_core::time::{Length, When};
+use sluice_core::time::{TimeLength, TimePoint};
 use sluice_core::{
-    Batch, Error, Make, Map, OptionsError, Patterns, Plugin, ReadContext, Registry, Sink, Source,
-    Split, Stage, StageContext,
+    Batch, Error, Map, OptionsError, Patterns, Plugin, PluginFactory, ReadContext, Registry, Sink,
+    Source, Split, Stage, StageContext,
 };
 
 /// The toys.
 pub(crate) fn registry() -> Registry {
-    Registry::of([
+    Registry::from_plugins([
         Plugin {
             about: "makes up a drive",
-            ..Plugin::new("demo", Make::Source(make_source::<Demo>), schema_of::<Demo>)
+            ..Plugin::new("demo", PluginFactory::Source(make_source::<Demo>), schema_of::<Demo>)
         },
         Plugin {
             about: "reads a log",
             sample: "[sources.log]\nplugin = \"log\"\npath = \"drive.log\"   # or a list\n",
-            ..Plugin::new("log", Make::Source(make_source::<Log>), schema_of::<Log>)
+            ..Plugin::new("log", PluginFactory::Source(make_source::<Log>), schema_of::<Log>)
         },
-        Plugin::new("lcm-log", Make::Sink(make_sink::<Table>), schema_of::<Table>),
-        Plugin::new("jsonl", Make::Sink(make_sink::<Lines>), schema_of::<Lines>),
-        Plugin::new("table", Make::Sink(make_sink::<Table>), schema_of::<Table>),
-        Plugin::new("file", Make::Sink(make_sink::<File>), schema_of::<File>),
-        Plugin::new("filter", Make::Stage(make_stage::<Filter>), schema_of::<Filter>),
-        Plugin::new("pass", Make::Stage(make_stage::<Pass>), schema_of::<Pass>),
-        Plugin::new("lcm", Make::Codec(|_| Err(OptionsError::at("", "a toy"))), schema_of::<Pass>),
+        Plugin::new("lcm-log", PluginFactory::Sink(make_sink::<Table>), schema_of::<Table>),
+        Plugin::new("jsonl", PluginFactory::Sink(make_sink::<Lines>), schema_of::<Lines>),
+        Plugin::new("table", PluginFactory::Sink(make_sink::<Table>), schema_of::<Table>),
+        Plugin::new("file", PluginFactory::Sink(make_sink::<File>), schema_of::<File>),
+        Plugin::new("filter", PluginFactory::Stage(make_stage::<Filter>), schema_of::<Filter>),
+        Plugin::new("pass", PluginFactory::Stage(make_stage::<Pass>), schema_of::<Pass>),
+        Plugin::new(
+            "lcm",
+            PluginFactory::Codec(|_| Err(OptionsError::at("", "a toy"))),
+            schema_of::<Pass>,
+        ),
     ])
 }
 
@@ -58,12 +62,12 @@ toy!(Log {
     #[serde(default)]
     types: Vec<InPaths>,
     #[serde(default)]
-    epoch: Option<When>,
+    epoch: Option<TimePoint>,
     #[serde(default)]
     window: Option<Window>,
 });
 
-toy!(Window { start: Length, limit: Option<u8> });
+toy!(Window { start: TimeLength, limit: Option<u8> });
 
 toy!(Lines { path: OutPath });
 
@@ -154,7 +158,7 @@ macro_rules! source {
                 Ok(Vec::new())
             }
             fn read<'s>(
-                &'s self, _: &Split, _: Entry, _: &ReadContext,
+                &'s self, _: &Split, _: SplitStart, _: &ReadContext,
             ) -> Result<Box<dyn Reader + 's>, Error> {
                 Ok(Box::new(std::iter::empty()))
             }

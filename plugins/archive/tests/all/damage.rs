@@ -1,12 +1,12 @@
 //! What damage costs: the frames it lies in, and never a wrong event.
 
-use sluice_core::contract::{Gathered, places};
+use sluice_core::contract::{SourceContents, places};
 
 use crate::kit::{FORMATS, Folder, Making, are_among, log, plain, read, spans, unpacked};
 
 /// Every event is one of the log's, in order; if any is missing, that has been said.
 #[track_caller]
-fn honest(all: &Gathered, count: i64, what: &str) {
+fn honest(all: &SourceContents, count: i64, what: &str) {
     let expected = plain(&log(count));
     assert!(are_among(&all.events, &expected), "{what}: wrong events");
     let missing = expected.len() - all.events.len();

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 use sluice_core::contract::gather;
-use sluice_core::frames::{self, Table};
+use sluice_core::frames::{self, SeekTableBuilder};
 
 use crate::kit::{Folder, Making, are_among, log, plain, read, source, spans};
 
 /// An archive of 60 events in frames of `toy`, without its foot, and where the frames lie.
-fn frames_only(folder: &Folder) -> (Vec<u8>, Vec<frames::Span>) {
+fn frames_only(folder: &Folder) -> (Vec<u8>, Vec<frames::FrameSpan>) {
     let mut bytes = Making::of("toy").archive(&log(60));
     let spans = spans(folder, &bytes);
     bytes.truncate(spans.last().unwrap().end() as usize);
@@ -22,14 +22,14 @@ fn index(text: &[u8]) -> Vec<u8> {
 }
 
 fn table(frames: &[(u32, u32)]) -> Vec<u8> {
-    let mut table = Table::default();
+    let mut table = SeekTableBuilder::default();
     frames.iter().for_each(|(packed, plain)| {
         table.push(*packed as usize, *plain as usize).unwrap();
     });
     table.finish()
 }
 
-fn sizes(spans: &[frames::Span]) -> Vec<(u32, u32)> {
+fn sizes(spans: &[frames::FrameSpan]) -> Vec<(u32, u32)> {
     spans.iter().map(|span| (span.packed, span.plain)).collect()
 }
 

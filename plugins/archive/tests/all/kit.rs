@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sluice_archive::source::Archive;
-use sluice_core::contract::{Gathered, PlainEvent, gather, overwrite};
-use sluice_core::frames::{Span, seek_table};
+use sluice_core::contract::{PlainEvent, SourceContents, gather, overwrite};
+use sluice_core::frames::{FrameSpan, seek_table};
 use sluice_core::{
     Batch, BatchBuilder, BlockPool, Channel, Channels, DynSink, EncodeContext, Encoding, Error,
-    Kind, Make, Name, OptionsError, Registry, SinkContext, Tasks, files::LogFile, options,
+    Name, OptionsError, PluginFactory, PluginKind, Registry, SinkContext, Tasks, files::LogFile,
+    options,
 };
 
 /// An event of these tests: microseconds, channel, payload.
@@ -52,8 +53,8 @@ pub(crate) fn plain(events: &[Event]) -> Vec<PlainEvent> {
 
 pub(crate) fn sink(options: Value) -> Result<Box<dyn DynSink>, OptionsError> {
     let registry = Registry::linked();
-    match registry.get(Kind::Sink, "archive").unwrap().make {
-        Make::Sink(make) => make(options),
+    match registry.get(PluginKind::Sink, "archive").unwrap().make {
+        PluginFactory::Sink(make) => make(options),
         _ => unreachable!("a sink"),
     }
 }
@@ -126,13 +127,13 @@ pub(crate) fn source(path: &Path) -> Archive {
 }
 
 /// Everything that reading these bytes as an archive gives.
-pub(crate) fn read(folder: &Folder, bytes: &[u8]) -> Gathered {
+pub(crate) fn read(folder: &Folder, bytes: &[u8]) -> SourceContents {
     let all = gather(&source(&folder.write(bytes)), 300);
     all.unwrap_or_else(|e| panic!("an archive of {} bytes: {e}", bytes.len()))
 }
 
 /// Where the frames of an archive lie.
-pub(crate) fn spans(folder: &Folder, bytes: &[u8]) -> Vec<Span> {
+pub(crate) fn spans(folder: &Folder, bytes: &[u8]) -> Vec<FrameSpan> {
     let mut log = LogFile::open_plain(&folder.write(bytes)).unwrap();
     seek_table(&mut log).unwrap().unwrap().0
 }

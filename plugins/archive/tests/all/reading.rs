@@ -9,7 +9,8 @@ use sluice_core::contract::{
     any_splitting_is_the_same, gather, gather_splits, splits_cover_the_inputs,
 };
 use sluice_core::{
-    ChannelQuery, Kind, Pattern, Patterns, Query, ReadContext, Registry, Sniff, Source, options,
+    ChannelQuery, Pattern, Patterns, PluginKind, Query, ReadContext, Registry, SniffResult, Source,
+    options,
 };
 
 use crate::kit::{Event, FORMATS, Folder, Making, log, plain, read, source, spans, unpacked};
@@ -24,7 +25,8 @@ fn asked(source: &Archive, query: &Query, name: &str) -> (usize, u64) {
 
 fn channels(channel: &str, source: &str) -> Query {
     let patterns = |text| Patterns(vec![Pattern::parse(text).unwrap()]);
-    let channels = ChannelQuery::of(&patterns(channel), &Patterns::default(), &patterns(source));
+    let channels =
+        ChannelQuery::from_patterns(&patterns(channel), &Patterns::default(), &patterns(source));
     Query { channels, ..Query::default() }
 }
 
@@ -157,9 +159,9 @@ fn what_nobody_reads_is_refused() {
 #[test]
 fn archives_are_told_from_other_files_by_their_foot() {
     let folder = Folder::new();
-    let sniff = Registry::linked().get(Kind::Source, "archive").unwrap().sniff_path;
+    let sniff = Registry::linked().get(PluginKind::Source, "archive").unwrap().sniff_path;
     let archive = Making::of("toy").archive(&log(30));
-    assert_eq!(sniff(&folder.write(&archive)).unwrap(), Sniff::Yes);
+    assert_eq!(sniff(&folder.write(&archive)).unwrap(), SniffResult::Yes);
     for other in [
         &archive[..archive.len() - 1],
         &archive[1..],
@@ -167,9 +169,9 @@ fn archives_are_told_from_other_files_by_their_foot() {
         b"PAR1",
         b"",
     ] {
-        assert_eq!(sniff(&folder.write(other)).unwrap(), Sniff::No);
+        assert_eq!(sniff(&folder.write(other)).unwrap(), SniffResult::No);
     }
-    assert_eq!(sniff(&folder.at("missing")).unwrap(), Sniff::No);
+    assert_eq!(sniff(&folder.at("missing")).unwrap(), SniffResult::No);
 }
 
 #[test]

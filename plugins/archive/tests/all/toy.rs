@@ -11,8 +11,8 @@ use sluice_core::files::{self, LogFile};
 use sluice_core::options::InPaths;
 use sluice_core::schemars::JsonSchema;
 use sluice_core::{
-    Batch, BatchBuilder, ByteFormat, Channel, Channels, Damage, EncodeContext, Encoding, Entry,
-    Error, Input, Name, ReadContext, Reader, Sniff, Source, Split,
+    Batch, BatchBuilder, ByteFormat, Channel, Channels, Damage, EncodeContext, Encoding, Error,
+    Input, Name, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
 };
 
 pub(crate) struct Format;
@@ -106,7 +106,7 @@ pub(crate) struct Toy {
 sluice_core::register! {
     source "toy": Toy,
     about: "reads the logs of these tests",
-    sniff: |head| if head.first() == Some(&b'E') { Sniff::Yes } else { Sniff::No },
+    sniff: |head| if head.first() == Some(&b'E') { SniffResult::Yes } else { SniffResult::No },
     byte_format: Some(&Format),
 }
 
@@ -118,7 +118,7 @@ impl Source for Toy {
     fn read<'s>(
         &'s self,
         split: &Split,
-        _: Entry,
+        _: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let mut log = vec![0; 16 << 20];

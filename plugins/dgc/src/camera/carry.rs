@@ -140,7 +140,7 @@ impl Carry {
             query: FoldQuery {
                 keeps_times: true,
                 keeps_channels: true,
-                also: Some(ChannelQuery::of(&Patterns(channels), &none, &none)),
+                also: Some(ChannelQuery::from_patterns(&Patterns(channels), &none, &none)),
                 reach: reach(options),
             },
         })

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::time::Length;
+use sluice_core::time::TimeLength;
 use sluice_core::{OptionsError, Pattern, Stage};
 
 use crate::calibration::{Calibration, CalibrationPath, Camera};
@@ -40,7 +40,7 @@ pub struct CameraOptions {
     /// what their channels are. For points in a sensor's frame.
     pub mounts: BTreeMap<String, String>,
     /// An image taken this much before or after the points is not used any more, or not yet.
-    pub max_age: Length,
+    pub max_age: TimeLength,
     /// Give each point the colour of its pixel.
     pub colour: bool,
     /// Which image `u` and `v` are pixels of.
@@ -49,7 +49,7 @@ pub struct CameraOptions {
     pub pose: Pattern,
     /// Between poses further apart nothing is known: the nearest one counts, if it is not more than a second
     /// away.
-    pub max_gap: Length,
+    pub max_gap: TimeLength,
     /// What becomes of points that no camera sees.
     pub unseen: Unseen,
 }
@@ -82,11 +82,11 @@ impl Default for CameraOptions {
             cameras: Vec::new(),
             calibration: CalibrationPath::default(),
             mounts: BTreeMap::new(),
-            max_age: Length(200_000_000),
+            max_age: TimeLength(200_000_000),
             colour: true,
             pixel: PixelOf::default(),
             pose: Pattern::parse("POSE").expect("a plain name is a pattern"),
-            max_gap: Length(100_000_000),
+            max_gap: TimeLength(100_000_000),
             unseen: Unseen::default(),
         }
     }

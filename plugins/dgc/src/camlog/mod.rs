@@ -14,11 +14,11 @@ use std::sync::Arc;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde_json::Value;
-use sluice_core::files::{self, Content};
+use sluice_core::files::{self, InputContent};
 use sluice_core::options::{self as core_options, InPaths};
 use sluice_core::{
-    Channel, Delimited, Encoding, Entry, Error, Input, Make, Mark, Name, OptionsError, Parsed,
-    Query, ReadContext, Reader, Sniff, Source, Split,
+    Channel, Delimited, Encoding, Error, EventMarker, Input, Name, OptionsError, ParseOutcome,
+    PluginFactory, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
 };
 
 use crate::calibration::{Calibration, CalibrationPath};
@@ -78,11 +78,11 @@ fn make(options: Value) -> Result<Box<dyn Source>, OptionsError> {
     CameraLog::try_from(options).map(|log| Box::new(log) as _)
 }
 
-fn sniff(head: &[u8]) -> Sniff {
+fn sniff(head: &[u8]) -> SniffResult {
     match wire::begins(head) {
-        Some(true) => Sniff::Yes,
-        Some(false) => Sniff::Maybe,
-        None => Sniff::No,
+        Some(true) => SniffResult::Yes,
+        Some(false) => SniffResult::Maybe,
+        None => SniffResult::No,
     }
 }
 
@@ -93,7 +93,7 @@ sluice_core::register! {
     extensions: &["camlog"],
     sniff: sniff,
     types: &["mit-dgc"],
-    make: Make::Source(make),
+    make: PluginFactory::Source(make),
 }
 
 /// The channels of the cameras' images, by the cameras' numbers.
@@ -134,34 +134,34 @@ impl Delimited for Frames {
         &self.path
     }
 
-    fn parse<'b>(&self, bytes: &'b [u8]) -> Parsed<'b> {
+    fn parse<'b>(&self, bytes: &'b [u8]) -> ParseOutcome<'b> {
         let frame = match Frame::parse(bytes) {
             ParsedFrame::Frame(frame) => frame,
-            ParsedFrame::More => return Parsed::More,
-            ParsedFrame::Not(why) => return Parsed::Not(why),
+            ParsedFrame::More => return ParseOutcome::More,
+            ParsedFrame::Not(why) => return ParseOutcome::Not(why),
         };
         let (len, nanos) = (frame.len(), images::nanos(frame.micros));
         let timestamp = i64::try_from(nanos).unwrap_or(i64::MAX);
         // Until the run's channel is known by it, a channel has the number of its camera as its
         // name.
         let uid = bytes.get(frame.uid.clone()).unwrap_or_default();
-        let parsed = Parsed::event(len, timestamp, uid, 0..len);
+        let parsed = ParseOutcome::event(len, timestamp, uid, 0..len);
         match frame.number.and_then(|number| i64::try_from(number).ok()) {
             Some(number) => parsed.numbered(number),
             None => parsed,
         }
     }
 
-    fn mark(&self) -> Mark<'_> {
-        Mark::Begins(&wire::MARK)
+    fn mark(&self) -> EventMarker<'_> {
+        EventMarker::Begins(&wire::MARK)
     }
 
     fn longest(&self) -> usize {
         wire::LONGEST
     }
 
-    fn content(&self) -> Option<Content> {
-        Some(Content::Binary)
+    fn content(&self) -> Option<InputContent> {
+        Some(InputContent::Binary)
     }
 
     fn tells_all_in_front(&self) -> bool {
@@ -195,14 +195,14 @@ impl Source for CameraLog {
     }
 
     fn splits(&self, target: u64, query: &Query) -> Result<Vec<Split>, Error> {
-        files::refuse_foreign(&self.inputs()?, Content::Binary, "a camera log")?;
+        files::refuse_foreign(&self.inputs()?, InputContent::Binary, "a camera log")?;
         self.frames.splits(target, query)
     }
 
     fn read<'s>(
         &'s self,
         split: &Split,
-        entry: Entry,
+        entry: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let frames = self.frames.read(split, entry, context)?;

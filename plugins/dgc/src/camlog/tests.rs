@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use jpeg_encoder::{ColorType, Encoder};
 use proptest::prelude::*;
 use serde_json::json;
-use sluice_core::contract::{Gathered, any_splitting_is_the_same, gather, gather_with};
+use sluice_core::contract::{SourceContents, any_splitting_is_the_same, gather, gather_with};
 
 use super::*;
 
@@ -64,7 +64,7 @@ fn source(path: &Path, more: Value) -> Box<dyn Source> {
 }
 
 /// What is read of these bytes, however they are cut.
-fn read(bytes: &[u8]) -> Gathered {
+fn read(bytes: &[u8]) -> SourceContents {
     let log = log(bytes);
     any_splitting_is_the_same(&*source(&log.path, json!({})), &[1, 7, 50, 130, 1000])
 }
@@ -163,7 +163,8 @@ fn times_beyond_64_bits_of_nanoseconds_are_kept() {
     let source = source(&log.path, json!({}));
     let split = source.splits(u64::MAX, &Query::default()).unwrap().remove(0);
     let context = ReadContext::standalone("test");
-    let batch = source.read(&split, Entry::At(0), &context).unwrap().next_batch().unwrap().unwrap();
+    let batch =
+        source.read(&split, SplitStart::At(0), &context).unwrap().next_batch().unwrap().unwrap();
     assert_eq!(batch.wide_time(0), Some(i128::from(micros) * 1_000));
     assert_eq!(batch.payload(0), message(micros, [752, 480], b"a"));
 }
@@ -216,13 +217,13 @@ fn a_window_of_time_is_given_by_fronts_alone() {
 
 #[test]
 fn logs_are_known_by_their_first_field() {
-    assert_eq!(sniff(&frame(1, 2, 3, b"a")), Sniff::Yes);
-    assert_eq!(sniff(&legacy(None, 2, b"a")), Sniff::Yes);
-    assert_eq!(sniff(&field(4, b"a comment")), Sniff::Maybe);
+    assert_eq!(sniff(&frame(1, 2, 3, b"a")), SniffResult::Yes);
+    assert_eq!(sniff(&legacy(None, 2, b"a")), SniffResult::Yes);
+    assert_eq!(sniff(&field(4, b"a comment")), SniffResult::Maybe);
     // The mark of an LCM log begins with the same byte.
-    assert_eq!(sniff(b"\xed\xa1\xda\x01\0\0\0\0"), Sniff::No);
-    assert_eq!(sniff(&field(1, b"an image")), Sniff::No);
-    assert_eq!(sniff(&[0xed; 40]), Sniff::No);
+    assert_eq!(sniff(b"\xed\xa1\xda\x01\0\0\0\0"), SniffResult::No);
+    assert_eq!(sniff(&field(1, b"an image")), SniffResult::No);
+    assert_eq!(sniff(&[0xed; 40]), SniffResult::No);
 }
 
 /// A picture of 16 by 10 pixels.

@@ -24,7 +24,7 @@ use crate::taken::Told;
 use crate::to_frame::mounts::Mounts;
 use angles::{Angles, Tables};
 use scan::Scans;
-use sluice_core::Undecoded;
+use sluice_core::UndecodedPolicy;
 
 /// Options of `laser`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -46,7 +46,7 @@ pub struct LaserOptions {
     /// called what their channels are.
     pub mounts: BTreeMap<String, String>,
     /// What becomes of events that cannot be decoded.
-    pub undecoded: Undecoded,
+    pub undecoded: UndecodedPolicy,
 }
 
 impl Default for LaserOptions {
@@ -59,7 +59,7 @@ impl Default for LaserOptions {
             masks: true,
             calibration: CalibrationPath::default(),
             mounts: BTreeMap::new(),
-            undecoded: Undecoded::default(),
+            undecoded: UndecodedPolicy::default(),
         }
     }
 }
@@ -77,7 +77,7 @@ struct Laser {
     limits: [f64; 2],
     /// Where masks come from, if they are wanted.
     mounts: Option<Mounts>,
-    undecoded: Undecoded,
+    undecoded: UndecodedPolicy,
 }
 
 /// How the scans of a channel are treated.

@@ -537,7 +537,7 @@ impl<K: Attached> Fold for Attach<K> {
         FoldQuery {
             keeps_times: self.plan.reach.is_some(),
             keeps_channels: true,
-            also: Some(ChannelQuery::of(&channel, &none, &none)),
+            also: Some(ChannelQuery::from_patterns(&channel, &none, &none)),
             reach: self.plan.reach.unwrap_or(0),
         }
     }

@@ -5,16 +5,16 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use sluice_core::OptionsError;
-use sluice_core::time::Length;
+use sluice_core::time::TimeLength;
 
 /// How old something may be before it counts for nothing: a length of time, or `none` for any age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MaxAge(pub Option<Length>);
+pub struct MaxAge(pub Option<TimeLength>);
 
 impl MaxAge {
     /// So many seconds.
     pub const fn seconds(seconds: i64) -> Self {
-        Self(Some(Length(seconds * 1_000_000_000)))
+        Self(Some(TimeLength(seconds * 1_000_000_000)))
     }
 
     /// Whether `age`, in nanoseconds and either way, is not too old.
@@ -29,7 +29,7 @@ impl<'de> Deserialize<'de> for MaxAge {
         if given == "none" {
             return Ok(Self(None));
         }
-        let age: Length = serde_json::from_value(given).map_err(serde::de::Error::custom)?;
+        let age: TimeLength = serde_json::from_value(given).map_err(serde::de::Error::custom)?;
         Ok(Self(Some(age)))
     }
 }
@@ -57,7 +57,7 @@ pub enum Without {
 }
 
 /// A length that is not below zero, in nanoseconds.
-pub(crate) fn forward(key: &str, length: Length) -> Result<i64, OptionsError> {
+pub(crate) fn forward(key: &str, length: TimeLength) -> Result<i64, OptionsError> {
     if length.0 < 0 {
         return Err(OptionsError::at(key, "expected a length of time that is not below 0"));
     }
@@ -83,7 +83,7 @@ mod tests {
     fn an_age_is_a_length_or_any() {
         let age = |value| serde_json::from_value::<MaxAge>(value);
         assert_eq!(age(json!("none")).unwrap(), MaxAge(None));
-        assert_eq!(age(json!("1500ms")).unwrap(), MaxAge(Some(Length(1_500_000_000))));
+        assert_eq!(age(json!("1500ms")).unwrap(), MaxAge(Some(TimeLength(1_500_000_000))));
         assert_eq!(age(json!(2)).unwrap(), MaxAge::seconds(2));
         assert!(age(json!("old")).is_err());
         assert!(MaxAge(None).allows(u64::MAX) && !MaxAge::seconds(1).allows(1_000_000_001));

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Float64Array};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::time::Length;
+use sluice_core::time::TimeLength;
 use sluice_core::{
     Batch, Channel, ChannelId, Error, Map, MapQuery, OptionsError, Pattern, Patterns, PerChannel,
     Rows, Stage, StageContext,
@@ -46,9 +46,9 @@ pub struct ToFrameOptions {
     /// `interpolate`.
     pub max_age: MaxAge,
     /// For `interpolate`: poses further apart than this have nothing between them.
-    pub max_gap: Length,
+    pub max_gap: TimeLength,
     /// For `at` and `interpolate`: how long, in the log's time, events wait for a pose after them.
-    pub wait: Length,
+    pub wait: TimeLength,
     /// Where the sensors are mounted: `mit-dgc`, or a file.
     pub calibration: CalibrationPath,
     /// Channels, or patterns of them, and what the calibration calls their sensors. Others have the names of
@@ -84,8 +84,8 @@ impl Default for ToFrameOptions {
             pose: None,
             choose: Choose::default(),
             max_age: MaxAge::seconds(1),
-            max_gap: Length(100_000_000),
-            wait: Length(1_000_000_000),
+            max_gap: TimeLength(100_000_000),
+            wait: TimeLength(1_000_000_000),
             calibration: CalibrationPath::default(),
             mounts: BTreeMap::new(),
             sensor: None,

@@ -27,7 +27,7 @@ use crate::taken::Told;
 use decoder::{Decoder, Limits};
 pub use model::Model;
 use model::product_name;
-use sluice_core::Undecoded;
+use sluice_core::UndecodedPolicy;
 use wire::{BLOCKS, Blocks, Factory, Found, LANES, NoPacket};
 
 /// Options of `velodyne`.
@@ -48,7 +48,7 @@ pub struct VelodyneOptions {
     /// Metres beyond which there are no points.
     pub max_range: Option<f64>,
     /// What becomes of events that cannot be decoded.
-    pub undecoded: Undecoded,
+    pub undecoded: UndecodedPolicy,
 }
 
 impl Default for VelodyneOptions {
@@ -60,7 +60,7 @@ impl Default for VelodyneOptions {
             drop_zero_returns: false,
             min_range: None,
             max_range: None,
-            undecoded: Undecoded::default(),
+            undecoded: UndecodedPolicy::default(),
         }
     }
 }
@@ -76,7 +76,7 @@ struct Velodyne {
     is_asked: PerChannel<bool>,
     model: Model,
     decoder: Decoder,
-    undecoded: Undecoded,
+    undecoded: UndecodedPolicy,
     /// What the table is, if it was given.
     made_from: Option<String>,
 }

@@ -4,8 +4,8 @@
 
 use serde_json::json;
 use sluice_conformance::Integrity;
-use sluice_core::contract::{Gathered, any_splitting_is_the_same};
-use sluice_core::{Kind, Make, Registry};
+use sluice_core::contract::{SourceContents, any_splitting_is_the_same};
+use sluice_core::{PluginFactory, PluginKind, Registry};
 use sluice_example as _;
 
 const NOTES: &str = "1194098400.25 DRIVER takes over\n\
@@ -23,12 +23,12 @@ fn lines_conforms() {
         .check();
 }
 
-fn lines(text: &str) -> Gathered {
+fn lines(text: &str) -> SourceContents {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notes.txt");
     std::fs::write(&path, text).unwrap();
-    let plugin = *Registry::linked().get(Kind::Source, "lines").unwrap();
-    let Make::Source(make) = plugin.make else { panic!("{plugin:?} is a source") };
+    let plugin = *Registry::linked().get(PluginKind::Source, "lines").unwrap();
+    let PluginFactory::Source(make) = plugin.make else { panic!("{plugin:?} is a source") };
     any_splitting_is_the_same(&*make(json!({ "path": path })).unwrap(), &[1, 20, 50])
 }
 

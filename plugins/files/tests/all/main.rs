@@ -12,8 +12,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_core::{
     Batch, BatchBuilder, BlockPool, Channel, Channels, DynSink, EncodeContext, Encoding, Error,
-    Kind, Make, MessageType, Name, OptionsError, Outputs, Overwrite, Payloads, Registry, Rows,
-    SinkContext, Tasks, TypeKey,
+    MessageType, Name, OptionsError, Outputs, Overwrite, Payloads, PluginFactory, PluginKind,
+    Registry, Rows, SinkContext, Tasks, TypeKey,
 };
 use sluice_files as _;
 
@@ -75,7 +75,8 @@ impl Tasks for Threads {
 }
 
 fn make(options: Value) -> Result<Box<dyn DynSink>, OptionsError> {
-    let Make::Sink(make) = Registry::linked().get(Kind::Sink, "files").unwrap().make else {
+    let PluginFactory::Sink(make) = Registry::linked().get(PluginKind::Sink, "files").unwrap().make
+    else {
         panic!("files is no sink")
     };
     make(options)

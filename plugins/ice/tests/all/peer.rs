@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use arrow_array::cast::AsArray;
 use serde_json::{Map, Value, json};
-use sluice_core::json::Fields;
+use sluice_core::json::JsonRows;
 use sluice_core::{BatchBuilder, ChannelId, Codec, PayloadType};
 use sluice_ice::codec::IceCodec;
 use sluice_ice::slice::library::type_names;
@@ -151,7 +151,7 @@ fn check(codec: &IceCodec, name: &str, line: &Value) {
     let rows = form.decode(&batch.finish(), &[0], &mut bad).unwrap();
     assert!(bad.is_empty(), "{name}: {bad:?}: {line}");
     let mut cell = Vec::new();
-    Fields::of(&rows.columns).unwrap().write(0, &mut cell);
+    JsonRows::new(&rows.columns).unwrap().write(0, &mut cell);
     let found: Value = serde_json::from_slice(&cell).unwrap();
     assert!(is_same(&found, &line["value"]), "{name}\nfound {found}\nput   {}", line["value"]);
     let again = form.encode(&rows.columns, &mut bad).unwrap();

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use sluice_core::contract::PlainEvent;
 use sluice_core::{
-    Batch, BatchBuilder, Channel, ChannelId, Channels, EncodeContext, Encoding, Entry, Name, Query,
-    ReadContext, Service, Sink, SinkContext, Source,
+    Batch, BatchBuilder, Channel, ChannelId, Channels, EncodeContext, Encoding, Name, Query,
+    ReadContext, Service, Sink, SinkContext, Source, SplitStart,
 };
 use sluice_lcm_live::service::LcmHub;
 use sluice_lcm_live::sink::LcmLiveSink;
@@ -97,7 +97,7 @@ fn hear(source: &LcmLive, act: impl FnOnce()) -> Heard {
 fn hear_in(source: &LcmLive, context: &ReadContext, act: impl FnOnce()) -> Heard {
     let splits = source.splits(1 << 20, &Query::default()).unwrap();
     assert!(splits.len() == 1 && splits[0].live);
-    let mut reader = source.read(&splits[0], Entry::At(0), context).unwrap();
+    let mut reader = source.read(&splits[0], SplitStart::At(0), context).unwrap();
     act();
     let mut heard = Heard::default();
     while let Some(batch) = reader.next_batch().unwrap() {
@@ -428,7 +428,7 @@ fn what_cannot_be_reached_is_explained() {
         let context = ReadContext::standalone("live");
         let source = source(options);
         let split = source.splits(1 << 20, &Query::default()).unwrap().remove(0);
-        source.read(&split, Entry::At(0), &context).map(drop).unwrap_err().to_string()
+        source.read(&split, SplitStart::At(0), &context).map(drop).unwrap_err().to_string()
     };
     let none = refusal(json!({ "url": url(port), "interface": "no-such-card" }));
     assert!(none.contains("no-such-card") && none.contains("ip link"), "{none}");

@@ -5,15 +5,18 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use serde_json::json;
 use sluice_core::contract::{
-    Gathered, any_splitting_is_the_same, gather, gather_splits, gather_with,
+    SourceContents, any_splitting_is_the_same, gather, gather_splits, gather_with,
     splits_cover_the_inputs, trials,
 };
-use sluice_core::{BlockPool, Kind, Make, Query, ReadContext, Registry, Sniff, Source};
+use sluice_core::{
+    BlockPool, PluginFactory, PluginKind, Query, ReadContext, Registry, SniffResult, Source,
+};
 use sluice_lcm::wire::append_event;
 
 fn plugin_source(options: serde_json::Value) -> Box<dyn Source> {
     let registry = Registry::linked();
-    let Make::Source(make) = registry.get(Kind::Source, "lcm-log").unwrap().make else {
+    let PluginFactory::Source(make) = registry.get(PluginKind::Source, "lcm-log").unwrap().make
+    else {
         panic!("a source")
     };
     make(options).unwrap()
@@ -47,7 +50,7 @@ fn written(bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
 }
 
 /// Reads with blocks of this size, so that small logs have many.
-fn gathered_with_blocks(path: &Path, block: usize) -> Gathered {
+fn gathered_with_blocks(path: &Path, block: usize) -> SourceContents {
     let mut context = ReadContext::standalone("test");
     context.blocks = BlockPool::new(block, 2);
     gather_with(&*source(path), u64::MAX, &context).unwrap()
@@ -135,7 +138,7 @@ fn long_damage_in_a_stream_is_stepped_over_without_keeping_it() {
 #[test]
 fn an_empty_log_is_read_as_no_events() {
     let (_folder, path) = written(b"");
-    assert_eq!(gather(&*source(&path), 100).unwrap(), Gathered::default());
+    assert_eq!(gather(&*source(&path), 100).unwrap(), SourceContents::default());
 }
 
 #[test]
@@ -153,10 +156,10 @@ fn names_that_are_no_text_are_carried() {
 #[test]
 fn sniffing_tells_logs_from_other_files() {
     let registry = Registry::linked();
-    let sniff = registry.get(Kind::Source, "lcm-log").unwrap().sniff;
-    assert_eq!(sniff(&log(1)), Sniff::Yes);
-    assert_eq!(sniff(&[b"xx", &log(1)[..]].concat()), Sniff::Maybe);
-    assert_eq!((sniff(b"PAR1"), sniff(b"")), (Sniff::No, Sniff::No));
+    let sniff = registry.get(PluginKind::Source, "lcm-log").unwrap().sniff;
+    assert_eq!(sniff(&log(1)), SniffResult::Yes);
+    assert_eq!(sniff(&[b"xx", &log(1)[..]].concat()), SniffResult::Maybe);
+    assert_eq!((sniff(b"PAR1"), sniff(b"")), (SniffResult::No, SniffResult::No));
 }
 
 fn window(start: Option<i64>, end: Option<i64>) -> Query {
@@ -165,14 +168,14 @@ fn window(start: Option<i64>, end: Option<i64>) -> Query {
 }
 
 /// What the engine reads of a log where this is asked for.
-fn queried(log: &dyn Source, query: &Query, target: u64, block: usize) -> Gathered {
+fn queried(log: &dyn Source, query: &Query, target: u64, block: usize) -> SourceContents {
     let mut context = ReadContext::standalone("test");
     (context.query, context.blocks) = (query.clone(), BlockPool::new(block, 2));
     gather_splits(log, log.splits(target, query).unwrap(), &context).unwrap()
 }
 
 /// What a full read gives, without the events outside of the window.
-fn filtered(path: &Path, query: &Query) -> Gathered {
+fn filtered(path: &Path, query: &Query) -> SourceContents {
     let mut all = gather(&*source(path), u64::MAX).unwrap();
     all.events.retain(|event| query.window().wants_time(event.timestamp));
     all
@@ -275,7 +278,8 @@ fn a_log_that_is_not_as_sorted_as_was_said_is_read_whole_where_samples_show_it()
 #[test]
 fn other_words_for_seeking_are_refused() {
     let registry = Registry::linked();
-    let Make::Source(make) = registry.get(Kind::Source, "lcm-log").unwrap().make else {
+    let PluginFactory::Source(make) = registry.get(PluginKind::Source, "lcm-log").unwrap().make
+    else {
         panic!("a source")
     };
     let error = make(json!({ "path": "x", "seek": "rising" })).map(|_| ()).unwrap_err();
@@ -284,7 +288,7 @@ fn other_words_for_seeking_are_refused() {
 }
 
 /// What the splits of `before` give when the file holds `after` by the time they are read.
-fn read_after_change(before: &[u8], after: &[u8]) -> Gathered {
+fn read_after_change(before: &[u8], after: &[u8]) -> SourceContents {
     let (_folder, path) = written(before);
     let log = source(&path);
     let splits = log.splits(1000, &Query::default()).unwrap();

@@ -10,19 +10,19 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_core::contract::{
-    Gathered, PlainEvent, any_splitting_is_the_same, gather, gather_splits, gather_with,
+    PlainEvent, SourceContents, any_splitting_is_the_same, gather, gather_splits, gather_with,
     splits_cover_the_inputs,
 };
 use sluice_core::{
     Batch, BatchBuilder, BlockPool, Channel, ChannelQuery, Channels, DynSink, EncodeContext,
-    Encoding, Entry, Kind, Make, Name, Outputs, Overwrite, Pattern, Patterns, Query, ReadContext,
-    Registry, SinkContext, Sniff, Source,
+    Encoding, Name, Outputs, Overwrite, Pattern, Patterns, PluginFactory, PluginKind, Query,
+    ReadContext, Registry, SinkContext, SniffResult, Source, SplitStart,
 };
 use sluice_orca as _;
 
 fn source_with(path: &Path, more: &Value) -> Box<dyn Source> {
     let registry = Registry::linked();
-    let Make::Source(make) = registry.get(Kind::Source, "orca").unwrap().make else {
+    let PluginFactory::Source(make) = registry.get(PluginKind::Source, "orca").unwrap().make else {
         panic!("a source")
     };
     let mut options = json!({ "path": path });
@@ -36,7 +36,9 @@ fn source(path: &Path) -> Box<dyn Source> {
 
 fn sink(options: Value) -> Box<dyn DynSink> {
     let registry = Registry::linked();
-    let Make::Sink(make) = registry.get(Kind::Sink, "orca").unwrap().make else { panic!("a sink") };
+    let PluginFactory::Sink(make) = registry.get(PluginKind::Sink, "orca").unwrap().make else {
+        panic!("a sink")
+    };
     make(options).unwrap()
 }
 
@@ -107,7 +109,7 @@ fn case(name: &str) -> PathBuf {
 }
 
 /// Reads everything with a context and gives the channels that were met.
-fn channels_of(path: &Path) -> (Gathered, Vec<Arc<Channel>>) {
+fn channels_of(path: &Path) -> (SourceContents, Vec<Arc<Channel>>) {
     let context = ReadContext::standalone("test");
     let all = gather_with(&*source(path), u64::MAX, &context).unwrap();
     (all, context.channels.since(0))
@@ -263,7 +265,8 @@ fn lines_outside_of_a_window_or_of_other_channels_are_not_followed() {
     assert_eq!(with_query(&path, query), all.iter().filter(inside).cloned().collect::<Vec<_>>());
     let power = Patterns(vec![Pattern::parse("*Power").unwrap()]);
     let none = Patterns::default();
-    let query = Query { channels: ChannelQuery::of(&power, &none, &none), ..Query::default() };
+    let query =
+        Query { channels: ChannelQuery::from_patterns(&power, &none, &none), ..Query::default() };
     let power = |e: &&PlainEvent| e.channel == "orca.Power";
     assert_eq!(with_query(&path, query), all.iter().filter(power).cloned().collect::<Vec<_>>());
 }
@@ -271,27 +274,27 @@ fn lines_outside_of_a_window_or_of_other_channels_are_not_followed() {
 #[test]
 fn sniffing_tells_masters_from_other_files() {
     let registry = Registry::linked();
-    let sniff = registry.get(Kind::Source, "orca").unwrap().sniff;
+    let sniff = registry.get(PluginKind::Source, "orca").unwrap().sniff;
     for case in cases() {
         let name = case.file_name().unwrap().to_string_lossy().into_owned();
         let sure = sniff(&fs::read(master_of(&case)).unwrap());
         let due = match &name[..] {
-            "no_data_line" => Sniff::Maybe,
-            _ => Sniff::Yes,
+            "no_data_line" => SniffResult::Maybe,
+            _ => SniffResult::Yes,
         };
         assert_eq!(sure, due, "{name}");
     }
     for other in
         [&b""[..], b"\xed\xa1\xda\x01", b"PAR1", b"a,b\n1,2\n", b"struct t { int8_t a; }\n"]
     {
-        assert_eq!(sniff(other), Sniff::No);
+        assert_eq!(sniff(other), SniffResult::No);
     }
 }
 
 #[test]
 fn a_stream_is_refused_as_subfiles_lie_beside_a_file() {
     let registry = Registry::linked();
-    let Make::Source(make) = registry.get(Kind::Source, "orca").unwrap().make else {
+    let PluginFactory::Source(make) = registry.get(PluginKind::Source, "orca").unwrap().make else {
         panic!("a source")
     };
     for path in [json!("-"), json!(["a.log", "-"])] {
@@ -409,7 +412,7 @@ fn copied(from: &Path, options: Value, cut: usize) -> Vec<(String, u64)> {
     let log = source(from);
     let mut events: Vec<Written> = Vec::new();
     for split in log.splits(u64::MAX, &Query::default()).unwrap() {
-        let mut reader = log.read(&split, Entry::At(split.start), &context).unwrap();
+        let mut reader = log.read(&split, SplitStart::At(split.start), &context).unwrap();
         while let Some(batch) = reader.next_batch().unwrap() {
             for event in batch.iter() {
                 let channel = Channel::clone(&context.channels.get(event.channel));
@@ -446,7 +449,7 @@ fn a_log_that_is_read_and_written_is_the_same_log() {
             let (before, old) = channels_of(&case(name));
             let (after, new) = channels_of(&path);
             assert_eq!(beside_files(&old, dialect), beside_files(&new, dialect), "{name}");
-            let plain = |all: &Gathered| -> Vec<(i64, String, String, Vec<u8>)> {
+            let plain = |all: &SourceContents| -> Vec<(i64, String, String, Vec<u8>)> {
                 let tell = |e: &PlainEvent| {
                     (e.timestamp, e.source.clone(), e.channel.clone(), e.payload.clone())
                 };
@@ -634,7 +637,9 @@ fn configuration_that_there_is_no_room_to_keep_is_written_as_data() {
 #[test]
 fn what_no_master_can_be_is_refused_when_options_are_read() {
     let registry = Registry::linked();
-    let Make::Sink(make) = registry.get(Kind::Sink, "orca").unwrap().make else { panic!("a sink") };
+    let PluginFactory::Sink(make) = registry.get(PluginKind::Sink, "orca").unwrap().make else {
+        panic!("a sink")
+    };
     for path in ["-", "folder/"] {
         let error = make(json!({ "path": path })).map(drop).unwrap_err().to_string();
         assert!(error.contains("expected the file that is to be the master"), "{error}");

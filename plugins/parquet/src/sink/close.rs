@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sluice_core::name::{portable, short_path_escaped};
-use sluice_core::{Error, Ordered};
+use sluice_core::{Error, OrderedTasks};
 
 use super::ParquetSink;
 use super::tables::{Key, Numbers, Tables};
@@ -47,7 +47,7 @@ impl ParquetSink {
         let otherwise = portable(channels, ("channel=", ""));
         let Tables { tables, places, context, variants, .. } = tables;
         // Footers are written and files synced beside each other; they are completed in order.
-        let mut closing = Ordered::new(&context.tasks, 4 * context.tasks.width());
+        let mut closing = OrderedTasks::new(&context.tasks, 4 * context.tasks.width());
         let variants = variants.table();
         for place in keys.iter().filter_map(|key| places.get(key)) {
             let table = &mut tables[*place];

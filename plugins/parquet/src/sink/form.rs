@@ -11,7 +11,7 @@ use parquet::basic::{Compression as Codec, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::SchemaDescPtr;
-use sluice_core::unnest::Piece;
+use sluice_core::unnest::UnnestPiece;
 use sluice_core::{Batch, ChannelId, Channels, Error, MessageType, SinkContext};
 
 use super::tables::Key;
@@ -49,14 +49,15 @@ impl ParquetSink {
     pub(super) fn form(
         &self,
         key: &Key,
-        first: &[Piece],
+        first: &[UnnestPiece],
         taking: &Arc<Taking>,
         context: &SinkContext,
     ) -> Result<Form, Error> {
         let sample = sample(first, taking)?;
         let mut shape = Shape::of(&sample, key.is_none(), self.has_payload(key));
-        shape.nanos =
-            self.timestamp_ns.unwrap_or_else(|| first.iter().map(Piece::batch).any(shape::is_fine));
+        shape.nanos = self
+            .timestamp_ns
+            .unwrap_or_else(|| first.iter().map(UnnestPiece::batch).any(shape::is_fine));
         // Formats that say more of a channel than its name may say it of several with one name.
         shape.variant = key.is_none() && says_more(first, &context.channels);
         let arrow = shape.schema();
@@ -103,14 +104,14 @@ impl ParquetSink {
 }
 
 /// Whether anything is said of the channels of these events beside name, source and encoding.
-fn says_more(pieces: &[Piece], channels: &Channels) -> bool {
+fn says_more(pieces: &[UnnestPiece], channels: &Channels) -> bool {
     let all = pieces.iter().flat_map(|piece| piece.batch().channels());
     let used: BTreeSet<u32> = all.copied().collect();
     used.into_iter().any(|id| !channels.get(ChannelId(id)).metadata.is_empty())
 }
 
 /// The first rows of these pieces, as many as encodings are chosen by.
-fn sample(pieces: &[Piece], taking: &Taking) -> Result<Batch, Error> {
+fn sample(pieces: &[UnnestPiece], taking: &Taking) -> Result<Batch, Error> {
     const ROWS: usize = 8192;
     let (mut batches, mut picks) = (Vec::new(), Vec::new());
     for (n, piece) in pieces.iter().enumerate() {

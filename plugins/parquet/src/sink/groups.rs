@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluice_core::unnest::Piece;
+use sluice_core::unnest::UnnestPiece;
 use sluice_core::{Batch, Error, SinkContext};
 
 use super::ParquetSink;
@@ -31,7 +31,7 @@ impl ParquetSink {
             let events = batch.slice(from, share.events);
             from += share.events;
             if share.events > 0 {
-                written += self.gather(tables, place, Piece::of(events), share)?;
+                written += self.gather(tables, place, UnnestPiece::whole(events), share)?;
             } else if room.is_empty {
                 // More than a row group for itself.
                 let size = sizes.share(&batch, from);
@@ -67,8 +67,8 @@ impl ParquetSink {
             let rows = most.min(size.rows - start);
             let share = Share { events: 0, rows, bytes: rows.saturating_mul(row) };
             let piece = match size.rows {
-                1 => Piece::of(event.clone()),
-                _ => Piece::of_elements(event.clone(), start..start + rows),
+                1 => UnnestPiece::whole(event.clone()),
+                _ => UnnestPiece::of_elements(event.clone(), start..start + rows),
             };
             written += self.gather(tables, place, piece, share)?;
         }
@@ -80,7 +80,7 @@ impl ParquetSink {
         &self,
         tables: &mut Tables,
         place: usize,
-        piece: Piece,
+        piece: UnnestPiece,
         share: Share,
     ) -> Result<u64, Error> {
         let (table, limits) = (&mut tables.tables[place], tables.limits);
@@ -108,7 +108,7 @@ impl ParquetSink {
         }
         let form = table.form.as_ref().ok_or_else(|| Error::broken("a table without a form"))?;
         let has_place = form.encoder.shape.nanos || self.timestamp_ns == Some(false);
-        let batches = || pieces.iter().map(Piece::batch);
+        let batches = || pieces.iter().map(UnnestPiece::batch);
         if !has_place && batches().any(shape::is_fine) {
             return Err(Error::unfit(format!(
                 "events with times between microseconds came after a whole row group without any: say \

@@ -11,7 +11,9 @@ use serde::{Deserialize, Deserializer};
 use sluice_core::options::{ByteSize, OutPath};
 use sluice_core::selection::FieldList;
 use sluice_core::unnest::list_path;
-use sluice_core::{Batch, EncodeContext, Error, FieldPath, Ordered, PerChannel, Sink, SinkContext};
+use sluice_core::{
+    Batch, EncodeContext, Error, FieldPath, OrderedTasks, PerChannel, Sink, SinkContext,
+};
 
 use crate::shape;
 use crate::taking::{Seen, Taking};
@@ -259,7 +261,7 @@ impl Sink for ParquetSink {
             tables: Vec::new(),
             places: BTreeMap::new(),
             waiting: 0,
-            groups: Ordered::new(&context.tasks, most),
+            groups: OrderedTasks::new(&context.tasks, most),
             numbers: Numbers::default(),
             variants: Variants::default(),
             taking: Arc::new(self.taking()),

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sluice_core::unnest::Piece;
-use sluice_core::{Batch, ChannelId, Channels, Name, Ordered, SinkContext, TypeKey};
+use sluice_core::unnest::UnnestPiece;
+use sluice_core::{Batch, ChannelId, Channels, Name, OrderedTasks, SinkContext, TypeKey};
 
 use super::form::Form;
 use super::groups::GroupCapacity;
@@ -35,7 +35,7 @@ pub struct Tables {
     pub(super) places: BTreeMap<Key, usize>,
     /// Bytes of events that wait for their row group to be full, in all tables.
     pub(super) waiting: usize,
-    pub(super) groups: Ordered<(usize, Group)>,
+    pub(super) groups: OrderedTasks<(usize, Group)>,
     pub(super) numbers: Numbers,
     pub(super) variants: Variants,
     pub(super) taking: Arc<Taking>,
@@ -96,7 +96,7 @@ pub(super) struct Limits {
 
 pub(super) struct Table {
     pub(super) key: Key,
-    pub(super) waiting: Vec<Piece>,
+    pub(super) waiting: Vec<UnnestPiece>,
     pub(super) rows: usize,
     pub(super) bytes: usize,
     /// Row groups handed over.

@@ -203,7 +203,7 @@ fn only_row_groups_and_rows_that_are_asked_for_are_read() {
     assert_eq!(splits.len(), 1);
     let channels = Patterns(vec![Pattern::parse("B").unwrap()]);
     let only = |channels: &Patterns| Query {
-        channels: ChannelQuery::of(channels, &Patterns::default(), &Patterns::default()),
+        channels: ChannelQuery::from_patterns(channels, &Patterns::default(), &Patterns::default()),
         ..Query::default()
     };
     let query = only(&channels);
@@ -276,7 +276,7 @@ fn decoded_messages_have_columns_and_come_back_decoded() {
     );
     let (source, context) = (source(&typed), ReadContext::standalone("log"));
     let splits = source.splits(1 << 20, &Query::default()).unwrap();
-    let mut reader = source.read(&splits[0], sluice_core::Entry::At(0), &context).unwrap();
+    let mut reader = source.read(&splits[0], sluice_core::SplitStart::At(0), &context).unwrap();
     let back = reader.next_batch().unwrap().unwrap();
     let original = poses(&context.channels, 7, 0);
     assert_eq!(back.rows()[0].message.key, TypeKey(7));
@@ -377,7 +377,7 @@ fn versions(path: &Path) -> Vec<(i64, Option<String>)> {
     let (source, context) = (source(path), ReadContext::standalone("test"));
     let mut found = Vec::new();
     for split in source.splits(u64::MAX, &Query::default()).unwrap() {
-        let mut reader = source.read(&split, sluice_core::Entry::At(0), &context).unwrap();
+        let mut reader = source.read(&split, sluice_core::SplitStart::At(0), &context).unwrap();
         while let Some(batch) = reader.next_batch().unwrap() {
             found.extend(batch.iter().map(|event| {
                 let channel = context.channels.get(event.channel);
@@ -446,7 +446,7 @@ fn read_apart(path: &Path) -> Vec<(String, i64, i64, f64)> {
     let (source, mut found) = (source(path), Vec::new());
     let context = ReadContext::standalone("log");
     for split in source.splits(1 << 20, &context.query).unwrap() {
-        let mut reader = source.read(&split, sluice_core::Entry::Search, &context).unwrap();
+        let mut reader = source.read(&split, sluice_core::SplitStart::Search, &context).unwrap();
         while let Some(batch) = reader.next_batch().unwrap() {
             for rows in batch.rows() {
                 let utime = rows.columns.column_by_name("utime");
@@ -618,8 +618,8 @@ fn lists_are_not_taken_apart_where_payloads_are_written() {
         json!({ "path": "t/", "unnest": "points[0]" }),
     ] {
         let registry = sluice_core::Registry::linked();
-        let plugin = registry.get(sluice_core::Kind::Sink, "parquet").unwrap();
-        let sluice_core::Make::Sink(make) = plugin.make else { panic!() };
+        let plugin = registry.get(sluice_core::PluginKind::Sink, "parquet").unwrap();
+        let sluice_core::PluginFactory::Sink(make) = plugin.make else { panic!() };
         assert!(make(options.clone()).is_err(), "{options}");
     }
 }

@@ -2,7 +2,7 @@
 use std::io::Write;
 
 use serde_json::{Value, json};
-use sluice_core::contract::{Gathered, any_splitting_is_the_same, splits_cover_the_inputs};
+use sluice_core::contract::{SourceContents, any_splitting_is_the_same, splits_cover_the_inputs};
 use sluice_records::checksum::Algorithm;
 use sluice_records::source::Records;
 
@@ -11,7 +11,7 @@ fn toml(text: &str) -> Value {
 }
 
 /// Reads bytes in pieces of many sizes, which all have to give the same.
-fn read(format: &Value, bytes: &[u8]) -> Gathered {
+fn read(format: &Value, bytes: &[u8]) -> SourceContents {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
     let mut options = format.clone();

@@ -4,7 +4,8 @@ use std::io::Write;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_core::contract::{
-    Gathered, any_splitting_is_the_same, places as places_to_try, splits_cover_the_inputs, trials,
+    SourceContents, any_splitting_is_the_same, places as places_to_try, splits_cover_the_inputs,
+    trials,
 };
 use sluice_core::window::ReadAt;
 use sluice_records::checksum::Algorithm;
@@ -23,7 +24,7 @@ fn source(format: &Value, log: &std::path::Path) -> Records {
 }
 
 /// Reads bytes in pieces of many sizes, which all have to give the same.
-fn read(format: &Value, bytes: &[u8]) -> Gathered {
+fn read(format: &Value, bytes: &[u8]) -> SourceContents {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
     let source = source(format, file.path());
@@ -202,7 +203,7 @@ fn framed_log(records: &[Vec<u8>]) -> Vec<u8> {
     [&b"rig=3\nEND\n"[..], &records.concat()].concat()
 }
 
-fn numbers(gathered: &Gathered) -> Vec<i64> {
+fn numbers(gathered: &SourceContents) -> Vec<i64> {
     gathered.events.iter().map(|event| event.sequence).collect()
 }
 
@@ -240,7 +241,7 @@ fn a_log_of_another_format_is_damage_as_a_whole() {
 #[test]
 fn an_empty_log_has_nothing() {
     for format in [plain(), ubx(), framed()] {
-        assert_eq!(read(&format, b""), Gathered::default());
+        assert_eq!(read(&format, b""), SourceContents::default());
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::Write;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int32Type, UInt32Type, UInt64Type};
 use serde_json::json;
-use sluice_core::{Entry, Query, ReadContext, Rows, Source};
+use sluice_core::{Query, ReadContext, Rows, Source, SplitStart};
 use sluice_records::source::Records;
 
 /// The rows of the only batch of a log.
@@ -16,7 +16,7 @@ fn rows(format: &str, log: &[u8]) -> Vec<Rows> {
     let source = Records::new(options).unwrap_or_else(|e| panic!("{:?}: {e}", e.path));
     let splits = source.splits(u64::MAX, &Query::default()).unwrap();
     let context = ReadContext::standalone("log");
-    let mut reader = source.read(&splits[0], Entry::At(0), &context).unwrap();
+    let mut reader = source.read(&splits[0], SplitStart::At(0), &context).unwrap();
     let rows = reader.next_batch().unwrap().unwrap().rows().to_vec();
     assert!(reader.next_batch().unwrap().is_none());
     assert_eq!(context.damage.take(), []);

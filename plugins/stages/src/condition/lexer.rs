@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use sluice_core::FieldPath;
-use sluice_core::field::Dash;
+use sluice_core::field::DashRule;
 
 use super::number::Number;
 use super::tree::{EventField, Function};
@@ -161,7 +161,7 @@ impl<'t> Lexer<'t> {
     }
 
     fn field(&mut self) -> Result<TokenKind, Mistake> {
-        let scanned = FieldPath::scan(self.rest(), Dash::EndsNames);
+        let scanned = FieldPath::scan(self.rest(), DashRule::EndsNames);
         let (path, len) = scanned.map_err(|error| {
             let at = self.at + error.at;
             wrong(at..at + 1, error.what)

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use sluice_core::schemars::JsonSchema;
-use sluice_core::time::{self, Length};
+use sluice_core::time::{self, TimeLength};
 use sluice_core::{
     Batch, Channel, Channels, Clock, Error, Fold, FoldQuery, OptionsError, Patterns, Stage,
     StageContext,
@@ -27,7 +27,7 @@ pub struct GapsOptions {
     pub channels: Patterns,
     /// A silence counts if it is longer than this.
     #[serde(default = "longer_than")]
-    pub longer_than: Length,
+    pub longer_than: TimeLength,
     /// A silence counts if it is longer than this many times the usual (median) time between two events of the
     /// channel, too. 0 leaves that out of account. Left out: by how evenly the events of the channel come. Unless
     /// it is 0, nothing is said of channels with few events, of which it is not known what is usual.
@@ -38,8 +38,8 @@ pub struct GapsOptions {
     pub rates: BTreeMap<String, f64>,
 }
 
-fn longer_than() -> Length {
-    Length(1_000_000_000)
+fn longer_than() -> TimeLength {
+    TimeLength(1_000_000_000)
 }
 
 /// Of more channels it is only said how many there are.

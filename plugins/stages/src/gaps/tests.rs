@@ -2,7 +2,7 @@
 
 use crate::testing::Run;
 use serde_json::{Value, json};
-use sluice_core::Window;
+use sluice_core::TimeWindow;
 
 const START: i64 = 1_194_098_400_000_000_000;
 const MILLIS: i64 = 1_000_000;
@@ -92,7 +92,7 @@ fn wild_times_are_told_and_harm_nothing() {
 }
 
 /// What is noted of events in this order, at these milliseconds.
-fn notes_in_order(events: &[(&str, i64)], wanted: Window) -> Vec<(String, u64)> {
+fn notes_in_order(events: &[(&str, i64)], wanted: TimeWindow) -> Vec<(String, u64)> {
     let mut run = Run::of("gaps", json!({}));
     run.wanted = wanted;
     let at = |(name, millis): &(_, i64)| (*name, START + millis * MILLIS);
@@ -110,7 +110,7 @@ fn one_wrong_time_is_no_silence_and_not_the_end() {
             let mut events = steady("A", (0..10_000).step_by(10));
             events.insert(place, ("A", wrong));
             events.extend(steady("B", (9_500..10_000).step_by(10)));
-            let notes = notes_in_order(&events, Window::default());
+            let notes = notes_in_order(&events, TimeWindow::default());
             assert_eq!(notes, [], "{wrong} at {place}");
         }
     }
@@ -120,10 +120,10 @@ fn one_wrong_time_is_no_silence_and_not_the_end() {
 fn a_clock_that_is_set_begins_anew() {
     let mut events = steady("A", (0..10_000).step_by(10));
     events.extend(steady("A", (-60_000..-50_000).step_by(10)));
-    assert_eq!(notes_in_order(&events, Window::default()), []);
+    assert_eq!(notes_in_order(&events, TimeWindow::default()), []);
     events.extend(steady("A", (-47_000..-46_000).step_by(10)));
     let told = "A: fell silent; the longest gap is 3.01 s, after 2007-11-03T13:59:09.99Z";
-    assert_eq!(notes_in_order(&events, Window::default()), [(told.to_owned(), 1)]);
+    assert_eq!(notes_in_order(&events, TimeWindow::default()), [(told.to_owned(), 1)]);
 }
 
 #[test]
@@ -131,9 +131,9 @@ fn what_is_late_does_not_make_the_silence_after_it_longer() {
     let mut events = steady("A", (0..10_000).step_by(10));
     events.push(("A", 4_000));
     events.extend(steady("A", (10_000..20_000).step_by(10)));
-    assert_eq!(notes_in_order(&events, Window::default()), []);
+    assert_eq!(notes_in_order(&events, TimeWindow::default()), []);
     let events = [steady("A", (0..10_000).step_by(10)), vec![("A", 4_000)]].concat();
-    assert_eq!(notes_in_order(&events, Window::default()), []);
+    assert_eq!(notes_in_order(&events, TimeWindow::default()), []);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn only_the_window_that_is_wanted_is_told_of() {
     events.extend(steady("B", (0..60_000).step_by(10)));
     let window = |start: i64, end: i64| {
         let at = |millis: i64| Some(START + millis * MILLIS);
-        Window { start: at(start), end: at(end) }
+        TimeWindow { start: at(start), end: at(end) }
     };
     assert_eq!(notes_in_order(&events, window(0, 10_000)), []);
     assert_eq!(notes_in_order(&events, window(30_000, 60_000)), []);

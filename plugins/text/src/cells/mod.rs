@@ -10,10 +10,10 @@ mod scan;
 mod shape;
 
 use serde::{Deserialize, Deserializer};
-use sluice_core::files::{self, Content};
+use sluice_core::files::{self, InputContent};
 use sluice_core::options::{ByteSize, InPaths};
 use sluice_core::schemars::JsonSchema;
-use sluice_core::{Clock, Entry, Error, Input, Query, ReadContext, Reader, Source, Split};
+use sluice_core::{Clock, Error, Input, Query, ReadContext, Reader, Source, Split, SplitStart};
 
 pub use kind::CellType;
 pub use shape::TimeUnit;
@@ -126,14 +126,14 @@ impl Source for CsvSource {
 
     fn splits(&self, target: u64, _: &Query) -> Result<Vec<Split>, Error> {
         let inputs = self.inputs()?;
-        files::refuse_foreign(&inputs, Content::Marked, "a file of cells")?;
+        files::refuse_foreign(&inputs, InputContent::Marked, "a file of cells")?;
         Split::of_files(inputs, target, |_, len| Ok(0..len))
     }
 
     fn read<'s>(
         &'s self,
         split: &Split,
-        entry: Entry,
+        entry: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         Ok(Box::new(CellReader::open(self, split, entry, context)?))

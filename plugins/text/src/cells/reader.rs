@@ -5,12 +5,14 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use sluice_core::files::{Content, LogFile};
-use sluice_core::framed::{Found, FramedReader, Framing, Head, Peek, Verdict};
+use sluice_core::files::{InputContent, LogFile};
+use sluice_core::framed::{
+    EventHeader, FramedReader, Framing, Peek, PositionContent, RecordContent,
+};
 use sluice_core::window::{ReadAt, Search};
 use sluice_core::{
-    Batch, Channel, ChannelId, Channels, Clock, Encoding, Entry, Error, Name, Payloads,
-    ReadContext, Reader, Rows, Seam, Split,
+    Batch, Channel, ChannelId, Channels, Clock, Encoding, Error, Name, Payloads, ReadContext,
+    Reader, Rows, Seam, Split, SplitStart,
 };
 
 use super::CsvSource;
@@ -34,10 +36,10 @@ impl<'s> CellReader<'s> {
     pub(super) fn open(
         options: &'s CsvSource,
         split: &Split,
-        entry: Entry,
+        entry: SplitStart,
         context: &ReadContext,
     ) -> Result<Self, Error> {
-        let mut log = LogFile::open_holding(&split.input, Content::Marked)?;
+        let mut log = LogFile::open_holding(&split.input, InputContent::Marked)?;
         let longest = usize::try_from(options.max_row.0).unwrap_or(usize::MAX);
         let mut head = vec![0; HEAD.max(longest)];
         let read = log.read_at(0, &mut head)?;
@@ -49,8 +51,8 @@ impl<'s> CellReader<'s> {
             return Ok(Self { rows: None, options, shape: None });
         };
         let entry = match entry {
-            Entry::At(at) => Entry::At(at.max(shape.first_row)),
-            Entry::Search => Entry::Search,
+            SplitStart::At(at) => SplitStart::At(at.max(shape.first_row)),
+            SplitStart::Search => SplitStart::Search,
         };
         let framing = RowFraming {
             options,
@@ -111,7 +113,7 @@ struct RowFraming<'s> {
 
 impl RowFraming<'_> {
     /// The event of a row whose cells have been scanned. The inner `Err` says why it is none.
-    fn head(&mut self, pos: u64, row: &[u8]) -> Result<Result<Head, String>, Error> {
+    fn head(&mut self, pos: u64, row: &[u8]) -> Result<Result<EventHeader, String>, Error> {
         let head = match self.shape.head(row, &self.cells) {
             Ok(head) => head,
             Err(why) => return Ok(Err(why)),
@@ -122,7 +124,7 @@ impl RowFraming<'_> {
         let end = row.strip_suffix(b"\n").unwrap_or(row);
         let payload = 0..end.strip_suffix(b"\r").unwrap_or(end).len();
         let sequence = head.sequence.unwrap_or(i64::try_from(pos).unwrap_or(i64::MAX));
-        Ok(Ok(Head { timestamp: head.timestamp, sequence, channel, payload }))
+        Ok(Ok(EventHeader { timestamp: head.timestamp, sequence, channel, payload }))
     }
 
     fn channel(&mut self, cell: Vec<u8>) -> Result<ChannelId, Error> {
@@ -165,7 +167,7 @@ impl Framing for RowFraming<'_> {
         })
     }
 
-    fn judge(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<Verdict> {
+    fn judge(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent> {
         let mut look = FIRST_LOOK.min(self.longest.saturating_add(1));
         loop {
             let mut bytes = vec![0; look];
@@ -173,15 +175,15 @@ impl Framing for RowFraming<'_> {
             let is_end = read < look;
             bytes.truncate(read);
             if bytes.is_empty() {
-                return Ok(Verdict::End { mark: 0 });
+                return Ok(PositionContent::End { mark: 0 });
             }
             if self.options.is_nothing(&bytes) {
-                return Ok(Verdict::Record { end: next_line(log, pos, u64::MAX)? });
+                return Ok(PositionContent::Record { end: next_line(log, pos, u64::MAX)? });
             }
             let reason = match scan(&bytes, self.options.delimiter_byte(), is_end, &mut self.cells)
             {
                 Scanned::Row(len) if len <= self.longest => {
-                    return Ok(Verdict::Record { end: pos + len as u64 });
+                    return Ok(PositionContent::Record { end: pos + len as u64 });
                 }
                 Scanned::More if look <= self.longest => {
                     look = look.saturating_mul(8).min(self.longest + 1);
@@ -192,7 +194,7 @@ impl Framing for RowFraming<'_> {
                     format!("a row of more than {} bytes, or quotes that do not end", self.longest)
                 }
             };
-            return Ok(Verdict::Damage { end: next_line(log, pos, u64::MAX)?, reason });
+            return Ok(PositionContent::Damage { end: next_line(log, pos, u64::MAX)?, reason });
         }
     }
 
@@ -206,14 +208,14 @@ impl Framing for RowFraming<'_> {
         Ok(Some(next).filter(|at| *at < range.end))
     }
 
-    fn event(&mut self, pos: u64, record: &[u8]) -> Result<Found, Error> {
+    fn event(&mut self, pos: u64, record: &[u8]) -> Result<RecordContent, Error> {
         if self.options.is_nothing(record) {
-            return Ok(Found::Nothing);
+            return Ok(RecordContent::Nothing);
         }
         scan(record, self.options.delimiter_byte(), true, &mut self.cells);
         Ok(match self.head(pos, record)? {
-            Ok(head) => Found::Event(head),
-            Err(why) => Found::Damage(why, None),
+            Ok(head) => RecordContent::Event(head),
+            Err(why) => RecordContent::Damage(why, None),
         })
     }
 }

@@ -10,7 +10,7 @@ use arrow_schema::{Field, Schema, SchemaRef};
 use serde::Deserialize;
 use sluice_core::name::{escaped, printable};
 use sluice_core::schemars::JsonSchema;
-use sluice_core::time::{self, When};
+use sluice_core::time::{self, TimePoint};
 use sluice_core::{Error, MessageType, TypeKey};
 
 use super::CsvSource;
@@ -382,9 +382,9 @@ fn moment(text: &[u8], unit: i64) -> Result<i64, String> {
         }
         None => {}
     }
-    let date = |text: &str| match When::parse(text) {
-        Ok(When::At(nanos)) => Some(nanos),
-        Ok(When::After(_)) | Err(_) => None,
+    let date = |text: &str| match TimePoint::parse(text) {
+        Ok(TimePoint::At(nanos)) => Some(nanos),
+        Ok(TimePoint::After(_)) | Err(_) => None,
     };
     // Without a zone a date is taken for UTC.
     let has_date = text.bytes().filter(|byte| *byte == b'-').count() >= 2;

@@ -9,8 +9,12 @@ use arrow_array::types::{Float64Type, Int64Type};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sluice_core::contract::{Gathered, any_splitting_is_the_same, gather, splits_cover_the_inputs};
-use sluice_core::{Clock, Entry, Kind, Make, ReadContext, Registry, Source, Split, frames};
+use sluice_core::contract::{
+    SourceContents, any_splitting_is_the_same, gather, splits_cover_the_inputs,
+};
+use sluice_core::{
+    Clock, PluginFactory, PluginKind, ReadContext, Registry, Source, Split, SplitStart, frames,
+};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -21,12 +25,12 @@ fn csv(text: &[u8], options: Value) -> (tempfile::TempDir, Box<dyn Source>) {
     std::fs::write(&path, text).unwrap();
     let mut all = json!({ "path": path });
     all.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
-    let plugin = *Registry::linked().get(Kind::Source, "csv").unwrap();
-    let Make::Source(make) = plugin.make else { panic!("{plugin:?} is a source") };
+    let plugin = *Registry::linked().get(PluginKind::Source, "csv").unwrap();
+    let PluginFactory::Source(make) = plugin.make else { panic!("{plugin:?} is a source") };
     (folder, make(all).unwrap())
 }
 
-fn gathered(text: &str, options: Value) -> Gathered {
+fn gathered(text: &str, options: Value) -> SourceContents {
     let (_folder, source) = csv(text.as_bytes(), options);
     gather(&*source, u64::MAX).unwrap()
 }
@@ -36,7 +40,7 @@ fn fields(text: &str, options: Value) -> RecordBatch {
     let (_folder, source) = csv(text.as_bytes(), options);
     let split = &source.splits(u64::MAX, &Default::default()).unwrap()[0];
     let context = ReadContext::standalone("imu");
-    let mut reader = source.read(split, Entry::At(0), &context).unwrap();
+    let mut reader = source.read(split, SplitStart::At(0), &context).unwrap();
     let batch = reader.next_batch().unwrap().unwrap();
     assert_eq!(batch.rows()[0].events.len(), batch.len());
     batch.rows()[0].columns.clone()
@@ -47,7 +51,7 @@ fn refusal(text: &str, options: Value) -> String {
     gather(&*source, u64::MAX).unwrap_err().to_string()
 }
 
-fn times(gathered: &Gathered) -> Vec<i64> {
+fn times(gathered: &SourceContents) -> Vec<i64> {
     gathered.events.iter().map(|event| event.timestamp).collect()
 }
 
@@ -128,7 +132,7 @@ fn columns_of_a_file_without_names_are_given() {
     let (_folder, source) = csv(b"1,2\n3,4\n", options);
     let context = ReadContext::standalone("test");
     let split = Split::whole(source.inputs().unwrap()[0].path.clone(), None);
-    let mut reader = source.read(&split, Entry::At(0), &context).unwrap();
+    let mut reader = source.read(&split, SplitStart::At(0), &context).unwrap();
     let batch = reader.next_batch().unwrap().unwrap();
     assert_eq!(batch.len(), 2);
     let channel = context.channels.get(batch.iter().next().unwrap().channel);
@@ -171,8 +175,8 @@ fn a_file_whose_columns_cannot_be_known_is_refused_with_what_to_do() {
     refused("t,b\n", json!({ "columns": ["t"] }), &["`columns` names 1"]);
     refused("t,x\r1,2\r3,4\r", json!({}), &["end with a line feed"]);
     refused(&"t,".repeat(3000), json!({}), &["`delimiter`"]);
-    assert_eq!(gathered("", json!({})), Gathered::default());
-    assert_eq!(gathered("t,x\n", json!({})), Gathered::default());
+    assert_eq!(gathered("", json!({})), SourceContents::default());
+    assert_eq!(gathered("t,x\n", json!({})), SourceContents::default());
 }
 
 #[test]

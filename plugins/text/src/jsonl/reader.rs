@@ -4,10 +4,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use sluice_core::files::{Content, LogFile};
+use sluice_core::files::{InputContent, LogFile};
 use sluice_core::framed::LIKELY_EVENTS;
 use sluice_core::{
-    Batch, BatchBuilder, ChannelId, Damage, Entry, Error, Place, ReadContext, Reader, Seam, Split,
+    Batch, BatchBuilder, ChannelId, Damage, Error, PayloadOffset, ReadContext, Reader, Seam, Split,
+    SplitStart,
 };
 
 use super::event::{EventLines, Found, Head};
@@ -38,20 +39,25 @@ impl LineReader {
     pub(crate) fn open(
         path: &Path,
         split: &Split,
-        entry: Entry,
+        entry: SplitStart,
         longest: usize,
         context: &ReadContext,
     ) -> Result<Self, Error> {
         let grown = |bytes: u64| split.start.saturating_add(bytes).saturating_add(MOST_GROWTH);
         let end = split.end.or(split.bytes.map(grown)).unwrap_or(u64::MAX);
         let at = match entry {
-            Entry::At(at) => at,
+            SplitStart::At(at) => at,
             // One byte before, a line feed says that a line begins right where the split does.
-            Entry::Search => split.start.saturating_sub(1),
+            SplitStart::Search => split.start.saturating_sub(1),
         };
-        let mut lines =
-            Lines::new(LogFile::open_holding(path, Content::Marked)?, at, end, longest, context);
-        let is_placed = matches!(entry, Entry::At(_)) || split.start == 0;
+        let mut lines = Lines::new(
+            LogFile::open_holding(path, InputContent::Marked)?,
+            at,
+            end,
+            longest,
+            context,
+        );
+        let is_placed = matches!(entry, SplitStart::At(_)) || split.start == 0;
         let began = (is_placed || lines.skip_line(end)?).then(|| lines.position());
         let expected = split.bytes.map_or(0, |bytes| split.start.saturating_add(bytes));
         Ok(Self {
@@ -80,7 +86,7 @@ impl LineReader {
             };
             if let Some(head) = self.event(line, &mut payloads)? {
                 let Head { timestamp, sequence, channel, payload } = head;
-                let place = Place { segment: 0, offset: payload.start as u32 };
+                let place = PayloadOffset { segment: 0, offset: payload.start as u32 };
                 let payload = payloads.get(payload).unwrap_or_default();
                 batch.push(timestamp, sequence, channel, payload, place);
             }

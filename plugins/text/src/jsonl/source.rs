@@ -7,10 +7,12 @@ use std::path::Path;
 use memchr::{memchr, memmem};
 use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer};
-use sluice_core::files::{self, Content, Found};
+use sluice_core::files::{self, InputContent, PathKind};
 use sluice_core::options::{ByteSize, InPaths};
 use sluice_core::schemars::JsonSchema;
-use sluice_core::{Entry, Error, Input, Query, ReadContext, Reader, Sniff, Source, Split};
+use sluice_core::{
+    Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
+};
 
 use super::reader::LineReader;
 
@@ -57,17 +59,17 @@ const KEYS: [&str; 2] = ["timestamp_ns", "channel"];
 
 /// Whether the first line is an object with a time, a channel and a payload: lines without payloads are
 /// for others to read, and are no damaged events. It may be longer than `head`.
-fn sniff(head: &[u8]) -> Sniff {
+fn sniff(head: &[u8]) -> SniffResult {
     let text = head.trim_ascii_start();
     let end = memchr(b'\n', text);
     let line = end.and_then(|end| text.get(..end)).unwrap_or(text);
     let has = |part: &str| memmem::find(line, part.as_bytes()).is_some();
     if !has("\"payload\"") && !has("\"size\":0,") && !has("\"size\": 0,") {
-        return Sniff::No;
+        return SniffResult::No;
     }
     match end.and_then(|_| serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(line).ok()) {
-        Some(object) if KEYS.iter().all(|key| object.contains_key(*key)) => Sniff::Yes,
-        Some(_) => Sniff::No,
+        Some(object) if KEYS.iter().all(|key| object.contains_key(*key)) => SniffResult::Yes,
+        Some(_) => SniffResult::No,
         None => sniff_part(line, end.is_none()),
     }
 }
@@ -76,20 +78,20 @@ fn sniff(head: &[u8]) -> Sniff {
 const LONGEST_LOOK: usize = 64 << 20;
 
 /// Judges a file whose first line goes on for longer than anybody looks at the beginning of a file.
-fn sniff_path(path: &Path) -> Result<Sniff, Error> {
+fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
     let mut len = 1 << 10;
-    if files::look(path)?.is_none_or(|found| !matches!(found, Found::File(_))) {
-        return Ok(Sniff::No);
+    if files::look(path)?.is_none_or(|found| !matches!(found, PathKind::File(_))) {
+        return Ok(SniffResult::No);
     }
     loop {
         let head = files::head(path, len)?;
         let text = head.trim_ascii_start();
         if !text.is_empty() && !text.starts_with(b"{") {
-            return Ok(Sniff::No);
+            return Ok(SniffResult::No);
         }
         if memchr(b'\n', text).is_some() || head.len() < len || len >= LONGEST_LOOK {
             // A beginning that is short enough is for `sniff`.
-            return Ok(if len > HEAD { sniff(&head) } else { Sniff::No });
+            return Ok(if len > HEAD { sniff(&head) } else { SniffResult::No });
         }
         len = if len < HEAD { HEAD + 1 } else { len * 4 };
     }
@@ -99,13 +101,13 @@ fn sniff_path(path: &Path) -> Result<Sniff, Error> {
 const HEAD: usize = 64 << 10;
 
 /// What a line may be that is cut off behind `head`, or damaged.
-fn sniff_part(line: &[u8], is_cut_off: bool) -> Sniff {
+fn sniff_part(line: &[u8], is_cut_off: bool) -> SniffResult {
     let is_there = |key: &str| memmem::find(line, format!("\"{key}\"").as_bytes()).is_some();
     let found = KEYS.iter().filter(|key| is_there(key)).count();
     match (line.first(), found) {
-        (Some(b'{'), 2) if is_cut_off => Sniff::Yes,
-        (Some(b'{'), 1..) => Sniff::Maybe,
-        _ => Sniff::No,
+        (Some(b'{'), 2) if is_cut_off => SniffResult::Yes,
+        (Some(b'{'), 1..) => SniffResult::Maybe,
+        _ => SniffResult::No,
     }
 }
 
@@ -116,14 +118,14 @@ impl Source for JsonlSource {
 
     fn splits(&self, target: u64, _: &Query) -> Result<Vec<Split>, Error> {
         let inputs = self.inputs()?;
-        files::refuse_foreign(&inputs, Content::Marked, "a file of JSON lines")?;
+        files::refuse_foreign(&inputs, InputContent::Marked, "a file of JSON lines")?;
         Split::of_files(inputs, target, |_, len| Ok(0..len))
     }
 
     fn read<'s>(
         &'s self,
         split: &Split,
-        entry: Entry,
+        entry: SplitStart,
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let longest = usize::try_from(self.max_line.0).unwrap_or(usize::MAX);
@@ -140,10 +142,11 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
     use sluice_core::contract::{
-        Gathered, any_splitting_is_the_same, gather, gather_with, splits_cover_the_inputs,
+        SourceContents, any_splitting_is_the_same, gather, gather_with, splits_cover_the_inputs,
     };
     use sluice_core::{
-        BatchBuilder, Channel, Channels, Clock, Encoding, Name, Registry, Sniff, frames, options,
+        BatchBuilder, Channel, Channels, Clock, Encoding, Name, Registry, SniffResult, frames,
+        options,
     };
 
     use super::*;
@@ -161,7 +164,7 @@ mod tests {
         options::read(json!({ "path": file.path() })).unwrap()
     }
 
-    fn whole(text: &[u8]) -> Gathered {
+    fn whole(text: &[u8]) -> SourceContents {
         gather(&source(&file(text)), u64::MAX).unwrap()
     }
 
@@ -195,7 +198,7 @@ mod tests {
         let found = any_splitting_is_the_same(&source(&file), &[1, 3, 50]);
         assert_eq!((found.events.len(), found.damage.len()), (2, 0));
         assert_eq!(found.events[0].payload, b"ab");
-        assert_eq!(whole(b""), Gathered::default());
+        assert_eq!(whole(b""), SourceContents::default());
     }
 
     #[test]
@@ -243,7 +246,7 @@ mod tests {
         let context = ReadContext { keep_damaged_bytes: true, ..context };
         let splits = source.splits(10, &Query::default()).unwrap();
         assert_eq!(splits, [Split::whole(packed.path(), None)]);
-        let mut reader = source.read(&splits[0], Entry::At(0), &context).unwrap();
+        let mut reader = source.read(&splits[0], SplitStart::At(0), &context).unwrap();
         assert_eq!(reader.next_batch().unwrap().unwrap().len(), 2);
         assert!(reader.next_batch().unwrap().is_none());
         let damage = context.damage.take();
@@ -270,7 +273,7 @@ mod tests {
         let (blocks, many) = (sluice_core::BlockPool::new(1 << 10, 4), source(&file));
         let context = ReadContext { blocks, ..ReadContext::standalone("test") };
         let split = many.splits(u64::MAX, &Query::default()).unwrap().remove(0);
-        let mut reader = many.read(&split, Entry::At(0), &context).unwrap();
+        let mut reader = many.read(&split, SplitStart::At(0), &context).unwrap();
         let first = reader.next_batch().unwrap().unwrap();
         assert!(first.len() < 20, "{}", first.len());
         assert_eq!(gather_with(&many, u64::MAX, &context).unwrap().events.len(), 100);
@@ -285,19 +288,19 @@ mod tests {
             &format!("\n{longer}"),
             "{\"channel\":\"\",\"timestamp_ns\":1,\"payload\":",
         ] {
-            assert_eq!(sniff(yes.as_bytes()), Sniff::Yes, "{yes}");
+            assert_eq!(sniff(yes.as_bytes()), SniffResult::Yes, "{yes}");
         }
         let damaged = LINE.replacen('}', "\n", 1);
         for maybe in
             [&damaged, "{\"payload\":\"\",\"channel\":\"x\"", "{\"timestamp_ns\":1,\"payload\":"]
         {
-            assert_eq!(sniff(maybe.as_bytes()), Sniff::Maybe, "{maybe}");
+            assert_eq!(sniff(maybe.as_bytes()), SniffResult::Maybe, "{maybe}");
         }
         let bare = "{\"timestamp_ns\":1,\"channel\":\"A\",\"size\":3}\n";
         for no in
             [bare, "", "\n", "{", "[1]", "{\"timestamp_ns\":1}\n", "timestamp_ns,channel\n", "\x28"]
         {
-            assert_eq!(sniff(no.as_bytes()), Sniff::No, "{no}");
+            assert_eq!(sniff(no.as_bytes()), SniffResult::No, "{no}");
         }
         let registry = Registry::linked();
         assert_eq!(registry.sniff(LINE.as_bytes())[0].name, "jsonl");
@@ -310,7 +313,7 @@ mod tests {
         let context = ReadContext::standalone("other");
         let mut events = Vec::new();
         for split in source.splits(target, &Query::default()).unwrap() {
-            let mut reader = source.read(&split, Entry::Search, &context).unwrap();
+            let mut reader = source.read(&split, SplitStart::Search, &context).unwrap();
             while let Some(batch) = reader.next_batch().unwrap() {
                 events.extend(batch.iter().map(|event| {
                     let channel = Channel::clone(&context.channels.get(event.channel));

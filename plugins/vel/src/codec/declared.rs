@@ -5,12 +5,12 @@ use std::borrow::Cow;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sluice_core::layout::{Layout, Lengths, Member, Number, Shape, Wire};
+use sluice_core::layout::{FieldShape, Layout, LayoutField, LengthEncoding, NumberType, WireRules};
 
 use crate::hash;
 
 /// How VEL writes what formats write in different ways.
-const WIRE: Wire = Wire { booleans: 4, lengths: Lengths::U32 };
+const WIRE: WireRules = WireRules { booleans: 4, lengths: LengthEncoding::U32 };
 /// The column of what a newer version has behind the fields that are known.
 const TAIL: &str = "tail";
 
@@ -73,22 +73,22 @@ impl FieldType {
         *self == Self::Struct
     }
 
-    fn shape(self) -> Shape {
-        Shape::Number(match self {
-            Self::U8 => Number::U8,
-            Self::I8 => Number::I8,
-            Self::U16 => Number::U16,
-            Self::I16 => Number::I16,
-            Self::U32 => Number::U32,
-            Self::I32 => Number::I32,
-            Self::U64 => Number::U64,
-            Self::I64 => Number::I64,
-            Self::F32 => Number::F32,
-            Self::F64 => Number::F64,
-            Self::Bool => return Shape::Bool,
-            Self::String => return Shape::Text,
-            Self::Bytes => return Shape::Bytes,
-            Self::Struct => return Shape::Struct(Vec::new()),
+    fn shape(self) -> FieldShape {
+        FieldShape::Number(match self {
+            Self::U8 => NumberType::U8,
+            Self::I8 => NumberType::I8,
+            Self::U16 => NumberType::U16,
+            Self::I16 => NumberType::I16,
+            Self::U32 => NumberType::U32,
+            Self::I32 => NumberType::I32,
+            Self::U64 => NumberType::U64,
+            Self::I64 => NumberType::I64,
+            Self::F32 => NumberType::F32,
+            Self::F64 => NumberType::F64,
+            Self::Bool => return FieldShape::Bool,
+            Self::String => return FieldShape::Text,
+            Self::Bytes => return FieldShape::Bytes,
+            Self::Struct => return FieldShape::Struct(Vec::new()),
         })
     }
 }
@@ -130,41 +130,41 @@ impl Declared {
             while is_taken(&name) {
                 name = format!("{name}_").into();
             }
-            members.push(Member::new(name, Shape::Rest));
+            members.push(LayoutField::new(name, FieldShape::Rest));
         }
         Layout::new(WIRE, &members)
     }
 }
 
-fn members(fields: &[DeclaredField]) -> Result<Vec<Member>, String> {
+fn members(fields: &[DeclaredField]) -> Result<Vec<LayoutField>, String> {
     let each = fields.iter().enumerate().map(|(at, field)| {
         let shape = shape(field, fields.get(..at).unwrap_or_default());
         let shape = shape.map_err(|what| format!("`{}`: {what}", field.name))?;
-        Ok(Member::new(field.name.clone(), shape))
+        Ok(LayoutField::new(field.name.clone(), shape))
     });
     each.collect()
 }
 
-fn shape(field: &DeclaredField, before: &[DeclaredField]) -> Result<Shape, String> {
+fn shape(field: &DeclaredField, before: &[DeclaredField]) -> Result<FieldShape, String> {
     if field.name.is_empty() {
         return Err("a field's name is needed, and this is empty".to_owned());
     }
     let one = match (field.of, field.fields.as_slice()) {
         (FieldType::Struct, []) => return Err("it has neither a type nor fields".to_owned()),
-        (FieldType::Struct, fields) => Shape::Struct(members(fields)?),
+        (FieldType::Struct, fields) => FieldShape::Struct(members(fields)?),
         (of, []) => of.shape(),
         _ => return Err("only a struct has fields".to_owned()),
     };
     Ok(match &field.count {
         None => one,
-        Some(DeclaredCount::Fixed(count)) => Shape::Fixed(Box::new(one), *count),
-        Some(DeclaredCount::Said(by)) if by == "*" => Shape::List(Box::new(one)),
+        Some(DeclaredCount::Fixed(count)) => FieldShape::Fixed(Box::new(one), *count),
+        Some(DeclaredCount::Said(by)) if by == "*" => FieldShape::List(Box::new(one)),
         Some(DeclaredCount::Said(by)) => {
             let place = before.iter().position(|earlier| earlier.name == *by);
             let place = place.ok_or_else(|| {
                 format!("no field `{by}` in front of it says how many there are; `*` would be a number right before them")
             })?;
-            Shape::Counted(Box::new(one), place)
+            FieldShape::Counted(Box::new(one), place)
         }
     })
 }

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::json;
 use sluice_core::contract::{
-    Gathered, any_splitting_is_the_same, gather, gather_with, overwrite, splits_cover_the_inputs,
+    SourceContents, any_splitting_is_the_same, gather, gather_with, overwrite,
+    splits_cover_the_inputs,
 };
 use sluice_core::{
-    BatchBuilder, BlockPool, Channel, Clock, EncodeContext, Encoding, Entry, Input, Kind, Make,
-    Name, Origin, OriginInput, Query, ReadContext, Registry, SinkContext, Sniff, Source,
+    BatchBuilder, BlockPool, Channel, Clock, EncodeContext, Encoding, Input, Name, PluginFactory,
+    PluginKind, Query, ReadContext, Registry, RunInput, RunOrigin, SinkContext, SniffResult,
+    Source, SplitStart,
 };
 use sluice_vel::hash::{IMU_STATE, LASER_CONFIG, LASER_DATA, simple_hash};
 use sluice_vel::index::{Seconds, inspect};
@@ -21,7 +23,7 @@ const ODOMETRY: &str = "OdometryM";
 
 fn plugin_source(options: serde_json::Value) -> Box<dyn Source> {
     let registry = Registry::linked();
-    let Make::Source(make) = registry.get(Kind::Source, "vel").unwrap().make else {
+    let PluginFactory::Source(make) = registry.get(PluginKind::Source, "vel").unwrap().make else {
         panic!("a source")
     };
     make(options).unwrap()
@@ -80,14 +82,14 @@ fn written(bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
 }
 
 /// Reads with blocks of this size, so that small logs have many.
-fn gathered_with_blocks(path: &Path, block: usize) -> Gathered {
+fn gathered_with_blocks(path: &Path, block: usize) -> SourceContents {
     let mut context = ReadContext::standalone("test");
     context.blocks = BlockPool::new(block, 2);
     gather_with(&*source(path), u64::MAX, &context).unwrap()
 }
 
 /// Bytes of the file that an event takes.
-fn taken(all: &Gathered) -> u64 {
+fn taken(all: &SourceContents) -> u64 {
     let events: u64 = all.events.iter().map(|event| 21 + event.payload.len() as u64).sum();
     events + all.damage.iter().map(|(_, length, _)| length).sum::<u64>()
 }
@@ -170,7 +172,7 @@ fn the_first_message_is_looked_for_once() {
 #[test]
 fn options_that_contradict_each_other_are_refused() {
     let registry = Registry::linked();
-    let Make::Source(make) = registry.get(Kind::Source, "vel").unwrap().make else {
+    let PluginFactory::Source(make) = registry.get(PluginKind::Source, "vel").unwrap().make else {
         panic!("a source")
     };
     for (options, says) in [
@@ -324,9 +326,12 @@ fn sensor_names_that_are_no_text_are_carried() {
 #[test]
 fn sniffing_tells_logs_from_other_files() {
     let registry = Registry::linked();
-    let sniff = registry.get(Kind::Source, "vel").unwrap().sniff;
-    assert_eq!(sniff(&log(1)), Sniff::Yes);
-    assert_eq!((sniff(b"PAR1"), sniff(b"\xa4VE"), sniff(b"")), (Sniff::No, Sniff::No, Sniff::No));
+    let sniff = registry.get(PluginKind::Source, "vel").unwrap().sniff;
+    assert_eq!(sniff(&log(1)), SniffResult::Yes);
+    assert_eq!(
+        (sniff(b"PAR1"), sniff(b"\xa4VE"), sniff(b"")),
+        (SniffResult::No, SniffResult::No, SniffResult::No)
+    );
 }
 
 /// A log of more than 16 MiB, ten messages a second.
@@ -356,7 +361,7 @@ fn a_window_of_a_sorted_log_with_a_right_index_reads_a_part_of_it_and_gives_all_
 }
 
 /// What the engine reads of a log where this is asked for.
-fn queried(path: &Path, seek: serde_json::Value, query: &Query) -> Gathered {
+fn queried(path: &Path, seek: serde_json::Value, query: &Query) -> SourceContents {
     let log = plugin_source(json!({ "path": path, "seek": seek }));
     let splits = log.splits(1 << 20, query).unwrap();
     let context = ReadContext { query: query.clone(), ..ReadContext::standalone("test") };
@@ -400,7 +405,7 @@ fn a_window_is_whole_where_one_time_is_wrong_or_the_clock_begins_anew() {
         let query =
             Query { start: Some(60_000_000_000), end: Some(100_000_000_000), ..Query::default() };
         let wanted = 60_000_000_000..100_000_000_000;
-        let inside = |all: Gathered| {
+        let inside = |all: SourceContents| {
             all.events.iter().filter(|event| wanted.contains(&event.timestamp)).count()
         };
         let found = inside(queried(&path, json!(true), &query));
@@ -458,11 +463,13 @@ fn converted(from: serde_json::Value, to: serde_json::Value) -> Sunk {
     let inputs = log.inputs().unwrap();
     let target = PathBuf::from(to["path"].as_str().unwrap());
     let registry = Registry::linked();
-    let Make::Sink(make) = registry.get(Kind::Sink, "vel").unwrap().make else { panic!("a sink") };
+    let PluginFactory::Sink(make) = registry.get(PluginKind::Sink, "vel").unwrap().make else {
+        panic!("a sink")
+    };
     let sink = make(to).unwrap();
     let mut context = SinkContext::standalone();
-    let inputs = inputs.iter().map(|input: &Input| OriginInput::unhashed(input)).collect();
-    context.origin = Arc::new(Origin { inputs, ..Origin::default() });
+    let inputs = inputs.iter().map(|input: &Input| RunInput::unhashed(input)).collect();
+    context.origin = Arc::new(RunOrigin { inputs, ..RunOrigin::default() });
     let reading =
         ReadContext { channels: Arc::clone(&context.channels), ..ReadContext::standalone("test") };
     let buffers = BlockPool::new(1 << 10, 4);
@@ -470,7 +477,7 @@ fn converted(from: serde_json::Value, to: serde_json::Value) -> Sunk {
     let mut losses = std::collections::BTreeSet::new();
     let mut refused = 0;
     for split in log.splits(u64::MAX, &Query::default()).unwrap() {
-        let mut reader = log.read(&split, Entry::At(0), &reading).unwrap();
+        let mut reader = log.read(&split, SplitStart::At(0), &reading).unwrap();
         while let Some(batch) = reader.next_batch().unwrap() {
             let mut encoding = EncodeContext::new(&context.channels, &buffers);
             let block = sink.encode(batch, &mut encoding).unwrap();
@@ -558,7 +565,9 @@ fn a_jump_in_time_does_not_make_an_index_that_is_longer_than_the_log_can_justify
 #[test]
 fn wrong_options_of_the_sink_are_refused_before_anything_is_written() {
     let registry = Registry::linked();
-    let Make::Sink(make) = registry.get(Kind::Sink, "vel").unwrap().make else { panic!("a sink") };
+    let PluginFactory::Sink(make) = registry.get(PluginKind::Sink, "vel").unwrap().make else {
+        panic!("a sink")
+    };
     for (options, says) in [
         (json!({ "path": "out/" }), "this is a folder: out/"),
         (
@@ -620,7 +629,9 @@ fn sunk(channels: Vec<Channel>) -> (Vec<u8>, Vec<&'static str>, Vec<(String, u64
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.vel");
     let registry = Registry::linked();
-    let Make::Sink(make) = registry.get(Kind::Sink, "vel").unwrap().make else { panic!("a sink") };
+    let PluginFactory::Sink(make) = registry.get(PluginKind::Sink, "vel").unwrap().make else {
+        panic!("a sink")
+    };
     let sink = make(json!({ "path": path })).unwrap();
     let (context, buffers) = (SinkContext::standalone(), BlockPool::new(1 << 10, 4));
     let mut batch = BatchBuilder::default();

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::json;
 use sluice_core::contract::any_splitting_is_the_same;
-use sluice_core::{Kind, Make, Registry, Source};
+use sluice_core::{PluginFactory, PluginKind, Registry, Source};
 use sluice_vel::index::inspect;
 use sluice_vel::scan::Rules;
 
@@ -46,7 +46,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 
 fn source(path: &Path) -> Box<dyn Source> {
     let registry = Registry::linked();
-    let Make::Source(make) = registry.get(Kind::Source, "vel").unwrap().make else {
+    let PluginFactory::Source(make) = registry.get(PluginKind::Source, "vel").unwrap().make else {
         panic!("a source")
     };
     make(json!({ "path": path })).unwrap()

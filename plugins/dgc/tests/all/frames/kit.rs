@@ -9,8 +9,9 @@ use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float64Array, Int64Array,
 use arrow_schema::{DataType, Field, Schema};
 use serde_json::Value;
 use sluice_core::{
-    Batch, BatchBuilder, Channel, ChannelId, Channels, Encoding, Error, Kind, Make, MessageType,
-    Name, OptionsError, Payloads, Registry, Rows, Stage, StageContext, TypeKey,
+    Batch, BatchBuilder, Channel, ChannelId, Channels, Encoding, Error, MessageType, Name,
+    OptionsError, Payloads, PluginFactory, PluginKind, Registry, Rows, Stage, StageContext,
+    TypeKey,
 };
 use sluice_dgc::geometry::Quaternion;
 use sluice_dgc::points::{Cloud, Frame, Points};
@@ -77,8 +78,8 @@ pub(crate) struct Run {
 
 /// The stage of that name.
 pub(crate) fn make(name: &str, options: Value) -> Result<Stage, OptionsError> {
-    let plugin = *Registry::linked().get(Kind::Stage, name).unwrap();
-    let Make::Stage(make) = plugin.make else { panic!("{name} is no stage") };
+    let plugin = *Registry::linked().get(PluginKind::Stage, name).unwrap();
+    let PluginFactory::Stage(make) = plugin.make else { panic!("{name} is no stage") };
     make(options)
 }
 

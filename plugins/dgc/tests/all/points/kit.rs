@@ -8,8 +8,8 @@ use arrow_array::types::{Float32Type, Int64Type, TimestampNanosecondType, UInt16
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use serde_json::Value;
 use sluice_core::{
-    Batch, BatchBuilder, Channel, Channels, Encoding, Error, Kind, Make, Map, MessageType, Name,
-    OptionsError, Payloads, Registry, Rows, Stage, StageContext, TypeKey,
+    Batch, BatchBuilder, Channel, Channels, Encoding, Error, Map, MessageType, Name, OptionsError,
+    Payloads, PluginFactory, PluginKind, Registry, Rows, Stage, StageContext, TypeKey,
 };
 use sluice_dgc::points::{Frame, Points};
 
@@ -25,8 +25,8 @@ pub(crate) struct Run {
 pub(crate) type Given = (&'static str, i64, Vec<u8>);
 
 pub(crate) fn make(name: &str, options: Value) -> Result<Stage, OptionsError> {
-    let plugin = *Registry::linked().get(Kind::Stage, name).unwrap();
-    let Make::Stage(make) = plugin.make else { panic!("{name} is no stage") };
+    let plugin = *Registry::linked().get(PluginKind::Stage, name).unwrap();
+    let PluginFactory::Stage(make) = plugin.make else { panic!("{name} is no stage") };
     make(options)
 }
 

@@ -15,8 +15,8 @@ use arrow_schema::{DataType, Field};
 use serde_json::{Value, json};
 use sluice_core::{
     Batch, BatchBuilder, BlockPool, Channel, Channels, DynSink, EncodeContext, Encoding, Error,
-    Kind, Make, MessageType, Name, OptionsError, Outputs, Overwrite, Payloads, Registry, Rows,
-    SinkContext, Tasks, TypeKey,
+    MessageType, Name, OptionsError, Outputs, Overwrite, Payloads, PluginFactory, PluginKind,
+    Registry, Rows, SinkContext, Tasks, TypeKey,
 };
 use sluice_las as _;
 
@@ -191,7 +191,8 @@ pub(crate) fn context() -> SinkContext {
 }
 
 pub(crate) fn make(options: Value) -> Result<Box<dyn DynSink>, OptionsError> {
-    let Make::Sink(make) = Registry::linked().get(Kind::Sink, "las").unwrap().make else {
+    let PluginFactory::Sink(make) = Registry::linked().get(PluginKind::Sink, "las").unwrap().make
+    else {
         panic!("las is no sink")
     };
     make(options)

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sluice_core::contract::{Gathered, PlainEvent, gather};
+use sluice_core::contract::{PlainEvent, SourceContents, gather};
 use sluice_core::{
-    Batch, BatchBuilder, BlockPool, Channel, Channels, EncodeContext, Encoding, Error, Kind, Make,
-    Name, Outputs, Overwrite, Registry, SinkContext, Source, Tasks,
+    Batch, BatchBuilder, BlockPool, Channel, Channels, EncodeContext, Encoding, Error, Name,
+    Outputs, Overwrite, PluginFactory, PluginKind, Registry, SinkContext, Source, Tasks,
 };
 use sluice_parquet as _;
 
@@ -81,7 +81,9 @@ pub(crate) fn write_with_notes(
     context: &SinkContext,
 ) -> Result<(u64, Vec<(String, u64)>), Error> {
     let registry = Registry::linked();
-    let Make::Sink(make) = registry.get(Kind::Sink, "parquet").unwrap().make else { panic!() };
+    let PluginFactory::Sink(make) = registry.get(PluginKind::Sink, "parquet").unwrap().make else {
+        panic!()
+    };
     let sink = make(options).unwrap();
     let mut output = sink.open(context)?;
     let (buffers, mut written) = (BlockPool::new(64, 2), 0);
@@ -108,11 +110,14 @@ pub(crate) fn write_single(path: &Path, events: &[PlainEvent], cut: usize, more:
 /// The source of this path.
 pub(crate) fn source(path: &Path) -> Box<dyn Source> {
     let registry = Registry::linked();
-    let Make::Source(make) = registry.get(Kind::Source, "parquet").unwrap().make else { panic!() };
+    let PluginFactory::Source(make) = registry.get(PluginKind::Source, "parquet").unwrap().make
+    else {
+        panic!()
+    };
     make(json!({ "path": path })).unwrap()
 }
 
 /// What reading this path gives.
-pub(crate) fn read(path: &Path) -> Result<Gathered, Error> {
+pub(crate) fn read(path: &Path) -> Result<SourceContents, Error> {
     gather(&*source(path), 1 << 20)
 }
