@@ -13,7 +13,7 @@ use std::sync::Arc;
 use arrow_schema::Schema;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluice_core::layout::{Layout, Lengths, Member, Number, PlainType, Shape, Wire};
+use sluice_core::layout::{Layout, LengthEncoding, LayoutField, NumberType, PlainType, FieldShape, WireRules};
 use sluice_core::{
     Channel, Codec, KeyOf, KnownType, MessageType, OptionsError, PayloadType, TypeKey, TypePaths,
     register,
@@ -43,12 +43,12 @@ const TYPE: &str = "{{name}}.sample";
 const KEY: TypeKey = TypeKey(1);
 
 /// What a payload is made of, from front to back.
-fn fields() -> Vec<Member> {
-    let three = Shape::Fixed(Box::new(Shape::Number(Number::F32)), 3);
+fn fields() -> Vec<LayoutField> {
+    let three = FieldShape::Fixed(Box::new(FieldShape::NumberType(NumberType::F32)), 3);
     vec![
-        Member::new("count", Shape::Number(Number::U32)),
-        Member::new("acceleration", three),
-        Member::new("temperature", Shape::Number(Number::I16)),
+        LayoutField::new("count", FieldShape::NumberType(NumberType::U32)),
+        LayoutField::new("acceleration", three),
+        LayoutField::new("temperature", FieldShape::NumberType(NumberType::I16)),
     ]
 }
 
@@ -61,9 +61,9 @@ impl TryFrom<Payloads> for Box<dyn Codec> {
 
     fn try_from(_: Payloads) -> Result<Self, OptionsError> {
         // How booleans and lengths would be written, if there were any.
-        let wire = Wire {
+        let wire = WireRules {
             booleans: 1,
-            lengths: Lengths::U32,
+            lengths: LengthEncoding::U32,
         };
         let layout = Layout::new(wire, &fields()).map_err(|message| OptionsError {
             path: Vec::new(),
