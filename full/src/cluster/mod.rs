@@ -10,8 +10,8 @@ use std::time::Duration;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use serde_json::json;
 use sluice::extension::{
-    Ending, Engine, Failure, Level, Listening, Outcome, Reach, Shell, Verb, Words, is_json,
-    record_text, tell,
+    Ending, Engine, Failure, Level, Listening, Outcome, Reach, Shell, SignalMessages, Verb,
+    is_json, record_text, tell,
 };
 use sluice_cluster::executor::{self, ExecutorOptions};
 use sluice_cluster::local::Size;
@@ -20,7 +20,7 @@ use sluice_cluster::status::Status;
 use sluice_cluster::{Address, Ballista, LocalCluster, logging, unit};
 use sluice_core::Error;
 use sluice_core::name::{printable, printable_sentence};
-use sluice_core::time::Length;
+use sluice_core::time::TimeLength;
 use sluice_pipeline::dispatch::{Carrier, Greeting};
 use sluice_pipeline::run::{Options, Stop};
 
@@ -35,7 +35,7 @@ inventory::submit! {
 }
 
 /// What is said to who stops a part.
-const STOPPING: Words = ["stopping", "stopping: once more ends it at once"];
+const STOPPING: SignalMessages = ["stopping", "stopping: once more ends it at once"];
 
 fn define(command: Command) -> Command {
     ClusterArgs::augment_args(command).about("Be a part of a cluster")
@@ -179,7 +179,7 @@ fn address(text: &str) -> Result<Address, Failure> {
 }
 
 fn time(text: &str) -> Result<Duration, Failure> {
-    Ok(Length::parse(text).map_err(Failure::WrongUse)?.duration())
+    Ok(TimeLength::parse(text).map_err(Failure::WrongUse)?.duration())
 }
 
 fn cores() -> usize {

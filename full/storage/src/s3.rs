@@ -10,9 +10,9 @@ use object_store::aws::AmazonS3;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{
-    Error, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload,
+    Error, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload,
 };
-use sluice_core::store::{Address, Depth, Pending, Put, State, Store, changed};
+use sluice_core::store::{Address, ListDepth, ObjectState, PendingRead, PutMode, Store, changed};
 
 use crate::runtime::{self, Answer};
 use crate::settings::client;
@@ -26,10 +26,10 @@ pub(crate) fn key(at: &Address) -> io::Result<Path> {
     Path::parse(at.key()).map_err(|error| refused::request(&error.into()))
 }
 
-fn state(meta: &ObjectMeta) -> State {
+fn state(meta: &ObjectMeta) -> ObjectState {
     // Every store that we know of says a tag; where one does not, the time is the best there is.
     let version = meta.e_tag.clone().unwrap_or_else(|| meta.last_modified.to_rfc3339());
-    State { len: meta.size, version }
+    ObjectState { len: meta.size, version }
 }
 
 /// What a server says of an object.
@@ -39,12 +39,12 @@ fn head(at: &Address) -> io::Result<ObjectMeta> {
 }
 
 /// Not every store says tags in listings.
-fn listed(meta: &ObjectMeta) -> State {
-    State { len: meta.size, version: meta.e_tag.clone().unwrap_or_default() }
+fn listed(meta: &ObjectMeta) -> ObjectState {
+    ObjectState { len: meta.size, version: meta.e_tag.clone().unwrap_or_default() }
 }
 
 impl Store for S3 {
-    fn look(&self, at: &Address) -> io::Result<State> {
+    fn look(&self, at: &Address) -> io::Result<ObjectState> {
         head(at).map(|meta| state(&meta))
     }
 
@@ -55,9 +55,9 @@ impl Store for S3 {
     fn list(
         &self,
         prefix: &Address,
-        depth: Depth,
+        depth: ListDepth,
         most: usize,
-    ) -> io::Result<Vec<(String, State)>> {
+    ) -> io::Result<Vec<(String, ObjectState)>> {
         let client = client(prefix.bucket())?;
         let prefix = prefix.key().to_owned();
         runtime::wait(async move {
@@ -66,7 +66,7 @@ impl Store for S3 {
         })
     }
 
-    fn read(&self, at: &Address, state: &State, range: Range<u64>) -> Box<dyn Pending> {
+    fn read(&self, at: &Address, state: &ObjectState, range: Range<u64>) -> Box<dyn PendingRead> {
         let request = match (client(at.bucket()), key(at)) {
             (Ok(client), Ok(key)) => {
                 let state = state.clone();
@@ -77,7 +77,7 @@ impl Store for S3 {
         Box::new(Reading(request))
     }
 
-    fn put(&self, at: &Address, bytes: Bytes, how: Put) -> io::Result<()> {
+    fn put(&self, at: &Address, bytes: Bytes, how: PutMode) -> io::Result<()> {
         let (client, key) = (client(at.bucket())?, key(at)?);
         runtime::wait(async move {
             let put = put(&client, &key, bytes.into(), how).await;
@@ -85,7 +85,7 @@ impl Store for S3 {
         })
     }
 
-    fn put_file(&self, at: &Address, file: &File, how: Put) -> io::Result<()> {
+    fn put_file(&self, at: &Address, file: &File, how: PutMode) -> io::Result<()> {
         upload::file(client(at.bucket())?, key(at)?, file, how)
     }
 
@@ -109,7 +109,7 @@ impl Store for S3 {
 
 struct Reading(Answer<Bytes>);
 
-impl Pending for Reading {
+impl PendingRead for Reading {
     fn wait(self: Box<Self>) -> io::Result<Bytes> {
         self.0.wait()
     }
@@ -118,7 +118,7 @@ impl Pending for Reading {
 async fn read(
     client: &AmazonS3,
     key: &Path,
-    expected: &State,
+    expected: &ObjectState,
     range: Range<u64>,
 ) -> io::Result<Bytes> {
     let options = GetOptions {
@@ -144,17 +144,17 @@ pub(crate) async fn put(
     client: &AmazonS3,
     key: &Path,
     payload: PutPayload,
-    how: Put,
+    how: PutMode,
 ) -> Result<(), Error> {
     let mode = match how {
-        Put::New => PutMode::Create,
-        Put::Replace => PutMode::Overwrite,
+        PutMode::New => object_store::PutMode::Create,
+        PutMode::Replace => object_store::PutMode::Overwrite,
     };
     match client.put_opts(key, payload.clone(), mode.into()).await {
         // A server that cannot compare and put in one step: then one after the other.
-        Err(Error::NotImplemented { .. }) if how == Put::New => {
+        Err(Error::NotImplemented { .. }) if how == PutMode::New => {
             expect_none(client, key).await?;
-            client.put_opts(key, payload, PutMode::Overwrite.into()).await.map(drop)
+            client.put_opts(key, payload, object_store::PutMode::Overwrite.into()).await.map(drop)
         }
         other => other.map(drop),
     }
@@ -173,13 +173,13 @@ pub(crate) async fn expect_none(client: &AmazonS3, key: &Path) -> Result<(), Err
 async fn list(
     client: &AmazonS3,
     prefix: &str,
-    depth: Depth,
+    depth: ListDepth,
     most: usize,
-) -> Result<Vec<(String, State)>, Error> {
+) -> Result<Vec<(String, ObjectState)>, Error> {
     let (mut found, mut page_token) = (Vec::new(), None);
     loop {
         let options = PaginatedListOptions {
-            delimiter: (depth == Depth::One).then_some("/".into()),
+            delimiter: (depth == ListDepth::One).then_some("/".into()),
             max_keys: (most < PAGE).then_some(most),
             page_token: page_token.take(),
             ..PaginatedListOptions::default()

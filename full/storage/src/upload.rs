@@ -10,7 +10,7 @@ use bytes::Bytes;
 use object_store::aws::AmazonS3;
 use object_store::path::Path;
 use object_store::{Error, MultipartUpload, ObjectStoreExt};
-use sluice_core::store::Put;
+use sluice_core::store::PutMode;
 
 use crate::{refused, runtime, s3};
 
@@ -24,7 +24,7 @@ const MOST_PARTS: u64 = 10_000;
 const BESIDE: usize = 4;
 
 /// Uploads a file.
-pub(crate) fn file(client: Arc<AmazonS3>, key: Path, file: &Local, how: Put) -> io::Result<()> {
+pub(crate) fn file(client: Arc<AmazonS3>, key: Path, file: &Local, how: PutMode) -> io::Result<()> {
     let mut file = File::open(file)?;
     let len = file.metadata()?.len();
     if len <= SHORT {
@@ -36,7 +36,7 @@ pub(crate) fn file(client: Arc<AmazonS3>, key: Path, file: &Local, how: Put) -> 
     }
     let part = PART.max(len.div_ceil(MOST_PARTS));
     runtime::wait(async move {
-        if how == Put::New {
+        if how == PutMode::New {
             let free = s3::expect_none(&client, &key).await;
             free.map_err(|error| refused::request(&error))?;
         }
@@ -84,10 +84,10 @@ async fn complete(
     client: &AmazonS3,
     key: &Path,
     upload: &mut dyn MultipartUpload,
-    how: Put,
+    how: PutMode,
 ) -> io::Result<()> {
     // The protocol cannot say here that nothing may be replaced: so it is looked at last thing.
-    if how == Put::New {
+    if how == PutMode::New {
         let free = s3::expect_none(client, key).await;
         free.map_err(|error| refused::request(&error))?;
     }

@@ -14,7 +14,7 @@ use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use serde_json::{Value, json};
-use sluice_core::{ErrorKind, Kind, Make, Registry, Source};
+use sluice_core::{ErrorKind, PluginFactory, PluginKind, Registry, Source};
 use sluice_query::session::{Planned, QueryError, Session, SessionOptions, Spill};
 use sluice_query::table::{Findings, LogTables};
 
@@ -25,7 +25,9 @@ const SMALL: usize = 16 << 20;
 
 fn source(plugin: &str, options: Value) -> Box<dyn Source> {
     let registry = Registry::linked();
-    let Make::Source(make) = registry.get(Kind::Source, plugin).unwrap().make else { panic!() };
+    let PluginFactory::Source(make) = registry.get(PluginKind::Source, plugin).unwrap().make else {
+        panic!()
+    };
     make(options).unwrap()
 }
 

@@ -173,7 +173,7 @@ pub(super) fn wanted(tables: &[Table]) -> ChannelQuery {
     if patterns.len() < tables.len() {
         return ChannelQuery::default();
     }
-    ChannelQuery::of(&Patterns(patterns), &Patterns::default(), &Patterns::default())
+    ChannelQuery::from_patterns(&Patterns(patterns), &Patterns::default(), &Patterns::default())
 }
 
 /// The same channels as names in the option that holds the query.

@@ -7,8 +7,8 @@ use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch};
 use serde_json::{Value, json};
 use sluice_core::{
-    Batch, BatchBuilder, Channel, Channels, Encoding, Error, Kind, Make, MessageType, Name,
-    OptionsError, Payloads, Registry, Rows, Stage, StageContext, TypeKey,
+    Batch, BatchBuilder, Channel, Channels, Encoding, Error, MessageType, Name, OptionsError,
+    Payloads, PluginFactory, PluginKind, Registry, Rows, Stage, StageContext, TypeKey,
 };
 
 /// A stage at work, part after part.
@@ -22,8 +22,8 @@ struct Run {
 }
 
 fn make(options: Value) -> Result<Stage, OptionsError> {
-    let plugin = *Registry::linked().get(Kind::Stage, "sql").unwrap();
-    let Make::Stage(make) = plugin.make else { panic!("it is no stage") };
+    let plugin = *Registry::linked().get(PluginKind::Stage, "sql").unwrap();
+    let PluginFactory::Stage(make) = plugin.make else { panic!("it is no stage") };
     make(options)
 }
 

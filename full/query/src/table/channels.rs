@@ -89,9 +89,9 @@ impl ChannelTest {
 fn query(of: Word, patterns: Vec<Pattern>, negated: bool) -> ChannelQuery {
     let (none, patterns) = (Patterns::default(), Patterns(patterns));
     match (of, negated) {
-        (Word::Name, false) => ChannelQuery::of(&patterns, &none, &none),
-        (Word::Name, true) => ChannelQuery::of(&none, &patterns, &none),
-        (Word::Source, false) => ChannelQuery::of(&none, &none, &patterns),
+        (Word::Name, false) => ChannelQuery::from_patterns(&patterns, &none, &none),
+        (Word::Name, true) => ChannelQuery::from_patterns(&none, &patterns, &none),
+        (Word::Source, false) => ChannelQuery::from_patterns(&none, &none, &patterns),
         // A query cannot say this: such a source is read, and its events are left out.
         (Word::Source, true) => ChannelQuery::default(),
     }

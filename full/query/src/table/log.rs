@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use arrow_schema::SchemaRef;
 use serde_json::{Value, json};
 use sluice_core::{
-    BlockPool, ChannelId, Channels, Error, Kind, LossLog, Make, Map, OptionsError, Query,
-    ReadContext, Registry, Source, Split, Stage,
+    BlockPool, ChannelId, Channels, Error, LossLog, Map, OptionsError, PluginFactory, PluginKind,
+    Query, ReadContext, Registry, Source, Split, Stage,
 };
 
 use super::columns::{Shape, Words};
@@ -200,7 +200,7 @@ impl LogTables {
             blocks,
             cancelled: Arc::default(),
             abandoned: Arc::default(),
-            talk: sluice_core::programs::Talk::default(),
+            talk: sluice_core::programs::RunHandle::default(),
             bytes_read: Arc::clone(&self.bytes_read),
         }
     }
@@ -248,9 +248,9 @@ impl LogTables {
 /// A stage without memory, made of these options.
 fn map_of(registry: &Registry, name: &str, options: Value) -> Result<Arc<dyn Map>, OptionsError> {
     let missing = |message: String| OptionsError { path: Vec::new(), message };
-    let plugin = registry.get(Kind::Stage, name);
+    let plugin = registry.get(PluginKind::Stage, name);
     let plugin = plugin.ok_or_else(|| missing(format!("this program has no stage `{name}`")))?;
-    let Make::Stage(make) = plugin.make else {
+    let PluginFactory::Stage(make) = plugin.make else {
         return Err(missing(format!("`{name}` is no stage")));
     };
     match make(options)? {

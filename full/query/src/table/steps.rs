@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arrow_array::RecordBatch;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::error::Result;
-use sluice_core::{Batch, Damage, Entry, Error, LossLog, ReadContext, Seam, Split};
+use sluice_core::{Batch, Damage, Error, LossLog, ReadContext, Seam, Split, SplitStart};
 use tokio::sync::mpsc;
 
 use super::reading::Reading;
@@ -59,7 +59,7 @@ struct Step {
 enum Started {
     Task {
         split: usize,
-        entry: Entry,
+        entry: SplitStart,
         step: SpawnedTask<Result<Step>>,
     },
     Stream {
@@ -193,12 +193,13 @@ impl Steps {
     }
 
     /// The step of `split`, if it began where the split before it ended. Otherwise it is read again.
-    fn seamless(&mut self, split: usize, entry: Entry, step: Step) -> Option<Step> {
+    fn seamless(&mut self, split: usize, entry: SplitStart, step: Step) -> Option<Step> {
         let follows = |last: usize| self.splits[last].is_followed_by(&self.splits[split]);
         let due = self.last.filter(|(last, _)| follows(*last)).and_then(|(_, ended)| ended);
-        if let Some(due) = due.filter(|due| entry == Entry::Search && step.seam.began != Some(*due))
+        if let Some(due) =
+            due.filter(|due| entry == SplitStart::Search && step.seam.began != Some(*due))
         {
-            let again = self.start_task(split, Entry::At(due));
+            let again = self.start_task(split, SplitStart::At(due));
             self.started.push_front(again);
             return None;
         }
@@ -261,13 +262,13 @@ impl Steps {
     }
 
     /// The first split of an input begins where the input does: nothing to guess.
-    fn entry(&self, split: usize) -> Entry {
+    fn entry(&self, split: usize) -> SplitStart {
         let piece = &self.splits[split];
         let is_first = split == 0 || !self.splits[split - 1].is_followed_by(piece);
-        if is_first { Entry::At(piece.start) } else { Entry::Search }
+        if is_first { SplitStart::At(piece.start) } else { SplitStart::Search }
     }
 
-    fn start_task(&self, split: usize, entry: Entry) -> Started {
+    fn start_task(&self, split: usize, entry: SplitStart) -> Started {
         let (work, context) = (Arc::clone(&self.work), self.context.with_own_logs());
         let (piece, limit) = (self.splits[split].clone(), self.left);
         let step = self.spawn(move || read_split(&work, &piece, entry, &context, limit));
@@ -341,7 +342,7 @@ fn add(all: &mut BTreeMap<String, u64>, more: impl IntoIterator<Item = (String, 
 fn read_split(
     work: &Work,
     split: &Split,
-    entry: Entry,
+    entry: SplitStart,
     context: &ReadContext,
     limit: Option<usize>,
 ) -> Result<Step> {
@@ -368,7 +369,7 @@ fn hand_over(
         damage: context.damage.take(),
         said: LossLog::take_notes(&context.losses),
     };
-    let mut reader = work.log.source.read(split, Entry::At(split.start), context)?;
+    let mut reader = work.log.source.read(split, SplitStart::At(split.start), context)?;
     while let Some(batch) = reader.next_batch()? {
         if sender.blocking_send(Ok(said(Some(batch)))).is_err() || context.is_cancelled() {
             return Ok(());

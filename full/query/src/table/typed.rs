@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sluice_core::{
-    Batch, BlockPool, Channel, Entry, Error, ErrorKind, PerChannel, Query, Rows, Split,
+    Batch, BlockPool, Channel, Error, ErrorKind, PerChannel, Query, Rows, Split, SplitStart,
     StageContext, booleans,
 };
 
@@ -102,7 +102,7 @@ fn each_batch(
     for split in log.splits(PIECE, query)? {
         let due =
             before.filter(|(last, _)| last.is_followed_by(&split)).and_then(|(_, ended)| ended);
-        let entry = Entry::At(due.unwrap_or(split.start));
+        let entry = SplitStart::At(due.unwrap_or(split.start));
         let mut reader = log.source.read(&split, entry, &context)?;
         while let Some(batch) = reader.next_batch()? {
             if stop.load(Ordering::Relaxed) {

@@ -1,7 +1,7 @@
 //! Rows as JSON lines, an object a row.
 
 use arrow_array::RecordBatch;
-use sluice_core::json::Fields;
+use sluice_core::json::JsonRows;
 use sluice_core::{Error, OutputFile};
 
 use super::{Rows, plain};
@@ -29,7 +29,7 @@ impl Jsonl {
 impl Rows for Jsonl {
     fn append(&mut self, rows: &RecordBatch) -> Result<(), Error> {
         let plain = plain::rows(rows)?;
-        let fields = Fields::of(&plain)?;
+        let fields = JsonRows::new(&plain)?;
         for row in 0..plain.num_rows() {
             fields.write(row, &mut self.out);
             self.out.push(b'\n');

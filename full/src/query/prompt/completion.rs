@@ -205,7 +205,7 @@ impl Validator for Asking {
 #[cfg(test)]
 mod tests {
     use sluice_core::Registry;
-    use sluice_core::{Entry, Error, Input, ReadContext, Reader, Source, Split};
+    use sluice_core::{Error, Input, ReadContext, Reader, Source, Split, SplitStart};
     use sluice_query::session::SessionOptions;
 
     use super::*;
@@ -220,7 +220,7 @@ mod tests {
         fn read<'s>(
             &'s self,
             _: &Split,
-            _: Entry,
+            _: SplitStart,
             _: &ReadContext,
         ) -> Result<Box<dyn Reader + 's>, Error> {
             Ok(Box::new(std::iter::empty()))
