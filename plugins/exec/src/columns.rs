@@ -14,29 +14,29 @@ use arrow_cast::cast;
 use arrow_schema::{DataType, Schema, SchemaRef, TimeUnit};
 
 /// The columns that are read, and which have to be there. Others are left alone.
-const KNOWN: [(&str, Needed); 8] = [
-    ("timestamp", Needed::Yes),
-    ("channel", Needed::Yes),
-    ("payload", Needed::Yes),
-    ("sequence", Needed::No),
-    ("number", Needed::No),
-    ("source", Needed::No),
-    ("encoding", Needed::No),
-    ("attributes", Needed::No),
+const COLUMNS: [(&str, Presence); 8] = [
+    ("timestamp", Presence::Required),
+    ("channel", Presence::Required),
+    ("payload", Presence::Required),
+    ("sequence", Presence::Optional),
+    ("number", Presence::Optional),
+    ("source", Presence::Optional),
+    ("encoding", Presence::Optional),
+    ("attributes", Presence::Optional),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Needed {
-    Yes,
-    No,
+enum Presence {
+    Required,
+    Optional,
 }
 
 /// How many bytes a column of a batch may show together.
-const MOST_SHOWN: usize = 256 << 20;
+const MAX_BATCH_BYTES: usize = 256 << 20;
 
 /// The form of a stream: where its columns are.
 #[derive(Clone, Debug)]
-pub(crate) struct Form {
+pub(crate) struct StreamLayout {
     pub(crate) schema: SchemaRef,
     /// The places of the columns that are read.
     pub(crate) places: Vec<usize>,
@@ -46,7 +46,7 @@ pub(crate) struct Form {
 
 /// A batch of events as a program gave it, in one form whatever types it used.
 #[derive(Clone, Debug)]
-pub(crate) struct Given {
+pub(crate) struct EventColumns {
     /// Nanoseconds since 1970.
     pub(crate) timestamps: ScalarBuffer<i64>,
     pub(crate) payloads: BinaryViewArray,
@@ -64,20 +64,20 @@ pub(crate) struct Given {
     pub(crate) bytes: usize,
 }
 
-impl Given {
+impl EventColumns {
     /// How many events there are.
     pub(crate) fn len(&self) -> usize {
         self.timestamps.len()
     }
 }
 
-impl Form {
+impl StreamLayout {
     /// The form that a stream's schema declares. `Err` names every column that is missing or of a wrong type.
-    pub(crate) fn of(schema: SchemaRef) -> Result<Self, String> {
+    pub(crate) fn from_schema(schema: SchemaRef) -> Result<Self, String> {
         let mut wrong = Vec::new();
         let mut places = Vec::new();
         let mut is_text = false;
-        for (name, needed) in KNOWN {
+        for (name, needed) in COLUMNS {
             let mut found =
                 schema.fields().iter().enumerate().filter(|(_, field)| field.name() == name);
             match (found.next(), found.next()) {
@@ -92,7 +92,7 @@ impl Form {
                     }
                 }
                 (Some(_), Some(_)) => wrong.push(format!("column `{name}` is there twice")),
-                (None, _) if needed == Needed::Yes => {
+                (None, _) if needed == Presence::Required => {
                     wrong.push(format!("column `{name}` is missing"))
                 }
                 (None, _) => {}
@@ -101,12 +101,12 @@ impl Form {
         if wrong.is_empty() {
             return Ok(Self { schema, places, is_text });
         }
-        Err(format!("{}; it has {}", wrong.join("; "), told(&schema)))
+        Err(format!("{}; it has {}", wrong.join("; "), list_columns(&schema)))
     }
 
     /// The events of a batch that has the columns of `places`. `Err` names the column that is at fault, and
     /// the row.
-    pub(crate) fn events(&self, columns: &RecordBatch) -> Result<Given, String> {
+    pub(crate) fn events(&self, columns: &RecordBatch) -> Result<EventColumns, String> {
         let column =
             |name: &str| columns.column_by_name(name).filter(|c| *c.data_type() != DataType::Null);
         let needed = |name: &str| column(name).ok_or_else(|| format!("column `{name}` is missing"));
@@ -114,7 +114,7 @@ impl Form {
         let payloads = payloads(needed("payload")?)?;
         let channel = needed("channel")?;
         no_nulls("channel", channel)?;
-        Ok(Given {
+        Ok(EventColumns {
             timestamps: timestamps(needed("timestamp")?)?,
             payloads,
             sequences: column("sequence").map(sequences).transpose()?,
@@ -130,7 +130,7 @@ impl Form {
 }
 
 /// The columns for people: their names and types.
-fn told(schema: &Schema) -> String {
+fn list_columns(schema: &Schema) -> String {
     const MOST: usize = 20;
     if schema.fields().is_empty() {
         return "no column".to_owned();
@@ -152,8 +152,8 @@ fn expected(name: &str, kind: &DataType) -> Option<&'static str> {
         ),
         "payload" => (is_payload(kind), "binary or text"),
         "sequence" | "number" => (kind.is_integer() || *kind == DataType::Null, "an integer"),
-        "channel" => (is_words(kind), "text"),
-        _ => (is_words(kind) || *kind == DataType::Null, "text"),
+        "channel" => (is_text_column(kind), "text"),
+        _ => (is_text_column(kind) || *kind == DataType::Null, "text"),
     };
     (!fits).then_some(want)
 }
@@ -162,7 +162,7 @@ fn is_text_type(kind: &DataType) -> bool {
     matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
-fn is_words(kind: &DataType) -> bool {
+fn is_text_column(kind: &DataType) -> bool {
     match kind {
         DataType::Dictionary(_, values) => is_text_type(values),
         kind => is_text_type(kind),
@@ -216,13 +216,13 @@ fn timestamps(column: &ArrayRef) -> Result<ScalarBuffer<i64>, String> {
 }
 
 /// The column as `kind`, which the library can make of it.
-fn into(name: &str, column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, String> {
+fn cast_to(name: &str, column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, String> {
     cast(column, kind).map_err(|e| format!("column `{name}`: {e}"))
 }
 
 fn sequences(column: &ArrayRef) -> Result<ScalarBuffer<i64>, String> {
     no_nulls("sequence", column)?;
-    let wide = into("sequence", column, &DataType::Int64)?;
+    let wide = cast_to("sequence", column, &DataType::Int64)?;
     // What does not fit has become null.
     if wide.null_count() > 0 {
         return Err("column `sequence`: a number beyond 63 bits".into());
@@ -232,7 +232,7 @@ fn sequences(column: &ArrayRef) -> Result<ScalarBuffer<i64>, String> {
 
 /// Integers that may be null.
 fn numbers(column: &ArrayRef) -> Result<Int64Array, String> {
-    let wide = into("number", column, &DataType::Int64)?;
+    let wide = cast_to("number", column, &DataType::Int64)?;
     if wide.null_count() > column.null_count() {
         return Err("column `number`: a number that no event was sent with".into());
     }
@@ -246,14 +246,14 @@ fn dictionary(name: &str, column: &ArrayRef) -> Result<ArrayRef, String> {
         not_too_long(name, views.views())?;
     }
     let column = match column.data_type() {
-        DataType::Utf8View | DataType::LargeUtf8 => into(name, column, &DataType::Utf8)?,
+        DataType::Utf8View | DataType::LargeUtf8 => cast_to(name, column, &DataType::Utf8)?,
         // Never row by row: one long word may be in all of them.
         _ => Arc::clone(column),
     };
     // Compiled here, and not in a library that `release` does not optimise: this is for every event.
     match column.as_string_opt::<i32>() {
         Some(column) => Ok(Arc::new(column.iter().collect::<DictionaryArray<Int32Type>>())),
-        None => into(name, &column, &words),
+        None => cast_to(name, &column, &words),
     }
 }
 
@@ -261,14 +261,14 @@ fn payloads(column: &ArrayRef) -> Result<BinaryViewArray, String> {
     no_nulls("payload", column)?;
     let binary = match column.data_type() {
         DataType::Utf8 | DataType::FixedSizeBinary(_) => {
-            into("payload", column, &DataType::Binary)?
+            cast_to("payload", column, &DataType::Binary)?
         }
-        DataType::LargeUtf8 => into("payload", column, &DataType::LargeBinary)?,
+        DataType::LargeUtf8 => cast_to("payload", column, &DataType::LargeBinary)?,
         _ => Arc::clone(column),
     };
     let views = match binary.as_binary_opt::<i32>() {
         Some(binary) => BinaryViewArray::from(binary),
-        None => into("payload", &binary, &DataType::BinaryView)?.as_binary_view().clone(),
+        None => cast_to("payload", &binary, &DataType::BinaryView)?.as_binary_view().clone(),
     };
     not_too_long("payload", views.views())?;
     Ok(views)
@@ -277,10 +277,10 @@ fn payloads(column: &ArrayRef) -> Result<BinaryViewArray, String> {
 /// Refuses views that show more bytes together than a batch may have: they may show the same ones many times.
 fn not_too_long(name: &str, views: &[u128]) -> Result<(), String> {
     let total = views.iter().map(|view| *view as u32 as usize).sum::<usize>();
-    if total <= MOST_SHOWN {
+    if total <= MAX_BATCH_BYTES {
         return Ok(());
     }
     Err(format!(
-        "column `{name}`: {total} bytes in a batch, and {MOST_SHOWN} are the most; write smaller batches"
+        "column `{name}`: {total} bytes in a batch, and {MAX_BATCH_BYTES} are the most; write smaller batches"
     ))
 }

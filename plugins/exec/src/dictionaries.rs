@@ -9,12 +9,12 @@ use arrow_ipc::{DictionaryBatch, MetadataVersion};
 use arrow_schema::{DataType, Schema};
 use arrow_select::concat::concat;
 
-use crate::columns::Form;
+use crate::columns::StreamLayout;
 use crate::wire::fits;
 
 /// How many bytes of a stream the words that are known at a time may take together. More than a run's channels
 /// may have, of which they speak.
-pub(crate) const MOST_WORDS: usize = 64 << 20;
+pub(crate) const MAX_DICTIONARY_BYTES: usize = 64 << 20;
 
 /// The words of the columns that are read.
 #[derive(Debug, Default)]
@@ -30,8 +30,8 @@ pub(crate) struct Dictionaries {
 
 impl Dictionaries {
     /// Those of a stream of that form; none has a word yet.
-    pub(crate) fn of(form: &Form) -> Self {
-        let read = form.places.iter().filter_map(|place| form.schema.fields().get(*place));
+    pub(crate) fn for_layout(layout: &StreamLayout) -> Self {
+        let read = layout.places.iter().filter_map(|place| layout.schema.fields().get(*place));
         let columns = read.filter_map(|field| {
             let DataType::Dictionary(_, words) = field.data_type() else { return None };
             #[expect(
@@ -58,9 +58,9 @@ impl Dictionaries {
         fits(&message.data().ok_or("a dictionary without words")?, body.len())?;
         let before = self.bytes.entry(number).or_default();
         *before = about + body.len() + if message.isDelta() { *before } else { 0 };
-        if self.bytes.values().sum::<usize>() > MOST_WORDS {
+        if self.bytes.values().sum::<usize>() > MAX_DICTIONARY_BYTES {
             return Err(format!(
-                "its dictionaries have more than {MOST_WORDS} bytes of words together; write columns of plain \
+                "its dictionaries have more than {MAX_DICTIONARY_BYTES} bytes of words together; write columns of plain \
                  text"
             ));
         }

@@ -15,12 +15,12 @@ use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use sluice_core::json::JsonRows;
 use sluice_core::{Batch, ChannelId, Channels, Error, Payloads};
 
-use crate::columns::Given;
+use crate::columns::EventColumns;
 use crate::wire::END;
 
 /// What programs get beside the events themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct ProgramColumns {
     /// Numbers by which events are known again.
     pub(crate) numbers: bool,
     /// Decoded fields as JSON.
@@ -28,11 +28,11 @@ pub(crate) struct Wanted {
 }
 
 /// How many bytes of payloads there are at most in a batch for a program, unless one event has more.
-const USUAL_PAYLOADS: usize = 1 << 20;
+const BATCH_BYTES: usize = 1 << 20;
 /// How many events there are at most in a batch for a program.
-const MOST_EVENTS: usize = 16 << 10;
+const BATCH_EVENTS: usize = 16 << 10;
 
-impl Wanted {
+impl ProgramColumns {
     /// The columns that a program gets.
     ///
     /// All may be null as far as the schema says: what a program puts in their place may be as well, and
@@ -58,7 +58,7 @@ impl Wanted {
 
     /// The bytes that a stream for a program begins with.
     pub(crate) fn head(self) -> Result<Vec<u8>, Error> {
-        let writer = StreamWriter::try_new(Vec::new(), &self.schema()).map_err(unfit)?;
+        let writer = StreamWriter::try_new(Vec::new(), &self.schema()).map_err(arrow_error)?;
         Ok(writer.get_ref().clone())
     }
 
@@ -73,7 +73,7 @@ impl Wanted {
         let mut messages = Vec::new();
         let mut start = 0;
         while start < batch.len() {
-            let len = self.usual(batch, start);
+            let len = self.part_len(batch, start);
             let part = batch.slice(start, len);
             messages.push(self.message(&part, first.saturating_add(start as i64), channels)?);
             start += len;
@@ -82,11 +82,11 @@ impl Wanted {
     }
 
     /// How many events from `start` on go into one batch.
-    fn usual(self, batch: &Batch, start: usize) -> usize {
+    fn part_len(self, batch: &Batch, start: usize) -> usize {
         let (mut bytes, mut end) = (0, start);
-        while end < batch.len() && end - start < MOST_EVENTS {
+        while end < batch.len() && end - start < BATCH_EVENTS {
             bytes += batch.payload_len(end);
-            if bytes > USUAL_PAYLOADS && end > start {
+            if bytes > BATCH_BYTES && end > start {
                 break;
             }
             end += 1;
@@ -105,7 +105,7 @@ impl Wanted {
             writer.write(&columns)?;
             Ok(writer.get_mut().split_off(head))
         };
-        written().map_err(unfit)
+        written().map_err(arrow_error)
     }
 
     fn columns(self, batch: &Batch, first: i64, channels: &Channels) -> Result<RecordBatch, Error> {
@@ -139,37 +139,37 @@ impl Wanted {
                 numbers.into_iter().chain(events).chain(fields).collect(),
             )
         };
-        build().map_err(unfit)
+        build().map_err(arrow_error)
     }
 }
 
 /// The stream that a stage's program gets for these events. For tests and fuzzing: nothing is run.
 pub fn stream_of(batches: &[Batch], channels: &Channels) -> Result<Vec<u8>, Error> {
-    let wanted = Wanted { numbers: true, fields: false };
-    let (mut stream, mut first) = (wanted.head()?, 0);
+    let program_columns = ProgramColumns { numbers: true, fields: false };
+    let (mut stream, mut first) = (program_columns.head()?, 0);
     for batch in batches {
-        stream.extend(wanted.messages(batch, first, channels)?.concat());
+        stream.extend(program_columns.messages(batch, first, channels)?.concat());
         first += batch.len() as i64;
     }
     stream.extend(END);
     Ok(stream)
 }
 
-fn unfit(error: ArrowError) -> Error {
+fn arrow_error(error: ArrowError) -> Error {
     Error::broken(format!("a batch cannot be written as an Arrow stream: {error}"))
 }
 
 /// The positions of the events of which only decoded rows are there, ascending.
-fn alone(batch: &Batch) -> Vec<u32> {
+fn without_payload(batch: &Batch) -> Vec<u32> {
     let gone = batch.rows().iter().filter(|rows| rows.payloads == Payloads::Gone);
-    let mut alone: Vec<u32> = gone.flat_map(|rows| rows.events.iter().copied()).collect();
-    alone.sort_unstable();
-    alone
+    let mut without_payload: Vec<u32> = gone.flat_map(|rows| rows.events.iter().copied()).collect();
+    without_payload.sort_unstable();
+    without_payload
 }
 
 /// Refuses events of which only decoded rows are there: their payloads would look empty.
-pub(crate) fn refuse_rows_alone(batch: &Batch, channels: &Channels) -> Result<(), Error> {
-    let Some(row) = alone(batch).first().copied() else { return Ok(()) };
+pub(crate) fn refuse_without_payload(batch: &Batch, channels: &Channels) -> Result<(), Error> {
+    let Some(row) = without_payload(batch).first().copied() else { return Ok(()) };
     let event = batch.event(row as usize);
     let channel = channels.get(event.channel);
     Err(Error::unfit(format!(
@@ -182,10 +182,10 @@ pub(crate) fn refuse_rows_alone(batch: &Batch, channels: &Channels) -> Result<()
 
 /// The payloads; null where there is none.
 fn payloads(batch: &Batch) -> ArrayRef {
-    let alone = alone(batch);
+    let without_payload = without_payload(batch);
     let mut payloads = BinaryBuilder::with_capacity(batch.len(), batch.payload_bytes() as usize);
     for row in 0..batch.len() {
-        match alone.binary_search(&(row as u32)) {
+        match without_payload.binary_search(&(row as u32)) {
             Ok(_) => payloads.append_null(),
             Err(_) => payloads.append_value(batch.payload(row)),
         }
@@ -212,7 +212,7 @@ fn fields(batch: &Batch) -> Result<ArrayRef, Error> {
 
 /// What is said of an event's channel where a program does not say it.
 #[derive(Debug)]
-struct Usual {
+struct ChannelDefaults {
     source: Arc<str>,
     encoding: Option<&'static str>,
     attributes: Option<String>,
@@ -222,16 +222,16 @@ struct Usual {
 #[derive(Debug)]
 pub(crate) struct Defaults {
     /// First that of events that are new, then those that events were sent with.
-    words: Vec<Usual>,
+    words: Vec<ChannelDefaults>,
     /// For each event the place of what holds for it; those that have none are new.
     rows: Vec<usize>,
 }
 
 impl Defaults {
     /// All events of `given` are new: the node of this name gives them.
-    pub(crate) fn of(node: &str, given: &Given) -> Self {
-        let encoding = given.is_text.then_some("text");
-        let new = Usual { source: node.into(), encoding, attributes: None };
+    pub(crate) fn new(node: &str, event_columns: &EventColumns) -> Self {
+        let encoding = event_columns.is_text.then_some("text");
+        let new = ChannelDefaults { source: node.into(), encoding, attributes: None };
         Self { words: vec![new], rows: Vec::new() }
     }
 
@@ -254,7 +254,7 @@ impl Defaults {
             if places[id.index()] == 0 {
                 places[id.index()] = self.words.len();
                 let channel = channels.get(id);
-                self.words.push(Usual {
+                self.words.push(ChannelDefaults {
                     source: Arc::clone(&channel.source),
                     encoding: Some(channel.encoding.as_str()),
                     attributes: channel.attributes(),
@@ -268,16 +268,17 @@ impl Defaults {
     /// The column with a word wherever the program gave one or `word` has one.
     fn fill(
         &self,
-        given: Option<&ArrayRef>,
+        event_columns: Option<&ArrayRef>,
         len: usize,
-        word: impl Fn(&Usual) -> Option<&str>,
+        word: impl Fn(&ChannelDefaults) -> Option<&str>,
     ) -> Result<ArrayRef, ArrowError> {
-        let nulls = given.map(|given| given.logical_nulls());
+        let nulls = event_columns.map(|event_columns| event_columns.logical_nulls());
         let is_full = |nulls: &Option<NullBuffer>| nulls.iter().all(|n| n.null_count() == 0);
-        if let Some(given) = given.filter(|_| nulls.as_ref().is_some_and(is_full)) {
-            return Ok(Arc::clone(given));
+        if let Some(event_columns) = event_columns.filter(|_| nulls.as_ref().is_some_and(is_full)) {
+            return Ok(Arc::clone(event_columns));
         }
-        let said = given.and_then(|given| given.as_dictionary_opt::<Int32Type>());
+        let said =
+            event_columns.and_then(|event_columns| event_columns.as_dictionary_opt::<Int32Type>());
         let values = said.and_then(|said| said.values().as_string_opt::<i32>());
         let first = values.map_or(0, StringArray::len);
         let is_said = |row| match &nulls {
@@ -301,29 +302,32 @@ impl Defaults {
 }
 
 /// The events of a batch that a program gave. Those without sequences are numbered from `first` on.
-pub(crate) fn batch_of(
-    given: &Given,
+pub(crate) fn to_batch(
+    event_columns: &EventColumns,
     first: i64,
     defaults: &Defaults,
     channels: &Channels,
 ) -> Result<Batch, Error> {
-    let len = given.len();
+    let len = event_columns.len();
     let sequences = || (first..).take(len).collect::<Vec<i64>>().into();
-    let sequences = given.sequences.clone().unwrap_or_else(sequences);
-    let timestamps = TimestampNanosecondArray::new(given.timestamps.clone(), None);
+    let sequences = event_columns.sequences.clone().unwrap_or_else(sequences);
+    let timestamps = TimestampNanosecondArray::new(event_columns.timestamps.clone(), None);
     let build = || -> Result<RecordBatch, ArrowError> {
-        let source = defaults.fill(given.source.as_ref(), len, |usual| Some(&usual.source))?;
-        let encoding = defaults.fill(given.encoding.as_ref(), len, |usual| usual.encoding)?;
-        let attributes =
-            defaults.fill(given.attributes.as_ref(), len, |usual| usual.attributes.as_deref())?;
+        let source =
+            defaults.fill(event_columns.source.as_ref(), len, |part_len| Some(&part_len.source))?;
+        let encoding =
+            defaults.fill(event_columns.encoding.as_ref(), len, |part_len| part_len.encoding)?;
+        let attributes = defaults.fill(event_columns.attributes.as_ref(), len, |part_len| {
+            part_len.attributes.as_deref()
+        })?;
         RecordBatch::try_from_iter([
             ("timestamp", Arc::new(timestamps) as ArrayRef),
             ("sequence", Arc::new(Int64Array::new(sequences, None))),
-            ("channel", Arc::clone(&given.channel)),
+            ("channel", Arc::clone(&event_columns.channel)),
             ("source", source),
             ("encoding", encoding),
             ("attributes", attributes),
-            ("payload", Arc::new(given.payloads.clone())),
+            ("payload", Arc::new(event_columns.payloads.clone())),
         ])
     };
     let columns = build().map_err(|e| Error::unfit(format!("its columns do not fit: {e}")))?;
@@ -331,11 +335,20 @@ pub(crate) fn batch_of(
 }
 
 /// The same events, which were read on these channels.
-pub(crate) fn with_origins(batch: &Batch, given: &Given, origins: Vec<u32>) -> Batch {
+pub(crate) fn with_origins(
+    batch: &Batch,
+    event_columns: &EventColumns,
+    origins: Vec<u32>,
+) -> Batch {
     if origins == batch.channels() {
         return batch.clone();
     }
     let sequences = ScalarBuffer::from(batch.sequences().to_vec());
-    let read = Batch::from_columns(given.timestamps.clone(), sequences, origins, &given.payloads);
+    let read = Batch::from_columns(
+        event_columns.timestamps.clone(),
+        sequences,
+        origins,
+        &event_columns.payloads,
+    );
     read.with_channels(batch.channels().to_vec())
 }

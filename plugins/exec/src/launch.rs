@@ -16,14 +16,14 @@ use sluice_core::name::printable;
 use sluice_core::programs::{Program, RunHandle};
 use sluice_core::time::TimeLength;
 
-use crate::process::{Pipes, Process, told};
+use crate::process::{Pipes, Process, display_text};
 
 /// What stands for the input's path in arguments.
 pub(crate) const INPUT: &str = "{input}";
 
 /// A program as options say it.
 #[derive(Clone, Debug)]
-pub(crate) struct Launch {
+pub(crate) struct LaunchOptions {
     pub(crate) command: Vec<String>,
     pub(crate) folder: PathBuf,
     pub(crate) env: BTreeMap<String, String>,
@@ -32,9 +32,9 @@ pub(crate) struct Launch {
 
 /// Whether a program gets anything on its standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fed {
-    Yes,
-    No,
+pub(crate) enum StdinMode {
+    Piped,
+    Null,
 }
 
 /// How long a program may be silent where options do not say it.
@@ -49,7 +49,7 @@ pub(crate) fn here() -> PathBuf {
 
 /// Reads the option `command`: a program and its arguments.
 pub(crate) fn words<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    judged(from, |command: &Vec<String>| match command.first() {
+    checked(from, |command: &Vec<String>| match command.first() {
         None => Err("`command` is empty: it is a list of a program and its arguments".into()),
         Some(program) if program.is_empty() => Err("`command` names no program".into()),
         Some(_) if command.iter().any(|word| word.contains('\0')) => {
@@ -61,7 +61,7 @@ pub(crate) fn words<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D
 
 /// Reads the option `folder`.
 pub(crate) fn folder<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
-    judged(from, |folder: &PathBuf| {
+    checked(from, |folder: &PathBuf| {
         let bytes = folder.as_os_str().as_encoded_bytes();
         if bytes.is_empty() {
             return Err("`folder` is empty; `.` is the folder of the pipeline file".into());
@@ -77,7 +77,7 @@ pub(crate) fn folder<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::E
 pub(crate) fn variables<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<BTreeMap<String, String>, D::Error> {
-    judged(from, |env: &BTreeMap<String, String>| {
+    checked(from, |env: &BTreeMap<String, String>| {
         for (name, value) in env {
             if name.is_empty() {
                 return Err("`env` has a variable without a name".into());
@@ -95,23 +95,23 @@ pub(crate) fn variables<'de, D: Deserializer<'de>>(
 
 /// Reads the option `timeout`.
 pub(crate) fn patience<'de, D: Deserializer<'de>>(from: D) -> Result<TimeLength, D::Error> {
-    judged(from, |timeout: &TimeLength| match timeout.0 {
+    checked(from, |timeout: &TimeLength| match timeout.0 {
         ..0 => Err("`timeout` is below 0; 0 means no limit".into()),
         _ => Ok(()),
     })
 }
 
 /// A value that `judge` takes. `judge` says what is wrong with it, which is told at its key.
-fn judged<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+fn checked<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     from: D,
-    judge: impl Fn(&T) -> Result<(), String>,
+    check: impl Fn(&T) -> Result<(), String>,
 ) -> Result<T, D::Error> {
     let value = T::deserialize(from)?;
-    judge(&value).map_err(D::Error::custom)?;
+    check(&value).map_err(D::Error::custom)?;
     Ok(value)
 }
 
-impl Launch {
+impl LaunchOptions {
     /// How long it may neither take nor give anything; nothing if there is no limit.
     pub(crate) fn patience(&self) -> Option<Duration> {
         Some(self.timeout.duration()).filter(|limit| !limit.is_zero())
@@ -121,15 +121,15 @@ impl Launch {
     pub(crate) fn start(
         &self,
         input: Option<&Path>,
-        fed: Fed,
+        stdin: StdinMode,
         talk: &RunHandle,
     ) -> Result<(Process, Pipes), Error> {
         let input = input.map(std::path::absolute).transpose();
         let input = input.map_err(|e| Error::io("find", &self.folder, e))?;
         let words: Vec<OsString> =
-            self.command.iter().map(|word| filled(word, input.as_deref())).collect();
+            self.command.iter().map(|word| fill_input(word, input.as_deref())).collect();
         let shown: Vec<_> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        let line = line(&shown);
+        let command_line = command_line(&shown);
         let meta =
             std::fs::metadata(&self.folder).map_err(|e| Error::io("run in", &self.folder, e))?;
         if !meta.is_dir() {
@@ -138,16 +138,16 @@ impl Launch {
         }
         let (program, arguments) =
             words.split_first().ok_or_else(|| Error::broken("no command"))?;
-        let mut command = Command::new(self.place_of(program)?);
+        let mut command = Command::new(self.resolve_program(program)?);
         command.args(arguments).current_dir(&self.folder).envs(&self.env);
         // A group of its own: it is ended with all it starts, and only by us.
         command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Process::start(command, fed, line.clone(), self.patience(), talk)
-            .map_err(|error| self.not_started(&line, &program.to_string_lossy(), error))
+        Process::start(command, stdin, command_line.clone(), self.patience(), talk)
+            .map_err(|error| self.not_started(&command_line, &program.to_string_lossy(), error))
     }
 
     /// Where a program lies: beside the others of the folder it runs in, if it is named by a path.
-    fn place_of(&self, program: &OsStr) -> Result<PathBuf, Error> {
+    fn resolve_program(&self, program: &OsStr) -> Result<PathBuf, Error> {
         if !program.as_encoded_bytes().contains(&b'/') {
             return Ok(PathBuf::from(program));
         }
@@ -155,7 +155,7 @@ impl Launch {
         place.map_err(|e| Error::io("find", program, e))
     }
 
-    fn not_started(&self, line: &str, program: &str, error: io::Error) -> Error {
+    fn not_started(&self, command_line: &str, program: &str, error: io::Error) -> Error {
         let is_path = program.contains('/');
         let why = match error.kind() {
             io::ErrorKind::NotFound if is_path => {
@@ -175,25 +175,29 @@ impl Launch {
             }
             _ => error.to_string(),
         };
-        Error::refused(format!("`{}` cannot be started: {}", told(line), printable(&why)))
+        Error::refused(format!(
+            "`{}` cannot be started: {}",
+            display_text(command_line),
+            printable(&why)
+        ))
     }
 }
 
 /// An argument with the input's path where it asks for that: byte by byte, whatever the path is.
-fn filled(word: &str, input: Option<&Path>) -> OsString {
+fn fill_input(word: &str, input: Option<&Path>) -> OsString {
     let Some(input) = input else { return word.into() };
-    let mut filled = OsString::new();
+    let mut fill_input = OsString::new();
     for (n, text) in word.split(INPUT).enumerate() {
         if n > 0 {
-            filled.push(input);
+            fill_input.push(input);
         }
-        filled.push(text);
+        fill_input.push(text);
     }
-    filled
+    fill_input
 }
 
 /// A command as people would type it.
-pub(crate) fn line(words: &[String]) -> String {
+pub(crate) fn command_line(words: &[String]) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./=:,+@%{}".contains(c);
     let quoted = words.iter().map(|word| {
         let is_plain = !word.is_empty() && word.chars().all(plain);
@@ -209,7 +213,7 @@ pub(crate) fn program(options: &Value) -> Program {
     let folder = options["folder"].as_str().map_or_else(here, PathBuf::from);
     let named = words.iter().enumerate().filter(|(at, word)| *at > 0 || word.contains('/'));
     let files = named.map(|(_, word)| folder.join(word)).filter(|path| path.is_file());
-    Program { line: line(&words), files: files.collect() }
+    Program { line: command_line(&words), files: files.collect() }
 }
 
 #[cfg(test)]
@@ -220,7 +224,7 @@ mod tests {
     #[test]
     fn commands_are_shown_as_they_would_be_typed() {
         let words = ["sh", "-c", "echo it's", "", "a.py"].map(str::to_owned);
-        assert_eq!(line(&words), r"sh -c 'echo it'\''s' '' a.py");
+        assert_eq!(command_line(&words), r"sh -c 'echo it'\''s' '' a.py");
     }
 
     #[test]
@@ -239,11 +243,11 @@ mod tests {
     fn arguments_have_the_path_of_the_input_byte_by_byte() {
         use std::os::unix::ffi::{OsStrExt, OsStringExt};
         let input = OsString::from_vec(b"/log\xff/a".to_vec());
-        let filled = |word| filled(word, Some(Path::new(&input))).as_bytes().to_vec();
-        assert_eq!(filled("{input}"), b"/log\xff/a");
-        assert_eq!(filled("a={input},{input}"), b"a=/log\xff/a,/log\xff/a");
-        assert_eq!(filled("plain"), b"plain");
-        assert_eq!(super::filled("{input}", None), "{input}");
+        let fill_input = |word| fill_input(word, Some(Path::new(&input))).as_bytes().to_vec();
+        assert_eq!(fill_input("{input}"), b"/log\xff/a");
+        assert_eq!(fill_input("a={input},{input}"), b"a=/log\xff/a,/log\xff/a");
+        assert_eq!(fill_input("plain"), b"plain");
+        assert_eq!(super::fill_input("{input}", None), "{input}");
     }
 
     #[test]

@@ -3,23 +3,23 @@
 //!
 //! Judges no program: one runs with the rights of whoever started the run, who has to allow it.
 
+mod child_stderr;
 mod columns;
 mod dictionaries;
 mod events;
-mod feed;
-mod incoming;
+mod in_flight;
 mod launch;
-mod ledger;
 mod process;
 mod sink;
 mod source;
 mod stage;
+mod stdin;
+mod stdout;
 mod stream;
-mod voice;
 mod wire;
 
 pub use events::stream_of;
 pub use sink::ExecSink;
 pub use source::ExecSource;
-pub use stage::{Answered, ExecStage, answers_of};
+pub use stage::{ExecStage, ReturnedEvents, answers_of};
 pub use stream::events_of;

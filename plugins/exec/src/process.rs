@@ -14,20 +14,20 @@ use sluice_core::name::printable;
 use sluice_core::programs::{ProcessGroup, RunHandle};
 use sluice_core::{Error, ErrorKind};
 
-use crate::launch::Fed;
-use crate::voice::Voice;
+use crate::child_stderr::ChildStderr;
+use crate::launch::StdinMode;
 
 /// How long is waited for data before looking at the program.
-pub(crate) const LOOK: Duration = Duration::from_millis(50);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How long a program that wrote something wrong may take to say what was wrong with it.
-pub(crate) const LAST_WORDS: Duration = Duration::from_millis(500);
+pub(crate) const STDERR_GRACE: Duration = Duration::from_millis(500);
 
 /// How long the output of a program that has ended may stay open.
-const AFTER_END: Duration = Duration::from_secs(10);
+const STDOUT_GRACE: Duration = Duration::from_secs(10);
 
 /// How much of a command line is told.
-const LONGEST_TOLD: usize = 400;
+const MAX_SHOWN: usize = 400;
 
 /// Counts what a program takes, gives and says.
 pub(crate) type Activity = Arc<AtomicU64>;
@@ -47,40 +47,40 @@ pub(crate) struct Process {
     /// Nothing, once all of it has been ended: others may have its number then.
     group: Option<ProcessGroup>,
     /// Whether what it has started may go on writing when it has ended well.
-    spares_rest: bool,
+    spares_children: bool,
     /// What it left in its input, where it has ended and what it started was spared.
-    over: Option<u64>,
+    spared: Option<u64>,
     /// The end of its input that is its own, as long as it is there: shows what it did not take.
-    untaken: Option<PipeReader>,
-    ended: Option<Ended>,
-    voice: Voice,
+    unread: Option<PipeReader>,
+    ended: Option<ProcessExit>,
+    stderr: ChildStderr,
     activity: Activity,
     /// What `activity` was when it changed last, and when that was.
-    seen: (u64, Instant),
+    last_activity: (u64, Instant),
     timeout: Option<Duration>,
     talk: RunHandle,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Ended {
+struct ProcessExit {
     status: ExitStatus,
     /// Bytes of its input that it left in the pipe.
-    untaken: u64,
+    unread: u64,
 }
 
 impl Process {
     /// Starts the program that `command` describes.
     pub(crate) fn start(
         mut command: Command,
-        fed: Fed,
+        stdin: StdinMode,
         line: String,
         timeout: Option<Duration>,
         talk: &RunHandle,
     ) -> io::Result<(Self, Pipes)> {
-        let (mut untaken, mut input) = (None, None);
-        if fed == Fed::Yes {
+        let (mut unread, mut input) = (None, None);
+        if stdin == StdinMode::Piped {
             let (reader, writer) = io::pipe()?;
-            (untaken, input) = (Some(reader.try_clone()?), Some(writer));
+            (unread, input) = (Some(reader.try_clone()?), Some(writer));
             command.stdin(reader);
         } else {
             command.stdin(Stdio::null());
@@ -95,9 +95,9 @@ impl Process {
             return Err(io::Error::other("it has no pipes"));
         };
         let activity = Activity::default();
-        let voice = Voice::listen(errors, talk.clone(), Arc::clone(&activity));
-        let voice = match voice {
-            Ok(voice) => voice,
+        let stderr = ChildStderr::listen(errors, talk.clone(), Arc::clone(&activity));
+        let stderr = match stderr {
+            Ok(stderr) => stderr,
             Err(error) => {
                 group.end();
                 child.wait()?;
@@ -108,22 +108,22 @@ impl Process {
             line,
             child,
             group: Some(group),
-            spares_rest: false,
-            over: None,
-            untaken,
+            spares_children: false,
+            spared: None,
+            unread,
             ended: None,
-            voice,
+            stderr,
             activity,
-            seen: (0, Instant::now()),
+            last_activity: (0, Instant::now()),
             timeout,
             talk: talk.clone(),
         };
         Ok((process, Pipes { input, output }))
     }
 
-    /// What it has started may go on writing when it has ended well, until [`end_rest`](Self::end_rest).
-    pub(crate) fn spare_rest(&mut self) {
-        self.spares_rest = true;
+    /// What it has started may go on writing when it has ended well, until [`kill_children`](Self::kill_children).
+    pub(crate) fn spare_children(&mut self) {
+        self.spares_children = true;
     }
 
     /// What counts what it takes, gives and says.
@@ -132,27 +132,27 @@ impl Process {
     }
 
     /// From now on the program is waited for: what went by before does not count.
-    pub(crate) fn begin_to_wait(&mut self) {
-        self.seen = (self.activity.load(Ordering::Relaxed), Instant::now());
+    pub(crate) fn restart_timer(&mut self) {
+        self.last_activity = (self.activity.load(Ordering::Relaxed), Instant::now());
     }
 
     /// Looks whether it is right to go on waiting. `Err` if the run is aborted, or if it has done nothing for
     /// too long: it is ended then. One that has ended takes what it started with it.
-    pub(crate) fn look(&mut self) -> Result<(), Error> {
+    pub(crate) fn check_alive(&mut self) -> Result<(), Error> {
         if self.talk.is_aborted() {
             self.end();
             return Err(ErrorKind::Aborted.into());
         }
         self.note_end();
         let now = self.activity.load(Ordering::Relaxed);
-        if now != self.seen.0 {
-            self.seen = (now, Instant::now());
+        if now != self.last_activity.0 {
+            self.last_activity = (now, Instant::now());
         }
-        let limit = if self.ended.is_some() { Some(AFTER_END) } else { self.timeout };
-        let Some(limit) = limit.filter(|limit| self.seen.1.elapsed() >= *limit) else {
+        let limit = if self.ended.is_some() { Some(STDOUT_GRACE) } else { self.timeout };
+        let Some(limit) = limit.filter(|limit| self.last_activity.1.elapsed() >= *limit) else {
             return Ok(());
         };
-        if self.over.is_some() {
+        if self.spared.is_some() {
             self.end();
             let what = format!(
                 "has ended, and something that it started kept its output open without writing for {} s \
@@ -178,14 +178,14 @@ impl Process {
     /// Whether it has ended by itself.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.note_end();
-        self.ended.is_some() || self.over.is_some()
+        self.ended.is_some() || self.spared.is_some()
     }
 
     /// Ends what a program that has ended has left, which was spared so far.
-    pub(crate) fn end_rest(&mut self) {
-        if let Some(untaken) = self.over.take() {
-            self.reap(untaken);
-            self.voice.settle(LAST_WORDS);
+    pub(crate) fn kill_children(&mut self) {
+        if let Some(unread) = self.spared.take() {
+            self.reap(unread);
+            self.stderr.wait(STDERR_GRACE);
         }
     }
 
@@ -196,47 +196,47 @@ impl Process {
 
     /// The same, unless this becomes true meanwhile. Gives whether it has ended by itself.
     pub(crate) fn wait_unless(&mut self, given_up: impl Fn() -> bool) -> Result<bool, Error> {
-        self.begin_to_wait();
+        self.restart_timer();
         let mut pause = Duration::from_micros(200);
         while !self.has_ended() {
             if given_up() {
                 self.end();
                 return Ok(false);
             }
-            self.look()?;
+            self.check_alive()?;
             std::thread::sleep(pause);
-            pause = (pause * 2).min(LOOK / 5);
+            pause = (pause * 2).min(POLL_INTERVAL / 5);
         }
         // What it started may have more to say.
-        if self.over.is_none() {
-            self.voice.settle(LAST_WORDS);
+        if self.spared.is_none() {
+            self.stderr.wait(STDERR_GRACE);
         }
         Ok(true)
     }
 
     /// `Err` unless it ended as a program does that could do all it was to do.
-    pub(crate) fn judge(&mut self) -> Result<(), Error> {
-        let Some(Ended { status, .. }) = self.ended else {
+    pub(crate) fn check_exit(&mut self) -> Result<(), Error> {
+        let Some(ProcessExit { status, .. }) = self.ended else {
             return Err(Error::broken("a program is judged before it has ended"));
         };
-        if status.success() { Ok(()) } else { Err(self.error(&ending(status))) }
+        if status.success() { Ok(()) } else { Err(self.error(&describe_exit(status))) }
     }
 
     /// Bytes of its input that it left when it ended.
-    pub(crate) fn untaken(&self) -> u64 {
-        self.ended.map_or(0, |ended| ended.untaken)
+    pub(crate) fn unread(&self) -> u64 {
+        self.ended.map_or(0, |ended| ended.unread)
     }
 
     /// The error of a program that did `what`, which it may have something to say to. If it ends in a moment
     /// with a failure of its own, that is what is told.
     pub(crate) fn failed(&mut self, what: &str) -> Error {
         let begun = Instant::now();
-        while !self.has_ended() && begun.elapsed() < LAST_WORDS && !self.talk.is_aborted() {
-            std::thread::sleep(LOOK / 10);
+        while !self.has_ended() && begun.elapsed() < STDERR_GRACE && !self.talk.is_aborted() {
+            std::thread::sleep(POLL_INTERVAL / 10);
         }
         match self.ended {
-            Some(Ended { status, .. }) if !status.success() => {
-                let what = format!("{} (it {what})", ending(status));
+            Some(ProcessExit { status, .. }) if !status.success() => {
+                let what = format!("{} (it {what})", describe_exit(status));
                 self.error(&what)
             }
             _ => {
@@ -248,44 +248,44 @@ impl Process {
 
     /// An error of this program: what it did, and the last it said.
     pub(crate) fn error(&self, what: &str) -> Error {
-        let said = self.voice.last(LAST_WORDS);
+        let said = self.stderr.last(STDERR_GRACE);
         let said = if said.is_empty() { said } else { format!("; the last it said:{said}") };
         let node = self.talk.node();
         let whose = if node.is_empty() { String::new() } else { format!("`{node}`: ") };
-        Error::refused(format!("{whose}the program `{}` {what}{said}", told(&self.line)))
+        Error::refused(format!("{whose}the program `{}` {what}{said}", display_text(&self.line)))
     }
 
     /// Ends it at once, with all it has started.
     pub(crate) fn end(&mut self) {
         if self.ended.is_none() {
-            let untaken = self.over.take().unwrap_or(0);
-            self.reap(untaken);
+            let unread = self.spared.take().unwrap_or(0);
+            self.reap(unread);
         }
-        self.untaken = None;
+        self.unread = None;
     }
 
     /// Notes whether it has ended.
     fn note_end(&mut self) {
-        let (None, None, Some(group)) = (self.ended, self.over, &self.group) else { return };
+        let (None, None, Some(group)) = (self.ended, self.spared, &self.group) else { return };
         let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let Ok(Some(status)) = waitid(WaitId::Pid(group.process()), how) else { return };
-        let untaken = self.untaken.take().and_then(|pipe| ioctl_fionread(&pipe).ok()).unwrap_or(0);
-        if self.spares_rest && status.exit_status() == Some(0) {
-            self.over = Some(untaken);
+        let unread = self.unread.take().and_then(|pipe| ioctl_fionread(&pipe).ok()).unwrap_or(0);
+        if self.spares_children && status.exit_status() == Some(0) {
+            self.spared = Some(unread);
         } else {
-            self.reap(untaken);
+            self.reap(unread);
         }
     }
 
     /// Ends all that is there of it, which then has ended. What it started and left behind is ended before anybody
     /// else can have its number.
-    fn reap(&mut self, untaken: u64) {
+    fn reap(&mut self, unread: u64) {
         if let Some(group) = self.group.take() {
             group.end();
         }
         // It has ended or been killed: this does not take long.
         if let Ok(status) = self.child.wait() {
-            self.ended = Some(Ended { status, untaken });
+            self.ended = Some(ProcessExit { status, unread });
         }
     }
 }
@@ -297,23 +297,23 @@ impl Drop for Process {
 }
 
 /// A command line, or another text from options, as it is told: safe for terminals, and no page of it.
-pub(crate) fn told(text: &str) -> String {
-    match text.char_indices().nth(LONGEST_TOLD) {
+pub(crate) fn display_text(text: &str) -> String {
+    match text.char_indices().nth(MAX_SHOWN) {
         Some((end, _)) => format!("{}…", printable(text.get(..end).unwrap_or(text))),
         None => printable(text).into_owned(),
     }
 }
 
-fn ending(status: ExitStatus) -> String {
+fn describe_exit(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(0), _) => "ended with exit code 0".to_owned(),
         (Some(code), _) => format!("failed with exit code {code}"),
-        (None, Some(signal)) => format!("was killed by signal {signal}{}", name_of(signal)),
+        (None, Some(signal)) => format!("was killed by signal {signal}{}", signal_name(signal)),
         (None, None) => "ended in an unknown way".to_owned(),
     }
 }
 
-fn name_of(signal: i32) -> &'static str {
+fn signal_name(signal: i32) -> &'static str {
     match signal {
         1 => " (SIGHUP)",
         2 => " (SIGINT)",

@@ -15,20 +15,20 @@ use sluice_core::options::OutPath;
 use sluice_core::time::TimeLength;
 use sluice_core::{Batch, EncodeContext, Error, OutputFile, Sink, SinkContext};
 
-use crate::events::{Wanted, refuse_rows_alone};
-use crate::feed::{self, Feed, Given};
-use crate::launch::{self, Fed, Launch, here, program, timeout};
-use crate::process::{Activity, LAST_WORDS, LOOK, Process};
-use crate::voice::Voice;
+use crate::child_stderr::ChildStderr;
+use crate::events::{ProgramColumns, refuse_without_payload};
+use crate::launch::{self, LaunchOptions, StdinMode, here, program, timeout};
+use crate::process::{Activity, POLL_INTERVAL, Process, STDERR_GRACE};
+use crate::stdin::{Delivery, StdinResult, StdinWriter};
 use crate::wire::END;
 
 /// Has a program write events.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Options")]
 pub struct ExecSink {
-    launch: Launch,
+    launch: LaunchOptions,
     path: Option<OutPath>,
-    wanted: Wanted,
+    program_columns: ProgramColumns,
 }
 
 impl JsonSchema for ExecSink {
@@ -75,11 +75,11 @@ impl TryFrom<Options> for ExecSink {
 
     fn try_from(options: Options) -> Result<Self, String> {
         let Options { command, path, fields, folder, env, timeout } = options;
-        let launch = Launch { command, folder, env, timeout };
+        let launch = LaunchOptions { command, folder, env, timeout };
         if path.as_ref().is_some_and(OutPath::is_folder) {
             return Err("`path` is a folder: what a program prints becomes one file".into());
         }
-        Ok(Self { launch, path, wanted: Wanted { numbers: false, fields } })
+        Ok(Self { launch, path, program_columns: ProgramColumns { numbers: false, fields } })
     }
 }
 
@@ -92,105 +92,105 @@ sluice_core::register! {
 
 /// A program that is given events.
 #[derive(Debug)]
-pub struct Writing {
+pub struct ProgramWriter {
     process: Process,
-    feed: Feed,
-    fed: feed::Fed,
-    printed: Printed,
+    feed: StdinWriter,
+    result: StdinResult,
+    stdout: StdoutTarget,
     events: u64,
 }
 
 /// Where what the program prints goes.
 #[derive(Debug)]
-enum Printed {
+enum StdoutTarget {
     /// Into a file, which comes when all is in it.
-    File(Saved),
+    File(StdoutFile),
     /// To people.
-    Talk(Voice),
+    Log(ChildStderr),
 }
 
 /// Events for the program.
 #[derive(Debug)]
-pub struct Piece {
+pub struct ProgramInput {
     messages: Vec<Vec<u8>>,
     events: u64,
 }
 
 impl Sink for ExecSink {
-    type Block = Piece;
-    type Output = Writing;
+    type Block = ProgramInput;
+    type Output = ProgramWriter;
 
     fn targets(&self) -> Vec<PathBuf> {
         self.path.iter().map(|path| path.0.clone()).collect()
     }
 
     fn takes_rows(&self) -> bool {
-        self.wanted.fields
+        self.program_columns.fields
     }
 
-    fn open(&self, context: &SinkContext) -> Result<Writing, Error> {
+    fn open(&self, context: &SinkContext) -> Result<ProgramWriter, Error> {
         // What cannot be written is said before anything is started.
         let file = self.path.as_ref().map(|path| context.outputs.create(&path.0)).transpose()?;
-        let (mut process, pipes) = self.launch.start(None, Fed::Yes, &context.talk)?;
+        let (mut process, pipes) = self.launch.start(None, StdinMode::Piped, &context.talk)?;
         let input = pipes.input.ok_or_else(|| Error::broken("a program without an input"))?;
-        let (feed, fed) = Feed::start(input, process.activity())?;
-        let printed = match file {
+        let (feed, result) = StdinWriter::start(input, process.activity())?;
+        let stdout = match file {
             Some(file) => {
                 // What it prints is data, whoever prints it.
-                process.spare_rest();
-                Printed::File(save(pipes.output, file, process.activity())?)
+                process.spare_children();
+                StdoutTarget::File(save_stdout(pipes.output, file, process.activity())?)
             }
             None => {
                 let (talk, activity) = (context.talk.clone(), process.activity());
-                Printed::Talk(Voice::listen(pipes.output, talk, activity)?)
+                StdoutTarget::Log(ChildStderr::listen(pipes.output, talk, activity)?)
             }
         };
-        process.begin_to_wait();
-        let mut writing = Writing { process, feed, fed, printed, events: 0 };
-        writing.give(self.wanted.head()?)?;
+        process.restart_timer();
+        let mut writing = ProgramWriter { process, feed, result, stdout, events: 0 };
+        writing.write(self.program_columns.head()?)?;
         Ok(writing)
     }
 
-    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<Piece, Error> {
-        if !self.wanted.fields {
-            refuse_rows_alone(&batch, context.channels)?;
+    fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<ProgramInput, Error> {
+        if !self.program_columns.fields {
+            refuse_without_payload(&batch, context.channels)?;
         }
-        let messages = self.wanted.messages(&batch, 0, context.channels)?;
-        Ok(Piece { messages, events: batch.len() as u64 })
+        let messages = self.program_columns.messages(&batch, 0, context.channels)?;
+        Ok(ProgramInput { messages, events: batch.len() as u64 })
     }
 
-    fn append(&self, output: &mut Writing, block: Piece) -> Result<u64, Error> {
-        output.process.begin_to_wait();
-        block.messages.into_iter().try_for_each(|message| output.give(message))?;
+    fn append(&self, output: &mut ProgramWriter, block: ProgramInput) -> Result<u64, Error> {
+        output.process.restart_timer();
+        block.messages.into_iter().try_for_each(|message| output.write(message))?;
         output.events += block.events;
         // What the program makes of them is known when it has ended.
         Ok(0)
     }
 
-    fn finish(&self, mut output: Writing) -> Result<u64, Error> {
-        output.process.begin_to_wait();
-        output.give(END.to_vec())?;
-        let Writing { mut process, feed, fed, printed, events } = output;
+    fn finish(&self, mut output: ProgramWriter) -> Result<u64, Error> {
+        output.process.restart_timer();
+        output.write(END.to_vec())?;
+        let ProgramWriter { mut process, feed, result, stdout, events } = output;
         // Its input ends here.
         drop(feed);
         process.wait()?;
-        process.begin_to_wait();
+        process.restart_timer();
         // Why its output could not be saved is told before what became of it for that.
-        let file = match &printed {
-            Printed::File(saved) => Some(wait_for(saved, &mut process)?),
-            Printed::Talk(voice) => {
-                voice.settle(LAST_WORDS);
+        let file = match &stdout {
+            StdoutTarget::File(stdout_file) => Some(wait_for_file(stdout_file, &mut process)?),
+            StdoutTarget::Log(stderr) => {
+                stderr.wait(STDERR_GRACE);
                 None
             }
         };
-        process.end_rest();
-        process.judge()?;
-        let may_leave = match fed.given() {
-            Some(Given::All) => Some(END.len() as u64),
-            Some(Given::Events) => Some(0),
+        process.kill_children();
+        process.check_exit()?;
+        let may_leave = match result.delivery() {
+            Some(Delivery::All) => Some(END.len() as u64),
+            Some(Delivery::Events) => Some(0),
             None => None,
         };
-        if may_leave.is_none_or(|may_leave| process.untaken() > may_leave) {
+        if may_leave.is_none_or(|may_leave| process.unread() > may_leave) {
             return Err(process.error("ended with exit code 0 before it had taken all events"));
         }
         file.map_or(Ok(()), |file| file.finish(events))?;
@@ -198,28 +198,28 @@ impl Sink for ExecSink {
     }
 }
 
-impl Writing {
+impl ProgramWriter {
     /// Gives the program some bytes, as soon as it takes them.
-    fn give(&mut self, mut bytes: Vec<u8>) -> Result<(), Error> {
+    fn write(&mut self, mut bytes: Vec<u8>) -> Result<(), Error> {
         loop {
-            match self.feed.pieces.send_timeout(bytes, LOOK) {
+            match self.feed.pieces.send_timeout(bytes, POLL_INTERVAL) {
                 Ok(()) => return Ok(()),
-                Err(SendTimeoutError::Disconnected(_)) => return Err(self.deaf()),
+                Err(SendTimeoutError::Disconnected(_)) => return Err(self.closed_stdin_error()),
                 Err(SendTimeoutError::Timeout(back)) => bytes = back,
             }
-            if let Printed::File(saved) = &self.printed
-                && let Some(error) = saved.failed()
+            if let StdoutTarget::File(stdout_file) = &self.stdout
+                && let Some(error) = stdout_file.failed()
             {
                 return Err(error);
             }
-            self.process.look()?;
+            self.process.check_alive()?;
         }
     }
 
     /// The error of a program that takes nothing any more.
-    fn deaf(&mut self) -> Error {
-        if let Printed::File(saved) = &self.printed
-            && let Some(error) = saved.failed()
+    fn closed_stdin_error(&mut self) -> Error {
+        if let StdoutTarget::File(stdout_file) = &self.stdout
+            && let Some(error) = stdout_file.failed()
         {
             return error;
         }
@@ -230,12 +230,12 @@ impl Writing {
 /// A file that a thread writes. Whoever drops this takes the file away from it, so that nothing of a run that fails
 /// stays open, however long the thread still waits for the program.
 #[derive(Debug)]
-struct Saved {
+struct StdoutFile {
     file: Arc<Mutex<Option<OutputFile>>>,
     over: Receiver<Result<(), Error>>,
 }
 
-impl Saved {
+impl StdoutFile {
     fn take(&self) -> Option<OutputFile> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -246,14 +246,18 @@ impl Saved {
     }
 }
 
-impl Drop for Saved {
+impl Drop for StdoutFile {
     fn drop(&mut self) {
         drop(self.take());
     }
 }
 
 /// Writes what a program prints into a file, on a thread of its own.
-fn save(mut output: ChildStdout, file: OutputFile, activity: Activity) -> Result<Saved, Error> {
+fn save_stdout(
+    mut output: ChildStdout,
+    file: OutputFile,
+    activity: Activity,
+) -> Result<StdoutFile, Error> {
     let (sender, over) = bounded(1);
     let file = Arc::new(Mutex::new(Some(file)));
     let shared = Arc::clone(&file);
@@ -277,15 +281,15 @@ fn save(mut output: ChildStdout, file: OutputFile, activity: Activity) -> Result
     // Nobody asks where the run has failed elsewhere.
     let spawned = thread.spawn(move || drop(sender.send(copy())));
     spawned.map_err(|e| Error::io("start a thread to read from", "a program", e))?;
-    Ok(Saved { file, over })
+    Ok(StdoutFile { file, over })
 }
 
-fn wait_for(saved: &Saved, process: &mut Process) -> Result<OutputFile, Error> {
+fn wait_for_file(stdout_file: &StdoutFile, process: &mut Process) -> Result<OutputFile, Error> {
     let not_saved = || Error::broken("what a program printed was not saved");
     loop {
-        match saved.over.recv_timeout(LOOK) {
-            Ok(over) => return over.and_then(|()| saved.take().ok_or_else(not_saved)),
-            Err(RecvTimeoutError::Timeout) => process.look()?,
+        match stdout_file.over.recv_timeout(POLL_INTERVAL) {
+            Ok(over) => return over.and_then(|()| stdout_file.take().ok_or_else(not_saved)),
+            Err(RecvTimeoutError::Timeout) => process.check_alive()?,
             Err(RecvTimeoutError::Disconnected) => return Err(not_saved()),
         }
     }

@@ -15,16 +15,16 @@ use sluice_core::{
     SplitStart, files,
 };
 
-use crate::events::{Defaults, batch_of};
-use crate::incoming::{Heard, listen};
-use crate::launch::{self, Fed, INPUT, Launch, here, program, timeout};
-use crate::process::{LOOK, Process};
+use crate::events::{Defaults, to_batch};
+use crate::launch::{self, INPUT, LaunchOptions, StdinMode, here, program, timeout};
+use crate::process::{POLL_INTERVAL, Process};
+use crate::stdout::{StreamItem, listen};
 
 /// Gives the events of a program's Arrow stream.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Options")]
 pub struct ExecSource {
-    launch: Launch,
+    launch: LaunchOptions,
     path: Option<InPaths>,
 }
 
@@ -68,7 +68,7 @@ impl TryFrom<Options> for ExecSource {
     fn try_from(options: Options) -> Result<Self, OptionsError> {
         let Options { command, path, folder, env, timeout } = options;
         let named = command.iter().any(|word| word.contains(INPUT));
-        let launch = Launch { command, folder, env, timeout };
+        let launch = LaunchOptions { command, folder, env, timeout };
         let wrong = match (&path, named) {
             (Some(_), false) => (
                 "command",
@@ -122,51 +122,57 @@ impl Source for ExecSource {
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let input = self.path.as_ref().map(|_| split.input.as_path());
-        let (mut process, pipes) = self.launch.start(input, Fed::No, &context.talk)?;
+        let (mut process, pipes) = self.launch.start(input, StdinMode::Null, &context.talk)?;
         let heard = listen(pipes.output, process.activity())?;
-        process.begin_to_wait();
-        Ok(Box::new(Programs { process, heard, context: context.clone(), events: 0, over: false }))
+        process.restart_timer();
+        Ok(Box::new(ProgramReader {
+            process,
+            heard,
+            context: context.clone(),
+            events: 0,
+            is_done: false,
+        }))
     }
 }
 
 /// Reads what a program gives.
-struct Programs {
+struct ProgramReader {
     process: Process,
-    heard: Receiver<Heard>,
+    heard: Receiver<StreamItem>,
     context: ReadContext,
     events: i64,
-    over: bool,
+    is_done: bool,
 }
 
-impl Reader for Programs {
+impl Reader for ProgramReader {
     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
         // What was done with the batch before was not the program's time.
-        self.process.begin_to_wait();
-        while !self.over {
+        self.process.restart_timer();
+        while !self.is_done {
             if self.context.is_cancelled() {
                 self.process.end();
                 return Ok(None);
             }
-            match self.heard.recv_timeout(LOOK) {
-                Ok(Heard::Events(given, bytes)) => {
+            match self.heard.recv_timeout(POLL_INTERVAL) {
+                Ok(StreamItem::Events(given, bytes)) => {
                     self.context.count_read(bytes);
-                    let defaults = Defaults::of(&self.context.source, &given);
-                    let batch = batch_of(&given, self.events, &defaults, &self.context.channels);
+                    let defaults = Defaults::new(&self.context.source, &given);
+                    let batch = to_batch(&given, self.events, &defaults, &self.context.channels);
                     let batch = batch.map_err(|error| {
                         self.process.failed(&format!("gave wrong events: {error}"))
                     })?;
                     self.events = self.events.saturating_add(batch.len() as i64);
                     return Ok(Some(batch));
                 }
-                Ok(Heard::End) => {}
-                Ok(Heard::Wrong(what, _output)) => {
+                Ok(StreamItem::End) => {}
+                Ok(StreamItem::Invalid(what, _output)) => {
                     return Err(self.process.failed(&format!("gave no events: {what}")));
                 }
-                Err(RecvTimeoutError::Timeout) => self.process.look()?,
+                Err(RecvTimeoutError::Timeout) => self.process.check_alive()?,
                 Err(RecvTimeoutError::Disconnected) => {
-                    self.over = true;
+                    self.is_done = true;
                     if self.process.wait_unless(|| self.context.is_cancelled())? {
-                        self.process.judge()?;
+                        self.process.check_exit()?;
                     }
                 }
             }

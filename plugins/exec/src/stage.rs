@@ -12,14 +12,14 @@ use sluice_core::{
     Batch, ChannelId, Channels, Error, Fold, OptionsError, ReadContext, Stage, StageContext,
 };
 
-use crate::columns::Given;
-use crate::events::{Defaults, Wanted, batch_of, refuse_rows_alone, with_origins};
-use crate::feed::Feed;
-use crate::incoming::{Heard, listen};
-use crate::launch::{self, Fed, Launch, here, program, timeout};
-use crate::ledger::{Known, Ledger, Sent};
-use crate::process::{LOOK, Process};
-use crate::stream::Stream;
+use crate::columns::EventColumns;
+use crate::events::{Defaults, ProgramColumns, refuse_without_payload, to_batch, with_origins};
+use crate::in_flight::{Answer, InFlight, SentChannels};
+use crate::launch::{self, LaunchOptions, StdinMode, here, program, timeout};
+use crate::process::{POLL_INTERVAL, Process};
+use crate::stdin::StdinWriter;
+use crate::stdout::{StreamItem, listen};
+use crate::stream::EventStream;
 use crate::wire::END;
 
 /// Has a program change events.
@@ -52,8 +52,11 @@ impl TryFrom<ExecStage> for Stage {
 
     fn try_from(options: ExecStage) -> Result<Self, OptionsError> {
         let ExecStage { command, fields, folder, env, timeout } = options;
-        let launch = Launch { command, folder, env, timeout };
-        Ok(Self::Fold(Box::new(Conversation::new(launch, Wanted { numbers: true, fields }))))
+        let launch = LaunchOptions { command, folder, env, timeout };
+        Ok(Self::Fold(Box::new(ProgramSession::new(
+            launch,
+            ProgramColumns { numbers: true, fields },
+        ))))
     }
 }
 
@@ -65,21 +68,21 @@ sluice_core::register! {
 }
 
 /// How many bytes of what a program gives are handed on in one go.
-const ENOUGH: usize = 8 << 20;
+const MAX_BYTES: usize = 8 << 20;
 /// How long what a program gives may wait for more of it, before it is handed on.
-const SOON: Duration = Duration::from_millis(250);
+const MAX_DELAY: Duration = Duration::from_millis(250);
 
 /// A run's talk with its program.
-struct Conversation {
-    launch: Launch,
-    wanted: Wanted,
-    partner: Option<Partner>,
+struct ProgramSession {
+    launch: LaunchOptions,
+    program_columns: ProgramColumns,
+    program: Option<RunningProgram>,
     state: State,
     /// What was not yet handed to the program.
     unsent: VecDeque<Vec<u8>>,
-    answers: Answers,
+    answers: AnswerTracker,
     /// Whether it was told that decoded fields do not come back.
-    told_rows: bool,
+    noted_rows: bool,
 }
 
 /// How far the talk has come.
@@ -96,97 +99,99 @@ enum State {
 }
 
 /// The program at work.
-struct Partner {
+struct RunningProgram {
     process: Process,
     /// Nothing, once it takes nothing more.
-    feed: Option<Feed>,
-    heard: Receiver<Heard>,
+    feed: Option<StdinWriter>,
+    items: Receiver<StreamItem>,
 }
 
 /// What came of waiting for the program.
-enum Step {
+enum ExchangeStep {
     /// It took a piece.
     Taken,
     /// It takes nothing any more.
-    Deaf,
-    Heard(Heard),
+    StdinClosed,
+    Received(StreamItem),
     /// Its output is closed.
-    Silent,
+    StdoutClosed,
     /// Nothing for a while.
     Nothing,
 }
 
-impl Conversation {
-    fn new(launch: Launch, wanted: Wanted) -> Self {
+impl ProgramSession {
+    fn new(launch: LaunchOptions, program_columns: ProgramColumns) -> Self {
         Self {
             launch,
-            wanted,
-            partner: None,
+            program_columns,
+            program: None,
             state: State::Open,
             unsent: VecDeque::new(),
-            answers: Answers::default(),
-            told_rows: false,
+            answers: AnswerTracker::default(),
+            noted_rows: false,
         }
     }
 
     /// The program, started if it was not.
-    fn partner(&mut self, context: &StageContext<'_>) -> Result<&mut Partner, Error> {
-        if self.partner.is_none() {
-            let (process, pipes) = self.launch.start(None, Fed::Yes, &context.talk)?;
+    fn program(&mut self, context: &StageContext<'_>) -> Result<&mut RunningProgram, Error> {
+        if self.program.is_none() {
+            let (process, pipes) = self.launch.start(None, StdinMode::Piped, &context.talk)?;
             let input = pipes.input.ok_or_else(|| Error::broken("a program without an input"))?;
-            let (feed, _) = Feed::start(input, process.activity())?;
-            let heard = listen(pipes.output, process.activity())?;
-            self.unsent.push_front(self.wanted.head()?);
-            self.partner = Some(Partner { process, feed: Some(feed), heard });
+            let (feed, _) = StdinWriter::start(input, process.activity())?;
+            let items = listen(pipes.output, process.activity())?;
+            self.unsent.push_front(self.program_columns.head()?);
+            self.program = Some(RunningProgram { process, feed: Some(feed), items });
         }
-        self.partner.as_mut().ok_or_else(|| Error::broken("a program that was not started"))
+        self.program.as_mut().ok_or_else(|| Error::broken("a program that was not started"))
     }
 
     /// Goes on until everything is handed over, and if there is no more, until the program has ended; or
     /// until there is enough to be handed on.
     fn exchange(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         let (mut batches, mut bytes) = (Vec::new(), 0);
-        self.partner(context)?.process.begin_to_wait();
+        self.program(context)?.process.restart_timer();
         let begun = Instant::now();
-        let waits = |batches: &[Batch]| batches.is_empty() || begun.elapsed() < SOON;
-        while bytes < ENOUGH && waits(&batches) && self.state != State::Over {
+        let waits = |batches: &[Batch]| batches.is_empty() || begun.elapsed() < MAX_DELAY;
+        while bytes < MAX_BYTES && waits(&batches) && self.state != State::Over {
             let is_idle = self.unsent.is_empty() && self.state == State::Open;
             match self.step(is_idle, context)? {
-                Step::Nothing if is_idle => break,
-                Step::Nothing => self.partner(context)?.process.look()?,
-                Step::Taken => {}
+                ExchangeStep::Nothing if is_idle => break,
+                ExchangeStep::Nothing => self.program(context)?.process.check_alive()?,
+                ExchangeStep::Taken => {}
                 // It may have had enough, which it then says at the end of what it gives.
-                Step::Deaf => {
+                ExchangeStep::StdinClosed => {
                     self.stop_sending();
                     self.state = self.state.max(State::Closing);
                 }
-                Step::Heard(Heard::Events(given, _)) => {
-                    bytes += given.bytes;
-                    batches.push(self.events(&given, context)?);
+                ExchangeStep::Received(StreamItem::Events(event_columns, _)) => {
+                    bytes += event_columns.bytes;
+                    batches.push(self.events(&event_columns, context)?);
                 }
-                Step::Heard(Heard::End) => {
+                ExchangeStep::Received(StreamItem::End) => {
                     self.stop_sending();
                     self.state = State::Done;
                 }
-                Step::Heard(Heard::Wrong(what, _output)) => {
-                    let process = &mut self.partner(context)?.process;
+                ExchangeStep::Received(StreamItem::Invalid(what, _output)) => {
+                    let process = &mut self.program(context)?.process;
                     return Err(process.failed(&format!("gave wrong events: {what}")));
                 }
-                Step::Silent => self.close(context)?,
+                ExchangeStep::StdoutClosed => self.close(context)?,
             }
         }
         Ok(batches)
     }
 
     /// Hands over the next piece, or hears what the program gives: whichever comes first.
-    fn step(&mut self, is_idle: bool, context: &StageContext<'_>) -> Result<Step, Error> {
-        self.partner(context)?;
-        let Some(Partner { feed, heard, .. }) = &mut self.partner else { return Ok(Step::Silent) };
+    fn step(&mut self, is_idle: bool, context: &StageContext<'_>) -> Result<ExchangeStep, Error> {
+        self.program(context)?;
+        let Some(RunningProgram { feed, items, .. }) = &mut self.program else {
+            return Ok(ExchangeStep::StdoutClosed);
+        };
         if is_idle {
-            return Ok(match heard.try_recv() {
-                Ok(said) => Step::Heard(said),
-                Err(TryRecvError::Empty) => Step::Nothing,
-                Err(TryRecvError::Disconnected) => Step::Silent,
+            return Ok(match items.try_recv() {
+                Ok(said) => ExchangeStep::Received(said),
+                Err(TryRecvError::Empty) => ExchangeStep::Nothing,
+                Err(TryRecvError::Disconnected) => ExchangeStep::StdoutClosed,
             });
         }
         let (Some(sender), Some(piece)) = (feed.as_ref(), self.unsent.front_mut()) else {
@@ -194,14 +199,14 @@ impl Conversation {
                 // Its input ends here.
                 *feed = None;
             }
-            return Ok(match heard.recv_timeout(LOOK) {
-                Ok(said) => Step::Heard(said),
-                Err(RecvTimeoutError::Timeout) => Step::Nothing,
-                Err(RecvTimeoutError::Disconnected) => Step::Silent,
+            return Ok(match items.recv_timeout(POLL_INTERVAL) {
+                Ok(said) => ExchangeStep::Received(said),
+                Err(RecvTimeoutError::Timeout) => ExchangeStep::Nothing,
+                Err(RecvTimeoutError::Disconnected) => ExchangeStep::StdoutClosed,
             });
         };
         let piece = std::mem::take(piece);
-        let (taken, step) = hand_over(sender, heard, piece);
+        let (taken, step) = send(sender, items, piece);
         match taken {
             Ok(()) => drop(self.unsent.pop_front()),
             Err(piece) => {
@@ -215,8 +220,8 @@ impl Conversation {
 
     fn stop_sending(&mut self) {
         self.unsent.clear();
-        if let Some(partner) = &mut self.partner {
-            partner.feed = None;
+        if let Some(program) = &mut self.program {
+            program.feed = None;
         }
     }
 
@@ -224,52 +229,62 @@ impl Conversation {
     fn close(&mut self, context: &mut StageContext<'_>) -> Result<(), Error> {
         self.stop_sending();
         let is_done = self.state == State::Done;
-        let process = &mut self.partner(context)?.process;
+        let process = &mut self.program(context)?.process;
         process.wait()?;
-        process.judge()?;
+        process.check_exit()?;
         if !is_done {
             return Err(process.error("ended without the mark that ends its stream"));
         }
         self.state = State::Over;
-        context.filtered += self.answers.ledger.missing();
+        context.filtered += self.answers.in_flight.missing();
         Ok(())
     }
 
     /// What a program gave, as events of the run.
-    fn events(&mut self, given: &Given, context: &mut StageContext<'_>) -> Result<Batch, Error> {
+    fn events(
+        &mut self,
+        event_columns: &EventColumns,
+        context: &mut StageContext<'_>,
+    ) -> Result<Batch, Error> {
         let node = context.talk.node();
-        match self.answers.take(given, node, context.channels, &mut context.added) {
+        match self.answers.take(event_columns, node, context.channels, &mut context.added) {
             Ok(batch) => Ok(batch),
             Err(what) => Err(self.wrong(&what, context)),
         }
     }
 
     fn wrong(&mut self, what: &str, context: &StageContext<'_>) -> Error {
-        match self.partner(context) {
-            Ok(partner) => partner.process.failed(&format!("gave wrong events: {what}")),
+        match self.program(context) {
+            Ok(program) => program.process.failed(&format!("gave wrong events: {what}")),
             Err(error) => error,
         }
     }
 }
 
 /// Gives a piece to the program, unless it gives something first. `Err` has the piece back.
-fn hand_over(feed: &Feed, heard: &Receiver<Heard>, piece: Vec<u8>) -> (Result<(), Vec<u8>>, Step) {
+fn send(
+    feed: &StdinWriter,
+    items: &Receiver<StreamItem>,
+    piece: Vec<u8>,
+) -> (Result<(), Vec<u8>>, ExchangeStep) {
     // The piece cannot be had back from a `send` in a `select`: its turn is waited for instead.
     match feed.pieces.try_send(piece) {
-        Ok(()) => (Ok(()), Step::Taken),
-        Err(crossbeam_channel::TrySendError::Disconnected(_)) => (Ok(()), Step::Deaf),
+        Ok(()) => (Ok(()), ExchangeStep::Taken),
+        Err(crossbeam_channel::TrySendError::Disconnected(_)) => {
+            (Ok(()), ExchangeStep::StdinClosed)
+        }
         Err(crossbeam_channel::TrySendError::Full(piece)) => {
             let mut wait = crossbeam_channel::Select::new();
-            let hears = wait.recv(heard);
+            let hears = wait.recv(items);
             wait.send(&feed.pieces);
-            match wait.ready_timeout(LOOK) {
-                Ok(ready) if ready == hears => match heard.try_recv() {
-                    Ok(said) => (Err(piece), Step::Heard(said)),
-                    Err(TryRecvError::Disconnected) => (Err(piece), Step::Silent),
-                    Err(TryRecvError::Empty) => (Err(piece), Step::Taken),
+            match wait.ready_timeout(POLL_INTERVAL) {
+                Ok(ready) if ready == hears => match items.try_recv() {
+                    Ok(said) => (Err(piece), ExchangeStep::Received(said)),
+                    Err(TryRecvError::Disconnected) => (Err(piece), ExchangeStep::StdoutClosed),
+                    Err(TryRecvError::Empty) => (Err(piece), ExchangeStep::Taken),
                 },
-                Ok(_) => (Err(piece), Step::Taken),
-                Err(_) => (Err(piece), Step::Nothing),
+                Ok(_) => (Err(piece), ExchangeStep::Taken),
+                Err(_) => (Err(piece), ExchangeStep::Nothing),
             }
         }
     }
@@ -277,44 +292,46 @@ fn hand_over(feed: &Feed, heard: &Receiver<Heard>, piece: Vec<u8>) -> (Result<()
 
 /// What a program answers to events that were sent to it.
 #[derive(Debug, Default)]
-struct Answers {
-    ledger: Ledger,
+struct AnswerTracker {
+    in_flight: InFlight,
     /// The sequence of the next event that comes without one.
     sequence: i64,
 }
 
-impl Answers {
+impl AnswerTracker {
     /// What a program of this node gave, as events of the run. Those that are new are put to `added` by their
     /// origins. `Err` says what is wrong with them.
     fn take(
         &mut self,
-        given: &Given,
+        event_columns: &EventColumns,
         node: &str,
         channels: &Channels,
         added: &mut Vec<u32>,
     ) -> Result<Batch, String> {
-        let known = self.known(given)?;
+        let known = self.known(event_columns)?;
         let sent = known.iter().map(|sent| sent.map(|sent| ChannelId(sent.channel)));
-        let defaults = Defaults::of(node, given).sent(sent, channels);
-        let batch = batch_of(given, self.sequence, &defaults, channels);
+        let defaults = Defaults::new(node, event_columns).sent(sent, channels);
+        let batch = to_batch(event_columns, self.sequence, &defaults, channels);
         let batch = batch.map_err(|error| error.to_string())?;
         self.sequence = self.sequence.saturating_add(batch.len() as i64);
         let mut origins = batch.channels().to_vec();
         for (origin, sent) in origins.iter_mut().zip(known) {
             match sent {
-                Some(Sent { origin: read, .. }) => *origin = read,
+                Some(SentChannels { origin: read, .. }) => *origin = read,
                 None => added.push(*origin),
             }
         }
-        Ok(with_origins(&batch, given, origins))
+        Ok(with_origins(&batch, event_columns, origins))
     }
 
     /// For each event, what it was sent with; nothing for those that are new.
-    fn known(&mut self, given: &Given) -> Result<Vec<Option<Sent>>, String> {
-        let Some(numbers) = &given.numbers else { return Ok(vec![None; given.len()]) };
-        let known = numbers.iter().map(|number| match number.map(|n| self.ledger.take(n)) {
-            Some(Ok(Known::Back(sent))) => Ok(Some(sent)),
-            Some(Ok(Known::Again)) | None => Ok(None),
+    fn known(&mut self, event_columns: &EventColumns) -> Result<Vec<Option<SentChannels>>, String> {
+        let Some(numbers) = &event_columns.numbers else {
+            return Ok(vec![None; event_columns.len()]);
+        };
+        let known = numbers.iter().map(|number| match number.map(|n| self.in_flight.take(n)) {
+            Some(Ok(Answer::Returned(sent))) => Ok(Some(sent)),
+            Some(Ok(Answer::Repeat)) | None => Ok(None),
             Some(Err(what)) => Err(what),
         });
         known.collect()
@@ -323,7 +340,7 @@ impl Answers {
 
 /// What became of events that were sent to a program, by what it answered.
 #[derive(Debug)]
-pub struct Answered {
+pub struct ReturnedEvents {
     /// What it gave.
     pub batches: Vec<Batch>,
     /// Those that are new, by their origins.
@@ -336,47 +353,56 @@ pub struct Answered {
 /// fuzzing: nothing is run.
 ///
 /// `Err` says what is wrong with them.
-pub fn answers_of(bytes: &[u8], sent: &[Batch], context: &ReadContext) -> Result<Answered, String> {
-    let (mut answers, mut stream) = (Answers::default(), Stream::new(bytes));
-    sent.iter().for_each(|batch| answers.ledger.send(batch.origins(), batch.channels()));
+pub fn answers_of(
+    bytes: &[u8],
+    sent: &[Batch],
+    context: &ReadContext,
+) -> Result<ReturnedEvents, String> {
+    let (mut answers, mut stream) = (AnswerTracker::default(), EventStream::new(bytes));
+    sent.iter().for_each(|batch| answers.in_flight.send(batch.origins(), batch.channels()));
     let (mut batches, mut added) = (Vec::new(), Vec::new());
-    while let Some(given) = stream.next()? {
-        batches.push(answers.take(&given, &context.source, &context.channels, &mut added)?);
+    while let Some(event_columns) = stream.next()? {
+        batches.push(answers.take(
+            &event_columns,
+            &context.source,
+            &context.channels,
+            &mut added,
+        )?);
     }
     stream.end()?;
-    Ok(Answered { batches, added, missing: answers.ledger.missing() })
+    Ok(ReturnedEvents { batches, added, missing: answers.in_flight.missing() })
 }
 
-impl Fold for Conversation {
+impl Fold for ProgramSession {
     fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         if self.state >= State::Done {
             context.filtered += batch.len() as u64;
             return Ok(Vec::new());
         }
-        if !self.wanted.fields {
-            refuse_rows_alone(&batch, context.channels)?;
+        if !self.program_columns.fields {
+            refuse_without_payload(&batch, context.channels)?;
         }
-        if !batch.rows().is_empty() && !std::mem::replace(&mut self.told_rows, true) {
+        if !batch.rows().is_empty() && !std::mem::replace(&mut self.noted_rows, true) {
             context.note("decoded fields do not come back from a program; decode behind it", 0);
         }
         // What comes back has the times that the program was told.
         context.clamps_times(&batch);
-        self.partner(context)?;
-        let first = self.answers.ledger.next();
-        self.unsent.extend(self.wanted.messages(&batch, first, context.channels)?);
-        self.answers.ledger.send(batch.origins(), batch.channels());
+        self.program(context)?;
+        let first = self.answers.in_flight.next();
+        self.unsent.extend(self.program_columns.messages(&batch, first, context.channels)?);
+        self.answers.in_flight.send(batch.origins(), batch.channels());
         self.exchange(context)
     }
 
     fn more(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
-        if self.partner.is_none() || self.state == State::Over {
+        if self.program.is_none() || self.state == State::Over {
             return Ok(Vec::new());
         }
         self.exchange(context)
     }
 
     fn finish(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
-        self.partner(context)?;
+        self.program(context)?;
         if self.state == State::Open {
             self.unsent.push_back(END.to_vec());
             self.state = State::Closing;
@@ -428,7 +454,10 @@ mod tests {
     }
 
     /// Source, encoding and type name of each event.
-    fn said(answered: &Answered, context: &ReadContext) -> Vec<(String, Encoding, Option<String>)> {
+    fn said(
+        answered: &ReturnedEvents,
+        context: &ReadContext,
+    ) -> Vec<(String, Encoding, Option<String>)> {
         let events = answered.batches.iter().flat_map(Batch::iter);
         let said = events.map(|event| {
             let channel = context.channels.get(event.channel);
@@ -476,11 +505,11 @@ mod tests {
         let sent = [sent(&context)];
         let bytes = stream_of(&sent, &context.channels).unwrap();
         let answered = answers_of(&bytes, &sent, &context).unwrap();
-        let told = |batches: &[Batch]| -> Vec<_> {
+        let display_text = |batches: &[Batch]| -> Vec<_> {
             let events = batches.iter().flat_map(Batch::iter);
             events.map(|e| (e.timestamp, e.sequence, e.channel, e.payload.to_vec())).collect()
         };
-        assert_eq!(told(&answered.batches), told(&sent));
+        assert_eq!(display_text(&answered.batches), display_text(&sent));
         assert_eq!((answered.added.len(), answered.missing), (0, 0));
     }
 

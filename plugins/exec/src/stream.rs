@@ -12,22 +12,22 @@ use arrow_ipc::reader::read_record_batch;
 use arrow_ipc::{Endianness, MessageHeader};
 use sluice_core::{Batch, ReadContext};
 
-use crate::columns::{Form, Given};
+use crate::columns::{EventColumns, StreamLayout};
 use crate::dictionaries::Dictionaries;
-use crate::events::{Defaults, batch_of};
-use crate::wire::{Messages, Raw, fits, message_of};
+use crate::events::{Defaults, to_batch};
+use crate::wire::{IpcMessage, IpcMessages, fits, parse_metadata};
 
 /// A stream of events.
-pub(crate) struct Stream<R> {
-    messages: Messages<R>,
-    form: Option<Form>,
+pub(crate) struct EventStream<R> {
+    messages: IpcMessages<R>,
+    layout: Option<StreamLayout>,
     dictionaries: Dictionaries,
 }
 
-impl<R: io::Read> Stream<R> {
+impl<R: io::Read> EventStream<R> {
     pub(crate) fn new(from: R) -> Self {
         let dictionaries = Dictionaries::default();
-        Self { messages: Messages::new(from), form: None, dictionaries }
+        Self { messages: IpcMessages::new(from), layout: None, dictionaries }
     }
 
     /// How many bytes have been read.
@@ -36,14 +36,14 @@ impl<R: io::Read> Stream<R> {
     }
 
     /// The next batch; nothing at the end. `Err` says what is wrong with the stream, which is then over.
-    pub(crate) fn next(&mut self) -> Result<Option<Given>, String> {
+    pub(crate) fn next(&mut self) -> Result<Option<EventColumns>, String> {
         loop {
             let Some(raw) = self.messages.next()? else {
                 let closed = "the Arrow stream on standard output has no schema";
-                return if self.form.is_some() { Ok(None) } else { Err(closed.into()) };
+                return if self.layout.is_some() { Ok(None) } else { Err(closed.into()) };
             };
-            if let Some(given) = guarded(|| self.take(raw))? {
-                return Ok(Some(given));
+            if let Some(event_columns) = guarded(|| self.take(raw))? {
+                return Ok(Some(event_columns));
             }
         }
     }
@@ -59,10 +59,10 @@ impl<R: io::Read> Stream<R> {
         }
     }
 
-    fn take(&mut self, raw: Raw) -> Result<Option<Given>, String> {
-        let Raw { about, body } = raw;
-        let (message, len, body) = (message_of(&about)?, body.len(), Buffer::from_vec(body));
-        match (message.header_type(), &self.form) {
+    fn take(&mut self, raw: IpcMessage) -> Result<Option<EventColumns>, String> {
+        let IpcMessage { metadata, body } = raw;
+        let (message, len, body) = (parse_metadata(&metadata)?, body.len(), Buffer::from_vec(body));
+        match (message.header_type(), &self.layout) {
             (MessageHeader::Schema, None) => {
                 let schema = message.header_as_schema().ok_or("a schema that is none")?;
                 if schema.endianness() != Endianness::Little {
@@ -72,26 +72,26 @@ impl<R: io::Read> Stream<R> {
                             .into(),
                     );
                 }
-                let form = Form::of(Arc::new(fb_to_schema(schema)))?;
-                self.dictionaries = Dictionaries::of(&form);
-                self.form = Some(form);
+                let layout = StreamLayout::from_schema(Arc::new(fb_to_schema(schema)))?;
+                self.dictionaries = Dictionaries::for_layout(&layout);
+                self.layout = Some(layout);
                 Ok(None)
             }
             (MessageHeader::Schema, Some(_)) => Err("the Arrow stream has a second schema".into()),
             (MessageHeader::DictionaryBatch, Some(_)) => {
                 let words = message.header_as_dictionary_batch().ok_or("words that are none")?;
-                self.dictionaries.take(words, about.len(), &body, message.version())?;
+                self.dictionaries.take(words, metadata.len(), &body, message.version())?;
                 Ok(None)
             }
-            (MessageHeader::RecordBatch, Some(form)) => {
+            (MessageHeader::RecordBatch, Some(layout)) => {
                 let columns = message.header_as_record_batch().ok_or("a batch that is none")?;
                 fits(&columns, len)?;
-                let (schema, version) = (Arc::clone(&form.schema), message.version());
-                let places = Some(&form.places[..]);
+                let (schema, version) = (Arc::clone(&layout.schema), message.version());
+                let places = Some(&layout.places[..]);
                 let words = self.dictionaries.whole()?;
                 let columns = read_record_batch(&body, columns, schema, words, places, &version)
                     .map_err(|e| format!("a batch of its Arrow stream is wrong: {e}"))?;
-                form.events(&columns).map(Some)
+                layout.events(&columns).map(Some)
             }
             (_, None) => Err("the Arrow stream does not begin with a schema".into()),
             (other, _) => Err(format!("the Arrow stream has a message of the kind {other:?}")),
@@ -110,11 +110,11 @@ fn guarded<T>(call: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
 ///
 /// `Err` says what is wrong with them.
 pub fn events_of(bytes: &[u8], context: &ReadContext) -> Result<Vec<Batch>, String> {
-    let mut stream = Stream::new(bytes);
+    let mut stream = EventStream::new(bytes);
     let (mut batches, mut events) = (Vec::new(), 0);
-    while let Some(given) = stream.next()? {
-        let defaults = Defaults::of(&context.source, &given);
-        let batch = batch_of(&given, events, &defaults, &context.channels);
+    while let Some(event_columns) = stream.next()? {
+        let defaults = Defaults::new(&context.source, &event_columns);
+        let batch = to_batch(&event_columns, events, &defaults, &context.channels);
         let batch = batch.map_err(|error| error.to_string())?;
         events += batch.len() as i64;
         batches.push(batch);
@@ -126,8 +126,8 @@ pub fn events_of(bytes: &[u8], context: &ReadContext) -> Result<Vec<Batch>, Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dictionaries::MOST_WORDS;
-    use crate::events::Wanted;
+    use crate::dictionaries::MAX_DICTIONARY_BYTES;
+    use crate::events::ProgramColumns;
     use crate::wire::END;
     use arrow_array::builder::StringViewBuilder;
     use arrow_array::*;
@@ -146,11 +146,11 @@ mod tests {
         writer.into_inner().unwrap()
     }
 
-    fn of(columns: Columns) -> Vec<u8> {
+    fn stream_from(columns: Columns) -> Vec<u8> {
         stream(&[RecordBatch::try_from_iter(columns).unwrap()])
     }
 
-    fn usual() -> Columns {
+    fn sample_columns() -> Columns {
         vec![
             ("timestamp", Arc::new(Int64Array::from(vec![5, 6])) as ArrayRef),
             ("channel", Arc::new(StringArray::from(vec!["A", "B"]))),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     fn with(name: &'static str, column: ArrayRef) -> Columns {
-        let mut columns = usual();
+        let mut columns = sample_columns();
         columns.retain(|(known, _)| *known != name);
         columns.push((name, column));
         columns
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_natural_types_of_columns_are_taken() {
-        let plain = read(&of(usual())).unwrap();
+        let plain = read(&stream_from(sample_columns())).unwrap();
         assert_eq!(plain[1], (6, 1, "B".into(), b"a payload that is longer than a view".to_vec()));
         let keys = || Int8Array::from(vec![0, 1]);
         let words = || Arc::new(LargeStringArray::from(vec!["A", "B"])) as ArrayRef;
@@ -194,7 +194,7 @@ mod tests {
             Arc::new(DictionaryArray::new(keys(), words())),
         ];
         for channel in channels {
-            assert_eq!(read(&of(with("channel", channel))).unwrap(), plain);
+            assert_eq!(read(&stream_from(with("channel", channel))).unwrap(), plain);
         }
         let long = "a payload that is longer than a view";
         let payloads: [ArrayRef; 5] = [
@@ -205,10 +205,10 @@ mod tests {
             Arc::new(StringViewArray::from(vec!["x", long])),
         ];
         for payload in payloads {
-            assert_eq!(read(&of(with("payload", payload))).unwrap(), plain);
+            assert_eq!(read(&stream_from(with("payload", payload))).unwrap(), plain);
         }
         let fixed = FixedSizeBinaryArray::try_from_iter([b"ab", b"cd"].into_iter()).unwrap();
-        assert_eq!(read(&of(with("payload", Arc::new(fixed)))).unwrap()[1].3, b"cd");
+        assert_eq!(read(&stream_from(with("payload", Arc::new(fixed)))).unwrap()[1].3, b"cd");
     }
 
     #[test]
@@ -225,21 +225,21 @@ mod tests {
             (Arc::new(TimestampNanosecondArray::from(vec![1, 2]).with_timezone("UTC")), 1),
         ];
         for (column, factor) in units {
-            assert_eq!(read(&of(with("timestamp", column))).unwrap()[1].0, 2 * factor);
+            assert_eq!(read(&stream_from(with("timestamp", column))).unwrap()[1].0, 2 * factor);
         }
         let late = Arc::new(TimestampSecondArray::from(vec![1, i64::MAX]));
-        assert!(read(&of(with("timestamp", late))).unwrap_err().contains("1677 to 2262"));
+        assert!(read(&stream_from(with("timestamp", late))).unwrap_err().contains("1677 to 2262"));
     }
 
     #[test]
     fn sequences_are_taken_or_made() {
-        let given = Arc::new(UInt16Array::from(vec![7, 9]));
-        assert_eq!(read(&of(with("sequence", given))).unwrap()[1].1, 9);
-        let batch = RecordBatch::try_from_iter(usual()).unwrap();
+        let event_columns = Arc::new(UInt16Array::from(vec![7, 9]));
+        assert_eq!(read(&stream_from(with("sequence", event_columns))).unwrap()[1].1, 9);
+        let batch = RecordBatch::try_from_iter(sample_columns()).unwrap();
         let twice = read(&stream(&[batch.clone(), batch])).unwrap();
         assert_eq!(twice.iter().map(|event| event.1).collect::<Vec<_>>(), [0, 1, 2, 3]);
         let large = Arc::new(UInt64Array::from(vec![1, u64::MAX]));
-        assert!(read(&of(with("sequence", large))).unwrap_err().contains("`sequence`"));
+        assert!(read(&stream_from(with("sequence", large))).unwrap_err().contains("`sequence`"));
     }
 
     #[test]
@@ -249,12 +249,12 @@ mod tests {
         columns.push(("encoding", Arc::new(StringArray::from(vec![Some("lcm"), None]))));
         columns.push(("attributes", Arc::new(NullArray::new(2))));
         columns.push(("mine", Arc::new(Float64Array::from(vec![1.0, 2.0]))));
-        let batches = events_of(&of(columns), &context).unwrap();
+        let batches = events_of(&stream_from(columns), &context).unwrap();
         let channels: Vec<_> =
             batches[0].iter().map(|event| context.channels.get(event.channel)).collect();
         assert_eq!((&*channels[0].source, &channels[0].encoding), ("left", &Encoding::Lcm));
         assert_eq!((&*channels[1].source, &channels[1].encoding), ("right", &Encoding::Unknown));
-        let batches = events_of(&of(usual()), &context).unwrap();
+        let batches = events_of(&stream_from(sample_columns()), &context).unwrap();
         assert_eq!(&*context.channels.get(batches[0].event(0).channel).source, "prog");
     }
 
@@ -265,7 +265,7 @@ mod tests {
         columns.push(("encoding", Arc::new(StringArray::from(vec![None, Some("lcm")]))));
         columns.retain(|(name, _)| *name != "payload");
         columns.push(("payload", Arc::new(StringArray::from(vec!["x", "y"]))));
-        let batches = events_of(&of(columns), &context).unwrap();
+        let batches = events_of(&stream_from(columns), &context).unwrap();
         let said = batches[0].iter().map(|event| {
             let channel = context.channels.get(event.channel);
             (channel.source.to_string(), channel.encoding.clone())
@@ -307,15 +307,15 @@ mod tests {
 
     #[test]
     fn words_take_bounded_memory_and_those_of_other_columns_none() {
-        let long = "x".repeat(MOST_WORDS + 1);
-        let other = of(with("mine", words(&[&long, ""])));
-        let mut stream = Stream::new(&other[..]);
+        let long = "x".repeat(MAX_DICTIONARY_BYTES + 1);
+        let other = stream_from(with("mine", words(&[&long, ""])));
+        let mut stream = EventStream::new(&other[..]);
         assert_eq!(stream.next().unwrap().unwrap().len(), 2);
         assert!(stream.dictionaries.whole().unwrap().is_empty());
-        let half = &long[..MOST_WORDS / 2];
+        let half = &long[..MAX_DICTIONARY_BYTES / 2];
         let mut columns = with("source", words(&[half, ""]));
         columns.push(("attributes", words(&[half, ""])));
-        for stream in [of(with("source", words(&[&long, ""]))), of(columns)] {
+        for stream in [stream_from(with("source", words(&[&long, ""]))), stream_from(columns)] {
             let said = read(&stream).unwrap_err();
             assert!(said.contains("of words together"), "{said}");
         }
@@ -334,12 +334,12 @@ mod tests {
                 ("source", channel),
             ]
         };
-        let stream = of(columns(Arc::new(DictionaryArray::new(keys(), large))));
+        let stream = stream_from(columns(Arc::new(DictionaryArray::new(keys(), large))));
         assert_eq!(read(&stream).unwrap().len(), rows);
         let mut views = StringViewBuilder::new();
         let block = views.append_block(long.into_bytes().into());
         (0..rows).for_each(|_| views.try_append_view(block, 0, 1 << 20).unwrap());
-        let said = read(&of(columns(Arc::new(views.finish())))).unwrap_err();
+        let said = read(&stream_from(columns(Arc::new(views.finish())))).unwrap_err();
         assert!(said.contains("`source`: 3145728000 bytes in a batch"), "{said}");
     }
 
@@ -348,10 +348,10 @@ mod tests {
         let values = Arc::new(StringArray::from(vec![Some("A"), None]));
         let channel =
             || DictionaryArray::new(Int8Array::from(vec![0, 1]), Arc::clone(&values) as _);
-        let said = read(&of(with("channel", Arc::new(channel())))).unwrap_err();
+        let said = read(&stream_from(with("channel", Arc::new(channel())))).unwrap_err();
         assert!(said.contains("`channel` is null in row 1"), "{said}");
         let context = ReadContext::standalone("prog");
-        let stream = of(with("source", Arc::new(channel())));
+        let stream = stream_from(with("source", Arc::new(channel())));
         let batches = events_of(&stream, &context).unwrap();
         let sources =
             batches[0].iter().map(|event| context.channels.get(event.channel).source.to_string());
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn big_endian_streams_are_refused() {
-        let mut bytes = of(usual());
+        let mut bytes = stream_from(sample_columns());
         let begins = 8;
         let message = arrow_ipc::root_as_message(&bytes[begins..]).unwrap();
         let schema = begins + message.header_as_schema().unwrap()._tab.loc();
@@ -375,21 +375,23 @@ mod tests {
 
     #[test]
     fn every_wrong_column_is_named_with_what_is_there() {
-        let mut columns = usual();
+        let mut columns = sample_columns();
         columns.retain(|(name, _)| *name != "payload");
         columns.push(("data", Arc::new(StringArray::from(vec!["", ""]))));
-        let said = read(&of(columns)).unwrap_err();
+        let said = read(&stream_from(columns)).unwrap_err();
         assert!(said.contains("column `payload` is missing; it has `timestamp` (Int64)"), "{said}");
         assert!(said.contains("`data` (Utf8)"), "{said}");
         let floats = Arc::new(Float64Array::from(vec![0.5, 1.5]));
-        let said = read(&of(with("timestamp", floats))).unwrap_err();
+        let said = read(&stream_from(with("timestamp", floats))).unwrap_err();
         assert!(
             said.contains("`timestamp`: a timestamp, or int64") && said.contains("found Float64"),
             "{said}"
         );
         let holes = Arc::new(StringArray::from(vec![Some("A"), None]));
         assert!(
-            read(&of(with("channel", holes))).unwrap_err().contains("`channel` is null in row 1")
+            read(&stream_from(with("channel", holes)))
+                .unwrap_err()
+                .contains("`channel` is null in row 1")
         );
         let kind = Field::new("payload", DataType::Binary, false);
         let twice = Arc::new(Schema::new(vec![kind.clone(), kind]));
@@ -402,7 +404,7 @@ mod tests {
 
     #[test]
     fn a_stream_that_is_cut_off_or_followed_by_something_is_none() {
-        let whole = of(usual());
+        let whole = stream_from(sample_columns());
         assert!(read(&whole[..whole.len() - END.len()]).unwrap_err().contains("no end mark"));
         assert!(read(&whole[..whole.len() - 20]).unwrap_err().contains("cut off"));
         assert!(
@@ -415,7 +417,7 @@ mod tests {
     }
 
     /// A stream as programs get it, from this many events.
-    fn sent(count: usize, wanted: Wanted) -> Vec<u8> {
+    fn sent(count: usize, wanted: ProgramColumns) -> Vec<u8> {
         let context = ReadContext::standalone("log");
         let name =
             |n: usize| Channel::new(Name::from_text(["A", "B", "C"][n % 3]), "log", Encoding::Lcm);
@@ -430,7 +432,7 @@ mod tests {
 
     #[test]
     fn what_programs_get_is_what_they_may_give() {
-        let stream = sent(40, Wanted { numbers: true, fields: false });
+        let stream = sent(40, ProgramColumns { numbers: true, fields: false });
         let events = read(&stream).unwrap();
         assert_eq!(events.len(), 40);
         assert_eq!(events[20], (140, 20, "C".into(), vec![20; 60]));
@@ -444,13 +446,13 @@ mod tests {
         let mut batch = BatchBuilder::default();
         let payload = vec![1; 700 << 10];
         (0..5).for_each(|n| batch.push_copy(n, n, channel, &payload));
-        let wanted = Wanted { numbers: true, fields: false };
+        let wanted = ProgramColumns { numbers: true, fields: false };
         assert_eq!(wanted.messages(&batch.finish(), 0, &context.channels).unwrap().len(), 5);
     }
 
     #[test]
     fn any_byte_may_be_wrong() {
-        let mut bytes = sent(9, Wanted { numbers: true, fields: true });
+        let mut bytes = sent(9, ProgramColumns { numbers: true, fields: true });
         for at in 0..bytes.len() {
             for flip in [1, 0x80, 0xff] {
                 bytes[at] ^= flip;
@@ -472,7 +474,7 @@ mod tests {
             changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..12),
             cut in any::<prop::sample::Index>())
         {
-            let mut bytes = sent(12, Wanted { numbers: true, fields: false });
+            let mut bytes = sent(12, ProgramColumns { numbers: true, fields: false });
             for (at, byte) in changes {
                 let at = at.index(bytes.len());
                 bytes[at] = byte;

@@ -17,32 +17,32 @@ pub(crate) const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 const FILE: &[u8] = b"ARRO";
 
 /// How long the description of a message may be.
-const MOST_ABOUT: u32 = 16 << 20;
+const MAX_METADATA: u32 = 16 << 20;
 /// How long the body of a message may be.
-pub(crate) const MOST_BODY: u64 = 256 << 20;
+pub(crate) const MAX_BODY: u64 = 256 << 20;
 /// How much of what is no message is quoted.
-const QUOTED: usize = 60;
+const MAX_QUOTED: usize = 60;
 
 /// A message: what describes it, and its body.
 #[derive(Debug)]
-pub(crate) struct Raw {
-    pub(crate) about: Vec<u8>,
+pub(crate) struct IpcMessage {
+    pub(crate) metadata: Vec<u8>,
     pub(crate) body: Vec<u8>,
 }
 
 /// What describes a message.
-pub(crate) fn message_of(about: &[u8]) -> Result<Message<'_>, String> {
-    root_as_message(about).map_err(|e| format!("no Arrow message: {e}"))
+pub(crate) fn parse_metadata(metadata: &[u8]) -> Result<Message<'_>, String> {
+    root_as_message(metadata).map_err(|e| format!("no Arrow message: {e}"))
 }
 
 /// The messages of a stream, one after another.
 #[derive(Debug)]
-pub(crate) struct Messages<R> {
+pub(crate) struct IpcMessages<R> {
     from: BufReader<R>,
     at: u64,
 }
 
-impl<R: Read> Messages<R> {
+impl<R: Read> IpcMessages<R> {
     pub(crate) fn new(from: R) -> Self {
         Self { from: BufReader::with_capacity(64 << 10, from), at: 0 }
     }
@@ -53,37 +53,37 @@ impl<R: Read> Messages<R> {
     }
 
     /// The next message; nothing at the mark that ends the stream. `Err` says what is there instead.
-    pub(crate) fn next(&mut self) -> Result<Option<Raw>, String> {
+    pub(crate) fn next(&mut self) -> Result<Option<IpcMessage>, String> {
         let begins = self.at;
         let head = self.take(4)?;
         if head.is_empty() {
-            return Err(if begins == 0 { nothing() } else { no_end() });
+            return Err(if begins == 0 { no_stream() } else { no_end_mark() });
         }
         if head != CONTINUATION {
-            return Err(self.no_message(begins, &head));
+            return Err(self.not_a_message(begins, &head));
         }
         let len = self.exactly(4)?;
         let len = len.first_chunk().map_or(0, |len| u32::from_le_bytes(*len));
         if len == 0 {
             return Ok(None);
         }
-        if len > MOST_ABOUT {
+        if len > MAX_METADATA {
             return Err(format!(
                 "the Arrow message at byte {begins} says it is described by {len} bytes, which is too much"
             ));
         }
-        let about = self.exactly(u64::from(len))?;
-        let message = root_as_message(&about)
+        let metadata = self.exactly(u64::from(len))?;
+        let message = root_as_message(&metadata)
             .map_err(|e| format!("there is no Arrow message at byte {begins}: {e}"))?;
         let body = u64::try_from(message.bodyLength()).unwrap_or(u64::MAX);
-        if body > MOST_BODY {
+        if body > MAX_BODY {
             return Err(format!(
-                "a record batch of {body} bytes, and {MOST_BODY} are the most; write smaller ones, such as \
+                "a record batch of {body} bytes, and {MAX_BODY} are the most; write smaller ones, such as \
                  with `write_table(table, max_chunksize=10000)`"
             ));
         }
         let body = self.exactly(body)?;
-        Ok(Some(Raw { about, body }))
+        Ok(Some(IpcMessage { metadata, body }))
     }
 
     /// Reads to the end; gives whether there was anything.
@@ -112,7 +112,7 @@ impl<R: Read> Messages<R> {
         Ok(bytes)
     }
 
-    fn no_message(&mut self, at: u64, head: &[u8]) -> String {
+    fn not_a_message(&mut self, at: u64, head: &[u8]) -> String {
         if at == 0 && head == FILE {
             return "this is an Arrow file, and a stream is needed: write it with `new_stream`, not \
                     `new_file`"
@@ -128,12 +128,12 @@ impl<R: Read> Messages<R> {
     }
 }
 
-fn nothing() -> String {
+fn no_stream() -> String {
     "nothing was written to standard output: an Arrow stream is needed, even one without any batch"
         .into()
 }
 
-fn no_end() -> String {
+fn no_end_mark() -> String {
     "the Arrow stream on standard output has no end mark: it ended early, or its writer was not closed".into()
 }
 
@@ -145,7 +145,7 @@ fn unreadable(error: io::Error) -> String {
 fn quoted(bytes: &[u8]) -> String {
     /// Fewer may be text by chance.
     const LEAST: usize = 4;
-    let shown = bytes.get(..QUOTED).unwrap_or(bytes);
+    let shown = bytes.get(..MAX_QUOTED).unwrap_or(bytes);
     let is_text = |c: &char| {
         !c.is_control() && *c != char::REPLACEMENT_CHARACTER || matches!(c, '\n' | '\r' | '\t')
     };
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     fn wrong(bytes: &[u8]) -> String {
-        Messages::new(bytes).next().unwrap_err()
+        IpcMessages::new(bytes).next().unwrap_err()
     }
 
     #[test]
@@ -214,11 +214,11 @@ mod tests {
 
     #[test]
     fn the_end_mark_ends_a_stream_and_what_follows_is_seen() {
-        let mut messages = Messages::new(&END[..]);
+        let mut messages = IpcMessages::new(&END[..]);
         assert!(messages.next().unwrap().is_none());
         assert_eq!(messages.rest(), Ok(None));
         let more = [&END[..], b"done"].concat();
-        let mut messages = Messages::new(&more[..]);
+        let mut messages = IpcMessages::new(&more[..]);
         assert!(messages.next().unwrap().is_none());
         assert_eq!(messages.rest().unwrap().as_deref(), Some("the text \"done\""));
     }

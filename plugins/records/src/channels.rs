@@ -10,17 +10,17 @@ use sluice_core::{
 };
 
 use crate::columns::{self, text};
-use crate::format::{Format, Kind, Spot};
-use crate::wire::Word;
+use crate::format::{RecordFormat, RecordKind, RecordOffset};
+use crate::wire::BinaryNumber;
 
 /// How many bytes of a record may decide its channel.
-pub const LONGEST_KEY: usize = 256;
+pub const MAX_KEY_LEN: usize = 256;
 /// Channels that are kept at hand: a damaged log can invent any number.
-const MOST_KNOWN: usize = 1 << 14;
+const MAX_CACHED: usize = 1 << 14;
 
 /// How the channel of a kind's records is told.
 #[derive(Clone, Debug)]
-pub enum Naming {
+pub enum ChannelNaming {
     /// Always the same.
     Fixed(String),
     /// The source's name in the pipeline.
@@ -28,24 +28,24 @@ pub enum Naming {
     /// By some of a record's bytes.
     ByFields {
         /// Which.
-        places: Vec<(Spot, usize)>,
+        places: Vec<(RecordOffset, usize)>,
         /// What they say.
-        says: Says,
+        name_from: NameSource,
     },
 }
 
 /// What fields say of a channel.
 #[derive(Clone)]
-pub enum Says {
+pub enum NameSource {
     /// A whole number that stands for a name, or is one.
-    Number(Word, BTreeMap<i128, String>),
+    Number(BinaryNumber, BTreeMap<i128, String>),
     /// Its name.
     Text,
     /// What is put into a template.
     Template(Template),
 }
 
-impl fmt::Debug for Says {
+impl fmt::Debug for NameSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(..) => f.write_str("Number"),
@@ -57,68 +57,73 @@ impl fmt::Debug for Says {
 
 /// A reader's own memory of channels, so that it rarely asks the run's.
 #[derive(Debug)]
-pub struct Ids {
+pub struct ChannelIds {
     source: Arc<str>,
     channels: Arc<Channels>,
     /// By kind.
-    kinds: Vec<Known>,
+    kinds: Vec<ChannelCache>,
     key: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct ChannelCache {
     /// The one that was met last, by the bytes that say it.
     last: Option<(Box<[u8]>, ChannelId)>,
-    all: HashMap<Box<[u8]>, ChannelId, foldhash::fast::RandomState>,
+    by_key: HashMap<Box<[u8]>, ChannelId, foldhash::fast::RandomState>,
 }
 
-impl Ids {
+impl ChannelIds {
     /// For records of this format, read in this context.
-    pub fn new(format: &Format, context: &ReadContext) -> Self {
+    pub fn new(format: &RecordFormat, context: &ReadContext) -> Self {
         Self {
             source: Arc::clone(&context.source),
             channels: Arc::clone(&context.channels),
-            kinds: format.kinds.iter().map(|_| Known::default()).collect(),
+            kinds: format.kinds.iter().map(|_| ChannelCache::default()).collect(),
             key: Vec::new(),
         }
     }
 
     /// The channel of a record of this kind.
     #[inline]
-    pub fn of(&mut self, format: &Format, kind: usize, record: &[u8]) -> Result<ChannelId, Error> {
+    pub fn resolve(
+        &mut self,
+        format: &RecordFormat,
+        kind: usize,
+        record: &[u8],
+    ) -> Result<ChannelId, Error> {
         let broken = || Error::broken("a record of a kind that is not described");
         let described = format.kinds.get(kind).ok_or_else(broken)?;
-        let known = self.kinds.get_mut(kind).ok_or_else(broken)?;
+        let cache = self.kinds.get_mut(kind).ok_or_else(broken)?;
         self.key.clear();
-        if let Naming::ByFields { places, .. } = &described.naming {
+        if let ChannelNaming::ByFields { places, .. } = &described.naming {
             for (spot, len) in places {
-                self.key.extend(spot.of(record).iter().take(*len));
+                self.key.extend(spot.bytes_in(record).iter().take(*len));
             }
         }
-        if let Some((key, id)) = &known.last
+        if let Some((key, id)) = &cache.last
             && (self.key.is_empty() || **key == *self.key)
         {
             return Ok(*id);
         }
-        let id = match known.all.get(&*self.key) {
+        let id = match cache.by_key.get(&*self.key) {
             Some(id) => *id,
             None => {
                 let name = described.channel_name(format, record, &self.source)?;
                 let channel = described.channel(&name, &self.source, format.clock);
                 let id = self.channels.intern(channel)?;
-                if known.all.len() >= MOST_KNOWN {
-                    known.all.clear();
+                if cache.by_key.len() >= MAX_CACHED {
+                    cache.by_key.clear();
                 }
-                known.all.insert(self.key.as_slice().into(), id);
+                cache.by_key.insert(self.key.as_slice().into(), id);
                 id
             }
         };
-        known.last = Some((self.key.as_slice().into(), id));
+        cache.last = Some((self.key.as_slice().into(), id));
         Ok(id)
     }
 }
 
-impl Kind {
+impl RecordKind {
     fn channel(&self, name: &Name, source: &Arc<str>, clock: Clock) -> Channel {
         Channel {
             type_name: Some(Arc::clone(&self.message.name)),
@@ -130,39 +135,39 @@ impl Kind {
     /// The name of the channel that a record is on.
     fn channel_name(
         &self,
-        format: &Format,
+        format: &RecordFormat,
         record: &[u8],
         source: &Arc<str>,
     ) -> Result<Name, Error> {
-        let (places, says) = match &self.naming {
-            Naming::Fixed(name) => return Ok(Name::from_text(name)),
-            Naming::Source => return Ok(Name::from_text(source)),
-            Naming::ByFields { places, says } => (places, says),
+        let (places, name_from) = match &self.naming {
+            ChannelNaming::Fixed(name) => return Ok(Name::from_text(name)),
+            ChannelNaming::Source => return Ok(Name::from_text(source)),
+            ChannelNaming::ByFields { places, name_from } => (places, name_from),
         };
-        let (spot, len) = places.first().copied().unwrap_or((Spot::Start(0), 0));
-        let bytes = spot.of(record);
-        Ok(match says {
-            Says::Number(word, names) => {
+        let (spot, len) = places.first().copied().unwrap_or((RecordOffset::Start(0), 0));
+        let bytes = spot.bytes_in(record);
+        Ok(match name_from {
+            NameSource::Number(word, names) => {
                 let number = word.whole(bytes).unwrap_or_default();
                 match names.get(&number) {
                     Some(name) => Name::from_text(name),
                     None => Name::from_text(&number.to_string()),
                 }
             }
-            Says::Text => Name::from_bytes(text(bytes.get(..len).unwrap_or_default())),
-            Says::Template(template) => {
-                let filled = self.filled(format, template, record, (0, 0))?;
+            NameSource::Text => Name::from_bytes(text(bytes.get(..len).unwrap_or_default())),
+            NameSource::Template(template) => {
+                let render = self.render(format, template, record, (0, 0))?;
                 let wrong = || Error::broken("a channel's name could not be made of its record");
-                Name::from_text(&filled.ok_or_else(wrong)?)
+                Name::from_text(&render.ok_or_else(wrong)?)
             }
         })
     }
 
     /// The template with the record's fields, for an event of this time and number; nothing if it asks for what
     /// the record does not have.
-    pub fn filled(
+    pub fn render(
         &self,
-        format: &Format,
+        format: &RecordFormat,
         template: &Template,
         record: &[u8],
         (timestamp, sequence): (i64, i64),

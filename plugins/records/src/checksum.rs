@@ -71,8 +71,8 @@ const CRC_32_NOVATEL: Catalogued<u32> = Catalogued {
 };
 
 macro_rules! table {
-    ($name:ident, $width:ty, $of:expr) => {
-        static $name: Crc<$width, Table<16>> = Crc::<$width, Table<16>>::new(&$of);
+    ($name:ident, $width:ty, $compute:expr) => {
+        static $name: Crc<$width, Table<16>> = Crc::<$width, Table<16>>::new(&$compute);
     };
 }
 
@@ -113,7 +113,7 @@ impl Algorithm {
 
     /// The checksum of these bytes, one run behind another.
     #[inline]
-    pub fn of(self, runs: &[&[u8]]) -> u64 {
+    pub fn compute(self, runs: &[&[u8]]) -> u64 {
         match self {
             Self::Sum8 => sum(runs) & 0xff,
             Self::Sum16 => sum(runs) & 0xffff,
@@ -204,11 +204,11 @@ mod tests {
             (Sum16, 0x1dd),
             (Xor8, 0x31),
         ] {
-            assert_eq!(algorithm.of(&[b"123456789"]), check, "{algorithm:?}");
+            assert_eq!(algorithm.compute(&[b"123456789"]), check, "{algorithm:?}");
         }
-        assert_eq!(Fletcher16.of(&[b"abcde"]), 0xc8f0);
+        assert_eq!(Fletcher16.compute(&[b"abcde"]), 0xc8f0);
         // MON-VER is polled with these bytes.
-        assert_eq!(Ubx.of(&[&[0x0a, 0x04, 0, 0]]), 0x340e);
+        assert_eq!(Ubx.compute(&[&[0x0a, 0x04, 0, 0]]), 0x340e);
     }
 
     proptest! {
@@ -217,7 +217,7 @@ mod tests {
             let (front, back) = bytes.split_at(cut.min(bytes.len()));
             for algorithm in [Algorithm::Sum16, Algorithm::Xor8, Algorithm::Fletcher16, Algorithm::Ubx,
                 Algorithm::Crc16Modbus, Algorithm::Crc32, Algorithm::Crc64] {
-                prop_assert_eq!(algorithm.of(&[&bytes]), algorithm.of(&[front, back]));
+                prop_assert_eq!(algorithm.compute(&[&bytes]), algorithm.compute(&[front, back]));
             }
         }
     }

@@ -16,48 +16,48 @@ use arrow_schema::{ArrowError, DataType, Field, FieldRef};
 use sluice_core::name::escaped;
 use sluice_core::{Batch, Error, Payloads, Rows};
 
-use crate::format::{Format, Kind, Spot};
-use crate::walk::Walked;
-use crate::wire::{Endian, Number, Word};
+use crate::format::{RecordFormat, RecordKind, RecordOffset};
+use crate::walk::WalkResult;
+use crate::wire::{BinaryNumber, Endian, Number};
 
 /// The key of a field's metadata under which stands what it is measured in.
 pub const UNIT: &str = "sluice.unit";
 
 /// A column of a kind's records.
 #[derive(Clone, Debug)]
-pub struct Column {
+pub struct RecordColumn {
     /// What it is called.
     pub name: String,
     /// What it is measured in.
     pub unit: Option<String>,
     /// Where its values lie.
-    pub at: At,
+    pub at: FieldPlace,
     /// What they are.
-    pub what: What,
+    pub value: ValueKind,
     /// How many a record has.
-    pub shape: Shape,
+    pub arity: Arity,
 }
 
 /// Where a field lies in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
+pub enum FieldPlace {
     /// Always in the same place, so many bytes.
-    Spot(Spot, usize),
+    RecordOffset(RecordOffset, usize),
     /// Where the walk through the fields comes to this one.
     Step(usize),
 }
 
 /// What values are.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum What {
+pub enum ValueKind {
     /// Numbers as they are.
-    Number(Word),
+    Number(BinaryNumber),
     /// Numbers that are multiplied by the first and have the second added then.
-    Scaled(Word, f64, f64),
+    Scaled(BinaryNumber, f64, f64),
     /// One bit of a number.
-    Flag(Word, u32),
+    Flag(BinaryNumber, u32),
     /// Some bits of a number, from one on, so many.
-    Bits(Word, u32, u32),
+    Bits(BinaryNumber, u32, u32),
     /// A byte that is not 0.
     Bool,
     /// Text up to its first NUL, without blanks at its end.
@@ -68,7 +68,7 @@ pub enum What {
 
 /// How many values a record has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum Arity {
     /// One.
     One,
     /// Always as many.
@@ -77,7 +77,7 @@ pub enum Shape {
     List,
 }
 
-impl What {
+impl ValueKind {
     /// The bytes of one value; 0 if a value is all there is.
     fn width(self) -> usize {
         match self {
@@ -113,14 +113,14 @@ impl What {
     }
 }
 
-impl Column {
+impl RecordColumn {
     /// The field of a schema.
     pub fn field(&self) -> Field {
-        let item = || element(self.what.data_type());
-        let data_type = match self.shape {
-            Shape::One => self.what.data_type(),
-            Shape::Fixed(count) => DataType::FixedSizeList(item(), count as i32),
-            Shape::List => DataType::List(item()),
+        let item = || element(self.value.data_type());
+        let data_type = match self.arity {
+            Arity::One => self.value.data_type(),
+            Arity::Fixed(count) => DataType::FixedSizeList(item(), count as i32),
+            Arity::List => DataType::List(item()),
         };
         let field = Field::new(&self.name, data_type, false);
         match &self.unit {
@@ -129,19 +129,19 @@ impl Column {
         }
     }
 
-    fn array(&self, records: &Records<'_>) -> Result<ArrayRef, ArrowError> {
-        let values = || values(self.what, records, self.at);
-        Ok(match self.shape {
-            Shape::One => values(),
-            Shape::Fixed(count) => {
-                let item = element(self.what.data_type());
+    fn array(&self, records: &RecordCells<'_>) -> Result<ArrayRef, ArrowError> {
+        let values = || values(self.value, records, self.at);
+        Ok(match self.arity {
+            Arity::One => values(),
+            Arity::Fixed(count) => {
+                let item = element(self.value.data_type());
                 Arc::new(FixedSizeListArray::try_new(item, count as i32, values(), None)?)
             }
-            Shape::List => {
-                let width = self.what.width().max(1);
+            Arity::List => {
+                let width = self.value.width().max(1);
                 let lengths = records.cells(self.at).map(|cell| cell.len() / width);
                 let offsets = OffsetBuffer::from_lengths(lengths);
-                let item = element(self.what.data_type());
+                let item = element(self.value.data_type());
                 Arc::new(ListArray::try_new(item, offsets, values(), None)?)
             }
         })
@@ -153,7 +153,7 @@ fn element(data_type: DataType) -> FieldRef {
 }
 
 /// The batch with the rows of its events, all of which are records of this format.
-pub fn with_rows(format: &Format, batch: Batch) -> Result<Batch, Error> {
+pub fn with_rows(format: &RecordFormat, batch: Batch) -> Result<Batch, Error> {
     let mut events: Vec<Vec<u32>> = vec![Vec::new(); format.kinds.len()];
     for row in 0..batch.len() {
         let kind = format.kind_of(batch.payload(row)).and_then(|kind| events.get_mut(kind));
@@ -175,30 +175,34 @@ pub fn with_rows(format: &Format, batch: Batch) -> Result<Batch, Error> {
 }
 
 /// The row of one record.
-pub fn row(format: &Format, kind: &Kind, record: &[u8]) -> Result<Rows, Error> {
+pub fn row(format: &RecordFormat, kind: &RecordKind, record: &[u8]) -> Result<Rows, Error> {
     let columns = columns(format, kind, vec![record]).map_err(|e| Error::broken(e.to_string()))?;
     let message = Arc::clone(&kind.message);
     Ok(Rows { message, payloads: Payloads::Kept, events: vec![0], columns })
 }
 
-fn columns(format: &Format, kind: &Kind, records: Vec<&[u8]>) -> Result<RecordBatch, ArrowError> {
+fn columns(
+    format: &RecordFormat,
+    kind: &RecordKind,
+    records: Vec<&[u8]>,
+) -> Result<RecordBatch, ArrowError> {
     let options = RecordBatchOptions::new().with_row_count(Some(records.len()));
-    let records = Records::new(format, kind, records);
+    let records = RecordCells::new(format, kind, records);
     let arrays = kind.columns.iter().map(|column| column.array(&records));
     let arrays = arrays.collect::<Result<_, _>>()?;
     RecordBatch::try_new_with_options(Arc::clone(&kind.schema), arrays, &options)
 }
 
 /// Records of one kind, and where their fields lie.
-struct Records<'r> {
+struct RecordCells<'r> {
     records: Vec<&'r [u8]>,
     /// For each record where each field of the walk begins, and how long it is.
     places: Vec<(u32, u32)>,
     steps: usize,
 }
 
-impl<'r> Records<'r> {
-    fn new(format: &Format, kind: &Kind, records: Vec<&'r [u8]>) -> Self {
+impl<'r> RecordCells<'r> {
+    fn new(format: &RecordFormat, kind: &RecordKind, records: Vec<&'r [u8]>) -> Self {
         let Some(walk) = &kind.walk else {
             return Self { records, places: Vec::new(), steps: 0 };
         };
@@ -208,19 +212,24 @@ impl<'r> Records<'r> {
             let begin = places.len();
             let end = record.len().checked_sub(format.tail_len);
             let each = |at: usize, len: usize| places.push((at as u32, len as u32));
-            let walked = walk.go(record, format.head_len, end, record.len(), each);
-            debug_assert!(matches!(walked, Walked::To(_)), "a record was judged, and does not fit");
+            let walked = walk.run(record, format.head_len, end, record.len(), each);
+            debug_assert!(
+                matches!(walked, WalkResult::End(_)),
+                "a record was judged, and does not fit"
+            );
             places.resize(begin + steps, (0, 0));
         }
         Self { records, places, steps }
     }
 
     /// The bytes of a field, a run for each record.
-    fn cells(&self, at: At) -> impl Iterator<Item = &'r [u8]> {
+    fn cells(&self, at: FieldPlace) -> impl Iterator<Item = &'r [u8]> {
         self.records.iter().enumerate().map(move |(row, record)| {
             let (start, len) = match at {
-                At::Spot(spot, len) => (spot.in_record(record.len()).unwrap_or(usize::MAX), len),
-                At::Step(step) => {
+                FieldPlace::RecordOffset(spot, len) => {
+                    (spot.in_record(record.len()).unwrap_or(usize::MAX), len)
+                }
+                FieldPlace::Step(step) => {
                     let place = self.places.get(row * self.steps + step);
                     place.map_or((0, 0), |(start, len)| (*start as usize, *len as usize))
                 }
@@ -231,27 +240,27 @@ impl<'r> Records<'r> {
 }
 
 /// All values of a field, one behind another.
-fn values(what: What, records: &Records<'_>, at: At) -> ArrayRef {
-    match what {
-        What::Number(word) => numbers(word, records, at),
-        What::Scaled(word, scale, offset) => {
+fn values(value: ValueKind, records: &RecordCells<'_>, at: FieldPlace) -> ArrayRef {
+    match value {
+        ValueKind::Number(word) => numbers(word, records, at),
+        ValueKind::Scaled(word, scale, offset) => {
             let scaled = |bytes: &[u8]| word.float(bytes).unwrap_or_default() * scale + offset;
-            primitive::<Float64Type>(records, at, what.width(), scaled)
+            primitive::<Float64Type>(records, at, value.width(), scaled)
         }
-        What::Bits(word, low, count) => {
+        ValueKind::Bits(word, low, count) => {
             let mask = u64::MAX >> (64 - count.clamp(1, 64));
             let bits = |bytes: &[u8]| word.bits(bytes).unwrap_or_default() >> low & mask;
-            primitive::<UInt64Type>(records, at, what.width(), bits)
+            primitive::<UInt64Type>(records, at, value.width(), bits)
         }
-        What::Flag(word, bit) => {
+        ValueKind::Flag(word, bit) => {
             let flag = |bytes: &[u8]| word.bits(bytes).unwrap_or_default() >> bit & 1 == 1;
-            booleans(records, at, what.width(), flag)
+            booleans(records, at, value.width(), flag)
         }
-        What::Bool => booleans(records, at, 1, |bytes| bytes.iter().any(|byte| *byte != 0)),
-        What::Text => {
+        ValueKind::Bool => booleans(records, at, 1, |bytes| bytes.iter().any(|byte| *byte != 0)),
+        ValueKind::Text => {
             Arc::new(StringArray::from_iter_values(records.cells(at).map(|c| escaped(text(c)))))
         }
-        What::Bytes => Arc::new(BinaryArray::from_iter_values(records.cells(at))),
+        ValueKind::Bytes => Arc::new(BinaryArray::from_iter_values(records.cells(at))),
     }
 }
 
@@ -261,14 +270,19 @@ pub fn text(bytes: &[u8]) -> &[u8] {
     bytes.get(..end).unwrap_or_default().trim_ascii_end()
 }
 
-fn booleans(records: &Records<'_>, at: At, width: usize, read: impl Fn(&[u8]) -> bool) -> ArrayRef {
+fn booleans(
+    records: &RecordCells<'_>,
+    at: FieldPlace,
+    width: usize,
+    read: impl Fn(&[u8]) -> bool,
+) -> ArrayRef {
     let each = records.cells(at).flat_map(|cell| cell.chunks_exact(width));
     Arc::new(BooleanArray::from(each.map(read).collect::<Vec<_>>()))
 }
 
 fn primitive<T: ArrowPrimitiveType>(
-    records: &Records<'_>,
-    at: At,
+    records: &RecordCells<'_>,
+    at: FieldPlace,
     width: usize,
     read: impl Fn(&[u8]) -> T::Native,
 ) -> ArrayRef {
@@ -283,7 +297,7 @@ fn primitive<T: ArrowPrimitiveType>(
     Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(values), None))
 }
 
-fn numbers(word: Word, records: &Records<'_>, at: At) -> ArrayRef {
+fn numbers(word: BinaryNumber, records: &RecordCells<'_>, at: FieldPlace) -> ArrayRef {
     macro_rules! read {
         ($array:ty, $native:ty) => {{
             const WIDTH: usize = size_of::<$native>();

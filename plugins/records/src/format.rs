@@ -6,39 +6,39 @@ use arrow_schema::SchemaRef;
 use memchr::memmem::Finder;
 use sluice_core::{Clock, MessageType};
 
-use crate::channels::Naming;
+use crate::channels::ChannelNaming;
 use crate::checksum::Algorithm;
-use crate::columns::Column;
-use crate::options::{Counts, Literal};
+use crate::columns::RecordColumn;
+use crate::options::{LengthCounts, Literal};
 use crate::time::Timing;
-use crate::walk::Walk;
-use crate::wire::Word;
+use crate::walk::FieldWalk;
+use crate::wire::BinaryNumber;
 
 /// A format of logs.
 #[derive(Debug)]
-pub struct Format {
+pub struct RecordFormat {
     /// What every log begins with.
     pub magic: Vec<u8>,
     /// What stands in front of the first record.
-    pub header: Skip,
+    pub header: HeaderEnd,
     /// What every record begins with; may be nothing.
     pub sync: Finder<'static>,
     /// How many bytes of a record tell its kind and its length.
-    pub reach: usize,
+    pub prefix_len: usize,
     /// How many bytes are looked at to tell whether a record may begin somewhere; all records have as many.
-    pub glimpse: usize,
+    pub lookahead: usize,
     /// Bytes of sync word and head.
     pub head_len: usize,
     /// Bytes of the tail.
     pub tail_len: usize,
     /// What tells how long a record is, where its kind does not.
-    pub extent: Extent,
+    pub extent: RecordExtent,
     /// What tells a record's kind; nothing, if there is but one.
-    pub key: Option<Key>,
+    pub key: Option<KindKey>,
     /// The kinds, that of records of no other kind last.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<RecordKind>,
     /// The longest record that is believed.
-    pub longest: usize,
+    pub max_len: usize,
     /// Bytes by which a search finds records, and where they lie in one.
     pub anchor: Option<(usize, Finder<'static>)>,
     /// Whether records can be searched for: some have a sync word, a constant or a checksum.
@@ -49,7 +49,7 @@ pub struct Format {
     pub is_sequential: bool,
 }
 
-impl Format {
+impl RecordFormat {
     /// Whether a reader can begin anywhere.
     pub fn can_be_entered(&self) -> bool {
         !self.is_sequential && (self.is_marked || self.stride().is_some())
@@ -57,14 +57,14 @@ impl Format {
 
     /// The length of all records, if it is always the same.
     pub fn stride(&self) -> Option<usize> {
-        let first = self.kinds.first()?.fixed?;
-        self.kinds.iter().all(|kind| kind.fixed == Some(first)).then_some(first)
+        let first = self.kinds.first()?.fixed_len?;
+        self.kinds.iter().all(|kind| kind.fixed_len == Some(first)).then_some(first)
     }
 }
 
 /// What stands in front of the first record.
 #[derive(Clone, Debug)]
-pub enum Skip {
+pub enum HeaderEnd {
     /// So many bytes.
     Bytes(u64),
     /// All up to the end of this.
@@ -73,15 +73,15 @@ pub enum Skip {
 
 /// How the end of a record is told.
 #[derive(Clone, Copy, Debug)]
-pub enum Extent {
+pub enum RecordExtent {
     /// By a field.
     Length {
         /// Where it lies.
         at: usize,
         /// What it is.
-        word: Word,
+        word: BinaryNumber,
         /// What it counts.
-        counts: Counts,
+        counts: LengthCounts,
         /// What is added.
         plus: i64,
     },
@@ -93,7 +93,7 @@ pub enum Extent {
 
 /// What tells a record's kind.
 #[derive(Clone, Debug)]
-pub struct Key {
+pub struct KindKey {
     /// Where it lies.
     pub at: usize,
     /// How many bytes it takes.
@@ -104,7 +104,7 @@ pub struct Key {
     pub other: Option<usize>,
 }
 
-impl Key {
+impl KindKey {
     /// The kind of a record with these bytes in its place.
     #[inline]
     pub fn kind(&self, bytes: &[u8]) -> Option<usize> {
@@ -115,56 +115,56 @@ impl Key {
 
 /// What becomes of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum Disposition {
     /// They are events.
     Event,
     /// They are left out.
-    LeftOut,
+    Skip,
     /// They are damage.
     Damage,
 }
 
 /// A kind of record.
 #[derive(Debug)]
-pub struct Kind {
+pub struct RecordKind {
     /// What it is called.
     pub name: String,
     /// How long its records are, if that is always the same.
-    pub fixed: Option<usize>,
+    pub fixed_len: Option<usize>,
     /// How long they are at least.
-    pub least: usize,
+    pub min_len: usize,
     /// Its fields, where some say how long others are.
-    pub walk: Option<Walk>,
+    pub walk: Option<FieldWalk>,
     /// What has to stand where.
-    pub constants: Vec<(Spot, Vec<u8>)>,
+    pub constants: Vec<(RecordOffset, Vec<u8>)>,
     /// The checksum.
     pub checksum: Option<Checksum>,
     /// How many bits of a record have to agree: those of sync word, constants and checksum.
-    pub proof: usize,
+    pub proof_bits: usize,
     /// Whether a search does not begin with such a record, as others prove more.
     pub is_doubtful: bool,
     /// What becomes of its records.
-    pub fate: Fate,
+    pub disposition: Disposition,
     /// When its events were; nothing, if they do not say.
     pub timing: Option<Timing>,
     /// Their numbers.
-    pub sequence: Option<(Spot, Word)>,
+    pub sequence: Option<(RecordOffset, BinaryNumber)>,
     /// Their channels.
-    pub naming: Naming,
+    pub naming: ChannelNaming,
     /// Their columns.
-    pub columns: Vec<Column>,
+    pub columns: Vec<RecordColumn>,
     /// The schema of these.
     pub schema: SchemaRef,
     /// What their rows are of.
     pub message: Arc<MessageType>,
 }
 
-impl Kind {
+impl RecordKind {
     /// How many bits of a record of this length have to agree.
-    pub fn proof_of(&self, len: usize) -> usize {
+    pub fn proof_bits_of(&self, len: usize) -> usize {
         match self.checksum.filter(|checksum| checksum.covers_nothing(len)) {
-            Some(checksum) => self.proof.saturating_sub(checksum.algorithm.bits()),
-            None => self.proof,
+            Some(checksum) => self.proof_bits.saturating_sub(checksum.algorithm.bits()),
+            None => self.proof_bits,
         }
     }
 
@@ -177,14 +177,14 @@ impl Kind {
 
 /// A place in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spot {
+pub enum RecordOffset {
     /// So many bytes behind its start.
     Start(usize),
     /// So many bytes before its end.
     End(usize),
 }
 
-impl Spot {
+impl RecordOffset {
     /// Where that is in a record of this length.
     #[inline]
     pub fn in_record(self, len: usize) -> Option<usize> {
@@ -196,7 +196,7 @@ impl Spot {
 
     /// What a record has from there on.
     #[inline]
-    pub fn of(self, record: &[u8]) -> &[u8] {
+    pub fn bytes_in(self, record: &[u8]) -> &[u8] {
         self.in_record(record.len()).and_then(|at| record.get(at..)).unwrap_or_default()
     }
 }
@@ -205,26 +205,26 @@ impl Spot {
 #[derive(Clone, Copy, Debug)]
 pub struct Checksum {
     /// Where it lies.
-    pub at: Spot,
+    pub at: RecordOffset,
     /// How it is written.
-    pub word: Word,
+    pub word: BinaryNumber,
     /// How it is worked out.
     pub algorithm: Algorithm,
     /// Where the bytes begin that it covers.
-    pub from: Spot,
+    pub from: RecordOffset,
     /// Where they end.
-    pub until: Spot,
+    pub until: RecordOffset,
     /// A byte behind them.
     pub extra: Option<u8>,
 }
 
 /// What a record's checksum is, and what it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sums {
+pub struct ChecksumValues {
     /// What the record says.
-    pub said: u64,
+    pub stored: u64,
     /// What its bytes give.
-    pub found: u64,
+    pub computed: u64,
 }
 
 impl Checksum {
@@ -236,15 +236,15 @@ impl Checksum {
 
     /// Both sums of a record; nothing if it has no room for them.
     #[inline]
-    pub fn sums(&self, record: &[u8]) -> Option<Sums> {
-        let said = self.word.bits(self.at.of(record))?;
+    pub fn sums(&self, record: &[u8]) -> Option<ChecksumValues> {
+        let stored = self.word.bits(self.at.bytes_in(record))?;
         let (from, until) =
             (self.from.in_record(record.len())?, self.until.in_record(record.len())?);
         let covered = record.get(from..until)?;
-        let found = match self.extra {
-            Some(extra) => self.algorithm.of(&[covered, &[extra]]),
-            None => self.algorithm.of(&[covered]),
+        let computed = match self.extra {
+            Some(extra) => self.algorithm.compute(&[covered, &[extra]]),
+            None => self.algorithm.compute(&[covered]),
         };
-        Some(Sums { said, found })
+        Some(ChecksumValues { stored, computed })
     }
 }

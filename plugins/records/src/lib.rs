@@ -8,10 +8,10 @@
 
 pub mod channels;
 pub mod checksum;
+pub mod classify;
 pub mod columns;
 pub mod compile;
 pub mod format;
-pub mod look;
 pub mod options;
 pub mod scan;
 pub mod source;

@@ -11,10 +11,10 @@ use serde::{Deserialize, Deserializer};
 pub struct Literal(pub Vec<u8>);
 
 /// More than this is no mark, but contents.
-const LONGEST: usize = 4096;
+const MAX_LITERAL_LEN: usize = 4096;
 
 impl Literal {
-    fn of_text(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, String> {
         let Some(digits) = text.strip_prefix("0x") else { return Ok(Self(text.into())) };
         let wrong = || {
             format!(
@@ -35,18 +35,20 @@ impl<'de> Deserialize<'de> for Literal {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged, expecting = "a text, hexadecimal digits behind 0x, or a list of bytes")]
-        enum Given {
+        enum RawLiteral {
             Text(String),
             Bytes(Vec<u8>),
         }
-        let literal = match Given::deserialize(deserializer)? {
-            Given::Text(text) => Self::of_text(&text).map_err(serde::de::Error::custom)?,
-            Given::Bytes(bytes) => Self(bytes),
+        let literal = match RawLiteral::deserialize(deserializer)? {
+            RawLiteral::Text(text) => Self::parse(&text).map_err(serde::de::Error::custom)?,
+            RawLiteral::Bytes(bytes) => Self(bytes),
         };
         match literal.0.len() {
             0 => Err(serde::de::Error::custom("it is empty: at least one byte is needed")),
-            1..=LONGEST => Ok(literal),
-            len => Err(serde::de::Error::custom(format!("{len} bytes are more than {LONGEST}"))),
+            1..=MAX_LITERAL_LEN => Ok(literal),
+            len => Err(serde::de::Error::custom(format!(
+                "{len} bytes are more than {MAX_LITERAL_LEN}"
+            ))),
         }
     }
 }
@@ -64,7 +66,7 @@ impl JsonSchema for Literal {
 }
 
 /// Bytes as damage and mistakes show them.
-pub(crate) fn spelled(bytes: &[u8]) -> String {
+pub(crate) fn display_bytes(bytes: &[u8]) -> String {
     let is_plain = bytes.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');
     if is_plain && !bytes.is_empty() {
         return format!("\"{}\"", String::from_utf8_lossy(bytes));

@@ -26,7 +26,7 @@ pub struct Options {
     pub magic: Option<Literal>,
     /// What stands in front of the first record, magic included: a number of bytes, or the text that it ends
     /// with. Without it, only the magic.
-    pub header: Option<Header>,
+    pub header: Option<HeaderOption>,
     /// The order of bytes in numbers: `little` or `big`. A field may have another.
     #[serde(default)]
     pub endian: Endian,
@@ -41,7 +41,7 @@ pub struct Options {
     /// Records of several kinds, instead of `fields`: what follows the head, by the value of the field whose
     /// role is `kind`.
     #[serde(default)]
-    pub kinds: BTreeMap<String, Kind>,
+    pub kinds: BTreeMap<String, KindOptions>,
     /// What becomes of records of other kinds: they are events of which only head and tail are fields (`keep`),
     /// left out and counted (`skip`), or damage. Without it they are kept if a length or a sync word tells where
     /// they end.
@@ -63,7 +63,7 @@ pub struct Options {
     /// What becomes of records of a kind that has no time: a mistake in the description (`refuse`), or they get
     /// the time of the record before (`last`), for which logs are read in one piece.
     #[serde(default)]
-    pub untimed: Untimed,
+    pub untimed: UntimedPolicy,
     /// The longest record that is believed. Damage can claim any length.
     #[serde(default = "largest_record")]
     pub max_record: ByteSize,
@@ -76,14 +76,14 @@ fn largest_record() -> ByteSize {
 /// What stands in front of the first record.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, expecting = "a number of bytes, or the text that the header ends with")]
-pub enum Header {
+pub enum HeaderOption {
     /// So many bytes.
     Bytes(u64),
     /// All up to the end of this.
     Until(Literal),
 }
 
-impl JsonSchema for Header {
+impl JsonSchema for HeaderOption {
     fn schema_name() -> Cow<'static, str> {
         "Header".into()
     }
@@ -97,7 +97,7 @@ impl JsonSchema for Header {
 /// A kind of record.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Kind {
+pub struct KindOptions {
     /// What the kind is called.
     pub name: Option<String>,
     /// The name of its channel; fields in braces are filled in.
@@ -124,7 +124,7 @@ pub enum OtherKinds {
 /// What becomes of records of a kind without a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Untimed {
+pub enum UntimedPolicy {
     /// There may be none.
     #[default]
     Refuse,
@@ -182,7 +182,7 @@ pub struct Field {
     pub name: Option<String>,
     /// What it is.
     #[serde(rename = "type")]
-    pub kind: Type,
+    pub kind: FieldType,
     /// How many there are, for a list: a number, the name of an earlier field that says it, or `rest`.
     pub count: Option<Amount>,
     /// How many bytes a text, `bytes` or `pad` has: a number, the name of an earlier field, or `rest`.
@@ -203,16 +203,16 @@ pub struct Field {
     #[serde(default)]
     pub bits: BTreeMap<String, Bits>,
     /// For a length: what it counts.
-    pub counts: Option<Counts>,
+    pub counts: Option<LengthCounts>,
     /// For a length: what is added to it. May be below 0.
     pub plus: Option<i64>,
     /// For a time: the number at which it begins at 0 again; `true` if that is the largest of its type plus one.
-    pub wraps: Option<Wraps>,
+    pub wraps: Option<WrapPoint>,
     /// For a checksum: how it is worked out.
     pub algorithm: Option<Algorithm>,
     /// For a checksum: where the bytes begin that it covers, a field or a number of bytes from the record's
     /// start. Without it the record's start, or what follows a checksum that is in the head.
-    pub from: Option<Place>,
+    pub from: Option<CoverStart>,
     /// For a checksum: the field before which the bytes end. Without it the checksum itself, or the record's end
     /// if that is in the head.
     pub until: Option<String>,
@@ -222,7 +222,7 @@ pub struct Field {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "their names say it")]
-pub enum Type {
+pub enum FieldType {
     U8,
     I8,
     U16,
@@ -276,7 +276,7 @@ impl Role {
 /// What a length counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Counts {
+pub enum LengthCounts {
     /// The bytes between head and tail.
     #[default]
     Payload,
@@ -310,14 +310,14 @@ impl JsonSchema for Amount {
 /// A place in a record.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "a number of bytes, or the name of a field")]
-pub enum Place {
+pub enum CoverStart {
     /// So many bytes behind its start.
     Bytes(u64),
     /// Where this field begins.
     Field(String),
 }
 
-impl JsonSchema for Place {
+impl JsonSchema for CoverStart {
     fn schema_name() -> Cow<'static, str> {
         "Place".into()
     }
@@ -354,14 +354,14 @@ impl JsonSchema for Constant {
 /// Where a time begins at 0 again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "a number above 1, or true")]
-pub enum Wraps {
+pub enum WrapPoint {
     /// Behind the largest number of its type, or not at all.
     AtTypesEnd(bool),
     /// At this number.
     At(u64),
 }
 
-impl JsonSchema for Wraps {
+impl JsonSchema for WrapPoint {
     fn schema_name() -> Cow<'static, str> {
         "Wraps".into()
     }
@@ -385,13 +385,13 @@ impl<'de> Deserialize<'de> for Bits {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged, expecting = "the number of a bit, or a range such as \"4-6\"")]
-        enum Given {
+        enum RawBits {
             One(u32),
             Range(String),
         }
-        let text = match Given::deserialize(deserializer)? {
-            Given::One(bit) => return Ok(Self::One(bit)),
-            Given::Range(text) => text,
+        let text = match RawBits::deserialize(deserializer)? {
+            RawBits::One(bit) => return Ok(Self::One(bit)),
+            RawBits::Range(text) => text,
         };
         let wrong =
             || serde::de::Error::custom(format!("`{text}` are no bits: write 3, or \"4-6\""));

@@ -42,28 +42,28 @@ use std::ops::Range;
 
 use sluice_core::window::{ReadAt, Search};
 
-use crate::format::{Extent, Format, Kind, Skip};
-use crate::literal::spelled;
-use crate::look::{Look, Wrong};
+use crate::classify::{Classification, Rejection};
+use crate::format::{HeaderEnd, RecordExtent, RecordFormat, RecordKind};
+use crate::literal::display_bytes;
 
 /// What a search may look at beyond what it goes on by.
-const ALLOWANCE: u64 = 1 << 20;
+const SEARCH_ALLOWANCE: u64 = 1 << 20;
 /// How many bytes it may look at for each that it goes on by.
-const LOOKS: u64 = 256;
+const SEARCH_RATIO: u64 = 256;
 /// So many bits have to agree before a search believes what it finds.
-const ENOUGH_BITS: usize = 32;
+const MIN_PROOF_BITS: usize = 32;
 /// So many records in a row are looked at for that; four are enough where each proves something.
-const LONGEST_CHAIN: usize = 8;
+const MAX_CHAIN: usize = 8;
 /// Records that claim more than this are worked through only where something speaks for them.
-pub const LONG_CLAIM: usize = 64 << 10;
+pub const LONG_RECORD: usize = 64 << 10;
 /// The longest header whose end is searched for.
-const LONGEST_HEADER: u64 = 1 << 20;
+const MAX_HEADER: u64 = 1 << 20;
 /// What is read of a record at first, if its head is shorter.
 const FIRST_READ: usize = 128;
 
 /// What is at a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ScanOutcome {
     /// A record.
     Record {
         /// The position behind it.
@@ -74,7 +74,7 @@ pub enum Verdict {
         /// Where the next record begins, or the end of the log.
         end: u64,
         /// What was found instead.
-        wrong: Wrong,
+        rejection: Rejection,
     },
     /// The end of the log.
     End,
@@ -82,131 +82,139 @@ pub enum Verdict {
 
 /// How a log begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Front {
+pub enum LogStart {
     /// As it should; where its first record is.
-    Sound(u64),
+    Valid(u64),
     /// Not as it should, and why.
-    Wrong(String),
+    Invalid(String),
 }
 
 /// Looks at a log.
 #[derive(Debug)]
-pub struct Scan<'f> {
-    format: &'f Format,
+pub struct RecordScanner<'f> {
+    format: &'f RecordFormat,
     record: &'f mut Vec<u8>,
     /// How many bytes have been looked at.
-    looked: u64,
+    examined: u64,
 }
 
 /// A record that the description does not fit.
-struct Misfit {
+struct DescriptionMismatch {
     /// Where it ends, if that can be believed.
     end: Option<u64>,
-    wrong: Wrong,
+    rejection: Rejection,
 }
 
-enum Glance {
+enum Probe {
     End,
     Record { len: u64, kind: usize },
-    Wrong(Wrong),
+    Rejected(Rejection),
 }
 
-impl<'f> Scan<'f> {
+impl<'f> RecordScanner<'f> {
     /// For logs of this format; `record` is room for one.
-    pub fn new(format: &'f Format, record: &'f mut Vec<u8>) -> Self {
-        Self { format, record, looked: 0 }
+    pub fn new(format: &'f RecordFormat, record: &'f mut Vec<u8>) -> Self {
+        Self { format, record, examined: 0 }
     }
 
     /// How a log begins.
-    pub fn front(&mut self, log: &mut dyn ReadAt) -> io::Result<Front> {
+    pub fn start_of_log(&mut self, log: &mut dyn ReadAt) -> io::Result<LogStart> {
         let magic = &self.format.magic;
         let found = self.read(log, 0, magic.len().max(1))?;
         let found = self.record.get(..found.min(magic.len())).unwrap_or_default();
         if found != magic.as_slice() {
             let is_empty = found.is_empty();
-            let reason = format!("{} was expected, {} is there", spelled(magic), spelled(found));
-            return Ok(if is_empty { Front::Sound(0) } else { Front::Wrong(reason) });
+            let reason =
+                format!("{} was expected, {} is there", display_bytes(magic), display_bytes(found));
+            return Ok(if is_empty { LogStart::Valid(0) } else { LogStart::Invalid(reason) });
         }
         match &self.format.header {
-            Skip::Bytes(len) => self.behind(log, *len),
-            Skip::Until(text) => header_end(log, &text.0),
+            HeaderEnd::Bytes(len) => self.after_header(log, *len),
+            HeaderEnd::Until(text) => header_end(log, &text.0),
         }
     }
 
     /// The first record behind a header of this length.
-    fn behind(&mut self, log: &mut dyn ReadAt, len: u64) -> io::Result<Front> {
+    fn after_header(&mut self, log: &mut dyn ReadAt, len: u64) -> io::Result<LogStart> {
         let is_there = len == 0 || self.read(log, len - 1, 1)? == 1;
         let is_empty = self.read(log, 0, 1)? == 0;
         if is_there || is_empty {
-            return Ok(Front::Sound(if is_there { len } else { 0 }));
+            return Ok(LogStart::Valid(if is_there { len } else { 0 }));
         }
-        Ok(Front::Wrong(format!("the log ends in its header of {len} bytes")))
+        Ok(LogStart::Invalid(format!("the log ends in its header of {len} bytes")))
     }
 
     /// What is at `pos`.
-    pub fn judge(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<Verdict> {
-        if let Some((len, end)) = self.refuted(log, pos)? {
-            return Ok(Verdict::Damage { end, wrong: Wrong::Unconfirmed(len) });
+    pub fn classify_at(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<ScanOutcome> {
+        if let Some((len, end)) = self.find_contradiction(log, pos)? {
+            return Ok(ScanOutcome::Damage { end, rejection: Rejection::Unconfirmed(len) });
         }
-        let wrong = match self.glance(log, pos)? {
-            Glance::End => return Ok(Verdict::End),
-            Glance::Record { len, kind } => {
+        let rejection = match self.probe(log, pos)? {
+            Probe::End => return Ok(ScanOutcome::End),
+            Probe::Record { len, kind } => {
                 let end = pos.saturating_add(len);
                 if self.is_confirmed(log, end, (kind, len as usize))? {
-                    return Ok(Verdict::Record { end });
+                    return Ok(ScanOutcome::Record { end });
                 }
-                Wrong::Unconfirmed(len as usize)
+                Rejection::Unconfirmed(len as usize)
             }
-            Glance::Wrong(wrong) => match self.misfit(log, pos, &wrong)? {
-                Some(Misfit { end: Some(end), wrong }) => {
-                    return Ok(Verdict::Damage { end, wrong });
+            Probe::Rejected(rejection) => match self.description_mismatch(log, pos, &rejection)? {
+                Some(DescriptionMismatch { end: Some(end), rejection }) => {
+                    return Ok(ScanOutcome::Damage { end, rejection });
                 }
-                Some(Misfit { end: None, wrong }) => wrong,
-                None => wrong,
+                Some(DescriptionMismatch { end: None, rejection }) => rejection,
+                None => rejection,
             },
         };
-        Ok(Verdict::Damage { end: self.next(log, pos.saturating_add(1))?, wrong })
+        Ok(ScanOutcome::Damage { end: self.next(log, pos.saturating_add(1))?, rejection })
     }
 
     /// Whether what is wrong with the record at `pos` is that the description does not fit it: whatever else tells
     /// that it is a record does so.
-    fn misfit(
+    fn description_mismatch(
         &mut self,
         log: &mut dyn ReadAt,
         pos: u64,
-        wrong: &Wrong,
-    ) -> io::Result<Option<Misfit>> {
-        let Some(len) = self.format.len_at_odds(wrong).filter(|len| *len <= LONG_CLAIM) else {
+        rejection: &Rejection,
+    ) -> io::Result<Option<DescriptionMismatch>> {
+        let Some(len) = self.format.mismatched_len(rejection).filter(|len| *len <= LONG_RECORD)
+        else {
             return Ok(None);
         };
         let there = self.read(log, pos, len)?;
         let Some(record) = self.record.get(..len).filter(|_| there == len) else { return Ok(None) };
-        let Some((kind, wrong)) = self.format.misfit(record) else { return Ok(None) };
+        let Some((kind, rejection)) = self.format.description_mismatch(record) else {
+            return Ok(None);
+        };
         let end = pos.saturating_add(len as u64);
-        let is_told = matches!(self.format.extent, Extent::Length { .. });
+        let has_length = matches!(self.format.extent, RecordExtent::Length { .. });
         Ok(if kind.is_checked(len) {
-            Some(Misfit { end: Some(end), wrong })
-        } else if !is_told || !self.format.is_marked {
-            Some(Misfit { end: None, wrong })
+            Some(DescriptionMismatch { end: Some(end), rejection })
+        } else if !has_length || !self.format.is_marked {
+            Some(DescriptionMismatch { end: None, rejection })
         } else {
-            self.is_led_on(log, end)?.then_some(Misfit { end: Some(end), wrong })
+            self.is_followed(log, end)?.then_some(DescriptionMismatch { end: Some(end), rejection })
         })
     }
 
     /// What a long record at `pos` claims to have, and where in it another one begins that speaks against that, as
     /// nothing behind it speaks for it.
-    fn refuted(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<Option<(usize, u64)>> {
-        let there = self.read(log, pos, self.format.reach)?;
+    fn find_contradiction(
+        &mut self,
+        log: &mut dyn ReadAt,
+        pos: u64,
+    ) -> io::Result<Option<(usize, u64)>> {
+        let there = self.read(log, pos, self.format.prefix_len)?;
         let bytes = self.record.get(..there).unwrap_or_default();
-        let Some(len) = self.format.claim(bytes, LONG_CLAIM) else { return Ok(None) };
+        let Some(len) = self.format.claimed_len(bytes, LONG_RECORD) else { return Ok(None) };
         let end = pos.saturating_add(len as u64);
         let is_whole = self.read(log, end - 1, 1)? == 1;
-        if is_whole && self.is_led_on(log, end)? {
+        if is_whole && self.is_followed(log, end)? {
             return Ok(None);
         }
         let from = pos.saturating_add(1);
         let mut search = self.search(from..end);
-        let found = self.first_believed(log, from, &mut search)?;
+        let found = self.first_trusted(log, from, &mut search)?;
         Ok(found.map(|found| (len, found)))
     }
 
@@ -218,10 +226,10 @@ impl<'f> Scan<'f> {
             search.run_out(log)?;
             return Ok(search.reached());
         }
-        if let Some(at) = self.aligned(log, from)? {
+        if let Some(at) = self.next_aligned(log, from)? {
             return Ok(at);
         }
-        let found = self.first_believed(log, from, &mut search)?;
+        let found = self.first_trusted(log, from, &mut search)?;
         Ok(found.unwrap_or(search.reached()))
     }
 
@@ -242,34 +250,34 @@ impl<'f> Scan<'f> {
         }
         let from = range.start;
         let mut search = self.search(range);
-        self.first_believed(log, from, &mut search)
+        self.first_trusted(log, from, &mut search)
     }
 
     fn search(&self, range: Range<u64>) -> Search {
         let anchor = self.format.anchor.as_ref();
-        let told_by = anchor.map_or(1, |(at, bytes)| at + bytes.needle().len());
-        Search::new(range, told_by.saturating_sub(1))
+        let pattern_len = anchor.map_or(1, |(at, bytes)| at + bytes.needle().len());
+        Search::new(range, pattern_len.saturating_sub(1))
     }
 
     /// Records that are all of one length mostly go on where they did, although one of them is damaged.
-    fn aligned(&mut self, log: &mut dyn ReadAt, from: u64) -> io::Result<Option<u64>> {
+    fn next_aligned(&mut self, log: &mut dyn ReadAt, from: u64) -> io::Result<Option<u64>> {
         let Some(stride) = self.format.stride() else { return Ok(None) };
         let at = (from - 1).saturating_add(stride as u64);
         let is_end = self.read(log, at, 1)? == 0;
         if is_end || self.format.anchor.is_some() {
             return Ok(None);
         }
-        Ok(self.is_believed(log, at)?.then_some(at))
+        Ok(self.is_trusted(log, at)?.then_some(at))
     }
 
-    fn first_believed(
+    fn first_trusted(
         &mut self,
         log: &mut dyn ReadAt,
         from: u64,
         search: &mut Search,
     ) -> io::Result<Option<u64>> {
         let anchor = self.format.anchor.as_ref();
-        let before = self.looked;
+        let before = self.examined;
         let place = |bytes: &[u8]| match anchor {
             Some((at, wanted)) => {
                 let found = wanted.find(bytes.get(*at..)?)?;
@@ -278,11 +286,11 @@ impl<'f> Scan<'f> {
             None => (!bytes.is_empty()).then_some((0, 1)),
         };
         while let Some(at) = search.next(log, place)? {
-            let allowed = ALLOWANCE.saturating_add((at - from).saturating_mul(LOOKS));
-            if self.looked - before > allowed {
+            let allowed = SEARCH_ALLOWANCE.saturating_add((at - from).saturating_mul(SEARCH_RATIO));
+            if self.examined - before > allowed {
                 continue;
             }
-            if self.is_believed(log, at)? {
+            if self.is_trusted(log, at)? {
                 return Ok(Some(at));
             }
         }
@@ -290,24 +298,24 @@ impl<'f> Scan<'f> {
     }
 
     /// Whether a search believes the record at `at`.
-    fn is_believed(&mut self, log: &mut dyn ReadAt, mut at: u64) -> io::Result<bool> {
+    fn is_trusted(&mut self, log: &mut dyn ReadAt, mut at: u64) -> io::Result<bool> {
         let mut bits = 0;
-        for met in 1..=LONGEST_CHAIN {
-            match self.glance(log, at)? {
-                Glance::Record { len, kind: number } => {
+        for met in 1..=MAX_CHAIN {
+            match self.probe(log, at)? {
+                Probe::Record { len, kind: number } => {
                     let kind = self.format.kinds.get(number);
-                    let proof = kind.map_or(0, |kind| kind.proof_of(len as usize));
-                    if met == 1 && (proof == 0 || kind.is_none_or(|kind| kind.is_doubtful)) {
+                    let proof_bits = kind.map_or(0, |kind| kind.proof_bits_of(len as usize));
+                    if met == 1 && (proof_bits == 0 || kind.is_none_or(|kind| kind.is_doubtful)) {
                         return Ok(false);
                     }
                     at = at.saturating_add(len);
-                    bits += proof;
-                    if bits >= ENOUGH_BITS {
+                    bits += proof_bits;
+                    if bits >= MIN_PROOF_BITS {
                         return self.is_confirmed(log, at, (number, len as usize));
                     }
                 }
-                Glance::End => return Ok(met > 1),
-                Glance::Wrong(_) => return Ok(false),
+                Probe::End => return Ok(met > 1),
+                Probe::Rejected(_) => return Ok(false),
             }
         }
         Ok(false)
@@ -321,33 +329,35 @@ impl<'f> Scan<'f> {
         (kind, len): (usize, usize),
     ) -> io::Result<bool> {
         match self.format.kinds.get(kind) {
-            Some(kind) if self.format.needs_a_next(kind, len) => self.is_led_on(log, end),
+            Some(kind) if self.format.needs_successor(kind, len) => self.is_followed(log, end),
             _ => Ok(true),
         }
     }
 
     /// Whether the log ends at `end`, or what is there may be a record.
-    fn is_led_on(&mut self, log: &mut dyn ReadAt, end: u64) -> io::Result<bool> {
-        let there = self.read(log, end, self.format.glimpse)?;
-        Ok(self.format.may_begin(self.record.get(..there).unwrap_or_default()))
+    fn is_followed(&mut self, log: &mut dyn ReadAt, end: u64) -> io::Result<bool> {
+        let there = self.read(log, end, self.format.lookahead)?;
+        Ok(self.format.may_start(self.record.get(..there).unwrap_or_default()))
     }
 
     /// What the bytes at `pos` are by themselves.
-    fn glance(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<Glance> {
-        let mut want = self.format.reach.max(FIRST_READ);
+    fn probe(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<Probe> {
+        let mut want = self.format.prefix_len.max(FIRST_READ);
         loop {
             let there = self.read(log, pos, want)?;
             if there == 0 {
-                return Ok(Glance::End);
+                return Ok(Probe::End);
             }
             let (bytes, is_all) = (self.record.get(..there).unwrap_or_default(), there < want);
-            match self.format.look(bytes, is_all) {
-                Look::Record { len, kind } => {
-                    return Ok(Glance::Record { len: len as u64, kind });
+            match self.format.classify(bytes, is_all) {
+                Classification::Record { len, kind } => {
+                    return Ok(Probe::Record { len: len as u64, kind });
                 }
-                Look::Wrong(wrong) => return Ok(Glance::Wrong(wrong)),
-                Look::Needs(_) if is_all => return Ok(Glance::Wrong(Wrong::CutOff(there as u64))),
-                Look::Needs(more) => want = more.max(want + 1),
+                Classification::Rejected(rejection) => return Ok(Probe::Rejected(rejection)),
+                Classification::Incomplete(_) if is_all => {
+                    return Ok(Probe::Rejected(Rejection::Truncated(there as u64)));
+                }
+                Classification::Incomplete(more) => want = more.max(want + 1),
             }
         }
     }
@@ -358,30 +368,30 @@ impl<'f> Scan<'f> {
             self.record.resize(want, 0);
         }
         let there = log.read_at(pos, self.record.get_mut(..want).unwrap_or_default())?;
-        self.looked = self.looked.saturating_add(there as u64);
+        self.examined = self.examined.saturating_add(there as u64);
         Ok(there)
     }
 }
 
-impl Format {
+impl RecordFormat {
     /// Whether a record of this kind and length is believed only for what follows it.
     #[inline]
-    pub fn needs_a_next(&self, kind: &Kind, len: usize) -> bool {
+    pub fn needs_successor(&self, kind: &RecordKind, len: usize) -> bool {
         self.is_marked && !kind.is_checked(len)
     }
 }
 
 /// Where a header ends that ends with `text`.
-fn header_end(log: &mut dyn ReadAt, text: &[u8]) -> io::Result<Front> {
+fn header_end(log: &mut dyn ReadAt, text: &[u8]) -> io::Result<LogStart> {
     let finder = memchr::memmem::Finder::new(text);
-    let mut search = Search::new(0..LONGEST_HEADER, text.len().saturating_sub(1));
+    let mut search = Search::new(0..MAX_HEADER, text.len().saturating_sub(1));
     let found = search.next(log, |bytes| finder.find(bytes).map(|at| (at, at + 1)))?;
     Ok(match found {
-        Some(at) => Front::Sound(at.saturating_add(text.len() as u64)),
-        None if search.reached() == 0 => Front::Sound(0),
-        None => Front::Wrong(format!(
+        Some(at) => LogStart::Valid(at.saturating_add(text.len() as u64)),
+        None if search.reached() == 0 => LogStart::Valid(0),
+        None => LogStart::Invalid(format!(
             "the header does not end: no {} within {} bytes",
-            spelled(text),
+            display_bytes(text),
             search.reached()
         )),
     })

@@ -19,24 +19,24 @@ use sluice_core::{
     Source, Split, SplitStart, files, options as core_options,
 };
 
-use crate::channels::Ids;
+use crate::channels::ChannelIds;
+use crate::classify::{Classification, Rejection};
 use crate::columns;
 use crate::compile::compile;
-use crate::format::{Fate, Format, Kind};
-use crate::look::{Look, Wrong};
+use crate::format::{Disposition, RecordFormat, RecordKind};
 use crate::options::Options;
-use crate::scan::{self, Front, LONG_CLAIM, Scan};
-use crate::time::Before;
+use crate::scan::{self, LONG_RECORD, LogStart, RecordScanner};
+use crate::time::TimeState;
 
 /// Reads binary logs that are described in the pipeline file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Options")]
-pub struct Records {
+pub struct RecordsSource {
     options: Options,
-    format: Arc<Format>,
+    format: Arc<RecordFormat>,
 }
 
-impl TryFrom<Options> for Records {
+impl TryFrom<Options> for RecordsSource {
     type Error = OptionsError;
 
     fn try_from(options: Options) -> Result<Self, OptionsError> {
@@ -45,7 +45,7 @@ impl TryFrom<Options> for Records {
     }
 }
 
-impl JsonSchema for Records {
+impl JsonSchema for RecordsSource {
     fn schema_name() -> Cow<'static, str> {
         "Records".into()
     }
@@ -57,29 +57,29 @@ impl JsonSchema for Records {
 
 /// Reads options and compiles them, so that mistakes of both are told with their keys.
 fn make(options: Value) -> Result<Box<dyn Source>, OptionsError> {
-    Records::new(options).map(|records| Box::new(records) as _)
+    RecordsSource::new(options).map(|records| Box::new(records) as _)
 }
 
 sluice_core::register! {
-    source "records": Records,
+    source "records": RecordsSource,
     about: "reads binary logs of your own format, which the pipeline file describes",
     sample: include_str!("../samples/records.toml"),
     make: PluginFactory::Source(make),
 }
 
-impl Records {
+impl RecordsSource {
     /// The source with these options.
     pub fn new(options: Value) -> Result<Self, OptionsError> {
         core_options::read::<Options>(options)?.try_into()
     }
 
     /// The format that is described.
-    pub fn format(&self) -> &Arc<Format> {
+    pub fn format(&self) -> &Arc<RecordFormat> {
         &self.format
     }
 }
 
-impl Source for Records {
+impl Source for RecordsSource {
     fn inputs(&self) -> Result<Vec<Input>, Error> {
         files::expand(&self.options.path.0)
     }
@@ -103,27 +103,27 @@ impl Source for Records {
     ) -> Result<Box<dyn Reader + 's>, Error> {
         // Where the first record is, the log's front says.
         let entry = if entry == SplitStart::At(0) { SplitStart::Search } else { entry };
-        let records = Described::new(Arc::clone(&self.format), context);
-        let (left_out, losses) = (Arc::clone(&records.left_out), Arc::clone(&context.losses));
+        let records = RecordFraming::new(Arc::clone(&self.format), context);
+        let (skipped, losses) = (Arc::clone(&records.skipped), Arc::clone(&context.losses));
         let log = LogFile::open_holding(&split.input, InputContent::Any)?;
         let reader = FramedReader::over(log, split, entry, records, context)?;
-        Ok(Box::new(RowReader { reader, format: Arc::clone(&self.format), left_out, losses }))
+        Ok(Box::new(RowReader { reader, format: Arc::clone(&self.format), skipped, losses }))
     }
 }
 
 /// Reads records, and makes rows of them.
 struct RowReader {
-    reader: FramedReader<Described>,
-    format: Arc<Format>,
+    reader: FramedReader<RecordFraming>,
+    format: Arc<RecordFormat>,
     /// How many records of other kinds were stepped over and not told of.
-    left_out: Arc<AtomicU64>,
+    skipped: Arc<AtomicU64>,
     losses: Arc<LossLog>,
 }
 
 impl Reader for RowReader {
     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
         let Some(batch) = self.reader.next_batch()? else {
-            let count = self.left_out.swap(0, Ordering::Relaxed);
+            let count = self.skipped.swap(0, Ordering::Relaxed);
             if count > 0 {
                 let what = "records of kinds that are not described were left out";
                 self.losses.note(what, count);
@@ -140,15 +140,15 @@ impl Reader for RowReader {
 
 /// Records of a described format, as a framed log.
 #[derive(Debug)]
-pub struct Described {
-    format: Arc<Format>,
-    ids: Ids,
-    before: Before,
+pub struct RecordFraming {
+    format: Arc<RecordFormat>,
+    ids: ChannelIds,
+    time_state: TimeState,
     /// Why the log does not begin as it should.
-    wrong_front: Option<String>,
+    invalid_start: Option<String>,
     record: Vec<u8>,
     /// How many records of other kinds have been stepped over.
-    left_out: Arc<AtomicU64>,
+    skipped: Arc<AtomicU64>,
     losses: Arc<LossLog>,
 }
 
@@ -156,35 +156,35 @@ const NO_TIME: &str = "its time is beyond what can be held (1677 to 2262)";
 const NOT_TIMED: &str = "no record before it says when it was";
 const NO_NUMBER: &str = "its number is beyond what can be held (63 bits)";
 
-impl Described {
+impl RecordFraming {
     /// Records of this format, read in this context.
-    pub fn new(format: Arc<Format>, context: &ReadContext) -> Self {
-        let ids = Ids::new(&format, context);
-        let (before, wrong_front, record) = (Before::default(), None, Vec::new());
+    pub fn new(format: Arc<RecordFormat>, context: &ReadContext) -> Self {
+        let ids = ChannelIds::new(&format, context);
+        let (time_state, invalid_start, record) = (TimeState::default(), None, Vec::new());
         let losses = Arc::clone(&context.losses);
-        Self { format, ids, before, wrong_front, record, left_out: Arc::default(), losses }
+        Self { format, ids, time_state, invalid_start, record, skipped: Arc::default(), losses }
     }
 
-    fn scan(&mut self) -> Scan<'_> {
-        Scan::new(&self.format, &mut self.record)
+    fn scan(&mut self) -> RecordScanner<'_> {
+        RecordScanner::new(&self.format, &mut self.record)
     }
 
     /// The time and number of a record, and what is to be known for the next; or why it has none.
     #[inline]
-    fn stamps(
-        kind: &Kind,
-        before: &Before,
+    fn time_and_sequence(
+        kind: &RecordKind,
+        time_state: &TimeState,
         pos: u64,
         record: &[u8],
-    ) -> Result<(i64, i64, Before), &'static str> {
+    ) -> Result<(i64, i64, TimeState), &'static str> {
         let (timestamp, after) = match &kind.timing {
-            Some(timing) => timing.nanos(record, before).ok_or(NO_TIME)?,
-            None => (before.nanos.ok_or(NOT_TIMED)?, *before),
+            Some(timing) => timing.nanos(record, time_state).ok_or(NO_TIME)?,
+            None => (time_state.nanos.ok_or(NOT_TIMED)?, *time_state),
         };
         let sequence = match kind.sequence {
             None => pos.cast_signed(),
             Some((spot, word)) => {
-                let number = word.whole(spot.of(record)).ok_or(NO_NUMBER)?;
+                let number = word.whole(spot.bytes_in(record)).ok_or(NO_NUMBER)?;
                 i64::try_from(number).map_err(|_| NO_NUMBER)?
             }
         };
@@ -192,107 +192,109 @@ impl Described {
     }
 }
 
-impl Framing for Described {
+impl Framing for RecordFraming {
     #[inline]
     fn peek(&mut self, pos: u64, bytes: &[u8]) -> Result<Peek, Error> {
-        if pos == 0 && self.wrong_front.is_some() {
+        if pos == 0 && self.invalid_start.is_some() {
             return Ok(Peek::Judge);
         }
         let format = &self.format;
-        if let Some(len) = format.claim(bytes, LONG_CLAIM) {
-            let behind = bytes.get(len..).and_then(|behind| behind.get(..format.glimpse));
-            let Some(glimpse) = behind else { return Ok(Peek::More) };
-            if !format.may_begin(glimpse) {
+        if let Some(len) = format.claimed_len(bytes, LONG_RECORD) {
+            let behind = bytes.get(len..).and_then(|behind| behind.get(..format.lookahead));
+            let Some(lookahead) = behind else { return Ok(Peek::More) };
+            if !format.may_start(lookahead) {
                 return Ok(Peek::Judge);
             }
         }
-        let (len, number) = match format.look(bytes, false) {
-            Look::Record { len, kind } => (len, kind),
-            Look::Needs(_) => return Ok(Peek::More),
-            Look::Wrong(_) => return Ok(Peek::Judge),
+        let (len, number) = match format.classify(bytes, false) {
+            Classification::Record { len, kind } => (len, kind),
+            Classification::Incomplete(_) => return Ok(Peek::More),
+            Classification::Rejected(_) => return Ok(Peek::Judge),
         };
         let (Some(kind), Some((record, after))) =
             (format.kinds.get(number), bytes.split_at_checked(len))
         else {
             return Ok(Peek::Judge);
         };
-        if format.needs_a_next(kind, len) {
-            let Some(glimpse) = after.get(..format.glimpse) else { return Ok(Peek::More) };
-            if !format.may_begin(glimpse) {
+        if format.needs_successor(kind, len) {
+            let Some(lookahead) = after.get(..format.lookahead) else { return Ok(Peek::More) };
+            if !format.may_start(lookahead) {
                 return Ok(Peek::Judge);
             }
         }
-        match kind.fate {
-            Fate::Event => {}
-            Fate::LeftOut => {
-                self.left_out.fetch_add(1, Ordering::Relaxed);
+        match kind.disposition {
+            Disposition::Event => {}
+            Disposition::Skip => {
+                self.skipped.fetch_add(1, Ordering::Relaxed);
                 return Ok(Peek::Nothing { len });
             }
-            Fate::Damage => return Ok(Peek::Judge),
+            Disposition::Damage => return Ok(Peek::Judge),
         }
-        let Ok((timestamp, sequence, after)) = Self::stamps(kind, &self.before, pos, record) else {
+        let Ok((timestamp, sequence, after)) =
+            Self::time_and_sequence(kind, &self.time_state, pos, record)
+        else {
             return Ok(Peek::Judge);
         };
-        let channel = self.ids.of(format, number, record)?;
-        self.before = after;
+        let channel = self.ids.resolve(format, number, record)?;
+        self.time_state = after;
         Ok(Peek::Event { len, head: EventHeader { timestamp, sequence, channel, payload: 0..len } })
     }
 
     fn judge(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent> {
-        if let (0, Some(reason)) = (pos, self.wrong_front.clone()) {
+        if let (0, Some(reason)) = (pos, self.invalid_start.clone()) {
             return Ok(PositionContent::Damage { end: self.scan().next(log, 0)?, reason });
         }
-        Ok(match self.scan().judge(log, pos)? {
-            scan::Verdict::Record { end } => PositionContent::Record { end },
-            scan::Verdict::Damage { end, wrong } => {
-                PositionContent::Damage { end, reason: wrong.to_string() }
+        Ok(match self.scan().classify_at(log, pos)? {
+            scan::ScanOutcome::Record { end } => PositionContent::Record { end },
+            scan::ScanOutcome::Damage { end, rejection } => {
+                PositionContent::Damage { end, reason: rejection.to_string() }
             }
-            scan::Verdict::End => PositionContent::End { mark: 0 },
+            scan::ScanOutcome::End => PositionContent::End { mark: 0 },
         })
     }
 
     /// Where the first record of the range begins. A range that begins in the log's header leads to the first
     /// record of all, even if that is of a later range; the front of the log to damage there, if it is wrong.
     fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> io::Result<Option<u64>> {
-        match self.scan().front(log)? {
-            Front::Sound(begin) if range.start <= begin => Ok(Some(begin)),
-            Front::Sound(begin) => self.scan().find(log, begin, range),
-            Front::Wrong(reason) if range.start == 0 => {
+        match self.scan().start_of_log(log)? {
+            LogStart::Valid(begin) if range.start <= begin => Ok(Some(begin)),
+            LogStart::Valid(begin) => self.scan().find(log, begin, range),
+            LogStart::Invalid(reason) if range.start == 0 => {
                 if self.format.is_marked && self.scan().find(log, 0, 0..1)? == Some(0) {
                     // Nothing is lost, and damage of no bytes would be none.
                     self.losses.note(format!("{reason}, and records begin at once"), 0);
                 } else {
-                    self.wrong_front = Some(reason);
+                    self.invalid_start = Some(reason);
                 }
                 Ok(Some(0))
             }
             // Without a front, records of one length are nowhere for sure.
-            Front::Wrong(_) if !self.format.is_marked => Ok(None),
-            Front::Wrong(_) => self.scan().find(log, 0, range),
+            LogStart::Invalid(_) if !self.format.is_marked => Ok(None),
+            LogStart::Invalid(_) => self.scan().find(log, 0, range),
         }
     }
 
     fn event(&mut self, pos: u64, record: &[u8]) -> Result<RecordContent, Error> {
         let broken = || Error::broken("a record was judged, and is none");
-        let Look::Record { kind: number, .. } = self.format.look(record, true) else {
+        let Classification::Record { kind: number, .. } = self.format.classify(record, true) else {
             return Err(broken());
         };
         let kind = self.format.kinds.get(number).ok_or_else(broken)?;
-        match kind.fate {
-            Fate::Event => {}
-            Fate::LeftOut => {
-                self.left_out.fetch_add(1, Ordering::Relaxed);
+        match kind.disposition {
+            Disposition::Event => {}
+            Disposition::Skip => {
+                self.skipped.fetch_add(1, Ordering::Relaxed);
                 return Ok(RecordContent::Nothing);
             }
-            Fate::Damage => {
-                let wrong = Wrong::Kind(self.format.key_of(record));
-                return Ok(RecordContent::Damage(wrong.to_string(), None));
+            Disposition::Damage => {
+                let rejection = Rejection::UnknownKind(self.format.key_of(record));
+                return Ok(RecordContent::Damage(rejection.to_string(), None));
             }
         }
-        let channel = self.ids.of(&self.format, number, record)?;
-        match Self::stamps(kind, &self.before, pos, record) {
+        let channel = self.ids.resolve(&self.format, number, record)?;
+        match Self::time_and_sequence(kind, &self.time_state, pos, record) {
             Ok((timestamp, sequence, after)) => {
-                self.before = after;
+                self.time_state = after;
                 let payload = 0..record.len();
                 Ok(RecordContent::Event(EventHeader { timestamp, sequence, channel, payload }))
             }
@@ -315,9 +317,9 @@ pub struct Tile {
 ///
 /// For fuzz targets and tests.
 pub fn tiles(options: Value, bytes: &[u8]) -> Result<Vec<Tile>, OptionsError> {
-    let records = Records::new(options)?;
+    let records = RecordsSource::new(options)?;
     let context = ReadContext::standalone("tiles");
-    let mut framing = Described::new(Arc::clone(&records.format), &context);
+    let mut framing = RecordFraming::new(Arc::clone(&records.format), &context);
     let broken =
         |e: &dyn std::fmt::Display| OptionsError { path: Vec::new(), message: e.to_string() };
     let mut log = bytes;

@@ -2,15 +2,15 @@
 
 #![warn(clippy::indexing_slicing)]
 
-use crate::format::Spot;
-use crate::wire::Word;
+use crate::format::RecordOffset;
+use crate::wire::BinaryNumber;
 
 const NANOS: i128 = 1_000_000_000;
 /// 1980-01-06, in seconds since 1970.
 pub const GPS_EPOCH: i64 = 315_964_800;
 
 /// From which second (UTC, since 1970) on GPS was so many seconds ahead.
-const LEAPS: [(i64, i64); 18] = [
+const LEAP_SECONDS: [(i64, i64); 18] = [
     (362_793_600, 1),
     (394_329_600, 2),
     (425_865_600, 3),
@@ -33,33 +33,33 @@ const LEAPS: [(i64, i64); 18] = [
 
 /// How GPS times become UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leap {
+pub enum LeapSeconds {
     /// They are no GPS times.
     None,
     /// By always the same number of seconds.
     Fixed(i64),
     /// By as many as it was at the time.
-    Known,
+    Historical,
 }
 
 /// What says when an event was.
 #[derive(Clone, Debug)]
 pub struct Timing {
     /// The fields; they are added up.
-    pub parts: Vec<Part>,
+    pub parts: Vec<TimeField>,
     /// What is added to them, in nanoseconds.
     pub epoch: i64,
     /// What is subtracted then.
-    pub leap: Leap,
+    pub leap: LeapSeconds,
 }
 
 /// A field that says a time.
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
+pub struct TimeField {
     /// Where it lies.
-    pub at: Spot,
+    pub at: RecordOffset,
     /// How it is written.
-    pub word: Word,
+    pub word: BinaryNumber,
     /// Nanoseconds of its unit.
     pub unit: i64,
     /// What it is multiplied by, and what is added then, before it is a number of its unit.
@@ -71,13 +71,13 @@ pub struct Part {
 }
 
 /// So many counters that begin at 0 again, and differ in unit or turn, are followed.
-pub const MOST_COUNTERS: usize = 4;
+pub const MAX_COUNTERS: usize = 4;
 
 /// What is known from the events before.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Before {
+pub struct TimeState {
     /// What wraps, as if it did not, by the number of the counter.
-    pub unwrapped: [Option<i128>; MOST_COUNTERS],
+    pub unwrapped: [Option<i128>; MAX_COUNTERS],
     /// The time of the event before.
     pub nanos: Option<i64>,
 }
@@ -85,7 +85,7 @@ pub struct Before {
 impl Timing {
     /// The time of a record in nanoseconds, and what is to be known for the next; nothing if no time can be that.
     #[inline]
-    pub fn nanos(&self, record: &[u8], before: &Before) -> Option<(i64, Before)> {
+    pub fn nanos(&self, record: &[u8], before: &TimeState) -> Option<(i64, TimeState)> {
         let (mut sum, mut after) = (i128::from(self.epoch), *before);
         for part in &self.parts {
             let nanos = part.nanos(record, &mut after.unwrapped)?;
@@ -97,9 +97,9 @@ impl Timing {
     }
 }
 
-impl Part {
-    fn nanos(&self, record: &[u8], counters: &mut [Option<i128>; MOST_COUNTERS]) -> Option<i128> {
-        let bytes = self.at.of(record);
+impl TimeField {
+    fn nanos(&self, record: &[u8], counters: &mut [Option<i128>; MAX_COUNTERS]) -> Option<i128> {
+        let bytes = self.at.bytes_in(record);
         if self.word.number.is_float() || self.scale.is_some() {
             let (scale, offset) = self.scale.unwrap_or((1.0, 0.0));
             return float_nanos(self.word.float(bytes)? * scale + offset, self.unit);
@@ -135,15 +135,15 @@ fn float_nanos(value: f64, unit: i64) -> Option<i128> {
     (whole as i128).checked_mul(i128::from(unit))?.checked_add(rest as i128)
 }
 
-impl Leap {
+impl LeapSeconds {
     fn utc(self, nanos: i128) -> Option<i128> {
         let seconds = match self {
             Self::None => return Some(nanos),
             Self::Fixed(seconds) => seconds,
-            Self::Known => {
+            Self::Historical => {
                 let second = nanos.div_euclid(NANOS);
                 let since = |(from, ahead): &&(i64, i64)| second >= i128::from(from + ahead);
-                LEAPS.iter().rev().find(since).map_or(0, |(_, ahead)| *ahead)
+                LEAP_SECONDS.iter().rev().find(since).map_or(0, |(_, ahead)| *ahead)
             }
         };
         nanos.checked_sub(i128::from(seconds) * NANOS)
@@ -172,10 +172,10 @@ mod tests {
     fn gps_times_are_utc_by_the_leap_seconds_of_their_day() {
         let gps = |seconds: i64| i128::from(GPS_EPOCH + seconds) * NANOS;
         // 2007-11-03T14:00:00Z is second 50400 + 14 of the Saturday of week 1451.
-        let utc = Leap::Known.utc(gps(1451 * 604_800 + 6 * 86_400 + 50_414));
+        let utc = LeapSeconds::Historical.utc(gps(1451 * 604_800 + 6 * 86_400 + 50_414));
         assert_eq!(utc, Some(1_194_098_400 * NANOS));
-        assert_eq!(Leap::Known.utc(gps(0)), Some(i128::from(GPS_EPOCH) * NANOS));
-        assert_eq!(Leap::Fixed(18).utc(18 * NANOS), Some(0));
+        assert_eq!(LeapSeconds::Historical.utc(gps(0)), Some(i128::from(GPS_EPOCH) * NANOS));
+        assert_eq!(LeapSeconds::Fixed(18).utc(18 * NANOS), Some(0));
     }
 
     #[test]

@@ -2,32 +2,32 @@
 
 #![warn(clippy::indexing_slicing)]
 
-use crate::wire::Word;
+use crate::wire::BinaryNumber;
 
 /// How many fields may say how long others are.
-pub const MOST_REGISTERS: usize = 16;
+pub const MAX_REGISTERS: usize = 16;
 
 /// Fields behind a record's head, in order.
 #[derive(Clone, Debug, Default)]
-pub struct Walk {
+pub struct FieldWalk {
     /// The fields.
-    pub steps: Vec<Step>,
+    pub steps: Vec<WalkStep>,
     /// Fields of the head that say how long others are: where they lie, and their registers.
-    pub given: Vec<(usize, Word, usize)>,
+    pub head_registers: Vec<(usize, BinaryNumber, usize)>,
 }
 
 /// A field.
 #[derive(Clone, Copy, Debug)]
-pub struct Step {
+pub struct WalkStep {
     /// How long it is.
-    pub size: Size,
+    pub size: WalkSize,
     /// The register that its value is kept in, for the lengths of others.
-    pub keeps: Option<(Word, usize)>,
+    pub register: Option<(BinaryNumber, usize)>,
 }
 
 /// How long a field is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Size {
+pub enum WalkSize {
     /// So many bytes.
     Fixed(usize),
     /// As many elements as a register says, of so many bytes each.
@@ -46,61 +46,63 @@ pub enum Size {
 
 /// What came of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Walked {
+pub enum WalkResult {
     /// The fields end here.
-    To(usize),
+    End(usize),
     /// So many bytes are needed to go on.
     Needs(usize),
     /// The fields would not fit.
-    Unfit,
+    Mismatch,
 }
 
-impl Walk {
+impl FieldWalk {
     /// Goes through the fields of the record that `bytes` begin with, from `head_len` on, and tells `each` where
     /// each of them begins and how long it is.
     ///
     /// `body_end` is where the fields have to end, if that is known; without it, none of them may be all that is
     /// left. No field ends behind `longest`.
-    pub fn go(
+    pub fn run(
         &self,
         bytes: &[u8],
         head_len: usize,
         body_end: Option<usize>,
-        longest: usize,
+        max_len: usize,
         mut each: impl FnMut(usize, usize),
-    ) -> Walked {
-        let mut registers = [0u64; MOST_REGISTERS];
-        for (at, word, register) in &self.given {
+    ) -> WalkResult {
+        let mut registers = [0u64; MAX_REGISTERS];
+        for (at, word, register) in &self.head_registers {
             let value = bytes.get(*at..).and_then(|bytes| word.bits(bytes));
-            let Some(value) = value else { return Walked::Needs(at + word.number.width()) };
-            keep(&mut registers, *register, value);
+            let Some(value) = value else { return WalkResult::Needs(at + word.number.width()) };
+            store(&mut registers, *register, value);
         }
         let mut at = head_len;
         for step in &self.steps {
-            let Some(len) = step.size.len(&registers, at, body_end) else { return Walked::Unfit };
-            let Some(end) = at.checked_add(len).filter(|end| *end <= body_end.unwrap_or(longest))
-            else {
-                return Walked::Unfit;
+            let Some(len) = step.size.len(&registers, at, body_end) else {
+                return WalkResult::Mismatch;
             };
-            if let Some((word, register)) = step.keeps {
+            let Some(end) = at.checked_add(len).filter(|end| *end <= body_end.unwrap_or(max_len))
+            else {
+                return WalkResult::Mismatch;
+            };
+            if let Some((word, register)) = step.register {
                 let value = bytes.get(at..).and_then(|bytes| word.bits(bytes));
-                let Some(value) = value else { return Walked::Needs(end) };
-                keep(&mut registers, register, value);
+                let Some(value) = value else { return WalkResult::Needs(end) };
+                store(&mut registers, register, value);
             }
             each(at, len);
             at = end;
         }
-        Walked::To(at)
+        WalkResult::End(at)
     }
 }
 
-fn keep(registers: &mut [u64; MOST_REGISTERS], register: usize, value: u64) {
+fn store(registers: &mut [u64; MAX_REGISTERS], register: usize, value: u64) {
     if let Some(kept) = registers.get_mut(register) {
         *kept = value;
     }
 }
 
-impl Size {
+impl WalkSize {
     fn len(self, registers: &[u64], at: usize, body_end: Option<usize>) -> Option<usize> {
         match self {
             Self::Fixed(len) => Some(len),
@@ -121,35 +123,35 @@ mod tests {
     use crate::wire::{Endian, Number};
     use proptest::prelude::*;
 
-    const COUNT: Word = Word { number: Number::U8, endian: Endian::Little };
+    const COUNT: BinaryNumber = BinaryNumber { number: Number::U8, endian: Endian::Little };
 
-    fn lists() -> Walk {
-        let count = |by| Step { size: Size::Fixed(1), keeps: Some((COUNT, by)) };
-        let list = |by| Step { size: Size::Counted { by, width: 2 }, keeps: None };
-        Walk { steps: vec![count(0), list(0), count(1), list(1)], given: Vec::new() }
+    fn lists() -> FieldWalk {
+        let count = |by| WalkStep { size: WalkSize::Fixed(1), register: Some((COUNT, by)) };
+        let list = |by| WalkStep { size: WalkSize::Counted { by, width: 2 }, register: None };
+        FieldWalk { steps: vec![count(0), list(0), count(1), list(1)], head_registers: Vec::new() }
     }
 
     #[test]
     fn lists_behind_one_another_are_found() {
         let mut places = Vec::new();
-        let walked = lists().go(&[1, 9, 9, 2, 8, 8, 8, 8, 7], 0, None, 64, |at, len| {
+        let walked = lists().run(&[1, 9, 9, 2, 8, 8, 8, 8, 7], 0, None, 64, |at, len| {
             places.push((at, len));
         });
-        assert_eq!((walked, places), (Walked::To(8), vec![(0, 1), (1, 2), (3, 1), (4, 4)]));
+        assert_eq!((walked, places), (WalkResult::End(8), vec![(0, 1), (1, 2), (3, 1), (4, 4)]));
     }
 
     #[test]
     fn a_walk_says_how_much_it_needs() {
-        assert_eq!(lists().go(&[1], 0, None, 64, |_, _| ()), Walked::Needs(4));
-        assert_eq!(lists().go(&[200], 0, None, 64, |_, _| ()), Walked::Unfit);
+        assert_eq!(lists().run(&[1], 0, None, 64, |_, _| ()), WalkResult::Needs(4));
+        assert_eq!(lists().run(&[200], 0, None, 64, |_, _| ()), WalkResult::Mismatch);
     }
 
     proptest! {
         #[test]
-        fn no_field_ends_behind_what_is_allowed(bytes: Vec<u8>, longest in 0usize..64) {
+        fn no_field_ends_behind_what_is_allowed(bytes: Vec<u8>, max_len in 0usize..64) {
             let mut ends = Vec::new();
-            lists().go(&bytes, 0, None, longest, |at, len| ends.push(at + len));
-            prop_assert!(ends.iter().all(|end| *end <= longest));
+            lists().run(&bytes, 0, None, max_len, |at, len| ends.push(at + len));
+            prop_assert!(ends.iter().all(|end| *end <= max_len));
         }
     }
 }

@@ -68,14 +68,14 @@ impl Number {
 
 /// A number and the order of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Word {
+pub struct BinaryNumber {
     /// Its type.
     pub number: Number,
     /// The order of its bytes.
     pub endian: Endian,
 }
 
-impl Word {
+impl BinaryNumber {
     /// The bits that `bytes` begin with, in an unsigned number; nothing if they are too few.
     #[inline]
     pub fn bits(self, bytes: &[u8]) -> Option<u64> {
@@ -136,8 +136,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn word(number: Number, endian: Endian) -> Word {
-        Word { number, endian }
+    fn word(number: Number, endian: Endian) -> BinaryNumber {
+        BinaryNumber { number, endian }
     }
 
     #[test]

@@ -54,7 +54,7 @@ struct ChannelPlan {
     /// The codecs that may know its payloads, and how each tells their types.
     codecs: Vec<(usize, KeyOf)>,
     /// The type it has, if several would do.
-    wanted: Option<String>,
+    preferred_type: Option<String>,
     /// What it is called.
     channel: String,
 }
@@ -64,14 +64,14 @@ impl TryFrom<DecodeOptions> for Stage {
 
     fn try_from(options: DecodeOptions) -> Result<Self, OptionsError> {
         let DecodeOptions { types, depth, messages, .. } = &options;
-        let given = CodecOptions { depth: *depth, messages: messages.clone() };
-        let codecs = known_codecs(types, &given)?;
+        let codec_options = CodecOptions { depth: *depth, messages: messages.clone() };
+        let codecs = load_codecs(types, &codec_options)?;
         let types = TypesByKey::from_codecs(&codecs);
         if types.types().is_empty() {
             let message = "no types are given: name files, folders or sets that declare some";
             return Err(OptionsError { path: vec!["types".into()], message: message.into() });
         }
-        let channel_types = ChannelTypes::of(options.channel_types, types.types())?;
+        let channel_types = ChannelTypes::new(options.channel_types, types.types())?;
         let DecodeOptions { channels, undecoded, .. } = options;
         let plans = PerChannel::default();
         let decode = Decode { codecs, types, channels, channel_types, undecoded, plans };
@@ -80,7 +80,7 @@ impl TryFrom<DecodeOptions> for Stage {
 }
 
 /// The codecs of these types; `Err` with every mistake in the files, if they are not to be used for these.
-pub(crate) fn known_codecs(
+pub(crate) fn load_codecs(
     types: &TypePaths,
     options: &CodecOptions,
 ) -> Result<Codecs, OptionsError> {
@@ -92,7 +92,7 @@ pub(crate) fn known_codecs(
 }
 
 /// That no type has this name, and which one was most likely meant.
-fn undeclared(name: &str, types: &[KnownType]) -> String {
+fn undeclared_type(name: &str, types: &[KnownType]) -> String {
     let names: Vec<&str> = types.iter().map(|known| &*known.described.name).collect();
     // A package is easily forgotten.
     let is_same = |full: &&&str| full.rsplit('.').next() == Some(name);
@@ -106,18 +106,18 @@ pub(crate) struct ChannelTypes(Vec<(Pattern, String)>);
 
 impl ChannelTypes {
     /// `Err` for what is no pattern, and for types that are not known.
-    pub(crate) fn of(
-        given: BTreeMap<String, String>,
+    pub(crate) fn new(
+        types_by_pattern: BTreeMap<String, String>,
         types: &[KnownType],
     ) -> Result<Self, OptionsError> {
-        let checked = given.into_iter().map(|(channels, name)| {
+        let checked = types_by_pattern.into_iter().map(|(channels, name)| {
             let wrong = |message: String| OptionsError {
                 path: vec!["channel_types".into(), channels.clone()],
                 message,
             };
             let pattern = Pattern::parse(&channels).map_err(wrong)?;
             if !types.iter().any(|known| *known.described.name == *name) {
-                return Err(wrong(undeclared(&name, types)));
+                return Err(wrong(undeclared_type(&name, types)));
             }
             Ok((pattern, name))
         });
@@ -129,10 +129,10 @@ impl ChannelTypes {
     }
 
     /// The type that a channel is said to have.
-    pub(crate) fn of_channel(&self, channel: &Channel) -> Option<&str> {
+    pub(crate) fn type_of(&self, channel: &Channel) -> Option<&str> {
         let name = channel.name.text();
         let found = self.0.iter().find(|(pattern, _)| pattern.matches(name));
-        found.map(|(_, wanted)| wanted.as_str())
+        found.map(|(_, preferred_type)| preferred_type.as_str())
     }
 }
 
@@ -145,13 +145,13 @@ pub(crate) fn made_from(codecs: &Codecs) -> Option<String> {
 
 /// What an event is decoded as.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum TypeDecision {
     /// One of the known types.
     Type(usize),
     /// Nothing; why not, by its place among [`REASONS`].
-    Nothing(usize),
+    Undecodable(usize),
     /// It was not asked for.
-    Passed,
+    Skipped,
 }
 
 const REASONS: [&str; 3] = [
@@ -159,9 +159,9 @@ const REASONS: [&str; 3] = [
     "a payload that does not say which of the known types it is of",
     "a payload that may be one of several types with other fields: give the files of one of them",
 ];
-const UNKNOWN: Verdict = Verdict::Nothing(0);
-const NO_KEY: Verdict = Verdict::Nothing(1);
-const SEVERAL: Verdict = Verdict::Nothing(2);
+const UNKNOWN: TypeDecision = TypeDecision::Undecodable(0);
+const NO_KEY: TypeDecision = TypeDecision::Undecodable(1);
+const SEVERAL: TypeDecision = TypeDecision::Undecodable(2);
 
 impl Decode {
     fn plan(&self, channel: &Channel) -> Option<Arc<ChannelPlan>> {
@@ -171,8 +171,8 @@ impl Decode {
         }
         let codecs = self.codecs.iter().enumerate();
         let codecs = codecs.filter_map(|(at, codec)| Some((at, codec.keys(channel)?))).collect();
-        let wanted = self.channel_types.of_channel(channel).map(str::to_owned);
-        Some(Arc::new(ChannelPlan { codecs, wanted, channel: name.to_owned() }))
+        let preferred_type = self.channel_types.type_of(channel).map(str::to_owned);
+        Some(Arc::new(ChannelPlan { codecs, preferred_type, channel: name.to_owned() }))
     }
 
     /// What payloads with this number on a channel are decoded as. Asked once a batch, channel and number.
@@ -182,8 +182,8 @@ impl Decode {
         codec: usize,
         key: TypeKey,
         context: &mut StageContext<'_>,
-    ) -> Verdict {
-        let (at, other) = match self.types.choose(codec, key, plan.wanted.as_deref()) {
+    ) -> TypeDecision {
+        let (at, other) = match self.types.choose(codec, key, plan.preferred_type.as_deref()) {
             TypeChoice::Type(at, other) => (at, other),
             TypeChoice::Unknown => return UNKNOWN,
             TypeChoice::Several => return SEVERAL,
@@ -201,22 +201,22 @@ impl Decode {
                 0,
             );
         }
-        Verdict::Type(at)
+        TypeDecision::Type(at)
     }
 
     /// What each event is decoded as.
-    fn verdicts(
+    fn decide_types(
         &self,
         batch: &Batch,
         context: &mut StageContext<'_>,
-    ) -> Result<Vec<Verdict>, Error> {
+    ) -> Result<Vec<TypeDecision>, Error> {
         let plans = self.plans.table(context.channels, |channel| Ok(self.plan(channel)))?;
-        let mut verdicts = vec![Verdict::Passed; batch.len()];
+        let mut decisions = vec![TypeDecision::Skipped; batch.len()];
         let mut has_rows = vec![false; batch.len()];
         for rows in batch.rows() {
             rows.events.iter().for_each(|event| has_rows[*event as usize] = true);
         }
-        let mut known: HashMap<(u32, usize, TypeKey), Verdict> = HashMap::new();
+        let mut known: HashMap<(u32, usize, TypeKey), TypeDecision> = HashMap::new();
         let mut last = None;
         for (row, channel) in batch.channels().iter().enumerate() {
             let Some(plan) = plans[*channel as usize].as_deref() else { continue };
@@ -224,53 +224,55 @@ impl Decode {
                 continue;
             }
             let payload = batch.payload(row);
-            verdicts[row] = if plan.codecs.is_empty() { UNKNOWN } else { NO_KEY };
+            decisions[row] = if plan.codecs.is_empty() { UNKNOWN } else { NO_KEY };
             for (codec, key_of) in &plan.codecs {
                 let Some(key) = key_of(payload) else { continue };
                 let asked = (*channel, *codec, key);
-                let verdict = match last {
-                    Some((same, verdict)) if same == asked => verdict,
+                let decision = match last {
+                    Some((same, decision)) if same == asked => decision,
                     _ => *known
                         .entry(asked)
                         .or_insert_with(|| self.choose(plan, *codec, key, context)),
                 };
-                last = Some((asked, verdict));
-                verdicts[row] = verdict;
-                if verdict != UNKNOWN {
+                last = Some((asked, decision));
+                decisions[row] = decision;
+                if decision != UNKNOWN {
                     break;
                 }
             }
         }
-        Ok(verdicts)
+        Ok(decisions)
     }
 
     fn decode(
         &self,
         batch: Batch,
-        verdicts: &[Verdict],
-        failed: &mut Failed,
+        decisions: &[TypeDecision],
+        failed: &mut FailureLog,
     ) -> Result<Batch, Error> {
         let mut groups: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
         let channel = |event: u32| batch.channels()[event as usize];
-        for (row, verdict) in verdicts.iter().enumerate() {
-            match verdict {
-                Verdict::Type(at) => groups.entry(*at).or_default().push(row as u32),
-                Verdict::Nothing(why) => {
-                    failed.add(row as u32, channel(row as u32), Why::NoType(*why));
+        for (row, decision) in decisions.iter().enumerate() {
+            match decision {
+                TypeDecision::Type(at) => groups.entry(*at).or_default().push(row as u32),
+                TypeDecision::Undecodable(why) => {
+                    failed.add(row as u32, channel(row as u32), FailureReason::NoType(*why));
                 }
-                Verdict::Passed => {}
+                TypeDecision::Skipped => {}
             }
         }
         let mut all = batch.rows().to_vec();
         for (at, events) in groups {
             let Ok(form) = &self.types.types()[at].form else {
-                events.iter().for_each(|event| failed.add(*event, channel(*event), Why::Unfit(at)));
+                events.iter().for_each(|event| {
+                    failed.add(*event, channel(*event), FailureReason::Unusable(at))
+                });
                 continue;
             };
             let mut bad = Vec::new();
             all.extend(booleans::decode(&**form, &batch, &events, &mut bad)?);
             for (event, why) in bad {
-                failed.add(event, channel(event), Why::Wrong(at, why));
+                failed.add(event, channel(event), FailureReason::Invalid(at, why));
             }
         }
         Ok(batch.with_rows(all))
@@ -279,42 +281,42 @@ impl Decode {
 
 /// Why an event could not be decoded.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Why {
+enum FailureReason {
     /// It is of no type, as one of [`REASONS`] says.
     NoType(usize),
     /// Its type cannot be decoded at all.
-    Unfit(usize),
+    Unusable(usize),
     /// Its payload is not what its type says.
-    Wrong(usize, &'static str),
+    Invalid(usize, &'static str),
 }
 
-impl Why {
+impl FailureReason {
     /// In words. Put together once a batch, channel and reason, not once an event.
-    fn told(self, types: &[KnownType]) -> String {
+    fn message(self, types: &[KnownType]) -> String {
         let name = |at: usize| &types[at].described.name;
         match self {
             Self::NoType(at) => REASONS[at].to_owned(),
-            Self::Unfit(at) => {
+            Self::Unusable(at) => {
                 let why = types[at].form.as_ref().err().map_or("", String::as_str);
                 format!("`{}` cannot be decoded: {why}", name(at))
             }
-            Self::Wrong(at, why) => format!("a payload that is no `{}`: {why}", name(at)),
+            Self::Invalid(at, why) => format!("a payload that is no `{}`: {why}", name(at)),
         }
     }
 }
 
 /// Events that could not be decoded.
 #[derive(Default)]
-struct Failed {
+struct FailureLog {
     events: Vec<u32>,
     /// How often there was which reason on which channel.
-    reasons: BTreeMap<(u32, Why), u64>,
+    reasons: BTreeMap<(u32, FailureReason), u64>,
     /// The first in the batch, and why.
-    first: Option<(u32, Why)>,
+    first: Option<(u32, FailureReason)>,
 }
 
-impl Failed {
-    fn add(&mut self, event: u32, channel: u32, why: Why) {
+impl FailureLog {
+    fn add(&mut self, event: u32, channel: u32, why: FailureReason) {
         self.events.push(event);
         if self.first.is_none_or(|(first, _)| event < first) {
             self.first = Some((event, why));
@@ -325,18 +327,20 @@ impl Failed {
 
 impl Map for Decode {
     fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
-        let verdicts = self.verdicts(&batch, context)?;
-        let mut failed = Failed::default();
-        let batch = self.decode(batch, &verdicts, &mut failed)?;
+        let decisions = self.decide_types(&batch, context)?;
+        let mut failed = FailureLog::default();
+        let batch = self.decode(batch, &decisions, &mut failed)?;
         let Some((first, why)) = failed.first else { return Ok(batch) };
         if self.undecoded == UndecodedPolicy::Stop {
-            let why = why.told(self.types.types());
+            let why = why.message(self.types.types());
             return Err(UndecodedPolicy::refusal(&batch.event(first as usize), context, why));
         }
         for ((channel, why), count) in failed.reasons {
             let channel = context.channels.get(ChannelId(channel));
-            context
-                .note(format!("{}: {}", channel.name.text(), why.told(self.types.types())), count);
+            context.note(
+                format!("{}: {}", channel.name.text(), why.message(self.types.types())),
+                count,
+            );
         }
         Ok(self.undecoded.settle(batch, failed.events, context))
     }

@@ -13,7 +13,7 @@ use sluice_core::{
     OptionsError, PayloadType, Payloads, Rows, RowsEffect, Stage, StageContext, TypePaths,
 };
 
-use crate::decode::{ChannelTypes, known_codecs, made_from};
+use crate::decode::{ChannelTypes, load_codecs, made_from};
 
 /// Options of `encode`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -43,20 +43,20 @@ struct Encode {
     all: bool,
     beside: Option<String>,
     /// Types that were made from what rows say of them, and the columns these have.
-    adopted: Mutex<Vec<(Arc<MessageType>, SchemaRef, Found)>>,
+    adopted: Mutex<Vec<(Arc<MessageType>, SchemaRef, TypeResult)>>,
 }
 
 /// A type, or why there is none.
-type Found = Result<Arc<dyn PayloadType>, String>;
+type TypeResult = Result<Arc<dyn PayloadType>, String>;
 
 impl TryFrom<EncodeOptions> for Stage {
     type Error = OptionsError;
 
     fn try_from(options: EncodeOptions) -> Result<Self, OptionsError> {
-        let given = CodecOptions { messages: options.messages, ..CodecOptions::default() };
-        let codecs = known_codecs(&options.types, &given)?;
+        let codec_options = CodecOptions { messages: options.messages, ..CodecOptions::default() };
+        let codecs = load_codecs(&options.types, &codec_options)?;
         let types: Vec<KnownType> = codecs.types().cloned().collect();
-        let channel_types = ChannelTypes::of(options.channel_types, &types)?;
+        let channel_types = ChannelTypes::new(options.channel_types, &types)?;
         let beside = made_from(&codecs);
         let (all, adopted) = (options.all, Mutex::default());
         Ok(Self::Map(Box::new(Encode { codecs, types, channel_types, all, beside, adopted })))
@@ -65,7 +65,7 @@ impl TryFrom<EncodeOptions> for Stage {
 
 impl Encode {
     /// Rows that do not describe their type, apart by what their channels are said to have.
-    fn apart<'s>(
+    fn split_by_type<'s>(
         &'s self,
         batch: &Batch,
         rows: Rows,
@@ -78,16 +78,16 @@ impl Encode {
         let mut parts: BTreeMap<Option<&str>, Vec<u32>> = BTreeMap::new();
         for (row, event) in rows.events.iter().enumerate() {
             let channel = batch.channels()[*event as usize];
-            let wanted = known.entry(channel).or_insert_with(|| {
-                self.channel_types.of_channel(&context.channels.get(ChannelId(channel)))
+            let type_name = known.entry(channel).or_insert_with(|| {
+                self.channel_types.type_of(&context.channels.get(ChannelId(channel)))
             });
-            parts.entry(*wanted).or_default().push(row as u32);
+            parts.entry(*type_name).or_default().push(row as u32);
         }
-        parts.into_iter().map(|(wanted, part)| (rows.pick(&part), wanted)).collect()
+        parts.into_iter().map(|(type_name, part)| (rows.pick(&part), type_name)).collect()
     }
 
     /// The type of rows: the one they describe, or else one that was given.
-    fn type_of(&self, rows: &Rows, wanted: Option<&str>) -> Found {
+    fn type_of(&self, rows: &Rows, type_name: Option<&str>) -> TypeResult {
         let message = &rows.message;
         if message.is_part() {
             let what =
@@ -97,15 +97,15 @@ impl Encode {
         if !message.text.is_empty() {
             return self.adopt(rows);
         }
-        if let Some(wanted) = wanted {
-            return self.given(|known| *known.described.name == *wanted);
+        if let Some(type_name) = type_name {
+            return self.find_type(|known| *known.described.name == *type_name);
         }
         if !message.codec.is_empty() {
-            return self.given(|known| known.described.key == message.key);
+            return self.find_type(|known| known.described.key == message.key);
         }
         // Rows of another program: the one type with just these fields.
         let schema = rows.columns.schema();
-        self.given(|known| {
+        self.find_type(|known| {
             let Ok(form) = &known.form else { return false };
             let fields = form.schema().fields();
             fields.len() == schema.fields().len()
@@ -113,7 +113,7 @@ impl Encode {
         })
     }
 
-    fn given(&self, is_it: impl Fn(&KnownType) -> bool) -> Found {
+    fn find_type(&self, is_it: impl Fn(&KnownType) -> bool) -> TypeResult {
         let mut found = self.types.iter().filter(|known| is_it(known));
         let Some(first) = found.next() else {
             return Err("none of the types that are given is theirs: give it with `types`".into());
@@ -127,10 +127,10 @@ impl Encode {
         first.form.clone()
     }
 
-    fn adopt(&self, rows: &Rows) -> Found {
+    fn adopt(&self, rows: &Rows) -> TypeResult {
         let (message, schema) = (&rows.message, rows.columns.schema());
         let mut adopted = self.adopted.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |(known, columns, _): &&(Arc<MessageType>, SchemaRef, Found)| {
+        let is_it = |(known, columns, _): &&(Arc<MessageType>, SchemaRef, TypeResult)| {
             (Arc::ptr_eq(known, message) || known == message) && *columns == schema
         };
         if let Some((_, _, found)) = adopted.iter().find(is_it) {
@@ -149,20 +149,21 @@ impl Encode {
         &self,
         batch: Batch,
         rows: Rows,
-        wanted: Option<&str>,
-        done: &mut Vec<Rows>,
+        type_name: Option<&str>,
+        finished: &mut Vec<Rows>,
         context: &mut StageContext<'_>,
     ) -> Batch {
         let name = Arc::clone(&rows.message.name);
         let mut bad = Vec::new();
-        let encoded = self.type_of(&rows, wanted).and_then(|of| of.encode(&rows.columns, &mut bad));
+        let encoded =
+            self.type_of(&rows, type_name).and_then(|of| of.encode(&rows.columns, &mut bad));
         let payloads = match encoded {
             Ok(payloads) => payloads,
             Err(reason) => {
                 let count = rows.events.len() as u64;
                 context.note(format!("rows of `{name}` without a payload: {reason}"), count);
-                undecoded(&batch, &rows.events, context);
-                done.push(rows);
+                mark_undecoded(&batch, &rows.events, context);
+                finished.push(rows);
                 return batch;
             }
         };
@@ -173,44 +174,44 @@ impl Encode {
         }
         if bad.is_empty() {
             let batch = batch.with_payloads(&rows.events, &payloads);
-            done.push(Rows { payloads: Payloads::Kept, ..rows });
+            finished.push(Rows { payloads: Payloads::Kept, ..rows });
             return batch;
         }
         let is_bad = |row: &u32| bad.binary_search_by_key(row, |(bad, _)| *bad).is_ok();
         let all = 0..rows.events.len() as u32;
         let (bad_rows, good_rows): (Vec<u32>, Vec<u32>) = all.partition(is_bad);
         let bad = rows.pick(&bad_rows);
-        undecoded(&batch, &bad.events, context);
-        done.push(bad);
+        mark_undecoded(&batch, &bad.events, context);
+        finished.push(bad);
         if good_rows.is_empty() {
             return batch;
         }
         let good = rows.pick(&good_rows);
         let payloads = BinaryArray::from_iter_values(payloads.iter().flatten());
         let batch = batch.with_payloads(&good.events, &payloads);
-        done.push(Rows { payloads: Payloads::Kept, ..good });
+        finished.push(Rows { payloads: Payloads::Kept, ..good });
         batch
     }
 }
 
-fn undecoded(batch: &Batch, events: &[u32], context: &mut StageContext<'_>) {
+fn mark_undecoded(batch: &Batch, events: &[u32], context: &mut StageContext<'_>) {
     let origins = batch.origins();
     context.undecoded.extend(events.iter().map(|event| origins[*event as usize]));
 }
 
 impl Map for Encode {
     fn apply(&self, mut batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
-        let mut done = Vec::with_capacity(batch.rows().len());
+        let mut finished = Vec::with_capacity(batch.rows().len());
         for rows in batch.rows().to_vec() {
             if rows.payloads == Payloads::Kept && !self.all {
-                done.push(rows);
+                finished.push(rows);
                 continue;
             }
-            for (rows, wanted) in self.apart(&batch, rows, context) {
-                batch = self.encode(batch, rows, wanted, &mut done, context);
+            for (rows, type_name) in self.split_by_type(&batch, rows, context) {
+                batch = self.encode(batch, rows, type_name, &mut finished, context);
             }
         }
-        Ok(batch.with_rows(done))
+        Ok(batch.with_rows(finished))
     }
 
     fn uses_rows(&self) -> bool {

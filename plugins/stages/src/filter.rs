@@ -11,7 +11,7 @@ use sluice_core::{
 };
 
 use crate::condition::Condition;
-use crate::window::Window;
+use crate::window::ClipWindow;
 
 /// Options of `filter`. An event passes if it passes each of them that is given.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -34,14 +34,14 @@ pub struct FilterOptions {
     #[serde(rename = "where")]
     pub condition: Option<Condition>,
     /// What becomes of events for which `where` cannot be told, as a value that it needs is missing.
-    pub missing: Missing,
+    pub missing: MissingPolicy,
 }
 
 /// What becomes of events of which nobody can tell whether a condition holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_core::schemars")]
-pub enum Missing {
+pub enum MissingPolicy {
     /// They do not pass.
     #[default]
     Drop,
@@ -52,7 +52,7 @@ pub enum Missing {
 #[derive(Debug)]
 struct Filter {
     options: FilterOptions,
-    window: Window,
+    window: ClipWindow,
     passes: PerChannel<bool>,
 }
 
@@ -60,7 +60,7 @@ impl TryFrom<FilterOptions> for Stage {
     type Error = OptionsError;
 
     fn try_from(options: FilterOptions) -> Result<Self, OptionsError> {
-        let window = Window::new(["start", "end"], options.start, options.end)?;
+        let window = ClipWindow::new(["start", "end"], options.start, options.end)?;
         Ok(Self::Map(Box::new(Filter { options, window, passes: PerChannel::default() })))
     }
 }
@@ -96,13 +96,13 @@ impl Map for Filter {
             return Ok(crate::keep(&batch, context, passes));
         };
         let decided = condition.decide(&batch, passes, context)?;
-        let unknown = self.options.missing == Missing::Pass;
+        let unknown = self.options.missing == MissingPolicy::Pass;
         let holds = |row: usize| passes(row) & decided[row].unwrap_or(unknown);
         Ok(crate::keep(&batch, context, holds))
     }
 
     fn query(&self) -> plugin::MapQuery {
-        let Window { start, end, .. } = self.window;
+        let ClipWindow { start, end, .. } = self.window;
         let FilterOptions { channels, exclude, source, .. } = &self.options;
         let channels = ChannelQuery::from_patterns(channels, exclude, source);
         plugin::MapQuery { start, end, channels, keeps_times: true, keeps_channels: true }
@@ -134,12 +134,12 @@ fn source_patterns(_: &mut SchemaGenerator) -> Schema {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Run, int_rows, times};
+    use crate::testing::{StageRunner, int_rows, times};
     use serde_json::{Value, json};
 
     /// The times of the events that pass: POSE at 0 and 30, GPS at 10 and 40, ODO at 20 and 50.
     fn passing(options: Value) -> Vec<i64> {
-        let mut run = Run::of("filter", options);
+        let mut run = StageRunner::new("filter", options);
         let batch = run.batch(&[
             ("POSE", 0),
             ("GPS", 10),
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn relative_times_count_from_the_first_event() {
-        let mut run = Run::of("filter", json!({ "start": "+20ns" }));
+        let mut run = StageRunner::new("filter", json!({ "start": "+20ns" }));
         assert!(run.needs_origin());
         run.origin = Some(5);
         let batch = run.batch(&[("A", 24), ("A", 25)]);
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn relative_times_without_a_first_event_are_an_error() {
-        let mut run = Run::of("filter", json!({ "start": "+20ns" }));
+        let mut run = StageRunner::new("filter", json!({ "start": "+20ns" }));
         let batch = run.batch(&[("A", 24)]);
         assert!(run.all([batch]).unwrap_err().to_string().contains("`start` counts from"));
         assert!(run.all([Batch::default()]).is_ok());
@@ -195,13 +195,13 @@ mod tests {
 
     #[test]
     fn a_window_without_any_time_is_refused() {
-        let error = Run::refusal("filter", json!({ "start": "20ns", "end": "10ns" }));
+        let error = StageRunner::refusal("filter", json!({ "start": "20ns", "end": "10ns" }));
         assert_eq!(error.path, ["end"]);
     }
 
     /// The times of the events that pass: POSE at 0, 20, 40 decoded with v = 0, 1, 2; GPS at 10, 30, 50 not.
     fn passing_where(options: Value) -> (Vec<i64>, Vec<(String, u64)>) {
-        let mut run = Run::of("filter", options);
+        let mut run = StageRunner::new("filter", options);
         let events: Vec<_> =
             (0..6).map(|n| (if n % 2 == 0 { "POSE" } else { "GPS" }, n * 10)).collect();
         let batch = run.batch(&events);
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_wrong_condition_is_told_with_its_place() {
-        let error = Run::refusal("filter", json!({ "where": "v >> 3" }));
+        let error = StageRunner::refusal("filter", json!({ "where": "v >> 3" }));
         assert_eq!(error.path, ["where"]);
         assert_eq!(
             error.message,

@@ -14,7 +14,7 @@ pub mod rename;
 pub mod sample;
 pub mod time;
 
-mod intervals;
+mod histogram;
 mod sort;
 mod window;
 

@@ -78,11 +78,11 @@ impl Fold for Limit {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Run, times};
+    use crate::testing::{StageRunner, times};
     use serde_json::{Value, json};
 
     fn passing(options: Value) -> Vec<i64> {
-        let mut run = Run::of("limit", options);
+        let mut run = StageRunner::new("limit", options);
         let batches = [
             run.batch(&[("A", 0), ("A", 1), ("B", 2)]),
             run.batch(&[("A", 3), ("B", 4), ("C", 5)]),
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn it_is_done_when_all_have_passed() {
-        let mut run = Run::of("limit", json!({ "events": 2 }));
+        let mut run = StageRunner::new("limit", json!({ "events": 2 }));
         let batch = run.batch(&[("A", 0)]);
         run.all([batch.clone()]).unwrap();
         assert!(!run.is_done());
@@ -116,6 +116,6 @@ mod tests {
 
     #[test]
     fn a_limit_without_a_number_is_refused() {
-        assert!(Run::refusal("limit", json!({})).message.contains("is needed"));
+        assert!(StageRunner::refusal("limit", json!({})).message.contains("is needed"));
     }
 }

@@ -56,12 +56,12 @@ impl Sink for Null {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Run;
+    use crate::testing::StageRunner;
     use sluice_core::{BlockPool, Channels};
 
     #[test]
     fn events_are_counted_and_nothing_is_written() {
-        let batch = Run::of("filter", serde_json::json!({})).batch(&[("A", 0), ("B", 1)]);
+        let batch = StageRunner::new("filter", serde_json::json!({})).batch(&[("A", 0), ("B", 1)]);
         let (channels, buffers) = (Channels::default(), BlockPool::new(16, 1));
         let mut context = EncodeContext::new(&channels, &buffers);
         let events = Null {}.encode(batch, &mut context).unwrap();

@@ -49,7 +49,7 @@ const SOURCE: &str = "{source}";
 
 #[derive(Debug)]
 struct Rename {
-    names: Names,
+    names: NameRules,
     source: Option<Arc<str>>,
     /// The channel that each becomes, worked out when the first event of it is met: the new channels
     /// are channels of the run too, and are not to be renamed again.
@@ -57,15 +57,15 @@ struct Rename {
 }
 
 #[derive(Debug)]
-struct Names {
-    rules: Vec<Rule>,
+struct NameRules {
+    rules: Vec<RenameRule>,
     map: BTreeMap<String, String>,
     prefix: String,
     suffix: String,
 }
 
 #[derive(Debug)]
-enum Rule {
+enum RenameRule {
     Glob { from: Pattern, to: String },
     Regex { from: Regex, to: String },
 }
@@ -76,12 +76,12 @@ impl TryFrom<RenameOptions> for Stage {
     fn try_from(options: RenameOptions) -> Result<Self, OptionsError> {
         let RenameOptions { channels, map, prefix, suffix, source } = options;
         let rules = channels.into_iter().enumerate().map(|(at, rule)| {
-            Rule::read(rule).map_err(|(key, message)| OptionsError {
+            RenameRule::read(rule).map_err(|(key, message)| OptionsError {
                 path: vec!["channels".to_owned(), at.to_string(), key.to_owned()],
                 message,
             })
         });
-        let names = Names { rules: rules.collect::<Result<_, _>>()?, map, prefix, suffix };
+        let names = NameRules { rules: rules.collect::<Result<_, _>>()?, map, prefix, suffix };
         let (source, renamed) = (source.map(Arc::from), PerChannel::default());
         Ok(Self::Map(Box::new(Rename { names, source, renamed })))
     }
@@ -93,7 +93,7 @@ sluice_core::register! {
     sample: include_str!("../samples/rename.toml"),
 }
 
-impl Rule {
+impl RenameRule {
     /// `Err` has the key at fault and what is wrong with it.
     fn read(RuleOptions { from, to }: RuleOptions) -> Result<Self, (&'static str, String)> {
         let Some(regex) = from.strip_prefix("re:") else {
@@ -153,7 +153,7 @@ fn unknown_group<'t>(to: &'t str, regex: &Regex) -> Option<&'t str> {
     None
 }
 
-impl Names {
+impl NameRules {
     fn rename(&self, name: &str, source: &str) -> String {
         let mapped = self.map.get(name).map(|to| to.replace(SOURCE, source));
         let ruled = || self.rules.iter().find_map(|rule| rule.rename(name));
@@ -198,11 +198,11 @@ impl Map for Rename {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Run;
+    use crate::testing::StageRunner;
     use serde_json::{Value, json};
 
     fn renamed(options: Value, name: &str) -> Channel {
-        let mut run = Run::of("rename", options);
+        let mut run = StageRunner::new("rename", options);
         let batch = run.batch(&[(name, 0)]);
         let out = run.all([batch]).unwrap();
         Channel::clone(&run.channels.get(ChannelId(out.channels()[0])))
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn affixes_may_hold_the_source() {
-        let source = Run::channel("A").source.to_string();
+        let source = StageRunner::channel("A").source.to_string();
         let options = json!({ "prefix": "{source}/", "suffix": "@{source}" });
         assert_eq!(name(options, "A"), format!("{source}/A@{source}"));
     }
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn the_source_changes_and_other_attributes_stay() {
         let channel = renamed(json!({ "source": "robot" }), "POSE");
-        let before = Run::channel("POSE");
+        let before = StageRunner::channel("POSE");
         assert_eq!(channel, Channel { source: "robot".into(), ..before });
     }
 
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_new_name_is_not_renamed_again() {
-        let mut run = Run::of("rename", json!({ "prefix": "x" }));
+        let mut run = StageRunner::new("rename", json!({ "prefix": "x" }));
         for _ in 0..3 {
             let batch = run.batch(&[("A", 0)]);
             run.all([batch]).unwrap();
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn the_channels_that_were_read_are_remembered() {
-        let mut run = Run::of("rename", json!({ "map": { "A": "B" } }));
+        let mut run = StageRunner::new("rename", json!({ "map": { "A": "B" } }));
         let batch = run.batch(&[("A", 0), ("B", 1)]);
         let out = run.all([batch.clone()]).unwrap();
         assert_eq!((out.origins(), out.channels()), (batch.channels(), &[1, 1][..]));
@@ -281,7 +281,7 @@ mod tests {
     fn mistakes_in_rules_are_found_where_they_are() {
         let wrong = |from: &str, to: &str| {
             let rules = json!([{ "from": "A", "to": "B" }, { "from": from, "to": to }]);
-            Run::refusal("rename", json!({ "channels": rules }))
+            StageRunner::refusal("rename", json!({ "channels": rules }))
         };
         assert_eq!(wrong("re:(", "x").path, ["channels", "1", "from"]);
         assert_eq!(wrong("odd[", "x").path, ["channels", "1", "from"]);

@@ -22,23 +22,23 @@ pub struct SampleOptions {
 }
 
 #[derive(Debug)]
-struct Sample {
-    rule: Rule,
+struct Sampler {
+    rule: SampleRule,
     channels: Patterns,
     thinned: PerChannel<bool>,
-    states: Vec<State>,
+    states: Vec<SampleState>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Rule {
+enum SampleRule {
     Every(u64),
     /// At least so many nanoseconds from one to the next.
-    Apart(i64),
+    MinInterval(i64),
 }
 
 /// What is remembered of a channel.
 #[derive(Clone, Copy, Debug, Default)]
-struct State {
+struct SampleState {
     /// Events that are still to be left out.
     skip: u64,
     /// When the last event that passed happened.
@@ -51,7 +51,7 @@ impl TryFrom<SampleOptions> for Stage {
     fn try_from(options: SampleOptions) -> Result<Self, OptionsError> {
         let rule = rule(options.every, options.max_hz)?;
         let (channels, thinned) = (options.channels, PerChannel::default());
-        Ok(Self::Fold(Box::new(Sample { rule, channels, thinned, states: Vec::new() })))
+        Ok(Self::Fold(Box::new(Sampler { rule, channels, thinned, states: Vec::new() })))
     }
 }
 
@@ -61,13 +61,15 @@ sluice_core::register! {
     sample: include_str!("../samples/sample.toml"),
 }
 
-fn rule(every: Option<u64>, max_hz: Option<f64>) -> Result<Rule, OptionsError> {
+fn rule(every: Option<u64>, max_hz: Option<f64>) -> Result<SampleRule, OptionsError> {
     match (every, max_hz) {
         (Some(0), None) => Err(OptionsError::at("every", "`every` counts from 1, which keeps all")),
-        (Some(every), None) => Ok(Rule::Every(every)),
+        (Some(every), None) => Ok(SampleRule::Every(every)),
         // Cut off, not rounded: a channel of just this rate keeps all its events although its times
         // are cut off too. The cast clamps.
-        (None, Some(hz)) if hz > 0.0 && hz.is_finite() => Ok(Rule::Apart((1e9 / hz) as i64)),
+        (None, Some(hz)) if hz > 0.0 && hz.is_finite() => {
+            Ok(SampleRule::MinInterval((1e9 / hz) as i64))
+        }
         (None, Some(_)) => Err(OptionsError::at("max_hz", "a rate above 0 is needed")),
         _ => Err(OptionsError {
             path: Vec::new(),
@@ -76,11 +78,11 @@ fn rule(every: Option<u64>, max_hz: Option<f64>) -> Result<Rule, OptionsError> {
     }
 }
 
-impl State {
-    fn lets_pass(&mut self, rule: Rule, time: i64) -> bool {
+impl SampleState {
+    fn lets_pass(&mut self, rule: SampleRule, time: i64) -> bool {
         match rule {
-            Rule::Every(every) => self.counts_down(every),
-            Rule::Apart(nanos) => self.is_apart(nanos, time),
+            SampleRule::Every(every) => self.counts_down(every),
+            SampleRule::MinInterval(nanos) => self.is_apart(nanos, time),
         }
     }
 
@@ -100,12 +102,12 @@ impl State {
     }
 }
 
-impl Fold for Sample {
+impl Fold for Sampler {
     fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
         let Self { rule, channels: patterns, thinned, states } = self;
         let decide = |c: &Channel| Ok(patterns.is_empty() || patterns.matches(c.name.text()));
         let thinned = thinned.table(context.channels, decide)?;
-        states.resize(thinned.len(), State::default());
+        states.resize(thinned.len(), SampleState::default());
         let (times, channels) = (batch.timestamps(), batch.channels());
         let passes = |row: usize| {
             let channel = channels[row] as usize;
@@ -125,11 +127,11 @@ impl Fold for Sample {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Run, times};
+    use crate::testing::{StageRunner, times};
     use serde_json::{Value, json};
 
     fn passing(options: Value, events: &[(&str, i64)]) -> Vec<i64> {
-        let mut run = Run::of("sample", options);
+        let mut run = StageRunner::new("sample", options);
         let batch = run.batch(events);
         let out = run.all([batch]).unwrap();
         assert_eq!(out.len() + run.filtered as usize, events.len());
@@ -186,9 +188,9 @@ mod tests {
     #[test]
     fn exactly_one_rule_is_needed() {
         for options in [json!({}), json!({ "every": 2, "max_hz": 1 })] {
-            assert!(Run::refusal("sample", options).message.contains("either"));
+            assert!(StageRunner::refusal("sample", options).message.contains("either"));
         }
-        assert_eq!(Run::refusal("sample", json!({ "every": 0 })).path, ["every"]);
-        assert_eq!(Run::refusal("sample", json!({ "max_hz": -1 })).path, ["max_hz"]);
+        assert_eq!(StageRunner::refusal("sample", json!({ "every": 0 })).path, ["every"]);
+        assert_eq!(StageRunner::refusal("sample", json!({ "max_hz": -1 })).path, ["max_hz"]);
     }
 }

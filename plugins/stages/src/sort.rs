@@ -10,14 +10,14 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use sluice_core::{Batch, StageContext};
 
-use crate::time::Late;
+use crate::time::LatePolicy;
 
 /// Events in a batch that is given on.
 const BATCH: usize = 8192;
 
 /// What may be held back. Beyond it, the earliest event is given on early.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct SortLimits {
     pub(crate) events: u64,
     pub(crate) bytes: u64,
 }
@@ -26,23 +26,23 @@ pub(crate) struct Limits {
 #[derive(Debug)]
 pub(crate) struct Sorter {
     window: i64,
-    late: Late,
-    limits: Limits,
+    late: LatePolicy,
+    limits: SortLimits,
     watermark: i64,
     /// Events that have come.
     arrivals: u64,
     /// The batches that events of `run` and `fresh` lie in, in order of arrival.
-    held: VecDeque<Held>,
-    run: Run,
+    held: VecDeque<HeldBatch>,
+    run: SortedRun,
     /// Events of the batch that is being pushed.
-    fresh: BinaryHeap<Reverse<Waiting>>,
+    incoming: BinaryHeap<Reverse<PendingEvent>>,
     /// Payload bytes of the events that wait.
     bytes: u64,
 }
 
 /// An event that waits for its turn. Ordered by its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Waiting {
+struct PendingEvent {
     time: i64,
     arrival: u64,
     bytes: u32,
@@ -50,7 +50,7 @@ struct Waiting {
 
 /// A batch of which events wait.
 #[derive(Debug)]
-struct Held {
+struct HeldBatch {
     /// The arrival number of its first event.
     first: u64,
     /// How many of its events wait.
@@ -60,14 +60,14 @@ struct Held {
 
 /// Waiting events in order; those before `head` are gone.
 #[derive(Debug, Default)]
-struct Run {
-    list: Vec<Waiting>,
+struct SortedRun {
+    list: Vec<PendingEvent>,
     head: usize,
 }
 
 /// What happened while a batch was pushed.
 #[derive(Default)]
-struct Tally {
+struct PushTally {
     /// Arrival numbers of events whose turn came, in order.
     ready: Vec<u64>,
     late: u64,
@@ -76,7 +76,7 @@ struct Tally {
 
 impl Sorter {
     /// A sorter for events that come at most `window` nanoseconds late.
-    pub(crate) fn new(window: i64, late: Late, limits: Limits) -> Self {
+    pub(crate) fn new(window: i64, late: LatePolicy, limits: SortLimits) -> Self {
         Self {
             window,
             late,
@@ -84,8 +84,8 @@ impl Sorter {
             watermark: i64::MIN,
             arrivals: 0,
             held: VecDeque::new(),
-            run: Run::default(),
-            fresh: BinaryHeap::new(),
+            run: SortedRun::default(),
+            incoming: BinaryHeap::new(),
             bytes: 0,
         }
     }
@@ -95,45 +95,45 @@ impl Sorter {
         let batch = batch.compact();
         let first = self.arrivals;
         let mut waiting = 0;
-        let mut tally = Tally::default();
+        let mut tally = PushTally::default();
         for (row, time) in batch.timestamps().iter().enumerate() {
             let (arrival, bytes) = (first + row as u64, batch.payload_len(row) as u32);
-            if self.take(Waiting { time: *time, arrival, bytes }, &mut tally) {
+            if self.hold(PendingEvent { time: *time, arrival, bytes }, &mut tally) {
                 waiting += 1;
                 self.release(&mut tally);
             }
         }
         self.arrivals += batch.len() as u64;
-        self.held.push_back(Held { first, waiting, batch });
-        self.run.merge(std::mem::take(&mut self.fresh));
-        self.tell(&tally, context);
-        self.give(&tally.ready)
+        self.held.push_back(HeldBatch { first, waiting, batch });
+        self.run.merge(std::mem::take(&mut self.incoming));
+        self.note(&tally, context);
+        self.emit(&tally.ready)
     }
 
     /// Gives all that is left.
     pub(crate) fn finish(&mut self) -> Vec<Batch> {
         let ready: Vec<u64> = self.run.rest().iter().map(|event| event.arrival).collect();
-        self.run = Run::default();
+        self.run = SortedRun::default();
         self.bytes = 0;
-        self.give(&ready)
+        self.emit(&ready)
     }
 
     /// Has an event wait for its turn. False if it came late and is left out.
-    fn take(&mut self, event: Waiting, tally: &mut Tally) -> bool {
+    fn hold(&mut self, event: PendingEvent, tally: &mut PushTally) -> bool {
         let is_late = event.time < self.watermark;
         tally.late += u64::from(is_late);
-        if is_late && self.late == Late::Drop {
+        if is_late && self.late == LatePolicy::Drop {
             return false;
         }
         let time = event.time.max(self.watermark);
-        self.fresh.push(Reverse(Waiting { time, ..event }));
+        self.incoming.push(Reverse(PendingEvent { time, ..event }));
         self.bytes += u64::from(event.bytes);
         self.watermark = self.watermark.max(event.time.saturating_sub(self.window));
         true
     }
 
     /// Notes the events whose turn it is now, and the earliest where too many wait.
-    fn release(&mut self, tally: &mut Tally) {
+    fn release(&mut self, tally: &mut PushTally) {
         while let Some(event) = self.earliest() {
             let is_due = event.time <= self.watermark;
             if !is_due && !self.is_over_limit() {
@@ -150,8 +150,8 @@ impl Sorter {
         }
     }
 
-    fn earliest(&self) -> Option<Waiting> {
-        let (old, new) = (self.run.first(), self.fresh.peek().map(|event| event.0));
+    fn earliest(&self) -> Option<PendingEvent> {
+        let (old, new) = (self.run.first(), self.incoming.peek().map(|event| event.0));
         match (old, new) {
             (Some(old), Some(new)) => Some(old.min(new)),
             (old, new) => old.or(new),
@@ -159,28 +159,28 @@ impl Sorter {
     }
 
     fn remove_earliest(&mut self) {
-        let is_old = match (self.run.first(), self.fresh.peek()) {
+        let is_old = match (self.run.first(), self.incoming.peek()) {
             (Some(old), Some(Reverse(new))) => old < *new,
             (old, _) => old.is_some(),
         };
         if is_old {
             self.run.head += 1;
         } else {
-            self.fresh.pop();
+            self.incoming.pop();
         }
     }
 
     fn is_over_limit(&self) -> bool {
-        let events = (self.run.rest().len() + self.fresh.len()) as u64;
+        let events = (self.run.rest().len() + self.incoming.len()) as u64;
         events > self.limits.events || self.bytes > self.limits.bytes
     }
 
-    fn tell(&self, tally: &Tally, context: &mut StageContext<'_>) {
+    fn note(&self, tally: &PushTally, context: &mut StageContext<'_>) {
         let late = match self.late {
-            Late::Keep => "came too late to be sorted; passed on out of order",
-            Late::Drop => "came too late to be sorted",
+            LatePolicy::Keep => "came too late to be sorted; passed on out of order",
+            LatePolicy::Drop => "came too late to be sorted",
         };
-        if self.late == Late::Drop {
+        if self.late == LatePolicy::Drop {
             context.filtered += tally.late;
         }
         let early = "given on early: the sort window holds more than `sort_events` or `sort_bytes`";
@@ -192,7 +192,7 @@ impl Sorter {
     }
 
     /// The events with these arrival numbers, in this order; they wait no longer.
-    fn give(&mut self, ready: &[u64]) -> Vec<Batch> {
+    fn emit(&mut self, ready: &[u64]) -> Vec<Batch> {
         let batches = ready.chunks(BATCH).map(|arrivals| self.gather(arrivals)).collect();
         while self.held.front().is_some_and(|held| held.waiting == 0) {
             self.held.pop_front();
@@ -220,7 +220,7 @@ impl Sorter {
     }
 }
 
-impl Held {
+impl HeldBatch {
     fn has(&self, arrival: u64) -> bool {
         (self.first..self.first + self.batch.len() as u64).contains(&arrival)
     }
@@ -234,26 +234,26 @@ impl Held {
     }
 }
 
-impl Run {
-    fn first(&self) -> Option<Waiting> {
+impl SortedRun {
+    fn first(&self) -> Option<PendingEvent> {
         self.list.get(self.head).copied()
     }
 
-    fn rest(&self) -> &[Waiting] {
+    fn rest(&self) -> &[PendingEvent] {
         &self.list[self.head..]
     }
 
     /// Adds events, which are mostly later than those there are.
-    fn merge(&mut self, fresh: BinaryHeap<Reverse<Waiting>>) {
-        let mut fresh: Vec<Waiting> = fresh.into_iter().map(|event| event.0).collect();
-        fresh.sort_unstable();
-        let Some(first) = fresh.first().copied() else { return };
+    fn merge(&mut self, incoming: BinaryHeap<Reverse<PendingEvent>>) {
+        let mut incoming: Vec<PendingEvent> = incoming.into_iter().map(|event| event.0).collect();
+        incoming.sort_unstable();
+        let Some(first) = incoming.first().copied() else { return };
         if self.head > self.list.len() / 2 {
             self.list.drain(..self.head);
             self.head = 0;
         }
         let from = self.head + self.rest().partition_point(|event| *event < first);
-        self.list.extend(fresh);
+        self.list.extend(incoming);
         // Two sorted runs: the standard sort finds them and only merges.
         self.list[from..].sort();
     }
@@ -261,18 +261,18 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Run, times};
+    use crate::testing::{StageRunner, times};
     use serde_json::{Value, json};
     use sluice_core::Batch;
 
-    struct Sorted {
+    struct SortOutput {
         times: Vec<i64>,
         sequences: Vec<i64>,
-        run: Run,
+        run: StageRunner,
     }
 
-    fn sorted(options: Value, given: &[&[i64]]) -> Sorted {
-        let mut run = Run::of("time", options);
+    fn sorted(options: Value, given: &[&[i64]]) -> SortOutput {
+        let mut run = StageRunner::new("time", options);
         let batches: Vec<Batch> = given
             .iter()
             .map(|times| {
@@ -283,7 +283,7 @@ mod tests {
         let out = run.all(batches).unwrap();
         let given: usize = given.iter().map(|times| times.len()).sum();
         assert_eq!(out.len() + run.filtered as usize, given);
-        Sorted { times: times(&out), sequences: out.sequences().to_vec(), run }
+        SortOutput { times: times(&out), sequences: out.sequences().to_vec(), run }
     }
 
     #[test]
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn an_event_is_held_no_longer_than_it_has_to() {
-        let mut run = Run::of("time", json!({ "sort": "10ns" }));
+        let mut run = StageRunner::new("time", json!({ "sort": "10ns" }));
         let given = [run.batch(&[("A", 0), ("A", 5), ("A", 10)]), run.batch(&[("A", 15)])];
         let [first, second] = given.map(|batch| run.push(batch).unwrap());
         assert_eq!((times(&first), times(&second)), (vec![0], vec![5]));
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn payloads_channels_and_decoded_rows_follow_their_events() {
-        let mut run = Run::of("time", json!({ "sort": "1s" }));
+        let mut run = StageRunner::new("time", json!({ "sort": "1s" }));
         let batch = run.batch(&[("B", 2), ("A", 1)]);
         let wanted: Vec<_> = [1, 0].map(|row| format!("{:?}", batch.event(row))).to_vec();
         let out = run.all([batch]).unwrap();

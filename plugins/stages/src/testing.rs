@@ -10,7 +10,7 @@ use sluice_core::{
     TimeWindow, TypeKey,
 };
 
-pub(crate) struct Run {
+pub(crate) struct StageRunner {
     stage: Stage,
     pub(crate) channels: Arc<Channels>,
     pub(crate) origin: Option<i64>,
@@ -46,8 +46,8 @@ pub(crate) fn rows(name: &str, events: &[u32], columns: Vec<(&str, ArrayRef)>) -
     }
 }
 
-impl Run {
-    pub(crate) fn of(name: &str, options: Value) -> Self {
+impl StageRunner {
+    pub(crate) fn new(name: &str, options: Value) -> Self {
         Self {
             stage: make(name, options).unwrap(),
             channels: Arc::default(),
@@ -162,14 +162,14 @@ mod properties {
 
     /// What came out: events with their channels by name, filtered, and notes by text.
     #[derive(Debug, PartialEq)]
-    struct Outcome {
+    struct StageOutcome {
         events: Vec<(i64, i64, String, String, Vec<u8>)>,
         filtered: u64,
         notes: BTreeMap<String, u64>,
     }
 
-    fn outcome(name: &str, options: Value, events: &Events, cut: bool) -> Outcome {
-        let mut run = Run::of(name, options);
+    fn outcome(name: &str, options: Value, events: &Events, cut: bool) -> StageOutcome {
+        let mut run = StageRunner::new(name, options);
         run.origin = events.iter().map(|event| event.1).min();
         let named = |events: &[(usize, i64, bool)]| -> Vec<(&str, i64)> {
             events.iter().map(|event| (NAMES[event.0], event.1)).collect()
@@ -190,7 +190,7 @@ mod properties {
             (event.timestamp, event.sequence, names.0, names.1, event.payload.to_vec())
         };
         let events = (0..out.len()).map(described).collect();
-        Outcome { events, filtered: run.filtered, notes }
+        StageOutcome { events, filtered: run.filtered, notes }
     }
 
     /// As if a stage before had decoded the channels `A`, to their times, and `B`, to lists of so many.

@@ -6,8 +6,8 @@ use sluice_core::schemars::JsonSchema;
 use sluice_core::time::{TimeLength, TimePoint};
 use sluice_core::{Batch, Error, Fold, Map, OptionsError, RowsEffect, Stage, StageContext, plugin};
 
-use crate::sort::{Limits, Sorter};
-use crate::window::{Bounds, Window};
+use crate::sort::{SortLimits, Sorter};
+use crate::window::{Bounds, ClipWindow};
 
 const SORT_EVENTS: u64 = 1_000_000;
 const SORT_BYTES: ByteSize = ByteSize(128 << 20);
@@ -27,7 +27,7 @@ pub struct TimeOptions {
     /// Puts events in time order that come at most so much later than one with a later time.
     pub sort: Option<TimeLength>,
     /// What becomes of events that come even later than `sort` allows. Default: `keep`.
-    pub late: Option<Late>,
+    pub late: Option<LatePolicy>,
     /// How many events `sort` may hold back. Default: 1000000.
     pub sort_events: Option<u64>,
     /// How many bytes of payload `sort` may hold back. Default: `128MiB`.
@@ -38,7 +38,7 @@ pub struct TimeOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_core::schemars")]
-pub enum Late {
+pub enum LatePolicy {
     /// It is passed on at once, out of order.
     #[default]
     Keep,
@@ -51,7 +51,7 @@ impl TryFrom<TimeOptions> for Stage {
 
     fn try_from(options: TimeOptions) -> Result<Self, OptionsError> {
         let keys = ["clip_start", "clip_end"];
-        let clip = Window::new(keys, options.clip_start, options.clip_end)?;
+        let clip = ClipWindow::new(keys, options.clip_start, options.clip_end)?;
         let adjust = Adjust { shift: options.shift.0, clip };
         Ok(match sorter(&options)? {
             None => Self::Map(Box::new(adjust)),
@@ -82,7 +82,7 @@ fn sorter(options: &TimeOptions) -> Result<Option<Sorter>, OptionsError> {
     if window < 0 {
         return Err(OptionsError::at("sort", "a length of time must not be negative here"));
     }
-    let limits = Limits {
+    let limits = SortLimits {
         events: sort_events.unwrap_or(SORT_EVENTS),
         bytes: sort_bytes.unwrap_or(SORT_BYTES).0,
     };
@@ -93,7 +93,7 @@ fn sorter(options: &TimeOptions) -> Result<Option<Sorter>, OptionsError> {
 #[derive(Debug)]
 struct Adjust {
     shift: i64,
-    clip: Window,
+    clip: ClipWindow,
 }
 
 impl Map for Adjust {
@@ -103,7 +103,7 @@ impl Map for Adjust {
             return Ok(batch);
         }
         let (shiftable, inside) =
-            (Bounds::of_shiftable(self.shift), self.clip.bounds(context.origin, self.shift)?);
+            (Bounds::shiftable(self.shift), self.clip.bounds(context.origin, self.shift)?);
         let mut lost = 0;
         let times = batch.timestamps();
         let kept = crate::keep(&batch, context, |row| {
@@ -178,11 +178,11 @@ impl Fold for Sort {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Run, times};
+    use crate::testing::{StageRunner, times};
     use serde_json::{Value, json};
 
-    fn run(options: Value, given: &[i64]) -> (Vec<i64>, Run) {
-        let mut run = Run::of("time", options);
+    fn run(options: Value, given: &[i64]) -> (Vec<i64>, StageRunner) {
+        let mut run = StageRunner::new("time", options);
         run.origin = given.first().copied();
         let events: Vec<(&str, i64)> = given.iter().map(|time| ("A", *time)).collect();
         let batch = run.batch(&events);
@@ -251,8 +251,8 @@ mod tests {
                 "" => json!({ "clip_end": clip }),
                 sort => json!({ "clip_end": clip, "sort": sort }),
             };
-            assert!(Run::of("time", options("+1s")).needs_origin());
-            assert!(!Run::of("time", options("1970-01-01T00:00:01Z")).needs_origin());
+            assert!(StageRunner::new("time", options("+1s")).needs_origin());
+            assert!(!StageRunner::new("time", options("1970-01-01T00:00:01Z")).needs_origin());
         }
     }
 
@@ -260,8 +260,8 @@ mod tests {
     fn options_of_sort_need_sort() {
         for key in ["late", "sort_events", "sort_bytes"] {
             let value = if key == "late" { json!("drop") } else { json!(5) };
-            assert_eq!(Run::refusal("time", json!({ key: value })).path, [key]);
+            assert_eq!(StageRunner::refusal("time", json!({ key: value })).path, [key]);
         }
-        assert_eq!(Run::refusal("time", json!({ "sort": "-1s" })).path, ["sort"]);
+        assert_eq!(StageRunner::refusal("time", json!({ "sort": "-1s" })).path, ["sort"]);
     }
 }

@@ -5,14 +5,14 @@ use sluice_core::{Error, OptionsError};
 
 /// From `start` on and before `end`, either of which may be open.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Window {
+pub(crate) struct ClipWindow {
     pub(crate) start: Option<TimePoint>,
     pub(crate) end: Option<TimePoint>,
     /// What the options call the two.
     keys: [&'static str; 2],
 }
 
-impl Window {
+impl ClipWindow {
     /// The window that the options called `keys` give.
     ///
     /// `Err` if it can be told already that no time lies in it.
@@ -72,7 +72,7 @@ impl Bounds {
     const VOID: Self = Self { first: i64::MAX, last: i64::MIN };
 
     /// The timestamps that stay in the range of times when `shift` is added.
-    pub(crate) fn of_shiftable(shift: i64) -> Self {
+    pub(crate) fn shiftable(shift: i64) -> Self {
         let (lowest, highest) = (i128::from(i64::MIN), i128::from(i64::MAX));
         Self::clamped(lowest - i128::from(shift), highest - i128::from(shift))
     }
@@ -98,8 +98,8 @@ impl Bounds {
 mod tests {
     use super::*;
 
-    fn window(start: Option<TimePoint>, end: Option<TimePoint>) -> Window {
-        Window::new(["start", "end"], start, end).unwrap()
+    fn window(start: Option<TimePoint>, end: Option<TimePoint>) -> ClipWindow {
+        ClipWindow::new(["start", "end"], start, end).unwrap()
     }
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn an_open_window_holds_every_time() {
-        let bounds = Window::default().bounds(None, 0).unwrap();
+        let bounds = ClipWindow::default().bounds(None, 0).unwrap();
         assert!(bounds.contains(i64::MIN) && bounds.contains(i64::MAX));
     }
 
@@ -139,7 +139,7 @@ mod tests {
         for (start, end) in
             [(TimePoint::At(5), TimePoint::At(5)), (TimePoint::After(6), TimePoint::After(5))]
         {
-            let error = Window::new(["a", "b"], Some(start), Some(end)).unwrap_err();
+            let error = ClipWindow::new(["a", "b"], Some(start), Some(end)).unwrap_err();
             assert_eq!(error.path, ["b"]);
         }
     }

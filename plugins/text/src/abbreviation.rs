@@ -4,13 +4,13 @@
 use std::fmt::Write;
 
 /// As many elements of a list are shown.
-const ELEMENTS: usize = 8;
+const MAX_ELEMENTS: usize = 8;
 
 /// As many characters of a text are shown, of base64 as well.
-const CHARACTERS: usize = 64;
+const MAX_CHARACTERS: usize = 64;
 
 /// A list or an object that is open.
-struct Open {
+struct OpenNode {
     is_list: bool,
     /// Elements before the one that is being read.
     elements: usize,
@@ -21,20 +21,20 @@ struct Open {
 /// shown is left out, too.
 pub(crate) fn abbreviated(json: &str) -> String {
     let mut out = String::with_capacity(json.len().min(4096));
-    let (mut open, mut rest): (Vec<Open>, _) = (Vec::new(), json);
+    let (mut open, mut rest): (Vec<OpenNode>, _) = (Vec::new(), json);
     // How many lists and objects were open where the end of a list began to be left out.
     let mut hidden: Option<usize> = None;
     while let Some(c) = rest.chars().next() {
         let (token, after) = rest.split_at(if c == '"' { text_len(rest) } else { c.len_utf8() });
         rest = after;
         match c {
-            '[' | '{' => open.push(Open { is_list: c == '[', elements: 0 }),
+            '[' | '{' => open.push(OpenNode { is_list: c == '[', elements: 0 }),
             ',' => count(&mut open),
             ']' | '}' => {
                 let closed = open.pop().map_or(0, |list| list.elements + 1);
                 if hidden == Some(open.len() + 1) {
                     hidden = None;
-                    let more = thousands(closed.saturating_sub(ELEMENTS));
+                    let more = thousands(closed.saturating_sub(MAX_ELEMENTS));
                     // Writing to a string does not fail.
                     let _written = write!(out, "… {more} more");
                 }
@@ -47,7 +47,7 @@ pub(crate) fn abbreviated(json: &str) -> String {
             } else {
                 out.push_str(token)
             }
-            let is_full = |list: &Open| list.is_list && list.elements == ELEMENTS;
+            let is_full = |list: &OpenNode| list.is_list && list.elements == MAX_ELEMENTS;
             if c == ',' && open.last().is_some_and(is_full) {
                 hidden = Some(open.len());
             }
@@ -56,7 +56,7 @@ pub(crate) fn abbreviated(json: &str) -> String {
     out
 }
 
-fn count(open: &mut [Open]) {
+fn count(open: &mut [OpenNode]) {
     if let Some(innermost) = open.last_mut() {
         innermost.elements += 1;
     }
@@ -80,7 +80,7 @@ fn text_len(json: &str) -> usize {
 fn push_text(text: &str, out: &mut String) {
     let (mut characters, mut end, mut chars) = (0, text.len(), text.char_indices().skip(1));
     while let Some((at, c)) = chars.next() {
-        if characters == CHARACTERS {
+        if characters == MAX_CHARACTERS {
             end = end.min(at);
         }
         if c == '"' {
@@ -92,7 +92,7 @@ fn push_text(text: &str, out: &mut String) {
             chars.by_ref().take(4).for_each(drop);
         }
     }
-    if characters <= CHARACTERS {
+    if characters <= MAX_CHARACTERS {
         out.push_str(text);
         return;
     }
@@ -171,24 +171,26 @@ mod tests {
     }
 
     /// What is shown of a value, made from the value itself.
-    fn modelled(value: &Value) -> String {
+    fn expected_text(value: &Value) -> String {
         match value {
-            Value::String(text) if text.chars().count() > CHARACTERS => {
-                let shown: String = text.chars().take(CHARACTERS).collect();
+            Value::String(text) if text.chars().count() > MAX_CHARACTERS => {
+                let shown: String = text.chars().take(MAX_CHARACTERS).collect();
                 let shown = json!(shown).to_string();
                 let shown = shown.strip_suffix('"').unwrap();
                 format!("{shown}…\" ({} characters)", thousands(text.chars().count()))
             }
             Value::Array(list) => {
-                let mut each: Vec<String> = list.iter().take(ELEMENTS).map(modelled).collect();
-                if list.len() > ELEMENTS {
-                    each.push(format!("… {} more", list.len() - ELEMENTS));
+                let mut each: Vec<String> =
+                    list.iter().take(MAX_ELEMENTS).map(expected_text).collect();
+                if list.len() > MAX_ELEMENTS {
+                    each.push(format!("… {} more", list.len() - MAX_ELEMENTS));
                 }
                 format!("[{}]", each.join(","))
             }
             Value::Object(map) => {
-                let pair =
-                    |(key, value): (&String, &Value)| format!("{}:{}", json!(key), modelled(value));
+                let pair = |(key, value): (&String, &Value)| {
+                    format!("{}:{}", json!(key), expected_text(value))
+                };
                 format!("{{{}}}", map.iter().map(pair).collect::<Vec<_>>().join(","))
             }
             plain => plain.to_string(),
@@ -198,7 +200,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_value_is_shown_as_its_model(value in any_json()) {
-            prop_assert_eq!(short(&value), modelled(&value));
+            prop_assert_eq!(short(&value), expected_text(&value));
         }
 
         #[test]

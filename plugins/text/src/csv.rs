@@ -15,10 +15,10 @@ use sluice_core::{
     Batch, Channel, EncodeContext, Error, Event, FieldPath, PerChannel, Sink, SinkContext, booleans,
 };
 
-use crate::fields::Gone;
-use crate::file::{self, Blocks, Taken, TextBlock, TextFile};
-use crate::table::{self, Columns, FieldParts, Front, Table, TableBlock};
-use crate::write::{self, Moments};
+use crate::fields::GonePayloads;
+use crate::file::{self, Blocks, LinePiece, TextBlock, TextFile};
+use crate::table::{self, ColumnValues, CsvTable, DetachedFields, LeadingColumns, TableBlock};
+use crate::write::{self, TimestampWriter};
 
 /// Options of `csv`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -32,7 +32,7 @@ pub struct Csv {
     event_columns: Vec<EventColumn>,
     /// How the column `payload` spells payloads; `none`, the default, leaves it out.
     #[serde(default)]
-    payload: Payload,
+    payload: PayloadFormat,
     /// The fields of decoded events that are columns, in this order. Without it they are all fields of the
     /// first event's type, if it is decoded; an event with other fields ends the run.
     #[serde(default)]
@@ -76,7 +76,7 @@ pub enum EventColumn {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_core::schemars")]
-pub enum Payload {
+pub enum PayloadFormat {
     /// Not at all: there is no such column.
     #[default]
     None,
@@ -148,7 +148,7 @@ sluice_core::register! {
 impl<'de> Deserialize<'de> for Csv {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let sink = Self::deserialize(deserializer)?;
-        if sink.payload != Payload::None && sink.unnest.is_some() {
+        if sink.payload != PayloadFormat::None && sink.unnest.is_some() {
             return Err(serde::de::Error::custom(
                 "`unnest` takes events apart, and none of their lines has a payload; leave out `payload`, or \
                  `unnest`",
@@ -160,13 +160,13 @@ impl<'de> Deserialize<'de> for Csv {
 
 impl Csv {
     /// The columns in front of those of fields.
-    fn front(&self) -> Front {
+    fn leading(&self) -> LeadingColumns {
         let name = |wanted: &EventColumn| {
             COLUMNS.into_iter().find(|(column, _)| column == wanted).map(|(_, name)| name)
         };
-        let payload = (self.payload != Payload::None).then_some("payload");
+        let payload = (self.payload != PayloadFormat::None).then_some("payload");
         let names = self.event_columns.iter().filter_map(name).chain(payload).collect();
-        Front { names, delimiter: self.delimiter }
+        LeadingColumns { names, delimiter: self.delimiter }
     }
 
     fn origin(&self, channel: &Channel) -> Origin {
@@ -187,23 +187,30 @@ impl Csv {
         mut behind: impl FnMut(usize, &mut Vec<u8>),
     ) -> Result<(), Error> {
         let origins = self.origins.table(context.channels, |channel| Ok(self.origin(channel)))?;
-        let (mut moments, gone) = (Moments::default(), Gone::of(batch));
+        let (mut timestamps, gone_payloads) =
+            (TimestampWriter::default(), GonePayloads::from_batch(batch));
         for (row, event) in batch.iter().enumerate() {
-            let payload = (!gone.has(row)).then_some(event.payload);
+            let payload = (!gone_payloads.has(row)).then_some(event.payload);
             let start = out.len();
-            self.write_front(&event, payload, &origins[event.channel.index()], &mut moments, out);
+            self.write_leading(
+                &event,
+                payload,
+                &origins[event.channel.index()],
+                &mut timestamps,
+                out,
+            );
             behind(row, out);
             table::end_line(start, out);
         }
         Ok(())
     }
 
-    fn write_front(
+    fn write_leading(
         &self,
         event: &Event<'_>,
         payload: Option<&[u8]>,
         origin: &Origin,
-        moments: &mut Moments,
+        timestamps: &mut TimestampWriter,
         out: &mut Vec<u8>,
     ) {
         for (at, column) in self.event_columns.iter().enumerate() {
@@ -212,7 +219,7 @@ impl Csv {
             }
             match (column, payload) {
                 (EventColumn::TimestampNs, _) => write::integer(out, event.timestamp),
-                (EventColumn::Timestamp, _) => moments.write(out, event.timestamp),
+                (EventColumn::Timestamp, _) => timestamps.write(out, event.timestamp),
                 (EventColumn::Source, _) => out.extend_from_slice(origin.source.as_bytes()),
                 (EventColumn::Channel, _) => out.extend_from_slice(origin.channel.as_bytes()),
                 (EventColumn::Sequence, _) => write::integer(out, event.sequence),
@@ -229,9 +236,9 @@ impl Csv {
 
     fn write_payload(&self, payload: &[u8], out: &mut Vec<u8>) {
         let write = match self.payload {
-            Payload::None => return,
-            Payload::Hex => write::hex,
-            Payload::Base64 => write::base64,
+            PayloadFormat::None => return,
+            PayloadFormat::Hex => write::hex,
+            PayloadFormat::Base64 => write::base64,
         };
         if !self.event_columns.is_empty() {
             write::delimiter(out, self.delimiter);
@@ -239,52 +246,52 @@ impl Csv {
         write(out, payload);
     }
 
-    fn encode_chosen(
+    fn encode_selected(
         &self,
         fields: &FieldList,
-        taken: &Taken,
+        piece: &LinePiece,
         context: &EncodeContext<'_>,
     ) -> Result<TableBlock, Error> {
-        let batch = &taken.batch;
-        let (front, mut found) = (self.front(), fields.none_found());
-        let columns = Columns::chosen(fields, batch, &mut found);
+        let batch = &piece.batch;
+        let (leading, mut found) = (self.leading(), fields.none_found());
+        let columns = ColumnValues::selected(fields, batch, &mut found);
         let (mut types, count) = (columns.cells(batch, self.delimiter)?, fields.paths().len());
-        let text = TextBlock::of(taken, context, |out| {
+        let text = TextBlock::new(piece, context, |out| {
             self.write(batch, context, out, |event, out| {
-                table::write_chosen(&mut types, event, count, &front, out);
+                table::write_selected(&mut types, event, count, &leading, out);
             })
         })?;
         Ok(TableBlock::complete(text, found))
     }
 
-    fn encode_apart(
+    fn encode_detached(
         &self,
-        taken: &Taken,
+        piece: &LinePiece,
         context: &EncodeContext<'_>,
     ) -> Result<TableBlock, Error> {
-        let batch = &taken.batch;
-        let (mut parts, columns) = FieldParts::of(batch);
+        let batch = &piece.batch;
+        let (mut parts, columns) = DetachedFields::from_batch(batch);
         let mut types = columns.cells(batch, self.delimiter)?;
-        let text = TextBlock::of(taken, context, |out| {
-            self.write(batch, context, out, |event, out| parts.take(&mut types, event, out))
+        let text = TextBlock::new(piece, context, |out| {
+            self.write(batch, context, out, |event, out| parts.push(&mut types, event, out))
         })?;
-        Ok(TableBlock::apart(text, parts))
+        Ok(TableBlock::detached(text, parts))
     }
 }
 
 impl Csv {
     fn encode_piece(
         &self,
-        taken: &Taken,
+        piece: &LinePiece,
         context: &EncodeContext<'_>,
     ) -> Result<(TableBlock, usize), Error> {
         let block = if let Some(fields) = &self.fields {
-            self.encode_chosen(fields, taken, context)?
-        } else if taken.batch.rows().is_empty() {
-            let write = |out: &mut _| self.write(&taken.batch, context, out, |_, _| {});
-            TableBlock::plain(TextBlock::of(taken, context, write)?)
+            self.encode_selected(fields, piece, context)?
+        } else if piece.batch.rows().is_empty() {
+            let write = |out: &mut _| self.write(&piece.batch, context, out, |_, _| {});
+            TableBlock::plain(TextBlock::new(piece, context, write)?)
         } else {
-            self.encode_apart(taken, context)?
+            self.encode_detached(piece, context)?
         };
         let bytes = block.bytes();
         Ok((block, bytes))
@@ -293,19 +300,19 @@ impl Csv {
 
 impl Sink for Csv {
     type Block = Blocks<TableBlock>;
-    type Output = Table;
+    type Output = CsvTable;
 
     fn targets(&self) -> Vec<PathBuf> {
         file::targets(&self.path)
     }
 
     fn takes_rows(&self) -> bool {
-        self.payload == Payload::None
+        self.payload == PayloadFormat::None
     }
 
-    fn open(&self, context: &SinkContext) -> Result<Table, Error> {
+    fn open(&self, context: &SinkContext) -> Result<CsvTable, Error> {
         let file = TextFile::open(&self.path, b"", context)?;
-        Table::new((file, &self.path), self.front(), self.header, self.fields.as_ref())
+        CsvTable::new((file, &self.path), self.leading(), self.header, self.fields.as_ref())
     }
 
     fn encode(
@@ -313,25 +320,25 @@ impl Sink for Csv {
         batch: Batch,
         context: &mut EncodeContext<'_>,
     ) -> Result<Blocks<TableBlock>, Error> {
-        let encode = |taken, context: &EncodeContext<'_>| self.encode_piece(&taken, context);
+        let encode = |piece, context: &EncodeContext<'_>| self.encode_piece(&piece, context);
         // A table that people read has one form of each type.
         let batch = booleans::hide(batch);
         Blocks::encode(batch, self.unnest.as_ref(), context, encode)
     }
 
-    fn append(&self, output: &mut Table, blocks: Blocks<TableBlock>) -> Result<u64, Error> {
+    fn append(&self, output: &mut CsvTable, blocks: Blocks<TableBlock>) -> Result<u64, Error> {
         let (channels, path) = (output.channels(), self.unnest.as_ref());
-        let encode = |taken, context: &EncodeContext<'_>| self.encode_piece(&taken, context);
+        let encode = |piece, context: &EncodeContext<'_>| self.encode_piece(&piece, context);
         blocks.append(path, &channels, encode, |block| output.append(block))
     }
 
-    fn notes(&self, output: &Table) -> Vec<(String, u64)> {
+    fn notes(&self, output: &CsvTable) -> Vec<(String, u64)> {
         let mut notes = output.notes();
         notes.extend(output.note_of_lists(self.unnest.as_ref()));
         notes
     }
 
-    fn flush(&self, output: &mut Table) -> Result<(), Error> {
+    fn flush(&self, output: &mut CsvTable) -> Result<(), Error> {
         output.flush()
     }
 
@@ -339,14 +346,14 @@ impl Sink for Csv {
         true
     }
 
-    fn finish(&self, output: Table) -> Result<u64, Error> {
+    fn finish(&self, output: CsvTable) -> Result<u64, Error> {
         output.finish()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Log, make};
+    use crate::testing::{SampleLog, make};
     use serde_json::json;
     use sluice_core::Name;
 
@@ -354,23 +361,23 @@ mod tests {
 
     #[test]
     fn a_row_says_what_every_event_has() {
-        let log = Log::of(&[(b"POSE", 1_194_098_400_000_000_007, b"123456789")]);
+        let log = SampleLog::new(&[(b"POSE", 1_194_098_400_000_000_007, b"123456789")]);
         let row = "1194098400000000007,2007-11-03T14:00:00.000000007Z,\"log \"\"1\"\"\",POSE,0,9,3421780262";
         assert_eq!(log.written("csv", json!({}), &[]), format!("{HEAD}\n{row}\n"));
     }
 
     #[test]
     fn the_header_is_there_once_even_without_events_unless_it_is_not_wanted() {
-        let none = Log::of(&[]);
+        let none = SampleLog::new(&[]);
         assert_eq!(none.written("csv", json!({}), &[]), format!("{HEAD}\n"));
         assert_eq!(none.written("csv", json!({ "header": false }), &[]), "");
-        let log = Log::of(&[(b"A", 0, b""), (b"A", 1, b"")]);
+        let log = SampleLog::new(&[(b"A", 0, b""), (b"A", 1, b"")]);
         assert_eq!(log.written("csv", json!({}), &[0, 1]).matches("timestamp_ns").count(), 1);
     }
 
     #[test]
     fn payloads_are_spelled_as_wanted() {
-        let log = Log::of(&[(b"A", 0, &[0, 255, 16])]);
+        let log = SampleLog::new(&[(b"A", 0, &[0, 255, 16])]);
         let last = |payload: &str| {
             let text = log.written("csv", json!({ "payload": payload }), &[]);
             let last = |line: &str| line.rsplit(',').next().map(str::to_owned);
@@ -385,7 +392,7 @@ mod tests {
     fn odd_names_read_back_with_every_delimiter() {
         let names: [&[u8]; 5] = [b"a,b;c\td|", b"\"", b"x\r\ny", b"\xff\x01", "ü→".as_bytes()];
         let events: Vec<_> = names.iter().map(|name| (*name, 0, b"".as_slice())).collect();
-        let log = Log::of(&events);
+        let log = SampleLog::new(&events);
         for delimiter in [",", ";", "\t", "|", " "] {
             let text = log.written("csv", json!({ "delimiter": delimiter }), &[2]);
             let mut reader = ::csv::ReaderBuilder::new()
@@ -417,8 +424,9 @@ mod tests {
         reader.records().map(row).collect()
     }
 
-    fn mixed() -> Log {
-        let log = Log::of(&[(b"A", 1, b"ab"), (b"B", 2, b""), (b"C", 3, b""), (b"A", 4, b"")]);
+    fn mixed() -> SampleLog {
+        let log =
+            SampleLog::new(&[(b"A", 1, b"ab"), (b"B", 2, b""), (b"C", 3, b""), (b"A", 4, b"")]);
         log.decoded_pose(&[0, 3]).decoded(&[2], &[7])
     }
 
@@ -454,7 +462,7 @@ mod tests {
         assert_eq!(text.matches(",\"\",").count(), 2);
         assert!(notes[0].0.contains("not of the first one's type") && notes[0].1 == 1, "{notes:?}");
 
-        let bare = Log::of(&[(b"A", 1, b""), (b"B", 2, b"")]).decoded(&[1], &[7]);
+        let bare = SampleLog::new(&[(b"A", 1, b""), (b"B", 2, b"")]).decoded(&[1], &[7]);
         let refused = bare.failure("csv", options.clone());
         assert!(refused.contains("the first event is not decoded"), "{refused}");
         let (text, notes) = bare.recorded_with_notes("csv", options, &[1]);
@@ -477,7 +485,7 @@ mod tests {
     #[test]
     fn names_of_fields_are_quoted_where_they_need_it() {
         let options = json!({ "fields": ["`a;b`.`\"`"], "event_columns": [], "delimiter": ";" });
-        let text = Log::of(&[]).written("csv", options, &[]);
+        let text = SampleLog::new(&[]).written("csv", options, &[]);
         assert_eq!(cells(&text, b';'), [["`a;b`.`\"`"]]);
     }
 
@@ -486,7 +494,7 @@ mod tests {
         let options = json!({ "fields": ["v", "vv"] });
         let notes = mixed().written_with_notes("csv", options.clone(), &[3]).1;
         assert_eq!(notes, [("no event has a field `vv`".to_owned(), 0)]);
-        assert!(Log::of(&[]).written_with_notes("csv", options, &[]).1.is_empty());
+        assert!(SampleLog::new(&[]).written_with_notes("csv", options, &[]).1.is_empty());
     }
 
     #[test]
@@ -499,7 +507,7 @@ mod tests {
 
     #[test]
     fn each_element_of_a_list_is_a_line() {
-        let log = Log::of(&[(b"A", 1, b""), (b"A", 2, b""), (b"B", 3, b""), (b"A", 4, b"")])
+        let log = SampleLog::new(&[(b"A", 1, b""), (b"A", 2, b""), (b"B", 3, b""), (b"A", 4, b"")])
             .scans(&[0, 1, 3], &[2, 0, 1])
             .decoded(&[2], &[7]);
         let options = json!({ "unnest": "points", "event_columns": ["sequence", "size"] });

@@ -11,7 +11,7 @@ use crate::write;
 
 /// The decoded rows of a batch, found event by event in order.
 #[derive(Debug)]
-pub struct DecodedRows<'b>(Vec<Cursor<'b>>);
+pub struct DecodedRows<'b>(Vec<RowCursor<'b>>);
 
 /// Finds the rows of one type, event by event in order.
 #[derive(Debug)]
@@ -22,20 +22,20 @@ pub(crate) struct RowFinder<'b> {
 
 /// Which events of a batch have no payload any more.
 #[derive(Debug)]
-pub(crate) struct Gone(Vec<bool>);
+pub(crate) struct GonePayloads(Vec<bool>);
 
 #[derive(Debug)]
-struct Cursor<'b> {
+struct RowCursor<'b> {
     rows: RowFinder<'b>,
     fields: JsonRows<'b>,
 }
 
 impl<'b> DecodedRows<'b> {
     /// The decoded rows that travel with `batch`.
-    pub fn of(batch: &'b Batch) -> Result<Self, Error> {
+    pub fn from_batch(batch: &'b Batch) -> Result<Self, Error> {
         let cursor = |rows: &'b sluice_core::Rows| {
             let fields = JsonRows::new(&rows.columns)?;
-            Ok(Cursor { rows: RowFinder::of(&rows.events), fields })
+            Ok(RowCursor { rows: RowFinder::new(&rows.events), fields })
         };
         batch.rows().iter().map(cursor).collect::<Result<_, Error>>().map(Self)
     }
@@ -56,7 +56,7 @@ impl<'b> DecodedRows<'b> {
 
 impl<'b> RowFinder<'b> {
     /// The rows that stand for `events`, which ascend.
-    pub(crate) fn of(events: &'b [u32]) -> Self {
+    pub(crate) fn new(events: &'b [u32]) -> Self {
         Self { events, next: 0 }
     }
 
@@ -72,11 +72,12 @@ impl<'b> RowFinder<'b> {
     }
 }
 
-impl Gone {
-    pub(crate) fn of(batch: &Batch) -> Self {
-        let gone = || batch.rows().iter().filter(|rows| rows.payloads == Payloads::Gone);
-        let mut is_gone = vec![false; if gone().next().is_some() { batch.len() } else { 0 }];
-        for event in gone().flat_map(|rows| &rows.events) {
+impl GonePayloads {
+    pub(crate) fn from_batch(batch: &Batch) -> Self {
+        let gone_payloads = || batch.rows().iter().filter(|rows| rows.payloads == Payloads::Gone);
+        let mut is_gone =
+            vec![false; if gone_payloads().next().is_some() { batch.len() } else { 0 }];
+        for event in gone_payloads().flat_map(|rows| &rows.events) {
             is_gone[*event as usize] = true;
         }
         Self(is_gone)

@@ -12,7 +12,7 @@ use sluice_core::{
 
 /// What lines are made of: some events, or what they become when lists in them are taken apart.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct LinePiece {
     /// As many as there will be lines.
     pub(crate) batch: Batch,
     /// How many events these are of.
@@ -20,9 +20,9 @@ pub(crate) struct Taken {
     has_lists: bool,
 }
 
-impl Taken {
+impl LinePiece {
     /// A piece of a batch, with the lists at `path` taken apart if there is one.
-    fn of(piece: &UnnestPiece, path: Option<&FieldPath>) -> Result<Self, Error> {
+    fn from_unnest(piece: &UnnestPiece, path: Option<&FieldPath>) -> Result<Self, Error> {
         let events = piece.events();
         let Some(path) = path else {
             return Ok(Self { batch: piece.batch().clone(), events, has_lists: false });
@@ -41,7 +41,7 @@ pub struct Blocks<B> {
 }
 
 /// How many times the usual length of a buffer the text of a batch takes before it is written piece by piece.
-const MOST_BUFFERS: usize = 32;
+const MAX_BUFFERS: usize = 32;
 
 impl<B> Blocks<B> {
     /// Encodes a batch by `encode`, which also says how long the text has become.
@@ -49,9 +49,9 @@ impl<B> Blocks<B> {
         batch: Batch,
         path: Option<&FieldPath>,
         context: &EncodeContext<'_>,
-        mut encode: impl FnMut(Taken, &EncodeContext<'_>) -> Result<(B, usize), Error>,
+        mut encode: impl FnMut(LinePiece, &EncodeContext<'_>) -> Result<(B, usize), Error>,
     ) -> Result<Self, Error> {
-        let most = context.buffers.usual().saturating_mul(MOST_BUFFERS);
+        let most = context.buffers.usual().saturating_mul(MAX_BUFFERS);
         let (mut rest, mut done, mut bytes) = (UnnestPieces::new(batch, path)?, Vec::new(), 0usize);
         // One buffer of a run is what a batch may take: reading waits for those that are lent.
         let own = own_buffers();
@@ -59,7 +59,7 @@ impl<B> Blocks<B> {
             let Some(piece) = rest.next() else { break };
             let buffers = if done.is_empty() { context.buffers } else { &own };
             let context = EncodeContext::new(context.channels, buffers);
-            let (block, len) = encode(Taken::of(&piece, path)?, &context)?;
+            let (block, len) = encode(LinePiece::from_unnest(&piece, path)?, &context)?;
             bytes = bytes.saturating_add(len);
             done.push(block);
         }
@@ -72,7 +72,7 @@ impl<B> Blocks<B> {
         self,
         path: Option<&FieldPath>,
         channels: &Channels,
-        mut encode: impl FnMut(Taken, &EncodeContext<'_>) -> Result<(B, usize), Error>,
+        mut encode: impl FnMut(LinePiece, &EncodeContext<'_>) -> Result<(B, usize), Error>,
         mut append: impl FnMut(B) -> Result<u64, Error>,
     ) -> Result<u64, Error> {
         let mut events = 0;
@@ -82,7 +82,7 @@ impl<B> Blocks<B> {
         let own = own_buffers();
         for piece in self.rest {
             let context = EncodeContext::new(channels, &own);
-            events += append(encode(Taken::of(&piece, path)?, &context)?.0)?;
+            events += append(encode(LinePiece::from_unnest(&piece, path)?, &context)?.0)?;
         }
         Ok(events)
     }
@@ -103,20 +103,20 @@ pub struct TextBlock {
 
 impl TextBlock {
     /// What `write` appends for the events of `taken`, a line for each of its rows.
-    pub(crate) fn of(
-        taken: &Taken,
+    pub(crate) fn new(
+        piece: &LinePiece,
         context: &EncodeContext<'_>,
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
     ) -> Result<Self, Error> {
         let mut text = context.buffers.buffer();
         write(&mut text)?;
-        let Taken { batch, events, has_lists } = taken;
+        let LinePiece { batch, events, has_lists } = piece;
         let (rows, has_lists) = (batch.len() as u64, *has_lists);
         Ok(Self { text, events: *events, rows, has_lists })
     }
 
     /// The same lines, of which there are fewer than rows.
-    pub(crate) fn without(self, lines: u64) -> Self {
+    pub(crate) fn without_lines(self, lines: u64) -> Self {
         Self { rows: self.rows - lines, ..self }
     }
 

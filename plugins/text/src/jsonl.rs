@@ -16,7 +16,7 @@ use sluice_core::selection::{self, FieldList, FieldPresence};
 use sluice_core::unnest::list_path;
 use sluice_core::{Batch, EncodeContext, Error, FieldPath, Sink, SinkContext};
 
-use crate::file::{self, Blocks, Taken, TextBlock, TextFile};
+use crate::file::{self, Blocks, LinePiece, TextBlock, TextFile};
 use crate::line::{JsonLines, JsonParts};
 
 /// Options of `jsonl`.
@@ -99,14 +99,14 @@ impl Jsonl {
 impl Jsonl {
     fn encode_piece(
         &self,
-        mut taken: Taken,
+        mut piece: LinePiece,
         context: &EncodeContext<'_>,
     ) -> Result<(JsonlBlock, usize), Error> {
         let parts = JsonParts { crc32: self.crc32, payload: self.payload };
         let mut found = self.fields.as_ref().map(FieldList::none_found);
-        taken.batch = self.selected(taken.batch, found.as_mut())?;
-        let write = |out: &mut _| self.lines.write(&taken.batch, context.channels, parts, out);
-        let text = TextBlock::of(&taken, context, write)?;
+        piece.batch = self.selected(piece.batch, found.as_mut())?;
+        let write = |out: &mut _| self.lines.write(&piece.batch, context.channels, parts, out);
+        let text = TextBlock::new(&piece, context, write)?;
         let bytes = text.bytes();
         Ok((JsonlBlock { text, found }, bytes))
     }
@@ -145,13 +145,13 @@ impl Sink for Jsonl {
         batch: Batch,
         context: &mut EncodeContext<'_>,
     ) -> Result<Blocks<JsonlBlock>, Error> {
-        let encode = |taken, context: &EncodeContext<'_>| self.encode_piece(taken, context);
+        let encode = |piece, context: &EncodeContext<'_>| self.encode_piece(piece, context);
         Blocks::encode(batch, self.unnest.as_ref(), context, encode)
     }
 
     fn append(&self, output: &mut JsonlFile, blocks: Blocks<JsonlBlock>) -> Result<u64, Error> {
         let (channels, path) = (output.file.channels(), self.unnest.as_ref());
-        let encode = |taken, context: &EncodeContext<'_>| self.encode_piece(taken, context);
+        let encode = |piece, context: &EncodeContext<'_>| self.encode_piece(piece, context);
         blocks.append(path, &channels, encode, |block| output.append(block))
     }
 
@@ -179,12 +179,12 @@ impl Sink for Jsonl {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Log, make};
+    use crate::testing::{SampleLog, make};
     use serde_json::{Value, json};
 
     #[test]
     fn options_choose_the_parts_of_a_line() {
-        let log = Log::of(&[(b"A", 1, b"ab"), (b"B", 2, b"")]);
+        let log = SampleLog::new(&[(b"A", 1, b"ab"), (b"B", 2, b"")]);
         let keys = |options: Value| {
             let text = log.written("jsonl", options, &[]);
             let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(keys(json!({ "payload": true })), format!("{common} crc32 payload"));
     }
 
-    fn fields(log: &Log, options: Value) -> Vec<String> {
+    fn fields(log: &SampleLog, options: Value) -> Vec<String> {
         let text = log.written("jsonl", options, &[]);
         let fields = |line: &str| line.split_once(",\"fields\":").map_or("", |(_, f)| f).to_owned();
         text.lines().map(fields).collect()
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn fields_are_chosen_and_named_by_their_paths() {
-        let log = Log::of(&[(b"A", 1, b"ab"), (b"B", 2, b""), (b"C", 3, b"")]);
+        let log = SampleLog::new(&[(b"A", 1, b"ab"), (b"B", 2, b""), (b"C", 3, b"")]);
         let log = log.decoded_pose(&[0]).decoded(&[2], &[7]);
         let options = json!({ "fields": ["v", "pos[1]", "names", "s.x"] });
         let chosen = "{\"pos[1]\":2.5,\"names\":[\"a;\",\"\"],\"s.x\":1}}";
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_field_that_no_event_has_is_told() {
-        let log = Log::of(&[(b"A", 1, b""), (b"B", 2, b"")]).decoded_pose(&[0]);
+        let log = SampleLog::new(&[(b"A", 1, b""), (b"B", 2, b"")]).decoded_pose(&[0]);
         let options = json!({ "fields": ["poss", "utime"] });
         let notes = log.written_with_notes("jsonl", options, &[1]).1;
         assert_eq!(notes, [("no event has a field `poss`".to_owned(), 0)]);
@@ -237,13 +237,13 @@ mod tests {
 
     #[test]
     fn no_event_is_no_line() {
-        assert_eq!(Log::of(&[]).written("jsonl", json!({}), &[]), "");
+        assert_eq!(SampleLog::new(&[]).written("jsonl", json!({}), &[]), "");
     }
 
     #[test]
     fn each_element_of_a_list_is_a_line() {
-        let log =
-            Log::of(&[(b"A", 1, b""), (b"B", 2, b"xy"), (b"A", 4, b"")]).scans(&[0, 2], &[0, 2]);
+        let log = SampleLog::new(&[(b"A", 1, b""), (b"B", 2, b"xy"), (b"A", 4, b"")])
+            .scans(&[0, 2], &[0, 2]);
         let options = json!({ "unnest": "points", "crc32": false });
         let (text, notes) = log.lines_with_notes("jsonl", options, &[1]);
         let of = |line: &str| line.split_once("\"sequence\":").unwrap().1.to_owned();

@@ -7,8 +7,8 @@ use sluice_core::name::{json_escaped, printable};
 use sluice_core::{Batch, Channel, Channels, Clock, Encoding, Error, Event, PerChannel};
 
 use crate::abbreviation::abbreviated;
-use crate::fields::{DecodedRows, Gone};
-use crate::write::{self, Moments};
+use crate::fields::{DecodedRows, GonePayloads};
+use crate::write::{self, TimestampWriter};
 
 /// What a JSON line has beside what every one has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,12 +29,12 @@ pub const USUAL_ENCODING: Encoding = Encoding::Lcm;
 /// event. Used from any thread.
 #[derive(Debug, Default)]
 pub struct JsonLines {
-    commons: PerChannel<Arc<Common>>,
+    channel_parts: PerChannel<Arc<ChannelParts>>,
 }
 
 /// What a channel's lines have in common.
 #[derive(Debug)]
-struct Common {
+struct ChannelParts {
     /// Source and name, from behind the time to before the sequence number.
     names: Vec<u8>,
     /// Whether its times count from the start of the log.
@@ -54,18 +54,24 @@ impl JsonLines {
         parts: JsonParts,
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
-        let commons = self.commons.table(channels, |channel| Ok(Common::of(channel).into()))?;
-        let (mut decoded, gone) = (DecodedRows::of(batch)?, Gone::of(batch));
+        let channel_parts =
+            self.channel_parts.table(channels, |channel| Ok(ChannelParts::new(channel).into()))?;
+        let (mut decoded, gone_payloads) =
+            (DecodedRows::from_batch(batch)?, GonePayloads::from_batch(batch));
         for (row, event) in batch.iter().enumerate() {
-            let common = &commons[event.channel.index()];
-            write_json_head(&event, &common.names, out);
-            write_json_payload_facts((!gone.has(row)).then_some(event.payload), parts, out);
+            let shared = &channel_parts[event.channel.index()];
+            write_json_head(&event, &shared.names, out);
+            write_json_payload_facts(
+                (!gone_payloads.has(row)).then_some(event.payload),
+                parts,
+                out,
+            );
             decoded.write(row, ",\"fields\":", out);
-            if common.is_relative {
+            if shared.is_relative {
                 out.extend_from_slice(b",\"clock\":\"relative\"");
             }
             if parts.payload {
-                out.extend_from_slice(&common.facts);
+                out.extend_from_slice(&shared.facts);
                 out.extend_from_slice(b",\"payload\":\"");
                 write::base64(out, event.payload);
                 out.push(b'"');
@@ -98,8 +104,8 @@ fn write_json_payload_facts(payload: Option<&[u8]>, parts: JsonParts, out: &mut 
     }
 }
 
-impl Common {
-    fn of(channel: &Channel) -> Self {
+impl ChannelParts {
+    fn new(channel: &Channel) -> Self {
         let is_relative = channel.clock == Clock::Relative;
         Self { names: json_names(channel), is_relative, facts: json_facts(channel) }
     }
@@ -142,11 +148,11 @@ fn write_json_metadata(metadata: &BTreeMap<String, String>, out: &mut Vec<u8>) {
 }
 
 /// Payload bytes that a text line shows.
-const SHOWN: usize = 16;
+const SHOWN_BYTES: usize = 16;
 
 /// How much of decoded events lines for people show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Extent {
+pub enum Detail {
     /// Everything.
     #[default]
     Whole,
@@ -169,22 +175,23 @@ impl TextLines {
         &self,
         batch: &Batch,
         channels: &Channels,
-        extent: Extent,
+        detail: Detail,
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
         let name = |channel: &Channel| Ok((printable(channel.name.text()).into(), channel.clock));
         let names = self.names.table(channels, name)?;
-        let (mut decoded, mut moments) = (DecodedRows::of(batch)?, Moments::default());
-        let (gone, mut fields) = (Gone::of(batch), Vec::new());
+        let (mut decoded, mut timestamps) =
+            (DecodedRows::from_batch(batch)?, TimestampWriter::default());
+        let (gone_payloads, mut fields) = (GonePayloads::from_batch(batch), Vec::new());
         for (row, event) in batch.iter().enumerate() {
             let (name, clock) = &names[event.channel.index()];
-            write_text_head(&mut moments, (name, *clock), &event, out);
-            if !gone.has(row) {
+            write_text_head(&mut timestamps, (name, *clock), &event, out);
+            if !gone_payloads.has(row) {
                 write_size(event.payload, out);
             }
             fields.clear();
             match decoded.write(row, "  ", &mut fields) {
-                true => write_printable(&fields, extent, out),
+                true => write_printable(&fields, detail, out),
                 false => write_shown_bytes(event.payload, out),
             }
             out.push(b'\n');
@@ -200,20 +207,20 @@ impl TextLines {
 /// For a few events; [`TextLines`] writes many.
 pub fn text_line(channel: &Channel, event: &Event<'_>, out: &mut Vec<u8>) {
     let name = printable(channel.name.text());
-    write_text_head(&mut Moments::default(), (&name, channel.clock), event, out);
+    write_text_head(&mut TimestampWriter::default(), (&name, channel.clock), event, out);
     write_size(event.payload, out);
     write_shown_bytes(event.payload, out);
     out.push(b'\n');
 }
 
 fn write_text_head(
-    moments: &mut Moments,
+    timestamps: &mut TimestampWriter,
     (name, clock): (&str, Clock),
     event: &Event<'_>,
     out: &mut Vec<u8>,
 ) {
     match clock {
-        Clock::Utc => moments.write(out, event.timestamp),
+        Clock::Utc => timestamps.write(out, event.timestamp),
         Clock::Relative => write_seconds(event.timestamp, out),
     }
     out.extend_from_slice(b"  ");
@@ -237,7 +244,7 @@ fn write_size(payload: &[u8], out: &mut Vec<u8>) {
 }
 
 fn write_shown_bytes(payload: &[u8], out: &mut Vec<u8>) {
-    let shown = payload.get(..SHOWN).unwrap_or(payload);
+    let shown = payload.get(..SHOWN_BYTES).unwrap_or(payload);
     if !shown.is_empty() {
         out.extend_from_slice(b"  ");
         write::hex(out, shown);
@@ -248,9 +255,9 @@ fn write_shown_bytes(payload: &[u8], out: &mut Vec<u8>) {
 }
 
 /// What makes up the names of fields may be left in JSON as it is; a terminal would obey it.
-fn write_printable(json: &[u8], extent: Extent, out: &mut Vec<u8>) {
+fn write_printable(json: &[u8], detail: Detail, out: &mut Vec<u8>) {
     let mut text = String::from_utf8_lossy(json);
-    if extent == Extent::Abbreviated {
+    if detail == Detail::Abbreviated {
         text = abbreviated(&text).into();
     }
     out.extend_from_slice(json_escaped(&text).as_bytes());
@@ -259,10 +266,10 @@ fn write_printable(json: &[u8], extent: Extent, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Log;
+    use crate::testing::SampleLog;
     use serde_json::{Value, json};
 
-    fn json_lines(log: &Log, parts: JsonParts) -> Vec<Value> {
+    fn json_lines(log: &SampleLog, parts: JsonParts) -> Vec<Value> {
         let mut out = Vec::new();
         JsonLines::default().write(&log.batch(), &log.channels, parts, &mut out).unwrap();
         assert!(out.is_empty() || out.ends_with(b"\n"));
@@ -270,9 +277,9 @@ mod tests {
         lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
     }
 
-    fn text_lines(log: &Log) -> Vec<String> {
+    fn text_lines(log: &SampleLog) -> Vec<String> {
         let mut out = Vec::new();
-        TextLines::default().write(&log.batch(), &log.channels, Extent::Whole, &mut out).unwrap();
+        TextLines::default().write(&log.batch(), &log.channels, Detail::Whole, &mut out).unwrap();
         String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
     }
 
@@ -289,13 +296,13 @@ mod tests {
             text_line(&channel, &event, &mut out);
             assert!(String::from_utf8(out).unwrap().starts_with(wanted), "{wanted}");
         }
-        let common = Common::of(&channel);
-        assert!(common.is_relative && !String::from_utf8_lossy(&common.facts).contains("clock"));
+        let shared = ChannelParts::new(&channel);
+        assert!(shared.is_relative && !String::from_utf8_lossy(&shared.facts).contains("clock"));
     }
 
     #[test]
     fn a_json_line_says_what_every_event_has() {
-        let log = Log::of(&[(b"POSE", -5, b"123456789")]);
+        let log = SampleLog::new(&[(b"POSE", -5, b"123456789")]);
         let plain = json!({ "timestamp_ns": -5, "source": "log \"1\"", "channel": "POSE",
             "sequence": 0, "size": 9 });
         assert_eq!(json_lines(&log, JsonParts::default()), [plain]);
@@ -333,7 +340,7 @@ mod tests {
     fn odd_channel_names_are_valid_json_and_read_back() {
         let names: [&[u8]; 5] = [b"a\"b\\", b"\x01\n", b"\xff\xfe", "ü\u{2028}".as_bytes(), b""];
         for name in names {
-            let log = Log::of(&[(name, 0, b"")]);
+            let log = SampleLog::new(&[(name, 0, b"")]);
             let line = &json_lines(&log, JsonParts::default())[0];
             let text = line["channel"].as_str().unwrap();
             assert_eq!(sluice_core::Name::from_text(text).as_bytes(), name);
@@ -342,13 +349,13 @@ mod tests {
 
     #[test]
     fn decoded_events_have_fields_and_others_have_none() {
-        let log = Log::of(&[(b"A", 0, b"x"), (b"B", 1, b"y"), (b"A", 2, b"z")]);
+        let log = SampleLog::new(&[(b"A", 0, b"x"), (b"B", 1, b"y"), (b"A", 2, b"z")]);
         let log = log.decoded(&[0, 2], &[10, 12]).decoded(&[1], &[21]);
         let fields =
             json_lines(&log, JsonParts::default()).into_iter().map(|l| l["fields"].clone());
         let wanted = [10, 21, 12].map(|v| json!({ "v": v }));
         assert_eq!(fields.collect::<Vec<_>>(), wanted);
-        let some = Log::of(&[(b"A", 0, b"x"), (b"A", 1, b"y")]).decoded(&[1], &[5]);
+        let some = SampleLog::new(&[(b"A", 0, b"x"), (b"A", 1, b"y")]).decoded(&[1], &[5]);
         let lines = json_lines(&some, JsonParts::default());
         assert!(lines[0].get("fields").is_none());
         assert_eq!(lines[1]["fields"], json!({ "v": 5 }));
@@ -357,7 +364,8 @@ mod tests {
     #[test]
     fn a_text_line_shows_the_first_bytes() {
         let time = 1_194_098_400_123_456_000;
-        let log = Log::of(&[(b"POSE", time, &[0x2e; 17]), (b"POSE", time, b"ab"), (b"P", 0, b"")]);
+        let log =
+            SampleLog::new(&[(b"POSE", time, &[0x2e; 17]), (b"POSE", time, b"ab"), (b"P", 0, b"")]);
         let shown = "2e".repeat(16);
         assert_eq!(
             text_lines(&log),
@@ -371,7 +379,7 @@ mod tests {
 
     #[test]
     fn a_text_line_alone_is_the_same_as_among_others() {
-        let log = Log::of(&[(b"A\x1b[2J", 5, b"payload"), (b"B", 6, &[0; 40])]);
+        let log = SampleLog::new(&[(b"A\x1b[2J", 5, b"payload"), (b"B", 6, &[0; 40])]);
         let batch = log.batch();
         let alone = batch.iter().map(|event| {
             let mut out = Vec::new();
@@ -383,14 +391,14 @@ mod tests {
 
     #[test]
     fn nothing_on_a_text_line_controls_a_terminal() {
-        let log = Log::of(&[(b"\x1b[2J\n\x7f", 0, b"\x1b")]);
+        let log = SampleLog::new(&[(b"\x1b[2J\n\x7f", 0, b"\x1b")]);
         let lines = text_lines(&log);
         assert!(lines.len() == 1 && !lines[0].chars().any(char::is_control), "{lines:?}");
     }
 
     #[test]
     fn payloads_that_are_gone_have_no_size() {
-        let log = Log::of(&[(b"A", 0, b"x"), (b"B", 1, b"yz")]).decoded(&[0], &[7]);
+        let log = SampleLog::new(&[(b"A", 0, b"x"), (b"B", 1, b"yz")]).decoded(&[0], &[7]);
         let batch = log.batch().without_payloads();
         let (mut json_out, mut text_out) = (Vec::new(), Vec::new());
         let parts = JsonParts { crc32: true, payload: false };
@@ -398,14 +406,14 @@ mod tests {
         let lines = String::from_utf8(json_out).unwrap();
         let line: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
         assert_eq!((&line["size"], &line["crc32"]), (&Value::Null, &Value::Null));
-        TextLines::default().write(&batch, &log.channels, Extent::Whole, &mut text_out).unwrap();
+        TextLines::default().write(&batch, &log.channels, Detail::Whole, &mut text_out).unwrap();
         let text = String::from_utf8(text_out).unwrap();
         assert!(text.starts_with("1970-01-01T00:00:00.000000000Z  A  #0  {\"v\":7}\n"), "{text}");
     }
 
     #[test]
     fn decoded_events_show_fields_instead_of_bytes() {
-        let log = Log::of(&[(b"A", 0, b"x")]).decoded(&[0], &[7]);
+        let log = SampleLog::new(&[(b"A", 0, b"x")]).decoded(&[0], &[7]);
         assert_eq!(text_lines(&log), ["1970-01-01T00:00:00.000000000Z  A  #0  1 B  {\"v\":7}"]);
     }
 }

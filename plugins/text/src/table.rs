@@ -21,7 +21,7 @@ use crate::write;
 
 /// The columns of what every event has, and how columns are told apart.
 #[derive(Clone, Debug)]
-pub(crate) struct Front {
+pub(crate) struct LeadingColumns {
     pub(crate) names: Vec<&'static str>,
     pub(crate) delimiter: char,
 }
@@ -30,41 +30,41 @@ pub(crate) struct Front {
 #[derive(Debug)]
 pub struct TableBlock {
     text: TextBlock,
-    fields: Fields,
+    fields: FieldPlacement,
 }
 
 #[derive(Debug)]
-enum Fields {
+enum FieldPlacement {
     /// No event is decoded, and the lines are their fronts.
-    Nowhere,
+    None,
     /// They are in the lines. Says which of those that were chosen some event had.
-    InLines(FieldPresence),
+    Inline(FieldPresence),
     /// They lie apart, and the lines are the fronts.
-    Apart(FieldParts),
+    Detached(DetachedFields),
 }
 
 /// The fields of decoded events that are still without their lines.
 #[derive(Debug, Default)]
-pub(crate) struct FieldParts {
-    shapes: Vec<Arc<Shape>>,
+pub(crate) struct DetachedFields {
+    types: Vec<Arc<TypeColumns>>,
     text: Vec<u8>,
-    lines: Vec<Line>,
+    lines: Vec<DetachedLine>,
 }
 
 /// A line whose fields lie apart.
 #[derive(Debug)]
-struct Line {
+struct DetachedLine {
     /// Where the front of the line ends.
     front_end: usize,
     /// Where its fields end.
     fields_end: usize,
     /// The place of its type, if the event is decoded.
-    shape: Option<usize>,
+    type_index: Option<usize>,
 }
 
 /// A type of message and its columns.
 #[derive(Debug)]
-struct Shape {
+struct TypeColumns {
     message: Arc<MessageType>,
     leaves: Vec<FieldPath>,
     /// The channel of the first event of this type in its batch.
@@ -74,35 +74,37 @@ struct Shape {
 impl TableBlock {
     /// Lines of events that are not decoded, to which no fields belong.
     pub(crate) fn plain(text: TextBlock) -> Self {
-        Self { text, fields: Fields::Nowhere }
+        Self { text, fields: FieldPlacement::None }
     }
 
     /// Lines that are complete, and which of the chosen fields were found.
     pub(crate) fn complete(text: TextBlock, found: FieldPresence) -> Self {
-        Self { text, fields: Fields::InLines(found) }
+        Self { text, fields: FieldPlacement::Inline(found) }
     }
 
     /// Lines whose fields lie apart.
-    pub(crate) fn apart(text: TextBlock, parts: FieldParts) -> Self {
-        Self { text, fields: Fields::Apart(parts) }
+    pub(crate) fn detached(text: TextBlock, parts: DetachedFields) -> Self {
+        Self { text, fields: FieldPlacement::Detached(parts) }
     }
 
     /// How long its text is.
     pub(crate) fn bytes(&self) -> usize {
-        let apart = match &self.fields {
-            Fields::Apart(parts) => parts.text.len() + parts.lines.len() * size_of::<Line>(),
-            Fields::Nowhere | Fields::InLines(_) => 0,
+        let detached = match &self.fields {
+            FieldPlacement::Detached(parts) => {
+                parts.text.len() + parts.lines.len() * size_of::<DetachedLine>()
+            }
+            FieldPlacement::None | FieldPlacement::Inline(_) => 0,
         };
-        self.text.bytes() + apart
+        self.text.bytes() + detached
     }
 }
 
 /// The values of some columns, one list a type of decoded rows.
-pub(crate) struct Columns(Vec<Vec<Option<ArrayRef>>>);
+pub(crate) struct ColumnValues(Vec<Vec<Option<ArrayRef>>>);
 
-impl Columns {
+impl ColumnValues {
     /// The values of the fields that were chosen.
-    pub(crate) fn chosen(fields: &FieldList, batch: &Batch, found: &mut FieldPresence) -> Self {
+    pub(crate) fn selected(fields: &FieldList, batch: &Batch, found: &mut FieldPresence) -> Self {
         Self(batch.rows().iter().map(|rows| fields.resolve(rows, found)).collect())
     }
 
@@ -111,26 +113,31 @@ impl Columns {
         &'c self,
         batch: &'c Batch,
         delimiter: char,
-    ) -> Result<Vec<Cells<'c>>, Error> {
-        let of = |(rows, columns): (&'c Rows, &'c Vec<_>)| Cells::of(rows, columns, delimiter);
+    ) -> Result<Vec<CellWriters<'c>>, Error> {
+        let of =
+            |(rows, columns): (&'c Rows, &'c Vec<_>)| CellWriters::new(rows, columns, delimiter);
         batch.rows().iter().zip(&self.0).map(of).collect()
     }
 }
 
 /// Writes the columns of decoded rows of one type.
-pub(crate) struct Cells<'c> {
+pub(crate) struct CellWriters<'c> {
     rows: RowFinder<'c>,
     cells: Vec<Option<WriteCell<'c>>>,
     delimiter: char,
 }
 
-impl<'c> Cells<'c> {
-    fn of(rows: &'c Rows, columns: &'c [Option<ArrayRef>], delimiter: char) -> Result<Self, Error> {
+impl<'c> CellWriters<'c> {
+    fn new(
+        rows: &'c Rows,
+        columns: &'c [Option<ArrayRef>],
+        delimiter: char,
+    ) -> Result<Self, Error> {
         let cell = |column: &'c Option<ArrayRef>| {
             column.as_ref().map(|array| table_cell(array, delimiter)).transpose()
         };
         let cells = columns.iter().map(cell).collect::<Result<_, Error>>()?;
-        Ok(Self { rows: RowFinder::of(&rows.events), cells, delimiter })
+        Ok(Self { rows: RowFinder::new(&rows.events), cells, delimiter })
     }
 
     fn write(&self, row: usize, out: &mut Vec<u8>) {
@@ -146,64 +153,68 @@ impl<'c> Cells<'c> {
 }
 
 /// The type that an event is decoded from, by its place, and the row.
-fn find(types: &mut [Cells<'_>], event: usize) -> Option<(usize, usize)> {
+fn find(types: &mut [CellWriters<'_>], event: usize) -> Option<(usize, usize)> {
     types.iter_mut().enumerate().find_map(|(at, cells)| Some((at, cells.rows.find(event)?)))
 }
 
 /// Appends the fields of an event to the front of its line, where so many were chosen.
-pub(crate) fn write_chosen(
-    types: &mut [Cells<'_>],
+pub(crate) fn write_selected(
+    types: &mut [CellWriters<'_>],
     event: usize,
     count: usize,
-    front: &Front,
+    leading: &LeadingColumns,
     out: &mut Vec<u8>,
 ) {
-    front.end(count, out);
+    leading.end(count, out);
     match find(types, event) {
         Some((at, row)) => types[at].write(row, out),
-        None => front.blank(count, out),
+        None => leading.blank(count, out),
     }
 }
 
-impl FieldParts {
+impl DetachedFields {
     /// For the events of a batch, and the values of all their fields.
-    pub(crate) fn of(batch: &Batch) -> (Self, Columns) {
-        let shape = |rows: &Rows| {
+    pub(crate) fn from_batch(batch: &Batch) -> (Self, ColumnValues) {
+        let type_columns = |rows: &Rows| {
             let leaves = FieldPath::leaves(rows.columns.schema_ref());
             let first = rows.events.first().and_then(|event| batch.channels().get(*event as usize));
             let channel = first.copied().map(ChannelId);
-            Arc::new(Shape { message: Arc::clone(&rows.message), leaves, channel })
+            Arc::new(TypeColumns { message: Arc::clone(&rows.message), leaves, channel })
         };
-        let shapes: Vec<_> = batch.rows().iter().map(shape).collect();
-        let resolve = |(rows, shape): (&Rows, &Arc<Shape>)| {
-            shape.leaves.iter().map(|path| path.resolve(&rows.columns)).collect()
+        let types: Vec<_> = batch.rows().iter().map(type_columns).collect();
+        let resolve = |(rows, type_columns): (&Rows, &Arc<TypeColumns>)| {
+            type_columns.leaves.iter().map(|path| path.resolve(&rows.columns)).collect()
         };
-        let columns = Columns(batch.rows().iter().zip(&shapes).map(resolve).collect());
-        (Self { shapes, ..Self::default() }, columns)
+        let columns = ColumnValues(batch.rows().iter().zip(&types).map(resolve).collect());
+        (Self { types, ..Self::default() }, columns)
     }
 
     /// Takes the fields of an event, of whose line `out` ends with the front.
-    pub(crate) fn take(&mut self, types: &mut [Cells<'_>], event: usize, out: &[u8]) {
+    pub(crate) fn push(&mut self, types: &mut [CellWriters<'_>], event: usize, out: &[u8]) {
         let found = find(types, event);
         if let Some((at, row)) = found {
             types[at].write(row, &mut self.text);
         }
         let (front_end, fields_end) = (out.len(), self.text.len());
-        self.lines.push(Line { front_end, fields_end, shape: found.map(|(at, _)| at) });
+        self.lines.push(DetachedLine {
+            front_end,
+            fields_end,
+            type_index: found.map(|(at, _)| at),
+        });
     }
 
     /// The type of the first event, if that is decoded.
-    fn first(&self) -> Option<&Arc<Shape>> {
-        self.lines.first().and_then(|line| self.shapes.get(line.shape?))
+    fn first(&self) -> Option<&Arc<TypeColumns>> {
+        self.lines.first().and_then(|line| self.types.get(line.type_index?))
     }
 
     /// The types of the decoded events, in order.
-    fn decoded(&self) -> impl Iterator<Item = &Arc<Shape>> {
-        self.lines.iter().filter_map(|line| self.shapes.get(line.shape?))
+    fn decoded(&self) -> impl Iterator<Item = &Arc<TypeColumns>> {
+        self.lines.iter().filter_map(|line| self.types.get(line.type_index?))
     }
 }
 
-impl Shape {
+impl TypeColumns {
     fn is(&self, other: &Self) -> bool {
         let (ours, theirs) = (&self.message, &other.message);
         let same = Arc::ptr_eq(ours, theirs) || ours.name == theirs.name && ours.key == theirs.key;
@@ -211,7 +222,7 @@ impl Shape {
     }
 }
 
-impl Front {
+impl LeadingColumns {
     /// Ends a front behind which so many columns follow.
     fn end(&self, columns: usize, out: &mut Vec<u8>) {
         if !self.names.is_empty() && columns > 0 {
@@ -243,9 +254,9 @@ impl Front {
         for (at, byte) in lines.iter().enumerate() {
             is_quoted ^= *byte == b'"';
             if *byte == b'\n' && !is_quoted {
-                let front = lines.get(start..at).unwrap_or_default();
+                let leading = lines.get(start..at).unwrap_or_default();
                 let line_start = out.len();
-                out.extend_from_slice(if front == EMPTY { b"" } else { front });
+                out.extend_from_slice(if leading == EMPTY { b"" } else { leading });
                 self.end(columns, out);
                 self.blank(columns, out);
                 end_line(line_start, out);
@@ -268,13 +279,13 @@ pub(crate) fn end_line(start: usize, out: &mut Vec<u8>) {
 
 /// A table in the making.
 #[derive(Debug)]
-pub struct Table {
+pub struct CsvTable {
     file: TextFile,
     /// What it is called.
     path: String,
-    front: Front,
+    leading: LeadingColumns,
     has_header: bool,
-    layout: Layout,
+    layout: TableLayout,
     is_empty: bool,
     /// Decoded events whose fields have no column.
     without_column: u64,
@@ -283,37 +294,37 @@ pub struct Table {
 
 /// Which columns of fields there are.
 #[derive(Debug)]
-enum Layout {
+enum TableLayout {
     /// No event has come yet that could tell.
     Undecided,
     /// Those that were chosen.
-    Chosen(FieldList, FieldPresence),
+    Selected(FieldList, FieldPresence),
     /// None: the first event is not decoded.
     Bare,
     /// Those of the first event's type.
-    Of(Arc<Shape>),
+    FirstType(Arc<TypeColumns>),
 }
 
-impl Table {
+impl CsvTable {
     /// A table in a new file of this path. `chosen` are its columns of fields, if they are known.
     pub(crate) fn new(
         (file, path): (TextFile, &OutPath),
-        front: Front,
+        leading: LeadingColumns,
         has_header: bool,
-        chosen: Option<&FieldList>,
+        selected: Option<&FieldList>,
     ) -> Result<Self, Error> {
         let mut table = Self {
             file,
             path: path.0.display().to_string(),
-            front,
+            leading,
             has_header,
-            layout: Layout::Undecided,
+            layout: TableLayout::Undecided,
             is_empty: true,
             without_column: 0,
             scratch: Vec::new(),
         };
-        if let Some(fields) = chosen {
-            table.decide(Layout::Chosen(fields.clone(), fields.none_found()))?;
+        if let Some(fields) = selected {
+            table.decide(TableLayout::Selected(fields.clone(), fields.none_found()))?;
         }
         Ok(table)
     }
@@ -326,28 +337,32 @@ impl Table {
     /// Appends a block; gives the number of its events.
     pub(crate) fn append(&mut self, block: TableBlock) -> Result<u64, Error> {
         let TableBlock { text, fields } = block;
-        if let (Layout::Chosen(_, ours), Fields::InLines(found)) = (&mut self.layout, &fields) {
+        if let (TableLayout::Selected(_, ours), FieldPlacement::Inline(found)) =
+            (&mut self.layout, &fields)
+        {
             ours.add(found);
         }
         if text.rows() == 0 {
             return self.file.append(text);
         }
         self.is_empty = false;
-        if matches!(self.layout, Layout::Undecided) {
+        if matches!(self.layout, TableLayout::Undecided) {
             let first = match &fields {
-                Fields::Apart(parts) => parts.first(),
-                Fields::Nowhere | Fields::InLines(_) => None,
+                FieldPlacement::Detached(parts) => parts.first(),
+                FieldPlacement::None | FieldPlacement::Inline(_) => None,
             };
-            self.decide(first.map_or(Layout::Bare, |shape| Layout::Of(Arc::clone(shape))))?;
+            self.decide(first.map_or(TableLayout::Bare, |type_columns| {
+                TableLayout::FirstType(Arc::clone(type_columns))
+            }))?;
         }
         match (&mut self.layout, &fields) {
-            (Layout::Bare, Fields::Apart(parts)) => {
+            (TableLayout::Bare, FieldPlacement::Detached(parts)) => {
                 self.expect_columns(parts.decoded().next())?;
                 self.without_column += parts.decoded().count() as u64;
             }
-            (Layout::Of(shape), fields) => {
-                let shape = Arc::clone(shape);
-                return self.append_woven(&shape, &text, fields);
+            (TableLayout::FirstType(type_columns), fields) => {
+                let type_columns = Arc::clone(type_columns);
+                return self.append_merged(&type_columns, &text, fields);
             }
             _ => {}
         }
@@ -355,20 +370,22 @@ impl Table {
     }
 
     /// Appends lines with the columns of one type: where an event is of another, they stay blank.
-    fn append_woven(
+    fn append_merged(
         &mut self,
-        shape: &Shape,
+        type_columns: &TypeColumns,
         text: &TextBlock,
-        fields: &Fields,
+        fields: &FieldPlacement,
     ) -> Result<u64, Error> {
-        if let Fields::Apart(parts) = fields {
-            self.expect_columns(parts.decoded().find(|other| !shape.is(other)))?;
+        if let FieldPlacement::Detached(parts) = fields {
+            self.expect_columns(parts.decoded().find(|other| !type_columns.is(other)))?;
         }
         let mut out = std::mem::take(&mut self.scratch);
         out.clear();
         match fields {
-            Fields::Apart(parts) => self.weave(shape, text.text(), parts, &mut out),
-            _ => self.front.pad(text.text(), shape.leaves.len(), &mut out),
+            FieldPlacement::Detached(parts) => {
+                self.merge(type_columns, text.text(), parts, &mut out)
+            }
+            _ => self.leading.pad(text.text(), type_columns.leaves.len(), &mut out),
         }
         let appended = self.file.append_as(&out, text);
         self.scratch = out;
@@ -377,10 +394,12 @@ impl Table {
 
     /// Refuses an event of a type whose fields have no column. A recording goes on: what it lacks
     /// is told at its end.
-    fn expect_columns(&self, lost: Option<&Arc<Shape>>) -> Result<(), Error> {
+    fn expect_columns(&self, lost: Option<&Arc<TypeColumns>>) -> Result<(), Error> {
         let Some(lost) = lost.filter(|_| !self.file.is_growing()) else { return Ok(()) };
         let columns = match &self.layout {
-            Layout::Of(shape) => format!("those of {}", self.described(shape)),
+            TableLayout::FirstType(type_columns) => {
+                format!("those of {}", self.described(type_columns))
+            }
             _ => "none, since the first event is not decoded".to_owned(),
         };
         Err(ErrorKind::NotAllowed(format!(
@@ -396,54 +415,60 @@ impl Table {
     }
 
     /// A type of message, with the channel on which it came.
-    fn described(&self, shape: &Shape) -> String {
-        let name = printable(&shape.message.name);
-        match self.channel(shape) {
+    fn described(&self, type_columns: &TypeColumns) -> String {
+        let name = printable(&type_columns.message.name);
+        match self.channel(type_columns) {
             Some(channel) => format!("`{channel}` (`{name}`)"),
             None => format!("`{name}`"),
         }
     }
 
-    fn channel(&self, shape: &Shape) -> Option<String> {
-        let channel = self.file.channels().get(shape.channel?);
+    fn channel(&self, type_columns: &TypeColumns) -> Option<String> {
+        let channel = self.file.channels().get(type_columns.channel?);
         Some(printable(channel.name.text()).into_owned())
     }
 
-    fn weave(&mut self, shape: &Shape, fronts: &[u8], parts: &FieldParts, out: &mut Vec<u8>) {
-        let fits: Vec<bool> = parts.shapes.iter().map(|other| shape.is(other)).collect();
-        let columns = shape.leaves.len();
+    fn merge(
+        &mut self,
+        type_columns: &TypeColumns,
+        fronts: &[u8],
+        parts: &DetachedFields,
+        out: &mut Vec<u8>,
+    ) {
+        let fits: Vec<bool> = parts.types.iter().map(|other| type_columns.is(other)).collect();
+        let columns = type_columns.leaves.len();
         let (mut front_start, mut fields_start) = (0, 0);
         for line in &parts.lines {
-            let front = fronts.get(front_start..line.front_end).unwrap_or_default();
+            let leading = fronts.get(front_start..line.front_end).unwrap_or_default();
             let fields = parts.text.get(fields_start..line.fields_end).unwrap_or_default();
             let line_start = out.len();
-            out.extend_from_slice(front);
-            self.front.end(columns, out);
-            match line.shape {
+            out.extend_from_slice(leading);
+            self.leading.end(columns, out);
+            match line.type_index {
                 Some(at) if fits[at] => out.extend_from_slice(fields),
-                _ => self.front.blank(columns, out),
+                _ => self.leading.blank(columns, out),
             }
             end_line(line_start, out);
-            self.without_column += u64::from(line.shape.is_some_and(|at| !fits[at]));
-            let is_empty = front.is_empty();
+            self.without_column += u64::from(line.type_index.is_some_and(|at| !fits[at]));
+            let is_empty = leading.is_empty();
             front_start = line.front_end + if is_empty { EMPTY.len() } else { 0 } + 1;
             fields_start = line.fields_end;
         }
     }
 
-    fn decide(&mut self, layout: Layout) -> Result<(), Error> {
+    fn decide(&mut self, layout: TableLayout) -> Result<(), Error> {
         self.layout = layout;
         let fields = match &self.layout {
-            Layout::Undecided | Layout::Bare => &[][..],
-            Layout::Chosen(fields, _) => fields.paths(),
-            Layout::Of(shape) => &shape.leaves,
+            TableLayout::Undecided | TableLayout::Bare => &[][..],
+            TableLayout::Selected(fields, _) => fields.paths(),
+            TableLayout::FirstType(type_columns) => &type_columns.leaves,
         };
-        if self.front.names.is_empty() && fields.is_empty() {
+        if self.leading.names.is_empty() && fields.is_empty() {
             return Err(Error::unfit(
                 "the table would have no column; name some in `event_columns` or `fields`",
             ));
         }
-        let header = self.front.header(fields);
+        let header = self.leading.header(fields);
         if self.has_header {
             self.file.write(&header)?;
         }
@@ -457,15 +482,15 @@ impl Table {
             count => vec![(what.to_owned(), count)],
         };
         match &self.layout {
-            Layout::Chosen(fields, found) if !self.is_empty => fields.notes(found),
-            Layout::Bare => lost(
+            TableLayout::Selected(fields, found) if !self.is_empty => fields.notes(found),
+            TableLayout::Bare => lost(
                 "the first event is not decoded, so fields have no columns; the option `fields` names some",
             ),
-            Layout::Of(_) => lost(
+            TableLayout::FirstType(_) => lost(
                 "fields have no columns where an event is not of the first one's type; the option \
                  `fields` names some",
             ),
-            Layout::Undecided | Layout::Chosen(..) => Vec::new(),
+            TableLayout::Undecided | TableLayout::Selected(..) => Vec::new(),
         }
     }
 
@@ -481,8 +506,8 @@ impl Table {
 
     /// Completes the file. Gives 0: no event was held back.
     pub(crate) fn finish(mut self) -> Result<u64, Error> {
-        if matches!(self.layout, Layout::Undecided) && !self.front.names.is_empty() {
-            self.decide(Layout::Bare)?;
+        if matches!(self.layout, TableLayout::Undecided) && !self.leading.names.is_empty() {
+            self.decide(TableLayout::Bare)?;
         }
         self.file.finish()
     }

@@ -28,7 +28,7 @@ pub(crate) struct LineTemplates {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(crate = "sluice_core::schemars")]
-pub(crate) enum Missing {
+pub(crate) enum MissingFieldPolicy {
     /// They have no line, and the report says how many there were.
     #[default]
     Skip,
@@ -38,7 +38,7 @@ pub(crate) enum Missing {
 
 /// How many events, or elements of their lists, have no line, by reason.
 #[derive(Debug, Default)]
-pub(crate) struct Skipped {
+pub(crate) struct SkippedLines {
     /// By the first field that is missing.
     fields: BTreeMap<FieldPath, u64>,
     /// There is no template for their channels.
@@ -47,7 +47,7 @@ pub(crate) struct Skipped {
     long: u64,
 }
 
-impl Skipped {
+impl SkippedLines {
     pub(crate) fn total(&self) -> u64 {
         self.channels + self.long + self.fields.values().sum::<u64>()
     }
@@ -69,14 +69,14 @@ impl Skipped {
             .map(|(path, count)| note(&format!("the field `{path}` is missing or null"), *count));
         let others = [
             note("`line` has no template for their channels", self.channels),
-            note(&format!("it would be longer than {MOST_MIB} MiB"), self.long),
+            note(&format!("it would be longer than {MAX_MIB} MiB"), self.long),
         ];
         fields.chain(others.into_iter().filter(|(_, count)| *count > 0)).collect()
     }
 }
 
 /// The longest line.
-const MOST_MIB: usize = MOST_TEXT >> 20;
+const MAX_MIB: usize = MOST_TEXT >> 20;
 
 impl LineTemplates {
     /// Appends a line for each event of `batch` that has all its template needs. Says how many have not.
@@ -86,38 +86,40 @@ impl LineTemplates {
         &self,
         batch: &Batch,
         channels: &Channels,
-        missing: Missing,
+        missing: MissingFieldPolicy,
         out: &mut Vec<u8>,
-    ) -> Result<Skipped, Error> {
+    ) -> Result<SkippedLines, Error> {
         let known = self.channels.table(channels, |channel| {
             Ok((Arc::new(channel.clone()), self.place(channel.name.text())))
         })?;
-        let mut kinds: Vec<Kind<'_>> =
-            batch.rows().iter().map(|rows| self.kind(Some(rows))).collect();
-        let raw = self.kind(None);
-        let mut skipped = Skipped::default();
+        let mut all_rows: Vec<BoundRows<'_>> =
+            batch.rows().iter().map(|rows| self.bound_rows(Some(rows))).collect();
+        let raw = self.bound_rows(None);
+        let mut skipped = SkippedLines::default();
         for (at, event) in batch.iter().enumerate() {
             let (channel, place) = &known[event.channel.index()];
             let Some(place) = *place else {
                 skipped.channels += 1;
                 continue;
             };
-            let found = kinds.iter_mut().find_map(|kind| {
-                let row = kind.finder.find(at)?;
-                Some((&*kind, Some(row)))
+            let found = all_rows.iter_mut().find_map(|bound_rows| {
+                let row = bound_rows.finder.find(at)?;
+                Some((&*bound_rows, Some(row)))
             });
-            let (kind, row) = found.unwrap_or((&raw, None));
-            let bound = kind.bound(place, &self.all);
+            let (bound_rows, row) = found.unwrap_or((&raw, None));
+            let bound = bound_rows.bound(place, &self.all);
             if bound.write(channel, &event, row, out) {
                 out.push(b'\n');
                 continue;
             }
             let path = bound.missing(row);
             match (missing, path) {
-                (Missing::Stop, Some(path)) => return Err(lacks(channel, &event, row, path)),
-                (Missing::Stop, None) => return Err(too_long(channel, &event)),
-                (Missing::Skip, Some(path)) => skipped.count(path),
-                (Missing::Skip, None) => skipped.long += 1,
+                (MissingFieldPolicy::Stop, Some(path)) => {
+                    return Err(missing_field(channel, &event, row, path));
+                }
+                (MissingFieldPolicy::Stop, None) => return Err(too_long(channel, &event)),
+                (MissingFieldPolicy::Skip, Some(path)) => skipped.count(path),
+                (MissingFieldPolicy::Skip, None) => skipped.long += 1,
             }
         }
         Ok(skipped)
@@ -128,13 +130,13 @@ impl LineTemplates {
         self.all.iter().position(|(pattern, _)| is_for(pattern))
     }
 
-    fn kind<'b>(&'b self, rows: Option<&'b Rows>) -> Kind<'b> {
-        let finder = RowFinder::of(rows.map_or(&[], |rows| &rows.events));
-        Kind { rows, finder, bounds: self.all.iter().map(|_| OnceCell::new()).collect() }
+    fn bound_rows<'b>(&'b self, rows: Option<&'b Rows>) -> BoundRows<'b> {
+        let finder = RowFinder::new(rows.map_or(&[], |rows| &rows.events));
+        BoundRows { rows, finder, bounds: self.all.iter().map(|_| OnceCell::new()).collect() }
     }
 }
 
-impl Skipped {
+impl SkippedLines {
     fn count(&mut self, path: &FieldPath) {
         match self.fields.get_mut(path) {
             Some(count) => *count += 1,
@@ -143,7 +145,12 @@ impl Skipped {
     }
 }
 
-fn lacks(channel: &Channel, event: &Event<'_>, row: Option<usize>, path: &FieldPath) -> Error {
+fn missing_field(
+    channel: &Channel,
+    event: &Event<'_>,
+    row: Option<usize>,
+    path: &FieldPath,
+) -> Error {
     let why = if row.is_some() { "it is missing or null" } else { "the event is not decoded" };
     Error::unfit(format!(
         "event {} on channel `{}` has no field `{path}` for its line: {why}; `missing = \"skip\"` leaves such \
@@ -154,20 +161,20 @@ fn lacks(channel: &Channel, event: &Event<'_>, row: Option<usize>, path: &FieldP
 
 fn too_long(channel: &Channel, event: &Event<'_>) -> Error {
     Error::unfit(format!(
-        "the line of event {} on channel `{}` would be longer than {MOST_MIB} MiB; `missing = \"skip\"` leaves \
+        "the line of event {} on channel `{}` would be longer than {MAX_MIB} MiB; `missing = \"skip\"` leaves \
          such events out",
         event.sequence, channel.name
     ))
 }
 
 /// The rows of one type, and the templates bound to them as they are needed.
-struct Kind<'b> {
+struct BoundRows<'b> {
     rows: Option<&'b Rows>,
     finder: RowFinder<'b>,
     bounds: Vec<OnceCell<BoundTemplate<'b>>>,
 }
 
-impl<'b> Kind<'b> {
+impl<'b> BoundRows<'b> {
     fn bound(&self, place: usize, all: &'b [(Option<Pattern>, Template)]) -> &BoundTemplate<'b> {
         self.bounds[place].get_or_init(|| all[place].1.bind(self.rows))
     }

@@ -19,17 +19,17 @@ use sluice_core::{
 };
 
 /// What is written, what is noted, and how many rows there are said to be.
-type Written = (String, Vec<(String, u64)>, u64);
+type SinkOutput = (String, Vec<(String, u64)>, u64);
 
 #[derive(Clone)]
-pub(crate) struct Log {
+pub(crate) struct SampleLog {
     pub(crate) channels: Arc<Channels>,
     batch: Batch,
 }
 
-impl Log {
+impl SampleLog {
     /// Events: channel, time, payload.
-    pub(crate) fn of(events: &[(&[u8], i64, &[u8])]) -> Self {
+    pub(crate) fn new(events: &[(&[u8], i64, &[u8])]) -> Self {
         let channels = Arc::new(Channels::default());
         let mut builder = BatchBuilder::default();
         for (sequence, (name, time, payload)) in (0i64..).zip(events) {
@@ -158,7 +158,7 @@ impl Log {
     }
 
     /// What a sink writes, or that it is refused: where its files are differs.
-    fn outcome(&self, sink: &str, options: Value, cuts: &[usize]) -> Result<Written, String> {
+    fn outcome(&self, sink: &str, options: Value, cuts: &[usize]) -> Result<SinkOutput, String> {
         let written = self.write(sink, options, cuts);
         written
             .map_err(|error| error.to_string().split(": /").next().unwrap_or_default().to_owned())
@@ -169,7 +169,7 @@ impl Log {
         self.write(sink, options, &[]).unwrap_err().to_string()
     }
 
-    fn write(&self, sink: &str, options: Value, cuts: &[usize]) -> Result<Written, Error> {
+    fn write(&self, sink: &str, options: Value, cuts: &[usize]) -> Result<SinkOutput, Error> {
         let outputs = Outputs::new(Overwrite::Refuse, false, &[]);
         self.write_into(outputs, sink, options, cuts)
     }
@@ -180,7 +180,7 @@ impl Log {
         sink: &str,
         options: Value,
         cuts: &[usize],
-    ) -> Result<Written, Error> {
+    ) -> Result<SinkOutput, Error> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
         let mut options: Map<String, Value> = options.as_object().unwrap().clone();
@@ -239,7 +239,7 @@ mod properties {
         {
             let slices: Vec<(&[u8], i64, &[u8])> =
                 events.iter().map(|(name, time, payload)| (&name[..], *time, &payload[..])).collect();
-            let log = Log::of(&slices);
+            let log = SampleLog::new(&slices);
             let of = |kind: u8| -> Vec<u32> {
                 let kinds = (0..slices.len() as u32).zip(kinds.iter().cycle());
                 kinds.filter(|(_, found)| **found == kind).map(|(event, _)| event).collect()

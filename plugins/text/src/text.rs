@@ -9,15 +9,15 @@ use sluice_core::schemars::JsonSchema;
 use sluice_core::unnest::list_path;
 use sluice_core::{Batch, EncodeContext, Error, FieldPath, Sink, SinkContext};
 
-use crate::file::{self, Blocks, Taken, TextBlock, TextFile};
-use crate::line::{Extent, TextLines};
-use crate::templates::{LineTemplates, Missing, Skipped};
+use crate::file::{self, Blocks, LinePiece, TextBlock, TextFile};
+use crate::line::{Detail, TextLines};
+use crate::templates::{LineTemplates, MissingFieldPolicy, SkippedLines};
 
 /// Options of `text`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(crate = "sluice_core::schemars")]
-pub struct Text {
+pub struct TextSink {
     /// The file to write; `-`, the default, is standard output.
     #[serde(default = "stdout")]
     path: OutPath,
@@ -40,7 +40,7 @@ pub struct Text {
     /// What becomes of events that lack a field of their `line`: `skip` writes no line for them and
     /// tells how many they were, `stop` ends the run.
     #[serde(default)]
-    missing: Missing,
+    missing: MissingFieldPolicy,
     #[serde(skip)]
     lines: TextLines,
 }
@@ -49,14 +49,14 @@ pub struct Text {
 #[derive(Debug)]
 pub struct LinesBlock {
     text: TextBlock,
-    skipped: Skipped,
+    skipped: SkippedLines,
 }
 
 /// A file of lines in the making, and how many events or elements have none.
 #[derive(Debug)]
 pub struct LinesFile {
     file: TextFile,
-    skipped: Skipped,
+    skipped: SkippedLines,
 }
 
 fn stdout() -> OutPath {
@@ -64,38 +64,38 @@ fn stdout() -> OutPath {
 }
 
 sluice_core::register! {
-    sink "text": Text,
+    sink "text": TextSink,
     about: "writes a line an event, for people to read or as a template says",
     sample: include_str!("../samples/text.toml"),
     extensions: &["txt"],
 }
 
-impl Text {
-    fn extent(&self) -> Extent {
-        if self.abbreviate { Extent::Abbreviated } else { Extent::Whole }
+impl TextSink {
+    fn detail(&self) -> Detail {
+        if self.abbreviate { Detail::Abbreviated } else { Detail::Whole }
     }
 
     fn encode_piece(
         &self,
-        taken: &Taken,
+        piece: &LinePiece,
         context: &EncodeContext<'_>,
     ) -> Result<(LinesBlock, usize), Error> {
-        let mut skipped = Skipped::default();
-        let text = TextBlock::of(taken, context, |out| {
+        let mut skipped = SkippedLines::default();
+        let text = TextBlock::new(piece, context, |out| {
             match &self.line {
                 Some(line) => {
-                    skipped = line.write(&taken.batch, context.channels, self.missing, out)?;
+                    skipped = line.write(&piece.batch, context.channels, self.missing, out)?;
                 }
-                None => self.lines.write(&taken.batch, context.channels, self.extent(), out)?,
+                None => self.lines.write(&piece.batch, context.channels, self.detail(), out)?,
             }
             Ok(())
         })?;
         let bytes = text.bytes();
-        Ok((LinesBlock { text: text.without(skipped.total()), skipped }, bytes))
+        Ok((LinesBlock { text: text.without_lines(skipped.total()), skipped }, bytes))
     }
 }
 
-impl Sink for Text {
+impl Sink for TextSink {
     type Block = Blocks<LinesBlock>;
     type Output = LinesFile;
 
@@ -110,7 +110,7 @@ impl Sink for Text {
     fn open(&self, context: &SinkContext) -> Result<LinesFile, Error> {
         let head = self.header.as_ref().map(|line| format!("{line}\n")).unwrap_or_default();
         let file = TextFile::open(&self.path, head.as_bytes(), context)?;
-        Ok(LinesFile { file, skipped: Skipped::default() })
+        Ok(LinesFile { file, skipped: SkippedLines::default() })
     }
 
     fn encode(
@@ -118,13 +118,13 @@ impl Sink for Text {
         batch: Batch,
         context: &mut EncodeContext<'_>,
     ) -> Result<Blocks<LinesBlock>, Error> {
-        let encode = |taken, context: &EncodeContext<'_>| self.encode_piece(&taken, context);
+        let encode = |piece, context: &EncodeContext<'_>| self.encode_piece(&piece, context);
         Blocks::encode(batch, self.unnest.as_ref(), context, encode)
     }
 
     fn append(&self, output: &mut LinesFile, blocks: Blocks<LinesBlock>) -> Result<u64, Error> {
         let (channels, path) = (output.file.channels(), self.unnest.as_ref());
-        let encode = |taken, context: &EncodeContext<'_>| self.encode_piece(&taken, context);
+        let encode = |piece, context: &EncodeContext<'_>| self.encode_piece(&piece, context);
         blocks.append(path, &channels, encode, |block| {
             output.skipped.add(block.skipped);
             output.file.append(block.text)
@@ -156,13 +156,13 @@ mod tests {
     use std::path::Path;
     use std::process::Command;
 
-    use crate::testing::{Log, make};
+    use crate::testing::{SampleLog, make};
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
     #[test]
     fn a_line_is_written_for_each_event() {
-        let log = Log::of(&[(b"A", 0, b"ab"), (b"B", 1_500_000_000, b"")]);
+        let log = SampleLog::new(&[(b"A", 0, b"ab"), (b"B", 1_500_000_000, b"")]);
         let text = log.written("text", json!({}), &[1]);
         let wanted = "1970-01-01T00:00:00.000000000Z  A  #0  2 B  6162\n\
             1970-01-01T00:00:01.500000000Z  B  #1  0 B\n";
@@ -174,8 +174,9 @@ mod tests {
         assert_eq!(make("text", json!({})).unwrap().targets(), [Path::new("-")]);
     }
 
-    fn mixed() -> Log {
-        let log = Log::of(&[(b"A", 1, b"ab"), (b"B", 2, b""), (b"C", 3, b""), (b"A", 4, b"")]);
+    fn mixed() -> SampleLog {
+        let log =
+            SampleLog::new(&[(b"A", 1, b"ab"), (b"B", 2, b""), (b"C", 3, b""), (b"A", 4, b"")]);
         log.decoded_pose(&[0, 3]).decoded(&[2], &[7])
     }
 
@@ -194,7 +195,7 @@ mod tests {
     #[test]
     fn a_header_is_there_without_events() {
         let options = json!({ "header": "# nothing", "line": "{x}" });
-        assert_eq!(Log::of(&[]).written("text", options, &[]), "# nothing\n");
+        assert_eq!(SampleLog::new(&[]).written("text", options, &[]), "# nothing\n");
     }
 
     #[test]
@@ -213,7 +214,7 @@ mod tests {
         assert!(error.contains("event 0 on channel `A` has no field `v`"), "{error}");
         assert!(error.contains("missing or null; `missing = \"skip\"`"), "{error}");
         let options = json!({ "line": "{v}", "missing": "stop" });
-        let error = Log::of(&[(b"A", 0, b"")]).failure("text", options);
+        let error = SampleLog::new(&[(b"A", 0, b"")]).failure("text", options);
         assert!(error.contains("is not decoded"), "{error}");
     }
 
@@ -235,7 +236,7 @@ mod tests {
 
     #[test]
     fn lists_are_taken_apart_and_events_are_counted() {
-        let log = Log::of(&[(b"A", 1, b""), (b"A", 2, b""), (b"B", 3, b""), (b"A", 4, b"")])
+        let log = SampleLog::new(&[(b"A", 1, b""), (b"A", 2, b""), (b"B", 3, b""), (b"A", 4, b"")])
             .scans(&[0, 1, 3], &[2, 0, 1])
             .decoded(&[2], &[7]);
         let options = json!({ "unnest": "points", "line": { "A": "{sequence} {utime} {x:.1} {points_sequence}", "*": "{v}" } });
@@ -252,7 +253,7 @@ mod tests {
 
     #[test]
     fn elements_without_a_line_are_not_called_events() {
-        let log = Log::of(&[(b"A", 1, b""), (b"A", 2, b"")]).scans(&[0, 1], &[2, 3]);
+        let log = SampleLog::new(&[(b"A", 1, b""), (b"A", 2, b"")]).scans(&[0, 1], &[2, 3]);
         let options = json!({ "unnest": "points", "line": "{nowhere}" });
         let (text, notes) = log.lines_with_notes("text", options, &[1]);
         let what = "elements or events without a line, as the field `nowhere` is missing or null";
@@ -261,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_line_that_would_be_too_long_is_told() {
-        let log = Log::of(&[(b"A", 1, b""), (b"A", 2, b"")]).scans(&[0, 1], &[1_100_000, 1]);
+        let log = SampleLog::new(&[(b"A", 1, b""), (b"A", 2, b"")]).scans(&[0, 1], &[1_100_000, 1]);
         let options = json!({ "line": "{points[*]:64}" });
         let (text, notes) = log.lines_with_notes("text", options, &[]);
         assert_eq!(text.lines().count(), 1);
@@ -273,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_list_of_many_elements_is_written_piece_by_piece() {
-        let log = Log::of(&[(b"A", 1, b""), (b"B", 2, b""), (b"A", 4, b"")])
+        let log = SampleLog::new(&[(b"A", 1, b""), (b"B", 2, b""), (b"A", 4, b"")])
             .scans(&[0, 2], &[150_000, 70_000]);
         for (sink, options) in [
             ("text", json!({ "unnest": "points", "line": "{points_sequence}" })),
@@ -302,7 +303,7 @@ mod tests {
     }
 
     fn lines_of(values: &[f64]) -> Vec<String> {
-        let log = Log::of(&vec![(&b"A"[..], 0, &b""[..]); values.len()]).doubles(values);
+        let log = SampleLog::new(&vec![(&b"A"[..], 0, &b""[..]); values.len()]).doubles(values);
         let text = log.written("text", json!({ "line": "{x:.6}" }), &[]);
         text.lines().map(str::to_owned).collect()
     }

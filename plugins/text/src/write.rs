@@ -59,12 +59,12 @@ pub(crate) fn unquote(out: &mut Vec<u8>, start: usize) {
 
 /// Writes moments as RFC 3339 text. Remembers the last second, as neighbours mostly share it.
 #[derive(Debug, Default)]
-pub(crate) struct Moments {
+pub(crate) struct TimestampWriter {
     /// The last second and its text, up to the fraction.
     last: Option<(i64, String)>,
 }
 
-impl Moments {
+impl TimestampWriter {
     /// The same text as [`time::format`].
     pub(crate) fn write(&mut self, out: &mut Vec<u8>, nanos: i64) {
         let (second, fraction) = (nanos.div_euclid(NANOS), nanos.rem_euclid(NANOS));
@@ -115,10 +115,10 @@ mod tests {
             nanos in proptest::collection::vec(prop_oneof![any::<i64>(), -3_000_000_000i64..3_000_000_000,
                 Just(i64::MIN), Just(i64::MAX)], 1..20))
         {
-            let mut moments = Moments::default();
+            let mut timestamps = TimestampWriter::default();
             for nanos in nanos {
                 let mut out = Vec::new();
-                moments.write(&mut out, nanos);
+                timestamps.write(&mut out, nanos);
                 prop_assert_eq!(String::from_utf8(out).unwrap(), time::format(nanos));
             }
         }

@@ -1,22 +1,26 @@
 //! What tells a record's kind, and the kinds by what it says.
 
-use crate::columns::Shape;
-use crate::format::{Key, Spot};
+use crate::columns::Arity;
+use crate::format::{KindKey, RecordOffset};
 use crate::options::{Options, Role};
-use crate::wire::Word;
+use crate::wire::BinaryNumber;
 
-use super::fields::Laid;
+use super::fields::PlacedField;
 use super::{Mistakes, path, roles};
 
 /// The field with the role `kind`, with the values that the kinds have.
-pub(super) fn of(options: &Options, head: &[Laid<'_>], mistakes: &mut Mistakes) -> Option<Key> {
-    let all: Vec<&Laid<'_>> = head.iter().collect();
-    let laid = roles::only(&all, Role::Kind, mistakes);
-    misplaced(options, mistakes);
-    match (laid, options.kinds.is_empty()) {
+pub(super) fn compile(
+    options: &Options,
+    head: &[PlacedField<'_>],
+    mistakes: &mut Mistakes,
+) -> Option<KindKey> {
+    let all: Vec<&PlacedField<'_>> = head.iter().collect();
+    let placed = roles::only(&all, Role::Kind, mistakes);
+    check_misplaced(options, mistakes);
+    match (placed, options.kinds.is_empty()) {
         (None, true) => None,
-        (Some(laid), true) => {
-            laid.wrong(mistakes, "role", "there are no `kinds` that it would tell");
+        (Some(placed), true) => {
+            placed.report(mistakes, "role", "there are no `kinds` that it would tell");
             None
         }
         (None, false) => {
@@ -25,12 +29,12 @@ pub(super) fn of(options: &Options, head: &[Laid<'_>], mistakes: &mut Mistakes) 
             mistakes.at(&at, "no field of `head` has the role `kind`, which would tell `kinds`");
             None
         }
-        (Some(laid), false) => key(options, laid, mistakes),
+        (Some(placed), false) => key(options, placed, mistakes),
     }
 }
 
 /// The kind has to be known before anything behind the head is.
-fn misplaced(options: &Options, mistakes: &mut Mistakes) {
+fn check_misplaced(options: &Options, mistakes: &mut Mistakes) {
     let lists = [("fields", &options.fields), ("tail", &options.tail)];
     for (key, fields) in lists {
         for (n, _) in fields.iter().enumerate().filter(|(_, f)| f.role == Some(Role::Kind)) {
@@ -45,10 +49,10 @@ fn misplaced(options: &Options, mistakes: &mut Mistakes) {
     }
 }
 
-fn key(options: &Options, laid: &Laid<'_>, mistakes: &mut Mistakes) -> Option<Key> {
-    let told = roles::word_or_text(laid).filter(|_| laid.shape == Shape::One);
-    let Some((Spot::Start(at), len, word)) = told else {
-        laid.wrong(mistakes, "role", "a kind is told by one whole number, or a text");
+fn key(options: &Options, placed: &PlacedField<'_>, mistakes: &mut Mistakes) -> Option<KindKey> {
+    let place = roles::word_or_text(placed).filter(|_| placed.arity == Arity::One);
+    let Some((RecordOffset::Start(at), len, word)) = place else {
+        placed.report(mistakes, "role", "a kind is told by one whole number, or a text");
         return None;
     };
     let mut values: Vec<(Vec<u8>, usize)> = Vec::new();
@@ -62,11 +66,11 @@ fn key(options: &Options, laid: &Laid<'_>, mistakes: &mut Mistakes) -> Option<Ke
         }
     }
     values.sort();
-    Some(Key { at, len, values, other: None })
+    Some(KindKey { at, len, values, other: None })
 }
 
 /// The bytes that a kind is told by.
-fn value(name: &str, word: Option<Word>, len: usize) -> Result<Vec<u8>, String> {
+fn value(name: &str, word: Option<BinaryNumber>, len: usize) -> Result<Vec<u8>, String> {
     let Some(word) = word else {
         let mut bytes = name.as_bytes().to_vec();
         let has = bytes.len();

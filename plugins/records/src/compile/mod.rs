@@ -1,4 +1,4 @@
-//! Finds the mistakes of a description, and makes a [`Format`] of one that has none. Opens no log.
+//! Finds the mistakes of a description, and makes a [`RecordFormat`] of one that has none. Opens no log.
 
 mod fields;
 mod key;
@@ -8,25 +8,27 @@ mod roles;
 use memchr::memmem::Finder;
 use sluice_core::{Clock, OptionsError};
 
-use crate::channels::Naming;
-use crate::format::{Extent, Fate, Format, Key, Kind, Skip, Spot};
-use crate::options::{Epoch, Header, Literal, Options, OtherKinds, Untimed};
+use crate::channels::ChannelNaming;
+use crate::format::{
+    Disposition, HeaderEnd, KindKey, RecordExtent, RecordFormat, RecordKind, RecordOffset,
+};
+use crate::options::{Epoch, HeaderOption, Literal, Options, OtherKinds, UntimedPolicy};
 
-use crate::time::MOST_COUNTERS;
+use crate::time::MAX_COUNTERS;
 
-use fields::{Body, Laid};
+use fields::{PlacedField, RecordBody};
 
 /// Columns of records longer than this would not fit into a batch: text that is no UTF-8 is four times as long there.
-const LONGEST: u64 = 256 << 20;
+const MAX_RECORD_LEN: u64 = 256 << 20;
 /// More kinds than this are a mistake.
-const MOST_KINDS: usize = 4096;
+const MAX_KINDS: usize = 4096;
 /// How many bytes tell whether a record may begin somewhere, if its head is shorter.
-const LONGEST_GLIMPSE: usize = 128;
+const MAX_LOOKAHEAD: usize = 128;
 
 /// The format that is described.
 ///
 /// `Err` is the first mistake with the key at fault; others of the same option stand in its further lines.
-pub fn compile(options: &Options) -> Result<Format, OptionsError> {
+pub fn compile(options: &Options) -> Result<RecordFormat, OptionsError> {
     let mut mistakes = Mistakes::default();
     let format = compiled(options, &mut mistakes);
     match (mistakes.into_error(), format) {
@@ -41,7 +43,7 @@ pub fn compile(options: &Options) -> Result<Format, OptionsError> {
 struct Mistakes(Vec<OptionsError>);
 
 /// The keys that lead to something.
-type Path = Vec<String>;
+type KeyPath = Vec<String>;
 
 impl Mistakes {
     fn at(&mut self, path: &[String], message: impl Into<String>) {
@@ -58,7 +60,7 @@ impl Mistakes {
     /// The first mistake, with those of the same key: whoever asks goes on without that key, and hears of others.
     fn into_error(self) -> Option<OptionsError> {
         let mut mistakes = self.0;
-        mistakes.sort_by_cached_key(|mistake| in_order(&mistake.path));
+        mistakes.sort_by_cached_key(|mistake| sort_key(&mistake.path));
         let mut mistakes = mistakes.into_iter();
         let mut first = mistakes.next()?;
         let same = mistakes.filter(|other| other.path.first() == first.path.first());
@@ -74,29 +76,29 @@ impl Mistakes {
 
 /// Something by which mistakes are sorted: in fields last, as nothing is left to describe without these; then as they
 /// stand in lists, and behind them what is wrong with the list as a whole.
-fn in_order(path: &[String]) -> (bool, bool, Vec<(Option<usize>, String)>) {
+fn sort_key(path: &[String]) -> (bool, bool, Vec<(Option<usize>, String)>) {
     let first = path.first().map(String::as_str);
     let is_in_fields = matches!(first, None | Some("head" | "fields" | "tail" | "kinds"));
     let keys = path.iter().map(|key| (key.parse().ok(), key.clone())).collect();
     (is_in_fields, path.len() <= 1, keys)
 }
 
-fn path(keys: &[&str]) -> Path {
+fn path(keys: &[&str]) -> KeyPath {
     keys.iter().map(|key| (*key).to_owned()).collect()
 }
 
 /// A kind before it is compiled.
-struct Draft<'o> {
+struct KindDraft<'o> {
     name: String,
     /// The keys that lead to it.
-    path: Path,
-    channel: Option<(&'o str, Path)>,
+    path: KeyPath,
+    channel: Option<(&'o str, KeyPath)>,
     extra: Option<u8>,
-    fields: Vec<Laid<'o>>,
-    body: Body,
+    fields: Vec<PlacedField<'o>>,
+    body: RecordBody,
 }
 
-fn compiled(options: &Options, mistakes: &mut Mistakes) -> Option<Format> {
+fn compiled(options: &Options, mistakes: &mut Mistakes) -> Option<RecordFormat> {
     if options.head.is_empty() && options.fields.is_empty() && options.kinds.is_empty() {
         // Where `fields` was found wrong and is left out, this follows from that.
         mistakes.at(&[], "`records` needs the fields of a record: `fields`, or `kinds`");
@@ -104,45 +106,45 @@ fn compiled(options: &Options, mistakes: &mut Mistakes) -> Option<Format> {
     }
     check_keys(options, mistakes);
     let sync_len = options.sync.as_ref().map_or(0, |sync| sync.0.len());
-    let longest = usize::try_from(options.max_record.0.min(LONGEST)).unwrap_or_default();
-    let mut ruler = fields::Ruler { options, longest, mistakes };
-    let (head, head_len) = ruler.head(sync_len);
-    let (tail, tail_len) = ruler.tail();
-    let drafts = ruler.bodies(&head, head_len);
+    let max_len = usize::try_from(options.max_record.0.min(MAX_RECORD_LEN)).unwrap_or_default();
+    let mut layout = fields::FieldLayout { options, max_len, mistakes };
+    let (head, head_len) = layout.head(sync_len);
+    let (tail, tail_len) = layout.tail();
+    let drafts = layout.drafts(&head, head_len);
     let roles = roles::common(options, &head, &drafts, mistakes);
-    let key = key::of(options, &head, mistakes);
+    let key = key::compile(options, &head, mistakes);
     let mut drafts = drafts;
     let others = others(options, &head, &tail, roles.length.is_some());
-    if others == Some(Fate::Event) {
-        drafts.push(Draft::others());
+    if others == Some(Disposition::Event) {
+        drafts.push(KindDraft::others());
     }
-    let end = |draft: &Draft<'_>| End::of(draft, head_len + tail_len);
-    let ends: Vec<End> = drafts.iter().map(end).collect();
+    let end = |draft: &KindDraft<'_>| LengthBounds::from_draft(draft, head_len + tail_len);
+    let ends: Vec<LengthBounds> = drafts.iter().map(end).collect();
     let extent = extent(options, &roles, &ends, mistakes)?;
 
     let mut kinds = Vec::new();
     for (draft, end) in drafts.into_iter().zip(&ends) {
         let (common, path) = ((&*head, &*tail), draft.path.clone());
-        if longest > 0 && end.least > longest {
-            let least = end.least;
+        if max_len > 0 && end.min_len > max_len {
+            let min_len = end.min_len;
             mistakes.at(
                 &path,
-                format!("its records have {least} bytes, and `max_record` is {longest}"),
+                format!("its records have {min_len} bytes, and `max_record` is {max_len}"),
             );
         }
         kinds.push(roles::kind(options, common, draft, end, mistakes));
     }
     check_times(options, &kinds, mistakes);
-    let is_told = !matches!(extent, Extent::Fields);
+    let ends_by_fields = !matches!(extent, RecordExtent::Fields);
     match others {
         // They are told from damage by their length only, which none of the mistakes of their fields changes.
-        Some(fate @ (Fate::LeftOut | Fate::Damage)) if is_told => {
-            let (draft, common) = (Draft::others(), (&*head, &*tail));
+        Some(disposition @ (Disposition::Skip | Disposition::Damage)) if ends_by_fields => {
+            let (draft, common) = (KindDraft::others(), (&*head, &*tail));
             let end = end(&draft);
             let kind = roles::kind(options, common, draft, &end, &mut Mistakes::default());
-            kinds.push(Kind { fate, timing: None, naming: Naming::Source, ..kind });
+            kinds.push(RecordKind { disposition, timing: None, naming: ChannelNaming::Source, ..kind });
         }
-        Some(Fate::LeftOut) => mistakes.at_key(
+        Some(Disposition::Skip) => mistakes.at_key(
             "other_kinds",
             "nothing tells where records of other kinds end, so that they cannot be skipped: give a field of \
              `head` the role `length`, or the log a `sync`",
@@ -156,29 +158,29 @@ fn compiled(options: &Options, mistakes: &mut Mistakes) -> Option<Format> {
         // Theirs is not known, and so no checksum can be found right.
         other.checksum = None;
     }
-    let key = key.map(|key| Key { other, ..key });
+    let key = key.map(|key| KindKey { other, ..key });
     number_counters(&mut kinds, mistakes);
-    let reach = reach(sync_len, key.as_ref(), extent);
-    let least = kinds.iter().map(|kind| kind.least).min().unwrap_or_default();
-    let mut format = Format {
+    let prefix_len = prefix_len(sync_len, key.as_ref(), extent);
+    let min_len = kinds.iter().map(|kind| kind.min_len).min().unwrap_or_default();
+    let mut format = RecordFormat {
         magic: options.magic.clone().map_or_else(Vec::new, |magic| magic.0),
         header: header(options),
         sync: Finder::new(options.sync.as_ref().map_or(&[][..], |sync| &sync.0)).into_owned(),
-        reach,
-        glimpse: least.clamp(reach, reach.max(LONGEST_GLIMPSE)),
+        prefix_len,
+        lookahead: min_len.clamp(prefix_len, prefix_len.max(MAX_LOOKAHEAD)),
         head_len,
         tail_len,
         extent,
         key,
         kinds,
-        longest,
+        max_len,
         anchor: None,
         is_marked: false,
         clock: if options.epoch == Epoch::Start { Clock::Relative } else { Clock::Utc },
         is_sequential: false,
     };
     format.is_sequential = format.kinds.iter().any(is_sequential);
-    weigh(&mut format, other);
+    set_proof_bits(&mut format, other);
     format.anchor = anchor(options.sync.as_ref(), &format);
     naming::check(options, &format, mistakes);
     Some(format)
@@ -195,8 +197,8 @@ fn check_keys(options: &Options, mistakes: &mut Mistakes) {
     if options.kinds.is_empty() && options.other_kinds.is_some() {
         mistakes.at_key("other_kinds", "there are no `kinds`, and so no others");
     }
-    if options.kinds.len() > MOST_KINDS {
-        mistakes.at_key("kinds", format!("these are more than {MOST_KINDS} kinds"));
+    if options.kinds.len() > MAX_KINDS {
+        mistakes.at_key("kinds", format!("these are more than {MAX_KINDS} kinds"));
     }
     if options.leap_seconds.is_some() && options.epoch != Epoch::Gps {
         mistakes.at_key("leap_seconds", "only times of `epoch = \"gps\"` are without leap seconds");
@@ -204,10 +206,10 @@ fn check_keys(options: &Options, mistakes: &mut Mistakes) {
     if options.leap_seconds.is_some_and(|seconds| seconds.unsigned_abs() > 1000) {
         mistakes.at_key("leap_seconds", "GPS is ahead of UTC by some seconds, 18 since 2017");
     }
-    if options.max_record.0 == 0 || options.max_record.0 > LONGEST {
+    if options.max_record.0 == 0 || options.max_record.0 > MAX_RECORD_LEN {
         mistakes.at_key("max_record", "expected a size from 1B to 256MiB");
     }
-    if let Some(Header::Bytes(len)) = options.header {
+    if let Some(HeaderOption::Bytes(len)) = options.header {
         let magic = options.magic.as_ref().map_or(0, |magic| magic.0.len() as u64);
         if len < magic {
             let what =
@@ -220,7 +222,7 @@ fn check_keys(options: &Options, mistakes: &mut Mistakes) {
     }
 }
 
-impl Draft<'_> {
+impl KindDraft<'_> {
     /// Records of kinds that are not described.
     fn others() -> Self {
         Self {
@@ -229,7 +231,7 @@ impl Draft<'_> {
             channel: None,
             extra: None,
             fields: Vec::new(),
-            body: Body::Any,
+            body: RecordBody::Any,
         }
     }
 }
@@ -237,44 +239,44 @@ impl Draft<'_> {
 /// What becomes of records of kinds that are not described; nothing, where all are of one kind.
 fn others(
     options: &Options,
-    head: &[Laid<'_>],
-    tail: &[Laid<'_>],
+    head: &[PlacedField<'_>],
+    tail: &[PlacedField<'_>],
     has_length: bool,
-) -> Option<Fate> {
+) -> Option<Disposition> {
     if options.kinds.is_empty() {
         return None;
     }
     let is_timed = roles::has_time(head) || roles::has_time(tail);
     let told = has_length || options.sync.is_some();
-    let usual = told && (is_timed || options.untimed == Untimed::Last);
+    let usual = told && (is_timed || options.untimed == UntimedPolicy::Last);
     Some(match options.other_kinds {
-        Some(OtherKinds::Keep) => Fate::Event,
-        Some(OtherKinds::Skip) => Fate::LeftOut,
-        Some(OtherKinds::Damage) => Fate::Damage,
-        None if usual => Fate::Event,
-        None => Fate::Damage,
+        Some(OtherKinds::Keep) => Disposition::Event,
+        Some(OtherKinds::Skip) => Disposition::Skip,
+        Some(OtherKinds::Damage) => Disposition::Damage,
+        None if usual => Disposition::Event,
+        None => Disposition::Damage,
     })
 }
 
 /// How long records of a kind are.
-struct End {
-    fixed: Option<usize>,
-    least: usize,
+struct LengthBounds {
+    fixed_len: Option<usize>,
+    min_len: usize,
     /// Whether its fields tell where it ends.
-    is_told: bool,
+    ends_by_fields: bool,
 }
 
-impl End {
-    fn of(draft: &Draft<'_>, beside: usize) -> Self {
+impl LengthBounds {
+    fn from_draft(draft: &KindDraft<'_>, beside: usize) -> Self {
         match &draft.body {
-            Body::Fixed(len) => {
+            RecordBody::Fixed(len) => {
                 let len = len + beside;
-                Self { fixed: Some(len), least: len, is_told: true }
+                Self { fixed_len: Some(len), min_len: len, ends_by_fields: true }
             }
-            Body::Walked { least, has_rest, .. } => {
-                Self { fixed: None, least: least + beside, is_told: !has_rest }
+            RecordBody::Variable { min_len, has_rest, .. } => {
+                Self { fixed_len: None, min_len: min_len + beside, ends_by_fields: !has_rest }
             }
-            Body::Any => Self { fixed: None, least: beside, is_told: false },
+            RecordBody::Any => Self { fixed_len: None, min_len: beside, ends_by_fields: false },
         }
     }
 }
@@ -282,23 +284,23 @@ impl End {
 /// What tells where records end.
 fn extent(
     options: &Options,
-    roles: &roles::Common,
-    ends: &[End],
+    roles: &roles::CommonRoles,
+    ends: &[LengthBounds],
     mistakes: &mut Mistakes,
-) -> Option<Extent> {
+) -> Option<RecordExtent> {
     if let Some(length) = roles.length {
         return Some(length);
     }
-    if ends.iter().any(|end| end.least == 0) {
+    if ends.iter().any(|end| end.min_len == 0) {
         // Where fields were found wrong, this follows from that.
         mistakes.at(&[], "a record without any byte would never end: give it a field");
         return None;
     }
-    if ends.iter().all(|end| end.is_told) {
-        return Some(Extent::Fields);
+    if ends.iter().all(|end| end.ends_by_fields) {
+        return Some(RecordExtent::Fields);
     }
     if options.sync.is_some() {
-        return Some(Extent::Sync);
+        return Some(RecordExtent::Sync);
     }
     let key = if options.kinds.is_empty() { "fields" } else { "kinds" };
     mistakes.at_key(
@@ -309,37 +311,37 @@ fn extent(
     None
 }
 
-fn header(options: &Options) -> Skip {
+fn header(options: &Options) -> HeaderEnd {
     match &options.header {
-        Some(Header::Bytes(len)) => Skip::Bytes(*len),
-        Some(Header::Until(text)) => Skip::Until(text.clone()),
-        None => Skip::Bytes(options.magic.as_ref().map_or(0, |magic| magic.0.len() as u64)),
+        Some(HeaderOption::Bytes(len)) => HeaderEnd::Bytes(*len),
+        Some(HeaderOption::Until(text)) => HeaderEnd::Until(text.clone()),
+        None => HeaderEnd::Bytes(options.magic.as_ref().map_or(0, |magic| magic.0.len() as u64)),
     }
 }
 
 /// How many bytes tell a record's kind and length. All records have as many.
-fn reach(sync: usize, key: Option<&crate::format::Key>, extent: Extent) -> usize {
+fn prefix_len(sync: usize, key: Option<&crate::format::KindKey>, extent: RecordExtent) -> usize {
     let length = match extent {
-        Extent::Length { at, word, .. } => at + word.number.width(),
-        Extent::Fields | Extent::Sync => 0,
+        RecordExtent::Length { at, word, .. } => at + word.number.width(),
+        RecordExtent::Fields | RecordExtent::Sync => 0,
     };
     sync.max(length).max(key.map_or(0, |key| key.at + key.len)).max(1)
 }
 
-fn is_sequential(kind: &Kind) -> bool {
+fn is_sequential(kind: &RecordKind) -> bool {
     let wraps = |timing: &crate::time::Timing| timing.parts.iter().any(|part| part.wraps.is_some());
-    kind.fate == Fate::Event && kind.timing.as_ref().is_none_or(wraps)
+    kind.disposition == Disposition::Event && kind.timing.as_ref().is_none_or(wraps)
 }
 
-fn check_times(options: &Options, kinds: &[Kind], mistakes: &mut Mistakes) {
-    let is_last = options.untimed == Untimed::Last;
+fn check_times(options: &Options, kinds: &[RecordKind], mistakes: &mut Mistakes) {
+    let is_last = options.untimed == UntimedPolicy::Last;
     if is_last && kinds.iter().all(|kind| kind.timing.is_none()) {
         mistakes.at_key("untimed", "no record has a time: give a field the role `time`");
     }
 }
 
 /// Counters of the same unit and turn are one, whichever kinds they are in; others go on by themselves.
-fn number_counters(kinds: &mut [Kind], mistakes: &mut Mistakes) {
+fn number_counters(kinds: &mut [RecordKind], mistakes: &mut Mistakes) {
     let mut known: Vec<(i64, u64)> = Vec::new();
     let timings = kinds.iter_mut().filter_map(|kind| kind.timing.as_mut());
     for part in timings.flat_map(|timing| &mut timing.parts) {
@@ -350,34 +352,34 @@ fn number_counters(kinds: &mut [Kind], mistakes: &mut Mistakes) {
             known.push(counter);
         }
     }
-    if known.len() > MOST_COUNTERS {
-        let what = format!("more than {MOST_COUNTERS} different counters begin at 0 again");
+    if known.len() > MAX_COUNTERS {
+        let what = format!("more than {MAX_COUNTERS} different counters begin at 0 again");
         mistakes.at_key("kinds", what);
     }
 }
 
 /// Says how much a record of each kind proves.
-fn weigh(format: &mut Format, other: Option<usize>) {
+fn set_proof_bits(format: &mut RecordFormat, other: Option<usize>) {
     let sync = 8 * format.sync.needle().len();
     let has_checksums = format.kinds.iter().any(|kind| kind.checksum.is_some());
     for (number, kind) in format.kinds.iter_mut().enumerate() {
         let constants: usize = kind.constants.iter().map(|(_, bytes)| 8 * bytes.len()).sum();
         let checksum = kind.checksum.map_or(0, |checksum| checksum.algorithm.bits());
-        kind.proof = sync + constants + checksum;
+        kind.proof_bits = sync + constants + checksum;
         let is_unchecked = has_checksums && kind.checksum.is_none();
-        kind.is_doubtful = kind.proof == 0 || (is_unchecked && other == Some(number));
-        format.is_marked |= kind.proof > 0;
+        kind.is_doubtful = kind.proof_bits == 0 || (is_unchecked && other == Some(number));
+        format.is_marked |= kind.proof_bits > 0;
     }
 }
 
 /// What a search looks for: the sync word, or the longest constant that all kinds have in one place.
-fn anchor(sync: Option<&Literal>, format: &Format) -> Option<(usize, Finder<'static>)> {
+fn anchor(sync: Option<&Literal>, format: &RecordFormat) -> Option<(usize, Finder<'static>)> {
     if let Some(sync) = sync {
         return Some((0, Finder::new(&sync.0).into_owned()));
     }
     let (first, others) = format.kinds.split_first()?;
     let common = first.constants.iter().filter(|constant| {
-        matches!(constant.0, Spot::Start(_))
+        matches!(constant.0, RecordOffset::Start(_))
             && others.iter().all(|kind| kind.constants.contains(constant))
     });
     let (spot, bytes) = common.max_by_key(|(_, bytes)| bytes.len())?;

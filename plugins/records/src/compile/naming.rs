@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 
 use sluice_core::Template;
 
-use crate::channels::{LONGEST_KEY, Naming, Says};
-use crate::format::{Format, Kind};
+use crate::channels::{ChannelNaming, MAX_KEY_LEN, NameSource};
+use crate::format::{RecordFormat, RecordKind};
 use crate::options::{Options, Role};
 
-use super::fields::Laid;
+use super::fields::PlacedField;
 use super::key::whole;
-use super::{Draft, Mistakes, Path, path, roles};
+use super::{KeyPath, KindDraft, Mistakes, path, roles};
 
 /// How the channel of a kind's records is told.
-pub(super) fn of(
+pub(super) fn compile(
     options: &Options,
-    draft: &Draft<'_>,
-    fields: &[&Laid<'_>],
+    draft: &KindDraft<'_>,
+    fields: &[&PlacedField<'_>],
     mistakes: &mut Mistakes,
-) -> Naming {
+) -> ChannelNaming {
     let by_field = by_field(options, fields, mistakes);
     if let Some((text, path)) = &draft.channel {
         return template(text, path, fields, mistakes);
@@ -31,35 +31,43 @@ pub(super) fn of(
     }
     match by_field {
         Some(naming) => naming,
-        None if options.kinds.is_empty() => Naming::Source,
-        None => Naming::Fixed(draft.name.clone()),
+        None if options.kinds.is_empty() => ChannelNaming::Source,
+        None => ChannelNaming::Fixed(draft.name.clone()),
     }
 }
 
-fn by_field(options: &Options, fields: &[&Laid<'_>], mistakes: &mut Mistakes) -> Option<Naming> {
+fn by_field(
+    options: &Options,
+    fields: &[&PlacedField<'_>],
+    mistakes: &mut Mistakes,
+) -> Option<ChannelNaming> {
     let names = names(options, mistakes);
-    let Some(laid) = roles::only(fields, Role::Channel, mistakes) else {
-        if !names.is_empty() && !anybody_tells(options) {
+    let Some(placed) = roles::only(fields, Role::Channel, mistakes) else {
+        if !names.is_empty() && !has_channel_role(options) {
             mistakes.at_key("channels", "no field has the role `channel`, whose numbers these are");
         }
         return None;
     };
-    let Some((spot, len, word)) = roles::word_or_text(laid) else {
+    let Some((spot, len, word)) = roles::word_or_text(placed) else {
         let what = "a channel is told by one whole number or a text, in a fixed place";
-        laid.wrong(mistakes, "role", what);
+        placed.report(mistakes, "role", what);
         return None;
     };
-    if len > LONGEST_KEY {
-        laid.wrong(mistakes, "size", format!("a channel's name has at most {LONGEST_KEY} bytes"));
+    if len > MAX_KEY_LEN {
+        placed.report(
+            mistakes,
+            "size",
+            format!("a channel's name has at most {MAX_KEY_LEN} bytes"),
+        );
     }
     if word.is_none() && !names.is_empty() {
         mistakes.at_key("channels", "the field with the role `channel` is a text, and so a name");
     }
-    let says = word.map_or(Says::Text, |word| Says::Number(word, names));
-    Some(Naming::ByFields { places: vec![(spot, len)], says })
+    let name_from = word.map_or(NameSource::Text, |word| NameSource::Number(word, names));
+    Some(ChannelNaming::ByFields { places: vec![(spot, len)], name_from })
 }
 
-fn anybody_tells(options: &Options) -> bool {
+fn has_channel_role(options: &Options) -> bool {
     let kinds = options.kinds.values().flat_map(|kind| &kind.fields);
     let all = options.head.iter().chain(&options.fields).chain(&options.tail).chain(kinds);
     all.into_iter().any(|field| field.role == Some(Role::Channel))
@@ -81,21 +89,27 @@ fn names(options: &Options, mistakes: &mut Mistakes) -> BTreeMap<i128, String> {
 }
 
 /// A name with fields in braces.
-fn template(text: &str, path: &Path, fields: &[&Laid<'_>], mistakes: &mut Mistakes) -> Naming {
+fn template(
+    text: &str,
+    path: &KeyPath,
+    fields: &[&PlacedField<'_>],
+    mistakes: &mut Mistakes,
+) -> ChannelNaming {
     if !text.contains(['{', '}']) {
-        return Naming::Fixed(text.to_owned());
+        return ChannelNaming::Fixed(text.to_owned());
     }
     let template = match Template::parse(text) {
         Ok(template) => template,
         Err(what) => {
             mistakes.at(path, what);
-            return Naming::Source;
+            return ChannelNaming::Source;
         }
     };
     let mut places = Vec::new();
     for field in template.fields() {
-        let named = |laid: &&&Laid<'_>| laid.columns.iter().any(|c| c.name == field.first());
-        match fields.iter().find(named).map(|laid| laid.spot()) {
+        let named =
+            |placed: &&&PlacedField<'_>| placed.columns.iter().any(|c| c.name == field.first());
+        match fields.iter().find(named).map(|placed| placed.spot()) {
             Some(Some(place)) => places.push(place),
             Some(None) => {
                 let what =
@@ -106,22 +120,24 @@ fn template(text: &str, path: &Path, fields: &[&Laid<'_>], mistakes: &mut Mistak
         }
     }
     let len: usize = places.iter().map(|(_, len)| len).sum();
-    if len > LONGEST_KEY {
-        let what = format!("fields of {len} bytes; a name is made of at most {LONGEST_KEY}");
+    if len > MAX_KEY_LEN {
+        let what = format!("fields of {len} bytes; a name is made of at most {MAX_KEY_LEN}");
         mistakes.at(path, what);
     }
-    Naming::ByFields { places, says: Says::Template(template) }
+    ChannelNaming::ByFields { places, name_from: NameSource::Template(template) }
 }
 
 /// Names that are made of fields have to come out, and be the same whatever the event's time and number.
-pub(super) fn check(options: &Options, format: &Format, mistakes: &mut Mistakes) {
+pub(super) fn check(options: &Options, format: &RecordFormat, mistakes: &mut Mistakes) {
     if !mistakes.0.is_empty() {
         return;
     }
     let mut own = options.kinds.iter();
     for kind in &format.kinds {
         let has_own = own.next().filter(|(_, kind)| kind.channel.is_some());
-        let Naming::ByFields { says: Says::Template(template), .. } = &kind.naming else {
+        let ChannelNaming::ByFields { name_from: NameSource::Template(template), .. } =
+            &kind.naming
+        else {
             continue;
         };
         if let Err(what) = check_template(format, kind, template) {
@@ -133,9 +149,13 @@ pub(super) fn check(options: &Options, format: &Format, mistakes: &mut Mistakes)
     }
 }
 
-fn check_template(format: &Format, kind: &Kind, template: &Template) -> Result<(), String> {
-    let blank = vec![0; kind.least];
-    let with = |event| kind.filled(format, template, &blank, event).map_err(|e| e.to_string());
+fn check_template(
+    format: &RecordFormat,
+    kind: &RecordKind,
+    template: &Template,
+) -> Result<(), String> {
+    let blank = vec![0; kind.min_len];
+    let with = |event| kind.render(format, template, &blank, event).map_err(|e| e.to_string());
     match (with((1, 2))?, with((3, 4))?) {
         (Some(one), Some(other)) if one == other => Ok(()),
         (Some(_), Some(_)) => Err(format!(

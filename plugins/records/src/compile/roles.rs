@@ -7,91 +7,94 @@ use arrow_schema::Schema;
 use sluice_core::{MessageType, TypeKey};
 
 use crate::checksum::Algorithm;
-use crate::columns::{At, Column, Shape};
-use crate::format::{Checksum, Extent, Fate, Kind, Spot};
-use crate::options::{Epoch, Field, Options, Place, Role, Type, Untimed, Wraps};
-use crate::time::{GPS_EPOCH, Leap, Part, Timing, unit_nanos};
-use crate::wire::Word;
+use crate::columns::{Arity, FieldPlace, RecordColumn};
+use crate::format::{Checksum, Disposition, RecordExtent, RecordKind, RecordOffset};
+use crate::options::{
+    CoverStart, Epoch, Field, FieldType, Options, Role, UntimedPolicy, WrapPoint,
+};
+use crate::time::{GPS_EPOCH, LeapSeconds, TimeField, Timing, unit_nanos};
+use crate::wire::BinaryNumber;
 
-use super::fields::{Body, Laid, number};
-use super::{Draft, End, Mistakes, naming};
+use super::fields::{PlacedField, RecordBody, number};
+use super::{KindDraft, LengthBounds, Mistakes, naming};
 
 /// Two fields may be a time together.
-const MOST_TIMES: usize = 2;
+const MAX_TIME_FIELDS: usize = 2;
 /// The times that a counter which begins anew may count to.
-const LONGEST_TURN: u64 = 1 << 62;
+const MAX_WRAP: u64 = 1 << 62;
 
 /// What is the same for all kinds.
-pub(super) struct Common {
-    pub(super) length: Option<Extent>,
+pub(super) struct CommonRoles {
+    pub(super) length: Option<RecordExtent>,
 }
 
 /// The roles that are the same for all kinds, and what is wrong with fields whatever they are for.
 pub(super) fn common(
     options: &Options,
-    head: &[Laid<'_>],
-    drafts: &[Draft<'_>],
+    head: &[PlacedField<'_>],
+    drafts: &[KindDraft<'_>],
     mistakes: &mut Mistakes,
-) -> Common {
+) -> CommonRoles {
     let body = drafts.iter().flat_map(|draft| &draft.fields);
-    let mut lengths = head.iter().chain(body).filter(|laid| laid.has(Role::Length));
+    let mut lengths = head.iter().chain(body).filter(|placed| placed.has(Role::Length));
     let first = lengths.next();
     for other in lengths {
-        other.wrong(mistakes, "role", "there is another length before this one");
+        other.report(mistakes, "role", "there is another length before this one");
     }
-    let length = first.and_then(|laid| {
-        let is_in_head = head.iter().any(|other| other.path == laid.path);
+    let length = first.and_then(|placed| {
+        let is_in_head = head.iter().any(|other| other.path == placed.path);
         if !is_in_head && !options.kinds.is_empty() {
-            laid.wrong(mistakes, "role", "where there are `kinds`, the length stands in `head`");
+            placed.report(mistakes, "role", "where there are `kinds`, the length stands in `head`");
             return None;
         }
-        length(laid, mistakes)
+        length(placed, mistakes)
     });
-    Common { length }
+    CommonRoles { length }
 }
 
-fn length(laid: &Laid<'_>, mistakes: &mut Mistakes) -> Option<Extent> {
-    let Some((Spot::Start(at), word)) = laid.whole() else {
+fn length(placed: &PlacedField<'_>, mistakes: &mut Mistakes) -> Option<RecordExtent> {
+    let Some((RecordOffset::Start(at), word)) = placed.whole() else {
         let what = "a length is one whole number, in front of all fields of changing size";
-        laid.wrong(mistakes, "role", what);
+        placed.report(mistakes, "role", what);
         return None;
     };
-    let (counts, plus) = (laid.field.counts.unwrap_or_default(), laid.field.plus.unwrap_or(0));
+    let (counts, plus) = (placed.field.counts.unwrap_or_default(), placed.field.plus.unwrap_or(0));
     if plus.unsigned_abs() > 1 << 30 {
-        laid.wrong(mistakes, "plus", "no record is that long");
+        placed.report(mistakes, "plus", "no record is that long");
     }
-    Some(Extent::Length { at, word, counts, plus })
+    Some(RecordExtent::Length { at, word, counts, plus })
 }
 
 /// Whether one of these says when an event was.
-pub(super) fn has_time(fields: &[Laid<'_>]) -> bool {
-    fields.iter().any(|laid| laid.has(Role::Time))
+pub(super) fn has_time(fields: &[PlacedField<'_>]) -> bool {
+    fields.iter().any(|placed| placed.has(Role::Time))
 }
 
 /// A kind, of whose fields nothing is left unsaid.
 pub(super) fn kind(
     options: &Options,
-    (head, tail): (&[Laid<'_>], &[Laid<'_>]),
-    draft: Draft<'_>,
-    end: &End,
+    (head, tail): (&[PlacedField<'_>], &[PlacedField<'_>]),
+    draft: KindDraft<'_>,
+    end: &LengthBounds,
     mistakes: &mut Mistakes,
-) -> Kind {
-    let fields: Vec<&Laid<'_>> = head.iter().chain(&draft.fields).chain(tail).collect();
-    fields.iter().for_each(|laid| check_keys(laid, mistakes));
+) -> RecordKind {
+    let fields: Vec<&PlacedField<'_>> = head.iter().chain(&draft.fields).chain(tail).collect();
+    fields.iter().for_each(|placed| check_keys(placed, mistakes));
     let columns = columns(&fields, mistakes);
-    let schema = Arc::new(Schema::new(columns.iter().map(Column::field).collect::<Vec<_>>()));
-    let key =
-        TypeKey(Algorithm::Crc64.of(&[draft.name.as_bytes(), format!("{schema:?}").as_bytes()]));
+    let schema = Arc::new(Schema::new(columns.iter().map(RecordColumn::field).collect::<Vec<_>>()));
+    let key = TypeKey(
+        Algorithm::Crc64.compute(&[draft.name.as_bytes(), format!("{schema:?}").as_bytes()]),
+    );
     let is_last = head.len() + draft.fields.len();
-    let naming = naming::of(options, &draft, &fields, mistakes);
-    Kind {
-        fixed: end.fixed,
-        least: end.least,
+    let naming = naming::compile(options, &draft, &fields, mistakes);
+    RecordKind {
+        fixed_len: end.fixed_len,
+        min_len: end.min_len,
         constants: constants(&fields),
         checksum: checksum(options, &fields, is_last, draft.extra, end, mistakes, &draft.path),
-        proof: 0,
+        proof_bits: 0,
         is_doubtful: false,
-        fate: Fate::Event,
+        disposition: Disposition::Event,
         timing: timing(options, &fields, &draft.path, mistakes),
         sequence: sequence(&fields, mistakes),
         naming,
@@ -100,16 +103,16 @@ pub(super) fn kind(
         message: Arc::new(MessageType::named(&*draft.name, key)),
         name: draft.name,
         walk: match draft.body {
-            Body::Walked { walk, .. } => Some(walk),
-            Body::Fixed(_) | Body::Any => None,
+            RecordBody::Variable { walk, .. } => Some(walk),
+            RecordBody::Fixed(_) | RecordBody::Any => None,
         },
     }
 }
 
 /// Keys that say something of a role belong to fields that have it.
-fn check_keys(laid: &Laid<'_>, mistakes: &mut Mistakes) {
-    let Field { counts, plus, wraps, algorithm, from, until, .. } = laid.field;
-    let given = [
+fn check_keys(placed: &PlacedField<'_>, mistakes: &mut Mistakes) {
+    let Field { counts, plus, wraps, algorithm, from, until, .. } = placed.field;
+    let role_keys = [
         ("counts", Role::Length, counts.is_some()),
         ("plus", Role::Length, plus.is_some()),
         ("wraps", Role::Time, wraps.is_some()),
@@ -117,67 +120,70 @@ fn check_keys(laid: &Laid<'_>, mistakes: &mut Mistakes) {
         ("from", Role::Checksum, from.is_some()),
         ("until", Role::Checksum, until.is_some()),
     ];
-    for (key, role, is_given) in given {
-        if is_given && !laid.has(role) {
+    for (key, role, is_given) in role_keys {
+        if is_given && !placed.has(role) {
             let word = role.word();
-            laid.wrong(mistakes, key, format!("`{key}` is for a field with the role `{word}`"));
+            placed.report(mistakes, key, format!("`{key}` is for a field with the role `{word}`"));
         }
     }
 }
 
-fn columns(fields: &[&Laid<'_>], mistakes: &mut Mistakes) -> Vec<Column> {
+fn columns(fields: &[&PlacedField<'_>], mistakes: &mut Mistakes) -> Vec<RecordColumn> {
     let (mut columns, mut names) = (Vec::new(), BTreeSet::new());
-    for laid in fields {
-        for column in &laid.columns {
+    for placed in fields {
+        for column in &placed.columns {
             if names.insert(column.name.clone()) {
                 columns.push(column.clone());
             } else {
                 let what = format!("another field of the record is called `{}`", column.name);
-                laid.wrong(mistakes, "name", what);
+                placed.report(mistakes, "name", what);
             }
         }
     }
     columns
 }
 
-fn constants(fields: &[&Laid<'_>]) -> Vec<(Spot, Vec<u8>)> {
-    let constant = |laid: &&Laid<'_>| Some((laid.spot()?.0, laid.constant.clone()?));
+fn constants(fields: &[&PlacedField<'_>]) -> Vec<(RecordOffset, Vec<u8>)> {
+    let constant = |placed: &&PlacedField<'_>| Some((placed.spot()?.0, placed.constant.clone()?));
     fields.iter().filter_map(constant).collect()
 }
 
-fn sequence(fields: &[&Laid<'_>], mistakes: &mut Mistakes) -> Option<(Spot, Word)> {
-    let laid = only(fields, Role::Sequence, mistakes)?;
-    let whole = laid.whole();
+fn sequence(
+    fields: &[&PlacedField<'_>],
+    mistakes: &mut Mistakes,
+) -> Option<(RecordOffset, BinaryNumber)> {
+    let placed = only(fields, Role::Sequence, mistakes)?;
+    let whole = placed.whole();
     if whole.is_none() {
-        laid.wrong(mistakes, "role", "an event's number is one whole number in a fixed place");
+        placed.report(mistakes, "role", "an event's number is one whole number in a fixed place");
     }
     whole
 }
 
 /// The only field with this role.
 pub(super) fn only<'f, 'o>(
-    fields: &[&'f Laid<'o>],
+    fields: &[&'f PlacedField<'o>],
     role: Role,
     mistakes: &mut Mistakes,
-) -> Option<&'f Laid<'o>> {
-    let mut found = fields.iter().copied().filter(|laid| laid.has(role));
+) -> Option<&'f PlacedField<'o>> {
+    let mut found = fields.iter().copied().filter(|placed| placed.has(role));
     let first = found.next();
     for other in found {
         let what = format!("another field of the record has the role `{}`", role.word());
-        other.wrong(mistakes, "role", what);
+        other.report(mistakes, "role", what);
     }
     first
 }
 
 fn timing(
     options: &Options,
-    fields: &[&Laid<'_>],
+    fields: &[&PlacedField<'_>],
     path: &[String],
     mistakes: &mut Mistakes,
 ) -> Option<Timing> {
-    let timed: Vec<_> = fields.iter().filter(|laid| laid.has(Role::Time)).collect();
+    let timed: Vec<_> = fields.iter().filter(|placed| placed.has(Role::Time)).collect();
     if timed.is_empty() {
-        if options.untimed == Untimed::Refuse {
+        if options.untimed == UntimedPolicy::Refuse {
             // Where `head` was found wrong and is left out, this may follow from that.
             let is_headless = options.head.is_empty() && !options.kinds.is_empty();
             mistakes.at(
@@ -188,71 +194,74 @@ fn timing(
         }
         return None;
     }
-    for other in timed.iter().skip(MOST_TIMES) {
-        other.wrong(mistakes, "role", "two fields say the time already");
+    for other in timed.iter().skip(MAX_TIME_FIELDS) {
+        other.report(mistakes, "role", "two fields say the time already");
     }
-    let parts: Vec<Part> = timed.iter().filter_map(|laid| part(laid, mistakes)).collect();
-    let mut wrapping = timed.iter().filter(|laid| is_wrapping(laid.field)).skip(1);
+    let parts: Vec<TimeField> =
+        timed.iter().filter_map(|placed| time_field(placed, mistakes)).collect();
+    let mut wrapping = timed.iter().filter(|placed| is_wrapping(placed.field)).skip(1);
     if let Some(other) = wrapping.next() {
-        other.wrong(mistakes, "wraps", "another field of the record begins at 0 again, too");
+        other.report(mistakes, "wraps", "another field of the record begins at 0 again, too");
     }
     let (epoch, leap) = match (options.epoch, options.leap_seconds) {
-        (Epoch::Unix | Epoch::Start, _) => (0, Leap::None),
-        (Epoch::At(nanos), _) => (nanos, Leap::None),
-        (Epoch::Gps, Some(seconds)) => (GPS_EPOCH * 1_000_000_000, Leap::Fixed(seconds)),
-        (Epoch::Gps, None) => (GPS_EPOCH * 1_000_000_000, Leap::Known),
+        (Epoch::Unix | Epoch::Start, _) => (0, LeapSeconds::None),
+        (Epoch::At(nanos), _) => (nanos, LeapSeconds::None),
+        (Epoch::Gps, Some(seconds)) => (GPS_EPOCH * 1_000_000_000, LeapSeconds::Fixed(seconds)),
+        (Epoch::Gps, None) => (GPS_EPOCH * 1_000_000_000, LeapSeconds::Historical),
     };
     Some(Timing { parts, epoch, leap })
 }
 
 fn is_wrapping(field: &Field) -> bool {
-    !matches!(field.wraps, None | Some(Wraps::AtTypesEnd(false)))
+    !matches!(field.wraps, None | Some(WrapPoint::AtTypesEnd(false)))
 }
 
-fn part(laid: &Laid<'_>, mistakes: &mut Mistakes) -> Option<Part> {
-    let (Some(word), Some((at, _)), Shape::One) = (laid.word, laid.spot(), laid.shape) else {
-        laid.wrong(mistakes, "role", "a time is one number in a fixed place");
+fn time_field(placed: &PlacedField<'_>, mistakes: &mut Mistakes) -> Option<TimeField> {
+    let (Some(word), Some((at, _)), Arity::One) = (placed.word, placed.spot(), placed.arity) else {
+        placed.report(mistakes, "role", "a time is one number in a fixed place");
         return None;
     };
-    let Some(unit) = laid.field.unit.as_deref() else {
-        mistakes.at(&laid.path, "a time needs a `unit`: weeks, days, s, ms, us or ns");
+    let Some(unit) = placed.field.unit.as_deref() else {
+        mistakes.at(&placed.path, "a time needs a `unit`: weeks, days, s, ms, us or ns");
         return None;
     };
     let Some(unit) = unit_nanos(unit) else {
         let what = format!("`{unit}` is no unit of time: write weeks, days, s, ms, us or ns");
-        laid.wrong(mistakes, "unit", what);
+        placed.report(mistakes, "unit", what);
         return None;
     };
-    let Field { scale, offset, .. } = laid.field;
+    let Field { scale, offset, .. } = placed.field;
     let scaled = scale.is_some() || offset.is_some();
     let scale = scaled.then(|| (scale.unwrap_or(1.0), offset.unwrap_or(0.0)));
-    let wraps = match laid.field.wraps {
-        Some(wraps) if is_wrapping(laid.field) => wrap(laid, wraps, word, scaled, mistakes),
+    let wraps = match placed.field.wraps {
+        Some(wraps) if is_wrapping(placed.field) => {
+            wrap_point(placed, wraps, word, scaled, mistakes)
+        }
         _ => None,
     };
-    Some(Part { at, word, unit, scale, wraps, counter: 0 })
+    Some(TimeField { at, word, unit, scale, wraps, counter: 0 })
 }
 
-fn wrap(
-    laid: &Laid<'_>,
-    wraps: Wraps,
-    word: Word,
+fn wrap_point(
+    placed: &PlacedField<'_>,
+    wraps: WrapPoint,
+    word: BinaryNumber,
     scaled: bool,
     mistakes: &mut Mistakes,
 ) -> Option<u64> {
     if word.number.is_signed() || word.number.width() == 8 || scaled {
         let what = "only u8, u16, u24 and u32 without a scale can begin at 0 again";
-        laid.wrong(mistakes, "wraps", what);
+        placed.report(mistakes, "wraps", what);
         return None;
     }
     let (_, most) = word.number.range();
     match wraps {
-        Wraps::AtTypesEnd(_) => u64::try_from(most + 1).ok(),
-        Wraps::At(turn) if (2..=LONGEST_TURN).contains(&turn) && i128::from(turn) <= most + 1 => {
+        WrapPoint::AtTypesEnd(_) => u64::try_from(most + 1).ok(),
+        WrapPoint::At(turn) if (2..=MAX_WRAP).contains(&turn) && i128::from(turn) <= most + 1 => {
             Some(turn)
         }
-        Wraps::At(_) => {
-            laid.wrong(mistakes, "wraps", format!("expected a number from 2 to {}", most + 1));
+        WrapPoint::At(_) => {
+            placed.report(mistakes, "wraps", format!("expected a number from 2 to {}", most + 1));
             None
         }
     }
@@ -260,14 +269,14 @@ fn wrap(
 
 fn checksum(
     options: &Options,
-    fields: &[&Laid<'_>],
+    fields: &[&PlacedField<'_>],
     tail_from: usize,
     extra: Option<u8>,
-    end: &End,
+    end: &LengthBounds,
     mistakes: &mut Mistakes,
     path: &[String],
 ) -> Option<Checksum> {
-    let Some(laid) = only(fields, Role::Checksum, mistakes) else {
+    let Some(placed) = only(fields, Role::Checksum, mistakes) else {
         if extra.is_some() {
             let path: Vec<String> =
                 path.iter().cloned().chain(["checksum_extra".to_owned()]).collect();
@@ -275,66 +284,78 @@ fn checksum(
         }
         return None;
     };
-    let Some((at, word)) = laid.whole().filter(|(_, word)| !word.number.is_signed()) else {
-        laid.wrong(mistakes, "role", "a checksum is one number without a sign in a fixed place");
+    let Some((at, word)) = placed.whole().filter(|(_, word)| !word.number.is_signed()) else {
+        placed.report(mistakes, "role", "a checksum is one number without a sign in a fixed place");
         return None;
     };
-    let Some(algorithm) = laid.field.algorithm else {
-        mistakes.at(&laid.path, "a checksum needs an `algorithm`, such as crc32");
+    let Some(algorithm) = placed.field.algorithm else {
+        mistakes.at(&placed.path, "a checksum needs an `algorithm`, such as crc32");
         return None;
     };
     if algorithm.bits() != 8 * word.number.width() {
         let (bits, has) = (algorithm.bits(), 8 * word.number.width());
-        laid.wrong(mistakes, "algorithm", format!("it gives {bits} bits, and the field has {has}"));
+        placed.report(
+            mistakes,
+            "algorithm",
+            format!("it gives {bits} bits, and the field has {has}"),
+        );
         return None;
     }
-    let is_in_front = fields.iter().position(|other| other.path == laid.path) < Some(tail_from)
-        && matches!(at, Spot::Start(_))
-        && fields.first().is_some_and(|first| is_of(first, "head") && is_of(laid, "head"));
-    let behind = move_on(at, word.number.width());
-    let from = match &laid.field.from {
+    let is_in_front = fields.iter().position(|other| other.path == placed.path) < Some(tail_from)
+        && matches!(at, RecordOffset::Start(_))
+        && fields.first().is_some_and(|first| is_in(first, "head") && is_in(placed, "head"));
+    let behind = advance(at, word.number.width());
+    let from = match &placed.field.from {
         None if is_in_front => behind,
-        None => Spot::Start(0),
-        Some(Place::Bytes(bytes)) => Spot::Start(usize::try_from(*bytes).unwrap_or(usize::MAX)),
-        Some(Place::Field(name)) => named(fields, laid, "from", name, mistakes)?,
+        None => RecordOffset::Start(0),
+        Some(CoverStart::Bytes(bytes)) => {
+            RecordOffset::Start(usize::try_from(*bytes).unwrap_or(usize::MAX))
+        }
+        Some(CoverStart::Field(name)) => offset_of_field(fields, placed, "from", name, mistakes)?,
     };
-    let until = match &laid.field.until {
-        None if is_in_front => Spot::End(0),
+    let until = match &placed.field.until {
+        None if is_in_front => RecordOffset::End(0),
         None => at,
-        Some(name) => named(fields, laid, "until", name, mistakes)?,
+        Some(name) => offset_of_field(fields, placed, "until", name, mistakes)?,
     };
-    let is_fixed = options.kinds.is_empty() && end.fixed.is_some();
-    check_cover(laid, (at, word.number.width()), (from, until), (end.least, is_fixed), mistakes);
+    let is_fixed = options.kinds.is_empty() && end.fixed_len.is_some();
+    check_cover(
+        placed,
+        (at, word.number.width()),
+        (from, until),
+        (end.min_len, is_fixed),
+        mistakes,
+    );
     Some(Checksum { at, word, algorithm, from, until, extra })
 }
 
-fn is_of(laid: &Laid<'_>, section: &str) -> bool {
-    laid.path.first().is_some_and(|first| first == section)
+fn is_in(placed: &PlacedField<'_>, section: &str) -> bool {
+    placed.path.first().is_some_and(|first| first == section)
 }
 
-fn move_on(spot: Spot, by: usize) -> Spot {
+fn advance(spot: RecordOffset, by: usize) -> RecordOffset {
     match spot {
-        Spot::Start(at) => Spot::Start(at.saturating_add(by)),
-        Spot::End(before) => Spot::End(before.saturating_sub(by)),
+        RecordOffset::Start(at) => RecordOffset::Start(at.saturating_add(by)),
+        RecordOffset::End(before) => RecordOffset::End(before.saturating_sub(by)),
     }
 }
 
 /// Where the field of that name begins.
-fn named(
-    fields: &[&Laid<'_>],
-    laid: &Laid<'_>,
+fn offset_of_field(
+    fields: &[&PlacedField<'_>],
+    placed: &PlacedField<'_>,
     key: &str,
     name: &str,
     mistakes: &mut Mistakes,
-) -> Option<Spot> {
+) -> Option<RecordOffset> {
     let found = fields.iter().find(|other| other.field.name.as_deref() == Some(name));
     match found.map(|other| other.at) {
-        Some(At::Spot(spot, _)) => return Some(spot),
-        Some(At::Step(_)) => {
+        Some(FieldPlace::RecordOffset(spot, _)) => return Some(spot),
+        Some(FieldPlace::Step(_)) => {
             let what = format!("the place of `{name}` differs from record to record");
-            laid.wrong(mistakes, key, what);
+            placed.report(mistakes, key, what);
         }
-        None => laid.wrong(mistakes, key, format!("no field of the record is called `{name}`")),
+        None => placed.report(mistakes, key, format!("no field of the record is called `{name}`")),
     }
     None
 }
@@ -342,32 +363,38 @@ fn named(
 /// What a checksum covers lies in every record, and does not hold itself. In some it may be nothing, such as a
 /// payload that is not always there, but not in all of them.
 fn check_cover(
-    laid: &Laid<'_>,
-    (at, width): (Spot, usize),
-    (from, until): (Spot, Spot),
-    (least, is_fixed): (usize, bool),
+    placed: &PlacedField<'_>,
+    (at, width): (RecordOffset, usize),
+    (from, until): (RecordOffset, RecordOffset),
+    (min_len, is_fixed): (usize, bool),
     mistakes: &mut Mistakes,
 ) {
     let is_nothing = from == until;
-    let places = [from, until, at].map(|spot| spot.in_record(least));
+    let places = [from, until, at].map(|spot| spot.in_record(min_len));
     let [Some(from), Some(until), Some(at)] = places else {
-        laid.wrong(mistakes, "role", "what it covers does not lie in every record");
+        placed.report(mistakes, "role", "what it covers does not lie in every record");
         return;
     };
-    if from > until || until > least {
+    if from > until || until > min_len {
         let what = "what it covers ends before it begins, or behind a short record; give `from` and `until`";
-        laid.wrong(mistakes, "role", what);
+        placed.report(mistakes, "role", what);
     } else if is_nothing || from == until && is_fixed {
-        laid.wrong(mistakes, "role", "it covers nothing, in any record; give `from` and `until`");
+        placed.report(
+            mistakes,
+            "role",
+            "it covers nothing, in any record; give `from` and `until`",
+        );
     } else if at < until && at + width > from {
-        laid.wrong(mistakes, "role", "it would cover itself; give `from` and `until`");
+        placed.report(mistakes, "role", "it would cover itself; give `from` and `until`");
     }
 }
 
 /// The text or whole number in a fixed place that a field is, with its length.
-pub(super) fn word_or_text(laid: &Laid<'_>) -> Option<(Spot, usize, Option<Word>)> {
-    let (spot, len) = laid.spot()?;
-    let is_text = laid.field.kind == Type::Text;
-    let is_whole = laid.whole().is_some() && number(laid.field.kind).is_some();
-    (is_text || is_whole).then_some((spot, len, laid.word))
+pub(super) fn word_or_text(
+    placed: &PlacedField<'_>,
+) -> Option<(RecordOffset, usize, Option<BinaryNumber>)> {
+    let (spot, len) = placed.spot()?;
+    let is_text = placed.field.kind == FieldType::Text;
+    let is_whole = placed.whole().is_some() && number(placed.field.kind).is_some();
+    (is_text || is_whole).then_some((spot, len, placed.word))
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 use serde_json::{Value, json};
 use sluice_core::contract::{SourceContents, any_splitting_is_the_same, splits_cover_the_inputs};
 use sluice_records::checksum::Algorithm;
-use sluice_records::source::Records;
+use sluice_records::source::RecordsSource;
 
 fn toml(text: &str) -> Value {
     serde_json::to_value(text.parse::<toml::Table>().unwrap()).unwrap()
@@ -16,7 +16,7 @@ fn read(format: &Value, bytes: &[u8]) -> SourceContents {
     file.write_all(bytes).unwrap();
     let mut options = format.clone();
     options["path"] = json!(file.path());
-    let source = Records::new(options).unwrap_or_else(|e| panic!("{:?}: {e}", e.path));
+    let source = RecordsSource::new(options).unwrap_or_else(|e| panic!("{:?}: {e}", e.path));
     splits_cover_the_inputs(&source, 7);
     any_splitting_is_the_same(&source, &[1, 7, 64, 1000])
 }
@@ -51,7 +51,7 @@ fn head(kind: u16, n: u32, len: usize) -> Vec<u8> {
 
 fn with_payload_crc(kind: u16, n: u32, payload: &[u8]) -> Vec<u8> {
     let mut record = head(kind, n, payload.len());
-    record.extend((Algorithm::Crc32.of(&[payload]) as u32).to_le_bytes());
+    record.extend((Algorithm::Crc32.compute(&[payload]) as u32).to_le_bytes());
     record.extend(payload);
     record
 }
@@ -93,7 +93,7 @@ fn the_checksum_of_nothing_alone_proves_no_record() {
         "#,
     );
     let record = |n: u16, payload: &[u8]| {
-        let crc = Algorithm::Crc32.of(&[payload]) as u32;
+        let crc = Algorithm::Crc32.compute(&[payload]) as u32;
         let head = [(payload.len() as u16).to_le_bytes(), n.to_le_bytes()].concat();
         [&head, &crc.to_le_bytes()[..], payload].concat()
     };
@@ -114,7 +114,7 @@ fn a_checksum_that_never_covers_anything_is_a_mistake() {
         ]
         path = "x"
     "#;
-    let error = Records::new(toml(text)).unwrap_err();
+    let error = RecordsSource::new(toml(text)).unwrap_err();
     assert!(error.message.contains("it covers nothing"), "{}", error.message);
 }
 
@@ -147,7 +147,7 @@ fn batteries(len: usize, has_checksum: bool) -> Vec<Vec<u8>> {
             if n.is_multiple_of(2) { (1, vec![n as u8; 12]) } else { (2, vec![7; len]) };
         let mut record = [head(kind, n, payload.len()), payload].concat();
         if has_checksum {
-            let crc = Algorithm::Crc16Modbus.of(&[&record]) as u16;
+            let crc = Algorithm::Crc16Modbus.compute(&[&record]) as u16;
             record.extend(crc.to_le_bytes());
         }
         record

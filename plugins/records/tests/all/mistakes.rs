@@ -1,5 +1,5 @@
 //! Descriptions that make no sense are refused before any log is opened, with the key at fault.
-use sluice_records::source::Records;
+use sluice_records::source::RecordsSource;
 
 const TIME: &str = r#"{ name = "t", type = "u32", role = "time", unit = "ms" }"#;
 
@@ -7,7 +7,7 @@ const TIME: &str = r#"{ name = "t", type = "u32", role = "time", unit = "ms" }"#
 fn mistake(text: &str) -> (String, String) {
     let text = format!("path = \"-\"\n{}", text.replace("TIME", TIME));
     let options = serde_json::to_value(text.parse::<toml::Table>().unwrap()).unwrap();
-    match Records::new(options) {
+    match RecordsSource::new(options) {
         Ok(_) => panic!("no mistake is found in {text}"),
         Err(error) => (error.path.join("."), error.message),
     }

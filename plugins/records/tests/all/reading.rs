@@ -9,18 +9,18 @@ use sluice_core::contract::{
 };
 use sluice_core::window::ReadAt;
 use sluice_records::checksum::Algorithm;
-use sluice_records::scan::{self, Scan};
-use sluice_records::source::{Records, tiles};
+use sluice_records::scan::{self, RecordScanner};
+use sluice_records::source::{RecordsSource, tiles};
 
 /// A description without its path.
 fn toml(text: &str) -> Value {
     serde_json::to_value(text.parse::<toml::Table>().unwrap()).unwrap()
 }
 
-fn source(format: &Value, log: &std::path::Path) -> Records {
+fn source(format: &Value, log: &std::path::Path) -> RecordsSource {
     let mut options = format.clone();
     options["path"] = json!(log);
-    Records::new(options).unwrap_or_else(|e| panic!("{:?}: {e}", e.path))
+    RecordsSource::new(options).unwrap_or_else(|e| panic!("{:?}: {e}", e.path))
 }
 
 /// Reads bytes in pieces of many sizes, which all have to give the same.
@@ -467,7 +467,7 @@ fn a_byte_that_is_only_in_the_checksum_tells_kinds_apart() {
         let mut body = vec![28, 7, 1, 1, 30];
         body.extend(1500u32.to_le_bytes());
         body.extend([0; 24]);
-        let sum = Algorithm::Crc16Mcrf4xx.of(&[&body, &[extra]]) as u16;
+        let sum = Algorithm::Crc16Mcrf4xx.compute(&[&body, &[extra]]) as u16;
         [&[0xfe][..], &body, &sum.to_le_bytes()].concat()
     };
     let read = read(&format, &[message(39), message(40), message(39), message(39)].concat());
@@ -499,7 +499,7 @@ fn mavlink(other_kinds: &str) -> Value {
 
 fn mavlink_message(kind: u8, extra: u8, payload: &[u8]) -> Vec<u8> {
     let body = [&[payload.len() as u8, 7, 1, 1, kind][..], payload].concat();
-    let sum = Algorithm::Crc16Mcrf4xx.of(&[&body, &[extra]]) as u16;
+    let sum = Algorithm::Crc16Mcrf4xx.compute(&[&body, &[extra]]) as u16;
     [&[0xfe][..], &body, &sum.to_le_bytes()].concat()
 }
 
@@ -609,9 +609,9 @@ fn a_text_that_tells_kinds_is_filled_up() {
 }
 
 /// Bytes that count how many of them have been looked at.
-struct Counted<'b>(&'b [u8], u64);
+struct CountingBytes<'b>(&'b [u8], u64);
 
-impl ReadAt for Counted<'_> {
+impl ReadAt for CountingBytes<'_> {
     fn read_at(&mut self, pos: u64, into: &mut [u8]) -> std::io::Result<usize> {
         let there = self.0.read_at(pos, into)?;
         self.1 += there as u64;
@@ -634,20 +634,20 @@ fn lengths_that_are_far_too_long_are_not_worked_through() {
     );
     let pair = |n: u64| {
         let record = [&[0xcd, 0xab, 8, 0, 0, 0][..], &n.to_le_bytes()].concat();
-        let sum = Algorithm::Crc32.of(&[&record]) as u32;
+        let sum = Algorithm::Crc32.compute(&[&record]) as u32;
         [&[0xcd, 0xab][..], &1_000_000u32.to_le_bytes(), &record, &sum.to_le_bytes()].concat()
     };
     let bytes: Vec<u8> = (0..100_000).flat_map(pair).collect();
     let format = source(&format, std::path::Path::new("-")).format().clone();
-    let (mut log, mut room, mut at, mut records) = (Counted(&bytes, 0), Vec::new(), 0, 0);
+    let (mut log, mut room, mut at, mut records) = (CountingBytes(&bytes, 0), Vec::new(), 0, 0);
     while at < 600_000 {
-        at = match Scan::new(&format, &mut room).judge(&mut log, at).unwrap() {
-            scan::Verdict::Record { end } => {
+        at = match RecordScanner::new(&format, &mut room).classify_at(&mut log, at).unwrap() {
+            scan::ScanOutcome::Record { end } => {
                 records += 1;
                 end
             }
-            scan::Verdict::Damage { end, .. } => end,
-            scan::Verdict::End => break,
+            scan::ScanOutcome::Damage { end, .. } => end,
+            scan::ScanOutcome::End => break,
         };
     }
     assert_eq!(records, 25_000);

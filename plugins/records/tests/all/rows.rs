@@ -5,7 +5,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int32Type, UInt32Type, UInt64Type};
 use serde_json::json;
 use sluice_core::{Query, ReadContext, Rows, Source, SplitStart};
-use sluice_records::source::Records;
+use sluice_records::source::RecordsSource;
 
 /// The rows of the only batch of a log.
 fn rows(format: &str, log: &[u8]) -> Vec<Rows> {
@@ -13,7 +13,7 @@ fn rows(format: &str, log: &[u8]) -> Vec<Rows> {
     file.write_all(log).unwrap();
     let mut options = serde_json::to_value(format.parse::<toml::Table>().unwrap()).unwrap();
     options["path"] = json!(file.path());
-    let source = Records::new(options).unwrap_or_else(|e| panic!("{:?}: {e}", e.path));
+    let source = RecordsSource::new(options).unwrap_or_else(|e| panic!("{:?}: {e}", e.path));
     let splits = source.splits(u64::MAX, &Query::default()).unwrap();
     let context = ReadContext::standalone("log");
     let mut reader = source.read(&splits[0], SplitStart::At(0), &context).unwrap();

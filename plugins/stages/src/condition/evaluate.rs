@@ -8,11 +8,11 @@ use std::ops::Range;
 use arrow_array::{Array, ArrayRef};
 
 use super::number::Number;
-use super::tree::{Comparison, EventField, Function, Literal, Node, Says};
+use super::tree::{Comparison, EventField, Expr, ExprNode, Function, Literal};
 use super::values::Values;
 
 /// The events that a condition is worked out for, all decoded from one type or none of them decoded.
-pub(super) struct Scope<'a> {
+pub(super) struct EvalScope<'a> {
     /// How many events there are.
     pub(super) len: usize,
     /// For each field the condition names its values, where the events' type has it.
@@ -23,52 +23,63 @@ pub(super) struct Scope<'a> {
 
 /// A part that could not be worked out, as its values are not of the kind it needs: where it stands, and
 /// why.
-pub(super) type Misfits = Vec<(Range<usize>, String)>;
+pub(super) type TypeMismatches = Vec<(Range<usize>, String)>;
 
-impl<'a> Scope<'a> {
+impl<'a> EvalScope<'a> {
     /// Whether the condition holds, one an event; nothing where a value is missing.
-    pub(super) fn decide(&self, node: &'a Node, misfits: &mut Misfits) -> Vec<Option<bool>> {
-        match self.values(node, misfits) {
+    pub(super) fn decide(
+        &self,
+        node: &'a ExprNode,
+        mismatches: &mut TypeMismatches,
+    ) -> Vec<Option<bool>> {
+        match self.values(node, mismatches) {
             Values::Truths(truths) => truths,
             Values::Missing => vec![None; self.len],
             other => {
-                let what = format!("{} is no answer to whether it holds", other.what());
-                misfits.push((node.span.clone(), what));
+                let message = format!("{} is no answer to whether it holds", other.kind_name());
+                mismatches.push((node.span.clone(), message));
                 vec![None; self.len]
             }
         }
     }
 
-    fn values(&self, node: &'a Node, misfits: &mut Misfits) -> Values<'a> {
-        match &node.says {
-            Says::Number(number) => Values::Numbers(vec![Some(*number); self.len]),
-            Says::Text(text) => Values::Texts(vec![Some(text); self.len]),
-            Says::Truth(truth) => Values::Truths(vec![Some(*truth); self.len]),
-            Says::Field(at) => self.field(*at).map_or(Values::Missing, Values::of),
-            Says::EventField(field) => (self.events)(*field),
-            Says::Exists(at) => Values::Truths(self.exists(*at)),
-            Says::Not(operand) => {
-                let truths = self.decide(operand, misfits);
+    fn values(&self, node: &'a ExprNode, mismatches: &mut TypeMismatches) -> Values<'a> {
+        match &node.expr {
+            Expr::Number(number) => Values::Numbers(vec![Some(*number); self.len]),
+            Expr::Text(text) => Values::Texts(vec![Some(text); self.len]),
+            Expr::Truth(truth) => Values::Truths(vec![Some(*truth); self.len]),
+            Expr::Field(at) => self.field(*at).map_or(Values::Missing, Values::from_array),
+            Expr::EventField(field) => (self.events)(*field),
+            Expr::Exists(at) => Values::Truths(self.exists(*at)),
+            Expr::Not(operand) => {
+                let truths = self.decide(operand, mismatches);
                 Values::Truths(truths.into_iter().map(|truth| truth.map(|truth| !truth)).collect())
             }
-            Says::All(operands) => Values::Truths(self.join(operands, false, misfits)),
-            Says::Any(operands) => Values::Truths(self.join(operands, true, misfits)),
-            Says::Negate(operand) => self.numbers(operand, misfits, |number| Some(number.negate())),
-            Says::Calculate(first, rest) => self.calculate(first, rest, misfits),
-            Says::Compare(left, comparison, right) => {
-                let sides = [self.values(left, misfits), self.values(right, misfits)];
-                compare(sides, *comparison).unwrap_or_else(|what| missing(node, what, misfits))
+            Expr::All(operands) => Values::Truths(self.join(operands, false, mismatches)),
+            Expr::Any(operands) => Values::Truths(self.join(operands, true, mismatches)),
+            Expr::Negate(operand) => {
+                self.numbers(operand, mismatches, |number| Some(number.negate()))
             }
-            Says::In(operand, list) => {
-                let found = is_in(self.values(operand, misfits), list);
-                found.unwrap_or_else(|what| missing(node, what, misfits))
+            Expr::Calculate(first, rest) => self.calculate(first, rest, mismatches),
+            Expr::Compare(left, comparison, right) => {
+                let sides = [self.values(left, mismatches), self.values(right, mismatches)];
+                compare(sides, *comparison)
+                    .unwrap_or_else(|message| missing(node, message, mismatches))
             }
-            Says::Matches(operand, pattern) => match self.values(operand, misfits) {
+            Expr::In(operand, list) => {
+                let found = is_in(self.values(operand, mismatches), list);
+                found.unwrap_or_else(|message| missing(node, message, mismatches))
+            }
+            Expr::Matches(operand, pattern) => match self.values(operand, mismatches) {
                 Values::Missing => Values::Missing,
                 Values::Texts(texts) => truths(&texts, |text| pattern.matches(text)),
-                other => missing(node, format!("{} cannot match a pattern", other.what()), misfits),
+                other => missing(
+                    node,
+                    format!("{} cannot match a pattern", other.kind_name()),
+                    mismatches,
+                ),
             },
-            Says::Call(function, operand) => self.call(*function, node, operand, misfits),
+            Expr::Call(function, operand) => self.call(*function, node, operand, mismatches),
         }
     }
 
@@ -86,13 +97,13 @@ impl<'a> Scope<'a> {
     /// `and` or `or`: an operand that is `decisive` decides, whatever is missing beside it.
     fn join(
         &self,
-        operands: &'a [Node],
+        operands: &'a [ExprNode],
         decisive: bool,
-        misfits: &mut Misfits,
+        mismatches: &mut TypeMismatches,
     ) -> Vec<Option<bool>> {
         let mut joined = vec![Some(!decisive); self.len];
         for operand in operands {
-            for (joined, truth) in joined.iter_mut().zip(self.decide(operand, misfits)) {
+            for (joined, truth) in joined.iter_mut().zip(self.decide(operand, mismatches)) {
                 if truth == Some(decisive) || *joined == Some(!decisive) {
                     *joined = truth;
                 }
@@ -103,28 +114,28 @@ impl<'a> Scope<'a> {
 
     fn numbers(
         &self,
-        node: &'a Node,
-        misfits: &mut Misfits,
+        node: &'a ExprNode,
+        mismatches: &mut TypeMismatches,
         work_out: impl Fn(Number) -> Option<Number>,
     ) -> Values<'a> {
-        match as_numbers(self.values(node, misfits)) {
+        match as_numbers(self.values(node, mismatches)) {
             Ok(Some(numbers)) => {
                 Values::Numbers(numbers.into_iter().map(|number| work_out(number?)).collect())
             }
             Ok(None) => Values::Missing,
-            Err(what) => missing(node, format!("{what} is no number"), misfits),
+            Err(message) => missing(node, format!("{message} is no number"), mismatches),
         }
     }
 
     fn calculate(
         &self,
-        first: &'a Node,
-        rest: &'a [(super::number::Arithmetic, Node)],
-        misfits: &mut Misfits,
+        first: &'a ExprNode,
+        rest: &'a [(super::number::Arithmetic, ExprNode)],
+        mismatches: &mut TypeMismatches,
     ) -> Values<'a> {
-        let mut found = self.numbers(first, misfits, Some);
+        let mut found = self.numbers(first, mismatches, Some);
         for (operation, node) in rest {
-            let right = self.numbers(node, misfits, Some);
+            let right = self.numbers(node, mismatches, Some);
             let (Values::Numbers(left), Values::Numbers(right)) = (found, right) else {
                 found = Values::Missing;
                 continue;
@@ -139,22 +150,23 @@ impl<'a> Scope<'a> {
     fn call(
         &self,
         function: Function,
-        node: &'a Node,
-        operand: &'a Node,
-        misfits: &mut Misfits,
+        node: &'a ExprNode,
+        operand: &'a ExprNode,
+        mismatches: &mut TypeMismatches,
     ) -> Values<'a> {
         match function {
-            Function::Abs => self.numbers(operand, misfits, |number| Some(number.abs())),
-            Function::Sqrt => {
-                self.numbers(operand, misfits, |number| Some(Number::Float(number.float().sqrt())))
-            }
-            Function::IsNan => match self.numbers(operand, misfits, Some) {
+            Function::Abs => self.numbers(operand, mismatches, |number| Some(number.abs())),
+            Function::Sqrt => self
+                .numbers(operand, mismatches, |number| Some(Number::Float(number.float().sqrt()))),
+            Function::IsNan => match self.numbers(operand, mismatches, Some) {
                 Values::Numbers(numbers) => truths(&numbers, |number| number.float().is_nan()),
                 other => other,
             },
             Function::Len => {
-                let found = lengths(self.values(operand, misfits));
-                found.unwrap_or_else(|what| missing(node, format!("{what} has no length"), misfits))
+                let found = lengths(self.values(operand, mismatches));
+                found.unwrap_or_else(|message| {
+                    missing(node, format!("{message} has no length"), mismatches)
+                })
             }
             // The parser makes a node of its own of it.
             Function::Exists => Values::Missing,
@@ -163,8 +175,8 @@ impl<'a> Scope<'a> {
 }
 
 /// Takes note of what does not fit.
-fn missing<'a>(node: &Node, what: String, misfits: &mut Misfits) -> Values<'a> {
-    misfits.push((node.span.clone(), what));
+fn missing<'a>(node: &ExprNode, message: String, mismatches: &mut TypeMismatches) -> Values<'a> {
+    mismatches.push((node.span.clone(), message));
     Values::Missing
 }
 
@@ -181,12 +193,13 @@ fn as_numbers(values: Values<'_>) -> Result<Option<Vec<Option<Number>>>, &'stati
             let number = |truth: bool| Number::Whole(truth.into());
             Ok(Some(truths.into_iter().map(|truth| truth.map(number)).collect()))
         }
-        other => Err(other.what()),
+        other => Err(other.kind_name()),
     }
 }
 
 fn compare<'a>(sides: [Values<'a>; 2], comparison: Comparison) -> Result<Values<'a>, String> {
-    let unlike = format!("{} cannot be compared with {}", sides[0].what(), sides[1].what());
+    let unlike =
+        format!("{} cannot be compared with {}", sides[0].kind_name(), sides[1].kind_name());
     let [left, right] = sides;
     match (left, right) {
         (Values::Missing, _) | (_, Values::Missing) => Ok(Values::Missing),
@@ -232,15 +245,15 @@ fn is_in<'a>(values: Values<'a>, list: &[Literal]) -> Result<Values<'a>, String>
                 numbers.iter().any(|number| Comparison::Equal.holds(found.compare(*number)))
             })),
             Ok(None) => Ok(Values::Missing),
-            Err(what) => Err(format!("a list of numbers cannot hold {what}")),
+            Err(message) => Err(format!("a list of numbers cannot hold {message}")),
         },
-        other => Err(format!("a list of texts cannot hold {}", other.what())),
+        other => Err(format!("a list of texts cannot hold {}", other.kind_name())),
     }
 }
 
 /// `Err` says what it is that has no length.
 fn lengths(values: Values<'_>) -> Result<Values<'_>, &'static str> {
-    let number = |length: usize| Number::of(length as i128);
+    let number = |length: usize| Number::from_i128(length as i128);
     match values {
         Values::Missing => Ok(Values::Missing),
         Values::Texts(texts) => {
@@ -250,6 +263,6 @@ fn lengths(values: Values<'_>) -> Result<Values<'_>, &'static str> {
         Values::Lengths(_, lengths) => {
             Ok(Values::Numbers(lengths.into_iter().map(|length| length.map(number)).collect()))
         }
-        other => Err(other.what()),
+        other => Err(other.kind_name()),
     }
 }

@@ -7,10 +7,10 @@ use sluice_core::field::DashRule;
 
 use super::number::Number;
 use super::tree::{EventField, Function};
-use super::{Mistake, wrong};
+use super::{ConditionError, error_at};
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Token {
+pub(super) struct ConditionToken {
     pub(super) kind: TokenKind,
     /// The bytes of the condition it stands for.
     pub(super) span: Range<usize>,
@@ -57,7 +57,7 @@ const SYMBOLS: [(&str, &str); 22] = [
 ];
 
 /// What other languages write, and what is written here.
-const STRANGERS: [(&str, &str); 10] = [
+const FOREIGN_SYMBOLS: [(&str, &str); 10] = [
     ("===", "write `==`"),
     ("!==", "write `!=`"),
     ("<>", "write `!=`"),
@@ -71,7 +71,7 @@ const STRANGERS: [(&str, &str); 10] = [
 ];
 
 /// Words that other languages have, and what is written here.
-const STRANGE_WORDS: [(&str, &str); 6] = [
+const FOREIGN_WORDS: [(&str, &str); 6] = [
     ("null", "write `exists(field)`"),
     ("none", "write `exists(field)`"),
     ("nan", "write `isnan(field)`"),
@@ -81,7 +81,7 @@ const STRANGE_WORDS: [(&str, &str); 6] = [
 ];
 
 /// The tokens of `text`, with one at its end that says so.
-pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Mistake> {
+pub(super) fn tokens(text: &str) -> Result<Vec<ConditionToken>, ConditionError> {
     let mut lexer = Lexer { text, at: 0 };
     let mut tokens = Vec::new();
     loop {
@@ -104,14 +104,14 @@ impl<'t> Lexer<'t> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    fn token(&mut self) -> Result<Token, Mistake> {
+    fn token(&mut self) -> Result<ConditionToken, ConditionError> {
         self.at = self.text.len() - self.rest().trim_start().len();
         let start = self.at;
         let kind = self.kind()?;
-        Ok(Token { kind, span: start..self.at })
+        Ok(ConditionToken { kind, span: start..self.at })
     }
 
-    fn kind(&mut self) -> Result<TokenKind, Mistake> {
+    fn kind(&mut self) -> Result<TokenKind, ConditionError> {
         let mut chars = self.rest().chars();
         let (Some(first), second) = (chars.next(), chars.next()) else {
             return Ok(TokenKind::End);
@@ -140,14 +140,14 @@ impl<'t> Lexer<'t> {
     }
 
     /// A quote in a text is written twice. There are no escapes: patterns would have to double theirs.
-    fn text(&mut self, quote: char) -> Result<TokenKind, Mistake> {
+    fn text(&mut self, quote: char) -> Result<TokenKind, ConditionError> {
         let start = self.at;
         let mut text = String::new();
         loop {
             self.take(1);
             text.push_str(self.take_while(|c| c != quote));
             if self.rest().is_empty() {
-                return Err(wrong(
+                return Err(error_at(
                     start..start + 1,
                     "this quote has no other at the end of its text",
                 ));
@@ -160,27 +160,27 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    fn field(&mut self) -> Result<TokenKind, Mistake> {
+    fn field(&mut self) -> Result<TokenKind, ConditionError> {
         let scanned = FieldPath::scan(self.rest(), DashRule::EndsNames);
         let (path, len) = scanned.map_err(|error| {
             let at = self.at + error.at;
-            wrong(at..at + 1, error.what)
+            error_at(at..at + 1, error.what)
         })?;
         self.take(len);
         Ok(TokenKind::Field(path))
     }
 
-    fn event_field(&mut self) -> Result<TokenKind, Mistake> {
+    fn event_field(&mut self) -> Result<TokenKind, ConditionError> {
         let start = self.at;
         self.take(1);
         let name = self.take_while(is_word);
         EventField::named(name).map(TokenKind::EventField).ok_or_else(|| {
             let known = EventField::ALL.map(|(name, _)| format!("`${name}`")).join(", ");
-            wrong(start..self.at, format!("no event has `${name}`; known are {known}"))
+            error_at(start..self.at, format!("no event has `${name}`; known are {known}"))
         })
     }
 
-    fn word(&mut self) -> Result<TokenKind, Mistake> {
+    fn word(&mut self) -> Result<TokenKind, ConditionError> {
         let start = self.at;
         let word = self.take_while(is_word);
         if let Some(keyword) = KEYWORDS.into_iter().find(|keyword| *keyword == word) {
@@ -192,8 +192,8 @@ impl<'t> Lexer<'t> {
         self.at = start;
         let field = self.field()?;
         let is_only_word = self.at == start + word.len();
-        match strange(word).filter(|_| is_only_word) {
-            Some(advice) => Err(wrong(
+        match foreign_word_advice(word).filter(|_| is_only_word) {
+            Some(advice) => Err(error_at(
                 start..self.at,
                 format!("{advice}; a field of that name stands in backquotes: `{word}`"),
             )),
@@ -201,15 +201,16 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    fn function(&self, name: &str, start: usize) -> Result<TokenKind, Mistake> {
+    fn function(&self, name: &str, start: usize) -> Result<TokenKind, ConditionError> {
         Function::named(name).map(TokenKind::Function).ok_or_else(|| {
             let known = Function::ALL.map(|(name, _)| format!("`{name}`")).join(", ");
-            let advice = strange(name).map_or_else(|| format!("known are {known}"), str::to_owned);
-            wrong(start..self.at, format!("there is no function `{name}`; {advice}"))
+            let advice = foreign_word_advice(name)
+                .map_or_else(|| format!("known are {known}"), str::to_owned);
+            error_at(start..self.at, format!("there is no function `{name}`; {advice}"))
         })
     }
 
-    fn number(&mut self) -> Result<TokenKind, Mistake> {
+    fn number(&mut self) -> Result<TokenKind, ConditionError> {
         let start = self.at;
         let hex = self.rest().strip_prefix("0x").or_else(|| self.rest().strip_prefix("0X"));
         let number = match hex {
@@ -221,7 +222,7 @@ impl<'t> Lexer<'t> {
         let spelled = self.text.get(span.clone()).unwrap_or_default();
         let whole = number.filter(|(_, end)| *end == self.at);
         whole.map(|(number, _)| TokenKind::Number(number)).ok_or_else(|| {
-            wrong(
+            error_at(
                 span,
                 format!(
                     "`{spelled}` is no number; names that begin with a digit stand in backquotes"
@@ -235,7 +236,7 @@ impl<'t> Lexer<'t> {
         self.take(2);
         let digits = self.take_while(|c| c.is_ascii_hexdigit());
         let number = u64::from_str_radix(digits, 16).ok()?;
-        Some((Number::of(number.into()), self.at))
+        Some((Number::from_i128(number.into()), self.at))
     }
 
     fn decimal(&mut self) -> Option<(Number, usize)> {
@@ -254,14 +255,16 @@ impl<'t> Lexer<'t> {
         }
         let spelled = self.text.get(start..self.at)?;
         let float = || spelled.parse().ok().map(Number::Float);
-        let number = spelled.parse().ok().map(Number::of).or_else(float)?;
+        let number = spelled.parse().ok().map(Number::from_i128).or_else(float)?;
         Some((number, self.at))
     }
 
-    fn symbol(&mut self, first: char) -> Result<TokenKind, Mistake> {
+    fn symbol(&mut self, first: char) -> Result<TokenKind, ConditionError> {
         let (start, rest) = (self.at, self.rest());
-        if let Some((spelled, advice)) = STRANGERS.into_iter().find(|(s, _)| rest.starts_with(s)) {
-            return Err(wrong(
+        if let Some((spelled, advice)) =
+            FOREIGN_SYMBOLS.into_iter().find(|(s, _)| rest.starts_with(s))
+        {
+            return Err(error_at(
                 start..start + spelled.len(),
                 format!("`{spelled}` means nothing here; {advice}"),
             ));
@@ -277,7 +280,7 @@ impl<'t> Lexer<'t> {
             _ => "",
         };
         let end = start + first.len_utf8();
-        Err(wrong(start..end, format!("`{first}` means nothing here{advice}")))
+        Err(error_at(start..end, format!("`{first}` means nothing here{advice}")))
     }
 }
 
@@ -287,9 +290,10 @@ fn is_word(c: char) -> bool {
 }
 
 /// What to write instead of a word that other languages have.
-fn strange(word: &str) -> Option<&'static str> {
+fn foreign_word_advice(word: &str) -> Option<&'static str> {
     let lower = word.to_ascii_lowercase();
-    let stranger = STRANGE_WORDS.into_iter().find(|(strange, _)| *strange == lower);
+    let stranger =
+        FOREIGN_WORDS.into_iter().find(|(foreign_word_advice, _)| *foreign_word_advice == lower);
     let is_keyword = || KEYWORDS.contains(&lower.as_str());
     let keyword = || is_keyword().then_some("keywords are written in lower case");
     stranger.map(|(_, advice)| advice).or_else(keyword)

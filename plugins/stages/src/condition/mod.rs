@@ -21,53 +21,53 @@ use serde::{Deserialize, Deserializer};
 use sluice_core::schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use sluice_core::{Batch, Channel, Error, FieldPath, Payloads, PerChannel, Rows, StageContext};
 
-use evaluate::{Misfits, Scope};
+use evaluate::{EvalScope, TypeMismatches};
 use number::Number;
-use tree::{EventField, Node, Says};
+use tree::{EventField, Expr, ExprNode};
 use values::Values;
 
 /// A condition that holds for an event, does not, or cannot be told because a value is missing.
 #[derive(Debug)]
 pub struct Condition {
     text: String,
-    node: Node,
+    node: ExprNode,
     /// The fields it names, each once.
     fields: Vec<FieldPath>,
     /// Which of them it needs: it does not only ask whether they exist.
     needed: Vec<bool>,
-    names: PerChannel<Names>,
+    names: PerChannel<ChannelNames>,
 }
 
 /// Longer ones are refused: reading one takes memory many times its length.
-const MOST_BYTES: usize = 16 << 10;
+const MAX_BYTES: usize = 16 << 10;
 
 /// What conditions are told of a channel.
 #[derive(Clone, Debug)]
-struct Names {
+struct ChannelNames {
     source: Arc<str>,
     channel: Arc<str>,
 }
 
 /// What is wrong with a condition.
 #[derive(Clone, Debug, PartialEq)]
-struct Mistake {
+struct ConditionError {
     span: Range<usize>,
-    what: String,
+    message: String,
 }
 
-fn wrong(span: Range<usize>, what: impl Into<String>) -> Mistake {
-    Mistake { span, what: what.into() }
+fn error_at(span: Range<usize>, message: impl Into<String>) -> ConditionError {
+    ConditionError { span, message: message.into() }
 }
 
 impl Condition {
     /// Reads a condition. `Err` says what is wrong with it, with a caret under the place.
     pub fn parse(text: &str) -> Result<Self, String> {
-        if text.len() > MOST_BYTES {
-            return Err(format!("the condition is longer than {MOST_BYTES} bytes"));
+        if text.len() > MAX_BYTES {
+            return Err(format!("the condition is longer than {MAX_BYTES} bytes"));
         }
-        let (node, fields) = parser::parse(text).map_err(|mistake| mistake.shown(text))?;
+        let (node, fields) = parser::parse(text).map_err(|mistake| mistake.display_in(text))?;
         let mut needed = vec![false; fields.len()];
-        note_needed(&node, &mut needed);
+        mark_needed(&node, &mut needed);
         Ok(Self { text: text.to_owned(), node, fields, needed, names: PerChannel::default() })
     }
 
@@ -86,7 +86,10 @@ impl Condition {
         context: &mut StageContext<'_>,
     ) -> Result<Vec<Option<bool>>, Error> {
         let name = |channel: &Channel| {
-            Ok(Names { source: Arc::clone(&channel.source), channel: channel.name.text().into() })
+            Ok(ChannelNames {
+                source: Arc::clone(&channel.source),
+                channel: channel.name.text().into(),
+            })
         };
         let names = self.names.table(context.channels, name)?;
         let mut decided = vec![None; batch.len()];
@@ -95,7 +98,7 @@ impl Condition {
             if count == 0 {
                 continue;
             }
-            let mut notes = Notes { condition: self, count: count as u64, context };
+            let mut notes = ConditionNotes { condition: self, count: count as u64, context };
             let truths = self.decide_group(batch, &names, &group, &mut notes);
             for (event, truth) in group.events.iter().zip(truths) {
                 if let Some(decided) = decided.get_mut(*event as usize) {
@@ -109,52 +112,53 @@ impl Condition {
     fn decide_group(
         &self,
         batch: &Batch,
-        names: &[Names],
-        group: &Group<'_>,
-        notes: &mut Notes<'_, '_>,
+        names: &[ChannelNames],
+        group: &DecodedGroup<'_>,
+        notes: &mut ConditionNotes<'_, '_>,
     ) -> Vec<Option<bool>> {
         let resolve = |path: &FieldPath| path.resolve(&group.rows?.columns);
         let fields: Vec<_> = self.fields.iter().map(resolve).collect();
         notes.missing(group.rows.is_some(), fields.iter().map(Option::is_some));
         let events = |field| event_values(batch, names, group, field);
-        let scope = Scope { len: group.events.len(), fields: &fields, events: &events };
-        let mut misfits = Misfits::new();
-        let truths = scope.decide(&self.node, &mut misfits);
-        notes.misfits(&misfits);
+        let scope = EvalScope { len: group.events.len(), fields: &fields, events: &events };
+        let mut mismatches = TypeMismatches::new();
+        let truths = scope.decide(&self.node, &mut mismatches);
+        notes.mismatches(&mismatches);
         truths
     }
 }
 
 /// Which fields a condition needs.
-fn note_needed(node: &Node, needed: &mut [bool]) {
-    match &node.says {
-        Says::Field(at) => needed.iter_mut().skip(*at).take(1).for_each(|needed| *needed = true),
-        Says::Negate(inner) | Says::Not(inner) | Says::Call(_, inner) => note_needed(inner, needed),
-        Says::In(inner, _) | Says::Matches(inner, _) => note_needed(inner, needed),
-        Says::All(inner) | Says::Any(inner) => {
-            inner.iter().for_each(|node| note_needed(node, needed));
+fn mark_needed(node: &ExprNode, needed: &mut [bool]) {
+    match &node.expr {
+        Expr::Field(at) => needed.iter_mut().skip(*at).take(1).for_each(|needed| *needed = true),
+        Expr::Negate(inner) | Expr::Not(inner) | Expr::Call(_, inner) => mark_needed(inner, needed),
+        Expr::In(inner, _) | Expr::Matches(inner, _) => mark_needed(inner, needed),
+        Expr::All(inner) | Expr::Any(inner) => {
+            inner.iter().for_each(|node| mark_needed(node, needed));
         }
-        Says::Calculate(first, rest) => {
-            note_needed(first, needed);
-            rest.iter().for_each(|(_, node)| note_needed(node, needed));
+        Expr::Calculate(first, rest) => {
+            mark_needed(first, needed);
+            rest.iter().for_each(|(_, node)| mark_needed(node, needed));
         }
-        Says::Compare(left, _, right) => {
-            note_needed(left, needed);
-            note_needed(right, needed);
+        Expr::Compare(left, _, right) => {
+            mark_needed(left, needed);
+            mark_needed(right, needed);
         }
-        Says::Number(_) | Says::Text(_) | Says::Truth(_) | Says::EventField(_) => {}
-        Says::Exists(_) => {}
+        Expr::Number(_) | Expr::Text(_) | Expr::Truth(_) | Expr::EventField(_) => {}
+        Expr::Exists(_) => {}
     }
 }
 
 /// Events of a batch that were decoded together, or not at all.
-struct Group<'b> {
+struct DecodedGroup<'b> {
     rows: Option<&'b Rows>,
     events: Cow<'b, [u32]>,
 }
 
-fn groups(batch: &Batch) -> Vec<Group<'_>> {
-    let decoded = |rows| Group { rows: Some(rows), events: Cow::Borrowed(rows.events.as_slice()) };
+fn groups(batch: &Batch) -> Vec<DecodedGroup<'_>> {
+    let decoded =
+        |rows| DecodedGroup { rows: Some(rows), events: Cow::Borrowed(rows.events.as_slice()) };
     let mut groups: Vec<_> = batch.rows().iter().map(decoded).collect();
     let mut is_decoded = vec![false; batch.len()];
     for event in groups.iter().flat_map(|group| group.events.iter()) {
@@ -162,21 +166,21 @@ fn groups(batch: &Batch) -> Vec<Group<'_>> {
     }
     let rest = (0u32..).zip(&is_decoded).filter(|(_, is_decoded)| !**is_decoded);
     let rest: Vec<u32> = rest.map(|(event, _)| event).collect();
-    groups.push(Group { rows: None, events: Cow::Owned(rest) });
+    groups.push(DecodedGroup { rows: None, events: Cow::Owned(rest) });
     groups
 }
 
 fn event_values<'a>(
     batch: &'a Batch,
-    names: &'a [Names],
-    group: &Group<'_>,
+    names: &'a [ChannelNames],
+    group: &DecodedGroup<'_>,
     field: EventField,
 ) -> Values<'a> {
     let rows = || group.events.iter().map(|event| *event as usize);
     let number = |of: &dyn Fn(usize) -> i64| {
         Values::Numbers(rows().map(|row| Some(Number::Whole(of(row)))).collect())
     };
-    let text = |of: &dyn Fn(&'a Names) -> &'a str| {
+    let text = |of: &dyn Fn(&'a ChannelNames) -> &'a str| {
         let names = rows().map(|row| names.get(batch.channels()[row] as usize));
         Values::Texts(names.map(|names| names.map(of)).collect())
     };
@@ -193,38 +197,38 @@ fn event_values<'a>(
 }
 
 /// What the report is told of a group of events.
-struct Notes<'n, 'r> {
+struct ConditionNotes<'n, 'r> {
     condition: &'n Condition,
     /// How many events of the group count.
     count: u64,
     context: &'n mut StageContext<'r>,
 }
 
-impl Notes<'_, '_> {
+impl ConditionNotes<'_, '_> {
     fn missing(&mut self, is_decoded: bool, is_there: impl Iterator<Item = bool>) {
         let Condition { fields, needed, .. } = self.condition;
         let is_missing = |(at, is_there): (usize, bool)| (needed[at] && !is_there).then_some(at);
         let missing: Vec<usize> = is_there.enumerate().filter_map(is_missing).collect();
         if !is_decoded && !missing.is_empty() {
-            let what = "not decoded, so `where` finds no field; put the stage `decode` before";
-            return self.context.note(what, self.count);
+            let message = "not decoded, so `where` finds no field; put the stage `decode` before";
+            return self.context.note(message, self.count);
         }
         for at in missing {
             self.context.note(format!("no field `{}` in the decoded type", fields[at]), self.count);
         }
     }
 
-    fn misfits(&mut self, misfits: &Misfits) {
-        for (span, what) in misfits {
+    fn mismatches(&mut self, mismatches: &TypeMismatches) {
+        for (span, message) in mismatches {
             let part = self.condition.text.get(span.clone()).unwrap_or_default();
-            self.context.note(format!("`{part}` cannot be told: {what}"), self.count);
+            self.context.note(format!("`{part}` cannot be told: {message}"), self.count);
         }
     }
 }
 
-impl Mistake {
+impl ConditionError {
     /// What is wrong, in which column, and the line of the condition with carets under the place.
-    fn shown(&self, text: &str) -> String {
+    fn display_in(&self, text: &str) -> String {
         /// What is shown of a line on either side.
         const AROUND: usize = 60;
         let (before, rest) = text.split_at(text.floor_char_boundary(self.span.start));
@@ -244,7 +248,7 @@ impl Mistake {
             true => format!("line {line_number}, column {column}"),
             false => format!("column {column}"),
         };
-        format!("at {place}: {}\n\n  {shown_before}{shown_rest}\n  {indent}{carets}", self.what)
+        format!("at {place}: {}\n\n  {shown_before}{shown_rest}\n  {indent}{carets}", self.message)
     }
 }
 

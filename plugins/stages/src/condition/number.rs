@@ -23,7 +23,7 @@ pub(super) enum Arithmetic {
 
 impl Number {
     /// A whole number, or the float next to it where neither `i64` nor `u64` holds it.
-    pub(super) fn of(whole: i128) -> Self {
+    pub(super) fn from_i128(whole: i128) -> Self {
         let large = || u64::try_from(whole).map(Self::Large);
         let small = i64::try_from(whole).map(Self::Whole);
         small.or_else(|_| large()).unwrap_or(Self::Float(whole as f64))
@@ -61,18 +61,20 @@ impl Number {
         let floats = || calculate_floats(self.float(), operation, other.float());
         match (self.whole(), other.whole()) {
             (Some(a), Some(b)) if operation != Arithmetic::Divide => {
-                calculate_wholes(a, operation, b).map_or_else(floats, |found| Some(Self::of(found)))
+                calculate_wholes(a, operation, b)
+                    .map_or_else(floats, |found| Some(Self::from_i128(found)))
             }
             _ => floats(),
         }
     }
 
     pub(super) fn negate(self) -> Self {
-        self.whole().map_or_else(|| Self::Float(-self.float()), |whole| Self::of(-whole))
+        self.whole().map_or_else(|| Self::Float(-self.float()), |whole| Self::from_i128(-whole))
     }
 
     pub(super) fn abs(self) -> Self {
-        self.whole().map_or_else(|| Self::Float(self.float().abs()), |whole| Self::of(whole.abs()))
+        self.whole()
+            .map_or_else(|| Self::Float(self.float().abs()), |whole| Self::from_i128(whole.abs()))
     }
 }
 

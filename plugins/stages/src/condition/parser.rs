@@ -4,38 +4,39 @@ use std::ops::Range;
 
 use sluice_core::{FieldPath, Pattern};
 
-use super::lexer::{Token, TokenKind, tokens};
+use super::lexer::{ConditionToken, TokenKind, tokens};
 use super::number::{Arithmetic, Number};
-use super::tree::{Comparison, Function, Kind, Literal, Node, Says};
-use super::{Mistake, wrong};
+use super::tree::{Comparison, Expr, ExprNode, ExprType, Function, Literal};
+use super::{ConditionError, error_at};
 
 /// How deep parentheses and the like may lie in one another. Each level takes some stack.
-const MOST_NESTED: usize = 50;
+const MAX_DEPTH: usize = 50;
 
 /// The tree of a condition and the fields it names, each once.
-pub(super) fn parse(text: &str) -> Result<(Node, Vec<FieldPath>), Mistake> {
-    let mut parser = Parser { text, tokens: tokens(text)?, next: 0, depth: 0, fields: Vec::new() };
+pub(super) fn parse(text: &str) -> Result<(ExprNode, Vec<FieldPath>), ConditionError> {
+    let mut parser =
+        ConditionParser { text, tokens: tokens(text)?, next: 0, depth: 0, fields: Vec::new() };
     let node = parser.any()?;
     match parser.peek() {
         TokenKind::End => {}
         TokenKind::Sign(")") => return parser.unexpected("`)` without `(`"),
         _ => return parser.expected("an operator such as `and` or `==`"),
     }
-    parser.expect(&node, Kind::Truth)?;
+    parser.expect(&node, ExprType::Truth)?;
     Ok((node, parser.fields))
 }
 
-struct Parser<'t> {
+struct ConditionParser<'t> {
     text: &'t str,
-    tokens: Vec<Token>,
+    tokens: Vec<ConditionToken>,
     next: usize,
     depth: usize,
     fields: Vec<FieldPath>,
 }
 
-impl Parser<'_> {
+impl ConditionParser<'_> {
     /// The token it is at. The last one is the end and stays.
-    fn token(&self) -> &Token {
+    fn token(&self) -> &ConditionToken {
         self.tokens.get(self.next).or(self.tokens.last()).expect("the end is a token")
     }
 
@@ -43,7 +44,7 @@ impl Parser<'_> {
         &self.token().kind
     }
 
-    fn advance(&mut self) -> Token {
+    fn advance(&mut self) -> ConditionToken {
         let token = self.token().clone();
         self.next += 1;
         token
@@ -55,38 +56,38 @@ impl Parser<'_> {
         is_next
     }
 
-    fn require(&mut self, sign: &'static str) -> Result<(), Mistake> {
+    fn require(&mut self, sign: &'static str) -> Result<(), ConditionError> {
         if self.accept(sign) { Ok(()) } else { self.expected(&format!("`{sign}`")) }
     }
 
-    fn unexpected<T>(&self, what: impl Into<String>) -> Result<T, Mistake> {
-        Err(wrong(self.token().span.clone(), what))
+    fn unexpected<T>(&self, message: impl Into<String>) -> Result<T, ConditionError> {
+        Err(error_at(self.token().span.clone(), message))
     }
 
-    fn expected<T>(&self, what: &str) -> Result<T, Mistake> {
+    fn expected<T>(&self, message: &str) -> Result<T, ConditionError> {
         let token = self.token();
         let found = match token.kind {
             TokenKind::End => "the end".to_owned(),
             _ => format!("`{}`", self.spelled(&token.span)),
         };
-        self.unexpected(format!("expected {what}, found {found}"))
+        self.unexpected(format!("expected {message}, found {found}"))
     }
 
     fn spelled(&self, span: &Range<usize>) -> &str {
         self.text.get(span.clone()).unwrap_or_default()
     }
 
-    fn node(&self, start: usize, says: Says) -> Node {
+    fn node(&self, start: usize, expr: Expr) -> ExprNode {
         let end = self.tokens.get(self.next - 1).map_or(start, |token| token.span.end);
-        Node { says, span: start..end }
+        ExprNode { expr, span: start..end }
     }
 
     fn nested<T>(
         &mut self,
-        inner: impl FnOnce(&mut Self) -> Result<T, Mistake>,
-    ) -> Result<T, Mistake> {
-        if self.depth == MOST_NESTED {
-            return self.unexpected(format!("nested deeper than {MOST_NESTED} levels"));
+        inner: impl FnOnce(&mut Self) -> Result<T, ConditionError>,
+    ) -> Result<T, ConditionError> {
+        if self.depth == MAX_DEPTH {
+            return self.unexpected(format!("nested deeper than {MAX_DEPTH} levels"));
         }
         self.depth += 1;
         let found = inner(self);
@@ -94,20 +95,20 @@ impl Parser<'_> {
         found
     }
 
-    fn any(&mut self) -> Result<Node, Mistake> {
-        self.operands("or", Self::all, Says::Any)
+    fn any(&mut self) -> Result<ExprNode, ConditionError> {
+        self.operands("or", Self::all, Expr::Any)
     }
 
-    fn all(&mut self) -> Result<Node, Mistake> {
-        self.operands("and", Self::not, Says::All)
+    fn all(&mut self) -> Result<ExprNode, ConditionError> {
+        self.operands("and", Self::not, Expr::All)
     }
 
     fn operands(
         &mut self,
         sign: &'static str,
-        operand: impl Fn(&mut Self) -> Result<Node, Mistake>,
-        says: impl FnOnce(Vec<Node>) -> Says,
-    ) -> Result<Node, Mistake> {
+        operand: impl Fn(&mut Self) -> Result<ExprNode, ConditionError>,
+        expr: impl FnOnce(Vec<ExprNode>) -> Expr,
+    ) -> Result<ExprNode, ConditionError> {
         let start = self.token().span.start;
         let first = operand(self)?;
         if *self.peek() != TokenKind::Sign(sign) {
@@ -118,22 +119,22 @@ impl Parser<'_> {
             operands.push(operand(self)?);
         }
         for operand in &operands {
-            self.expect(operand, Kind::Truth)?;
+            self.expect(operand, ExprType::Truth)?;
         }
-        Ok(self.node(start, says(operands)))
+        Ok(self.node(start, expr(operands)))
     }
 
-    fn not(&mut self) -> Result<Node, Mistake> {
+    fn not(&mut self) -> Result<ExprNode, ConditionError> {
         let start = self.token().span.start;
         if !self.accept("not") {
             return self.comparison();
         }
         let operand = self.nested(Self::not)?;
-        self.expect(&operand, Kind::Truth)?;
-        Ok(self.node(start, Says::Not(Box::new(operand))))
+        self.expect(&operand, ExprType::Truth)?;
+        Ok(self.node(start, Expr::Not(Box::new(operand))))
     }
 
-    fn comparison(&mut self) -> Result<Node, Mistake> {
+    fn comparison(&mut self) -> Result<ExprNode, ConditionError> {
         let (start, is_denied) = (self.token().span.start, *self.peek() == TokenKind::Sign("!"));
         let left = self.sum()?;
         let TokenKind::Sign(sign) = *self.peek() else { return Ok(left) };
@@ -154,45 +155,50 @@ impl Parser<'_> {
         Ok(node)
     }
 
-    fn spelled_sign(&self, token: &Token) -> &'static str {
+    fn spelled_sign(&self, token: &ConditionToken) -> &'static str {
         if let TokenKind::Sign(sign) = token.kind { sign } else { "" }
     }
 
     fn compared(
         &mut self,
         start: usize,
-        left: Node,
+        left: ExprNode,
         comparison: Comparison,
-    ) -> Result<Node, Mistake> {
+    ) -> Result<ExprNode, ConditionError> {
         let right = self.sum()?;
         let kinds = [left.kind(), right.kind()];
-        let node = self.node(start, Says::Compare(Box::new(left), comparison, Box::new(right)));
-        let mixes_text = kinds.contains(&Kind::Text)
-            && !kinds.iter().all(|kind| matches!(kind, Kind::Text | Kind::Any));
+        let node = self.node(start, Expr::Compare(Box::new(left), comparison, Box::new(right)));
+        let mixes_text = kinds.contains(&ExprType::Text)
+            && !kinds.iter().all(|kind| matches!(kind, ExprType::Text | ExprType::Any));
         if mixes_text {
-            return Err(wrong(node.span, "text can only be compared with text"));
+            return Err(error_at(node.span, "text can only be compared with text"));
         }
         Ok(node)
     }
 
     /// `in`, `matches`, or one of them behind `not`.
-    fn tested(&mut self, start: usize, left: Node, sign: &Token) -> Result<Node, Mistake> {
+    fn tested(
+        &mut self,
+        start: usize,
+        left: ExprNode,
+        sign: &ConditionToken,
+    ) -> Result<ExprNode, ConditionError> {
         let sign = self.spelled_sign(sign);
         let is_denied = sign == "not";
         let node = if sign == "in" || is_denied && self.accept("in") {
             let list = self.list(&left)?;
-            self.node(start, Says::In(Box::new(left), list))
+            self.node(start, Expr::In(Box::new(left), list))
         } else if sign == "matches" || is_denied && self.accept("matches") {
-            self.expect(&left, Kind::Text)?;
+            self.expect(&left, ExprType::Text)?;
             let pattern = self.pattern()?;
-            self.node(start, Says::Matches(Box::new(left), pattern))
+            self.node(start, Expr::Matches(Box::new(left), pattern))
         } else {
             return self.expected("`in` or `matches`");
         };
-        Ok(if is_denied { self.node(start, Says::Not(Box::new(node))) } else { node })
+        Ok(if is_denied { self.node(start, Expr::Not(Box::new(node))) } else { node })
     }
 
-    fn refuse_chain(&self) -> Result<(), Mistake> {
+    fn refuse_chain(&self) -> Result<(), ConditionError> {
         match self.peek() {
             TokenKind::Sign(sign) if Comparison::spelled(sign).is_some() => {
                 self.unexpected("one comparison too many; write `a < b and b < c`")
@@ -201,7 +207,7 @@ impl Parser<'_> {
         }
     }
 
-    fn list(&mut self, left: &Node) -> Result<Vec<Literal>, Mistake> {
+    fn list(&mut self, left: &ExprNode) -> Result<Vec<Literal>, ConditionError> {
         if !self.accept("[") {
             return self.expected("a list such as `[1, 2]`");
         }
@@ -215,7 +221,11 @@ impl Parser<'_> {
         }
     }
 
-    fn literal(&mut self, left: Kind, first: Option<&Literal>) -> Result<Literal, Mistake> {
+    fn literal(
+        &mut self,
+        left: ExprType,
+        first: Option<&Literal>,
+    ) -> Result<Literal, ConditionError> {
         let token = self.token().clone();
         let is_negative = self.accept("-");
         let literal = match self.peek() {
@@ -227,29 +237,29 @@ impl Parser<'_> {
         };
         self.advance();
         let is_text = matches!(literal, Literal::Text(_));
-        let fits_left = left == Kind::Any || is_text == (left == Kind::Text);
+        let fits_left = left == ExprType::Any || is_text == (left == ExprType::Text);
         let fits_first = first.is_none_or(|first| is_text == matches!(first, Literal::Text(_)));
         if !fits_left || !fits_first {
-            return Err(wrong(token.span, "text can only be compared with text"));
+            return Err(error_at(token.span, "text can only be compared with text"));
         }
         Ok(literal)
     }
 
-    fn pattern(&mut self) -> Result<Pattern, Mistake> {
+    fn pattern(&mut self) -> Result<Pattern, ConditionError> {
         let TokenKind::Text(text) = self.peek() else {
             return self.expected("a pattern in quotes");
         };
-        let pattern = Pattern::parse(text).or_else(|what| self.unexpected(what))?;
+        let pattern = Pattern::parse(text).or_else(|message| self.unexpected(message))?;
         self.advance();
         Ok(pattern)
     }
 
-    fn sum(&mut self) -> Result<Node, Mistake> {
+    fn sum(&mut self) -> Result<ExprNode, ConditionError> {
         let signs = [("+", Arithmetic::Add), ("-", Arithmetic::Subtract)];
         self.calculation(&signs, Self::product)
     }
 
-    fn product(&mut self) -> Result<Node, Mistake> {
+    fn product(&mut self) -> Result<ExprNode, ConditionError> {
         let signs =
             [("*", Arithmetic::Multiply), ("/", Arithmetic::Divide), ("%", Arithmetic::Remainder)];
         self.calculation(&signs, Self::signed)
@@ -258,8 +268,8 @@ impl Parser<'_> {
     fn calculation(
         &mut self,
         signs: &[(&'static str, Arithmetic)],
-        operand: impl Fn(&mut Self) -> Result<Node, Mistake>,
-    ) -> Result<Node, Mistake> {
+        operand: impl Fn(&mut Self) -> Result<ExprNode, ConditionError>,
+    ) -> Result<ExprNode, ConditionError> {
         let start = self.token().span.start;
         let first = operand(self)?;
         let mut rest = Vec::new();
@@ -270,38 +280,38 @@ impl Parser<'_> {
             return Ok(first);
         }
         for node in rest.iter().map(|(_, node)| node).chain([&first]) {
-            self.expect(node, Kind::Number)?;
+            self.expect(node, ExprType::Number)?;
         }
-        Ok(self.node(start, Says::Calculate(Box::new(first), rest)))
+        Ok(self.node(start, Expr::Calculate(Box::new(first), rest)))
     }
 
-    fn signed(&mut self) -> Result<Node, Mistake> {
+    fn signed(&mut self) -> Result<ExprNode, ConditionError> {
         let start = self.token().span.start;
         if self.accept("-") {
             let operand = self.nested(Self::signed)?;
-            self.expect(&operand, Kind::Number)?;
-            let says = match operand.says {
-                Says::Number(number) => Says::Number(number.negate()),
-                _ => Says::Negate(Box::new(operand)),
+            self.expect(&operand, ExprType::Number)?;
+            let expr = match operand.expr {
+                Expr::Number(number) => Expr::Number(number.negate()),
+                _ => Expr::Negate(Box::new(operand)),
             };
-            return Ok(self.node(start, says));
+            return Ok(self.node(start, expr));
         }
         if self.accept("!") {
             let operand = self.nested(Self::signed)?;
-            self.expect(&operand, Kind::Truth)?;
-            return Ok(self.node(start, Says::Not(Box::new(operand))));
+            self.expect(&operand, ExprType::Truth)?;
+            return Ok(self.node(start, Expr::Not(Box::new(operand))));
         }
         self.value()
     }
 
-    fn value(&mut self) -> Result<Node, Mistake> {
+    fn value(&mut self) -> Result<ExprNode, ConditionError> {
         let start = self.token().span.start;
-        let says = match self.peek().clone() {
-            TokenKind::Number(number) => Says::Number(number),
-            TokenKind::Text(text) => Says::Text(text),
-            TokenKind::Sign(truth @ ("true" | "false")) => Says::Truth(truth == "true"),
-            TokenKind::EventField(field) => Says::EventField(field),
-            TokenKind::Field(path) => Says::Field(self.field(path)),
+        let expr = match self.peek().clone() {
+            TokenKind::Number(number) => Expr::Number(number),
+            TokenKind::Text(text) => Expr::Text(text),
+            TokenKind::Sign(truth @ ("true" | "false")) => Expr::Truth(truth == "true"),
+            TokenKind::EventField(field) => Expr::EventField(field),
+            TokenKind::Field(path) => Expr::Field(self.field(path)),
             TokenKind::Function(function) => return self.call(start, function),
             TokenKind::Sign("(") => return self.parenthesised(start),
             TokenKind::Sign("not") => {
@@ -310,39 +320,39 @@ impl Parser<'_> {
             _ => return self.expected("a field, a number, a text or `(`"),
         };
         self.advance();
-        Ok(self.node(start, says))
+        Ok(self.node(start, expr))
     }
 
-    fn parenthesised(&mut self, start: usize) -> Result<Node, Mistake> {
+    fn parenthesised(&mut self, start: usize) -> Result<ExprNode, ConditionError> {
         self.advance();
         let inner = self.nested(Self::any)?;
         self.require(")")?;
-        Ok(self.node(start, inner.says))
+        Ok(self.node(start, inner.expr))
     }
 
-    fn call(&mut self, start: usize, function: Function) -> Result<Node, Mistake> {
+    fn call(&mut self, start: usize, function: Function) -> Result<ExprNode, ConditionError> {
         self.advance();
         self.require("(")?;
-        let says = match function {
-            Function::Exists => Says::Exists(self.existing()?),
-            _ => Says::Call(function, Box::new(self.argument(function)?)),
+        let expr = match function {
+            Function::Exists => Expr::Exists(self.existing()?),
+            _ => Expr::Call(function, Box::new(self.argument(function)?)),
         };
         self.require(")")?;
-        Ok(self.node(start, says))
+        Ok(self.node(start, expr))
     }
 
-    fn argument(&mut self, function: Function) -> Result<Node, Mistake> {
+    fn argument(&mut self, function: Function) -> Result<ExprNode, ConditionError> {
         let argument = self.nested(Self::any)?;
         match (function, argument.kind()) {
-            (Function::Len, Kind::Number | Kind::Truth) => {
-                Err(wrong(argument.span, "`len` is for lists, texts and bytes"))
+            (Function::Len, ExprType::Number | ExprType::Truth) => {
+                Err(error_at(argument.span, "`len` is for lists, texts and bytes"))
             }
             (Function::Len, _) => Ok(argument),
-            _ => self.expect(&argument, Kind::Number).map(|()| argument),
+            _ => self.expect(&argument, ExprType::Number).map(|()| argument),
         }
     }
 
-    fn existing(&mut self) -> Result<usize, Mistake> {
+    fn existing(&mut self) -> Result<usize, ConditionError> {
         let TokenKind::Field(path) = self.peek().clone() else {
             return self.expected("a field");
         };
@@ -359,32 +369,33 @@ impl Parser<'_> {
         })
     }
 
-    fn expect(&self, node: &Node, wanted: Kind) -> Result<(), Mistake> {
+    fn expect(&self, node: &ExprNode, wanted: ExprType) -> Result<(), ConditionError> {
         let found = node.kind();
         // What is true or false counts as 1 or 0 where a number is needed.
-        let fits =
-            found == wanted || found == Kind::Any || (found, wanted) == (Kind::Truth, Kind::Number);
+        let fits = found == wanted
+            || found == ExprType::Any
+            || (found, wanted) == (ExprType::Truth, ExprType::Number);
         if fits {
             return Ok(());
         }
-        Err(wrong(node.span.clone(), self.misfit(node, wanted)))
+        Err(error_at(node.span.clone(), self.mismatch_message(node, wanted)))
     }
 
-    fn misfit(&self, node: &Node, wanted: Kind) -> String {
+    fn mismatch_message(&self, node: &ExprNode, wanted: ExprType) -> String {
         let spelled = self.spelled(&node.span);
-        match (wanted, &node.says) {
+        match (wanted, &node.expr) {
             (
-                Kind::Truth,
-                Says::Number(Number::Whole(_) | Number::Large(_) | Number::Float(_))
-                | Says::Text(_),
+                ExprType::Truth,
+                Expr::Number(Number::Whole(_) | Number::Large(_) | Number::Float(_))
+                | Expr::Text(_),
             ) => format!(
                 "expected something that holds or does not, found {spelled}; write `a == {spelled}`, or \
                  `a in [{spelled}, …]` for one of several"
             ),
-            (Kind::Truth, _) => format!(
+            (ExprType::Truth, _) => format!(
                 "expected something that holds or does not, found the value `{spelled}`; compare it"
             ),
-            (Kind::Text, _) => format!("expected a text, found `{spelled}`"),
+            (ExprType::Text, _) => format!("expected a text, found `{spelled}`"),
             _ => format!("expected a number, found {spelled}"),
         }
     }

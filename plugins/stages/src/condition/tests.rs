@@ -9,14 +9,14 @@ use proptest::prelude::*;
 use sluice_core::StageContext;
 
 use super::Condition;
-use crate::testing::{Run, rows};
+use crate::testing::{StageRunner, rows};
 
-type Decided = (Vec<Option<bool>>, Vec<(String, u64)>);
+type DecidedRows = (Vec<Option<bool>>, Vec<(String, u64)>);
 
 /// Whether a condition holds for rows of these columns, and what was noted.
-fn decided(text: &str, columns: Vec<(&str, ArrayRef)>) -> Decided {
+fn decided(text: &str, columns: Vec<(&str, ArrayRef)>) -> DecidedRows {
     let condition = Condition::parse(text).unwrap_or_else(|message| panic!("{message}"));
-    let mut run = Run::of("filter", serde_json::json!({}));
+    let mut run = StageRunner::new("filter", serde_json::json!({}));
     let len = columns[0].1.len() as u32;
     let events: Vec<_> = (0..len).map(|n| ("POSE", i64::from(n) * 10)).collect();
     let all: Vec<u32> = (0..len).collect();

@@ -8,30 +8,30 @@ use super::number::{Arithmetic, Number};
 
 /// A part of a condition.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) says: Says,
+pub(super) struct ExprNode {
+    pub(super) expr: Expr,
     /// Where it stands in the condition.
     pub(super) span: Range<usize>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Says {
+pub(super) enum Expr {
     Number(Number),
     Text(String),
     Truth(bool),
     /// The field of that number in the condition's list.
     Field(usize),
     EventField(EventField),
-    Negate(Box<Node>),
-    Not(Box<Node>),
+    Negate(Box<ExprNode>),
+    Not(Box<ExprNode>),
     /// One node for any number of operands, so that long lists do not make deep trees.
-    All(Vec<Node>),
-    Any(Vec<Node>),
-    Calculate(Box<Node>, Vec<(Arithmetic, Node)>),
-    Compare(Box<Node>, Comparison, Box<Node>),
-    In(Box<Node>, Vec<Literal>),
-    Matches(Box<Node>, Pattern),
-    Call(Function, Box<Node>),
+    All(Vec<ExprNode>),
+    Any(Vec<ExprNode>),
+    Calculate(Box<ExprNode>, Vec<(Arithmetic, ExprNode)>),
+    Compare(Box<ExprNode>, Comparison, Box<ExprNode>),
+    In(Box<ExprNode>, Vec<Literal>),
+    Matches(Box<ExprNode>, Pattern),
+    Call(Function, Box<ExprNode>),
     /// Whether the field of that number has a value.
     Exists(usize),
 }
@@ -73,7 +73,7 @@ pub(super) enum Function {
 
 /// What is known of a part's values before any is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ExprType {
     Number,
     Text,
     Truth,
@@ -136,18 +136,20 @@ impl Function {
     }
 }
 
-impl Node {
-    pub(super) fn kind(&self) -> Kind {
-        match &self.says {
-            Says::Number(_) | Says::Negate(_) | Says::Calculate(..) => Kind::Number,
-            Says::Text(_) => Kind::Text,
-            Says::Truth(_) | Says::Not(_) | Says::All(_) | Says::Any(_) => Kind::Truth,
-            Says::Compare(..) | Says::In(..) | Says::Matches(..) | Says::Exists(_) => Kind::Truth,
-            Says::Call(Function::IsNan | Function::Exists, _) => Kind::Truth,
-            Says::Call(..) => Kind::Number,
-            Says::EventField(EventField::Source | EventField::Channel) => Kind::Text,
-            Says::EventField(_) => Kind::Number,
-            Says::Field(_) => Kind::Any,
+impl ExprNode {
+    pub(super) fn kind(&self) -> ExprType {
+        match &self.expr {
+            Expr::Number(_) | Expr::Negate(_) | Expr::Calculate(..) => ExprType::Number,
+            Expr::Text(_) => ExprType::Text,
+            Expr::Truth(_) | Expr::Not(_) | Expr::All(_) | Expr::Any(_) => ExprType::Truth,
+            Expr::Compare(..) | Expr::In(..) | Expr::Matches(..) | Expr::Exists(_) => {
+                ExprType::Truth
+            }
+            Expr::Call(Function::IsNan | Function::Exists, _) => ExprType::Truth,
+            Expr::Call(..) => ExprType::Number,
+            Expr::EventField(EventField::Source | EventField::Channel) => ExprType::Text,
+            Expr::EventField(_) => ExprType::Number,
+            Expr::Field(_) => ExprType::Any,
         }
     }
 }

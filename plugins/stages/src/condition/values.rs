@@ -24,7 +24,7 @@ pub(super) enum Values<'a> {
 
 impl<'a> Values<'a> {
     /// The values of a column.
-    pub(super) fn of(array: &'a ArrayRef) -> Self {
+    pub(super) fn from_array(array: &'a ArrayRef) -> Self {
         match array.data_type() {
             DataType::Null => Self::Missing,
             DataType::Boolean => Self::Truths(array.as_boolean().iter().collect()),
@@ -44,13 +44,13 @@ impl<'a> Values<'a> {
     }
 
     /// What they are, as a note says it.
-    pub(super) fn what(&self) -> &'static str {
+    pub(super) fn kind_name(&self) -> &'static str {
         match self {
             Self::Missing => "missing",
             Self::Truths(_) => "true or false",
             Self::Numbers(_) => "a number",
             Self::Texts(_) => "text",
-            Self::Lengths(what, _) | Self::Other(what) => what,
+            Self::Lengths(kind_name, _) | Self::Other(kind_name) => kind_name,
         }
     }
 }
@@ -92,7 +92,7 @@ fn numbers(array: &ArrayRef) -> Option<Vec<Option<Number>>> {
         DataType::UInt8 => whole::<UInt8Type>(array),
         DataType::UInt16 => whole::<UInt16Type>(array),
         DataType::UInt32 => whole::<UInt32Type>(array),
-        DataType::UInt64 => each::<UInt64Type>(array, |value| Number::of(value.into())),
+        DataType::UInt64 => each::<UInt64Type>(array, |value| Number::from_i128(value.into())),
         DataType::Float16 => each::<Float16Type>(array, |value| Number::Float(value.to_f64())),
         DataType::Float32 => each::<Float32Type>(array, |value| Number::Float(value.into())),
         DataType::Float64 => each::<Float64Type>(array, Number::Float),

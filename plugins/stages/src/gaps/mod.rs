@@ -14,7 +14,7 @@ use sluice_core::{
     StageContext,
 };
 
-use crate::intervals::Intervals;
+use crate::histogram::Histogram;
 use rates::Rates;
 
 /// Options of `gaps`.
@@ -43,21 +43,21 @@ fn longer_than() -> TimeLength {
 }
 
 /// Of more channels it is only said how many there are.
-const MOST_NAMED: usize = 100;
+const MAX_NAMED: usize = 100;
 
 /// An event that is earlier than the one before by no more than this has come late. By more, the clock has
 /// been set, or the time is wrong.
-const LATE: i64 = 10_000_000_000;
+const MAX_LATE: i64 = 10_000_000_000;
 
 struct Gaps {
     options: GapsOptions,
     rates: Rates,
     /// By channel.
-    silences: Vec<Silence>,
+    tracks: Vec<ChannelTrack>,
 }
 
 /// What is known of the times of a channel's events.
-struct Silence {
+struct ChannelTrack {
     watched: bool,
     /// How long it takes from one event to the next, where that is said.
     expected: Option<i64>,
@@ -65,13 +65,13 @@ struct Silence {
     /// The time of the latest event.
     last: Option<i64>,
     /// The time of the last event, if it is far from the one before: the next one decides which is wrong.
-    odd: Option<i64>,
+    outlier: Option<i64>,
     /// Whether more than one event says that `last` is right.
     supported: bool,
     /// How long it took from each event to the next one, where that is not longer than allowed.
-    short: Intervals,
+    short: Histogram,
     /// The same, where it is.
-    long: Intervals,
+    long: Histogram,
     longest: Gap,
 }
 
@@ -94,7 +94,7 @@ impl TryFrom<GapsOptions> for Stage {
             return Err(OptionsError::at("factor", "expected a number, 0 or more"));
         }
         let rates = Rates::parse(&options.rates)?;
-        Ok(Self::Fold(Box::new(Gaps { options, rates, silences: Vec::new() })))
+        Ok(Self::Fold(Box::new(Gaps { options, rates, tracks: Vec::new() })))
     }
 }
 
@@ -106,24 +106,25 @@ sluice_core::register! {
 
 impl Fold for Gaps {
     fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
-        self.meet(context.channels);
+        self.add_channels(context.channels);
         let longer_than = self.options.longer_than.0;
         for (channel, time) in batch.channels().iter().zip(batch.timestamps()) {
             if context.wanted.wants_time(*time) {
-                self.silences[*channel as usize].push(*time, longer_than);
+                self.tracks[*channel as usize].push(*time, longer_than);
             }
         }
         Ok(crate::unless_empty(batch))
     }
 
     fn finish(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
-        let ends = self.settle();
-        let names = names(context.channels, &self.silences);
-        let gaps = self.told(&names, |silence| self.gaps(silence));
-        tell(context, gaps, "have gaps, too");
-        let ends = self.told(&names, |silence| self.end(silence, &ends).map(|what| (what, 0)));
-        tell(context, ends, "end early, too");
-        tell(context, self.missing(context.channels), "never came, too");
+        let ends = self.resolve_outliers();
+        let names = names(context.channels, &self.tracks);
+        let gaps = self.notes_by_channel(&names, |track| self.gaps(track));
+        note_all(context, gaps, "have gaps, too");
+        let ends =
+            self.notes_by_channel(&names, |track| self.end(track, &ends).map(|what| (what, 0)));
+        note_all(context, ends, "end early, too");
+        note_all(context, self.missing(context.channels), "never came, too");
         Ok(Vec::new())
     }
 
@@ -139,57 +140,57 @@ impl Fold for Gaps {
 
 impl Gaps {
     /// Makes room for channels that are new.
-    fn meet(&mut self, channels: &Channels) {
-        for channel in channels.since(self.silences.len()) {
+    fn add_channels(&mut self, channels: &Channels) {
+        for channel in channels.since(self.tracks.len()) {
             let patterns = &self.options.channels;
             let watched = patterns.is_empty() || patterns.matches(channel.name.text());
             let expected = self.rates.interval(channel.name.text());
-            self.silences.push(Silence::of(&channel, watched, expected));
+            self.tracks.push(ChannelTrack::new(&channel, watched, expected));
         }
     }
 
     /// What `look` says of watched channels, with its number, by their names.
-    fn told(
+    fn notes_by_channel(
         &self,
         names: &[String],
-        look: impl Fn(&Silence) -> Option<(String, u64)>,
+        look: impl Fn(&ChannelTrack) -> Option<(String, u64)>,
     ) -> BTreeMap<String, u64> {
-        let watched = self.silences.iter().zip(names).filter(|(silence, _)| silence.watched);
-        let told = watched.filter_map(|(silence, name)| {
-            let (what, count) = look(silence)?;
+        let watched = self.tracks.iter().zip(names).filter(|(track, _)| track.watched);
+        let notes_by_channel = watched.filter_map(|(track, name)| {
+            let (what, count) = look(track)?;
             Some((format!("{name}: {what}"), count))
         });
-        told.collect()
+        notes_by_channel.collect()
     }
 
     /// What is to be said of silences between events, and how many there were.
-    fn gaps(&self, silence: &Silence) -> Option<(String, u64)> {
-        let (allowed, Gap { length, after }) = (self.allowed(silence)?, silence.longest);
+    fn gaps(&self, track: &ChannelTrack) -> Option<(String, u64)> {
+        let (allowed, Gap { length, after }) = (self.allowed(track)?, track.longest);
         if length <= allowed {
             return None;
         }
-        let (length, after) = (seconds(length), moment(after, silence.clock));
+        let (length, after) = (seconds(length), moment(after, track.clock));
         let what = format!("fell silent; the longest gap is {length}, after {after}");
-        Some((what, silence.long.longer_than(allowed).max(1)))
+        Some((what, track.long.longer_than(allowed).max(1)))
     }
 
     /// What is to be said of a silence that lasts until the end.
-    fn end(&self, silence: &Silence, ends: &Ends) -> Option<String> {
-        let (allowed, last) = (self.allowed(silence)?, silence.last?);
-        let length = end_of(silence.clock, ends)?.saturating_sub(last);
-        let (missing, last) = (seconds(length), moment(last, silence.clock));
+    fn end(&self, track: &ChannelTrack, ends: &LogEnds) -> Option<String> {
+        let (allowed, last) = (self.allowed(track)?, track.last?);
+        let length = end_by_clock(track.clock, ends)?.saturating_sub(last);
+        let (missing, last) = (seconds(length), moment(last, track.clock));
         (length > allowed).then(|| format!("nothing after {last}, {missing} before the end"))
     }
 
     /// How long the channel may be silent; nothing where it is not known what is usual.
-    fn allowed(&self, silence: &Silence) -> Option<i64> {
+    fn allowed(&self, track: &ChannelTrack) -> Option<i64> {
         let longer_than = self.options.longer_than.0;
-        let usual = || rates::usual(&silence.short, &silence.long);
-        let allowed = match (silence.expected, self.options.factor) {
-            (Some(interval), _) => rates::allowed_of_expected(interval),
-            (None, None) => usual()?.allowed(),
+        let typical = || rates::typical(&track.short, &track.long);
+        let allowed = match (track.expected, self.options.factor) {
+            (Some(interval), _) => rates::allowed_for(interval),
+            (None, None) => typical()?.allowed(),
             (None, Some(0.0)) => 0,
-            (None, Some(factor)) => usual()?.allowed_by_factor(factor, longer_than)?,
+            (None, Some(factor)) => typical()?.allowed_by_factor(factor, longer_than)?,
         };
         Some(allowed.max(longer_than))
     }
@@ -197,9 +198,9 @@ impl Gaps {
     /// The channels of `rates` on which no event came at all.
     fn missing(&self, channels: &Channels) -> BTreeMap<String, u64> {
         let channels = channels.since(0);
-        let with_events = channels.iter().zip(&self.silences);
+        let with_events = channels.iter().zip(&self.tracks);
         let with_events: Vec<&str> = with_events
-            .filter(|(_, silence)| silence.has_events())
+            .filter(|(_, track)| track.has_events())
             .map(|(channel, _)| channel.name.text())
             .collect();
         let missing = self.rates.unmatched(&with_events);
@@ -210,31 +211,34 @@ impl Gaps {
 
     /// Decides about the last events of channels, after which none came that could. Gives the end of the log
     /// by each clock.
-    fn settle(&mut self) -> Ends {
-        let mut ends = Ends::new();
-        for silence in &self.silences {
-            if end_of(silence.clock, &ends).is_none() {
-                let alike = self.silences.iter().filter(|other| other.clock == silence.clock);
-                ends.extend(supported_end(alike).map(|end| (silence.clock, end)));
+    fn resolve_outliers(&mut self) -> LogEnds {
+        let mut ends = LogEnds::new();
+        for track in &self.tracks {
+            if end_by_clock(track.clock, &ends).is_none() {
+                let alike = self.tracks.iter().filter(|other| other.clock == track.clock);
+                ends.extend(supported_end(alike).map(|end| (track.clock, end)));
             }
         }
-        for silence in &mut self.silences {
-            let end = end_of(silence.clock, &ends);
-            let odd = silence.odd.take().filter(|odd| end.is_some_and(|end| *odd <= end));
-            if let Some(odd) = odd.filter(|odd| silence.last.is_some_and(|last| *odd > last)) {
-                silence.follow(odd, self.options.longer_than.0);
+        for track in &mut self.tracks {
+            let end = end_by_clock(track.clock, &ends);
+            let outlier =
+                track.outlier.take().filter(|outlier| end.is_some_and(|end| *outlier <= end));
+            if let Some(outlier) =
+                outlier.filter(|outlier| track.last.is_some_and(|last| *outlier > last))
+            {
+                track.accept(outlier, self.options.longer_than.0);
             }
         }
         ends
     }
 }
 
-impl Silence {
-    fn of(channel: &Channel, watched: bool, expected: Option<i64>) -> Self {
-        let (short, long) = (Intervals::default(), Intervals::default());
+impl ChannelTrack {
+    fn new(channel: &Channel, watched: bool, expected: Option<i64>) -> Self {
+        let (short, long) = (Histogram::default(), Histogram::default());
         let (clock, last, longest) = (channel.clock, None, Gap::default());
-        let (odd, supported) = (None, false);
-        Self { watched, expected, clock, last, odd, supported, short, long, longest }
+        let (outlier, supported) = (None, false);
+        Self { watched, expected, clock, last, outlier, supported, short, long, longest }
     }
 
     /// Takes the channel's next event. What came late ends no silence.
@@ -245,29 +249,29 @@ impl Silence {
         };
         let is_odd = |last: i64| {
             let length = time.saturating_sub(last);
-            length > longer_than || length < -LATE
+            length > longer_than || length < -MAX_LATE
         };
-        match self.odd.take() {
-            Some(odd) if time.abs_diff(odd) < time.abs_diff(last) => {
-                self.follow(odd, longer_than);
-                self.follow(time, longer_than);
+        match self.outlier.take() {
+            Some(outlier) if time.abs_diff(outlier) < time.abs_diff(last) => {
+                self.accept(outlier, longer_than);
+                self.accept(time, longer_than);
             }
-            _ if is_odd(last) => self.odd = Some(time),
-            _ => self.follow(time, longer_than),
+            _ if is_odd(last) => self.outlier = Some(time),
+            _ => self.accept(time, longer_than),
         }
     }
 
     /// Takes an event whose time is believed.
-    fn follow(&mut self, time: i64, longer_than: i64) {
+    fn accept(&mut self, time: i64, longer_than: i64) {
         let Some(after) = self.last else { return };
         let length = time.saturating_sub(after);
         // Of a channel's first event nothing says that its time is right.
-        let anew = length < -LATE || length > LATE && !self.supported;
+        let restarts = length < -MAX_LATE || length > MAX_LATE && !self.supported;
         self.supported = true;
-        if anew || length >= 0 {
+        if restarts || length >= 0 {
             self.last = Some(time);
         }
-        if self.watched && !anew && length >= 0 {
+        if self.watched && !restarts && length >= 0 {
             self.count(length, after, longer_than);
         }
     }
@@ -287,34 +291,34 @@ impl Silence {
     /// The latest times it knows, and whether several events say so.
     fn latest(&self) -> impl Iterator<Item = (i64, bool)> {
         let last = self.last.map(|last| (last, self.supported));
-        last.into_iter().chain(self.odd.map(|odd| (odd, false)))
+        last.into_iter().chain(self.outlier.map(|outlier| (outlier, false)))
     }
 }
 
 /// The end of the log by each clock.
-type Ends = Vec<(Clock, i64)>;
+type LogEnds = Vec<(Clock, i64)>;
 
-fn end_of(clock: Clock, ends: &Ends) -> Option<i64> {
+fn end_by_clock(clock: Clock, ends: &LogEnds) -> Option<i64> {
     ends.iter().find(|(other, _)| *other == clock).map(|(_, end)| *end)
 }
 
 /// The latest time of these channels that more than one event supports.
-fn supported_end<'s>(silences: impl Iterator<Item = &'s Silence>) -> Option<i64> {
-    let mut times: Vec<(i64, bool)> = silences.flat_map(Silence::latest).collect();
+fn supported_end<'s>(tracks: impl Iterator<Item = &'s ChannelTrack>) -> Option<i64> {
+    let mut times: Vec<(i64, bool)> = tracks.flat_map(ChannelTrack::latest).collect();
     times.sort_unstable_by(|a, b| b.cmp(a));
     let before = times.iter().skip(1).map(|(time, _)| Some(*time)).chain([None]);
     let near = |time: i64, before: Option<i64>| {
-        before.is_some_and(|before| time.saturating_sub(before) <= LATE)
+        before.is_some_and(|before| time.saturating_sub(before) <= MAX_LATE)
     };
     let mut ends = times.iter().zip(before);
     ends.find(|((time, supported), before)| *supported || near(*time, *before)).map(|end| end.0.0)
 }
 
 /// The names of channels that have events, with their sources where names are not enough.
-fn names(channels: &Channels, silences: &[Silence]) -> Vec<String> {
+fn names(channels: &Channels, tracks: &[ChannelTrack]) -> Vec<String> {
     let channels = channels.since(0);
     let (mut met, mut doubles) = (BTreeSet::new(), BTreeSet::new());
-    for (channel, _) in channels.iter().zip(silences).filter(|(_, s)| s.last.is_some()) {
+    for (channel, _) in channels.iter().zip(tracks).filter(|(_, s)| s.last.is_some()) {
         let name = channel.name.text();
         if !met.insert(name) {
             doubles.insert(name);
@@ -328,9 +332,12 @@ fn names(channels: &Channels, silences: &[Silence]) -> Vec<String> {
 }
 
 /// Notes what there is to say, of so many channels at most.
-fn tell(context: &mut StageContext<'_>, told: BTreeMap<String, u64>, too: &str) {
-    let more = told.len().saturating_sub(MOST_NAMED);
-    told.into_iter().take(MOST_NAMED).for_each(|(what, count)| context.note(what, count));
+fn note_all(context: &mut StageContext<'_>, notes_by_channel: BTreeMap<String, u64>, too: &str) {
+    let more = notes_by_channel.len().saturating_sub(MAX_NAMED);
+    notes_by_channel
+        .into_iter()
+        .take(MAX_NAMED)
+        .for_each(|(what, count)| context.note(what, count));
     if more > 0 {
         context.note(format!("{more} more channels {too}"), 0);
     }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use sluice_core::{OptionsError, Pattern};
 
-use crate::intervals::Intervals;
+use crate::histogram::Histogram;
 
 /// With fewer intervals it is not known what is usual for a channel.
-const FEWEST: u64 = 10;
+const MIN_INTERVALS: u64 = 10;
 
 /// Where nine of ten intervals may be this many times the usual one, events come in bursts.
-const BURST: i64 = 10;
+const BURST_RATIO: i64 = 10;
 
 /// One event is missing if so many tenths of an interval have passed.
 const MISSING_TENTHS: i64 = 18;
@@ -67,38 +67,38 @@ impl Rates {
 }
 
 /// How long a channel may be silent of which an event is expected so often.
-pub(super) fn allowed_of_expected(interval: i64) -> i64 {
+pub(super) fn allowed_for(interval: i64) -> i64 {
     (interval / 10).saturating_mul(MISSING_TENTHS)
 }
 
 /// What is usual for a channel.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Usual {
+pub(super) struct TypicalInterval {
     median: i64,
     /// Nine of ten intervals are not longer.
     ninth_decile: i64,
 }
 
 /// What is usual by these intervals, the second of which are the longer ones; nothing where they are too few.
-pub(super) fn usual(short: &Intervals, long: &Intervals) -> Option<Usual> {
-    let enough = short.count() + long.count() >= FEWEST;
-    let percentile = |percent| Intervals::percentile(short, long, percent);
+pub(super) fn typical(short: &Histogram, long: &Histogram) -> Option<TypicalInterval> {
+    let enough = short.count() + long.count() >= MIN_INTERVALS;
+    let percentile = |percent| Histogram::percentile(short, long, percent);
     let (median, ninth_decile) = (percentile(50)?, percentile(90)?);
-    enough.then_some(Usual { median, ninth_decile })
+    enough.then_some(TypicalInterval { median, ninth_decile })
 }
 
-impl Usual {
+impl TypicalInterval {
     /// How long the channel may be silent: nearly two intervals, and more, the less evenly its events come.
     pub(super) fn allowed(self) -> i64 {
         let spread = self.ninth_decile.saturating_sub(self.median).max(0);
-        allowed_of_expected(self.median).saturating_add(spread.saturating_mul(SPREADS))
+        allowed_for(self.median).saturating_add(spread.saturating_mul(SPREADS))
     }
 
     /// So many times the usual interval; nothing where events come in bursts.
     pub(super) fn allowed_by_factor(self, factor: f64, longer_than: i64) -> Option<i64> {
         // Pauses that are short beside a silence are never taken for one.
         let is_pause = self.ninth_decile > longer_than / 4;
-        if is_pause && self.ninth_decile > self.median.saturating_mul(BURST) {
+        if is_pause && self.ninth_decile > self.median.saturating_mul(BURST_RATIO) {
             return None;
         }
         // Beyond the range of times it is the longest that can be.

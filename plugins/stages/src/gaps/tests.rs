@@ -1,6 +1,6 @@
 //! What is told of channels that fall silent, and what is not.
 
-use crate::testing::Run;
+use crate::testing::StageRunner;
 use serde_json::{Value, json};
 use sluice_core::TimeWindow;
 
@@ -9,7 +9,7 @@ const MILLIS: i64 = 1_000_000;
 
 /// What is noted of events on these channels at these milliseconds.
 fn notes(options: Value, events: &[(&str, i64)]) -> Vec<(String, u64)> {
-    let mut run = Run::of("gaps", options);
+    let mut run = StageRunner::new("gaps", options);
     let at = |millis: i64| START + millis * MILLIS;
     let mut events: Vec<_> = events.iter().map(|(name, time)| (*name, at(*time))).collect();
     events.sort_by_key(|event| event.1);
@@ -58,7 +58,7 @@ fn what_is_usual_for_a_slow_channel_is_no_gap() {
 fn what_comes_out_of_order_is_no_gap() {
     let times = (0..1_000).map(|n| n * 10 - if n % 2 == 0 { 15 } else { 0 });
     let events: Vec<_> = times.map(|time| ("A", START + time * MILLIS)).collect();
-    let mut run = Run::of("gaps", json!({}));
+    let mut run = StageRunner::new("gaps", json!({}));
     let batch = run.batch(&events);
     run.all([batch]).unwrap();
     assert_eq!(run.notes, []);
@@ -81,11 +81,11 @@ fn notes_are_few_however_many_channels_there_are() {
 #[test]
 fn wild_times_are_told_and_harm_nothing() {
     let events: Vec<_> = [0, i64::MAX, i64::MIN, 5, 6, 7].map(|time| ("A", time)).into();
-    let mut run = Run::of("gaps", json!({ "factor": 1e300 }));
+    let mut run = StageRunner::new("gaps", json!({ "factor": 1e300 }));
     let batch = run.batch(&events);
     run.all([batch]).unwrap();
     assert_eq!(run.notes, []);
-    let mut run = Run::of("gaps", json!({}));
+    let mut run = StageRunner::new("gaps", json!({}));
     let batch = run.batch(&events);
     run.all([batch]).unwrap();
     assert_eq!(run.notes, []);
@@ -93,7 +93,7 @@ fn wild_times_are_told_and_harm_nothing() {
 
 /// What is noted of events in this order, at these milliseconds.
 fn notes_in_order(events: &[(&str, i64)], wanted: TimeWindow) -> Vec<(String, u64)> {
-    let mut run = Run::of("gaps", json!({}));
+    let mut run = StageRunner::new("gaps", json!({}));
     run.wanted = wanted;
     let at = |(name, millis): &(_, i64)| (*name, START + millis * MILLIS);
     let batch = run.batch(&events.iter().map(at).collect::<Vec<_>>());
@@ -165,7 +165,7 @@ fn only_the_window_that_is_wanted_is_told_of() {
 
 #[test]
 fn every_channel_is_needed_in_the_window_that_is_wanted() {
-    let query = Run::of("gaps", json!({ "channels": "A" })).fold_query();
+    let query = StageRunner::new("gaps", json!({ "channels": "A" })).fold_query();
     assert!(query.keeps_times && !query.keeps_channels);
     assert_eq!((query.reach, query.also), (0, None));
 }
@@ -260,9 +260,9 @@ fn a_rate_that_is_said_counts_whatever_comes() {
 #[test]
 fn options_that_make_no_sense_are_refused() {
     for rate in [0.0, -1.0, 1e300] {
-        let refusal = Run::refusal("gaps", json!({ "rates": { "GPS": rate } }));
+        let refusal = StageRunner::refusal("gaps", json!({ "rates": { "GPS": rate } }));
         assert_eq!(refusal.path, ["rates", "GPS"]);
     }
-    assert_eq!(Run::refusal("gaps", json!({ "longer_than": "-1s" })).path, ["longer_than"]);
-    assert_eq!(Run::refusal("gaps", json!({ "factor": -1 })).path, ["factor"]);
+    assert_eq!(StageRunner::refusal("gaps", json!({ "longer_than": "-1s" })).path, ["longer_than"]);
+    assert_eq!(StageRunner::refusal("gaps", json!({ "factor": -1 })).path, ["factor"]);
 }

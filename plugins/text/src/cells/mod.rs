@@ -4,10 +4,10 @@
 //! Rows are as RFC 4180 has them. What is in columns is guessed from the first rows, unless it is said; a cell
 //! that is something else makes its row damage, and is never passed on as something that it is not.
 
-mod kind;
+mod cell_type;
+mod columns;
 mod reader;
 mod scan;
-mod shape;
 
 use serde::{Deserialize, Deserializer};
 use sluice_core::files::{self, InputContent};
@@ -15,11 +15,11 @@ use sluice_core::options::{ByteSize, InPaths};
 use sluice_core::schemars::JsonSchema;
 use sluice_core::{Clock, Error, Input, Query, ReadContext, Reader, Source, Split, SplitStart};
 
-pub use kind::CellType;
-pub use shape::TimeUnit;
+pub use cell_type::CellType;
+pub use columns::TimeUnit;
 
+use columns::ColumnTypes;
 use reader::CellReader;
-use shape::Types;
 
 /// Reads tables of text, such as CSV files of loggers and spreadsheets.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -70,7 +70,7 @@ pub struct CsvSource {
     /// What columns hold, by name: `f64`, `i64`, `bool` or `text`. What is not named here is guessed from
     /// the first rows of each file.
     #[serde(default)]
-    types: Types,
+    types: ColumnTypes,
     /// The columns that are fields. By default all but those that say time, channel and number.
     #[serde(default)]
     fields: Option<Vec<String>>,
@@ -86,7 +86,7 @@ sluice_core::register! {
 }
 
 /// The longest row that may be asked for, and the length of what is looked at to learn the columns.
-const MOST_ROW: u64 = 16 << 20;
+const MAX_ROW: u64 = 16 << 20;
 
 fn yes() -> bool {
     true
@@ -102,10 +102,10 @@ fn longest_row() -> ByteSize {
 
 fn row_len<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
     let size = ByteSize::deserialize(deserializer)?;
-    if (1..=MOST_ROW).contains(&size.0) {
+    if (1..=MAX_ROW).contains(&size.0) {
         return Ok(size);
     }
-    let most = ByteSize(MOST_ROW);
+    let most = ByteSize(MAX_ROW);
     Err(serde::de::Error::custom(format!("expected 1 byte to {most}, and found {size}")))
 }
 

@@ -16,20 +16,20 @@ use sluice_core::{
 };
 
 use super::CsvSource;
-use super::scan::{Cell, Scanned, scan};
-use super::shape::Shape;
+use super::columns::CsvColumns;
+use super::scan::{Cell, RowScan, scan};
 
 /// How much of a file is looked at to learn its columns, unless a row may be longer.
-const HEAD: usize = 64 << 10;
+const HEAD_LEN: usize = 64 << 10;
 /// How much of a row is looked at first, away from the fast path.
-const FIRST_LOOK: usize = 4 << 10;
+const FIRST_READ: usize = 4 << 10;
 
 /// Reads one split of a file of cells.
 pub(super) struct CellReader<'s> {
     /// Nothing if the file has no row.
     rows: Option<FramedReader<RowFraming<'s>>>,
     options: &'s CsvSource,
-    shape: Option<Arc<Shape>>,
+    columns: Option<Arc<CsvColumns>>,
 }
 
 impl<'s> CellReader<'s> {
@@ -41,34 +41,34 @@ impl<'s> CellReader<'s> {
     ) -> Result<Self, Error> {
         let mut log = LogFile::open_holding(&split.input, InputContent::Marked)?;
         let longest = usize::try_from(options.max_row.0).unwrap_or(usize::MAX);
-        let mut head = vec![0; HEAD.max(longest)];
+        let mut head = vec![0; HEAD_LEN.max(longest)];
         let read = log.read_at(0, &mut head)?;
         let is_whole = read < head.len();
         head.truncate(read);
-        let shape = Shape::of(options, &head, is_whole)
+        let columns = CsvColumns::from_head(options, &head, is_whole)
             .map_err(|(at, what)| Error::malformed(split.input.to_string_lossy(), at, what))?;
-        let Some(shape) = shape.map(Arc::new) else {
-            return Ok(Self { rows: None, options, shape: None });
+        let Some(columns) = columns.map(Arc::new) else {
+            return Ok(Self { rows: None, options, columns: None });
         };
         let entry = match entry {
-            SplitStart::At(at) => SplitStart::At(at.max(shape.first_row)),
+            SplitStart::At(at) => SplitStart::At(at.max(columns.first_row)),
             SplitStart::Search => SplitStart::Search,
         };
         let framing = RowFraming {
             options,
-            shape: Arc::clone(&shape),
+            columns: Arc::clone(&columns),
             longest,
             cells: Vec::new(),
             source: Arc::clone(&context.source),
             channels: Arc::clone(&context.channels),
-            known: HashMap::new(),
+            cache: HashMap::new(),
         };
         let rows = FramedReader::over(log, split, entry, framing, context)?;
-        Ok(Self { rows: Some(rows), options, shape: Some(shape) })
+        Ok(Self { rows: Some(rows), options, columns: Some(columns) })
     }
 
     /// The batch with the fields of its events beside them.
-    fn with_fields(&self, batch: Batch, shape: &Shape) -> Result<Batch, Error> {
+    fn with_fields(&self, batch: Batch, columns: &CsvColumns) -> Result<Batch, Error> {
         let delimiter = self.options.delimiter_byte();
         let cells_of = |row: &[u8]| {
             let mut cells = Vec::new();
@@ -76,19 +76,24 @@ impl<'s> CellReader<'s> {
             cells
         };
         let rows = (0..batch.len()).map(|event| batch.payload(event));
-        let columns = shape.columns(rows.map(|row| (row, cells_of(row))))?;
+        let fields = columns.columns(rows.map(|row| (row, cells_of(row))))?;
         let events = (0..batch.len()).map(|event| event as u32).collect();
-        let message = Arc::clone(&shape.message);
-        Ok(batch.with_rows(vec![Rows { message, payloads: Payloads::Kept, events, columns }]))
+        let message = Arc::clone(&columns.message);
+        Ok(batch.with_rows(vec![Rows {
+            message,
+            payloads: Payloads::Kept,
+            events,
+            columns: fields,
+        }]))
     }
 }
 
 impl Reader for CellReader<'_> {
     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
         let batch = self.rows.as_mut().map(FramedReader::next_batch).transpose()?.flatten();
-        match (batch, &self.shape) {
-            (Some(batch), Some(shape)) if shape.has_fields() => {
-                self.with_fields(batch, shape).map(Some)
+        match (batch, &self.columns) {
+            (Some(batch), Some(columns)) if columns.has_fields() => {
+                self.with_fields(batch, columns).map(Some)
             }
             (batch, _) => Ok(batch),
         }
@@ -102,19 +107,19 @@ impl Reader for CellReader<'_> {
 /// Rows, one behind another.
 struct RowFraming<'s> {
     options: &'s CsvSource,
-    shape: Arc<Shape>,
+    columns: Arc<CsvColumns>,
     longest: usize,
     cells: Vec<Cell>,
     source: Arc<str>,
     channels: Arc<Channels>,
     /// Channels by what rows call them; of those that the options name, by nothing.
-    known: HashMap<Vec<u8>, ChannelId>,
+    cache: HashMap<Vec<u8>, ChannelId>,
 }
 
 impl RowFraming<'_> {
     /// The event of a row whose cells have been scanned. The inner `Err` says why it is none.
     fn head(&mut self, pos: u64, row: &[u8]) -> Result<Result<EventHeader, String>, Error> {
-        let head = match self.shape.head(row, &self.cells) {
+        let head = match self.columns.head(row, &self.cells) {
             Ok(head) => head,
             Err(why) => return Ok(Err(why)),
         };
@@ -129,8 +134,8 @@ impl RowFraming<'_> {
 
     fn channel(&mut self, cell: Vec<u8>) -> Result<ChannelId, Error> {
         /// Hostile files name each row anew.
-        const MOST_KNOWN: usize = 1 << 14;
-        if let Some(id) = self.known.get(&cell) {
+        const MAX_CACHED: usize = 1 << 14;
+        if let Some(id) = self.cache.get(&cell) {
             return Ok(*id);
         }
         let name = match &self.options.channel {
@@ -141,23 +146,23 @@ impl RowFraming<'_> {
         let mut channel = Channel::new(name, Arc::clone(&self.source), Encoding::Text);
         channel.clock = self.options.clock.unwrap_or(Clock::Utc);
         let id = self.channels.intern(channel)?;
-        if self.known.len() >= MOST_KNOWN {
-            self.known.clear();
+        if self.cache.len() >= MAX_CACHED {
+            self.cache.clear();
         }
-        self.known.insert(cell, id);
+        self.cache.insert(cell, id);
         Ok(id)
     }
 }
 
 impl Framing for RowFraming<'_> {
     fn peek(&mut self, pos: u64, bytes: &[u8]) -> Result<Peek, Error> {
-        if self.options.is_nothing(bytes) {
+        if self.options.is_blank(bytes) {
             let end = memchr::memchr(b'\n', bytes);
             return Ok(end.map_or(Peek::Judge, |end| Peek::Nothing { len: end + 1 }));
         }
         let len = match scan(bytes, self.options.delimiter_byte(), false, &mut self.cells) {
-            Scanned::Row(len) if len <= self.longest => len,
-            Scanned::More if bytes.len() <= self.longest => return Ok(Peek::More),
+            RowScan::Row(len) if len <= self.longest => len,
+            RowScan::Incomplete if bytes.len() <= self.longest => return Ok(Peek::More),
             _ => return Ok(Peek::Judge),
         };
         let row = bytes.get(..len).unwrap_or_default();
@@ -168,7 +173,7 @@ impl Framing for RowFraming<'_> {
     }
 
     fn judge(&mut self, log: &mut dyn ReadAt, pos: u64) -> io::Result<PositionContent> {
-        let mut look = FIRST_LOOK.min(self.longest.saturating_add(1));
+        let mut look = FIRST_READ.min(self.longest.saturating_add(1));
         loop {
             let mut bytes = vec![0; look];
             let read = log.read_at(pos, &mut bytes)?;
@@ -177,20 +182,20 @@ impl Framing for RowFraming<'_> {
             if bytes.is_empty() {
                 return Ok(PositionContent::End { mark: 0 });
             }
-            if self.options.is_nothing(&bytes) {
+            if self.options.is_blank(&bytes) {
                 return Ok(PositionContent::Record { end: next_line(log, pos, u64::MAX)? });
             }
             let reason = match scan(&bytes, self.options.delimiter_byte(), is_end, &mut self.cells)
             {
-                Scanned::Row(len) if len <= self.longest => {
+                RowScan::Row(len) if len <= self.longest => {
                     return Ok(PositionContent::Record { end: pos + len as u64 });
                 }
-                Scanned::More if look <= self.longest => {
+                RowScan::Incomplete if look <= self.longest => {
                     look = look.saturating_mul(8).min(self.longest + 1);
                     continue;
                 }
-                Scanned::Bad(why) => why.to_owned(),
-                Scanned::Row(_) | Scanned::More => {
+                RowScan::Invalid(why) => why.to_owned(),
+                RowScan::Row(_) | RowScan::Incomplete => {
                     format!("a row of more than {} bytes, or quotes that do not end", self.longest)
                 }
             };
@@ -199,8 +204,8 @@ impl Framing for RowFraming<'_> {
     }
 
     fn find(&mut self, log: &mut dyn ReadAt, range: Range<u64>) -> io::Result<Option<u64>> {
-        if range.start <= self.shape.first_row {
-            return Ok(Some(self.shape.first_row).filter(|at| *at < range.end));
+        if range.start <= self.columns.first_row {
+            return Ok(Some(self.columns.first_row).filter(|at| *at < range.end));
         }
         // One byte before, a line feed says that a line begins right where the range does. Whether that
         // line begins a row, or lies in a cell, the split before this one tells.
@@ -209,7 +214,7 @@ impl Framing for RowFraming<'_> {
     }
 
     fn event(&mut self, pos: u64, record: &[u8]) -> Result<RecordContent, Error> {
-        if self.options.is_nothing(record) {
+        if self.options.is_blank(record) {
             return Ok(RecordContent::Nothing);
         }
         scan(record, self.options.delimiter_byte(), true, &mut self.cells);

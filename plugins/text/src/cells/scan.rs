@@ -41,18 +41,18 @@ impl Cell {
 
 /// What bytes begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Scanned {
+pub(crate) enum RowScan {
     /// A row of so many bytes, its end of line among them.
     Row(usize),
     /// More bytes are needed to tell.
-    More,
+    Incomplete,
     /// No row, and why.
-    Bad(&'static str),
+    Invalid(&'static str),
 }
 
 /// Looks for the row that `bytes` begin with, and leaves its cells in `cells`. A row that ends with the file
 /// instead of a line is one if `is_end` says that nothing follows.
-pub(crate) fn scan(bytes: &[u8], delimiter: u8, is_end: bool, cells: &mut Vec<Cell>) -> Scanned {
+pub(crate) fn scan(bytes: &[u8], delimiter: u8, is_end: bool, cells: &mut Vec<Cell>) -> RowScan {
     cells.clear();
     let mut at = 0;
     loop {
@@ -63,24 +63,24 @@ pub(crate) fn scan(bytes: &[u8], delimiter: u8, is_end: bool, cells: &mut Vec<Ce
             Ok(Some(found)) => found,
             Ok(None) if is_end && !quoted => {
                 cells.push(Cell { place: at..bytes.len(), is_quoted: false, has_quotes: false });
-                return Scanned::Row(bytes.len());
+                return RowScan::Row(bytes.len());
             }
-            Ok(None) if is_end => return Scanned::Bad("the file ends inside quotes"),
-            Ok(None) => return Scanned::More,
-            Err(why) => return Scanned::Bad(why),
+            Ok(None) if is_end => return RowScan::Invalid("the file ends inside quotes"),
+            Ok(None) => return RowScan::Incomplete,
+            Err(why) => return RowScan::Invalid(why),
         };
         cells.push(cell);
         match bytes.get(behind) {
             Some(byte) if *byte == delimiter => at = behind + 1,
-            Some(b'\n') => return Scanned::Row(behind + 1),
+            Some(b'\n') => return RowScan::Row(behind + 1),
             Some(b'\r') if bytes.get(behind + 1) == Some(&b'\n') => {
-                return Scanned::Row(behind + 2);
+                return RowScan::Row(behind + 2);
             }
-            Some(b'\r') if behind + 1 == bytes.len() && !is_end => return Scanned::More,
-            None if is_end => return Scanned::Row(bytes.len()),
-            None => return Scanned::More,
+            Some(b'\r') if behind + 1 == bytes.len() && !is_end => return RowScan::Incomplete,
+            None if is_end => return RowScan::Row(bytes.len()),
+            None => return RowScan::Incomplete,
             Some(_) => {
-                return Scanned::Bad(
+                return RowScan::Invalid(
                     "a quote is followed by something else than the end of the cell",
                 );
             }
@@ -119,7 +119,7 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    fn row(bytes: &[u8], is_end: bool) -> (Scanned, Vec<Vec<u8>>) {
+    fn row(bytes: &[u8], is_end: bool) -> (RowScan, Vec<Vec<u8>>) {
         let mut cells = Vec::new();
         let scanned = scan(bytes, b',', is_end, &mut cells);
         (scanned, cells.iter().map(|cell| cell.text(bytes).into_owned()).collect())
@@ -127,7 +127,7 @@ mod tests {
 
     fn cells(bytes: &[u8]) -> Vec<String> {
         let (scanned, cells) = row(bytes, true);
-        assert_eq!(scanned, Scanned::Row(bytes.len()));
+        assert_eq!(scanned, RowScan::Row(bytes.len()));
         cells.into_iter().map(|cell| String::from_utf8(cell).unwrap()).collect()
     }
 
@@ -146,14 +146,14 @@ mod tests {
     #[test]
     fn a_row_that_may_go_on_needs_more() {
         for part in [&b"a,b"[..], b"", b"\"a\nb", b"a,\"b\"", b"\"a\"\r", b"a,"] {
-            assert_eq!(row(part, false).0, Scanned::More, "{}", part.escape_ascii());
+            assert_eq!(row(part, false).0, RowScan::Incomplete, "{}", part.escape_ascii());
         }
     }
 
     #[test]
     fn quotes_that_do_not_end_with_their_cell_are_bad() {
-        assert!(matches!(row(b"\"a\"b,c\n", false).0, Scanned::Bad(_)));
-        assert!(matches!(row(b"\"a,b\n", true).0, Scanned::Bad(_)));
+        assert!(matches!(row(b"\"a\"b,c\n", false).0, RowScan::Invalid(_)));
+        assert!(matches!(row(b"\"a,b\n", true).0, RowScan::Invalid(_)));
     }
 
     proptest! {
@@ -164,9 +164,9 @@ mod tests {
         {
             let mut cells = Vec::new();
             match scan(&bytes, b',', is_end, &mut cells) {
-                Scanned::Row(len) => prop_assert!(len <= bytes.len()),
-                Scanned::More => prop_assert!(!is_end),
-                Scanned::Bad(_) => {}
+                RowScan::Row(len) => prop_assert!(len <= bytes.len()),
+                RowScan::Incomplete => prop_assert!(!is_end),
+                RowScan::Invalid(_) => {}
             }
             for (one, next) in cells.iter().zip(cells.iter().skip(1)) {
                 prop_assert!(one.place.end < next.place.start);
@@ -191,7 +191,7 @@ mod tests {
             more in vec(any::<u8>(), 0..10))
         {
             let (before, cells) = row(&bytes, false);
-            if before != Scanned::More {
+            if before != RowScan::Incomplete {
                 prop_assert_eq!((before, cells), row(&[bytes, more].concat(), false));
             }
         }

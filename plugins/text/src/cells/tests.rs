@@ -108,12 +108,12 @@ fn times_are_numbers_of_a_unit_or_dates() {
     let of = |name: &str, cell: &str, options: Value| {
         times(&gathered(&format!("{name},v\n\"{cell}\",1\n"), options))
     };
-    let moment = 1_194_098_400 * SECOND;
-    assert_eq!(of("time", "1194098400.25", json!({})), [moment + SECOND / 4]);
-    assert_eq!(of("t", "1194098400000001", json!({ "unit": "us" })), [moment + 1000]);
+    let parse_time = 1_194_098_400 * SECOND;
+    assert_eq!(of("time", "1194098400.25", json!({})), [parse_time + SECOND / 4]);
+    assert_eq!(of("t", "1194098400000001", json!({ "unit": "us" })), [parse_time + 1000]);
     assert_eq!(of("stamp_ms", "5", json!({ "timestamp": "stamp_ms" })), [5_000_000]);
     for date in ["2007-11-03T14:00:00Z", "2007-11-03 14:00:00", "2007-11-03T15:00:00+01:00"] {
-        assert_eq!(of("timestamp", date, json!({})), [moment], "{date}");
+        assert_eq!(of("timestamp", date, json!({})), [parse_time], "{date}");
     }
 }
 
@@ -144,7 +144,7 @@ fn rows_that_do_not_fit_are_damage_and_say_why() {
     let text = "t,x\n1,2\n2\n3,abc\nnoon,1\n4,\"5\"6\n7,8\n1e400,1\n9,99999999999999999\n";
     let all = gathered(text, json!({ "types": { "x": "f64" } }));
     assert_eq!(times(&all), [SECOND, 7 * SECOND]);
-    let told: Vec<&str> = all.damage.iter().map(|(_, _, reason)| &reason[..]).collect();
+    let describe_cell: Vec<&str> = all.damage.iter().map(|(_, _, reason)| &reason[..]).collect();
     let wanted = [
         "the row has 1 cells, and the file 2 columns",
         "column `x`: `abc` is no number",
@@ -153,9 +153,9 @@ fn rows_that_do_not_fit_are_damage_and_say_why() {
         "column `t`: `1e400` is neither",
         "column `x`: `99999999999999999` is more digits",
     ];
-    assert_eq!(told.len(), wanted.len(), "{told:?}");
-    for (told, wanted) in told.iter().zip(wanted) {
-        assert!(told.contains(wanted), "{told}");
+    assert_eq!(describe_cell.len(), wanted.len(), "{describe_cell:?}");
+    for (describe_cell, wanted) in describe_cell.iter().zip(wanted) {
+        assert!(describe_cell.contains(wanted), "{describe_cell}");
     }
     assert_eq!((all.damage[0].0, all.damage[0].1), (8, 2));
 }
@@ -163,9 +163,9 @@ fn rows_that_do_not_fit_are_damage_and_say_why() {
 #[test]
 fn a_file_whose_columns_cannot_be_known_is_refused_with_what_to_do() {
     let refused = |text: &str, options: Value, says: &[&str]| {
-        let told = refusal(text, options);
-        assert!(says.iter().all(|part| told.contains(part)), "{told}");
-        assert!(told.contains("table.csv: at byte"), "{told}");
+        let describe_cell = refusal(text, options);
+        assert!(says.iter().all(|part| describe_cell.contains(part)), "{describe_cell}");
+        assert!(describe_cell.contains("table.csv: at byte"), "{describe_cell}");
     };
     refused("a,b\n1,2\n", json!({}), &["`timestamp`", "`a`, `b`"]);
     refused("t,b\n1,2\n", json!({ "timestamp": "when" }), &["no column `when`"]);

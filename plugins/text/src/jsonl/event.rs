@@ -17,55 +17,55 @@ use sluice_core::{Channel, ChannelId, Channels, Clock, Encoding, Error, Name};
 use crate::line::USUAL_ENCODING;
 
 /// The most that a line may say of its channel, names and metadata together.
-const MOST_NAMES: usize = 64 << 10;
+const MAX_CHANNEL_LEN: usize = 64 << 10;
 /// What a character takes at most.
-const LONGEST_CHAR: usize = 4;
+const MAX_CHAR_LEN: usize = 4;
 /// How much of what is wrong with a line is told: it may quote the line.
-const MOST_TOLD: usize = 160;
+const MAX_QUOTED: usize = 160;
 /// Channels that are kept at hand, and how long what lines say of them may be.
-const MOST_KNOWN: usize = 1 << 14;
-const LONGEST_KNOWN: usize = 1 << 12;
+const MAX_CACHED: usize = 1 << 14;
+const MAX_CACHED_KEY: usize = 1 << 12;
 
 /// What a line says. Keys may come in any order; others are for other readers.
 #[derive(Debug, Deserialize)]
-struct Line<'l> {
+struct EventLine<'l> {
     timestamp_ns: i64,
     #[serde(borrow)]
-    source: Text<'l>,
+    source: LineText<'l>,
     #[serde(borrow)]
-    channel: Text<'l>,
+    channel: LineText<'l>,
     sequence: i64,
     size: Option<u64>,
     crc32: Option<u32>,
     #[serde(borrow)]
-    payload: Option<Text<'l>>,
+    payload: Option<LineText<'l>>,
     #[serde(borrow)]
-    encoding: Option<Text<'l>>,
+    encoding: Option<LineText<'l>>,
     #[serde(borrow, rename = "type")]
-    type_name: Option<Text<'l>>,
+    type_name: Option<LineText<'l>>,
     clock: Option<Clock>,
     #[serde(borrow, default)]
-    metadata: BTreeMap<Text<'l>, Text<'l>>,
+    metadata: BTreeMap<LineText<'l>, LineText<'l>>,
 }
 
 /// A text that lies in the line, wherever it has no escapes.
 #[derive(Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
-struct Text<'l>(#[serde(borrow)] Cow<'l, str>);
+struct LineText<'l>(#[serde(borrow)] Cow<'l, str>);
 
 /// What was found in a line.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum LineContent {
     /// Nothing: the line is blank.
-    Nothing,
+    Blank,
     /// An event.
-    Event(Head),
+    Event(EventHead),
     /// No event that could be passed on, and why; the channel, where that is known.
     Damage(String, Option<ChannelId>),
 }
 
 /// An event whose payload has been decoded.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct EventHead {
     /// Nanoseconds.
     pub(crate) timestamp: i64,
     /// The number its origin gave it.
@@ -81,57 +81,61 @@ pub(crate) struct Head {
 pub(crate) struct EventLines {
     channels: Arc<Channels>,
     /// Channels by everything that lines say of them.
-    known: HashMap<Vec<u8>, ChannelId>,
+    cache: HashMap<Vec<u8>, ChannelId>,
     key: Vec<u8>,
-    odd_encoding: Odd,
+    unknown_encoding: UnknownEncoding,
 }
 
 /// A word in a place for others, of which the first is told.
 #[derive(Debug, Default)]
-enum Odd {
+enum UnknownEncoding {
     #[default]
     None,
-    Found(String),
-    Told,
+    LineContent(String),
+    Reported,
 }
 
 impl EventLines {
     pub(crate) fn new(channels: Arc<Channels>) -> Self {
-        let odd_encoding = Odd::default();
-        Self { channels, known: HashMap::new(), key: Vec::new(), odd_encoding }
+        let unknown_encoding = UnknownEncoding::default();
+        Self { channels, cache: HashMap::new(), key: Vec::new(), unknown_encoding }
     }
 
     /// What a line said of its payload's encoding that is the name of none: the first such word, once, as it can
     /// be shown. Lines that say so are events of an encoding that is not known.
-    pub(crate) fn take_odd_encoding(&mut self) -> Option<String> {
-        let Odd::Found(word) = &mut self.odd_encoding else { return None };
+    pub(crate) fn take_unknown_encoding(&mut self) -> Option<String> {
+        let UnknownEncoding::LineContent(word) = &mut self.unknown_encoding else { return None };
         let word = std::mem::take(word);
-        self.odd_encoding = Odd::Told;
+        self.unknown_encoding = UnknownEncoding::Reported;
         Some(word)
     }
 
     /// The event of a line. Its payload is appended to `payloads`, and nothing if there is damage.
     ///
     /// `Err` means that the run has too many channels.
-    pub(crate) fn read(&mut self, line: &[u8], payloads: &mut Vec<u8>) -> Result<Found, Error> {
+    pub(crate) fn read(
+        &mut self,
+        line: &[u8],
+        payloads: &mut Vec<u8>,
+    ) -> Result<LineContent, Error> {
         if line.trim_ascii().is_empty() {
-            return Ok(Found::Nothing);
+            return Ok(LineContent::Blank);
         }
-        if let Some(reason) = no_object(line) {
-            return Ok(Found::Damage(reason, None));
+        if let Some(reason) = not_an_object(line) {
+            return Ok(LineContent::Damage(reason, None));
         }
-        let line: Line<'_> = match serde_json::from_slice(line) {
+        let line: EventLine<'_> = match serde_json::from_slice(line) {
             Ok(line) => line,
-            Err(error) => return Ok(Found::Damage(no_event(&error), None)),
+            Err(error) => return Ok(LineContent::Damage(not_an_event(&error), None)),
         };
         let Some(channel) = self.channel(&line)? else {
             let reason =
-                format!("what the line says of its channel is longer than {MOST_NAMES} bytes");
-            return Ok(Found::Damage(reason, None));
+                format!("what the line says of its channel is longer than {MAX_CHANNEL_LEN} bytes");
+            return Ok(LineContent::Damage(reason, None));
         };
         let start = payloads.len();
         match payload(&line, payloads) {
-            Ok(()) => Ok(Found::Event(Head {
+            Ok(()) => Ok(LineContent::Event(EventHead {
                 timestamp: line.timestamp_ns,
                 sequence: line.sequence,
                 channel,
@@ -139,40 +143,42 @@ impl EventLines {
             })),
             Err(reason) => {
                 payloads.truncate(start);
-                Ok(Found::Damage(reason, Some(channel)))
+                Ok(LineContent::Damage(reason, Some(channel)))
             }
         }
     }
 
     /// The channel of a line; nothing if what is said of it is too long.
-    fn channel(&mut self, line: &Line<'_>) -> Result<Option<ChannelId>, Error> {
+    fn channel(&mut self, line: &EventLine<'_>) -> Result<Option<ChannelId>, Error> {
         line.write_key(&mut self.key);
-        if let Some(id) = self.known.get(&self.key) {
+        if let Some(id) = self.cache.get(&self.key) {
             return Ok(Some(*id));
         }
-        if self.key.len() > MOST_NAMES {
+        if self.key.len() > MAX_CHANNEL_LEN {
             return Ok(None);
         }
-        if let (Some(word), Odd::None) = (line.odd_encoding(), &self.odd_encoding) {
-            self.odd_encoding = Odd::Found(shown(word));
+        if let (Some(word), UnknownEncoding::None) =
+            (line.unknown_encoding(), &self.unknown_encoding)
+        {
+            self.unknown_encoding = UnknownEncoding::LineContent(excerpt(word));
         }
         let id = self.channels.intern(line.channel())?;
-        if self.key.len() <= LONGEST_KNOWN {
+        if self.key.len() <= MAX_CACHED_KEY {
             // A damaged file can name every event anew: what is forgotten is only asked for again.
-            if self.known.len() >= MOST_KNOWN {
-                self.known.clear();
+            if self.cache.len() >= MAX_CACHED {
+                self.cache.clear();
             }
-            self.known.insert(self.key.clone(), id);
+            self.cache.insert(self.key.clone(), id);
         }
         Ok(Some(id))
     }
 }
 
-impl Line<'_> {
+impl EventLine<'_> {
     /// Makes `key` all that the line says of its channel: another channel has another key.
     fn write_key(&self, key: &mut Vec<u8>) {
         key.clear();
-        let mut push = |text: Option<&Text<'_>>| {
+        let mut push = |text: Option<&LineText<'_>>| {
             let text = text.map(|text| text.0.as_bytes());
             // Absent differs from empty.
             let len = text.map_or(0, |text| text.len() as u64 + 1);
@@ -191,13 +197,13 @@ impl Line<'_> {
     }
 
     /// What is said of the encoding, if it is the name of none.
-    fn odd_encoding(&self) -> Option<&str> {
+    fn unknown_encoding(&self) -> Option<&str> {
         let word = &*self.encoding.as_ref()?.0;
         (Encoding::from_word(word).as_str() != word).then_some(word)
     }
 
     fn channel(&self) -> Channel {
-        let word = |word: &Text<'_>| Encoding::from_word(&word.0);
+        let word = |word: &LineText<'_>| Encoding::from_word(&word.0);
         let encoding = self.encoding.as_ref().map_or(USUAL_ENCODING, word);
         let metadata = self.metadata.iter().map(|(k, v)| (k.0.to_string(), v.0.to_string()));
         Channel {
@@ -213,7 +219,7 @@ const NO_PAYLOAD: &str = "no payload in this line; write with `payload = true` (
                           `--sink-option payload=true`, cat: `--payload`)";
 
 /// Appends the payload of a line. `Err` says why it cannot be the one that was written.
-fn payload(line: &Line<'_>, out: &mut Vec<u8>) -> Result<(), String> {
+fn payload(line: &EventLine<'_>, out: &mut Vec<u8>) -> Result<(), String> {
     let start = out.len();
     match (&line.payload, line.size) {
         (Some(text), _) => STANDARD
@@ -237,31 +243,31 @@ fn payload(line: &Line<'_>, out: &mut Vec<u8>) -> Result<(), String> {
 }
 
 /// Why a line that does not begin as an object does is no event. Lists are none, whatever is in them.
-fn no_object(line: &[u8]) -> Option<String> {
+fn not_an_object(line: &[u8]) -> Option<String> {
     let begin = line.trim_ascii_start();
     if begin.first() == Some(&b'{') {
         return None;
     }
-    let begin = begin.chunks(LONGEST_CHAR).next().unwrap_or_default();
+    let begin = begin.chunks(MAX_CHAR_LEN).next().unwrap_or_default();
     let found: String = String::from_utf8_lossy(begin).chars().take(1).collect();
     Some(format!("no event: expected an object, `{{…}}`, found `{}`", printable(&found)))
 }
 
 /// As much of a text as tells which it is, without what could control a terminal.
-fn shown(text: &str) -> String {
+fn excerpt(text: &str) -> String {
     let text = printable(text);
-    let shown: String = text.chars().take(MOST_TOLD).collect();
-    let more = if shown.len() < text.len() { "…" } else { "" };
-    shown + more
+    let excerpt: String = text.chars().take(MAX_QUOTED).collect();
+    let more = if excerpt.len() < text.len() { "…" } else { "" };
+    excerpt + more
 }
 
 /// Why a line is no event.
-fn no_event(error: &serde_json::Error) -> String {
+fn not_an_event(error: &serde_json::Error) -> String {
     let text = error.to_string();
     // A line is all that was looked at: which one it is says the damage's place.
-    let told = text.rsplit_once(" at line ").map_or(&*text, |(told, _)| told);
+    let message = text.rsplit_once(" at line ").map_or(&*text, |(message, _)| message);
     let what = if error.is_data() { "no event" } else { "no JSON" };
-    format!("{what}: {}, at column {} of the line", shown(told), error.column())
+    format!("{what}: {}, at column {} of the line", excerpt(message), error.column())
 }
 
 #[cfg(test)]
@@ -291,7 +297,7 @@ mod tests {
         line.to_string()
     }
 
-    fn read(line: &str) -> (Found, Vec<u8>, Arc<Channels>) {
+    fn read(line: &str) -> (LineContent, Vec<u8>, Arc<Channels>) {
         let (channels, mut payloads) = (Arc::new(Channels::default()), b"before".to_vec());
         let mut lines = EventLines::new(Arc::clone(&channels));
         let found = lines.read(line.as_bytes(), &mut payloads).unwrap();
@@ -302,21 +308,21 @@ mod tests {
         let (found, payloads, _) = read(line);
         assert_eq!(payloads, b"before", "damage leaves no payload behind");
         match found {
-            Found::Damage(reason, _) => reason,
+            LineContent::Damage(reason, _) => reason,
             found => panic!("{line}: {found:?}"),
         }
     }
 
     fn channel(line: &str) -> Channel {
         let (found, _, channels) = read(line);
-        assert!(matches!(found, Found::Event(_)), "{line}: {found:?}");
+        assert!(matches!(found, LineContent::Event(_)), "{line}: {found:?}");
         Channel::clone(&channels.since(0)[0])
     }
 
     #[test]
     fn a_line_is_an_event() {
         let (found, payloads, channels) = read(&line().to_string());
-        let Found::Event(head) = found else { panic!("{found:?}") };
+        let LineContent::Event(head) = found else { panic!("{found:?}") };
         assert_eq!((head.timestamp, head.sequence), (-5, 7));
         assert_eq!(payloads[head.payload], *b"123456789");
         let wanted = Channel::new(Name::from_text("POSE"), "log", Encoding::Lcm);
@@ -366,7 +372,7 @@ mod tests {
         ];
         for line in others.iter().chain(&others) {
             let found = lines.read(line.as_bytes(), &mut payloads).unwrap();
-            assert!(matches!(found, Found::Event(_)), "{line}: {found:?}");
+            assert!(matches!(found, LineContent::Event(_)), "{line}: {found:?}");
         }
         assert_eq!(channels.len(), others.len());
     }
@@ -376,7 +382,7 @@ mod tests {
         let (found, payloads, _) = read(
             r#"{"timestamp_ns":0,"source":"s","channel":"c","sequence":0,"size":0,"crc32":0}"#,
         );
-        assert!(matches!(found, Found::Event(_)) && payloads == b"before");
+        assert!(matches!(found, LineContent::Event(_)) && payloads == b"before");
         for keys in [&["payload"][..], &["payload", "size", "crc32"]] {
             let reason = reason(&without(keys));
             assert!(reason.starts_with("no payload in this line; write with `payload = true`"));
@@ -389,7 +395,7 @@ mod tests {
         assert_eq!(reason(&with("size", 8.into())), "the payload has 9 bytes, and `size` says 8");
         let wanted = "the payload's CRC-32 is 3421780262, and `crc32` says 1";
         assert_eq!(reason(&with("crc32", 1.into())), wanted);
-        assert!(matches!(read(&without(&["crc32"])).0, Found::Event(_)));
+        assert!(matches!(read(&without(&["crc32"])).0, LineContent::Event(_)));
         assert!(reason(&with("payload", "MTIzNDU2Nzg".into())).contains("no base64"));
         assert!(reason(&without(&["size"])).contains("`size`"));
     }
@@ -438,12 +444,12 @@ mod tests {
         for word in ["vel", "unknown", "proto", "proto", "LCM"] {
             let line = with("encoding", word.into());
             let found = lines.read(line.as_bytes(), &mut payloads).unwrap();
-            assert!(matches!(found, Found::Event(_)), "{line}: {found:?}");
+            assert!(matches!(found, LineContent::Event(_)), "{line}: {found:?}");
         }
-        assert_eq!(lines.take_odd_encoding().as_deref(), Some("proto"));
+        assert_eq!(lines.take_unknown_encoding().as_deref(), Some("proto"));
         let long = with("encoding", "\u{1b}".repeat(10_000).into());
         lines.read(long.as_bytes(), &mut payloads).unwrap();
-        assert_eq!(lines.take_odd_encoding(), None);
+        assert_eq!(lines.take_unknown_encoding(), None);
         assert_eq!(channels.get(ChannelId(1)).encoding, Encoding::Unknown);
     }
 
@@ -451,7 +457,9 @@ mod tests {
     fn reasons_stay_short_whatever_a_line_holds() {
         let long = reason(&with("timestamp_ns", "ü\u{1b}".repeat(10_000).into()));
         assert!(long.len() < 1_000 && !long.contains('\u{1b}'), "{long}");
-        assert!(reason(&with("channel", "x".repeat(MOST_NAMES).into())).contains("longer than"));
+        assert!(
+            reason(&with("channel", "x".repeat(MAX_CHANNEL_LEN).into())).contains("longer than")
+        );
     }
 
     proptest! {
@@ -468,7 +476,7 @@ mod tests {
             let mut payloads = Vec::new();
             let mut lines = EventLines::new(Arc::default());
             match lines.read(&line, &mut payloads).unwrap() {
-                Found::Event(head) => prop_assert_eq!(head.payload, 0..payloads.len()),
+                LineContent::Event(head) => prop_assert_eq!(head.payload, 0..payloads.len()),
                 _ => prop_assert!(payloads.is_empty()),
             }
         }

@@ -14,45 +14,55 @@ const OVERHANG: usize = 4 << 10;
 
 /// Goes through a file line by line.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub(crate) struct LineBuffer {
     log: LogFile,
     context: ReadContext,
     /// Longest line that is given.
-    longest: usize,
+    max_len: usize,
     /// What lies beyond is read only as far as lines go on there.
-    wanted: u64,
+    needed_until: u64,
     buffer: Vec<u8>,
     /// Where the buffer lies in the file.
     start: u64,
     /// Where in the buffer the next line begins.
     next: usize,
     /// How much of the buffer is known to hold no end of that line.
-    looked: usize,
+    scanned: usize,
     ended: bool,
 }
 
 /// Where a line lies in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct LineSpan {
     /// Its first byte.
     pub(crate) at: u64,
     /// Behind its line feed, or the end of the file.
     pub(crate) end: u64,
     /// Whether it is no longer than wanted, so that its bytes are there.
-    pub(crate) is_held: bool,
+    pub(crate) is_complete: bool,
 }
 
-impl Lines {
+impl LineBuffer {
     /// The lines from `at` on, of which those that begin before `wanted` are needed.
     pub(crate) fn new(
         log: LogFile,
         at: u64,
-        wanted: u64,
-        longest: usize,
+        needed_until: u64,
+        max_len: usize,
         context: &ReadContext,
     ) -> Self {
         let (buffer, context) = (Vec::new(), context.clone());
-        Self { log, context, longest, wanted, buffer, start: at, next: 0, looked: 0, ended: false }
+        Self {
+            log,
+            context,
+            max_len,
+            needed_until,
+            buffer,
+            start: at,
+            next: 0,
+            scanned: 0,
+            ended: false,
+        }
     }
 
     /// The file.
@@ -66,17 +76,17 @@ impl Lines {
     }
 
     /// The next line; nothing at the end of the file, and when the run ends early.
-    pub(crate) fn step(&mut self) -> Result<Option<Span>, Error> {
+    pub(crate) fn step(&mut self) -> Result<Option<LineSpan>, Error> {
         loop {
             if let Some(end) = self.find_end() {
                 return Ok(Some(self.take(end)));
             }
-            self.looked = self.buffer.len();
+            self.scanned = self.buffer.len();
             if self.ended {
                 let is_there = self.next < self.buffer.len();
                 return Ok(is_there.then(|| self.take(self.buffer.len())));
             }
-            if self.looked - self.next > self.longest {
+            if self.scanned - self.next > self.max_len {
                 return self.step_over().map(Some);
             }
             if self.context.is_cancelled() {
@@ -87,7 +97,7 @@ impl Lines {
     }
 
     /// The bytes of the line that [`step`](Self::step) gave last; none of a line that is not held.
-    pub(crate) fn bytes(&self, line: Span) -> &[u8] {
+    pub(crate) fn bytes(&self, line: LineSpan) -> &[u8] {
         self.buffer.get(self.held(line)).unwrap_or_default()
     }
 
@@ -96,11 +106,11 @@ impl Lines {
     pub(crate) fn skip_line(&mut self, limit: u64) -> Result<bool, Error> {
         loop {
             if let Some(end) = self.find_end() {
-                (self.next, self.looked) = (end, end);
+                (self.next, self.scanned) = (end, end);
                 return Ok(self.position() < limit);
             }
             self.next = self.buffer.len();
-            self.looked = self.next;
+            self.scanned = self.next;
             if self.ended || self.position() >= limit || self.context.is_cancelled() {
                 return Ok(false);
             }
@@ -110,30 +120,30 @@ impl Lines {
 
     /// Where the line that begins at `next` ends, if its end has been read.
     fn find_end(&self) -> Option<usize> {
-        let unknown = self.buffer.get(self.looked..)?;
-        memchr(b'\n', unknown).map(|at| self.looked + at + 1)
+        let unknown = self.buffer.get(self.scanned..)?;
+        memchr(b'\n', unknown).map(|at| self.scanned + at + 1)
     }
 
-    fn take(&mut self, end: usize) -> Span {
+    fn take(&mut self, end: usize) -> LineSpan {
         let at = self.position();
         let len = end - self.next;
-        (self.next, self.looked) = (end, end);
+        (self.next, self.scanned) = (end, end);
         // The line feed does not count: whether it is there must not decide.
         let text = len - usize::from(self.buffer.get(end - 1) == Some(&b'\n'));
-        Span { at, end: self.position(), is_held: text <= self.longest }
+        LineSpan { at, end: self.position(), is_complete: text <= self.max_len }
     }
 
     /// A line that is longer than wanted.
-    fn step_over(&mut self) -> Result<Span, Error> {
+    fn step_over(&mut self) -> Result<LineSpan, Error> {
         let at = self.position();
         self.skip_line(u64::MAX)?;
-        Ok(Span { at, end: self.position(), is_held: false })
+        Ok(LineSpan { at, end: self.position(), is_complete: false })
     }
 
-    fn held(&self, line: Span) -> Range<usize> {
+    fn held(&self, line: LineSpan) -> Range<usize> {
         let place = |at: u64| at.checked_sub(self.start).and_then(|at| usize::try_from(at).ok());
         match (place(line.at), place(line.end)) {
-            (Some(from), Some(to)) if line.is_held => from..to,
+            (Some(from), Some(to)) if line.is_complete => from..to,
             _ => 0..0,
         }
     }
@@ -141,11 +151,11 @@ impl Lines {
     fn read_more(&mut self) -> Result<(), Error> {
         self.buffer.drain(..self.next);
         self.start += self.next as u64;
-        self.looked -= self.next;
+        self.scanned -= self.next;
         self.next = 0;
         let (len, from) = (self.buffer.len(), self.start + self.buffer.len() as u64);
-        let wanted = usize::try_from(self.wanted.saturating_sub(from)).unwrap_or(STEP);
-        let step = wanted.max(len).clamp(OVERHANG, STEP);
+        let needed_until = usize::try_from(self.needed_until.saturating_sub(from)).unwrap_or(STEP);
+        let step = needed_until.max(len).clamp(OVERHANG, STEP);
         self.buffer.resize(len + step, 0);
         let read = self.log.read_at(from, self.buffer.get_mut(len..).unwrap_or_default())?;
         self.buffer.truncate(len + read);
@@ -164,16 +174,16 @@ mod tests {
 
     use super::*;
 
-    fn lines(text: &[u8], at: u64, longest: usize) -> Lines {
+    fn lines(text: &[u8], at: u64, max_len: usize) -> LineBuffer {
         let log = LogFile::stream(Path::new("-"), Box::new(Cursor::new(text.to_vec()))).unwrap();
-        Lines::new(log, at, u64::MAX, longest, &ReadContext::standalone("test"))
+        LineBuffer::new(log, at, u64::MAX, max_len, &ReadContext::standalone("test"))
     }
 
-    fn all(text: &[u8], longest: usize) -> Vec<(u64, u64, Option<Vec<u8>>)> {
-        let mut lines = lines(text, 0, longest);
+    fn all(text: &[u8], max_len: usize) -> Vec<(u64, u64, Option<Vec<u8>>)> {
+        let mut lines = lines(text, 0, max_len);
         let mut found = Vec::new();
         while let Some(span) = lines.step().unwrap() {
-            let bytes = span.is_held.then(|| lines.bytes(span).to_vec());
+            let bytes = span.is_complete.then(|| lines.bytes(span).to_vec());
             found.push((span.at, span.end, bytes));
         }
         found
@@ -212,15 +222,15 @@ mod tests {
         #[test]
         fn lines_tile_the_file(
             text in proptest::collection::vec(prop_oneof![Just(b'\n'), any::<u8>()], 0..200),
-            longest in 0usize..20)
+            max_len in 0usize..20)
         {
-            let found = all(&text, longest);
+            let found = all(&text, max_len);
             let wanted: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
             prop_assert_eq!(found.len(), wanted.len());
             let mut at = 0;
             for ((from, to, bytes), wanted) in found.into_iter().zip(wanted) {
                 prop_assert_eq!((from, to), (at, at + wanted.len() as u64));
-                let is_short = wanted.strip_suffix(b"\n").unwrap_or(wanted).len() <= longest;
+                let is_short = wanted.strip_suffix(b"\n").unwrap_or(wanted).len() <= max_len;
                 prop_assert_eq!(bytes, is_short.then(|| wanted.to_vec()));
                 at = to;
             }

@@ -11,20 +11,20 @@ use sluice_core::{
     SplitStart,
 };
 
-use super::event::{EventLines, Found, Head};
-use super::lines::{Lines, Span};
+use super::event::{EventHead, EventLines, LineContent};
+use super::lines::{LineBuffer, LineSpan};
 
 /// How far a file may have grown, since it was cut into splits, for the last split still to read it all.
-const MOST_GROWTH: u64 = 4 << 20;
+const MAX_GROWTH: u64 = 4 << 20;
 
 /// Reads one split of a file of JSON lines.
 #[derive(Debug)]
-pub(crate) struct LineReader {
-    lines: Lines,
+pub(crate) struct JsonLineReader {
+    lines: LineBuffer,
     events: EventLines,
     context: ReadContext,
     input: Arc<str>,
-    longest: usize,
+    max_len: usize,
     start: u64,
     /// Lines that begin here or later are of the next split.
     end: u64,
@@ -34,27 +34,27 @@ pub(crate) struct LineReader {
     done: bool,
 }
 
-impl LineReader {
+impl JsonLineReader {
     /// Opens a file at a split. Lines of more than `longest` bytes are damage.
     pub(crate) fn open(
         path: &Path,
         split: &Split,
         entry: SplitStart,
-        longest: usize,
+        max_len: usize,
         context: &ReadContext,
     ) -> Result<Self, Error> {
-        let grown = |bytes: u64| split.start.saturating_add(bytes).saturating_add(MOST_GROWTH);
+        let grown = |bytes: u64| split.start.saturating_add(bytes).saturating_add(MAX_GROWTH);
         let end = split.end.or(split.bytes.map(grown)).unwrap_or(u64::MAX);
         let at = match entry {
             SplitStart::At(at) => at,
             // One byte before, a line feed says that a line begins right where the split does.
             SplitStart::Search => split.start.saturating_sub(1),
         };
-        let mut lines = Lines::new(
+        let mut lines = LineBuffer::new(
             LogFile::open_holding(path, InputContent::Marked)?,
             at,
             end,
-            longest,
+            max_len,
             context,
         );
         let is_placed = matches!(entry, SplitStart::At(_)) || split.start == 0;
@@ -65,7 +65,7 @@ impl LineReader {
             events: EventLines::new(Arc::clone(&context.channels)),
             context: context.clone(),
             input: path.to_string_lossy().into(),
-            longest,
+            max_len,
             start: split.start,
             end,
             expected: split.end.unwrap_or(expected),
@@ -85,7 +85,7 @@ impl LineReader {
                 break;
             };
             if let Some(head) = self.event(line, &mut payloads)? {
-                let Head { timestamp, sequence, channel, payload } = head;
+                let EventHead { timestamp, sequence, channel, payload } = head;
                 let place = PayloadOffset { segment: 0, offset: payload.start as u32 };
                 let payload = payloads.get(payload).unwrap_or_default();
                 batch.push(timestamp, sequence, channel, payload, place);
@@ -93,8 +93,8 @@ impl LineReader {
         }
         self.done |= self.lines.position() >= self.end;
         self.context.count_read(self.lines.position() - from);
-        if let Some(word) = self.events.take_odd_encoding() {
-            self.tell_odd_encoding(&word);
+        if let Some(word) = self.events.take_unknown_encoding() {
+            self.note_unknown_encoding(&word);
         }
         if !batch.is_empty() {
             batch.segment(payloads.freeze());
@@ -103,20 +103,24 @@ impl LineReader {
     }
 
     /// The event of a line, if it has one; its payload is appended to `payloads`.
-    fn event(&mut self, line: Span, payloads: &mut Vec<u8>) -> Result<Option<Head>, Error> {
-        if !line.is_held {
-            self.report(line, format!("the line is longer than {} bytes", self.longest), None);
+    fn event(
+        &mut self,
+        line: LineSpan,
+        payloads: &mut Vec<u8>,
+    ) -> Result<Option<EventHead>, Error> {
+        if !line.is_complete {
+            self.report(line, format!("the line is longer than {} bytes", self.max_len), None);
             return Ok(None);
         }
         match self.events.read(self.lines.bytes(line), payloads)? {
-            Found::Event(head) => return Ok(Some(head)),
-            Found::Nothing => {}
-            Found::Damage(reason, channel) => self.report(line, reason, channel),
+            LineContent::Event(head) => return Ok(Some(head)),
+            LineContent::Blank => {}
+            LineContent::Damage(reason, channel) => self.report(line, reason, channel),
         }
         Ok(None)
     }
 
-    fn tell_odd_encoding(&self, word: &str) {
+    fn note_unknown_encoding(&self, word: &str) {
         let input = &self.input;
         let what = format!(
             "`encoding` is `{word}` in lines, which is not known: their payloads stay as they are: {input}"
@@ -124,10 +128,10 @@ impl LineReader {
         self.context.losses.note(what, 0);
     }
 
-    fn report(&self, line: Span, reason: String, channel: Option<ChannelId>) {
+    fn report(&self, line: LineSpan, reason: String, channel: Option<ChannelId>) {
         let mut damage = Damage::new(&self.input, line.at, line.end - line.at, reason);
         damage.channel = channel;
-        if self.context.keep_damaged_bytes && line.is_held && !self.lines.log().is_seekable() {
+        if self.context.keep_damaged_bytes && line.is_complete && !self.lines.log().is_seekable() {
             damage.bytes = vec![self.lines.bytes(line).to_vec().into()];
         }
         self.context.damage.report(damage);
@@ -155,7 +159,7 @@ impl LineReader {
     }
 }
 
-impl Reader for LineReader {
+impl Reader for JsonLineReader {
     fn next_batch(&mut self) -> Result<Option<Batch>, Error> {
         while !self.done && !self.context.is_cancelled() {
             let batch = self.fill()?;

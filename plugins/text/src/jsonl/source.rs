@@ -14,7 +14,7 @@ use sluice_core::{
     Error, Input, Query, ReadContext, Reader, SniffResult, Source, Split, SplitStart,
 };
 
-use super::reader::LineReader;
+use super::reader::JsonLineReader;
 
 /// Reads JSON lines with payloads.
 ///
@@ -33,7 +33,7 @@ pub struct JsonlSource {
 }
 
 /// What batches can hold of one event.
-const MOST_LINE: u64 = 2 << 30;
+const MAX_LINE: u64 = 2 << 30;
 
 fn longest_line() -> ByteSize {
     ByteSize(256 << 20)
@@ -41,10 +41,10 @@ fn longest_line() -> ByteSize {
 
 fn line_len<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
     let size = ByteSize::deserialize(deserializer)?;
-    if size.0 <= MOST_LINE {
+    if size.0 <= MAX_LINE {
         return Ok(size);
     }
-    Err(D::Error::custom(format!("expected at most {}, and found {size}", ByteSize(MOST_LINE))))
+    Err(D::Error::custom(format!("expected at most {}, and found {size}", ByteSize(MAX_LINE))))
 }
 
 sluice_core::register! {
@@ -75,7 +75,7 @@ fn sniff(head: &[u8]) -> SniffResult {
 }
 
 /// A first line is read as far as this to find its payload, which comes behind the fields.
-const LONGEST_LOOK: usize = 64 << 20;
+const MAX_SNIFF: usize = 64 << 20;
 
 /// Judges a file whose first line goes on for longer than anybody looks at the beginning of a file.
 fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
@@ -89,16 +89,16 @@ fn sniff_path(path: &Path) -> Result<SniffResult, Error> {
         if !text.is_empty() && !text.starts_with(b"{") {
             return Ok(SniffResult::No);
         }
-        if memchr(b'\n', text).is_some() || head.len() < len || len >= LONGEST_LOOK {
+        if memchr(b'\n', text).is_some() || head.len() < len || len >= MAX_SNIFF {
             // A beginning that is short enough is for `sniff`.
-            return Ok(if len > HEAD { sniff(&head) } else { SniffResult::No });
+            return Ok(if len > HEAD_LEN { sniff(&head) } else { SniffResult::No });
         }
-        len = if len < HEAD { HEAD + 1 } else { len * 4 };
+        len = if len < HEAD_LEN { HEAD_LEN + 1 } else { len * 4 };
     }
 }
 
 /// What `sniff` is given of a file at least, if it has as much.
-const HEAD: usize = 64 << 10;
+const HEAD_LEN: usize = 64 << 10;
 
 /// What a line may be that is cut off behind `head`, or damaged.
 fn sniff_part(line: &[u8], is_cut_off: bool) -> SniffResult {
@@ -129,7 +129,7 @@ impl Source for JsonlSource {
         context: &ReadContext,
     ) -> Result<Box<dyn Reader + 's>, Error> {
         let longest = usize::try_from(self.max_line.0).unwrap_or(usize::MAX);
-        Ok(Box::new(LineReader::open(&split.input, split, entry, longest, context)?))
+        Ok(Box::new(JsonLineReader::open(&split.input, split, entry, longest, context)?))
     }
 }
 

@@ -14,21 +14,21 @@ use sluice_core::programs::RunHandle;
 use crate::process::Activity;
 
 /// How much of a line is passed on.
-const LONGEST_LINE: usize = 2000;
+const MAX_LINE_LEN: usize = 2000;
 /// How many lines are passed on.
-const MOST_LINES: u64 = 1000;
+const MAX_LINES: u64 = 1000;
 /// How many of the last lines are kept.
-const KEPT: usize = 12;
+const KEPT_LINES: usize = 12;
 
 /// What a program has said.
 #[derive(Debug)]
-pub(crate) struct Voice {
+pub(crate) struct ChildStderr {
     /// As they came, and cut.
     last: Arc<Mutex<VecDeque<Vec<u8>>>>,
     over: Receiver<()>,
 }
 
-impl Voice {
+impl ChildStderr {
     /// Listens from now on, on a thread of its own, until there is nothing more to come. Each line is a sign
     /// that the program is alive.
     pub(crate) fn listen(
@@ -42,7 +42,7 @@ impl Voice {
             pass_on(from, &talk, &activity, &kept);
             drop(sender);
         };
-        let thread = std::thread::Builder::new().name("sluice-voice".into());
+        let thread = std::thread::Builder::new().name("sluice-stderr".into());
         thread
             .spawn(listen)
             .map_err(|e| Error::io("start a thread to listen to", "a program", e))?;
@@ -50,14 +50,14 @@ impl Voice {
     }
 
     /// Waits until all has been said and passed on, or until this much time has gone by.
-    pub(crate) fn settle(&self, patience: Duration) {
+    pub(crate) fn wait(&self, patience: Duration) {
         // Nothing is ever received: the channel is closed.
         let _over = self.over.recv_timeout(patience);
     }
 
     /// The last lines, once all has been said or this much time has gone by; each on a line of its own.
     pub(crate) fn last(&self, patience: Duration) -> String {
-        self.settle(patience);
+        self.wait(patience);
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.iter().map(|line| format!("\n  {}", cleaned(line))).collect()
     }
@@ -75,12 +75,12 @@ fn pass_on(
         activity.fetch_add(1, Ordering::Relaxed);
         lines += 1;
         match lines {
-            ..=MOST_LINES => talk.say(&cleaned(&line)),
-            lines if lines == MOST_LINES + 1 => talk.say("(more is not shown)"),
+            ..=MAX_LINES => talk.say(&cleaned(&line)),
+            lines if lines == MAX_LINES + 1 => talk.say("(more is not shown)"),
             _ => {}
         }
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let oldest = if kept.len() == KEPT { kept.pop_front() } else { None };
+        let oldest = if kept.len() == KEPT_LINES { kept.pop_front() } else { None };
         kept.push_back(std::mem::replace(&mut line, oldest.unwrap_or_default()));
     }
 }
@@ -95,7 +95,7 @@ fn next_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> bool {
         begun = true;
         let end = found.iter().position(|byte| *byte == b'\n');
         let part = found.get(..end.unwrap_or(found.len())).unwrap_or_default();
-        let room = (LONGEST_LINE + 1).saturating_sub(line.len());
+        let room = (MAX_LINE_LEN + 1).saturating_sub(line.len());
         line.extend_from_slice(part.get(..room).unwrap_or(part));
         let used = part.len() + usize::from(end.is_some());
         from.consume(used);
@@ -108,8 +108,8 @@ fn next_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> bool {
 /// A line as text that is safe for terminals.
 fn cleaned(line: &[u8]) -> String {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let text = String::from_utf8_lossy(line.get(..LONGEST_LINE).unwrap_or(line));
-    let more = if line.len() > LONGEST_LINE { "…" } else { "" };
+    let text = String::from_utf8_lossy(line.get(..MAX_LINE_LEN).unwrap_or(line));
+    let more = if line.len() > MAX_LINE_LEN { "…" } else { "" };
     format!("{}{more}", printable(&text.replace('\t', "    ")))
 }
 
@@ -120,23 +120,29 @@ mod tests {
     #[test]
     fn lines_are_cut_and_cleaned_and_the_last_are_kept() {
         let mut text = b"first\n".to_vec();
-        text.extend(vec![b'x'; LONGEST_LINE * 3]);
+        text.extend(vec![b'x'; MAX_LINE_LEN * 3]);
         text.extend(b"\n\x1b[31mred\r\nno end");
-        let voice =
-            Voice::listen(std::io::Cursor::new(text), RunHandle::default(), Activity::default())
-                .unwrap();
-        let said = voice.last(Duration::from_secs(60));
+        let stderr = ChildStderr::listen(
+            std::io::Cursor::new(text),
+            RunHandle::default(),
+            Activity::default(),
+        )
+        .unwrap();
+        let said = stderr.last(Duration::from_secs(60));
         let lines: Vec<&str> = said.lines().skip(1).map(str::trim).collect();
         assert_eq!((lines[0], lines[2], lines[3]), ("first", "\\u{1b}[31mred", "no end"));
-        assert_eq!(lines[1].chars().count(), LONGEST_LINE + 1);
+        assert_eq!(lines[1].chars().count(), MAX_LINE_LEN + 1);
     }
 
     #[test]
     fn of_many_lines_the_last_are_kept() {
-        let text: String = (0..MOST_LINES + 50).map(|n| format!("{n}\n")).collect();
-        let voice =
-            Voice::listen(std::io::Cursor::new(text), RunHandle::default(), Activity::default())
-                .unwrap();
-        assert_eq!(voice.last(Duration::from_secs(60)).lines().count(), KEPT + 1);
+        let text: String = (0..MAX_LINES + 50).map(|n| format!("{n}\n")).collect();
+        let stderr = ChildStderr::listen(
+            std::io::Cursor::new(text),
+            RunHandle::default(),
+            Activity::default(),
+        )
+        .unwrap();
+        assert_eq!(stderr.last(Duration::from_secs(60)).lines().count(), KEPT_LINES + 1);
     }
 }

@@ -12,42 +12,45 @@ use crate::process::Activity;
 use crate::wire::END;
 
 /// How many pieces wait for a program.
-const WAITING: usize = 2;
+const QUEUE_LEN: usize = 2;
 /// How much is written in one go. Each time is a sign that the program is alive.
-const STROKE: usize = 16 << 10;
+const CHUNK: usize = 16 << 10;
 
 /// The way to a program's input.
 #[derive(Debug)]
-pub(crate) struct Feed {
+pub(crate) struct StdinWriter {
     pub(crate) pieces: Sender<Vec<u8>>,
 }
 
 /// Tells whether a program was given everything.
 #[derive(Debug)]
-pub(crate) struct Fed(Receiver<Given>);
+pub(crate) struct StdinResult(Receiver<Delivery>);
 
 /// What a program was given that was given everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Given {
+pub(crate) enum Delivery {
     /// All events, and the mark that ends them.
     All,
     /// All events. It had closed its input when the mark came, which is nothing that it would have needed.
     Events,
 }
 
-impl Feed {
+impl StdinWriter {
     /// A thread that writes to this input until there is no more, or until nobody takes it.
-    pub(crate) fn start(mut input: PipeWriter, activity: Activity) -> Result<(Self, Fed), Error> {
-        let (pieces, waiting) = bounded::<Vec<u8>>(WAITING);
-        let (sender, fed) = bounded(1);
+    pub(crate) fn start(
+        mut input: PipeWriter,
+        activity: Activity,
+    ) -> Result<(Self, StdinResult), Error> {
+        let (pieces, waiting) = bounded::<Vec<u8>>(QUEUE_LEN);
+        let (sender, result) = bounded(1);
         let write = move || {
-            let mut given = Given::All;
+            let mut delivery = Delivery::All;
             'pieces: for piece in waiting {
-                for stroke in piece.chunks(STROKE) {
-                    match input.write_all(stroke) {
+                for chunk in piece.chunks(CHUNK) {
+                    match input.write_all(chunk) {
                         Ok(()) => activity.fetch_add(1, Ordering::Relaxed),
                         Err(_) if piece == END => {
-                            given = Given::Events;
+                            delivery = Delivery::Events;
                             break 'pieces;
                         }
                         Err(_) => return,
@@ -56,18 +59,18 @@ impl Feed {
             }
             drop(input);
             // Nobody asks where the run has failed elsewhere.
-            let _asked = sender.send(given);
+            let _asked = sender.send(delivery);
         };
         let thread = std::thread::Builder::new().name("sluice-feed".into());
         thread.spawn(write).map_err(|e| Error::io("start a thread to write to", "a program", e))?;
-        Ok((Self { pieces }, Fed(fed)))
+        Ok((Self { pieces }, StdinResult(result)))
     }
 }
 
-impl Fed {
+impl StdinResult {
     /// What has been written if it was everything, asked when the program has ended.
-    pub(crate) fn given(&self) -> Option<Given> {
-        const MOMENT: Duration = Duration::from_secs(5);
-        self.0.recv_timeout(MOMENT).ok()
+    pub(crate) fn delivery(&self) -> Option<Delivery> {
+        const TIMEOUT: Duration = Duration::from_secs(5);
+        self.0.recv_timeout(TIMEOUT).ok()
     }
 }

@@ -40,7 +40,7 @@ impl CellType {
     }
 
     /// What is wrong with a cell of a column of this type.
-    pub(super) fn judge(self, cell: &Cell, row: &[u8]) -> Option<String> {
+    pub(super) fn check(self, cell: &Cell, row: &[u8]) -> Option<String> {
         if self == Self::Text {
             return None;
         }
@@ -54,13 +54,13 @@ impl CellType {
             Self::I64 => parsed::<i64>(&text).is_none().then_some("no whole number of 64 bits"),
             Self::Bool => truth(&text).is_none().then_some("neither true nor false"),
         };
-        wrong.map(|wrong| told(&text, wrong))
+        wrong.map(|wrong| describe_cell(&text, wrong))
     }
 }
 
 /// What a cell among the first ones may be.
 #[derive(Clone, Copy)]
-pub(super) struct Sample {
+pub(super) struct CellSample {
     is_empty: bool,
     is_number: bool,
     /// A whole number that floating-point numbers cannot tell from the next one.
@@ -69,8 +69,8 @@ pub(super) struct Sample {
     is_bool: bool,
 }
 
-impl Sample {
-    pub(super) fn of(cell: &Cell, row: &[u8]) -> Self {
+impl CellSample {
+    pub(super) fn from_cell(cell: &Cell, row: &[u8]) -> Self {
         let text = cell.text(row);
         let whole = parsed::<i64>(&text);
         Self {
@@ -90,9 +90,10 @@ fn is_code(text: &[u8]) -> bool {
 }
 
 /// The type of a column whose first cells are these.
-pub(super) fn guess<'s>(samples: impl Iterator<Item = &'s Sample>) -> CellType {
-    let there: Vec<&Sample> = samples.filter(|sample| !sample.is_empty).collect();
-    let all = |is: fn(&Sample) -> bool| !there.is_empty() && there.iter().all(|sample| is(sample));
+pub(super) fn guess<'s>(samples: impl Iterator<Item = &'s CellSample>) -> CellType {
+    let there: Vec<&CellSample> = samples.filter(|sample| !sample.is_empty).collect();
+    let all =
+        |is: fn(&CellSample) -> bool| !there.is_empty() && there.iter().all(|sample| is(sample));
     if all(|s| s.is_bool) {
         CellType::Bool
     } else if all(|s| s.is_whole) && there.iter().any(|s| s.is_long) {
@@ -132,21 +133,21 @@ fn number(text: &[u8]) -> Result<f64, &'static str> {
 }
 
 /// A cell, and what is said of it.
-pub(super) fn told(text: &[u8], what: &str) -> String {
+pub(super) fn describe_cell(text: &[u8], what: &str) -> String {
     const SHOWN: usize = 40;
     let text = text.get(..SHOWN).unwrap_or(text);
     format!("`{}` is {what}", printable(&String::from_utf8_lossy(text)))
 }
 
 /// A column of fields that grows.
-pub(super) enum Column {
+pub(super) enum ColumnBuilder {
     F64(Float64Builder),
     I64(Int64Builder),
     Bool(BooleanBuilder),
     Text(StringBuilder),
 }
 
-impl Column {
+impl ColumnBuilder {
     pub(super) fn new(kind: CellType) -> Self {
         match kind {
             CellType::F64 => Self::F64(Float64Builder::new()),

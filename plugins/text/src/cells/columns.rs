@@ -14,13 +14,13 @@ use sluice_core::time::{self, TimePoint};
 use sluice_core::{Error, MessageType, TypeKey};
 
 use super::CsvSource;
-use super::kind::{CellType, Column, Sample, guess, parsed, told};
-use super::scan::{Cell, Scanned, scan};
+use super::cell_type::{CellSample, CellType, ColumnBuilder, describe_cell, guess, parsed};
+use super::scan::{Cell, RowScan, scan};
 
 /// A file with more columns is taken for no table.
-const MOST_COLUMNS: usize = 2_000;
+const MAX_COLUMNS: usize = 2_000;
 /// How many rows are looked at to guess of which types their cells are.
-const LOOKED_AT: usize = 256;
+const SAMPLED_ROWS: usize = 256;
 
 const CHANNEL: &str = "channel";
 const SEQUENCE: &str = "sequence";
@@ -52,7 +52,7 @@ impl TimeUnit {
     }
 
     /// What the name of a column says: `timestamp_ns` counts nanoseconds, others seconds.
-    fn of_name(name: &str) -> Self {
+    fn from_name(name: &str) -> Self {
         let units = [("_ns", Self::Ns), ("_us", Self::Us), ("_ms", Self::Ms)];
         let named = units.into_iter().find(|(end, _)| name.ends_with(end));
         named.map_or(Self::S, |(_, unit)| unit)
@@ -60,11 +60,11 @@ impl TimeUnit {
 }
 
 /// Where in a file something is wrong with its columns, and what.
-pub(super) type Wrong = (u64, String);
+pub(super) type HeaderError = (u64, String);
 
 /// The columns of a file.
 #[derive(Debug)]
-pub(crate) struct Shape {
+pub(crate) struct CsvColumns {
     /// The names of all columns: a row has as many cells.
     names: Vec<String>,
     time: usize,
@@ -94,24 +94,24 @@ pub(crate) struct RowHead {
     pub(crate) channel: Option<usize>,
 }
 
-impl Shape {
+impl CsvColumns {
     /// The shape of a file that begins with `head`, all of it if `is_whole`. Nothing if the file has no row.
     ///
     /// `Err` says what is wrong and where in the head.
-    pub(crate) fn of(
+    pub(crate) fn from_head(
         options: &CsvSource,
         head: &[u8],
         is_whole: bool,
-    ) -> Result<Option<Self>, Wrong> {
-        let mut rows = Rows { options, bytes: head, at: 0, is_whole };
+    ) -> Result<Option<Self>, HeaderError> {
+        let mut rows = HeadRows { options, bytes: head, at: 0, is_whole };
         for _ in 0..options.skip {
             rows.skip_line()?;
         }
         let Some((at, names)) = rows.names()? else { return Ok(None) };
         let wrong = |what| (at, what);
-        judge_names(&names).map_err(wrong)?;
+        check_names(&names).map_err(wrong)?;
         let first_row = rows.at as u64;
-        let roles = Roles::of(options, &names).map_err(wrong)?;
+        let roles = ColumnRoles::new(options, &names).map_err(wrong)?;
         let samples = rows.sample(names.len());
         let fields = roles.fields(options, &names, &samples).map_err(wrong)?;
         let of_field = |field: &FieldColumn| Field::new(&field.name, field.kind.data_type(), true);
@@ -123,7 +123,7 @@ impl Shape {
             .collect();
         let key = TypeKey::of_parts(texts.iter().map(String::as_bytes));
         let message = Arc::new(MessageType::part("csv", key));
-        let Roles { time, unit, channel, sequence } = roles;
+        let ColumnRoles { time, unit, channel, sequence } = roles;
         Ok(Some(Self { names, time, unit, channel, sequence, fields, schema, message, first_row }))
     }
 
@@ -144,16 +144,17 @@ impl Shape {
         }
         let cell = |at: usize| cells.get(at).map(|cell| cell.text(row)).unwrap_or_default();
         let of_column = |at: usize, what: String| format!("column `{}`: {what}", self.name(at));
-        let timestamp = moment(&cell(self.time), self.unit);
+        let timestamp = parse_time(&cell(self.time), self.unit);
         let timestamp = timestamp.map_err(|what| of_column(self.time, what))?;
         let number = |at: usize| {
             let text = cell(at);
-            parsed::<i64>(&text).ok_or_else(|| of_column(at, told(&text, "no whole number")))
+            parsed::<i64>(&text)
+                .ok_or_else(|| of_column(at, describe_cell(&text, "no whole number")))
         };
         let sequence = self.sequence.map(number).transpose()?;
         for field in &self.fields {
             let Some(cell) = cells.get(field.at) else { continue };
-            if let Some(what) = field.kind.judge(cell, row) {
+            if let Some(what) = field.kind.check(cell, row) {
                 return Err(of_column(field.at, what) + "; `types` says what a column holds");
             }
         }
@@ -165,8 +166,8 @@ impl Shape {
         &self,
         rows: impl Iterator<Item = (&'r [u8], Vec<Cell>)>,
     ) -> Result<RecordBatch, Error> {
-        let mut columns: Vec<Column> =
-            self.fields.iter().map(|field| Column::new(field.kind)).collect();
+        let mut columns: Vec<ColumnBuilder> =
+            self.fields.iter().map(|field| ColumnBuilder::new(field.kind)).collect();
         for (row, cells) in rows {
             for (field, column) in self.fields.iter().zip(&mut columns) {
                 if let Some(cell) = cells.get(field.at) {
@@ -174,26 +175,30 @@ impl Shape {
                 }
             }
         }
-        let columns = columns.into_iter().map(Column::finish).collect();
+        let columns = columns.into_iter().map(ColumnBuilder::finish).collect();
         RecordBatch::try_new(Arc::clone(&self.schema), columns)
             .map_err(|e| Error::broken(format!("cells do not fit their columns: {e}")))
     }
 }
 
 /// Which columns say what every event has.
-struct Roles {
+struct ColumnRoles {
     time: usize,
     unit: i64,
     channel: Option<usize>,
     sequence: Option<usize>,
 }
 
-impl Roles {
-    fn of(options: &CsvSource, names: &[String]) -> Result<Self, String> {
+impl ColumnRoles {
+    fn new(options: &CsvSource, names: &[String]) -> Result<Self, String> {
         let place = |name: &str| names.iter().position(|n| n == name);
         let named = |option: &str, name: &String| {
             place(name).ok_or_else(|| {
-                format!("no column `{}`, which `{option}` names; there are {}", name, listed(names))
+                format!(
+                    "no column `{}`, which `{option}` names; there are {}",
+                    name,
+                    list_names(names)
+                )
             })
         };
         let time = match &options.timestamp {
@@ -202,12 +207,12 @@ impl Roles {
                 format!(
                     "no column is called {}: say with `timestamp` which one says when; there are {}",
                     TIMES.map(|name| format!("`{name}`")).join(", "),
-                    listed(names)
+                    list_names(names)
                 )
             })?,
         };
         let own = names.get(time).map(String::as_str).unwrap_or_default();
-        let unit = options.unit.unwrap_or_else(|| TimeUnit::of_name(own)).nanos();
+        let unit = options.unit.unwrap_or_else(|| TimeUnit::from_name(own)).nanos();
         let channel = match (&options.channel_column, &options.channel) {
             (Some(name), _) => Some(named("channel_column", name)?),
             (None, Some(_)) => None,
@@ -224,12 +229,12 @@ impl Roles {
         &self,
         options: &CsvSource,
         names: &[String],
-        samples: &[Vec<Sample>],
+        samples: &[Vec<CellSample>],
     ) -> Result<Vec<FieldColumn>, String> {
-        let is_known = |name: &&String| names.contains(name);
+        let exists = |name: &&String| names.contains(name);
         let mut named = options.types.keys().chain(options.fields.iter().flatten());
-        if let Some(unknown) = named.find(|name| !is_known(name)) {
-            return Err(format!("no column `{unknown}`; there are {}", listed(names)));
+        if let Some(unknown) = named.find(|name| !exists(name)) {
+            return Err(format!("no column `{unknown}`; there are {}", list_names(names)));
         }
         let roles = [Some(self.time), self.channel, self.sequence];
         let is_field = |(at, name): &(usize, &String)| match &options.fields {
@@ -245,7 +250,7 @@ impl Roles {
     }
 }
 
-fn listed(names: &[String]) -> String {
+fn list_names(names: &[String]) -> String {
     const SHOWN: usize = 12;
     let shown: Vec<String> =
         names.iter().take(SHOWN).map(|name| format!("`{}`", printable(name))).collect();
@@ -253,11 +258,11 @@ fn listed(names: &[String]) -> String {
     shown.join(", ") + more
 }
 
-fn judge_names(names: &[String]) -> Result<(), String> {
-    if names.len() > MOST_COLUMNS {
+fn check_names(names: &[String]) -> Result<(), String> {
+    if names.len() > MAX_COLUMNS {
         let found = names.len();
         return Err(format!(
-            "{found} columns, and at most {MOST_COLUMNS} are read; is `delimiter` right?"
+            "{found} columns, and at most {MAX_COLUMNS} are read; is `delimiter` right?"
         ));
     }
     let mut met = BTreeSet::new();
@@ -272,19 +277,19 @@ fn judge_names(names: &[String]) -> Result<(), String> {
 }
 
 /// Goes through the rows that a file begins with.
-struct Rows<'h> {
+struct HeadRows<'h> {
     options: &'h CsvSource,
     bytes: &'h [u8],
     at: usize,
     is_whole: bool,
 }
 
-impl Rows<'_> {
+impl HeadRows<'_> {
     fn rest(&self) -> &[u8] {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
-    fn skip_line(&mut self) -> Result<(), Wrong> {
+    fn skip_line(&mut self) -> Result<(), HeaderError> {
         match memchr::memchr(b'\n', self.rest()) {
             Some(end) => self.at += end + 1,
             None if self.is_whole => self.at = self.bytes.len(),
@@ -298,11 +303,11 @@ impl Rows<'_> {
     }
 
     /// The names of all columns, and where they stand.
-    fn names(&mut self) -> Result<Option<(u64, Vec<String>)>, Wrong> {
+    fn names(&mut self) -> Result<Option<(u64, Vec<String>)>, HeaderError> {
         if let (false, Some(columns)) = (self.options.header, &self.options.columns) {
             return Ok(Some((self.at as u64, columns.clone())));
         }
-        while !self.rest().is_empty() && self.options.is_nothing(self.rest()) {
+        while !self.rest().is_empty() && self.options.is_blank(self.rest()) {
             self.skip_line()?;
         }
         if self.rest().is_empty() {
@@ -314,9 +319,9 @@ impl Rows<'_> {
         let row = self.rest().get(mark..).unwrap_or_default();
         let wrong = |what: String| Err((at as u64, what));
         let len = match scan(row, self.options.delimiter_byte(), self.is_whole, &mut cells) {
-            Scanned::Row(len) => len,
-            Scanned::More => return wrong(self.too_long()),
-            Scanned::Bad(why) => {
+            RowScan::Row(len) => len,
+            RowScan::Incomplete => return wrong(self.too_long()),
+            RowScan::Invalid(why) => {
                 return wrong(format!("the names of columns cannot be read: {why}"));
             }
         };
@@ -345,23 +350,23 @@ impl Rows<'_> {
     }
 
     /// What the cells of the first rows with so many of them are.
-    fn sample(&mut self, columns: usize) -> Vec<Vec<Sample>> {
+    fn sample(&mut self, columns: usize) -> Vec<Vec<CellSample>> {
         let (mut samples, mut cells) = (Vec::new(), Vec::new());
         let delimiter = self.options.delimiter_byte();
-        for _ in 0..LOOKED_AT {
+        for _ in 0..SAMPLED_ROWS {
             let row = self.rest();
             if row.is_empty() {
                 break;
             }
-            if self.options.is_nothing(row) {
+            if self.options.is_blank(row) {
                 if self.skip_line().is_err() {
                     break;
                 }
                 continue;
             }
-            let Scanned::Row(len) = scan(row, delimiter, self.is_whole, &mut cells) else { break };
+            let RowScan::Row(len) = scan(row, delimiter, self.is_whole, &mut cells) else { break };
             if cells.len() == columns {
-                samples.push(cells.iter().map(|cell| Sample::of(cell, row)).collect());
+                samples.push(cells.iter().map(|cell| CellSample::from_cell(cell, row)).collect());
             }
             self.at += len;
         }
@@ -370,12 +375,12 @@ impl Rows<'_> {
 }
 
 /// When something happened that happened at `text`.
-fn moment(text: &[u8], unit: i64) -> Result<i64, String> {
+fn parse_time(text: &[u8], unit: i64) -> Result<i64, String> {
     let text = String::from_utf8_lossy(text.trim_ascii());
     match time::scaled(&text, unit) {
         Some(Some(nanos)) => return Ok(nanos),
         Some(None) => {
-            return Err(told(
+            return Err(describe_cell(
                 text.as_bytes(),
                 "beyond the times that can be held; is `unit` right?",
             ));
@@ -389,7 +394,7 @@ fn moment(text: &[u8], unit: i64) -> Result<i64, String> {
     // Without a zone a date is taken for UTC.
     let has_date = text.bytes().filter(|byte| *byte == b'-').count() >= 2;
     let found = if has_date { date(&text).or_else(|| date(&format!("{text}Z"))) } else { None };
-    found.ok_or_else(|| told(text.as_bytes(), "neither a number nor a date"))
+    found.ok_or_else(|| describe_cell(text.as_bytes(), "neither a number nor a date"))
 }
 
 impl CsvSource {
@@ -398,11 +403,11 @@ impl CsvSource {
     }
 
     /// Whether a row is nothing: blank, or a comment.
-    pub(super) fn is_nothing(&self, row: &[u8]) -> bool {
+    pub(super) fn is_blank(&self, row: &[u8]) -> bool {
         let is_comment = self.comment.as_ref().is_some_and(|mark| row.starts_with(mark.as_bytes()));
         is_comment || row.is_empty() || row.starts_with(b"\n") || row.starts_with(b"\r\n")
     }
 }
 
 /// Types by the names of columns.
-pub(super) type Types = BTreeMap<String, CellType>;
+pub(super) type ColumnTypes = BTreeMap<String, CellType>;

@@ -2,7 +2,7 @@
 
 /// Lengths of time, those that are nearly the same put together.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Intervals(Vec<Bucket>);
+pub(crate) struct Histogram(Vec<Bucket>);
 
 /// Intervals that differ by an eighth at most.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ impl Bucket {
     }
 }
 
-impl Intervals {
+impl Histogram {
     /// Takes an interval; one below 0 counts as 0.
     pub(crate) fn push(&mut self, nanos: i64) {
         let nanos = nanos.max(0);
@@ -85,13 +85,13 @@ mod tests {
             mut lengths in proptest::collection::vec(0..i64::MAX, 1..50),
             from in 0..i64::MAX,
         ) {
-            let (mut short, mut long) = (Intervals::default(), Intervals::default());
+            let (mut short, mut long) = (Histogram::default(), Histogram::default());
             for length in &lengths {
                 if *length > from { long.push(*length) } else { short.push(*length) }
             }
             lengths.sort_unstable();
             let middle = lengths[(lengths.len() - 1) / 2];
-            let usual = Intervals::percentile(&short, &long, 50).unwrap();
+            let usual = Histogram::percentile(&short, &long, 50).unwrap();
             prop_assert!(usual.abs_diff(middle) <= middle.unsigned_abs() / 8, "{usual} {middle}");
             prop_assert_eq!(long.longer_than(from), lengths.iter().filter(|l| **l > from).count() as u64);
         }

@@ -1,0 +1,356 @@
+//! What bytes are: a record, too few to tell, or none, and why. Looks at one place only, and reads nothing.
+
+#![warn(clippy::indexing_slicing)]
+
+use std::fmt;
+
+use crate::format::{ChecksumValues, RecordExtent, RecordFormat, RecordKind, RecordOffset};
+use crate::literal::display_bytes;
+use crate::options::LengthCounts;
+use crate::walk::WalkResult;
+use crate::wire::BinaryNumber;
+
+/// What bytes begin with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Classification {
+    /// A record, as far as it alone can tell.
+    Record {
+        /// Its bytes.
+        len: usize,
+        /// Its kind.
+        kind: usize,
+    },
+    /// So many bytes are needed to tell.
+    Incomplete(usize),
+    /// No record.
+    Rejected(Rejection),
+}
+
+/// Why bytes are no record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// There is no sync word.
+    NoSync,
+    /// It is of no kind that is described; what stands where the kind should.
+    UnknownKind(Vec<u8>),
+    /// Its length is what none can be.
+    Length {
+        /// What it would be.
+        len: i128,
+        /// The shortest that can be.
+        min_len: usize,
+        /// The longest that is believed.
+        max_len: usize,
+    },
+    /// No sync word follows.
+    NoNextSync(usize),
+    /// Its fields do not end where it does.
+    FieldMismatch(usize),
+    /// It is sound, but for its fields, which are not what the description says: in words.
+    DescriptionMismatch(String),
+    /// Something that is always the same is not: where in the record.
+    Constant(usize),
+    /// Its checksum is wrong.
+    Checksum(ChecksumValues),
+    /// The log ends in it.
+    Truncated(u64),
+    /// Nothing that can be believed follows it.
+    Unconfirmed(usize),
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSync => f.write_str("there is no sync word where a record should begin"),
+            Self::UnknownKind(found) => {
+                write!(f, "a record of kind {}, which is not described", display_bytes(found))
+            }
+            Self::Length { len, min_len, max_len } => {
+                write!(
+                    f,
+                    "its length would be {len} bytes, and {min_len} to {max_len} are believed (`max_record`)"
+                )
+            }
+            Self::NoNextSync(max_len) => {
+                write!(f, "no record begins within {max_len} bytes, the longest that is believed")
+            }
+            Self::FieldMismatch(len) => write!(f, "its fields do not end where its {len} bytes do"),
+            Self::DescriptionMismatch(words) => f.write_str(words),
+            Self::Constant(at) => {
+                write!(f, "byte {at} of the record is not what is always there")
+            }
+            Self::Checksum(ChecksumValues { stored, computed }) => {
+                write!(f, "its checksum is {computed:#x}, and it says {stored:#x}")
+            }
+            Self::Truncated(len) => write!(f, "the log ends {len} bytes into a record"),
+            Self::Unconfirmed(len) => {
+                write!(f, "no record follows its {len} bytes, so that these cannot be believed")
+            }
+        }
+    }
+}
+
+impl RecordFormat {
+    /// The kind of the record that `bytes` begin with; nothing if it is none that is described, or they are too few.
+    #[inline]
+    pub fn kind_of(&self, bytes: &[u8]) -> Option<usize> {
+        let Some(key) = &self.key else { return Some(0) };
+        key.kind(bytes.get(key.at..key.at.checked_add(key.len)?)?)
+    }
+
+    /// What `bytes` begin with. `is_all` says that the log ends with them.
+    #[inline]
+    pub fn classify(&self, bytes: &[u8], is_all: bool) -> Classification {
+        let sync = self.sync.needle();
+        // To compare nothing is slow: some processors take their time over a vector's address that is none.
+        if !sync.is_empty() && !bytes.starts_with(sync) {
+            let may_be = bytes.len() < sync.len() && sync.starts_with(bytes);
+            return if may_be {
+                Classification::Incomplete(self.prefix_len)
+            } else {
+                Classification::Rejected(Rejection::NoSync)
+            };
+        }
+        if bytes.len() < self.prefix_len {
+            return Classification::Incomplete(self.prefix_len);
+        }
+        let Some((number, kind)) = self.kind_of(bytes).and_then(|n| Some((n, self.kinds.get(n)?)))
+        else {
+            return Classification::Rejected(Rejection::UnknownKind(self.key_of(bytes)));
+        };
+        let len = match self.len(kind, bytes, is_all) {
+            Ok(len) => len,
+            Err(classify) => return classify,
+        };
+        if let Err(rejection) = self.check_len(kind, len) {
+            return Classification::Rejected(rejection);
+        }
+        let len = len as usize;
+        match bytes.get(..len) {
+            None => Classification::Incomplete(len),
+            Some(record) => match self.check(kind, record) {
+                Ok(()) => Classification::Record { len, kind: number },
+                Err(rejection) => Classification::Rejected(rejection),
+            },
+        }
+    }
+
+    /// How long the record claims to be that `bytes` begin with, if that is more than `least`, can be, and is to be
+    /// told by a checksum.
+    #[inline]
+    pub fn claimed_len(&self, bytes: &[u8], min_len: usize) -> Option<usize> {
+        let RecordExtent::Length { at, word, counts, plus } = self.extent else { return None };
+        let len = self.declared_len((at, word), counts, plus, bytes)?;
+        if len <= min_len as i128 {
+            return None;
+        }
+        let sync = self.sync.needle();
+        let kind = self.kinds.get(self.kind_of(bytes)?)?;
+        let can_be = bytes.starts_with(sync) && self.check_len(kind, len).is_ok();
+        (can_be && kind.checksum.is_some()).then_some(len as usize)
+    }
+
+    /// Whether a record may begin with `bytes`, as far as they go.
+    pub fn may_start(&self, bytes: &[u8]) -> bool {
+        let sync = self.sync.needle();
+        let len = sync.len().min(bytes.len());
+        if bytes.get(..len) != sync.get(..len) {
+            return false;
+        }
+        if bytes.len() < self.prefix_len {
+            return true;
+        }
+        let Some(kind) = self.kind_of(bytes).and_then(|kind| self.kinds.get(kind)) else {
+            return false;
+        };
+        if let RecordExtent::Length { at, word, counts, plus } = self.extent {
+            let len = self.declared_len((at, word), counts, plus, bytes);
+            if len.is_none_or(|len| !self.may_have_len(kind, len)) {
+                return false;
+            }
+        }
+        kind.constants.iter().all(|(spot, value)| match spot {
+            RecordOffset::Start(at) => {
+                let there = bytes.get(*at..).unwrap_or_default();
+                there.iter().zip(value).all(|(found, wanted)| found == wanted)
+            }
+            RecordOffset::End(_) => true,
+        })
+    }
+
+    #[cold]
+    pub(crate) fn key_of(&self, bytes: &[u8]) -> Vec<u8> {
+        let key = self.key.as_ref().and_then(|key| bytes.get(key.at..key.at + key.len));
+        key.unwrap_or_default().to_vec()
+    }
+
+    /// How long the record is that `bytes` begin with; not checked yet.
+    #[inline]
+    fn len(&self, kind: &RecordKind, bytes: &[u8], is_all: bool) -> Result<i128, Classification> {
+        match (self.extent, kind.fixed_len) {
+            (RecordExtent::Length { at, word, counts, plus }, _) => {
+                let declared = self.declared_len((at, word), counts, plus, bytes);
+                declared.ok_or(Classification::Incomplete(self.prefix_len))
+            }
+            (RecordExtent::Fields, Some(fixed_len)) => Ok(fixed_len as i128),
+            (RecordExtent::Fields, None) => self.walk_len(kind, bytes),
+            (RecordExtent::Sync, _) => self.len_to_sync(bytes, is_all),
+        }
+    }
+
+    #[inline]
+    fn declared_len(
+        &self,
+        (at, word): (usize, BinaryNumber),
+        counts: LengthCounts,
+        plus: i64,
+        bytes: &[u8],
+    ) -> Option<i128> {
+        let declared = word.whole(bytes.get(at..)?)? + i128::from(plus);
+        let beside = match counts {
+            LengthCounts::Payload => self.head_len + self.tail_len,
+            LengthCounts::Record => 0,
+            LengthCounts::Follows => at + word.number.width(),
+        };
+        Some(declared + beside as i128)
+    }
+
+    fn walk_len(&self, kind: &RecordKind, bytes: &[u8]) -> Result<i128, Classification> {
+        let walk = kind.walk.as_ref().ok_or(Classification::Incomplete(kind.min_len))?;
+        match walk.run(bytes, self.head_len, None, self.max_len, |_, _| ()) {
+            WalkResult::End(end) => Ok((end + self.tail_len) as i128),
+            WalkResult::Needs(more) => Err(Classification::Incomplete(more)),
+            WalkResult::Mismatch => Err(Classification::Rejected(self.too_long(kind))),
+        }
+    }
+
+    #[cold]
+    fn too_long(&self, kind: &RecordKind) -> Rejection {
+        let (min_len, max_len) = (kind.min_len, self.max_len);
+        Rejection::Length { len: max_len as i128 + 1, min_len, max_len }
+    }
+
+    fn len_to_sync(&self, bytes: &[u8], is_all: bool) -> Result<i128, Classification> {
+        let sync = self.sync.needle().len();
+        let most = self.max_len.saturating_add(sync);
+        let searched = bytes.get(..most).unwrap_or(bytes);
+        let found = searched.get(sync..).and_then(|behind| self.sync.find(behind));
+        match found {
+            Some(at) => Ok((at + sync) as i128),
+            None if bytes.len() >= most => {
+                Err(Classification::Rejected(Rejection::NoNextSync(self.max_len)))
+            }
+            None if is_all => Ok(bytes.len() as i128),
+            None => Err(Classification::Incomplete(
+                bytes.len().saturating_mul(2).max(FIRST_SEARCH).min(most),
+            )),
+        }
+    }
+
+    #[inline]
+    fn check_len(&self, kind: &RecordKind, len: i128) -> Result<(), Rejection> {
+        let (min_len, max_len) = (kind.min_len, self.max_len);
+        if len < min_len as i128 || len > max_len as i128 {
+            return Err(Rejection::Length { len, min_len, max_len });
+        }
+        match kind.fixed_len {
+            Some(fixed_len) if fixed_len as i128 != len => {
+                Err(Rejection::FieldMismatch(len as usize))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether what may be a record of this kind may have this length. Where there is a sync word, that speaks for it.
+    #[inline]
+    fn may_have_len(&self, kind: &RecordKind, len: i128) -> bool {
+        if self.sync.needle().is_empty() {
+            return self.check_len(kind, len).is_ok();
+        }
+        len >= (self.head_len + self.tail_len) as i128 && len <= self.max_len as i128
+    }
+
+    /// How long a record is that is wrong in that only.
+    #[cold]
+    pub(crate) fn mismatched_len(&self, rejection: &Rejection) -> Option<usize> {
+        let len = match rejection {
+            Rejection::Length { len, .. } => usize::try_from(*len).ok()?,
+            Rejection::FieldMismatch(len) => *len,
+            _ => return None,
+        };
+        let is_whole = len >= self.head_len + self.tail_len && len <= self.max_len;
+        (is_whole && !matches!(self.extent, RecordExtent::Fields)).then_some(len)
+    }
+
+    /// In which way the description does not fit this record, of whose kind the length is not, if all else that it
+    /// says of itself is right.
+    #[cold]
+    pub(crate) fn description_mismatch(&self, record: &[u8]) -> Option<(&RecordKind, Rejection)> {
+        let number = self.kind_of(record)?;
+        let is_other = self.key.as_ref().is_some_and(|key| key.other == Some(number));
+        let kind = self.kinds.get(number).filter(|_| !is_other)?;
+        let lies_in_head = |spot: &RecordOffset, value: &[u8]| match spot {
+            RecordOffset::Start(at) => at + value.len() <= self.head_len,
+            RecordOffset::End(before) => *before <= self.tail_len,
+        };
+        let mut constants = kind.constants.iter().filter(|(spot, value)| lies_in_head(spot, value));
+        if !constants.all(|(spot, value)| spot.bytes_in(record).starts_with(value)) {
+            return None;
+        }
+        if let Some(checksum) = &kind.checksum {
+            checksum.sums(record).filter(|sums| sums.stored == sums.computed)?;
+        }
+        Some((kind, Rejection::DescriptionMismatch(self.mismatch_message(kind, record))))
+    }
+
+    fn mismatch_message(&self, kind: &RecordKind, record: &[u8]) -> String {
+        let (name, beside) = (&kind.name, self.head_len + self.tail_len);
+        let has = record.len().saturating_sub(beside);
+        let walked = kind.walk.as_ref().map(|walk| {
+            let body = record.get(..self.head_len + has).unwrap_or_default();
+            walk.run(body, self.head_len, None, self.max_len, |_, _| ())
+        });
+        let needs = match walked {
+            None => kind.fixed_len.map(|fixed_len| fixed_len.saturating_sub(beside).to_string()),
+            Some(WalkResult::End(end)) => Some(end.saturating_sub(self.head_len).to_string()),
+            Some(WalkResult::Needs(_) | WalkResult::Mismatch) if kind.min_len > record.len() => {
+                Some(format!("at least {}", kind.min_len.saturating_sub(beside)))
+            }
+            Some(_) => None,
+        };
+        match needs {
+            Some(needs) => format!("{name}: its fields need {needs} bytes, its payload has {has}"),
+            None => {
+                format!("{name}: its fields do not take up the {has} bytes of its payload evenly")
+            }
+        }
+    }
+
+    /// Whether a record of this length is what its kind says.
+    #[inline]
+    fn check(&self, kind: &RecordKind, record: &[u8]) -> Result<(), Rejection> {
+        for (spot, value) in &kind.constants {
+            if !spot.bytes_in(record).starts_with(value) {
+                return Err(Rejection::Constant(spot.in_record(record.len()).unwrap_or_default()));
+            }
+        }
+        if let Some(checksum) = &kind.checksum {
+            match checksum.sums(record) {
+                Some(sums) if sums.stored == sums.computed => {}
+                Some(sums) => return Err(Rejection::Checksum(sums)),
+                None => return Err(Rejection::FieldMismatch(record.len())),
+            }
+        }
+        let Some(walk) = &kind.walk else { return Ok(()) };
+        let Some(end) = record.len().checked_sub(self.tail_len) else {
+            return Err(Rejection::FieldMismatch(record.len()));
+        };
+        match walk.run(record, self.head_len, Some(end), record.len(), |_, _| ()) {
+            WalkResult::End(found) if found == end => Ok(()),
+            _ => Err(Rejection::FieldMismatch(record.len())),
+        }
+    }
+}
+
+/// How many bytes a sync word is looked for in at first.
+const FIRST_SEARCH: usize = 256;
