@@ -5,10 +5,10 @@
 //! and outputs appear where all executors and the driver see them.
 
 mod address;
-mod ask;
 pub mod carrier;
 pub mod executor;
-mod hello;
+mod handshake;
+mod http;
 pub mod local;
 pub mod logging;
 mod plan;
@@ -31,12 +31,12 @@ use tokio::runtime::{Builder, Runtime};
 const MESSAGE_LIMIT: usize = 64 << 20;
 
 /// How often it is looked whether to end.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Returns once a run or service is asked to end.
-async fn requested(stop: &Stop) {
+async fn stop_requested(stop: &Stop) {
     while !stop.is_requested() {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -49,7 +49,7 @@ fn runtime(threads: usize) -> Result<Runtime, Error> {
 }
 
 /// The name of this computer, for people.
-pub(crate) fn host() -> &'static str {
+pub(crate) fn host_name() -> &'static str {
     static HOST: LazyLock<String> =
         LazyLock::new(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
     &HOST

@@ -14,25 +14,25 @@ use crate::address::Address;
 use crate::executor::child::program;
 
 /// How long a part may take to be there.
-const START: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a part may take to end.
-const END: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How many processes a cluster on one machine may have.
-const MOST: usize = 64;
+const MAX_EXECUTORS: usize = 64;
 
 /// A cluster on this machine. Ends with this.
 #[derive(Debug)]
 pub struct LocalCluster {
     scheduler: Address,
     /// Executors, then the scheduler: nobody shall miss anybody.
-    parts: Vec<Part>,
+    processes: Vec<ClusterProcess>,
 }
 
 /// What it is to be.
 #[derive(Clone, Debug)]
-pub struct Size {
+pub struct LocalClusterOptions {
     /// How many executors.
     pub executors: usize,
     /// How many threads all of them have together.
@@ -42,39 +42,44 @@ pub struct Size {
 }
 
 #[derive(Debug)]
-struct Part(Child);
+struct ClusterProcess(Child);
 
 impl LocalCluster {
     /// Starts it, and returns when it is complete. What its parts say is passed on to `say` as long as
     /// they live.
-    pub fn start(size: &Size, say: impl Fn(&str) + Clone + Send + 'static) -> Result<Self, Error> {
-        if !(1..=MOST).contains(&size.executors) {
-            let asked = size.executors;
-            return Err(Error::refused(format!("expected 1 to {MOST} executors, not {asked}")));
+    pub fn start(
+        options: &LocalClusterOptions,
+        say: impl Fn(&str) + Clone + Send + 'static,
+    ) -> Result<Self, Error> {
+        if !(1..=MAX_EXECUTORS).contains(&options.executors) {
+            let asked = options.executors;
+            return Err(Error::refused(format!(
+                "expected 1 to {MAX_EXECUTORS} executors, not {asked}"
+            )));
         }
-        let (child, said) = start(&["scheduler", "--listen", "127.0.0.1:0"], say.clone())?;
+        let (child, lines) = start(&["scheduler", "--listen", "127.0.0.1:0"], say.clone())?;
         let mut cluster = Self {
             scheduler: Address { host: Ipv4Addr::LOCALHOST.to_string(), port: 0 },
-            parts: vec![child],
+            processes: vec![child],
         };
-        let listening = wait_for(&said, "listening on ", "the scheduler")?;
+        let listening = wait_for(&lines, "listening on ", "the scheduler")?;
         cluster.scheduler = listening.parse().map_err(|_| missing("the scheduler"))?;
-        let slots = size.threads.checked_div(size.executors).unwrap_or(1).max(1);
-        let jobs = (size.threads / (slots * size.executors)).max(1);
+        let slots = options.threads.checked_div(options.executors).unwrap_or(1).max(1);
+        let jobs = (options.threads / (slots * options.executors)).max(1);
         let mut all = Vec::new();
-        for number in 0..size.executors {
+        for number in 0..options.executors {
             let scheduler = cluster.scheduler.to_string();
             let (slots, jobs, name) =
                 (slots.to_string(), jobs.to_string(), format!("local{number}"));
             let mut arguments = vec!["executor", "--scheduler", &scheduler, "--name", &name];
             arguments.extend(["--slots", &slots, "--jobs", &jobs]);
-            arguments.extend(size.allow_exec.then_some("--allow-exec"));
-            let (child, said) = start(&arguments, say.clone())?;
-            cluster.parts.insert(0, child);
-            all.push(said);
+            arguments.extend(options.allow_exec.then_some("--allow-exec"));
+            let (child, lines) = start(&arguments, say.clone())?;
+            cluster.processes.insert(0, child);
+            all.push(lines);
         }
-        for said in &all {
-            wait_for(said, "joined ", "an executor")?;
+        for lines in &all {
+            wait_for(lines, "joined ", "an executor")?;
         }
         Ok(cluster)
     }
@@ -88,7 +93,7 @@ impl LocalCluster {
 fn start(
     arguments: &[&str],
     say: impl Fn(&str) + Send + 'static,
-) -> Result<(Part, Receiver<String>), Error> {
+) -> Result<(ClusterProcess, Receiver<String>), Error> {
     use std::os::unix::process::CommandExt;
     let mut command = Command::new(program());
     command.arg0("sluice").arg("cluster").args(arguments).arg("--with-parent");
@@ -96,17 +101,17 @@ fn start(
     // A key that is pressed is for the run, which ends its cluster in good order.
     command.process_group(0);
     let cannot = |e| Error::refused(format!("cannot start a part of the cluster: {e}"));
-    let mut part = Part(command.spawn().map_err(cannot)?);
-    let (ready, said) = mpsc::channel();
-    if let Some(errors) = part.0.stderr.take() {
+    let mut process = ClusterProcess(command.spawn().map_err(cannot)?);
+    let (ready, lines) = mpsc::channel();
+    if let Some(errors) = process.0.stderr.take() {
         let thread = std::thread::Builder::new().name("sluice-part".into());
-        thread.spawn(move || pass_on(errors, &ready, &say)).map_err(cannot)?;
+        thread.spawn(move || forward_stderr(errors, &ready, &say)).map_err(cannot)?;
     }
-    Ok((part, said))
+    Ok((process, lines))
 }
 
 /// Passes on what a part says; what it says of itself only to who waits for it.
-fn pass_on(errors: ChildStderr, ready: &Sender<String>, say: &impl Fn(&str)) {
+fn forward_stderr(errors: ChildStderr, ready: &Sender<String>, say: &impl Fn(&str)) {
     for line in BufReader::new(errors).lines().map_while(Result::ok) {
         let is_of_itself = ["listening on ", "joined "].iter().any(|word| line.starts_with(word));
         let is_heard = ready.send(line.clone()).is_ok();
@@ -117,9 +122,9 @@ fn pass_on(errors: ChildStderr, ready: &Sender<String>, say: &impl Fn(&str)) {
 }
 
 /// What a part says behind these words, once it does.
-fn wait_for(said: &Receiver<String>, words: &str, who: &str) -> Result<String, Error> {
-    let end = Instant::now() + START;
-    while let Ok(line) = said.recv_timeout(end.saturating_duration_since(Instant::now())) {
+fn wait_for(lines: &Receiver<String>, words: &str, who: &str) -> Result<String, Error> {
+    let end = Instant::now() + START_TIMEOUT;
+    while let Ok(line) = lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
         if let Some(rest) = line.strip_prefix(words) {
             return Ok(rest.to_owned());
         }
@@ -133,17 +138,17 @@ fn missing(who: &str) -> Error {
 
 impl Drop for LocalCluster {
     fn drop(&mut self) {
-        for part in &mut self.parts {
-            part.0.stdin = None;
+        for process in &mut self.processes {
+            process.0.stdin = None;
         }
-        self.parts.clear();
+        self.processes.clear();
     }
 }
 
-impl Drop for Part {
+impl Drop for ClusterProcess {
     fn drop(&mut self) {
         self.0.stdin = None;
-        let end = Instant::now() + END;
+        let end = Instant::now() + STOP_TIMEOUT;
         while Instant::now() < end && matches!(self.0.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(5));
         }

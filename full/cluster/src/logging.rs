@@ -8,16 +8,16 @@ use std::sync::OnceLock;
 use log::{LevelFilter, Log, Metadata, Record};
 
 /// The variable that asks for it: `error`, `warn`, `info`, `debug` or `trace`.
-pub const VARIABLE: &str = "SLUICE_LOG";
+pub const LOG_VARIABLE: &str = "SLUICE_LOG";
 
 /// Has libraries say on standard error what the environment asks for. Once a process; later calls do
 /// nothing.
 pub fn start() {
-    let asked = std::env::var(VARIABLE).ok();
+    let asked = std::env::var(LOG_VARIABLE).ok();
     let Some(level) = asked.and_then(|text| LevelFilter::from_str(text.trim()).ok()) else {
         return;
     };
-    if log::set_logger(&Plain).is_ok() {
+    if log::set_logger(&LibraryLogger).is_ok() {
         log::set_max_level(level);
     }
 }
@@ -28,14 +28,14 @@ pub type WriteLine = fn(&str, &str, &str);
 static WRITE_LINE: OnceLock<WriteLine> = OnceLock::new();
 
 /// Has lines written by this function from now on. Once a process; later calls do nothing.
-pub fn write_by(write: WriteLine) {
+pub fn set_writer(write: WriteLine) {
     // The first one stays.
     let _later = WRITE_LINE.set(write);
 }
 
-struct Plain;
+struct LibraryLogger;
 
-impl Log for Plain {
+impl Log for LibraryLogger {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
     }

@@ -3,28 +3,28 @@
 use sluice_core::Error;
 
 use crate::address::Address;
-use crate::ask::ask;
-use crate::hello::{Hello, unmet};
+use crate::handshake::{SchedulerIdentity, handshake_error};
+use crate::http::get_json;
 use crate::runtime;
-use crate::scheduler::answers::{Census, Work, Worker};
+use crate::scheduler::admin::{ClusterState, ExecutorStatus, JobStatus};
 
 /// What there is in a cluster.
 #[derive(Debug)]
-pub struct Status(Census);
+pub struct ClusterStatus(ClusterState);
 
-impl Status {
+impl ClusterStatus {
     /// Asks the scheduler at this address.
-    pub fn of(scheduler: &Address) -> Result<Self, Error> {
-        let state = runtime(1)?.block_on(ask(scheduler, "/sluice/state"));
-        Ok(Self(state.map_err(|no| unmet(scheduler, no))?))
+    pub fn fetch(scheduler: &Address) -> Result<Self, Error> {
+        let state = runtime(1)?.block_on(get_json(scheduler, "/sluice/state"));
+        Ok(Self(state.map_err(|error| handshake_error(scheduler, error))?))
     }
 
     /// As JSON.
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
-            "sluice": self.0.hello.sluice,
-            "ballista": self.0.hello.ballista,
-            "plugins": self.0.hello.plugins,
+            "sluice": self.0.identity.sluice,
+            "ballista": self.0.identity.ballista,
+            "plugins": self.0.identity.plugins,
             "executors": self.0.executors,
             "jobs": self.0.jobs,
         })
@@ -32,24 +32,25 @@ impl Status {
 
     /// As lines for people.
     pub fn lines(&self) -> Vec<String> {
-        let Census { hello: Hello { sluice, ballista, .. }, executors, jobs } = &self.0;
+        let ClusterState { identity: SchedulerIdentity { sluice, ballista, .. }, executors, jobs } =
+            &self.0;
         let mut lines = vec![format!("Sluice {sluice} with Ballista {ballista}")];
         let slots: u32 = executors.iter().map(|executor| executor.slots).sum();
         lines.push(format!("executors: {}, units at a time: {slots}", executors.len()));
-        lines.extend(executors.iter().map(worker));
+        lines.extend(executors.iter().map(executor_line));
         lines.push(format!("jobs: {}", jobs.len()));
-        lines.extend(jobs.iter().map(work));
+        lines.extend(jobs.iter().map(job_line));
         lines
     }
 }
 
-fn worker(worker: &Worker) -> String {
-    let Worker { id, host, slots, running, silent } = worker;
+fn executor_line(executor: &ExecutorStatus) -> String {
+    let ExecutorStatus { id, host, slots, running, silent } = executor;
     let heard = silent.map(|seconds| format!(", heard {seconds} s ago")).unwrap_or_default();
     format!("  {id} from {host}: {running} of {slots} at work{heard}")
 }
 
-fn work(work: &Work) -> String {
-    let Work { id, waiting, running } = work;
+fn job_line(job: &JobStatus) -> String {
+    let JobStatus { id, waiting, running } = job;
     format!("  {id}: {running} under way, {waiting} waiting")
 }

@@ -1,7 +1,7 @@
 //! Sessions: where queries over logs are planned and run, under a cap on memory. Opens no file: the
 //! caller brings the logs, and says what becomes of results.
 
-mod failure;
+mod error;
 mod identifiers;
 
 use std::path::PathBuf;
@@ -25,21 +25,21 @@ use futures::StreamExt;
 use sluice_core::{Error, ErrorKind};
 use tokio::runtime::Runtime;
 
-pub use failure::{Place, QueryError, Wrong};
-pub(crate) use failure::{listed, nearest};
+pub use error::{InvalidQuery, QueryError, QueryPosition};
+pub(crate) use error::{name_list, nearest};
 
-use crate::table::{Catalogue, Findings, LogTables, Reading};
+use crate::table::{Catalog, Findings, LogTables, ReadResources};
 
 /// The name of the one catalogue.
-const CATALOGUE: &str = "sluice";
+const CATALOG_NAME: &str = "sluice";
 /// The schema in which logs are tables.
 pub(crate) const ROOT: &str = "public";
 
 /// Longer queries are refused: nobody writes them, and a parser has to hold them several times.
-const LONGEST_QUERY: usize = 1 << 20;
+const MAX_QUERY_BYTES: usize = 1 << 20;
 
 /// How often a query that is waited for looks whether it is to end.
-const PATIENCE: Duration = Duration::from_millis(20);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What a session may use.
 #[derive(Clone, Debug)]
@@ -90,7 +90,7 @@ pub enum Spill {
 /// memory, which holds operators and reading, not single values (`repeat('x', 1000000000)`).
 pub struct Session {
     context: SessionContext,
-    catalogue: Catalogue,
+    catalog: Catalog,
     threads: usize,
     spills: bool,
     partitions: usize,
@@ -99,12 +99,12 @@ pub struct Session {
 
 /// A query that can be run.
 #[derive(Clone, Debug)]
-pub struct Planned {
+pub struct PlannedQuery {
     plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
 }
 
-impl Planned {
+impl PlannedQuery {
     /// The columns of its result.
     pub fn schema(&self) -> SchemaRef {
         self.plan.schema()
@@ -118,13 +118,13 @@ impl Planned {
     /// Begins to work it out. To be called within a runtime; reading ends when the stream is dropped.
     pub fn execute(&self) -> Result<SendableRecordBatchStream, QueryError> {
         let stream = execute_stream(Arc::clone(&self.plan), Arc::clone(&self.context));
-        stream.map_err(QueryError::of)
+        stream.map_err(QueryError::from_datafusion)
     }
 }
 
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session").field("logs", &self.catalogue).finish_non_exhaustive()
+        f.debug_struct("Session").field("logs", &self.catalog).finish_non_exhaustive()
     }
 }
 
@@ -133,46 +133,47 @@ impl Session {
     pub fn new(options: SessionOptions) -> Result<Self, Error> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = options.jobs.filter(|jobs| *jobs > 0).unwrap_or(cores);
-        let reading = Arc::new(Reading::new(threads, options.memory));
-        let for_operators = options.memory.saturating_sub(reading.most_memory()).max(1 << 20);
+        let resources = Arc::new(ReadResources::new(threads, options.memory));
+        let operator_memory = options.memory.saturating_sub(resources.max_memory()).max(1 << 20);
         let mut config = SessionConfig::new()
-            .with_default_catalog_and_schema(CATALOGUE, ROOT)
+            .with_default_catalog_and_schema(CATALOG_NAME, ROOT)
             .with_create_default_catalog_and_schema(false)
             .with_information_schema(true)
             .with_target_partitions(options.partitions.max(1))
             .with_batch_size(options.batch_rows.max(1))
-            .with_extension(Arc::clone(&reading));
+            .with_extension(Arc::clone(&resources));
         let settings = config.options_mut();
         // Names keep their case: fields of messages have some.
         settings.sql_parser.enable_ident_normalization = false;
         settings.sql_parser.collect_spans = true;
-        settings.execution.sort_spill_reservation_bytes = (for_operators / 8).min(10 << 20);
-        let context = SessionContext::new_with_config_rt(config, runtime(&options, for_operators)?);
-        let catalogue = Catalogue::default();
-        context.register_catalog(CATALOGUE, Arc::new(catalogue.clone()));
+        settings.execution.sort_spill_reservation_bytes = (operator_memory / 8).min(10 << 20);
+        let context =
+            SessionContext::new_with_config_rt(config, runtime(&options, operator_memory)?);
+        let catalog = Catalog::default();
+        context.register_catalog(CATALOG_NAME, Arc::new(catalog.clone()));
         let (spills, partitions) = (options.spill != Spill::Never, options.partitions.max(1));
-        Ok(Self { context, catalogue, threads, spills, partitions, runtime: OnceLock::new() })
+        Ok(Self { context, catalog, threads, spills, partitions, runtime: OnceLock::new() })
     }
 
     /// Makes a log the table `name`, and a schema of that name with a table for each channel. A log may
     /// have several names. `Err` if there is one of that name already.
     pub fn add_log(&self, name: &str, log: Arc<LogTables>) -> Result<(), Error> {
-        self.catalogue.add(name, log, true)
+        self.catalog.add(name, log, true)
     }
 
     /// Gives a log a second name, under which it is found as well, but listed nowhere.
     pub fn add_alias(&self, name: &str, log: Arc<LogTables>) -> Result<(), Error> {
-        self.catalogue.add(name, log, false)
+        self.catalog.add(name, log, false)
     }
 
     /// The log of exactly that name.
     pub fn log(&self, name: &str) -> Option<Arc<LogTables>> {
-        self.catalogue.log(name)
+        self.catalog.log(name)
     }
 
     /// The names of its logs, sorted, but for those that are not listed.
     pub fn log_names(&self) -> Vec<String> {
-        self.catalogue.names()
+        self.catalog.names()
     }
 
     /// What DataFusion calls a session: for plans made by hand, and tables that are no logs.
@@ -182,13 +183,13 @@ impl Session {
 
     /// What has been found in logs since the last call: damage, and events that could not be shown.
     pub fn take_findings(&self) -> Findings {
-        self.catalogue.take_findings()
+        self.catalog.take_findings()
     }
 
     /// Works out how one query will be run, which may mean reading until the first event of a channel;
     /// waits for that, or until `stop` is raised. Not to be called within a runtime.
-    pub fn plan(&self, sql: &str, stop: &AtomicBool) -> Result<Planned, QueryError> {
-        self.waited(stop, self.planned(sql))?
+    pub fn plan(&self, sql: &str, stop: &AtomicBool) -> Result<PlannedQuery, QueryError> {
+        self.block_on(stop, self.plan_async(sql))?
     }
 
     /// Runs a query to its end, and gives what comes of it, batch by batch, in order. Not to be called
@@ -208,7 +209,7 @@ impl Session {
     /// As [`run`](Self::run), of a query that was planned before.
     pub fn run_planned(
         &self,
-        planned: &Planned,
+        planned: &PlannedQuery,
         stop: &AtomicBool,
         take: &mut dyn FnMut(RecordBatch) -> Result<(), Error>,
     ) -> Result<(), QueryError> {
@@ -217,21 +218,25 @@ impl Session {
             let _entered = runtime.enter();
             planned.execute().map_err(|error| self.with_advice(error))?
         };
-        while let Some(batch) = self.waited(stop, stream.next())? {
-            take(batch.map_err(|error| self.with_advice(QueryError::of(error)))?)?;
+        while let Some(batch) = self.block_on(stop, stream.next())? {
+            take(batch.map_err(|error| self.with_advice(QueryError::from_datafusion(error)))?)?;
         }
         Ok(())
     }
 
     /// Waits for something, or until it is to stop.
-    fn waited<T>(&self, stop: &AtomicBool, what: impl Future<Output = T>) -> Result<T, QueryError> {
+    fn block_on<T>(
+        &self,
+        stop: &AtomicBool,
+        what: impl Future<Output = T>,
+    ) -> Result<T, QueryError> {
         self.runtime()?.block_on(async {
             let mut what = std::pin::pin!(what);
             loop {
                 if stop.load(Ordering::Relaxed) {
                     return Err(QueryError::Failed(ErrorKind::Aborted.into()));
                 }
-                if let Ok(done) = tokio::time::timeout(PATIENCE, what.as_mut()).await {
+                if let Ok(done) = tokio::time::timeout(STOP_POLL_INTERVAL, what.as_mut()).await {
                     return Ok(done);
                 }
             }
@@ -239,21 +244,21 @@ impl Session {
     }
 
     /// Works out how one query will be run.
-    pub async fn planned(&self, sql: &str) -> Result<Planned, QueryError> {
+    pub async fn plan_async(&self, sql: &str) -> Result<PlannedQuery, QueryError> {
         let state = self.context.state();
-        let logical = logical(&state, sql).await.map_err(QueryError::of)?;
-        let plan = self.physical(&state, &logical).await;
-        let plan = plan.map_err(|error| self.with_advice(QueryError::of(error)))?;
-        Ok(Planned { plan, context: self.context.task_ctx() })
+        let logical = logical_plan(&state, sql).await.map_err(QueryError::from_datafusion)?;
+        let plan = self.physical_plan(&state, &logical).await;
+        let plan = plan.map_err(|error| self.with_advice(QueryError::from_datafusion(error)))?;
+        Ok(PlannedQuery { plan, context: self.context.task_ctx() })
     }
 
-    async fn physical(
+    async fn physical_plan(
         &self,
         state: &SessionState,
         logical: &LogicalPlan,
     ) -> datafusion::error::Result<Arc<dyn ExecutionPlan>> {
         let logical = state.optimize(logical)?;
-        if self.partitions == 1 || gathers(&logical)? {
+        if self.partitions == 1 || breaks_pipeline(&logical)? {
             return state.query_planner().create_physical_plan(&logical, state).await;
         }
         // Rows that are only passed on are to come in the order of the log.
@@ -264,7 +269,7 @@ impl Session {
     }
 
     fn with_advice(&self, error: QueryError) -> QueryError {
-        let QueryError::Exhausted(what) = error else { return error };
+        let QueryError::OutOfMemory(what) = error else { return error };
         let advice = if self.spills {
             "allow more (--memory, or the option `memory`), or ask for less: fewer columns, a shorter time, a LIMIT"
         } else {
@@ -277,15 +282,15 @@ impl Session {
         if let Some(runtime) = self.runtime.get() {
             return Ok(runtime);
         }
-        let made = tokio::runtime::Builder::new_multi_thread()
+        let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(self.threads)
             .thread_name("sluice-query")
             .enable_time()
             .build();
-        let made =
-            made.map_err(|e| Error::refused(format!("cannot start threads for queries: {e}")));
-        let made = made.map_err(QueryError::Failed)?;
-        Ok(self.runtime.get_or_init(|| made))
+        let runtime =
+            runtime.map_err(|e| Error::refused(format!("cannot start threads for queries: {e}")));
+        let runtime = runtime.map_err(QueryError::Failed)?;
+        Ok(self.runtime.get_or_init(|| runtime))
     }
 }
 
@@ -309,23 +314,23 @@ fn runtime(options: &SessionOptions, memory: usize) -> Result<Arc<RuntimeEnv>, E
     };
     let disks = DiskManagerBuilder::default().with_mode(mode);
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).with_disk_manager_builder(disks);
-    runtime.build_arc().map_err(|error| QueryError::of(error).into())
+    runtime.build_arc().map_err(|error| QueryError::from_datafusion(error).into())
 }
 
 /// The plan of a query that only reads, with names brought into the case they have.
-async fn logical(state: &SessionState, sql: &str) -> datafusion::error::Result<LogicalPlan> {
-    if sql.len() > LONGEST_QUERY {
-        let what = format!("a query of {} bytes: {LONGEST_QUERY} are allowed", sql.len());
+async fn logical_plan(state: &SessionState, sql: &str) -> datafusion::error::Result<LogicalPlan> {
+    if sql.len() > MAX_QUERY_BYTES {
+        let what = format!("a query of {} bytes: {MAX_QUERY_BYTES} are allowed", sql.len());
         return Err(datafusion::error::DataFusionError::Plan(what));
     }
     let mut statement = statement(state, sql)?;
-    failure::expect_query(&statement)?;
+    error::check_is_query(&statement)?;
     let plan = loop {
         match state.statement_to_plan(statement.clone()).await {
             Ok(plan) => break plan,
             Err(error) => {
-                let renamed = identifiers::other_case(&error).is_some_and(|(written, meant)| {
-                    identifiers::rename(&mut statement, &written, &meant)
+                let renamed = identifiers::other_case(&error).is_some_and(|(written, actual)| {
+                    identifiers::rename(&mut statement, &written, &actual)
                 });
                 if !renamed {
                     return Err(error);
@@ -355,7 +360,7 @@ fn statement(state: &SessionState, sql: &str) -> datafusion::error::Result<State
 }
 
 /// Whether a plan has something that sees many rows before it gives one.
-fn gathers(plan: &LogicalPlan) -> datafusion::error::Result<bool> {
+fn breaks_pipeline(plan: &LogicalPlan) -> datafusion::error::Result<bool> {
     use datafusion::common::tree_node::TreeNodeRecursion;
     let mut found = false;
     plan.apply_with_subqueries(|node| {

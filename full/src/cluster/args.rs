@@ -23,12 +23,12 @@ Examples:
   sluice run tables.toml --engine ballista --local-cluster 2   to try it on one machine")]
 pub(crate) struct ClusterArgs {
     #[command(subcommand)]
-    pub(crate) part: Part,
+    pub(crate) command: ClusterCommand,
 }
 
 /// The parts of a cluster.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Part {
+pub(crate) enum ClusterCommand {
     /// Hand out work
     Scheduler(SchedulerArgs),
     /// Do work

@@ -14,9 +14,9 @@ use sluice::extension::{
     is_json, record_text, tell,
 };
 use sluice_cluster::executor::{self, ExecutorOptions};
-use sluice_cluster::local::Size;
+use sluice_cluster::local::LocalClusterOptions;
 use sluice_cluster::scheduler::{self, SchedulerOptions};
-use sluice_cluster::status::Status;
+use sluice_cluster::status::ClusterStatus;
 use sluice_cluster::{Address, Ballista, LocalCluster, logging, unit};
 use sluice_core::Error;
 use sluice_core::name::{printable, printable_sentence};
@@ -24,7 +24,7 @@ use sluice_core::time::TimeLength;
 use sluice_pipeline::dispatch::{Carrier, Greeting};
 use sluice_pipeline::run::{Options, Stop};
 
-use args::{ClusterArgs, ExecutorArgs, Part, SchedulerArgs, StatusArgs, UnitArgs};
+use args::{ClusterArgs, ClusterCommand, ExecutorArgs, SchedulerArgs, StatusArgs, UnitArgs};
 
 inventory::submit! {
     Verb { name: "cluster", define, run }
@@ -35,7 +35,7 @@ inventory::submit! {
 }
 
 /// What is said to who stops a part.
-const STOPPING: SignalMessages = ["stopping", "stopping: once more ends it at once"];
+const STOP_MESSAGES: SignalMessages = ["stopping", "stopping: once more ends it at once"];
 
 fn define(command: Command) -> Command {
     ClusterArgs::augment_args(command).about("Be a part of a cluster")
@@ -44,24 +44,24 @@ fn define(command: Command) -> Command {
 fn run(matches: &ArgMatches, shell: &Shell) -> Outcome {
     let args = ClusterArgs::from_arg_matches(matches);
     let args = args.map_err(|e| Failure::WrongUse(e.to_string()))?;
-    follow_libraries();
+    record_library_logs();
     logging::start();
-    match &args.part {
-        Part::Scheduler(args) => serve_scheduler(args, shell),
-        Part::Executor(args) => serve_executor(args, shell),
-        Part::Status(args) => status(args),
-        Part::Unit(args) => fulfil(args, shell),
+    match &args.command {
+        ClusterCommand::Scheduler(args) => serve_scheduler(args, shell),
+        ClusterCommand::Executor(args) => serve_executor(args, shell),
+        ClusterCommand::Status(args) => status(args),
+        ClusterCommand::Unit(args) => serve_unit(args, shell),
     }
 }
 
 /// What brings the orders of a run to the cluster that these options name. Nothing has been sent when it
 /// returns, but the scheduler is there and is the same program.
 fn connect(reach: &Reach, shell: &Shell) -> Result<Box<dyn Carrier>, Failure> {
-    follow_libraries();
+    record_library_logs();
     let greeting = Greeting::of(&shell.registry);
     let patience = time(&reach.patience)?;
     let ballista = match (&reach.scheduler, reach.local_cluster) {
-        (Some(scheduler), _) => Ballista::at(address(scheduler)?, greeting, patience),
+        (Some(scheduler), _) => Ballista::with_scheduler(address(scheduler)?, greeting, patience),
         (None, Some(executors)) => {
             let (threads, allow_exec) = (reach.jobs.unwrap_or_else(cores), reach.allow_exec);
             let quiet = shell.quiet;
@@ -70,8 +70,8 @@ fn connect(reach: &Reach, shell: &Shell) -> Result<Box<dyn Carrier>, Failure> {
                     tell(&printable_sentence(text));
                 }
             };
-            let size = Size { executors, threads, allow_exec };
-            Ballista::local(LocalCluster::start(&size, say)?, greeting, patience)
+            let options = LocalClusterOptions { executors, threads, allow_exec };
+            Ballista::with_local_cluster(LocalCluster::start(&options, say)?, greeting, patience)
         }
         (None, None) => {
             let what = "--engine ballista needs --scheduler HOST:PORT, or --local-cluster N to try it \
@@ -79,16 +79,16 @@ fn connect(reach: &Reach, shell: &Shell) -> Result<Box<dyn Carrier>, Failure> {
             return Err(Failure::WrongUse(what.into()));
         }
     };
-    ballista.meet()?;
+    ballista.check()?;
     Ok(Box::new(ballista))
 }
 
 /// Has what the libraries of a cluster say of their work written as objects where all else is.
-fn follow_libraries() {
+fn record_library_logs() {
     if !is_json() {
         return;
     }
-    logging::write_by(|level, target, text| {
+    logging::set_writer(|level, target, text| {
         let level = match level {
             "ERROR" => Level::Error,
             "WARN" => Level::Warning,
@@ -131,20 +131,20 @@ fn until_stopped(
 ) -> Outcome {
     let stop = Arc::<Stop>::default();
     let quiet = shell.quiet;
-    let _listening = Listening::start(Arc::clone(&stop), &STOPPING, move |text| {
+    let _listening = Listening::start(Arc::clone(&stop), &STOP_MESSAGES, move |text| {
         if !quiet {
             tell(text);
         }
     });
     if with_parent {
-        end_with_parent(Arc::clone(&stop))?;
+        stop_with_stdin(Arc::clone(&stop))?;
     }
     serve(&stop, &|text| shell.say(&printable_sentence(text)))?;
     Ok(Ending::Done)
 }
 
 /// Stops when standard input closes.
-fn end_with_parent(stop: Arc<Stop>) -> Result<(), Failure> {
+fn stop_with_stdin(stop: Arc<Stop>) -> Result<(), Failure> {
     let watch = move || {
         let _over = io::stdin().lock().read_to_end(&mut Vec::new());
         stop.request();
@@ -154,7 +154,7 @@ fn end_with_parent(stop: Arc<Stop>) -> Result<(), Failure> {
 }
 
 fn status(args: &StatusArgs) -> Outcome {
-    let status = Status::of(&address(&args.scheduler)?)?;
+    let status = ClusterStatus::fetch(&address(&args.scheduler)?)?;
     let mut out = io::stdout().lock();
     if args.json {
         writeln!(out, "{:#}", status.to_json())?;
@@ -167,7 +167,7 @@ fn status(args: &StatusArgs) -> Outcome {
     Ok(Ending::Done)
 }
 
-fn fulfil(args: &UnitArgs, shell: &Shell) -> Outcome {
+fn serve_unit(args: &UnitArgs, shell: &Shell) -> Outcome {
     let (jobs, allow_exec) = (Some(args.jobs.max(1)), args.allow_exec);
     let options = Options { jobs, allow_exec, ..Options::default() };
     unit::serve(&shell.registry, &options)?;

@@ -58,7 +58,7 @@ pub(crate) struct QueryArgs {
     /// The form of the rows; told by the extension of --to. On standard output it is `table`, which is for
     /// people: scripts take csv or jsonl.
     #[arg(long, value_name = "FORM")]
-    pub(crate) format: Option<Form>,
+    pub(crate) format: Option<RowFormat>,
 
     /// Show at most N rows of a table, and say how many more there are. On a terminal it is 1000 if left out.
     #[arg(long, value_name = "N")]
@@ -102,7 +102,7 @@ pub(crate) struct QueryArgs {
 
 /// A form that rows are written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Form {
+pub(crate) enum RowFormat {
     /// Columns side by side, for people. Long values are cut.
     Table,
     /// CSV with a header. Binary is base64, structs and lists are JSON, times are RFC 3339.

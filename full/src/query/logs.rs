@@ -13,13 +13,13 @@ use sluice_query::session::{Session, SessionOptions};
 use sluice_query::table::LogTables;
 
 use super::args::QueryArgs;
-use super::words::Log;
+use super::arguments::LogArgument;
 
 /// What a log is also called where there is only one.
 pub(super) const ALIAS: &str = "log";
 
 /// How a query says from when on events are wanted.
-const BY_QUERY: &str = "a query says by itself from when on: `where timestamp >= '…'`";
+const START_BY_QUERY: &str = "a query says by itself from when on: `where timestamp >= '…'`";
 
 /// A session with the logs that were named.
 pub(super) struct Logs {
@@ -34,14 +34,18 @@ pub(super) struct Logs {
 
 /// A table and what it is made of: paths or globs.
 #[derive(Debug, PartialEq, Eq)]
-struct Table {
+struct NamedTable {
     name: String,
     paths: Vec<String>,
 }
 
 impl Logs {
     /// Opens no log but to find out its format.
-    pub(super) fn open(args: &QueryArgs, logs: &[Log], shell: &Shell) -> Result<Self, Failure> {
+    pub(super) fn open(
+        args: &QueryArgs,
+        logs: &[LogArgument],
+        shell: &Shell,
+    ) -> Result<Self, Failure> {
         let memory = args.memory.unwrap_or(DEFAULT_MEMORY).0;
         let options = SessionOptions {
             jobs: args.jobs,
@@ -74,11 +78,11 @@ impl Logs {
     }
 
     /// What is asked next is asked of logs as they are then: some are still written.
-    pub(super) fn look_anew(&self) -> Result<(), Error> {
+    pub(super) fn refresh(&self) -> Result<(), Error> {
         sluice_core::files::forget_states();
         let logs = self.session.log_names().into_iter();
         let mut logs = logs.filter_map(|name| self.session.log(&name));
-        logs.try_for_each(|log| log.look_anew())
+        logs.try_for_each(|log| log.refresh())
     }
 }
 
@@ -103,27 +107,27 @@ fn as_json(inputs: &[Input]) -> String {
 
 /// The tables that these logs make: one for each name that was given, in the order of the first use, and one
 /// for each file without.
-fn tables(logs: &[Log], shell: &Shell) -> Result<Vec<Table>, Failure> {
-    let mut tables: Vec<Table> = Vec::new();
-    for Log { name, path } in logs {
-        let path = path_of_url(path, BY_QUERY, shell)?;
+fn tables(logs: &[LogArgument], shell: &Shell) -> Result<Vec<NamedTable>, Failure> {
+    let mut tables: Vec<NamedTable> = Vec::new();
+    for LogArgument { name, path } in logs {
+        let path = path_of_url(path, START_BY_QUERY, shell)?;
         let Some(name) = name else {
             for input in expand(shell, &path)? {
                 let name = name_of(&input.path);
                 expect_new(&tables, &name, &input.path)?;
-                tables.push(Table { name, paths: vec![text(&input.path)?] });
+                tables.push(NamedTable { name, paths: vec![text(&input.path)?] });
             }
             continue;
         };
         match tables.iter_mut().find(|table| table.name == *name) {
             Some(table) => table.paths.push(path),
-            None => tables.push(Table { name: name.clone(), paths: vec![path] }),
+            None => tables.push(NamedTable { name: name.clone(), paths: vec![path] }),
         }
     }
     Ok(tables)
 }
 
-fn expect_new(tables: &[Table], name: &str, path: &Path) -> Result<(), Failure> {
+fn expect_new(tables: &[NamedTable], name: &str, path: &Path) -> Result<(), Failure> {
     let Some(other) = tables.iter().find(|table| table.name == name) else { return Ok(()) };
     let (name, other) = (printable(name), other.paths.join(", "));
     let path = path.display();

@@ -2,15 +2,15 @@
 //! runs them.
 
 mod args;
-mod ask;
+mod arguments;
+mod diagnostic;
+mod execute;
+mod interrupt;
 mod logs;
 mod out;
 mod prompt;
 mod script;
 mod statements;
-mod stopping;
-mod words;
-mod wrong;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use sluice::extension::{Failure, Outcome, Shell, Verb};

@@ -8,20 +8,21 @@ use sluice::extension::{Ending, Failure, Outcome, Shell, many};
 use sluice_core::Error;
 
 use super::args::QueryArgs;
-use super::ask;
+use super::arguments::QueryArguments;
+use super::diagnostic::SqlText;
+use super::execute;
+use super::interrupt::QueryInterrupt;
 use super::logs::Logs;
-use super::out::To;
-use super::prompt::{self, Conversation, Next};
+use super::out::OutputTarget;
+use super::prompt::{self, PromptAction, Repl};
 use super::statements;
-use super::stopping::Stopping;
-use super::words::Words;
-use super::wrong::Text;
 
 /// Longer texts are no queries.
-const LONGEST: u64 = 1 << 20;
+const MAX_QUERY_BYTES: u64 = 1 << 20;
 
 pub(crate) fn run(args: &QueryArgs, shell: &Shell) -> Outcome {
-    let Words { query, logs: named } = Words::of(&args.words, args.file.is_some());
+    let QueryArguments { query, logs: named } =
+        QueryArguments::parse(&args.words, args.file.is_some());
     let reads_stdin = named.iter().any(|log| log.path == "-");
     let text = match (&args.file, query) {
         (Some(file), _) => Some((file.display().to_string(), read(file, reads_stdin)?)),
@@ -37,18 +38,18 @@ pub(crate) fn run(args: &QueryArgs, shell: &Shell) -> Outcome {
         return Err(Failure::WrongUse(what.into()));
     }
     // Said before anything is read.
-    To::of(args, Vec::new())?;
+    OutputTarget::from_args(args, Vec::new())?;
     let logs = Logs::open(args, &named, shell)?;
-    let to = To::of(args, logs.files.clone())?;
+    let to = OutputTarget::from_args(args, logs.files.clone())?;
     match text {
-        Some((name, text)) => script(Text { name: &name, text: &text }, &logs, &to, shell),
-        None if io::stdin().is_terminal() => prompt::talk(&logs, to, shell),
+        Some((name, text)) => script(SqlText { name: &name, text: &text }, &logs, &to, shell),
+        None if io::stdin().is_terminal() => prompt::run_prompt(&logs, to, shell),
         None => read_statements(&logs, to, shell),
     }
 }
 
 /// Asks all statements of a text, up to the first that is wrong or fails.
-fn script(text: Text<'_>, logs: &Logs, to: &To, shell: &Shell) -> Outcome {
+fn script(text: SqlText<'_>, logs: &Logs, to: &OutputTarget, shell: &Shell) -> Outcome {
     let statements = statements::all(text.text);
     if statements.is_empty() {
         return Err(Failure::WrongUse(format!("there is no statement in {}", text.name)));
@@ -60,17 +61,17 @@ fn script(text: Text<'_>, logs: &Logs, to: &To, shell: &Shell) -> Outcome {
             to.path().display()
         )));
     }
-    to.judge()?;
-    let stopping = Stopping::program();
+    to.check()?;
+    let interrupt = QueryInterrupt::for_program();
     let mut worst = Ending::Done;
     for (at, statement) in statements.iter().enumerate() {
-        let to = if at > 0 { &to.behind_others() } else { to };
-        let answer = ask::ask(statement, text, logs, to, stopping.raised(), shell)
-            .map_err(|failure| stopping.ended(failure))?;
-        worst = worst.max(ask::ending(answer.as_ref())?);
+        let to = if at > 0 { &to.after_others() } else { to };
+        let answer = execute::execute(statement, text, logs, to, interrupt.flag(), shell)
+            .map_err(|failure| interrupt.with_exit_code(failure))?;
+        worst = worst.max(execute::ending(answer.as_ref())?);
         let Some(answer) = answer else { return Ok(worst) };
         if to.is_file() {
-            let (rows, seconds) = (many(answer.written.rows, "row"), answer.took.as_secs_f64());
+            let (rows, seconds) = (many(answer.output.rows, "row"), answer.took.as_secs_f64());
             shell.say(&format!("{rows} in {seconds:.2} s; wrote {}", to.path().display()));
         }
     }
@@ -78,30 +79,30 @@ fn script(text: Text<'_>, logs: &Logs, to: &To, shell: &Shell) -> Outcome {
 }
 
 /// Asks the statements that come on standard input, as they come.
-fn read_statements(logs: &Logs, to: To, shell: &Shell) -> Outcome {
-    let stopping = Stopping::program();
-    let mut talk = Conversation::new(logs, to, &stopping, shell);
+fn read_statements(logs: &Logs, to: OutputTarget, shell: &Shell) -> Outcome {
+    let interrupt = QueryInterrupt::for_program();
+    let mut repl = Repl::new(logs, to, &interrupt, shell);
     let mut stdin = io::stdin().lock();
-    let mut waiting = String::new();
+    let mut buffered = String::new();
     loop {
         let mut line = Vec::new();
-        let read = stdin.by_ref().take(LONGEST + 1).read_until(b'\n', &mut line);
+        let read = stdin.by_ref().take(MAX_QUERY_BYTES + 1).read_until(b'\n', &mut line);
         let is_over = read.map_err(|e| Error::io("read", "-", e))? == 0;
         let line = String::from_utf8(line).map_err(|_| not_text("standard input"))?;
-        waiting += &line;
-        if waiting.len() as u64 > LONGEST {
+        buffered += &line;
+        if buffered.len() as u64 > MAX_QUERY_BYTES {
             return Err(too_long("standard input"));
         }
-        let may_be_whole = line.contains(';') || prompt::is_command(&waiting);
-        let is_whole = is_over || (may_be_whole && prompt::is_whole(&waiting));
+        let may_be_whole = line.contains(';') || prompt::is_command(&buffered);
+        let is_whole = is_over || (may_be_whole && prompt::is_whole(&buffered));
         if !is_whole {
             continue;
         }
-        let heard = talk.hear(&std::mem::take(&mut waiting));
-        match heard.map_err(|failure| stopping.ended(failure))? {
-            Next::More if !is_over => {}
-            Next::More | Next::Quit => return Ok(talk.ending()),
-            Next::Wrong => return Ok(Ending::WrongFiles),
+        let action = repl.execute(&std::mem::take(&mut buffered));
+        match action.map_err(|failure| interrupt.with_exit_code(failure))? {
+            PromptAction::Continue if !is_over => {}
+            PromptAction::Continue | PromptAction::Quit => return Ok(repl.ending()),
+            PromptAction::Failed => return Ok(Ending::WrongFiles),
         }
     }
 }
@@ -115,20 +116,20 @@ fn read(file: &Path, stdin_is_log: bool) -> Result<String, Failure> {
             let what = "standard input cannot be both the query and a log";
             return Err(Failure::WrongUse(what.into()));
         }
-        io::stdin().lock().take(LONGEST + 1).read_to_end(&mut bytes)
+        io::stdin().lock().take(MAX_QUERY_BYTES + 1).read_to_end(&mut bytes)
     } else {
         let open = std::fs::File::open(file).map_err(|e| Error::io("open", file, e))?;
-        open.take(LONGEST + 1).read_to_end(&mut bytes)
+        open.take(MAX_QUERY_BYTES + 1).read_to_end(&mut bytes)
     };
     read.map_err(|e| Error::io("read", file, e))?;
-    if bytes.len() as u64 > LONGEST {
+    if bytes.len() as u64 > MAX_QUERY_BYTES {
         return Err(too_long(&name));
     }
     String::from_utf8(bytes).map_err(|_| not_text(&name))
 }
 
 fn too_long(name: &str) -> Failure {
-    Failure::WrongUse(format!("a query of more than {LONGEST} bytes: {name}"))
+    Failure::WrongUse(format!("a query of more than {MAX_QUERY_BYTES} bytes: {name}"))
 }
 
 fn not_text(name: &str) -> Failure {

@@ -33,7 +33,7 @@ pub(super) fn first(text: &str) -> Option<(&str, &str)> {
         if let Some(behind) = rest.strip_prefix(';') {
             return text.get(..at).map(|statement| (statement, behind));
         }
-        at += piece(rest);
+        at += token_len(rest);
     }
     None
 }
@@ -45,14 +45,14 @@ pub(super) fn is_blank(text: &str) -> bool {
         if !rest.starts_with("--") && !rest.starts_with("/*") {
             return false;
         }
-        rest = rest.get(piece(rest)..).unwrap_or_default().trim_start();
+        rest = rest.get(token_len(rest)..).unwrap_or_default().trim_start();
     }
     true
 }
 
 /// How many bytes the first piece takes in which a semicolon would be none. What is not closed goes on to the
 /// end.
-fn piece(text: &str) -> usize {
+fn token_len(text: &str) -> usize {
     let whole = match text.chars().next() {
         Some(quote @ ('\'' | '"' | '`')) => quoted(text, quote),
         Some('-') if text.starts_with("--") => text.find('\n').map(|at| at + 1),

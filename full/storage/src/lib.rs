@@ -4,7 +4,7 @@
 //! `sluice_core`. How to get at a store comes from the environment only, never from a pipeline file, and is never
 //! part of what is said or written.
 
-mod refused;
+mod errors;
 mod runtime;
 mod s3;
 mod settings;

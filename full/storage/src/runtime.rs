@@ -25,9 +25,9 @@ fn runtime() -> io::Result<&'static Runtime> {
 }
 
 /// What a request will give.
-pub(crate) struct Answer<T>(Receiver<io::Result<T>>);
+pub(crate) struct PendingRequest<T>(Receiver<io::Result<T>>);
 
-impl<T> Answer<T> {
+impl<T> PendingRequest<T> {
     /// Waits for it.
     pub(crate) fn wait(self) -> io::Result<T> {
         let gone = |_| Err(io::Error::other("the request came to no end"));
@@ -37,9 +37,9 @@ impl<T> Answer<T> {
 
 /// Begins a request, which goes on although nobody waits yet. May be called on any thread, also on one of another
 /// runtime.
-pub(crate) fn begin<T: Send + 'static>(
+pub(crate) fn spawn<T: Send + 'static>(
     request: impl Future<Output = io::Result<T>> + Send + 'static,
-) -> Answer<T> {
+) -> PendingRequest<T> {
     let (give, take) = sync_channel(1);
     match runtime() {
         Ok(runtime) => drop(runtime.spawn(async move {
@@ -48,12 +48,12 @@ pub(crate) fn begin<T: Send + 'static>(
         })),
         Err(error) => drop(give.send(Err(error))),
     }
-    Answer(take)
+    PendingRequest(take)
 }
 
 /// Makes a request and waits for what it gives.
-pub(crate) fn wait<T: Send + 'static>(
+pub(crate) fn block_on<T: Send + 'static>(
     request: impl Future<Output = io::Result<T>> + Send + 'static,
 ) -> io::Result<T> {
-    begin(request).wait()
+    spawn(request).wait()
 }

@@ -14,16 +14,16 @@ use object_store::{
 };
 use sluice_core::store::{Address, ListDepth, ObjectState, PendingRead, PutMode, Store, changed};
 
-use crate::runtime::{self, Answer};
+use crate::runtime::{self, PendingRequest};
 use crate::settings::client;
-use crate::{refused, upload};
+use crate::{errors, upload};
 
 /// The store of all addresses `s3://…`.
 pub(crate) struct S3;
 
 /// The key of an address, taken as it is.
 pub(crate) fn key(at: &Address) -> io::Result<Path> {
-    Path::parse(at.key()).map_err(|error| refused::request(&error.into()))
+    Path::parse(at.key()).map_err(|error| errors::request_error(&error.into()))
 }
 
 fn state(meta: &ObjectMeta) -> ObjectState {
@@ -35,11 +35,13 @@ fn state(meta: &ObjectMeta) -> ObjectState {
 /// What a server says of an object.
 fn head(at: &Address) -> io::Result<ObjectMeta> {
     let (client, key) = (client(at.bucket())?, key(at)?);
-    runtime::wait(async move { client.head(&key).await.map_err(|error| refused::request(&error)) })
+    runtime::block_on(async move {
+        client.head(&key).await.map_err(|error| errors::request_error(&error))
+    })
 }
 
 /// Not every store says tags in listings.
-fn listed(meta: &ObjectMeta) -> ObjectState {
+fn listed_state(meta: &ObjectMeta) -> ObjectState {
     ObjectState { len: meta.size, version: meta.e_tag.clone().unwrap_or_default() }
 }
 
@@ -60,9 +62,9 @@ impl Store for S3 {
     ) -> io::Result<Vec<(String, ObjectState)>> {
         let client = client(prefix.bucket())?;
         let prefix = prefix.key().to_owned();
-        runtime::wait(async move {
+        runtime::block_on(async move {
             let listed = list(&client, &prefix, depth, most).await;
-            listed.map_err(|error| refused::request(&error))
+            listed.map_err(|error| errors::request_error(&error))
         })
     }
 
@@ -70,18 +72,18 @@ impl Store for S3 {
         let request = match (client(at.bucket()), key(at)) {
             (Ok(client), Ok(key)) => {
                 let state = state.clone();
-                runtime::begin(async move { read(&client, &key, &state, range).await })
+                runtime::spawn(async move { read(&client, &key, &state, range).await })
             }
-            (Err(error), _) | (_, Err(error)) => runtime::begin(async move { Err(error) }),
+            (Err(error), _) | (_, Err(error)) => runtime::spawn(async move { Err(error) }),
         };
-        Box::new(Reading(request))
+        Box::new(S3Read(request))
     }
 
     fn put(&self, at: &Address, bytes: Bytes, how: PutMode) -> io::Result<()> {
         let (client, key) = (client(at.bucket())?, key(at)?);
-        runtime::wait(async move {
+        runtime::block_on(async move {
             let put = put(&client, &key, bytes.into(), how).await;
-            put.map_err(|error| refused::request(&error))
+            put.map_err(|error| errors::request_error(&error))
         })
     }
 
@@ -91,25 +93,25 @@ impl Store for S3 {
 
     fn copy(&self, from: &Address, to: &Address) -> io::Result<()> {
         let (client, from, to) = (client(from.bucket())?, key(from)?, key(to)?);
-        runtime::wait(async move {
-            client.copy(&from, &to).await.map_err(|error| refused::request(&error))
+        runtime::block_on(async move {
+            client.copy(&from, &to).await.map_err(|error| errors::request_error(&error))
         })
     }
 
     fn remove(&self, at: &Address) -> io::Result<()> {
         let (client, key) = (client(at.bucket())?, key(at)?);
-        runtime::wait(async move {
+        runtime::block_on(async move {
             match client.delete(&key).await {
                 Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
-                Err(error) => Err(refused::request(&error)),
+                Err(error) => Err(errors::request_error(&error)),
             }
         })
     }
 }
 
-struct Reading(Answer<Bytes>);
+struct S3Read(PendingRequest<Bytes>);
 
-impl PendingRead for Reading {
+impl PendingRead for S3Read {
     fn wait(self: Box<Self>) -> io::Result<Bytes> {
         self.0.wait()
     }
@@ -130,13 +132,13 @@ async fn read(
     let found = client.get_opts(key, options).await.map_err(|error| match error {
         // It has gone, though this run has read of it.
         Error::NotFound { .. } => changed(),
-        other => refused::request(&other),
+        other => errors::request_error(&other),
     })?;
     // Not every server compares.
     if state(&found.meta) != *expected || found.range != range {
         return Err(changed());
     }
-    found.bytes().await.map_err(|error| refused::request(&error))
+    found.bytes().await.map_err(|error| errors::request_error(&error))
 }
 
 /// Puts an object in one request.
@@ -187,8 +189,8 @@ async fn list(
         let prefix = Some(prefix).filter(|prefix| !prefix.is_empty());
         let page = client.list_paginated(prefix, options).await?;
         for meta in &page.result.objects {
-            if !stands_for_a_folder(client, prefix.unwrap_or_default(), meta).await? {
-                found.push((meta.location.to_string(), listed(meta)));
+            if !is_folder_marker(client, prefix.unwrap_or_default(), meta).await? {
+                found.push((meta.location.to_string(), listed_state(meta)));
             }
         }
         page_token = page.page_token;
@@ -201,7 +203,7 @@ async fn list(
 
 /// Whether an object is one that other programs put where a user makes a folder: empty, with a slash at the end of its
 /// key. The library leaves out that slash.
-async fn stands_for_a_folder(
+async fn is_folder_marker(
     client: &AmazonS3,
     prefix: &str,
     meta: &ObjectMeta,

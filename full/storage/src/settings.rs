@@ -8,7 +8,7 @@ use std::time::Duration;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 
-use crate::refused;
+use crate::errors;
 
 /// How long a request may take; parts of uploads have 8 MiB, and lines may be slow.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ pub(crate) fn client(bucket: &str) -> io::Result<Arc<AmazonS3>> {
         return Ok(Arc::clone(client));
     }
     let built = builder(variables()).with_bucket_name(bucket).build();
-    let client = Arc::new(built.map_err(|error| refused::settings(&error))?);
+    let client = Arc::new(built.map_err(|error| errors::settings_error(&error))?);
     clients.insert(bucket.to_owned(), Arc::clone(&client));
     Ok(client)
 }
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn a_setting_that_cannot_be_is_told() {
         let builder = built(&[("AWS_ALLOW_HTTP", "perhaps")]).with_bucket_name("b");
-        let error = refused::settings(&builder.build().unwrap_err()).to_string();
+        let error = errors::settings_error(&builder.build().unwrap_err()).to_string();
         assert!(error.contains("AWS_"), "{error}");
     }
 }

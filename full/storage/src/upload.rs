@@ -12,36 +12,36 @@ use object_store::path::Path;
 use object_store::{Error, MultipartUpload, ObjectStoreExt};
 use sluice_core::store::PutMode;
 
-use crate::{refused, runtime, s3};
+use crate::{errors, runtime, s3};
 
 /// Files up to here go in one request.
-const SHORT: u64 = 16 << 20;
+const MAX_SINGLE_PUT: u64 = 16 << 20;
 /// The least a part has. Stores take 5 MiB and more, of all but the last.
-const PART: u64 = 8 << 20;
+const MIN_PART: u64 = 8 << 20;
 /// The most parts that stores take.
-const MOST_PARTS: u64 = 10_000;
+const MAX_PARTS: u64 = 10_000;
 /// Parts on their way at a time.
-const BESIDE: usize = 4;
+const CONCURRENT_PARTS: usize = 4;
 
 /// Uploads a file.
 pub(crate) fn file(client: Arc<AmazonS3>, key: Path, file: &Local, how: PutMode) -> io::Result<()> {
     let mut file = File::open(file)?;
     let len = file.metadata()?.len();
-    if len <= SHORT {
-        let bytes = take(&mut file, len)?;
-        return runtime::wait(async move {
+    if len <= MAX_SINGLE_PUT {
+        let bytes = read_exact(&mut file, len)?;
+        return runtime::block_on(async move {
             let put = s3::put(&client, &key, bytes.into(), how).await;
-            put.map_err(|error| refused::request(&error))
+            put.map_err(|error| errors::request_error(&error))
         });
     }
-    let part = PART.max(len.div_ceil(MOST_PARTS));
-    runtime::wait(async move {
+    let part = MIN_PART.max(len.div_ceil(MAX_PARTS));
+    runtime::block_on(async move {
         if how == PutMode::New {
             let free = s3::expect_none(&client, &key).await;
-            free.map_err(|error| refused::request(&error))?;
+            free.map_err(|error| errors::request_error(&error))?;
         }
         let begun = client.put_multipart(&key).await;
-        let mut upload = begun.map_err(|error| refused::request(&error))?;
+        let mut upload = begun.map_err(|error| errors::request_error(&error))?;
         let sent = send(&mut *upload, file, len, part).await;
         let done = match sent {
             Ok(()) => complete(&client, &key, &mut *upload, how).await,
@@ -62,18 +62,18 @@ async fn send(
     len: u64,
     part: u64,
 ) -> io::Result<()> {
-    let (mut left, mut on_their_way) = (len, tokio::task::JoinSet::new());
-    while left > 0 || !on_their_way.is_empty() {
-        if left > 0 && on_their_way.len() < BESIDE {
+    let (mut left, mut in_flight) = (len, tokio::task::JoinSet::new());
+    while left > 0 || !in_flight.is_empty() {
+        if left > 0 && in_flight.len() < CONCURRENT_PARTS {
             let now = part.min(left);
             left -= now;
-            let bytes = take(&mut file, now)?;
-            on_their_way.spawn(upload.put_part(bytes.into()));
+            let bytes = read_exact(&mut file, now)?;
+            in_flight.spawn(upload.put_part(bytes.into()));
             continue;
         }
-        if let Some(done) = on_their_way.join_next().await {
+        if let Some(done) = in_flight.join_next().await {
             let done = done.map_err(io::Error::other)?;
-            done.map_err(|error: Error| refused::request(&error))?;
+            done.map_err(|error: Error| errors::request_error(&error))?;
         }
     }
     Ok(())
@@ -89,13 +89,13 @@ async fn complete(
     // The protocol cannot say here that nothing may be replaced: so it is looked at last thing.
     if how == PutMode::New {
         let free = s3::expect_none(client, key).await;
-        free.map_err(|error| refused::request(&error))?;
+        free.map_err(|error| errors::request_error(&error))?;
     }
-    upload.complete().await.map(drop).map_err(|error| refused::request(&error))
+    upload.complete().await.map(drop).map_err(|error| errors::request_error(&error))
 }
 
 /// The next `len` bytes of a file, which has them.
-fn take(file: &mut File, len: u64) -> io::Result<Bytes> {
+fn read_exact(file: &mut File, len: u64) -> io::Result<Bytes> {
     let mut bytes = vec![0; usize::try_from(len).map_err(io::Error::other)?];
     file.read_exact(&mut bytes)?;
     Ok(bytes.into())

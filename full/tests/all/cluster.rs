@@ -1,6 +1,6 @@
 //! Runs on a cluster of real processes give what runs on this machine give.
 
-pub(crate) mod parts;
+pub(crate) mod processes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::kit::{Folder, Ran, drive, log, ran, sluice};
-use parts::{Cluster, Impostor, Part, executor, until};
+use processes::{Cluster, ClusterProcess, FakeScheduler, executor, until};
 
 /// A batch of everything that a log may become: one file, compressed, and a folder of files.
 const BATCH: &str = r#"
@@ -142,7 +142,7 @@ fn an_executor_that_is_killed_in_the_middle_costs_nothing_but_time() {
     let expected = by_itself(&folder);
     let mut cluster = Cluster::start(&folder, 2);
     let arguments = [&["run", "batch.toml"][..], &cluster.engine()].concat();
-    let mut run = Part::start(sluice(&folder).args(arguments));
+    let mut run = ClusterProcess::start(sluice(&folder).args(arguments));
     until("the first output", || {
         let there = fs::read_dir(folder.at("out")).ok()?;
         there
@@ -167,7 +167,7 @@ fn a_cluster_on_this_machine_lives_for_one_run() {
 fn a_cluster_on_this_machine_ends_with_its_run_also_where_that_is_killed() {
     let folder = folder(12);
     let run = ["run", "batch.toml", "--engine", "ballista", "--local-cluster", "2"];
-    let mut run = Part::start(sluice(&folder).args(run));
+    let mut run = ClusterProcess::start(sluice(&folder).args(run));
     until("the first output", || folder.at("out/00.jsonl").exists().then_some(()));
     assert!(at_work_in(&folder) > 3);
     run.kill();
@@ -277,13 +277,13 @@ fn a_cluster_of_another_version_or_with_other_plugins_is_refused() {
         (json!({ "what": "else" }), "is no scheduler of Sluice"),
     ];
     for (answer, words) in cases {
-        let impostor = Impostor::saying(&answer);
+        let impostor = FakeScheduler::with_json(&answer);
         let to = ["--scheduler", &impostor.address];
         let run = [&["run", "batch.toml", "--engine", "ballista"][..], &to].concat();
         ran(&folder, &run).expect(2).says(words);
         ran(&folder, &[&["cluster", "executor"][..], &to].concat()).expect(2).says(words);
     }
-    let stranger = Impostor::answering("SSH-2.0-OpenSSH_9.9\r\n".into());
+    let stranger = FakeScheduler::with_response("SSH-2.0-OpenSSH_9.9\r\n".into());
     let run = ["run", "batch.toml", "--engine", "ballista", "--scheduler", &stranger.address];
     ran(&folder, &run).expect(2).says("is no scheduler of Sluice");
     assert_eq!(folder.names(), ["batch.toml", "in"]);
@@ -296,7 +296,7 @@ fn executors_outlive_their_scheduler_and_join_the_next_one() {
     let mut cluster = Cluster::start(&folder, 1);
     cluster.scheduler.kill();
     let address = cluster.address.clone();
-    cluster.scheduler = parts::scheduler(&folder, &address);
+    cluster.scheduler = processes::scheduler(&folder, &address);
     cluster.scheduler.says("listening on ");
     until("the executor to join again", || {
         (cluster.executors[0].said().matches("joined ").count() == 2).then_some(())
@@ -327,7 +327,7 @@ fn an_executor_that_is_stopped_leaves_its_unit_to_others() {
     let expected = by_itself(&folder);
     let mut cluster = Cluster::start(&folder, 1);
     let arguments = [&["run", "batch.toml"][..], &cluster.engine()].concat();
-    let mut run = Part::start(sluice(&folder).args(arguments));
+    let mut run = ClusterProcess::start(sluice(&folder).args(arguments));
     until("the first output", || folder.at("out/00.jsonl").exists().then_some(()));
     cluster.executors[0].signal(Signal::TERM);
     assert_eq!(cluster.executors[0].code(), Some(0));
@@ -342,7 +342,7 @@ fn a_run_says_that_no_executor_is_there_and_waits_for_one() {
     let folder = folder(2);
     let mut cluster = Cluster::start(&folder, 0);
     let arguments = [&["run", "batch.toml"][..], &cluster.engine()].concat();
-    let mut run = Part::start(sluice(&folder).args(arguments));
+    let mut run = ClusterProcess::start(sluice(&folder).args(arguments));
     until("a word on executors", || run.said().contains("waiting for executors").then_some(()));
     cluster.executors.push(executor(&folder, &cluster.address, &[]));
     assert_eq!(run.code(), Some(0), "{}", run.said());
@@ -354,7 +354,7 @@ fn a_run_that_is_stopped_ends_soon_and_goes_on_with_resume() {
     let expected = by_itself(&folder);
     let cluster = Cluster::start(&folder, 1);
     let arguments = [&["run", "batch.toml"][..], &cluster.engine()].concat();
-    let mut run = Part::start(sluice(&folder).args(arguments));
+    let mut run = ClusterProcess::start(sluice(&folder).args(arguments));
     until("the first output", || folder.at("out/00.jsonl").exists().then_some(()));
     run.signal(Signal::INT);
     let code = run.code();

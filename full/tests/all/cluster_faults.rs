@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::cluster::parts::{Cluster, Part, until};
+use crate::cluster::processes::{Cluster, ClusterProcess, until};
 use crate::cluster::{same, tree};
 use crate::kit::{Folder, drive, log, ran, sluice};
 
@@ -53,7 +53,7 @@ exec cat
 const ALL: usize = 9999;
 
 /// A batch of which as many units go through as may; each of the others is held in its middle.
-struct Held {
+struct GatedBatch {
     folder: Folder,
     /// Where the parts of its cluster are at home: who works in `folder` is a driver, or does a unit.
     home: Folder,
@@ -61,9 +61,9 @@ struct Held {
     expected: BTreeMap<String, Vec<u8>>,
 }
 
-impl Held {
+impl GatedBatch {
     /// A batch of so many logs, all of which may go through.
-    fn of(logs: u64) -> Self {
+    fn with_logs(logs: u64) -> Self {
         Self::with(BATCH, WAIT, (0..logs).map(|n| log(&drive(n + 1, 300 + 200 * (n as i64 % 3)))))
     }
 
@@ -114,17 +114,17 @@ impl Held {
         cluster
     }
 
-    fn scheduler(&self, listen: &str) -> Part {
+    fn scheduler(&self, listen: &str) -> ClusterProcess {
         let arguments = ["cluster", "scheduler", "--listen", listen, "--executor-timeout", "4s"];
-        Part::start(sluice(&self.home).args(arguments))
+        ClusterProcess::start(sluice(&self.home).args(arguments))
     }
 
-    fn executor(&self, scheduler: &str) -> Part {
+    fn executor(&self, scheduler: &str) -> ClusterProcess {
         self.executor_by(&[crate::PROGRAM], scheduler)
     }
 
     /// An executor that is started by other programs.
-    fn executor_by(&self, words: &[&str], scheduler: &str) -> Part {
+    fn executor_by(&self, words: &[&str], scheduler: &str) -> ClusterProcess {
         let arguments = ["cluster", "executor", "--scheduler", scheduler, "--slots", "1"];
         let mut command = sluice(&self.home);
         if let [program, more @ ..] = words {
@@ -132,13 +132,13 @@ impl Held {
             command.args(more).current_dir(self.home.path()).stdin(std::process::Stdio::null());
         }
         command.env("TMPDIR", self.home.path());
-        Part::start(command.args(arguments).arg("--allow-exec"))
+        ClusterProcess::start(command.args(arguments).arg("--allow-exec"))
     }
 
     /// Starts a run of the batch.
-    fn start(&self, cluster: &Cluster, more: &[&str]) -> Part {
+    fn start(&self, cluster: &Cluster, more: &[&str]) -> ClusterProcess {
         let run = ["run", "batch.toml", "--allow-exec"];
-        Part::start(sluice(&self.folder).args(run).args(cluster.engine()).args(more))
+        ClusterProcess::start(sluice(&self.folder).args(run).args(cluster.engine()).args(more))
     }
 
     /// Waits until the outputs of so many units are there, and recorded.
@@ -267,14 +267,14 @@ fn signal_all(processes: &[Pid], signal: Signal) {
 }
 
 /// What a scheduler says of its cluster.
-fn status(held: &Held, cluster: &Cluster) -> Value {
+fn status(held: &GatedBatch, cluster: &Cluster) -> Value {
     let status = ["cluster", "status", "--json", "--scheduler", &cluster.address];
     serde_json::from_slice(&ran(&held.home, &status).expect(0).stdout).unwrap()
 }
 
 /// Waits until a scheduler knows so many executors.
 #[track_caller]
-fn until_executors(held: &Held, cluster: &Cluster, count: usize) {
+fn until_executors(held: &GatedBatch, cluster: &Cluster, count: usize) {
     until(&format!("{count} executors"), || {
         let status = status(held, cluster);
         (status["executors"].as_array().unwrap().len() == count).then_some(())
@@ -283,7 +283,7 @@ fn until_executors(held: &Held, cluster: &Cluster, count: usize) {
 
 /// Waits until nobody works for any run.
 #[track_caller]
-fn until_idle(held: &Held, cluster: &Cluster) {
+fn until_idle(held: &GatedBatch, cluster: &Cluster) {
     until("the end of all jobs", || {
         status(held, cluster)["jobs"].as_array().unwrap().is_empty().then_some(())
     });

@@ -13,7 +13,7 @@ use crate::kit::{Folder, Ran, drive, log, root, skipped};
 
 /// What a document asks of its reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+enum DocumentStep {
     /// To write this file.
     Write { path: String, text: String },
     /// To type this.
@@ -25,7 +25,7 @@ enum Step {
 }
 
 /// The steps of a document, in their order. Boxes of other languages than `sh` are not for this machine.
-fn steps(document: &str) -> Vec<Step> {
+fn steps(document: &str) -> Vec<DocumentStep> {
     let (mut steps, mut place) = (Vec::new(), "");
     let mut lines = document.lines();
     while let Some(line) = lines.next() {
@@ -37,10 +37,12 @@ fn steps(document: &str) -> Vec<Step> {
         let box_ = lines.by_ref().take_while(|line| *line != "```");
         let text: String = box_.map(|line| format!("{line}\n")).collect();
         match (std::mem::take(&mut place).split_once(": "), language) {
-            (Some(("file", path)), _) => steps.push(Step::Write { path: path.into(), text }),
-            (Some(("stays", _)), "sh") => steps.push(Step::Start(text)),
-            (None, "sh") => steps.push(Step::Type(text)),
-            (None, "text") => steps.push(Step::See(text)),
+            (Some(("file", path)), _) => {
+                steps.push(DocumentStep::Write { path: path.into(), text })
+            }
+            (Some(("stays", _)), "sh") => steps.push(DocumentStep::Start(text)),
+            (None, "sh") => steps.push(DocumentStep::Type(text)),
+            (None, "text") => steps.push(DocumentStep::See(text)),
             _ => {}
         }
     }
@@ -52,7 +54,7 @@ fn document(name: &str) -> String {
 }
 
 /// Somebody who does what a document says, in a room of their own. What stays ends with them.
-struct Reader {
+struct DocumentReader {
     room: Folder,
     staying: Vec<Child>,
     /// What stands in the document, and what is typed instead.
@@ -60,7 +62,7 @@ struct Reader {
     saw: String,
 }
 
-impl Reader {
+impl DocumentReader {
     fn new() -> Self {
         let room = Folder::new();
         for folder in ["bin", "data", "data/logs"] {
@@ -81,16 +83,16 @@ impl Reader {
         command
     }
 
-    fn follow(&mut self, step: Step) {
+    fn follow(&mut self, step: DocumentStep) {
         match step {
-            Step::Write { path, text } => drop(self.room.write(&path, text)),
-            Step::Type(text) => {
+            DocumentStep::Write { path, text } => drop(self.room.write(&path, text)),
+            DocumentStep::Type(text) => {
                 let ran = Ran::of(self.shell(&text).output().unwrap());
                 assert_eq!(ran.code, Some(0), "{text}\n{}\n{}", ran.text(), ran.stderr);
                 self.saw = ran.text();
             }
-            Step::See(text) => assert_eq!(self.saw, text),
-            Step::Start(text) => self.start(&format!("exec {text}")),
+            DocumentStep::See(text) => assert_eq!(self.saw, text),
+            DocumentStep::Start(text) => self.start(&format!("exec {text}")),
         }
     }
 
@@ -121,7 +123,7 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for DocumentReader {
     fn drop(&mut self) {
         for child in self.staying.iter_mut().rev() {
             drop(child.kill());
@@ -132,7 +134,7 @@ impl Drop for Reader {
 
 #[test]
 fn whoever_follows_the_page_on_sql_sees_what_it_says() {
-    let mut reader = Reader::new();
+    let mut reader = DocumentReader::new();
     for step in steps(&document("query.md")) {
         reader.follow(step);
     }
@@ -142,7 +144,7 @@ fn whoever_follows_the_page_on_sql_sees_what_it_says() {
 
 #[test]
 fn whoever_follows_the_page_on_clusters_gets_tables() {
-    let mut reader = Reader::new();
+    let mut reader = DocumentReader::new();
     for n in 0..4 {
         reader.room.write(&format!("data/logs/{n}.lcm"), log(&drive(n + 1, 300)));
     }
@@ -150,7 +152,7 @@ fn whoever_follows_the_page_on_clusters_gets_tables() {
     reader.read_instead("--listen 10.0.0.1:50050", "--listen 127.0.0.1:0");
     for step in steps(&document("cluster.md")) {
         // Parts make the same again: into an empty folder.
-        if matches!(&step, Step::Type(text) if text.contains("--shard")) {
+        if matches!(&step, DocumentStep::Type(text) if text.contains("--shard")) {
             fs::remove_dir_all(reader.room.at("data/tables")).unwrap();
         }
         reader.follow(step);
@@ -161,7 +163,7 @@ fn whoever_follows_the_page_on_clusters_gets_tables() {
 
 #[test]
 fn systemd_units_start_a_cluster() {
-    let mut reader = Reader::new();
+    let mut reader = DocumentReader::new();
     let folder = root().join("docs/examples/systemd");
     let values = fs::read_to_string(folder.join("cluster.conf")).unwrap();
     let values: String = values
@@ -178,7 +180,7 @@ fn systemd_units_start_a_cluster() {
         let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
         reader.start(&format!("{values} exec {start}"));
     }
-    reader.follow(Step::Type("sluice cluster status --scheduler 10.0.0.1:50050".into()));
+    reader.follow(DocumentStep::Type("sluice cluster status --scheduler 10.0.0.1:50050".into()));
     assert!(reader.saw.contains("executors: 1, units at a time: 8"), "{}", reader.saw);
 }
 
@@ -204,7 +206,7 @@ fn the_kubernetes_cluster_is_one_and_its_run_runs() {
         return;
     };
     let [scheduler, executor] = &cluster[..] else { panic!("{cluster:?}") };
-    let mut reader = Reader::new();
+    let mut reader = DocumentReader::new();
     for n in 0..3 {
         reader.room.write(&format!("data/logs/{n}.lcm"), log(&drive(n + 1, 200)));
     }
@@ -215,7 +217,7 @@ fn the_kubernetes_cluster_is_one_and_its_run_runs() {
     );
     reader.start(&(values.clone() + scheduler));
     reader.start(&(values.clone() + executor));
-    reader.follow(Step::Type(values + &run[0]));
+    reader.follow(DocumentStep::Type(values + &run[0]));
     assert!(reader.room.at("data/tables/_manifest.json").exists());
 }
 
@@ -238,7 +240,7 @@ fn what_the_readme_shows_of_the_full_program_can_be_typed() {
     let lines = boxes.iter().flat_map(|text| text.split("```").nth(1).unwrap().lines());
     let lines: Vec<&str> = lines.filter_map(|line| line.strip_prefix("sluice ")).collect();
     assert!(boxes.len() == 2 && lines.len() > 6, "{lines:?}");
-    let reader = Reader::new();
+    let reader = DocumentReader::new();
     for line in lines {
         let command = format!("sluice {} --help", line.split(" #").next().unwrap());
         let ran = Ran::of(reader.shell(&command).output().unwrap());

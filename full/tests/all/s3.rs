@@ -5,7 +5,7 @@ pub(crate) mod server;
 use std::fs;
 
 use crate::kit::{BEGIN, Event, Folder, drive, log, numbers, ran};
-use server::{SECRET, Server, Then};
+use server::{PlannedFault, SECRET, Server};
 
 /// A folder and a server with the same small logs: `in/a.lcm` and the like there, `logs/drives/a.lcm` here.
 fn with_logs() -> (Folder, Server) {
@@ -262,7 +262,7 @@ fn a_bucket_or_an_object_that_is_not_there_is_told() {
 fn a_server_that_dies_while_it_is_read_ends_the_run_and_nothing_is_published() {
     let (folder, server) = (Folder::new(), Server::start());
     long_log(&folder, &server);
-    server.on("GET /logs/long.lcm", 8, Then::Die);
+    server.on("GET /logs/long.lcm", 8, PlannedFault::Die);
     let ran = server.ran(&folder, &["convert", "s3://logs/long.lcm", "--to", "out.lcm"]);
     ran.expect(1).says("s3://logs/long.lcm");
     assert_eq!(folder.names(), ["long.lcm"]);
@@ -271,7 +271,7 @@ fn a_server_that_dies_while_it_is_read_ends_the_run_and_nothing_is_published() {
 #[test]
 fn a_server_that_dies_while_it_is_written_leaves_no_manifest() {
     let (folder, server) = with_logs();
-    server.on("PUT /out/t/", 3, Then::Die);
+    server.on("PUT /out/t/", 3, PlannedFault::Die);
     let ran = server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://out/t/"]);
     ran.expect(1).says("s3://out/t/");
     assert!(!server.keys("out").iter().any(|key| key.contains("_manifest")));
@@ -285,7 +285,7 @@ fn what_was_put_is_taken_back_if_not_all_can_be() {
         let keys = server.keys("out").into_iter();
         keys.map(|key| (key.clone(), server.get(&format!("out/{key}")))).collect()
     };
-    server.on("PUT /out/t/channel%3DD", 1, Then::Refuse);
+    server.on("PUT /out/t/channel%3DD", 1, PlannedFault::Refuse);
     let replace = ["convert", "in/b.lcm", "--to", "s3://out/t/", "--overwrite"];
     server.ran(&folder, &replace).expect(1).says("does not allow").says("taken back");
     let keys = server.keys("out");
@@ -301,7 +301,7 @@ fn an_object_that_changes_while_it_is_read_is_no_mixture() {
     let (folder, server) = (Folder::new(), Server::start());
     server.put("logs/a.lcm", log(&drive(1, 20_000)));
     let other = log(&drive(2, 20_000));
-    server.on("GET /logs/a.lcm", 3, Then::Change(server.path("logs/a.lcm"), other));
+    server.on("GET /logs/a.lcm", 3, PlannedFault::Change(server.path("logs/a.lcm"), other));
     server
         .ran(&folder, &["convert", "s3://logs/a.lcm", "--to", "out.lcm"])
         .expect(1)
@@ -331,7 +331,7 @@ fn a_table_that_cannot_be_read_is_an_error_and_no_damage() {
     let (folder, server) = with_logs();
     server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://logs/a.parquet"]).expect(0);
     for nth in [1, 2, 3] {
-        server.on("GET /logs/a.parquet", nth, Then::Refuse);
+        server.on("GET /logs/a.parquet", nth, PlannedFault::Refuse);
         let convert = ["convert", "s3://logs/a.parquet", "--to", "out.lcm", "--from", "parquet"];
         let ran = server.ran(&folder, &convert);
         // What comes in few requests is all there before.
@@ -360,7 +360,7 @@ fn an_object_that_stands_for_a_folder_is_no_output_in_it() {
         <LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;d41d8cd9&quot;</ETag>\
         <Size>0</Size></Contents></ListBucketResult>";
     let (folder, server) = with_logs();
-    server.on("GET /out?list-type=2", 1, Then::Say(LISTED));
+    server.on("GET /out?list-type=2", 1, PlannedFault::Say(LISTED));
     server.ran(&folder, &["convert", "in/a.lcm", "--to", "s3://out/t/"]).expect(0);
     assert!(server.keys("out").contains(&"t/_manifest.json".to_owned()));
 }
@@ -372,7 +372,7 @@ fn a_key_that_is_no_path_is_told() {
         <LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;d41d8cd9&quot;</ETag>\
         <Size>7</Size></Contents></ListBucketResult>";
     let (folder, server) = with_logs();
-    server.on("GET /logs?list-type=2", 1, Then::Say(LISTED));
+    server.on("GET /logs?list-type=2", 1, PlannedFault::Say(LISTED));
     let ran = server.ran(&folder, &["convert", "s3://logs/**/*.lcm", "--to", "a.lcm"]);
     ran.expect(1).says("a//b.lcm").says("remove or rename it");
 }

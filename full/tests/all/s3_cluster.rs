@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use crate::cluster::parts::{Part, until};
+use crate::cluster::processes::{ClusterProcess, until};
 use crate::cluster::{names, same, tree};
 use crate::kit::{Folder, Ran, drive, log};
 use crate::s3::server::{SECRET, Server};
@@ -32,13 +32,13 @@ const HERE: (&str, &str) = ("in", "made");
 const CLUSTER: [&str; 4] = ["--engine", "ballista", "--local-cluster", "2"];
 
 /// A folder and a server with the same logs, and a batch of them.
-struct Held {
+struct S3Batch {
     folder: Folder,
     server: Server,
 }
 
-impl Held {
-    fn of(logs: u64, (from, to): (&str, &str)) -> Self {
+impl S3Batch {
+    fn with_logs(logs: u64, (from, to): (&str, &str)) -> Self {
         let (folder, server) = (Folder::new(), Server::start());
         fs::create_dir(folder.at("in")).unwrap();
         for n in 0..logs {
@@ -55,11 +55,11 @@ impl Held {
             .ran(&self.folder, &[&["run", "batch.toml"], arguments.concat().as_slice()].concat())
     }
 
-    fn start(&self, arguments: &[&str]) -> Part {
-        Part::start(self.server.sluice(&self.folder).args(arguments))
+    fn start(&self, arguments: &[&str]) -> ClusterProcess {
+        ClusterProcess::start(self.server.sluice(&self.folder).args(arguments))
     }
 
-    fn start_run(&self, engine: &[&str]) -> Part {
+    fn start_run(&self, engine: &[&str]) -> ClusterProcess {
         self.start(&[&["run", "batch.toml"], engine].concat())
     }
 
@@ -92,7 +92,7 @@ impl Held {
 
 #[test]
 fn a_batch_between_buckets_is_byte_for_byte_what_one_program_makes() {
-    let held = Held::of(6, THERE);
+    let held = S3Batch::with_logs(6, THERE);
     let expected = held.by_itself();
     held.ran(&[&CLUSTER]).expect(0).says("6 inputs done");
     same(&expected, &held.made());
@@ -114,7 +114,7 @@ fn a_batch_between_buckets_is_byte_for_byte_what_one_program_makes() {
 
 #[test]
 fn logs_of_a_folder_are_written_into_a_store() {
-    let held = Held::of(3, (HERE.0, THERE.1));
+    let held = S3Batch::with_logs(3, (HERE.0, THERE.1));
     let expected = held.by_itself();
     held.ran(&[&CLUSTER]).expect(0);
     same(&expected, &held.made());
@@ -122,7 +122,7 @@ fn logs_of_a_folder_are_written_into_a_store() {
 
 #[test]
 fn logs_of_a_store_are_written_into_a_folder() {
-    let held = Held::of(3, (THERE.0, HERE.1));
+    let held = S3Batch::with_logs(3, (THERE.0, HERE.1));
     held.ran(&[]).expect(0);
     let expected = tree(&held.folder.at("made"));
     fs::remove_dir_all(held.folder.at("made")).unwrap();
@@ -133,7 +133,7 @@ fn logs_of_a_store_are_written_into_a_folder() {
 
 #[test]
 fn a_pipeline_without_placeholders_writes_an_object_or_a_folder_of_them() {
-    let held = Held::of(1, THERE);
+    let held = S3Batch::with_logs(1, THERE);
     for to in ["s3://out/a.jsonl", "s3://out/t/"] {
         let convert = ["convert", "s3://logs/in/00.lcm", "--to", to];
         held.server.ran(&held.folder, &convert).expect(0);
@@ -150,7 +150,7 @@ fn a_pipeline_without_placeholders_writes_an_object_or_a_folder_of_them() {
 
 #[test]
 fn outputs_in_a_store_and_beside_it_are_refused() {
-    let held = Held::of(1, THERE);
+    let held = S3Batch::with_logs(1, THERE);
     let text = String::from_utf8(held.folder.read("batch.toml")).unwrap();
     let mixed = text.replace("s3://out/made/{stem}.jsonl", "made/{stem}.jsonl");
     held.folder.write("batch.toml", mixed);
@@ -160,7 +160,7 @@ fn outputs_in_a_store_and_beside_it_are_refused() {
 
 #[test]
 fn an_executor_that_is_killed_leaves_nothing_behind_in_a_store() {
-    let held = Held::of(8, THERE);
+    let held = S3Batch::with_logs(8, THERE);
     let expected = held.by_itself();
     let (_scheduler, address, mut executors) = cluster(&held, 2);
     let mut run = held.start_run(&["--engine", "ballista", "--scheduler", &address]);
@@ -171,19 +171,19 @@ fn an_executor_that_is_killed_leaves_nothing_behind_in_a_store() {
 }
 
 /// A scheduler, where it listens, and so many executors.
-fn cluster(held: &Held, executors: usize) -> (Part, String, Vec<Part>) {
+fn cluster(held: &S3Batch, executors: usize) -> (ClusterProcess, String, Vec<ClusterProcess>) {
     let listen = ["cluster", "scheduler", "--listen", "127.0.0.1:0", "--executor-timeout", "4s"];
     let scheduler = held.start(&listen);
     let address = scheduler.says("listening on ");
     let start = |_| held.start(&["cluster", "executor", "--slots", "1", "--scheduler", &address]);
-    let executors: Vec<Part> = (0..executors).map(start).collect();
+    let executors: Vec<ClusterProcess> = (0..executors).map(start).collect();
     executors.iter().for_each(|executor| drop(executor.says("joined ")));
     (scheduler, address, executors)
 }
 
 #[test]
 fn after_its_driver_was_killed_a_run_goes_on_and_its_room_is_removed() {
-    let held = Held::of(8, THERE);
+    let held = S3Batch::with_logs(8, THERE);
     let expected = held.by_itself();
     let mut run = held.start_run(&CLUSTER);
     held.until_first();
@@ -194,7 +194,7 @@ fn after_its_driver_was_killed_a_run_goes_on_and_its_room_is_removed() {
 
 #[test]
 fn of_two_drivers_in_one_folder_of_a_store_the_second_is_refused() {
-    let held = Held::of(2, THERE);
+    let held = S3Batch::with_logs(2, THERE);
     let expected = held.by_itself();
     let (_scheduler, address, _) = cluster(&held, 0);
     let engine = ["--engine", "ballista", "--scheduler", &address];

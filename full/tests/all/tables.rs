@@ -15,7 +15,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use serde_json::{Value, json};
 use sluice_core::{ErrorKind, PluginFactory, PluginKind, Registry, Source};
-use sluice_query::session::{Planned, QueryError, Session, SessionOptions, Spill};
+use sluice_query::session::{PlannedQuery, QueryError, Session, SessionOptions, Spill};
 use sluice_query::table::{Findings, LogTables};
 
 use crate::kit::{BEGIN, Dice, Event, Folder, drive, events, log, python, ran};
@@ -56,7 +56,7 @@ fn session(plugin: &str, path: &Path, types: &[&str]) -> Session {
     session_with(small(), tables_of(plugin, path, types))
 }
 
-fn planned(session: &Session, sql: &str) -> Planned {
+fn planned(session: &Session, sql: &str) -> PlannedQuery {
     session.plan(sql, &AtomicBool::new(false)).unwrap_or_else(|error| panic!("{sql}: {error}"))
 }
 
@@ -228,10 +228,10 @@ fn queries_give_the_same_whether_or_not_conditions_are_pushed_down() {
 }
 
 /// Events by channel, and places and lengths of damage.
-type Told = (Vec<(String, i64)>, Vec<(u64, u64)>);
+type LogInfo = (Vec<(String, i64)>, Vec<(u64, u64)>);
 
 /// What `info` says of a log.
-fn info(folder: &Folder, name: &str) -> Told {
+fn info(folder: &Folder, name: &str) -> LogInfo {
     let said = ran(folder, &["info", name, "--json"]).text();
     let said: Value = serde_json::from_str(&said).unwrap();
     let array = |key: &str| said[key].as_array().unwrap().clone();
@@ -492,10 +492,10 @@ fn mistakes_are_told_with_their_place_and_what_there_is() {
         let said = refusal(&session, sql);
         assert!(said.contains(says), "{sql}: {said}");
     }
-    let Err(QueryError::Wrong(wrong)) = asked(&session, "select 1,\n  chanel from drive") else {
+    let Err(QueryError::Invalid(wrong)) = asked(&session, "select 1,\n  chanel from drive") else {
         panic!()
     };
-    let place = wrong.place.unwrap();
+    let place = wrong.position.unwrap();
     assert_eq!((place.line, place.column), (2, 3));
     let deep = format!("select {}1{}", "(".repeat(5_000), ")".repeat(5_000));
     assert!(refusal(&session, &deep).contains("nested too deeply"));

@@ -19,27 +19,27 @@ use tonic::transport::Channel;
 use tonic::{Code, Request};
 
 use crate::address::Address;
-use crate::ask::ask;
-use crate::scheduler::answers::Standing;
-use crate::{LOOK, MESSAGE_LIMIT, plan, requested};
+use crate::http::get_json;
+use crate::scheduler::admin::JobProgress;
+use crate::{MESSAGE_LIMIT, POLL_INTERVAL, plan, stop_requested};
 
 /// How often it is asked how a job is, at first and later.
-const PACE: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
+const STATUS_INTERVALS: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
 
 /// How often it is asked how far a job is.
-const LOOK_CLOSER: Duration = Duration::from_secs(2);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How long a scheduler may be silent.
-const SILENCE: Duration = Duration::from_secs(60);
+const SCHEDULER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// When it is first said that nothing happens, and how often again.
-const SAY_AGAIN: Duration = Duration::from_secs(60);
+const REMINDER_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Of how many units it has to be said that nobody sees their folders, before that is taken for true of all.
-const MOST_LEFT: usize = 3;
+const MAX_ABANDONED: usize = 3;
 
 /// How long it may take to say that a job is not wanted any more.
-const GOODBYE: Duration = Duration::from_secs(5);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A job that has been submitted.
 pub(super) struct Job<'a> {
@@ -53,13 +53,13 @@ pub(super) struct Job<'a> {
 
 /// How a job is.
 enum State {
-    Going,
+    Active,
     Done,
     Failed(String),
     /// The scheduler does not know it.
     Unknown,
     /// The scheduler does not answer.
-    Silent(String),
+    Unreachable(String),
 }
 
 impl<'a> Job<'a> {
@@ -79,7 +79,7 @@ impl<'a> Job<'a> {
         let mut client = client
             .max_decoding_message_size(MESSAGE_LIMIT)
             .max_encoding_message_size(MESSAGE_LIMIT);
-        let plan = plan::encoded(shared, orders).map_err(|e| cannot(&e.to_string()))?;
+        let plan = plan::encode_plan(shared, orders).map_err(|e| cannot(&e.to_string()))?;
         let session = new_instance_id();
         let submitted = client.execute_query(request(plan, &session)).await;
         let submitted = submitted.map_err(|status| cannot(status.message()))?.into_inner();
@@ -99,30 +99,30 @@ impl<'a> Job<'a> {
         stop: &Stop,
         say: &(dyn Fn(&str) + Sync),
     ) -> Result<Result<(), Error>, Error> {
-        let mut vigil = Vigil::new(self.units, patience);
+        let mut watchdog = Watchdog::new(self.units, patience);
         let result = tokio::select! {
-            result = self.until_over(&mut vigil, say) => result,
-            () = requested(stop) => Ok(()),
+            result = self.until_over(&mut watchdog, say) => result,
+            () = stop_requested(stop) => Ok(()),
         };
-        vigil.hear(self.scheduler, &self.id, say).await;
-        self.leave(result.is_ok() && !stop.is_requested()).await;
-        result.map(|()| vigil.left.pop().map_or(Ok(()), |why| Err(Error::refused(why))))
+        watchdog.poll_progress(self.scheduler, &self.id, say).await;
+        self.clean_up(result.is_ok() && !stop.is_requested()).await;
+        result.map(|()| watchdog.abandoned.pop().map_or(Ok(()), |why| Err(Error::refused(why))))
     }
 
     async fn until_over(
         &self,
-        vigil: &mut Vigil,
+        watchdog: &mut Watchdog,
         say: &(dyn Fn(&str) + Sync),
     ) -> Result<(), Error> {
         let mut client = self.client.clone();
-        let mut pace = PACE[0];
-        let mut heard = Instant::now();
+        let mut interval = STATUS_INTERVALS[0];
+        let mut last_response = Instant::now();
         loop {
-            sleep(pace.max(LOOK / 2)).await;
-            pace = (pace * 2).min(PACE[1]);
+            sleep(interval.max(POLL_INTERVAL / 2)).await;
+            interval = (interval * 2).min(STATUS_INTERVALS[1]);
             match state(&mut client, &self.id).await {
                 State::Done => return Ok(()),
-                State::Failed(why) => return Err(Error::refused(said(&why))),
+                State::Failed(why) => return Err(Error::refused(reason_of(&why))),
                 State::Unknown => {
                     let lost = "has lost the job: it was probably started anew";
                     return Err(Error::refused(format!(
@@ -130,28 +130,30 @@ impl<'a> Job<'a> {
                         self.scheduler
                     )));
                 }
-                State::Going => heard = Instant::now(),
-                State::Silent(why) if heard.elapsed() >= SILENCE.min(vigil.patience) => {
+                State::Active => last_response = Instant::now(),
+                State::Unreachable(why)
+                    if last_response.elapsed() >= SCHEDULER_TIMEOUT.min(watchdog.patience) =>
+                {
                     let silent = format!("the scheduler at {} fell silent: {why}", self.scheduler);
                     return Err(Error::refused(silent));
                 }
-                State::Silent(_) => continue,
+                State::Unreachable(_) => continue,
             }
-            vigil.look(self.scheduler, &self.id, say).await?;
+            watchdog.check(self.scheduler, &self.id, say).await?;
         }
     }
 
     /// Has nobody work for it any more, and nothing kept of it.
-    async fn leave(&mut self, is_over: bool) {
+    async fn clean_up(&mut self, is_over: bool) {
         let (job_id, session_id) = (self.id.clone(), self.session.clone());
-        let leave = async {
+        let clean_up = async {
             if !is_over {
                 // What cannot be cancelled ends for want of its driver.
                 drop(self.client.cancel_job(CancelJobParams { job_id }).await);
             }
             drop(self.client.remove_session(RemoveSessionParams { session_id }).await);
         };
-        drop(timeout(GOODBYE, leave).await);
+        drop(timeout(CANCEL_TIMEOUT, clean_up).await);
     }
 }
 
@@ -176,7 +178,7 @@ async fn state(client: &mut SchedulerGrpcClient<Channel>, id: &str) -> State {
     match answer.map(|answer| answer.into_inner().status.and_then(|status| status.status)) {
         Ok(Some(Status::Successful(_))) => State::Done,
         Ok(Some(Status::Failed(failed))) => State::Failed(failed.error),
-        Ok(Some(Status::Queued(_) | Status::Running(_))) => State::Going,
+        Ok(Some(Status::Queued(_) | Status::Running(_))) => State::Active,
         Ok(None) => State::Unknown,
         Err(status)
             if matches!(
@@ -184,72 +186,80 @@ async fn state(client: &mut SchedulerGrpcClient<Channel>, id: &str) -> State {
                 Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown
             ) =>
         {
-            State::Silent(status.message().to_owned())
+            State::Unreachable(status.message().to_owned())
         }
         Err(_) => State::Unknown,
     }
 }
 
 /// The reason in what Ballista says of a job that failed: it wraps what we said into much of its own.
-fn said(why: &str) -> String {
+fn reason_of(why: &str) -> String {
     let quoted = why.split_once("error: \"").map(|(_, rest)| rest);
     let inner = quoted.and_then(|rest| rest.split_once("\" }")).map(|(inner, _)| inner);
     inner.unwrap_or(why).trim().to_owned()
 }
 
 /// Watches over whether anything happens at all, and hears what executors say of a job.
-struct Vigil {
+struct Watchdog {
     units: usize,
     patience: Duration,
-    looked: Instant,
+    checked: Instant,
     /// When there was news last, and how the job stood.
-    news: (Instant, Option<Standing>),
-    said: Instant,
+    last_change: (Instant, Option<JobProgress>),
+    last_reminder: Instant,
     /// How many words have been heard.
-    heard: usize,
+    messages_read: usize,
     /// Why executors have left units to nobody.
-    left: Vec<String>,
+    abandoned: Vec<String>,
 }
 
-impl Vigil {
+impl Watchdog {
     fn new(units: usize, patience: Duration) -> Self {
         let now = Instant::now();
         // The first word comes soon: what is missing is mostly an executor.
-        let said = now.checked_sub(SAY_AGAIN).unwrap_or(now) + LOOK_CLOSER;
-        let (news, left) = ((now, None), Vec::new());
-        Self { units, patience, looked: now, news, said, heard: 0, left }
+        let last_reminder = now.checked_sub(REMINDER_INTERVAL).unwrap_or(now) + PROGRESS_INTERVAL;
+        let (last_change, abandoned) = ((now, None), Vec::new());
+        Self {
+            units,
+            patience,
+            checked: now,
+            last_change,
+            last_reminder,
+            messages_read: 0,
+            abandoned,
+        }
     }
 
     /// Looks how far the job is, now and then. `Err` if nothing has happened for too long although nobody
     /// was at work, or if nobody sees what it is about.
-    async fn look(
+    async fn check(
         &mut self,
         scheduler: &Address,
         job: &str,
         say: &(dyn Fn(&str) + Sync),
     ) -> Result<(), Error> {
-        if self.looked.elapsed() < LOOK_CLOSER {
+        if self.checked.elapsed() < PROGRESS_INTERVAL {
             return Ok(());
         }
-        self.looked = Instant::now();
+        self.checked = Instant::now();
         // Whether the scheduler is there at all is asked elsewhere.
-        let Some(standing) = self.hear(scheduler, job, say).await else { return Ok(()) };
-        let ended = self.units.saturating_sub(standing.waiting + standing.running);
-        if self.left.len() >= MOST_LEFT && ended <= self.left.len() {
-            return Err(Error::refused(self.left.pop().unwrap_or_default()));
+        let Some(progress) = self.poll_progress(scheduler, job, say).await else { return Ok(()) };
+        let ended = self.units.saturating_sub(progress.waiting + progress.running);
+        if self.abandoned.len() >= MAX_ABANDONED && ended <= self.abandoned.len() {
+            return Err(Error::refused(self.abandoned.pop().unwrap_or_default()));
         }
-        if standing.running > 0 || self.news.1.as_ref() != Some(&standing) {
-            self.news.0 = Instant::now();
+        if progress.running > 0 || self.last_change.1.as_ref() != Some(&progress) {
+            self.last_change.0 = Instant::now();
         }
-        if standing.executors == 0 && self.said.elapsed() >= SAY_AGAIN {
-            self.said = Instant::now();
+        if progress.executors == 0 && self.last_reminder.elapsed() >= REMINDER_INTERVAL {
+            self.last_reminder = Instant::now();
             say(&format!(
                 "waiting for executors: none has joined {scheduler}; `sluice cluster executor --scheduler \
                  {scheduler}` starts one"
             ));
         }
-        let (silence, waiting) = (self.news.0.elapsed(), standing.waiting);
-        self.news.1 = Some(standing);
+        let (silence, waiting) = (self.last_change.0.elapsed(), progress.waiting);
+        self.last_change.1 = Some(progress);
         if silence < self.patience {
             return Ok(());
         }
@@ -260,22 +270,22 @@ impl Vigil {
     }
 
     /// Asks how the job stands, and passes on what executors have said of it since.
-    async fn hear(
+    async fn poll_progress(
         &mut self,
         scheduler: &Address,
         job: &str,
         say: &(dyn Fn(&str) + Sync),
-    ) -> Option<Standing> {
-        let asked = format!("/sluice/job/{job}/{}", self.heard);
-        let mut standing: Standing = ask(scheduler, &asked).await.ok()?;
-        for word in standing.words.drain(..) {
-            self.heard += 1;
-            say(&word.text);
-            if word.is_left {
-                self.left.push(word.text);
+    ) -> Option<JobProgress> {
+        let asked = format!("/sluice/job/{job}/{}", self.messages_read);
+        let mut progress: JobProgress = get_json(scheduler, &asked).await.ok()?;
+        for message in progress.messages.drain(..) {
+            self.messages_read += 1;
+            say(&message.text);
+            if message.is_abandoned {
+                self.abandoned.push(message.text);
             }
         }
-        Some(standing)
+        Some(progress)
     }
 }
 
@@ -286,7 +296,7 @@ mod tests {
     #[test]
     fn of_what_ballista_says_of_a_failure_only_our_words_are_told() {
         let why = r#"Task 0 in Stage 1 failed 8 times, fail the stage, most recent failure reason: "Task failed due to IO error: DataFusionError(IoError(Custom { kind: Other, error: "the folder /x is not there" }))""#;
-        assert_eq!(said(why), "the folder /x is not there");
-        assert_eq!(said("something else"), "something else");
+        assert_eq!(reason_of(why), "the folder /x is not there");
+        assert_eq!(reason_of("something else"), "something else");
     }
 }

@@ -10,16 +10,16 @@ use sluice_pipeline::dispatch::{Carrier, Greeting, Order};
 use sluice_pipeline::run::Stop;
 
 use crate::address::Address;
-use crate::hello::meet;
+use crate::handshake::check_scheduler;
 use crate::local::LocalCluster;
-use crate::{logging, requested, runtime};
+use crate::{logging, runtime, stop_requested};
 use job::Job;
 
 /// How many orders a job has at most: a scheduler plans each job as a whole.
-const MOST_ORDERS: usize = 5_000;
+const MAX_ORDERS: usize = 5_000;
 
 /// How many bytes the orders of a job have together at most, if they are more than one.
-const MOST_BYTES: usize = 8 << 20;
+const MAX_BYTES: usize = 8 << 20;
 
 /// A cluster, as a driver sees it.
 #[derive(Debug)]
@@ -35,20 +35,20 @@ impl Ballista {
     /// The cluster of the scheduler at this address, which has to be the same program as one with this
     /// greeting. Gives up a job of which nothing was heard for `patience` although executors had nothing
     /// to do.
-    pub fn at(scheduler: Address, greeting: Greeting, patience: Duration) -> Self {
+    pub fn with_scheduler(scheduler: Address, greeting: Greeting, patience: Duration) -> Self {
         Self { scheduler, greeting, patience, _local: None }
     }
 
     /// The cluster of processes on this machine.
-    pub fn local(local: LocalCluster, greeting: Greeting, patience: Duration) -> Self {
+    pub fn with_local_cluster(local: LocalCluster, greeting: Greeting, patience: Duration) -> Self {
         let scheduler = local.scheduler().clone();
         Self { scheduler, greeting, patience, _local: Some(local) }
     }
 
     /// Sees whether the scheduler is there and the same program. Sends nothing.
-    pub fn meet(&self) -> Result<(), Error> {
-        let met = runtime(1)?.block_on(meet(&self.scheduler, &self.greeting));
-        Ok(met.map(drop)?)
+    pub fn check(&self) -> Result<(), Error> {
+        let identity = runtime(1)?.block_on(check_scheduler(&self.scheduler, &self.greeting));
+        Ok(identity.map(drop)?)
     }
 }
 
@@ -63,14 +63,17 @@ impl Carrier for Ballista {
         let orders = orders.iter().map(Order::apart).collect::<Result<Vec<_>, _>>()?;
         let runtime = runtime(1)?;
         let result = runtime.block_on(async {
-            let Some(met) = unless(stop, meet(&self.scheduler, &self.greeting)).await else {
+            let Some(checked) =
+                unless_stopped(stop, check_scheduler(&self.scheduler, &self.greeting)).await
+            else {
                 return Ok(());
             };
-            met?;
+            checked?;
             let mut result = Ok(());
-            for (shared, some) in portions(&orders) {
+            for (shared, some) in split_into_jobs(&orders) {
                 // Where it was taken all the same, its units find that the run is over.
-                let submitted = unless(stop, Job::submit(&self.scheduler, shared, &some)).await;
+                let submitted =
+                    unless_stopped(stop, Job::submit(&self.scheduler, shared, &some)).await;
                 let Some(job) = submitted else { break };
                 let mut job = job?;
                 let ended = job.watch(self.patience, stop, say).await?;
@@ -84,33 +87,33 @@ impl Carrier for Ballista {
 }
 
 /// What comes of this; nothing once it is asked to stop, however long the other side takes.
-async fn unless<T>(stop: &Stop, work: impl Future<Output = T>) -> Option<T> {
+async fn unless_stopped<T>(stop: &Stop, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
-        () = requested(stop) => None,
+        () = stop_requested(stop) => None,
         done = work => Some(done),
     }
 }
 
 /// What orders of a job share, and the rest of each.
-type Portion<'o> = (&'o str, Vec<&'o str>);
+type JobOrders<'o> = (&'o str, Vec<&'o str>);
 
 /// The orders, a job each time.
-fn portions(orders: &[(String, String)]) -> Vec<Portion<'_>> {
-    let mut portions: Vec<Portion<'_>> = Vec::new();
+fn split_into_jobs(orders: &[(String, String)]) -> Vec<JobOrders<'_>> {
+    let mut jobs: Vec<JobOrders<'_>> = Vec::new();
     let mut bytes = 0;
     for (shared, order) in orders {
         bytes += order.len();
-        let is_full = |last: &Portion<'_>| last.1.len() >= MOST_ORDERS || bytes > MOST_BYTES;
-        match portions.last_mut() {
+        let is_full = |last: &JobOrders<'_>| last.1.len() >= MAX_ORDERS || bytes > MAX_BYTES;
+        match jobs.last_mut() {
             Some(last) if last.0 == shared && !is_full(last) => last.1.push(order),
             _ => {
                 bytes = order.len();
-                portions.push((shared, vec![order]));
+                jobs.push((shared, vec![order]));
             }
         }
     }
-    portions
+    jobs
 }
 
 #[cfg(test)]
@@ -119,15 +122,15 @@ mod tests {
 
     #[test]
     fn portions_hold_every_order_once_and_in_order_within_their_limits() {
-        let long = "x".repeat(MOST_BYTES - 10);
-        let mut orders = vec![long.clone(), "abc".into(), long, "y".repeat(2 * MOST_BYTES)];
-        orders.extend((0..MOST_ORDERS + 7).map(|number| number.to_string()));
+        let long = "x".repeat(MAX_BYTES - 10);
+        let mut orders = vec![long.clone(), "abc".into(), long, "y".repeat(2 * MAX_BYTES)];
+        orders.extend((0..MAX_ORDERS + 7).map(|number| number.to_string()));
         let orders: Vec<_> = orders.into_iter().map(|order| ("s".to_owned(), order)).collect();
-        let portions = portions(&orders);
-        let all = portions.iter().flat_map(|(_, some)| some.clone());
+        let jobs = split_into_jobs(&orders);
+        let all = jobs.iter().flat_map(|(_, some)| some.clone());
         assert!(all.eq(orders.iter().map(|(_, order)| order.as_str())));
-        let lengths: Vec<usize> = portions.iter().map(|(_, some)| some.len()).collect();
-        assert_eq!(lengths, [2, 1, 1, MOST_ORDERS, 7]);
+        let lengths: Vec<usize> = jobs.iter().map(|(_, some)| some.len()).collect();
+        assert_eq!(lengths, [2, 1, 1, MAX_ORDERS, 7]);
     }
 
     #[test]
@@ -135,12 +138,12 @@ mod tests {
         let stop = Stop::default();
         stop.request();
         let runtime = runtime(1).unwrap();
-        assert_eq!(runtime.block_on(unless(&stop, std::future::pending::<()>())), None);
-        assert_eq!(runtime.block_on(unless(&Stop::default(), async { 1 })), Some(1));
+        assert_eq!(runtime.block_on(unless_stopped(&stop, std::future::pending::<()>())), None);
+        assert_eq!(runtime.block_on(unless_stopped(&Stop::default(), async { 1 })), Some(1));
     }
 
     #[test]
     fn no_orders_are_no_job() {
-        assert!(portions(&[]).is_empty());
+        assert!(split_into_jobs(&[]).is_empty());
     }
 }

@@ -11,38 +11,38 @@ use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use super::{Voice, tell};
-use crate::unit::Ended;
+use super::{MessageSender, send_message};
+use crate::unit::UnitResult;
 
 /// How long a process may take to end what works for it, once nobody wants it any more.
-const LAST_WORDS: Duration = Duration::from_secs(3);
+const EXIT_GRACE: Duration = Duration::from_secs(3);
 
 /// How much of a line is kept.
-const LONGEST_LINE: u64 = 64 << 10;
+const MAX_LINE: u64 = 64 << 10;
 
 /// How a process ended.
 #[derive(Debug)]
-pub(super) enum Came {
+pub(super) enum ChildExit {
     /// By itself, with its last word.
-    To(Ended),
+    Finished(UnitResult),
     /// Without one: how.
-    Died(String),
+    Crashed(String),
     /// It was ended.
-    Ended,
+    Cancelled,
 }
 
 /// Has this program fulfil an order in a folder, in a process that `end` ends: by a word, or by being
 /// dropped.
 ///
 /// `Err` if it cannot be started.
-pub(super) async fn fulfil(
+pub(super) async fn run_unit(
     arguments: &[String],
     folder: &Path,
     order: &str,
     name: &str,
-    voice: &Voice,
+    messages: &MessageSender,
     end: oneshot::Receiver<()>,
-) -> io::Result<Came> {
+) -> io::Result<ChildExit> {
     let mut child = command(arguments, folder).spawn()?;
     let Some(((mut input, output), errors)) =
         child.stdin.take().zip(child.stdout.take()).zip(child.stderr.take())
@@ -50,44 +50,46 @@ pub(super) async fn fulfil(
         return Err(io::Error::other("a process without pipes"));
     };
     let last = Mutex::new(String::new());
-    let talk = async {
+    let pipes = async {
         let feed = async {
             // A process that dies before it has read its order has said why.
             drop(input.write_all(format!("{order}\n").as_bytes()).await);
             drop(input.flush().await);
         };
-        tokio::join!(keep_last_line(output, &last), pass_on(errors, name, voice), feed);
+        tokio::join!(keep_last_line(output, &last), forward_stderr(errors, name, messages), feed);
     };
-    let mut talk = Box::pin(talk);
+    let mut pipes = Box::pin(pipes);
     // Its input stays open until then: it ends itself when that closes.
     let status = tokio::select! {
-        status = listen(&mut child, &mut talk) => Some(status?),
+        status = wait_for_exit(&mut child, &mut pipes) => Some(status?),
         _ = end => None,
     };
-    drop(talk);
+    drop(pipes);
     drop(input);
     match status {
-        Some(status) => Ok(judge(status, &last.lock().unwrap_or_else(PoisonError::into_inner))),
+        Some(status) => {
+            Ok(classify_exit(status, &last.lock().unwrap_or_else(PoisonError::into_inner)))
+        }
         None => {
-            end_gently(&mut child).await;
-            Ok(Came::Ended)
+            end_child(&mut child).await;
+            Ok(ChildExit::Cancelled)
         }
     }
 }
 
 /// Hears a process to its end. What others that it has started say afterwards is not waited for.
-async fn listen(
+async fn wait_for_exit(
     child: &mut Child,
-    talk: &mut (impl Future<Output = ()> + Unpin),
+    pipes: &mut (impl Future<Output = ()> + Unpin),
 ) -> io::Result<ExitStatus> {
-    let (mut ended, mut quiet) = (None, false);
+    let (mut ended, mut pipes_done) = (None, false);
     loop {
         tokio::select! {
-            () = &mut *talk, if !quiet => quiet = true,
+            () = &mut *pipes, if !pipes_done => pipes_done = true,
             status = child.wait(), if ended.is_none() => ended = Some(status?),
-            () = sleep(LAST_WORDS), if ended.is_some() => quiet = true,
+            () = sleep(EXIT_GRACE), if ended.is_some() => pipes_done = true,
         }
-        if let (Some(status), true) = (ended, quiet) {
+        if let (Some(status), true) = (ended, pipes_done) {
             return Ok(status);
         }
     }
@@ -112,17 +114,17 @@ pub(crate) fn program() -> std::path::PathBuf {
     std::env::current_exe().unwrap_or_else(|_| "sluice".into())
 }
 
-async fn end_gently(child: &mut Child) {
-    if timeout(LAST_WORDS, child.wait()).await.is_err() {
+async fn end_child(child: &mut Child) {
+    if timeout(EXIT_GRACE, child.wait()).await.is_err() {
         // Where that fails, it has ended meanwhile.
         drop(child.kill().await);
     }
 }
 
-fn judge(status: ExitStatus, last: &str) -> Came {
+fn classify_exit(status: ExitStatus, last: &str) -> ChildExit {
     match serde_json::from_str(last) {
-        Ok(ended) if status.success() => Came::To(ended),
-        _ => Came::Died(format!("its process ended without a result: {status}")),
+        Ok(ended) if status.success() => ChildExit::Finished(ended),
+        _ => ChildExit::Crashed(format!("its process ended without a result: {status}")),
     }
 }
 
@@ -134,10 +136,10 @@ async fn keep_last_line(output: ChildStdout, last: &Mutex<String>) {
 }
 
 /// Passes on what a process says, under its unit's name.
-async fn pass_on(errors: ChildStderr, name: &str, voice: &Voice) {
+async fn forward_stderr(errors: ChildStderr, name: &str, messages: &MessageSender) {
     let mut lines = BufReader::new(errors);
     while let Some(line) = next_line(&mut lines).await {
-        tell(voice, format!("{name}: {line}")).await;
+        send_message(messages, format!("{name}: {line}")).await;
     }
 }
 
@@ -145,7 +147,7 @@ async fn pass_on(errors: ChildStderr, name: &str, voice: &Voice) {
 async fn next_line<R: tokio::io::AsyncRead + Unpin>(from: &mut BufReader<R>) -> Option<String> {
     loop {
         let mut line = Vec::new();
-        let read = (&mut *from).take(LONGEST_LINE).read_until(b'\n', &mut line).await;
+        let read = (&mut *from).take(MAX_LINE).read_until(b'\n', &mut line).await;
         if !read.is_ok_and(|length| length > 0) {
             return None;
         }

@@ -4,9 +4,9 @@
 //! Asks for work itself, so it needs no port and can stand behind a firewall. Touches no data.
 
 pub(crate) mod child;
-mod marks;
+mod done_marker;
 mod session;
-mod workshop;
+mod unit_runner;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use crate::address::Address;
-use crate::hello::{Unmet, meet};
-use crate::{LOOK, requested, runtime};
-use session::Session;
-use workshop::Workshop;
+use crate::handshake::{HandshakeError, check_scheduler};
+use crate::{POLL_INTERVAL, runtime, stop_requested};
+use session::SchedulerSession;
+use unit_runner::UnitRunner;
 
 /// How long an executor that has just been started waits for its scheduler.
-const FIRST_WAIT: Duration = Duration::from_secs(8);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The longest pause between two tries to join again.
-const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+const MAX_BACKOFF: Duration = Duration::from_secs(15);
 
 /// How to be an executor.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ pub struct ExecutorOptions {
 }
 
 /// What is said from inside.
-pub(crate) type Voice = mpsc::Sender<String>;
+pub(crate) type MessageSender = mpsc::Sender<String>;
 
 /// Is an executor until it is asked to stop: then it ends what it is at, which others will do. Says when
 /// it has joined, when it has lost its scheduler, and what units say on standard error.
@@ -63,26 +63,26 @@ pub fn serve(
     say: &(dyn Fn(&str) + Sync),
 ) -> Result<(), Error> {
     let runtime = runtime(2)?;
-    let (voice, mut heard) = mpsc::channel::<String>(256);
+    let (messages, mut received) = mpsc::channel::<String>(256);
     let result = runtime.block_on(async {
-        let serving = run(options, stop, voice);
+        let serving = run(options, stop, messages);
         tokio::pin!(serving);
         loop {
             tokio::select! {
                 biased;
-                Some(text) = heard.recv() => say(&text),
+                Some(text) = received.recv() => say(&text),
                 result = &mut serving => break result,
             }
         }
     });
-    while let Ok(text) = heard.try_recv() {
+    while let Ok(text) = received.try_recv() {
         say(&text);
     }
     runtime.shutdown_background();
     result
 }
 
-async fn run(options: &ExecutorOptions, stop: &Stop, voice: Voice) -> Result<(), Error> {
+async fn run(options: &ExecutorOptions, stop: &Stop, messages: MessageSender) -> Result<(), Error> {
     let temporary =
         match &options.work_dir {
             Some(_) => None,
@@ -93,29 +93,31 @@ async fn run(options: &ExecutorOptions, stop: &Stop, voice: Voice) -> Result<(),
     let work_dir = options.work_dir.as_deref().or(temporary.as_ref().map(TempDir::path));
     let work_dir = work_dir.unwrap_or_else(|| std::path::Path::new("."));
     std::fs::create_dir_all(work_dir).map_err(|e| Error::io("create", work_dir, e))?;
-    let workshop = Arc::new(Workshop::new(options, voice.clone()));
-    let mut first = Some(Instant::now() + FIRST_WAIT);
-    let mut pause = Duration::from_millis(250);
+    let runner = Arc::new(UnitRunner::new(options, messages.clone()));
+    let mut first = Some(Instant::now() + CONNECT_TIMEOUT);
+    let mut backoff = Duration::from_millis(250);
     while !stop.is_requested() {
-        match meet(&options.scheduler, &options.greeting).await {
-            Ok(hello) => {
-                let session = Session::new(options, &hello, &workshop, work_dir);
-                match session.run(stop, &voice).await {
+        match check_scheduler(&options.scheduler, &options.greeting).await {
+            Ok(identity) => {
+                let session = SchedulerSession::new(options, &identity, &runner, work_dir);
+                match session.run(stop, &messages).await {
                     Ok(()) => break,
-                    Err(why) => tell(&voice, format!("{why}; joining again")).await,
+                    Err(why) => send_message(&messages, format!("{why}; joining again")).await,
                 }
-                (first, pause) = (None, Duration::from_millis(250));
+                (first, backoff) = (None, Duration::from_millis(250));
             }
             // Whoever starts an executor wants to know at once that nothing is there. Later, it is worth
             // waiting for.
-            Err(Unmet::Silent(why)) => match first {
-                Some(end) if Instant::now() >= end => return Err(Unmet::Silent(why).into()),
-                _ => pause = (pause * 2).min(LONGEST_PAUSE),
+            Err(HandshakeError::Unreachable(why)) => match first {
+                Some(end) if Instant::now() >= end => {
+                    return Err(HandshakeError::Unreachable(why).into());
+                }
+                _ => backoff = (backoff * 2).min(MAX_BACKOFF),
             },
             Err(refused) => return Err(refused.into()),
         }
-        let most = if first.is_some() { Duration::from_secs(1) } else { LONGEST_PAUSE };
-        wait(pause.min(most), stop).await;
+        let limit = if first.is_some() { Duration::from_secs(1) } else { MAX_BACKOFF };
+        wait(backoff.min(limit), stop).await;
     }
     Ok(())
 }
@@ -123,12 +125,12 @@ async fn run(options: &ExecutorOptions, stop: &Stop, voice: Voice) -> Result<(),
 /// Waits so long, or until it is asked to stop.
 async fn wait(time: Duration, stop: &Stop) {
     tokio::select! {
-        () = sleep(time.max(LOOK)) => {}
-        () = requested(stop) => {}
+        () = sleep(time.max(POLL_INTERVAL)) => {}
+        () = stop_requested(stop) => {}
     }
 }
 
-async fn tell(voice: &Voice, text: String) {
+async fn send_message(messages: &MessageSender, text: String) {
     // Nobody listens any more where everything is ending.
-    drop(voice.send(text).await);
+    drop(messages.send(text).await);
 }

@@ -32,44 +32,44 @@ use sluice_pipeline::run::Stop;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::transport::Channel;
 
-use super::workshop::Workshop;
-use super::{ExecutorOptions, Voice, tell};
+use super::unit_runner::UnitRunner;
+use super::{ExecutorOptions, MessageSender, send_message};
 use crate::address::Address;
-use crate::ask::ask;
-use crate::hello::Hello;
-use crate::plan::{Codec, Task};
-use crate::scheduler::answers::Belief;
-use crate::{LOOK, MESSAGE_LIMIT, host, requested};
+use crate::handshake::SchedulerIdentity;
+use crate::http::get_json;
+use crate::plan::{BallistaTask, PlanCodec};
+use crate::scheduler::admin::AssignedTasks;
+use crate::{MESSAGE_LIMIT, POLL_INTERVAL, host_name, stop_requested};
 
 /// How often both sides are compared.
-const COMPARE: Duration = Duration::from_secs(2);
+const RECONCILE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// After how long a silence the scheduler is lost. It has given our work to others long before.
-const SILENCE: Duration = Duration::from_secs(60);
+const SCHEDULER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a goodbye may take.
-const GOODBYE: Duration = Duration::from_secs(3);
+const REPORT_TIMEOUT: Duration = Duration::from_secs(3);
 
 type Client = SchedulerGrpcClient<Channel>;
 
 /// One stay with a scheduler.
-pub(super) struct Session<'s> {
+pub(super) struct SchedulerSession<'s> {
     scheduler: &'s Address,
     instance: &'s str,
     id: String,
     slots: usize,
-    workshop: &'s Arc<Workshop>,
+    runner: &'s Arc<UnitRunner>,
     work_dir: &'s Path,
 }
 
-impl<'s> Session<'s> {
+impl<'s> SchedulerSession<'s> {
     pub(super) fn new(
         options: &'s ExecutorOptions,
-        hello: &'s Hello,
-        workshop: &'s Arc<Workshop>,
+        identity: &'s SchedulerIdentity,
+        runner: &'s Arc<UnitRunner>,
         work_dir: &'s Path,
     ) -> Self {
-        let name = options.name.as_deref().unwrap_or(host());
+        let name = options.name.as_deref().unwrap_or(host_name());
         // It becomes a part of addresses.
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
         let name: String = name.chars().map(plain).take(64).collect();
@@ -77,16 +77,16 @@ impl<'s> Session<'s> {
         let random = random.get(..8).unwrap_or_default();
         Self {
             scheduler: &options.scheduler,
-            instance: &hello.instance,
+            instance: &identity.instance,
             id: format!("{name}-{}-{random}", std::process::id()),
             slots: options.slots,
-            workshop,
+            runner,
             work_dir,
         }
     }
 
     /// Works until it is asked to stop, or until the scheduler is lost: then says how.
-    pub(super) async fn run(&self, stop: &Stop, voice: &Voice) -> Result<(), String> {
+    pub(super) async fn run(&self, stop: &Stop, messages: &MessageSender) -> Result<(), String> {
         let mut client = self.client().await?;
         let health = ExecutorHealth::new();
         let polling = poll_loop::<LogicalPlanNode, PhysicalPlanNode, Channel>(
@@ -94,7 +94,7 @@ impl<'s> Session<'s> {
             Arc::new(self.executor()),
             BallistaCodec::new(
                 Arc::new(BallistaLogicalExtensionCodec::default()),
-                Arc::new(Codec::of(Arc::clone(self.workshop) as _)),
+                Arc::new(PlanCodec::with_worker(Arc::clone(self.runner) as _)),
             ),
             None,
             None,
@@ -102,14 +102,14 @@ impl<'s> Session<'s> {
         );
         let mut polling = tokio::spawn(polling);
         let ended = tokio::select! {
-            () = requested(stop) => Ok(()),
-            lost = self.watch(&mut client, &health, voice) => Err(lost),
+            () = stop_requested(stop) => Ok(()),
+            lost = self.reconcile_until_lost(&mut client, &health, messages) => Err(lost),
             ended = &mut polling => Err(format!("asking for work ended: {ended:?}")),
         };
         polling.abort();
-        self.workshop.end_all().await;
+        self.runner.end_all().await;
         if ended.is_ok() {
-            self.say_goodbye(&mut client).await;
+            self.unregister(&mut client).await;
         }
         ended
     }
@@ -156,72 +156,85 @@ impl<'s> Session<'s> {
     }
 
     /// Compares both sides until the scheduler is lost, and says how it was.
-    async fn watch(&self, client: &mut Client, health: &ExecutorHealth, voice: &Voice) -> String {
+    async fn reconcile_until_lost(
+        &self,
+        client: &mut Client,
+        health: &ExecutorHealth,
+        messages: &MessageSender,
+    ) -> String {
         while !health.is_ready() {
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
         let slots = self.slots;
         let units =
             if slots == 1 { "1 unit at a time".into() } else { format!("{slots} units at a time") };
-        tell(voice, format!("joined the scheduler at {}: {units}", self.scheduler)).await;
-        let mut heard = Instant::now();
-        let mut missed: Vec<Task> = Vec::new();
+        send_message(messages, format!("joined the scheduler at {}: {units}", self.scheduler))
+            .await;
+        let mut last_response = Instant::now();
+        let mut not_running: Vec<BallistaTask> = Vec::new();
         loop {
-            sleep(COMPARE).await;
+            sleep(RECONCILE_INTERVAL).await;
             // Taken before asking: what was begun since cannot be in the answer.
-            let running = self.workshop.running();
-            match ask::<Belief>(self.scheduler, &format!("/sluice/executor/{}", self.id)).await {
-                Ok(belief) if belief.instance != self.instance => {
+            let running = self.runner.running();
+            match get_json::<AssignedTasks>(
+                self.scheduler,
+                &format!("/sluice/executor/{}", self.id),
+            )
+            .await
+            {
+                Ok(assigned) if assigned.instance != self.instance => {
                     return format!("the scheduler at {} was started anew", self.scheduler);
                 }
-                Ok(belief) => {
-                    heard = Instant::now();
-                    self.end_unwanted(&running, &belief.jobs);
-                    missed = self.tell_missed(client, &missed, belief.running).await;
+                Ok(assigned) => {
+                    last_response = Instant::now();
+                    self.stop_unwanted(&running, &assigned.jobs);
+                    not_running = self.report_lost(client, &not_running, assigned.running).await;
                 }
-                Err(_) if heard.elapsed() < SILENCE => {}
+                Err(_) if last_response.elapsed() < SCHEDULER_TIMEOUT => {}
                 Err(_) => return format!("the scheduler at {} fell silent", self.scheduler),
             }
         }
     }
 
-    fn end_unwanted(&self, running: &[Task], jobs: &[String]) {
+    fn stop_unwanted(&self, running: &[BallistaTask], jobs: &[String]) {
         for task in running.iter().filter(|task| !jobs.contains(&task.job)) {
-            self.workshop.end(task);
+            self.runner.end(task);
         }
     }
 
     /// Has the scheduler give to others what it believes us to be at, and what we were not at now and
     /// before. Gives back what we are not at now.
-    async fn tell_missed(
+    async fn report_lost(
         &self,
         client: &mut Client,
-        before: &[Task],
-        believed: Vec<Task>,
-    ) -> Vec<Task> {
-        let running = self.workshop.running();
-        let is_at = |task: &Task| running.iter().any(|other| other.is(task));
-        let missed: Vec<Task> = believed.into_iter().filter(|task| !is_at(task)).collect();
-        let twice = missed.iter().filter(|task| before.iter().any(|other| other.is(task)));
-        let task_status: Vec<TaskStatus> = twice.map(lost).collect();
+        before: &[BallistaTask],
+        reported: Vec<BallistaTask>,
+    ) -> Vec<BallistaTask> {
+        let running = self.runner.running();
+        let is_running = |task: &BallistaTask| running.iter().any(|other| other.is_same(task));
+        let not_running: Vec<BallistaTask> =
+            reported.into_iter().filter(|task| !is_running(task)).collect();
+        let twice =
+            not_running.iter().filter(|task| before.iter().any(|other| other.is_same(task)));
+        let task_status: Vec<TaskStatus> = twice.map(lost_status).collect();
         if !task_status.is_empty() {
-            let told = UpdateTaskStatusParams { executor_id: self.id.clone(), task_status };
+            let update = UpdateTaskStatusParams { executor_id: self.id.clone(), task_status };
             // Where that is lost, too, it is told again.
-            drop(timeout(GOODBYE, client.update_task_status(told)).await);
+            drop(timeout(REPORT_TIMEOUT, client.update_task_status(update)).await);
         }
-        missed
+        not_running
     }
 
     /// Has the scheduler give our work to others at once.
-    async fn say_goodbye(&self, client: &mut Client) {
-        let goodbye =
+    async fn unregister(&self, client: &mut Client) {
+        let stopped =
             ExecutorStoppedParams { executor_id: self.id.clone(), reason: "it was stopped".into() };
         // Otherwise it notices by itself.
-        drop(timeout(GOODBYE, client.executor_stopped(goodbye)).await);
+        drop(timeout(REPORT_TIMEOUT, client.executor_stopped(stopped)).await);
     }
 }
 
-fn lost(task: &Task) -> TaskStatus {
+fn lost_status(task: &BallistaTask) -> TaskStatus {
     let failed = FailedTask {
         error: "what became of it was lost on the way".into(),
         retryable: true,

@@ -9,31 +9,31 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConverterExtension};
 
-use super::{Fulfil, Worker, internal};
+use super::{UnitExec, UnitWorker, internal};
 
 /// How the bytes of our node begin. Those of Ballista's never do: no field of theirs has this number.
 const MAGIC: &[u8] = b"\xFFsluice\x01";
 
 /// The codec of plans.
 #[derive(Debug, Default)]
-pub(crate) struct Codec {
-    worker: Option<Arc<dyn Worker>>,
+pub(crate) struct PlanCodec {
+    worker: Option<Arc<dyn UnitWorker>>,
     others: BallistaPhysicalExtensionCodec,
 }
 
-impl Codec {
+impl PlanCodec {
     /// The codec of who plans: its nodes cannot be executed.
-    pub(crate) fn without_work() -> Self {
+    pub(crate) fn for_planning() -> Self {
         Self::default()
     }
 
     /// The codec of an executor.
-    pub(crate) fn of(worker: Arc<dyn Worker>) -> Self {
+    pub(crate) fn with_worker(worker: Arc<dyn UnitWorker>) -> Self {
         Self { worker: Some(worker), ..Self::default() }
     }
 }
 
-impl PhysicalExtensionCodec for Codec {
+impl PhysicalExtensionCodec for PlanCodec {
     fn try_decode(
         &self,
         buf: &[u8],
@@ -47,7 +47,7 @@ impl PhysicalExtensionCodec for Codec {
         let [input] = inputs else { return Err(internal("expected one plan below orders")) };
         let shared =
             std::str::from_utf8(shared).map_err(|_| internal("expected orders in UTF-8"))?;
-        Ok(Arc::new(Fulfil::new(Arc::clone(input), shared.into(), self.worker.clone())))
+        Ok(Arc::new(UnitExec::new(Arc::clone(input), shared.into(), self.worker.clone())))
     }
 
     fn try_encode(
@@ -56,7 +56,7 @@ impl PhysicalExtensionCodec for Codec {
         buf: &mut Vec<u8>,
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<()> {
-        let Some(orders) = node.downcast_ref::<Fulfil>() else {
+        let Some(orders) = node.downcast_ref::<UnitExec>() else {
             return self.others.try_encode(node, buf, converter);
         };
         buf.extend_from_slice(MAGIC);

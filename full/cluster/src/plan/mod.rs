@@ -20,12 +20,12 @@ use datafusion_proto::physical_plan::AsExecutionPlan;
 use datafusion_proto::protobuf::PhysicalPlanNode;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use codec::Codec;
-pub(crate) use node::{Fulfil, Worker};
+pub(crate) use codec::PlanCodec;
+pub(crate) use node::{UnitExec, UnitWorker};
 
 /// A task of Ballista: the unit it is, as scheduler and executor name it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct Task {
+pub(crate) struct BallistaTask {
     /// The job it is of.
     pub(crate) job: String,
     /// The stage of the job.
@@ -37,9 +37,9 @@ pub(crate) struct Task {
     pub(crate) failures: usize,
 }
 
-impl Task {
+impl BallistaTask {
     /// The task that Ballista names so: `TID JOB/STAGE.ATTEMPT/TASK.FAILURES`.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn parse_name(name: &str) -> Option<Self> {
         let mut parts = name.strip_prefix("TID ")?.split('/');
         let (job, stage, task) = (parts.next()?, parts.next()?, parts.next()?);
         let (stage, _attempt) = stage.split_once('.')?;
@@ -53,13 +53,13 @@ impl Task {
     }
 
     /// Whether it is the same, whatever is known of its failures.
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         (&self.job, self.stage, self.number) == (&other.job, other.stage, other.number)
     }
 }
 
 /// The plan that has these orders fulfilled, as bytes to submit. The orders are without what they share.
-pub(crate) fn encoded(shared: &str, orders: &[&str]) -> Result<Vec<u8>> {
+pub(crate) fn encode_plan(shared: &str, orders: &[&str]) -> Result<Vec<u8>> {
     let schema = Arc::new(Schema::new(vec![Field::new("order", DataType::Utf8, false)]));
     let partition = |order: &&str| -> Result<Vec<RecordBatch>> {
         let column = Arc::new(StringArray::from(vec![*order]));
@@ -67,8 +67,8 @@ pub(crate) fn encoded(shared: &str, orders: &[&str]) -> Result<Vec<u8>> {
     };
     let partitions = orders.iter().map(partition).collect::<Result<Vec<_>>>()?;
     let leaf = MemorySourceConfig::try_new_exec(&partitions, Arc::clone(&schema), None)?;
-    let plan = Arc::new(Fulfil::new(leaf, shared.into(), None));
-    let message = PhysicalPlanNode::try_from_physical_plan(plan, &Codec::without_work())?;
+    let plan = Arc::new(UnitExec::new(leaf, shared.into(), None));
+    let message = PhysicalPlanNode::try_from_physical_plan(plan, &PlanCodec::for_planning())?;
     let mut bytes = Vec::new();
     message.try_encode(&mut bytes)?;
     Ok(bytes)
@@ -85,10 +85,10 @@ mod tests {
 
     #[test]
     fn a_task_is_known_by_the_name_that_ballista_gives_it() {
-        let task = Task::named("TID aBc1/1.0/17.2").unwrap();
-        assert_eq!(task, Task { job: "aBc1".into(), stage: 1, number: 17, failures: 2 });
-        assert!(task.is(&Task { failures: 0, ..task.clone() }));
-        assert_eq!(Task::named("TID a/b/c"), None);
-        assert_eq!(Task::named("task_0"), None);
+        let task = BallistaTask::parse_name("TID aBc1/1.0/17.2").unwrap();
+        assert_eq!(task, BallistaTask { job: "aBc1".into(), stage: 1, number: 17, failures: 2 });
+        assert!(task.is_same(&BallistaTask { failures: 0, ..task.clone() }));
+        assert_eq!(BallistaTask::parse_name("TID a/b/c"), None);
+        assert_eq!(BallistaTask::parse_name("task_0"), None);
     }
 }

@@ -17,15 +17,15 @@ use datafusion::physical_plan::{
 use futures::future::BoxFuture;
 use futures::{StreamExt, stream};
 
-use super::{Task, internal};
+use super::{BallistaTask, internal};
 
 /// Who fulfils orders.
-pub(crate) trait Worker: fmt::Debug + Send + Sync {
+pub(crate) trait UnitWorker: fmt::Debug + Send + Sync {
     /// Fulfils one, given in two parts: what all of its run share, and its own. `Err` has Ballista try
     /// again, here or elsewhere; when the future is dropped, the work ends.
-    fn work(
+    fn run_unit(
         self: Arc<Self>,
-        task: Task,
+        task: BallistaTask,
         shared: Arc<str>,
         order: String,
     ) -> BoxFuture<'static, io::Result<()>>;
@@ -33,20 +33,20 @@ pub(crate) trait Worker: fmt::Debug + Send + Sync {
 
 /// Has each order of its input fulfilled, and gives no rows.
 #[derive(Debug)]
-pub(crate) struct Fulfil {
+pub(crate) struct UnitExec {
     input: Arc<dyn ExecutionPlan>,
     /// What all orders share.
     shared: Arc<str>,
     /// Only executors have one.
-    worker: Option<Arc<dyn Worker>>,
+    worker: Option<Arc<dyn UnitWorker>>,
 }
 
-impl Fulfil {
+impl UnitExec {
     /// The node over these orders.
     pub(crate) fn new(
         input: Arc<dyn ExecutionPlan>,
         shared: Arc<str>,
-        worker: Option<Arc<dyn Worker>>,
+        worker: Option<Arc<dyn UnitWorker>>,
     ) -> Self {
         Self { input, shared, worker }
     }
@@ -57,13 +57,13 @@ impl Fulfil {
     }
 }
 
-impl DisplayAs for Fulfil {
+impl DisplayAs for UnitExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Fulfil")
     }
 }
 
-impl ExecutionPlan for Fulfil {
+impl ExecutionPlan for UnitExec {
     fn name(&self) -> &str {
         "Fulfil"
     }
@@ -111,24 +111,24 @@ impl ExecutionPlan for Fulfil {
     ) -> Result<SendableRecordBatchStream> {
         let worker = self.worker.clone();
         let worker = worker.ok_or_else(|| internal("orders are fulfilled by executors only"))?;
-        let task = context.task_id().as_deref().and_then(Task::named);
+        let task = context.task_id().as_deref().and_then(BallistaTask::parse_name);
         let task = task.ok_or_else(|| internal("expected a task that has a name"))?;
         let orders = self.input.execute(partition, context)?;
-        let all = stream::once(fulfil_all(orders, Arc::clone(&self.shared), worker, task));
+        let all = stream::once(run_units(orders, Arc::clone(&self.shared), worker, task));
         let nothing = all.filter_map(async |result| result.err().map(Err));
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), nothing)))
     }
 }
 
-async fn fulfil_all(
+async fn run_units(
     mut orders: SendableRecordBatchStream,
     shared: Arc<str>,
-    worker: Arc<dyn Worker>,
-    task: Task,
+    worker: Arc<dyn UnitWorker>,
+    task: BallistaTask,
 ) -> Result<()> {
     while let Some(batch) = orders.next().await {
         for order in texts(&batch?)? {
-            let work = Arc::clone(&worker).work(task.clone(), Arc::clone(&shared), order);
+            let work = Arc::clone(&worker).run_unit(task.clone(), Arc::clone(&shared), order);
             work.await.map_err(DataFusionError::IoError)?;
         }
     }

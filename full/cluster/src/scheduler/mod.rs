@@ -4,7 +4,7 @@
 //! Executors ask for work (the pull policy), so they need no port of their own, and nothing has to reach
 //! them.
 
-pub(crate) mod answers;
+pub(crate) mod admin;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -26,14 +26,14 @@ use tokio::net::TcpListener;
 use tonic::service::RoutesBuilder;
 
 use crate::address::Address;
-use crate::plan::Codec;
-use crate::{MESSAGE_LIMIT, requested, runtime};
+use crate::plan::PlanCodec;
+use crate::{MESSAGE_LIMIT, runtime, stop_requested};
 
 /// How long a cluster without any executor keeps its jobs.
-const LONELY: Duration = Duration::from_secs(120);
+const IDLE_CLUSTER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How often Ballista may try a unit that fails: more often than we do, which has the last word.
-const MOST_TRIES: usize = 8;
+const MAX_ATTEMPTS: usize = 8;
 
 /// A scheduler of ours.
 pub(crate) type Scheduler = SchedulerServer<LogicalPlanNode, PhysicalPlanNode>;
@@ -87,7 +87,7 @@ async fn run(
     drop(std::io::stderr().flush());
     tokio::select! {
         served = axum::serve(listener, service).into_future() => served.map_err(cannot),
-        () = requested(stop) => Ok(()),
+        () = stop_requested(stop) => Ok(()),
     }
 }
 
@@ -105,14 +105,14 @@ async fn scheduler(
         task_distribution: TaskDistributionPolicy::RoundRobin,
         executor_timeout_seconds: timeout,
         expire_dead_executor_interval_seconds: (timeout / 8).clamp(1, 15),
-        no_executors_grace_period_seconds: LONELY.as_secs().max(timeout),
+        no_executors_grace_period_seconds: IDLE_CLUSTER_TIMEOUT.as_secs().max(timeout),
         grpc_server_max_decoding_message_size: limit,
         grpc_server_max_encoding_message_size: limit,
         grpc_client_max_message_size: limit,
-        task_max_failures: MOST_TRIES,
-        stage_max_failures: MOST_TRIES,
+        task_max_failures: MAX_ATTEMPTS,
+        stage_max_failures: MAX_ATTEMPTS,
         override_logical_codec: Some(Arc::new(BallistaLogicalExtensionCodec::default())),
-        override_physical_codec: Some(Arc::new(Codec::without_work())),
+        override_physical_codec: Some(Arc::new(PlanCodec::for_planning())),
         ..SchedulerConfig::default()
     };
     let cluster = BallistaCluster::new_from_config(&config).await?;
@@ -125,5 +125,5 @@ fn routes(scheduler: Scheduler, greeting: &Greeting) -> axum::Router {
         .max_encoding_message_size(MESSAGE_LIMIT);
     let mut grpc = RoutesBuilder::default();
     grpc.add_service(service);
-    grpc.routes().into_axum_router().merge(answers::routes(scheduler, greeting))
+    grpc.routes().into_axum_router().merge(admin::routes(scheduler, greeting))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use datafusion::common::{Column, DataFusionError, SchemaError};
-use datafusion::sql::parser::Statement as Parsed;
+use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, visit_expressions_mut};
 
 /// The word of a column that is not there as it is written, and the only one that is called alike but for
@@ -12,32 +12,35 @@ use datafusion::sql::sqlparser::ast::{Expr, Ident, visit_expressions_mut};
 pub(super) fn other_case(error: &DataFusionError) -> Option<(String, String)> {
     let (column, known) = not_found(error)?;
     let names = known.iter().map(Column::name);
-    let by_name = alike(column.name(), names);
+    let by_name = ignoring_case(column.name(), names);
     by_name.or_else(|| {
         let tables = known.iter().filter_map(|known| Some(known.relation.as_ref()?.table()));
-        alike(column.relation.as_ref()?.table(), tables)
+        ignoring_case(column.relation.as_ref()?.table(), tables)
     })
 }
 
 /// The only one of these that is `written`, but for its case. Nothing, if one is written just so.
-fn alike<'n>(written: &str, known: impl Iterator<Item = &'n str>) -> Option<(String, String)> {
+fn ignoring_case<'n>(
+    written: &str,
+    known: impl Iterator<Item = &'n str>,
+) -> Option<(String, String)> {
     let known: BTreeSet<&str> = known.collect();
-    let mut alike = known.iter().filter(|name| name.to_lowercase() == written.to_lowercase());
-    let first = alike.next().filter(|_| !known.contains(written))?;
-    alike.next().is_none().then(|| (written.to_owned(), (*first).to_owned()))
+    let mut matches = known.iter().filter(|name| name.to_lowercase() == written.to_lowercase());
+    let first = matches.next().filter(|_| !known.contains(written))?;
+    matches.next().is_none().then(|| (written.to_owned(), (*first).to_owned()))
 }
 
 /// The column that a query names and that is not there, and those that are, sorted: without their tables,
 /// unless it is those that are wrong.
-pub(super) fn missing(error: &DataFusionError) -> Option<(String, Vec<String>)> {
+pub(super) fn missing_column(error: &DataFusionError) -> Option<(String, Vec<String>)> {
     let (column, known) = not_found(error)?;
-    let is_there = known.iter().any(|known| known.name() == column.name());
-    let told = |column: &Column| match &column.relation {
-        Some(table) if is_there => format!("{}.{}", table.table(), column.name()),
+    let column_exists = known.iter().any(|known| known.name() == column.name());
+    let display_name = |column: &Column| match &column.relation {
+        Some(table) if column_exists => format!("{}.{}", table.table(), column.name()),
         _ => column.name().to_owned(),
     };
-    let known: BTreeSet<String> = known.iter().map(told).collect();
-    Some((told(column), known.into_iter().collect()))
+    let known: BTreeSet<String> = known.iter().map(display_name).collect();
+    Some((display_name(column), known.into_iter().collect()))
 }
 
 fn not_found(error: &DataFusionError) -> Option<(&Column, &[Column])> {
@@ -55,18 +58,18 @@ fn not_found(error: &DataFusionError) -> Option<(&Column, &[Column])> {
     }
 }
 
-/// Calls all unquoted identifiers `written` in expressions `meant`. Whether there were some.
-pub(super) fn rename(statement: &mut Parsed, written: &str, meant: &str) -> bool {
-    let Parsed::Statement(statement) = statement else {
+/// Calls all unquoted identifiers `written` in expressions `actual`. Whether there were some.
+pub(super) fn rename(statement: &mut DfStatement, written: &str, actual: &str) -> bool {
+    let DfStatement::Statement(statement) = statement else {
         return match statement {
-            Parsed::Explain(explain) => rename(&mut explain.statement, written, meant),
+            DfStatement::Explain(explain) => rename(&mut explain.statement, written, actual),
             _ => false,
         };
     };
     let mut found = false;
     let mut call = |ident: &mut Ident| {
         if ident.quote_style.is_none() && ident.value == written {
-            meant.clone_into(&mut ident.value);
+            actual.clone_into(&mut ident.value);
             found = true;
         }
     };

@@ -6,7 +6,7 @@ use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 
 /// The columns that every event has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Own {
+pub(super) enum EventColumn {
     Timestamp,
     Source,
     Channel,
@@ -14,7 +14,7 @@ pub(super) enum Own {
     Payload,
 }
 
-impl Own {
+impl EventColumn {
     const ALL: [Self; 5] =
         [Self::Timestamp, Self::Source, Self::Channel, Self::Sequence, Self::Payload];
 
@@ -30,8 +30,8 @@ impl Own {
     }
 
     /// The one of that name.
-    pub(super) fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|own| own.name() == name)
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|column| column.name() == name)
     }
 
     fn field(self) -> Field {
@@ -50,43 +50,46 @@ impl Own {
 }
 
 /// The column of the event that a row is made of: its place in its batch. Queries do not see it.
-pub(super) const EVENT: &str = "__sluice_event";
+pub(super) const EVENT_INDEX: &str = "__sluice_event";
 
 /// How many bytes the payload of an event has: a column of the table of all events, which says nothing of an
 /// event that its payload does not.
-pub(super) const SIZE: &str = "size";
+pub(super) const PAYLOAD_SIZE: &str = "size";
 
 /// The columns of the table of all events.
-pub(super) fn of_events() -> SchemaRef {
-    let size = Field::new(SIZE, DataType::Int64, true);
-    Arc::new(Schema::new(Own::ALL.map(Own::field).into_iter().chain([size]).collect::<Vec<_>>()))
+pub(super) fn events_schema() -> SchemaRef {
+    let size = Field::new(PAYLOAD_SIZE, DataType::Int64, true);
+    Arc::new(Schema::new(
+        EventColumn::ALL.map(EventColumn::field).into_iter().chain([size]).collect::<Vec<_>>(),
+    ))
 }
 
 /// The columns of the table of a channel whose messages have these fields.
-pub(super) fn of_channel(fields: &Fields) -> SchemaRef {
-    let own = [Own::Timestamp, Own::Source, Own::Channel, Own::Sequence];
+pub(super) fn channel_schema(fields: &Fields) -> SchemaRef {
+    let own =
+        [EventColumn::Timestamp, EventColumn::Source, EventColumn::Channel, EventColumn::Sequence];
     let own = own.map(|own| Arc::new(own.field()));
     let named = fields
         .iter()
-        .map(|field| Arc::new(field.as_ref().clone().with_name(outer_name(field.name()))));
+        .map(|field| Arc::new(field.as_ref().clone().with_name(column_name(field.name()))));
     Arc::new(Schema::new(own.into_iter().chain(named).collect::<Vec<_>>()))
 }
 
 /// The same columns, and that of the event.
 pub(super) fn with_event(schema: &Schema) -> SchemaRef {
-    let event = Arc::new(Field::new(EVENT, DataType::UInt32, false));
+    let event = Arc::new(Field::new(EVENT_INDEX, DataType::UInt32, false));
     Arc::new(Schema::new(schema.fields().iter().cloned().chain([event]).collect::<Vec<_>>()))
 }
 
 /// The name that a message's field has in a table: what every event has keeps its names.
-pub(super) fn outer_name(field: &str) -> String {
-    let is_ours = Own::of(field.trim_end_matches('_')).is_some();
+pub(super) fn column_name(field: &str) -> String {
+    let is_ours = EventColumn::from_name(field.trim_end_matches('_')).is_some();
     if is_ours { format!("{field}_") } else { field.to_owned() }
 }
 
 /// The name of the field that a column becomes, which is none that every event has.
-pub(super) fn inner_name(column: &str) -> &str {
-    let is_ours = Own::of(column.trim_end_matches('_')).is_some();
+pub(super) fn field_name(column: &str) -> &str {
+    let is_ours = EventColumn::from_name(column.trim_end_matches('_')).is_some();
     if is_ours { column.strip_suffix('_').unwrap_or(column) } else { column }
 }
 
@@ -100,14 +103,14 @@ pub(super) fn has_order(kind: &DataType) -> bool {
 
 /// The type that a field of an event has where a query gives this one: views and dictionaries become plain.
 /// `Err` says why it can have none.
-pub(super) fn plain(kind: &DataType) -> Result<DataType, String> {
+pub(super) fn field_type(kind: &DataType) -> Result<DataType, String> {
     let items = |field: &Arc<Field>| -> Result<Arc<Field>, String> {
-        Ok(Arc::new(Field::new(field.name(), plain(field.data_type())?, field.is_nullable())))
+        Ok(Arc::new(Field::new(field.name(), field_type(field.data_type())?, field.is_nullable())))
     };
     Ok(match kind {
         DataType::Utf8View => DataType::Utf8,
         DataType::BinaryView => DataType::Binary,
-        DataType::Dictionary(_, values) => plain(values)?,
+        DataType::Dictionary(_, values) => field_type(values)?,
         DataType::List(field) | DataType::ListView(field) => DataType::List(items(field)?),
         DataType::LargeList(field) | DataType::LargeListView(field) => {
             DataType::LargeList(items(field)?)
@@ -134,9 +137,9 @@ mod tests {
     #[test]
     fn fields_that_are_called_as_what_every_event_has_come_back() {
         for name in ["x", "timestamp", "timestamp_", "payload___", "_", "source_x", ""] {
-            let outer = outer_name(name);
-            assert_eq!(Own::of(&outer), None);
-            assert_eq!(inner_name(&outer), name);
+            let outer = column_name(name);
+            assert_eq!(EventColumn::from_name(&outer), None);
+            assert_eq!(field_name(&outer), name);
         }
     }
 
@@ -144,9 +147,9 @@ mod tests {
     fn types_that_are_ways_of_storing_become_plain() {
         let words = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8View));
         let list = DataType::new_list(words.clone(), true);
-        assert_eq!(plain(&words), Ok(DataType::Utf8));
-        assert_eq!(plain(&list), Ok(DataType::new_list(DataType::Utf8, true)));
-        assert!(plain(&DataType::new_list(DataType::Null, true)).is_err());
+        assert_eq!(field_type(&words), Ok(DataType::Utf8));
+        assert_eq!(field_type(&list), Ok(DataType::new_list(DataType::Utf8, true)));
+        assert!(field_type(&DataType::new_list(DataType::Null, true)).is_err());
         assert!(has_order(&words) && !has_order(&list));
     }
 }

@@ -9,23 +9,26 @@ use datafusion::logical_expr::{
 };
 use std::sync::Arc;
 
-use super::columns::EVENT;
-use super::leaf::Leaf;
+use super::columns::EVENT_INDEX;
+use super::query_input::QueryInput;
 
 /// The same plan over `tables`, which have the column of the event: it is the last one of what the plan gives.
 ///
 /// `Err` for a plan in which something sees several rows.
-pub(super) fn carried(plan: LogicalPlan, tables: &[(&str, &Leaf)]) -> Result<LogicalPlan> {
-    let plan = plan.transform_up(|node| Ok(Transformed::yes(step(node, tables)?)))?.data;
+pub(super) fn with_event_column(
+    plan: LogicalPlan,
+    tables: &[(&str, &QueryInput)],
+) -> Result<LogicalPlan> {
+    let plan = plan.transform_up(|node| Ok(Transformed::yes(rewrite_node(node, tables)?)))?.data;
     with_event_last(plan)
 }
 
-fn step(node: LogicalPlan, tables: &[(&str, &Leaf)]) -> Result<LogicalPlan> {
+fn rewrite_node(node: LogicalPlan, tables: &[(&str, &QueryInput)]) -> Result<LogicalPlan> {
     Ok(match node {
         LogicalPlan::TableScan(scan) => {
             let named = tables.iter().find(|(name, _)| *name == scan.table_name.table());
-            let (_, leaf) = named.ok_or_else(|| internal("a table that is not the query's"))?;
-            let source = provider_as_source(Arc::clone(&leaf.table) as _);
+            let (_, input) = named.ok_or_else(|| internal("a table that is not the query's"))?;
+            let source = provider_as_source(Arc::clone(&input.table) as _);
             LogicalPlanBuilder::scan(scan.table_name, source, None)?.build()?
         }
         LogicalPlan::SubqueryAlias(SubqueryAlias { input, alias, .. }) => {
@@ -48,13 +51,13 @@ fn step(node: LogicalPlan, tables: &[(&str, &Leaf)]) -> Result<LogicalPlan> {
                 .build()?
         }
         filter @ LogicalPlan::Filter(_) => filter,
-        other => return Err(sees_several(&other)),
+        other => return Err(multi_row_error(&other)),
     })
 }
 
 /// The column of the event among others.
 fn event_of(schema: &DFSchema) -> Result<Column> {
-    let mut found = schema.columns().into_iter().filter(|column| column.name == EVENT);
+    let mut found = schema.columns().into_iter().filter(|column| column.name == EVENT_INDEX);
     match (found.next(), found.next()) {
         (Some(one), None) => Ok(one),
         _ => Err(internal("rows without one event each")),
@@ -73,10 +76,10 @@ fn with_event_last(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(LogicalPlan::Projection(Projection::try_new(all, Arc::new(plan))?))
 }
 
-fn sees_several(node: &LogicalPlan) -> DataFusionError {
+fn multi_row_error(node: &LogicalPlan) -> DataFusionError {
     let what = node.display().to_string();
     let what = what.split([':', ' ', '(']).next().unwrap_or_default().to_owned();
-    DataFusionError::Plan(super::options::needs_everything(&format!("the step {what}")))
+    DataFusionError::Plan(super::options::needs_memory(&format!("the step {what}")))
 }
 
 fn internal(what: &str) -> DataFusionError {

@@ -7,19 +7,19 @@
 
 mod columns;
 mod declared;
-mod each;
-mod known;
-mod leaf;
+mod event_mapping;
+mod fold;
+mod limit;
 mod lineage;
 mod options;
-mod outcome;
+mod pending;
 mod plan;
 mod query;
+mod query_input;
+mod row_map;
+mod schemas;
 mod tables;
-mod take;
 #[cfg(test)]
 mod tests;
-mod waiting;
-mod whole;
 
 pub use options::SqlStage;

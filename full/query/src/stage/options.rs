@@ -13,13 +13,13 @@ use sluice_core::options::ByteSize;
 use sluice_core::{OptionsError, Stage};
 
 use super::declared;
-use super::each::Each;
-use super::known::Known;
+use super::fold::{self, MemoryBudget, QueryFold};
+use super::limit::LimitFold;
+use super::pending::{ChannelPrefilter, DeferredRowMap};
 use super::plan::Planner;
-use super::query::{Functions, Mistake, Query};
-use super::take::Take;
-use super::waiting::{Narrow, Waiting};
-use super::whole::{self, Room, Whole};
+use super::query::{Functions, Query, SqlMistake};
+use super::row_map::RowMap;
+use super::schemas::TableSchemas;
 
 /// Asks a query of events, and gives its rows as events.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -47,15 +47,15 @@ pub struct SqlStage {
 }
 
 /// Less memory is no room to work in.
-const LEAST_MEMORY: ByteSize = ByteSize(8 << 20);
+const MIN_MEMORY: ByteSize = ByteSize(8 << 20);
 
 /// How much may wait for the columns of tables where nothing is said of memory.
-const MOST_WAITING: usize = 64 << 20;
+const MAX_PENDING_BYTES: usize = 64 << 20;
 
 /// How many rows are worked on at a time where each is decided alone.
 const BATCH_ROWS: usize = 8192;
 
-fn mistake(option: &str, message: impl Into<String>) -> OptionsError {
+fn option_error(option: &str, message: impl Into<String>) -> OptionsError {
     OptionsError { path: vec![option.to_owned()], message: message.into() }
 }
 
@@ -63,28 +63,32 @@ impl TryFrom<SqlStage> for Stage {
     type Error = OptionsError;
 
     fn try_from(options: SqlStage) -> Result<Self, OptionsError> {
-        let in_query = |mistake: Mistake| self::mistake("query", mistake.shown(&options.query));
-        if let Some(memory) = options.memory.filter(|memory| *memory < LEAST_MEMORY) {
-            return Err(mistake(
+        let in_query = |mistake: SqlMistake| option_error("query", mistake.render(&options.query));
+        if let Some(memory) = options.memory.filter(|memory| *memory < MIN_MEMORY) {
+            return Err(option_error(
                 "memory",
-                format!("{memory} is too little: {LEAST_MEMORY} is the least"),
+                format!("{memory} is too little: {MIN_MEMORY} is the least"),
             ));
         }
         let query = Query::parse(&options.query, &Functions::known()).map_err(in_query)?;
-        let planner = checking()?;
+        let planner = check_only_planner()?;
         let declared = options.declared(&planner, &query)?;
-        let known = Known::of(&query, |channel| declared.get(channel).cloned());
-        let parts =
-            Parts { query: Arc::new(query), planner, known, channel: options.channel.clone() };
-        match (parts.query.gathers.clone(), options.memory) {
-            (None, _) => parts.each(options.memory).map_err(in_query),
-            (Some(gathers), None) => {
-                let what = needs_everything(&gathers.0);
-                Err(mistake("query", what))
+        let schemas = TableSchemas::new(&query, |channel| declared.get(channel).cloned());
+        let builder = StageBuilder {
+            query: Arc::new(query),
+            planner,
+            schemas,
+            channel: options.channel.clone(),
+        };
+        match (builder.query.pipeline_breaker.clone(), options.memory) {
+            (None, _) => builder.row_map_stage(options.memory).map_err(in_query),
+            (Some(breaker), None) => {
+                let what = needs_memory(&breaker.0);
+                Err(option_error("query", what))
             }
-            (Some(_), Some(memory)) => {
-                parts.whole(Room { memory, spill: options.spill.clone() }).map_err(in_query)
-            }
+            (Some(_), Some(memory)) => builder
+                .fold_stage(MemoryBudget { memory, spill: options.spill.clone() })
+                .map_err(in_query),
         }
     }
 }
@@ -96,7 +100,7 @@ sluice_core::register! {
 }
 
 /// What is said of queries that need more than they may have.
-pub(super) fn needs_everything(what: &str) -> String {
+pub(super) fn needs_memory(what: &str) -> String {
     format!(
         "{what} has to see all rows before the query gives one: say how much memory that may take, such as \
          `memory = \"256MiB\"`; what does not fit goes to temporary files"
@@ -104,10 +108,10 @@ pub(super) fn needs_everything(what: &str) -> String {
 }
 
 /// What plans are made with that are not run: nothing is written.
-fn checking() -> Result<Planner, OptionsError> {
+fn check_only_planner() -> Result<Planner, OptionsError> {
     let disks = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
     let runtime = RuntimeEnvBuilder::new().with_disk_manager_builder(disks).build_arc();
-    let runtime = runtime.map_err(|error| mistake("query", error.to_string()))?;
+    let runtime = runtime.map_err(|error| option_error("query", error.to_string()))?;
     Ok(Planner::new(BATCH_ROWS, runtime))
 }
 
@@ -132,8 +136,8 @@ impl SqlStage {
                 let what = "the columns of this table are always the same: declare none".to_owned();
                 return Err(wrong(channel, what));
             }
-            let schema = declared::columns(columns, planner).map_err(|error| {
-                let what = Mistake::of_planner(error).shown("");
+            let schema = declared::parse_columns(columns, planner).map_err(|error| {
+                let what = SqlMistake::from_planner(error).render("");
                 wrong(channel, format!("{what}; write such as `lat double, name varchar`"))
             })?;
             all.insert(channel.as_str(), schema);
@@ -143,43 +147,45 @@ impl SqlStage {
 }
 
 /// What a stage is made of.
-struct Parts {
+struct StageBuilder {
     query: Arc<Query>,
     planner: Planner,
-    known: Known,
+    schemas: TableSchemas,
     channel: Option<String>,
 }
 
-impl Parts {
+impl StageBuilder {
     /// A stage that decides of each row alone.
-    fn each(self, memory: Option<ByteSize>) -> Result<Stage, Mistake> {
-        let Self { query, planner, known, channel } = self;
-        let (known_now, one_open, taken) = (known.all(), known.is_one_open(), query.taken);
-        let narrow = Narrow::of(&query);
-        let each = Each::new(query, planner, known, channel);
-        if let Some(schemas) = &known_now {
-            each.plan(schemas)?;
+    fn row_map_stage(self, memory: Option<ByteSize>) -> Result<Stage, SqlMistake> {
+        let Self { query, planner, schemas, channel } = self;
+        let (all_schemas, single_unknown, limit) =
+            (schemas.all_known(), schemas.has_single_unknown(), query.limit);
+        let prefilter = ChannelPrefilter::new(&query);
+        let row_map = RowMap::new(query, planner, schemas, channel);
+        if let Some(schemas) = &all_schemas {
+            row_map.plan(schemas)?;
         }
         let mut parts = Vec::new();
-        if known_now.is_some() || one_open {
-            parts.push(Stage::Map(Box::new(each)));
+        if all_schemas.is_some() || single_unknown {
+            parts.push(Stage::Map(Box::new(row_map)));
         } else {
-            let most = memory.map_or(MOST_WAITING, |memory| memory.0 as usize);
-            parts.extend(narrow.map(|narrow| Stage::Map(Box::new(narrow))));
-            parts.push(Stage::Fold(Box::new(Waiting::new(each, most))));
+            let most = memory.map_or(MAX_PENDING_BYTES, |memory| memory.0 as usize);
+            parts.extend(prefilter.map(|prefilter| Stage::Map(Box::new(prefilter))));
+            parts.push(Stage::Fold(Box::new(DeferredRowMap::new(row_map, most))));
         }
-        parts.extend(taken.map(|taken| Stage::Fold(Box::new(Take(taken)))));
+        parts.extend(limit.map(|limit| Stage::Fold(Box::new(LimitFold(limit)))));
         Ok(Stage::Chain(parts))
     }
 
     /// A stage that sees everything before it gives anything.
-    fn whole(self, room: Room) -> Result<Stage, Mistake> {
-        let Self { query, planner, known, channel } = self;
-        if let Some(schemas) = known.all() {
-            whole::plan(&planner, &query, &schemas, channel.as_deref())?;
+    fn fold_stage(self, budget: MemoryBudget) -> Result<Stage, SqlMistake> {
+        let Self { query, planner, schemas, channel } = self;
+        if let Some(schemas) = schemas.all_known() {
+            fold::plan(&planner, &query, &schemas, channel.as_deref())?;
         }
-        let narrow = Narrow::of(&query).map(|narrow| Stage::Map(Box::new(narrow)));
-        let whole = Stage::Fold(Box::new(Whole::new(query, known, channel, room)));
-        Ok(Stage::Chain(narrow.into_iter().chain([whole]).collect()))
+        let prefilter =
+            ChannelPrefilter::new(&query).map(|prefilter| Stage::Map(Box::new(prefilter)));
+        let fold = Stage::Fold(Box::new(QueryFold::new(query, schemas, channel, budget)));
+        Ok(Stage::Chain(prefilter.into_iter().chain([fold]).collect()))
     }
 }

@@ -16,9 +16,9 @@ use datafusion::prelude::SessionConfig;
 use futures::executor::block_on;
 
 use super::columns;
-use super::leaf::Leaf;
 use super::lineage;
 use super::query::Query;
+use super::query_input::QueryInput;
 
 /// What planning may take of the stack: as much as its longest queries need.
 const STACK: usize = 32 << 20;
@@ -32,10 +32,10 @@ pub(super) struct Planner {
 
 /// A plan that can be run.
 #[derive(Clone, Debug)]
-pub(super) struct Planned {
+pub(super) struct StagePlan {
     pub(super) physical: Arc<dyn ExecutionPlan>,
     /// The tables it reads, by their places.
-    pub(super) leaves: Arc<Vec<Leaf>>,
+    pub(super) inputs: Arc<Vec<QueryInput>>,
 }
 
 impl Planner {
@@ -55,28 +55,28 @@ impl Planner {
 
     /// A plan that decides of each row alone, and says of each that it gives which event it is made of, in its
     /// last column. `tables` are the columns of the query's tables.
-    pub(super) fn each(&self, query: &Query, tables: &[SchemaRef]) -> Result<Planned> {
-        with_room(|| {
-            let state = self.state(query, &leaves_of(tables)?)?;
+    pub(super) fn plan_rows(&self, query: &Query, tables: &[SchemaRef]) -> Result<StagePlan> {
+        with_deep_stack(|| {
+            let state = self.state(query, &inputs_of(tables)?)?;
             let plan = block_on(state.statement_to_plan(query.statement()))?;
             let tables: Vec<SchemaRef> =
                 tables.iter().map(|table| columns::with_event(table)).collect();
-            let leaves = leaves_of(&tables)?;
-            let named: Vec<(&str, &Leaf)> =
-                query.tables.iter().map(|t| t.name()).zip(&leaves).collect();
-            let plan = lineage::carried(plan, &named)?;
-            self.physical(&state, &plan, leaves)
+            let inputs = inputs_of(&tables)?;
+            let named: Vec<(&str, &QueryInput)> =
+                query.tables.iter().map(|t| t.name()).zip(&inputs).collect();
+            let plan = lineage::with_event_column(plan, &named)?;
+            self.physical(&state, &plan, inputs)
         })
     }
 
     /// A plan that sees all rows, and gives its own in an order that depends on nothing but them.
-    pub(super) fn whole(&self, query: &Query, tables: &[SchemaRef]) -> Result<Planned> {
-        with_room(|| {
-            let leaves = leaves_of(tables)?;
-            let state = self.state(query, &leaves)?;
+    pub(super) fn plan_all(&self, query: &Query, tables: &[SchemaRef]) -> Result<StagePlan> {
+        with_deep_stack(|| {
+            let inputs = inputs_of(tables)?;
+            let state = self.state(query, &inputs)?;
             let plan = block_on(state.statement_to_plan(query.statement()))?;
-            let plan = block_on(state.statement_to_plan(query.ordered(&plan)))?;
-            self.physical(&state, &plan, leaves)
+            let plan = block_on(state.statement_to_plan(query.with_total_order(&plan)))?;
+            self.physical(&state, &plan, inputs)
         })
     }
 
@@ -84,14 +84,14 @@ impl Planner {
         &self,
         state: &SessionState,
         plan: &LogicalPlan,
-        leaves: Vec<Leaf>,
-    ) -> Result<Planned> {
+        inputs: Vec<QueryInput>,
+    ) -> Result<StagePlan> {
         let physical = block_on(state.create_physical_plan(plan))?;
-        Ok(Planned { physical, leaves: Arc::new(leaves) })
+        Ok(StagePlan { physical, inputs: Arc::new(inputs) })
     }
 
     /// What knows the tables of a query, functions, and nothing else: no files, no formats, no settings.
-    fn state(&self, query: &Query, leaves: &[Leaf]) -> Result<SessionState> {
+    fn state(&self, query: &Query, inputs: &[QueryInput]) -> Result<SessionState> {
         let state = SessionStateBuilder::new()
             .with_config(self.config.clone())
             .with_runtime_env(Arc::clone(&self.runtime))
@@ -102,26 +102,28 @@ impl Planner {
             .with_window_functions(SessionStateDefaults::default_window_functions())
             .build();
         let context = SessionContext::new_with_state(state);
-        for (table, leaf) in query.tables.iter().zip(leaves) {
-            context
-                .register_table(TableReference::bare(table.name()), Arc::clone(&leaf.table) as _)?;
+        for (table, input) in query.tables.iter().zip(inputs) {
+            context.register_table(
+                TableReference::bare(table.name()),
+                Arc::clone(&input.table) as _,
+            )?;
         }
         Ok(context.state())
     }
 }
 
 /// The first name that is there twice.
-pub(super) fn repeated(names: impl Iterator<Item = String>) -> Option<String> {
+pub(super) fn first_duplicate(names: impl Iterator<Item = String>) -> Option<String> {
     let (mut names, mut seen) = (names, std::collections::BTreeSet::new());
     names.find(|name| !seen.insert(name.clone()))
 }
 
-fn leaves_of(tables: &[SchemaRef]) -> Result<Vec<Leaf>> {
-    tables.iter().enumerate().map(|(place, schema)| Leaf::new(place, schema)).collect()
+fn inputs_of(tables: &[SchemaRef]) -> Result<Vec<QueryInput>> {
+    tables.iter().enumerate().map(|(place, schema)| QueryInput::new(place, schema)).collect()
 }
 
 /// Does work that goes as deep as a query does on a stack that is deep enough.
-pub(super) fn with_room<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+pub(super) fn with_deep_stack<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("sluice-plan".to_owned()).stack_size(STACK);
         let planned = thread.spawn_scoped(scope, work)?;

@@ -15,22 +15,22 @@ use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::compute::sort_to_indices;
 use sluice_core::{Batch, Channel, Channels, Error, Payloads, PerChannel, Rows};
 
-use super::columns::{self, Own};
-use super::query::Table;
+use super::columns::{self, EventColumn};
+use super::query::QueryTable;
 
 /// Which table of a query each channel's messages belong to.
 #[derive(Debug)]
-pub(super) struct Members {
+pub(super) struct TableMembers {
     /// The channels of tables, by the tables' places.
     names: Vec<Option<String>>,
     places: PerChannel<Option<usize>>,
 }
 
-impl Members {
-    pub(super) fn of(tables: &[Table]) -> Self {
-        let name = |table: &Table| match table {
-            Table::Events => None,
-            Table::Channel(name) => Some(name.clone()),
+impl TableMembers {
+    pub(super) fn new(tables: &[QueryTable]) -> Self {
+        let name = |table: &QueryTable| match table {
+            QueryTable::Events => None,
+            QueryTable::Channel(name) => Some(name.clone()),
         };
         Self { names: tables.iter().map(name).collect(), places: PerChannel::default() }
     }
@@ -46,18 +46,18 @@ impl Members {
 
 /// Rows of one type, of one channel.
 #[derive(Clone, Debug)]
-pub(super) struct Messages {
+pub(super) struct TableRows {
     /// The place of their table.
     pub(super) table: usize,
     pub(super) rows: Rows,
 }
 
 /// The messages of a batch that belong to tables, and how many events of such channels have no rows.
-pub(super) fn messages(
+pub(super) fn rows_of_tables(
     batch: &Batch,
     places: &[Option<usize>],
     tables: usize,
-) -> (Vec<Messages>, u64) {
+) -> (Vec<TableRows>, u64) {
     let place = |event: u32| {
         let channel = batch.channels().get(event as usize).copied().unwrap_or_default();
         places.get(channel as usize).copied().flatten()
@@ -66,13 +66,13 @@ pub(super) fn messages(
     for rows in batch.rows() {
         for table in 0..tables {
             let each = (0u32..).zip(&rows.events);
-            let mine = each.filter(|(_, event)| place(**event) == Some(table));
-            let mine: Vec<u32> = mine.map(|(row, _)| row).collect();
-            if !mine.is_empty() {
-                decoded += mine.len() as u64;
-                let all = mine.len() == rows.events.len();
-                let rows = if all { rows.clone() } else { rows.pick(&mine) };
-                found.push(Messages { table, rows });
+            let picked = each.filter(|(_, event)| place(**event) == Some(table));
+            let picked: Vec<u32> = picked.map(|(row, _)| row).collect();
+            if !picked.is_empty() {
+                decoded += picked.len() as u64;
+                let all = picked.len() == rows.events.len();
+                let rows = if all { rows.clone() } else { rows.pick(&picked) };
+                found.push(TableRows { table, rows });
             }
         }
     }
@@ -83,14 +83,14 @@ pub(super) fn messages(
 /// A batch as rows of the table of all events, with the column of the event. Copies no payload.
 pub(super) fn events(batch: &Batch, channels: &Channels) -> Result<RecordBatch, Error> {
     let arrow = batch.to_arrow(channels)?;
-    let mut own = own_columns(&arrow)?;
+    let mut columns = event_columns(&arrow)?;
     let payloads = payloads(batch, &arrow)?;
     let sizes = (0..batch.len()).map(|row| batch.payload_len(row) as i64);
     let sizes = Int64Array::new(sizes.collect(), payloads.nulls().cloned());
-    own.extend([payloads, Arc::new(sizes)]);
-    own.push(Arc::new(UInt32Array::from_iter_values(0..batch.len() as u32)));
-    let schema = columns::with_event(&columns::of_events());
-    RecordBatch::try_new(schema, own).map_err(|error| unfit(&error))
+    columns.extend([payloads, Arc::new(sizes)]);
+    columns.push(Arc::new(UInt32Array::from_iter_values(0..batch.len() as u32)));
+    let schema = columns::with_event(&columns::events_schema());
+    RecordBatch::try_new(schema, columns).map_err(|error| unfit(&error))
 }
 
 /// Messages of a batch as rows of a table with these columns, with the column of the event.
@@ -101,10 +101,10 @@ pub(super) fn channel(
     channels: &Channels,
 ) -> Result<RecordBatch, Error> {
     let of_events = UInt32Array::from(rows.events.clone());
-    let own = own_columns(&batch.to_arrow(channels)?)?;
-    let own = take_arrays(&own, &of_events, None).map_err(|error| unfit(&error))?;
+    let columns = event_columns(&batch.to_arrow(channels)?)?;
+    let columns = take_arrays(&columns, &of_events, None).map_err(|error| unfit(&error))?;
     let fields = rows.columns.columns().iter().cloned();
-    let all = own.into_iter().chain(fields).chain([Arc::new(of_events) as ArrayRef]).collect();
+    let all = columns.into_iter().chain(fields).chain([Arc::new(of_events) as ArrayRef]).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(rows.events.len()));
     let made = RecordBatch::try_new_with_options(columns::with_event(table), all, &options);
     made.map_err(|error| unfit(&error))
@@ -115,7 +115,7 @@ pub(super) fn channel(
 /// `Err` says which one is not there, or of a type that does not fit.
 pub(super) fn as_declared(rows: &Rows, declared: &Fields) -> Result<Rows, String> {
     let field = |field: &Arc<arrow_schema::Field>| -> Result<ArrayRef, String> {
-        let name = columns::inner_name(field.name());
+        let name = columns::field_name(field.name());
         let column = rows.columns.column_by_name(name).ok_or_else(|| {
             format!("a `{}` has no field `{name}`, which `tables` declares", rows.message.name)
         })?;
@@ -131,7 +131,7 @@ pub(super) fn as_declared(rows: &Rows, declared: &Fields) -> Result<Rows, String
     let fields = declared.iter().map(field).collect::<Result<Vec<_>, _>>()?;
     let inner = declared
         .iter()
-        .map(|field| Arc::new(field.as_ref().clone().with_name(columns::inner_name(field.name()))));
+        .map(|field| Arc::new(field.as_ref().clone().with_name(columns::field_name(field.name()))));
     let schema = Arc::new(arrow_schema::Schema::new(inner.collect::<Vec<_>>()));
     let options = RecordBatchOptions::new().with_row_count(Some(rows.events.len()));
     let columns = RecordBatch::try_new_with_options(schema, fields, &options);
@@ -165,19 +165,20 @@ pub(super) fn event_of(rows: &RecordBatch, row: usize) -> u32 {
 }
 
 /// What every event has, but for its payload.
-fn own_columns(arrow: &RecordBatch) -> Result<Vec<ArrayRef>, Error> {
-    let own = [Own::Timestamp, Own::Source, Own::Channel, Own::Sequence];
-    own.into_iter().map(|own| column(arrow, own)).collect()
+fn event_columns(arrow: &RecordBatch) -> Result<Vec<ArrayRef>, Error> {
+    let columns =
+        [EventColumn::Timestamp, EventColumn::Source, EventColumn::Channel, EventColumn::Sequence];
+    columns.into_iter().map(|columns| column(arrow, columns)).collect()
 }
 
-fn column(arrow: &RecordBatch, own: Own) -> Result<ArrayRef, Error> {
-    let found = arrow.column_by_name(own.name()).cloned();
-    found.ok_or_else(|| Error::broken(format!("a batch without a column `{}`", own.name())))
+fn column(arrow: &RecordBatch, columns: EventColumn) -> Result<ArrayRef, Error> {
+    let found = arrow.column_by_name(columns.name()).cloned();
+    found.ok_or_else(|| Error::broken(format!("a batch without a column `{}`", columns.name())))
 }
 
 /// The payloads; null where only rows are left of an event.
 fn payloads(batch: &Batch, arrow: &RecordBatch) -> Result<ArrayRef, Error> {
-    let payloads = cast(&column(arrow, Own::Payload)?, &arrow_schema::DataType::BinaryView)
+    let payloads = cast(&column(arrow, EventColumn::Payload)?, &arrow_schema::DataType::BinaryView)
         .map_err(|error| unfit(&error))?;
     let gone: Vec<&Rows> =
         batch.rows().iter().filter(|rows| rows.payloads == Payloads::Gone).collect();

@@ -12,7 +12,7 @@ use sluice_core::{
 };
 
 /// A stage at work, part after part.
-struct Run {
+struct StageRun {
     parts: Vec<Stage>,
     channels: Arc<Channels>,
     entered: u64,
@@ -27,7 +27,7 @@ fn make(options: Value) -> Result<Stage, OptionsError> {
     make(options)
 }
 
-fn refusal(options: Value) -> String {
+fn option_error(options: Value) -> String {
     let error = make(options).unwrap_err();
     format!("{}: {}", error.path.join("."), error.message)
 }
@@ -60,10 +60,10 @@ fn rows(name: &str, events: Vec<u32>, field: &str, column: ArrayRef) -> Rows {
 }
 
 /// What is done with a part of a stage.
-type Work<'w> = dyn FnMut(&mut Stage, &mut StageContext<'_>) -> Result<Vec<Batch>, Error> + 'w;
+type PartStep<'w> = dyn FnMut(&mut Stage, &mut StageContext<'_>) -> Result<Vec<Batch>, Error> + 'w;
 
-impl Run {
-    fn of(options: Value) -> Self {
+impl StageRun {
+    fn from_options(options: Value) -> Self {
         Self {
             parts: make(options).unwrap().into_parts(),
             channels: Arc::default(),
@@ -74,8 +74,8 @@ impl Run {
         }
     }
 
-    fn query(query: &str) -> Self {
-        Self::of(json!({ "query": query }))
+    fn from_query(query: &str) -> Self {
+        Self::from_options(json!({ "query": query }))
     }
 
     /// All that comes of these batches.
@@ -84,7 +84,7 @@ impl Run {
         self.entered = given.iter().map(|batch| batch.len() as u64).sum();
         for part in &mut self.parts {
             let mut next = Vec::new();
-            let mut step = |work: &mut Work<'_>| -> Result<usize, Error> {
+            let mut step = |work: &mut PartStep<'_>| -> Result<usize, Error> {
                 let mut context = StageContext::new(&self.channels, None);
                 let got = work(part, &mut context)?;
                 self.filtered += context.filtered;
@@ -120,9 +120,9 @@ impl Run {
     }
 
     /// For each event that comes out: its channel, time and number, and what its field `x` is.
-    fn told(&mut self, batches: Vec<Batch>) -> Vec<(String, i64, i64, Option<f64>)> {
+    fn events_of(&mut self, batches: Vec<Batch>) -> Vec<(String, i64, i64, Option<f64>)> {
         let given = self.all(batches).unwrap();
-        let mut told = Vec::new();
+        let mut events = Vec::new();
         for batch in &given {
             let mut values = vec![None; batch.len()];
             for rows in batch.rows() {
@@ -137,15 +137,15 @@ impl Run {
             }
             for (event, value) in batch.iter().zip(values) {
                 let name = self.channels.get(event.channel).name.text().to_owned();
-                told.push((name, event.timestamp, event.sequence, value));
+                events.push((name, event.timestamp, event.sequence, value));
             }
         }
-        told
+        events
     }
 }
 
 /// Some events in two batches.
-fn some(run: &Run) -> Vec<Batch> {
+fn some(run: &StageRun) -> Vec<Batch> {
     let first = [("A", 10, 1.0), ("B", 11, 2.0), ("A", 12, 3.0), ("RAW", 13, 0.0)];
     vec![batch(&run.channels, &first), batch(&run.channels, &[("A", 20, 5.0), ("B", 21, 4.0)])]
 }
@@ -156,9 +156,9 @@ fn event(name: &str, time: i64, number: i64, x: f64) -> (String, i64, i64, Optio
 
 #[test]
 fn rows_are_events_of_the_time_channel_and_number_of_those_they_are_made_of() {
-    let mut run = Run::query("select v * 2 as x from A where v > 1");
+    let mut run = StageRun::from_query("select v * 2 as x from A where v > 1");
     let events = some(&run);
-    assert_eq!(run.told(events), [event("A", 12, 2, 6.0), event("A", 20, 0, 10.0)]);
+    assert_eq!(run.events_of(events), [event("A", 12, 2, 6.0), event("A", 20, 0, 10.0)]);
     assert_eq!((run.filtered, run.added), (4, 0));
 }
 
@@ -166,14 +166,15 @@ fn rows_are_events_of_the_time_channel_and_number_of_those_they_are_made_of() {
 fn what_the_query_says_of_an_event_is_so() {
     let query = "select timestamp + interval '1 second' as timestamp, 'X' as channel, sequence + 100 as sequence, \
                  v as x from A limit 1 offset 1";
-    let mut run = Run::query(query);
+    let mut run = StageRun::from_query(query);
     let events = some(&run);
-    assert_eq!(run.told(events), [event("X", 1_000_000_012, 102, 3.0)]);
+    assert_eq!(run.events_of(events), [event("X", 1_000_000_012, 102, 3.0)]);
 }
 
 #[test]
 fn all_events_are_a_table_with_their_payloads() {
-    let mut run = Run::query("select payload, channel from events where channel like 'R%'");
+    let mut run =
+        StageRun::from_query("select payload, channel from events where channel like 'R%'");
     let events = some(&run);
     let given = run.all(events).unwrap();
     assert_eq!(given.len(), 1);
@@ -182,7 +183,7 @@ fn all_events_are_a_table_with_their_payloads() {
 
 #[test]
 fn all_events_have_the_sizes_of_their_payloads_which_are_no_fields_beside_them() {
-    let mut run = Run::query("select size as x, sequence from events where size < 8");
+    let mut run = StageRun::from_query("select size as x, sequence from events where size < 8");
     let events = some(&run);
     let wanted = [
         event("A", 10, 0, 7.0),
@@ -191,12 +192,12 @@ fn all_events_have_the_sizes_of_their_payloads_which_are_no_fields_beside_them()
         event("A", 20, 0, 7.0),
         event("B", 21, 1, 7.0),
     ];
-    assert_eq!(run.told(events), wanted);
-    let mut run = Run::query("select * from events where channel = 'RAW'");
+    assert_eq!(run.events_of(events), wanted);
+    let mut run = StageRun::from_query("select * from events where channel = 'RAW'");
     let events = some(&run);
     let given = run.all(events).unwrap();
     assert_eq!((given[0].payload(0), given[0].rows().len()), (&b"RAW at 13"[..], 0));
-    let mut run = Run::query("select size, channel as c from events");
+    let mut run = StageRun::from_query("select size, channel as c from events");
     let events: Vec<Batch> = some(&run).into_iter().map(|batch| batch.without_payloads()).collect();
     let given = run.all(events).unwrap();
     let sizes = given[0].rows()[0].columns.column_by_name("size").unwrap().clone();
@@ -205,7 +206,7 @@ fn all_events_have_the_sizes_of_their_payloads_which_are_no_fields_beside_them()
 
 #[test]
 fn rows_of_several_tables_come_in_the_order_of_their_events() {
-    let mut run = Run::query("select b as x from B union all select v as x from A");
+    let mut run = StageRun::from_query("select b as x from B union all select v as x from A");
     let events = some(&run);
     let wanted = [
         event("A", 10, 0, 1.0),
@@ -214,12 +215,13 @@ fn rows_of_several_tables_come_in_the_order_of_their_events() {
         event("A", 20, 0, 5.0),
         event("B", 21, 1, 4.0),
     ];
-    assert_eq!(run.told(events), wanted);
+    assert_eq!(run.events_of(events), wanted);
 }
 
 #[test]
 fn elements_of_lists_become_rows_of_their_event() {
-    let mut run = Run::query("select unnest(make_array(v, v + 1)) as x from A where v < 5");
+    let mut run =
+        StageRun::from_query("select unnest(make_array(v, v + 1)) as x from A where v < 5");
     let events = some(&run);
     let wanted = [
         event("A", 10, 0, 1.0),
@@ -227,24 +229,24 @@ fn elements_of_lists_become_rows_of_their_event() {
         event("A", 12, 2, 3.0),
         event("A", 12, 2, 4.0),
     ];
-    assert_eq!(run.told(events), wanted);
+    assert_eq!(run.events_of(events), wanted);
     assert_eq!((run.filtered, run.added), (4, 2));
 }
 
 #[test]
 fn messages_that_never_come_leave_a_query_over_one_channel_empty() {
-    let mut run = Run::query("select v as x from MISSING");
+    let mut run = StageRun::from_query("select v as x from MISSING");
     let events = some(&run);
-    assert_eq!(run.told(events), []);
-    let mut run = Run::query("select payload from RAW");
+    assert_eq!(run.events_of(events), []);
+    let mut run = StageRun::from_query("select payload from RAW");
     let events = some(&run);
-    assert_eq!(run.told(events), []);
+    assert_eq!(run.events_of(events), []);
     assert!(run.notes[0].0.contains("put the stage `decode` before"), "{:?}", run.notes);
 }
 
 #[test]
 fn a_query_over_several_channels_says_which_one_never_came() {
-    let mut run = Run::query("select v from A union all select v from MISSING");
+    let mut run = StageRun::from_query("select v from A union all select v from MISSING");
     let events = some(&run);
     let said = run.all(events).unwrap_err().to_string();
     assert!(
@@ -252,20 +254,21 @@ fn a_query_over_several_channels_says_which_one_never_came() {
         "{said}"
     );
     let query = "select v as x from A union all select v as x from MISSING";
-    let mut run =
-        Run::of(json!({ "query": query, "tables": { "A": "v double", "MISSING": "v double" } }));
+    let mut run = StageRun::from_options(
+        json!({ "query": query, "tables": { "A": "v double", "MISSING": "v double" } }),
+    );
     let events = some(&run);
-    assert_eq!(run.told(events).len(), 3);
+    assert_eq!(run.events_of(events).len(), 3);
 }
 
 #[test]
 fn one_channel_may_have_messages_of_several_types() {
-    let mut run = Run::query("select v as x from A");
+    let mut run = StageRun::from_query("select v as x from A");
     let events = batch(&run.channels, &[("A", 1, 0.5), ("A", 2, 0.0), ("A", 3, 1.5)]);
     let other = rows("other", vec![1], "v", Arc::new(Int64Array::from(vec![7])));
     let mut all: Vec<Rows> = events.rows().iter().map(|rows| rows.pick(&[0, 2])).collect();
     all.push(other);
-    let given = run.told(vec![events.with_rows(all)]);
+    let given = run.events_of(vec![events.with_rows(all)]);
     assert_eq!(given, [event("A", 1, 0, 0.5), event("A", 2, 1, 7.0), event("A", 3, 2, 1.5)]);
 }
 
@@ -273,13 +276,13 @@ fn one_channel_may_have_messages_of_several_types() {
 fn aggregates_need_leave_and_give_new_events_in_order() {
     let query =
         "select max(timestamp) as timestamp, channel, count(*) as x from events group by channel";
-    let said = refusal(json!({ "query": query }));
+    let said = option_error(json!({ "query": query }));
     assert!(said.starts_with("query: GROUP BY has to see all rows"), "{said}");
     assert!(said.contains("`memory = \"256MiB\"`"), "{said}");
-    let mut run = Run::of(json!({ "query": query, "memory": "16MiB" }));
+    let mut run = StageRun::from_options(json!({ "query": query, "memory": "16MiB" }));
     let events = some(&run);
     let wanted = [event("RAW", 13, 0, 1.0), event("A", 20, 1, 3.0), event("B", 21, 2, 2.0)];
-    assert_eq!(run.told(events), wanted);
+    assert_eq!(run.events_of(events), wanted);
     assert_eq!((run.filtered, run.added), (6, 3));
     let made = run.channels.since(3);
     assert!(made.len() == 3 && made.iter().all(|channel| &*channel.source == "sql"), "{made:?}");
@@ -288,9 +291,13 @@ fn aggregates_need_leave_and_give_new_events_in_order() {
 #[test]
 fn joins_sorts_windows_and_subqueries_see_everything() {
     let ask = |query: &str| {
-        let mut run = Run::of(json!({ "query": query, "memory": "16MiB", "channel": "OUT" }));
+        let mut run =
+            StageRun::from_options(json!({ "query": query, "memory": "16MiB", "channel": "OUT" }));
         let events = some(&run);
-        run.told(events).into_iter().map(|(_, time, _, x)| (time, x.unwrap())).collect::<Vec<_>>()
+        run.events_of(events)
+            .into_iter()
+            .map(|(_, time, _, x)| (time, x.unwrap()))
+            .collect::<Vec<_>>()
     };
     let joined = "select a.timestamp, a.v + b.b as x from A a join B b on a.v < b.b";
     assert_eq!(ask(joined), [(10, 3.0), (10, 5.0), (12, 7.0)]);
@@ -310,25 +317,26 @@ fn joins_sorts_windows_and_subqueries_see_everything() {
 #[test]
 fn what_is_made_of_many_events_needs_a_time_and_a_channel() {
     let query = "select count(*) as n from events";
-    let said = refusal(json!({ "query": query, "memory": "16MiB" }));
+    let said = option_error(json!({ "query": query, "memory": "16MiB" }));
     assert!(said.contains("no column `timestamp`"), "{said}");
     let query = "select max(timestamp) as timestamp, count(*) as n from events";
-    let said = refusal(json!({ "query": query, "memory": "16MiB" }));
+    let said = option_error(json!({ "query": query, "memory": "16MiB" }));
     assert!(said.contains("no column `channel`"), "{said}");
 }
 
 #[test]
 fn mistakes_are_found_before_anything_is_read_where_columns_are_known() {
-    let said = refusal(json!({ "query": "select timestmp from events" }));
+    let said = option_error(json!({ "query": "select timestmp from events" }));
     assert!(
         said.contains("there is no column `timestmp`") && said.contains("`timestamp`"),
         "{said}"
     );
     let declared = json!({ "query": "select w from A", "tables": { "A": "v double" } });
-    assert!(refusal(declared).contains("there is no column `w`"));
+    assert!(option_error(declared).contains("there is no column `w`"));
     let twice = json!({ "query": "select sequence as n, sequence + 1 as n from events" });
     assert!(make(twice).is_err());
-    let said = refusal(json!({ "query": "select 1 as timestamp, 'x' as sequence from events" }));
+    let said =
+        option_error(json!({ "query": "select 1 as timestamp, 'x' as sequence from events" }));
     assert!(said.contains("column `sequence`: an integer is needed"), "{said}");
     for (tables, what) in [
         (json!({ "B": "v double" }), "tables.B: the query reads no table `B`"),
@@ -337,18 +345,21 @@ fn mistakes_are_found_before_anything_is_read_where_columns_are_known() {
         (json!({ "A": "v double) as select 1 --" }), "tables.A: "),
         (json!({ "A": "v double, v int" }), "declared twice"),
     ] {
-        let said = refusal(json!({ "query": "select v from A", "tables": tables }));
+        let said = option_error(json!({ "query": "select v from A", "tables": tables }));
         assert!(said.contains(what), "{said}");
     }
     assert!(
-        refusal(json!({ "query": "select v from A", "memory": "1KiB" })).contains("too little")
+        option_error(json!({ "query": "select v from A", "memory": "1KiB" }))
+            .contains("too little")
     );
-    assert!(refusal(json!({ "query": "select v from A", "quary": 1 })).contains("unknown field"));
+    assert!(
+        option_error(json!({ "query": "select v from A", "quary": 1 })).contains("unknown field")
+    );
 }
 
 #[test]
 fn mistakes_in_columns_that_messages_have_are_told_with_the_query() {
-    let mut run = Run::query("select w as x from A");
+    let mut run = StageRun::from_query("select w as x from A");
     let events = some(&run);
     let said = run.all(events).unwrap_err().to_string();
     assert!(
@@ -364,7 +375,7 @@ fn values_that_no_event_can_have_end_the_run() {
         ("select 'x'::bytea as payload, arrow_cast(null, 'Utf8') as channel, v from A", ""),
         ("select interval '1 day' as i from A", "no event can have"),
     ] {
-        let mut run = Run::query(query);
+        let mut run = StageRun::from_query(query);
         let events = some(&run);
         match run.all(events) {
             Ok(_) => assert!(what.is_empty(), "{query}"),
@@ -380,14 +391,14 @@ fn long_conditions_are_worked_out_on_any_thread() {
         format!("select 391.0 as x from A where {}", ["v = 1"; 190].join(" and ")),
         format!("select 391.0 as x from A where v = 1 and {}v > 0", "not not ".repeat(6)),
     ] {
-        let mut run = Run::query(&query);
+        let mut run = StageRun::from_query(&query);
         let events = some(&run);
-        assert_eq!(run.told(events), [event("A", 10, 0, 391.0)]);
+        assert_eq!(run.events_of(events), [event("A", 10, 0, 391.0)]);
     }
 }
 
 /// Many events on A, in between some on B, in batches of so many.
-fn many(run: &Run, count: i64, in_one: usize) -> Vec<Batch> {
+fn many(run: &StageRun, count: i64, in_one: usize) -> Vec<Batch> {
     let each = |n: i64| (if n % 3 == 1 { "B" } else { "A" }, n, n as f64);
     let all: Vec<_> = (0..count).map(each).collect();
     all.chunks(in_one).map(|events| batch(&run.channels, events)).collect()
@@ -404,9 +415,11 @@ fn which_rows_come_first_of_several_tables_depends_on_events_only() {
         format!("select 7 as timestamp, x from ({bare} limit 2500)"),
     ] {
         let ask = |in_one: usize| {
-            let mut run = Run::of(json!({ "query": &query, "memory": "16MiB", "channel": "OUT" }));
+            let mut run = StageRun::from_options(
+                json!({ "query": &query, "memory": "16MiB", "channel": "OUT" }),
+            );
             let events = many(&run, 9_000, in_one);
-            run.told(events)
+            run.events_of(events)
         };
         let one = ask(9_000);
         assert!(!one.is_empty());
@@ -420,19 +433,20 @@ fn which_rows_come_first_of_several_tables_depends_on_events_only() {
 fn a_table_of_which_little_comes_does_not_hold_up_others() {
     let query = "select max(timestamp) as timestamp, count(*) as x from \
                  (select timestamp, v from A union all select timestamp, b as v from B)";
-    let mut run = Run::of(json!({ "query": query, "memory": "8MiB", "channel": "OUT" }));
+    let mut run =
+        StageRun::from_options(json!({ "query": query, "memory": "8MiB", "channel": "OUT" }));
     let mut events = many(&run, 3, 3);
     for first in 0..100i64 {
         let all: Vec<_> = (0..4_000).map(|n| ("A", 10 + first * 4_000 + n, 1.0)).collect();
         events.push(batch(&run.channels, &all));
     }
-    assert_eq!(run.told(events), [event("OUT", 400_009, 0, 400_003.0)]);
+    assert_eq!(run.events_of(events), [event("OUT", 400_009, 0, 400_003.0)]);
 }
 
 #[test]
 fn a_query_that_is_dropped_half_way_ends() {
     let query = "select timestamp, channel, v as x from A order by v";
-    let mut run = Run::of(json!({ "query": query, "memory": "16MiB" }));
+    let mut run = StageRun::from_options(json!({ "query": query, "memory": "16MiB" }));
     let events = some(&run);
     let mut context = StageContext::new(&run.channels, None);
     for part in &mut run.parts {

@@ -7,9 +7,9 @@ use sluice_core::{Channel, ChannelQuery, Pattern, Patterns};
 #[derive(Clone, Debug)]
 pub(crate) enum ChannelTest {
     /// Its name, or its source, is one of these; or is none of them.
-    Is { of: Word, names: Vec<String>, negated: bool },
+    Is { attribute: ChannelAttribute, names: Vec<String>, negated: bool },
     /// Its name, or its source, matches; or does not.
-    Like { of: Word, pattern: Pattern, negated: bool },
+    Like { attribute: ChannelAttribute, pattern: Pattern, negated: bool },
     /// One of these holds.
     Any(Vec<Self>),
     /// All of these hold.
@@ -18,13 +18,13 @@ pub(crate) enum ChannelTest {
 
 /// What of a channel is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum ChannelAttribute {
     Name,
     Source,
 }
 
-impl Word {
-    fn of(self, channel: &Channel) -> &str {
+impl ChannelAttribute {
+    fn value(self, channel: &Channel) -> &str {
         match self {
             Self::Name => channel.name.text(),
             Self::Source => &channel.source,
@@ -35,18 +35,18 @@ impl Word {
 impl ChannelTest {
     /// The channel of exactly this name.
     pub(crate) fn named(name: &str) -> Self {
-        Self::Is { of: Word::Name, names: vec![name.to_owned()], negated: false }
+        Self::Is { attribute: ChannelAttribute::Name, names: vec![name.to_owned()], negated: false }
     }
 
     /// One of both holds. Names are put together: so lists are written that are short enough.
     pub(crate) fn or(self, other: Self) -> Self {
         match (self, other) {
             (
-                Self::Is { of: a, names: mut all, negated: false },
-                Self::Is { of: b, names, negated: false },
+                Self::Is { attribute: a, names: mut all, negated: false },
+                Self::Is { attribute: b, names, negated: false },
             ) if a == b => {
                 all.extend(names);
-                Self::Is { of: a, names: all, negated: false }
+                Self::Is { attribute: a, names: all, negated: false }
             }
             (left, right) => Self::Any(vec![left, right]),
         }
@@ -54,11 +54,13 @@ impl ChannelTest {
 
     pub(crate) fn holds(&self, channel: &Channel) -> bool {
         match self {
-            Self::Is { of, names, negated } => {
-                let word = of.of(channel);
-                names.iter().any(|name| name == word) != *negated
+            Self::Is { attribute, names, negated } => {
+                let attribute = attribute.value(channel);
+                names.iter().any(|name| name == attribute) != *negated
             }
-            Self::Like { of, pattern, negated } => pattern.matches(of.of(channel)) != *negated,
+            Self::Like { attribute, pattern, negated } => {
+                pattern.matches(attribute.value(channel)) != *negated
+            }
             Self::Any(tests) => tests.iter().any(|test| test.holds(channel)),
             Self::All(tests) => tests.iter().all(|test| test.holds(channel)),
         }
@@ -67,13 +69,16 @@ impl ChannelTest {
     /// What a source can be told of it: wants every channel for which it holds, and maybe more.
     pub(crate) fn query(&self) -> ChannelQuery {
         match self {
-            Self::Is { of, names, negated } => {
+            Self::Is { attribute, names, negated } => {
                 let patterns: Option<Vec<Pattern>> =
-                    names.iter().map(|name| exactly(name)).collect();
-                patterns
-                    .map_or_else(ChannelQuery::default, |patterns| query(*of, patterns, *negated))
+                    names.iter().map(|name| exact_pattern(name)).collect();
+                patterns.map_or_else(ChannelQuery::default, |patterns| {
+                    query(*attribute, patterns, *negated)
+                })
             }
-            Self::Like { of, pattern, negated } => query(*of, vec![pattern.clone()], *negated),
+            Self::Like { attribute, pattern, negated } => {
+                query(*attribute, vec![pattern.clone()], *negated)
+            }
             Self::Any(tests) => {
                 let all = tests.iter().map(Self::query).reduce(ChannelQuery::or);
                 all.unwrap_or_default()
@@ -86,38 +91,38 @@ impl ChannelTest {
     }
 }
 
-fn query(of: Word, patterns: Vec<Pattern>, negated: bool) -> ChannelQuery {
+fn query(attribute: ChannelAttribute, patterns: Vec<Pattern>, negated: bool) -> ChannelQuery {
     let (none, patterns) = (Patterns::default(), Patterns(patterns));
-    match (of, negated) {
-        (Word::Name, false) => ChannelQuery::from_patterns(&patterns, &none, &none),
-        (Word::Name, true) => ChannelQuery::from_patterns(&none, &patterns, &none),
-        (Word::Source, false) => ChannelQuery::from_patterns(&none, &none, &patterns),
+    match (attribute, negated) {
+        (ChannelAttribute::Name, false) => ChannelQuery::from_patterns(&patterns, &none, &none),
+        (ChannelAttribute::Name, true) => ChannelQuery::from_patterns(&none, &patterns, &none),
+        (ChannelAttribute::Source, false) => ChannelQuery::from_patterns(&none, &none, &patterns),
         // A query cannot say this: such a source is read, and its events are left out.
-        (Word::Source, true) => ChannelQuery::default(),
+        (ChannelAttribute::Source, true) => ChannelQuery::default(),
     }
 }
 
 /// A pattern of one name. Nothing, if there is none.
-fn exactly(name: &str) -> Option<Pattern> {
+fn exact_pattern(name: &str) -> Option<Pattern> {
     let plain = Pattern::parse(name).ok().filter(|pattern| pattern.as_name() == Some(name));
-    plain.or_else(|| Pattern::parse(&format!("re:{}", literal(name))).ok())
+    plain.or_else(|| Pattern::parse(&format!("re:{}", escape_regex(name))).ok())
 }
 
 /// The pattern of SQL's `LIKE`. Nothing, where it has escapes.
-pub(crate) fn like(pattern: &str) -> Option<Pattern> {
+pub(crate) fn like_pattern(pattern: &str) -> Option<Pattern> {
     if pattern.contains('\\') {
         return None;
     }
     let each = pattern.chars().map(|c| match c {
         '%' => ".*".to_owned(),
         '_' => ".".to_owned(),
-        c => literal(c.encode_utf8(&mut [0; 4])),
+        c => escape_regex(c.encode_utf8(&mut [0; 4])),
     });
     Pattern::parse(&format!("re:(?s:{})", each.collect::<String>())).ok()
 }
 
 /// A regular expression that matches just this text.
-fn literal(text: &str) -> String {
+fn escape_regex(text: &str) -> String {
     let escaped = text.chars().map(|c| match c {
         c if c.is_ascii_punctuation() => format!("\\{c}"),
         c => c.to_string(),
@@ -149,22 +154,26 @@ mod tests {
 
     #[test]
     fn like_is_that_of_sql() {
-        let matches = |pattern: &str, name: &str| like(pattern).unwrap().matches(name);
+        let matches = |pattern: &str, name: &str| like_pattern(pattern).unwrap().matches(name);
         assert!(matches("CAM_%", "CAMX") && matches("%", "a\nb") && matches("A.B", "A.B"));
         assert!(!matches("A.B", "AxB") && !matches("CAM%", "XCAM") && !matches("a", "A"));
-        assert!(like("a\\_b").is_none());
+        assert!(like_pattern("a\\_b").is_none());
     }
 
     #[test]
     fn a_query_wants_what_a_test_holds_for() {
-        let of = Word::Source;
-        let not_x = ChannelTest::Is { of, names: vec!["x".into()], negated: true };
+        let attribute = ChannelAttribute::Source;
+        let not_x = ChannelTest::Is { attribute, names: vec!["x".into()], negated: true };
         let tests = [
             ChannelTest::named("A").or(not_x.clone()),
             ChannelTest::named("A").or(ChannelTest::named("B")),
             ChannelTest::All(vec![ChannelTest::named("A"), not_x.clone()]),
             ChannelTest::Any(Vec::new()),
-            ChannelTest::Like { of: Word::Name, pattern: like("A%").unwrap(), negated: true },
+            ChannelTest::Like {
+                attribute: ChannelAttribute::Name,
+                pattern: like_pattern("A%").unwrap(),
+                negated: true,
+            },
             not_x,
         ];
         for test in tests {

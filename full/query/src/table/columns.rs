@@ -17,12 +17,12 @@ const SEQUENCE: &str = "sequence";
 const PAYLOAD: &str = "payload";
 
 /// Names that no field has: those of our columns, here and in tables that are written.
-const OWN: [&str; 7] =
+const RESERVED: [&str; 7] =
     [TIMESTAMP, "timestamp_ns", SOURCE, CHANNEL, "channel_variant", SEQUENCE, PAYLOAD];
 
 /// What a table holds.
 #[derive(Clone, Debug)]
-pub(crate) enum Shape {
+pub(crate) enum TableKind {
     /// All events.
     Events,
     /// The events of a channel, with their payloads.
@@ -40,7 +40,7 @@ pub(crate) struct RowType {
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Column {
+pub(crate) enum LogColumn {
     Timestamp,
     Source,
     Channel,
@@ -59,25 +59,32 @@ impl RowType {
     }
 }
 
-impl Shape {
+impl TableKind {
     /// Its columns, in order.
-    pub(crate) fn columns(&self) -> Vec<Column> {
+    pub(crate) fn columns(&self) -> Vec<LogColumn> {
         match self {
             Self::Events => {
                 vec![
-                    Column::Timestamp,
-                    Column::Source,
-                    Column::Channel,
-                    Column::Sequence,
-                    Column::Payload,
+                    LogColumn::Timestamp,
+                    LogColumn::Source,
+                    LogColumn::Channel,
+                    LogColumn::Sequence,
+                    LogColumn::Payload,
                 ]
             }
             Self::Payloads(_) => {
-                vec![Column::Timestamp, Column::Source, Column::Sequence, Column::Payload]
+                vec![
+                    LogColumn::Timestamp,
+                    LogColumn::Source,
+                    LogColumn::Sequence,
+                    LogColumn::Payload,
+                ]
             }
             Self::Fields(_, rows) => {
-                let own = [Column::Timestamp, Column::Source, Column::Sequence];
-                own.into_iter().chain((0..rows.columns.fields().len()).map(Column::Field)).collect()
+                let own = [LogColumn::Timestamp, LogColumn::Source, LogColumn::Sequence];
+                own.into_iter()
+                    .chain((0..rows.columns.fields().len()).map(LogColumn::Field))
+                    .collect()
             }
         }
     }
@@ -95,18 +102,18 @@ impl Shape {
         Arc::new(Schema::new(fields.collect::<Vec<_>>()))
     }
 
-    fn field(&self, column: Column) -> Field {
+    fn field(&self, column: LogColumn) -> Field {
         let time = || DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
         match (column, self) {
-            (Column::Timestamp, _) => Field::new(TIMESTAMP, time(), false),
-            (Column::Source, _) => Field::new(SOURCE, DataType::Utf8View, false),
-            (Column::Channel, _) => Field::new(CHANNEL, DataType::Utf8View, false),
-            (Column::Sequence, _) => Field::new(SEQUENCE, DataType::Int64, false),
-            (Column::Field(at), Self::Fields(_, rows)) => {
+            (LogColumn::Timestamp, _) => Field::new(TIMESTAMP, time(), false),
+            (LogColumn::Source, _) => Field::new(SOURCE, DataType::Utf8View, false),
+            (LogColumn::Channel, _) => Field::new(CHANNEL, DataType::Utf8View, false),
+            (LogColumn::Sequence, _) => Field::new(SEQUENCE, DataType::Int64, false),
+            (LogColumn::Field(at), Self::Fields(_, rows)) => {
                 let field = rows.columns.field(at);
-                field.clone().with_name(outer_name(field.name()))
+                field.clone().with_name(column_name(field.name()))
             }
-            (Column::Payload | Column::Field(_), _) => {
+            (LogColumn::Payload | LogColumn::Field(_), _) => {
                 Field::new(PAYLOAD, DataType::BinaryView, true)
             }
         }
@@ -115,20 +122,20 @@ impl Shape {
 
 /// The name that a message's field has in a table: our own columns keep theirs. Tables that are written
 /// name fields in the same way.
-fn outer_name(field: &str) -> String {
-    let is_ours = OWN.contains(&field.trim_end_matches('_'));
-    if is_ours { format!("{field}_") } else { field.to_owned() }
+fn column_name(field: &str) -> String {
+    let is_reserved = RESERVED.contains(&field.trim_end_matches('_'));
+    if is_reserved { format!("{field}_") } else { field.to_owned() }
 }
 
 /// The names and sources of channels, by their numbers.
 #[derive(Debug)]
-pub(crate) struct Words {
+pub(crate) struct ChannelLabels {
     names: StringViewArray,
     sources: StringViewArray,
 }
 
-impl Words {
-    pub(crate) fn of(channels: &Channels) -> Self {
+impl ChannelLabels {
+    pub(crate) fn from_channels(channels: &Channels) -> Self {
         let all = channels.since(0);
         Self {
             names: all.iter().map(|channel| Some(channel.name.text())).collect(),
@@ -145,20 +152,20 @@ impl Words {
 /// The columns of a batch that are asked for. `fields` are those of decoded rows, one row an event;
 /// `words` knows all of its channels.
 pub(crate) fn record_batch(
-    wanted: &[Column],
+    columns: &[LogColumn],
     schema: &SchemaRef,
     batch: &Batch,
     fields: Option<&RecordBatch>,
-    words: &Words,
+    labels: &ChannelLabels,
 ) -> Result<RecordBatch, Error> {
-    let build = |column: &Column| -> Result<ArrayRef, Error> {
+    let build = |column: &LogColumn| -> Result<ArrayRef, Error> {
         Ok(match column {
-            Column::Timestamp => Arc::new(batch.timestamp_column()),
-            Column::Sequence => Arc::new(batch.sequence_column()),
-            Column::Source => words_of(&words.sources, batch)?,
-            Column::Channel => words_of(&words.names, batch)?,
-            Column::Payload => payloads(batch)?,
-            Column::Field(at) => {
+            LogColumn::Timestamp => Arc::new(batch.timestamp_column()),
+            LogColumn::Sequence => Arc::new(batch.sequence_column()),
+            LogColumn::Source => take_labels(&labels.sources, batch)?,
+            LogColumn::Channel => take_labels(&labels.names, batch)?,
+            LogColumn::Payload => payloads(batch)?,
+            LogColumn::Field(at) => {
                 let column = fields.and_then(|fields| fields.columns().get(*at));
                 Arc::clone(
                     column.ok_or_else(|| Error::broken("rows without one of their columns"))?,
@@ -166,14 +173,14 @@ pub(crate) fn record_batch(
             }
         })
     };
-    let columns = wanted.iter().map(build).collect::<Result<Vec<_>, _>>()?;
+    let arrays = columns.iter().map(build).collect::<Result<Vec<_>, _>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(batch.len()));
-    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(unfit)
+    RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options).map_err(unfit)
 }
 
-fn words_of(words: &StringViewArray, batch: &Batch) -> Result<ArrayRef, Error> {
+fn take_labels(labels: &StringViewArray, batch: &Batch) -> Result<ArrayRef, Error> {
     let ids = UInt32Array::from_iter_values(batch.channels().iter().copied());
-    take(words, &ids, None).map_err(unfit)
+    take(labels, &ids, None).map_err(unfit)
 }
 
 /// The payloads, null where there is none.
@@ -207,7 +214,7 @@ mod tests {
             ("payload__", "payload___"),
             ("source_x", "source_x"),
         ] {
-            assert_eq!(outer_name(field), column);
+            assert_eq!(column_name(field), column);
         }
     }
 }

@@ -41,7 +41,7 @@ fn add(all: &mut BTreeMap<String, u64>, more: BTreeMap<String, u64>) {
     }
 }
 
-fn keep_most(all: &mut BTreeMap<String, u64>, more: &BTreeMap<String, u64>) {
+fn keep_larger(all: &mut BTreeMap<String, u64>, more: &BTreeMap<String, u64>) {
     for (what, count) in more {
         let known = all.entry(what.clone()).or_default();
         *known = (*count).max(*known);
@@ -49,14 +49,14 @@ fn keep_most(all: &mut BTreeMap<String, u64>, more: &BTreeMap<String, u64>) {
 }
 
 /// Longer lists of damage are counted: a log may be nothing else.
-const MOST_DAMAGE: usize = 1 << 16;
+const MAX_DAMAGE: usize = 1 << 16;
 
 /// The findings of one log, by all that read it.
 #[derive(Debug, Default)]
-pub(crate) struct FindingsLog(Mutex<Found>);
+pub(crate) struct FindingsLog(Mutex<FindingsState>);
 
 #[derive(Debug, Default)]
-struct Found {
+struct FindingsState {
     findings: Findings,
     /// Where the damage is that is known: input, offset and length.
     known: HashSet<(std::sync::Arc<str>, u64, u64)>,
@@ -65,18 +65,18 @@ struct Found {
 impl FindingsLog {
     /// Adds damage, but for what is known.
     pub(crate) fn add_damage(&self, damage: impl IntoIterator<Item = Damage>) {
-        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for damage in damage {
             let place = (std::sync::Arc::clone(&damage.input), damage.offset, damage.length);
-            if found.known.contains(&place) {
+            if state.known.contains(&place) {
                 continue;
             }
-            if found.known.len() >= MOST_DAMAGE {
-                found.findings.more_damage += 1;
+            if state.known.len() >= MAX_DAMAGE {
+                state.findings.more_damage += 1;
                 continue;
             }
-            found.known.insert(place);
-            found.findings.damage.push(damage);
+            state.known.insert(place);
+            state.findings.damage.push(damage);
         }
     }
 
@@ -86,9 +86,9 @@ impl FindingsLog {
         left_out: &BTreeMap<String, u64>,
         notes: &BTreeMap<String, u64>,
     ) {
-        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        keep_most(&mut found.findings.left_out, left_out);
-        keep_most(&mut found.findings.notes, notes);
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        keep_larger(&mut state.findings.left_out, left_out);
+        keep_larger(&mut state.findings.notes, notes);
     }
 
     /// What was found since the last call.
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_in_two_logs_is_missing_twice() {
-        let found = || {
+        let state = || {
             let log = FindingsLog::default();
             let said = BTreeMap::from([("events of another type".to_owned(), 5)]);
             // Read twice by one query.
@@ -111,8 +111,8 @@ mod tests {
             log.take()
         };
         let mut all = Findings::default();
-        all.extend(found());
-        all.extend(found());
+        all.extend(state());
+        all.extend(state());
         assert_eq!(all.left_out["events of another type"], 10);
         assert!(!all.is_complete());
     }

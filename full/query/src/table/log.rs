@@ -13,9 +13,9 @@ use sluice_core::{
     Query, ReadContext, Registry, Source, Split, Stage,
 };
 
-use super::columns::{Shape, Words};
+use super::columns::{ChannelLabels, TableKind};
+use super::discovery::{self, ChannelSchema};
 use super::findings::FindingsLog;
-use super::typed::{self, Known};
 
 /// A log that can be queried. Made once; shared by all queries that read it.
 pub struct LogTables {
@@ -31,21 +31,21 @@ pub struct LogTables {
     /// Every channel that any reader met: of one that guessed its place wrong, too.
     pub(super) channels: Arc<Channels>,
     /// Those that are in the log, by number, as far as it was read.
-    met: Mutex<BTreeSet<u32>>,
-    all_met: AtomicBool,
-    words: Mutex<Option<Arc<Words>>>,
+    discovered: Mutex<BTreeSet<u32>>,
+    all_discovered: AtomicBool,
+    labels: Mutex<Option<Arc<ChannelLabels>>>,
     /// What is known of channels, by their names.
-    known: Mutex<HashMap<String, Known>>,
+    known: Mutex<HashMap<String, ChannelSchema>>,
     /// The inputs, and how long they were, when somebody last asked.
-    seen: Mutex<Option<Lengths>>,
+    input_lengths: Mutex<Option<InputLengths>>,
     /// Whether an input that can be read once only has been read.
-    taken: AtomicBool,
+    was_read: AtomicBool,
     pub(super) findings: FindingsLog,
     bytes_read: Arc<AtomicU64>,
 }
 
 /// Inputs, and how long they are.
-type Lengths = Vec<(PathBuf, Option<u64>)>;
+type InputLengths = Vec<(PathBuf, Option<u64>)>;
 
 impl std::fmt::Debug for LogTables {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -65,12 +65,12 @@ impl LogTables {
             decode: None,
             encode: OnceLock::new(),
             channels: Arc::default(),
-            met: Mutex::default(),
-            all_met: AtomicBool::new(false),
-            words: Mutex::default(),
+            discovered: Mutex::default(),
+            all_discovered: AtomicBool::new(false),
+            labels: Mutex::default(),
             known: Mutex::default(),
-            seen: Mutex::default(),
-            taken: AtomicBool::new(false),
+            input_lengths: Mutex::default(),
+            was_read: AtomicBool::new(false),
             findings: FindingsLog::default(),
             bytes_read: Arc::default(),
         }
@@ -88,7 +88,7 @@ impl LogTables {
             return Ok(self);
         }
         let types = json!({ "types": types, "channel_types": channel_types });
-        let decode = map_of(&self.registry, "decode", types.clone())?;
+        let decode = stateless_stage(&self.registry, "decode", types.clone())?;
         let notes = decode.notes().into_iter().map(|note| (note, 0)).collect();
         self.findings.add_counts(&BTreeMap::new(), &notes);
         Ok(Self { decode: Some(decode), types, ..self })
@@ -103,36 +103,37 @@ impl LogTables {
     /// As [`channels`](Self::channels); ends with [`ErrorKind::Aborted`](sluice_core::ErrorKind::Aborted) soon
     /// after `stop` is raised.
     pub fn channels_until(&self, stop: &AtomicBool) -> Result<Vec<String>, Error> {
-        if !self.all_met.load(Ordering::Relaxed) && !self.is_read_once()? {
-            typed::meet_all(self, stop)?;
-            self.all_met.store(true, Ordering::Relaxed);
+        if !self.all_discovered.load(Ordering::Relaxed) && !self.is_read_once()? {
+            discovery::discover_all(self, stop)?;
+            self.all_discovered.store(true, Ordering::Relaxed);
         }
         Ok(self.known_channels())
     }
 
     /// The names of the channels that were met so far, sorted. Reads nothing.
     pub fn known_channels(&self) -> Vec<String> {
-        let met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
-        let names = met.iter().map(|id| self.channels.get(ChannelId(*id)).name.text().to_owned());
+        let discovered = self.discovered.lock().unwrap_or_else(PoisonError::into_inner);
+        let names =
+            discovered.iter().map(|id| self.channels.get(ChannelId(*id)).name.text().to_owned());
         names.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// The columns of the table of a channel, called exactly like this; nothing if there is none. Reads
     /// until its first event that can be decoded.
     pub fn channel_schema(&self, channel: &str) -> Result<Option<SchemaRef>, Error> {
-        Ok(self.shape_of(channel, &AtomicBool::new(false))?.map(|shape| shape.schema()))
+        Ok(self.table_kind(channel, &AtomicBool::new(false))?.map(|kind| kind.schema()))
     }
 
     /// Forgets which channels are not there, if inputs are longer or shorter than when this was last called:
     /// for logs that are still written, between one query and the next.
-    pub fn look_anew(&self) -> Result<(), Error> {
+    pub fn refresh(&self) -> Result<(), Error> {
         let now: Vec<_> =
             self.source.inputs()?.into_iter().map(|input| (input.path, input.bytes)).collect();
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.replace(now.clone()).is_some_and(|before| before != now) {
-            self.all_met.store(false, Ordering::Relaxed);
+        let mut lengths = self.input_lengths.lock().unwrap_or_else(PoisonError::into_inner);
+        if lengths.replace(now.clone()).is_some_and(|before| before != now) {
+            self.all_discovered.store(false, Ordering::Relaxed);
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            known.retain(|_, known| matches!(known, Known::Fields(_)));
+            known.retain(|_, known| matches!(known, ChannelSchema::Fields(_)));
         }
         Ok(())
     }
@@ -149,41 +150,42 @@ impl LogTables {
     }
 
     /// What the table of a channel holds, if there is such a channel.
-    pub(super) fn shape_of(
+    pub(super) fn table_kind(
         &self,
         channel: &str,
         stop: &AtomicBool,
-    ) -> Result<Option<Shape>, Error> {
+    ) -> Result<Option<TableKind>, Error> {
         let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = lock().get(channel) {
-            return Ok(known.shape(channel));
+            return Ok(known.kind(channel));
         }
-        self.expect_twice(channel)?;
-        let known = typed::find(self, channel, stop)?;
-        let shape = known.shape(channel);
+        self.check_rereadable(channel)?;
+        let known = discovery::discover_channel(self, channel, stop)?;
+        let kind = known.kind(channel);
         lock().insert(channel.to_owned(), known);
-        Ok(shape)
+        Ok(kind)
     }
 
     /// Channels that are in the log, by number.
-    pub(super) fn meet(&self, met: &[bool]) {
-        let mut all = self.met.lock().unwrap_or_else(PoisonError::into_inner);
-        all.extend(met.iter().enumerate().filter(|(_, met)| **met).map(|(id, _)| id as u32));
+    pub(super) fn add_channels(&self, seen: &[bool]) {
+        let mut all = self.discovered.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend(seen.iter().enumerate().filter(|(_, seen)| **seen).map(|(id, _)| id as u32));
     }
 
     /// The words of every channel met so far; at least of those of a batch that is there.
-    pub(super) fn words(&self) -> Arc<Words> {
-        let mut known = self.words.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn labels(&self) -> Arc<ChannelLabels> {
+        let mut known = self.labels.lock().unwrap_or_else(PoisonError::into_inner);
         match &*known {
-            Some(words) if words.len() >= self.channels.len() => Arc::clone(words),
-            _ => Arc::clone(known.insert(Arc::new(Words::of(&self.channels)))),
+            Some(labels) if labels.len() >= self.channels.len() => Arc::clone(labels),
+            _ => Arc::clone(known.insert(Arc::new(ChannelLabels::from_channels(&self.channels)))),
         }
     }
 
     /// Makes payloads of rows that have none.
     pub(super) fn encode(&self) -> Result<&dyn Map, Error> {
         let made = self.encode.get_or_init(|| {
-            map_of(&self.registry, "encode", self.types.clone()).map_err(|error| error.message)
+            stateless_stage(&self.registry, "encode", self.types.clone())
+                .map_err(|error| error.message)
         });
         made.as_deref().map_err(|why| Error::unfit(why.clone()))
     }
@@ -206,8 +208,8 @@ impl LogTables {
     }
 
     /// The pieces it is read in. `Err` if it has no end.
-    pub(super) fn splits(&self, piece: u64, query: &Query) -> Result<Vec<Split>, Error> {
-        let splits = self.source.splits(piece, query)?;
+    pub(super) fn splits(&self, split_bytes: u64, query: &Query) -> Result<Vec<Split>, Error> {
+        let splits = self.source.splits(split_bytes, query)?;
         match splits.iter().find(|split| split.live) {
             None => Ok(splits),
             Some(live) => Err(Error::unfit(format!(
@@ -218,8 +220,8 @@ impl LogTables {
     }
 
     /// Says that it is read now. `Err` if that can be done once only, and has been.
-    pub(super) fn take(&self) -> Result<(), Error> {
-        if !self.is_read_once()? || !self.taken.swap(true, Ordering::Relaxed) {
+    pub(super) fn claim_read(&self) -> Result<(), Error> {
+        if !self.is_read_once()? || !self.was_read.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
         Err(Error::unfit(
@@ -228,7 +230,7 @@ impl LogTables {
         ))
     }
 
-    fn expect_twice(&self, channel: &str) -> Result<(), Error> {
+    fn check_rereadable(&self, channel: &str) -> Result<(), Error> {
         if !self.is_read_once()? {
             return Ok(());
         }
@@ -246,7 +248,11 @@ impl LogTables {
 }
 
 /// A stage without memory, made of these options.
-fn map_of(registry: &Registry, name: &str, options: Value) -> Result<Arc<dyn Map>, OptionsError> {
+fn stateless_stage(
+    registry: &Registry,
+    name: &str,
+    options: Value,
+) -> Result<Arc<dyn Map>, OptionsError> {
     let missing = |message: String| OptionsError { path: Vec::new(), message };
     let plugin = registry.get(PluginKind::Stage, name);
     let plugin = plugin.ok_or_else(|| missing(format!("this program has no stage `{name}`")))?;

@@ -21,20 +21,20 @@
 //! source, so that it may read less; all conditions are tried where events are read, on all cores. The
 //! number of rows a file says it has is only an estimate here: what is damaged does not count.
 
-mod catalogue;
+mod catalog;
 mod channels;
 mod columns;
+mod discovery;
 mod findings;
 mod log;
 mod provider;
-mod reading;
+mod pushdown;
+mod read_ahead;
+mod resources;
 mod scan;
-mod steps;
-mod typed;
-mod wanted;
-mod work;
+mod scan_task;
 
-pub(crate) use catalogue::Catalogue;
+pub(crate) use catalog::Catalog;
 pub use findings::Findings;
 pub use log::LogTables;
-pub(crate) use reading::Reading;
+pub(crate) use resources::ReadResources;

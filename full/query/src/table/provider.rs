@@ -15,36 +15,36 @@ use datafusion::physical_plan::ExecutionPlan;
 use sluice_core::{Error, PerChannel, Split};
 
 use super::LogTables;
-use super::columns::Shape;
-use super::reading::Reading;
+use super::columns::TableKind;
+use super::pushdown::Pushdown;
+use super::resources::ReadResources;
 use super::scan::LogScan;
-use super::wanted::Wanted;
-use super::work::{Work, external};
+use super::scan_task::{ScanTask, external};
 
 /// A table of a log.
 #[derive(Debug)]
 pub(super) struct LogTable {
     name: String,
     log: Arc<LogTables>,
-    shape: Shape,
+    kind: TableKind,
     schema: SchemaRef,
 }
 
 impl LogTable {
-    pub(super) fn new(name: String, log: Arc<LogTables>, shape: Shape) -> Self {
-        let schema = shape.schema();
-        Self { name, log, shape, schema }
+    pub(super) fn new(name: String, log: Arc<LogTables>, kind: TableKind) -> Self {
+        let schema = kind.schema();
+        Self { name, log, kind, schema }
     }
 
     /// What has to be done for a scan of these columns.
-    fn work(
+    fn scan_task(
         &self,
         state: &dyn Session,
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
-    ) -> Result<Work> {
-        let mut wanted = Wanted::of_table(&self.shape);
-        let left = filters.iter().filter(|condition| !wanted.add(condition, &self.shape));
+    ) -> Result<ScanTask> {
+        let mut pushdown = Pushdown::of_table(&self.kind);
+        let left = filters.iter().filter(|condition| !pushdown.add(condition, &self.kind));
         let condition = conjunction(left.cloned().collect::<Vec<_>>());
         let condition = condition.map(|condition| self.physical(state, condition)).transpose()?;
         let shown: Vec<usize> = match projection {
@@ -55,21 +55,21 @@ impl LogTable {
         needed.retain(|place| !shown.contains(place));
         needed.sort_unstable();
         let all: Vec<usize> = shown.iter().copied().chain(needed).collect();
-        let made_schema = self.projected(&all)?;
-        let columns = self.shape.columns();
-        let made = all.iter().filter_map(|place| columns.get(*place).copied()).collect();
+        let built_schema = self.projected(&all)?;
+        let columns = self.kind.columns();
+        let built = all.iter().filter_map(|place| columns.get(*place).copied()).collect();
         let condition = condition
-            .map(|condition| reassign_expr_columns(condition, &made_schema))
+            .map(|condition| reassign_expr_columns(condition, &built_schema))
             .transpose()?;
-        Ok(Work {
+        Ok(ScanTask {
             log: Arc::clone(&self.log),
-            shape: self.shape.clone(),
-            wanted,
-            made,
-            made_schema,
+            kind: self.kind.clone(),
+            pushdown,
+            built,
+            built_schema,
             condition,
             schema: self.projected(&shown)?,
-            is_wanted: PerChannel::default(),
+            channel_matches: PerChannel::default(),
         })
     }
 
@@ -119,30 +119,34 @@ impl TableProvider for LogTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let reading = state.config().get_extension::<Reading>().unwrap_or_default();
-        let work = Arc::new(self.work(state, projection, filters)?);
-        let (asked, piece) = (Arc::clone(&work), reading.piece);
-        let looked = tokio::task::spawn_blocking(move || look(&asked, piece)).await;
-        let looked = looked.map_err(|_| external(Error::broken("looking at a log panicked")))?;
-        let (splits, rows) = looked.map_err(external)?;
+        let resources = state.config().get_extension::<ReadResources>().unwrap_or_default();
+        let task = Arc::new(self.scan_task(state, projection, filters)?);
+        let (planned_task, split_bytes) = (Arc::clone(&task), resources.split_bytes);
+        let planned =
+            tokio::task::spawn_blocking(move || plan_splits(&planned_task, split_bytes)).await;
+        let planned = planned.map_err(|_| external(Error::broken("looking at a log panicked")))?;
+        let (splits, rows) = planned.map_err(external)?;
         let rows = rows.filter(|_| filters.is_empty());
         let partitions = state.config().target_partitions();
         let name = self.name.clone();
-        Ok(Arc::new(LogScan::new(name, (work, reading), splits, (limit, rows), partitions)))
+        Ok(Arc::new(LogScan::new(name, (task, resources), splits, (limit, rows), partitions)))
     }
 }
 
 /// The splits that have to be read, and how many rows files say they have.
-fn look(work: &Work, piece: u64) -> std::result::Result<(Vec<Split>, Option<usize>), Error> {
-    if work.wanted.is_nothing() {
+fn plan_splits(
+    task: &ScanTask,
+    split_bytes: u64,
+) -> std::result::Result<(Vec<Split>, Option<usize>), Error> {
+    if task.pushdown.is_empty() {
         return Ok((Vec::new(), Some(0)));
     }
-    let splits = work.log.splits(piece, &work.wanted.query())?;
-    let inputs = work.log.source.inputs()?;
-    if work.wanted.has_channels() || inputs.is_empty() {
+    let splits = task.log.splits(split_bytes, &task.pushdown.query())?;
+    let inputs = task.log.source.inputs()?;
+    if task.pushdown.has_channels() || inputs.is_empty() {
         return Ok((splits, None));
     }
-    let counts = inputs.iter().map(|input| work.log.source.events_in(&input.path));
+    let counts = inputs.iter().map(|input| task.log.source.events_in(&input.path));
     let rows: Option<u64> = counts.collect::<std::result::Result<Vec<_>, _>>()?.into_iter().sum();
     Ok((splits, rows.and_then(|rows| usize::try_from(rows).ok())))
 }

@@ -24,9 +24,9 @@ use datafusion::physical_plan::{
 use futures::stream;
 use sluice_core::{Query, Split};
 
-use super::reading::Reading;
-use super::steps::Steps;
-use super::work::{Work, external};
+use super::read_ahead::ReadAhead;
+use super::resources::ReadResources;
+use super::scan_task::{ScanTask, external};
 
 /// A scan of a table of a log.
 ///
@@ -36,48 +36,48 @@ use super::work::{Work, external};
 pub(super) struct LogScan {
     /// The table, as it was named.
     name: String,
-    work: Arc<Work>,
-    reading: Arc<Reading>,
+    task: Arc<ScanTask>,
+    resources: Arc<ReadResources>,
     splits: Vec<Split>,
     limit: Option<usize>,
     /// How many rows are likely to come, if that is known.
     rows: Option<usize>,
     properties: Arc<PlanProperties>,
-    shared: Mutex<Shared>,
+    shared: Mutex<SharedRead>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 /// One reading, of which each partition takes part once.
 #[derive(Default)]
-struct Shared {
-    steps: Option<Arc<tokio::sync::Mutex<Steps>>>,
-    taken: Vec<usize>,
+struct SharedRead {
+    read_ahead: Option<Arc<tokio::sync::Mutex<ReadAhead>>>,
+    partitions_started: Vec<usize>,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for SharedRead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("taken", &self.taken).finish_non_exhaustive()
+        f.debug_struct("Shared").field("taken", &self.partitions_started).finish_non_exhaustive()
     }
 }
 
 impl LogScan {
     pub(super) fn new(
         name: String,
-        (work, reading): (Arc<Work>, Arc<Reading>),
+        (task, resources): (Arc<ScanTask>, Arc<ReadResources>),
         splits: Vec<Split>,
         (limit, rows): (Option<usize>, Option<usize>),
         partitions: usize,
     ) -> Self {
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(Arc::clone(&work.schema)),
+            EquivalenceProperties::new(Arc::clone(&task.schema)),
             Partitioning::UnknownPartitioning(partitions.min(splits.len()).max(1)),
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
         Self {
             name,
-            work,
-            reading,
+            task,
+            resources,
             splits,
             limit,
             rows,
@@ -88,11 +88,11 @@ impl LogScan {
     }
 
     /// The same scan, not begun yet.
-    fn anew(&self, limit: Option<usize>) -> Self {
-        let (work, reading) = (Arc::clone(&self.work), Arc::clone(&self.reading));
+    fn restarted(&self, limit: Option<usize>) -> Self {
+        let (task, resources) = (Arc::clone(&self.task), Arc::clone(&self.resources));
         let (name, splits) = (self.name.clone(), self.splits.clone());
         let partitions = self.partitions();
-        Self::new(name, (work, reading), splits, (limit, self.rows), partitions)
+        Self::new(name, (task, resources), splits, (limit, self.rows), partitions)
     }
 
     fn partitions(&self) -> usize {
@@ -100,33 +100,33 @@ impl LogScan {
     }
 
     /// The reading that `partition` takes part in: a new one, if it has had the last.
-    fn steps(&self, partition: usize) -> Result<Arc<tokio::sync::Mutex<Steps>>> {
+    fn read_ahead(&self, partition: usize) -> Result<Arc<tokio::sync::Mutex<ReadAhead>>> {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        if shared.taken.contains(&partition) {
-            *shared = Shared::default();
+        if shared.partitions_started.contains(&partition) {
+            *shared = SharedRead::default();
         }
-        let steps = match &shared.steps {
-            Some(steps) => Arc::clone(steps),
+        let read_ahead = match &shared.read_ahead {
+            Some(read_ahead) => Arc::clone(read_ahead),
             None => {
-                self.work.log.take().map_err(external)?;
-                let (work, reading) = (Arc::clone(&self.work), Arc::clone(&self.reading));
-                let steps = Steps::new(work, reading, self.splits.clone(), self.limit);
-                let steps = Arc::new(tokio::sync::Mutex::new(steps));
-                shared.steps = Some(Arc::clone(&steps));
-                steps
+                self.task.log.claim_read().map_err(external)?;
+                let (task, resources) = (Arc::clone(&self.task), Arc::clone(&self.resources));
+                let read_ahead = ReadAhead::new(task, resources, self.splits.clone(), self.limit);
+                let read_ahead = Arc::new(tokio::sync::Mutex::new(read_ahead));
+                shared.read_ahead = Some(Arc::clone(&read_ahead));
+                read_ahead
             }
         };
-        shared.taken.push(partition);
-        if shared.taken.len() == self.partitions() {
+        shared.partitions_started.push(partition);
+        if shared.partitions_started.len() == self.partitions() {
             // Reading ends with the last of its streams, not with the plan.
-            *shared = Shared::default();
+            *shared = SharedRead::default();
         }
-        Ok(steps)
+        Ok(read_ahead)
     }
 
     /// How many splits there would be if everything was wanted.
     fn all_splits(&self) -> Option<usize> {
-        let all = self.work.log.splits(self.reading.piece, &Query::default());
+        let all = self.task.log.splits(self.resources.split_bytes, &Query::default());
         all.ok().map(|splits| splits.len())
     }
 }
@@ -140,12 +140,12 @@ impl DisplayAs for LogScan {
         if let Some(all) = self.all_splits() {
             write!(f, " of {all}")?;
         }
-        write!(f, "{}", self.work.wanted)?;
-        if let Some(condition) = &self.work.condition {
+        write!(f, "{}", self.task.pushdown)?;
+        if let Some(condition) = &self.task.condition {
             write!(f, ", condition={condition}")?;
         }
         let columns: Vec<&str> =
-            self.work.schema.fields().iter().map(|field| field.name().as_str()).collect();
+            self.task.schema.fields().iter().map(|field| field.name().as_str()).collect();
         write!(f, ", columns=[{}]", columns.join(", "))?;
         self.limit.map_or(Ok(()), |limit| write!(f, ", limit={limit}"))
     }
@@ -157,7 +157,7 @@ impl ExecutionPlan for LogScan {
     }
 
     fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.work.schema)
+        Arc::clone(&self.task.schema)
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
@@ -195,11 +195,11 @@ impl ExecutionPlan for LogScan {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        self.work.condition.as_ref().map_or(Ok(TreeNodeRecursion::Continue), f)
+        self.task.condition.as_ref().map_or(Ok(TreeNodeRecursion::Continue), f)
     }
 
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(self.anew(self.limit)))
+        Ok(Arc::new(self.restarted(self.limit)))
     }
 
     fn execute(
@@ -207,11 +207,11 @@ impl ExecutionPlan for LogScan {
         partition: usize,
         _context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let steps = self.steps(partition)?;
+        let read_ahead = self.read_ahead(partition)?;
         let metrics = BaselineMetrics::new(&self.metrics, partition);
-        let rows = stream::try_unfold((steps, metrics), |(steps, metrics)| async {
-            let rows = steps.lock().await.next_rows().await?;
-            Ok(rows.map(|rows| (rows.record_output(&metrics), (steps, metrics))))
+        let rows = stream::try_unfold((read_ahead, metrics), |(read_ahead, metrics)| async {
+            let rows = read_ahead.lock().await.next_rows().await?;
+            Ok(rows.map(|rows| (rows.record_output(&metrics), (read_ahead, metrics))))
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
     }
@@ -243,7 +243,7 @@ impl ExecutionPlan for LogScan {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        Some(Arc::new(self.anew(limit)))
+        Some(Arc::new(self.restarted(limit)))
     }
 
     fn fetch(&self) -> Option<usize> {

@@ -13,37 +13,37 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use sluice_core::{Error, OutputFile};
 
-use super::{About, Rows, plain};
+use super::{ResultMetadata, RowWriter, plain};
 
 /// How much of a row group is held in memory.
-const GROUP: usize = 64 << 20;
+const MAX_ROW_GROUP: usize = 64 << 20;
 
-pub(super) struct Parquet {
-    writer: ArrowWriter<Bytes>,
+pub(super) struct ParquetWriter {
+    writer: ArrowWriter<OutputBytes>,
     schema: SchemaRef,
 }
 
-pub(super) struct Arrow {
-    writer: FileWriter<Bytes>,
+pub(super) struct IpcWriter {
+    writer: FileWriter<OutputBytes>,
     schema: SchemaRef,
 }
 
 /// An output as others write to it. What went wrong is kept, as they would only give its text.
-struct Bytes {
+struct OutputBytes {
     /// Nothing once it is complete.
     file: Option<OutputFile>,
     failed: Option<Error>,
 }
 
-impl Write for Bytes {
+impl Write for OutputBytes {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.file.as_mut().map(|file| file.write_binary(bytes)) {
             None => Err(io::Error::other("written to behind the end")),
             Some(Ok(())) => Ok(bytes.len()),
             Some(Err(error)) => {
-                let said = io::Error::other(error.to_string());
+                let message = io::Error::other(error.to_string());
                 self.failed = Some(error);
-                Err(said)
+                Err(message)
             }
         }
     }
@@ -53,8 +53,8 @@ impl Write for Bytes {
     }
 }
 
-impl Bytes {
-    fn of(file: OutputFile) -> Self {
+impl OutputBytes {
+    fn new(file: OutputFile) -> Self {
         Self { file: Some(file), failed: None }
     }
 
@@ -63,16 +63,16 @@ impl Bytes {
     }
 
     /// What went wrong: of the output if it was that, else what the writer says.
-    fn error(&mut self, said: impl std::fmt::Display) -> Error {
-        self.failed.take().unwrap_or_else(|| Error::unfit(said.to_string()))
+    fn error(&mut self, message: impl std::fmt::Display) -> Error {
+        self.failed.take().unwrap_or_else(|| Error::unfit(message.to_string()))
     }
 }
 
-impl Parquet {
+impl ParquetWriter {
     pub(super) fn new(
         file: OutputFile,
         schema: &SchemaRef,
-        about: &About<'_>,
+        about: &ResultMetadata<'_>,
     ) -> Result<Self, Error> {
         let schema = storable(schema);
         let level = ZstdLevel::try_new(3).map_err(|e| Error::broken(e.to_string()))?;
@@ -82,7 +82,8 @@ impl Parquet {
             .set_created_by(format!("sluice-query {}", env!("CARGO_PKG_VERSION")))
             .set_key_value_metadata(Some(entries.to_vec()))
             .build();
-        let writer = ArrowWriter::try_new(Bytes::of(file), Arc::clone(&schema), Some(properties));
+        let writer =
+            ArrowWriter::try_new(OutputBytes::new(file), Arc::clone(&schema), Some(properties));
         let writer = writer.map_err(|e| {
             Error::unfit(format!("these columns cannot be written as Parquet: {e}; cast them"))
         })?;
@@ -90,11 +91,11 @@ impl Parquet {
     }
 }
 
-impl Rows for Parquet {
+impl RowWriter for ParquetWriter {
     fn append(&mut self, rows: &RecordBatch) -> Result<(), Error> {
         let rows = stored(rows, &self.schema)?;
         let mut written = self.writer.write(&rows);
-        if written.is_ok() && self.writer.in_progress_size() >= GROUP {
+        if written.is_ok() && self.writer.in_progress_size() >= MAX_ROW_GROUP {
             written = self.writer.flush();
         }
         written.map_err(|e| self.writer.inner_mut().error(e))
@@ -109,15 +110,16 @@ impl Rows for Parquet {
     }
 }
 
-impl Arrow {
+impl IpcWriter {
     pub(super) fn new(
         file: OutputFile,
         schema: &SchemaRef,
-        about: &About<'_>,
+        about: &ResultMetadata<'_>,
     ) -> Result<Self, Error> {
         let schema = storable(schema);
         // Its first bytes may be written here already: a terminal refuses them.
-        let mut writer = FileWriter::try_new(Bytes::of(file), &schema).map_err(|e| refused(&e))?;
+        let mut writer =
+            FileWriter::try_new(OutputBytes::new(file), &schema).map_err(|e| refused(&e))?;
         for (key, value) in about.entries() {
             writer.write_metadata(key, value);
         }
@@ -128,14 +130,14 @@ impl Arrow {
 /// The writer is gone with its output, and what is left is what it says.
 fn refused(error: &ArrowError) -> Error {
     match error {
-        ArrowError::IoError(said, _) => Error::refused(said.clone()),
+        ArrowError::IoError(message, _) => Error::refused(message.clone()),
         other => {
             Error::unfit(format!("these columns cannot be written as Arrow: {other}; cast them"))
         }
     }
 }
 
-impl Rows for Arrow {
+impl RowWriter for IpcWriter {
     fn append(&mut self, rows: &RecordBatch) -> Result<(), Error> {
         let rows = stored(rows, &self.schema)?;
         let written = self.writer.write(&rows);
@@ -151,7 +153,7 @@ impl Rows for Arrow {
     }
 }
 
-impl About<'_> {
+impl ResultMetadata<'_> {
     fn entries(&self) -> [(&'static str, String); 3] {
         [
             ("sluice.version", env!("CARGO_PKG_VERSION").to_owned()),
@@ -202,7 +204,7 @@ fn stored(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Error> 
 fn stored_column(column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, Error> {
     match column.data_type() {
         same if same == kind => Ok(Arc::clone(column)),
-        DataType::Interval(_) | DataType::Union(_, _) => plain::words(column),
+        DataType::Interval(_) | DataType::Union(_, _) => plain::text(column),
         _ => cast(column, kind).map_err(|e| Error::unfit(e.to_string())),
     }
 }

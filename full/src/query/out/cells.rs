@@ -9,7 +9,7 @@ use sluice_core::json;
 use super::plain;
 
 /// Appends the text of a row's value; nothing where it is null.
-type Spell<'c> = Box<dyn Fn(usize, &mut Vec<u8>) + 'c>;
+type CellFormatter<'c> = Box<dyn Fn(usize, &mut Vec<u8>) + 'c>;
 
 /// How binary is spelled.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(super) enum Binary {
     /// In base64, whole.
     Base64,
     /// For people: its length and its first bytes.
-    Glance,
+    Preview,
 }
 
 /// The texts of a column.
@@ -27,7 +27,7 @@ pub(super) struct Cells {
 }
 
 impl Cells {
-    pub(super) fn of(column: &ArrayRef, binary: Binary) -> Result<Self, Error> {
+    pub(super) fn new(column: &ArrayRef, binary: Binary) -> Result<Self, Error> {
         Ok(Self { column: plain::column(column)?, binary })
     }
 
@@ -36,7 +36,7 @@ impl Cells {
     }
 
     /// What spells them.
-    pub(super) fn spell(&self) -> Result<Spell<'_>, Error> {
+    pub(super) fn formatter(&self) -> Result<CellFormatter<'_>, Error> {
         let (array, binary) = (&self.column, self.binary);
         Ok(match array.data_type() {
             DataType::Utf8 => strings(array.as_string::<i32>()),
@@ -60,22 +60,22 @@ impl Cells {
     }
 }
 
-fn strings<'c>(array: impl arrow_array::ArrayAccessor<Item = &'c str> + 'c) -> Spell<'c> {
+fn strings<'c>(array: impl arrow_array::ArrayAccessor<Item = &'c str> + 'c) -> CellFormatter<'c> {
     Box::new(move |row, out| out.extend_from_slice(array.value(row).as_bytes()))
 }
 
 fn bytes<'c>(
     array: impl arrow_array::ArrayAccessor<Item = &'c [u8]> + 'c,
     binary: Binary,
-) -> Spell<'c> {
+) -> CellFormatter<'c> {
     Box::new(move |row, out| match binary {
         Binary::Base64 => json::base64(out, array.value(row)),
-        Binary::Glance => glance(array.value(row), out),
+        Binary::Preview => preview(array.value(row), out),
     })
 }
 
 /// `12 B 0a00ff…`
-fn glance(bytes: &[u8], out: &mut Vec<u8>) {
+fn preview(bytes: &[u8], out: &mut Vec<u8>) {
     const SHOWN: usize = 8;
     json::integer(out, bytes.len());
     out.extend_from_slice(b" B");

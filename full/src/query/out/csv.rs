@@ -5,18 +5,18 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use sluice_core::{Error, OutputFile};
 
-use super::Rows;
+use super::RowWriter;
 use super::cells::{Binary, Cells};
 
 /// What is written at once.
 const BLOCK: usize = 1 << 16;
 
-pub(super) struct Csv {
+pub(super) struct CsvWriter {
     file: OutputFile,
     out: Vec<u8>,
 }
 
-impl Csv {
+impl CsvWriter {
     /// Writes the header.
     pub(super) fn new(file: OutputFile, schema: &SchemaRef) -> Result<Self, Error> {
         let mut out = Vec::new();
@@ -39,19 +39,19 @@ impl Csv {
     }
 }
 
-impl Rows for Csv {
+impl RowWriter for CsvWriter {
     fn append(&mut self, rows: &RecordBatch) -> Result<(), Error> {
-        let cells = rows.columns().iter().map(|column| Cells::of(column, Binary::Base64));
+        let cells = rows.columns().iter().map(|column| Cells::new(column, Binary::Base64));
         let cells: Vec<Cells> = cells.collect::<Result<_, _>>()?;
-        let spells: Vec<_> = cells.iter().map(Cells::spell).collect::<Result<_, _>>()?;
+        let formatters: Vec<_> = cells.iter().map(Cells::formatter).collect::<Result<_, _>>()?;
         for row in 0..rows.num_rows() {
-            for (at, (cells, spell)) in cells.iter().zip(&spells).enumerate() {
+            for (at, (cells, format)) in cells.iter().zip(&formatters).enumerate() {
                 if at > 0 {
                     self.out.push(b',');
                 }
                 if !cells.is_null(row) {
                     let start = self.out.len();
-                    spell(row, &mut self.out);
+                    format(row, &mut self.out);
                     quote(&mut self.out, start);
                 }
             }

@@ -4,17 +4,17 @@ use arrow_array::RecordBatch;
 use sluice_core::json::JsonRows;
 use sluice_core::{Error, OutputFile};
 
-use super::{Rows, plain};
+use super::{RowWriter, plain};
 
 /// What is written at once.
 const BLOCK: usize = 1 << 16;
 
-pub(super) struct Jsonl {
+pub(super) struct JsonlWriter {
     file: OutputFile,
     out: Vec<u8>,
 }
 
-impl Jsonl {
+impl JsonlWriter {
     pub(super) fn new(file: OutputFile) -> Self {
         Self { file, out: Vec::new() }
     }
@@ -26,7 +26,7 @@ impl Jsonl {
     }
 }
 
-impl Rows for Jsonl {
+impl RowWriter for JsonlWriter {
     fn append(&mut self, rows: &RecordBatch) -> Result<(), Error> {
         let plain = plain::rows(rows)?;
         let fields = JsonRows::new(&plain)?;

@@ -4,9 +4,9 @@
 mod binary;
 mod cells;
 mod csv;
+mod explain;
 mod jsonl;
 mod plain;
-mod plans;
 mod table;
 
 use std::collections::HashSet;
@@ -18,10 +18,10 @@ use arrow_schema::{Schema, SchemaRef};
 use sluice::extension::{Failure, extension};
 use sluice_core::{Error, OutputFile, Outputs, Overwrite};
 
-use super::args::{Form, QueryArgs};
+use super::args::{QueryArgs, RowFormat};
 
 /// What is said of a table of rows in the file that holds it.
-pub(super) struct About<'a> {
+pub(super) struct ResultMetadata<'a> {
     /// The query.
     pub(super) query: &'a str,
     /// The logs it was asked of, as JSON.
@@ -30,28 +30,28 @@ pub(super) struct About<'a> {
 
 /// Where rows are to go.
 #[derive(Clone, Debug)]
-pub(super) struct To {
+pub(super) struct OutputTarget {
     path: PathBuf,
-    form: Form,
+    format: RowFormat,
     overwrite: Overwrite,
     limit: Option<u64>,
     /// What stands in front of a table: what sets it off from the one before.
-    front: &'static str,
+    separator: &'static str,
     /// No file of these is written over.
     inputs: Vec<PathBuf>,
 }
 
 /// Rows on their way.
-pub(super) struct Out {
+pub(super) struct RowOutput {
     outputs: Arc<Outputs>,
-    rows: Box<dyn Rows>,
+    rows: Box<dyn RowWriter>,
     schema: SchemaRef,
     count: u64,
 }
 
 /// What became of them.
 #[derive(Debug, Default)]
-pub(super) struct Written {
+pub(super) struct OutputSummary {
     /// How many there were.
     pub(super) rows: u64,
     /// What is to be said of how they are shown.
@@ -59,41 +59,48 @@ pub(super) struct Written {
 }
 
 /// Writes rows in one form.
-trait Rows {
+trait RowWriter {
     fn append(&mut self, rows: &RecordBatch) -> Result<(), Error>;
 
     /// Completes the output; gives what is to be said of it.
     fn finish(self: Box<Self>, count: u64) -> Result<Vec<String>, Error>;
 }
 
-impl To {
+impl OutputTarget {
     /// What the arguments say, of logs at these paths.
-    pub(super) fn of(args: &QueryArgs, inputs: Vec<PathBuf>) -> Result<Self, Failure> {
+    pub(super) fn from_args(args: &QueryArgs, inputs: Vec<PathBuf>) -> Result<Self, Failure> {
         let path = args.to.clone().unwrap_or_else(|| "-".to_owned());
-        let form = form(&path, args.format)?;
-        if args.limit_rows.is_some() && form != Form::Table {
+        let format = row_format(&path, args.format)?;
+        if args.limit_rows.is_some() && format != RowFormat::Table {
             let what =
                 "--limit-rows is for tables that are shown; a LIMIT in the query is for all forms";
             return Err(Failure::WrongUse(what.into()));
         }
         let overwrite = if args.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
-        Ok(Self { path: path.into(), form, overwrite, limit: args.limit_rows, front: "", inputs })
+        Ok(Self {
+            path: path.into(),
+            format,
+            overwrite,
+            limit: args.limit_rows,
+            separator: "",
+            inputs,
+        })
     }
 
     /// The same, but into another place, in the form that its name asks for.
-    pub(super) fn elsewhere(&self, path: &str) -> Result<Self, Failure> {
-        Ok(Self { path: path.into(), form: form(path, None)?, ..self.clone() })
+    pub(super) fn with_path(&self, path: &str) -> Result<Self, Failure> {
+        Ok(Self { path: path.into(), format: row_format(path, None)?, ..self.clone() })
     }
 
     /// The same, in another form.
-    pub(super) fn with(&self, form: Form) -> Self {
-        Self { form, ..self.clone() }
+    pub(super) fn with_format(&self, format: RowFormat) -> Self {
+        Self { format, ..self.clone() }
     }
 
     /// The same, behind other rows: tables are set off from each other.
-    pub(super) fn behind_others(&self) -> Self {
-        let front = if self.is_file() { "" } else { "\n" };
-        Self { front, ..self.clone() }
+    pub(super) fn after_others(&self) -> Self {
+        let separator = if self.is_file() { "" } else { "\n" };
+        Self { separator, ..self.clone() }
     }
 
     /// Whether rows go into a file, which holds those of one query.
@@ -105,46 +112,54 @@ impl To {
         &self.path
     }
 
-    pub(super) fn form(&self) -> Form {
-        self.form
+    pub(super) fn format(&self) -> RowFormat {
+        self.format
     }
 
     /// Refuses a file that must not be written, before anything is read.
-    pub(super) fn judge(&self) -> Result<(), Failure> {
+    pub(super) fn check(&self) -> Result<(), Failure> {
         let outputs = Outputs::new(self.overwrite, false, &self.inputs);
         Ok(outputs.judge(&self.path)?)
     }
 
     /// Opens the output for rows of these columns.
-    pub(super) fn open(&self, schema: &SchemaRef, about: &About<'_>) -> Result<Out, Error> {
+    pub(super) fn open(
+        &self,
+        schema: &SchemaRef,
+        about: &ResultMetadata<'_>,
+    ) -> Result<RowOutput, Error> {
         let outputs = Arc::new(Outputs::new(self.overwrite, false, &self.inputs));
-        let file = match self.form {
-            Form::Parquet | Form::Arrow => outputs.create_as_is(&self.path)?,
-            Form::Table | Form::Csv | Form::Jsonl => outputs.create(&self.path)?,
+        let file = match self.format {
+            RowFormat::Parquet | RowFormat::Arrow => outputs.create_as_is(&self.path)?,
+            RowFormat::Table | RowFormat::Csv | RowFormat::Jsonl => outputs.create(&self.path)?,
         };
-        let schema = distinct(schema);
+        let schema = with_unique_names(schema);
         let rows = self.rows(file, &schema, about)?;
-        Ok(Out { outputs, rows, schema, count: 0 })
+        Ok(RowOutput { outputs, rows, schema, count: 0 })
     }
 
     fn rows(
         &self,
         file: OutputFile,
         schema: &SchemaRef,
-        about: &About<'_>,
-    ) -> Result<Box<dyn Rows>, Error> {
-        Ok(match self.form {
-            Form::Table if plans::are(schema) => Box::new(plans::Plans::new(file, self.front)),
-            Form::Table => Box::new(table::Table::new(file, schema, self.limit, self.front)),
-            Form::Csv => Box::new(csv::Csv::new(file, schema)?),
-            Form::Jsonl => Box::new(jsonl::Jsonl::new(file)),
-            Form::Parquet => Box::new(binary::Parquet::new(file, schema, about)?),
-            Form::Arrow => Box::new(binary::Arrow::new(file, schema, about)?),
+        about: &ResultMetadata<'_>,
+    ) -> Result<Box<dyn RowWriter>, Error> {
+        Ok(match self.format {
+            RowFormat::Table if explain::is_plan(schema) => {
+                Box::new(explain::PlanWriter::new(file, self.separator))
+            }
+            RowFormat::Table => {
+                Box::new(table::TableWriter::new(file, schema, self.limit, self.separator))
+            }
+            RowFormat::Csv => Box::new(csv::CsvWriter::new(file, schema)?),
+            RowFormat::Jsonl => Box::new(jsonl::JsonlWriter::new(file)),
+            RowFormat::Parquet => Box::new(binary::ParquetWriter::new(file, schema, about)?),
+            RowFormat::Arrow => Box::new(binary::IpcWriter::new(file, schema, about)?),
         })
     }
 }
 
-impl Out {
+impl RowOutput {
     /// Takes rows.
     pub(super) fn append(&mut self, rows: &RecordBatch) -> Result<(), Error> {
         let columns: Vec<ArrayRef> = rows.columns().to_vec();
@@ -166,41 +181,41 @@ impl Out {
     }
 
     /// Gives the output its name.
-    pub(super) fn finish(self) -> Result<Written, Error> {
+    pub(super) fn finish(self) -> Result<OutputSummary, Error> {
         let Self { outputs, rows, count, .. } = self;
         let notes = rows.finish(count)?;
         // There is no folder that would be described.
         outputs.publish(|_, _| Ok(String::new()))?;
-        Ok(Written { rows: count, notes })
+        Ok(OutputSummary { rows: count, notes })
     }
 }
 
 /// The form that rows have at this path, unless one was asked for.
-fn form(path: &str, asked: Option<Form>) -> Result<Form, Failure> {
+fn row_format(path: &str, asked: Option<RowFormat>) -> Result<RowFormat, Failure> {
     let (extension, packed) = extension(Path::new(path));
-    let told = match extension.as_deref() {
-        _ if path == "-" => Some(Form::Table),
-        Some("parquet") => Some(Form::Parquet),
-        Some("arrow") => Some(Form::Arrow),
-        Some("csv") => Some(Form::Csv),
-        Some("jsonl" | "json" | "ndjson") => Some(Form::Jsonl),
+    let from_extension = match extension.as_deref() {
+        _ if path == "-" => Some(RowFormat::Table),
+        Some("parquet") => Some(RowFormat::Parquet),
+        Some("arrow") => Some(RowFormat::Arrow),
+        Some("csv") => Some(RowFormat::Csv),
+        Some("jsonl" | "json" | "ndjson") => Some(RowFormat::Jsonl),
         _ => None,
     };
-    let Some(form) = asked.or(told) else {
+    let Some(format) = asked.or(from_extension) else {
         return Err(Failure::WrongUse(format!(
             "the extension of `{path}` tells no form of rows: .parquet, .arrow, .csv, .jsonl and .json do; or \
              say --format"
         )));
     };
-    if packed && matches!(form, Form::Parquet | Form::Arrow) {
+    if packed && matches!(format, RowFormat::Parquet | RowFormat::Arrow) {
         let what = "Parquet and Arrow files are not compressed as a whole: leave out .zst";
         return Err(Failure::WrongUse(format!("{what}: {path}")));
     }
-    Ok(form)
+    Ok(format)
 }
 
 /// The same columns, each with a name of its own: a second `x` becomes `x_2`.
-fn distinct(schema: &SchemaRef) -> SchemaRef {
+fn with_unique_names(schema: &SchemaRef) -> SchemaRef {
     let mut taken: HashSet<String> =
         schema.fields().iter().map(|field| field.name().clone()).collect();
     let mut seen = HashSet::new();

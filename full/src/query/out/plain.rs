@@ -53,13 +53,13 @@ pub(super) fn column(array: &ArrayRef) -> Result<ArrayRef, Error> {
         | DataType::Time64(_)
         | DataType::Duration(_)
         | DataType::Interval(_)
-        | DataType::Union(_, _) => words(array)?,
+        | DataType::Union(_, _) => text(array)?,
         _ => Arc::clone(array),
     })
 }
 
 /// Values as Arrow says them: `2007-11-03`, `14:00:00.25`, `PT1.5S`.
-pub(super) fn words(array: &ArrayRef) -> Result<ArrayRef, Error> {
+pub(super) fn text(array: &ArrayRef) -> Result<ArrayRef, Error> {
     let options = FormatOptions::default();
     let formatter = ArrayFormatter::try_new(array, &options).map_err(broken)?;
     let word = |row: usize| -> Result<Option<String>, ArrowError> {

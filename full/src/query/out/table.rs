@@ -10,20 +10,20 @@ use sluice::extension::{clipped, count, many, width};
 use sluice_core::name::printable;
 use sluice_core::{Error, OutputFile};
 
-use super::Rows;
+use super::RowWriter;
 use super::cells::{Binary, Cells};
 
 /// How wide a column may be: values may be megabytes long. The other forms have them whole.
-const WIDEST: usize = 100;
+const MAX_WIDTH: usize = 100;
 
 /// How far columns are narrowed, so that all of them fit, before some are left out.
-const NARROW: usize = 10;
+const MIN_WIDTH: usize = 10;
 
 /// Numbers are not cut as long as they have so many characters: half of one would be another.
-const NUMBER: usize = 24;
+const NUMBER_WIDTH: usize = 24;
 
 /// So many columns that are not shown are named.
-const NAMED: usize = 10;
+const MAX_NAMED: usize = 10;
 
 /// What stands between columns.
 const GAP: &str = "  ";
@@ -32,46 +32,46 @@ const GAP: &str = "  ";
 const SAMPLE: usize = 1_000;
 
 /// No more bytes of them wait.
-const MOST_HELD: usize = 8 << 20;
+const MAX_HELD_BYTES: usize = 8 << 20;
 
 /// How many rows a terminal shows of what may be millions.
-const MOST_ON_TERMINAL: u64 = 1_000;
+const MAX_TERMINAL_ROWS: u64 = 1_000;
 
-pub(super) struct Table {
+pub(super) struct TableWriter {
     file: OutputFile,
-    columns: Vec<Column>,
+    columns: Vec<TableColumn>,
     /// How many columns the terminal has, if it is one.
     terminal: Option<usize>,
     limit: Option<u64>,
     /// Rows that wait for widths.
     waiting: Vec<Vec<String>>,
     /// How many bytes these are.
-    held: usize,
+    held_bytes: usize,
     /// How many columns fit, once that is settled.
     fitting: Option<usize>,
-    taken: u64,
+    rows_shown: u64,
     out: String,
 }
 
-struct Column {
+struct TableColumn {
     name: String,
     is_number: bool,
     width: usize,
 }
 
-impl Table {
+impl TableWriter {
     pub(super) fn new(
         file: OutputFile,
         schema: &SchemaRef,
         limit: Option<u64>,
-        front: &str,
+        separator: &str,
     ) -> Self {
         let terminal = file.is_terminal().then(terminal_width);
-        let limit = limit.or(terminal.map(|_| MOST_ON_TERMINAL));
+        let limit = limit.or(terminal.map(|_| MAX_TERMINAL_ROWS));
         let columns = schema.fields().iter().map(|field| {
-            let name = clipped(&printable(field.name()), WIDEST);
+            let name = clipped(&printable(field.name()), MAX_WIDTH);
             let width = width(&name);
-            Column { name, is_number: is_number(field.data_type()), width }
+            TableColumn { name, is_number: is_number(field.data_type()), width }
         });
         Self {
             file,
@@ -79,14 +79,14 @@ impl Table {
             terminal,
             limit,
             waiting: Vec::new(),
-            held: 0,
+            held_bytes: 0,
             fitting: None,
-            taken: 0,
-            out: front.to_owned(),
+            rows_shown: 0,
+            out: separator.to_owned(),
         }
     }
 
-    fn take(&mut self, rows: &RecordBatch) -> Result<(), Error> {
+    fn push_batch(&mut self, rows: &RecordBatch) -> Result<(), Error> {
         let cells = rows.columns().iter().map(texts).collect::<Result<Vec<_>, _>>()?;
         let mut cells: Vec<_> = cells.into_iter().map(Vec::into_iter).collect();
         for _ in 0..rows.num_rows() {
@@ -97,13 +97,13 @@ impl Table {
     }
 
     fn row(&mut self, cells: Vec<String>) {
-        self.taken += 1;
+        self.rows_shown += 1;
         if let Some(fitting) = self.fitting {
             self.line(fitting, &cells);
         } else {
-            self.held += cells.iter().map(String::len).sum::<usize>();
+            self.held_bytes += cells.iter().map(String::len).sum::<usize>();
             self.waiting.push(cells);
-            if self.waiting.len() == SAMPLE || self.held > MOST_HELD {
+            if self.waiting.len() == SAMPLE || self.held_bytes > MAX_HELD_BYTES {
                 self.settle();
             }
         }
@@ -111,14 +111,14 @@ impl Table {
 
     /// Decides how wide columns are, and writes what waited for that.
     fn settle(&mut self) {
-        let most = self.terminal.unwrap_or(WIDEST);
+        let most = self.terminal.unwrap_or(MAX_WIDTH);
         for (at, column) in self.columns.iter_mut().enumerate() {
             let cells = self.waiting.iter().filter_map(|row| row.get(at));
             let widest = cells.map(|cell| width(cell)).max().unwrap_or(0);
             column.width = column.width.max(widest).min(most);
         }
         let fitting = match self.terminal {
-            Some(room) => fit(&mut self.columns, room),
+            Some(width_available) => fit(&mut self.columns, width_available),
             None => self.columns.len(),
         };
         self.fitting = Some(fitting);
@@ -137,7 +137,7 @@ impl Table {
             if at > 0 {
                 self.out += GAP;
             }
-            let widest = if self.terminal.is_some() { column.width } else { WIDEST };
+            let widest = if self.terminal.is_some() { column.width } else { MAX_WIDTH };
             let cell = clipped(cell, widest);
             let pad = " ".repeat(column.width.saturating_sub(width(&cell)));
             let (left, right) = if column.is_number { (&*pad, "") } else { ("", &*pad) };
@@ -161,7 +161,7 @@ impl Table {
         let hidden: Vec<&str> =
             self.columns.iter().skip(fitting).map(|column| column.name.as_str()).collect();
         if !hidden.is_empty() {
-            let first = hidden.get(..hidden.len().min(NAMED)).unwrap_or_default();
+            let first = hidden.get(..hidden.len().min(MAX_NAMED)).unwrap_or_default();
             let more = if first.len() < hidden.len() { ", the first of which are" } else { "" };
             notes.push(format!(
                 "the terminal is too narrow for {}{more}: {}; select fewer, or see --format and --to",
@@ -169,10 +169,10 @@ impl Table {
                 first.join(", ")
             ));
         }
-        if rows > self.taken {
+        if rows > self.rows_shown {
             notes.push(format!(
                 "the first {} of {}; --limit-rows shows more, --to writes all into a file",
-                count(self.taken),
+                count(self.rows_shown),
                 many(rows, "row")
             ));
         }
@@ -180,15 +180,15 @@ impl Table {
     }
 }
 
-impl Rows for Table {
+impl RowWriter for TableWriter {
     fn append(&mut self, rows: &RecordBatch) -> Result<(), Error> {
-        let left = self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.taken));
+        let left = self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.rows_shown));
         let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(rows.num_rows());
         if wanted == 0 {
             return Ok(());
         }
         for start in (0..wanted).step_by(SAMPLE) {
-            self.take(&rows.slice(start, SAMPLE.min(wanted - start)))?;
+            self.push_batch(&rows.slice(start, SAMPLE.min(wanted - start)))?;
         }
         Ok(())
     }
@@ -206,59 +206,66 @@ impl Rows for Table {
 
 /// The cells of a column, cut.
 fn texts(column: &ArrayRef) -> Result<Vec<String>, Error> {
-    let cells = Cells::of(column, Binary::Glance)?;
-    let spell = cells.spell()?;
+    let cells = Cells::new(column, Binary::Preview)?;
+    let format = cells.formatter()?;
     let mut out = Vec::new();
     let text = |row| {
         if cells.is_null(row) {
             return "NULL".to_owned();
         }
         out.clear();
-        spell(row, &mut out);
-        let text = beginning(&out);
+        format(row, &mut out);
+        let text = visible_prefix(&out);
         let printed = printable(&text);
-        if printed.len() < WIDEST { printed.into_owned() } else { clipped(&printed, LONGEST) }
+        if printed.len() < MAX_WIDTH {
+            printed.into_owned()
+        } else {
+            clipped(&printed, MAX_CELL_CHARS)
+        }
     };
     Ok((0..column.len()).map(text).collect())
 }
 
 /// More than any terminal shows of a cell.
-const LONGEST: usize = 1_000;
+const MAX_CELL_CHARS: usize = 1_000;
 
 /// As much of a value as can be seen, and one character more that says that there is more.
-fn beginning(text: &[u8]) -> std::borrow::Cow<'_, str> {
-    String::from_utf8_lossy(text.get(..4 * LONGEST + 4).unwrap_or(text))
+fn visible_prefix(text: &[u8]) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(text.get(..4 * MAX_CELL_CHARS + 4).unwrap_or(text))
 }
 
 /// Narrows columns until they fit into so many characters, the widest first; gives how many do.
-fn fit(columns: &mut [Column], room: usize) -> usize {
+fn fit(columns: &mut [TableColumn], width_available: usize) -> usize {
     let gaps = GAP.len() * columns.len().saturating_sub(1);
-    let sum = |columns: &[Column], cap: usize| -> usize {
+    let sum = |columns: &[TableColumn], cap: usize| -> usize {
         gaps + columns.iter().map(|column| column.narrowed(cap)).sum::<usize>()
     };
     let widest = columns.iter().map(|column| column.width).max().unwrap_or(0);
-    let cap = (NARROW..=widest).rev().find(|cap| sum(columns, *cap) <= room).unwrap_or(NARROW);
+    let cap = (MIN_WIDTH..=widest)
+        .rev()
+        .find(|cap| sum(columns, *cap) <= width_available)
+        .unwrap_or(MIN_WIDTH);
     for column in columns.iter_mut() {
         column.width = column.narrowed(cap);
     }
-    let mut taken = 0;
-    let fits = |column: &&Column| {
-        taken += column.width + if taken == 0 { 0 } else { GAP.len() };
-        taken <= room
+    let mut rows_shown = 0;
+    let fits = |column: &&TableColumn| {
+        rows_shown += column.width + if rows_shown == 0 { 0 } else { GAP.len() };
+        rows_shown <= width_available
     };
     let fitting = columns.iter().take_while(fits).count();
     if fitting == 0
         && let Some(first) = columns.first_mut()
     {
-        first.width = room;
+        first.width = width_available;
         return 1;
     }
     fitting
 }
 
-impl Column {
+impl TableColumn {
     fn narrowed(&self, cap: usize) -> usize {
-        let least = if self.is_number { NUMBER } else { 0 };
+        let least = if self.is_number { NUMBER_WIDTH } else { 0 };
         self.width.min(cap.max(least))
     }
 }

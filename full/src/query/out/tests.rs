@@ -26,7 +26,7 @@ fn args(arguments: &[&str]) -> QueryArgs {
 fn written(name: &str, batches: &[RecordBatch]) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
-    let to = To::of(&args(&["--to", path.to_str().unwrap()]), Vec::new());
+    let to = OutputTarget::from_args(&args(&["--to", path.to_str().unwrap()]), Vec::new());
     let mut out = open(&to.unwrap_or_else(|e| panic!("{e:?}")), &batches[0].schema());
     for batch in batches {
         out.append(batch).unwrap();
@@ -36,8 +36,8 @@ fn written(name: &str, batches: &[RecordBatch]) -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
-fn open(to: &To, schema: &SchemaRef) -> Out {
-    to.open(schema, &About { query: "select 1", inputs: "[]" }).unwrap()
+fn open(to: &OutputTarget, schema: &SchemaRef) -> RowOutput {
+    to.open(schema, &ResultMetadata { query: "select 1", inputs: "[]" }).unwrap()
 }
 
 fn text(name: &str, batches: &[RecordBatch]) -> String {
@@ -80,11 +80,11 @@ fn all_kinds() -> RecordBatch {
 
 #[test]
 fn csv_has_every_kind_of_value_and_tells_nulls_from_empty_texts() {
-    let wanted = "t,word,f,d,b,l,m,s,day,n\n\
+    let expected = "t,word,f,d,b,l,m,s,day,n\n\
         2007-11-03T14:00:00.25Z,\"a,\"\"b\"\"\",NaN,123.45,AP8Q,\"[1,null]\",\
         \"[{\"\"keys\"\":\"\"k\"\",\"\"values\"\":7}]\",\"{\"\"at\"\":\"\"1970-01-01T00:00:00\"\"}\",2007-11-03,\n\
         ,,,,,,,\"{\"\"at\"\":\"\"1970-01-01T00:00:00.000001\"\"}\",,\n";
-    assert_eq!(text("x.csv", &[all_kinds()]), wanted);
+    assert_eq!(text("x.csv", &[all_kinds()]), expected);
     let texts: ArrayRef = Arc::new(StringArray::from(vec![Some(""), None, Some("x")]));
     let one = rows(vec![("a", Arc::clone(&texts))]);
     assert_eq!(text("x.csv", &[one]), "a\n\"\"\n\"\"\nx\n");
@@ -97,12 +97,12 @@ fn json_lines_have_every_kind_of_value() {
     let text = text("x.jsonl", &[all_kinds()]);
     let lines: Vec<serde_json::Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let wanted = serde_json::json!({
+    let expected = serde_json::json!({
         "t": "2007-11-03T14:00:00.25Z", "word": "a,\"b\"", "f": "NaN", "d": "123.45", "b": "AP8Q",
         "l": [1, null], "m": [{ "keys": "k", "values": 7 }], "s": { "at": "1970-01-01T00:00:00" },
         "day": "2007-11-03", "n": null,
     });
-    assert_eq!(lines[0], wanted);
+    assert_eq!(lines[0], expected);
     assert_eq!((&lines[1]["t"], lines.len()), (&serde_json::Value::Null, 2));
 }
 
@@ -136,35 +136,35 @@ fn a_file_is_there_only_when_it_is_whole_and_none_is_replaced_unasked() {
     let schema = all_kinds().schema();
     let to = |more: &[&str]| {
         let arguments = [&["--to", path.to_str().unwrap()], more].concat();
-        To::of(&args(&arguments), Vec::new()).unwrap()
+        OutputTarget::from_args(&args(&arguments), Vec::new()).unwrap()
     };
     let mut out = open(&to(&[]), &schema);
     out.append(&all_kinds()).unwrap();
     drop(out);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     open(&to(&[]), &schema).finish().unwrap();
-    assert!(to(&[]).judge().is_err());
+    assert!(to(&[]).check().is_err());
     let replacing = to(&["--overwrite"]);
-    replacing.judge().unwrap();
+    replacing.check().unwrap();
     open(&replacing, &schema).finish().unwrap();
 }
 
 #[test]
 fn forms_are_told_by_extension() {
-    for (path, wanted) in [
-        ("-", Some(Form::Table)),
-        ("a/x.parquet", Some(Form::Parquet)),
-        ("x.jsonl.zst", Some(Form::Jsonl)),
-        ("x.json", Some(Form::Jsonl)),
-        ("x.csv", Some(Form::Csv)),
-        ("x.arrow", Some(Form::Arrow)),
+    for (path, expected) in [
+        ("-", Some(RowFormat::Table)),
+        ("a/x.parquet", Some(RowFormat::Parquet)),
+        ("x.jsonl.zst", Some(RowFormat::Jsonl)),
+        ("x.json", Some(RowFormat::Jsonl)),
+        ("x.csv", Some(RowFormat::Csv)),
+        ("x.arrow", Some(RowFormat::Arrow)),
         ("x.parquet.zst", None),
         ("x.lcm", None),
         ("x", None),
     ] {
-        assert_eq!(form(path, None).ok(), wanted, "{path}");
+        assert_eq!(row_format(path, None).ok(), expected, "{path}");
     }
-    assert_eq!(form("x", Some(Form::Csv)).ok(), Some(Form::Csv));
+    assert_eq!(row_format("x", Some(RowFormat::Csv)).ok(), Some(RowFormat::Csv));
 }
 
 #[test]
@@ -211,7 +211,10 @@ fn shown(batches: &[RecordBatch], arguments: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.txt");
     let arguments = [&["--to", path.to_str().unwrap(), "--format", "table"], arguments].concat();
-    let mut out = open(&To::of(&args(&arguments), Vec::new()).unwrap(), &batches[0].schema());
+    let mut out = open(
+        &OutputTarget::from_args(&args(&arguments), Vec::new()).unwrap(),
+        &batches[0].schema(),
+    );
     for batch in batches {
         out.append(batch).unwrap();
     }

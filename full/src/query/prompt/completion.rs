@@ -77,7 +77,7 @@ const KEYWORDS: [&str; 52] = [
 const COLUMNS: [&str; 5] = ["timestamp", "source", "channel", "sequence", "payload"];
 
 /// No more columns are remembered.
-const MOST_COLUMNS: usize = 10_000;
+const MAX_COLUMNS: usize = 10_000;
 
 /// What is known.
 #[derive(Clone)]
@@ -88,7 +88,7 @@ pub(super) struct Vocabulary {
 }
 
 impl Vocabulary {
-    pub(super) fn of(session: &Session) -> Self {
+    pub(super) fn from_session(session: &Session) -> Self {
         let names = session.log_names().into_iter();
         let logs = names.filter_map(|name| Some((name.clone(), session.log(&name)?)));
         let state = session.context().state();
@@ -104,8 +104,8 @@ impl Vocabulary {
 
     /// Remembers columns that were met.
     pub(super) fn learn(&mut self, columns: impl IntoIterator<Item = String>) {
-        let room = MOST_COLUMNS.saturating_sub(self.columns.len());
-        self.columns.extend(columns.into_iter().take(room));
+        let free = MAX_COLUMNS.saturating_sub(self.columns.len());
+        self.columns.extend(columns.into_iter().take(free));
     }
 
     /// Where the word before the cursor begins, and what it may become.
@@ -131,15 +131,17 @@ impl Vocabulary {
     /// Names of channels, as values are written.
     fn channels(&self, word: &str) -> Vec<String> {
         let all = self.logs.iter().flat_map(|(_, log)| log.known_channels());
-        let fits = all.filter(|name| begins_with(name, word)).map(|name| name.replace('\'', "''"));
-        offered(fits.collect())
+        let fits = all
+            .filter(|name| starts_with_ignoring_case(name, word))
+            .map(|name| name.replace('\'', "''"));
+        typeable(fits.collect())
     }
 
     fn words(&self, word: &str) -> Vec<String> {
         let mut found: BTreeSet<String> = BTreeSet::new();
         for (name, log) in &self.logs {
             let name = quoted(name);
-            if begins_with(word, &format!("{name}.")) {
+            if starts_with_ignoring_case(word, &format!("{name}.")) {
                 let channels = log.known_channels().into_iter();
                 found.extend(channels.map(|channel| format!("{name}.{}", quoted(&channel))));
             }
@@ -155,32 +157,32 @@ impl Vocabulary {
             };
             found.extend(KEYWORDS.iter().map(spelled));
         }
-        found.retain(|name| begins_with(name, word));
-        offered(found)
+        found.retain(|name| starts_with_ignoring_case(name, word));
+        typeable(found)
     }
 }
 
 /// What can be typed as it is shown.
-fn offered(mut found: BTreeSet<String>) -> Vec<String> {
+fn typeable(mut found: BTreeSet<String>) -> Vec<String> {
     found.retain(|name| *name == printable(name));
     found.into_iter().collect()
 }
 
-fn begins_with(name: &str, word: &str) -> bool {
+fn starts_with_ignoring_case(name: &str, word: &str) -> bool {
     name.get(..word.len()).is_some_and(|front| front.eq_ignore_ascii_case(word))
 }
 
 /// What the editor asks.
-pub(super) struct Asking(pub(super) Vocabulary);
+pub(super) struct PromptHelper(pub(super) Vocabulary);
 
-impl Helper for Asking {}
-impl Highlighter for Asking {}
+impl Helper for PromptHelper {}
+impl Highlighter for PromptHelper {}
 
-impl Hinter for Asking {
+impl Hinter for PromptHelper {
     type Hint = String;
 }
 
-impl Completer for Asking {
+impl Completer for PromptHelper {
     type Candidate = String;
 
     fn complete(
@@ -193,7 +195,7 @@ impl Completer for Asking {
     }
 }
 
-impl Validator for Asking {
+impl Validator for PromptHelper {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
         Ok(match is_whole(context.input()) {
             true => ValidationResult::Valid(None),
@@ -210,9 +212,9 @@ mod tests {
 
     use super::*;
 
-    struct Nothing;
+    struct EmptySource;
 
-    impl Source for Nothing {
+    impl Source for EmptySource {
         fn inputs(&self) -> Result<Vec<Input>, Error> {
             Ok(Vec::new())
         }
@@ -230,10 +232,10 @@ mod tests {
     fn vocabulary() -> Vocabulary {
         let session = Session::new(SessionOptions::default()).unwrap();
         for name in ["drive", "2007-11-03"] {
-            let log = LogTables::new(Box::new(Nothing), "log", &Registry::linked());
+            let log = LogTables::new(Box::new(EmptySource), "log", &Registry::linked());
             session.add_log(name, log.into()).unwrap();
         }
-        Vocabulary::of(&session)
+        Vocabulary::from_session(&session)
     }
 
     fn completed(line: &str) -> (usize, Vec<String>) {

@@ -8,34 +8,34 @@ use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{Behavior, CompletionType, Config, Editor};
 
-use super::completion::Asking;
-use super::{Conversation, Next};
+use super::completion::PromptHelper;
+use super::{PromptAction, Repl};
+use crate::query::interrupt::QueryInterrupt;
 use crate::query::logs::Logs;
-use crate::query::out::To;
-use crate::query::stopping::Stopping;
+use crate::query::out::OutputTarget;
 use sluice::extension::{Ending, Failure, Outcome, Shell};
 
 const PROMPT: &str = "sluice> ";
 
 /// How many statements are remembered.
-const HISTORY: usize = 5_000;
+const MAX_HISTORY: usize = 5_000;
 
 /// Answers until somebody has asked enough. What is wrong or fails is told, and does not end it.
-pub(in crate::query) fn talk(logs: &Logs, to: To, shell: &Shell) -> Outcome {
-    let stopping = Stopping::prompt();
-    let mut talk = Conversation::new(logs, to, &stopping, shell);
-    talk.tells_times = true;
-    let mut prompt = Prompt::open(&talk, shell)?;
+pub(in crate::query) fn run_prompt(logs: &Logs, to: OutputTarget, shell: &Shell) -> Outcome {
+    let interrupt = QueryInterrupt::for_prompt();
+    let mut repl = Repl::new(logs, to, &interrupt, shell);
+    repl.shows_times = true;
+    let mut prompt = Prompt::open(&repl, shell)?;
     let names = logs.session.log_names();
     let names: Vec<String> = names.iter().map(|name| super::quoted(name)).collect();
     shell.say(&format!("tables: {}; .help tells more", names.join(", ")));
     loop {
         // Before it is read: who presses Ctrl-C behind a statement means that one.
-        stopping.forget();
-        let Some(text) = prompt.read(&talk)? else { break };
-        match talk.hear(&text) {
-            Ok(Next::Quit) => break,
-            Ok(Next::More | Next::Wrong) => {}
+        interrupt.reset();
+        let Some(text) = prompt.read(&repl)? else { break };
+        match repl.execute(&text) {
+            Ok(PromptAction::Quit) => break,
+            Ok(PromptAction::Continue | PromptAction::Failed) => {}
             Err(Failure::Closed) => return Err(Failure::Closed),
             Err(failure) => failure.tell(shell),
         }
@@ -45,24 +45,24 @@ pub(in crate::query) fn talk(logs: &Logs, to: To, shell: &Shell) -> Outcome {
 }
 
 struct Prompt {
-    editor: Editor<Asking, FileHistory>,
+    editor: Editor<PromptHelper, FileHistory>,
     /// Where the history is kept, unless it cannot be.
     history: Option<PathBuf>,
 }
 
 impl Prompt {
-    fn open(talk: &Conversation<'_>, shell: &Shell) -> Result<Self, Failure> {
+    fn open(repl: &Repl<'_>, shell: &Shell) -> Result<Self, Failure> {
         let mut config = Config::builder()
             .history_ignore_space(true)
             .completion_type(CompletionType::List)
-            .max_history_size(HISTORY)
+            .max_history_size(MAX_HISTORY)
             .map_err(failed)?;
         if !io::stdout().is_terminal() {
             // Rows go elsewhere, and the prompt must not go with them.
             config = config.behavior(Behavior::PreferTerm);
         }
         let mut editor = Editor::with_config(config.build()).map_err(failed)?;
-        editor.set_helper(Some(Asking(talk.vocabulary.clone())));
+        editor.set_helper(Some(PromptHelper(repl.vocabulary.clone())));
         let mut history = history();
         if let Some(path) = history.as_ref().filter(|path| path.exists())
             && let Err(error) = editor.load_history(path)
@@ -74,9 +74,9 @@ impl Prompt {
     }
 
     /// What is typed next; nothing when there is no more.
-    fn read(&mut self, talk: &Conversation<'_>) -> Result<Option<String>, Failure> {
+    fn read(&mut self, repl: &Repl<'_>) -> Result<Option<String>, Failure> {
         if let Some(helper) = self.editor.helper_mut() {
-            helper.0 = talk.vocabulary.clone();
+            helper.0 = repl.vocabulary.clone();
         }
         loop {
             match self.editor.readline(PROMPT) {

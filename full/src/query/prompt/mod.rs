@@ -12,15 +12,15 @@ use clap::ValueEnum;
 use sluice::extension::{Ending, Failure, Shell, many, print_types, tell};
 use sluice_core::name::printable;
 
-use super::args::Form;
-use super::ask;
+use super::args::RowFormat;
+use super::diagnostic::SqlText;
+use super::execute;
+use super::interrupt::QueryInterrupt;
 use super::logs::Logs;
-use super::out::To;
+use super::out::OutputTarget;
 use super::statements::{self, Statement};
-use super::stopping::Stopping;
-use super::wrong::Text;
 use completion::Vocabulary;
-pub(super) use editor::talk;
+pub(super) use editor::run_prompt;
 use names::quoted;
 
 const HELP: &str = "\
@@ -38,41 +38,46 @@ ends a query, Ctrl-D ends.
 
 /// What comes after something was heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum PromptAction {
     /// More.
-    More,
+    Continue,
     /// It was wrong, and that has been said.
-    Wrong,
+    Failed,
     /// Nothing.
     Quit,
 }
 
 /// Statements and commands, heard one after another.
-pub(super) struct Conversation<'a> {
+pub(super) struct Repl<'a> {
     logs: &'a Logs,
-    to: To,
+    to: OutputTarget,
     /// Where the rows of the next statement go.
-    once: Option<To>,
-    stopping: &'a Stopping,
+    next_to: Option<OutputTarget>,
+    interrupt: &'a QueryInterrupt,
     shell: &'a Shell,
     /// Whether it is said how long each answer took.
-    tells_times: bool,
+    shows_times: bool,
     /// What is known to be completed.
     vocabulary: Vocabulary,
     worst: Ending,
     answers: u64,
 }
 
-impl<'a> Conversation<'a> {
-    pub(super) fn new(logs: &'a Logs, to: To, stopping: &'a Stopping, shell: &'a Shell) -> Self {
+impl<'a> Repl<'a> {
+    pub(super) fn new(
+        logs: &'a Logs,
+        to: OutputTarget,
+        interrupt: &'a QueryInterrupt,
+        shell: &'a Shell,
+    ) -> Self {
         Self {
             logs,
             to,
-            once: None,
-            stopping,
+            next_to: None,
+            interrupt,
             shell,
-            tells_times: false,
-            vocabulary: Vocabulary::of(&logs.session),
+            shows_times: false,
+            vocabulary: Vocabulary::from_session(&logs.session),
             worst: Ending::Done,
             answers: 0,
         }
@@ -84,31 +89,36 @@ impl<'a> Conversation<'a> {
     }
 
     /// Obeys a command, or asks statements, up to the first that is wrong or fails.
-    pub(super) fn hear(&mut self, text: &str) -> Result<Next, Failure> {
+    pub(super) fn execute(&mut self, text: &str) -> Result<PromptAction, Failure> {
         if is_command(text) {
-            return self.obey(text.trim());
+            return self.run_command(text.trim());
         }
-        let whole = Text { name: "query", text };
+        let whole = SqlText { name: "query", text };
         for statement in statements::all(text) {
-            if self.ask(&statement, whole)? == Next::Wrong {
-                return Ok(Next::Wrong);
+            if self.run_statement(&statement, whole)? == PromptAction::Failed {
+                return Ok(PromptAction::Failed);
             }
         }
-        Ok(Next::More)
+        Ok(PromptAction::Continue)
     }
 
-    fn ask(&mut self, statement: &Statement<'_>, whole: Text<'_>) -> Result<Next, Failure> {
-        self.logs.look_anew()?;
-        let once = self.once.take();
-        let to = once.as_ref().unwrap_or(&self.to);
-        let to = if self.answers > 0 { &to.behind_others() } else { to };
-        to.judge()?;
+    fn run_statement(
+        &mut self,
+        statement: &Statement<'_>,
+        whole: SqlText<'_>,
+    ) -> Result<PromptAction, Failure> {
+        self.logs.refresh()?;
+        let next_to = self.next_to.take();
+        let to = next_to.as_ref().unwrap_or(&self.to);
+        let to = if self.answers > 0 { &to.after_others() } else { to };
+        to.check()?;
         self.answers += 1;
-        let answer = ask::ask(statement, whole, self.logs, to, self.stopping.raised(), self.shell)?;
-        let Some(answer) = answer else { return Ok(Next::Wrong) };
+        let answer =
+            execute::execute(statement, whole, self.logs, to, self.interrupt.flag(), self.shell)?;
+        let Some(answer) = answer else { return Ok(PromptAction::Failed) };
         self.worst = self.worst.max(answer.ending);
-        if self.tells_times || to.is_file() {
-            let rows = many(answer.written.rows, "row");
+        if self.shows_times || to.is_file() {
+            let rows = many(answer.output.rows, "row");
             let wrote = if to.is_file() {
                 format!("; wrote {}", to.path().display())
             } else {
@@ -117,56 +127,56 @@ impl<'a> Conversation<'a> {
             self.shell.say(&format!("{rows} in {:.3} s{wrote}", answer.took.as_secs_f64()));
         }
         self.vocabulary.learn(answer.columns);
-        Ok(Next::More)
+        Ok(PromptAction::Continue)
     }
 
-    fn obey(&mut self, command: &str) -> Result<Next, Failure> {
+    fn run_command(&mut self, command: &str) -> Result<PromptAction, Failure> {
         let (verb, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
         let rest = rest.trim().trim_end_matches(';').trim_end();
         match verb.trim_end_matches(';') {
-            ".quit" | ".exit" | ".q" => return Ok(Next::Quit),
+            ".quit" | ".exit" | ".q" => return Ok(PromptAction::Quit),
             ".help" => io::stdout().write_all(HELP.as_bytes())?,
             ".tables" => self.show_tables()?,
             ".schema" if !rest.is_empty() => return self.show_schema(rest),
-            ".schema" => return Ok(self.wrong("say of which table: .schema TABLE")),
+            ".schema" => return Ok(self.command_error("say of which table: .schema TABLE")),
             ".types" => return self.show_types(),
-            ".format" => return self.choose_form(rest),
+            ".format" => return self.choose_format(rest),
             ".to" => return self.choose_file(rest),
             _ => {
                 let verb = printable(verb);
-                return Ok(self.wrong(&format!("there is no command `{verb}`: see .help")));
+                return Ok(self.command_error(&format!("there is no command `{verb}`: see .help")));
             }
         }
-        Ok(Next::More)
+        Ok(PromptAction::Continue)
     }
 
-    fn wrong(&self, what: &str) -> Next {
+    fn command_error(&self, what: &str) -> PromptAction {
         self.shell.error(what);
-        Next::Wrong
+        PromptAction::Failed
     }
 
     fn show_tables(&self) -> Result<(), Failure> {
-        self.logs.look_anew()?;
+        self.logs.refresh()?;
         let session = &self.logs.session;
         let mut out = String::new();
         for name in session.log_names() {
             let Some(log) = session.log(&name) else { continue };
             let table = quoted(&name);
             out += &format!("{}\n", printable(&table));
-            for channel in log.channels_until(self.stopping.raised())? {
+            for channel in log.channels_until(self.interrupt.flag())? {
                 out += &format!("{}\n", printable(&format!("{table}.{}", quoted(&channel))));
             }
         }
         Ok(io::stdout().write_all(out.as_bytes())?)
     }
 
-    fn show_schema(&mut self, table: &str) -> Result<Next, Failure> {
+    fn show_schema(&mut self, table: &str) -> Result<PromptAction, Failure> {
         let text = format!("select * from {table}");
         let (whole, statement) =
-            (Text { name: "query", text: &text }, Statement { start: 0, text: &text });
-        let stop = self.stopping.raised();
-        let Some(schema) = ask::columns(&statement, whole, self.logs, stop, self.shell)? else {
-            return Ok(Next::Wrong);
+            (SqlText { name: "query", text: &text }, Statement { start: 0, text: &text });
+        let stop = self.interrupt.flag();
+        let Some(schema) = execute::columns(&statement, whole, self.logs, stop, self.shell)? else {
+            return Ok(PromptAction::Failed);
         };
         let names = schema.fields().iter().map(|field| quoted(field.name()));
         let names: Vec<String> = names.map(|name| printable(&name).into_owned()).collect();
@@ -178,43 +188,47 @@ impl<'a> Conversation<'a> {
         }
         io::stdout().write_all(out.as_bytes())?;
         self.vocabulary.learn(schema.fields().iter().map(|field| field.name().clone()));
-        Ok(Next::More)
+        Ok(PromptAction::Continue)
     }
 
-    fn show_types(&self) -> Result<Next, Failure> {
+    fn show_types(&self) -> Result<PromptAction, Failure> {
         if self.logs.types.is_empty() {
             tell("no types were given: --types says by which messages are decoded");
-            return Ok(Next::More);
+            return Ok(PromptAction::Continue);
         }
         let files = self.logs.types.iter().map(PathBuf::from).collect();
         print_types(files, false, self.shell)?;
-        Ok(Next::More)
+        Ok(PromptAction::Continue)
     }
 
-    fn choose_form(&mut self, word: &str) -> Result<Next, Failure> {
-        let name = |form: &Form| form.to_possible_value().map(|value| value.get_name().to_owned());
-        if word.is_empty() {
-            writeln!(io::stdout(), "{}", name(&self.to.form()).unwrap_or_default())?;
-            return Ok(Next::More);
-        }
-        let Ok(form) = Form::from_str(word, true) else {
-            let all: Vec<String> = Form::value_variants().iter().filter_map(name).collect();
-            let word = printable(word);
-            return Ok(self.wrong(&format!("there is no form `{word}`: {}", all.join(", "))));
+    fn choose_format(&mut self, word: &str) -> Result<PromptAction, Failure> {
+        let name = |format: &RowFormat| {
+            format.to_possible_value().map(|value| value.get_name().to_owned())
         };
-        self.to = self.to.with(form);
-        Ok(Next::More)
+        if word.is_empty() {
+            writeln!(io::stdout(), "{}", name(&self.to.format()).unwrap_or_default())?;
+            return Ok(PromptAction::Continue);
+        }
+        let Ok(format) = RowFormat::from_str(word, true) else {
+            let all: Vec<String> = RowFormat::value_variants().iter().filter_map(name).collect();
+            let word = printable(word);
+            return Ok(
+                self.command_error(&format!("there is no form `{word}`: {}", all.join(", ")))
+            );
+        };
+        self.to = self.to.with_format(format);
+        Ok(PromptAction::Continue)
     }
 
-    fn choose_file(&mut self, path: &str) -> Result<Next, Failure> {
+    fn choose_file(&mut self, path: &str) -> Result<PromptAction, Failure> {
         let path = path.trim_matches(['\'', '"']);
         if path.is_empty() {
-            return Ok(self.wrong("say into which file: .to FILE"));
+            return Ok(self.command_error("say into which file: .to FILE"));
         }
-        let to = self.to.elsewhere(path)?;
-        to.judge()?;
-        self.once = Some(to);
-        Ok(Next::More)
+        let to = self.to.with_path(path)?;
+        to.check()?;
+        self.next_to = Some(to);
+        Ok(PromptAction::Continue)
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use sluice_core::contract::trials;
 
-use super::{Held, until_idle};
-use crate::cluster::parts::{Cluster, Part};
+use super::{GatedBatch, until_idle};
+use crate::cluster::processes::{Cluster, ClusterProcess};
 use crate::kit::{Dice, Event, log};
 
 /// Small units by themselves.
@@ -23,10 +23,10 @@ path = "out/{stem}.lcm.zst"
 /// How many units.
 const UNITS: u64 = 300;
 
-fn tiny() -> Held {
+fn tiny() -> GatedBatch {
     let logs =
         (0..UNITS).map(|n| log(&[Event::new(0, 1_194_098_400_000_000, "A", &[n as u8; 40])]));
-    Held::with(TINY, "", logs)
+    GatedBatch::with(TINY, "", logs)
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn whatever_is_killed_whenever_the_outputs_are_the_same() {
 }
 
 /// Runs the batch while executors, the scheduler and drivers are killed, and others are started.
-fn round(held: &Held, dice: &mut Dice) {
+fn round(held: &GatedBatch, dice: &mut Dice) {
     let mut cluster = held.cluster(2);
     let mut run = held.start(&cluster, &[]);
     let mut kills = 4;
@@ -66,7 +66,7 @@ fn round(held: &Held, dice: &mut Dice) {
     held.is_whole();
 }
 
-fn kill(held: &Held, cluster: &mut Cluster, run: &mut Part, dice: &mut Dice) {
+fn kill(held: &GatedBatch, cluster: &mut Cluster, run: &mut ClusterProcess, dice: &mut Dice) {
     match dice.below(6) {
         0 => run.kill(),
         1 => {

@@ -6,13 +6,13 @@ use std::time::{Duration, SystemTime};
 
 use rustix::process::Signal;
 
-use super::{ALL, Held, hidden, until_idle};
-use crate::cluster::parts::{Cluster, Part, until};
+use super::{ALL, GatedBatch, hidden, until_idle};
+use crate::cluster::processes::{Cluster, ClusterProcess, until};
 use crate::kit::{ran, sluice};
 
 /// A run of eight units of which three are published and two are under way when its driver is killed.
-fn killed() -> (Held, Cluster) {
-    let held = Held::of(8);
+fn killed() -> (GatedBatch, Cluster) {
+    let held = GatedBatch::with_logs(8);
     let cluster = held.cluster(2);
     held.let_through(3);
     let mut run = held.start(&cluster, &[]);
@@ -64,7 +64,7 @@ fn work_whose_driver_is_gone_ends_by_itself_and_is_resumed_on_one_machine() {
     held.let_through(ALL);
     until_idle(&held, &cluster);
     held.until_quiet();
-    let left = |part: &Part| part.said().matches(": left: ").count();
+    let left = |part: &ClusterProcess| part.said().matches(": left: ").count();
     assert_eq!(cluster.executors.iter().map(left).sum::<usize>(), 3);
     held.is_sound();
     let resume = ["run", "batch.toml", "--allow-exec", "--resume"];
@@ -72,7 +72,7 @@ fn work_whose_driver_is_gone_ends_by_itself_and_is_resumed_on_one_machine() {
     held.is_whole();
 }
 
-fn room(held: &Held) -> PathBuf {
+fn room(held: &GatedBatch) -> PathBuf {
     let rooms = hidden(&held.folder.at("out"));
     let is_room = |path: &&PathBuf| path.join("driver").is_file();
     rooms.iter().find(is_room).unwrap_or_else(|| panic!("no room in {rooms:?}")).clone()
@@ -80,7 +80,7 @@ fn room(held: &Held) -> PathBuf {
 
 #[test]
 fn a_second_driver_in_a_folder_is_refused_and_disturbs_nothing() {
-    let held = Held::of(4);
+    let held = GatedBatch::with_logs(4);
     let cluster = held.cluster(1);
     held.let_through(1);
     let mut run = held.start(&cluster, &[]);
@@ -99,7 +99,7 @@ fn a_second_driver_in_a_folder_is_refused_and_disturbs_nothing() {
 
 #[test]
 fn drivers_with_folders_of_their_own_share_a_cluster() {
-    let (one, other) = (Held::of(6), Held::of(5));
+    let (one, other) = (GatedBatch::with_logs(6), GatedBatch::with_logs(5));
     let cluster = one.cluster(2);
     let mut runs = [one.start(&cluster, &[]), other.start(&cluster, &[])];
     for run in &mut runs {
@@ -111,7 +111,7 @@ fn drivers_with_folders_of_their_own_share_a_cluster() {
 
 #[test]
 fn a_driver_that_is_stopped_keeps_what_is_published_and_ends_what_is_under_way() {
-    let held = Held::of(8);
+    let held = GatedBatch::with_logs(8);
     let cluster = held.cluster(2);
     held.let_through(3);
     let mut run = held.start(&cluster, &[]);
@@ -137,10 +137,10 @@ fn a_driver_that_is_stopped_keeps_what_is_published_and_ends_what_is_under_way()
 
 #[test]
 fn a_run_on_this_machine_says_the_same_when_it_is_stopped() {
-    let held = Held::of(3);
+    let held = GatedBatch::with_logs(3);
     held.let_through(1);
     let run = ["run", "batch.toml", "--allow-exec", "--jobs", "1"];
-    let mut run = Part::start(sluice(&held.folder).args(run));
+    let mut run = ClusterProcess::start(sluice(&held.folder).args(run));
     held.until_published(1);
     held.until_begun(2);
     run.signal(Signal::INT);

@@ -2,12 +2,12 @@
 
 use rustix::process::Signal;
 
-use super::{ALL, Held, family, signal_all, until_executors};
-use crate::cluster::parts::until;
+use super::{ALL, GatedBatch, family, signal_all, until_executors};
+use crate::cluster::processes::until;
 
 #[test]
 fn what_an_executor_was_at_when_it_was_killed_is_done_by_another_one() {
-    let held = Held::of(9);
+    let held = GatedBatch::with_logs(9);
     let mut cluster = held.cluster(2);
     held.let_through(4);
     let mut run = held.start(&cluster, &[]);
@@ -22,7 +22,7 @@ fn what_an_executor_was_at_when_it_was_killed_is_done_by_another_one() {
 
 #[test]
 fn executors_may_be_killed_one_after_the_other_while_new_ones_join() {
-    let held = Held::of(9);
+    let held = GatedBatch::with_logs(9);
     let mut cluster = held.cluster(2);
     held.let_through(3);
     let mut run = held.start(&cluster, &[]);
@@ -43,7 +43,7 @@ fn executors_may_be_killed_one_after_the_other_while_new_ones_join() {
 
 #[test]
 fn a_run_whose_only_executor_was_killed_says_so_and_goes_on_with_the_next_one() {
-    let held = Held::of(4);
+    let held = GatedBatch::with_logs(4);
     let mut cluster = held.cluster(1);
     held.let_through(1);
     let mut run = held.start(&cluster, &[]);
@@ -62,7 +62,7 @@ fn a_run_whose_only_executor_was_killed_says_so_and_goes_on_with_the_next_one() 
 
 #[test]
 fn an_executor_that_wakes_up_when_its_run_is_over_leaves_nothing_and_works_again() {
-    let held = Held::of(5);
+    let held = GatedBatch::with_logs(5);
     let cluster = held.cluster(2);
     held.let_through(2);
     let mut run = held.start(&cluster, &[]);
@@ -85,7 +85,7 @@ fn an_executor_that_wakes_up_when_its_run_is_over_leaves_nothing_and_works_again
 
 #[test]
 fn what_two_executors_do_since_one_was_thought_to_be_dead_is_published_once() {
-    let held = Held::of(5);
+    let held = GatedBatch::with_logs(5);
     let cluster = held.cluster(2);
     held.let_through(2);
     let mut run = held.start(&cluster, &[]);

@@ -3,12 +3,12 @@
 use std::io::Write;
 use std::net::TcpListener;
 
-use super::{ALL, Held};
-use crate::cluster::parts::{Cluster, Impostor, until};
+use super::{ALL, GatedBatch};
+use crate::cluster::processes::{Cluster, FakeScheduler, until};
 use crate::kit::{Ran, ran};
 
 /// What a driver, an executor and whoever asks for the status say of a scheduler.
-fn said_of(held: &Held, scheduler: &str) -> [Ran; 3] {
+fn said_of(held: &GatedBatch, scheduler: &str) -> [Ran; 3] {
     let to = ["--scheduler", scheduler];
     let run = [&["run", "batch.toml", "--allow-exec", "--engine", "ballista"][..], &to].concat();
     let executor = [&["cluster", "executor"][..], &to].concat();
@@ -17,14 +17,14 @@ fn said_of(held: &Held, scheduler: &str) -> [Ran; 3] {
 }
 
 #[track_caller]
-fn nothing_was_done(held: &Held) {
+fn nothing_was_done(held: &GatedBatch) {
     assert_eq!(held.folder.names(), ["batch.toml", "free", "in", "places", "wait.sh"]);
     assert!(held.home.names().is_empty(), "{:?}", held.home.names());
 }
 
 #[test]
 fn a_scheduler_that_never_answers_is_told_within_seconds() {
-    let held = Held::of(1);
+    let held = GatedBatch::with_logs(1);
     // Connections come about, but nobody takes them.
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = mute.local_addr().unwrap().to_string();
@@ -37,7 +37,7 @@ fn a_scheduler_that_never_answers_is_told_within_seconds() {
 
 #[test]
 fn what_answers_as_no_scheduler_does_is_told_from_one() {
-    let held = Held::of(1);
+    let held = GatedBatch::with_logs(1);
     let answers = [
         "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_owned(),
         "HTTP/1.1 200 OK\r\n\r\n{\"sluice\": \"1".to_owned(),
@@ -45,7 +45,7 @@ fn what_answers_as_no_scheduler_does_is_told_from_one() {
         "\0\u{1}\u{2}rubbish".repeat(1000),
     ];
     for answer in answers {
-        let impostor = Impostor::answering(answer);
+        let impostor = FakeScheduler::with_response(answer);
         for said in said_of(&held, &impostor.address) {
             let what = format!("what listens at {} is no scheduler of Sluice", impostor.address);
             said.expect(2).says(&what).says("start one by `sluice cluster scheduler`");
@@ -56,7 +56,7 @@ fn what_answers_as_no_scheduler_does_is_told_from_one() {
 
 #[test]
 fn an_answer_without_end_is_not_waited_for() {
-    let held = Held::of(1);
+    let held = GatedBatch::with_logs(1);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let talk = move || {
@@ -79,7 +79,7 @@ const OTHER: &str = env!("CARGO_BIN_EXE_sluice-with-example");
 
 #[test]
 fn an_executor_with_another_plugin_is_not_let_in() {
-    let held = Held::of(1);
+    let held = GatedBatch::with_logs(1);
     let cluster = held.cluster(0);
     let mut other = held.executor_by(&[OTHER], &cluster.address);
     assert_eq!(other.code(), Some(2), "{}", other.said());
@@ -92,7 +92,7 @@ fn an_executor_with_another_plugin_is_not_let_in() {
 
 #[test]
 fn a_driver_with_other_plugins_than_the_cluster_sends_nothing() {
-    let held = Held::of(1);
+    let held = GatedBatch::with_logs(1);
     let cluster = held.cluster(1);
     let run = ["run", "batch.toml", "--allow-exec"];
     let mut command = std::process::Command::new(OTHER);
@@ -104,11 +104,12 @@ fn a_driver_with_other_plugins_than_the_cluster_sends_nothing() {
 
 #[test]
 fn a_driver_with_fewer_plugins_than_the_cluster_sends_nothing() {
-    let held = Held::of(1);
+    let held = GatedBatch::with_logs(1);
     let arguments = ["cluster", "scheduler", "--listen", "127.0.0.1:0"];
     let mut command = std::process::Command::new(OTHER);
-    let scheduler =
-        crate::cluster::parts::Part::start(command.current_dir(held.home.path()).args(arguments));
+    let scheduler = crate::cluster::processes::ClusterProcess::start(
+        command.current_dir(held.home.path()).args(arguments),
+    );
     let address = scheduler.says("listening on ");
     let [driver, executor, status] = said_of(&held, &address);
     for said in [driver, executor] {
@@ -120,7 +121,7 @@ fn a_driver_with_fewer_plugins_than_the_cluster_sends_nothing() {
 }
 
 /// Starts the scheduler of a cluster anew, where it was.
-fn start_anew(held: &Held, cluster: &mut Cluster) {
+fn start_anew(held: &GatedBatch, cluster: &mut Cluster) {
     cluster.scheduler.kill();
     cluster.scheduler = held.scheduler(&cluster.address);
     cluster.scheduler.says("listening on ");
@@ -137,7 +138,7 @@ fn until_joined_again(cluster: &Cluster) {
 
 #[test]
 fn a_run_goes_on_when_its_scheduler_is_started_anew() {
-    let held = Held::of(8);
+    let held = GatedBatch::with_logs(8);
     let mut cluster = held.cluster(2);
     held.let_through(3);
     let mut run = held.start(&cluster, &[]);
@@ -153,7 +154,7 @@ fn a_run_goes_on_when_its_scheduler_is_started_anew() {
 
 #[test]
 fn a_run_goes_on_when_its_scheduler_is_started_anew_before_any_unit_was_done() {
-    let held = Held::of(4);
+    let held = GatedBatch::with_logs(4);
     let mut cluster = held.cluster(1);
     held.let_through(0);
     let mut run = held.start(&cluster, &[]);
@@ -168,7 +169,7 @@ fn a_run_goes_on_when_its_scheduler_is_started_anew_before_any_unit_was_done() {
 
 #[test]
 fn a_run_whose_scheduler_stays_away_says_so_and_is_resumed_later() {
-    let held = Held::of(6);
+    let held = GatedBatch::with_logs(6);
     let mut cluster = held.cluster(1);
     held.let_through(2);
     let mut run = held.start(&cluster, &["--cluster-patience", "3s"]);

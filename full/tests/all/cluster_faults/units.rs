@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::{BATCH, Held, at_work_in};
+use super::{BATCH, GatedBatch, at_work_in};
 use crate::kit::{drive, log, skipped};
 
 /// Kills whoever started it when it sees a certain word.
@@ -31,7 +31,7 @@ fn speaking(text: &str) -> Vec<u8> {
 
 #[test]
 fn a_unit_that_kills_its_process_is_given_up_and_costs_no_other() {
-    let held = Held::with(BATCH, KILLER, logs(speaking("HARMLESS")));
+    let held = GatedBatch::with(BATCH, KILLER, logs(speaking("HARMLESS")));
     let cluster = held.cluster(2);
     held.folder.write("in/002.lcm", speaking("POISON"));
     let mut run = held.start(&cluster, &[]);
@@ -50,7 +50,7 @@ fn a_unit_that_kills_its_process_is_given_up_and_costs_no_other() {
 fn a_unit_with_damage_that_stops_it_is_reported_and_is_the_only_one_done_later() {
     let batch = BATCH.replace("path = \"in/*.lcm\"", "path = \"in/*.lcm\"\non_damage = \"stop\"");
     let whole = log(&drive(3, 300));
-    let held = Held::with(&batch, "exec cat", logs(whole.clone()));
+    let held = GatedBatch::with(&batch, "exec cat", logs(whole.clone()));
     let cluster = held.cluster(2);
     let mut damaged = whole.clone();
     let middle = damaged.len() / 2;
@@ -67,7 +67,7 @@ fn a_unit_with_damage_that_stops_it_is_reported_and_is_the_only_one_done_later()
 
 /// With its input mended, only the unit that failed is done again.
 #[track_caller]
-fn mended(held: &Held, cluster: &crate::cluster::parts::Cluster, input: Vec<u8>) {
+fn mended(held: &GatedBatch, cluster: &crate::cluster::processes::Cluster, input: Vec<u8>) {
     held.until_quiet();
     assert!(!held.folder.at("out/002.lcm.zst").exists());
     assert!(!held.folder.at("out/tables/002").exists());
@@ -81,7 +81,7 @@ fn mended(held: &Held, cluster: &crate::cluster::parts::Cluster, input: Vec<u8>)
 
 #[test]
 fn an_executor_that_cannot_write_leaves_its_units_to_another_one() {
-    let held = Held::of(6);
+    let held = GatedBatch::with_logs(6);
     let mut cluster = held.cluster(1);
     // Files there grow to four kilobytes.
     let program = crate::PROGRAM;
@@ -105,7 +105,7 @@ fn an_executor_that_cannot_write_leaves_its_units_to_another_one() {
 
 #[test]
 fn a_disk_that_is_full_everywhere_is_told_and_leaves_nothing_half_written() {
-    let held = Held::of(3);
+    let held = GatedBatch::with_logs(3);
     let mut cluster = held.cluster(0);
     let program = crate::PROGRAM;
     let limited = held.executor_by(&["prlimit", "--fsize=4096", program], &cluster.address);
@@ -132,7 +132,7 @@ fn blind_to(folder: &std::path::Path) -> Option<Vec<String>> {
 }
 
 /// Has a batch run by an executor that does not see one of its folders; gives what is said.
-fn run_blind(held: &Held, hidden: &std::path::Path) -> Option<String> {
+fn run_blind(held: &GatedBatch, hidden: &std::path::Path) -> Option<String> {
     let mut words = blind_to(hidden)?;
     words.push(crate::PROGRAM.to_owned());
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -148,7 +148,7 @@ fn run_blind(held: &Held, hidden: &std::path::Path) -> Option<String> {
 
 #[test]
 fn an_executor_that_does_not_see_the_folder_of_a_run_is_told_of_by_name() {
-    let held = Held::of(2);
+    let held = GatedBatch::with_logs(2);
     let Some(said) = run_blind(&held, held.folder.path()) else { return };
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     let what = format!(
@@ -161,7 +161,7 @@ fn an_executor_that_does_not_see_the_folder_of_a_run_is_told_of_by_name() {
 
 #[test]
 fn an_executor_that_does_not_see_inputs_is_told_of_by_name() {
-    let held = Held::of(2);
+    let held = GatedBatch::with_logs(2);
     let Some(said) = run_blind(&held, &held.folder.at("in")) else { return };
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     assert!(said.contains("in/000.lcm"), "{said}");

@@ -34,23 +34,23 @@ pub(crate) struct Server {
     root: tempfile::TempDir,
     address: SocketAddr,
     runtime: Option<Runtime>,
-    pub(crate) state: Arc<State>,
+    pub(crate) state: Arc<ServerState>,
 }
 
 /// What the server has done, and what it is to do.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct ServerState {
     /// Bytes sent to clients, heads of answers included.
     sent: AtomicU64,
     /// Requests as `METHOD /bucket/key?query`.
     requests: Mutex<Vec<String>>,
     /// What happens when a request that holds the text comes for the last of so many times.
-    plan: Mutex<Option<(String, u64, Then)>>,
+    plan: Mutex<Option<(String, u64, PlannedFault)>>,
     dead: AtomicBool,
 }
 
 /// What a request brings about.
-pub(crate) enum Then {
+pub(crate) enum PlannedFault {
     /// The server is gone, as if it had been killed.
     Die,
     /// This and all later ones that hold the text are refused.
@@ -69,7 +69,7 @@ impl Server {
         }
         let mut service = S3ServiceBuilder::new(FileSystem::new(root.path()).unwrap());
         service.set_auth(SimpleAuth::from_single(KEY, SECRET));
-        let (service, state) = (service.build(), Arc::<State>::default());
+        let (service, state) = (service.build(), Arc::<ServerState>::default());
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", 0))).unwrap();
         let address = listener.local_addr().unwrap();
@@ -121,7 +121,7 @@ impl Server {
     }
 
     /// Plans what happens when a request that holds this text comes for the `times`th time.
-    pub(crate) fn on(&self, text: &str, times: u64, then: Then) {
+    pub(crate) fn on(&self, text: &str, times: u64, then: PlannedFault) {
         *self.state.plan.lock().unwrap() = Some((text.to_owned(), times, then));
     }
 
@@ -159,7 +159,7 @@ fn collect(root: &Path, folder: &Path, keys: &mut Vec<String>) {
     }
 }
 
-async fn accept(listener: TcpListener, service: S3Service, state: Arc<State>) {
+async fn accept(listener: TcpListener, service: S3Service, state: Arc<ServerState>) {
     while !state.dead.load(Ordering::Relaxed) {
         // Dead servers are noticed within this time, also when nobody calls.
         let waited = std::time::Duration::from_millis(20);
@@ -169,8 +169,8 @@ async fn accept(listener: TcpListener, service: S3Service, state: Arc<State>) {
     }
 }
 
-async fn serve(socket: TcpStream, service: S3Service, state: Arc<State>) {
-    let io = TokioIo::new(Counted { socket, state: Arc::clone(&state) });
+async fn serve(socket: TcpStream, service: S3Service, state: Arc<ServerState>) {
+    let io = TokioIo::new(CountingSocket { socket, state: Arc::clone(&state) });
     let answer = service_fn(move |request| answer(service.clone(), Arc::clone(&state), request));
     // A client that goes away is no failure of the server.
     drop(http1::Builder::new().serve_connection(io, answer).await);
@@ -178,7 +178,7 @@ async fn serve(socket: TcpStream, service: S3Service, state: Arc<State>) {
 
 async fn answer(
     service: S3Service,
-    state: Arc<State>,
+    state: Arc<ServerState>,
     request: hyper::Request<Incoming>,
 ) -> Result<HttpResponse, HttpError> {
     let line = format!("{} {}", request.method(), request.uri());
@@ -190,7 +190,7 @@ async fn answer(
     Service::call(&service, request).await
 }
 
-impl State {
+impl ServerState {
     /// Does what is planned for a request; gives what is answered instead of what it asks for.
     fn planned(&self, line: &str) -> Option<(u16, &'static str)> {
         let mut plan = self.plan.lock().unwrap();
@@ -203,10 +203,10 @@ impl State {
             return None;
         }
         match then {
-            Then::Refuse => return Some((403, "<Error><Code>AccessDenied</Code></Error>")),
-            Then::Say(body) => return Some((200, *body)),
-            Then::Die => self.dead.store(true, Ordering::Relaxed),
-            Then::Change(path, bytes) => fs::write(path, bytes).unwrap(),
+            PlannedFault::Refuse => return Some((403, "<Error><Code>AccessDenied</Code></Error>")),
+            PlannedFault::Say(body) => return Some((200, *body)),
+            PlannedFault::Die => self.dead.store(true, Ordering::Relaxed),
+            PlannedFault::Change(path, bytes) => fs::write(path, bytes).unwrap(),
         }
         *plan = None;
         None
@@ -214,19 +214,19 @@ impl State {
 }
 
 /// A connection that counts, and breaks when the server is dead.
-struct Counted {
+struct CountingSocket {
     socket: TcpStream,
-    state: Arc<State>,
+    state: Arc<ServerState>,
 }
 
-impl Counted {
+impl CountingSocket {
     fn check(&self) -> io::Result<()> {
         let dead = self.state.dead.load(Ordering::Relaxed);
         if dead { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(()) }
     }
 }
 
-impl AsyncRead for Counted {
+impl AsyncRead for CountingSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -237,7 +237,7 @@ impl AsyncRead for Counted {
     }
 }
 
-impl AsyncWrite for Counted {
+impl AsyncWrite for CountingSocket {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

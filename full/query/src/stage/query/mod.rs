@@ -1,33 +1,33 @@
 //! A query as it is written: read, held to what a stage can do, and looked at for all that can be said of it
 //! before any event is there. Plans nothing.
 
-mod look;
-mod mistake;
-mod weight;
+mod analyze;
+mod complexity;
+mod sql_mistake;
 
 use std::fmt;
 
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::parser::{DFParserBuilder, Statement as Parsed};
+use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{
     Expr, LimitClause, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query as Ast, Statement,
     Value,
 };
 
-pub(super) use look::Functions;
-pub(super) use mistake::Mistake;
+pub(super) use analyze::Functions;
+pub(super) use sql_mistake::SqlMistake;
 
-use super::columns::{self, Own};
-use look::Look;
+use super::columns::{self, EventColumn};
+use analyze::QueryAnalysis;
 
 /// The table of all events.
 pub(super) const EVENTS: &str = "events";
 
 /// Longer queries are refused: reading one takes memory many times its length.
-const MOST_BYTES: usize = 16 << 10;
+const MAX_BYTES: usize = 16 << 10;
 
 /// How deeply parts may lie in one another.
-const MOST_NESTED: usize = 40;
+const MAX_DEPTH: usize = 40;
 
 /// A query of one stage.
 #[derive(Clone, Debug)]
@@ -35,11 +35,11 @@ pub(super) struct Query {
     text: String,
     ast: Ast,
     /// The tables that it reads, each once, in order of their names.
-    pub(super) tables: Vec<Table>,
+    pub(super) tables: Vec<QueryTable>,
     /// What in it has to see all rows before it can give one, if there is something.
-    pub(super) gathers: Option<Gathers>,
+    pub(super) pipeline_breaker: Option<PipelineBreaker>,
     /// Which of its rows are given, where that is all that is not decided for each event alone.
-    pub(super) taken: Option<Taken>,
+    pub(super) limit: Option<LimitOffset>,
     /// Whether times of events that it gives are those of the events they are made of.
     pub(super) keeps_times: bool,
     /// The same of channels and sources.
@@ -48,14 +48,14 @@ pub(super) struct Query {
 
 /// What a query reads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Table {
+pub(super) enum QueryTable {
     /// All events.
     Events,
     /// What is decoded of the events of a channel.
     Channel(String),
 }
 
-impl Table {
+impl QueryTable {
     /// As queries call it.
     pub(super) fn name(&self) -> &str {
         match self {
@@ -65,7 +65,7 @@ impl Table {
     }
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for QueryTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`", sluice_core::name::printable(self.name()))
     }
@@ -73,43 +73,51 @@ impl fmt::Display for Table {
 
 /// A part of a query that has to see all rows: what it is, with its article.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Gathers(pub(super) String);
+pub(super) struct PipelineBreaker(pub(super) String);
 
 /// `LIMIT` and `OFFSET`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(super) struct LimitOffset {
     pub(super) skip: u64,
     pub(super) fetch: Option<u64>,
 }
 
 impl Query {
     /// Reads a query. `Err` says what is wrong with it, and where.
-    pub(super) fn parse(text: &str, functions: &Functions) -> Result<Self, Mistake> {
-        if text.len() > MOST_BYTES {
-            return Err(Mistake::new(format!("the query is longer than {MOST_BYTES} bytes")));
+    pub(super) fn parse(text: &str, functions: &Functions) -> Result<Self, SqlMistake> {
+        if text.len() > MAX_BYTES {
+            return Err(SqlMistake::new(format!("the query is longer than {MAX_BYTES} bytes")));
         }
-        weight::refuse_long(text)?;
-        let mut ast = parsed(text)?;
-        weight::refuse_multiplied(&ast)?;
-        let look = Look::at(&ast, functions)?;
-        let (keeps_times, keeps_channels) = look::keeps(&ast);
-        let mut gathers = look.gathers;
-        let mut taken = None;
-        if gathers.is_none() {
-            match taken_of(&ast) {
+        complexity::check_size(text)?;
+        let mut ast = parse_single_query(text)?;
+        complexity::check_expansion(&ast)?;
+        let analysis = QueryAnalysis::of_query(&ast, functions)?;
+        let (keeps_times, keeps_channels) = analyze::preserved(&ast);
+        let mut pipeline_breaker = analysis.pipeline_breaker;
+        let mut limit = None;
+        if pipeline_breaker.is_none() {
+            match limit_of(&ast) {
                 Ok(found) => {
-                    taken = found;
+                    limit = found;
                     (ast.limit_clause, ast.fetch) = (None, None);
                 }
-                Err(what) => gathers = Some(Gathers(what)),
+                Err(what) => pipeline_breaker = Some(PipelineBreaker(what)),
             }
         }
         let text = text.to_owned();
-        Ok(Self { text, ast, tables: look.tables, gathers, taken, keeps_times, keeps_channels })
+        Ok(Self {
+            text,
+            ast,
+            tables: analysis.tables,
+            pipeline_breaker,
+            limit,
+            keeps_times,
+            keeps_channels,
+        })
     }
 
     /// Its text, or the beginning of it, in one line: to know it again in messages.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn excerpt(&self) -> String {
         const MOST: usize = 60;
         let words = self.text.split_whitespace().collect::<Vec<_>>().join(" ");
         match words.char_indices().nth(MOST) {
@@ -119,18 +127,18 @@ impl Query {
     }
 
     /// A mistake that is found in it later, with the line it is in.
-    pub(super) fn show(&self, mistake: &Mistake) -> String {
-        mistake.shown(&self.text)
+    pub(super) fn render(&self, mistake: &SqlMistake) -> String {
+        mistake.render(&self.text)
     }
 
     /// What is planned.
-    pub(super) fn statement(&self) -> Parsed {
+    pub(super) fn statement(&self) -> DfStatement {
         statement_of(self.ast.clone())
     }
 
     /// The same with an order in which no two different rows are alike: by what the query orders by, or
     /// by time, and then by all columns of `plan` that have an order.
-    pub(super) fn ordered(&self, plan: &LogicalPlan) -> Parsed {
+    pub(super) fn with_total_order(&self, plan: &LogicalPlan) -> DfStatement {
         let mut ast = self.ast.clone();
         let schema = plan.schema();
         let place = |at: usize| {
@@ -144,7 +152,7 @@ impl Query {
         let fields = schema.fields().iter().enumerate();
         let sorted = fields.filter(|(_, field)| columns::has_order(field.data_type()));
         let mut rest: Vec<usize> = sorted.map(|(at, _)| at).collect();
-        rest.sort_by_key(|at| schema.field(*at).name() != Own::Timestamp.name());
+        rest.sort_by_key(|at| schema.field(*at).name() != EventColumn::Timestamp.name());
         let rest = rest.into_iter().map(place);
         match ast.order_by.as_mut().map(|order| &mut order.kind) {
             Some(OrderByKind::Expressions(by)) => by.extend(rest),
@@ -158,32 +166,34 @@ impl Query {
     }
 }
 
-fn statement_of(ast: Ast) -> Parsed {
-    Parsed::Statement(Box::new(Statement::Query(Box::new(ast))))
+fn statement_of(ast: Ast) -> DfStatement {
+    DfStatement::Statement(Box::new(Statement::Query(Box::new(ast))))
 }
 
 /// The one query that a text is.
-fn parsed(text: &str) -> Result<Ast, Mistake> {
-    let parser = DFParserBuilder::new(text).with_recursion_limit(MOST_NESTED).build();
+fn parse_single_query(text: &str) -> Result<Ast, SqlMistake> {
+    let parser = DFParserBuilder::new(text).with_recursion_limit(MAX_DEPTH).build();
     let statements = parser.and_then(|mut parser| parser.parse_statements());
-    let mut statements = statements.map_err(Mistake::of_parser)?;
+    let mut statements = statements.map_err(SqlMistake::from_parser)?;
     let statement = match (statements.pop_front(), statements.is_empty()) {
         (Some(statement), true) => statement,
-        (None, _) => return Err(Mistake::new("the query is empty: write `select … from events`")),
+        (None, _) => {
+            return Err(SqlMistake::new("the query is empty: write `select … from events`"));
+        }
         (Some(_), false) => {
-            return Err(Mistake::new("there are several statements, and a stage has one query"));
+            return Err(SqlMistake::new("there are several statements, and a stage has one query"));
         }
     };
     let refused = "only a query can be asked for: it begins with SELECT or WITH";
-    let Parsed::Statement(statement) = statement else { return Err(Mistake::new(refused)) };
+    let DfStatement::Statement(statement) = statement else { return Err(SqlMistake::new(refused)) };
     match *statement {
         Statement::Query(query) => Ok(*query),
-        _ => Err(Mistake::new(refused)),
+        _ => Err(SqlMistake::new(refused)),
     }
 }
 
 /// What `LIMIT` and `OFFSET` of the whole query say. `Err` says what of it is not told by numbers.
-fn taken_of(ast: &Ast) -> Result<Option<Taken>, String> {
+fn limit_of(ast: &Ast) -> Result<Option<LimitOffset>, String> {
     if ast.fetch.is_some() {
         return Err("FETCH".to_owned());
     }
@@ -205,7 +215,7 @@ fn taken_of(ast: &Ast) -> Result<Option<Taken>, String> {
     let wrong = || "a LIMIT that is no plain number".to_owned();
     let fetch = limit.map(|limit| number(limit).ok_or_else(wrong)).transpose()?;
     let skip = offset.map(|offset| number(offset).ok_or_else(wrong)).transpose()?;
-    Ok(Some(Taken { skip: skip.unwrap_or(0), fetch }))
+    Ok(Some(LimitOffset { skip: skip.unwrap_or(0), fetch }))
 }
 
 #[cfg(test)]
@@ -213,11 +223,11 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Query, String> {
-        Query::parse(text, &Functions::known()).map_err(|mistake| mistake.shown(text))
+        Query::parse(text, &Functions::known()).map_err(|mistake| mistake.render(text))
     }
 
     fn gathers(text: &str) -> Option<String> {
-        read(text).unwrap().gathers.map(|gathers| gathers.0)
+        read(text).unwrap().pipeline_breaker.map(|breaker| breaker.0)
     }
 
     #[test]
@@ -266,11 +276,11 @@ mod tests {
 
     #[test]
     fn limits_of_the_whole_query_are_taken_apart() {
-        let taken = |text| read(text).unwrap().taken;
-        assert_eq!(taken("select a from A"), None);
-        let ten = Some(Taken { skip: 0, fetch: Some(10) });
-        assert_eq!(taken("select a from A limit 10"), ten);
-        assert_eq!(taken("select a from A offset 3"), Some(Taken { skip: 3, fetch: None }));
+        let limit = |text| read(text).unwrap().limit;
+        assert_eq!(limit("select a from A"), None);
+        let ten = Some(LimitOffset { skip: 0, fetch: Some(10) });
+        assert_eq!(limit("select a from A limit 10"), ten);
+        assert_eq!(limit("select a from A offset 3"), Some(LimitOffset { skip: 3, fetch: None }));
         assert!(gathers("select a from A limit 1 + 1").is_some());
     }
 
@@ -279,9 +289,9 @@ mod tests {
         let tables = |text| read(text).unwrap().tables;
         let text =
             "with fast as (select * from POSE) select * from fast union all select * from \"a b\"";
-        let channel = |name: &str| Table::Channel(name.to_owned());
+        let channel = |name: &str| QueryTable::Channel(name.to_owned());
         assert_eq!(tables(text), [channel("POSE"), channel("a b")]);
-        assert_eq!(tables("select timestamp from events"), [Table::Events]);
+        assert_eq!(tables("select timestamp from events"), [QueryTable::Events]);
     }
 
     #[test]

@@ -1,0 +1,253 @@
+//! What an executor is at: starts a process for each order, and decides what its end means: done, worth
+//! another try, or given up. Asks no scheduler for anything.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use sluice_core::name::printable;
+use sluice_pipeline::dispatch::{ATTEMPTS, Order};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use super::child::{self, ChildExit};
+use super::done_marker::DoneMarker;
+use super::{ExecutorOptions, MessageSender, send_message};
+use crate::address::Address;
+use crate::plan::{BallistaTask, UnitWorker};
+use crate::scheduler::admin::JobMessage;
+use crate::unit::UnitResult;
+use crate::{POLL_INTERVAL, host_name, http};
+
+/// How long an order is kept whose folders are not here: an executor that sees less than others is always
+/// idle, and would take every order away from those that see them.
+const UNSEEN_DELAY: Duration = Duration::from_secs(2);
+
+/// What an executor is at.
+pub(super) struct UnitRunner {
+    /// What processes are told beside their order.
+    arguments: Vec<String>,
+    scheduler: Address,
+    messages: MessageSender,
+    /// Where processes are waited for. Ballista runs tasks on threads of low priority, which processes
+    /// that are started from them would inherit.
+    runtime: Handle,
+    running: Mutex<Vec<RunningUnit>>,
+}
+
+/// A unit that is under way. It is ended when `end` is dropped.
+struct RunningUnit {
+    task: BallistaTask,
+    end: Option<oneshot::Sender<()>>,
+}
+
+/// An order, and what is known of the task that it came with.
+struct AssignedUnit {
+    task: BallistaTask,
+    order: Order,
+    /// What it is called where it is talked of.
+    name: String,
+}
+
+impl UnitRunner {
+    /// A workshop on the runtime of whoever calls.
+    pub(super) fn new(options: &ExecutorOptions, messages: MessageSender) -> Self {
+        let mut arguments = vec!["--jobs".to_owned(), options.jobs.to_string()];
+        if options.allow_exec {
+            arguments.push("--allow-exec".to_owned());
+        }
+        let (scheduler, runtime) = (options.scheduler.clone(), Handle::current());
+        Self { arguments, scheduler, messages, runtime, running: Mutex::default() }
+    }
+
+    /// What it is at.
+    pub(super) fn running(&self) -> Vec<BallistaTask> {
+        self.lock().iter().map(|running| running.task.clone()).collect()
+    }
+
+    /// Ends a unit that nobody wants any more.
+    pub(super) fn end(&self, task: &BallistaTask) {
+        for running in self.lock().iter_mut().filter(|running| running.task.is_same(task)) {
+            running.end = None;
+        }
+    }
+
+    /// Ends all it is at, and waits until that has ended.
+    pub(super) async fn end_all(&self) {
+        for running in self.lock().iter_mut() {
+            running.end = None;
+        }
+        while !self.lock().is_empty() {
+            sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<RunningUnit>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn process(&self, unit: &AssignedUnit, end: oneshot::Receiver<()>) -> io::Result<()> {
+        let done_marker = DoneMarker::new(&unit.order, &unit.task.job);
+        if self.blocking(&done_marker, DoneMarker::exists).await? {
+            return Ok(());
+        }
+        let missing_folder =
+            self.blocking(&unit.order, |order| order.unseen().map(Path::to_owned)).await?;
+        if let Some(missing) = missing_folder {
+            tokio::select! {
+                () = sleep(UNSEEN_DELAY) => {}
+                _ = end => return Err(cancelled()),
+            }
+            return self.retry_or_give_up(unit, missing_folder_message(&missing)).await;
+        }
+        let why = match self.run_child(unit, end).await? {
+            ChildExit::Finished(UnitResult::Delivered) => {
+                return self.blocking(&done_marker, DoneMarker::write).await;
+            }
+            ChildExit::Cancelled => return Err(cancelled()),
+            ChildExit::Finished(UnitResult::Again(why)) | ChildExit::Crashed(why) => {
+                if !self.blocking(&unit.order, Order::is_over).await? {
+                    return self.retry_or_give_up(unit, why).await;
+                }
+                "the run is over".to_owned()
+            }
+            ChildExit::Finished(UnitResult::Abandoned(why)) => why,
+        };
+        send_message(&self.messages, format!("{}: left: {why}", unit.name)).await;
+        Ok(())
+    }
+
+    /// Does what may have to wait for a file system or a store.
+    async fn blocking<A, T>(&self, about: &A, act: fn(&A) -> T) -> io::Result<T>
+    where
+        A: Clone + Send + 'static,
+        T: Send + 'static,
+    {
+        let about = about.clone();
+        self.runtime.spawn_blocking(move || act(&about)).await.map_err(io::Error::other)
+    }
+
+    async fn run_child(
+        &self,
+        unit: &AssignedUnit,
+        end: oneshot::Receiver<()>,
+    ) -> io::Result<ChildExit> {
+        let AssignedUnit { order, name, .. } = unit;
+        let text = serde_json::to_string(order).map_err(io::Error::other)?;
+        child::run_unit(&self.arguments, order.folder(), &text, name, &self.messages, end).await
+    }
+
+    /// `Err` if another try is worth it.
+    async fn retry_or_give_up(&self, unit: &AssignedUnit, why: String) -> io::Result<()> {
+        let AssignedUnit { task, order, name } = unit;
+        let failures = task.failures + 1;
+        let (order, reason) = (order.clone(), why.clone());
+        let decide = move || {
+            let attempts = order.attempts().unwrap_or(0).max(failures);
+            // A room that is not there is not to be made: the driver would not see it.
+            let give_up = || !order.is_over() && order.give_up(&reason).is_ok();
+            (attempts >= ATTEMPTS).then(give_up)
+        };
+        let decided = self.runtime.spawn_blocking(decide).await.map_err(io::Error::other)?;
+        match decided {
+            None => {
+                let word = format!("{name}: failed on {}, is tried again: {why}", host_name());
+                self.say(task, word, false).await;
+                Err(io::Error::other(why))
+            }
+            Some(true) => {
+                send_message(&self.messages, format!("{name}: given up: {why}")).await;
+                Ok(())
+            }
+            // Not even that can be said where the driver looks. Were this a failure, all of the job would
+            // fail with it.
+            Some(false) => {
+                self.say(task, format!("{name}: left: {why}"), true).await;
+                Ok(())
+            }
+        }
+    }
+
+    /// Says something here and to the driver.
+    async fn say(&self, task: &BallistaTask, text: String, is_abandoned: bool) {
+        send_message(&self.messages, text.clone()).await;
+        http::post_json(
+            &self.scheduler,
+            &format!("/sluice/job/{}", task.job),
+            &JobMessage { text, is_abandoned },
+        )
+        .await;
+    }
+}
+
+impl AssignedUnit {
+    fn new(task: BallistaTask, shared: &str, order: &str) -> io::Result<Self> {
+        let order = Order::together(shared, order).map_err(io::Error::other)?;
+        let name = printable(&order.input().display().to_string()).into_owned();
+        Ok(Self { task, order, name })
+    }
+}
+
+fn cancelled() -> io::Error {
+    io::Error::other("it was ended: nobody wants it any more")
+}
+
+fn missing_folder_message(folder: &Path) -> String {
+    format!(
+        "the folder {} is not there on {}: inputs and outputs must be visible to every executor",
+        folder.display(),
+        host_name()
+    )
+}
+
+impl UnitWorker for UnitRunner {
+    fn run_unit(
+        self: Arc<Self>,
+        task: BallistaTask,
+        shared: Arc<str>,
+        order: String,
+    ) -> BoxFuture<'static, io::Result<()>> {
+        let (end, ended) = oneshot::channel();
+        self.lock().push(RunningUnit { task: task.clone(), end: Some(end) });
+        let cancel_on_drop = CancelOnDrop { runner: Arc::clone(&self), task: task.clone() };
+        let runtime = self.runtime.clone();
+        // Goes on when nobody waits for it any more, until its process has ended.
+        let working = runtime.spawn(async move {
+            let done = match AssignedUnit::new(task.clone(), &shared, &order) {
+                Ok(unit) => self.process(&unit, ended).await,
+                Err(error) => Err(error),
+            };
+            self.lock().retain(|running| !running.task.is_same(&task));
+            done
+        });
+        let wait = async move {
+            let done = working.await;
+            drop(cancel_on_drop);
+            done.map_err(io::Error::other)?
+        };
+        wait.boxed()
+    }
+}
+
+impl fmt::Debug for UnitRunner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Workshop")
+    }
+}
+
+/// Ends a unit when nobody waits for it any more.
+struct CancelOnDrop {
+    runner: Arc<UnitRunner>,
+    task: BallistaTask,
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.runner.end(&self.task);
+    }
+}

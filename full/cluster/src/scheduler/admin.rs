@@ -1,0 +1,287 @@
+//! What a scheduler answers to questions of ours: what it is, what it believes an executor does, how far
+//! a job is, who there is. Keeps what executors say of a job for who drives that; changes nothing else.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use axum::extract::{Path, State};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use ballista_core::ids::new_instance_id;
+use ballista_scheduler::state::execution_graph::RunningTaskInfo;
+use ballista_scheduler::state::task_manager::JobInfoCache;
+use serde::{Deserialize, Serialize};
+use sluice_pipeline::dispatch::Greeting;
+
+use super::Scheduler;
+use crate::handshake::{self, SchedulerIdentity};
+use crate::plan::BallistaTask;
+
+/// What a scheduler believes of an executor.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct AssignedTasks {
+    /// Another one each time a scheduler is started.
+    pub(crate) instance: String,
+    /// The jobs that anybody works on.
+    pub(crate) jobs: Vec<String>,
+    /// What this executor should be at.
+    pub(crate) running: Vec<BallistaTask>,
+}
+
+/// How far a job is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct JobProgress {
+    /// How many executors there are.
+    pub(crate) executors: usize,
+    /// How many of its units nobody has begun; nothing of a job that is over.
+    pub(crate) waiting: usize,
+    /// How many are under way.
+    pub(crate) running: usize,
+    /// What executors have said of it, as far as that is new to who asks.
+    #[serde(rename = "words")]
+    pub(crate) messages: Vec<JobMessage>,
+}
+
+/// What an executor says of a job, for who drives it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct JobMessage {
+    /// The words.
+    pub(crate) text: String,
+    /// Whether a unit was left to nobody.
+    #[serde(rename = "is_left")]
+    pub(crate) is_abandoned: bool,
+}
+
+/// Who there is, and what is being done.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ClusterState {
+    /// What the scheduler is.
+    #[serde(rename = "hello")]
+    pub(crate) identity: SchedulerIdentity,
+    /// The executors, by id.
+    pub(crate) executors: Vec<ExecutorStatus>,
+    /// The jobs that are not over, oldest first.
+    pub(crate) jobs: Vec<JobStatus>,
+}
+
+/// An executor.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ExecutorStatus {
+    /// Its name: host, process and a random part.
+    pub(crate) id: String,
+    /// The address it asks from.
+    pub(crate) host: String,
+    /// How many units it runs at a time.
+    pub(crate) slots: u32,
+    /// How many it is at.
+    pub(crate) running: usize,
+    /// How long ago it was heard, in seconds.
+    pub(crate) silent: Option<u64>,
+}
+
+/// A job.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct JobStatus {
+    /// Its id.
+    pub(crate) id: String,
+    /// How many units nobody has begun.
+    pub(crate) waiting: usize,
+    /// How many are under way.
+    pub(crate) running: usize,
+}
+
+/// How many words of a job are kept, and of how many jobs.
+const MAX_MESSAGES: (usize, usize) = (200, 100);
+
+/// How long a word may be.
+const MAX_MESSAGE_CHARS: usize = 4 << 10;
+
+/// A job of which nobody has asked for so long has lost its driver, who asks every few seconds.
+const DRIVER_TIMEOUT: Duration = Duration::from_secs(20);
+
+struct AdminState {
+    scheduler: Scheduler,
+    identity: SchedulerIdentity,
+    /// When somebody asked for each job last, or when it was first seen.
+    last_polls: Mutex<BTreeMap<String, Instant>>,
+    /// By job: ids grow with time, so the first is the oldest.
+    messages: Mutex<BTreeMap<String, Vec<JobMessage>>>,
+}
+
+impl AdminState {
+    fn last_polls(&self) -> MutexGuard<'_, BTreeMap<String, Instant>> {
+        self.last_polls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those of these jobs that have lost their drivers. Forgets the others that are over.
+    fn abandoned(&self, jobs: &[(String, JobInfoCache)]) -> Vec<String> {
+        let mut last_polls = self.last_polls();
+        last_polls.retain(|id, _| jobs.iter().any(|(job, _)| job == id));
+        let now = Instant::now();
+        let silent = jobs.iter().map(|(id, _)| id).filter(|id| {
+            now.duration_since(*last_polls.entry((*id).clone()).or_insert(now)) > DRIVER_TIMEOUT
+        });
+        silent.cloned().collect()
+    }
+
+    fn messages(&self) -> MutexGuard<'_, BTreeMap<String, Vec<JobMessage>>> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The routes of these answers.
+pub(crate) fn routes(scheduler: Scheduler, greeting: &Greeting) -> Router {
+    let identity = SchedulerIdentity::new(greeting, &new_instance_id());
+    let router = Router::new()
+        .route(handshake::PATH, get(get_identity))
+        .route("/sluice/state", get(get_state))
+        .route("/sluice/job/{id}", post(post_message))
+        .route("/sluice/job/{id}/{heard}", get(get_progress))
+        .route("/sluice/executor/{id}", get(get_assigned));
+    router.with_state(Arc::new(AdminState {
+        scheduler,
+        identity,
+        messages: Mutex::default(),
+        last_polls: Mutex::default(),
+    }))
+}
+
+async fn get_identity(State(state): State<Arc<AdminState>>) -> Json<SchedulerIdentity> {
+    Json(state.identity.clone())
+}
+
+async fn get_assigned(
+    Path(id): Path<String>,
+    State(state): State<Arc<AdminState>>,
+) -> Json<AssignedTasks> {
+    let jobs = jobs(&state.scheduler);
+    for job_id in state.abandoned(&jobs) {
+        // Its units would be tried for nothing, each for seconds. What cannot be cancelled now is tried again soon.
+        drop(state.scheduler.cancel_job(job_id.into()).await);
+    }
+    let mut running = Vec::new();
+    for (_, job) in &jobs {
+        let tasks = job.execution_graph.read().await.running_tasks();
+        running.extend(tasks.iter().filter(|task| task.executor_id == id).map(task_of));
+    }
+    let jobs = jobs.into_iter().map(|(id, _)| id).collect();
+    Json(AssignedTasks { instance: state.identity.instance.clone(), jobs, running })
+}
+
+async fn post_message(
+    Path(id): Path<String>,
+    State(state): State<Arc<AdminState>>,
+    Json(message): Json<JobMessage>,
+) {
+    // Executors say what they have to before their task ends. Whatever else comes would be kept for nobody.
+    if !jobs(&state.scheduler).iter().any(|(job, _)| *job == id) {
+        return;
+    }
+    let mut all = state.messages();
+    let messages = all.entry(id).or_default();
+    if messages.len() < MAX_MESSAGES.0 {
+        let text = message.text.chars().take(MAX_MESSAGE_CHARS).collect();
+        messages.push(JobMessage { text, ..message });
+    }
+    if all.len() > MAX_MESSAGES.1 {
+        all.pop_first();
+    }
+}
+
+async fn get_progress(
+    Path((id, heard)): Path<(String, usize)>,
+    State(state): State<Arc<AdminState>>,
+) -> Json<JobProgress> {
+    let executors = executors(&state.scheduler, &[]).await.len();
+    let messages = state
+        .messages()
+        .get(&id)
+        .and_then(|messages| messages.get(heard..))
+        .unwrap_or(&[])
+        .to_vec();
+    let mut progress = JobProgress { executors, waiting: 0, running: 0, messages };
+    if let Some((_, job)) = jobs(&state.scheduler).into_iter().find(|(job, _)| *job == id) {
+        state.last_polls().insert(id, Instant::now());
+        let graph = job.execution_graph.read().await;
+        progress.waiting = graph.available_tasks();
+        progress.running = graph.running_tasks().len();
+    }
+    Json(progress)
+}
+
+async fn get_state(State(state): State<Arc<AdminState>>) -> Json<ClusterState> {
+    let mut job_states = Vec::new();
+    let mut tasks = Vec::new();
+    for (id, job) in jobs(&state.scheduler) {
+        let graph = job.execution_graph.read().await;
+        let running = graph.running_tasks();
+        job_states.push(JobStatus { id, waiting: graph.available_tasks(), running: running.len() });
+        tasks.extend(running);
+    }
+    let executors = executors(&state.scheduler, &tasks).await;
+    Json(ClusterState { identity: state.identity.clone(), executors, jobs: job_states })
+}
+
+/// The jobs that anybody works on, sorted: ids grow with time.
+fn jobs(scheduler: &Scheduler) -> Vec<(String, JobInfoCache)> {
+    let jobs = scheduler.state.task_manager.get_running_job_cache();
+    let mut jobs: Vec<_> = jobs.iter().map(|(id, job)| (id.to_string(), job.clone())).collect();
+    jobs.sort_by(|a, b| a.0.cmp(&b.0));
+    jobs
+}
+
+/// The executors that have been heard lately, sorted.
+async fn executors(scheduler: &Scheduler, tasks: &[RunningTaskInfo]) -> Vec<ExecutorStatus> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let all = scheduler.state.executor_manager.get_executors_state().await.unwrap_or_default();
+    let worker = |(executor, heard, _): (_, Option<Duration>, _)| {
+        let executor: ballista_core::serde::scheduler::ExecutorMetadata = executor;
+        ExecutorStatus {
+            running: tasks.iter().filter(|task| task.executor_id == executor.id).count(),
+            id: executor.id,
+            host: executor.host,
+            slots: executor.specification.vcores,
+            silent: heard.map(|heard| now.saturating_sub(heard).as_secs()),
+        }
+    };
+    let mut workers: Vec<ExecutorStatus> = all.into_iter().map(worker).collect();
+    workers.sort_by(|a, b| a.id.cmp(&b.id));
+    workers
+}
+
+fn task_of(task: &RunningTaskInfo) -> BallistaTask {
+    BallistaTask {
+        job: task.job_id.to_string(),
+        stage: task.stage_id,
+        number: task.task_id,
+        failures: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime;
+    use crate::scheduler::{SchedulerOptions, scheduler};
+
+    #[test]
+    fn of_a_job_that_is_not_there_nothing_is_kept() {
+        let options = SchedulerOptions {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            advertise: None,
+            executor_timeout: Duration::from_secs(20),
+            greeting: Greeting::default(),
+        };
+        runtime(1).unwrap().block_on(async {
+            let scheduler = scheduler(&options, "127.0.0.1:1".parse().unwrap()).await.unwrap();
+            let identity = SchedulerIdentity::new(&options.greeting, "instance");
+            let (messages, last_polls) = (Mutex::default(), Mutex::default());
+            let state = Arc::new(AdminState { scheduler, identity, messages, last_polls });
+            let message = JobMessage { text: "rubbish".into(), is_abandoned: true };
+            post_message(Path("nowhere".into()), State(Arc::clone(&state)), Json(message)).await;
+            drop(get_progress(Path(("nowhere".into(), 0)), State(Arc::clone(&state))).await);
+            assert!(state.messages().is_empty() && state.last_polls().is_empty());
+        });
+    }
+}

@@ -1,0 +1,323 @@
+//! What can go wrong with a query, in words for whoever wrote it. Knows no table.
+
+use std::fmt;
+
+use datafusion::common::{DataFusionError, Diagnostic};
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast::Statement;
+use datafusion::sql::sqlparser::parser::ParserError;
+use sluice_core::Error;
+
+use super::identifiers;
+
+/// Why a query gave no result, or not all of it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum QueryError {
+    /// The query is wrong: nothing was read for its result.
+    #[error("{0}")]
+    Invalid(InvalidQuery),
+    /// There was not enough memory. Seen only by those who plan or run without a [`Session`](super::Session)'s
+    /// own functions, which say what to do.
+    #[error("{0}")]
+    OutOfMemory(String),
+    /// Something else failed.
+    #[error(transparent)]
+    Failed(Error),
+}
+
+/// A mistake in a query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidQuery {
+    /// What is wrong.
+    pub message: String,
+    /// Where, if that is known.
+    pub position: Option<QueryPosition>,
+    /// What to do, if that is known.
+    pub help: Option<String>,
+}
+
+/// A place in a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueryPosition {
+    /// Its line; the first is 1.
+    pub line: usize,
+    /// Its character in the line; the first is 1.
+    pub column: usize,
+}
+
+impl InvalidQuery {
+    /// A mistake of which only this is known.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), position: None, help: None }
+    }
+
+    /// The bytes of the query that the place names: one word, or a character. Nothing without a place.
+    pub fn span(&self, sql: &str) -> Option<std::ops::Range<usize>> {
+        let QueryPosition { line, column } = self.position?;
+        let start_of_line: usize =
+            sql.split_inclusive('\n').take(line.checked_sub(1)?).map(str::len).sum();
+        let rest = sql.get(start_of_line..)?;
+        let before: usize = rest.chars().take(column.checked_sub(1)?).map(char::len_utf8).sum();
+        let start = start_of_line + before;
+        let word = sql.get(start..)?.chars().take_while(|c| c.is_alphanumeric() || *c == '_');
+        let len: usize = word.map(char::len_utf8).sum();
+        Some(start..(start + len.max(1)).min(sql.len()))
+    }
+}
+
+impl fmt::Display for InvalidQuery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(QueryPosition { line, column }) = self.position {
+            write!(f, "line {line}, column {column}: ")?;
+        }
+        f.write_str(&self.message)?;
+        self.help.iter().try_for_each(|help| write!(f, "; {help}"))
+    }
+}
+
+impl From<Error> for QueryError {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<QueryError> for Error {
+    fn from(error: QueryError) -> Self {
+        match error {
+            QueryError::Failed(error) => error,
+            QueryError::Invalid(invalid) => Self::unfit(invalid.to_string()),
+            QueryError::OutOfMemory(what) => Self::refused(what),
+        }
+    }
+}
+
+impl QueryError {
+    /// What DataFusion says, for people.
+    pub fn from_datafusion(error: DataFusionError) -> Self {
+        let position = diagnostic(&error).and_then(position_of);
+        match error {
+            DataFusionError::External(inner) => match inner.downcast::<Error>() {
+                Ok(error) => Self::Failed(*error),
+                Err(other) => match other.downcast::<Self>() {
+                    Ok(error) => *error,
+                    Err(other) => {
+                        Self::Failed(Error::refused(format!("the query failed: {other}")))
+                    }
+                },
+            },
+            DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
+                Self::from_datafusion(*inner).at(position)
+            }
+            DataFusionError::Collection(all) => match all.into_iter().next() {
+                Some(first) => Self::from_datafusion(first),
+                None => Self::Failed(Error::broken("an empty list of errors")),
+            },
+            DataFusionError::Shared(inner) => match std::sync::Arc::try_unwrap(inner) {
+                Ok(error) => Self::from_datafusion(error),
+                Err(shared) => shared_error(&shared).at(position),
+            },
+            DataFusionError::SQL(parser, _) => Self::Invalid(syntax_error(&parser)),
+            error @ DataFusionError::SchemaError(..) => {
+                Self::Invalid(schema_error(&error)).at(position)
+            }
+            DataFusionError::Plan(what) | DataFusionError::NotImplemented(what) => {
+                Self::Invalid(InvalidQuery::new(lower_first(&what))).at(position)
+            }
+            DataFusionError::Configuration(what) => {
+                Self::Invalid(InvalidQuery::new(lower_first(&what)))
+            }
+            DataFusionError::ResourcesExhausted(what) => Self::OutOfMemory(out_of_memory(&what)),
+            DataFusionError::IoError(error) => {
+                Self::Failed(Error::io("spill to", "temporary files", error))
+            }
+            // So it also calls what it cannot do with columns of some type.
+            DataFusionError::Internal(what) => Self::Failed(Error::unfit(format!(
+                "the query cannot be worked out: {}",
+                lower_first(&what)
+            ))),
+            other => Self::Failed(Error::unfit(format!(
+                "the query failed: {}",
+                lower_first(&other.strip_backtrace())
+            ))),
+        }
+    }
+
+    fn at(self, position: Option<QueryPosition>) -> Self {
+        match self {
+            Self::Invalid(invalid) => {
+                Self::Invalid(InvalidQuery { position: invalid.position.or(position), ..invalid })
+            }
+            other => other,
+        }
+    }
+}
+
+/// An error that others hold, too, cannot be taken apart: it is told again.
+fn shared_error(error: &DataFusionError) -> QueryError {
+    match error {
+        DataFusionError::External(inner) => QueryError::Failed(Error::refused(inner.to_string())),
+        DataFusionError::ResourcesExhausted(what) => QueryError::OutOfMemory(out_of_memory(what)),
+        DataFusionError::Shared(inner) => shared_error(inner),
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
+            shared_error(inner)
+        }
+        other => {
+            let what = lower_first(&other.strip_backtrace());
+            QueryError::Failed(Error::unfit(format!("the query failed: {what}")))
+        }
+    }
+}
+
+/// Refuses what is no query, before it is planned: with a sentence that says what there is instead.
+pub(super) fn check_is_query(statement: &DfStatement) -> Result<(), DataFusionError> {
+    let what = match statement {
+        DfStatement::Statement(statement) => match &**statement {
+            Statement::Query(query) if query.locks.is_empty() => return Ok(()),
+            Statement::ExplainTable { .. }
+            | Statement::ShowTables { .. }
+            | Statement::ShowColumns { .. }
+            | Statement::ShowFunctions { .. }
+            | Statement::ShowVariable { .. } => return Ok(()),
+            Statement::Explain { statement, .. } if matches!(**statement, Statement::Query(_)) => {
+                return Ok(());
+            }
+            other => first_words(&other.to_string()),
+        },
+        DfStatement::Explain(explain) => return check_is_query(&explain.statement),
+        other => first_words(&other.to_string()),
+    };
+    Err(DataFusionError::Plan(format!(
+        "`{what}` is no query: only SELECT, WITH, VALUES, EXPLAIN, DESCRIBE and SHOW are allowed, which \
+         change and write nothing"
+    )))
+}
+
+fn first_words(statement: &str) -> String {
+    let words: Vec<&str> = statement.split_whitespace().take(2).collect();
+    words.join(" ").chars().take(60).collect()
+}
+
+fn diagnostic(error: &DataFusionError) -> Option<&Diagnostic> {
+    match error {
+        DataFusionError::Diagnostic(diagnostic, _) => Some(diagnostic),
+        DataFusionError::Context(_, inner) => diagnostic(inner),
+        DataFusionError::Shared(inner) => diagnostic(inner),
+        DataFusionError::Collection(all) => all.first().and_then(diagnostic),
+        _ => None,
+    }
+}
+
+fn position_of(diagnostic: &Diagnostic) -> Option<QueryPosition> {
+    let start = diagnostic.span?.start;
+    let position = QueryPosition {
+        line: usize::try_from(start.line).ok()?,
+        column: usize::try_from(start.column).ok()?,
+    };
+    (position.line > 0 && position.column > 0).then_some(position)
+}
+
+fn syntax_error(error: &ParserError) -> InvalidQuery {
+    let text = match error {
+        ParserError::TokenizerError(text) | ParserError::ParserError(text) => text.as_str(),
+        ParserError::RecursionLimitExceeded => "it is nested too deeply",
+    };
+    let (what, position) = split_position(text);
+    InvalidQuery { message: format!("this is no SQL: {}", lower_first(what)), position, help: None }
+}
+
+/// The parser's words, and the place that stands behind them.
+fn split_position(text: &str) -> (&str, Option<QueryPosition>) {
+    let parsed = || {
+        let (what, position) = text.rsplit_once(" at Line: ")?;
+        let (line, column) = position.split_once(", Column: ")?;
+        let position =
+            QueryPosition { line: line.trim().parse().ok()?, column: column.trim().parse().ok()? };
+        Some((what, position))
+    };
+    parsed().map_or((text, None), |(what, position)| (what, Some(position)))
+}
+
+fn schema_error(error: &DataFusionError) -> InvalidQuery {
+    let Some((written, known)) = identifiers::missing_column(error) else {
+        return InvalidQuery::new(lower_first(&error.strip_backtrace()));
+    };
+    let similar = nearest(&written, &known);
+    let help = match similar {
+        Some(name) => format!("there is `{name}`"),
+        None if known.is_empty() => "there are no columns here".to_owned(),
+        None => format!("there are: {}", name_list(&known)),
+    };
+    InvalidQuery {
+        message: format!("there is no column `{written}`"),
+        position: None,
+        help: Some(help),
+    }
+}
+
+/// The name that is most like one that is not there, if one is.
+pub(crate) fn nearest<'n>(written: &str, known: &'n [String]) -> Option<&'n String> {
+    let likeness =
+        |name: &&String| strsim::jaro_winkler(&name.to_lowercase(), &written.to_lowercase());
+    let best = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
+    (likeness(&best) > 0.8).then_some(best)
+}
+
+/// Names as text, the first of many.
+pub(crate) fn name_list(names: &[String]) -> String {
+    const MOST: usize = 20;
+    let mut shown =
+        names.iter().take(MOST).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    if names.len() > MOST {
+        shown += &format!(" and {} more", names.len() - MOST);
+    }
+    shown
+}
+
+fn out_of_memory(message: &str) -> String {
+    let message = first_line(message);
+    format!("the query needs more memory than it may use ({})", lower_first(&message))
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+/// As messages of this program begin: with a small letter, unless a name is meant.
+fn lower_first(text: &str) -> String {
+    let text = first_line(text);
+    let mut chars = text.chars();
+    match (chars.next(), chars.next()) {
+        (Some(first), Some(second)) if first.is_uppercase() && !second.is_uppercase() => {
+            first.to_lowercase().chain(text.chars().skip(1)).collect()
+        }
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_told_in_bytes_of_the_query() {
+        let invalid = |line, column| InvalidQuery {
+            position: Some(QueryPosition { line, column }),
+            ..InvalidQuery::new("")
+        };
+        assert_eq!(invalid(2, 3).span("ä\nä word x"), Some(6..10));
+        assert_eq!(invalid(1, 1).span("*"), Some(0..1));
+        assert_eq!(invalid(9, 9).span("short"), Some(5..5));
+        assert_eq!(InvalidQuery::new("").span("x"), None);
+    }
+
+    #[test]
+    fn what_the_parser_says_is_taken_apart() {
+        let (what, position) = split_position("Expected: FROM, found: x at Line: 3, Column: 14");
+        assert_eq!(
+            (what, position),
+            ("Expected: FROM, found: x", Some(QueryPosition { line: 3, column: 14 }))
+        );
+        assert_eq!(split_position("nothing").1, None);
+    }
+}

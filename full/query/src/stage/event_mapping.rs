@@ -1,0 +1,420 @@
+//! Rows that a query gives as events again: which of their columns say what, and what is said where a query
+//! does not. Plans and runs nothing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, TimestampNanosecondType, UInt32Type};
+use arrow_array::{
+    Array, ArrayRef, BinaryViewArray, Int64Array, RecordBatch, RecordBatchOptions, StringArray,
+    UInt32Array,
+};
+use arrow_cast::{CastOptions, cast_with_options};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow_select::take::take_record_batch;
+use datafusion::arrow::buffer::ScalarBuffer;
+use sluice_core::{
+    Batch, Channel, ChannelId, Channels, Clock, Encoding, Error, MessageType, Name, Payloads, Rows,
+    StageContext, TypeKey,
+};
+
+use super::columns::{self, EVENT_INDEX, EventColumn, PAYLOAD_SIZE};
+use super::plan::first_duplicate;
+
+/// What the type of rows is called that a query gives.
+const ROW: &str = "sql";
+
+/// What the columns of a query's rows say.
+#[derive(Clone, Debug)]
+pub(super) struct EventMapping {
+    own: [Option<usize>; 5],
+    /// The place of the column of the event.
+    event: Option<usize>,
+    fields: Vec<usize>,
+    /// The fields as events have them.
+    schema: SchemaRef,
+    message: Arc<MessageType>,
+}
+
+impl EventMapping {
+    /// What these columns say. `Err` names the one that cannot be what it is called, or no field.
+    pub(super) fn from_schema(columns: &Schema) -> Result<Self, String> {
+        let names = columns.fields().iter().map(|field| field.name().clone());
+        if let Some(name) = first_duplicate(names) {
+            return Err(format!(
+                "the query gives two columns `{name}`: call one of them otherwise, by AS"
+            ));
+        }
+        let (mut own, mut event, mut fields, mut plain) = ([None; 5], None, Vec::new(), Vec::new());
+        let has_payload =
+            columns.fields().iter().any(|field| field.name() == EventColumn::Payload.name());
+        for (place, field) in columns.fields().iter().enumerate() {
+            if field.name() == EVENT_INDEX {
+                event = Some(place);
+            } else if has_payload && field.name() == PAYLOAD_SIZE {
+                // The payload says it.
+            } else if let Some(which) = EventColumn::from_name(field.name()) {
+                check_type(which, field.data_type())?;
+                own[which as usize] = Some(place);
+            } else {
+                let kind = columns::field_type(field.data_type()).map_err(|what| {
+                    format!("column `{}` {what}; make it another one, by CAST", field.name())
+                })?;
+                fields.push(place);
+                plain.push(Field::new(columns::field_name(field.name()), kind, true));
+            }
+        }
+        let schema = Arc::new(Schema::new(plain));
+        let form = format!("{:?}", schema.fields());
+        let key = TypeKey::of_parts([ROW.as_bytes(), form.as_bytes()]);
+        let message = Arc::new(MessageType::part(ROW, key));
+        Ok(Self { own, event, fields, schema, message })
+    }
+
+    /// Whether the query says this of an event.
+    pub(super) fn has(&self, own: EventColumn) -> bool {
+        self.own[own as usize].is_some()
+    }
+
+    fn column<'r>(&self, own: EventColumn, rows: &'r RecordBatch) -> Option<&'r ArrayRef> {
+        rows.columns().get(self.own[own as usize]?)
+    }
+
+    /// The events that rows are, each made of an event of `from`, in the order of these; and for each its place
+    /// in `from`. `channel` is that of rows of which the query says none.
+    pub(super) fn derive_events(
+        &self,
+        rows: RecordBatch,
+        from: &Batch,
+        channel: Option<&str>,
+        channels: &Channels,
+    ) -> Result<(Batch, Vec<u32>), Error> {
+        let (rows, places) = self.in_order(rows)?;
+        let of = |values: &[i64]| -> ScalarBuffer<i64> {
+            places.iter().map(|place| values[*place as usize]).collect()
+        };
+        let base: Vec<u32> = places.iter().map(|place| from.channels()[*place as usize]).collect();
+        let origins: Vec<u32> =
+            places.iter().map(|place| from.origins()[*place as usize]).collect();
+        let timestamps = self.timestamps(&rows)?.unwrap_or_else(|| of(from.timestamps()));
+        let sequences = self.sequences(&rows, |row| from.sequences()[places[row] as usize])?;
+        let sequences = sequences.unwrap_or_else(|| of(from.sequences()));
+        let of = |id: u32| channels.get(ChannelId(id));
+        let named = self.channels(&rows, channel, channels, base, &of)?;
+        let payloads = self.payloads(&rows)?;
+        let batch = Batch::from_columns(timestamps, sequences, origins, &payloads);
+        let batch = if named == batch.channels() { batch } else { batch.with_channels(named) };
+        Ok((batch.with_rows(self.rows(&rows)?), places))
+    }
+
+    /// The events that rows are, each a new one of the node `node`. Those without a number are numbered from
+    /// `first` on.
+    pub(super) fn new_events(
+        &self,
+        rows: &RecordBatch,
+        first: i64,
+        defaults: &NewEventDefaults<'_>,
+        channels: &Channels,
+    ) -> Result<Batch, Error> {
+        let timestamps = self.timestamps(rows)?;
+        let timestamps = timestamps.ok_or_else(|| Error::broken("rows without times"))?;
+        let number = |row: usize| first.saturating_add(row as i64);
+        let sequences = self.sequences(rows, number)?;
+        let sequences = sequences.unwrap_or_else(|| (0..rows.num_rows()).map(number).collect());
+        let unnamed = Arc::new(defaults.unnamed());
+        let (base, of) = (vec![NO_CHANNEL; rows.num_rows()], |_| Arc::clone(&unnamed));
+        let named = self.channels(rows, defaults.channel, channels, base, &of)?;
+        let payloads = self.payloads(rows)?;
+        let batch = Batch::from_columns(timestamps, sequences, named, &payloads);
+        Ok(batch.with_rows(self.rows(rows)?))
+    }
+
+    /// The rows in the order of the events they are made of, and the places of these.
+    fn in_order(&self, rows: RecordBatch) -> Result<(RecordBatch, Vec<u32>), Error> {
+        let places = self.event.and_then(|event| rows.columns().get(event));
+        let places = places.and_then(|places| places.as_primitive_opt::<UInt32Type>());
+        let places =
+            places.ok_or_else(|| Error::broken("rows that do not say what they are made of"))?;
+        if places.values().is_sorted() {
+            let places = places.values().to_vec();
+            return Ok((rows, places));
+        }
+        let mut order: Vec<u32> = (0..places.len() as u32).collect();
+        order.sort_by_key(|row| places.value(*row as usize));
+        let order = UInt32Array::from(order);
+        let places = order.values().iter().map(|row| places.value(*row as usize)).collect();
+        Ok((take_record_batch(&rows, &order).map_err(|error| broken(&error))?, places))
+    }
+
+    fn timestamps(&self, rows: &RecordBatch) -> Result<Option<ScalarBuffer<i64>>, Error> {
+        let Some(column) = self.column(EventColumn::Timestamp, rows) else { return Ok(None) };
+        no_nulls(EventColumn::Timestamp, column)?;
+        if column.data_type() == &DataType::Int64 {
+            return Ok(Some(column.as_primitive::<Int64Type>().values().clone()));
+        }
+        let zone = match column.data_type() {
+            DataType::Timestamp(_, zone) => zone.clone(),
+            _ => None,
+        };
+        let column = cast_exact(
+            EventColumn::Timestamp,
+            column,
+            &DataType::Timestamp(TimeUnit::Nanosecond, zone),
+        )?;
+        Ok(Some(column.as_primitive::<TimestampNanosecondType>().values().clone()))
+    }
+
+    fn sequences(
+        &self,
+        rows: &RecordBatch,
+        otherwise: impl Fn(usize) -> i64,
+    ) -> Result<Option<ScalarBuffer<i64>>, Error> {
+        let Some(column) = self.column(EventColumn::Sequence, rows) else { return Ok(None) };
+        let column = cast_exact(EventColumn::Sequence, column, &DataType::Int64)?;
+        let column: &Int64Array = column.as_primitive();
+        let each = column.iter().enumerate();
+        Ok(Some(each.map(|(row, number)| number.unwrap_or_else(|| otherwise(row))).collect()))
+    }
+
+    /// The channel of each row: named by the query, or else `usual`, or else that of `base`, of which `of` says
+    /// what it is.
+    fn channels(
+        &self,
+        rows: &RecordBatch,
+        usual: Option<&str>,
+        channels: &Channels,
+        mut base: Vec<u32>,
+        of: &dyn Fn(u32) -> Arc<Channel>,
+    ) -> Result<Vec<u32>, Error> {
+        let names = self.text_column(EventColumn::Channel, rows)?;
+        let sources = self.text_column(EventColumn::Source, rows)?;
+        let mut known: HashMap<(u32, Option<&str>, Option<&str>), u32> = HashMap::new();
+        for (row, slot) in base.iter_mut().enumerate() {
+            let (id, name, source) =
+                (*slot, text_at(&names, row).or(usual), text_at(&sources, row));
+            match (name, source) {
+                (None, _) if id == NO_CHANNEL => return Err(missing_channel()),
+                (None, None) => continue,
+                _ => {}
+            }
+            *slot = match known.get(&(id, name, source)) {
+                Some(id) => *id,
+                None => {
+                    let channel = of(id);
+                    let made = renamed(&channel, name, source);
+                    let new = if made == *channel && id != NO_CHANNEL {
+                        id
+                    } else {
+                        channels.intern(made)?.0
+                    };
+                    known.insert((id, name, source), new);
+                    new
+                }
+            };
+        }
+        Ok(base)
+    }
+
+    fn text_column(
+        &self,
+        own: EventColumn,
+        rows: &RecordBatch,
+    ) -> Result<Option<StringArray>, Error> {
+        let Some(column) = self.column(own, rows) else { return Ok(None) };
+        let words = cast_exact(own, column, &DataType::Utf8)?;
+        Ok(words.as_string_opt::<i32>().cloned())
+    }
+
+    fn payloads(&self, rows: &RecordBatch) -> Result<BinaryViewArray, Error> {
+        let Some(column) = self.column(EventColumn::Payload, rows) else {
+            return Ok(BinaryViewArray::from_iter_values(std::iter::repeat_n(
+                b"",
+                rows.num_rows(),
+            )));
+        };
+        no_nulls(EventColumn::Payload, column)?;
+        let binary = match column.data_type() {
+            DataType::Utf8 | DataType::FixedSizeBinary(_) => {
+                cast_exact(EventColumn::Payload, column, &DataType::Binary)?
+            }
+            DataType::LargeUtf8 => {
+                cast_exact(EventColumn::Payload, column, &DataType::LargeBinary)?
+            }
+            DataType::Utf8View => {
+                let text = cast_exact(EventColumn::Payload, column, &DataType::LargeUtf8)?;
+                cast_exact(EventColumn::Payload, &text, &DataType::LargeBinary)?
+            }
+            _ => Arc::clone(column),
+        };
+        let views = cast_exact(EventColumn::Payload, &binary, &DataType::BinaryView)?;
+        Ok(views.as_binary_view().clone())
+    }
+
+    /// What is decoded of the events; nothing where payloads are all they have.
+    fn rows(&self, rows: &RecordBatch) -> Result<Vec<Rows>, Error> {
+        let has_payloads = self.has(EventColumn::Payload);
+        if rows.num_rows() == 0 || has_payloads && self.fields.is_empty() {
+            return Ok(Vec::new());
+        }
+        let fields = self.fields.iter().zip(self.schema.fields());
+        let fields = fields.map(|(place, field)| {
+            cast_with_options(rows.column(*place), field.data_type(), &STRICT)
+                .map_err(|error| Error::unfit(format!("column `{}`: {error}", field.name())))
+        });
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+        let columns = RecordBatch::try_new_with_options(
+            Arc::clone(&self.schema),
+            fields.collect::<Result<_, _>>()?,
+            &options,
+        );
+        let payloads = if has_payloads { Payloads::Kept } else { Payloads::Gone };
+        Ok(vec![Rows {
+            message: Arc::clone(&self.message),
+            payloads,
+            events: (0..rows.num_rows() as u32).collect(),
+            columns: columns.map_err(|error| broken(&error))?,
+        }])
+    }
+}
+
+/// What events are that are made of many.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NewEventDefaults<'n> {
+    /// The channel where the query says none.
+    pub(super) channel: Option<&'n str>,
+    /// The source where the query says none.
+    pub(super) source: &'n str,
+    pub(super) clock: Clock,
+}
+
+impl NewEventDefaults<'_> {
+    /// What is said of channels that only have to be named.
+    fn unnamed(&self) -> Channel {
+        let channel = Channel::new(Name::from_text(""), self.source, Encoding::Unknown);
+        Channel { clock: self.clock, ..channel }
+    }
+}
+
+/// Stands for the channel of events that were on none.
+const NO_CHANNEL: u32 = u32::MAX;
+
+fn missing_channel() -> Error {
+    Error::unfit(
+        "column `channel` is null in a row that the query gives, and there is no option `channel`",
+    )
+}
+
+fn renamed(channel: &Channel, name: Option<&str>, source: Option<&str>) -> Channel {
+    let mut made = channel.clone();
+    if let Some(name) = name.filter(|name| *name != channel.name.text()) {
+        made.name = Name::from_text(name);
+    }
+    if let Some(source) = source {
+        made.source = source.into();
+    }
+    made
+}
+
+fn text_at(words: &Option<StringArray>, row: usize) -> Option<&str> {
+    let words = words.as_ref()?;
+    words.is_valid(row).then(|| words.value(row))
+}
+
+/// What does not fit is an error, and never null.
+const STRICT: CastOptions<'static> = CastOptions {
+    safe: false,
+    format_options: datafusion::arrow::util::display::FormatOptions::new(),
+};
+
+/// The column as another type. `Err` names a value that does not fit.
+fn cast_exact(own: EventColumn, column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, Error> {
+    cast_with_options(column, kind, &STRICT).map_err(|error| {
+        Error::unfit(format!("column `{}` of what the query gives: {error}", own.name()))
+    })
+}
+
+fn no_nulls(own: EventColumn, column: &ArrayRef) -> Result<(), Error> {
+    let name = own.name();
+    if column.logical_null_count() == 0 {
+        return Ok(());
+    }
+    Err(Error::unfit(format!(
+        "column `{name}` is null in a row that the query gives, and every event needs one; `where {name} is \
+         not null` leaves such rows out"
+    )))
+}
+
+/// Refuses a column that cannot be what its name says.
+fn check_type(own: EventColumn, kind: &DataType) -> Result<(), String> {
+    let text =
+        |kind: &DataType| matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    let (fits, want) = match own {
+        EventColumn::Timestamp => (
+            matches!(kind, DataType::Timestamp(..) | DataType::Int64),
+            "a timestamp, or int64 for nanoseconds since 1970,",
+        ),
+        EventColumn::Sequence => (kind.is_integer(), "an integer"),
+        EventColumn::Payload => (
+            text(kind)
+                || matches!(
+                    kind,
+                    DataType::Binary
+                        | DataType::LargeBinary
+                        | DataType::BinaryView
+                        | DataType::FixedSizeBinary(_)
+                ),
+            "binary or text",
+        ),
+        EventColumn::Source | EventColumn::Channel => (
+            match kind {
+                DataType::Dictionary(_, values) => text(values),
+                kind => text(kind),
+            },
+            "text",
+        ),
+    };
+    if fits {
+        return Ok(());
+    }
+    let name = own.name();
+    Err(format!(
+        "column `{name}`: {want} is needed, and the query gives {kind}; call it otherwise, by AS, if it is \
+         not the {name} of events"
+    ))
+}
+
+/// Some of the events of rows, in another order.
+pub(super) fn merge(parts: Vec<(Batch, Vec<u32>)>) -> (Batch, Vec<u32>) {
+    let mut parts = parts;
+    if parts.len() == 1 {
+        return parts.remove(0);
+    }
+    let mut picks: Vec<(u32, u32, u32)> = Vec::new();
+    for (part, (_, places)) in (0u32..).zip(&parts) {
+        picks.extend((0u32..).zip(places).map(|(row, place)| (*place, part, row)));
+    }
+    picks.sort_unstable();
+    let places = picks.iter().map(|(place, ..)| *place).collect();
+    let picks: Vec<(u32, u32)> = picks.into_iter().map(|(_, part, row)| (part, row)).collect();
+    let batches: Vec<Batch> = parts.into_iter().map(|(batch, _)| batch).collect();
+    (Batch::interleave(&batches, &picks), places)
+}
+
+/// Notes what became of the events of `from`, of which those at `places` were given, some of them several times.
+pub(super) fn count_events(from: &Batch, places: &[u32], context: &mut StageContext<'_>) {
+    let mut last = None;
+    let mut used = 0u64;
+    for place in places {
+        if last.replace(*place) == Some(*place) {
+            context.added.push(from.origins()[*place as usize]);
+        } else {
+            used += 1;
+        }
+    }
+    context.filtered += (from.len() as u64).saturating_sub(used);
+}
+
+fn broken(error: &ArrowError) -> Error {
+    Error::broken(format!("rows of a query do not fit their columns: {error}"))
+}

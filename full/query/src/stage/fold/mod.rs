@@ -1,0 +1,292 @@
+//! Queries that have to see all rows: rows are handed to one plan as they come, which holds what it has to in as
+//! much memory as it may take, and the rest in temporary files. What it gives comes at the end.
+
+mod execution;
+mod feed;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use sluice_core::options::ByteSize;
+use sluice_core::{Batch, Clock, Error, ErrorKind, Fold, Pattern, StageContext};
+
+use super::event_mapping::{EventMapping, NewEventDefaults};
+use super::pending::PendingEvents;
+use super::plan::{Planner, StagePlan};
+use super::query::{Query, SqlMistake};
+use super::row_map::named_channels;
+use super::schemas::TableSchemas;
+use super::tables;
+use crate::session::QueryError;
+use execution::{ExecutionStep, PlanExecution};
+
+/// What a query may use.
+#[derive(Clone, Debug)]
+pub(super) struct MemoryBudget {
+    pub(super) memory: ByteSize,
+    /// Where temporary files are written; the system's folder for such where nothing is said.
+    pub(super) spill: Option<PathBuf>,
+}
+
+/// A query over everything.
+#[derive(Debug)]
+pub(super) struct QueryFold {
+    query: Arc<Query>,
+    schemas: TableSchemas,
+    channel: Option<String>,
+    budget: MemoryBudget,
+    pending: PendingEvents,
+    state: FoldState,
+    /// The number of the next event.
+    next: i64,
+    /// What times of events that came count from, if that is one thing.
+    clock: Option<Clock>,
+}
+
+/// How far the work has come.
+#[derive(Debug)]
+enum FoldState {
+    /// No row has come that the plan could be made for.
+    NotStarted,
+    Running(Box<PlanExecution>, EventMapping),
+    /// The plan has given its last row.
+    Finished,
+}
+
+impl QueryFold {
+    pub(super) fn new(
+        query: Arc<Query>,
+        schemas: TableSchemas,
+        channel: Option<String>,
+        budget: MemoryBudget,
+    ) -> Self {
+        let pending = PendingEvents::with_budget(queue_bytes(&budget));
+        let (state, next, clock) = (FoldState::NotStarted, 0, None);
+        Self { query, schemas, channel, budget, pending, state, next, clock }
+    }
+
+    /// Hands the rows of a batch to the plan, which is made with the first ones.
+    fn feed(&mut self, batch: &Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        let mut output = Vec::new();
+        self.note_clock(batch, context);
+        let single_unknown = self.schemas.has_single_unknown();
+        let inputs =
+            if single_unknown { Vec::new() } else { self.schemas.plan_inputs(batch, context)? };
+        for input in inputs {
+            if input.rows.iter().flatten().all(|rows| rows.num_rows() == 0) {
+                continue;
+            }
+            if matches!(self.state, FoldState::NotStarted) {
+                self.begin(&input.schemas)?;
+            }
+            let mut unfed = UnfedRows(input.rows);
+            while let FoldState::Running(execution, _) = &mut self.state
+                && let Some((table, rows)) = unfed.next(execution)?
+            {
+                let more = execution.push(table, &rows);
+                more.map_err(|error| failed(error, &self.query, &self.budget))?;
+                // So what the plan works on first depends on events, and not on how many come together.
+                loop {
+                    let rows = self.step(context)?;
+                    if rows.is_empty() {
+                        break;
+                    }
+                    output.extend(rows);
+                }
+            }
+        }
+        Ok(output)
+    }
+
+    fn begin(&mut self, schemas: &[arrow_schema::SchemaRef]) -> Result<(), Error> {
+        let planner = self.budget.planner()?;
+        let planned = plan(&planner, &self.query, schemas, self.channel.as_deref());
+        let (planned, mapping) = planned.map_err(|mistake| wrong(&mistake, &self.query))?;
+        let execution = PlanExecution::begin(planned, &planner, queue_bytes(&self.budget));
+        let execution = execution.map_err(|error| failed(error, &self.query, &self.budget))?;
+        self.state = FoldState::Running(Box::new(execution), mapping);
+        Ok(())
+    }
+
+    fn note_clock(&mut self, batch: &Batch, context: &StageContext<'_>) {
+        let mut last = None;
+        for id in batch.channels() {
+            if last.replace(*id) != Some(*id) {
+                let clock = context.channels.get(sluice_core::ChannelId(*id)).clock;
+                // Where there are several, times that are put together are taken as they are.
+                let same = self.clock.is_none_or(|schemas| schemas == clock);
+                self.clock = Some(if same { clock } else { Clock::Utc });
+            }
+        }
+    }
+
+    /// Lets the plan work until it has rows, or has nothing more to do.
+    fn step(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        let FoldState::Running(execution, mapping) = &mut self.state else { return Ok(Vec::new()) };
+        let mapping = mapping.clone();
+        loop {
+            let step = execution.step(&|| context.talk.is_aborted());
+            match step.map_err(|error| failed(error, &self.query, &self.budget))? {
+                ExecutionStep::Rows(rows) if rows.num_rows() == 0 => {}
+                ExecutionStep::Rows(rows) => {
+                    return Ok(vec![self.events(&rows, &mapping, context)?]);
+                }
+                ExecutionStep::NeedsRows => return Ok(Vec::new()),
+                ExecutionStep::Aborted => return Err(ErrorKind::Aborted.into()),
+                ExecutionStep::Done => {
+                    self.state = FoldState::Finished;
+                    return Ok(Vec::new());
+                }
+            }
+        }
+    }
+
+    fn events(
+        &mut self,
+        rows: &RecordBatch,
+        mapping: &EventMapping,
+        context: &mut StageContext<'_>,
+    ) -> Result<Batch, Error> {
+        let source = match context.talk.node() {
+            "" => "sql",
+            node => node,
+        };
+        let clock = self.clock.unwrap_or_default();
+        let defaults = NewEventDefaults { channel: self.channel.as_deref(), source, clock };
+        let made = mapping.new_events(rows, self.next, &defaults, context.channels);
+        let made = made.map_err(|error| {
+            Error::unfit(format!("the query `{}`: {error}", self.query.excerpt()))
+        })?;
+        self.next = self.next.saturating_add(made.len() as i64);
+        context.added.extend(made.origins());
+        Ok(made)
+    }
+}
+
+impl Fold for QueryFold {
+    fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        context.filtered += batch.len() as u64;
+        if batch.is_empty() || matches!(self.state, FoldState::Finished) {
+            return Ok(Vec::new());
+        }
+        context.clamps_times(&batch);
+        self.schemas.discover(&batch, context.channels)?;
+        if !self.schemas.unknown_tables().is_empty() {
+            if self.schemas.has_single_unknown() {
+                // There is nothing in it for the one table there is.
+                let inputs = self.schemas.plan_inputs(&batch, context)?;
+                debug_assert!(inputs.is_empty(), "messages tell the columns of their table");
+                return Ok(Vec::new());
+            }
+            self.pending.push(batch, &self.schemas)?;
+            return Ok(Vec::new());
+        }
+        let mut output = Vec::new();
+        for batch in self.pending.take().into_iter().chain([batch]) {
+            output.extend(self.feed(&batch, context)?);
+        }
+        Ok(output)
+    }
+
+    fn finish(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        self.pending.end(&self.schemas)?;
+        if let FoldState::Running(execution, _) = &mut self.state {
+            execution.end().map_err(|error| failed(error, &self.query, &self.budget))?;
+        }
+        self.step(context)
+    }
+
+    fn more(&mut self, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        self.step(context)
+    }
+
+    fn is_done(&self) -> bool {
+        matches!(self.state, FoldState::Finished)
+    }
+
+    fn named_channels(&self) -> Vec<(&'static str, Pattern)> {
+        named_channels(&self.query.tables)
+    }
+}
+
+/// Rows of a batch that are not given to a plan yet, by the tables' places.
+struct UnfedRows(Vec<Option<RecordBatch>>);
+
+impl UnfedRows {
+    /// Rows of one table, no more than a plan lacks to go on: of that table for which these come first.
+    fn next(&mut self, execution: &PlanExecution) -> Result<Option<(usize, RecordBatch)>, Error> {
+        let next_rows = |(table, rows): (usize, &Option<RecordBatch>)| {
+            let rows = rows.as_ref().filter(|rows| rows.num_rows() > 0)?;
+            let rows_needed = execution.rows_needed(table).unwrap_or(usize::MAX);
+            let count = rows_needed.min(rows.num_rows());
+            // What completes nothing is given last.
+            let last =
+                if rows_needed > count { u32::MAX } else { tables::event_of(rows, count - 1) };
+            Some((last, table, count))
+        };
+        let first = self.0.iter().enumerate().filter_map(next_rows).min();
+        let Some((_, table, count)) = first else { return Ok(None) };
+        let Some(Some(rows)) = self.0.get_mut(table) else { return Ok(None) };
+        let next_rows = rows.slice(0, count);
+        *rows = rows.slice(count, rows.num_rows() - count);
+        Ok(Some((table, tables::without_event(&next_rows)?)))
+    }
+}
+
+/// The plan for tables of these columns, and what its rows say.
+pub(super) fn plan(
+    planner: &Planner,
+    query: &Query,
+    schemas: &[arrow_schema::SchemaRef],
+    channel: Option<&str>,
+) -> Result<(StagePlan, EventMapping), SqlMistake> {
+    use super::columns::EventColumn;
+    let planned = planner.plan_all(query, schemas).map_err(SqlMistake::from_planner)?;
+    let mapping = EventMapping::from_schema(&planned.physical.schema()).map_err(SqlMistake::new)?;
+    if !mapping.has(EventColumn::Timestamp) {
+        return Err(SqlMistake::new(
+            "the query gives no column `timestamp`, and what is made of many events has no time of its own: \
+             add one, such as `max(timestamp) as timestamp`",
+        ));
+    }
+    if !mapping.has(EventColumn::Channel) && channel.is_none() {
+        return Err(SqlMistake::new(
+            "the query gives no column `channel`, and what is made of many events is on none: name one in \
+             the option `channel`",
+        ));
+    }
+    Ok((planned, mapping))
+}
+
+impl MemoryBudget {
+    /// What plans within this memory are made and run with. Folders are made when something is written there.
+    fn planner(&self) -> Result<Planner, Error> {
+        let pool = self.memory.0 as usize - queue_bytes(self);
+        execution::planner(pool, self.spill.as_deref())
+    }
+}
+
+/// How much of the memory rows may take that wait to be taken by a plan.
+fn queue_bytes(budget: &MemoryBudget) -> usize {
+    usize::try_from(budget.memory.0 / 4).unwrap_or(usize::MAX)
+}
+
+fn wrong(mistake: &SqlMistake, query: &Query) -> Error {
+    Error::unfit(format!("the query `{}`: {}", query.excerpt(), query.render(mistake)))
+}
+
+fn failed(error: QueryError, query: &Query, budget: &MemoryBudget) -> Error {
+    match error {
+        QueryError::OutOfMemory(what) => Error::unfit(format!(
+            "the query `{}` does not fit into `memory = \"{}\"`, even with temporary files: {what}; give it \
+             more, or ask for less",
+            query.excerpt(),
+            budget.memory
+        )),
+        QueryError::Invalid(what) => {
+            Error::unfit(format!("the query `{}`: {what}", query.excerpt()))
+        }
+        QueryError::Failed(error) => error,
+    }
+}

@@ -1,0 +1,29 @@
+//! `LIMIT` and `OFFSET` of queries that decide of each row alone: lets so many rows pass, in their order.
+
+use sluice_core::{Batch, Error, Fold, StageContext};
+
+use super::query::LimitOffset;
+
+/// How many rows are still to be left out, and then to be let through.
+#[derive(Debug)]
+pub(super) struct LimitFold(pub(super) LimitOffset);
+
+impl Fold for LimitFold {
+    fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        let len = batch.len() as u64;
+        let skipped = self.0.skip.min(len);
+        let passed = self.0.fetch.unwrap_or(u64::MAX).min(len - skipped);
+        self.0.skip -= skipped;
+        self.0.fetch = self.0.fetch.map(|fetch| fetch - passed);
+        context.filtered += len - passed;
+        Ok(vec![batch.slice(skipped as usize, passed as usize)])
+    }
+
+    fn holds(&self) -> bool {
+        false
+    }
+
+    fn is_done(&self) -> bool {
+        self.0.fetch == Some(0)
+    }
+}

@@ -1,0 +1,139 @@
+//! Queries over several tables that decide of each row alone: events wait until the columns of all tables are
+//! known, and are asked from then on as they come.
+
+use sluice_core::options::ByteSize;
+use sluice_core::{Batch, Error, Fold, Map, Pattern, StageContext};
+
+use super::query::{Query, QueryTable};
+use super::row_map::{RowMap, channel_query};
+use super::schemas::TableSchemas;
+use super::tables::TableMembers;
+
+/// Events that wait for the columns of tables, in as much memory as they may take.
+#[derive(Debug)]
+pub(super) struct PendingEvents {
+    batches: Vec<Batch>,
+    bytes: usize,
+    max_bytes: usize,
+}
+
+impl PendingEvents {
+    pub(super) fn with_budget(max_bytes: usize) -> Self {
+        Self { batches: Vec::new(), bytes: 0, max_bytes }
+    }
+
+    /// Holds a batch for tables that `known` does not know yet. `Err` if too much waits.
+    pub(super) fn push(&mut self, batch: Batch, schemas: &TableSchemas) -> Result<(), Error> {
+        // Payloads are in no table but that of all events.
+        let batch = if schemas.has_events() { batch.compact() } else { batch.without_payloads() };
+        self.bytes += batch.memory();
+        self.batches.push(batch);
+        if self.bytes <= self.max_bytes {
+            return Ok(());
+        }
+        Err(Error::unfit(format!(
+            "more than {} of events came before a decoded one of {}: declare the columns in `tables`, and \
+             nothing waits",
+            ByteSize(self.max_bytes as u64),
+            table_list(&schemas.unknown_tables())
+        )))
+    }
+
+    /// What has waited.
+    pub(super) fn take(&mut self) -> Vec<Batch> {
+        self.bytes = 0;
+        std::mem::take(&mut self.batches)
+    }
+
+    /// Says what it means that the tables that are open stay so: nothing, if nothing waits for them.
+    pub(super) fn end(&mut self, schemas: &TableSchemas) -> Result<(), Error> {
+        if self.take().is_empty() {
+            return Ok(());
+        }
+        Err(Error::unfit(format!(
+            "no decoded event of {} came, so the columns are not known: declare them in `tables`, or leave \
+             the table out of the query",
+            table_list(&schemas.unknown_tables())
+        )))
+    }
+}
+
+fn table_list(tables: &[&QueryTable]) -> String {
+    tables.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
+}
+
+/// A query whose tables are learned on the way.
+#[derive(Debug)]
+pub(super) struct DeferredRowMap {
+    row_map: RowMap,
+    pending: PendingEvents,
+}
+
+impl DeferredRowMap {
+    pub(super) fn new(row_map: RowMap, max_bytes: usize) -> Self {
+        Self { row_map, pending: PendingEvents::with_budget(max_bytes) }
+    }
+}
+
+impl Fold for DeferredRowMap {
+    fn push(&mut self, batch: Batch, context: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        if batch.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.row_map.schemas.discover(&batch, context.channels)?;
+        if !self.row_map.schemas.unknown_tables().is_empty() {
+            self.pending.push(batch, &self.row_map.schemas)?;
+            return Ok(Vec::new());
+        }
+        let pending = self.pending.take();
+        pending
+            .iter()
+            .chain([&batch])
+            .map(|batch| self.row_map.query_batch(batch, context))
+            .collect()
+    }
+
+    fn finish(&mut self, _: &mut StageContext<'_>) -> Result<Vec<Batch>, Error> {
+        self.pending.end(&self.row_map.schemas)?;
+        Ok(Vec::new())
+    }
+
+    fn named_channels(&self) -> Vec<(&'static str, Pattern)> {
+        self.row_map.named_channels()
+    }
+}
+
+/// Leaves out events that no table of a query has, so that sources can.
+#[derive(Debug)]
+pub(super) struct ChannelPrefilter {
+    tables: Vec<QueryTable>,
+    members: TableMembers,
+}
+
+impl ChannelPrefilter {
+    /// For this query; nothing if it reads all events.
+    pub(super) fn new(query: &Query) -> Option<Self> {
+        let tables = query.tables.clone();
+        let members = TableMembers::new(&tables);
+        (!tables.contains(&QueryTable::Events)).then_some(Self { tables, members })
+    }
+}
+
+impl Map for ChannelPrefilter {
+    fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
+        let places = self.members.places(context.channels)?;
+        let channels = batch.channels();
+        let kept = batch.retain(|row| places[channels[row] as usize].is_some());
+        context.filtered += (batch.len() - kept.len()) as u64;
+        Ok(kept)
+    }
+
+    fn query(&self) -> sluice_core::plugin::MapQuery {
+        sluice_core::plugin::MapQuery {
+            channels: channel_query(&self.tables),
+            keeps_times: true,
+            keeps_channels: true,
+            ..Default::default()
+        }
+    }
+}

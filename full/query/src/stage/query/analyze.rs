@@ -1,0 +1,355 @@
+//! A look at a parsed query: which tables and functions it names, and what in it has to see all rows. Knows no
+//! columns.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use datafusion::common::utils::datafusion_strsim::normalized_levenshtein;
+use datafusion::execution::SessionStateDefaults;
+use datafusion::logical_expr::{Signature, Volatility};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, GroupByExpr, ObjectName, Query as Ast, Select, SelectItem, SetExpr,
+    SetOperator, SetQuantifier, TableFactor, Value, ValueWithSpan, Visit, Visitor,
+};
+
+use super::complexity::name_of;
+use super::{EVENTS, PipelineBreaker, QueryTable, SqlMistake};
+use crate::stage::columns::EventColumn;
+
+/// The functions that queries may call.
+#[derive(Debug)]
+pub(crate) struct Functions(BTreeMap<String, FunctionClass>);
+
+/// What kind of function it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FunctionClass {
+    /// Makes a value of values.
+    Scalar,
+    /// Makes a value of many rows.
+    Aggregate,
+    /// Makes a value of rows around.
+    Window,
+    /// Has another value in every run.
+    Volatile,
+}
+
+impl Functions {
+    /// All that there are.
+    pub(crate) fn known() -> Self {
+        let mut all = BTreeMap::new();
+        let mut add = |name: &str,
+                       aliases: &[String],
+                       class: FunctionClass,
+                       signature: Option<&Signature>| {
+            let changes = signature.is_some_and(|of| of.volatility != Volatility::Immutable);
+            let class = if changes { FunctionClass::Volatile } else { class };
+            for name in aliases.iter().map(String::as_str).chain([name]) {
+                // Some are both; what needs fewer rows is told by how it is called.
+                all.entry(name.to_lowercase()).or_insert(class);
+            }
+        };
+        for function in SessionStateDefaults::default_scalar_functions() {
+            add(
+                function.name(),
+                function.aliases(),
+                FunctionClass::Scalar,
+                Some(function.signature()),
+            );
+        }
+        for function in SessionStateDefaults::default_higher_order_functions() {
+            add(function.name(), function.aliases(), FunctionClass::Scalar, None);
+        }
+        for function in SessionStateDefaults::default_aggregate_functions() {
+            add(
+                function.name(),
+                function.aliases(),
+                FunctionClass::Aggregate,
+                Some(function.signature()),
+            );
+        }
+        for function in SessionStateDefaults::default_window_functions() {
+            add(
+                function.name(),
+                function.aliases(),
+                FunctionClass::Window,
+                Some(function.signature()),
+            );
+        }
+        add("unnest", &[], FunctionClass::Scalar, None);
+        Self(all)
+    }
+
+    fn nearest(&self, name: &str) -> Option<&str> {
+        let likeness = |known: &str| normalized_levenshtein(known, name);
+        let each = self.0.keys().map(|known| (known.as_str(), likeness(known)));
+        let (nearest, likeness) = each.max_by(|a, b| a.1.total_cmp(&b.1))?;
+        (likeness > 0.6).then_some(nearest)
+    }
+}
+
+/// What is seen of a query.
+#[derive(Debug)]
+pub(super) struct QueryAnalysis<'f> {
+    functions: &'f Functions,
+    /// The names that it gives to its own parts.
+    cte_names: BTreeSet<String>,
+    found: BTreeSet<QueryTable>,
+    pub(super) tables: Vec<QueryTable>,
+    pub(super) pipeline_breaker: Option<PipelineBreaker>,
+    /// How many queries lie around the one that is looked at.
+    depth: usize,
+}
+
+impl<'f> QueryAnalysis<'f> {
+    /// Looks at all of it.
+    pub(super) fn of_query(ast: &Ast, functions: &'f Functions) -> Result<Self, SqlMistake> {
+        let parts = ast.with.iter().flat_map(|with| &with.cte_tables);
+        let cte_names = parts.map(|part| part.alias.name.value.clone()).collect();
+        let (found, tables, pipeline_breaker) = (BTreeSet::new(), Vec::new(), None);
+        let mut look = Self { functions, cte_names, found, tables, pipeline_breaker, depth: 0 };
+        if let ControlFlow::Break(mistake) = ast.visit(&mut look) {
+            return Err(mistake);
+        }
+        look.tables = std::mem::take(&mut look.found).into_iter().collect();
+        if look.tables.is_empty() {
+            let what =
+                format!("the query reads no table: there is `{EVENTS}`, and one for each channel");
+            return Err(SqlMistake::new(what));
+        }
+        Ok(look)
+    }
+
+    fn breaks_pipeline(&mut self, what: impl Into<String>) {
+        self.pipeline_breaker.get_or_insert_with(|| PipelineBreaker(what.into()));
+    }
+
+    fn visit_body(&mut self, body: &SetExpr) -> ControlFlow<SqlMistake> {
+        match body {
+            SetExpr::Select(_) | SetExpr::Query(_) => {}
+            SetExpr::SetOperation { left, op, set_quantifier, right } => {
+                match (op, set_quantifier) {
+                    (SetOperator::Union, SetQuantifier::All) => {}
+                    (SetOperator::Union, _) => self.breaks_pipeline("UNION without ALL"),
+                    (other, _) => self.breaks_pipeline(other.to_string()),
+                }
+                self.visit_body(left)?;
+                self.visit_body(right)?;
+            }
+            SetExpr::Values(_) => self.breaks_pipeline("VALUES"),
+            SetExpr::Table(_) => {
+                return refuse("`table x` is not understood here: write `select * from x`");
+            }
+            _ => return refuse("only a query can be asked for: it begins with SELECT or WITH"),
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn visit_call(&mut self, function: &Function) -> ControlFlow<SqlMistake> {
+        let [part] = function.name.0.as_slice() else {
+            return refuse(format!("there is no function `{}`", function.name));
+        };
+        let Some(ident) = part.as_ident() else { return ControlFlow::Continue(()) };
+        let name = ident.value.to_lowercase();
+        let at = |what: String| ControlFlow::Break(SqlMistake::at(ident.span, what));
+        match self.functions.0.get(&name) {
+            None => {
+                let near = self.functions.nearest(&name);
+                let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+                return at(format!("there is no function `{}`{near}", ident.value));
+            }
+            Some(FunctionClass::Volatile) => {
+                return at(format!(
+                    "`{name}` has another value in every run, and what a pipeline gives may only depend on \
+                     its input"
+                ));
+            }
+            Some(_) if function.over.is_some() => {
+                self.breaks_pipeline(format!("the window function `{name}`"));
+            }
+            Some(FunctionClass::Aggregate) => {
+                self.breaks_pipeline(format!("the aggregate `{name}`"))
+            }
+            Some(FunctionClass::Window) => {
+                self.breaks_pipeline(format!("the window function `{name}`"))
+            }
+            Some(FunctionClass::Scalar) => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn refuse(what: impl Into<String>) -> ControlFlow<SqlMistake> {
+    ControlFlow::Break(SqlMistake::new(what))
+}
+
+impl Visitor for QueryAnalysis<'_> {
+    type Break = SqlMistake;
+
+    fn pre_visit_query(&mut self, query: &Ast) -> ControlFlow<SqlMistake> {
+        self.depth += 1;
+        if let Some(with) = &query.with {
+            if with.recursive {
+                return refuse("WITH RECURSIVE is not allowed: it may have no end");
+            }
+            if self.depth > 1 {
+                return refuse("WITH stands at the beginning of the whole query, or not at all");
+            }
+        }
+        if query.order_by.is_some() {
+            self.breaks_pipeline("ORDER BY");
+        }
+        let is_limited = query.limit_clause.is_some() || query.fetch.is_some();
+        if is_limited && self.depth > 1 {
+            self.breaks_pipeline("a LIMIT inside of the query");
+        }
+        if !query.locks.is_empty() || query.for_clause.is_some() || !query.pipe_operators.is_empty()
+        {
+            return refuse("FOR and |> are not understood here");
+        }
+        self.visit_body(&query.body)
+    }
+
+    fn post_visit_query(&mut self, _: &Ast) -> ControlFlow<SqlMistake> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<SqlMistake> {
+        if select.into.is_some() {
+            return refuse("INTO is not allowed: a stage gives events, and makes no tables");
+        }
+        if select.distinct.is_some() {
+            self.breaks_pipeline("DISTINCT");
+        }
+        let is_grouped = match &select.group_by {
+            GroupByExpr::All(_) => true,
+            GroupByExpr::Expressions(by, _) => !by.is_empty(),
+        };
+        if is_grouped {
+            self.breaks_pipeline("GROUP BY");
+        }
+        if select.having.is_some() {
+            self.breaks_pipeline("HAVING");
+        }
+        let joins = select.from.iter().any(|from| !from.joins.is_empty());
+        if joins || select.from.len() > 1 {
+            self.breaks_pipeline("a JOIN");
+        }
+        if select.from.is_empty() {
+            self.breaks_pipeline("a SELECT without FROM");
+        }
+        let others = [
+            select.top.is_some(),
+            !select.sort_by.is_empty(),
+            !select.lateral_views.is_empty(),
+            select.qualify.is_some(),
+            !select.connect_by.is_empty(),
+        ];
+        if others.contains(&true) {
+            self.breaks_pipeline("TOP, QUALIFY, SORT BY, LATERAL VIEW or CONNECT BY");
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<SqlMistake> {
+        match factor {
+            TableFactor::Table { args: None, sample: None, .. }
+            | TableFactor::Derived { sample: None, lateral: false, .. }
+            | TableFactor::NestedJoin { .. } => ControlFlow::Continue(()),
+            TableFactor::Table { sample: Some(_), .. }
+            | TableFactor::Derived { sample: Some(_), .. } => refuse(
+                "TABLESAMPLE takes another sample in every run; the stage `sample` takes every nth",
+            ),
+            TableFactor::UNNEST { .. } => {
+                refuse("UNNEST behind FROM is not understood here: write `select unnest(x) from …`")
+            }
+            TableFactor::Table { .. }
+            | TableFactor::Function { .. }
+            | TableFactor::TableFunction { .. } => refuse(format!(
+                "a function that gives a table cannot be called: there is `{EVENTS}`, and a table for \
+                     each channel"
+            )),
+            _ => refuse("only tables and queries in parentheses may stand behind FROM"),
+        }
+    }
+
+    fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<SqlMistake> {
+        let name = name_of(relation);
+        if name.is_empty() {
+            return refuse(format!(
+                "`{relation}` is no table: it is called by one word, `{EVENTS}` or the name of a channel, in \
+                 double quotes where it holds more than letters, digits and _"
+            ));
+        }
+        if !self.cte_names.contains(&name) {
+            let is_events = name == EVENTS;
+            self.found.insert(if is_events {
+                QueryTable::Events
+            } else {
+                QueryTable::Channel(name)
+            });
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_value(&mut self, value: &ValueWithSpan) -> ControlFlow<SqlMistake> {
+        match &value.value {
+            Value::Placeholder(name) => ControlFlow::Break(SqlMistake::at(
+                value.span,
+                format!("`{name}` stands for a value that nobody gives; write the value"),
+            )),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<SqlMistake> {
+        match expr {
+            Expr::Function(function) => self.visit_call(function),
+            Expr::Subquery(_) | Expr::InSubquery { .. } | Expr::Exists { .. } => {
+                self.breaks_pipeline("a query inside of an expression");
+                ControlFlow::Continue(())
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Whether events that come out have the times, and the channels and sources, of those they are made of. Says
+/// no where it cannot tell.
+pub(super) fn preserved(ast: &Ast) -> (bool, bool) {
+    let select = match &*ast.body {
+        SetExpr::Select(select) if ast.with.is_none() => select,
+        _ => return (false, false),
+    };
+    let [one] = select.from.as_slice() else { return (false, false) };
+    let TableFactor::Table { name, alias, .. } = &one.relation else { return (false, false) };
+    if !one.joins.is_empty() || alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()) {
+        return (false, false);
+    }
+    let table = alias.as_ref().map_or_else(|| name_of(name), |alias| alias.name.value.clone());
+    let keeps =
+        |own: EventColumn| select.projection.iter().all(|item| keeps_own(item, own.name(), &table));
+    (keeps(EventColumn::Timestamp), keeps(EventColumn::Channel) && keeps(EventColumn::Source))
+}
+
+/// Whether an item of a selection gives no column of this name, or the one that `table` has.
+fn keeps_own(item: &SelectItem, name: &str, table: &str) -> bool {
+    let is_it = |expr: &Expr| match expr {
+        Expr::Identifier(ident) => ident.value == name,
+        // A field of a struct may be called so, too.
+        Expr::CompoundIdentifier(parts) => {
+            matches!(parts.as_slice(), [of, ident] if of.value == table && ident.value == name)
+        }
+        _ => false,
+    };
+    match item {
+        SelectItem::ExprWithAlias { expr, alias } => alias.value != name || is_it(expr),
+        SelectItem::ExprWithAliases { aliases, .. } => {
+            aliases.iter().all(|alias| alias.value != name)
+        }
+        SelectItem::UnnamedExpr(_) => true,
+        SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) => {
+            options.opt_replace.is_none() && options.opt_rename.is_none()
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! How much work a query makes before it is run: what would take a planner forever, or more stack than there
+//! is, is refused by counting. Does not know what a query means.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{ObjectName, Query as Ast, visit_relations};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+
+use super::SqlMistake;
+
+/// How many operators and clauses a query may have: each may lie inside of the one before.
+const MAX_PARTS: usize = 400;
+
+/// How often tables may be read where a query names its own parts, which are read wherever they are named.
+const MAX_READS: u64 = 200;
+
+/// Refuses texts of more parts than are allowed.
+pub(super) fn check_size(text: &str) -> Result<(), SqlMistake> {
+    let dialect = GenericDialect {};
+    // What is wrong with the text, the parser says.
+    let Ok(tokens) = Tokenizer::new(&dialect, text).tokenize() else { return Ok(()) };
+    let parts = tokens.iter().filter(|token| is_part(token)).count();
+    if parts <= MAX_PARTS {
+        return Ok(());
+    }
+    Err(SqlMistake::new(format!(
+        "the query has {parts} parts, and {MAX_PARTS} are the most; `x in (1, 2, …)` is one part however \
+         many values there are"
+    )))
+}
+
+fn is_part(token: &Token) -> bool {
+    match token {
+        Token::Word(word) => matches!(
+            word.keyword,
+            Keyword::AND
+                | Keyword::OR
+                | Keyword::NOT
+                | Keyword::XOR
+                | Keyword::SELECT
+                | Keyword::FROM
+                | Keyword::JOIN
+                | Keyword::UNION
+                | Keyword::EXCEPT
+                | Keyword::INTERSECT
+                | Keyword::CASE
+                | Keyword::WHEN
+                | Keyword::BETWEEN
+                | Keyword::LIKE
+                | Keyword::ILIKE
+                | Keyword::IS
+                | Keyword::IN
+                | Keyword::DIV
+                | Keyword::COLLATE
+                | Keyword::AT
+        ),
+        Token::Comma
+        | Token::Period
+        | Token::SemiColon
+        | Token::EOF
+        | Token::Whitespace(_)
+        | Token::Number(..)
+        | Token::RParen
+        | Token::RBracket
+        | Token::RBrace => false,
+        // Calls lie in one another.
+        Token::LParen | Token::LBracket | Token::LBrace => true,
+        other => !other.to_string().starts_with(['\'', '"']),
+    }
+}
+
+/// Refuses queries whose own parts, put where they are named, read tables too often.
+pub(super) fn check_expansion(ast: &Ast) -> Result<(), SqlMistake> {
+    let mut reads: BTreeMap<String, u64> = BTreeMap::new();
+    for part in ast.with.iter().flat_map(|with| &with.cte_tables) {
+        let of_part = reads_of(&part.query, &reads);
+        reads.insert(part.alias.name.value.clone(), of_part);
+    }
+    let all = reads_of(&ast.body, &reads);
+    if all <= MAX_READS {
+        return Ok(());
+    }
+    Err(SqlMistake::new(format!(
+        "the query reads tables more than {MAX_READS} times, as what it names by WITH is read wherever it \
+         is named"
+    )))
+}
+
+fn reads_of<V: datafusion::sql::sqlparser::ast::Visit>(
+    part: &V,
+    known: &BTreeMap<String, u64>,
+) -> u64 {
+    let mut sum = 0u64;
+    let visited = visit_relations(part, |name: &ObjectName| {
+        sum = sum.saturating_add(known.get(&name_of(name)).copied().unwrap_or(1));
+        ControlFlow::<()>::Continue(())
+    });
+    debug_assert!(visited.is_continue(), "nothing breaks off");
+    sum
+}
+
+/// The name of a relation, if it is one word.
+pub(super) fn name_of(name: &ObjectName) -> String {
+    match name.0.as_slice() {
+        [one] => one.as_ident().map(|ident| ident.value.clone()).unwrap_or_default(),
+        _ => String::new(),
+    }
+}

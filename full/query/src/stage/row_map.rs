@@ -1,0 +1,195 @@
+//! Queries that decide of each row alone: of each batch on any thread, or in order once the columns of all
+//! their tables are known.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use arrow_select::concat::concat_batches;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::error::DataFusionError;
+use datafusion::execution::TaskContext;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use futures::StreamExt;
+use futures::executor::block_on;
+use sluice_core::{Batch, ChannelQuery, Error, Map, Pattern, Patterns, StageContext, plugin};
+
+use super::event_mapping::{EventMapping, count_events, merge};
+use super::plan::{Planner, StagePlan};
+use super::query::{Query, QueryTable, SqlMistake};
+use super::query_input::RunRows;
+use super::schemas::{PlanInput, TableSchemas};
+
+/// How many types of messages may be asked of one channel.
+const MAX_TYPES: usize = 256;
+
+/// A query over batches.
+#[derive(Debug)]
+pub(super) struct RowMap {
+    pub(super) query: Arc<Query>,
+    pub(super) planner: Planner,
+    pub(super) schemas: TableSchemas,
+    /// The channel of rows of which the query says none.
+    pub(super) channel: Option<String>,
+    plans: Mutex<Vec<(Vec<SchemaRef>, Arc<RowPlan>)>>,
+}
+
+/// A plan, and what its rows say.
+#[derive(Debug)]
+pub(super) struct RowPlan {
+    physical: Arc<dyn ExecutionPlan>,
+    mapping: EventMapping,
+}
+
+impl RowMap {
+    pub(super) fn new(
+        query: Arc<Query>,
+        planner: Planner,
+        schemas: TableSchemas,
+        channel: Option<String>,
+    ) -> Self {
+        Self { query, planner, schemas, channel, plans: Mutex::default() }
+    }
+
+    /// The plan for tables of these columns.
+    pub(super) fn plan(&self, tables: &[SchemaRef]) -> Result<Arc<RowPlan>, SqlMistake> {
+        // Held while planning: other threads need the same one.
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, plan)) = plans.iter().find(|(planned, _)| planned == tables) {
+            return Ok(Arc::clone(plan));
+        }
+        if plans.len() >= MAX_TYPES {
+            return Err(SqlMistake::new(format!(
+                "messages of more than {MAX_TYPES} types are on one channel; take those that are meant with \
+                 a stage `filter` before"
+            )));
+        }
+        let planned =
+            self.planner.plan_rows(&self.query, tables).map_err(SqlMistake::from_planner)?;
+        let plan = Arc::new(RowPlan::new(planned).map_err(SqlMistake::new)?);
+        plans.push((tables.to_vec(), Arc::clone(&plan)));
+        Ok(plan)
+    }
+
+    /// What the query makes of a batch. Counts what becomes of its events.
+    pub(super) fn query_batch(
+        &self,
+        batch: &Batch,
+        context: &mut StageContext<'_>,
+    ) -> Result<Batch, Error> {
+        context.clamps_times(batch);
+        let inputs = self.schemas.plan_inputs(batch, context)?;
+        let mut parts = Vec::new();
+        for PlanInput { schemas, rows } in inputs {
+            let plan = self.plan(&schemas).map_err(|mistake| self.mistake_error(&mistake))?;
+            let rows = plan.run(&self.planner, rows).map_err(|error| self.run_error(error))?;
+            if let Some(rows) = rows {
+                let channel = self.channel.as_deref();
+                let events = plan.mapping.derive_events(rows, batch, channel, context.channels);
+                parts.push(events.map_err(|error| self.with_query(&error))?);
+            }
+        }
+        let (output, places) = if parts.is_empty() { Default::default() } else { merge(parts) };
+        count_events(batch, &places, context);
+        Ok(output)
+    }
+
+    fn mistake_error(&self, mistake: &SqlMistake) -> Error {
+        Error::unfit(format!(
+            "the query `{}`: {}",
+            self.query.excerpt(),
+            self.query.render(mistake)
+        ))
+    }
+
+    fn run_error(&self, error: DataFusionError) -> Error {
+        self.mistake_error(&SqlMistake::from_planner(error))
+    }
+
+    fn with_query(&self, error: &Error) -> Error {
+        Error::unfit(format!("the query `{}`: {error}", self.query.excerpt()))
+    }
+}
+
+impl RowPlan {
+    fn new(planned: StagePlan) -> Result<Self, String> {
+        let physical = single_threaded(planned.physical).map_err(|error| error.to_string())?;
+        let mapping = EventMapping::from_schema(&physical.schema())?;
+        Ok(Self { physical, mapping })
+    }
+
+    /// The rows that it gives for those of its tables.
+    fn run(
+        &self,
+        planner: &Planner,
+        tables: Vec<Option<RecordBatch>>,
+    ) -> Result<Option<RecordBatch>, DataFusionError> {
+        // What a plan counts of itself would grow with every batch.
+        let plan = reset_plan_states(Arc::clone(&self.physical))?;
+        let config = planner.config.clone().with_extension(Arc::new(RunRows(tables)));
+        let context = TaskContext::default().with_session_config(config);
+        let context = Arc::new(context.with_runtime(Arc::clone(&planner.runtime)));
+        let mut output = Vec::new();
+        for partition in 0..plan.output_partitioning().partition_count() {
+            let mut stream = plan.execute(partition, Arc::clone(&context))?;
+            while let Some(batch) = block_on(stream.next()) {
+                output.push(batch?);
+            }
+        }
+        match output.as_slice() {
+            [] => Ok(None),
+            [one] => Ok(Some(one.clone())),
+            several => Ok(Some(concat_batches(&plan.schema(), several)?)),
+        }
+    }
+}
+
+/// A plan of which nothing runs beside the thread that asks.
+fn single_threaded(
+    plan: Arc<dyn ExecutionPlan>,
+) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+    plan.transform_up(|node| match node.downcast_ref::<CoalescePartitionsExec>() {
+        Some(coalesce) => Ok(Transformed::yes(Arc::clone(coalesce.input()))),
+        None => Ok(Transformed::no(node)),
+    })
+    .data()
+}
+
+impl Map for RowMap {
+    fn apply(&self, batch: Batch, context: &mut StageContext<'_>) -> Result<Batch, Error> {
+        if batch.is_empty() { Ok(batch) } else { self.query_batch(&batch, context) }
+    }
+
+    fn query(&self) -> plugin::MapQuery {
+        let Query { keeps_times, keeps_channels, .. } = *self.query;
+        let keeps_channels = keeps_channels && self.channel.is_none();
+        let channels = channel_query(&self.query.tables);
+        plugin::MapQuery { channels, keeps_times, keeps_channels, ..plugin::MapQuery::default() }
+    }
+
+    fn named_channels(&self) -> Vec<(&'static str, Pattern)> {
+        named_channels(&self.query.tables)
+    }
+}
+
+/// The channels that tables are made of.
+pub(super) fn channel_query(tables: &[QueryTable]) -> ChannelQuery {
+    let patterns: Vec<Pattern> = tables.iter().filter_map(pattern).collect();
+    if patterns.len() < tables.len() {
+        return ChannelQuery::default();
+    }
+    ChannelQuery::from_patterns(&Patterns(patterns), &Patterns::default(), &Patterns::default())
+}
+
+/// The same channels as names in the option that holds the query.
+pub(super) fn named_channels(tables: &[QueryTable]) -> Vec<(&'static str, Pattern)> {
+    tables.iter().filter_map(pattern).map(|pattern| ("query", pattern)).collect()
+}
+
+fn pattern(table: &QueryTable) -> Option<Pattern> {
+    let QueryTable::Channel(name) = table else { return None };
+    // A name may look like something else.
+    Pattern::parse(name).ok().filter(|pattern| pattern.as_name() == Some(name))
+}

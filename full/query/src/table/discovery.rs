@@ -1,0 +1,124 @@
+//! What is known of a log's channels: read from its beginning, until it is known. Makes no table.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sluice_core::{
+    Batch, BlockPool, Channel, Error, ErrorKind, PerChannel, Query, Rows, Split, SplitStart,
+    StageContext, booleans,
+};
+
+use super::LogTables;
+use super::channels::ChannelTest;
+use super::columns::{RowType, TableKind};
+
+/// The size of pieces to read in: small, as mostly the first holds what is looked for.
+const SPLIT_BYTES: u64 = 256 << 10;
+
+/// What is known of a channel.
+#[derive(Clone, Debug)]
+pub(super) enum ChannelSchema {
+    /// There is no such channel.
+    Missing,
+    /// Its events cannot be decoded.
+    Payloads,
+    /// Its first event that can be decoded is of this type.
+    Fields(Arc<RowType>),
+}
+
+impl ChannelSchema {
+    pub(super) fn kind(&self, channel: &str) -> Option<TableKind> {
+        match self {
+            Self::Missing => None,
+            Self::Payloads => Some(TableKind::Payloads(channel.into())),
+            Self::Fields(rows) => Some(TableKind::Fields(channel.into(), Arc::clone(rows))),
+        }
+    }
+}
+
+/// Finds out what the events of a channel are. Ends with [`ErrorKind::Aborted`] soon after `stop` is raised.
+pub(super) fn discover_channel(
+    log: &LogTables,
+    name: &str,
+    stop: &AtomicBool,
+) -> Result<ChannelSchema, Error> {
+    let test = ChannelTest::named(name);
+    let query = Query { channels: test.query(), ..Query::default() };
+    let (mut known, matches) = (ChannelSchema::Missing, PerChannel::default());
+    each_batch(log, &query, stop, |batch| {
+        let table = matches.table(&log.channels, |channel: &Channel| Ok(test.holds(channel)))?;
+        let batch = batch.retain(|row| table[batch.channels()[row] as usize]);
+        if batch.is_empty() {
+            return Ok(true);
+        }
+        log.add_channels(&channels_of(&batch));
+        known = match first_rows(booleans::hide(decoded(log, batch)?)) {
+            Some(rows) => {
+                let (message, columns) = (Arc::clone(&rows.message), rows.columns.schema());
+                ChannelSchema::Fields(Arc::new(RowType { message, columns }))
+            }
+            None => ChannelSchema::Payloads,
+        };
+        Ok(matches!(known, ChannelSchema::Payloads))
+    })?;
+    Ok(known)
+}
+
+/// Meets every channel of a log. Ends as [`find`] does.
+pub(super) fn discover_all(log: &LogTables, stop: &AtomicBool) -> Result<(), Error> {
+    each_batch(log, &Query::default(), stop, |batch| {
+        log.add_channels(&channels_of(&batch));
+        Ok(true)
+    })
+}
+
+/// The channels of a batch, by number.
+pub(super) fn channels_of(batch: &Batch) -> Vec<bool> {
+    let most = batch.channels().iter().max().map_or(0, |id| *id as usize + 1);
+    let mut present = vec![false; most];
+    batch.channels().iter().for_each(|id| present[*id as usize] = true);
+    present
+}
+
+fn decoded(log: &LogTables, batch: Batch) -> Result<Batch, Error> {
+    match &log.decode {
+        Some(decode) => decode.apply(batch, &mut StageContext::new(&log.channels, None)),
+        None => Ok(batch),
+    }
+}
+
+/// The rows of the first event that has some.
+fn first_rows(batch: Batch) -> Option<Rows> {
+    let with_rows = batch.rows().iter().filter(|rows| !rows.events.is_empty());
+    with_rows.min_by_key(|rows| rows.events.first().copied()).cloned()
+}
+
+/// Reads a log front to back, so that no place is guessed, until `look` has seen enough. What is damaged is
+/// told by whoever reads it for a result.
+fn each_batch(
+    log: &LogTables,
+    query: &Query,
+    stop: &AtomicBool,
+    mut visit: impl FnMut(Batch) -> Result<bool, Error>,
+) -> Result<(), Error> {
+    let context = log.context(query.clone(), BlockPool::new(SPLIT_BYTES as usize + (64 << 10), 2));
+    let mut before: Option<(Split, Option<u64>)> = None;
+    for split in log.splits(SPLIT_BYTES, query)? {
+        let due =
+            before.filter(|(last, _)| last.is_followed_by(&split)).and_then(|(_, ended)| ended);
+        let entry = SplitStart::At(due.unwrap_or(split.start));
+        let mut reader = log.source.read(&split, entry, &context)?;
+        while let Some(batch) = reader.next_batch()? {
+            if stop.load(Ordering::Relaxed) {
+                return Err(ErrorKind::Aborted.into());
+            }
+            if !visit(batch)? {
+                return Ok(());
+            }
+            // Nobody asks for it here, and a damaged log has much of it.
+            drop(context.damage.take());
+        }
+        before = Some((split, reader.seam().ended));
+    }
+    Ok(())
+}

@@ -1,0 +1,222 @@
+//! What is done with each batch of a log on its way into a table: choosing events, decoding, columns,
+//! conditions. Any thread, any order. Reads nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, RecordBatch, RecordBatchOptions};
+use arrow_schema::SchemaRef;
+use arrow_select::filter::filter_record_batch;
+use arrow_select::interleave::interleave;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::physical_expr::PhysicalExpr;
+use sluice_core::{Batch, Error, Payloads, PerChannel, Rows, StageContext, booleans};
+
+use super::columns::{LogColumn, RowType, TableKind, record_batch, unfit};
+use super::pushdown::Pushdown;
+use super::{LogTables, discovery};
+
+/// What becomes of a log's events in one scan of a table.
+#[derive(Debug)]
+pub(super) struct ScanTask {
+    pub(super) log: Arc<LogTables>,
+    pub(super) kind: TableKind,
+    pub(super) pushdown: Pushdown,
+    /// The columns that are made: those of the result, then those that only the condition needs.
+    pub(super) built: Vec<LogColumn>,
+    pub(super) built_schema: SchemaRef,
+    /// A condition on the columns that are made.
+    pub(super) condition: Option<Arc<dyn PhysicalExpr>>,
+    /// The columns of the result: the first of those that are made.
+    pub(super) schema: SchemaRef,
+    pub(super) channel_matches: PerChannel<bool>,
+}
+
+/// What came of some batches.
+#[derive(Debug, Default)]
+pub(super) struct ScanOutput {
+    pub(super) batches: Vec<RecordBatch>,
+    pub(super) rows: usize,
+    pub(super) memory: usize,
+    pub(super) channels: Vec<bool>,
+    /// Events that are missing, by why.
+    pub(super) left_out: BTreeMap<String, u64>,
+    pub(super) notes: BTreeMap<String, u64>,
+}
+
+impl ScanTask {
+    /// Makes rows of a batch's events.
+    pub(super) fn add(&self, batch: Batch, output: &mut ScanOutput) -> Result<()> {
+        let batch = self.select_events(batch, output).map_err(external)?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let (batch, fields) = self.decoded(batch, output).map_err(external)?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        if self.built.contains(&LogColumn::Timestamp) {
+            let mut context = StageContext::new(&self.log.channels, None);
+            context.clamps_times(&batch);
+            output.note(context.notes);
+        }
+        let labels = self.log.labels();
+        let rows = record_batch(&self.built, &self.built_schema, &batch, fields.as_ref(), &labels);
+        let rows = self.filter(rows.map_err(external)?)?;
+        if rows.num_rows() > 0 {
+            output.rows += rows.num_rows();
+            output.memory += batch.memory() + rows.get_array_memory_size();
+            output.batches.push(rows);
+        }
+        Ok(())
+    }
+
+    /// The events that are wanted, as far as times and channels say it.
+    fn select_events(&self, batch: Batch, output: &mut ScanOutput) -> Result<Batch, Error> {
+        add_channels(&mut output.channels, &batch);
+        if !self.pushdown.has_channels() && !self.pushdown.has_window() {
+            return Ok(batch);
+        }
+        let table = self
+            .channel_matches
+            .table(&self.log.channels, |c| Ok(self.pushdown.wants_channel(c)))?;
+        let (channels, times) = (batch.channels(), batch.timestamps());
+        Ok(batch.retain(|row| table[channels[row] as usize] & self.pushdown.wants_time(times[row])))
+    }
+
+    /// The events that the table has, and the fields it needs.
+    fn decoded(
+        &self,
+        batch: Batch,
+        output: &mut ScanOutput,
+    ) -> Result<(Batch, Option<RecordBatch>), Error> {
+        match &self.kind {
+            TableKind::Fields(channel, kind) => {
+                let batch = match &self.log.decode {
+                    Some(decode) => {
+                        let mut context = StageContext::new(&self.log.channels, None);
+                        let decoded = decode.apply(batch, &mut context)?;
+                        output.note(context.notes);
+                        decoded
+                    }
+                    None => batch,
+                };
+                let (batch, fields) = rows_of_type(batch, kind, channel, output)?;
+                Ok((batch, Some(fields)))
+            }
+            _ if self.built.contains(&LogColumn::Payload) => {
+                Ok((self.with_payloads(batch, output)?, None))
+            }
+            _ => Ok((batch, None)),
+        }
+    }
+
+    /// The same events with payloads made for those that have only rows.
+    fn with_payloads(&self, batch: Batch, output: &mut ScanOutput) -> Result<Batch, Error> {
+        let gone = |batch: &Batch| {
+            let gone = batch.rows().iter().filter(|rows| rows.payloads == Payloads::Gone);
+            gone.map(|rows| rows.events.len() as u64).sum::<u64>()
+        };
+        let batch = if gone(&batch) > 0 {
+            let mut context = StageContext::new(&self.log.channels, None);
+            self.log.encode()?.apply(batch, &mut context)?
+        } else {
+            batch
+        };
+        if gone(&batch) > 0 {
+            let what = "events of which only fields are there, and cannot be made payloads of: shown as null";
+            *output.left_out.entry(what.to_owned()).or_default() += gone(&batch);
+        }
+        // What is sorted or joined waits for long: a few events should not keep a block.
+        Ok(batch.compact())
+    }
+
+    fn filter(&self, rows: RecordBatch) -> Result<RecordBatch> {
+        let Some(condition) = &self.condition else { return Ok(rows) };
+        let count = rows.num_rows();
+        let keep = condition.evaluate(&rows)?.into_array(count)?;
+        let keep = keep.as_boolean_opt().ok_or_else(|| {
+            DataFusionError::Plan("a condition has to be true or false".to_owned())
+        })?;
+        let rows = first_columns(&rows, &self.schema)?;
+        Ok(filter_record_batch(&rows, keep)?)
+    }
+}
+
+impl ScanOutput {
+    /// Takes over what a stage says: where it counts events, these are missing.
+    fn note(&mut self, notes: Vec<(String, u64)>) {
+        for (what, count) in notes {
+            let to = if count == 0 { &mut self.notes } else { &mut self.left_out };
+            *to.entry(what).or_default() += count;
+        }
+    }
+}
+
+/// The columns of the result, of which there may be none.
+fn first_columns(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let columns = rows.columns().iter().take(schema.fields().len()).cloned().collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+}
+
+fn add_channels(met: &mut Vec<bool>, batch: &Batch) {
+    let these = discovery::channels_of(batch);
+    if met.len() < these.len() {
+        met.resize(these.len(), false);
+    }
+    met.iter_mut().zip(these).for_each(|(met, this)| *met |= this);
+}
+
+/// The events that have rows of this type, and these rows. Others are counted.
+fn rows_of_type(
+    batch: Batch,
+    kind: &RowType,
+    channel: &str,
+    output: &mut ScanOutput,
+) -> Result<(Batch, RecordBatch), Error> {
+    let batch = booleans::hide(batch);
+    let matching: Vec<&Rows> = batch.rows().iter().filter(|rows| kind.is_of(rows)).collect();
+    let mut places: Vec<(u32, usize, usize)> = Vec::new();
+    for (at, rows) in matching.iter().enumerate() {
+        places.extend(rows.events.iter().enumerate().map(|(row, event)| (*event, at, row)));
+    }
+    places.sort_unstable();
+    let decoded: usize = batch.rows().iter().map(|rows| rows.events.len()).sum();
+    let other_type = decoded.saturating_sub(places.len());
+    if other_type > 0 {
+        let name = &kind.message.name;
+        let what = format!("{channel}: events of another type than `{name}`, as the first is");
+        *output.left_out.entry(what).or_default() += other_type as u64;
+    }
+    let fields = match matching.as_slice() {
+        [] => RecordBatch::new_empty(Arc::clone(&kind.columns)),
+        [one] => one.columns.clone(),
+        several => interleave_rows(several, &places, &kind.columns)?,
+    };
+    let events: Vec<u32> = places.into_iter().map(|(event, ..)| event).collect();
+    Ok((batch.take(events), fields))
+}
+
+/// Rows of one type that lie in several places, in the order of their events.
+fn interleave_rows(
+    all: &[&Rows],
+    places: &[(u32, usize, usize)],
+    schema: &SchemaRef,
+) -> Result<RecordBatch, Error> {
+    let picks: Vec<(usize, usize)> = places.iter().map(|(_, at, row)| (*at, *row)).collect();
+    let column = |place: usize| {
+        let parts: Vec<&dyn Array> =
+            all.iter().map(|rows| rows.columns.column(place).as_ref()).collect();
+        interleave(&parts, &picks).map_err(unfit)
+    };
+    let columns = (0..schema.fields().len()).map(column).collect::<Result<_, _>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(picks.len()));
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(unfit)
+}
+
+/// An error of ours on its way through DataFusion.
+pub(super) fn external(error: Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}

@@ -1,0 +1,120 @@
+//! Tells on the command line's words which is the query and which are logs. Reads none of them.
+
+use std::path::Path;
+
+/// What was asked, and of which logs.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct QueryArguments {
+    /// The query, if there is one.
+    pub(super) query: Option<String>,
+    /// The logs, in the order they were named.
+    pub(super) logs: Vec<LogArgument>,
+}
+
+/// A log as it was named: a path, glob or address, and the table's name if that was given.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct LogArgument {
+    pub(super) name: Option<String>,
+    pub(super) path: String,
+}
+
+impl QueryArguments {
+    /// The words, of which the first is the query, unless the query is elsewhere or it is a log.
+    pub(super) fn parse(words: &[String], query_is_elsewhere: bool) -> Self {
+        let (query, logs) = match words.split_first() {
+            Some((first, rest)) if !query_is_elsewhere && !is_log(first, rest.is_empty()) => {
+                (Some(first.clone()), rest)
+            }
+            _ => (None, words),
+        };
+        Self { query, logs: logs.iter().map(|word| LogArgument::parse(word)).collect() }
+    }
+}
+
+impl LogArgument {
+    fn parse(word: &str) -> Self {
+        let named = word.split_once('=').filter(|(name, path)| {
+            // A path may have such a sign in it, as folders of tables have.
+            !name.is_empty() && !path.is_empty() && !name.contains('/') && !Path::new(word).exists()
+        });
+        match named {
+            Some((name, path)) => Self { name: Some(name.to_owned()), path: path.to_owned() },
+            None => Self { name: None, path: word.to_owned() },
+        }
+    }
+}
+
+/// Whether the first word is no query. Queries have blanks; a file's name with blanks is one only where it
+/// stands alone.
+fn is_log(word: &str, is_alone: bool) -> bool {
+    let has_blank = word.contains(char::is_whitespace);
+    (is_alone || !has_blank) && {
+        let log = LogArgument::parse(word);
+        let path = Path::new(&log.path);
+        let is_there = log.path == "-" || path.exists();
+        is_there || (!has_blank && (log.name.is_some() || looks_like_paths(&log.path)))
+    }
+}
+
+/// Whether a word without blanks is a glob or an address rather than a query.
+fn looks_like_paths(word: &str) -> bool {
+    !word.contains(['(', ';']) && (word.contains("://") || word.contains(['*', '?']))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn words(words: &[&str], query_is_elsewhere: bool) -> QueryArguments {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        QueryArguments::parse(&words, query_is_elsewhere)
+    }
+
+    fn log(name: Option<&str>, path: &str) -> LogArgument {
+        LogArgument { name: name.map(str::to_owned), path: path.to_owned() }
+    }
+
+    #[test]
+    fn the_first_word_is_the_query_unless_it_names_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a drive.lcm");
+        fs::write(&file, "").unwrap();
+        let file = file.to_str().unwrap();
+        let asked = words(&["select 1", file], false);
+        assert_eq!(
+            (asked.query.as_deref(), &*asked.logs),
+            (Some("select 1"), &[log(None, file)][..])
+        );
+        assert_eq!(
+            words(&[file], false),
+            QueryArguments { query: None, logs: vec![log(None, file)] }
+        );
+        assert_eq!(words(&["select 1"], false).query.as_deref(), Some("select 1"));
+        // With blanks in it, and others behind it, it is a query all the same.
+        assert_eq!(words(&[file, file], false).query.as_deref(), Some(file));
+        assert_eq!(words(&[file, file], true).query, None);
+        assert_eq!(words(&["logs/*.lcm"], false).query, None);
+        assert_eq!(words(&["select*from(t)"], false).query.as_deref(), Some("select*from(t)"));
+        assert_eq!(words(&[], false), QueryArguments { query: None, logs: vec![] });
+    }
+
+    #[test]
+    fn a_name_stands_in_front_of_a_sign_that_no_path_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let odd = folder.path().join("a=b.lcm");
+        fs::write(&odd, "").unwrap();
+        let odd = odd.to_str().unwrap();
+        let logs =
+            words(&["x=drive.lcm", odd, "t/channel=*/p.parquet", "=a", "a b=c=d"], true).logs;
+        let wanted = [
+            log(Some("x"), "drive.lcm"),
+            log(None, odd),
+            log(None, "t/channel=*/p.parquet"),
+            log(None, "=a"),
+            log(Some("a b"), "c=d"),
+        ];
+        assert_eq!(logs, wanted);
+    }
+}

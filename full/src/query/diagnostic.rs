@@ -1,0 +1,79 @@
+//! Shows what is wrong with a statement at its place in the text it is from.
+
+use std::ops::Range;
+
+use sluice::extension::Shell;
+use sluice_core::mistake::Mistake;
+use sluice_core::name::printable_sentence;
+use sluice_query::session::InvalidQuery;
+
+use super::statements::Statement;
+
+/// A text of which a statement is a part.
+#[derive(Clone, Copy)]
+pub(super) struct SqlText<'t> {
+    /// What it is called where a mistake in it is shown.
+    pub(super) name: &'t str,
+    pub(super) text: &'t str,
+}
+
+/// Shows where a statement is wrong, or says it where that is not known.
+pub(super) fn report(
+    invalid: &InvalidQuery,
+    statement: &Statement<'_>,
+    whole: SqlText<'_>,
+    shell: &Shell,
+) {
+    let span =
+        invalid.span(statement.text).or_else(|| likely_position(&invalid.message, statement.text));
+    let Some(Range { start, end }) = span else {
+        shell.error(&printable_sentence(&invalid.to_string()));
+        return;
+    };
+    let mistake = Mistake {
+        span: start + statement.start..end + statement.start,
+        message: invalid.message.clone(),
+        help: invalid.help.clone(),
+        detail: None,
+    };
+    shell.mistake(&mistake, whole.name, whole.text);
+}
+
+/// The place that a message without one means: the end of the statement if that came too early, or the only
+/// place where the name stands that it names first.
+fn likely_position(what: &str, statement: &str) -> Option<Range<usize>> {
+    if what.ends_with("found: EOF") {
+        let end = statement.trim_end().len();
+        return Some(end..end);
+    }
+    // What a channel is missing in is named before it.
+    let name = what
+        .rsplit_once("called `")
+        .map_or_else(|| what.split_once('`').map(|(_, rest)| rest), |(_, rest)| Some(rest));
+    let name = name?.split_once('`').map(|(name, _)| name)?;
+    let is_word = |c: char| c == '_' || c.is_alphanumeric();
+    let mut places = statement.match_indices(name).map(|(at, _)| at..at + name.len());
+    let mut whole_words = places.by_ref().filter(|position| {
+        let before = statement.get(..position.start).and_then(|text| text.chars().next_back());
+        let behind = statement.get(position.end..).and_then(|text| text.chars().next());
+        !before.is_some_and(is_word) && !behind.is_some_and(is_word)
+    });
+    let position = whole_words.next().filter(|position| !position.is_empty())?;
+    whole_words.next().is_none().then_some(position)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_likely_where_a_name_stands_once_or_a_statement_ends() {
+        let position = |what, statement| likely_position(what, statement);
+        assert_eq!(position("there is no table `b`", "select b1 from b"), Some(15..16));
+        assert_eq!(position("there is no table `b`", "select b from b"), None);
+        assert_eq!(position("no channel in `d` called `P`", "select d from d.P"), Some(16..17));
+        assert_eq!(position("expected: an expression, found: EOF", "select \n"), Some(6..6));
+        assert_eq!(position("`` is nothing", "select"), None);
+        assert_eq!(position("it is wrong", "select"), None);
+    }
+}

@@ -1,0 +1,120 @@
+//! Asks one statement, sees its rows to where they belong, and says what is to be said beside them.
+
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use arrow_schema::SchemaRef;
+use sluice::extension::{Ending, Failure, Outcome, SOURCE, Shell, many, tell_flag_losses};
+use sluice_core::name::printable_sentence;
+use sluice_pipeline::Report;
+use sluice_pipeline::report::{DamageReport, Note};
+use sluice_query::session::QueryError;
+use sluice_query::table::Findings;
+
+use super::diagnostic::{self, SqlText};
+use super::logs::Logs;
+use super::out::{OutputSummary, OutputTarget, ResultMetadata};
+use super::statements::Statement;
+
+/// How an answer came out.
+pub(super) struct QueryAnswer {
+    pub(super) output: OutputSummary,
+    pub(super) ending: Ending,
+    pub(super) took: Duration,
+    /// The names of its columns.
+    pub(super) columns: Vec<String>,
+}
+
+/// Asks a statement. `None` if it is wrong, and that has been said.
+pub(super) fn execute(
+    statement: &Statement<'_>,
+    whole: SqlText<'_>,
+    logs: &Logs,
+    to: &OutputTarget,
+    stop: &AtomicBool,
+    shell: &Shell,
+) -> Result<Option<QueryAnswer>, Failure> {
+    let began = Instant::now();
+    let result = answer(statement, logs, to, stop);
+    // What was found is this query's, also if it failed.
+    let findings = logs.session.take_findings();
+    match result {
+        Ok((output, columns)) => {
+            let ending = report_findings(findings, shell);
+            for note in &output.notes {
+                shell.say(&format!("note: {}", printable_sentence(note)));
+            }
+            Ok(Some(QueryAnswer { output, ending, took: began.elapsed(), columns }))
+        }
+        Err(QueryError::Invalid(wrong)) => {
+            diagnostic::report(&wrong, statement, whole, shell);
+            Ok(None)
+        }
+        Err(error) => Err(sluice_core::Error::from(error).into()),
+    }
+}
+
+fn answer(
+    statement: &Statement<'_>,
+    logs: &Logs,
+    to: &OutputTarget,
+    stop: &AtomicBool,
+) -> Result<(OutputSummary, Vec<String>), QueryError> {
+    let planned = logs.session.plan(statement.text, stop)?;
+    let metadata = ResultMetadata { query: statement.text.trim(), inputs: &logs.inputs };
+    let schema = planned.schema();
+    let mut out = to.open(&schema, &metadata)?;
+    logs.session.run_planned(&planned, stop, &mut |rows| out.append(&rows))?;
+    let columns = schema.fields().iter().map(|field| field.name().clone()).collect();
+    Ok((out.finish()?, columns))
+}
+
+/// The columns of what a statement would give. `None` if it is wrong, and that has been said.
+pub(super) fn columns(
+    statement: &Statement<'_>,
+    whole: SqlText<'_>,
+    logs: &Logs,
+    stop: &AtomicBool,
+    shell: &Shell,
+) -> Result<Option<SchemaRef>, Failure> {
+    match logs.session.plan(statement.text, stop) {
+        Ok(planned) => Ok(Some(planned.schema())),
+        Err(QueryError::Invalid(wrong)) => {
+            diagnostic::report(&wrong, statement, whole, shell);
+            Ok(None)
+        }
+        Err(error) => Err(sluice_core::Error::from(error).into()),
+    }
+}
+
+/// The ending of a command whose only statement, or last one, was answered like this.
+pub(super) fn ending(answer: Option<&QueryAnswer>) -> Outcome {
+    // What is wrong has been said.
+    Ok(answer.map_or(Ending::WrongFiles, |answer| answer.ending))
+}
+
+/// Says what was damaged or could not be shown.
+fn report_findings(findings: Findings, shell: &Shell) -> Ending {
+    let is_complete = findings.is_complete();
+    for (what, count) in &findings.left_out {
+        shell.warn(&format!("{}: {}", many(*count, "event"), printable_sentence(what)));
+    }
+    let damaged_ranges = findings.damage.len() as u64 + findings.more_damage;
+    let damage = findings.damage.into_iter().map(|damage| DamageReport {
+        source: SOURCE.to_owned(),
+        input: damage.input.to_string(),
+        offset: damage.offset,
+        length: damage.length,
+        reason: damage.reason,
+    });
+    let notes = findings.notes.into_iter();
+    let notes = notes.map(|(what, count)| Note { node: SOURCE.to_owned(), what, count });
+    let report = Report {
+        damage: damage.collect(),
+        damaged_ranges,
+        notes: notes.collect(),
+        ..Report::default()
+    };
+    tell_flag_losses(&report, shell);
+    if is_complete { Ending::Done } else { Ending::Losses }
+}

@@ -1,0 +1,162 @@
+//! What is said where a store refuses: in one sentence what went wrong, and what to do. Never what a server wrote
+//! at length, and never credentials.
+
+use std::error::Error as _;
+use std::io;
+
+use object_store::Error;
+use sluice_core::store::changed;
+
+/// Where a machine of a cloud would be asked for credentials: whoever comes there has set none.
+const METADATA_SERVER: &str = "169.254.169.254";
+
+/// The words for a client that cannot be made.
+pub(crate) fn settings_error(error: &Error) -> io::Error {
+    io::Error::other(format!(
+        "the environment variables AWS_… make no client for this store: {}",
+        root_cause(error)
+    ))
+}
+
+/// The words for a request that failed.
+pub(crate) fn request_error(error: &Error) -> io::Error {
+    let (kind, what) = classify(error);
+    io::Error::new(kind, what)
+}
+
+fn classify(error: &Error) -> (io::ErrorKind, String) {
+    use io::ErrorKind::{AlreadyExists, NotFound, Other, PermissionDenied};
+    let text = full_text(error);
+    let server = endpoint();
+    if text.contains("NoSuchBucket") {
+        return (
+            NotFound,
+            format!("there is no such bucket {server}; its name comes behind s3://"),
+        );
+    }
+    match error {
+        Error::NotFound { .. } => (NotFound, "there is no such object".to_owned()),
+        Error::AlreadyExists { .. } => (AlreadyExists, "there is such an object".to_owned()),
+        Error::InvalidPath { .. } => (
+            Other,
+            format!(
+                "an object here has a key that is no path: {}; remove or rename it, or name others",
+                root_cause(error)
+            ),
+        ),
+        Error::Precondition { .. } => (Other, changed().to_string()),
+        _ if text.contains(METADATA_SERVER) => (
+            PermissionDenied,
+            "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or \
+             AWS_SKIP_SIGNATURE=true for a bucket that everybody may read"
+                .to_owned(),
+        ),
+        _ if ["InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken"]
+            .iter()
+            .any(|code| text.contains(code)) =>
+        {
+            (
+                PermissionDenied,
+                format!(
+                    "the store {server} does not know these credentials; look at AWS_ACCESS_KEY_ID, \
+                     AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and AWS_REGION"
+                ),
+            )
+        }
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => (
+            PermissionDenied,
+            format!(
+                "the store {server} does not allow it with the credentials in AWS_ACCESS_KEY_ID and \
+                 AWS_SECRET_ACCESS_KEY"
+            ),
+        ),
+        _ if text.contains("scheme is not allowed") => (
+            Other,
+            "the endpoint is http://…, which is only taken with AWS_ALLOW_HTTP=true".to_owned(),
+        ),
+        _ if text.contains("LOCATION") || text.contains("PermanentRedirect") => {
+            (Other, "the bucket is in another region; set AWS_REGION".to_owned())
+        }
+        _ => {
+            (Other, format!("the store {server} cannot be reached or fails: {}", root_cause(error)))
+        }
+    }
+}
+
+/// Where requests go, as the user set it. Without what may stand before an `@` in it.
+fn endpoint() -> String {
+    let set = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
+    let endpoint = set.iter().find_map(|name| std::env::var(name).ok());
+    match endpoint {
+        Some(url) => format!("at {} (AWS_ENDPOINT_URL)", without_login(&url)),
+        None => {
+            let set = ["AWS_REGION", "AWS_DEFAULT_REGION"];
+            let region = set.iter().find_map(|name| std::env::var(name).ok());
+            format!("in region {} (AWS_REGION)", region.as_deref().unwrap_or("us-east-1"))
+        }
+    }
+}
+
+fn without_login(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+    if scheme.is_empty() { rest.to_owned() } else { format!("{scheme}://{rest}") }
+}
+
+/// All that is said of an error, for looking something up in it only: it may hold what nobody is to see.
+fn full_text(error: &Error) -> String {
+    let (mut text, mut at) = (error.to_string(), error.source());
+    while let Some(source) = at {
+        text += " ";
+        text += &source.to_string();
+        at = source.source();
+    }
+    text
+}
+
+/// The cause of all, cut off where a server says much, or something that holds addresses with signatures.
+fn root_cause(error: &Error) -> String {
+    const MOST: usize = 200;
+    let mut text = error.to_string();
+    let mut at = error.source();
+    while let Some(source) = at {
+        text = source.to_string();
+        at = source.source();
+    }
+    let line = text.lines().next().unwrap_or_default();
+    let plain = line.split_whitespace().filter(|word| !word.contains("X-Amz-"));
+    let text: String = plain.collect::<Vec<_>>().join(" ");
+    text.chars().filter(|c| !c.is_control()).take(MOST).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message_for(text: &str) -> String {
+        let error = Error::Generic { store: "S3", source: text.to_owned().into() };
+        request_error(&error).to_string()
+    }
+
+    #[test]
+    fn what_to_do_is_said() {
+        for (cause, said) in [
+            ("error sending request for url (http://169.254.169.254/latest)", "AWS_ACCESS_KEY_ID"),
+            ("<Code>SignatureDoesNotMatch</Code>", "AWS_SECRET_ACCESS_KEY"),
+            ("<Code>NoSuchBucket</Code>", "no such bucket"),
+            ("URL scheme is not allowed", "AWS_ALLOW_HTTP"),
+            ("connection refused", "connection refused"),
+        ] {
+            assert!(message_for(cause).contains(said), "{}", message_for(cause));
+        }
+    }
+
+    #[test]
+    fn addresses_with_signatures_and_long_answers_are_not_passed_on() {
+        let text = format!("GET http://h/b?X-Amz-Signature=1234 {}\nmore", "x".repeat(5000));
+        let said = message_for(&text);
+        assert!(!said.contains("1234") && !said.contains("more") && said.len() < 500, "{said}");
+        assert_eq!(without_login("http://me:secret@host:9000"), "http://host:9000");
+        assert_eq!(without_login("host:9000"), "host:9000");
+    }
+}

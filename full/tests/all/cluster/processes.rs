@@ -1,0 +1,195 @@
+//! A cluster of real processes for a test: each can be killed, paused and listened to, and none outlives
+//! the test.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::kit::{Folder, sluice};
+
+/// How long anything may take that has to come. Nothing waits that long unless something is wrong.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
+
+/// Waits until something is there.
+#[track_caller]
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + DEADLINE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A process of the program, killed with this.
+pub(crate) struct ClusterProcess {
+    child: Child,
+    said: Arc<Mutex<String>>,
+    listener: std::thread::JoinHandle<()>,
+}
+
+impl ClusterProcess {
+    /// Starts a process with standard error to be listened to.
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let said = Arc::<Mutex<String>>::default();
+        let (errors, into) = (child.stderr.take().unwrap(), Arc::clone(&said));
+        let listen = move || {
+            for line in BufReader::new(errors).lines().map_while(Result::ok) {
+                *into.lock().unwrap() += &format!("{line}\n");
+            }
+        };
+        let listener = std::thread::Builder::new().spawn(listen).unwrap();
+        Self { child, said, listener }
+    }
+
+    /// What it has said on standard error.
+    pub(crate) fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
+    }
+
+    /// Waits until it has said a line that begins so, and gives what stands behind that.
+    #[track_caller]
+    pub(crate) fn says(&self, words: &str) -> String {
+        until(&format!("`{words}` in {}", self.said()), || {
+            self.said().lines().find_map(|line| line.strip_prefix(words).map(str::to_owned))
+        })
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// Kills it as a power failure would: at once, and what it has started is not told.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Its exit code, once it has ended and all it has said was heard.
+    #[track_caller]
+    pub(crate) fn code(&mut self) -> Option<i32> {
+        let ended = until("the end of a process", || self.child.try_wait().unwrap());
+        until("its last word", || self.listener.is_finished().then_some(()));
+        ended.code()
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for ClusterProcess {
+    fn drop(&mut self) {
+        // Where that fails, it has ended.
+        drop(self.child.kill());
+        drop(self.child.wait());
+        if std::thread::panicking() {
+            eprintln!("--- a process of the cluster said:\n{}", self.said());
+        }
+    }
+}
+
+/// A scheduler and its executors.
+pub(crate) struct Cluster {
+    pub(crate) address: String,
+    pub(crate) executors: Vec<ClusterProcess>,
+    pub(crate) scheduler: ClusterProcess,
+}
+
+impl Cluster {
+    /// Starts a scheduler and so many executors of one slot each, and waits until all have joined.
+    pub(crate) fn start(folder: &Folder, executors: usize) -> Self {
+        let mut cluster = Self::with_scheduler(folder, "127.0.0.1:0");
+        for _ in 0..executors {
+            cluster.executors.push(executor(folder, &cluster.address, &["--slots", "1"]));
+        }
+        for executor in &cluster.executors {
+            executor.says("joined ");
+        }
+        cluster
+    }
+
+    /// Starts a scheduler alone, which takes an executor for lost after four seconds.
+    pub(crate) fn with_scheduler(folder: &Folder, listen: &str) -> Self {
+        let scheduler = scheduler(folder, listen);
+        let address = scheduler.says("listening on ");
+        Self { address, executors: Vec::new(), scheduler }
+    }
+
+    /// The arguments that have a run done here.
+    pub(crate) fn engine(&self) -> [&str; 4] {
+        ["--engine", "ballista", "--scheduler", &self.address]
+    }
+}
+
+/// Starts a scheduler.
+pub(crate) fn scheduler(folder: &Folder, listen: &str) -> ClusterProcess {
+    let arguments = ["cluster", "scheduler", "--listen", listen, "--executor-timeout", "4s"];
+    ClusterProcess::start(sluice(folder).args(arguments))
+}
+
+/// Starts an executor.
+pub(crate) fn executor(folder: &Folder, scheduler: &str, more: &[&str]) -> ClusterProcess {
+    let arguments = ["cluster", "executor", "--scheduler", scheduler];
+    ClusterProcess::start(sluice(folder).args(arguments).args(more))
+}
+
+/// Answers every question over HTTP with this JSON, until this is dropped.
+pub(crate) struct FakeScheduler {
+    pub(crate) address: String,
+    stop: Arc<std::sync::atomic::AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl FakeScheduler {
+    pub(crate) fn with_response(answer: String) -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let stop = Arc::<std::sync::atomic::AtomicBool>::default();
+        let stopped = Arc::clone(&stop);
+        let serve = move || {
+            for stream in listener.incoming() {
+                if stopped.load(std::sync::atomic::Ordering::Relaxed) {
+                    return;
+                }
+                let mut stream = stream.unwrap();
+                let mut head = [0; 1024];
+                // Whoever asks has asked when anything has come: questions are short.
+                let _asked = stream.read(&mut head);
+                let _gone = std::io::Write::write_all(&mut stream, answer.as_bytes());
+            }
+        };
+        let thread = Some(std::thread::Builder::new().spawn(serve).unwrap());
+        Self { address, stop, thread }
+    }
+
+    /// One that answers with JSON.
+    pub(crate) fn with_json(json: &serde_json::Value) -> Self {
+        let body = json.to_string();
+        let length = body.len();
+        Self::with_response(format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        ))
+    }
+}
+
+impl Drop for FakeScheduler {
+    fn drop(&mut self) {
+        self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        // Wakes it up.
+        drop(std::net::TcpStream::connect(&self.address));
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
