@@ -1,4 +1,5 @@
-//! Damage as people are told of it: what is wrong with an input in one way is said once. The report has each range.
+//! Groups the damaged ranges of a report for display: one line per input and reason. The report
+//! itself lists each range.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +8,19 @@ use sluice_pipeline::report::DamageReport;
 
 use crate::units;
 
-/// Ranges of one input in which the same is wrong.
-pub(crate) struct Group<'r> {
-    /// The first of them.
+/// Damaged ranges of one input that have the same reason.
+pub(crate) struct DamageGroup<'r> {
+    /// The first range.
     pub(crate) first: &'r DamageReport,
-    /// How many there are.
+    /// The number of ranges.
     pub(crate) count: u64,
-    /// How many bytes they have together.
+    /// The total length of the ranges.
     pub(crate) bytes: u64,
 }
 
-impl Group<'_> {
-    /// How much, where, and what is wrong, behind the name of the input; `verb` says what of it.
+impl DamageGroup<'_> {
+    /// Formats size, position and reason, to follow the name of the input; `verb` says what
+    /// happened to the bytes.
     pub(crate) fn text(&self, verb: &str) -> String {
         let DamageReport { offset, reason, .. } = self.first;
         let bytes = if self.bytes == 1 { "1 byte".into() } else { format!("{} bytes", self.bytes) };
@@ -34,9 +36,10 @@ impl Group<'_> {
     }
 }
 
-/// What is wrong, in the order in which it was met, of so many ways at most; and how many ranges are beyond that.
-pub(crate) fn groups(report: &Report, most: usize) -> (Vec<Group<'_>>, u64) {
-    let (mut groups, mut places) = (Vec::<Group<'_>>::new(), BTreeMap::new());
+/// Groups damage by input and reason in the order of first occurrence. Returns at most `most`
+/// groups, and the number of ranges in the groups left out.
+pub(crate) fn groups(report: &Report, most: usize) -> (Vec<DamageGroup<'_>>, u64) {
+    let (mut groups, mut places) = (Vec::<DamageGroup<'_>>::new(), BTreeMap::new());
     for damage in &report.damage {
         let place = *places.entry((&damage.input, &damage.reason)).or_insert(groups.len());
         match groups.get_mut(place) {
@@ -44,7 +47,7 @@ pub(crate) fn groups(report: &Report, most: usize) -> (Vec<Group<'_>>, u64) {
                 group.count += 1;
                 group.bytes = group.bytes.saturating_add(damage.length);
             }
-            None => groups.push(Group { first: damage, count: 1, bytes: damage.length }),
+            None => groups.push(DamageGroup { first: damage, count: 1, bytes: damage.length }),
         }
     }
     groups.truncate(most);

@@ -1,15 +1,15 @@
-//! Verbs and options that only the full program has, and how to come by it. What they do is decided
-//! elsewhere.
+//! Features that only the full program has, and the messages that say how to get it. Implements
+//! none of them.
 
 use sluice_core::{FULL_PROGRAM, store};
 
-use crate::ending::Failure;
+use crate::exit::Failure;
 use crate::extension;
 
 /// A part of the full program.
 #[derive(Debug)]
 pub(crate) struct Feature {
-    /// What it adds, for people.
+    /// What it adds, as shown to users.
     adds: &'static str,
     /// The verb that needs it.
     verb: Option<&'static str>,
@@ -40,14 +40,14 @@ const S3: Feature = Feature {
 const ALL: [&Feature; 3] = [&QUERY, &CLUSTER, &S3];
 
 impl Feature {
-    /// Why there is nothing that this program can do, and what to do.
-    fn refusal(&self) -> String {
+    /// Says that this program lacks the feature, and how to get it.
+    fn message(&self) -> String {
         format!("this program was built without {}; nothing was done; {}", self.adds, FULL_PROGRAM)
     }
 
-    /// The failure of asking for it in a program that lacks it.
-    pub(crate) fn missing(&self) -> Failure {
-        Failure::WrongUse(self.refusal())
+    /// The failure of using the feature in a program that lacks it.
+    pub(crate) fn failure(&self) -> Failure {
+        Failure::Usage(self.message())
     }
 }
 
@@ -55,21 +55,21 @@ fn has_verb(name: &str) -> bool {
     extension::verbs().any(|verb| verb.name == name)
 }
 
-/// Why a verb can do nothing in this program; nothing if it can.
-pub(crate) fn refusal_of_verb(verb: &str) -> Option<String> {
-    let mut all = lacking();
-    all.find(|feature| feature.verb == Some(verb)).map(Feature::refusal)
+/// Returns why this program lacks `verb`; `None` if it is not a verb of a missing feature.
+pub(crate) fn missing_verb_message(verb: &str) -> Option<String> {
+    let mut all = missing_features();
+    all.find(|feature| feature.verb == Some(verb)).map(Feature::message)
 }
 
-/// What this program lacks, as the last part of its help; empty if it has everything.
+/// Lists the missing features as the last part of the help; empty if there are none.
 pub(crate) fn help() -> String {
-    let lines: String = lacking().map(|feature| format!("  {}\n", feature.adds)).collect();
+    let lines: String = missing_features().map(|feature| format!("  {}\n", feature.adds)).collect();
     if lines.is_empty() {
         return String::new();
     }
     format!("\n\nNot in this program:\n{lines}To have them, {}", FULL_PROGRAM)
 }
 
-fn lacking() -> impl Iterator<Item = &'static Feature> {
+fn missing_features() -> impl Iterator<Item = &'static Feature> {
     ALL.into_iter().filter(|feature| !(feature.is_linked)())
 }

@@ -1,35 +1,36 @@
-//! Addresses of logs, as LCM programs take them: `file:///path?speed=N&mode=w`. Opens nothing.
+//! `file://` URLs of logs as LCM programs accept them: `file:///path?speed=N&mode=w`. Opens
+//! nothing.
 
 use std::path::{Path, PathBuf};
 
-/// An address `file://PATH?speed=N&mode=r|w|a&start_timestamp=USEC`.
+/// A URL `file://PATH?speed=N&mode=r|w|a&start_timestamp=USEC`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FileUrl {
-    /// The log: an absolute path after `file:///`, and else one relative to the working folder.
+    /// The path of the log: absolute after `file:///`, otherwise relative to the working directory.
     pub(crate) path: PathBuf,
-    /// How the log is opened, where that is said.
-    pub(crate) mode: Option<Mode>,
-    /// How many times as fast as recorded it is to be played; nothing above 0 is as fast as possible.
+    /// How the log is opened, if given.
+    pub(crate) mode: Option<OpenMode>,
+    /// The playback speed as a multiple of real time; 0 or less is as fast as possible.
     pub(crate) speed: Option<f64>,
-    /// From when on it is to be read, in microseconds since 1970.
+    /// The time to start reading at, in microseconds since 1970.
     pub(crate) start: Option<i64>,
-    /// Keys that mean nothing: worth a warning.
+    /// Unknown keys, to be warned about.
     pub(crate) unknown: Vec<String>,
 }
 
 /// How a log is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// To be read.
+pub(crate) enum OpenMode {
+    /// Read.
     Read,
-    /// To be written; what is there is replaced.
+    /// Write, replacing an existing file.
     Write,
-    /// To be continued.
+    /// Append to an existing file.
     Append,
 }
 
-/// Reads `text` as such an address; nothing if it is none. `Err` says what is wrong with it.
-pub(crate) fn file_url(text: &str) -> Result<Option<FileUrl>, String> {
+/// Parses a `file://` URL; `None` if `text` is not one. `Err` says what is wrong with it.
+pub(crate) fn parse_file_url(text: &str) -> Result<Option<FileUrl>, String> {
     let Some(rest) = text.strip_prefix("file://") else { return Ok(None) };
     let (path, options) = rest.split_once('?').unwrap_or((rest, ""));
     if path.is_empty() {
@@ -37,13 +38,13 @@ pub(crate) fn file_url(text: &str) -> Result<Option<FileUrl>, String> {
     }
     let mut url =
         FileUrl { path: path.into(), mode: None, speed: None, start: None, unknown: Vec::new() };
-    // The library takes several groups of options, each with its own `?`.
+    // The LCM library accepts several groups of options, each with its own `?`.
     for option in options.split(['?', '&']).filter(|option| !option.is_empty()) {
         let wrong = |wanted: &str| format!("`{option}` in {text}: expected {wanted}");
         let (key, value) = option.split_once('=').unwrap_or((option, ""));
         match key {
             "mode" => {
-                let mode = Mode::parse(value);
+                let mode = OpenMode::parse(value);
                 url.mode = Some(mode.ok_or_else(|| wrong("mode=r, mode=w or mode=a"))?);
             }
             "speed" => {
@@ -62,7 +63,7 @@ pub(crate) fn file_url(text: &str) -> Result<Option<FileUrl>, String> {
     Ok(Some(url))
 }
 
-impl Mode {
+impl OpenMode {
     fn parse(text: &str) -> Option<Self> {
         match text {
             "r" => Some(Self::Read),
@@ -74,21 +75,21 @@ impl Mode {
 }
 
 impl FileUrl {
-    /// The path. An address is text, and so is the path in it.
+    /// The path as text; it is UTF-8, as the URL is.
     pub(crate) fn path_text(&self) -> String {
         self.path.display().to_string()
     }
 
-    /// The time from which on it is to be read, as `--start` takes it.
+    /// The start time in the form of `--start`.
     pub(crate) fn start_text(&self) -> Option<String> {
         let exact = |micros: i64| micros.checked_mul(1000).map(|nanos| format!("{nanos}ns"));
         self.start.map(|micros| exact(micros).unwrap_or_else(|| format!("{micros}us")))
     }
 
-    /// The path of the log to be written. `Err` if it is to be read.
+    /// The path of the log to write. `Err` if the mode is `r`.
     pub(crate) fn output(&self) -> Result<&Path, String> {
         match self.mode {
-            Some(Mode::Read) => Err(format!(
+            Some(OpenMode::Read) => Err(format!(
                 "mode=r reads {}, and here it is to be written: say mode=w or mode=a",
                 self.path.display()
             )),
@@ -96,7 +97,7 @@ impl FileUrl {
         }
     }
 
-    /// What is worth a warning where such an address stands.
+    /// Warnings about unknown keys.
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
         let path = self.path.display();
         self.unknown.iter().map(move |key| format!("`{key}` means nothing in file://{path}"))
@@ -108,13 +109,13 @@ mod tests {
     use super::*;
 
     fn url(text: &str) -> FileUrl {
-        file_url(text).unwrap().unwrap()
+        parse_file_url(text).unwrap().unwrap()
     }
 
     #[test]
     fn what_is_no_file_address_is_none() {
         for text in ["drive.lcm", "udpm://239.255.76.67:7667", "-", "file:drive.lcm", ""] {
-            assert_eq!(file_url(text), Ok(None));
+            assert_eq!(parse_file_url(text), Ok(None));
         }
     }
 
@@ -127,7 +128,7 @@ mod tests {
     #[test]
     fn options_may_stand_in_several_groups_and_the_last_one_counts() {
         let url = url("file://a?speed=2&mode=w?start_timestamp=-5&mode=a&colour=red&x");
-        assert_eq!((url.speed, url.mode, url.start), (Some(2.0), Some(Mode::Append), Some(-5)));
+        assert_eq!((url.speed, url.mode, url.start), (Some(2.0), Some(OpenMode::Append), Some(-5)));
         assert_eq!(url.unknown, ["colour", "x"]);
         assert_eq!(url.warnings().count(), 2);
         assert_eq!(url.start_text().unwrap(), "-5000ns");
@@ -143,7 +144,7 @@ mod tests {
             ("file://a?speed=inf", "a number"),
             ("file://a?start_timestamp=1.5", "whole number"),
         ] {
-            let wrong = file_url(text).unwrap_err();
+            let wrong = parse_file_url(text).unwrap_err();
             assert!(wrong.contains(said), "{wrong}");
         }
     }

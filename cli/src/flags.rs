@@ -1,27 +1,27 @@
-//! What of a command line a pipeline that was made for it says where: mistakes are told of flags, and not
-//! of a file that nobody wrote.
+//! Maps nodes and options of a generated pipeline back to flags, so that messages name flags and
+//! not a file the user never wrote.
 
 use sluice_core::mistake::Mistake;
 use sluice_pipeline::Mistakes;
 use sluice_pipeline::names::NameReport;
 use sluice_pipeline::report::Note;
 
-use crate::ending::Failure;
-use crate::inputs::SOURCE;
+use crate::exit::Failure;
+use crate::inputs::SOURCE_NAME;
 
 /// Where the options of a pipeline come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum PipelineOrigin {
     /// A file.
     File,
     /// The flags of a command line.
     Flags,
 }
 
-/// What is called after the sink of a pipeline that is made for a command line.
-const SINK: &str = "out";
+/// The name of the sink in generated pipelines.
+const SINK_NAME: &str = "out";
 
-/// The flag that an option of a node of such a pipeline comes from.
+/// The flag that an option of a generated node comes from.
 pub(crate) fn flag(node: &str, option: &str) -> String {
     let known = match option {
         "channels" if node == "renamed" => "--rename",
@@ -34,32 +34,32 @@ pub(crate) fn flag(node: &str, option: &str) -> String {
         "where" => "--where",
         "fields" => "--field",
         "events" => "--limit",
-        "plugin" if node == SOURCE => "--from",
+        "plugin" if node == SOURCE_NAME => "--from",
         "source_name" => "--source-name",
-        "plugin" if node == SINK => "--as",
-        "path" | "url" if node == SOURCE => "the input",
-        "path" | "url" if node == SINK => "--to",
-        _ if node == SOURCE => return format!("--source-option {option}"),
-        _ if node == SINK => return format!("--sink-option {option}"),
+        "plugin" if node == SINK_NAME => "--as",
+        "path" | "url" if node == SOURCE_NAME => "the input",
+        "path" | "url" if node == SINK_NAME => "--to",
+        _ if node == SOURCE_NAME => return format!("--source-option {option}"),
+        _ if node == SINK_NAME => return format!("--sink-option {option}"),
         _ => return format!("`{option}`"),
     };
     known.to_owned()
 }
 
-/// What a name that nothing matched is told of: the flag, or node and option.
-pub(crate) fn place_of_name(name: &NameReport, origin: Origin) -> String {
+/// Where an unmatched name was given: the flag, or node and option.
+pub(crate) fn name_location(name: &NameReport, origin: PipelineOrigin) -> String {
     match origin {
-        Origin::Flags => flag(&name.node, &name.option),
-        Origin::File => format!("{}: `{}`", name.node, name.option),
+        PipelineOrigin::Flags => flag(&name.node, &name.option),
+        PipelineOrigin::File => format!("{}: `{}`", name.node, name.option),
     }
 }
 
-/// What a note says, where an option that it names (`the option ...`) is a flag of the command
-/// line.
-pub(crate) fn note(note: &Note, origin: Origin) -> Note {
+/// Returns the note with the option that it names (`the option ...`) replaced by the flag it comes
+/// from.
+pub(crate) fn note_with_flags(note: &Note, origin: PipelineOrigin) -> Note {
     const OPTION: &str = "the option `";
     let mut told = note.clone();
-    if origin == Origin::File {
+    if origin == PipelineOrigin::File {
         return told;
     }
     if let Some((before, rest)) = note.what.rsplit_once(OPTION)
@@ -70,19 +70,20 @@ pub(crate) fn note(note: &Note, origin: Origin) -> Note {
     told
 }
 
-/// The mistakes of a pipeline that was made for a command line, told of its flags.
-pub(crate) fn mistakes(mistakes: &Mistakes) -> Failure {
+/// Turns the mistakes of a generated pipeline into a usage error that names flags.
+pub(crate) fn mistakes_with_flags(mistakes: &Mistakes) -> Failure {
     let text = &mistakes.document.text;
-    let told: Vec<String> = mistakes.list.iter().map(|mistake| told(mistake, text)).collect();
-    Failure::WrongUse(told.join("\n"))
+    let told: Vec<String> =
+        mistakes.list.iter().map(|mistake| mistake_text(mistake, text)).collect();
+    Failure::Usage(told.join("\n"))
 }
 
-fn told(mistake: &Mistake, text: &str) -> String {
-    let (node, option) = place(text, mistake.span.start);
+fn mistake_text(mistake: &Mistake, text: &str) -> String {
+    let (node, option) = node_and_option_at(text, mistake.span.start);
     let place = match (option, node) {
         (Some(option), node) => flag(node, option),
-        (None, SOURCE) => "the input".to_owned(),
-        (None, SINK) => "--to".to_owned(),
+        (None, SOURCE_NAME) => "the input".to_owned(),
+        (None, SINK_NAME) => "--to".to_owned(),
         (None, node) => format!("`{node}`"),
     };
     let mut told = format!("{place}: {}", mistake.message);
@@ -95,8 +96,8 @@ fn told(mistake: &Mistake, text: &str) -> String {
     told
 }
 
-/// The node and the option that stand at this byte of a pipeline file; no option at the head of a node.
-fn place(text: &str, at: usize) -> (&str, Option<&str>) {
+/// The node and the option at this byte of a pipeline file; no option in a node's header.
+fn node_and_option_at(text: &str, at: usize) -> (&str, Option<&str>) {
     let (mut node, mut option, mut start) = ("", None, 0);
     for line in text.split_inclusive('\n') {
         if start > at {
@@ -127,10 +128,10 @@ mod tests {
         let text = "[sources.log]\nplugin = \"x\"\npath = [\n    \"a\",\n    \"b\",\n]\n\n[stages.keep]\n\
                     channels = \"A\"\n\n[sinks.out]\nlevel = 3\n";
         let at = |part: &str| text.find(part).unwrap();
-        assert_eq!(place(text, 0), ("log", None));
-        assert_eq!(place(text, at("\"b\"")), ("log", Some("path")));
-        assert_eq!(place(text, at("\"A\"")), ("keep", Some("channels")));
-        assert_eq!(place(text, at("3")), ("out", Some("level")));
+        assert_eq!(node_and_option_at(text, 0), ("log", None));
+        assert_eq!(node_and_option_at(text, at("\"b\"")), ("log", Some("path")));
+        assert_eq!(node_and_option_at(text, at("\"A\"")), ("keep", Some("channels")));
+        assert_eq!(node_and_option_at(text, at("3")), ("out", Some("level")));
         assert_eq!(flag("out", "level"), "--sink-option level");
         assert_eq!(flag("log", "max_event"), "--source-option max_event");
         assert_eq!(flag("keep", "channels"), "--channel");
@@ -140,7 +141,7 @@ mod tests {
     fn options_in_notes_are_told_as_flags() {
         let what = "`x`: the option `channel_types` says which".to_owned();
         let of_file = Note { node: "typed".to_owned(), what, count: 3 };
-        assert_eq!(note(&of_file, Origin::File), of_file);
-        assert_eq!(note(&of_file, Origin::Flags).what, "`x`: --type says which");
+        assert_eq!(note_with_flags(&of_file, PipelineOrigin::File), of_file);
+        assert_eq!(note_with_flags(&of_file, PipelineOrigin::Flags).what, "`x`: --type says which");
     }
 }

@@ -1,4 +1,4 @@
-//! Finds out which source reads a file: by its first bytes, or else by its extension. Reads no event.
+//! Finds the source for an input, by its first bytes or its extension. Reads no events.
 
 use std::io::{self, IsTerminal};
 use std::panic::resume_unwind;
@@ -18,37 +18,38 @@ use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Node, OnDamage, Part, Pipeline, Report};
 
 use crate::args::SelectionArgs;
-use crate::ending::Failure;
-pub(crate) use crate::file_url::{FileUrl, Mode, file_url};
+use crate::exit::Failure;
+pub(crate) use crate::file_url::{FileUrl, OpenMode, parse_file_url};
 use crate::shell::Shell;
 
-/// How much of a file is looked at. Damage at the beginning of a log must not hide what follows.
-const HEAD: usize = 256 << 10;
+/// The number of bytes sniffed. Large, because damage at the start of a log must not hide its
+/// format.
+const SNIFF_LEN: usize = 256 << 10;
 
-/// The source for these inputs: the one called `from`, or else the one they all look like.
-pub(crate) fn source_of<'s>(
+/// The source for these inputs: the one called `from`, or the one that all of them sniff as.
+pub(crate) fn source_for<'s>(
     shell: &'s Shell,
     inputs: &[Input],
     from: Option<&str>,
 ) -> Result<&'s Plugin, Failure> {
     if let Some(name) = from {
-        let plugin = named(shell, PluginKind::Source, name)?;
-        expect_path_to_do(plugin)?;
+        let plugin = plugin_named(shell, PluginKind::Source, name)?;
+        check_path_suffices(plugin)?;
         return Ok(plugin);
     }
     if inputs.is_empty() {
-        return Err(Failure::WrongUse("there is no input".into()));
+        return Err(Failure::Usage("there is no input".into()));
     }
-    match common(shell, inputs, By::Path)? {
+    match common_source(shell, inputs, SniffMethod::Path)? {
         Ok(plugin) => Ok(plugin),
-        // What is one format by its first bytes can be read together, though some files could be read
-        // in a better way.
-        Err(_) => common(shell, inputs, By::Head)?.map_err(Failure::WrongUse),
+        // Files of one format by their first bytes can be read together, even if a more specific
+        // source exists for some of them.
+        Err(_) => common_source(shell, inputs, SniffMethod::Head)?.map_err(Failure::Usage),
     }
 }
 
-/// Whether this is the address of something live, such as `udpm://…`, and neither a path nor an address in an
-/// object store.
+/// Whether this is the URL of something live, such as `udpm://…`: neither a path nor an address in
+/// an object store.
 pub(crate) fn is_url(text: &str) -> bool {
     if is_address(Path::new(text)) {
         return false;
@@ -59,44 +60,46 @@ pub(crate) fn is_url(text: &str) -> bool {
     })
 }
 
-/// Reads an address `file://…`, and warns of what means nothing in it.
-pub(crate) fn told_file_url(text: &str, shell: &Shell) -> Result<Option<FileUrl>, Failure> {
-    let url = file_url(text).map_err(Failure::WrongUse)?;
+/// Parses a `file://` URL and warns of unknown keys.
+pub(crate) fn file_url_with_warnings(
+    text: &str,
+    shell: &Shell,
+) -> Result<Option<FileUrl>, Failure> {
+    let url = parse_file_url(text).map_err(Failure::Usage)?;
     url.iter().flat_map(FileUrl::warnings).for_each(|warning| shell.warn(&warning));
     Ok(url)
 }
 
-/// The path that an address `file://…` means, or the word as it is. When it begins means nothing to who
-/// asks that in another way; `instead` says how.
+/// Returns the path of a `file://` URL, or `word` as it is. Warns that `start_timestamp` has no
+/// effect; `instead` says what to use.
 pub fn path_of_url(word: &str, instead: &str, shell: &Shell) -> Result<String, Failure> {
-    let Some(url) = told_file_url(word, shell)? else { return Ok(word.to_owned()) };
+    let Some(url) = file_url_with_warnings(word, shell)? else { return Ok(word.to_owned()) };
     if url.start.is_some() {
         shell.warn(&format!("{instead}; start_timestamp means nothing here: {word}"));
     }
     Ok(url.path_text())
 }
 
-/// The paths that inputs stand for, and the events that are wanted of them: an address `file://…` may
-/// say from when on.
-pub(crate) fn without_addresses(
+/// Resolves `file://` URLs to paths. A URL may also set the start time of the selection.
+pub(crate) fn resolve_file_urls(
     inputs: &[String],
     selection: &SelectionArgs,
     shell: &Shell,
 ) -> Result<(Vec<String>, SelectionArgs), Failure> {
     let (mut paths, mut selection) = (Vec::new(), selection.clone());
     for input in inputs {
-        let Some(url) = told_file_url(input, shell)? else {
+        let Some(url) = file_url_with_warnings(input, shell)? else {
             paths.push(input.clone());
             continue;
         };
-        if matches!(url.mode, Some(Mode::Write | Mode::Append)) {
+        if matches!(url.mode, Some(OpenMode::Write | OpenMode::Append)) {
             let what = format!("{input} is to be read: its mode can only be r");
-            return Err(Failure::WrongUse(what));
+            return Err(Failure::Usage(what));
         }
         if let Some(start) = url.start_text() {
             if inputs.len() > 1 || selection.start.is_some() {
                 let what = "start_timestamp stands for --start, which is said once, for all inputs";
-                return Err(Failure::WrongUse(what.into()));
+                return Err(Failure::Usage(what.into()));
             }
             selection.start = Some(start);
         }
@@ -105,8 +108,8 @@ pub(crate) fn without_addresses(
     Ok((paths, selection))
 }
 
-/// The plugin that takes this address.
-pub(crate) fn of_url<'s>(
+/// The plugin that handles this URL.
+pub(crate) fn plugin_for_url<'s>(
     shell: &'s Shell,
     kind: PluginKind,
     url: &str,
@@ -115,29 +118,29 @@ pub(crate) fn of_url<'s>(
         let all = shell.registry.iter().filter(|plugin| plugin.kind() == kind);
         let schemes: Vec<String> =
             all.flat_map(|plugin| plugin.schemes).map(|s| format!("{s}://")).collect();
-        Failure::WrongUse(format!(
+        Failure::Usage(format!(
             "this program has no {kind} for {url}; it has one for: {}",
             schemes.join(", ")
         ))
     })
 }
 
-/// What a file is judged by.
+/// How the source of a file is found.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum By {
-    /// By all that can be found out of it, and else by its first bytes.
+enum SniffMethod {
+    /// By its path, and by its first bytes if no source claims the path.
     Path,
     /// By its first bytes, uncompressed.
     Head,
 }
 
-/// The source that all inputs look like. The inner `Err` says which two differ.
-fn common<'s>(
+/// The source common to all inputs. The inner `Err` says which two differ.
+fn common_source<'s>(
     shell: &'s Shell,
     inputs: &[Input],
-    by: By,
+    by: SniffMethod,
 ) -> Result<Result<&'s Plugin, String>, Failure> {
-    let formats = formats(shell, inputs, by)?;
+    let formats = sniff_all(shell, inputs, by)?;
     let (Some(first), Some(input)) = (formats.first(), inputs.first()) else {
         return Ok(Err("there is no input".into()));
     };
@@ -154,18 +157,22 @@ fn common<'s>(
     })
 }
 
-/// How many objects are looked at at a time: each takes as long as the way to the store and back.
-const BESIDE: usize = 16;
+/// The number of objects sniffed in parallel, as each costs a round trip to the store.
+const PARALLEL_SNIFFS: usize = 16;
 
 /// The source of each input, or the first failure.
-fn formats<'s>(shell: &'s Shell, inputs: &[Input], by: By) -> Result<Vec<&'s Plugin>, Failure> {
-    let format = |input: &Input| format_of(shell, &input.path, by);
+fn sniff_all<'s>(
+    shell: &'s Shell,
+    inputs: &[Input],
+    by: SniffMethod,
+) -> Result<Vec<&'s Plugin>, Failure> {
+    let format = |input: &Input| sniff_source(shell, &input.path, by);
     if !inputs.iter().any(|input| is_address(&input.path)) {
         return inputs.iter().map(format).collect();
     }
     let share = |first: usize| {
         let mut found = Vec::new();
-        for (place, input) in inputs.iter().enumerate().skip(first).step_by(BESIDE) {
+        for (place, input) in inputs.iter().enumerate().skip(first).step_by(PARALLEL_SNIFFS) {
             let format = format(input);
             let has_failed = format.is_err();
             found.push((place, format));
@@ -178,7 +185,8 @@ fn formats<'s>(shell: &'s Shell, inputs: &[Input], by: By) -> Result<Vec<&'s Plu
     let mut found = Vec::new();
     thread::scope(|scope| {
         let share = &share;
-        let threads = (0..inputs.len().min(BESIDE)).map(|first| scope.spawn(move || share(first)));
+        let threads =
+            (0..inputs.len().min(PARALLEL_SNIFFS)).map(|first| scope.spawn(move || share(first)));
         for thread in threads.collect::<Vec<_>>() {
             found.extend(thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
         }
@@ -187,28 +195,28 @@ fn formats<'s>(shell: &'s Shell, inputs: &[Input], by: By) -> Result<Vec<&'s Plu
     found.into_iter().map(|(_, format)| format).collect()
 }
 
-/// The plugin of that kind and name.
-pub(crate) fn named<'s>(
+/// The plugin of this kind and name.
+pub(crate) fn plugin_named<'s>(
     shell: &'s Shell,
     kind: PluginKind,
     name: &str,
 ) -> Result<&'s Plugin, Failure> {
     let found = shell.registry.get(kind, name);
     found.ok_or_else(|| match nearest(name, &shell.registry.names(kind)) {
-        Some(near) => Failure::WrongUse(format!(
-            "this program has no {kind} `{name}`; did you mean `{near}`?"
-        )),
-        None => missing(shell, kind, &format!("`{name}`")),
+        Some(near) => {
+            Failure::Usage(format!("this program has no {kind} `{name}`; did you mean `{near}`?"))
+        }
+        None => no_such_plugin(shell, kind, &format!("`{name}`")),
     })
 }
 
 /// The failure that this program has no such plugin.
-pub(crate) fn missing(shell: &Shell, kind: PluginKind, what: &str) -> Failure {
+pub(crate) fn no_such_plugin(shell: &Shell, kind: PluginKind, what: &str) -> Failure {
     let names = shell.registry.names(kind).join(", ");
-    Failure::WrongUse(format!("this program has no {kind} {what}; it has: {names}"))
+    Failure::Usage(format!("this program has no {kind} {what}; it has: {names}"))
 }
 
-/// The extension of a path without `.zst`, and whether that was there.
+/// The extension of a path without `.zst`, and whether `.zst` was there.
 pub fn extension(path: &Path) -> (Option<String>, bool) {
     let last = |path: &Path| path.extension().map(|e| e.to_string_lossy().into_owned());
     match last(path) {
@@ -217,48 +225,48 @@ pub fn extension(path: &Path) -> (Option<String>, bool) {
     }
 }
 
-fn format_of<'s>(shell: &'s Shell, path: &Path, by: By) -> Result<&'s Plugin, Failure> {
+fn sniff_source<'s>(shell: &'s Shell, path: &Path, by: SniffMethod) -> Result<&'s Plugin, Failure> {
     let is_stdin = path == Path::new("-");
-    if by == By::Path
+    if by == SniffMethod::Path
         && !is_stdin
         && let Some(plugin) = shell.registry.sniff_path(path)?.into_iter().next()
     {
         return Ok(plugin);
     }
     let head = match is_stdin {
-        // Nobody who is to type has said anything yet.
+        // On a terminal, reading would wait for the user to type.
         true if io::stdin().is_terminal() => Vec::new(),
         true => files::stdin_head()?,
-        false => files::head(path, HEAD)?,
+        false => files::head(path, SNIFF_LEN)?,
     };
     let sniffed = shell.registry.sniff(&head).into_iter().next();
     if let Some(plugin) = sniffed.filter(|plugin| (plugin.sniff)(&head) == SniffResult::Yes) {
         return Ok(plugin);
     }
-    refuse_no_log(shell, path, &head)?;
+    refuse_foreign_formats(shell, path, &head)?;
     let by_extension =
         || extension(path).0.and_then(|e| shell.registry.by_extension(PluginKind::Source, &e));
     sniffed.or_else(by_extension).ok_or_else(|| {
         let path = if is_stdin { "standard input".into() } else { path.display().to_string() };
-        let names = readers(shell).join(", ");
-        Failure::WrongUse(format!(
+        let names = sources_of_plain_files(shell).join(", ");
+        Failure::Usage(format!(
             "cannot tell the format of {path}; say --from with one of: {names}; or describe it with \
              --describe FILE.toml, if `sluice plugins` has a source for that"
         ))
     })
 }
 
-/// Refuses what is no log of any source, whatever it is called: files of formats that only others read, and files
-/// that declare types.
-fn refuse_no_log(shell: &Shell, path: &Path, head: &[u8]) -> Result<(), Failure> {
+/// Refuses files that are not logs, whatever their names: formats that other programs read, and
+/// files that declare types.
+fn refuse_foreign_formats(shell: &Shell, path: &Path, head: &[u8]) -> Result<(), Failure> {
     if let Some(format) = ForeignFormat::of_head(head) {
-        return Err(Failure::WrongUse(format.refusal(path)));
+        return Err(Failure::Usage(format.refusal(path)));
     }
     let may_declare = !head.is_empty() && !is_address(path) && files::is_text_bytes(head);
     if may_declare && sluice_core::codecs::declares_types(&shell.registry, path) {
         let (name, folder) = (path.display(), path.parent().unwrap_or(Path::new("")));
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        return Err(Failure::WrongUse(format!(
+        return Err(Failure::Usage(format!(
             "{name} declares types, and is no log: give it with --types {name}, or all types of its folder with \
              --types {0}; a shell turns --types {0}/* without quotes into one file of types and inputs",
             folder.display()
@@ -267,30 +275,29 @@ fn refuse_no_log(shell: &Shell, path: &Path, head: &[u8]) -> Result<(), Failure>
     Ok(())
 }
 
-/// The names of the sources that read files, and need to be told nothing else.
-fn readers(shell: &Shell) -> Vec<&'static str> {
+/// The names of the sources that read files and require no other option.
+fn sources_of_plain_files(shell: &Shell) -> Vec<&'static str> {
     let sources = shell.registry.iter().filter(|plugin| plugin.kind() == PluginKind::Source);
-    let readers =
-        sources.filter(|plugin| takes_path(plugin) && missing_beside_path(plugin).is_none());
+    let readers = sources.filter(|plugin| reads_files(plugin) && missing_options(plugin).is_none());
     readers.map(|plugin| plugin.name).collect()
 }
 
 /// Whether a source reads files.
-fn takes_path(plugin: &Plugin) -> bool {
+fn reads_files(plugin: &Plugin) -> bool {
     plugin.option_names().iter().any(|name| name == "path")
 }
 
-/// What a source that reads files has to be told beside their path.
-fn missing_beside_path(plugin: &Plugin) -> Option<OptionsError> {
+/// The error that names the options a source requires besides the path, if any.
+fn missing_options(plugin: &Plugin) -> Option<OptionsError> {
     let PluginFactory::Source(make) = plugin.make else { return None };
     make(json!({ "path": "log" })).err()
 }
 
-/// Refuses a source that reads files and needs to be told more of them than their path.
-pub(crate) fn expect_path_to_do(plugin: &Plugin) -> Result<(), Failure> {
-    match missing_beside_path(plugin).filter(|_| takes_path(plugin)) {
+/// Refuses a source that reads files but requires more options than the path.
+pub(crate) fn check_path_suffices(plugin: &Plugin) -> Result<(), Failure> {
+    match missing_options(plugin).filter(|_| reads_files(plugin)) {
         None => Ok(()),
-        Some(missing) => Err(Failure::WrongUse(format!(
+        Some(missing) => Err(Failure::Usage(format!(
             "`{0}` cannot read a file by its path alone: {missing}; give it the rest by \
              --describe FILE.toml or --source-option, or in a pipeline file: `sluice plugins {0}` shows how",
             plugin.name
@@ -298,19 +305,20 @@ pub(crate) fn expect_path_to_do(plugin: &Plugin) -> Result<(), Failure> {
     }
 }
 
-/// Reads a file through its source, with these options beside the path, into a sink.
-pub(crate) fn read_with(
+/// Reads a file into a sink. `options` are those of the source, without the path.
+pub(crate) fn read_into(
     plugin: &Plugin,
     path: &Path,
     options: &Map<String, Value>,
     sink: Box<dyn DynSink>,
 ) -> Result<Report, Failure> {
     let nodes = vec![file_node(plugin, path, options)?, sink_node(sink)];
-    let pipeline = Pipeline { name: None, memory: Some(MEMORY), nodes, ..Pipeline::default() };
+    let pipeline =
+        Pipeline { name: None, memory: Some(INSPECTION_MEMORY), nodes, ..Pipeline::default() };
     run::run(pipeline, &Options::default()).map_err(Failure::from)
 }
 
-/// What the source of a file has to say of it.
+/// What the source reports about a file.
 pub(crate) fn findings(
     plugin: &Plugin,
     path: &Path,
@@ -321,7 +329,7 @@ pub(crate) fn findings(
     source.findings(path).map_err(Failure::from)
 }
 
-/// What of a file's own table of contents is wrong, as its source sees it.
+/// The faults that the source finds in the index of a file.
 pub(crate) fn faults(
     plugin: &Plugin,
     path: &Path,
@@ -332,28 +340,28 @@ pub(crate) fn faults(
     source.faults(path).map_err(Failure::from)
 }
 
-/// Looking at a log takes little memory.
-const MEMORY: ByteSize = ByteSize(256 << 20);
+/// Inspecting a log takes little memory.
+const INSPECTION_MEMORY: ByteSize = ByteSize(256 << 20);
 
-/// The source of a file with these options beside its path.
+/// A source node for a file. `options` are those of the source, without the path.
 fn file_node(plugin: &Plugin, path: &Path, options: &Map<String, Value>) -> Result<Node, Failure> {
     let mut options = options.clone();
-    options.insert("path".into(), text(path)?.into());
+    options.insert("path".into(), utf8_path(path)?.into());
     source_node(plugin, options.into())
 }
 
-/// A source with these options, which is part of no pipeline file.
+/// A source node that is not part of a pipeline file.
 pub(crate) fn source_node(plugin: &Plugin, options: Value) -> Result<Node, Failure> {
     let PluginFactory::Source(make) = plugin.make else {
         return Err(Failure::Failed("no source".into()));
     };
-    let unfit = |e| Failure::WrongUse(format!("`{}` cannot read that: {e}", plugin.name));
+    let unfit = |e| Failure::Usage(format!("`{}` cannot read that: {e}", plugin.name));
     let source: Box<dyn Source> = make(options.clone()).map_err(unfit)?;
     let part = Part::Source(source);
     let schema = Value::from((plugin.schema)());
     let names = names::of_node(&schema, &options, &part, |_| 0..0);
     Ok(Node {
-        name: SOURCE.into(),
+        name: SOURCE_NAME.into(),
         plugin: plugin.name,
         kind: PluginKind::Source,
         from: Vec::new(),
@@ -368,10 +376,10 @@ pub(crate) fn source_node(plugin: &Plugin, options: Value) -> Result<Node, Failu
     })
 }
 
-/// What a source is called where the user has given it no name.
-pub const SOURCE: &str = "log";
+/// The name of the source in generated pipelines.
+pub const SOURCE_NAME: &str = "log";
 
-/// A sink that is part of no pipeline file, and reads from the source before it.
+/// A sink node that is not part of a pipeline file and reads from node 0.
 pub(crate) fn sink_node(sink: Box<dyn DynSink>) -> Node {
     Node {
         name: "sink".into(),
@@ -389,7 +397,7 @@ pub(crate) fn sink_node(sink: Box<dyn DynSink>) -> Node {
     }
 }
 
-/// The files that one name stands for; or the folder, if that is what a source reads.
+/// Expands a name to files, or to the folder itself if a source reads folders like it.
 pub fn expand(shell: &Shell, name: impl Into<PathBuf>) -> Result<Vec<Input>, Failure> {
     let path = name.into();
     if files::is_folder(&path) && !shell.registry.sniff_path(&path)?.is_empty() {
@@ -398,8 +406,8 @@ pub fn expand(shell: &Shell, name: impl Into<PathBuf>) -> Result<Vec<Input>, Fai
     Ok(files::expand(&[path])?)
 }
 
-fn text(path: &Path) -> Result<&str, Failure> {
-    let not_text = || Failure::WrongUse(format!("this path is not UTF-8: {}", path.display()));
+fn utf8_path(path: &Path) -> Result<&str, Failure> {
+    let not_text = || Failure::Usage(format!("this path is not UTF-8: {}", path.display()));
     path.to_str().ok_or_else(not_text)
 }
 
@@ -414,16 +422,16 @@ mod tests {
     #[test]
     fn sources_that_need_more_than_a_path_are_not_proposed_and_are_refused_with_what_to_do() {
         let shell = Shell::new(Registry::linked(), true, Color::Never);
-        let proposed = readers(&shell);
+        let proposed = sources_of_plain_files(&shell);
         assert!(proposed.contains(&"lcm-log") && proposed.contains(&"vel"), "{proposed:?}");
         for name in ["records", "exec"] {
             assert!(!proposed.contains(&name), "{proposed:?}");
-            let refused = source_of(&shell, &[], Some(name)).map(|plugin| plugin.name);
-            let Err(Failure::WrongUse(said)) = refused else { panic!("{name}: {refused:?}") };
+            let refused = source_for(&shell, &[], Some(name)).map(|plugin| plugin.name);
+            let Err(Failure::Usage(said)) = refused else { panic!("{name}: {refused:?}") };
             assert!(said.contains(&format!("`sluice plugins {name}` shows how")), "{said}");
         }
         for name in proposed {
-            assert!(source_of(&shell, &[], Some(name)).is_ok(), "{name}");
+            assert!(source_for(&shell, &[], Some(name)).is_ok(), "{name}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What the program says on standard error: lines for people, or JSON objects for programs.
+//! Messages on standard error: text, or JSON objects with `--log-format json`.
 //!
-//! Standard error belongs to the whole process, also to a panic and to a thread that hears signals, so its
-//! format does, too. What is worth saying is decided by others.
+//! The format is global, as panics and the signal thread write to standard error as well. What to
+//! print is decided elsewhere.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,16 +13,16 @@ use sluice_core::time;
 
 use crate::args::LogFormat;
 
-/// How much a line matters.
+/// The severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// The command failed, or something it was asked for is wrong.
+    /// The command failed, or something in it is invalid.
     Error,
     /// Something was lost, or is likely to be a mistake.
     Warning,
-    /// What is nice to know.
+    /// Information.
     Info,
-    /// What is said with `--verbose` only.
+    /// Printed with `--verbose` only.
     Debug,
 }
 
@@ -39,14 +39,14 @@ impl Level {
 
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// Sets the format of everything that this process says from now on.
+/// Sets the format of all further messages of this process.
 pub(crate) fn set_format(format: LogFormat) {
     let before = IS_JSON.swap(format == LogFormat::Json, Ordering::Relaxed);
     if format == LogFormat::Json && !before {
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             if is_json() {
-                record(Level::Error, "panic", json!({ "message": panic.to_string() }));
+                log_json(Level::Error, "panic", json!({ "message": panic.to_string() }));
             } else {
                 hook(panic);
             }
@@ -54,56 +54,56 @@ pub(crate) fn set_format(format: LogFormat) {
     }
 }
 
-/// Whether every line is a JSON object.
+/// Whether messages are JSON objects.
 pub fn is_json() -> bool {
     IS_JSON.load(Ordering::Relaxed)
 }
 
-/// Says something that is of no particular kind.
-pub fn tell(text: &str) {
+/// Prints a message without a kind.
+pub fn log_message(text: &str) {
     if is_json() {
-        record(Level::Info, "message", json!({ "message": text }));
+        log_json(Level::Info, "message", json!({ "message": text }));
     } else {
         write(&printable_lines(text));
     }
 }
 
-/// Writes text for people that has colours, and nothing else that a terminal would obey.
-pub(crate) fn tell_colored(text: &str) {
+/// Prints text with color sequences. The text must be free of other control sequences.
+pub(crate) fn log_colored(text: &str) {
     write(text);
 }
 
-/// Writes an object with these fields to standard error, as one line.
-pub(crate) fn record(level: Level, kind: &str, fields: Value) {
+/// Prints a JSON object with these fields on one line.
+pub(crate) fn log_json(level: Level, kind: &str, fields: Value) {
     write(&line(&now(), level, kind, fields));
 }
 
-/// Writes an object with these fields to standard error, as one line: a text for people, and then the
-/// fields.
-pub fn record_text(level: Level, kind: &str, text: &str, fields: Value) {
+/// Prints a JSON object on one line: a message followed by these fields.
+pub fn log_json_message(level: Level, kind: &str, text: &str, fields: Value) {
     let mut all = json!({ "message": text });
     if let (Some(all), Value::Object(fields)) = (all.as_object_mut(), fields) {
         all.extend(fields);
     }
-    record(level, kind, all);
+    log_json(level, kind, all);
 }
 
-/// Writes the progress of a run: alone, or as one of the objects of the log.
-pub(crate) fn progress(fields: Value) {
+/// Prints progress as JSON: bare, or as a record of the JSON log.
+pub(crate) fn log_progress(fields: Value) {
     if is_json() {
-        record(Level::Info, "progress", fields);
+        log_json(Level::Info, "progress", fields);
     } else {
         write(&fields.to_string());
     }
 }
 
-/// Writes a line to standard error. Where that is closed, nobody is there to be told.
+/// Writes a line to standard error. Errors are ignored: if it is closed, there is nowhere to report
+/// them.
 fn write(text: &str) {
     drop(writeln!(io::stderr().lock(), "{text}"));
 }
 
 fn line(time: &str, level: Level, kind: &str, fields: Value) -> String {
-    // What every line has comes first, for people who look at it.
+    // Common fields come first, which makes the lines easier to read.
     let mut line =
         format!("{{\"time\":\"{time}\",\"level\":\"{}\",\"kind\":\"{kind}\"", level.name());
     if let Value::Object(fields) = fields {

@@ -1,4 +1,5 @@
-//! Shows how a run goes on standard error: a bar, plain lines, or JSON. Decides nothing about the run.
+//! Shows the progress of a run on standard error as a bar, plain lines or JSON. Decides nothing
+//! about the run.
 
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};
@@ -12,122 +13,128 @@ use sluice_core::name::{printable, printable_sentence};
 use sluice_pipeline::Report;
 use sluice_pipeline::run::{Milestone, Progress, Snapshot};
 
-use crate::args::ProgressForm;
-use crate::log::{self, Level, tell};
+use crate::args::ProgressFormat;
+use crate::log::{self, Level, log_message};
 use crate::shell::Shell;
 use crate::terminal::BarLine;
 use crate::units;
 
-// Both fit into eighty columns, so that the line never wraps.
+// Both fit into 80 columns, so that the line never wraps.
 const BAR: &str =
     "{wide_bar} {percent:>3}% of {decimal_total_bytes}, {decimal_bytes_per_sec}, {msg}, {eta} left";
 const SPINNER: &str = "{spinner} {decimal_bytes}, {decimal_bytes_per_sec}, {msg}, {elapsed}";
 
-// Of what is made up or received nobody knows bytes: events and time are what there is to tell.
-const BAR_OF_EVENTS: &str = "{wide_bar} {percent:>3}%, {msg}, {elapsed}, {eta} left";
-const SPINNER_OF_EVENTS: &str = "{spinner} {msg}, {elapsed}";
+// For generated and live events: the number of bytes is unknown.
+const EVENT_BAR: &str = "{wide_bar} {percent:>3}%, {msg}, {elapsed}, {eta} left";
+const EVENT_SPINNER: &str = "{spinner} {msg}, {elapsed}";
 
-// What has no end has no bar, and its line is written by us.
+// For recordings, which have no end: the whole line is our own message.
 const RECORDING: &str = "{spinner} {wide_msg}";
 
-// Before anything has been read there is nothing to tell but the time.
+// Before anything has been read.
 const START: &str = "{spinner} {elapsed}";
 
 const FINISHING: &str = "{spinner} {msg}, {elapsed}, finishing the outputs";
 
-/// How often a line says how a run goes.
-const PLAIN_EVERY: Duration = Duration::from_secs(5);
+/// The interval between plain lines.
+const PLAIN_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Shows how a run goes.
-pub(crate) struct Meter {
-    form: Form,
+/// Shows the progress of a run.
+pub(crate) struct ProgressMeter {
+    style: MeterStyle,
     quiet: bool,
     verbose: bool,
     started: Instant,
     state: Mutex<State>,
 }
 
-enum Form {
+enum MeterStyle {
     Bar(ProgressBar),
     Plain,
-    /// An object every so often.
+    /// A JSON object per interval.
     Json(Duration),
     Silent,
 }
 
 struct State {
     last: Snapshot,
-    told: Instant,
-    /// What was told last.
-    shown: Snapshot,
-    /// The file that is recorded into, if one is.
+    last_update: Instant,
+    /// The snapshot of the last update.
+    last_shown: Snapshot,
+    /// The file being recorded into, if any.
     file: Option<PathBuf>,
-    /// What inputs have said of themselves, with their names.
+    /// Notes already printed, with the names of their nodes.
     notes: BTreeSet<(String, String)>,
 }
 
-impl Meter {
-    /// A meter in that form. A quiet program shows progress to machines only, which asked for it.
-    pub(crate) fn new(form: ProgressForm, shell: &Shell) -> Self {
+impl ProgressMeter {
+    /// Creates a meter. With `--quiet`, only JSON that was asked for is shown.
+    pub(crate) fn new(form: ProgressFormat, shell: &Shell) -> Self {
         let Shell { quiet, verbose, .. } = *shell;
         let form = match form {
-            ProgressForm::Json => Form::Json(Duration::from_millis(500)),
-            ProgressForm::None => Form::Silent,
-            _ if quiet => Form::Silent,
-            _ if log::is_json() => Form::Json(PLAIN_EVERY),
-            ProgressForm::Auto if io::stderr().is_terminal() => bar(),
-            ProgressForm::Bar => bar(),
-            ProgressForm::Auto | ProgressForm::Plain => Form::Plain,
+            ProgressFormat::Json => MeterStyle::Json(Duration::from_millis(500)),
+            ProgressFormat::None => MeterStyle::Silent,
+            _ if quiet => MeterStyle::Silent,
+            _ if log::is_json() => MeterStyle::Json(PLAIN_INTERVAL),
+            ProgressFormat::Auto if io::stderr().is_terminal() => bar(),
+            ProgressFormat::Bar => bar(),
+            ProgressFormat::Auto | ProgressFormat::Plain => MeterStyle::Plain,
         };
         let (started, last) = (Instant::now(), Snapshot::default());
-        let state =
-            State { last, told: started, shown: last, file: None, notes: BTreeSet::default() };
-        Self { form, quiet, verbose, started, state: Mutex::new(state) }
+        let state = State {
+            last,
+            last_update: started,
+            last_shown: last,
+            file: None,
+            notes: BTreeSet::default(),
+        };
+        Self { style: form, quiet, verbose, started, state: Mutex::new(state) }
     }
 
-    /// Says something without tearing up the bar. A quiet program does not.
-    pub(crate) fn say(&self, text: &str) {
-        match &self.form {
+    /// Prints a message above the bar. Prints nothing with `--quiet`.
+    pub(crate) fn println(&self, text: &str) {
+        match &self.style {
             _ if self.quiet => {}
-            Form::Bar(bar) => bar.suspend(|| tell(text)),
-            // Programs read every line, and words are none of theirs unless they are objects, too.
-            Form::Json(_) if !log::is_json() => {}
-            Form::Json(_) | Form::Plain | Form::Silent => tell(text),
+            MeterStyle::Bar(bar) => bar.suspend(|| log_message(text)),
+            // A program reads each line as JSON, so plain text must not appear among them.
+            MeterStyle::Json(_) if !log::is_json() => {}
+            MeterStyle::Json(_) | MeterStyle::Plain | MeterStyle::Silent => log_message(text),
         }
     }
 
-    /// As [`say`](Self::say), of this kind; programs get these fields beside the text.
-    fn say_of(&self, level: Level, kind: &str, text: &str, fields: Value) {
+    /// Like [`println`](Self::println), with the kind and the fields of a JSON log record.
+    fn println_with_fields(&self, level: Level, kind: &str, text: &str, fields: Value) {
         if !log::is_json() {
-            self.say(text);
+            self.println(text);
         } else if !self.quiet {
-            log::record_text(level, kind, text, fields);
+            log::log_json_message(level, kind, text, fields);
         }
     }
 
-    /// Says into which file is recorded from now on.
-    pub(crate) fn records_into(&self, file: &Path) {
-        self.say(&format!("writing {}", file.display()));
+    /// Reports the file that is recorded into from now on.
+    pub(crate) fn recording_into(&self, file: &Path) {
+        self.println(&format!("writing {}", file.display()));
         let before = self.state().file.replace(file.to_owned());
-        if let (None, Form::Bar(bar)) = (before, &self.form) {
+        if let (None, MeterStyle::Bar(bar)) = (before, &self.style) {
             bar.set_style(style(RECORDING));
         }
     }
 
-    /// Leaves out of a report what was told when it happened, and has no count that is only known now.
-    pub(crate) fn forget_told(&self, report: &mut Report) {
+    /// Removes notes from the report that were printed during the run, unless they now have a
+    /// count.
+    pub(crate) fn drop_reported_notes(&self, report: &mut Report) {
         let state = self.state();
         report.notes.retain(|note| {
             note.count > 0 || !state.notes.contains(&(note.node.clone(), note.what.clone()))
         });
     }
 
-    /// Takes the bar away, or says the last word.
+    /// Removes the bar, or prints the last JSON object.
     pub(crate) fn finish(&self) {
-        match &self.form {
-            Form::Bar(bar) => bar.finish_and_clear(),
-            Form::Json(_) => self.tell_machine(&self.state().last, true),
-            Form::Plain | Form::Silent => {}
+        match &self.style {
+            MeterStyle::Bar(bar) => bar.finish_and_clear(),
+            MeterStyle::Json(_) => self.print_json(&self.state().last, true),
+            MeterStyle::Plain | MeterStyle::Silent => {}
         }
     }
 
@@ -135,63 +142,71 @@ impl Meter {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the snapshot; gives what to tell, if it is time to.
-    fn due(&self, snapshot: &Snapshot) -> Option<Due> {
+    /// Stores the snapshot; returns an update if one is due.
+    fn take_due_update(&self, snapshot: &Snapshot) -> Option<DueUpdate> {
         let mut state = self.state();
         state.last = *snapshot;
-        let (pause, since) = (self.form.pause(state.file.is_some()), state.told.elapsed());
+        let (pause, since) =
+            (self.style.interval(state.file.is_some()), state.last_update.elapsed());
         if since < pause {
             return None;
         }
-        state.told = Instant::now();
-        let before = std::mem::replace(&mut state.shown, *snapshot);
-        let recorded = state.file.as_deref().map(|file| Recorded {
+        state.last_update = Instant::now();
+        let before = std::mem::replace(&mut state.last_shown, *snapshot);
+        let recorded = state.file.as_deref().map(|file| RecordingRate {
             file: file.display().to_string(),
             events: snapshot.events.saturating_sub(before.events),
             bytes: snapshot.bytes.saturating_sub(before.bytes),
-            since: since.as_secs_f64(),
+            seconds: since.as_secs_f64(),
         });
-        Some(Due { recorded })
+        Some(DueUpdate { recorded })
     }
 
-    fn show(&self, snapshot: &Snapshot, due: &Due) {
-        match (&self.form, &due.recorded) {
-            (Form::Bar(bar), Some(recorded)) => bar.set_message(self.line(snapshot, recorded)),
-            (Form::Plain, Some(recorded)) => tell(&self.line(snapshot, recorded)),
-            (Form::Bar(bar), None) => self.tell_bar(bar, snapshot),
-            (Form::Plain, None) => self.tell_person(snapshot),
-            (Form::Json(_), _) => self.tell_machine(snapshot, false),
-            (Form::Silent, _) => {}
+    fn show(&self, snapshot: &Snapshot, due: &DueUpdate) {
+        match (&self.style, &due.recorded) {
+            (MeterStyle::Bar(bar), Some(recorded)) => {
+                bar.set_message(self.recording_line(snapshot, recorded))
+            }
+            (MeterStyle::Plain, Some(recorded)) => {
+                log_message(&self.recording_line(snapshot, recorded))
+            }
+            (MeterStyle::Bar(bar), None) => self.update_bar(bar, snapshot),
+            (MeterStyle::Plain, None) => self.print_plain(snapshot),
+            (MeterStyle::Json(_), _) => self.print_json(snapshot, false),
+            (MeterStyle::Silent, _) => {}
         }
     }
 
-    /// How a recording goes: in all, and how fast since the last line.
-    fn line(&self, snapshot: &Snapshot, recorded: &Recorded) -> String {
-        let Recorded { file, events: new, bytes, since } = recorded;
+    /// The line of a recording: totals, and rates since the last line.
+    fn recording_line(&self, snapshot: &Snapshot, recorded: &RecordingRate) -> String {
+        let RecordingRate { file, events: new, bytes, seconds: since } = recorded;
         let seconds = self.started.elapsed().as_secs();
         let rate = units::count((*new as f64 / since.max(1e-9)) as u64);
-        let speed = units::speed(*bytes, *since);
-        let (read, events) = (units::bytes(snapshot.bytes), events(snapshot));
+        let speed = units::throughput(*bytes, *since);
+        let (read, events) = (units::bytes(snapshot.bytes), events_text(snapshot));
         format!("{file}: {seconds} s, {events}, {read}, {rate} events/s, {speed}")
     }
 
-    fn tell_person(&self, snapshot: &Snapshot) {
+    fn print_plain(&self, snapshot: &Snapshot) {
         let seconds = self.started.elapsed().as_secs_f64();
         if snapshot.without_bytes {
             let rate = units::count((snapshot.events as f64 / seconds.max(1e-9)) as u64);
-            tell(&format!("{}, {rate} events/s, {seconds:.0} s", events(snapshot)));
+            log_message(&format!("{}, {rate} events/s, {seconds:.0} s", events_text(snapshot)));
             return;
         }
         let read = match snapshot.total_bytes {
             Some(total) => format!("{} of {}", units::bytes(snapshot.bytes), units::bytes(total)),
             None => units::bytes(snapshot.bytes),
         };
-        let speed = units::speed(snapshot.bytes, seconds);
-        let inputs = inputs(snapshot).map(|inputs| format!("{inputs}, ")).unwrap_or_default();
-        tell(&format!("{inputs}{read} read, {}, {speed}, {seconds:.0} s", events(snapshot)));
+        let speed = units::throughput(snapshot.bytes, seconds);
+        let inputs = inputs_done(snapshot).map(|inputs| format!("{inputs}, ")).unwrap_or_default();
+        log_message(&format!(
+            "{inputs}{read} read, {}, {speed}, {seconds:.0} s",
+            events_text(snapshot)
+        ));
     }
 
-    fn tell_machine(&self, snapshot: &Snapshot, done: bool) {
+    fn print_json(&self, snapshot: &Snapshot, done: bool) {
         let mut line = json!({
             "bytes": snapshot.bytes,
             "total_bytes": snapshot.total_bytes,
@@ -209,16 +224,16 @@ impl Meter {
                 fields.insert("done".into(), true.into());
             }
         }
-        log::progress(line);
+        log::log_progress(line);
     }
 
-    fn tell_bar(&self, bar: &ProgressBar, snapshot: &Snapshot) {
+    fn update_bar(&self, bar: &ProgressBar, snapshot: &Snapshot) {
         if let Some(total) = snapshot.total_bytes.filter(|_| bar.length().is_none()) {
             bar.set_length(total);
-            let template = if snapshot.without_bytes { BAR_OF_EVENTS } else { BAR };
+            let template = if snapshot.without_bytes { EVENT_BAR } else { BAR };
             bar.set_style(style(template).progress_chars("=> "));
         } else if snapshot.total_bytes.is_none() {
-            let template = if snapshot.without_bytes { SPINNER_OF_EVENTS } else { SPINNER };
+            let template = if snapshot.without_bytes { EVENT_SPINNER } else { SPINNER };
             bar.set_style(style(template));
         }
         let rate = snapshot.events as f64 / self.started.elapsed().as_secs_f64().max(1e-9);
@@ -227,9 +242,9 @@ impl Meter {
             (1.., _) => ", damage".to_owned(),
             _ => String::new(),
         };
-        let inputs = inputs(snapshot).map(|inputs| format!("{inputs}, ")).unwrap_or_default();
+        let inputs = inputs_done(snapshot).map(|inputs| format!("{inputs}, ")).unwrap_or_default();
         let events = if snapshot.without_bytes {
-            format!("{}, ", units::many(snapshot.events, "event"))
+            format!("{}, ", units::pluralize(snapshot.events, "event"))
         } else {
             String::new()
         };
@@ -239,80 +254,90 @@ impl Meter {
     }
 }
 
-impl Progress for Meter {
+impl Progress for ProgressMeter {
     fn update(&self, snapshot: &Snapshot) {
-        // What lies across a cut is read twice; nobody wants to see more than all of it.
+        // Events across a split boundary are read twice; never show more than the total.
         let bytes = snapshot.bytes.min(snapshot.total_bytes.unwrap_or(u64::MAX));
         let snapshot = &Snapshot { bytes, ..*snapshot };
-        if let Some(due) = self.due(snapshot) {
+        if let Some(due) = self.take_due_update(snapshot) {
             self.show(snapshot, &due);
         }
     }
 
     fn said(&self, node: &str, line: &str) {
         let text = format!("{node}: {}", printable_sentence(line));
-        self.say_of(Level::Info, "program", &text, json!({ "node": node, "line": line }));
+        self.println_with_fields(
+            Level::Info,
+            "program",
+            &text,
+            json!({ "node": node, "line": line }),
+        );
     }
 
     fn note(&self, node: &str, what: &str) {
         if self.state().notes.insert((node.to_owned(), what.to_owned())) {
             let text = format!("{node}: {}", printable_sentence(what));
-            self.say_of(Level::Info, "note", &text, json!({ "node": node, "what": what }));
+            self.println_with_fields(
+                Level::Info,
+                "note",
+                &text,
+                json!({ "node": node, "what": what }),
+            );
         }
     }
 
     fn milestone(&self, milestone: &Milestone<'_>) {
-        if let (Form::Bar(bar), Milestone::Finishing) = (&self.form, milestone)
+        if let (MeterStyle::Bar(bar), Milestone::Finishing) = (&self.style, milestone)
             && self.state().last.units == 0
         {
-            // A bar that is full says nothing of what is left to do.
+            // A full bar would hide that outputs are still being finished.
             bar.set_style(style(FINISHING));
         }
         if self.verbose
-            && let Some((kind, text, fields)) = described(milestone)
+            && let Some((kind, text, fields)) = milestone_record(milestone)
         {
-            self.say_of(Level::Debug, kind, &text, fields);
+            self.println_with_fields(Level::Debug, kind, &text, fields);
         }
     }
 }
 
-/// What there is to tell.
-struct Due {
-    /// How the recording went since the last time, if it is one.
-    recorded: Option<Recorded>,
+/// An update that is due.
+struct DueUpdate {
+    /// The rate since the last update, for recordings.
+    recorded: Option<RecordingRate>,
 }
 
-struct Recorded {
+struct RecordingRate {
     file: String,
     events: u64,
     bytes: u64,
-    since: f64,
+    seconds: f64,
 }
 
-impl Form {
-    /// How long to be silent between two words.
-    fn pause(&self, recording: bool) -> Duration {
+impl MeterStyle {
+    /// The minimum time between two updates.
+    fn interval(&self, recording: bool) -> Duration {
         match self {
-            // Numbers that change all the time cannot be read.
+            // Numbers that change ten times per second cannot be read.
             Self::Bar(_) if recording => Duration::from_secs(1),
             Self::Bar(_) => Duration::from_millis(100),
             Self::Json(pause) => *pause,
-            Self::Plain => PLAIN_EVERY,
+            Self::Plain => PLAIN_INTERVAL,
             Self::Silent => Duration::MAX,
         }
     }
 }
 
-/// A milestone as it is said with `--verbose`: its kind, the words, and the fields for programs.
-fn described(milestone: &Milestone<'_>) -> Option<(&'static str, String, Value)> {
+/// A milestone as printed with `--verbose`: kind, message, and JSON fields.
+fn milestone_record(milestone: &Milestone<'_>) -> Option<(&'static str, String, Value)> {
     let shown = |path: &Path| printable(&path.to_string_lossy()).into_owned();
     Some(match *milestone {
         Milestone::Planned { node, inputs, pieces, bytes } => (
             "plan",
             format!(
                 "{node}: {} in {}, {}",
-                units::many(inputs as u64, "input"),
-                units::many(pieces as u64, "piece"),
+                units::pluralize(inputs as u64, "input"),
+                units::pluralize(pieces as u64, "piece"),
                 bytes.map_or("size not known".to_owned(), units::bytes)
             ),
             json!({ "node": node, "inputs": inputs, "pieces": pieces, "bytes": bytes }),
@@ -327,7 +352,7 @@ fn described(milestone: &Milestone<'_>) -> Option<(&'static str, String, Value)>
             format!(
                 "{node}: read {}: {} in {seconds:.3} s",
                 shown(input),
-                units::many(events, "event")
+                units::pluralize(events, "event")
             ),
             json!({
                 "node": node, "input": input.to_string_lossy(), "events": events, "seconds": seconds,
@@ -345,24 +370,29 @@ fn described(milestone: &Milestone<'_>) -> Option<(&'static str, String, Value)>
         ),
         Milestone::Output { path, rows, bytes } => (
             "output",
-            format!("wrote {}: {}, {}", shown(path), units::many(rows, "row"), units::bytes(bytes)),
+            format!(
+                "wrote {}: {}, {}",
+                shown(path),
+                units::pluralize(rows, "row"),
+                units::bytes(bytes)
+            ),
             json!({ "path": path.to_string_lossy(), "rows": rows, "bytes": bytes }),
         ),
-        // It is of interest to who looks at a bar.
+        // Only the bar shows the others.
         _ => return None,
     })
 }
 
 /// How many inputs of a batch are done.
-fn inputs(snapshot: &Snapshot) -> Option<String> {
+fn inputs_done(snapshot: &Snapshot) -> Option<String> {
     let Snapshot { units, units_done, .. } = snapshot;
     (*units > 0).then(|| format!("{units_done}/{units} inputs"))
 }
 
-fn events(snapshot: &Snapshot) -> String {
-    let mut events = units::many(snapshot.events, "event");
+fn events_text(snapshot: &Snapshot) -> String {
+    let mut events = units::pluralize(snapshot.events, "event");
     if snapshot.damage > 0 {
-        events += &format!(", {}", units::many(snapshot.damage, "damaged range"));
+        events += &format!(", {}", units::pluralize(snapshot.damage, "damaged range"));
     }
     if snapshot.lost > 0 {
         events += &format!(", {} lost", units::count(snapshot.lost));
@@ -370,12 +400,12 @@ fn events(snapshot: &Snapshot) -> String {
     events
 }
 
-fn bar() -> Form {
+fn bar() -> MeterStyle {
     let target = ProgressDrawTarget::term_like_with_hz(Box::new(BarLine), 10);
     let bar = ProgressBar::with_draw_target(None, target);
     bar.set_style(style(START));
     bar.enable_steady_tick(Duration::from_millis(200));
-    Form::Bar(bar)
+    MeterStyle::Bar(bar)
 }
 
 fn style(template: &str) -> ProgressStyle {

@@ -1,4 +1,4 @@
-//! Pipeline files made on the spot: what `convert` and `cat` run, as text that can be saved.
+//! Generates the pipelines that `convert`, `cat` and similar verbs run, as text that can be saved.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use sluice_pipeline::spec::quoted as key;
 pub(crate) use sluice_pipeline::spec::string_literal as string;
 
 use crate::args::{Assignment, SelectionArgs};
-use crate::inputs::{SOURCE, is_url};
+use crate::inputs::{SOURCE_NAME, is_url};
 
 /// A pipeline of one source, at most a few stages, and one sink.
 #[derive(Debug, Default)]
@@ -18,19 +18,19 @@ pub(crate) struct Recipe<'r> {
     pub(crate) inputs: &'r [String],
     /// Its other options.
     pub(crate) source_options: &'r [Assignment],
-    /// What the source of its events is called, with placeholders.
+    /// The template for the `source` of events.
     pub(crate) source_name: Option<&'r str>,
-    /// The built-in types that its payloads are decoded by, beside those of the selection.
+    /// Built-in types to decode payloads with, besides those of the selection.
     pub(crate) own_types: &'r [&'r str],
-    /// Which events go on.
+    /// Which events to keep.
     pub(crate) selection: Option<&'r SelectionArgs>,
-    /// How many of them.
+    /// The number of events to keep.
     pub(crate) limit: Option<u64>,
-    /// New names of channels, by pattern.
+    /// New channel names, by pattern.
     pub(crate) renames: &'r [(String, String)],
-    /// Names of channels that several sources share; each gets its own.
+    /// Channel names shared by several sources; the source is appended to each.
     pub(crate) shared_names: &'r [String],
-    /// Whether events of which only decoded rows are there have to get payloads again.
+    /// Whether decoded rows must be encoded back to payloads.
     pub(crate) encodes: bool,
     /// The sink's plugin.
     pub(crate) sink: &'r str,
@@ -38,21 +38,21 @@ pub(crate) struct Recipe<'r> {
     pub(crate) output: &'r str,
     /// Its other options.
     pub(crate) sink_options: &'r [Assignment],
-    /// The fields of decoded messages it writes; all if there are none.
+    /// The fields of decoded messages to write; all if empty.
     pub(crate) fields: &'r [String],
 }
 
 impl Recipe<'_> {
-    /// The pipeline file.
+    /// The text of the pipeline file.
     pub(crate) fn text(&self) -> String {
-        let mut file = FileText::default();
-        file.node(PluginKind::Source, SOURCE, self.source);
+        let mut file = PipelineText::default();
+        file.node(PluginKind::Source, SOURCE_NAME, self.source);
         file.inputs(self.inputs);
         file.options(self.source_options);
         if let Some(name) = self.source_name {
             file.option("source_name", &string(name));
         }
-        if let Some(selection) = self.selection.filter(|selection| selects(selection)) {
+        if let Some(selection) = self.selection.filter(|selection| selects_events(selection)) {
             file.node(PluginKind::Stage, "keep", "filter");
             file.selection(selection);
         }
@@ -84,9 +84,9 @@ impl Recipe<'_> {
             }
         }
         file.node(PluginKind::Sink, "out", self.sink);
-        // Without an output, the sink knows by itself where to.
+        // Without an output, the sink uses its default.
         if !self.output.is_empty() {
-            file.option(key_of(self.output), &string(self.output));
+            file.option(path_or_url_key(self.output), &string(self.output));
         }
         file.options(self.sink_options);
         if !self.fields.is_empty() {
@@ -105,24 +105,24 @@ impl Recipe<'_> {
     }
 }
 
-/// The option that an input or output is given as.
-fn key_of(text: &str) -> &'static str {
+/// The name of the option for an input or output.
+fn path_or_url_key(text: &str) -> &'static str {
     if is_url(text) { "url" } else { "path" }
 }
 
-fn selects(selection: &SelectionArgs) -> bool {
+fn selects_events(selection: &SelectionArgs) -> bool {
     let SelectionArgs { channel, exclude, start, end, .. } = selection;
     !channel.is_empty() || !exclude.is_empty() || start.is_some() || end.is_some()
 }
 
 #[derive(Default)]
-struct FileText {
+struct PipelineText {
     text: String,
-    /// The node before, which the next one reads from.
+    /// The previous node, which the next one reads from.
     before: Option<&'static str>,
 }
 
-impl FileText {
+impl PipelineText {
     fn node(&mut self, kind: PluginKind, name: &'static str, plugin: &str) {
         let gap = if self.text.is_empty() { "" } else { "\n" };
         self.line(format_args!("{gap}[{kind}s.{name}]"));
@@ -133,9 +133,9 @@ impl FileText {
     }
 
     fn inputs(&mut self, inputs: &[String]) {
-        // Without any, the source knows by itself what to read.
+        // Without inputs, the source uses its default.
         if let Some(first) = inputs.first() {
-            self.option(key_of(first), &strings(inputs));
+            self.option(path_or_url_key(first), &strings(inputs));
         }
     }
 
@@ -180,7 +180,7 @@ impl FileText {
     }
 
     fn options(&mut self, options: &[Assignment]) {
-        options.iter().for_each(|Assignment { name, value }| self.option(name, &toml_of(value)));
+        options.iter().for_each(|Assignment { name, value }| self.option(name, &toml_value(value)));
     }
 
     fn option(&mut self, key: &str, value: &str) {
@@ -193,7 +193,7 @@ impl FileText {
     }
 }
 
-/// One string as it is, or a list with a line for each.
+/// A single string, or a list with one line per string.
 fn strings(texts: &[String]) -> String {
     match texts {
         [one] => string(one),
@@ -205,14 +205,14 @@ fn strings(texts: &[String]) -> String {
     }
 }
 
-/// An option with a list of texts that stand for themselves.
-pub(crate) fn list(name: &str, texts: &[String]) -> Assignment {
+/// An option whose value is a list of literal strings.
+pub(crate) fn list_option(name: &str, texts: &[String]) -> Assignment {
     let texts: Vec<String> = texts.iter().map(|text| string(text)).collect();
     Assignment { name: name.into(), value: format!("[{}]", texts.join(", ")) }
 }
 
-/// `value` as it is if it is TOML, or else as a string.
-pub(crate) fn toml_of(value: &str) -> String {
+/// `value` as it is if it is valid TOML, otherwise as a string.
+pub(crate) fn toml_value(value: &str) -> String {
     let line = format!("value = {value}");
     let is_toml = line.lines().count() == 1 && toml::from_str::<toml::Table>(&line).is_ok();
     if is_toml { value.trim().to_owned() } else { string(value) }
@@ -392,8 +392,8 @@ fields = [
     #[test]
     fn values_are_toml_if_they_can_be() {
         let values = ["3", "true", "[1, 2]", "\"x\"", "{ a = 1 }"];
-        values.iter().for_each(|value| assert_eq!(toml_of(value), *value));
-        assert_eq!(toml_of("64MiB"), "\"64MiB\"");
-        assert_eq!(toml_of("1\nother = 2"), "\"\"\"\n1\nother = 2\"\"\"");
+        values.iter().for_each(|value| assert_eq!(toml_value(value), *value));
+        assert_eq!(toml_value("64MiB"), "\"64MiB\"");
+        assert_eq!(toml_value("1\nother = 2"), "\"\"\"\n1\nother = 2\"\"\"");
     }
 }

@@ -1,5 +1,5 @@
-//! Ctrl-C, `kill`, and a terminal that is closed: the first ends a run with nothing half done, the second at once.
-//! SIGHUP asks a recording for a new file. No signal that ends this process leaves programs behind.
+//! Signal handling: the first SIGINT, SIGTERM or SIGHUP ends a run cleanly, the second at once. A
+//! recording opens a new file on SIGHUP. Child programs are ended in any case.
 
 use std::fs;
 use std::sync::Arc;
@@ -12,71 +12,71 @@ use signal_hook::low_level::emulate_default_handler;
 use sluice_core::programs;
 use sluice_pipeline::run::Stop;
 
-use crate::ending::FAILED;
+use crate::exit::EXIT_FAILED;
 use crate::terminal;
 
-/// What is said to the first signal, and to the second.
+/// The messages printed on the first and on the second signal.
 pub type SignalMessages = [&'static str; 2];
 
-/// What is said where outputs appear at the end.
+/// Messages for runs that publish their outputs at the end.
 pub(crate) const PUBLISHING: SignalMessages = [
     "stopping: what is not whole is not published; once more aborts",
     "aborting: nothing will be published",
 ];
 
-/// What is said where outputs grow.
+/// Messages for recordings, whose outputs grow.
 pub(crate) const RECORDING: SignalMessages = [
     "stopping: what has been received is written; once more leaves it",
     "aborting: what was not yet written is lost",
 ];
 
-/// Whether SIGHUP asks for something else than an end.
-static HANGUP_IS_AN_ORDER: AtomicBool = AtomicBool::new(false);
+/// Whether SIGHUP requests a new file instead of ending the program.
+static HANGUP_REQUESTS_NEW_FILE: AtomicBool = AtomicBool::new(false);
 
-/// A flag that SIGHUP raises from now on, instead of ending the program. Where signals cannot be had, it
-/// goes on ending it.
-pub(crate) fn hangups() -> Arc<AtomicBool> {
-    HANGUP_IS_AN_ORDER.store(true, Ordering::Relaxed);
+/// Returns a flag that SIGHUP raises from now on instead of ending the program. If the handler
+/// cannot be installed, SIGHUP still ends it.
+pub(crate) fn hangup_flag() -> Arc<AtomicBool> {
+    HANGUP_REQUESTS_NEW_FILE.store(true, Ordering::Relaxed);
     let raised = Arc::default();
     drop(flag::register(SIGHUP, Arc::clone(&raised)));
     raised
 }
 
-/// Listens for signals as long as it lives.
-pub struct Listening(Option<Handle>);
+/// Listens for signals until dropped.
+pub struct SignalListener(Option<Handle>);
 
-impl Listening {
-    /// Passes signals on to `stop`; the first one is told to the user by `say`.
+impl SignalListener {
+    /// Forwards signals to `stop` and prints `words` with `say`.
     ///
-    /// Where signals cannot be had, they do what they always do: end the program.
+    /// If handlers cannot be installed, signals end the program as by default.
     pub fn start(
         stop: Arc<Stop>,
         words: &'static SignalMessages,
         say: impl Fn(&str) + Send + 'static,
     ) -> Self {
-        // A write beyond the size that files may have is then an error that is told, and no death.
+        // Ignored, so that a write beyond the file size limit is an error and not fatal.
         drop(flag::register(SIGXFSZ, Arc::default()));
         let mut before = 0;
-        Self::on(move |signal| match signal {
-            SIGQUIT => end_by(signal),
-            // A terminal that is closed says so twice: by itself, and by the shell in it.
+        Self::spawn(move |signal| match signal {
+            SIGQUIT => terminate_by_signal(signal),
+            // A closing terminal sends SIGHUP twice: by itself and through its shell.
             SIGHUP if before > 0 => {}
             _ => {
-                heard(signal, before, &stop, words, &say);
+                handle_signal(signal, before, &stop, words, &say);
                 before += 1;
             }
         })
     }
 
-    /// Has signals end the program as they always do, and before it all programs that work for it.
-    pub(crate) fn to_end() -> Self {
-        Self::on(end_by)
+    /// Lets signals end the program as by default, after ending its child programs.
+    pub(crate) fn terminating() -> Self {
+        Self::spawn(terminate_by_signal)
     }
 
-    /// Has `heard` called with each signal, on a thread of its own.
-    pub fn on(heard: impl FnMut(i32) + Send + 'static) -> Self {
+    /// Calls `heard` with each signal, on a thread of its own.
+    pub fn spawn(heard: impl FnMut(i32) + Send + 'static) -> Self {
         let mut signals = vec![SIGINT, SIGTERM];
-        if !HANGUP_IS_AN_ORDER.load(Ordering::Relaxed) && !is_ignored(SIGHUP) {
+        if !HANGUP_REQUESTS_NEW_FILE.load(Ordering::Relaxed) && !is_ignored(SIGHUP) {
             signals.push(SIGHUP);
         }
         if !is_ignored(SIGQUIT) {
@@ -90,7 +90,7 @@ impl Listening {
     }
 }
 
-impl Drop for Listening {
+impl Drop for SignalListener {
     fn drop(&mut self) {
         if let Some(handle) = &self.0 {
             handle.close();
@@ -98,10 +98,16 @@ impl Drop for Listening {
     }
 }
 
-fn heard(signal: i32, before: usize, stop: &Stop, words: &SignalMessages, say: &impl Fn(&str)) {
+fn handle_signal(
+    signal: i32,
+    before: usize,
+    stop: &Stop,
+    words: &SignalMessages,
+    say: &impl Fn(&str),
+) {
     match words.get(before) {
         Some(word) => say(word),
-        // The run does not come to the point where it looks: a disk or a pipe that does not answer.
+        // The run is blocked, for example by a disk or a pipe, and cannot check for the stop.
         None => {
             terminal::restore();
             programs::close();
@@ -111,16 +117,16 @@ fn heard(signal: i32, before: usize, stop: &Stop, words: &SignalMessages, say: &
     stop.request_for(signal);
 }
 
-/// Ends this process by a signal, as if nobody had listened.
-pub fn end_by(signal: i32) {
+/// Ends this process by a signal, as if it had no handler.
+pub fn terminate_by_signal(signal: i32) {
     terminal::restore();
     programs::close();
     if emulate_default_handler(signal).is_err() {
-        std::process::exit(i32::from(FAILED));
+        std::process::exit(i32::from(EXIT_FAILED));
     }
 }
 
-/// Whether who started this process has it ignore a signal, as `nohup` does.
+/// Whether the parent made this process ignore a signal, as `nohup` does.
 fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

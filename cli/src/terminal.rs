@@ -1,8 +1,9 @@
-//! The terminal: keys as they are pressed, what is drawn in place, and the way back to how it was.
+//! Terminal input and drawing: key presses, a status line or a full screen, and restoring the
+//! terminal.
 //!
-//! Whatever ends or stops the program restores the terminal first: leaving, a panic, a signal, Ctrl-Z.
-//! While another program has the terminal, nothing is read from it or drawn. What keys mean, and what is
-//! drawn, is the commands' business.
+//! The terminal is restored however the program ends or stops: return, panic, signal, Ctrl-Z. While
+//! another program is in the foreground, nothing is read or drawn. The commands decide what keys
+//! mean and what is drawn.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,11 +22,11 @@ use signal_hook::iterator::{Handle, Signals};
 use signal_hook::low_level::emulate_default_handler;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::log::tell;
+use crate::log::log_message;
 
-/// A key that somebody pressed.
+/// A key press.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Key {
+pub(crate) enum KeyPress {
     Char(char),
     Up,
     Down,
@@ -40,56 +41,56 @@ pub(crate) enum Key {
     Backspace,
 }
 
-/// What is drawn on.
+/// The part of the terminal that is drawn on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Screen {
+pub(crate) enum ScreenArea {
     /// The last line, on standard error.
     Line,
-    /// All of it, on standard output; what was there before comes back at the end.
+    /// The whole screen, on standard output. The previous contents come back at the end.
     Whole,
 }
 
-/// A terminal that gives keys one by one. Dropping it restores the terminal.
+/// A terminal in cbreak mode. Dropping it restores the terminal.
 #[derive(Debug)]
 pub(crate) struct Terminal {
-    screen: Screen,
-    keys: Keys,
-    /// Nothing will be read any more.
+    screen: ScreenArea,
+    keys: KeyDecoder,
+    /// Whether the input has ended.
     closed: bool,
-    listening: Option<Handle>,
+    signals: Option<Handle>,
 }
 
-/// What has to be undone: of the whole program, since a panic and a signal have to find it.
+/// The state to restore. Global, as the panic hook and the signal threads need it.
 struct State {
-    screen: Screen,
-    /// How the terminal was.
+    screen: ScreenArea,
+    /// The original settings.
     before: Option<Termios>,
-    /// Whether it is ours now.
+    /// Whether our settings are active.
     entered: bool,
-    /// Whether the program is about to be stopped.
+    /// Whether the program is about to stop.
     leaving: bool,
 }
 
 static STATE: Mutex<State> =
-    Mutex::new(State { screen: Screen::Line, before: None, entered: false, leaving: false });
+    Mutex::new(State { screen: ScreenArea::Line, before: None, entered: false, leaving: false });
 
-/// The sequence that clears the line the cursor is in.
+/// Clears the line of the cursor.
 const CLEAR_LINE: &str = "\r\x1b[K";
 
-/// How long the rest of a key's sequence may take. What is no key by then was the escape key.
-const REST: Duration = Duration::from_millis(25);
+/// How long to wait for the rest of an escape sequence. After that, it was the escape key.
+const ESCAPE_TIMEOUT: Duration = Duration::from_millis(25);
 
 impl Terminal {
-    /// Takes the terminal, if there is one for keys and one for that screen.
-    pub(crate) fn open(screen: Screen) -> Option<Self> {
+    /// Opens the terminal, if there is one for input and for `screen`.
+    pub(crate) fn open(screen: ScreenArea) -> Option<Self> {
         static HOOK: Once = Once::new();
         let shown = match screen {
-            Screen::Line => io::stderr().is_terminal(),
-            Screen::Whole => io::stdout().is_terminal(),
+            ScreenArea::Line => io::stderr().is_terminal(),
+            ScreenArea::Whole => io::stdout().is_terminal(),
         };
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        // Nothing is drawn among the objects of a log.
-        let is_log = screen == Screen::Line && crate::log::is_json();
+        // A status line would break up the records of a JSON log.
+        let is_log = screen == ScreenArea::Line && crate::log::is_json();
         if !shown || dumb || is_log || !io::stdin().is_terminal() {
             return None;
         }
@@ -104,11 +105,17 @@ impl Terminal {
         (state.screen, state.leaving) = (screen, false);
         state.enter();
         drop(state);
-        Some(Self { screen, keys: Keys::default(), closed: false, listening: listen() })
+        Some(Self {
+            screen,
+            keys: KeyDecoder::default(),
+            closed: false,
+            signals: restore_on_signals(),
+        })
     }
 
-    /// The keys that were pressed; waits that long for one. Takes the terminal back, if it was away.
-    pub(crate) fn keys(&mut self, wait: Duration) -> Vec<Key> {
+    /// Returns the keys pressed, waiting up to `wait` for the first. Enters cbreak mode again after
+    /// the program was in the background.
+    pub(crate) fn keys(&mut self, wait: Duration) -> Vec<KeyPress> {
         state().enter();
         let is_ours = state().entered;
         if !is_ours || self.closed {
@@ -118,15 +125,15 @@ impl Terminal {
         let mut pressed = Vec::new();
         if self.read(wait) {
             pressed.extend(self.keys.take());
-            if !self.keys.is_empty() && !self.read(REST) {
-                pressed.extend(self.keys.give_up());
+            if !self.keys.is_empty() && !self.read(ESCAPE_TIMEOUT) {
+                pressed.extend(self.keys.take_lone_escape());
             }
             pressed.extend(self.keys.take());
         }
         pressed
     }
 
-    /// Reads what has been typed, waiting that long. Gives whether there was anything.
+    /// Reads pending input, waiting up to `wait`. Returns whether there was any.
     fn read(&mut self, wait: Duration) -> bool {
         let stdin = io::stdin();
         let wait = Timespec::try_from(wait).ok();
@@ -138,11 +145,11 @@ impl Terminal {
         match rustix::io::read(&stdin, &mut bytes) {
             Ok(0) => self.closed = true,
             Ok(read) => {
-                self.keys.waiting.extend_from_slice(bytes.get(..read).unwrap_or_default());
+                self.keys.pending.extend_from_slice(bytes.get(..read).unwrap_or_default());
                 return true;
             }
             Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
-            // The terminal is gone, and nobody presses a key any more.
+            // The terminal is gone.
             Err(_) => self.closed = true,
         }
         false
@@ -151,23 +158,23 @@ impl Terminal {
     /// Columns and lines.
     pub(crate) fn size(&self) -> (usize, usize) {
         let size = match self.screen {
-            Screen::Line => tcgetwinsize(io::stderr()),
-            Screen::Whole => tcgetwinsize(io::stdout()),
+            ScreenArea::Line => tcgetwinsize(io::stderr()),
+            ScreenArea::Whole => tcgetwinsize(io::stdout()),
         };
         let size = size.ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
         size.map_or((80, 24), |size| (usize::from(size.ws_col), usize::from(size.ws_row)))
     }
 
-    /// Draws the changing line anew. It must not be wider than the terminal.
+    /// Redraws the status line, which must not be wider than the terminal.
     pub(crate) fn draw_line(&self, line: &str) {
         let state = state();
         if state.entered {
-            // Where the terminal is gone, nobody looks.
+            // Errors mean that the terminal is gone.
             drop(write!(io::stderr(), "{CLEAR_LINE}{line}"));
         }
     }
 
-    /// Draws the whole screen anew. Lines must not be wider than it, nor more than it has.
+    /// Redraws the screen. The lines must fit on it.
     pub(crate) fn draw(&self, lines: &[String]) {
         let state = state();
         if !state.entered {
@@ -183,24 +190,24 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        if let Some(handle) = &self.listening {
+        if let Some(handle) = &self.signals {
             handle.close();
         }
         state().leave();
     }
 }
 
-/// Where a bar is drawn: the last line, on standard error, without its last columns.
+/// The draw target of progress bars: the last line on standard error, without its last columns.
 ///
-/// A bar leaves the cursor behind its last column. Terminals write the `^C` of Ctrl-C there, and where that
-/// did not fit into the line, what clears the line would clear the one below.
+/// A bar leaves the cursor after its last column, where terminals echo `^C`. If that wrapped,
+/// clearing the line would clear the wrong one.
 #[derive(Debug)]
 pub(crate) struct BarLine;
 
-/// The columns that are left for what the terminal writes by itself.
-const ECHOED: u16 = 6;
+/// Columns reserved for control characters that the terminal echoes.
+const CONTROL_ECHO_COLUMNS: u16 = 6;
 
-/// Whether a bar is on the terminal.
+/// Whether a bar is currently drawn.
 static HAS_BAR: AtomicBool = AtomicBool::new(false);
 
 impl BarLine {
@@ -218,7 +225,7 @@ impl TermLike for BarLine {
     fn width(&self) -> u16 {
         let columns = tcgetwinsize(io::stderr()).map_or(0, |size| size.ws_col);
         let columns = if columns == 0 { 80 } else { columns };
-        columns.saturating_sub(ECHOED).max(1)
+        columns.saturating_sub(CONTROL_ECHO_COLUMNS).max(1)
     }
 
     fn move_cursor_up(&self, count: usize) -> io::Result<()> {
@@ -256,7 +263,7 @@ impl TermLike for BarLine {
     }
 }
 
-/// Restores the terminal, if it is ours. For who ends the program at once.
+/// Restores the terminal. For code that ends the program at once.
 pub(crate) fn restore() {
     if HAS_BAR.swap(false, Ordering::Relaxed) {
         drop(io::stderr().write_all(CLEAR_LINE.as_bytes()));
@@ -264,34 +271,35 @@ pub(crate) fn restore() {
     match STATE.try_lock() {
         Ok(mut state) => state.leave(),
         Err(TryLockError::Poisoned(state)) => state.into_inner().leave(),
-        // Whoever has it draws, and the program ends beside it: better a wrong line than none.
+        // Another thread is drawing while the program ends: a garbled line is better than a
+        // deadlock.
         Err(TryLockError::WouldBlock) => {}
     }
 }
 
-/// Says something without tearing up the changing line, which is drawn again behind it.
-pub(crate) fn say(text: &str) {
+/// Prints a message above the status line, which is redrawn later.
+pub(crate) fn println(text: &str) {
     let state = state();
-    if state.entered && state.screen == Screen::Line {
+    if state.entered && state.screen == ScreenArea::Line {
         drop(write!(io::stderr(), "{CLEAR_LINE}"));
     }
-    tell(text);
+    log_message(text);
 }
 
 impl State {
-    /// Takes the terminal, unless it is ours already or another program has it.
+    /// Enters cbreak mode, unless it is active or another program is in the foreground.
     fn enter(&mut self) {
-        if self.entered || self.leaving || !is_in_front() {
+        if self.entered || self.leaving || !is_foreground() {
             return;
         }
         let stdin = io::stdin();
         let Ok(now) = tcgetattr(&stdin) else { return };
         let before = self.before.get_or_insert(now);
-        if tcsetattr(&stdin, OptionalActions::Now, &one_by_one(before)).is_err() {
+        if tcsetattr(&stdin, OptionalActions::Now, &cbreak_mode(before)).is_err() {
             return;
         }
         self.entered = true;
-        if self.screen == Screen::Whole {
+        if self.screen == ScreenArea::Whole {
             self.write("\x1b[?1049h\x1b[?25l");
         }
     }
@@ -301,19 +309,19 @@ impl State {
             return;
         }
         match self.screen {
-            Screen::Line => self.write(CLEAR_LINE),
-            Screen::Whole => self.write("\x1b[?25h\x1b[?1049l"),
+            ScreenArea::Line => self.write(CLEAR_LINE),
+            ScreenArea::Whole => self.write("\x1b[?25h\x1b[?1049l"),
         }
         if let Some(before) = &self.before {
-            // What cannot be restored now never can.
+            // Nothing more can be done on failure.
             let _restored = tcsetattr(io::stdin(), OptionalActions::Now, before);
         }
     }
 
     fn write(&self, sequence: &str) {
         drop(match self.screen {
-            Screen::Line => io::stderr().write_all(sequence.as_bytes()),
-            Screen::Whole => {
+            ScreenArea::Line => io::stderr().write_all(sequence.as_bytes()),
+            ScreenArea::Whole => {
                 let mut out = io::stdout().lock();
                 out.write_all(sequence.as_bytes()).and_then(|()| out.flush())
             }
@@ -325,17 +333,17 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether keys and drawing are ours, and not another program's of the same terminal.
-fn is_in_front() -> bool {
+/// Whether this process group is in the foreground.
+fn is_foreground() -> bool {
     tcgetpgrp(io::stdin()).is_ok_and(|front| front == getpgrp())
 }
 
-/// The same modes, but keys come as they are pressed, and are not shown. Ctrl-C and its like stay
-/// signals, and lines end as ever.
-fn one_by_one(before: &Termios) -> Termios {
+/// The settings for cbreak mode: input is not buffered by lines and not echoed. Ctrl-C still sends
+/// a signal.
+fn cbreak_mode(before: &Termios) -> Termios {
     let mut modes = before.clone();
     modes.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
-    // A terminal that somebody stopped with Ctrl-S would hold up who draws.
+    // Ctrl-S would block drawing.
     modes.input_modes -= InputModes::IXON;
     modes.special_codes[SpecialCodeIndex::VMIN] = 1;
     modes.special_codes[SpecialCodeIndex::VTIME] = 0;
@@ -343,12 +351,12 @@ fn one_by_one(before: &Termios) -> Termios {
 }
 
 /// Restores the terminal before a signal stops or ends the program.
-fn listen() -> Option<Handle> {
+fn restore_on_signals() -> Option<Handle> {
     let mut signals = Signals::new([SIGTSTP, SIGCONT, SIGQUIT]).ok()?;
     let handle = signals.handle();
     let heard = |signal| {
         if signal == SIGCONT {
-            // Who had the terminal meanwhile may have left it in any way.
+            // Another program may have changed the settings meanwhile.
             let mut state = state();
             (state.entered, state.leaving) = (false, false);
             return;
@@ -364,89 +372,89 @@ fn listen() -> Option<Handle> {
     thread.is_ok().then_some(handle)
 }
 
-/// Bytes from a terminal that are not yet keys.
+/// Decodes key presses from the bytes of a terminal.
 #[derive(Debug, Default)]
-struct Keys {
-    waiting: Vec<u8>,
+struct KeyDecoder {
+    pending: Vec<u8>,
 }
 
-impl Keys {
+impl KeyDecoder {
     fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.pending.is_empty()
     }
 
-    /// The keys that are whole. What means nothing is left out.
-    fn take(&mut self) -> Vec<Key> {
+    /// Takes the complete key presses. Unknown sequences are dropped.
+    fn take(&mut self) -> Vec<KeyPress> {
         let mut keys = Vec::new();
-        while let Some((key, len)) = first_key(&self.waiting) {
+        while let Some((key, len)) = first_key(&self.pending) {
             keys.extend(key);
-            self.waiting.drain(..len);
+            self.pending.drain(..len);
         }
         keys
     }
 
-    /// The key that was pressed if nothing more comes.
-    fn give_up(&mut self) -> Option<Key> {
-        let alone = self.waiting == [0x1b];
-        self.waiting.clear();
-        alone.then_some(Key::Escape)
+    /// The key press if no more bytes follow: a lone escape.
+    fn take_lone_escape(&mut self) -> Option<KeyPress> {
+        let alone = self.pending == [0x1b];
+        self.pending.clear();
+        alone.then_some(KeyPress::Escape)
     }
 }
 
-/// The first key of some bytes, if it means something, and how many bytes it takes; nothing if more have
-/// to come.
-fn first_key(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
+/// Decodes the first key: the key, or `None` if it is unknown, and its length in bytes. Returns
+/// `None` if more bytes are needed.
+fn first_key(bytes: &[u8]) -> Option<(Option<KeyPress>, usize)> {
     let (first, rest) = bytes.split_first()?;
     match first {
-        0x1b => sequence(rest).map(|(key, len)| (key, len + 1)),
-        b'\r' | b'\n' => Some((Some(Key::Enter), 1)),
-        0x7f | 0x08 => Some((Some(Key::Backspace), 1)),
+        0x1b => parse_escape_sequence(rest).map(|(key, len)| (key, len + 1)),
+        b'\r' | b'\n' => Some((Some(KeyPress::Enter), 1)),
+        0x7f | 0x08 => Some((Some(KeyPress::Backspace), 1)),
         0x00..0x20 => Some((None, 1)),
-        0x20..0x7f => Some((Some(Key::Char(char::from(*first))), 1)),
-        // No key that means something is beyond ASCII.
+        0x20..0x7f => Some((Some(KeyPress::Char(char::from(*first))), 1)),
+        // All known keys are ASCII.
         _ => Some((None, 1)),
     }
 }
 
-/// What stands behind an escape.
-fn sequence(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
+/// Decodes what follows an escape byte.
+fn parse_escape_sequence(bytes: &[u8]) -> Option<(Option<KeyPress>, usize)> {
     let (first, rest) = bytes.split_first()?;
     match first {
-        b'O' => rest.first().map(|last| (named(b"", *last), 2)),
+        b'O' => rest.first().map(|last| (key_from_sequence(b"", *last), 2)),
         b'[' => {
             let end = rest.iter().position(|byte| (0x40..0x7f).contains(byte))?;
-            Some((named(rest.get(..end)?, *rest.get(end)?), end + 2))
+            Some((key_from_sequence(rest.get(..end)?, *rest.get(end)?), end + 2))
         }
-        // The escape key, and another one at once.
-        0x1b => Some((Some(Key::Escape), 0)),
+        // The escape key, followed by another escape sequence.
+        0x1b => Some((Some(KeyPress::Escape), 0)),
         // A key with Alt.
         _ => Some((None, 1)),
     }
 }
 
-fn named(parameters: &[u8], last: u8) -> Option<Key> {
-    // Behind a semicolon it says which of Shift and its like were held.
+fn key_from_sequence(parameters: &[u8], last: u8) -> Option<KeyPress> {
+    // Modifiers follow after a semicolon.
     let number = parameters.split(|byte| *byte == b';').next().unwrap_or_default();
     Some(match (number, last) {
-        (_, b'A') => Key::Up,
-        (_, b'B') => Key::Down,
-        (_, b'C') => Key::Right,
-        (_, b'D') => Key::Left,
-        (_, b'H') | (b"1" | b"7", b'~') => Key::Home,
-        (_, b'F') | (b"4" | b"8", b'~') => Key::End,
-        (b"5", b'~') => Key::PageUp,
-        (b"6", b'~') => Key::PageDown,
-        (_, b'M') => Key::Enter,
+        (_, b'A') => KeyPress::Up,
+        (_, b'B') => KeyPress::Down,
+        (_, b'C') => KeyPress::Right,
+        (_, b'D') => KeyPress::Left,
+        (_, b'H') | (b"1" | b"7", b'~') => KeyPress::Home,
+        (_, b'F') | (b"4" | b"8", b'~') => KeyPress::End,
+        (b"5", b'~') => KeyPress::PageUp,
+        (b"6", b'~') => KeyPress::PageDown,
+        (_, b'M') => KeyPress::Enter,
         _ => return None,
     })
 }
 
-/// How many columns a text takes.
+/// The width of a text in columns.
 pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// As much of a text as fits into so many columns; an ellipsis says that there was more.
+/// Clips a text to a number of columns, with an ellipsis if anything was cut.
 pub fn clipped(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -470,16 +478,16 @@ pub fn clipped(text: &str, columns: usize) -> String {
 mod tests {
     use super::*;
 
-    fn pressed(bytes: &[u8]) -> Vec<Key> {
-        let mut keys = Keys { waiting: bytes.to_vec() };
+    fn pressed(bytes: &[u8]) -> Vec<KeyPress> {
+        let mut keys = KeyDecoder { pending: bytes.to_vec() };
         let mut pressed = keys.take();
-        pressed.extend(keys.give_up());
+        pressed.extend(keys.take_lone_escape());
         pressed
     }
 
     #[test]
     fn keys_are_told_from_what_terminals_send() {
-        use Key::*;
+        use KeyPress::*;
         assert_eq!(pressed(b" q?"), [Char(' '), Char('q'), Char('?')]);
         assert_eq!(pressed(b"\x1b[A\x1b[B\x1bOC\x1bOD"), [Up, Down, Right, Left]);
         assert_eq!(pressed(b"\x1b[H\x1b[1~\x1b[7~\x1b[F\x1b[4~"), [Home, Home, Home, End, End]);
@@ -489,17 +497,20 @@ mod tests {
 
     #[test]
     fn what_is_no_key_is_passed_over() {
-        assert_eq!(pressed(b"\x1b[99~a\x1bx\x01\xc3\xbcb"), [Key::Char('a'), Key::Char('b')]);
+        assert_eq!(
+            pressed(b"\x1b[99~a\x1bx\x01\xc3\xbcb"),
+            [KeyPress::Char('a'), KeyPress::Char('b')]
+        );
     }
 
     #[test]
     fn a_key_may_come_in_pieces_and_an_escape_alone_is_the_key() {
-        let mut keys = Keys { waiting: b"a\x1b[".to_vec() };
-        assert_eq!(keys.take(), [Key::Char('a')]);
-        keys.waiting.extend_from_slice(b"5~");
-        assert_eq!(keys.take(), [Key::PageUp]);
-        assert_eq!((pressed(b"\x1b"), pressed(b"\x1b[")), (vec![Key::Escape], vec![]));
-        assert_eq!(pressed(b"\x1b\x1b[A"), [Key::Escape, Key::Up]);
+        let mut keys = KeyDecoder { pending: b"a\x1b[".to_vec() };
+        assert_eq!(keys.take(), [KeyPress::Char('a')]);
+        keys.pending.extend_from_slice(b"5~");
+        assert_eq!(keys.take(), [KeyPress::PageUp]);
+        assert_eq!((pressed(b"\x1b"), pressed(b"\x1b[")), (vec![KeyPress::Escape], vec![]));
+        assert_eq!(pressed(b"\x1b\x1b[A"), [KeyPress::Escape, KeyPress::Up]);
     }
 
     #[test]

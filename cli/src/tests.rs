@@ -1,4 +1,4 @@
-//! Exit codes, and what `convert` makes of its arguments, in a program with every plugin.
+//! Exit codes and the pipelines that `convert` generates, with every plugin linked.
 
 use std::ffi::OsString;
 use std::fs;
@@ -8,9 +8,9 @@ use clap::{CommandFactory, Parser};
 use sluice_all as _;
 use sluice_core::Registry;
 
-use crate::args::{Cli, Color, Verb};
+use crate::args::{BuiltInVerb, Cli, Color};
 use crate::commands::convert;
-use crate::ending::Failure;
+use crate::exit::Failure;
 use crate::shell::Shell;
 
 fn exit_code(arguments: &[&str]) -> u8 {
@@ -22,10 +22,10 @@ fn shell() -> Shell {
     Shell::new(Registry::linked(), true, Color::Never)
 }
 
-fn pipeline_of(arguments: &[&str]) -> Result<String, Failure> {
+fn generated_pipeline(arguments: &[&str]) -> Result<String, Failure> {
     let cli = Cli::try_parse_from(["sluice", "convert"].iter().chain(arguments)).unwrap();
-    let Verb::Convert(args) = cli.verb else { panic!("not convert") };
-    convert::text(&args, &shell())
+    let BuiltInVerb::Convert(args) = cli.verb else { panic!("not convert") };
+    convert::pipeline_text(&args, &shell())
 }
 
 /// A folder with the log of a short drive, `drive.lcm`.
@@ -35,11 +35,11 @@ fn folder_with_log() -> tempfile::TempDir {
     let text = "[sources.drive]\nplugin = \"demo\"\nseconds = 0.5\n\n\
         [sinks.log]\nplugin = \"lcm-log\"\nfrom = \"drive\"\npath = \"drive.lcm\"\n";
     fs::write(&pipeline, text).unwrap();
-    assert_eq!(exit_code(&["run", text_of(&pipeline)]), 0);
+    assert_eq!(exit_code(&["run", path_str(&pipeline)]), 0);
     folder
 }
 
-fn text_of(path: &Path) -> &str {
+fn path_str(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
@@ -76,7 +76,7 @@ fn what_cannot_be_opened_fails() {
 #[test]
 fn a_log_is_converted_checked_and_refused_the_second_time() {
     let folder = folder_with_log();
-    let at = |name: &str| text_of(&folder.path().join(name)).to_owned();
+    let at = |name: &str| path_str(&folder.path().join(name)).to_owned();
     let (log, copy, report) = (at("drive.lcm"), at("copy.lcm"), at("report.json"));
     let convert = ["convert", &log, "--to", &copy, "--report", &report];
     assert_eq!(exit_code(&convert), 0);
@@ -91,7 +91,7 @@ fn a_log_is_converted_checked_and_refused_the_second_time() {
 #[test]
 fn a_damaged_log_is_converted_with_losses() {
     let folder = folder_with_log();
-    let at = |name: &str| text_of(&folder.path().join(name)).to_owned();
+    let at = |name: &str| path_str(&folder.path().join(name)).to_owned();
     let (log, copy) = (at("drive.lcm"), at("copy.lcm"));
     let mut bytes = fs::read(&log).unwrap();
     bytes.truncate(bytes.len() - 3);
@@ -105,7 +105,7 @@ fn a_damaged_log_is_converted_with_losses() {
 #[test]
 fn a_report_does_not_replace_a_log() {
     let folder = folder_with_log();
-    let at = |name: &str| text_of(&folder.path().join(name)).to_owned();
+    let at = |name: &str| path_str(&folder.path().join(name)).to_owned();
     let (log, copy) = (at("drive.lcm"), at("copy.lcm"));
     for report in [&log, &copy] {
         assert_eq!(exit_code(&["convert", &log, "--to", &copy, "--report", report]), 2);
@@ -118,11 +118,15 @@ fn formats_are_told_by_magic_and_by_extension() {
     let folder = folder_with_log();
     let odd = folder.path().join("drive.odd");
     fs::copy(folder.path().join("drive.lcm"), &odd).unwrap();
-    let text = pipeline_of(&[text_of(&odd), "--to", "out.jsonl.zst"]).unwrap();
+    let text = generated_pipeline(&[path_str(&odd), "--to", "out.jsonl.zst"]).unwrap();
     assert!(text.contains("plugin = \"lcm-log\"") && text.contains("plugin = \"jsonl\""), "{text}");
     let empty = folder.path().join("empty.lcm");
     fs::write(&empty, "").unwrap();
-    assert!(pipeline_of(&[text_of(&empty), "--to", "x", "--as", "csv"]).unwrap().contains("csv"));
+    assert!(
+        generated_pipeline(&[path_str(&empty), "--to", "x", "--as", "csv"])
+            .unwrap()
+            .contains("csv")
+    );
 }
 
 #[test]
@@ -132,15 +136,15 @@ fn what_tells_no_format_is_wrong_use() {
     let other = folder.path().join("other");
     fs::write(&other, "neither").unwrap();
     let wrong: [&[&str]; 6] = [
-        &[text_of(&other), "--to", "x.lcm"],
+        &[path_str(&other), "--to", "x.lcm"],
         &["-", "--to", "x.lcm"],
-        &[text_of(&log), "--to", "-"],
-        &[text_of(&log), "--to", "x.odd"],
-        &[text_of(&log), "--to", "x.lcm", "--as", "odd"],
-        &[text_of(&log), "--to", "memq://"],
+        &[path_str(&log), "--to", "-"],
+        &[path_str(&log), "--to", "x.odd"],
+        &[path_str(&log), "--to", "x.lcm", "--as", "odd"],
+        &[path_str(&log), "--to", "memq://"],
     ];
     for arguments in wrong {
-        let failure = pipeline_of(arguments).unwrap_err();
+        let failure = generated_pipeline(arguments).unwrap_err();
         assert_eq!(failure.code(), 2, "{arguments:?}: {failure:?}");
     }
 }
@@ -149,7 +153,7 @@ fn what_tells_no_format_is_wrong_use() {
 fn a_run_that_names_a_cluster_and_stays_on_this_machine_is_wrong_use() {
     let folder = folder_with_log();
     let (log, out) = (folder.path().join("drive.lcm"), folder.path().join("out.jsonl"));
-    let convert = ["convert", text_of(&log), "--to", text_of(&out)];
+    let convert = ["convert", path_str(&log), "--to", path_str(&out)];
     for cluster in
         [["--scheduler", "127.0.0.1:1"], ["--local-cluster", "2"], ["--local-cluster", "0"]]
     {

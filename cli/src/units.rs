@@ -1,6 +1,6 @@
-//! Numbers as people read them. Machines get plain ones elsewhere.
+//! Formats numbers for people.
 
-/// A count with thousands apart: `1,234,567`.
+/// A count with thousands separators: `1,234,567`.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -14,7 +14,7 @@ pub fn count(number: u64) -> String {
 }
 
 /// A count with its noun: `1 event`, `2,410 events`.
-pub fn many(number: u64, noun: &str) -> String {
+pub fn pluralize(number: u64, noun: &str) -> String {
     let s = if number == 1 { "" } else { "s" };
     format!("{} {noun}{s}", count(number))
 }
@@ -22,26 +22,26 @@ pub fn many(number: u64, noun: &str) -> String {
 /// A number of bytes: `31 B`, `12.3 MB`.
 pub(crate) fn bytes(number: u64) -> String {
     let units = [("EB", 1e18), ("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)];
-    // What rounds to a thousand of a unit is written as one of the next.
+    // A number that rounds to 1000 of a unit is written as 1 of the next.
     match units.into_iter().find(|(_, size)| number as f64 >= size * 0.99995) {
         Some((unit, size)) => format!("{:.1} {unit}", number as f64 / size),
         None => format!("{number} B"),
     }
 }
 
-/// A length of time given in nanoseconds: `12 ns`, `3.5 ms`, `9.990 s`, `1 h 02 min 03 s`.
-pub(crate) fn length(nanos: u64) -> String {
+/// A duration in nanoseconds: `12 ns`, `3.5 ms`, `9.990 s`, `1 h 02 min 03 s`.
+pub(crate) fn duration(nanos: u64) -> String {
     let seconds = nanos as f64 / 1e9;
     match nanos {
         0..1_000 => format!("{nanos} ns"),
         1_000..1_000_000 => format!("{:.1} µs", seconds * 1e6),
         1_000_000..1_000_000_000 => format!("{:.1} ms", seconds * 1e3),
         1_000_000_000..60_000_000_000 => format!("{seconds:.3} s"),
-        _ => long(nanos / 1_000_000_000),
+        _ => long_duration(nanos / 1_000_000_000),
     }
 }
 
-fn long(seconds: u64) -> String {
+fn long_duration(seconds: u64) -> String {
     let (minutes, seconds) = (seconds / 60, seconds % 60);
     let (hours, minutes) = (minutes / 60, minutes % 60);
     match (hours / 24, hours % 24) {
@@ -51,8 +51,8 @@ fn long(seconds: u64) -> String {
     }
 }
 
-/// How many bytes a second: `23.6 MB/s`.
-pub(crate) fn speed(number: u64, seconds: f64) -> String {
+/// Bytes per second: `23.6 MB/s`.
+pub(crate) fn throughput(number: u64, seconds: f64) -> String {
     format!("{}/s", bytes((number as f64 / seconds.max(1e-9)) as u64))
 }
 
@@ -63,20 +63,23 @@ mod tests {
     #[test]
     fn counts_have_their_thousands_apart() {
         assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!((many(1, "event"), many(0, "file")), ("1 event".into(), "0 files".into()));
+        assert_eq!(
+            (pluralize(1, "event"), pluralize(0, "file")),
+            ("1 event".into(), "0 files".into())
+        );
     }
 
     #[test]
     fn bytes_have_the_unit_that_fits() {
         assert_eq!([0, 999, 1000, 999_999].map(bytes), ["0 B", "999 B", "1.0 kB", "1.0 MB"]);
         assert_eq!(bytes(12_345_678), "12.3 MB");
-        assert_eq!(speed(20_000_000, 2.0), "10.0 MB/s");
+        assert_eq!(throughput(20_000_000, 2.0), "10.0 MB/s");
     }
 
     #[test]
     fn lengths_have_the_unit_that_fits() {
         let lengths = [12, 3_500_000, 9_990_000_000, 3_723_000_000_000, 90_000_000_000_000];
         let words = ["12 ns", "3.5 ms", "9.990 s", "1 h 02 min 03 s", "1 d 01 h 00 min"];
-        assert_eq!(lengths.map(length), words);
+        assert_eq!(lengths.map(duration), words);
     }
 }

@@ -1,4 +1,4 @@
-//! Command lines that cannot be understood: how that is said, and what was meant. Judges none.
+//! Reports command lines that do not parse, with hints for options of other programs.
 
 use std::ffi::OsString;
 
@@ -7,11 +7,11 @@ use clap::{Command, ValueEnum};
 use serde_json::json;
 
 use crate::args::{self, LogFormat};
-use crate::ending;
+use crate::exit;
 use crate::features;
 use crate::log::{self, Level};
 
-/// The format of the log that these arguments ask for, also where the rest of them is wrong.
+/// The value of `--log-format`, even if the rest of the command line is invalid.
 pub(crate) fn log_format(arguments: &[OsString]) -> LogFormat {
     const FLAG: &str = "--log-format";
     let ours = arguments.iter().take_while(|argument| *argument != "--");
@@ -28,47 +28,46 @@ pub(crate) fn log_format(arguments: &[OsString]) -> LogFormat {
     format
 }
 
-/// Says what is wrong with these arguments, or prints the help that was asked for; gives the exit
-/// code.
-pub(crate) fn tell(mut error: clap::Error, arguments: &[OsString]) -> u8 {
+/// Prints the error or the requested help; returns the exit code.
+pub(crate) fn report(mut error: clap::Error, arguments: &[OsString]) -> u8 {
     let is_wrong = error.use_stderr();
     if error.kind() == ErrorKind::InvalidSubcommand
         && let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand)
-        && let Some(refusal) = features::refusal_of_verb(verb)
+        && let Some(refusal) = features::missing_verb_message(verb)
     {
         refuse(&refusal);
-        return ending::WRONG_USE;
+        return exit::EXIT_USAGE;
     }
     let program = args::command();
-    if let Some(verb) = verb_of(&program, arguments) {
-        advise(&mut error, verb);
+    if let Some(verb) = find_verb(&program, arguments) {
+        suggest_option(&mut error, verb);
     }
-    write(&error);
-    if is_wrong { ending::WRONG_USE } else { ending::DONE }
+    print_error(&error);
+    if is_wrong { exit::EXIT_USAGE } else { exit::EXIT_OK }
 }
 
-/// The verb that these arguments name, if they name one.
-fn verb_of<'p>(program: &'p Command, arguments: &[OsString]) -> Option<&'p Command> {
+/// The verb that these arguments name, if any.
+fn find_verb<'p>(program: &'p Command, arguments: &[OsString]) -> Option<&'p Command> {
     let words = arguments.iter().skip(1).filter_map(|argument| argument.to_str());
     words.filter(|word| !word.starts_with('-')).find_map(|word| program.find_subcommand(word))
 }
 
 fn refuse(refusal: &str) {
     if log::is_json() {
-        log::record_text(Level::Error, "usage", refusal, json!({}));
+        log::log_json_message(Level::Error, "usage", refusal, json!({}));
     } else {
-        log::tell(&format!("error: {refusal}"));
+        log::log_message(&format!("error: {refusal}"));
     }
 }
 
-/// Says which option of ours does what an unknown one does in other programs. The most similar
-/// spelling, which clap proposes, is another thing then.
-fn advise(error: &mut clap::Error, verb: &Command) {
+/// Suggests our option for one known from other programs. clap's suggestion, the most similar
+/// spelling, would be misleading then.
+fn suggest_option(error: &mut clap::Error, verb: &Command) {
     if error.kind() != ErrorKind::UnknownArgument {
         return;
     }
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return };
-    let Some(tip) = tip(option.split('=').next().unwrap_or(option), verb) else { return };
+    let Some(tip) = option_tip(option.split('=').next().unwrap_or(option), verb) else { return };
     for kind in [ContextKind::SuggestedArg, ContextKind::TrailingArg] {
         error.remove(kind);
     }
@@ -76,7 +75,7 @@ fn advise(error: &mut clap::Error, verb: &Command) {
 }
 
 /// What to write instead of an option that other programs have.
-fn tip(option: &str, verb: &Command) -> Option<String> {
+fn option_tip(option: &str, verb: &Command) -> Option<String> {
     let has = |name: &str| verb.get_arguments().any(|argument| argument.get_long() == Some(name));
     let use_ = |name: &str| has(name).then(|| format!("use '--{name}'"));
     match option {
@@ -106,34 +105,36 @@ fn tip(option: &str, verb: &Command) -> Option<String> {
     }
 }
 
-fn write(error: &clap::Error) {
+fn print_error(error: &clap::Error) {
     if !log::is_json() || !error.use_stderr() {
-        // Nothing can be said where standard error is closed.
+        // If standard error is closed, there is nowhere to report it.
         drop(error.print());
         return;
     }
     let text = error.render().to_string();
-    let Parts { message, hint, usage } = match error.kind() {
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            Parts { message: "a command is missing".into(), usage: text, ..Parts::default() }
-        }
-        _ => Parts::of(&text),
+    let RenderedError { message, hint, usage } = match error.kind() {
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => RenderedError {
+            message: "a command is missing".into(),
+            usage: text,
+            ..RenderedError::default()
+        },
+        _ => RenderedError::parse(&text),
     };
     let optional = |text: String| (!text.is_empty()).then_some(text);
     let fields = json!({ "message": message, "hint": optional(hint), "usage": optional(usage) });
-    log::record(Level::Error, "usage", fields);
+    log::log_json(Level::Error, "usage", fields);
 }
 
-/// What a rendered mistake consists of.
+/// The parts of an error rendered by clap.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Parts {
+struct RenderedError {
     message: String,
     hint: String,
     usage: String,
 }
 
-impl Parts {
-    fn of(text: &str) -> Self {
+impl RenderedError {
+    fn parse(text: &str) -> Self {
         let mut parts = Self::default();
         for paragraph in text.split("\n\n").map(str::trim).filter(|text| !text.is_empty()) {
             if let Some(usage) = paragraph.strip_prefix("Usage: ") {
@@ -173,11 +174,11 @@ mod tests {
     fn a_rendered_mistake_is_taken_apart() {
         let text = "error: unexpected argument '--fu' found\n\n  tip: a similar argument exists: '--fun'\n\n\
             Usage: sluice run --fun\n\nFor more information, try '--help'.\n";
-        let parts = Parts {
+        let parts = RenderedError {
             message: "unexpected argument '--fu' found".into(),
             hint: "a similar argument exists: '--fun'".into(),
             usage: "sluice run --fun".into(),
         };
-        assert_eq!(Parts::of(text), parts);
+        assert_eq!(RenderedError::parse(text), parts);
     }
 }

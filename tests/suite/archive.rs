@@ -5,7 +5,9 @@ use std::process::Command;
 use serde_json::Value;
 use sluice_core::options::ByteSize;
 
-use crate::kit::{BEGIN, Folder, drive, events, log, python, ran, run_with, skipped, unpacked};
+use crate::kit::{
+    BEGIN, Folder, decompressed, drive, events, log, python_with, report_skip, run_sluice, run_with,
+};
 
 /// A folder with `in.lcm`: 4000 events, a millisecond apart, in about 1.5 MB.
 fn folder() -> Folder {
@@ -19,7 +21,7 @@ const SMALL: [&str; 2] = ["--sink-option", "frame=32KiB"];
 
 /// Writes `in.lcm` as an archive, in frames of 32 KiB.
 fn archived(folder: &Folder, name: &str) {
-    ran(folder, &[&["convert", "in.lcm", "--to", name][..], &SMALL].concat()).expect(0);
+    run_sluice(folder, &[&["convert", "in.lcm", "--to", name][..], &SMALL].concat()).expect(0);
 }
 
 fn report(folder: &Folder) -> Value {
@@ -31,11 +33,11 @@ fn a_log_comes_back_from_an_archive_as_it_was() {
     let folder = folder();
     for name in ["drive.lcm.zst", "drive.arrow.zst"] {
         archived(&folder, name);
-        ran(&folder, &["convert", name, "--to", "back.lcm", "--overwrite"]).expect(0);
+        run_sluice(&folder, &["convert", name, "--to", "back.lcm", "--overwrite"]).expect(0);
         assert!(folder.read("back.lcm") == folder.read("in.lcm"), "{name}");
-        ran(&folder, &["info", name]).expect(0);
+        run_sluice(&folder, &["info", name]).expect(0);
     }
-    assert!(unpacked(&folder.read("drive.lcm.zst")) == folder.read("in.lcm"));
+    assert!(decompressed(&folder.read("drive.lcm.zst")) == folder.read("in.lcm"));
 }
 
 #[test]
@@ -92,7 +94,7 @@ fn a_time_window_and_a_channel_read_a_part_of_an_archive() {
     {
         let convert = ["convert", "drive.lcm.zst", "--to", "part.lcm", "--overwrite"];
         let report_to = ["--report", "report.json"];
-        ran(&folder, &[&convert[..], &chosen, &report_to].concat()).expect(0);
+        run_sluice(&folder, &[&convert[..], &chosen, &report_to].concat()).expect(0);
         let found = events(&folder.read("part.lcm")).len();
         assert!(found.abs_diff(count) <= 1, "{chosen:?}: {found}");
         let read = report(&folder)["bytes_read"].as_u64().unwrap();
@@ -109,7 +111,7 @@ fn a_damaged_frame_is_reported_and_costs_only_its_events() {
     bytes[middle] ^= 0x20;
     folder.write("drive.lcm.zst", bytes);
     let convert = ["convert", "drive.lcm.zst", "--to", "back.lcm", "--report", "report.json"];
-    ran(&folder, &convert).expect(3).says("frame ");
+    run_sluice(&folder, &convert).expect(3).expect_stderr("frame ");
     let (all, back) = (events(&folder.read("in.lcm")), events(&folder.read("back.lcm")));
     assert!(back.iter().all(|event| all.contains(event)));
     let lost = all.len() - back.len();
@@ -129,7 +131,7 @@ fn an_archive_that_is_cut_off_gives_its_whole_frames() {
         folder.write("cut.zst", &bytes[..bytes.len() / 2]);
         for from in [&[][..], &["--from", "archive"]] {
             let convert = ["convert", "cut.zst", "--to", "back.lcm", "--overwrite"];
-            ran(&folder, &[&convert[..], from].concat()).expect(3);
+            run_sluice(&folder, &[&convert[..], from].concat()).expect(3);
             let (all, back) = (events(&folder.read("in.lcm")), events(&folder.read("back.lcm")));
             assert!(all.starts_with(&back) && back.len() > all.len() / 3, "{name}: {}", back.len());
         }
@@ -140,7 +142,7 @@ fn an_archive_that_is_cut_off_gives_its_whole_frames() {
 fn archives_and_plain_logs_are_read_together() {
     let folder = folder();
     archived(&folder, "drive.lcm.zst");
-    ran(&folder, &["convert", "in.lcm", "drive.lcm.zst", "--to", "twice.lcm"]).expect(0);
+    run_sluice(&folder, &["convert", "in.lcm", "drive.lcm.zst", "--to", "twice.lcm"]).expect(0);
     let once = folder.read("in.lcm");
     assert!(folder.read("twice.lcm") == [once.clone(), once].concat());
 }
@@ -149,20 +151,21 @@ fn archives_and_plain_logs_are_read_together() {
 fn options_of_the_plain_log_compress_it_as_before() {
     let folder = folder();
     let split = ["--sink-option", "split_mb=1"];
-    ran(&folder, &[&["convert", "in.lcm", "--to", "out.lcm.zst"][..], &split].concat()).expect(0);
+    run_sluice(&folder, &[&["convert", "in.lcm", "--to", "out.lcm.zst"][..], &split].concat())
+        .expect(0);
     assert!(folder.names().contains(&"out-00001.lcm.zst".into()), "{:?}", folder.names());
 }
 
 #[test]
 fn the_zstd_program_tests_and_unpacks_archives() {
     if Command::new("zstd").arg("--version").output().is_err() {
-        return skipped("the program `zstd` is not there");
+        return report_skip("the program `zstd` is not there");
     }
     let folder = folder();
     folder.write("none.lcm", b"");
     archived(&folder, "drive.lcm.zst");
     archived(&folder, "drive.arrow.zst");
-    ran(&folder, &["convert", "none.lcm", "--to", "none.lcm.zst"]).expect(0);
+    run_sluice(&folder, &["convert", "none.lcm", "--to", "none.lcm.zst"]).expect(0);
     let zstd = |arguments: &[&str]| {
         let output = Command::new("zstd").args(arguments).current_dir(folder.path()).output();
         let output = output.unwrap();
@@ -194,7 +197,7 @@ assert batches > 10, batches
 
 #[test]
 fn pyarrow_reads_an_archive_of_arrow() {
-    let Some(python) = python("pyarrow") else { return };
+    let Some(python) = python_with("pyarrow") else { return };
     let folder = folder();
     archived(&folder, "drive.arrow.zst");
     let mut read = Command::new(python);

@@ -11,8 +11,8 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::kit::{Folder, Ran, drive, log, ran, sluice, unpacked};
-use crate::shape::Shape;
+use crate::kit::{Folder, ProgramOutput, decompressed, drive, log, run_sluice, sluice};
+use crate::report_shape::ReportShape;
 
 /// A folder with logs `in/0.lcm` to `in/4.lcm`.
 fn folder() -> Folder {
@@ -79,28 +79,28 @@ fn statuses(report: &Value) -> Vec<&str> {
 fn every_input_has_outputs_of_its_own() {
     let folder = folder();
     folder.write("batch.toml", BATCH);
-    ran(&folder, &["run", "batch.toml"]).expect(0).says("5 inputs done");
+    run_sluice(&folder, &["run", "batch.toml"]).expect(0).expect_stderr("5 inputs done");
     for n in 0..5 {
         let input = folder.read(&format!("in/{n}.lcm"));
-        assert!(unpacked(&folder.read(&format!("out/{n}.lcm.zst"))) == input);
+        assert!(decompressed(&folder.read(&format!("out/{n}.lcm.zst"))) == input);
         let lines = String::from_utf8(folder.read(&format!("out/lines/{n}.jsonl"))).unwrap();
         assert_eq!(lines.lines().count(), crate::kit::events(&input).len());
     }
-    ran(&folder, &["verify", "out"]).expect(0);
+    run_sluice(&folder, &["verify", "out"]).expect(0);
 }
 
 #[test]
 fn a_unit_is_what_converting_its_input_alone_gives() {
     let folder = folder();
     let convert = ["convert", "in/0.lcm", "in/1.lcm", "--to", "out/{parent}-{stem}-{index}.jsonl"];
-    ran(&folder, &convert).expect(0);
+    run_sluice(&folder, &convert).expect(0);
     for n in 0..2 {
         let (input, alone) = (format!("in/{n}.lcm"), format!("{n}.jsonl"));
-        ran(&folder, &["convert", &input, "--to", &alone]).expect(0);
+        run_sluice(&folder, &["convert", &input, "--to", &alone]).expect(0);
         assert!(folder.read(&alone) == folder.read(&format!("out/in-{n}-0000{n}.jsonl")));
     }
     let one = ["convert", "in/3.lcm", "--to", "one/{name}.zst", "--as", "lcm-log", "--report", "-"];
-    let report = json(&ran(&folder, &one).expect(0).stdout);
+    let report = json(&run_sluice(&folder, &one).expect(0).stdout);
     assert_eq!(statuses(&report), ["done"]);
     assert!(folder.at("one/3.lcm.zst").exists());
 }
@@ -108,7 +108,7 @@ fn a_unit_is_what_converting_its_input_alone_gives() {
 #[test]
 fn a_path_with_braces_of_its_own_is_one_path() {
     let folder = folder();
-    ran(&folder, &["convert", "in/0.lcm", "in/1.lcm", "--to", "{{stem}}.lcm"]).expect(0);
+    run_sluice(&folder, &["convert", "in/0.lcm", "in/1.lcm", "--to", "{{stem}}.lcm"]).expect(0);
     assert!(folder.at("{stem}.lcm").exists());
 }
 
@@ -118,7 +118,7 @@ fn nothing_depends_on_what_runs_beside_what() {
     for (jobs, memory) in [("1", "64MiB"), ("2", "64MiB"), ("8", "64MiB")] {
         let folder = folder();
         folder.write("batch.toml", BATCH);
-        ran(&folder, &["run", "batch.toml", "--jobs", jobs, "--memory", memory]).expect(0);
+        run_sluice(&folder, &["run", "batch.toml", "--jobs", jobs, "--memory", memory]).expect(0);
         let tree = tree(&folder.at("out"));
         same(first.get_or_insert_with(|| tree.clone()), &tree);
     }
@@ -131,7 +131,7 @@ fn the_order_of_inputs_matters_only_to_the_index() {
     let mut reversed = names;
     reversed.reverse();
     for (folder, names) in [(&forth, names), (&back, reversed)] {
-        ran(folder, &[&["convert"], &names[..], &["--to", "out/{stem}.jsonl.zst"]].concat())
+        run_sluice(folder, &[&["convert"], &names[..], &["--to", "out/{stem}.jsonl.zst"]].concat())
             .expect(0);
     }
     same(&tree(&forth.at("out")), &tree(&back.at("out")));
@@ -143,17 +143,21 @@ fn outputs_that_are_not_apart_are_refused_before_anything_runs() {
     fs::create_dir(folder.at("other")).unwrap();
     folder.write("other/1.lcm", folder.read("in/0.lcm"));
     let inputs = ["convert", "in/1.lcm", "in/2.lcm", "other/1.lcm", "--to"];
-    let tried = ran(&folder, &[&inputs[..], &["out/{stem}.lcm"]].concat()).expect(1);
-    let tried = tried.says("in/1.lcm").says("other/1.lcm");
-    tried.says("{parent}");
-    ran(&folder, &[&inputs[..], &["out/{ext}.lcm"]].concat()).expect(1).says("in/2.lcm");
-    ran(&folder, &[&inputs[..], &["in/{stem}.lcm", "--overwrite"]].concat())
+    let tried = run_sluice(&folder, &[&inputs[..], &["out/{stem}.lcm"]].concat()).expect(1);
+    let tried = tried.expect_stderr("in/1.lcm").expect_stderr("other/1.lcm");
+    tried.expect_stderr("{parent}");
+    run_sluice(&folder, &[&inputs[..], &["out/{ext}.lcm"]].concat())
         .expect(1)
-        .says("{parent}");
+        .expect_stderr("in/2.lcm");
+    run_sluice(&folder, &[&inputs[..], &["in/{stem}.lcm", "--overwrite"]].concat())
+        .expect(1)
+        .expect_stderr("{parent}");
     let onto = ["convert", "in/0.lcm", "in/1.lcm", "--to", "in/{name}", "--as", "lcm-log"];
-    ran(&folder, &[&onto[..], &["--overwrite"]].concat()).expect(1).says("also an input");
+    run_sluice(&folder, &[&onto[..], &["--overwrite"]].concat())
+        .expect(1)
+        .expect_stderr("also an input");
     assert!(!folder.at("out").exists());
-    ran(&folder, &[&inputs[..], &["out/{parent}/{stem}.lcm"]].concat()).expect(0);
+    run_sluice(&folder, &[&inputs[..], &["out/{parent}/{stem}.lcm"]].concat()).expect(0);
 }
 
 #[test]
@@ -162,23 +166,30 @@ fn what_exists_is_refused_before_anything_runs() {
     folder.write("batch.toml", BATCH);
     fs::create_dir(folder.at("out")).unwrap();
     folder.write("out/4.lcm.zst", "mine");
-    ran(&folder, &["run", "batch.toml"]).expect(1).says("out/4.lcm.zst").says("--resume");
+    run_sluice(&folder, &["run", "batch.toml"])
+        .expect(1)
+        .expect_stderr("out/4.lcm.zst")
+        .expect_stderr("--resume");
     assert_eq!(tree(&folder.at("out")).len(), 1);
-    ran(&folder, &["run", "batch.toml", "--overwrite"]).expect(0);
-    assert_eq!(unpacked(&folder.read("out/4.lcm.zst")), folder.read("in/4.lcm"));
-    ran(&folder, &["run", "batch.toml", "--overwrite", "--resume"]).expect(2);
+    run_sluice(&folder, &["run", "batch.toml", "--overwrite"]).expect(0);
+    assert_eq!(decompressed(&folder.read("out/4.lcm.zst")), folder.read("in/4.lcm"));
+    run_sluice(&folder, &["run", "batch.toml", "--overwrite", "--resume"]).expect(2);
 }
 
 #[test]
 fn a_folder_of_a_single_run_takes_no_batch_and_the_other_way_round() {
     let folder = folder();
     let single = ["convert", "in/0.lcm", "--to", "out/", "--as", "lcm-log"];
-    ran(&folder, &single).expect(0);
+    run_sluice(&folder, &single).expect(0);
     let batch = ["convert", "in/0.lcm", "in/1.lcm", "--to", "out/{stem}.lcm"];
-    ran(&folder, &[&batch[..], &["--resume"]].concat()).expect(1).says("single run");
+    run_sluice(&folder, &[&batch[..], &["--resume"]].concat())
+        .expect(1)
+        .expect_stderr("single run");
     fs::remove_dir_all(folder.at("out")).unwrap();
-    ran(&folder, &batch).expect(0);
-    ran(&folder, &[&single[..], &["--overwrite"]].concat()).expect(1).says("record of a batch");
+    run_sluice(&folder, &batch).expect(0);
+    run_sluice(&folder, &[&single[..], &["--overwrite"]].concat())
+        .expect(1)
+        .expect_stderr("record of a batch");
 }
 
 #[test]
@@ -186,23 +197,28 @@ fn mistakes_in_templates_are_shown_with_the_others() {
     let folder = folder();
     let wrong = BATCH.replace("out/{stem}.lcm.zst", "out/{stme}.lcm.zst");
     folder.write("wrong.toml", wrong.replace("out/lines/{stem}.jsonl", "all.jsonl"));
-    let shown = ran(&folder, &["check", "wrong.toml"]).expect(2).says("did you mean `stem`?");
-    shown.says("wrong.toml:8:8");
+    let shown = run_sluice(&folder, &["check", "wrong.toml"])
+        .expect(2)
+        .expect_stderr("did you mean `stem`?");
+    shown.expect_stderr("wrong.toml:8:8");
     folder.write("wrong.toml", BATCH.replace("out/lines/{stem}.jsonl", "all.jsonl"));
-    ran(&folder, &["check", "wrong.toml"]).expect(2).says("wrong.toml:12:8").says("`lines`");
+    run_sluice(&folder, &["check", "wrong.toml"])
+        .expect(2)
+        .expect_stderr("wrong.toml:12:8")
+        .expect_stderr("`lines`");
     folder.write("right.toml", BATCH.replace("out/lines/{stem}.jsonl", "-"));
-    ran(&folder, &["check", "right.toml"]).expect(0);
+    run_sluice(&folder, &["check", "right.toml"]).expect(0);
 }
 
 #[test]
 fn the_plan_shows_units_and_their_outputs() {
     let folder = folder();
     folder.write("batch.toml", BATCH);
-    let plan = json(&ran(&folder, &["plan", "batch.toml", "--json"]).expect(0).stdout);
+    let plan = json(&run_sluice(&folder, &["plan", "batch.toml", "--json"]).expect(0).stdout);
     assert_eq!(plan["units"][3]["input"]["path"], "in/3.lcm");
     assert_eq!(plan["units"][3]["outputs"][0]["path"], "out/3.lcm.zst");
     for arguments in [&["plan", "batch.toml"][..], &["run", "batch.toml", "--dry-run"]] {
-        let text = ran(&folder, arguments).expect(0).text();
+        let text = run_sluice(&folder, arguments).expect(0).text();
         assert!(text.contains("in/4.lcm") && text.contains("out/lines/4.jsonl"), "{text}");
     }
     assert!(!folder.at("out").exists());
@@ -212,9 +228,9 @@ fn the_plan_shows_units_and_their_outputs() {
 fn standard_output_has_one_input_after_another() {
     let folder = folder();
     folder.write("batch.toml", BATCH.replace("out/lines/{stem}.jsonl", "-"));
-    let out = ran(&folder, &["run", "batch.toml", "--jobs", "8"]).expect(0).stdout;
+    let out = run_sluice(&folder, &["run", "batch.toml", "--jobs", "8"]).expect(0).stdout;
     let inputs = ["convert", "in/*.lcm", "--to", "-", "--as", "jsonl"];
-    assert!(out == ran(&folder, &inputs).expect(0).stdout);
+    assert!(out == run_sluice(&folder, &inputs).expect(0).stdout);
 }
 
 /// `in/2.lcm` ends the run that reads it.
@@ -241,14 +257,19 @@ fn folder_with_broken_log() -> Folder {
 fn a_failed_input_ends_the_batch_and_what_is_finished_stays() {
     let folder = folder_with_broken_log();
     let run = ["run", "strict.toml", "--jobs", "1", "--report", "report.json"];
-    ran(&folder, &run).expect(1).says("in/2.lcm failed: ").says("2 inputs not started");
+    run_sluice(&folder, &run)
+        .expect(1)
+        .expect_stderr("in/2.lcm failed: ")
+        .expect_stderr("2 inputs not started");
     let report = json(&folder.read("report.json"));
     assert_eq!(statuses(&report), ["done", "done", "failed", "not started", "not started"]);
     assert_eq!(report["exit"], 1);
     let written: Vec<String> = tree(&folder.at("out")).into_keys().collect();
     assert_eq!(written, ["0.lcm", "1.lcm", "_manifest.json"]);
     folder.write("in/2.lcm", log(&drive(2, 20)));
-    ran(&folder, &["run", "strict.toml", "--resume"]).expect(0).says("2 done before");
+    run_sluice(&folder, &["run", "strict.toml", "--resume"])
+        .expect(0)
+        .expect_stderr("2 done before");
     assert_eq!(tree(&folder.at("out")).len(), 6);
 }
 
@@ -257,9 +278,9 @@ fn verifying_tells_every_input_that_a_batch_has_not_done() {
     let folder = folder_with_broken_log();
     let broken = folder.read("in/2.lcm");
     let run = ["run", "strict.toml", "--jobs", "1", "--report", "report.json"];
-    ran(&folder, &run).expect(1);
+    run_sluice(&folder, &run).expect(1);
     for path in ["out", "out/_manifest.json", "report.json"] {
-        let text = ran(&folder, &["verify", path]).expect(1).text();
+        let text = run_sluice(&folder, &["verify", path]).expect(1).text();
         let all = "3 inputs are not done (1 failed, 2 not started), of 5 in all";
         let each = ["in/2.lcm: failed: ", "in/3.lcm: not started", "in/4.lcm: not started"];
         for told in [all, "--resume"].into_iter().chain(each) {
@@ -267,45 +288,45 @@ fn verifying_tells_every_input_that_a_batch_has_not_done() {
         }
     }
     // What is there is right all the same.
-    ran(&folder, &["verify", "out/0.lcm", "out/1.lcm"]).expect(0);
+    run_sluice(&folder, &["verify", "out/0.lcm", "out/1.lcm"]).expect(0);
     let resume = ["run", "strict.toml", "--keep-going", "--resume"];
-    ran(&folder, &resume).expect(1);
-    let text = ran(&folder, &["verify", "out"]).expect(1).text();
+    run_sluice(&folder, &resume).expect(1);
+    let text = run_sluice(&folder, &["verify", "out"]).expect(1).text();
     assert!(text.contains("1 input is not done (1 failed), of 5 in all"), "{text}");
     // A batch of others in the same folder does not make up for it.
     fs::create_dir(folder.at("more")).unwrap();
     folder.write("more/9.lcm", log(&drive(9, 20)));
     let other = STRICT.replace("in/*.lcm", "more/*.lcm");
     folder.write("other.toml", other);
-    ran(&folder, &["run", "other.toml"]).expect(0);
-    ran(&folder, &["verify", "out"]).expect(1).text();
+    run_sluice(&folder, &["run", "other.toml"]).expect(0);
+    run_sluice(&folder, &["verify", "out"]).expect(1).text();
     folder.write("in/2.lcm", log(&drive(2, 20)));
-    ran(&folder, &resume).expect(0).says("4 done before");
-    ran(&folder, &["verify", "out"]).expect(0);
+    run_sluice(&folder, &resume).expect(0).expect_stderr("4 done before");
+    run_sluice(&folder, &["verify", "out"]).expect(0);
     let resumed = tree(&folder.at("out"));
     // The manifest is that of batches which never failed.
     fs::remove_dir_all(folder.at("out")).unwrap();
-    ran(&folder, &["run", "strict.toml"]).expect(0);
-    ran(&folder, &["run", "other.toml"]).expect(0);
+    run_sluice(&folder, &["run", "strict.toml"]).expect(0);
+    run_sluice(&folder, &["run", "other.toml"]).expect(0);
     same(&tree(&folder.at("out")), &resumed);
     // An input that is gone is missed by nobody.
     folder.write("in/2.lcm", broken);
-    ran(&folder, &["run", "strict.toml", "--overwrite", "--keep-going"]).expect(1);
-    ran(&folder, &["verify", "out"]).expect(1);
+    run_sluice(&folder, &["run", "strict.toml", "--overwrite", "--keep-going"]).expect(1);
+    run_sluice(&folder, &["verify", "out"]).expect(1);
     fs::remove_file(folder.at("in/2.lcm")).unwrap();
-    ran(&folder, &["run", "strict.toml", "--resume"]).expect(0);
-    ran(&folder, &["verify", "out"]).expect(0);
+    run_sluice(&folder, &["run", "strict.toml", "--resume"]).expect(0);
+    run_sluice(&folder, &["verify", "out"]).expect(0);
 }
 
 #[test]
 fn a_unit_that_is_recorded_twice_is_told_once() {
     let folder = folder();
     folder.write("batch.toml", BATCH);
-    ran(&folder, &["run", "batch.toml"]).expect(0);
+    run_sluice(&folder, &["run", "batch.toml"]).expect(0);
     // The same units once more, in the record of a part.
-    ran(&folder, &["run", "batch.toml", "--shard", "1/2", "--resume"]).expect(0);
+    run_sluice(&folder, &["run", "batch.toml", "--shard", "1/2", "--resume"]).expect(0);
     folder.write("out/0.lcm.zst", "not what it was");
-    let text = ran(&folder, &["verify", "out"]).expect(1).text();
+    let text = run_sluice(&folder, &["verify", "out"]).expect(1).text();
     assert_eq!(text.matches("0.lcm.zst has").count(), 1, "{text}");
     assert!(text.contains("parts are missing: 2/2"), "{text}");
 }
@@ -315,13 +336,13 @@ fn keep_going_does_all_others_and_lists_what_failed() {
     for jobs in ["1", "4"] {
         let folder = folder_with_broken_log();
         let run = ["run", "strict.toml", "--keep-going", "--jobs", jobs, "--report", "report.json"];
-        let ended = ran(&folder, &run).expect(1).says("in/2.lcm failed: ");
-        ended.says("could not be read");
+        let ended = run_sluice(&folder, &run).expect(1).expect_stderr("in/2.lcm failed: ");
+        ended.expect_stderr("could not be read");
         let report = json(&folder.read("report.json"));
         assert_eq!(statuses(&report), ["done", "done", "failed", "done", "done"]);
         assert!(report["units"][2]["error"].as_str().unwrap().contains("could not be read"));
         assert_eq!(tree(&folder.at("out")).len(), 5);
-        Shape(report).check();
+        ReportShape(report).check();
     }
 }
 
@@ -331,7 +352,7 @@ fn the_report_of_a_batch_is_the_sum_of_its_units() {
     let stray = [&folder.read("in/1.lcm")[..], b"stray"].concat();
     folder.write("in/1.lcm", stray);
     folder.write("batch.toml", BATCH);
-    ran(&folder, &["run", "batch.toml", "--report", "report.json"]).expect(3);
+    run_sluice(&folder, &["run", "batch.toml", "--report", "report.json"]).expect(3);
     let report = json(&folder.read("report.json"));
     let events: usize = [0, 2, 3, 4]
         .iter()
@@ -347,19 +368,21 @@ fn the_report_of_a_batch_is_the_sum_of_its_units() {
         report["files"].as_array().unwrap().iter().map(|f| f["path"].as_str().unwrap()).collect();
     assert_eq!(files.len(), 10);
     assert_eq!((files[0], files[9]), ("out/0.lcm.zst", "out/lines/4.jsonl"));
-    Shape(report).check();
+    ReportShape(report).check();
     // Losses are not forgotten when there is nothing left to do.
-    ran(&folder, &["run", "batch.toml", "--resume"]).expect(3).says("losses");
+    run_sluice(&folder, &["run", "batch.toml", "--resume"]).expect(3).expect_stderr("losses");
 }
 
 #[test]
 fn resuming_a_batch_that_is_done_does_nothing() {
     let folder = folder();
     folder.write("batch.toml", BATCH);
-    ran(&folder, &["run", "batch.toml"]).expect(0);
+    run_sluice(&folder, &["run", "batch.toml"]).expect(0);
     let names = ["out", "out/_manifest.json", "out/0.lcm.zst", "out/lines/0.jsonl", "out/lines"];
     let before = times(&folder, &names);
-    ran(&folder, &["run", "batch.toml", "--resume"]).expect(0).says("5 done before");
+    run_sluice(&folder, &["run", "batch.toml", "--resume"])
+        .expect(0)
+        .expect_stderr("5 done before");
     assert_eq!(times(&folder, &names), before);
 }
 
@@ -367,7 +390,7 @@ fn resuming_a_batch_that_is_done_does_nothing() {
 fn resuming_makes_again_what_is_gone_or_differs() {
     let folder = folder();
     folder.write("batch.toml", BATCH);
-    ran(&folder, &["run", "batch.toml"]).expect(0);
+    run_sluice(&folder, &["run", "batch.toml"]).expect(0);
     let whole = tree(&folder.at("out"));
     let untouched = times(&folder, &["out/4.lcm.zst"]);
     fs::remove_file(folder.at("out/0.lcm.zst")).unwrap();
@@ -375,11 +398,13 @@ fn resuming_makes_again_what_is_gone_or_differs() {
     bytes[100] ^= 1;
     folder.write("out/lines/1.jsonl", bytes);
     folder.write("out/2.lcm.zst", "cut");
-    let differs = ran(&folder, &["verify", "out"]).expect(1).text();
+    let differs = run_sluice(&folder, &["verify", "out"]).expect(1).text();
     for what in ["0.lcm.zst is missing", "lines/1.jsonl has the hash", "2.lcm.zst has 3 bytes"] {
         assert!(differs.contains(what), "{differs}");
     }
-    ran(&folder, &["run", "batch.toml", "--resume"]).expect(0).says("3 inputs done, 2 done before");
+    run_sluice(&folder, &["run", "batch.toml", "--resume"])
+        .expect(0)
+        .expect_stderr("3 inputs done, 2 done before");
     same(&tree(&folder.at("out")), &whole);
     assert_eq!(times(&folder, &["out/4.lcm.zst"]), untouched);
 }
@@ -388,28 +413,34 @@ fn resuming_makes_again_what_is_gone_or_differs() {
 fn resuming_notices_another_input_pipeline_or_memory() {
     let folder = folder();
     folder.write("batch.toml", BATCH);
-    ran(&folder, &["run", "batch.toml"]).expect(0);
+    run_sluice(&folder, &["run", "batch.toml"]).expect(0);
     let mut bytes = folder.read("in/3.lcm");
     let at = bytes.len() - 1;
     bytes[at] ^= 1;
     folder.write("in/3.lcm", bytes);
-    ran(&folder, &["run", "batch.toml", "--resume"]).expect(0).says("1 input done, 4 done before");
-    folder.write("batch.toml", BATCH.replace("\"jsonl\"", "\"jsonl\"\npayload = true"));
-    ran(&folder, &["run", "batch.toml", "--resume"]).expect(0).says("5 inputs done");
-    assert!(folder.read("out/lines/0.jsonl").windows(9).any(|w| w == b"\"payload\""));
-    ran(&folder, &["run", "batch.toml", "--resume", "--memory", "64MiB"])
+    run_sluice(&folder, &["run", "batch.toml", "--resume"])
         .expect(0)
-        .says("5 inputs done");
-    ran(&folder, &["verify", "out"]).expect(0);
+        .expect_stderr("1 input done, 4 done before");
+    folder.write("batch.toml", BATCH.replace("\"jsonl\"", "\"jsonl\"\npayload = true"));
+    run_sluice(&folder, &["run", "batch.toml", "--resume"])
+        .expect(0)
+        .expect_stderr("5 inputs done");
+    assert!(folder.read("out/lines/0.jsonl").windows(9).any(|w| w == b"\"payload\""));
+    run_sluice(&folder, &["run", "batch.toml", "--resume", "--memory", "64MiB"])
+        .expect(0)
+        .expect_stderr("5 inputs done");
+    run_sluice(&folder, &["verify", "out"]).expect(0);
 }
 
 #[test]
 fn a_comment_in_the_pipeline_file_changes_nothing() {
     let folder = folder();
     folder.write("batch.toml", BATCH);
-    ran(&folder, &["run", "batch.toml"]).expect(0);
+    run_sluice(&folder, &["run", "batch.toml"]).expect(0);
     folder.write("batch.toml", format!("# The same.\n{BATCH}"));
-    ran(&folder, &["run", "batch.toml", "--resume"]).expect(0).says("5 done before");
+    run_sluice(&folder, &["run", "batch.toml", "--resume"])
+        .expect(0)
+        .expect_stderr("5 done before");
 }
 
 #[test]
@@ -418,23 +449,23 @@ fn files_that_a_unit_no_longer_writes_go_when_it_is_made_again() {
     let convert = |split: &str| {
         let split = format!("split_mb={split}");
         let convert = ["convert", "in/*.lcm", "--to", "out/{stem}.lcm", "--resume"];
-        ran(&folder, &[&convert[..], &["--sink-option", &split]].concat()).expect(0);
+        run_sluice(&folder, &[&convert[..], &["--sink-option", &split]].concat()).expect(0);
         tree(&folder.at("out")).len()
     };
     let (small, large) = (convert("0.03125"), convert("1"));
     assert!(small > large && large == 6, "{small} and {large} files");
-    ran(&folder, &["verify", "out"]).expect(0);
+    run_sluice(&folder, &["verify", "out"]).expect(0);
 }
 
 #[test]
 fn several_batches_share_a_folder() {
     let folder = folder();
     folder.write("out.lcm", "");
-    ran(&folder, &["convert", "in/0.lcm", "in/1.lcm", "--to", "out/{stem}.lcm"]).expect(0);
+    run_sluice(&folder, &["convert", "in/0.lcm", "in/1.lcm", "--to", "out/{stem}.lcm"]).expect(0);
     let first = folder.read("out/0.lcm");
-    ran(&folder, &["convert", "in/2.lcm", "in/3.lcm", "--to", "out/{stem}.lcm"]).expect(0);
+    run_sluice(&folder, &["convert", "in/2.lcm", "in/3.lcm", "--to", "out/{stem}.lcm"]).expect(0);
     folder.write("out/notes.txt", "mine");
-    ran(&folder, &["verify", "out"]).expect(0);
+    run_sluice(&folder, &["verify", "out"]).expect(0);
     let manifest = json(&folder.read("out/_manifest.json"));
     assert_eq!(manifest["units"].as_array().unwrap().len(), 4);
     assert_eq!(folder.read("out/0.lcm"), first);
@@ -446,18 +477,18 @@ fn several_batches_share_a_folder() {
 fn a_folder_for_each_input_is_checked_by_its_own_list() {
     let folder = folder();
     let convert = ["convert", "in/*.lcm", "--to", "out/{stem}/", "--as", "lcm-log"];
-    ran(&folder, &convert).expect(0);
-    ran(&folder, &["verify", "out"]).expect(0);
+    run_sluice(&folder, &convert).expect(0);
+    run_sluice(&folder, &["verify", "out"]).expect(0);
     let whole = tree(&folder.at("out"));
     folder.write("out/1/extra", "x");
-    let text = ran(&folder, &["verify", "out"]).expect(1).text();
+    let text = run_sluice(&folder, &["verify", "out"]).expect(1).text();
     assert!(text.contains("1: extra is not in"), "{text}");
     fs::remove_file(folder.at("out/1/extra")).unwrap();
     fs::remove_file(folder.at("out/2/_manifest.json")).unwrap();
     fs::remove_file(folder.at("out/3/part-00000.lcm")).unwrap();
-    ran(&folder, &[&convert[..], &["--resume"]].concat())
+    run_sluice(&folder, &[&convert[..], &["--resume"]].concat())
         .expect(0)
-        .says("2 inputs done, 3 done before");
+        .expect_stderr("2 inputs done, 3 done before");
     same(&tree(&folder.at("out")), &whole);
 }
 
@@ -465,16 +496,16 @@ fn a_folder_for_each_input_is_checked_by_its_own_list() {
 fn a_run_that_is_no_batch_is_resumed_by_its_folder() {
     let folder = folder();
     let convert = ["convert", "in/0.lcm", "--to", "out/", "--as", "lcm-log", "--resume"];
-    ran(&folder, &convert).expect(0);
+    run_sluice(&folder, &convert).expect(0);
     let (whole, before) = (tree(&folder.at("out")), times(&folder, &["out", "out/_manifest.json"]));
-    ran(&folder, &convert).expect(0).says("already done");
+    run_sluice(&folder, &convert).expect(0).expect_stderr("already done");
     assert_eq!(times(&folder, &["out", "out/_manifest.json"]), before);
     folder.write("out/part-00000.lcm", "cut");
     folder.write("out/.part-00000.lcm.4294967295-0.sluice-tmp", "left");
-    ran(&folder, &convert).expect(0);
+    run_sluice(&folder, &convert).expect(0);
     same(&tree(&folder.at("out")), &whole);
     folder.write("in/0.lcm", folder.read("in/1.lcm"));
-    ran(&folder, &convert).expect(0);
+    run_sluice(&folder, &convert).expect(0);
     assert!(folder.read("out/part-00000.lcm") == folder.read("in/1.lcm"));
 }
 
@@ -482,19 +513,19 @@ fn a_run_that_is_no_batch_is_resumed_by_its_folder() {
 fn a_single_file_is_made_again() {
     let folder = folder();
     folder.write("out.lcm", "old");
-    ran(&folder, &["convert", "in/0.lcm", "--to", "out.lcm", "--resume"]).expect(0);
+    run_sluice(&folder, &["convert", "in/0.lcm", "--to", "out.lcm", "--resume"]).expect(0);
     assert!(folder.read("out.lcm") == folder.read("in/0.lcm"));
     let append = ["--resume", "--sink-option", "append=true"];
-    ran(&folder, &[&["convert", "in/1.lcm", "--to", "out.lcm"][..], &append].concat())
+    run_sluice(&folder, &[&["convert", "in/1.lcm", "--to", "out.lcm"][..], &append].concat())
         .expect(1)
-        .says("without --resume");
+        .expect_stderr("without --resume");
 }
 
 #[test]
 fn an_interrupted_batch_says_so_when_it_is_verified() {
     let folder = folder();
     folder.write("batch.toml", BATCH);
-    ran(&folder, &["run", "batch.toml"]).expect(0);
+    run_sluice(&folder, &["run", "batch.toml"]).expect(0);
     let whole = tree(&folder.at("out"));
     // As if it had been killed after two units, in the middle of writing down the third.
     let manifest = json(&folder.read("out/_manifest.json"));
@@ -504,10 +535,12 @@ fn an_interrupted_batch_says_so_when_it_is_verified() {
     for name in ["_manifest.json", "3.lcm.zst", "lines/3.jsonl", "4.lcm.zst", "lines/4.jsonl"] {
         fs::remove_file(folder.at(&format!("out/{name}"))).unwrap();
     }
-    let text = ran(&folder, &["verify", "out"]).expect(1).text();
+    let text = run_sluice(&folder, &["verify", "out"]).expect(1).text();
     assert!(text.contains("2 inputs recorded") && text.contains("--resume"), "{text}");
-    ran(&folder, &["verify", "out/lines/1.jsonl", "out/0.lcm.zst"]).expect(0);
-    ran(&folder, &["run", "batch.toml", "--resume"]).expect(0).says("3 inputs done, 2 done before");
+    run_sluice(&folder, &["verify", "out/lines/1.jsonl", "out/0.lcm.zst"]).expect(0);
+    run_sluice(&folder, &["run", "batch.toml", "--resume"])
+        .expect(0)
+        .expect_stderr("3 inputs done, 2 done before");
     same(&tree(&folder.at("out")), &whole);
 }
 
@@ -516,14 +549,14 @@ fn damaged_bytes_of_each_input_have_a_file_of_their_own() {
     let folder = folder_with_broken_log();
     let quarantine = STRICT.replace("\"stop\"", "\"quarantine\"");
     folder.write("bad.toml", &quarantine);
-    ran(&folder, &["check", "bad.toml"]).expect(2).says("{stem}.quarantine");
+    run_sluice(&folder, &["check", "bad.toml"]).expect(2).expect_stderr("{stem}.quarantine");
     let own =
         quarantine.replace("\"quarantine\"", "\"quarantine\"\nquarantine = \"out/{stem}.bad\"");
     folder.write("bad.toml", own);
-    ran(&folder, &["run", "bad.toml"]).expect(3);
+    run_sluice(&folder, &["run", "bad.toml"]).expect(3);
     assert_eq!(folder.read("out/2.bad"), b"stray");
     assert_eq!(tree(&folder.at("out")).len(), 7);
-    ran(&folder, &["run", "bad.toml", "--resume"]).expect(3).says("5 done before");
+    run_sluice(&folder, &["run", "bad.toml", "--resume"]).expect(3).expect_stderr("5 done before");
 }
 
 #[test]
@@ -532,7 +565,7 @@ fn an_interrupt_keeps_what_a_pipe_has_given_and_resuming_does_the_rest() {
     let parts =
         "[sinks.parts]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"out/parts/{stem}/\"\n";
     folder.write("batch.toml", [BATCH, parts].concat());
-    ran(&folder, &["run", "batch.toml"]).expect(0);
+    run_sluice(&folder, &["run", "batch.toml"]).expect(0);
     let (whole, slow) = (tree(&folder.at("out")), folder.read("in/2.lcm"));
     fs::remove_dir_all(folder.at("out")).unwrap();
     fs::remove_file(folder.at("in/2.lcm")).unwrap();
@@ -544,22 +577,24 @@ fn an_interrupt_keeps_what_a_pipe_has_given_and_resuming_does_the_rest() {
     let mut pipe = OpenOptions::new().write(true).open(folder.at("in/2.lcm")).unwrap();
     pipe.write_all(&slow[..50_000]).unwrap();
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let ended = Ran::of(child.wait_with_output().unwrap()).expect(130);
-    ended.says("3 inputs done, 2 not started").says("with --resume goes on");
+    let ended = ProgramOutput::from_output(child.wait_with_output().unwrap()).expect(130);
+    ended.expect_stderr("3 inputs done, 2 not started").expect_stderr("with --resume goes on");
     drop(pipe);
     let report = json(&folder.read("report.json"));
     assert_eq!(statuses(&report), ["done", "done", "done", "not started", "not started"]);
     assert_eq!((&report["interrupted"], &report["units"][2]["exit"]), (&true.into(), &3.into()));
-    let text = ran(&folder, &["verify", "out"]).expect(1).text();
+    let text = run_sluice(&folder, &["verify", "out"]).expect(1).text();
     assert_eq!(text.matches("stopped early").count(), 1, "{text}");
     assert!(text.contains("2 inputs are not done (2 not started), of 5 in all"), "{text}");
     for part in ["out/2.lcm.zst", "out/parts/2"] {
-        let text = ran(&folder, &["verify", part]).expect(1).text();
+        let text = run_sluice(&folder, &["verify", part]).expect(1).text();
         assert_eq!(text.matches("stopped early").count(), 1, "{part}: {text}");
     }
     fs::remove_file(folder.at("in/2.lcm")).unwrap();
     folder.write("in/2.lcm", slow);
-    ran(&folder, &["run", "batch.toml", "--resume"]).expect(0).says("3 inputs done, 2 done before");
+    run_sluice(&folder, &["run", "batch.toml", "--resume"])
+        .expect(0)
+        .expect_stderr("3 inputs done, 2 done before");
     same(&tree(&folder.at("out")), &whole);
 }
 
@@ -574,7 +609,7 @@ fn inputs_that_fail_take_no_folder_away_from_others() {
     let deep = STRICT.replace("out/{stem}.lcm", "out/{ext}/deep/{stem}.lcm");
     folder.write("strict.toml", deep);
     let run = ["run", "strict.toml", "--keep-going", "--jobs", "8", "--report", "report.json"];
-    ran(&folder, &run).expect(1);
+    run_sluice(&folder, &run).expect(1);
     let report = json(&folder.read("report.json"));
     for (n, unit) in report["units"].as_array().unwrap().iter().enumerate() {
         let stray = unit["error"].as_str().is_none_or(|error| error.contains("could not be read"));

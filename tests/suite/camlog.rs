@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::kit::{Event, Folder, Ran, events, ran, root, sluice};
+use crate::kit::{Folder, LcmEvent, ProgramOutput, events, root, run_sluice, sluice};
 
 /// The forward camera.
 const UID: u64 = 0xb0_9d01_0062_bd06;
@@ -25,19 +25,20 @@ fn frame(number: u32, message: &[u8]) -> Vec<u8> {
 
 /// A folder with a made-up drive, `drive.lcm`; the log of its forward camera alone, `thumbs.lcm`;
 /// and the same images as a camera log, `forward.camlog`.
-fn driven() -> (Folder, Vec<Event>) {
+fn driven() -> (Folder, Vec<LcmEvent>) {
     let folder = Folder::new();
-    ran(&folder, &["run", "quickstart", "--set", "SECONDS=1.2", "--set", "OUT=quick"]).expect(0);
+    run_sluice(&folder, &["run", "quickstart", "--set", "SECONDS=1.2", "--set", "OUT=quick"])
+        .expect(0);
     std::fs::rename(folder.at("quick/drive.lcm"), folder.at("drive.lcm")).unwrap();
     let forward = ["--channel", "CAM_THUMB_RFC", "--to", "thumbs.lcm"];
-    ran(&folder, &[&["convert", "drive.lcm"][..], &forward].concat()).expect(0);
+    run_sluice(&folder, &[&["convert", "drive.lcm"][..], &forward].concat()).expect(0);
     let images = events(&folder.read("thumbs.lcm"));
     let frames = (0..).zip(&images).map(|(n, image)| frame(n, &image.payload));
     folder.write("forward.camlog", frames.flatten().collect::<Vec<u8>>());
     (folder, images)
 }
 
-fn payloads(events: &[Event]) -> Vec<(String, &[u8])> {
+fn payloads(events: &[LcmEvent]) -> Vec<(String, &[u8])> {
     let each = events.iter();
     each.map(|e| (String::from_utf8_lossy(&e.channel).into_owned(), &*e.payload)).collect()
 }
@@ -45,18 +46,18 @@ fn payloads(events: &[Event]) -> Vec<(String, &[u8])> {
 #[test]
 fn a_camera_log_becomes_the_messages_that_small_images_come_in() {
     let (folder, images) = driven();
-    ran(&folder, &["convert", "forward.camlog", "--to", "out.lcm"]).expect(0);
+    run_sluice(&folder, &["convert", "forward.camlog", "--to", "out.lcm"]).expect(0);
     let found = events(&folder.read("out.lcm"));
     assert_eq!(payloads(&found), payloads(&images));
     // An image's event is when it was taken.
-    let taken = |event: &Event| i64::from_be_bytes(*event.payload[8..].first_chunk().unwrap());
+    let taken = |event: &LcmEvent| i64::from_be_bytes(*event.payload[8..].first_chunk().unwrap());
     assert!(found.iter().all(|event| event.utime == taken(event)));
-    let info = ran(&folder, &["info", "forward.camlog", "--json"]).expect(0).text();
+    let info = run_sluice(&folder, &["info", "forward.camlog", "--json"]).expect(0).text();
     let info: Value = serde_json::from_str(&info).unwrap();
     assert!(info.to_string().contains("lcmtypes.image_t"), "{info}");
     assert!(info.to_string().contains("CAM_THUMB_RFC"), "{info}");
     // Its types are known: nobody has to give them.
-    let cat = ran(&folder, &["cat", "forward.camlog", "--limit", "1"]).expect(0).text();
+    let cat = run_sluice(&folder, &["cat", "forward.camlog", "--limit", "1"]).expect(0).text();
     assert!(cat.contains("width") && cat.contains("376"), "{cat}");
 }
 
@@ -65,11 +66,11 @@ fn pipes_and_compressed_camera_logs_are_read_too() {
     let (folder, images) = driven();
     let packed = zstd::encode_all(&folder.read("forward.camlog")[..], 1).unwrap();
     folder.write("forward.camlog.zst", packed);
-    ran(&folder, &["convert", "forward.camlog.zst", "--to", "packed.lcm"]).expect(0);
+    run_sluice(&folder, &["convert", "forward.camlog.zst", "--to", "packed.lcm"]).expect(0);
     let mut piped = sluice(&folder);
     let input = std::fs::File::open(folder.at("forward.camlog")).unwrap();
     piped.args(["convert", "-", "--to", "piped.lcm"]).stdin(input);
-    Ran::of(piped.output().unwrap()).expect(0);
+    ProgramOutput::from_output(piped.output().unwrap()).expect(0);
     for name in ["packed.lcm", "piped.lcm"] {
         assert_eq!(payloads(&events(&folder.read(name))), payloads(&images), "{name}");
     }
@@ -81,7 +82,7 @@ fn the_image_pipelines_make_the_same_of_a_camera_log() {
     let run = |input: &str, out: &str, more: &[&str]| {
         let (input, out) = (format!("INPUT={input}"), format!("OUT={out}"));
         let set = ["run", "dgc-images", "--set", &input, "--set", &out, "--set", "FORMAT=text"];
-        ran(&folder, &[&set[..], more].concat()).expect(0);
+        run_sluice(&folder, &[&set[..], more].concat()).expect(0);
     };
     run("thumbs.lcm", "small", &[]);
     run("forward.camlog", "full", &["--set", "SOURCE=camlog"]);
@@ -104,7 +105,7 @@ fn staged(folder: &Folder, stage: &str) -> [String; 2] {
              [sinks.out]\nplugin = \"jsonl\"\nfrom = \"made\"\npath = \"{plugin}.jsonl\"\n"
         );
         folder.write("stage.toml", pipeline);
-        ran(folder, &["run", "stage.toml", "--overwrite"]).expect(0);
+        run_sluice(folder, &["run", "stage.toml", "--overwrite"]).expect(0);
         let lines = String::from_utf8(folder.read(&format!("{plugin}.jsonl"))).unwrap();
         let value = |line: &str| serde_json::from_str::<Value>(line).unwrap();
         let fields = lines.lines().map(|line| value(line)["fields"].to_string());
@@ -143,7 +144,7 @@ fn points_get_colours_from_a_camera_log_beside_the_drive() {
          [sinks.out]\nplugin = \"csv\"\nfrom = \"clouds\"\npath = \"points.csv\"\n\
          unnest = \"points\"\n",
     );
-    let ran = ran(&folder, &["run", "paint.toml"]);
+    let ran = run_sluice(&folder, &["run", "paint.toml"]);
     assert!(ran.code == Some(0), "{}", ran.stderr);
     let csv = String::from_utf8(folder.read("points.csv")).unwrap();
     let head: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
@@ -164,7 +165,7 @@ fn damage_is_told_with_file_and_place_and_costs_one_image() {
     bytes[second + FRONT - 4] = 0x7f;
     folder.write("bad.camlog", &bytes);
     let convert = ["convert", "bad.camlog", "--to", "out.lcm", "--report", "report.json"];
-    ran(&folder, &convert).expect(3);
+    run_sluice(&folder, &convert).expect(3);
     let mut kept = payloads(&images);
     kept.remove(1);
     assert_eq!(payloads(&events(&folder.read("out.lcm"))), kept);
@@ -181,8 +182,8 @@ fn the_legacy_form_is_recognised_and_read() {
     let sample = root().join("plugins/dgc/testdata/camlog/legacy.camlog");
     // Whatever it is called.
     folder.write("old.log", std::fs::read(sample).unwrap());
-    let ran = ran(&folder, &["convert", "old.log", "--to", "out.lcm"]).expect(0);
-    ran.says("do not say of which camera");
+    let ran = run_sluice(&folder, &["convert", "old.log", "--to", "out.lcm"]).expect(0);
+    ran.expect_stderr("do not say of which camera");
     let channels: Vec<String> = events(&folder.read("out.lcm"))
         .iter()
         .map(|e| String::from_utf8_lossy(&e.channel).into())

@@ -6,12 +6,12 @@ use std::io::Write;
 use serde_json::json;
 use sluice_core::{PluginFactory, PluginKind, Query, ReadContext, Registry, Source, SplitStart};
 
-use crate::kit::{BEGIN, Event, Folder, log};
+use crate::kit::{BEGIN, Folder, LcmEvent, log};
 
 /// A log of a thousand events of 100 bytes.
 fn folder_with_log() -> Folder {
-    let events: Vec<Event> =
-        (0..1_000).map(|n| Event::new(n, BEGIN + n, "POSE", &[n as u8; 68])).collect();
+    let events: Vec<LcmEvent> =
+        (0..1_000).map(|n| LcmEvent::new(n, BEGIN + n, "POSE", &[n as u8; 68])).collect();
     let folder = Folder::new();
     folder.write("in.lcm", log(&events));
     folder
@@ -81,8 +81,8 @@ fn what_is_appended_while_it_is_read_is_read_too() {
     for target in [u64::MAX, 30_000] {
         let folder = folder_with_log();
         let (numbers, damage) = read_after(&folder, target, |path| {
-            let more: Vec<Event> =
-                (1_000..1_010).map(|n| Event::new(n, BEGIN + n, "POSE", b"more")).collect();
+            let more: Vec<LcmEvent> =
+                (1_000..1_010).map(|n| LcmEvent::new(n, BEGIN + n, "POSE", b"more")).collect();
             let mut file = OpenOptions::new().append(true).open(path).unwrap();
             file.write_all(&log(&more)).unwrap();
         });

@@ -1,44 +1,44 @@
 //! The damage matrix of LCM logs, through the whole engine: what is read around damage, to the byte,
 //! what is reported, and that the log written is exactly the events that are left.
 
-use crate::kit::{BEGIN, COPY, Event, Folder, log, ran, run};
-use crate::shape::Shape;
+use crate::kit::{BEGIN, COPY, Folder, LcmEvent, log, run, run_sluice};
+use crate::report_shape::ReportShape;
 
 /// A stretch of a log.
 #[derive(Clone)]
-enum Piece {
+enum LogPart {
     /// An event that is to be read.
-    Kept(Event),
+    Kept(LcmEvent),
     /// Bytes that are to be read as an event, though its header says something odd.
     Odd(Vec<u8>),
     /// Bytes that are to be reported.
     Lost(Vec<u8>),
 }
 
-use Piece::{Kept, Lost, Odd};
+use LogPart::{Kept, Lost, Odd};
 
 /// Every ordinary event is 100 bytes long, so that positions are easily seen.
-fn event(number: i64) -> Event {
-    Event::new(number, BEGIN + number * 1_000, "POSE", &[number as u8; 68])
+fn event(number: i64) -> LcmEvent {
+    LcmEvent::new(number, BEGIN + number * 1_000, "POSE", &[number as u8; 68])
 }
 
-fn e(number: i64) -> Piece {
+fn kept(number: i64) -> LogPart {
     Kept(event(number))
 }
 
 /// An event of 100 bytes in all on this channel, so that its payload is shorter.
-fn on(number: i64, channel: &[u8]) -> Event {
+fn on(number: i64, channel: &[u8]) -> LcmEvent {
     let payload = vec![7; 72usize.saturating_sub(channel.len())];
-    Event { channel: channel.to_vec(), payload, ..event(number) }
+    LcmEvent { channel: channel.to_vec(), payload, ..event(number) }
 }
 
 /// Bytes that are no event.
-fn stray(len: usize) -> Piece {
+fn stray(len: usize) -> LogPart {
     Lost((0..len).map(|n| b"stray!"[n % 6]).collect())
 }
 
 /// An event that was cut off after `len` bytes.
-fn cut(number: i64, len: usize) -> Piece {
+fn cut(number: i64, len: usize) -> LogPart {
     Lost(event(number).bytes()[..len].to_vec())
 }
 
@@ -56,184 +56,237 @@ const CHANNEL_LEN: usize = 20;
 const DATA_LEN: usize = 24;
 const SYNC: [u8; 4] = [0xED, 0xA1, 0xDA, 0x01];
 
-struct Case {
+struct DamageCase {
     name: &'static str,
-    log: Vec<Piece>,
+    log: Vec<LogPart>,
     /// The numbers of the events that are read.
     numbers: Vec<i64>,
     /// Offset and length of what is reported.
     damage: Vec<(u64, u64)>,
 }
 
-fn case(name: &'static str, log: &[Piece], numbers: &[i64], damage: &[(u64, u64)]) -> Case {
-    Case { name, log: log.to_vec(), numbers: numbers.into(), damage: damage.into() }
+fn case(name: &'static str, log: &[LogPart], numbers: &[i64], damage: &[(u64, u64)]) -> DamageCase {
+    DamageCase { name, log: log.to_vec(), numbers: numbers.into(), damage: damage.into() }
 }
 
-fn clean(name: &'static str, log: &[Piece], numbers: &[i64]) -> Case {
+fn clean(name: &'static str, log: &[LogPart], numbers: &[i64]) -> DamageCase {
     case(name, log, numbers, &[])
 }
 
-fn cases() -> Vec<Case> {
+fn cases() -> Vec<DamageCase> {
     let be = i32::to_be_bytes;
     let long = |len: usize| on(1, &vec![b'c'; len]);
     let lies = |len: i32| Lost(with(1, DATA_LEN, &be(len)));
     let named = |len: i32| Lost(with(1, CHANNEL_LEN, &be(len)));
-    let whole = |event: Event| Kept(event);
-    let payload = |bytes: &[u8]| Event { payload: bytes.into(), ..event(1) };
+    let whole = |event: LcmEvent| Kept(event);
+    let payload = |bytes: &[u8]| LcmEvent { payload: bytes.into(), ..event(1) };
     let inner = [event(50).bytes(), event(51).bytes()].concat();
     let stale = log(&[event(70), event(71)])[130..].to_vec();
     vec![
         // Whole logs.
         clean("empty", &[], &[]),
-        clean("clean", &[e(0), e(1), e(2)], &[0, 1, 2]),
+        clean("clean", &[kept(0), kept(1), kept(2)], &[0, 1, 2]),
         // Text alone is refused: see `inputs`.
         case("rubbish only", &[Lost(vec![0x7f; 300])], &[], &[(0, 300)]),
         // Bytes before a sync word.
-        case("1 byte before the first event", &[stray(1), e(0)], &[0], &[(0, 1)]),
-        case("5 bytes before the first event", &[stray(5), e(0), e(1)], &[0, 1], &[(0, 5)]),
-        case("500 bytes before the first event", &[stray(500), e(0)], &[0], &[(0, 500)]),
-        case("a hole of zeros", &[e(0), Lost(vec![0; 4096]), e(1)], &[0, 1], &[(100, 4096)]),
-        case("a hole that looks like text", &[e(0), stray(999), e(1)], &[0, 1], &[(100, 999)]),
+        case("1 byte before the first event", &[stray(1), kept(0)], &[0], &[(0, 1)]),
+        case("5 bytes before the first event", &[stray(5), kept(0), kept(1)], &[0, 1], &[(0, 5)]),
+        case("500 bytes before the first event", &[stray(500), kept(0)], &[0], &[(0, 500)]),
+        case("a hole of zeros", &[kept(0), Lost(vec![0; 4096]), kept(1)], &[0, 1], &[(100, 4096)]),
+        case(
+            "a hole that looks like text",
+            &[kept(0), stray(999), kept(1)],
+            &[0, 1],
+            &[(100, 999)],
+        ),
         // After each event.
-        case("1 byte between events", &[e(0), stray(1), e(1), e(2)], &[0, 1, 2], &[(100, 1)]),
-        case("2 bytes between events", &[e(0), stray(2), e(1), e(2)], &[0, 1, 2], &[(100, 2)]),
-        case("3 bytes between events", &[e(0), stray(3), e(1), e(2)], &[0, 1, 2], &[(100, 3)]),
-        case("4 bytes between events", &[e(0), stray(4), e(1), e(2)], &[0, 1, 2], &[(100, 4)]),
-        case("5 bytes between events", &[e(0), stray(5), e(1), e(2)], &[0, 1, 2], &[(100, 5)]),
+        case(
+            "1 byte between events",
+            &[kept(0), stray(1), kept(1), kept(2)],
+            &[0, 1, 2],
+            &[(100, 1)],
+        ),
+        case(
+            "2 bytes between events",
+            &[kept(0), stray(2), kept(1), kept(2)],
+            &[0, 1, 2],
+            &[(100, 2)],
+        ),
+        case(
+            "3 bytes between events",
+            &[kept(0), stray(3), kept(1), kept(2)],
+            &[0, 1, 2],
+            &[(100, 3)],
+        ),
+        case(
+            "4 bytes between events",
+            &[kept(0), stray(4), kept(1), kept(2)],
+            &[0, 1, 2],
+            &[(100, 4)],
+        ),
+        case(
+            "5 bytes between events",
+            &[kept(0), stray(5), kept(1), kept(2)],
+            &[0, 1, 2],
+            &[(100, 5)],
+        ),
         case(
             "1 byte of a sync word between events",
-            &[e(0), Lost(SYNC[..1].into()), e(1), e(2)],
+            &[kept(0), Lost(SYNC[..1].into()), kept(1), kept(2)],
             &[0, 1, 2],
             &[(100, 1)],
         ),
         case(
             "3 bytes of a sync word between events",
-            &[e(0), Lost(SYNC[..3].into()), e(1), e(2)],
+            &[kept(0), Lost(SYNC[..3].into()), kept(1), kept(2)],
             &[0, 1, 2],
             &[(100, 3)],
         ),
         case(
             "a sync word too many between events",
-            &[e(0), Lost(SYNC.into()), e(1), e(2)],
+            &[kept(0), Lost(SYNC.into()), kept(1), kept(2)],
             &[0, 1, 2],
             &[(100, 4)],
         ),
         case(
             "damage in two places",
-            &[e(0), stray(7), e(1), stray(70), e(2)],
+            &[kept(0), stray(7), kept(1), stray(70), kept(2)],
             &[0, 1, 2],
             &[(100, 7), (207, 70)],
         ),
         // Truncated tail, in each field.
-        case("cut in the sync word", &[e(0), cut(1, 2)], &[0], &[(100, 2)]),
-        case("cut behind the sync word", &[e(0), cut(1, 4)], &[0], &[(100, 4)]),
-        case("cut in the number", &[e(0), cut(1, 8)], &[0], &[(100, 8)]),
-        case("cut in the time", &[e(0), cut(1, 15)], &[0], &[(100, 15)]),
-        case("cut in the channel length", &[e(0), cut(1, 22)], &[0], &[(100, 22)]),
-        case("cut in the data length", &[e(0), cut(1, 26)], &[0], &[(100, 26)]),
-        case("cut behind the header", &[e(0), cut(1, 28)], &[0], &[(100, 28)]),
-        case("cut in the channel", &[e(0), cut(1, 30)], &[0], &[(100, 30)]),
-        case("cut in the payload", &[e(0), cut(1, 99)], &[0], &[(100, 99)]),
-        case("cut, and written on", &[e(0), cut(1, 50), e(2), e(3)], &[0, 2, 3], &[(100, 50)]),
+        case("cut in the sync word", &[kept(0), cut(1, 2)], &[0], &[(100, 2)]),
+        case("cut behind the sync word", &[kept(0), cut(1, 4)], &[0], &[(100, 4)]),
+        case("cut in the number", &[kept(0), cut(1, 8)], &[0], &[(100, 8)]),
+        case("cut in the time", &[kept(0), cut(1, 15)], &[0], &[(100, 15)]),
+        case("cut in the channel length", &[kept(0), cut(1, 22)], &[0], &[(100, 22)]),
+        case("cut in the data length", &[kept(0), cut(1, 26)], &[0], &[(100, 26)]),
+        case("cut behind the header", &[kept(0), cut(1, 28)], &[0], &[(100, 28)]),
+        case("cut in the channel", &[kept(0), cut(1, 30)], &[0], &[(100, 30)]),
+        case("cut in the payload", &[kept(0), cut(1, 99)], &[0], &[(100, 99)]),
+        case(
+            "cut, and written on",
+            &[kept(0), cut(1, 50), kept(2), kept(3)],
+            &[0, 2, 3],
+            &[(100, 50)],
+        ),
         // Stray bytes at the end.
-        case("1 byte at the end", &[e(0), e(1), stray(1)], &[0, 1], &[(200, 1)]),
-        case("3 bytes at the end", &[e(0), e(1), stray(3)], &[0, 1], &[(200, 3)]),
-        case("4 bytes at the end", &[e(0), e(1), stray(4)], &[0, 1], &[(200, 4)]),
-        case("400 bytes at the end", &[e(0), e(1), stray(400)], &[0, 1], &[(200, 400)]),
-        case("a longer old log's tail", &[e(0), e(1), Lost(stale)], &[0, 1], &[(200, 70)]),
+        case("1 byte at the end", &[kept(0), kept(1), stray(1)], &[0, 1], &[(200, 1)]),
+        case("3 bytes at the end", &[kept(0), kept(1), stray(3)], &[0, 1], &[(200, 3)]),
+        case("4 bytes at the end", &[kept(0), kept(1), stray(4)], &[0, 1], &[(200, 4)]),
+        case("400 bytes at the end", &[kept(0), kept(1), stray(400)], &[0, 1], &[(200, 400)]),
+        case("a longer old log's tail", &[kept(0), kept(1), Lost(stale)], &[0, 1], &[(200, 70)]),
         // Channel length.
-        clean("channel length 0", &[e(0), whole(on(1, b"")), e(2)], &[0, 1, 2]),
-        clean("channel length 63", &[e(0), whole(long(63)), e(2)], &[0, 1, 2]),
-        clean("channel length 256", &[e(0), whole(long(256)), e(2)], &[0, 1, 2]),
-        clean("channel length 999", &[e(0), whole(long(999)), e(2)], &[0, 1, 2]),
-        clean("channel length 1000", &[e(0), whole(long(1000)), e(2)], &[0, 1, 2]),
-        clean("channel length 5000", &[e(0), whole(long(5000)), e(2)], &[0, 1, 2]),
-        case("channel length -1", &[e(0), named(-1), e(2)], &[0, 2], &[(100, 100)]),
-        case("channel length least", &[e(0), named(i32::MIN), e(2)], &[0, 2], &[(100, 100)]),
-        case("channel length most", &[e(0), named(i32::MAX), e(2)], &[0, 2], &[(100, 100)]),
-        case("channel length 2 MiB", &[e(0), named(2 << 20), e(2)], &[0, 2], &[(100, 100)]),
-        case("channel length one too many", &[e(0), named(5), e(2)], &[0, 2], &[(100, 100)]),
+        clean("channel length 0", &[kept(0), whole(on(1, b"")), kept(2)], &[0, 1, 2]),
+        clean("channel length 63", &[kept(0), whole(long(63)), kept(2)], &[0, 1, 2]),
+        clean("channel length 256", &[kept(0), whole(long(256)), kept(2)], &[0, 1, 2]),
+        clean("channel length 999", &[kept(0), whole(long(999)), kept(2)], &[0, 1, 2]),
+        clean("channel length 1000", &[kept(0), whole(long(1000)), kept(2)], &[0, 1, 2]),
+        clean("channel length 5000", &[kept(0), whole(long(5000)), kept(2)], &[0, 1, 2]),
+        case("channel length -1", &[kept(0), named(-1), kept(2)], &[0, 2], &[(100, 100)]),
+        case("channel length least", &[kept(0), named(i32::MIN), kept(2)], &[0, 2], &[(100, 100)]),
+        case("channel length most", &[kept(0), named(i32::MAX), kept(2)], &[0, 2], &[(100, 100)]),
+        case("channel length 2 MiB", &[kept(0), named(2 << 20), kept(2)], &[0, 2], &[(100, 100)]),
+        case("channel length one too many", &[kept(0), named(5), kept(2)], &[0, 2], &[(100, 100)]),
         // Data length.
-        clean("data length 0", &[e(0), whole(payload(b"")), e(2)], &[0, 1, 2]),
-        case("data length -1", &[e(0), lies(-1), e(2)], &[0, 2], &[(100, 100)]),
-        case("data length least", &[e(0), lies(i32::MIN), e(2)], &[0, 2], &[(100, 100)]),
-        case("data length 0x7fffffff", &[e(0), lies(i32::MAX), e(2)], &[0, 2], &[(100, 100)]),
-        case("data length past the end", &[e(0), lies(1 << 20), e(2)], &[0, 2], &[(100, 100)]),
-        case("data length one too many", &[e(0), lies(69), e(2), e(3)], &[0, 2, 3], &[(100, 100)]),
+        clean("data length 0", &[kept(0), whole(payload(b"")), kept(2)], &[0, 1, 2]),
+        case("data length -1", &[kept(0), lies(-1), kept(2)], &[0, 2], &[(100, 100)]),
+        case("data length least", &[kept(0), lies(i32::MIN), kept(2)], &[0, 2], &[(100, 100)]),
+        case("data length 0x7fffffff", &[kept(0), lies(i32::MAX), kept(2)], &[0, 2], &[(100, 100)]),
+        case(
+            "data length past the end",
+            &[kept(0), lies(1 << 20), kept(2)],
+            &[0, 2],
+            &[(100, 100)],
+        ),
+        case(
+            "data length one too many",
+            &[kept(0), lies(69), kept(2), kept(3)],
+            &[0, 2, 3],
+            &[(100, 100)],
+        ),
         case(
             "data length reaching into the event after next",
-            &[e(0), lies(200), e(2), e(3), e(4)],
+            &[kept(0), lies(200), kept(2), kept(3), kept(4)],
             &[0, 2, 3, 4],
             &[(100, 100)],
         ),
         case(
             "data length one too few",
-            &[e(0), Odd(with(1, DATA_LEN, &be(67))[..99].into()), Lost(vec![1]), e(2)],
+            &[kept(0), Odd(with(1, DATA_LEN, &be(67))[..99].into()), Lost(vec![1]), kept(2)],
             &[0, 1, 2],
             &[(199, 1)],
         ),
         // Sync words.
         case(
             "a flipped bit in the sync word",
-            &[e(0), Lost(with(1, 0, &[0xEC])), e(2)],
+            &[kept(0), Lost(with(1, 0, &[0xEC])), kept(2)],
             &[0, 2],
             &[(100, 100)],
         ),
         case(
             "another flipped bit in the sync word",
-            &[e(0), Lost(with(1, 3, &[0x00])), e(2)],
+            &[kept(0), Lost(with(1, 3, &[0x00])), kept(2)],
             &[0, 2],
             &[(100, 100)],
         ),
         clean(
             "a sync word in a payload",
-            &[e(0), whole(payload(&SYNC.repeat(5))), e(2)],
+            &[kept(0), whole(payload(&SYNC.repeat(5))), kept(2)],
             &[0, 1, 2],
         ),
-        clean("events in a payload", &[e(0), whole(payload(&inner)), e(2)], &[0, 1, 2]),
+        clean("events in a payload", &[kept(0), whole(payload(&inner)), kept(2)], &[0, 1, 2]),
         case(
             "events in a payload, in front of damage",
-            &[e(0), whole(payload(&inner)), stray(9), e(2)],
+            &[kept(0), whole(payload(&inner)), stray(9), kept(2)],
             &[0, 1, 2],
             &[(332, 9)],
         ),
         // Order of numbers and times, start, gaps.
-        clean("numbers that do not begin at 0", &[e(5), e(6), e(7)], &[5, 6, 7]),
-        clean("gaps in the numbers", &[e(0), e(9), e(90)], &[0, 9, 90]),
-        clean("numbers and times that go back", &[e(5), e(3), e(4), e(0)], &[5, 3, 4, 0]),
-        clean("an event twice", &[e(0), e(1), e(1), e(2)], &[0, 1, 1, 2]),
-        clean("a log appended to itself", &[e(0), e(1), e(0), e(1)], &[0, 1, 0, 1]),
+        clean("numbers that do not begin at 0", &[kept(5), kept(6), kept(7)], &[5, 6, 7]),
+        clean("gaps in the numbers", &[kept(0), kept(9), kept(90)], &[0, 9, 90]),
+        clean(
+            "numbers and times that go back",
+            &[kept(5), kept(3), kept(4), kept(0)],
+            &[5, 3, 4, 0],
+        ),
+        clean("an event twice", &[kept(0), kept(1), kept(1), kept(2)], &[0, 1, 1, 2]),
+        clean("a log appended to itself", &[kept(0), kept(1), kept(0), kept(1)], &[0, 1, 0, 1]),
         clean(
             "a negative number",
-            &[e(0), Kept(Event { number: -3, ..event(1) }), e(2)],
+            &[kept(0), Kept(LcmEvent { number: -3, ..event(1) }), kept(2)],
             &[0, -3, 2],
         ),
         clean(
             "a number of 2^63 and above",
-            &[e(0), Odd(with(1, NUMBER, &[0x80, 0, 0, 0, 0, 0, 0, 0])), e(2)],
+            &[kept(0), Odd(with(1, NUMBER, &[0x80, 0, 0, 0, 0, 0, 0, 0])), kept(2)],
             &[0, i64::MIN, 2],
         ),
-        clean("a time before 1970", &[Kept(Event { utime: -7, ..event(0) }), e(1)], &[0, 1]),
+        clean("a time before 1970", &[Kept(LcmEvent { utime: -7, ..event(0) }), kept(1)], &[0, 1]),
         clean(
             "a time beyond what 64 bits of nanoseconds hold",
-            &[e(0), Odd(with(1, TIME, &i64::MAX.to_be_bytes())), e(2)],
+            &[kept(0), Odd(with(1, TIME, &i64::MAX.to_be_bytes())), kept(2)],
             &[0, 1, 2],
         ),
         // Names.
-        clean("a channel that is not UTF-8", &[e(0), whole(on(1, b"\xff\xfe")), e(2)], &[0, 1, 2]),
-        clean("a NUL in the channel", &[e(0), whole(on(1, b"PO\0SE")), e(2)], &[0, 1, 2]),
+        clean(
+            "a channel that is not UTF-8",
+            &[kept(0), whole(on(1, b"\xff\xfe")), kept(2)],
+            &[0, 1, 2],
+        ),
+        clean("a NUL in the channel", &[kept(0), whole(on(1, b"PO\0SE")), kept(2)], &[0, 1, 2]),
         case(
             "a NUL in the channel in front of damage",
-            &[e(0), Lost([on(1, b"PO\0SE").bytes(), b"stray".to_vec()].concat()), e(2)],
+            &[kept(0), Lost([on(1, b"PO\0SE").bytes(), b"stray".to_vec()].concat()), kept(2)],
             &[0, 2],
             &[(100, 105)],
         ),
     ]
 }
 
-impl Case {
+impl DamageCase {
     fn log(&self) -> Vec<u8> {
-        let bytes = |piece: &Piece| match piece {
+        let bytes = |piece: &LogPart| match piece {
             Kept(event) => event.bytes(),
             Odd(bytes) | Lost(bytes) => bytes.clone(),
         };
@@ -242,7 +295,7 @@ impl Case {
 
     /// The log of exactly the events that can be read.
     fn ideal(&self) -> Vec<u8> {
-        let bytes = |piece: &Piece| match piece {
+        let bytes = |piece: &LogPart| match piece {
             Kept(event) => event.bytes(),
             Odd(bytes) => bytes.clone(),
             Lost(_) => Vec::new(),
@@ -267,7 +320,7 @@ impl Case {
         assert_eq!(report.exit(), if lossy { 3 } else { 0 }, "{name}: exit code");
         let lost: u64 = self.damage.iter().map(|(_, length)| length).sum();
         assert_eq!(report.sources["log"].damaged_bytes, lost, "{name}: damaged bytes");
-        Shape::of(&report).check();
+        ReportShape::from_report(&report).check();
     }
 }
 
@@ -328,8 +381,8 @@ fn a_run_that_is_to_stop_at_damage_publishes_nothing() {
     let folder = Folder::new();
     folder.write("in.lcm", [event(0).bytes(), b"stray".to_vec(), event(1).bytes()].concat());
     folder.write("stop.toml", POLICY.replace("skip", "stop"));
-    let stopped = ran(&folder, &["run", "stop.toml"]).expect(1);
-    stopped.says("5 bytes at byte 100");
+    let stopped = run_sluice(&folder, &["run", "stop.toml"]).expect(1);
+    stopped.expect_stderr("5 bytes at byte 100");
     assert_eq!(folder.names(), ["in.lcm", "stop.toml"]);
 }
 
@@ -343,7 +396,7 @@ fn quarantine_keeps_the_bytes_that_could_not_be_read_and_only_those() {
     let policy = "quarantine\"\nquarantine = \"bad.bin";
     for input in ["in.lcm", "in.lcm.zst"] {
         folder.write("keep.toml", POLICY.replace("skip", policy).replace("in.lcm", input));
-        ran(&folder, &["run", "keep.toml", "--overwrite"]).expect(3);
+        run_sluice(&folder, &["run", "keep.toml", "--overwrite"]).expect(3);
         assert_eq!(folder.read("bad.bin"), b"firstsecond", "{input}");
         assert_eq!(folder.read("out.lcm"), log(&[event(0), event(1)]), "{input}");
     }

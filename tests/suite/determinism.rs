@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::kit::{BEGIN, Dice, Event, Folder, drive, log, numbers, run};
-use crate::shape::Shape;
+use crate::kit::{BEGIN, Folder, LcmEvent, SeededRng, drive, log, numbers, run};
+use crate::report_shape::ReportShape;
 
 const JOBS: [usize; 3] = [1, 2, 8];
 
@@ -14,7 +14,7 @@ fn clean() -> Vec<u8> {
 
 /// The same with sixty places where bytes are missing, flipped, zeroed or too many, and no tail.
 fn damaged() -> Vec<u8> {
-    let (mut log, mut dice) = (clean(), Dice(9));
+    let (mut log, mut dice) = (clean(), SeededRng(9));
     for kind in 0..60 {
         let at = dice.below(log.len() as u64 - 2_000) as usize;
         let end = at + 1 + dice.below(1_500) as usize;
@@ -31,7 +31,7 @@ fn damaged() -> Vec<u8> {
 
 /// Whether times step back, so that sorting has something to do: as a vehicle's computers send.
 fn unordered() -> Vec<u8> {
-    let mut dice = Dice(3);
+    let mut dice = SeededRng(3);
     let mut events = drive(3, 2_000);
     for event in &mut events {
         event.utime -= dice.below(40_000) as i64;
@@ -44,9 +44,9 @@ fn same_for_any_number_of_threads(text: &str, folder: &Folder, outputs: &[&str])
     let mut first: Option<(Vec<Vec<u8>>, Value)> = None;
     for jobs in JOBS {
         let report = run(text, folder.path(), jobs).unwrap_or_else(|e| panic!("{jobs} jobs: {e}"));
-        Shape::of(&report).check();
+        ReportShape::from_report(&report).check();
         let written: Vec<Vec<u8>> = outputs.iter().map(|name| folder.read(name)).collect();
-        let report = Shape::of(&report).lasting();
+        let report = ReportShape::from_report(&report).without_timing();
         let (bytes, before) = first.get_or_insert_with(|| (written.clone(), report.clone()));
         for (name, (now, then)) in outputs.iter().zip(written.iter().zip(&*bytes)) {
             assert!(!now.is_empty(), "{name} is empty");
@@ -197,9 +197,9 @@ fn splitting_numbering_and_continuing_a_log() {
 #[test]
 fn events_longer_than_a_piece() {
     let folder = Folder::new();
-    let mut dice = Dice(4);
-    let events: Vec<Event> = (0..40)
-        .map(|n| Event::new(n, BEGIN + n, "IMAGE", &vec![n as u8; dice.below(200_000) as usize]))
+    let mut dice = SeededRng(4);
+    let events: Vec<LcmEvent> = (0..40)
+        .map(|n| LcmEvent::new(n, BEGIN + n, "IMAGE", &vec![n as u8; dice.below(200_000) as usize]))
         .collect();
     let mut bytes = log(&events);
     same_bytes(&folder, &bytes, &bytes);

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::kit::{Event, Folder, events, log, python_script, ran, root};
+use crate::kit::{Folder, LcmEvent, events, log, python_script, root, run_sluice};
 use crate::tables::asks;
 
 /// A log with three sensors, and what the original programs print of it.
@@ -18,18 +18,18 @@ fn golden(name: &str) -> Vec<u8> {
 fn driven(seconds: &str) -> Folder {
     let folder = Folder::new();
     let (seconds, out) = (format!("SECONDS={seconds}"), "OUT=quick");
-    ran(&folder, &["run", "quickstart", "--set", &seconds, "--set", out]).expect(0);
+    run_sluice(&folder, &["run", "quickstart", "--set", &seconds, "--set", out]).expect(0);
     std::fs::rename(folder.at("quick/drive.lcm"), folder.at("drive.lcm")).unwrap();
     folder
 }
 
 /// Runs a pipeline of the dataset on a log of the folder, into the folder `out`.
-fn run_on(folder: &Folder, pipeline: &str, log: &str, set: &[&str]) -> crate::kit::Ran {
+fn run_on(folder: &Folder, pipeline: &str, log: &str, set: &[&str]) -> crate::kit::ProgramOutput {
     let input = format!("INPUT={log}");
     let mut arguments = vec!["run", pipeline, "--set", &input, "--set", "OUT=out", "--overwrite"];
     arguments.extend(["--report", "report.json"]);
     set.iter().for_each(|set| arguments.extend(["--set", set]));
-    ran(folder, &arguments)
+    run_sluice(folder, &arguments)
 }
 
 fn report(folder: &Folder) -> Value {
@@ -113,7 +113,7 @@ fn points_that_were_tables_in_between_are_moved_as_in_one_go() {
     {
         let path = format!("{name}.toml");
         folder.write(&path, text);
-        ran(&folder, &["run", &path]).expect(0);
+        run_sluice(&folder, &["run", &path]).expect(0);
     }
     let fields = |name: &str| -> Vec<Value> {
         let text = String::from_utf8(folder.read(name)).unwrap();
@@ -125,8 +125,8 @@ fn points_that_were_tables_in_between_are_moved_as_in_one_go() {
 }
 
 /// The events of a log by channel.
-fn by_channel(log: &[u8]) -> BTreeMap<String, Vec<Event>> {
-    let mut channels: BTreeMap<String, Vec<Event>> = BTreeMap::new();
+fn by_channel(log: &[u8]) -> BTreeMap<String, Vec<LcmEvent>> {
+    let mut channels: BTreeMap<String, Vec<LcmEvent>> = BTreeMap::new();
     for event in events(log) {
         let name = String::from_utf8(event.channel.clone()).unwrap();
         channels.entry(name).or_default().push(event);
@@ -150,7 +150,7 @@ fn tables_hold_what_the_log_holds() {
     ] {
         run_on(&folder, pipeline, "drive.lcm", set).expect(0);
         std::fs::rename(folder.at("out"), folder.at(pipeline)).unwrap();
-        ran(&folder, &["verify", pipeline]).expect(0);
+        run_sluice(&folder, &["verify", pipeline]).expect(0);
     }
     asks(
         "duckdb",
@@ -218,7 +218,7 @@ fn everything_at_once_gives_tables_track_pictures_and_points() {
     let folder = driven("2");
     run_on(&folder, "dgc-all", "drive.lcm", &[]).expect(0);
     for part in ["tables", "images", "track", "points"] {
-        ran(&folder, &["verify", &format!("out/{part}")]).expect(0);
+        run_sluice(&folder, &["verify", &format!("out/{part}")]).expect(0);
     }
     let report = report(&folder);
     assert!(report.to_string().contains("VELODYNE"), "{report}");
@@ -247,7 +247,8 @@ fn threads_change_nothing() {
     let mut hashes = Vec::new();
     for jobs in ["1", "2", "8"] {
         let set = ["run", "dgc-all", "--set", "INPUT=drive.lcm", "--set", "OUT=out", "--overwrite"];
-        ran(&folder, &[&set[..], &["--jobs", jobs, "--report", "report.json"]].concat()).expect(0);
+        run_sluice(&folder, &[&set[..], &["--jobs", jobs, "--report", "report.json"]].concat())
+            .expect(0);
         let report = report(&folder);
         let files = report["files"].as_array().unwrap().iter();
         let files = files.map(|file| (file["path"].to_string(), file["blake3"].clone()));
@@ -272,12 +273,12 @@ fn windows_beyond_the_log_give_what_there_is() {
 fn points_before_any_pose_are_left_out_and_told() {
     let folder = driven("1");
     let all = events(&folder.read("drive.lcm"));
-    let late = |event: &Event| event.channel != b"POSE" || event.utime > all[0].utime + 300_000;
-    let events: Vec<Event> = all.iter().filter(|event| late(event)).cloned().collect();
+    let late = |event: &LcmEvent| event.channel != b"POSE" || event.utime > all[0].utime + 300_000;
+    let events: Vec<LcmEvent> = all.iter().filter(|event| late(event)).cloned().collect();
     folder.write("late.lcm", log(&events));
     let ran = run_on(&folder, "dgc-velodyne", "late.lcm", &["FORMAT=text"]).expect(0);
     assert!(ran.stderr.contains("VELODYNE"), "{}", ran.stderr);
-    let velodyne = |event: &&Event| event.channel == b"VELODYNE";
+    let velodyne = |event: &&LcmEvent| event.channel == b"VELODYNE";
     let first = events.iter().position(|event| event.channel == b"POSE").unwrap();
     let placed = events[first..].iter().filter(velodyne).count();
     let lines = folder.read("out/velodyne.txt").iter().filter(|byte| **byte == b'\n').count();
@@ -285,7 +286,7 @@ fn points_before_any_pose_are_left_out_and_told() {
 }
 
 /// The log with some payloads changed.
-fn changed(events: &[Event], change: impl Fn(usize, &mut Event)) -> Vec<u8> {
+fn changed(events: &[LcmEvent], change: impl Fn(usize, &mut LcmEvent)) -> Vec<u8> {
     let mut events = events.to_vec();
     events.iter_mut().enumerate().for_each(|(at, event)| change(at, event));
     log(&events)
@@ -328,7 +329,7 @@ fn a_pipeline_is_found_beside_the_folder_that_it_wrote() {
     let folder = Folder::new();
     folder.write("golden.lcm", golden("mitdgc-synth-small.lcm"));
     for flag in ["--resume", "--overwrite"] {
-        ran(&folder, &["run", "dgc-poses", "--set", "INPUT=golden.lcm", flag]).expect(0);
+        run_sluice(&folder, &["run", "dgc-poses", "--set", "INPUT=golden.lcm", flag]).expect(0);
     }
     assert!(folder.at("dgc-poses/channel=POSE/part-00000.parquet").exists());
 }
@@ -350,7 +351,7 @@ fn the_picture_of_the_documentation_is_made_by_its_script() {
     let set = ["START=0.2", "END=0.267", "DROP_ZERO_RETURNS=true"];
     run_on(&folder, "dgc-velodyne", "drive.lcm", &set).expect(0);
     let script = root().join("plugins/dgc/docs/revolution.py");
-    let Some(python) = crate::kit::python("matplotlib") else { return };
+    let Some(python) = crate::kit::python_with("matplotlib") else { return };
     let mut draw = Command::new(python);
     let status =
         draw.arg(script).args(["out", "revolution.png"]).current_dir(folder.path()).status();

@@ -15,11 +15,11 @@ use sluice_pipeline::dispatch::{self, Carrier, Fulfilled};
 use sluice_pipeline::run::{self, Options};
 use sluice_pipeline::{Document, Pipeline, Report, Variables};
 
-use crate::kit::{Folder, SMALL_MEMORY, drive, log, ran};
+use crate::kit::{Folder, SMALL_MEMORY, drive, log, run_sluice};
 
 mod carriers;
 
-use carriers::{Fate, Interrupted, Nobody, Threads};
+use carriers::{IdleCarrier, InterruptingCarrier, ThreadCarrier, UnitFate};
 
 /// Every kind of output there is for each of several logs, of which one is damaged.
 const KINDS: &str = r#"
@@ -93,11 +93,11 @@ fn options(overwrite: Overwrite) -> Options {
     Options { jobs, memory, overwrite, hash: true, ..Options::default() }
 }
 
-type Tree = BTreeMap<String, Vec<u8>>;
+type DispatchTree = BTreeMap<String, Vec<u8>>;
 
 /// Every file below a folder, by its path there.
-fn tree(folder: &Path) -> Tree {
-    let mut files = Tree::new();
+fn tree(folder: &Path) -> DispatchTree {
+    let mut files = DispatchTree::new();
     // What goes while a driver is at work is no more.
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -114,8 +114,8 @@ fn tree(folder: &Path) -> Tree {
 }
 
 #[track_caller]
-fn same(wanted: &Tree, found: &Tree, when: &str) {
-    let only = |one: &Tree, other: &Tree| {
+fn assert_same_files(wanted: &DispatchTree, found: &DispatchTree, when: &str) {
+    let only = |one: &DispatchTree, other: &DispatchTree| {
         one.keys().filter(|name| !other.contains_key(*name)).cloned().collect::<Vec<_>>()
     };
     let none = Vec::<String>::new();
@@ -126,7 +126,7 @@ fn same(wanted: &Tree, found: &Tree, when: &str) {
 }
 
 /// A report, less what depends on the clock.
-fn told(mut report: serde_json::Value) -> serde_json::Value {
+fn without_seconds(mut report: serde_json::Value) -> serde_json::Value {
     report["seconds"] = 0.into();
     report
 }
@@ -146,8 +146,8 @@ fn carried(
 }
 
 /// What a run on this machine writes and reports, with nothing left of it.
-fn expected(text: &str, folder: &Folder) -> (Tree, serde_json::Value) {
-    let report = told(local(text, folder, Overwrite::Refuse).to_json());
+fn expected(text: &str, folder: &Folder) -> (DispatchTree, serde_json::Value) {
+    let report = without_seconds(local(text, folder, Overwrite::Refuse).to_json());
     let wanted = tree(&folder.at("out"));
     fs::remove_dir_all(folder.at("out")).unwrap();
     (wanted, report)
@@ -158,10 +158,10 @@ fn workers_elsewhere_make_what_a_run_here_makes() {
     let folder = folder();
     let (wanted, report) = expected(KINDS, &folder);
     assert!(wanted.len() > 60 && wanted.contains_key("bad/3.bytes"), "{:?}", wanted.keys());
-    let carried = carried(KINDS, &folder, Overwrite::Refuse, &Threads::sound());
+    let carried = carried(KINDS, &folder, Overwrite::Refuse, &ThreadCarrier::reliable());
     assert_eq!(carried.exit(), 3);
-    assert_eq!(told(carried.to_json()), report);
-    same(&wanted, &tree(&folder.at("out")), "carried");
+    assert_eq!(without_seconds(carried.to_json()), report);
+    assert_same_files(&wanted, &tree(&folder.at("out")), "carried");
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn whatever_happens_on_the_way_shows_in_nothing() {
     let folder = folder();
     let (wanted, report) = expected(KINDS, &folder);
     for seed in 0..5 {
-        let threads = Threads::wild(seed);
+        let threads = ThreadCarrier::random(seed);
         let carried = carried(KINDS, &folder, Overwrite::Refuse, &threads);
         let when = format!("seed {seed}");
         let undone = carried.units.iter().filter(|unit| unit.status == Status::Failed);
@@ -177,8 +177,8 @@ fn whatever_happens_on_the_way_shows_in_nothing() {
         for late in threads.run_late() {
             assert!(matches!(late, Fulfilled::Abandoned(_)), "{when}: {late:?}");
         }
-        same(&wanted, &tree(&folder.at("out")), &when);
-        assert_eq!(told(carried.to_json()), report, "{when}");
+        assert_same_files(&wanted, &tree(&folder.at("out")), &when);
+        assert_eq!(without_seconds(carried.to_json()), report, "{when}");
         fs::remove_dir_all(folder.at("out")).unwrap();
     }
 }
@@ -194,7 +194,11 @@ fn what_was_there_before_is_replaced_as_a_run_here_does() {
     let kept = tree(&one.at("out"));
     local(KINDS, &one, Overwrite::Replace);
     let wanted = tree(&one.at("out"));
-    for carrier in [Threads::sound(), Threads::wild(3), Threads::fated(&[(1, &[Fate::Twice])])] {
+    for carrier in [
+        ThreadCarrier::reliable(),
+        ThreadCarrier::random(3),
+        ThreadCarrier::with_fates(&[(1, &[UnitFate::Twice])]),
+    ] {
         fs::remove_dir_all(one.at("out")).unwrap();
         for (name, bytes) in &kept {
             let path = one.at("out").join(name);
@@ -202,7 +206,7 @@ fn what_was_there_before_is_replaced_as_a_run_here_does() {
             fs::write(path, bytes).unwrap();
         }
         carried(KINDS, &one, Overwrite::Replace, &carrier);
-        same(&wanted, &tree(&one.at("out")), "replaced");
+        assert_same_files(&wanted, &tree(&one.at("out")), "replaced");
     }
 }
 
@@ -211,15 +215,18 @@ fn each_engine_goes_on_where_the_other_was_ended() {
     let folder = folder();
     let (wanted, _) = expected(KINDS, &folder);
     let skipped = |report: &BatchReport| report.count(Status::Skipped);
-    let first = carried(KINDS, &folder, Overwrite::Redo, &Threads::sound());
+    let first = carried(KINDS, &folder, Overwrite::Redo, &ThreadCarrier::reliable());
     assert_eq!((first.count(Status::Done), skipped(&first)), (UNITS, 0));
     assert_eq!(skipped(&local(KINDS, &folder, Overwrite::Redo)), UNITS);
-    assert_eq!(skipped(&carried(KINDS, &folder, Overwrite::Redo, &Threads::sound())), UNITS);
+    assert_eq!(
+        skipped(&carried(KINDS, &folder, Overwrite::Redo, &ThreadCarrier::reliable())),
+        UNITS
+    );
     for lost in ["2.lcm.zst", "parts/4/part-00000.lcm", "tables/0/_manifest.json"] {
         fs::remove_file(folder.at("out").join(lost)).unwrap();
-        let again = carried(KINDS, &folder, Overwrite::Redo, &Threads::sound());
+        let again = carried(KINDS, &folder, Overwrite::Redo, &ThreadCarrier::reliable());
         assert_eq!((again.count(Status::Done), skipped(&again)), (1, UNITS - 1), "{lost}");
-        same(&wanted, &tree(&folder.at("out")), lost);
+        assert_same_files(&wanted, &tree(&folder.at("out")), lost);
     }
 }
 
@@ -239,18 +246,18 @@ path = "${DIR}/out/{stem}.jsonl"
 fn a_unit_that_fails_stops_no_other_one_and_publishes_nothing() {
     let folder = folder();
     let (wanted, report) = expected(STRICT, &folder);
-    let carried = carried(STRICT, &folder, Overwrite::Refuse, &Threads::sound());
+    let carried = carried(STRICT, &folder, Overwrite::Refuse, &ThreadCarrier::reliable());
     assert_eq!((carried.exit(), carried.count(Status::Failed)), (1, 1));
     assert_eq!(carried.units[3].status, Status::Failed);
-    assert_eq!(told(carried.to_json()), report);
-    same(&wanted, &tree(&folder.at("out")), "but one");
+    assert_eq!(without_seconds(carried.to_json()), report);
+    assert_same_files(&wanted, &tree(&folder.at("out")), "but one");
 }
 
 #[test]
 fn a_unit_that_nobody_brings_to_an_end_fails_alone() {
     let folder = folder();
-    let lost = [Fate::Lost; 5];
-    let threads = Threads::fated(&[(0, &lost), (2, &[Fate::Dies])]);
+    let lost = [UnitFate::Lost; 5];
+    let threads = ThreadCarrier::with_fates(&[(0, &lost), (2, &[UnitFate::Dies])]);
     let carried = carried(STRICT, &folder, Overwrite::Refuse, &threads);
     let errors: Vec<_> = carried.units.iter().map(|unit| unit.error.as_deref()).collect();
     assert!(errors[0].unwrap().contains("no worker"), "{errors:?}");
@@ -264,7 +271,7 @@ fn input_that_cannot_be_read_is_tried_again_and_then_told() {
     let folder = folder();
     let batch = batch(STRICT, &folder);
     fs::remove_file(folder.at("in/1.lcm")).unwrap();
-    let threads = Threads::sound();
+    let threads = ThreadCarrier::reliable();
     let carried = batch.run_by(&threads, &Registry::linked(), &options(Overwrite::Refuse)).unwrap();
     let error = carried.units[1].error.as_deref().unwrap();
     assert!(error.contains("it is not there on"), "{error}");
@@ -277,7 +284,7 @@ fn a_disk_that_fails_while_units_are_published_leaves_each_whole_or_as_it_was() 
     let faults = Arc::new(FaultInjector::none());
     let run = |faults: &Arc<FaultInjector>| {
         let options = Options { faults: Some(Arc::clone(faults)), ..options(Overwrite::Replace) };
-        batch(KINDS, &folder).run_by(&Threads::sound(), &Registry::linked(), &options)
+        batch(KINDS, &folder).run_by(&ThreadCarrier::reliable(), &Registry::linked(), &options)
     };
     run(&Arc::default()).unwrap();
     run(&faults).unwrap();
@@ -293,7 +300,7 @@ fn a_disk_that_fails_while_units_are_published_leaves_each_whole_or_as_it_was() 
         let manifest = found.insert("_manifest.json".to_owned(), wanted["_manifest.json"].clone());
         let manifest: serde_json::Value = serde_json::from_slice(&manifest.unwrap()).unwrap();
         assert_eq!(manifest["left"].as_array().unwrap().len(), 1, "step {step}");
-        same(&wanted, &found, "failed");
+        assert_same_files(&wanted, &found, "failed");
     }
 }
 
@@ -301,7 +308,7 @@ fn a_disk_that_fails_while_units_are_published_leaves_each_whole_or_as_it_was() 
 fn whoever_reaches_nobody_does_nothing() {
     let folder = folder();
     let batch = batch(STRICT, &folder);
-    let run = || batch.run_by(&Nobody, &Registry::linked(), &options(Overwrite::Refuse));
+    let run = || batch.run_by(&IdleCarrier, &Registry::linked(), &options(Overwrite::Refuse));
     assert!(run().unwrap_err().to_string().contains("cannot reach anybody"));
     assert!(!folder.at("out").exists());
 }
@@ -314,7 +321,7 @@ fn a_worker_of_another_build_refuses_and_the_unit_fails_with_the_reason() {
         )
     }
     let folder = folder();
-    let mut threads = Threads::sound();
+    let mut threads = ThreadCarrier::reliable();
     threads.registry = fewer;
     let carried = carried(STRICT, &folder, Overwrite::Refuse, &threads);
     assert_eq!(carried.count(Status::Failed), UNITS);
@@ -328,7 +335,7 @@ fn asked_to_end_it_publishes_what_there_is_and_says_what_is_left() {
     let (wanted, _) = expected(KINDS, &folder);
     for after in [0, 2] {
         let options = options(Overwrite::Redo);
-        let carrier = Interrupted { after, stop: Arc::clone(&options.stop) };
+        let carrier = InterruptingCarrier { after, stop: Arc::clone(&options.stop) };
         let stopped = batch(KINDS, &folder).run_by(&carrier, &Registry::linked(), &options);
         let stopped = stopped.unwrap();
         assert_eq!((stopped.exit(), stopped.count(Status::Done)), (130, after));
@@ -336,7 +343,7 @@ fn asked_to_end_it_publishes_what_there_is_and_says_what_is_left() {
         assert_eq!(folder.at("out").exists(), after > 0);
     }
     assert_eq!(local(KINDS, &folder, Overwrite::Redo).count(Status::Skipped), 2);
-    same(&wanted, &tree(&folder.at("out")), "gone on with");
+    assert_same_files(&wanted, &tree(&folder.at("out")), "gone on with");
 }
 
 #[test]
@@ -345,7 +352,7 @@ fn programs_run_only_where_the_worker_allows_it_too() {
     let counts = "[sources.log]\nplugin = \"lcm-log\"\npath = \"${DIR}/in/*.lcm\"\n[sinks.counts]\nplugin = \"exec\"\n\
                   from = \"log\"\ncommand = [\"wc\", \"-l\"]\npath = \"${DIR}/out/{stem}.txt\"\n";
     let run = |driver: bool, worker: bool| {
-        let mut threads = Threads::sound();
+        let mut threads = ThreadCarrier::reliable();
         threads.options.allow_exec = worker;
         let options = Options { allow_exec: driver, ..options(Overwrite::Refuse) };
         batch(counts, &folder).run_by(&threads, &Registry::linked(), &options)
@@ -373,7 +380,7 @@ fn a_driver_that_is_killed_at_any_moment_is_gone_on_with_by_either_engine() {
         let pipeline = Pipeline::read(&document, &variables, &Registry::linked()).unwrap();
         let batch = Batch::of(&pipeline, &Registry::linked()).unwrap();
         let options = options(Overwrite::Redo);
-        batch.run_by(&Threads::wild(1), &Registry::linked(), &options).unwrap();
+        batch.run_by(&ThreadCarrier::random(1), &Registry::linked(), &options).unwrap();
         return;
     }
     let folder = folder();
@@ -396,13 +403,13 @@ fn a_driver_that_is_killed_at_any_moment_is_gone_on_with_by_either_engine() {
             each_is_whole(&wanted, &tree(&out));
         }
         match n % 2 {
-            0 => carried(KINDS, &folder, Overwrite::Redo, &Threads::sound()),
+            0 => carried(KINDS, &folder, Overwrite::Redo, &ThreadCarrier::reliable()),
             _ => local(KINDS, &folder, Overwrite::Redo),
         };
         // A run here leaves rooms to the next run on a cluster.
         let mut found = tree(&out);
         found.retain(|name, _| n % 2 == 0 || !name.starts_with(".cluster"));
-        same(&wanted, &found, &format!("killed with {files} files"));
+        assert_same_files(&wanted, &found, &format!("killed with {files} files"));
         fs::remove_dir_all(&out).unwrap();
     }
 }
@@ -410,7 +417,7 @@ fn a_driver_that_is_killed_at_any_moment_is_gone_on_with_by_either_engine() {
 /// Fails the test unless everything under a final name is what it is to be. Records of what is going on are not
 /// looked at, nor what is on its way.
 #[track_caller]
-fn each_is_whole(wanted: &Tree, found: &Tree) {
+fn each_is_whole(wanted: &DispatchTree, found: &DispatchTree) {
     let is_output = |name: &str| {
         !name.contains(".sluice-tmp") && !matches!(name, "_manifest.json" | "_units.jsonl")
     };
@@ -438,12 +445,12 @@ fn rooms_of_drivers_that_died_are_removed_and_disturb_nobody() {
     local(STRICT, &folder, Overwrite::Refuse);
     let out = folder.at("out").display().to_string();
     // One of the inputs is damaged and not done; the room is none of the outputs.
-    let told = ran(&folder, &["verify", &out]).expect(1).text();
+    let told = run_sluice(&folder, &["verify", &out]).expect(1).text();
     assert!(told.contains("1 input is not done (1 failed), of 5 in all"), "{told}");
     assert!(!told.contains(".cluster."), "{told}");
-    carried(STRICT, &folder, Overwrite::Replace, &Threads::sound());
+    carried(STRICT, &folder, Overwrite::Replace, &ThreadCarrier::reliable());
     assert!(!room.exists());
-    same(&wanted, &tree(&folder.at("out")), "beside a room");
+    assert_same_files(&wanted, &tree(&folder.at("out")), "beside a room");
 }
 
 #[test]
@@ -454,9 +461,9 @@ fn what_only_a_run_here_can_do_is_refused_before_anything_is_sent() {
         let options = options(Overwrite::Replace);
         let registry = Registry::linked();
         let refused = match pipeline.templates.is_empty() {
-            true => dispatch::run_by(pipeline, &Nobody, &registry, &options).map(drop),
+            true => dispatch::run_by(pipeline, &IdleCarrier, &registry, &options).map(drop),
             false => Batch::of(&pipeline, &registry)
-                .and_then(|batch| batch.run_by(&Nobody, &registry, &options))
+                .and_then(|batch| batch.run_by(&IdleCarrier, &registry, &options))
                 .map(drop),
         };
         let refused = refused.unwrap_err();
@@ -488,7 +495,7 @@ fn what_only_a_run_here_can_do_is_refused_before_anything_is_sent() {
 fn compare(name: &str, set: &[(&str, &str)], folder: &Folder) {
     let document = || Document::open(name).unwrap();
     let registry = Registry::linked();
-    let both = |carrier: Option<&Threads>| {
+    let both = |carrier: Option<&ThreadCarrier>| {
         let (pipeline, options) = (read(&document(), set, folder), options(Overwrite::Refuse));
         let report = match (pipeline.templates.is_empty(), carrier) {
             (true, None) => run::run(pipeline, &options).map(|report: Report| report.to_json()),
@@ -503,17 +510,19 @@ fn compare(name: &str, set: &[(&str, &str)], folder: &Folder) {
                 report.map(|report| report.to_json())
             }
         };
-        let (report, found) = (told(report.unwrap()), tree(&folder.at("out")));
+        let (report, found) = (without_seconds(report.unwrap()), tree(&folder.at("out")));
         fs::remove_dir_all(folder.at("out")).unwrap();
         (report, found)
     };
     let (wanted, there) = both(None);
     assert!(!there.is_empty(), "{name}");
-    for threads in
-        [Threads::sound(), Threads::wild(5), Threads::fated(&[(0, &[Fate::Late, Fate::Twice])])]
-    {
+    for threads in [
+        ThreadCarrier::reliable(),
+        ThreadCarrier::random(5),
+        ThreadCarrier::with_fates(&[(0, &[UnitFate::Late, UnitFate::Twice])]),
+    ] {
         let (report, found) = both(Some(&threads));
-        same(&there, &found, name);
+        assert_same_files(&there, &found, name);
         assert_eq!(report, wanted, "{name}");
     }
 }
@@ -530,7 +539,8 @@ fn pipelines_of_the_library_give_the_same_by_workers() {
     let master = ("INPUT", "${DIR}/orca/master.log");
     compare("orca-to-log", &[master, ("OUT", "${DIR}/out/drive.lcm")], &folder);
     compare("orca-to-log", &[master, ("OUT", "${DIR}/out/{stem}.lcm")], &folder);
-    ran(&folder, &["run", "quickstart", "--set", "SECONDS=1", "--set", "OUT=demo"]).expect(0);
+    run_sluice(&folder, &["run", "quickstart", "--set", "SECONDS=1", "--set", "OUT=demo"])
+        .expect(0);
     let demo = ("INPUT", "${DIR}/demo/drive.lcm");
     compare("dgc-poses", &[demo, ("OUT", "${DIR}/out/{stem}")], &folder);
     compare("dgc-poses", &[demo, ("OUT", "${DIR}/out/poses"), ("FORMAT", "text")], &folder);

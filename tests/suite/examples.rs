@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::kit::{Folder, Ran, drive, log, peer, root, skipped};
+use crate::kit::{Folder, ProgramOutput, drive, log, peer_tool, report_skip, root};
 
 /// As many logs as there are; fewer than the parts of any example.
 const LOGS: u64 = 5;
@@ -87,8 +87,8 @@ impl Site {
         command
     }
 
-    fn run(&self, program: &str, arguments: &[&str]) -> Ran {
-        Ran::of(self.command(program).args(arguments).output().unwrap())
+    fn run(&self, program: &str, arguments: &[&str]) -> ProgramOutput {
+        ProgramOutput::from_output(self.command(program).args(arguments).output().unwrap())
     }
 
     /// What one run on this machine makes of the logs; it is removed again.
@@ -202,7 +202,7 @@ fn gnu_parallel_gives_what_one_run_gives() {
     let wanted = site.wanted();
     let mut command = site.command("sh");
     command.arg("examples/ssh/parallel.sh").env("HOSTS", "alpha,beta").env("PARTS", "7");
-    Ran::of(command.output().unwrap()).expect(0);
+    ProgramOutput::from_output(command.output().unwrap()).expect(0);
     site.expect(&wanted);
 }
 
@@ -210,17 +210,17 @@ fn gnu_parallel_gives_what_one_run_gives() {
 fn manifests(names: &[&str]) -> Option<Vec<Value>> {
     let folder = root().join("docs/examples/kubernetes");
     // That of the tools that are compared with has what the system's may lack.
-    let peer = Some(peer("python3")).filter(|python| python.exists());
+    let peer = Some(peer_tool("python3")).filter(|python| python.exists());
     let python = peer.unwrap_or_else(|| "python3".into());
     let mut command = Command::new(python);
     command.arg("-B").arg(root().join("tests/suite/peers_py/yaml_to_json.py"));
     command.args(names.iter().map(|name| folder.join(name)));
     let read = command.output().ok().filter(|output| output.status.code() != Some(7));
     let Some(read) = read else {
-        skipped("there is no python3 with PyYAML, which reads the Kubernetes files");
+        report_skip("there is no python3 with PyYAML, which reads the Kubernetes files");
         return None;
     };
-    let read = Ran::of(read).expect(0);
+    let read = ProgramOutput::from_output(read).expect(0);
     Some(serde_json::from_slice(&read.stdout).unwrap())
 }
 
@@ -264,7 +264,7 @@ fn the_indexed_job_gives_what_one_run_gives() {
             let mut command = site.command(&words[0]);
             command.args(&words[1..]).envs(&environment);
             command.env("JOB_COMPLETION_INDEX", index.to_string());
-            Ran::of(command.output().unwrap()).expect(0);
+            ProgramOutput::from_output(command.output().unwrap()).expect(0);
         }
     }
     site.expect(&wanted);
@@ -278,7 +278,9 @@ fn a_wrong_pipeline_ends_the_indexed_job_at_once() {
     let (words, environment) = container(&jobs[0]);
     let mut command = site.command(&words[0]);
     command.args(&words[1..]).envs(&environment).env("PIPELINES", site.room.path());
-    let ran = Ran::of(command.env("JOB_COMPLETION_INDEX", "0").output().unwrap()).expect(2);
+    let ran =
+        ProgramOutput::from_output(command.env("JOB_COMPLETION_INDEX", "0").output().unwrap())
+            .expect(2);
     assert!(ran.stderr.contains("no such plugin"), "{}", ran.stderr);
     let fails = &jobs[0]["spec"]["podFailurePolicy"]["rules"][1];
     assert_eq!(

@@ -105,7 +105,7 @@ fn failure(text: &str, folder: &Folder) -> String {
 }
 
 #[track_caller]
-fn says(said: &str, what: &[&str]) {
+fn assert_contains(said: &str, what: &[&str]) {
     for what in what {
         assert!(said.contains(what), "no `{what}` in: {said}");
     }
@@ -212,7 +212,7 @@ fn of_a_sink_that_fails_nothing_is_left() {
     let folder = with_log(500);
     let path = r#"path = "${DIR}/out.txt""#;
     let said = failure(&into(r#"["sh", "-c", "cat; echo no room >&2; exit 3"]"#, path), &folder);
-    says(
+    assert_contains(
         &said,
         &["`prog`: the program `sh -c", "failed with exit code 3", "the last it said:\n  no room"],
     );
@@ -240,7 +240,10 @@ fn a_program_that_fails_is_told_with_its_last_words() {
         through(r#"["sh", "-c", "cat; echo it broke >&2; exit 7"]"#),
         out_of(r#"["sh", "-c", "echo it broke >&2; exit 7"]"#, ""),
     ] {
-        says(&failure(&text, &folder), &["`prog`: ", "failed with exit code 7", "it broke"]);
+        assert_contains(
+            &failure(&text, &folder),
+            &["`prog`: ", "failed with exit code 7", "it broke"],
+        );
     }
 }
 
@@ -248,18 +251,21 @@ fn a_program_that_fails_is_told_with_its_last_words() {
 fn a_program_that_is_killed_is_told_by_its_signal() {
     let folder = with_log(100);
     let said = failure(&through(r#"["sh", "-c", "kill -9 $$$$"]"#), &folder);
-    says(&said, &["was killed by signal 9 (SIGKILL"]);
+    assert_contains(&said, &["was killed by signal 9 (SIGKILL"]);
 }
 
 #[test]
 fn a_program_that_prints_for_people_is_told_what_it_printed() {
     let folder = with_log(100);
     let said = failure(&through(r#"["sh", "-c", "echo starting; cat"]"#), &folder);
-    says(&said, &["it printed the text \"starting\\n", "belongs on standard error"]);
+    assert_contains(&said, &["it printed the text \"starting\\n", "belongs on standard error"]);
     let said = failure(&through(r#"["sh", "-c", "cat; echo finished"]"#), &folder);
-    says(&said, &["behind the end of its Arrow stream it printed the text \"finished\\n\""]);
+    assert_contains(
+        &said,
+        &["behind the end of its Arrow stream it printed the text \"finished\\n\""],
+    );
     let said = failure(&through(r#"["sh", "-c", "cat > /dev/null"]"#), &folder);
-    says(&said, &["nothing was written to standard output"]);
+    assert_contains(&said, &["nothing was written to standard output"]);
 }
 
 #[test]
@@ -267,26 +273,26 @@ fn a_stream_that_breaks_off_is_no_stream() {
     let folder = with_log(2000);
     stream(&folder);
     let said = failure(&out_of(r#"["head", "-c", "50000", "in.arrows"]"#, ""), &folder);
-    says(&said, &["cut off at byte 50000"]);
+    assert_contains(&said, &["cut off at byte 50000"]);
     let said = failure(&out_of(r#"["head", "-c", "-8", "in.arrows"]"#, ""), &folder);
-    says(&said, &["has no end mark"]);
+    assert_contains(&said, &["has no end mark"]);
 }
 
 #[test]
 fn a_program_that_cannot_be_started_is_told_why() {
     let folder = with_log(10);
     let said = failure(&through(r#"["no-such-program-here"]"#), &folder);
-    says(&said, &["cannot be started", "no program `no-such-program-here` on the path"]);
+    assert_contains(&said, &["cannot be started", "no program `no-such-program-here` on the path"]);
     folder.write("plain.sh", "#!/bin/sh\ncat\n");
     let said = failure(&through(r#"["./plain.sh"]"#), &folder);
-    says(&said, &["`chmod +x` allows it"]);
+    assert_contains(&said, &["`chmod +x` allows it"]);
     fs::set_permissions(folder.at("plain.sh"), PermissionsExt::from_mode(0o755)).unwrap();
     allowed(&through(r#"["./plain.sh"]"#), &folder, 1).unwrap();
     fs::remove_file(folder.at("out.lcm")).unwrap();
     folder.write("plain.sh", "cat\n");
-    says(&failure(&through(r#"["./plain.sh"]"#), &folder), &["`#!/bin/sh`"]);
+    assert_contains(&failure(&through(r#"["./plain.sh"]"#), &folder), &["`#!/bin/sh`"]);
     let text = through(r#"["cat"]"#).replace("folder = \"${DIR}\"", "folder = \"${DIR}/none\"");
-    says(&failure(&text, &folder), &["none", "no such file or folder"]);
+    assert_contains(&failure(&text, &folder), &["none", "no such file or folder"]);
 }
 
 /// The process that wrote its number into this file.
@@ -322,7 +328,7 @@ fn a_program_that_does_nothing_is_ended_with_all_it_started() {
         into(HANGS, timeout),
         through(HANGS).replace("folder =", &format!("{timeout}\nfolder =")),
     ] {
-        says(
+        assert_contains(
             &failure(&text, &folder),
             &["neither taken nor given anything for 0.3 s", "`timeout`"],
         );
@@ -361,14 +367,14 @@ command = ["sh", "-c", "until test -s $0/child; do :; done; exit 5", "${DIR}"]
 plugin = "null"
 from = "prog"
 "#;
-    says(&failure(text, &folder), &["failed with exit code 5"]);
+    assert_contains(&failure(text, &folder), &["failed with exit code 5"]);
     expect_gone(noted(&folder.at("child")));
 }
 
 #[derive(Default)]
-struct Told(Mutex<Vec<String>>);
+struct ProgramLines(Mutex<Vec<String>>);
 
-impl Progress for Told {
+impl Progress for ProgramLines {
     fn update(&self, _: &Snapshot) {}
 
     fn said(&self, node: &str, line: &str) {
@@ -379,7 +385,7 @@ impl Progress for Told {
 #[test]
 fn what_programs_say_is_told_by_the_names_of_their_nodes() {
     let folder = with_log(10);
-    let told = Arc::new(Told::default());
+    let told = Arc::new(ProgramLines::default());
     let text =
         into(r#"["sh", "-c", "echo one >&2; printf 'two\\033[1m\n' >&2; cat > /dev/null"]"#, "");
     let options = Options { progress: Some(told.clone()), ..Options::default() };
@@ -399,21 +405,27 @@ fn a_pipeline_that_runs_programs_is_refused_unless_that_is_allowed() {
         vec!["run", "p.toml", "--set", &dir],
         vec!["run", "p.toml", "--set", &dir, "--report", "r.json"],
     ] {
-        let ran = ran(&folder, &arguments).expect(2);
-        ran.says("stage `prog` runs sh -c 'touch ran; cat'")
-            .says("--allow-exec")
-            .says("nothing was done");
+        let ran = run_sluice(&folder, &arguments).expect(2);
+        ran.expect_stderr("stage `prog` runs sh -c 'touch ran; cat'")
+            .expect_stderr("--allow-exec")
+            .expect_stderr("nothing was done");
     }
     assert_eq!(folder.names(), ["in.lcm", "p.toml"]);
 
-    let checked = ran(&folder, &["check", "p.toml", "--set", &dir]).expect(0).text();
-    says(&checked, &["prog: runs a program: sh -c 'touch ran; cat'; `run` needs --allow-exec"]);
-    let planned = ran(&folder, &["plan", "p.toml", "--set", &dir]).expect(0).text();
-    says(&planned, &["runs   prog: sh -c 'touch ran; cat'; needs --allow-exec"]);
-    says(&ran(&folder, &["plugins", "exec"]).expect(0).text(), &["needs --allow-exec"]);
+    let checked = run_sluice(&folder, &["check", "p.toml", "--set", &dir]).expect(0).text();
+    assert_contains(
+        &checked,
+        &["prog: runs a program: sh -c 'touch ran; cat'; `run` needs --allow-exec"],
+    );
+    let planned = run_sluice(&folder, &["plan", "p.toml", "--set", &dir]).expect(0).text();
+    assert_contains(&planned, &["runs   prog: sh -c 'touch ran; cat'; needs --allow-exec"]);
+    assert_contains(
+        &run_sluice(&folder, &["plugins", "exec"]).expect(0).text(),
+        &["needs --allow-exec"],
+    );
     assert_eq!(folder.names(), ["in.lcm", "p.toml"]);
 
-    ran(&folder, &["run", "p.toml", "--set", &dir, "--allow-exec"]).expect(0);
+    run_sluice(&folder, &["run", "p.toml", "--set", &dir, "--allow-exec"]).expect(0);
     assert_eq!(folder.names(), ["in.lcm", "out.lcm", "p.toml", "ran"]);
 }
 
@@ -422,17 +434,17 @@ fn convert_and_cat_run_no_program_unasked() {
     let folder = with_log(10);
     let sink = ["convert", "in.lcm", "--to", "x.txt", "--as", "exec", "--sink-option"];
     let command = r#"command=["sh", "-c", "touch ran; cat"]"#;
-    ran(&folder, &[&sink[..], &[command]].concat()).expect(2).says("--allow-exec");
+    run_sluice(&folder, &[&sink[..], &[command]].concat()).expect(2).expect_stderr("--allow-exec");
     let cat =
         ["cat", "in.lcm", "--from", "exec", "--source-option", r#"command=["cat", "{input}"]"#];
-    ran(&folder, &cat).expect(2).says("--allow-exec");
+    run_sluice(&folder, &cat).expect(2).expect_stderr("--allow-exec");
     assert_eq!(folder.names(), ["in.lcm"]);
-    ran(&folder, &[&sink[..], &[command, "--allow-exec"]].concat()).expect(0);
+    run_sluice(&folder, &[&sink[..], &[command, "--allow-exec"]].concat()).expect(0);
     let cat =
         [&cat[..4], &["--source-option", r#"command=["cat", "x.txt", "{input}"]"#, "--allow-exec"]]
             .concat();
     // Behind its stream comes the log, which is none.
-    ran(&folder, &cat).expect(1).says("behind the end");
+    run_sluice(&folder, &cat).expect(1).expect_stderr("behind the end");
 }
 
 #[test]
@@ -441,9 +453,9 @@ fn a_batch_of_programs_is_refused_before_any_unit() {
     let text = into(r#"["cat"]"#, r#"path = "${DIR}/out/{stem}.arrows""#);
     folder.write("p.toml", &text);
     let dir = format!("DIR={}", folder.path().display());
-    ran(&folder, &["run", "p.toml", "--set", &dir]).expect(2).says("--allow-exec");
+    run_sluice(&folder, &["run", "p.toml", "--set", &dir]).expect(2).expect_stderr("--allow-exec");
     assert_eq!(folder.names(), ["in.lcm", "p.toml"]);
-    ran(&folder, &["run", "p.toml", "--set", &dir, "--allow-exec"]).expect(0);
+    run_sluice(&folder, &["run", "p.toml", "--set", &dir, "--allow-exec"]).expect(0);
     assert!(folder.at("out/in.arrows").exists());
 }
 
@@ -457,7 +469,7 @@ fn commands_and_folders_are_seen_from_the_pipeline_file() {
     let text =
         through(r#"["./keep.sh"]"#).replace("${DIR}/", "").replace("folder = \"${DIR}\"\n", "");
     folder.write("sub/p.toml", text);
-    ran(&folder, &["run", "sub/p.toml", "--allow-exec"]).expect(0);
+    run_sluice(&folder, &["run", "sub/p.toml", "--allow-exec"]).expect(0);
     assert!(folder.read("sub/out.lcm") == folder.read("sub/in.lcm"));
 }
 
@@ -471,10 +483,10 @@ fn resuming_does_again_what_another_program_made() {
     folder.write("p.toml", text);
     let dir = format!("DIR={}", folder.path().display());
     let resume = ["run", "p.toml", "--set", &dir, "--allow-exec", "--resume"];
-    ran(&folder, &resume).expect(0);
-    ran(&folder, &resume).expect(0).says("already done");
+    run_sluice(&folder, &resume).expect(0);
+    run_sluice(&folder, &resume).expect(0).expect_stderr("already done");
     folder.write("keep.sh", "cat # the same, and who is to know");
-    let again = ran(&folder, &resume).expect(0);
+    let again = run_sluice(&folder, &resume).expect(0);
     assert!(!again.stderr.contains("already done"), "{}", again.stderr);
 }
 
@@ -508,7 +520,7 @@ fn ctrl_c_ends_a_source_and_all_it_started() {
     let folder = Folder::new();
     let run = at_work(&folder, &out_of(HANGS, "timeout = 0"));
     signal(&run, Signal::INT);
-    let ended = Ran::of(run.wait_with_output().unwrap());
+    let ended = ProgramOutput::from_output(run.wait_with_output().unwrap());
     assert_eq!(ended.code, Some(3), "{}", ended.stderr);
     expect_gone(noted(&folder.at("child")));
 }
@@ -528,7 +540,7 @@ fn the_second_ctrl_c_ends_stages_and_sinks_that_do_not_answer() {
             signal(&run, Signal::INT);
             std::thread::yield_now();
         }
-        let ended = Ran::of(run.wait_with_output().unwrap());
+        let ended = ProgramOutput::from_output(run.wait_with_output().unwrap());
         assert_eq!(ended.code, Some(130), "{}", ended.stderr);
         expect_gone(noted(&folder.at("child")));
         assert!(!folder.at("out.lcm").exists());

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::kit::{Folder, Ran};
+use crate::kit::{Folder, ProgramOutput};
 
 mod changed;
 mod disks;
@@ -24,8 +24,8 @@ fn behind(folder: &Folder, line: &str, arguments: &[&str]) -> Command {
 }
 
 /// What comes of running it so.
-fn ran_behind(folder: &Folder, line: &str, arguments: &[&str]) -> Ran {
-    Ran::of(behind(folder, line, arguments).output().unwrap())
+fn ran_behind(folder: &Folder, line: &str, arguments: &[&str]) -> ProgramOutput {
+    ProgramOutput::from_output(behind(folder, line, arguments).output().unwrap())
 }
 
 /// Every file below a folder, by its path there.

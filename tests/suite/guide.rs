@@ -4,12 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::kit::{Folder, Ran, root, sluice};
+use crate::kit::{Folder, ProgramOutput, root, sluice};
 use crate::new::cargo;
 
 /// What the guide asks of its reader.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step<'g> {
+pub(crate) enum GuideStep<'g> {
     /// To write this file.
     Write { path: &'g str, text: String },
     /// To put this in place of what begins like `item` in a file.
@@ -24,7 +24,7 @@ pub(crate) enum Step<'g> {
 const INSTALL: &str = "cargo install --path cli";
 
 /// The steps of a guide: commands, and the code that stands behind a comment which says where it goes.
-pub(crate) fn steps(guide: &str) -> Vec<Step<'_>> {
+pub(crate) fn steps(guide: &str) -> Vec<GuideStep<'_>> {
     let (mut steps, mut place) = (Vec::new(), "");
     let mut lines = guide.lines();
     while let Some(line) = lines.next() {
@@ -35,15 +35,15 @@ pub(crate) fn steps(guide: &str) -> Vec<Step<'_>> {
         let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
         let text = block.join("\n") + "\n";
         match std::mem::take(&mut place).split_once(": ") {
-            Some(("file", path)) => steps.push(Step::Write { path, text }),
+            Some(("file", path)) => steps.push(GuideStep::Write { path, text }),
             Some(("item", place)) => {
                 let (path, item) = place.split_once(": ").unwrap();
-                steps.push(Step::Replace { path, item, text });
+                steps.push(GuideStep::Replace { path, item, text });
             }
             Some(("not run", why)) => {
-                steps.extend(block.into_iter().map(|line| Step::Check { line, why }));
+                steps.extend(block.into_iter().map(|line| GuideStep::Check { line, why }));
             }
-            _ if language == "sh" => steps.extend(block.into_iter().map(Step::Type)),
+            _ if language == "sh" => steps.extend(block.into_iter().map(GuideStep::Type)),
             _ => {}
         }
     }
@@ -72,22 +72,24 @@ fn named_commands(guide: &str) -> Vec<String> {
 }
 
 /// Somebody who does what the guide says.
-struct Reader {
+struct GuideReader {
     room: Folder,
     at: PathBuf,
 }
 
-impl Reader {
-    fn follow(&mut self, step: Step<'_>) {
+impl GuideReader {
+    fn follow(&mut self, step: GuideStep<'_>) {
         match step {
-            Step::Write { path, text } => fs::write(self.at.join(path), text).unwrap(),
-            Step::Replace { path, item, text } => {
+            GuideStep::Write { path, text } => fs::write(self.at.join(path), text).unwrap(),
+            GuideStep::Replace { path, item, text } => {
                 let path = self.at.join(path);
                 let replaced = replaced(&fs::read_to_string(&path).unwrap(), item, &text);
                 fs::write(path, replaced).unwrap();
             }
-            Step::Type(line) => self.type_in(line),
-            Step::Check { line, .. } => panic!("the guide has a command that is not run: {line}"),
+            GuideStep::Type(line) => self.type_in(line),
+            GuideStep::Check { line, .. } => {
+                panic!("the guide has a command that is not run: {line}")
+            }
         }
     }
 
@@ -123,7 +125,7 @@ impl Reader {
     }
 
     fn expect_success(&self, line: &str, command: &mut Command) {
-        let ran = Ran::of(command.output().unwrap());
+        let ran = ProgramOutput::from_output(command.output().unwrap());
         let told = String::from_utf8_lossy(&ran.stdout);
         assert_eq!(ran.code, Some(0), "{line}\n{}\n{told}", ran.stderr);
     }
@@ -154,7 +156,7 @@ fn whoever_follows_the_guide_gets_tables_of_their_own_format() {
     let guide = fs::read_to_string(root().join("docs/your-own-format.md")).unwrap();
     let room = Folder::new();
     let at = room.path().to_owned();
-    let mut reader = Reader { room, at };
+    let mut reader = GuideReader { room, at };
     for step in steps(&guide) {
         reader.follow(step);
     }
@@ -180,7 +182,7 @@ fn whoever_follows_the_guide_gets_tables_of_their_own_format() {
 fn commands_in_sentences_of_the_guide_are_among_those_that_are_run() {
     let guide = fs::read_to_string(root().join("docs/your-own-format.md")).unwrap();
     let run = steps(&guide);
-    let is_run = |named: &str| run.contains(&Step::Type(named)) || named == INSTALL;
+    let is_run = |named: &str| run.contains(&GuideStep::Type(named)) || named == INSTALL;
     let not_run = named_commands(&guide).into_iter().filter(|named| !is_run(named));
     assert_eq!(not_run.collect::<Vec<_>>(), Vec::<String>::new());
     let named =

@@ -4,7 +4,9 @@ use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use crate::kit::{BEGIN, Event, Folder, Ran, drive, log, ran, skipped, sluice};
+use crate::kit::{
+    BEGIN, Folder, LcmEvent, ProgramOutput, drive, log, report_skip, run_sluice, sluice,
+};
 
 /// A file of one of these formats, as far as its first bytes go; and what helps.
 fn foreign() -> Vec<(&'static str, Vec<u8>, &'static str)> {
@@ -39,21 +41,23 @@ fn files_of_other_formats_are_told_and_answered_with_what_to_do() {
             // A tar archive in gzip is only known by its name.
             let advice =
                 if name == "named.log" && advice.starts_with("tar") { "gzip -dc" } else { &advice };
-            ran(&folder, &["info", name]).expect(2).says(advice);
-            ran(&folder, &["cat", name]).expect(2).says(advice);
-            ran(&folder, &["convert", name, "--to", "out.lcm"]).expect(2).says(advice);
-            ran(&folder, &["play", name, "--to", "udpm://239.255.76.67:7667"])
+            run_sluice(&folder, &["info", name]).expect(2).expect_stderr(advice);
+            run_sluice(&folder, &["cat", name]).expect(2).expect_stderr(advice);
+            run_sluice(&folder, &["convert", name, "--to", "out.lcm"])
                 .expect(2)
-                .says(advice);
+                .expect_stderr(advice);
+            run_sluice(&folder, &["play", name, "--to", "udpm://239.255.76.67:7667"])
+                .expect(2)
+                .expect_stderr(advice);
             let pipeline = format!(
                 "[sources.log]\nplugin = \"lcm-log\"\npath = \"{name}\"\n\
                  [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"out.lcm\"\n"
             );
             folder.write("copy.toml", pipeline);
-            ran(&folder, &["run", "copy.toml"]).expect(1).says(advice);
-            ran(&folder, &["convert", name, "--from", "vel", "--to", "out.lcm"])
+            run_sluice(&folder, &["run", "copy.toml"]).expect(1).expect_stderr(advice);
+            run_sluice(&folder, &["convert", name, "--from", "vel", "--to", "out.lcm"])
                 .expect(1)
-                .says(advice);
+                .expect_stderr(advice);
             assert!(!folder.at("out.lcm").exists());
         }
     }
@@ -69,7 +73,9 @@ fn standard_input_of_another_format_is_told() {
         command
             .args(["convert", "-", "--from", "lcm-log", "--to", "out.lcm"])
             .stdin(Stdio::from(input));
-        let ran = Ran::of(command.output().unwrap()).expect(1).says("standard input is ");
+        let ran = ProgramOutput::from_output(command.output().unwrap())
+            .expect(1)
+            .expect_stderr("standard input is ");
         assert!(ran.stderr.contains("which is not read as it is; "), "{}", ran.stderr);
         assert!(!folder.at("out.lcm").exists());
     }
@@ -77,12 +83,12 @@ fn standard_input_of_another_format_is_told() {
 
 /// What becomes of a conversion that reads these bytes from a named pipe; nothing, said aloud, if
 /// there are none.
-fn through_a_pipe(folder: &Folder, from: &str, bytes: &[u8]) -> Option<Ran> {
+fn through_a_pipe(folder: &Folder, from: &str, bytes: &[u8]) -> Option<ProgramOutput> {
     let pipe = folder.at("pipe");
     if !pipe.exists() {
         let made = Command::new("mkfifo").arg(&pipe).status();
         if !made.is_ok_and(|made| made.success()) {
-            skipped("a named pipe: there is no mkfifo");
+            report_skip("a named pipe: there is no mkfifo");
             return None;
         }
     }
@@ -92,7 +98,7 @@ fn through_a_pipe(folder: &Folder, from: &str, bytes: &[u8]) -> Option<Ran> {
     // What is refused need not be read to its end.
     let written = writer.write_all(bytes);
     drop(writer);
-    let ran = Ran::of(running.wait_with_output().unwrap());
+    let ran = ProgramOutput::from_output(running.wait_with_output().unwrap());
     assert!(written.is_ok() || ran.code != Some(0), "{}", ran.stderr);
     Some(ran)
 }
@@ -103,7 +109,10 @@ fn named_pipes_of_another_format_are_told() {
     for source in ["lcm-log", "vel", "jsonl", "csv", "camlog"] {
         for (name, bytes, _) in foreign() {
             let Some(ran) = through_a_pipe(&folder, source, &bytes) else { return };
-            let ran = ran.expect(1).says("pipe is ").says("which is not read as it is; ");
+            let ran = ran
+                .expect(1)
+                .expect_stderr("pipe is ")
+                .expect_stderr("which is not read as it is; ");
             assert!(!folder.at("out.lcm").exists(), "{source}, {name}: {}", ran.stderr);
         }
     }
@@ -119,7 +128,7 @@ fn nothing_of_a_named_pipe_is_lost_by_looking_at_its_first_bytes() {
         let of_file = {
             folder.write("file.lcm", bytes);
             let convert = ["convert", "file.lcm", "--from", "lcm-log", "--to", "of-file.lcm"];
-            crate::kit::ran(&folder, &[&convert[..], &["--overwrite"]].concat())
+            crate::kit::run_sluice(&folder, &[&convert[..], &["--overwrite"]].concat())
         };
         assert_eq!(ran.code, of_file.code, "{len} bytes: {}", ran.stderr);
         assert!(folder.read("out.lcm") == folder.read("of-file.lcm"), "{len} bytes");
@@ -132,7 +141,7 @@ fn what_compressed_logs_hold_is_told_too() {
     for (_, bytes, _) in foreign() {
         folder.write("in.zst", zstd::encode_all(&bytes[..], 1).unwrap());
         let convert = ["convert", "in.zst", "--from", "lcm-log", "--to", "out.lcm"];
-        ran(&folder, &convert).expect(1).says("which is not read as it is; ");
+        run_sluice(&folder, &convert).expect(1).expect_stderr("which is not read as it is; ");
     }
 }
 
@@ -145,7 +154,7 @@ fn standard_input_is_known_by_its_first_bytes() {
         let mut command = sluice(&folder);
         let input = fs::File::open(folder.at("in")).unwrap();
         command.args(["convert", "-", "--to", to, "--overwrite"]).stdin(Stdio::from(input));
-        Ran::of(command.output().unwrap())
+        ProgramOutput::from_output(command.output().unwrap())
     };
     convert("out.lcm").expect(0);
     assert!(folder.read("out.lcm") == whole);
@@ -153,28 +162,32 @@ fn standard_input_is_known_by_its_first_bytes() {
         folder.write("in", bytes);
         convert("other.lcm")
             .expect(2)
-            .says("standard input is ")
-            .says("which is not read as it is");
+            .expect_stderr("standard input is ")
+            .expect_stderr("which is not read as it is");
     }
     // What nobody knows still needs a word.
     folder.write("in", [3; 2000]);
-    convert("other.lcm").expect(2).says("cannot tell the format of standard input; say --from");
+    convert("other.lcm")
+        .expect(2)
+        .expect_stderr("cannot tell the format of standard input; say --from");
     folder.write("in", "");
-    convert("other.lcm").expect(2).says("cannot tell the format of standard input; say --from");
+    convert("other.lcm")
+        .expect(2)
+        .expect_stderr("cannot tell the format of standard input; say --from");
 }
 
 #[test]
 fn logs_that_only_hold_bytes_of_other_formats_are_read() {
     let folder = Folder::new();
     let payloads = foreign().into_iter().map(|(_, bytes, _)| bytes);
-    let events: Vec<Event> =
-        (0..).zip(payloads).map(|(n, bytes)| Event::new(n, BEGIN + n, "FILE", &bytes)).collect();
+    let events: Vec<LcmEvent> =
+        (0..).zip(payloads).map(|(n, bytes)| LcmEvent::new(n, BEGIN + n, "FILE", &bytes)).collect();
     folder.write("in.lcm", log(&events));
-    ran(&folder, &["convert", "in.lcm", "--to", "out.lcm"]).expect(0);
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "out.lcm"]).expect(0);
     assert!(folder.read("out.lcm") == folder.read("in.lcm"));
     // Garbage in front of events is damage, as ever, whatever the extension.
     folder.write("front.bin", [&[0xff, 0, 3, 9][..], &log(&events)].concat());
-    ran(&folder, &["convert", "front.bin", "--to", "back.lcm"]).expect(3);
+    run_sluice(&folder, &["convert", "front.bin", "--to", "back.lcm"]).expect(3);
     assert!(folder.read("back.lcm") == folder.read("in.lcm"));
 }
 
@@ -190,16 +203,24 @@ fn files_that_declare_types_are_no_logs() {
     // What a shell makes of `--types types/*`.
     let unquoted = ["types/a.lcm", "types/b.lcm", "types/c.ice", "types/d.veltypes"];
     let arguments = [&["convert", "in.log", "--types"][..], &unquoted, &["--to", "out/"]].concat();
-    ran(&folder, &arguments).expect(2).says("types/b.lcm declares types").says("--types types");
+    run_sluice(&folder, &arguments)
+        .expect(2)
+        .expect_stderr("types/b.lcm declares types")
+        .expect_stderr("--types types");
     for file in unquoted {
         for arguments in [&["cat", file][..], &["info", file], &["convert", file, "--to", "out/"]] {
-            ran(&folder, arguments).expect(2).says(&format!("{file} declares types"));
+            run_sluice(&folder, arguments)
+                .expect(2)
+                .expect_stderr(&format!("{file} declares types"));
         }
     }
     let pipeline = "[sources.log]\nplugin = \"lcm-log\"\npath = \"types/a.lcm\"\n\
                     [sinks.out]\nplugin = \"null\"\nfrom = \"log\"\n";
     folder.write("types.toml", pipeline);
-    ran(&folder, &["run", "types.toml"]).expect(1).says("types/a.lcm is text").says("`types`");
+    run_sluice(&folder, &["run", "types.toml"])
+        .expect(1)
+        .expect_stderr("types/a.lcm is text")
+        .expect_stderr("`types`");
     assert!(!folder.at("out").exists());
 }
 
@@ -216,35 +237,36 @@ fn a_text_is_no_log_without_events() {
             &["convert", name, "--to", "out.lcm"],
             &["convert", name, "--from", "lcm-log", "--to", "out.lcm"],
         ] {
-            ran(&folder, arguments).expect(1).says(&format!("{name} is text"));
+            run_sluice(&folder, arguments).expect(1).expect_stderr(&format!("{name} is text"));
         }
     }
     assert!(!folder.at("out.lcm").exists());
     // What holds bytes that no text has may be a damaged log: its damage is told.
     folder.write("garbage.log", [text.as_bytes(), &[0, 1, 2]].concat());
-    ran(&folder, &["info", "garbage.log"]).expect(3);
+    run_sluice(&folder, &["info", "garbage.log"]).expect(3);
     // An event behind a long text is found.
     let late = log(&drive(2, 3));
     folder.write("late.log", [text.as_bytes(), &late].concat());
-    ran(&folder, &["convert", "late.log", "--to", "late.lcm"]).expect(3);
+    run_sluice(&folder, &["convert", "late.log", "--to", "late.lcm"]).expect(3);
     assert!(folder.read("late.lcm") == late);
     folder.write("empty.log", "");
-    ran(&folder, &["info", "empty.log"]).expect(0);
+    run_sluice(&folder, &["info", "empty.log"]).expect(0);
 }
 
 #[test]
 fn json_lines_are_told_however_long_the_first_line_is() {
     let folder = Folder::new();
     let long: Vec<u8> = (0..400_000u32).map(|n| n as u8).collect();
-    let events = [Event::new(0, BEGIN, "BIG", &long), Event::new(1, BEGIN + 1_000, "SMALL", b"x")];
+    let events =
+        [LcmEvent::new(0, BEGIN, "BIG", &long), LcmEvent::new(1, BEGIN + 1_000, "SMALL", b"x")];
     folder.write("in.lcm", log(&events));
     // Fields come before the payload: here they alone are longer than what is looked at of a file at first.
-    let line = ran(&folder, &["cat", "in.lcm", "--json", "--payload"]).expect(0).text();
+    let line = run_sluice(&folder, &["cat", "in.lcm", "--json", "--payload"]).expect(0).text();
     let fields = format!("\"fields\":{{\"x\":[{}]}},\"payload\":", "1,".repeat(400_000) + "1");
     folder.write("typed.jsonl", line.replacen("\"payload\":", &fields, 1));
     folder.write("plain.jsonl", line);
     for name in ["plain.jsonl", "typed.jsonl"] {
-        ran(&folder, &["convert", name, "--to", "back.lcm", "--overwrite"]).expect(0);
+        run_sluice(&folder, &["convert", name, "--to", "back.lcm", "--overwrite"]).expect(0);
         assert!(folder.read("back.lcm") == folder.read("in.lcm"), "{name}");
     }
 }
@@ -253,19 +275,19 @@ fn json_lines_are_told_however_long_the_first_line_is() {
 fn tables_of_an_empty_log_are_an_empty_log() {
     let folder = Folder::new();
     folder.write("in.lcm", "");
-    ran(&folder, &["convert", "in.lcm", "--to", "tables/"]).expect(0);
-    ran(&folder, &["convert", "tables", "--to", "out.lcm"]).expect(0);
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "tables/"]).expect(0);
+    run_sluice(&folder, &["convert", "tables", "--to", "out.lcm"]).expect(0);
     assert!(folder.read("out.lcm").is_empty());
-    ran(&folder, &["info", "tables"]).expect(0);
+    run_sluice(&folder, &["info", "tables"]).expect(0);
     // A folder that has lost its tables is none.
     folder.write("in.lcm", log(&drive(1, 10)));
-    ran(&folder, &["convert", "in.lcm", "--to", "tables/", "--overwrite"]).expect(0);
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "tables/", "--overwrite"]).expect(0);
     for name in fs::read_dir(folder.at("tables")).unwrap() {
         let path = name.unwrap().path();
         if path.is_dir() {
             fs::remove_dir_all(path).unwrap();
         }
     }
-    assert!(ran(&folder, &["convert", "tables", "--to", "none.lcm"]).code != Some(0));
+    assert!(run_sluice(&folder, &["convert", "tables", "--to", "none.lcm"]).code != Some(0));
     assert!(!folder.at("none.lcm").exists());
 }

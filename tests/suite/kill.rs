@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use sluice_core::contract::trials;
 use sluice_core::{PluginKind, Registry};
 
-use crate::kit::{Dice, Folder, Ran, drive, log, ran, skipped, sluice};
+use crate::kit::{Folder, ProgramOutput, SeededRng, drive, log, report_skip, run_sluice, sluice};
 
 /// A folder with logs and a pipeline that writes every kind of output there is for each.
 fn folder() -> Folder {
@@ -63,7 +63,7 @@ fn verify_each(folder: &Folder, when: &str) {
     let names: Vec<&str> =
         out.iter().filter(is_output).map(|path| path.to_str().unwrap()).collect();
     if !names.is_empty() {
-        let verified = ran(folder, &[&["verify"], &names[..]].concat());
+        let verified = run_sluice(folder, &[&["verify"], &names[..]].concat());
         assert_eq!(verified.code, Some(0), "{when}: {}{}", verified.text(), verified.stderr);
     }
 }
@@ -72,10 +72,10 @@ fn verify_each(folder: &Folder, when: &str) {
 fn a_batch_that_is_killed_at_any_moment_is_completed_by_resuming() {
     let whole = folder();
     let began = Instant::now();
-    ran(&whole, &["run", "batch.toml", "--jobs", "2"]).expect(0);
+    run_sluice(&whole, &["run", "batch.toml", "--jobs", "2"]).expect(0);
     let took = began.elapsed().max(Duration::from_millis(10));
     let expected = tree(&whole);
-    let (mut dice, mut folder) = (Dice(7), folder());
+    let (mut dice, mut folder) = (SeededRng(7), folder());
     let resume = ["run", "batch.toml", "--jobs", "2", "--resume"];
     for kill in 0..trials(10, 200) {
         let mut child = sluice(&folder)
@@ -101,19 +101,19 @@ fn a_batch_that_is_killed_at_any_moment_is_completed_by_resuming() {
 
 #[track_caller]
 fn finish(folder: &Folder, resume: &[&str], expected: &BTreeMap<PathBuf, Vec<u8>>) {
-    ran(folder, resume).expect(0);
+    run_sluice(folder, resume).expect(0);
     let found = tree(folder);
     assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
     for (name, bytes) in expected {
         assert!(&found[name] == bytes, "{} differs", name.display());
     }
-    ran(folder, &["verify", "out"]).expect(0);
+    run_sluice(folder, &["verify", "out"]).expect(0);
 }
 
 /// Runs the batch where there is not enough space: nothing may be left but what is whole.
 #[track_caller]
 fn runs_out_of_space(folder: &Folder, mut command: Command, reasons: [&str; 2]) {
-    let ended = Ran::of(command.output().unwrap()).expect(1);
+    let ended = ProgramOutput::from_output(command.output().unwrap()).expect(1);
     let told = reasons.iter().any(|reason| ended.stderr.contains(reason));
     assert!(told, "no reason in:\n{}", ended.stderr);
     for path in files(&folder.at("out")) {
@@ -124,9 +124,9 @@ fn runs_out_of_space(folder: &Folder, mut command: Command, reasons: [&str; 2]) 
 }
 
 /// A small disk in the place of `out`, as long as it lives.
-struct SmallDisk<'f>(&'f Folder);
+struct OutputDisk<'f>(&'f Folder);
 
-impl<'f> SmallDisk<'f> {
+impl<'f> OutputDisk<'f> {
     fn mount(folder: &'f Folder) -> Option<Self> {
         fs::create_dir(folder.at("out")).unwrap();
         let mount = Command::new("mount")
@@ -137,7 +137,7 @@ impl<'f> SmallDisk<'f> {
     }
 }
 
-impl Drop for SmallDisk<'_> {
+impl Drop for OutputDisk<'_> {
     fn drop(&mut self) {
         Command::new("umount").arg(self.0.at("out")).status().unwrap();
     }
@@ -146,8 +146,8 @@ impl Drop for SmallDisk<'_> {
 #[test]
 fn a_batch_on_a_full_disk_fails_and_leaves_nothing_half_done() {
     let folder = folder();
-    let Some(disk) = SmallDisk::mount(&folder) else {
-        return skipped("a batch on a disk that fills up: this user may not mount one");
+    let Some(disk) = OutputDisk::mount(&folder) else {
+        return report_skip("a batch on a disk that fills up: this user may not mount one");
     };
     let mut command = sluice(&folder);
     command.args(["run", "batch.toml"]);
@@ -169,11 +169,11 @@ fn a_batch_whose_files_may_not_grow_fails_with_the_reason() {
     };
     let allowed = Command::new("sh").args(["-c", "ulimit -f 128"]).status();
     if !allowed.is_ok_and(|status| status.success()) {
-        return skipped("a batch whose files may not grow: this shell sets no such limit");
+        return report_skip("a batch whose files may not grow: this shell sets no such limit");
     }
     let reason = "larger than the system allows";
     runs_out_of_space(&folder, limited("128", &folder), [reason, reason]);
     assert!(tree(&folder).is_empty(), "{:?}", tree(&folder).keys());
     // With room it goes on.
-    ran(&folder, &["run", "batch.toml", "--resume"]).expect(0);
+    run_sluice(&folder, &["run", "batch.toml", "--resume"]).expect(0);
 }

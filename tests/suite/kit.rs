@@ -21,14 +21,14 @@ pub(crate) const SMALL_MEMORY: ByteSize = ByteSize(16 << 20);
 
 /// An event of an LCM log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Event {
+pub(crate) struct LcmEvent {
     pub(crate) number: i64,
     pub(crate) utime: i64,
     pub(crate) channel: Vec<u8>,
     pub(crate) payload: Vec<u8>,
 }
 
-impl Event {
+impl LcmEvent {
     pub(crate) fn new(number: i64, utime: i64, channel: &str, payload: &[u8]) -> Self {
         Self { number, utime, channel: channel.into(), payload: payload.into() }
     }
@@ -41,19 +41,19 @@ impl Event {
 }
 
 /// The bytes of a log of these events.
-pub(crate) fn log(events: &[Event]) -> Vec<u8> {
-    events.iter().flat_map(Event::bytes).collect()
+pub(crate) fn log(events: &[LcmEvent]) -> Vec<u8> {
+    events.iter().flat_map(LcmEvent::bytes).collect()
 }
 
 /// The events of a log without damage. Anything else fails the test.
-pub(crate) fn events(mut log: &[u8]) -> Vec<Event> {
+pub(crate) fn events(mut log: &[u8]) -> Vec<LcmEvent> {
     let mut events = Vec::new();
     while let Some((head, rest)) = log.split_first_chunk::<HEADER_LEN>() {
         let header = Header::parse(head).expect("a log without damage");
         let (channel, rest) = rest.split_at(header.channel_len as usize);
         let (payload, rest) = rest.split_at(header.data_len as usize);
         let (channel, payload) = (channel.to_vec(), payload.to_vec());
-        events.push(Event { number: header.number, utime: header.utime, channel, payload });
+        events.push(LcmEvent { number: header.number, utime: header.utime, channel, payload });
         log = rest;
     }
     assert!(log.is_empty(), "{} bytes behind the last event", log.len());
@@ -61,7 +61,7 @@ pub(crate) fn events(mut log: &[u8]) -> Vec<Event> {
 }
 
 /// What a compressed file holds.
-pub(crate) fn unpacked(packed: &[u8]) -> Vec<u8> {
+pub(crate) fn decompressed(packed: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     zstd::stream::copy_decode(packed, &mut plain).unwrap();
     plain
@@ -72,9 +72,9 @@ pub(crate) fn numbers(log: &[u8]) -> Vec<i64> {
 }
 
 /// Numbers that look random and are the same every time.
-pub(crate) struct Dice(pub(crate) u64);
+pub(crate) struct SeededRng(pub(crate) u64);
 
-impl Dice {
+impl SeededRng {
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -86,12 +86,12 @@ impl Dice {
 pub(crate) const BEGIN: i64 = 1_194_098_400_000_000;
 
 /// `count` events on the channels `A` to `E`, a millisecond apart, with payloads of many lengths.
-pub(crate) fn drive(seed: u64, count: i64) -> Vec<Event> {
-    let mut dice = Dice(seed);
+pub(crate) fn drive(seed: u64, count: i64) -> Vec<LcmEvent> {
+    let mut dice = SeededRng(seed);
     let each = (0..count).map(|number| {
         let channel = char::from(b'A' + dice.below(5) as u8).to_string();
         let payload: Vec<u8> = (0..dice.below(700)).map(|_| dice.below(256) as u8).collect();
-        Event::new(number, BEGIN + number * 1_000 + dice.below(900) as i64, &channel, &payload)
+        LcmEvent::new(number, BEGIN + number * 1_000 + dice.below(900) as i64, &channel, &payload)
     });
     each.collect()
 }
@@ -182,14 +182,14 @@ pub(crate) fn sluice(folder: &Folder) -> Command {
 }
 
 /// What came of running the program.
-pub(crate) struct Ran {
+pub(crate) struct ProgramOutput {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: String,
 }
 
-impl Ran {
-    pub(crate) fn of(output: Output) -> Self {
+impl ProgramOutput {
+    pub(crate) fn from_output(output: Output) -> Self {
         let Output { status, stdout, stderr } = output;
         Self { code: status.code(), stdout, stderr: String::from_utf8_lossy(&stderr).into_owned() }
     }
@@ -204,7 +204,7 @@ impl Ran {
 
     /// Fails the test unless it said this on standard error.
     #[track_caller]
-    pub(crate) fn says(self, what: &str) -> Self {
+    pub(crate) fn expect_stderr(self, what: &str) -> Self {
         assert!(self.stderr.contains(what), "no `{what}` in:\n{}", self.stderr);
         self
     }
@@ -215,18 +215,18 @@ impl Ran {
 }
 
 /// Runs the program with these arguments in this folder.
-pub(crate) fn ran(folder: &Folder, arguments: &[&str]) -> Ran {
-    Ran::of(sluice(folder).args(arguments).output().unwrap())
+pub(crate) fn run_sluice(folder: &Folder, arguments: &[&str]) -> ProgramOutput {
+    ProgramOutput::from_output(sluice(folder).args(arguments).output().unwrap())
 }
 
 /// Text that was broken into lines, in one.
-pub(crate) fn unwrapped(text: &str) -> String {
+pub(crate) fn joined_lines(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Says that a test could not do what it is for on this machine. Aloud: what `eprintln!` says in a test
 /// that passes is not shown.
-pub(crate) fn skipped(what: &str) {
+pub(crate) fn report_skip(what: &str) {
     io::stderr().write_all(format!("skipped: {what}\n").as_bytes()).unwrap();
 }
 
@@ -238,7 +238,7 @@ pub(crate) fn is_ignored(signal: Signal) -> bool {
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
     let is_ignored = mask >> (signal.as_raw() - 1) & 1 == 1;
     if is_ignored {
-        skipped(&format!("programs started here ignore {signal:?}"));
+        report_skip(&format!("programs started here ignore {signal:?}"));
     }
     is_ignored
 }
@@ -249,7 +249,7 @@ pub(crate) fn python_script(folder: &Folder, script: &str, arguments: &[&str]) -
     let output =
         Command::new("python3").arg(&script).args(arguments).current_dir(folder.path()).output();
     let Ok(output) = output else {
-        skipped("there is no python3, which is compared with");
+        report_skip("there is no python3, which is compared with");
         return None;
     };
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -258,19 +258,19 @@ pub(crate) fn python_script(folder: &Folder, script: &str, arguments: &[&str]) -
 }
 
 /// Where a tool that is compared with is, if it was installed.
-pub(crate) fn peer(name: &str) -> PathBuf {
+pub(crate) fn peer_tool(name: &str) -> PathBuf {
     let given = std::env::var_os("SLUICE_PEERS").map(PathBuf::from);
     given.unwrap_or_else(|| root().join(".cache/peers-venv")).join("bin").join(name)
 }
 
 /// The Python that has this module; nothing, said aloud, if there is none.
-pub(crate) fn python(module: &str) -> Option<PathBuf> {
-    let python = peer("python3");
+pub(crate) fn python_with(module: &str) -> Option<PathBuf> {
+    let python = peer_tool("python3");
     let asked = Command::new(&python).args(["-c", &format!("import {module}")]).output();
     if asked.is_ok_and(|asked| asked.status.success()) {
         return Some(python);
     }
-    skipped(&format!("there is no Python with {module}; .ci/run installs it"));
+    report_skip(&format!("there is no Python with {module}; .ci/run installs it"));
     None
 }
 

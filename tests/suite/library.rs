@@ -2,7 +2,7 @@
 
 use sluice_pipeline::library;
 
-use crate::kit::{Folder, drive, events, log, ran, root, unpacked};
+use crate::kit::{Folder, decompressed, drive, events, log, root, run_sluice};
 
 #[test]
 fn every_file_of_the_library_is_carried() {
@@ -39,7 +39,7 @@ fn every_file_of_the_library_is_carried() {
 
 /// What `verify` and the table's own source say: how many events there are.
 fn events_in(folder: &Folder, path: &str) -> usize {
-    let told = ran(folder, &["info", path, "--json"]).expect(0);
+    let told = run_sluice(folder, &["info", path, "--json"]).expect(0);
     let told: serde_json::Value = serde_json::from_str(told.text().trim()).unwrap();
     usize::try_from(told["events"].as_u64().unwrap()).unwrap()
 }
@@ -47,21 +47,21 @@ fn events_in(folder: &Folder, path: &str) -> usize {
 #[test]
 fn the_quick_start_writes_the_same_events_three_times() {
     let folder = Folder::new();
-    ran(&folder, &["run", "quickstart", "--set", "SECONDS=2"]).expect(0);
+    run_sluice(&folder, &["run", "quickstart", "--set", "SECONDS=2"]).expect(0);
     assert_eq!(folder.names(), ["quickstart-out"]);
     let log = folder.read("quickstart-out/drive.lcm");
     assert!(events(&log).len() > 100, "{}", events(&log).len());
-    assert!(unpacked(&folder.read("quickstart-out/drive.lcm.zst")) == log);
-    ran(&folder, &["convert", "quickstart-out/tables", "--to", "back.lcm"]).expect(0);
+    assert!(decompressed(&folder.read("quickstart-out/drive.lcm.zst")) == log);
+    run_sluice(&folder, &["convert", "quickstart-out/tables", "--to", "back.lcm"]).expect(0);
     assert!(folder.read("back.lcm") == log);
-    ran(&folder, &["verify", "quickstart-out/tables"]).expect(0);
+    run_sluice(&folder, &["verify", "quickstart-out/tables"]).expect(0);
 }
 
 #[test]
 fn the_quick_start_is_the_same_every_time() {
     let (one, two) = (Folder::new(), Folder::new());
     for folder in [&one, &two] {
-        ran(folder, &["run", "quickstart", "--set", "SECONDS=1"]).expect(0);
+        run_sluice(folder, &["run", "quickstart", "--set", "SECONDS=1"]).expect(0);
     }
     for file in [
         "drive.lcm",
@@ -86,17 +86,20 @@ fn two_logs() -> Folder {
 fn logs_become_tables() {
     let folder = two_logs();
     let set = ["--set", "INPUT=*.lcm", "--set", "OUT=tables/"];
-    ran(&folder, &[&["run", "log-to-tables"][..], &set].concat()).expect(0);
+    run_sluice(&folder, &[&["run", "log-to-tables"][..], &set].concat()).expect(0);
     assert_eq!(events_in(&folder, "tables"), 1_000);
 }
 
 #[test]
 fn a_log_becomes_an_archive_and_a_log_again_or_a_part_of_it() {
     let folder = two_logs();
-    ran(&folder, &["run", "log-to-archive", "--set", "INPUT=one.lcm", "--set", "OUT=a.zst"])
+    run_sluice(&folder, &["run", "log-to-archive", "--set", "INPUT=one.lcm", "--set", "OUT=a.zst"])
         .expect(0);
-    ran(&folder, &["run", "archive-to-log", "--set", "INPUT=a.zst", "--set", "OUT=back.lcm"])
-        .expect(0);
+    run_sluice(
+        &folder,
+        &["run", "archive-to-log", "--set", "INPUT=a.zst", "--set", "OUT=back.lcm"],
+    )
+    .expect(0);
     assert!(folder.read("back.lcm") == folder.read("one.lcm"));
     let window = [
         "--set",
@@ -108,7 +111,7 @@ fn a_log_becomes_an_archive_and_a_log_again_or_a_part_of_it() {
         "--set",
         "END=+0.2",
     ];
-    ran(&folder, &[&["run", "archive-to-log"][..], &window].concat()).expect(0);
+    run_sluice(&folder, &[&["run", "archive-to-log"][..], &window].concat()).expect(0);
     let cut = events(&folder.read("cut.lcm"));
     assert!((90..=110).contains(&cut.len()), "{}", cut.len());
 }
@@ -116,10 +119,10 @@ fn a_log_becomes_an_archive_and_a_log_again_or_a_part_of_it() {
 #[test]
 fn a_batch_makes_a_table_and_an_archive_of_each_log() {
     let folder = two_logs();
-    ran(&folder, &["run", "batch", "--set", "INPUT=*.lcm"]).expect(0);
-    assert!(unpacked(&folder.read("done/two.lcm.zst")) == folder.read("two.lcm"));
+    run_sluice(&folder, &["run", "batch", "--set", "INPUT=*.lcm"]).expect(0);
+    assert!(decompressed(&folder.read("done/two.lcm.zst")) == folder.read("two.lcm"));
     assert_eq!(events_in(&folder, "done/one.parquet"), 700);
-    ran(&folder, &["verify", "done"]).expect(0);
+    run_sluice(&folder, &["verify", "done"]).expect(0);
 }
 
 #[test]
@@ -127,14 +130,15 @@ fn a_file_that_stands_there_is_taken_instead() {
     let folder = Folder::new();
     let text = library::get("quickstart").unwrap().replace("drive.lcm", "other.lcm");
     folder.write("quickstart", text);
-    ran(&folder, &["run", "quickstart", "--set", "SECONDS=0.1", "--set", "OUT=o"]).expect(0);
+    run_sluice(&folder, &["run", "quickstart", "--set", "SECONDS=0.1", "--set", "OUT=o"]).expect(0);
     assert!(folder.at("o/other.lcm").exists());
 }
 
 /// A folder with `drive.lcm`, two seconds of the made-up drive.
 fn drive_log() -> Folder {
     let folder = Folder::new();
-    ran(&folder, &["run", "quickstart", "--set", "SECONDS=2", "--set", "OUT=made"]).expect(0);
+    run_sluice(&folder, &["run", "quickstart", "--set", "SECONDS=2", "--set", "OUT=made"])
+        .expect(0);
     folder.write("drive.lcm", folder.read("made/drive.lcm"));
     folder
 }
@@ -142,10 +146,10 @@ fn drive_log() -> Folder {
 #[test]
 fn logs_become_typed_tables_and_these_the_log_again() {
     let folder = drive_log();
-    ran(&folder, &["run", "typed-tables", "--set", "INPUT=drive.lcm"]).expect(0);
-    let told = ran(&folder, &["info", "tables", "--json"]).expect(0);
+    run_sluice(&folder, &["run", "typed-tables", "--set", "INPUT=drive.lcm"]).expect(0);
+    let told = run_sluice(&folder, &["info", "tables", "--json"]).expect(0);
     assert!(told.text().contains("\"type\":\"lcmtypes.pose_t\""), "{}", told.text());
-    ran(&folder, &["convert", "tables", "--to", "back.lcm"]).expect(0);
+    run_sluice(&folder, &["convert", "tables", "--to", "back.lcm"]).expect(0);
     assert!(folder.read("back.lcm") == folder.read("drive.lcm"));
 }
 
@@ -153,7 +157,8 @@ fn logs_become_typed_tables_and_these_the_log_again() {
 fn chosen_fields_become_a_table_of_text() {
     let folder = drive_log();
     let fields = "FIELDS=utime, pos[2], vel[-1]";
-    ran(&folder, &["run", "fields-to-csv", "--set", "INPUT=drive.lcm", "--set", fields]).expect(0);
+    run_sluice(&folder, &["run", "fields-to-csv", "--set", "INPUT=drive.lcm", "--set", fields])
+        .expect(0);
     let text = String::from_utf8(folder.read("fields.csv")).unwrap();
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("timestamp,utime,pos[2],vel[-1]"));
@@ -169,12 +174,16 @@ fn chosen_fields_become_a_table_of_text() {
 fn a_log_is_filtered_by_the_value_of_a_field() {
     let folder = drive_log();
     let condition = "WHERE=nranges > 181 or pos[0] < 299.9";
-    ran(&folder, &["run", "filter-by-field", "--set", "INPUT=drive.lcm", "--set", condition])
-        .expect(0);
+    run_sluice(
+        &folder,
+        &["run", "filter-by-field", "--set", "INPUT=drive.lcm", "--set", condition],
+    )
+    .expect(0);
     let (all, kept) = (events_in(&folder, "drive.lcm"), events_in(&folder, "matching.lcm"));
     assert!(kept > 0 && kept < all, "{kept} of {all}");
     // What is left meets the condition, and is in the log as it was.
-    let told = ran(&folder, &["cat", "matching.lcm", "--types", "mit-dgc", "--json"]).expect(0);
+    let told =
+        run_sluice(&folder, &["cat", "matching.lcm", "--types", "mit-dgc", "--json"]).expect(0);
     for line in told.text().lines() {
         let event: serde_json::Value = serde_json::from_str(line).unwrap();
         let fields = &event["fields"];
@@ -188,10 +197,10 @@ fn a_log_is_filtered_by_the_value_of_a_field() {
 fn a_vel_log_becomes_typed_tables() {
     let folder = Folder::new();
     crate::robots::vel(&folder);
-    ran(&folder, &["run", "vel-to-tables", "--set", "INPUT=drive.vel"]).expect(0);
+    run_sluice(&folder, &["run", "vel-to-tables", "--set", "INPUT=drive.vel"]).expect(0);
     assert_eq!(events_in(&folder, "tables"), 60);
     assert!(folder.at("tables/channel=IMUStateM/part-00000.parquet").exists());
-    ran(&folder, &["convert", "tables", "--to", "back.vel"]).expect(0);
+    run_sluice(&folder, &["convert", "tables", "--to", "back.vel"]).expect(0);
     assert!(folder.read("back.vel") == folder.read("drive.vel"));
 }
 
@@ -202,18 +211,18 @@ fn an_index_is_repaired_and_messages_stay() {
     // The third entry of the index.
     log[12 + 16..][..8].copy_from_slice(&77i64.to_le_bytes());
     folder.write("drive.vel", &log);
-    ran(&folder, &["run", "vel-repair", "--set", "INPUT=drive.vel"]).expect(0);
+    run_sluice(&folder, &["run", "vel-repair", "--set", "INPUT=drive.vel"]).expect(0);
     log[12 + 16..][..8].copy_from_slice(&folder.read("fixed.vel")[12 + 16..][..8]);
     assert!(folder.read("fixed.vel") == log && folder.read("drive.vel") != log);
-    assert!(ran(&folder, &["info", "drive.vel"]).expect(0).text().contains("1 wrong"));
-    assert!(ran(&folder, &["info", "fixed.vel"]).expect(0).text().contains("0 wrong"));
+    assert!(run_sluice(&folder, &["info", "drive.vel"]).expect(0).text().contains("1 wrong"));
+    assert!(run_sluice(&folder, &["info", "fixed.vel"]).expect(0).text().contains("0 wrong"));
 }
 
 #[test]
 fn an_orca_log_becomes_typed_tables() {
     let folder = Folder::new();
     crate::robots::orca(&folder);
-    ran(&folder, &["run", "orca-to-tables", "--set", "INPUT=orca/master.log"]).expect(0);
+    run_sluice(&folder, &["run", "orca-to-tables", "--set", "INPUT=orca/master.log"]).expect(0);
     assert_eq!(events_in(&folder, "tables"), 43);
     assert!(folder.at("tables/channel=orca.Laser/part-00000.parquet").exists());
 }
@@ -222,7 +231,7 @@ fn an_orca_log_becomes_typed_tables() {
 fn an_orca_log_becomes_one_lcm_log_with_sources_in_names() {
     let folder = Folder::new();
     crate::robots::orca(&folder);
-    ran(&folder, &["run", "orca-to-log", "--set", "INPUT=orca/master.log"]).expect(0);
+    run_sluice(&folder, &["run", "orca-to-log", "--set", "INPUT=orca/master.log"]).expect(0);
     let events = events(&folder.read("drive.lcm"));
     let names: std::collections::BTreeSet<&[u8]> = events.iter().map(|e| &e.channel[..]).collect();
     let wanted = [
@@ -238,6 +247,6 @@ fn an_orca_log_becomes_one_lcm_log_with_sources_in_names() {
 #[test]
 fn the_quick_start_loses_nothing_that_has_to_be_told() {
     let folder = Folder::new();
-    let said = ran(&folder, &["run", "quickstart", "--set", "SECONDS=1"]).expect(0).stderr;
+    let said = run_sluice(&folder, &["run", "quickstart", "--set", "SECONDS=1"]).expect(0).stderr;
     assert!(!said.contains("not written"), "{said}");
 }

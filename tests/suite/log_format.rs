@@ -9,7 +9,7 @@ use std::process::Stdio;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::kit::{COPY, Folder, Ran, drive, log, ran, root, sluice};
+use crate::kit::{COPY, Folder, ProgramOutput, drive, log, root, run_sluice, sluice};
 
 /// The objects on standard error; a line that is none fails the test.
 #[track_caller]
@@ -28,7 +28,7 @@ fn objects(stderr: &str) -> Vec<Value> {
 /// Runs a command with `--log-format json`; gives what it said, if it ended with this code.
 #[track_caller]
 fn said(folder: &Folder, arguments: &[&str], code: i32) -> Vec<Value> {
-    let ran = ran(folder, &[arguments, &["--log-format", "json"]].concat()).expect(code);
+    let ran = run_sluice(folder, &[arguments, &["--log-format", "json"]].concat()).expect(code);
     objects(&ran.stderr)
 }
 
@@ -87,7 +87,7 @@ fn every_line_of_every_command_is_an_object() {
     let mut kinds = BTreeSet::new();
     for (arguments, code) in commands {
         let arguments = [arguments, &["--log-format", "json"][..]].concat();
-        let ran = ran(&folder, &arguments);
+        let ran = run_sluice(&folder, &arguments);
         assert_eq!(ran.code, Some(*code), "{arguments:?}: {}", ran.stderr);
         let lines = objects(&ran.stderr);
         // What these find is what they were asked for, and data.
@@ -184,10 +184,10 @@ fn saying_more_changes_nothing_on_standard_output() {
         &["plugins"],
     ];
     for command in commands {
-        let plain = ran(&folder, command);
-        let verbose = ran(&folder, &[command, &["-v"][..]].concat());
+        let plain = run_sluice(&folder, command);
+        let verbose = run_sluice(&folder, &[command, &["-v"][..]].concat());
         assert_eq!((plain.code, plain.text()), (verbose.code, verbose.text()), "{command:?}");
-        let json = ran(&folder, &[command, &["--log-format", "json"][..]].concat());
+        let json = run_sluice(&folder, &[command, &["--log-format", "json"][..]].concat());
         assert_eq!(plain.text(), json.text(), "{command:?}");
         assert!(verbose.stderr.contains("exit code"), "{command:?}: {}", verbose.stderr);
     }
@@ -197,7 +197,8 @@ fn saying_more_changes_nothing_on_standard_output() {
 fn verbose_tells_plan_inputs_outputs_and_times() {
     let folder = folder();
     folder.write("more.lcm", log(&drive(4, 50)));
-    let ran = ran(&folder, &["convert", "in.lcm", "more.lcm", "--to", "both.lcm", "-v"]).expect(0);
+    let ran =
+        run_sluice(&folder, &["convert", "in.lcm", "more.lcm", "--to", "both.lcm", "-v"]).expect(0);
     let order = [
         "log: 2 inputs in 2 pieces",
         "log: reading in.lcm",
@@ -216,6 +217,8 @@ fn verbose_tells_plan_inputs_outputs_and_times() {
             .unwrap_or_else(|| panic!("no `{words}` in its place:\n{}", ran.stderr));
         rest = &rest[at..];
     }
-    let quiet = Ran::of(sluice(&folder).args(["info", "in.lcm", "-q", "-v"]).output().unwrap());
+    let quiet = ProgramOutput::from_output(
+        sluice(&folder).args(["info", "in.lcm", "-q", "-v"]).output().unwrap(),
+    );
     assert_eq!(quiet.code, Some(2));
 }

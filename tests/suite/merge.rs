@@ -2,11 +2,11 @@
 
 use sluice_core::options::ByteSize;
 
-use crate::kit::{BEGIN, Dice, Event, Folder, drive, events, log, numbers, run, run_with};
+use crate::kit::{BEGIN, Folder, LcmEvent, SeededRng, drive, events, log, numbers, run, run_with};
 
 /// What merging is: the stream whose next event is the earliest goes first, at equal times the one
 /// named first; a stream's own order is kept, whatever its times do.
-fn merged(streams: &[Vec<Event>]) -> Vec<Event> {
+fn merged(streams: &[Vec<LcmEvent>]) -> Vec<LcmEvent> {
     let mut next = vec![0; streams.len()];
     let mut all = Vec::new();
     while let Some((_, stream)) = (0..streams.len())
@@ -19,7 +19,7 @@ fn merged(streams: &[Vec<Event>]) -> Vec<Event> {
     all
 }
 
-fn fan_in(folder: &Folder, streams: &[Vec<Event>]) -> String {
+fn fan_in(folder: &Folder, streams: &[Vec<LcmEvent>]) -> String {
     let mut text = String::new();
     for (n, events) in streams.iter().enumerate() {
         folder.write(&format!("{n}.lcm"), log(events));
@@ -31,7 +31,7 @@ fn fan_in(folder: &Folder, streams: &[Vec<Event>]) -> String {
     )
 }
 
-fn check(streams: &[Vec<Event>]) {
+fn check(streams: &[Vec<LcmEvent>]) {
     let folder = Folder::new();
     let text = fan_in(&folder, streams);
     run(&text, folder.path(), 2).unwrap();
@@ -40,8 +40,8 @@ fn check(streams: &[Vec<Event>]) {
     assert_eq!((differs, found.len()), (None, expected.len()), "the first that differs");
 }
 
-fn named(seed: u64, count: i64, change: impl Fn(&mut Event, &mut Dice)) -> Vec<Event> {
-    let (mut events, mut dice) = (drive(seed, count), Dice(seed));
+fn named(seed: u64, count: i64, change: impl Fn(&mut LcmEvent, &mut SeededRng)) -> Vec<LcmEvent> {
+    let (mut events, mut dice) = (drive(seed, count), SeededRng(seed));
     for event in &mut events {
         event.channel.extend(format!("_{seed}").into_bytes());
         change(event, &mut dice);
@@ -56,19 +56,21 @@ fn streams_are_merged_by_time() {
 
 #[test]
 fn at_equal_times_the_source_named_first_goes_first() {
-    let same = |event: &mut Event, _: &mut Dice| event.utime = BEGIN + event.number / 10 * 1_000;
+    let same =
+        |event: &mut LcmEvent, _: &mut SeededRng| event.utime = BEGIN + event.number / 10 * 1_000;
     check(&[named(1, 500, same), named(2, 500, same), named(3, 500, same)]);
 }
 
 #[test]
 fn a_stream_whose_times_step_back_keeps_its_order() {
-    let jumpy = |event: &mut Event, dice: &mut Dice| event.utime -= dice.below(300_000) as i64;
+    let jumpy =
+        |event: &mut LcmEvent, dice: &mut SeededRng| event.utime -= dice.below(300_000) as i64;
     check(&[named(1, 800, jumpy), named(2, 800, |_, _| {}), named(3, 800, jumpy)]);
 }
 
 #[test]
 fn streams_that_lie_far_apart_in_time_come_one_after_another() {
-    let later = |event: &mut Event, _: &mut Dice| event.utime += 3_600_000_000;
+    let later = |event: &mut LcmEvent, _: &mut SeededRng| event.utime += 3_600_000_000;
     check(&[named(1, 900, later), named(2, 900, |_, _| {})]);
 }
 
@@ -88,10 +90,10 @@ fn a_stream_that_is_filtered_to_nothing_holds_nobody_up() {
 }
 
 /// Long events on two channels, of which the second's come first.
-fn long_events() -> [Vec<Event>; 2] {
-    let stream = |channel: &str, first: i64| -> Vec<Event> {
+fn long_events() -> [Vec<LcmEvent>; 2] {
+    let stream = |channel: &str, first: i64| -> Vec<LcmEvent> {
         let image = vec![first as u8; 400_000];
-        (0..12).map(|n| Event::new(n, BEGIN + first + n * 10, channel, &image)).collect()
+        (0..12).map(|n| LcmEvent::new(n, BEGIN + first + n * 10, channel, &image)).collect()
     };
     [stream("LEFT", 5), stream("RIGHT", 0)]
 }

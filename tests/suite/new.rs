@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::kit::{Folder, Ran, root, sluice};
+use crate::kit::{Folder, ProgramOutput, root, sluice};
 
 /// Where cargo builds crates outside the workspace: the workspace's own folder, so that what others wrote is not
 /// compiled again. Crates of this repository are, once for all tests: cargo tells them apart by where they lie as
@@ -25,15 +25,15 @@ pub(crate) fn cargo(folder: &Path) -> Command {
 }
 
 /// Makes a crate, and gives what was said.
-fn new(folder: &Folder, kind: &str, name: &str) -> Ran {
+fn new(folder: &Folder, kind: &str, name: &str) -> ProgramOutput {
     let mut new = sluice(folder);
     new.args(["new", kind, name, "--sluice"]).arg(root());
-    Ran::of(new.output().unwrap())
+    ProgramOutput::from_output(new.output().unwrap())
 }
 
 /// Makes a crate, runs its tests as its author would, and gives its program.
 fn built(folder: &Folder, kind: &str, name: &str) -> PathBuf {
-    new(folder, kind, name).expect(0).says("cargo test");
+    new(folder, kind, name).expect(0).expect_stderr("cargo test");
     let tested = cargo(&folder.at(name)).args(["test", "--offline", "--quiet"]).output().unwrap();
     assert!(
         tested.status.success(),
@@ -45,9 +45,9 @@ fn built(folder: &Folder, kind: &str, name: &str) -> PathBuf {
 }
 
 /// Runs the program of a new crate in its folder.
-fn ran(folder: &Folder, name: &str, program: &Path, arguments: &[&str]) -> Ran {
+fn ran(folder: &Folder, name: &str, program: &Path, arguments: &[&str]) -> ProgramOutput {
     let ran = Command::new(program).args(arguments).current_dir(folder.at(name)).output();
-    Ran::of(ran.unwrap())
+    ProgramOutput::from_output(ran.unwrap())
 }
 
 /// The crate builds, keeps its promises, is listed, and its pipeline writes `out`.
@@ -125,7 +125,7 @@ fn what_is_made_is_told_as_json_and_is_formatted() {
         let folder = Folder::new();
         let mut new = sluice(&folder);
         new.args(["new", kind, "my-gyro_2", "--to", "here", "--json", "--quiet", "--sluice"]);
-        let ran = Ran::of(new.arg(root()).output().unwrap()).expect(0);
+        let ran = ProgramOutput::from_output(new.arg(root()).output().unwrap()).expect(0);
         assert_eq!(ran.stderr, "");
         let told: Value = serde_json::from_slice(&ran.stdout).unwrap();
         assert_eq!((&told["kind"], &told["name"]), (&kind.into(), &"my-gyro_2".into()));
@@ -154,7 +154,7 @@ fn a_program_that_was_installed_takes_sluice_from_the_checkout_it_was_built_from
     new.args(["new", "stage", "gyro"]).current_dir(folder.path());
     let root = root().canonicalize().unwrap();
     let from = format!("Sluice itself comes from {}", root.display());
-    Ran::of(new.output().unwrap()).expect(0).says(&from);
+    ProgramOutput::from_output(new.output().unwrap()).expect(0).expect_stderr(&from);
     let manifest: toml::Table =
         String::from_utf8(folder.read("gyro/Cargo.toml")).unwrap().parse().unwrap();
     for (name, at) in [("sluice-core", "core"), ("sluice-logs", "cli")] {
@@ -175,9 +175,10 @@ fn names_that_cannot_be_had_are_refused_and_nothing_is_made() {
         ("source", "lcm-log", "has a source `lcm-log` already"),
         ("codec", "vel", "has a codec `vel` already"),
     ] {
-        new(&folder, kind, name).expect(2).says(why);
+        new(&folder, kind, name).expect(2).expect_stderr(why);
     }
-    Ran::of(sluice(&folder).args(["new", "service", "gyro"]).output().unwrap()).expect(2);
+    ProgramOutput::from_output(sluice(&folder).args(["new", "service", "gyro"]).output().unwrap())
+        .expect(2);
     assert!(folder.names().is_empty(), "{:?}", folder.names());
 }
 
@@ -188,7 +189,7 @@ fn folders_in_use_and_what_is_no_checkout_are_refused() {
     let refused = |arguments: &[&str], why: &str| {
         let mut new = sluice(&folder);
         new.args(["new", "source", "gyro"]).args(arguments);
-        Ran::of(new.output().unwrap()).expect(2).says(why);
+        ProgramOutput::from_output(new.output().unwrap()).expect(2).expect_stderr(why);
     };
     refused(&["--to", "."], "not empty");
     refused(&["--to", "mine"], "there is a file");

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use crate::kit::{Folder, Ran, events, root};
+use crate::kit::{Folder, ProgramOutput, events, root};
 use crate::new::{cargo, target};
 
 /// The outsider's program, built without a network.
@@ -18,8 +18,10 @@ static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
     target().join("debug/outsider")
 });
 
-fn ran(folder: &Folder, arguments: &[&str]) -> Ran {
-    Ran::of(Command::new(&*PROGRAM).args(arguments).current_dir(folder.path()).output().unwrap())
+fn ran(folder: &Folder, arguments: &[&str]) -> ProgramOutput {
+    ProgramOutput::from_output(
+        Command::new(&*PROGRAM).args(arguments).current_dir(folder.path()).output().unwrap(),
+    )
 }
 
 #[test]
@@ -53,7 +55,10 @@ fn mistakes_in_its_options_are_shown_like_any_other() {
         "[sources.clock]\nplugin = \"ticks\"\ncuont = 3\n\
          [sinks.log]\nplugin = \"lcm-log\"\nfrom = \"clock\"\npath = \"ticks.lcm\"\n",
     );
-    ran(&folder, &["check", "ticks.toml"]).expect(2).says("ticks.toml:3:1").says("`count`");
+    ran(&folder, &["check", "ticks.toml"])
+        .expect(2)
+        .expect_stderr("ticks.toml:3:1")
+        .expect_stderr("`count`");
 }
 
 #[test]

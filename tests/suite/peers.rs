@@ -6,15 +6,17 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::kit::{BEGIN, Dice, Event, Folder, events, log, peer, ran, skipped};
+use crate::kit::{
+    BEGIN, Folder, LcmEvent, SeededRng, events, log, peer_tool, report_skip, run_sluice,
+};
 
 /// A tool of the LCM package; nothing, said aloud, if it is not on this machine.
 fn tool(name: &str) -> Option<PathBuf> {
-    let path = peer(name);
+    let path = peer_tool(name);
     if path.exists() {
         return Some(path);
     }
-    skipped(&format!("`{name}` of LCM is not there; .ci/run installs it"));
+    report_skip(&format!("`{name}` of LCM is not there; .ci/run installs it"));
     None
 }
 
@@ -23,7 +25,7 @@ pub(crate) fn python() -> Option<PathBuf> {
     let python = tool("python3")?;
     let works = Command::new(&python).args(["-c", "import lcm"]).output().unwrap();
     if !works.status.success() {
-        skipped("this Python has no LCM; .ci/run installs it");
+        report_skip("this Python has no LCM; .ci/run installs it");
         return None;
     }
     Some(python)
@@ -53,7 +55,7 @@ for line in open(sys.argv[1]):
 log.close()
 "#;
 
-fn line(event: &Event) -> Value {
+fn line(event: &LcmEvent) -> Value {
     let hex: String = event.payload.iter().map(|byte| format!("{byte:02x}")).collect();
     let channel = str::from_utf8(&event.channel).unwrap();
     serde_json::json!([event.number, event.utime, channel, hex])
@@ -65,8 +67,8 @@ fn read_by_peer(python: &Path, log: &Path) -> Vec<Value> {
 }
 
 /// Everything that both can hold: their reader wants channels of 1 to 999 bytes of UTF-8.
-fn any_events(seed: u64) -> Vec<Event> {
-    let mut dice = Dice(seed);
+fn any_events(seed: u64) -> Vec<LcmEvent> {
+    let mut dice = SeededRng(seed);
     let mut time = BEGIN;
     let each = (0..dice.below(200)).map(|n| {
         time += dice.below(30_000) as i64 - 5_000;
@@ -83,9 +85,9 @@ fn any_events(seed: u64) -> Vec<Event> {
         let mut payload: Vec<u8> = (0..len).map(|_| dice.below(256) as u8).collect();
         if dice.below(5) == 0 {
             // What looks like an event of its own.
-            payload.extend(Event::new(1, 2, "INNER", b"not an event of this log").bytes());
+            payload.extend(LcmEvent::new(1, 2, "INNER", b"not an event of this log").bytes());
         }
-        Event::new(n as i64, time, &channel, &payload)
+        LcmEvent::new(n as i64, time, &channel, &payload)
     });
     each.collect()
 }
@@ -99,8 +101,9 @@ fn the_python_reader_finds_in_our_logs_what_we_wrote() {
     for seed in SEEDS {
         let events = any_events(seed);
         folder.write("in.lcm", log(&events));
-        ran(&folder, &["convert", "in.lcm", "--to", "out.lcm.zst", "--overwrite"]).expect(0);
-        ran(&folder, &["convert", "out.lcm.zst", "--to", "out.lcm", "--overwrite"]).expect(0);
+        run_sluice(&folder, &["convert", "in.lcm", "--to", "out.lcm.zst", "--overwrite"]).expect(0);
+        run_sluice(&folder, &["convert", "out.lcm.zst", "--to", "out.lcm", "--overwrite"])
+            .expect(0);
         let expected: Vec<Value> = events.iter().map(line).collect();
         assert_eq!(read_by_peer(&python, &folder.at("out.lcm")), expected, "seed {seed}");
     }
@@ -116,7 +119,7 @@ fn we_find_in_logs_of_the_python_writer_what_it_wrote() {
         folder.write("lines", lines);
         let write = ["-c", WRITE, "lines", "theirs.lcm"];
         done(Command::new(&python).args(write).current_dir(folder.path()).output().unwrap());
-        ran(&folder, &["convert", "theirs.lcm", "--to", "out.lcm", "--overwrite"]).expect(0);
+        run_sluice(&folder, &["convert", "theirs.lcm", "--to", "out.lcm", "--overwrite"]).expect(0);
         assert!(folder.read("out.lcm") == folder.read("theirs.lcm"), "seed {seed}");
         assert_eq!(crate::kit::events(&folder.read("out.lcm")), events, "seed {seed}");
     }
@@ -130,7 +133,7 @@ fn damage_that_stops_the_peer_does_not_stop_us_and_what_we_write_it_reads() {
     let (front, back) = events.split_at(events.len() / 2);
     folder.write("bad.lcm", [&log(front)[..], b"stray bytes", &log(back)].concat());
     assert!(read_by_peer(&python, &folder.at("bad.lcm")).len() < events.len());
-    ran(&folder, &["convert", "bad.lcm", "--to", "good.lcm"]).expect(3);
+    run_sluice(&folder, &["convert", "bad.lcm", "--to", "good.lcm"]).expect(3);
     assert_eq!(read_by_peer(&python, &folder.at("good.lcm")).len(), events.len());
 }
 
@@ -146,7 +149,7 @@ fn lcm_logfilter_copies_our_logs() {
             continue;
         }
         folder.write("in.lcm", log(&events));
-        ran(&folder, &["convert", "in.lcm", "--to", "ours.lcm", "--overwrite"]).expect(0);
+        run_sluice(&folder, &["convert", "in.lcm", "--to", "ours.lcm", "--overwrite"]).expect(0);
         let copy = ["-c", ".*", "ours.lcm", "theirs.lcm"];
         done(Command::new(&filter).args(copy).current_dir(folder.path()).output().unwrap());
         assert_eq!(crate::kit::events(&folder.read("theirs.lcm")), events, "seed {seed}");
@@ -161,13 +164,13 @@ fn lcm_logplayer_plays_our_logs_to_their_end() {
     // It publishes, and channels of messages have 63 bytes at most.
     played.retain(|event| event.channel.len() < 64);
     folder.write("in.lcm", log(&played));
-    ran(&folder, &["convert", "in.lcm", "--to", "ours.lcm"]).expect(0);
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "ours.lcm"]).expect(0);
     // Into a file: that needs no network.
     let url = format!("file://{}?mode=w", folder.at("played.lcm").display());
     let play = ["--speed=0", &format!("--lcm-url={url}"), "ours.lcm"];
     done(Command::new(&player).args(play).current_dir(folder.path()).output().unwrap());
     // Its times are those of the playing.
-    let plain = |events: &[Event]| -> Vec<(Vec<u8>, Vec<u8>)> {
+    let plain = |events: &[LcmEvent]| -> Vec<(Vec<u8>, Vec<u8>)> {
         events.iter().map(|e| (e.channel.clone(), e.payload.clone())).collect()
     };
     assert!(plain(&events(&folder.read("played.lcm"))) == plain(&played));
@@ -176,12 +179,12 @@ fn lcm_logplayer_plays_our_logs_to_their_end() {
 #[test]
 fn the_zstd_program_unpacks_what_we_compress() {
     if Command::new("zstd").arg("--version").output().is_err() {
-        return skipped("the program `zstd` is not there");
+        return report_skip("the program `zstd` is not there");
     }
     let folder = Folder::new();
     let bytes = log(&any_events(5));
     folder.write("in.lcm", &bytes);
-    ran(&folder, &["convert", "in.lcm", "--to", "out.lcm.zst"]).expect(0);
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "out.lcm.zst"]).expect(0);
     let zstd = |arguments: &[&str]| {
         let output =
             Command::new("zstd").args(arguments).current_dir(folder.path()).output().unwrap();
@@ -191,6 +194,6 @@ fn the_zstd_program_unpacks_what_we_compress() {
     zstd(&["-q", "-t", "out.lcm.zst"]);
     assert!(zstd(&["-q", "-d", "-c", "out.lcm.zst"]) == bytes);
     zstd(&["-q", "-19", "in.lcm", "-o", "theirs.lcm.zst"]);
-    ran(&folder, &["convert", "theirs.lcm.zst", "--to", "back.lcm"]).expect(0);
+    run_sluice(&folder, &["convert", "theirs.lcm.zst", "--to", "back.lcm"]).expect(0);
     assert!(folder.read("back.lcm") == bytes);
 }

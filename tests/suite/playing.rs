@@ -6,7 +6,7 @@ use std::process::Command;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::kit::{BEGIN, Event, Folder, Ran, events, log, root, skipped, sluice};
+use crate::kit::{BEGIN, Folder, LcmEvent, ProgramOutput, events, log, report_skip, root, sluice};
 use crate::live::{Listener, Network, URL};
 
 /// Has the program listen into `heard.lcm` with these options of its source, and waits until it does.
@@ -17,16 +17,16 @@ pub(crate) fn listen(network: &Network, folder: &Folder, options: &[&str]) -> Li
 }
 
 /// Plays `drive.lcm` with these arguments.
-pub(crate) fn play(network: &Network, folder: &Folder, arguments: &[&str]) -> Ran {
+pub(crate) fn play(network: &Network, folder: &Folder, arguments: &[&str]) -> ProgramOutput {
     let all = [&["play", "drive.lcm", "--to", URL], arguments].concat();
-    Ran::of(network.sluice(folder, &all).output().unwrap())
+    ProgramOutput::from_output(network.sluice(folder, &all).output().unwrap())
 }
 
 /// A log of events on `A`, `B` and `C` in turn, a second apart, with their numbers as payloads.
 pub(crate) fn seconds(folder: &Folder, count: i64) {
     let event = |n: i64| {
         let channel = ["A", "B", "C"][n as usize % 3];
-        Event::new(n, BEGIN + n * 1_000_000, channel, n.to_string().as_bytes())
+        LcmEvent::new(n, BEGIN + n * 1_000_000, channel, n.to_string().as_bytes())
     };
     folder.write("drive.lcm", log(&(0..count).map(event).collect::<Vec<_>>()));
 }
@@ -53,7 +53,7 @@ fn a_listener_hears_what_was_selected_under_its_new_name_as_often_as_asked() {
         &folder,
         &["--speed", "0", "-e", "A|C", "--rename", "C=D", "--end", "+6", "--loop", "3"],
     );
-    played.expect(0).says("played 12 events");
+    played.expect(0).expect_stderr("played 12 events");
     listener.end().expect(0);
     let once = [("A", "0"), ("D", "2"), ("A", "3"), ("D", "5")];
     let wanted: Vec<_> = std::iter::repeat_n(once, 3).flatten().collect();
@@ -65,10 +65,10 @@ fn a_listener_hears_what_was_selected_under_its_new_name_as_often_as_asked() {
 fn long_silences_can_be_cut() {
     let Some(network) = Network::new() else { return };
     let folder = Folder::new();
-    let hours = |n: i64| Event::new(n, BEGIN + n * 3_600_000_000, "A", b"");
+    let hours = |n: i64| LcmEvent::new(n, BEGIN + n * 3_600_000_000, "A", b"");
     folder.write("drive.lcm", log(&[hours(0), hours(1), hours(2)]));
     let report = ["--max-gap", "20ms", "--report", "report.json"];
-    play(&network, &folder, &report).expect(0).says("played 3 events");
+    play(&network, &folder, &report).expect(0).expect_stderr("played 3 events");
     let report: Value = serde_json::from_slice(&folder.read("report.json")).unwrap();
     let took = report["seconds"].as_f64().unwrap();
     assert!(took > 0.04, "{took}");
@@ -78,12 +78,12 @@ fn long_silences_can_be_cut() {
 fn nobody_waits_for_a_time_that_is_none() {
     let Some(network) = Network::new() else { return };
     let folder = Folder::new();
-    let at = |n: i64, utime: i64| Event::new(n, utime, "A", b"");
+    let at = |n: i64, utime: i64| LcmEvent::new(n, utime, "A", b"");
     let late = BEGIN * 1_000;
     let times = [BEGIN, late, BEGIN + 1_000, -late, BEGIN + 2_000];
-    let all: Vec<Event> = times.into_iter().zip(0..).map(|(utime, n)| at(n, utime)).collect();
+    let all: Vec<LcmEvent> = times.into_iter().zip(0..).map(|(utime, n)| at(n, utime)).collect();
     folder.write("drive.lcm", log(&all));
-    play(&network, &folder, &[]).expect(0).says("played 5 events");
+    play(&network, &folder, &[]).expect(0).expect_stderr("played 5 events");
 }
 
 #[test]
@@ -94,13 +94,13 @@ fn damage_is_told_by_the_exit_code_and_ctrl_c_in_words() {
     let mut damaged = folder.read("drive.lcm");
     damaged.truncate(damaged.len() - 1);
     folder.write("drive.lcm", damaged);
-    play(&network, &folder, &["--speed", "-1"]).expect(3).says("played 2 events");
+    play(&network, &folder, &["--speed", "-1"]).expect(3).expect_stderr("played 2 events");
 
     seconds(&folder, 10_000);
     let arguments = ["play", "drive.lcm", "--to", URL, "--progress", "json"];
     let player = Listener::start(network.sluice(&folder, &arguments), "\"events\":1");
     player.signal(Signal::INT);
-    player.end().expect(0).says("stopped before the end");
+    player.end().expect(0).expect_stderr("stopped before the end");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn what_cannot_be_played_is_wrong_use() {
     ];
     for (arguments, says) in wrong {
         let ran = sluice(&folder).args(["play", "drive.lcm"]).args(arguments).output().unwrap();
-        Ran::of(ran).expect(2).says(says);
+        ProgramOutput::from_output(ran).expect(2).expect_stderr(says);
     }
 }
 
@@ -138,13 +138,16 @@ fn the_pipeline_that_plays_can_be_printed_and_checked() {
         "re:CAM_([0-9])=C$1",
         "--print-pipeline",
     ];
-    let printed = Ran::of(sluice(&folder).args(arguments).output().unwrap()).expect(0).text();
+    let printed = ProgramOutput::from_output(sluice(&folder).args(arguments).output().unwrap())
+        .expect(0)
+        .text();
     for line in ["speed = 2", "loop = 0", "max_gap = \"2s\"", "max_rate = 9", "to = \"C$1\""] {
         assert!(printed.contains(line), "no {line} in {printed}");
     }
     assert!(!printed.contains("url"), "{printed}");
     folder.write("play.toml", printed);
-    Ran::of(sluice(&folder).args(["check", "play.toml"]).output().unwrap()).expect(0);
+    ProgramOutput::from_output(sluice(&folder).args(["check", "play.toml"]).output().unwrap())
+        .expect(0);
 }
 
 /// What came of a program that ran in a terminal.
@@ -152,10 +155,10 @@ pub(crate) struct Session(Value);
 
 impl Session {
     /// Runs a command in a terminal, with these steps; nothing, said aloud, where there is no Python.
-    pub(crate) fn of(command: &Command, steps: &[Value]) -> Option<Self> {
+    pub(crate) fn run(command: &Command, steps: &[Value]) -> Option<Self> {
         let python = Command::new("python3").args(["-c", "import pty, termios"]).output();
         if !python.is_ok_and(|output| output.status.success()) {
-            skipped("there is no python3 with pty, to press keys with");
+            report_skip("there is no python3 with pty, to press keys with");
             return None;
         }
         let program = root().join("tests/suite/terminal.py");
@@ -168,7 +171,7 @@ impl Session {
             .current_dir(folder)
             .env("TERM", "xterm")
             .output();
-        let ran = Ran::of(ran.unwrap()).expect(0);
+        let ran = ProgramOutput::from_output(ran.unwrap()).expect(0);
         let session = Self(serde_json::from_slice(&ran.stdout).unwrap());
         assert_eq!(session.0["failed"], Value::Null, "{}", session.output());
         Some(session)
@@ -231,7 +234,7 @@ fn keys_step_seek_change_the_speed_and_end() {
         send("q"),
         until("played"),
     ];
-    let Some(session) = Session::of(&player(&network, &folder, &["--paused"]), &steps) else {
+    let Some(session) = Session::run(&player(&network, &folder, &["--paused"]), &steps) else {
         return;
     };
     session.expect(0);
@@ -248,7 +251,7 @@ fn signals_leave_the_terminal_as_it_was() {
     seconds(&folder, 1000);
     for end in [send("\x03"), json!({ "signal": 15 })] {
         let steps = [until("playing"), end];
-        let Some(session) = Session::of(&player(&network, &folder, &[]), &steps) else { return };
+        let Some(session) = Session::run(&player(&network, &folder, &[]), &steps) else { return };
         assert!(session.expect(0).output().contains("stopping"));
     }
 }
@@ -268,7 +271,7 @@ fn a_player_that_is_stopped_gives_the_terminal_back_and_takes_it_again() {
         until("paused"),
         send("q"),
     ];
-    let Some(session) = Session::of(&player(&network, &folder, &[]), &steps) else { return };
+    let Some(session) = Session::run(&player(&network, &folder, &[]), &steps) else { return };
     session.expect(0);
     assert_eq!(session.0["restored_while_stopped"], true);
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use sluice_core::name::folded;
 
-use crate::kit::{BEGIN, Event, Folder, log, ran};
+use crate::kit::{BEGIN, Folder, LcmEvent, log, run_sluice};
 
 /// The names of everything in a folder, sorted.
 fn listed(folder: &Folder, name: &str) -> Vec<String> {
@@ -17,7 +17,7 @@ fn listed(folder: &Folder, name: &str) -> Vec<String> {
 
 fn on_channels(channels: &[&str]) -> Vec<u8> {
     let event = |(number, channel): (i64, &&str)| {
-        Event::new(number, BEGIN + number * 1_000, channel, &number.to_be_bytes())
+        LcmEvent::new(number, BEGIN + number * 1_000, channel, &number.to_be_bytes())
     };
     log(&(0..).zip(channels).map(event).collect::<Vec<_>>())
 }
@@ -27,7 +27,7 @@ fn channels_that_differ_in_case_have_folders_that_differ_in_more() {
     let folder = Folder::new();
     let channels = ["pose", "POSE", "CAM", "a.", "a", "\u{c9}", "\u{e9}", "POSE", "pose", "Pose"];
     folder.write("in.lcm", on_channels(&channels));
-    ran(&folder, &["convert", "in.lcm", "--to", "tables/"]).expect(0);
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "tables/"]).expect(0);
     let names = listed(&folder, "tables");
     assert!(names.contains(&"channel=POSE".to_owned()), "{names:?}");
     assert!(names.contains(&"channel=%70%6F%73%65".to_owned()), "{names:?}");
@@ -36,19 +36,19 @@ fn channels_that_differ_in_case_have_folders_that_differ_in_more() {
     as_one.sort();
     as_one.dedup();
     assert_eq!(as_one.len(), names.len(), "{names:?}");
-    ran(&folder, &["verify", "tables"]).expect(0);
-    ran(&folder, &["convert", "tables", "--to", "out.lcm"]).expect(0);
+    run_sluice(&folder, &["verify", "tables"]).expect(0);
+    run_sluice(&folder, &["convert", "tables", "--to", "out.lcm"]).expect(0);
     assert!(folder.read("out.lcm") == folder.read("in.lcm"));
     // A table by itself knows its channel, too.
     let table = "tables/channel=%70%6F%73%65/part-00000.parquet";
-    let told = ran(&folder, &["info", table, "--json"]).expect(0).text();
+    let told = run_sluice(&folder, &["info", table, "--json"]).expect(0).text();
     assert!(told.contains("\"name\":\"pose\""), "{told}");
     // Which of them come first, and how many threads there are, changes no name.
     let mut backwards = channels;
     backwards.reverse();
     folder.write("backwards.lcm", on_channels(&backwards));
     let arguments = ["convert", "backwards.lcm", "--to", "backwards/", "--jobs", "1"];
-    ran(&folder, &arguments).expect(0);
+    run_sluice(&folder, &arguments).expect(0);
     assert_eq!(listed(&folder, "backwards"), names);
 }
 
@@ -56,7 +56,7 @@ fn channels_that_differ_in_case_have_folders_that_differ_in_more() {
 fn channels_that_do_not_collide_keep_their_folders() {
     let folder = Folder::new();
     folder.write("in.lcm", on_channels(&["POSE", "cam.left", "a.", "Mixed", "CON"]));
-    ran(&folder, &["convert", "in.lcm", "--to", "tables/"]).expect(0);
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "tables/"]).expect(0);
     let names = listed(&folder, "tables");
     let plain = ["POSE", "cam.left", "a.", "Mixed", "CON"].map(|name| format!("channel={name}"));
     assert!(plain.iter().all(|name| names.contains(name)), "{names:?}");
@@ -73,8 +73,8 @@ fn channels_with_names_of_devices_have_files_and_folders_that_are_none() {
              [sinks.out]\nplugin = \"files\"\nfrom = \"log\"\npath = \"{out}/\"\nname = \"{name}\"\n"
         );
         folder.write("files.toml", pipeline);
-        ran(&folder, &["run", "files.toml"]).expect(0);
-        ran(&folder, &["verify", out]).expect(0);
+        run_sluice(&folder, &["run", "files.toml"]).expect(0);
+        run_sluice(&folder, &["verify", out]).expect(0);
         let mut names = listed(&folder, out);
         names.retain(|name| name != "_manifest.json" && !name.starts_with("index."));
         names
@@ -94,14 +94,15 @@ fn channels_with_names_of_devices_have_files_and_folders_that_are_none() {
     let table = String::from_utf8(folder.read("plain/index.csv")).unwrap();
     assert!(table.contains("%43%4F%4E") && table.contains(",CON,"), "{table}");
     // Folders of tables have something in front, and stay as they were.
-    ran(&folder, &["convert", "in.lcm", "--to", "tables/"]).expect(0);
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "tables/"]).expect(0);
     assert!(channels.iter().all(|name| folder.at(&format!("tables/channel={name}")).exists()));
 }
 
 #[test]
 fn clouds_of_channels_with_names_of_devices_are_no_devices() {
     let folder = Folder::new();
-    ran(&folder, &["run", "quickstart", "--set", "SECONDS=0.3", "--set", "OUT=quick"]).expect(0);
+    run_sluice(&folder, &["run", "quickstart", "--set", "SECONDS=0.3", "--set", "OUT=quick"])
+        .expect(0);
     folder.write(
         "clouds.toml",
         "[sources.log]\nplugin = \"lcm-log\"\npath = \"quick/drive.lcm\"\n\
@@ -110,7 +111,7 @@ fn clouds_of_channels_with_names_of_devices_are_no_devices() {
          [stages.named]\nplugin = \"rename\"\nfrom = \"scans\"\nmap = { VELODYNE = \"aux\" }\n\
          [sinks.out]\nplugin = \"las\"\nfrom = \"named\"\npath = \"clouds/\"\n",
     );
-    ran(&folder, &["run", "clouds.toml"]).expect(0);
+    run_sluice(&folder, &["run", "clouds.toml"]).expect(0);
     assert!(folder.at("clouds/%61%75%78.las").exists(), "{:?}", listed(&folder, "clouds"));
 }
 
@@ -121,10 +122,10 @@ fn logs_named_by_the_lcm_logger_make_outputs_by_their_whole_names() {
     for name in ["lcmlog-2022-09-23.00", "lcmlog-2022-09-23.01"] {
         folder.write(&format!("logs/{name}"), on_channels(&["POSE"]));
     }
-    let refused = ran(&folder, &["convert", "logs/*", "--to", "out/{stem}.parquet"]);
+    let refused = run_sluice(&folder, &["convert", "logs/*", "--to", "out/{stem}.parquet"]);
     assert!(refused.code != Some(0));
-    refused.says("put `{name}` into its path");
-    ran(&folder, &["convert", "logs/*", "--to", "out/{name}.parquet"]).expect(0);
+    refused.expect_stderr("put `{name}` into its path");
+    run_sluice(&folder, &["convert", "logs/*", "--to", "out/{name}.parquet"]).expect(0);
     let names = listed(&folder, "out");
     for name in ["lcmlog-2022-09-23.00.parquet", "lcmlog-2022-09-23.01.parquet"] {
         assert!(names.contains(&name.to_owned()), "{names:?}");
@@ -133,6 +134,6 @@ fn logs_named_by_the_lcm_logger_make_outputs_by_their_whole_names() {
     fs::create_dir(folder.at("more")).unwrap();
     folder.write("more/lcmlog-2022-09-23.00", on_channels(&["POSE"]));
     let inputs = ["convert", "logs/lcmlog-2022-09-23.00", "more/lcmlog-2022-09-23.00"];
-    ran(&folder, &[&inputs[..], &["--to", "two/{name}.parquet"]].concat())
-        .says("put `{parent}` or `{index}`");
+    run_sluice(&folder, &[&inputs[..], &["--to", "two/{name}.parquet"]].concat())
+        .expect_stderr("put `{parent}` or `{index}`");
 }

@@ -64,7 +64,7 @@ fn what_is_made_up_shows_events_and_time_and_leaves_no_bar_after_an_interrupt() 
         json!({ "until": r"%, [0-9,]+ events, [0-9,]+ events/s, [0-9hms:]+, .* left" }),
         json!({ "send": "\u{3}" }),
     ];
-    let Some(session) = Session::of(&command, &steps) else { return };
+    let Some(session) = Session::run(&command, &steps) else { return };
     session.expect(0);
     let output = session.output();
     // Behind the last line of the bar stands what the run came to, whose rate depends on the machine.
@@ -82,7 +82,8 @@ fn what_is_made_up_shows_events_and_time_and_leaves_no_bar_after_an_interrupt() 
 fn lines_of_progress_tell_no_bytes_of_what_is_made_up_either() {
     let folder = Folder::new();
     folder.write("endless.toml", ENDLESS.replace("360000", "1"));
-    let ran = crate::kit::ran(&folder, &["run", "endless.toml", "--progress", "json"]).expect(0);
+    let ran =
+        crate::kit::run_sluice(&folder, &["run", "endless.toml", "--progress", "json"]).expect(0);
     let last: serde_json::Value =
         serde_json::from_str(ran.stderr.lines().next_back().unwrap()).unwrap();
     assert_eq!((&last["bytes"], &last["done"]), (&last["total_bytes"], &true.into()));
@@ -93,7 +94,7 @@ fn notes_warnings_and_errors_have_colours_of_their_own() {
     let folder = Folder::new();
     folder.write("torn.lcm", [&[0; 20][..], b"no log"].concat());
     let colored = |arguments: &[&str]| {
-        crate::kit::ran(&folder, &[arguments, &["--color", "always"][..]].concat()).stderr
+        crate::kit::run_sluice(&folder, &[arguments, &["--color", "always"][..]].concat()).stderr
     };
     let convert = ["convert", "torn.lcm", "--to", "a.lcm", "--from", "lcm-log"];
     assert!(colored(&convert).contains("\u{1b}[33mwarning:\u{1b}[0m "));

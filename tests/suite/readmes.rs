@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
-use crate::guide::{Step, steps};
-use crate::kit::{Folder, Ran, python, root, skipped};
+use crate::guide::{GuideStep, steps};
+use crate::kit::{Folder, ProgramOutput, python_with, report_skip, root};
 
 /// What other tests run: `guide.rs`, `new.rs`, and the pages on SQL and clusters `full/tests/all/documents.rs`.
 const RUN_ELSEWHERE: [&str; 4] =
@@ -28,7 +28,7 @@ const PROGRAMS: [(&str, &str); 5] = [
 static FILES: LazyLock<Folder> = LazyLock::new(|| {
     let folder = Folder::new();
     let prepare = format!("{} {}", scripts().join("prepare.sh").display(), root().display());
-    Ran::of(shell(&folder, &prepare).output().unwrap()).expect(0);
+    ProgramOutput::from_output(shell(&folder, &prepare).output().unwrap()).expect(0);
     folder
 });
 
@@ -43,7 +43,7 @@ fn shell(folder: &Folder, line: &str) -> Command {
         fs::create_dir(&programs).unwrap();
         symlink(crate::PROGRAM, programs.join("sluice-under-test")).unwrap();
     }
-    let peers = crate::kit::peer("");
+    let peers = crate::kit::peer_tool("");
     let path = [scripts().join("bin"), programs, peers].map(|folder| folder.display().to_string());
     let path = format!("{}:{}", path.join(":"), std::env::var("PATH").unwrap());
     let mut command = Command::new("sh");
@@ -84,9 +84,9 @@ fn follow(page: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join(page)).unwrap();
     let mut steps = steps(&text);
     steps.retain(
-        |step| !matches!(step, Step::Type(line) if line.starts_with('#') || line.is_empty()),
+        |step| !matches!(step, GuideStep::Type(line) if line.starts_with('#') || line.is_empty()),
     );
-    if !steps.iter().any(|step| matches!(step, Step::Type(_) | Step::Check { .. })) {
+    if !steps.iter().any(|step| matches!(step, GuideStep::Type(_) | GuideStep::Check { .. })) {
         return Vec::new();
     }
     let folder = Folder::new();
@@ -96,26 +96,26 @@ fn follow(page: &str) -> Vec<String> {
     steps.into_iter().filter_map(|step| wrong(page, &folder, step)).collect()
 }
 
-fn wrong(page: &str, folder: &Folder, step: Step<'_>) -> Option<String> {
+fn wrong(page: &str, folder: &Folder, step: GuideStep<'_>) -> Option<String> {
     match step {
-        Step::Write { path, text } => {
+        GuideStep::Write { path, text } => {
             folder.write(path, text);
             None
         }
-        Step::Type(line) => {
+        GuideStep::Type(line) => {
             if let Some((_, module)) = PROGRAMS.iter().find(|(part, _)| line.contains(part)) {
-                python(module)?;
+                python_with(module)?;
             }
             if line.contains("jq ") && Command::new("jq").arg("--version").output().is_err() {
-                skipped("there is no jq");
+                report_skip("there is no jq");
                 return None;
             }
-            let ran = Ran::of(shell(folder, line).output().unwrap());
+            let ran = ProgramOutput::from_output(shell(folder, line).output().unwrap());
             let code = if line.contains("exit code 3") { 3 } else { 0 };
             (ran.code != Some(code))
                 .then(|| format!("{page}: {line}\n{:?} {}", ran.code, ran.stderr))
         }
-        Step::Check { line, why } => {
+        GuideStep::Check { line, why } => {
             assert!(!why.is_empty(), "{page}: a box is not run for no reason");
             // Checked by the tests of that program.
             if why.contains("the full program") {
@@ -125,10 +125,12 @@ fn wrong(page: &str, folder: &Folder, step: Step<'_>) -> Option<String> {
             let verb = command.strip_prefix("sluice ")?;
             // Whatever stands before it is read as ever.
             let command = format!("sluice-under-test {}", verb.split(" #").next()?);
-            let ran = Ran::of(shell(folder, &format!("{command} --help")).output().unwrap());
+            let ran = ProgramOutput::from_output(
+                shell(folder, &format!("{command} --help")).output().unwrap(),
+            );
             (ran.code != Some(0)).then(|| format!("{page}: {line}\n{}", ran.stderr))
         }
-        Step::Replace { path, .. } => {
+        GuideStep::Replace { path, .. } => {
             Some(format!("{page}: an item of {path}, which no test replaces"))
         }
     }
@@ -137,7 +139,7 @@ fn wrong(page: &str, folder: &Folder, step: Step<'_>) -> Option<String> {
 #[test]
 fn the_examples_of_every_page_work() {
     if Command::new("python3").arg("--version").output().is_err() {
-        skipped("there is no python3, which makes files that examples read");
+        report_skip("there is no python3, which makes files that examples read");
         return;
     }
     let wrong: Vec<String> = pages().iter().flat_map(|page| follow(page)).collect();
@@ -148,11 +150,11 @@ fn the_examples_of_every_page_work() {
 fn an_example_that_fails_or_has_a_flag_of_no_verb_is_found() {
     let folder = Folder::new();
     let found = |step| wrong("page", &folder, step).is_some();
-    assert!(found(Step::Type("sluice info no-such.lcm")));
-    assert!(!found(Step::Type("sluice --version")));
+    assert!(found(GuideStep::Type("sluice info no-such.lcm")));
+    assert!(!found(GuideStep::Type("sluice --version")));
     let why = "a reason";
-    assert!(found(Step::Check { line: "sluice play drive.lcm --no-such-flag", why }));
-    assert!(!found(Step::Check { line: "sluice play drive.lcm --loop # for ever", why }));
+    assert!(found(GuideStep::Check { line: "sluice play drive.lcm --no-such-flag", why }));
+    assert!(!found(GuideStep::Check { line: "sluice play drive.lcm --loop # for ever", why }));
 }
 
 #[test]

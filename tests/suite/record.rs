@@ -13,7 +13,8 @@ use serde_json::Value;
 use socket2::SockRef;
 
 use crate::kit::{
-    Dice, Event, Folder, Ran, drive, events, is_ignored, log, ran, skipped, sluice, unpacked,
+    Folder, LcmEvent, ProgramOutput, SeededRng, decompressed, drive, events, is_ignored, log,
+    report_skip, run_sluice, sluice,
 };
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 76, 67);
@@ -52,7 +53,7 @@ impl Sender {
         self.socket.send_to(&datagram, SocketAddrV4::new(GROUP, self.port)).unwrap();
     }
 
-    fn send_all(&mut self, events: &[Event]) {
+    fn send_all(&mut self, events: &[LcmEvent]) {
         for event in events {
             self.send(str::from_utf8(&event.channel).unwrap(), &event.payload);
         }
@@ -111,13 +112,13 @@ impl Recorder {
     }
 
     /// What came of it, once it has ended.
-    fn end(mut self) -> Ran {
+    fn end(mut self) -> ProgramOutput {
         let code = self.child.wait().unwrap().code();
         self.lines.into_iter().for_each(|line| self.said += &format!("{line}\n"));
-        Ran { code, stdout: Vec::new(), stderr: self.said }
+        ProgramOutput { code, stdout: Vec::new(), stderr: self.said }
     }
 
-    fn stop(self) -> Ran {
+    fn stop(self) -> ProgramOutput {
         self.signal(Signal::INT);
         self.end()
     }
@@ -135,10 +136,10 @@ fn wait_for_length(folder: &Folder, name: &str, wanted: usize) {
 }
 
 /// `sent` as it was recorded at these times.
-fn as_recorded(sent: &[Event], log: &[u8]) -> Vec<Event> {
+fn as_recorded(sent: &[LcmEvent], log: &[u8]) -> Vec<LcmEvent> {
     let times = events(log).into_iter().map(|event| event.utime);
     let renumbered = (0..).zip(sent).zip(times);
-    renumbered.map(|((number, sent), utime)| Event { number, utime, ..sent.clone() }).collect()
+    renumbered.map(|((number, sent), utime)| LcmEvent { number, utime, ..sent.clone() }).collect()
 }
 
 fn report(folder: &Folder) -> Value {
@@ -152,13 +153,17 @@ fn now() -> i64 {
 #[test]
 fn the_log_has_what_was_sent_byte_for_byte() {
     let (folder, mut sender, mut sent) = (Folder::new(), Sender::new(), drive(1, 300));
-    sent.push(Event::new(0, 0, "BÜROSTUHL", b""));
-    sent.push(Event::new(0, 0, "", b"of no channel"));
+    sent.push(LcmEvent::new(0, 0, "BÜROSTUHL", b""));
+    sent.push(LcmEvent::new(0, 0, "", b"of no channel"));
     let limit = sent.len().to_string();
     let recorder = sender.start(&folder, &["--to", "new/a.lcm", "--limit", &limit]);
     let before = now();
     sender.send_all(&sent);
-    recorder.end().expect(0).says("writing new/a.lcm").says(&format!("{limit} events"));
+    recorder
+        .end()
+        .expect(0)
+        .expect_stderr("writing new/a.lcm")
+        .expect_stderr(&format!("{limit} events"));
     let written = folder.read("new/a.lcm");
     assert!(written == log(&as_recorded(&sent, &written)));
     let times: Vec<i64> = events(&written).iter().map(|event| event.utime).collect();
@@ -172,7 +177,7 @@ fn a_request_to_end_loses_nothing_and_is_no_failure() {
         let recorder = sender.start(&folder, &["--to", "a", "--flush-interval", "60000"]);
         sender.send_all(&sent);
         recorder.signal(signal);
-        recorder.end().expect(0).says("stopping");
+        recorder.end().expect(0).expect_stderr("stopping");
         let written = folder.read("a");
         assert!(written == log(&as_recorded(&sent, &written)));
     }
@@ -214,8 +219,9 @@ fn files_that_are_there_are_refused_continued_replaced_or_numbered() {
     assert_eq!((numbers("a.00"), numbers("a").len()), (vec![0, 1], 4));
     record(&["--force"]);
     assert_eq!(numbers("a"), [0, 1]);
-    let refused = Ran::of(sender.record(&folder, &["--to", "a"]).output().unwrap());
-    refused.expect(1).says("exists; --force").says("a\n");
+    let refused =
+        ProgramOutput::from_output(sender.record(&folder, &["--to", "a"]).output().unwrap());
+    refused.expect(1).expect_stderr("exists; --force").expect_stderr("a\n");
     assert_eq!(folder.names(), ["a", "a.00"]);
 }
 
@@ -250,7 +256,7 @@ fn a_ring_of_files_keeps_the_newest() {
     assert_eq!(folder.names(), ["a.0", "a.1", "a.2", "report.json"]);
     let payload = |name: &str| events(&folder.read(name))[0].payload[0];
     assert_eq!((payload("a.1"), payload("a.2")), (4, 3));
-    ran(&folder, &["verify", "report.json"]).expect(0);
+    run_sluice(&folder, &["verify", "report.json"]).expect(0);
 }
 
 #[test]
@@ -267,7 +273,7 @@ fn old_files_are_followed_by_new_ones_also_when_nothing_comes() {
     assert!(year.parse::<i32>().is_ok_and(|year| year > 2000), "{year}");
     for number in 0..2 {
         let packed = folder.read(&format!("{year}/a.0{number}.lcm.zst"));
-        assert_eq!(events(&unpacked(&packed)).len(), 1);
+        assert_eq!(events(&decompressed(&packed)).len(), 1);
     }
 }
 
@@ -280,8 +286,8 @@ fn tables_are_pieces_of_one_dataset() {
         recorder.wait_for(&format!("writing tables/piece=0000{}", number + 1));
     }
     recorder.stop().expect(0);
-    ran(&folder, &["convert", "tables/", "--to", "back.lcm"]).expect(0);
-    let payloads = |events: Vec<Event>| -> Vec<(Vec<u8>, Vec<u8>)> {
+    run_sluice(&folder, &["convert", "tables/", "--to", "back.lcm"]).expect(0);
+    let payloads = |events: Vec<LcmEvent>| -> Vec<(Vec<u8>, Vec<u8>)> {
         events.into_iter().map(|event| (event.channel, event.payload)).collect()
     };
     let (mut back, mut sent) = (payloads(events(&folder.read("back.lcm"))), payloads(sent));
@@ -295,10 +301,10 @@ fn what_cannot_be_read_before_the_end_is_said_unless_it_is_cut() {
     let folder = Folder::new();
     folder.write("in.lcm", log(&drive(7, 10)));
     let record = ["record", "file://in.lcm", "--to"];
-    let whole = ran(&folder, &[&record[..], &["t.parquet"]].concat()).expect(0);
-    whole.says("only when a file is complete");
+    let whole = run_sluice(&folder, &[&record[..], &["t.parquet"]].concat()).expect(0);
+    whole.expect_stderr("only when a file is complete");
     let cut = [&record[..], &["cut.parquet", "--split-seconds", "60"]].concat();
-    let cut = ran(&folder, &cut).expect(0);
+    let cut = run_sluice(&folder, &cut).expect(0);
     assert!(!cut.stderr.contains("complete"), "{}", cut.stderr);
     assert_eq!(folder.names(), ["cut.00.parquet", "in.lcm", "t.parquet"]);
 }
@@ -366,11 +372,11 @@ fn being_killed_half_a_second_after_the_last_message_loses_none() {
         let count = match name {
             "a.lcm" => events(&left).len(),
             "a.jsonl" => String::from_utf8(left).unwrap().lines().count(),
-            _ => events(&unpacked(&left)).len(),
+            _ => events(&decompressed(&left)).len(),
         };
         assert_eq!(count, sent.len(), "{name}");
         if name.ends_with(".zst") {
-            ran(&folder, &["convert", name, "--to", "back.lcm"]).expect(0);
+            run_sluice(&folder, &["convert", name, "--to", "back.lcm"]).expect(0);
             assert_eq!(events(&folder.read("back.lcm")).len(), sent.len(), "{name}");
         }
     }
@@ -386,8 +392,8 @@ fn counts(report: &Value) -> [u64; 3] {
 }
 
 /// Sends until the recorder has ended.
-fn send_until_the_end(sender: &mut Sender, mut recorder: Recorder) -> Ran {
-    let mut dice = Dice(5);
+fn send_until_the_end(sender: &mut Sender, mut recorder: Recorder) -> ProgramOutput {
+    let mut dice = SeededRng(5);
     let deadline = Instant::now() + PATIENCE;
     while recorder.child.try_wait().unwrap().is_none() {
         assert!(Instant::now() < deadline, "it goes on: {}", recorder.said);
@@ -407,7 +413,7 @@ fn a_file_that_cannot_grow_ends_a_recording_with_its_books_right() {
         limited.args(["-c", "ulimit -f 600 && exec \"$0\" \"$@\""]);
         limited.arg(record.get_program()).args(record.get_args()).current_dir(folder.path());
         let ended = send_until_the_end(&mut sender, Recorder::start(limited));
-        ended.expect(3).says("what was recorded until then is there");
+        ended.expect(3).expect_stderr("what was recorded until then is there");
         check_full(&folder, &report(&folder), name);
     }
 }
@@ -417,7 +423,7 @@ fn check_full(folder: &Folder, report: &Value, name: &str) {
     let [came, written, missing] = counts(report);
     assert_eq!(came, written + missing, "{report:#}");
     assert!(missing > 0, "{report:#}");
-    ran(folder, &["convert", name, "--to", "back.lcm", "--overwrite"]).expect(0);
+    run_sluice(folder, &["convert", name, "--to", "back.lcm", "--overwrite"]).expect(0);
     let back = events(&folder.read("back.lcm")).len() as u64;
     if name.ends_with(".zst") {
         // Of what came since an archive was flushed last nobody knows how much is in it: it counts as lost.
@@ -438,7 +444,7 @@ fn on_small_disk(folder: &Folder, command: &Command, kilobytes: u32) -> Option<C
     let usual = ["-rm", "sh", "-c"];
     let works = Command::new("unshare").args(usual).arg(&mount).current_dir(folder.path()).output();
     if !works.is_ok_and(|output| output.status.success()) {
-        skipped("this system gives no disk of one's own (unshare -rm, mount -t tmpfs)");
+        report_skip("this system gives no disk of one's own (unshare -rm, mount -t tmpfs)");
         return None;
     }
     let mut inside = Command::new("unshare");
@@ -457,7 +463,7 @@ fn a_full_disk_ends_a_recording_with_its_books_right() {
         let record = sender.record(&folder, &["--to", &to, "--report", "report.json"]);
         let Some(record) = on_small_disk(&folder, &record, 400) else { return };
         let ended = send_until_the_end(&mut sender, Recorder::start(record));
-        ended.expect(3).says("no space left");
+        ended.expect(3).expect_stderr("no space left");
         check_full(&folder, &report(&folder), &format!("kept/{name}"));
     }
 }
@@ -469,7 +475,7 @@ fn a_disk_quota_ends_a_recording_well() {
     let record = sender.record(&folder, &arguments);
     let Some(record) = on_small_disk(&folder, &record, 64_000) else { return };
     let ended = send_until_the_end(&mut sender, Recorder::start(record));
-    ended.expect(0).says("less than the quota of 64.5 MB: stopping");
+    ended.expect(0).expect_stderr("less than the quota of 64.5 MB: stopping");
     let [came, written, missing] = counts(&report(&folder));
     assert_eq!((came, missing), (written, 0));
     assert_eq!(events(&folder.read("kept/a.lcm")).len() as u64, written);
@@ -478,8 +484,10 @@ fn a_disk_quota_ends_a_recording_well() {
 #[test]
 fn a_disk_quota_that_is_exceeded_already_refuses() {
     let (folder, sender) = (Folder::new(), Sender::new());
-    let refused = Ran::of(sender.record(&folder, &["--disk-quota", "7PB"]).output().unwrap());
-    refused.expect(1).says("less than the quota").says("nothing was recorded");
+    let refused = ProgramOutput::from_output(
+        sender.record(&folder, &["--disk-quota", "7PB"]).output().unwrap(),
+    );
+    refused.expect(1).expect_stderr("less than the quota").expect_stderr("nothing was recorded");
     assert!(folder.names().is_empty());
 }
 
@@ -495,9 +503,9 @@ fn machines_are_told_how_it_goes_and_quiet_programs_say_nothing() {
         sender.send("A", b"x");
         std::thread::sleep(Duration::from_millis(1));
     }
-    let quiet = Ran::of(quiet.wait_with_output().unwrap()).expect(0);
+    let quiet = ProgramOutput::from_output(quiet.wait_with_output().unwrap()).expect(0);
     assert_eq!(quiet.stderr, "");
-    let json = Ran::of(json.wait_with_output().unwrap()).expect(0);
+    let json = ProgramOutput::from_output(json.wait_with_output().unwrap()).expect(0);
     let last: Value = serde_json::from_str(json.stderr.lines().last().unwrap()).unwrap();
     assert_eq!(
         (&last["lost"], &last["done"], &last["events"]),
@@ -511,28 +519,34 @@ fn addresses_of_files_are_read_from_a_time_on_and_written_as_their_mode_says() {
     folder.write("in.lcm", log(&events));
     let from = events[6].utime;
     let url = format!("file://in.lcm?start_timestamp={from}");
-    ran(&folder, &["convert", &url, "--to", "file://out?speed=0"]).expect(0);
+    run_sluice(&folder, &["convert", &url, "--to", "file://out?speed=0"]).expect(0);
     assert_eq!(folder.read("out"), log(&events[6..]));
-    ran(&folder, &["record", &url, "--to", "recorded", "--limit", "2"]).expect(0);
+    run_sluice(&folder, &["record", &url, "--to", "recorded", "--limit", "2"]).expect(0);
     assert_eq!(crate::kit::numbers(&folder.read("recorded")), [0, 1]);
-    let cat = ran(&folder, &["cat", &url, "--json"]).expect(0).text();
+    let cat = run_sluice(&folder, &["cat", &url, "--json"]).expect(0).text();
     assert_eq!(cat.lines().count(), 4);
-    ran(&folder, &["info", "file://in.lcm?colour=red"]).expect(0).says("`colour` means nothing");
+    run_sluice(&folder, &["info", "file://in.lcm?colour=red"])
+        .expect(0)
+        .expect_stderr("`colour` means nothing");
 
-    ran(&folder, &["convert", "in.lcm", "--to", "file://out"]).expect(1).says("exists");
-    ran(&folder, &["convert", "in.lcm", "--to", "file://out?mode=a"]).expect(0);
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "file://out"])
+        .expect(1)
+        .expect_stderr("exists");
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "file://out?mode=a"]).expect(0);
     assert_eq!(folder.read("out"), [log(&events[6..]), log(&events)].concat());
-    ran(&folder, &["convert", "in.lcm", "--to", "file://out?mode=w"]).expect(0);
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "file://out?mode=w"]).expect(0);
     assert_eq!(folder.read("out"), log(&events));
-    ran(&folder, &["convert", "in.lcm", "--to", "file://out?mode=r"]).expect(2).says("mode=r");
-    ran(&folder, &["convert", "file://in.lcm?mode=w", "--to", "x.lcm"]).expect(2);
-    ran(&folder, &["convert", &url, "--start", "+1", "--to", "x.lcm"]).expect(2);
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "file://out?mode=r"])
+        .expect(2)
+        .expect_stderr("mode=r");
+    run_sluice(&folder, &["convert", "file://in.lcm?mode=w", "--to", "x.lcm"]).expect(2);
+    run_sluice(&folder, &["convert", &url, "--start", "+1", "--to", "x.lcm"]).expect(2);
 }
 
 #[test]
 fn a_recording_that_could_not_begin_leaves_nothing() {
     let folder = Folder::new();
-    let refused = ran(&folder, &["record", "--to", "x.lcm", "--interface", "no-such-card"]);
-    refused.expect(1).says("no-such-card");
+    let refused = run_sluice(&folder, &["record", "--to", "x.lcm", "--interface", "no-such-card"]);
+    refused.expect(1).expect_stderr("no-such-card");
     assert!(folder.names().is_empty(), "{:?}", folder.names());
 }

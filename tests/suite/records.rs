@@ -4,7 +4,10 @@ use serde_json::Value;
 
 use sluice_conformance::{Integrity, source};
 
-use crate::kit::{Folder, SMALL_MEMORY, python, ran, root, run_with, skipped, sluice, unpacked};
+use crate::kit::{
+    Folder, SMALL_MEMORY, decompressed, python_with, report_skip, root, run_sluice, run_with,
+    sluice,
+};
 use crate::tables::asks;
 
 fn readme() -> String {
@@ -38,8 +41,8 @@ fn the_readme_reads_its_own_hex_dump() {
     let dump = readme.split("```\n").find(|block| block.starts_with("00000000:")).unwrap();
     folder.write("run.bin", undumped(dump));
     folder.write("rig.toml", &blocks(&readme, "```toml")[0]);
-    ran(&folder, &["check", "rig.toml", "--set", "INPUT=run.bin"]).expect(0);
-    let ran = ran(&folder, &["run", "rig.toml", "--set", "INPUT=run.bin"]).expect(0);
+    run_sluice(&folder, &["check", "rig.toml", "--set", "INPUT=run.bin"]).expect(0);
+    let ran = run_sluice(&folder, &["run", "rig.toml", "--set", "INPUT=run.bin"]).expect(0);
     let events = lines(&ran.text());
     assert_eq!(events.len(), 2);
     let shown = events[1].to_string();
@@ -87,7 +90,7 @@ with open("receiver.bin", "wb") as log:
 #[test]
 fn every_format_of_the_readme_reads_what_such_devices_write() {
     let folder = Folder::new();
-    let Some(python) = python("pyarrow") else { return skipped("Python writes the logs") };
+    let Some(python) = python_with("pyarrow") else { return report_skip("Python writes the logs") };
     let mut command = std::process::Command::new(python);
     let wrote = command.args(["-c", DEVICES]).current_dir(folder.path()).output().unwrap();
     assert!(wrote.status.success(), "{}", String::from_utf8_lossy(&wrote.stderr));
@@ -101,8 +104,8 @@ fn every_format_of_the_readme_reads_what_such_devices_write() {
         let file = format!("{n}.toml");
         let sink = format!("[sinks.out]\nplugin = \"jsonl\"\nfrom = \"{name}\"\npath = \"-\"\n");
         folder.write(&file, format!("{block}\n{sink}"));
-        ran(&folder, &["check", &file]).expect(0);
-        let events = lines(&ran(&folder, &["run", &file]).expect(0).text());
+        run_sluice(&folder, &["check", &file]).expect(0);
+        let events = lines(&run_sluice(&folder, &["run", &file]).expect(0).text());
         let described = events.iter().filter(|event| event["channel"] == channel).count();
         assert_eq!((described, events.len() - described), (200, others), "{name}");
     }
@@ -125,12 +128,12 @@ plugin = "null"
 from = "rig"
 "#;
     folder.write("wrong.toml", text);
-    ran(&folder, &["check", "wrong.toml"])
+    run_sluice(&folder, &["check", "wrong.toml"])
         .expect(2)
-        .says("wrong.toml:6:53")
-        .says("`furlong` is no unit of time")
-        .says("also at `fields.1`: no field in front of it is called `n`")
-        .says("wrong.toml:9:14");
+        .expect_stderr("wrong.toml:6:53")
+        .expect_stderr("`furlong` is no unit of time")
+        .expect_stderr("also at `fields.1`: no field in front of it is called `n`")
+        .expect_stderr("wrong.toml:9:14");
 }
 
 /// Records with a CRC-16, of two kinds.
@@ -205,9 +208,9 @@ fn damage_is_told_and_ends_with_its_exit_code() {
         ),
     );
     let dir = format!("DIR={}", folder.path().display());
-    ran(&folder, &["run", "p.toml", "--set", &dir])
+    run_sluice(&folder, &["run", "p.toml", "--set", &dir])
         .expect(3)
-        .says("16 bytes at byte 40 could not be read");
+        .expect_stderr("16 bytes at byte 40 could not be read");
 }
 
 #[test]
@@ -216,7 +219,7 @@ fn pipes_and_compressed_logs_are_read_like_files() {
     let log = packets(3_000);
     folder.write("in.bin", &log);
     let packed = zstd::encode_all(&*log, 1).unwrap();
-    assert_eq!(unpacked(&packed), log);
+    assert_eq!(decompressed(&packed), log);
     folder.write("in.bin.zst", packed);
     let sink = "[sinks.out]\nplugin = \"jsonl\"\nfrom = \"log\"\npath = \"-\"\n";
     let with = |path: &str| format!("{PACKETS}\n{sink}").replace("${DIR}/in.bin", path);
@@ -228,7 +231,9 @@ fn pipes_and_compressed_logs_are_read_like_files() {
         if path == "-" {
             command.stdin(std::fs::File::options().read(true).open(folder.at("in.bin")).unwrap());
         }
-        shown.push(crate::kit::Ran::of(command.output().unwrap()).expect(0).text());
+        shown.push(
+            crate::kit::ProgramOutput::from_output(command.output().unwrap()).expect(0).text(),
+        );
     }
     assert_eq!(shown[0].lines().count(), 3_000);
     assert!(shown[0] == shown[1] && shown[0] == shown[2]);
@@ -267,25 +272,31 @@ fn described_logs_are_read_by_info_cat_and_convert() {
         format!("{PACKETS}\n[sinks.out]\nplugin = \"null\"\nfrom = \"log\"\n"),
     );
     for file in ["rig.toml", "pipeline.toml"] {
-        let info = ran(&folder, &["info", "in.bin", "--describe", file, "--json"]).expect(0);
+        let info = run_sluice(&folder, &["info", "in.bin", "--describe", file, "--json"]).expect(0);
         let told: Value = serde_json::from_str(&info.text()).unwrap();
         assert_eq!((&told["events"], &told["format"]), (&9.into(), &"records".into()), "{told}");
-        let cat = ran(&folder, &["cat", "in.bin", "--describe", file, "--json", "--limit", "2"]);
+        let cat =
+            run_sluice(&folder, &["cat", "in.bin", "--describe", file, "--json", "--limit", "2"]);
         let events = lines(&cat.expect(0).text());
         assert_eq!(events.len(), 2);
         assert!(events[1].to_string().contains("\"x\":0.5"), "{}", events[1]);
         let to = format!("{file}.jsonl");
-        ran(&folder, &["convert", "in.bin", "--describe", file, "--to", &to]).expect(0);
+        run_sluice(&folder, &["convert", "in.bin", "--describe", file, "--to", &to]).expect(0);
         assert_eq!(lines(&String::from_utf8(folder.read(&to)).unwrap()).len(), 9);
     }
     let options = ["--source-option", "channel=all-{unit}"];
     let args = [&["cat", "in.bin", "--from", "records", "--describe", "rig.toml"], &options[..]];
-    ran(&folder, &[&args.concat()[..], &["--channel", "all-1", "--json"]].concat()).expect(0);
-    ran(&folder, &["info", "in.bin", "--from", "records"]).expect(2).says("--describe FILE.toml");
-    ran(&folder, &["info", "in.bin", "--describe", "in.bin"]).expect(2).says("is no text");
-    ran(&folder, &["cat", "in.bin", "--from", "csv", "--describe", "rig.toml"])
+    run_sluice(&folder, &[&args.concat()[..], &["--channel", "all-1", "--json"]].concat())
+        .expect(0);
+    run_sluice(&folder, &["info", "in.bin", "--from", "records"])
         .expect(2)
-        .says("for `records`, not for `csv`");
+        .expect_stderr("--describe FILE.toml");
+    run_sluice(&folder, &["info", "in.bin", "--describe", "in.bin"])
+        .expect(2)
+        .expect_stderr("is no text");
+    run_sluice(&folder, &["cat", "in.bin", "--from", "csv", "--describe", "rig.toml"])
+        .expect(2)
+        .expect_stderr("for `records`, not for `csv`");
 }
 
 #[test]
@@ -295,20 +306,22 @@ fn described_logs_are_verified_and_played() {
     folder.write("rig.toml", right);
     folder.write("in.bin", packets(9));
     let verify = ["verify", "in.bin", "--describe", "rig.toml"];
-    assert!(ran(&folder, &verify).expect(0).text().contains("in.bin: ok"));
+    assert!(run_sluice(&folder, &verify).expect(0).text().contains("in.bin: ok"));
     // Without a description nobody knows the format.
-    ran(&folder, &["verify", "in.bin"]).expect(1);
-    ran(&folder, &["verify", "in.bin", "--from", "records"]).expect(1);
-    ran(&folder, &["verify", "in.bin", "--describe", "in.bin"]).expect(2).says("is no text");
+    run_sluice(&folder, &["verify", "in.bin"]).expect(1);
+    run_sluice(&folder, &["verify", "in.bin", "--from", "records"]).expect(1);
+    run_sluice(&folder, &["verify", "in.bin", "--describe", "in.bin"])
+        .expect(2)
+        .expect_stderr("is no text");
     let mut cut = packets(9);
     cut.truncate(cut.len() - 3);
     folder.write("in.bin", cut);
-    assert!(ran(&folder, &verify).expect(3).text().contains("in.bin: damaged"));
+    assert!(run_sluice(&folder, &verify).expect(3).text().contains("in.bin: damaged"));
     let play = ["play", "in.bin", "--describe", "rig.toml", "--print-pipeline"];
-    let pipeline = ran(&folder, &play).expect(0).text();
+    let pipeline = run_sluice(&folder, &play).expect(0).text();
     assert!(pipeline.contains("plugin = \"records\"") && pipeline.contains("NOTE"), "{pipeline}");
     let options = ["--source-option", "channel=all-{unit}"];
-    let pipeline = ran(&folder, &[&play[..], &options].concat()).expect(0).text();
+    let pipeline = run_sluice(&folder, &[&play[..], &options].concat()).expect(0).text();
     assert!(pipeline.contains("all-{unit}"), "{pipeline}");
 }
 
@@ -317,7 +330,8 @@ fn a_description_that_does_not_fit_is_told_once_by_kind() {
     let folder = Folder::new();
     folder.write("in.bin", packets(150));
     folder.write("rig.toml", DESCRIPTION);
-    let ran = ran(&folder, &["convert", "in.bin", "--describe", "rig.toml", "--to", "out.jsonl"]);
+    let ran =
+        run_sluice(&folder, &["convert", "in.bin", "--describe", "rig.toml", "--to", "out.jsonl"]);
     let ran = ran.expect(3);
     let about: Vec<&str> = ran.stderr.lines().filter(|line| line.contains("NOTE")).collect();
     assert_eq!(about.len(), 2, "{about:?}");
@@ -370,13 +384,15 @@ path = "tables/"
 #[test]
 fn a_log_that_python_wrote_is_a_table_that_pyarrow_reads() {
     let folder = Folder::new();
-    let Some(python) = python("pyarrow") else { return skipped("pyarrow reads the tables") };
+    let Some(python) = python_with("pyarrow") else {
+        return report_skip("pyarrow reads the tables");
+    };
     let mut command = std::process::Command::new(python);
     let wrote = command.args(["-c", LOGGER]).current_dir(folder.path()).output().unwrap();
     assert!(wrote.status.success(), "{}", String::from_utf8_lossy(&wrote.stderr));
     // The length counts what lies between head and tail, and this logger counts the unit's number in.
     folder.write("p.toml", LOGGED.replace("role = \"length\" }", "role = \"length\", plus = -2 }"));
-    ran(&folder, &["run", "p.toml"]).expect(0);
+    run_sluice(&folder, &["run", "p.toml"]).expect(0);
     asks(
         "pyarrow",
         &folder,

@@ -6,7 +6,7 @@ use sluice_core::{Plugin, PluginKind, Registry};
 use sluice_pipeline::{Document, Pipeline, Variables};
 
 /// The sample as a whole pipeline: with a source for what it reads from and a sink for what it leaves.
-pub(crate) fn completed(plugin: &Plugin) -> String {
+pub(crate) fn complete_sample(plugin: &Plugin) -> String {
     let table: toml::Table = plugin.sample.parse().unwrap_or_else(|e| panic!("{plugin:?}: {e}"));
     let nodes = || table.values().filter_map(toml::Value::as_table).flatten();
     let mut from: Vec<&str> = nodes().filter_map(|(_, node)| node.get("from")?.as_str()).collect();
@@ -32,7 +32,7 @@ fn every_sample_is_a_piece_of_a_pipeline_file() {
         .iter()
         .filter(|plugin| !matches!(plugin.kind(), PluginKind::Codec | PluginKind::Service))
     {
-        let document = Document::generated(plugin.name, completed(plugin));
+        let document = Document::generated(plugin.name, complete_sample(plugin));
         let variables = Variables { set: BTreeMap::new(), environment: false };
         let read = Pipeline::read(&document, &variables, &registry);
         let pipeline = read.unwrap_or_else(|mistakes| panic!("{plugin:?}:\n{mistakes}"));

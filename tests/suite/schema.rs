@@ -10,17 +10,18 @@ use sluice_core::{PluginKind, Registry};
 use sluice_pipeline::run::DEFAULT_MEMORY;
 use sluice_pipeline::{library, schema};
 
-use crate::kit::{Folder, python, ran, root};
-use crate::samples::completed;
+use crate::kit::{Folder, python_with, root, run_sluice};
+use crate::samples::complete_sample;
 
 /// What a validator says of some pipeline files: of each, the places and messages.
-type Verdicts = BTreeMap<String, Vec<(String, String)>>;
+type ValidationErrors = BTreeMap<String, Vec<(String, String)>>;
 
 /// Asks a validator of JSON Schema; nothing, said aloud, if there is none.
-fn validated(files: &BTreeMap<String, String>) -> Option<Verdicts> {
-    let python = python("jsonschema")?;
+fn validate(files: &BTreeMap<String, String>) -> Option<ValidationErrors> {
+    let python = python_with("jsonschema")?;
     let folder = Folder::new();
-    let schema: Value = serde_json::from_str(&ran(&folder, &["schema"]).expect(0).text()).unwrap();
+    let schema: Value =
+        serde_json::from_str(&run_sluice(&folder, &["schema"]).expect(0).text()).unwrap();
     folder.write("asked.json", json!({ "schema": schema, "files": files }).to_string());
     let script = root().join("tests/suite/peers_py/validate.py");
     let said = Command::new(python).arg(script).arg(folder.at("asked.json")).output().unwrap();
@@ -33,13 +34,13 @@ fn pipelines_that_the_program_takes_fit_its_schema() {
     let registry = Registry::linked();
     let nodes =
         registry.iter().filter(|p| !matches!(p.kind(), PluginKind::Codec | PluginKind::Service));
-    let samples = nodes.map(|plugin| (format!("{plugin:?}"), completed(plugin)));
+    let samples = nodes.map(|plugin| (format!("{plugin:?}"), complete_sample(plugin)));
     let shipped =
         library::names().filter_map(|name| Some((name.to_owned(), library::get(name)?.to_owned())));
     let example = root().join("docs/examples/drives-to-tables.toml");
     let example = ("an example".to_owned(), fs::read_to_string(example).unwrap());
     let files: BTreeMap<String, String> = samples.chain(shipped).chain([example]).collect();
-    let Some(verdicts) = validated(&files) else { return };
+    let Some(verdicts) = validate(&files) else { return };
     assert_eq!(verdicts.len(), files.len());
     let wrong: Vec<_> = verdicts.iter().filter(|(_, mistakes)| !mistakes.is_empty()).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -70,7 +71,7 @@ fn a_validator_names_the_key_that_is_wrong() {
         (format!("{whole}[snks]"), "", "'snks' was unexpected"),
     ];
     let texts = cases.iter().map(|(sink, ..)| (sink.clone(), with_sink(sink)));
-    let Some(verdicts) = validated(&texts.collect()) else { return };
+    let Some(verdicts) = validate(&texts.collect()) else { return };
     for (sink, place, message) in cases {
         let said = &verdicts[&sink];
         let is_meant = |(at, what): &(String, String)| at == place && what.contains(message);
@@ -78,7 +79,7 @@ fn a_validator_names_the_key_that_is_wrong() {
         assert!(!said.is_empty() && said.iter().all(is_meant), "{sink}\n{message}: {said:#?}");
     }
     let variable = with_sink(&whole.replace("\"csv\"", "\"${SINK}\""));
-    let said = validated(&BTreeMap::from([("variable".to_owned(), variable)])).unwrap();
+    let said = validate(&BTreeMap::from([("variable".to_owned(), variable)])).unwrap();
     assert_eq!(said["variable"], []);
 }
 
@@ -120,7 +121,7 @@ fn the_documentation_has_every_key_as_the_program_tells_it() {
 #[test]
 fn whoever_asks_for_a_plugin_is_told_the_keys_of_every_node() {
     let folder = Folder::new();
-    let text = |name: &str| ran(&folder, &["plugins", name]).expect(0).text();
+    let text = |name: &str| run_sluice(&folder, &["plugins", name]).expect(0).text();
     for (plugin, kind) in
         [("demo", PluginKind::Source), ("filter", PluginKind::Stage), ("csv", PluginKind::Sink)]
     {
@@ -134,7 +135,7 @@ fn whoever_asks_for_a_plugin_is_told_the_keys_of_every_node() {
     }
     let codec = text("ice");
     assert!(!codec.contains("keys of"), "{codec}");
-    let json = ran(&folder, &["plugins", "demo", "--json"]).expect(0).text();
+    let json = run_sluice(&folder, &["plugins", "demo", "--json"]).expect(0).text();
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json[0]["keys"], schema::node_keys_json(PluginKind::Source));
 }

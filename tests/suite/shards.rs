@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::kit::{Folder, Ran, drive, log, ran, sluice};
+use crate::kit::{Folder, ProgramOutput, drive, log, run_sluice, sluice};
 
 const BATCH: &str = r#"
 [sources.log]
@@ -35,11 +35,11 @@ fn folder() -> Folder {
     folder
 }
 
-type Tree = BTreeMap<String, Vec<u8>>;
+type ShardTree = BTreeMap<String, Vec<u8>>;
 
 /// Every file below a folder, by its path there.
-fn tree(folder: &Path) -> Tree {
-    let mut files = Tree::new();
+fn tree(folder: &Path) -> ShardTree {
+    let mut files = ShardTree::new();
     for entry in fs::read_dir(folder).into_iter().flatten() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
@@ -54,7 +54,7 @@ fn tree(folder: &Path) -> Tree {
 }
 
 #[track_caller]
-fn same(wanted: &Tree, found: &Tree) {
+fn assert_same_files(wanted: &ShardTree, found: &ShardTree) {
     assert_eq!(wanted.keys().collect::<Vec<_>>(), found.keys().collect::<Vec<_>>());
     for (name, bytes) in wanted {
         assert!(found[name] == *bytes, "{name} differs");
@@ -62,19 +62,19 @@ fn same(wanted: &Tree, found: &Tree) {
 }
 
 /// What a run of the whole batch writes, with nothing left of it.
-fn expected(folder: &Folder) -> Tree {
-    ran(folder, &["run", "batch.toml"]).expect(0);
+fn expected(folder: &Folder) -> ShardTree {
+    run_sluice(folder, &["run", "batch.toml"]).expect(0);
     let wanted = tree(&folder.at("out"));
     fs::remove_dir_all(folder.at("out")).unwrap();
     wanted
 }
 
-fn shard(folder: &Folder, part: &str, more: &[&str]) -> Ran {
-    ran(folder, &[&["run", "batch.toml", "--shard", part], more].concat())
+fn shard(folder: &Folder, part: &str, more: &[&str]) -> ProgramOutput {
+    run_sluice(folder, &[&["run", "batch.toml", "--shard", part], more].concat())
 }
 
-fn merge(folder: &Folder) -> Ran {
-    ran(folder, &["merge-manifests", "out"])
+fn merge(folder: &Folder) -> ProgramOutput {
+    run_sluice(folder, &["merge-manifests", "out"])
 }
 
 #[test]
@@ -90,17 +90,17 @@ fn parts_that_run_at_the_same_time_make_what_one_run_makes() {
         };
         let running: Vec<_> = (1..=of).rev().map(start).collect();
         for child in running {
-            Ran::of(child.wait_with_output().unwrap()).expect(0);
+            ProgramOutput::from_output(child.wait_with_output().unwrap()).expect(0);
         }
         assert!(!folder.at("out/_manifest.json").exists());
-        let verified = ran(&folder, &["verify", "out"]).expect(1);
+        let verified = run_sluice(&folder, &["verify", "out"]).expect(1);
         assert!(verified.text().contains("sluice merge-manifests"), "{}", verified.text());
-        ran(&folder, &["verify", "out/0.lcm.zst"]).expect(0);
-        merge(&folder).expect(0).says("5 inputs");
-        same(&wanted, &tree(&folder.at("out")));
-        ran(&folder, &["verify", "out"]).expect(0);
-        merge(&folder).expect(0).says("one record already");
-        same(&wanted, &tree(&folder.at("out")));
+        run_sluice(&folder, &["verify", "out/0.lcm.zst"]).expect(0);
+        merge(&folder).expect(0).expect_stderr("5 inputs");
+        assert_same_files(&wanted, &tree(&folder.at("out")));
+        run_sluice(&folder, &["verify", "out"]).expect(0);
+        merge(&folder).expect(0).expect_stderr("one record already");
+        assert_same_files(&wanted, &tree(&folder.at("out")));
         fs::remove_dir_all(folder.at("out")).unwrap();
     }
 }
@@ -108,7 +108,7 @@ fn parts_that_run_at_the_same_time_make_what_one_run_makes() {
 #[test]
 fn a_part_has_every_nth_input_and_reports_it_alone() {
     let folder = folder();
-    shard(&folder, "2/3", &["--report", "report.json"]).expect(0).says("2 inputs done");
+    shard(&folder, "2/3", &["--report", "report.json"]).expect(0).expect_stderr("2 inputs done");
     let report: Value = serde_json::from_slice(&folder.read("report.json")).unwrap();
     let inputs: Vec<&str> =
         report["units"].as_array().unwrap().iter().map(|u| u["input"].as_str().unwrap()).collect();
@@ -120,15 +120,15 @@ fn a_part_has_every_nth_input_and_reports_it_alone() {
 #[test]
 fn what_is_missing_is_named_and_nothing_is_changed() {
     let folder = folder();
-    merge(&folder).expect(1).says("no record of a part");
+    merge(&folder).expect(1).expect_stderr("no record of a part");
     for part in ["1/4", "3/4"] {
         shard(&folder, part, &[]).expect(0);
     }
     let before = tree(&folder.at("out"));
-    merge(&folder).expect(1).says("parts are missing: 2/4, 4/4");
-    same(&before, &tree(&folder.at("out")));
+    merge(&folder).expect(1).expect_stderr("parts are missing: 2/4, 4/4");
+    assert_same_files(&before, &tree(&folder.at("out")));
     shard(&folder, "1/3", &["--resume"]).expect(0);
-    merge(&folder).expect(1).says("records of 3 and of 4 parts");
+    merge(&folder).expect(1).expect_stderr("records of 3 and of 4 parts");
 }
 
 #[test]
@@ -138,12 +138,12 @@ fn a_part_with_an_input_that_failed_is_completed_by_resuming() {
     let whole = folder.read("in/3.lcm");
     folder.write("in/3.lcm", [b"stray", &whole[..]].concat());
     shard(&folder, "1/2", &[]).expect(0);
-    shard(&folder, "2/2", &["--keep-going"]).expect(1).says("in/3.lcm failed");
-    merge(&folder).expect(1).says("part 2/2 is not complete: in/3.lcm is not done");
+    shard(&folder, "2/2", &["--keep-going"]).expect(1).expect_stderr("in/3.lcm failed");
+    merge(&folder).expect(1).expect_stderr("part 2/2 is not complete: in/3.lcm is not done");
     folder.write("in/3.lcm", &whole);
-    shard(&folder, "2/2", &["--resume"]).expect(0).says("1 input done, 1 done before");
+    shard(&folder, "2/2", &["--resume"]).expect(0).expect_stderr("1 input done, 1 done before");
     merge(&folder).expect(0);
-    same(&wanted, &tree(&folder.at("out")));
+    assert_same_files(&wanted, &tree(&folder.at("out")));
 }
 
 #[test]
@@ -157,11 +157,11 @@ fn a_part_that_was_interrupted_is_completed_by_resuming() {
     folder.write("out/_shard-2-of-2.units.jsonl", format!("{}\n", record["units"][0]));
     fs::remove_file(folder.at("out/_shard-2-of-2.json")).unwrap();
     fs::remove_file(folder.at("out/3.lcm.zst")).unwrap();
-    merge(&folder).expect(1).says("part 2/2 was interrupted");
-    ran(&folder, &["verify", "out"]).expect(1);
-    shard(&folder, "2/2", &["--resume"]).expect(0).says("1 done before");
+    merge(&folder).expect(1).expect_stderr("part 2/2 was interrupted");
+    run_sluice(&folder, &["verify", "out"]).expect(1);
+    shard(&folder, "2/2", &["--resume"]).expect(0).expect_stderr("1 done before");
     merge(&folder).expect(0);
-    same(&wanted, &tree(&folder.at("out")));
+    assert_same_files(&wanted, &tree(&folder.at("out")));
 }
 
 #[test]
@@ -169,12 +169,12 @@ fn parts_of_different_batches_are_not_put_together() {
     let folder = folder();
     shard(&folder, "1/2", &[]).expect(0);
     shard(&folder, "2/2", &["--memory", "64MiB"]).expect(0);
-    merge(&folder).expect(1).says("different batches");
+    merge(&folder).expect(1).expect_stderr("different batches");
     folder.write("in/9.lcm", log(&drive(9, 5)));
     shard(&folder, "2/2", &["--resume"]).expect(0);
-    merge(&folder).expect(1).says("different batches, of 5 and 6 inputs");
-    shard(&folder, "1/2", &["--resume"]).expect(0).says("3 done before");
-    merge(&folder).expect(0).says("6 inputs");
+    merge(&folder).expect(1).expect_stderr("different batches, of 5 and 6 inputs");
+    shard(&folder, "1/2", &["--resume"]).expect(0).expect_stderr("3 done before");
+    merge(&folder).expect(0).expect_stderr("6 inputs");
 }
 
 #[test]
@@ -188,13 +188,13 @@ fn files_that_are_not_as_they_were_written_are_found() {
     *bytes.last_mut().unwrap() ^= 1;
     folder.write("out/1.lcm.zst", &bytes);
     let verify = ["merge-manifests", "out", "--verify"];
-    ran(&folder, &verify).expect(1).says("1.lcm.zst is not as part 2/2 wrote it");
+    run_sluice(&folder, &verify).expect(1).expect_stderr("1.lcm.zst is not as part 2/2 wrote it");
     bytes.pop();
     folder.write("out/1.lcm.zst", &bytes);
-    merge(&folder).expect(1).says("1.lcm.zst is not as part 2/2 wrote it");
+    merge(&folder).expect(1).expect_stderr("1.lcm.zst is not as part 2/2 wrote it");
     shard(&folder, "2/2", &["--resume"]).expect(0);
-    ran(&folder, &verify).expect(0);
-    same(&wanted, &tree(&folder.at("out")));
+    run_sluice(&folder, &verify).expect(0);
+    assert_same_files(&wanted, &tree(&folder.at("out")));
 }
 
 #[test]
@@ -202,13 +202,15 @@ fn a_run_of_the_whole_batch_takes_over_what_parts_did_and_the_other_way_round() 
     let folder = folder();
     let wanted = expected(&folder);
     shard(&folder, "1/2", &[]).expect(0);
-    ran(&folder, &["run", "batch.toml"]).expect(1).says("the output exists");
-    ran(&folder, &["run", "batch.toml", "--resume"]).expect(0).says("3 done before");
-    same(&wanted, &tree(&folder.at("out")));
-    shard(&folder, "2/2", &["--resume"]).expect(0).says("2 done before");
-    shard(&folder, "1/2", &["--resume"]).expect(0).says("3 done before");
+    run_sluice(&folder, &["run", "batch.toml"]).expect(1).expect_stderr("the output exists");
+    run_sluice(&folder, &["run", "batch.toml", "--resume"])
+        .expect(0)
+        .expect_stderr("3 done before");
+    assert_same_files(&wanted, &tree(&folder.at("out")));
+    shard(&folder, "2/2", &["--resume"]).expect(0).expect_stderr("2 done before");
+    shard(&folder, "1/2", &["--resume"]).expect(0).expect_stderr("3 done before");
     merge(&folder).expect(0);
-    same(&wanted, &tree(&folder.at("out")));
+    assert_same_files(&wanted, &tree(&folder.at("out")));
 }
 
 #[test]
@@ -218,27 +220,33 @@ fn records_of_several_folders_are_put_together_at_once() {
     for part in ["1/2", "2/2"] {
         shard(&folder, part, &[]).expect(0);
     }
-    ran(&folder, &["run", "other.toml", "--shard", "1/2"]).expect(0);
+    run_sluice(&folder, &["run", "other.toml", "--shard", "1/2"]).expect(0);
     let both = ["merge-manifests", "out", "other"];
-    ran(&folder, &both).expect(1).says("out: 2 parts").says("other: parts are missing: 2/2");
-    ran(&folder, &["run", "other.toml", "--shard", "2/2"]).expect(0);
-    ran(&folder, &both).expect(0).says("out: there is one record already").says("other: 2 parts");
+    run_sluice(&folder, &both)
+        .expect(1)
+        .expect_stderr("out: 2 parts")
+        .expect_stderr("other: parts are missing: 2/2");
+    run_sluice(&folder, &["run", "other.toml", "--shard", "2/2"]).expect(0);
+    run_sluice(&folder, &both)
+        .expect(0)
+        .expect_stderr("out: there is one record already")
+        .expect_stderr("other: 2 parts");
 }
 
 #[test]
 fn what_is_beside_the_batch_in_its_record_stays() {
     let folder = folder();
     let others = ["convert", "in/0.lcm", "--to", "out/{stem}.jsonl"];
-    ran(&folder, &others).expect(0);
-    ran(&folder, &["run", "batch.toml"]).expect(0);
+    run_sluice(&folder, &others).expect(0);
+    run_sluice(&folder, &["run", "batch.toml"]).expect(0);
     let wanted = tree(&folder.at("out"));
     fs::remove_dir_all(folder.at("out")).unwrap();
-    ran(&folder, &others).expect(0);
+    run_sluice(&folder, &others).expect(0);
     for part in ["2/2", "1/2"] {
         shard(&folder, part, &[]).expect(0);
     }
     merge(&folder).expect(0);
-    same(&wanted, &tree(&folder.at("out")));
+    assert_same_files(&wanted, &tree(&folder.at("out")));
 }
 
 #[test]
@@ -247,14 +255,18 @@ fn nobody_runs_the_same_part_or_the_whole_batch_beside_one() {
     shard(&folder, "1/2", &[]).expect(0);
     let lock = File::create(folder.at("out/.shard-1-of-2.sluice-tmp")).unwrap();
     lock.lock().unwrap();
-    shard(&folder, "1/2", &["--resume"]).expect(1).says("part 1/2 of this batch is being run");
+    shard(&folder, "1/2", &["--resume"])
+        .expect(1)
+        .expect_stderr("part 1/2 of this batch is being run");
     shard(&folder, "2/2", &[]).expect(0);
     drop(lock);
     shard(&folder, "1/2", &["--resume"]).expect(0);
     let beside = File::open(folder.at("out")).unwrap();
     beside.lock_shared().unwrap();
-    ran(&folder, &["run", "batch.toml", "--resume"]).expect(1).says("another batch");
-    merge(&folder).expect(1).says("another batch");
+    run_sluice(&folder, &["run", "batch.toml", "--resume"])
+        .expect(1)
+        .expect_stderr("another batch");
+    merge(&folder).expect(1).expect_stderr("another batch");
     shard(&folder, "1/2", &["--resume"]).expect(0);
     drop(beside);
     merge(&folder).expect(0);
@@ -267,10 +279,10 @@ fn parts_that_cannot_be_are_wrong_use() {
         shard(&folder, wrong, &[]).expect(2);
     }
     let whole = ["convert", "in/0.lcm", "--to", "out.jsonl", "--shard", "1/2"];
-    ran(&folder, &whole).expect(2).says("{stem}");
+    run_sluice(&folder, &whole).expect(2).expect_stderr("{stem}");
     shard(&folder, "1/2", &["--engine", "ballista"]).expect(2);
     folder.write("hostile.json", "x");
     fs::create_dir(folder.at("out")).unwrap();
     folder.write("out/_shard-1-of-2.json", "{\"units\": 3}");
-    merge(&folder).expect(1).says("cannot be understood");
+    merge(&folder).expect(1).expect_stderr("cannot be understood");
 }

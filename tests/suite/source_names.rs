@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::kit::{Folder, drive, log, ran};
+use crate::kit::{Folder, drive, log, run_sluice};
 use crate::tables::asks;
 
 /// Two seconds of the demo drive, as two logs whose names differ behind the dot only.
@@ -12,7 +12,7 @@ fn two_logs() -> Folder {
     let text = "[sources.demo]\nplugin = \"demo\"\nseconds = 2\n\
                 [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"demo\"\npath = \"lcmlog-2022.00\"\n";
     folder.write("demo.toml", text);
-    ran(&folder, &["run", "demo.toml"]).expect(0);
+    run_sluice(&folder, &["run", "demo.toml"]).expect(0);
     folder.write("lcmlog-2022.01", folder.read("lcmlog-2022.00"));
     folder
 }
@@ -35,7 +35,7 @@ const LOGS: [&str; 3] = ["convert", "lcmlog-2022.00", "lcmlog-2022.01"];
 #[test]
 fn rows_say_which_input_they_are_from() {
     let folder = two_logs();
-    let convert = |more: &[&str]| ran(&folder, &[&LOGS[..], more].concat());
+    let convert = |more: &[&str]| run_sluice(&folder, &[&LOGS[..], more].concat());
     convert(&["-c", "POSE", "--to", "plain.jsonl"]).expect(0);
     assert_eq!(sources(&folder, "plain.jsonl"), ["log"]);
     convert(&["-c", "POSE", "--to", "named.jsonl", "--source-name", "{name}"]).expect(0);
@@ -54,7 +54,7 @@ fn rows_say_which_input_they_are_from() {
          [stages.keep]\nplugin = \"filter\"\nfrom = \"log\"\nchannels = \"POSE\"\nsource = \"*.01\"\n\
          [sinks.out]\nplugin = \"jsonl\"\nfrom = \"keep\"\npath = \"one.jsonl\"\n",
     );
-    ran(&folder, &["run", "one.toml", "--strict"]).expect(0);
+    run_sluice(&folder, &["run", "one.toml", "--strict"]).expect(0);
     assert_eq!(sources(&folder, "one.jsonl"), ["lcmlog-2022.01"]);
 }
 
@@ -70,7 +70,7 @@ fn what_is_damaged_is_counted_for_the_source_that_its_input_names() {
     let convert = ["convert", "a.lcm", "b.lcm", "--to", "out.parquet", "--source-name", "{name}"];
     let run = |jobs: &str| {
         let more = ["--jobs", jobs, "--overwrite", "--report", "report.json"];
-        ran(&folder, &[&convert[..], &more].concat()).expect(3);
+        run_sluice(&folder, &[&convert[..], &more].concat()).expect(3);
         folder.read("out.parquet")
     };
     assert!(run("1") == run("4"), "as many threads as one likes give the same bytes");
@@ -90,24 +90,28 @@ fn inputs_that_are_called_alike_are_told() {
     let folder = two_logs();
     let convert = |name: &str| {
         let more = ["--to", "out.jsonl", "--overwrite", "--source-name", name];
-        ran(&folder, &[&LOGS[..], &more].concat())
+        run_sluice(&folder, &[&LOGS[..], &more].concat())
     };
-    convert("{stem}").expect(0).says("2 inputs are called `lcmlog-2022`").says("`{name}`");
+    convert("{stem}")
+        .expect(0)
+        .expect_stderr("2 inputs are called `lcmlog-2022`")
+        .expect_stderr("`{name}`");
     let fine = convert("{name}").expect(0);
     assert!(!fine.stderr.contains("are called"), "{}", fine.stderr);
-    convert("{index}").expect(2).says("--source-name: there is no placeholder `{index}`");
+    convert("{index}").expect(2).expect_stderr("--source-name: there is no placeholder `{index}`");
     let piped = ["cat", "lcmlog-2022.00", "--source-option", "source_name={nam}"];
-    ran(&folder, &piped).expect(2).says("did you mean `name`?");
+    run_sluice(&folder, &piped).expect(2).expect_stderr("did you mean `name`?");
 }
 
 #[test]
 fn a_dataset_of_several_logs_is_partitioned_by_log() {
     let folder = two_logs();
     let types = ["--types", "mit-dgc", "-c", "POSE", "-c", "BROOM_C"];
-    let convert = |more: &[&str]| ran(&folder, &[&LOGS[..], &types, more].concat()).expect(0);
+    let convert =
+        |more: &[&str]| run_sluice(&folder, &[&LOGS[..], &types, more].concat()).expect(0);
     convert(&["--to", "runs/log={name}/"]);
     convert(&["--to", "all/", "--source-name", "{name}"]);
-    ran(&folder, &["verify", "runs", "all"]).expect(0);
+    run_sluice(&folder, &["verify", "runs", "all"]).expect(0);
     let pose = folder.at("runs/log=lcmlog-2022.01/channel=POSE/part-00000.parquet");
     assert!(pose.exists(), "{:?}", folder.names());
     asks(
@@ -142,16 +146,18 @@ fn fields_that_nothing_writes_are_told_with_what_to_do() {
     let folder = two_logs();
     let convert = |more: &[&str]| {
         let types = ["convert", "lcmlog-2022.00", "--types", "mit-dgc", "--overwrite"];
-        ran(&folder, &[&types[..], more].concat()).expect(0)
+        run_sluice(&folder, &[&types[..], more].concat()).expect(0)
     };
     let single = convert(&["--to", "out.parquet", "--report", "report.json"]);
-    single.says("decoded fields are not written").says("`tables/`");
+    single.expect_stderr("decoded fields are not written").expect_stderr("`tables/`");
     let report: Value = serde_json::from_slice(&folder.read("report.json")).unwrap();
     let notes = report["notes"].as_array().unwrap();
     assert!(notes.iter().any(|note| note["node"] == "out"), "{notes:?}");
-    convert(&["--to", "{name}.parquet"]).says("decoded fields are not written");
+    convert(&["--to", "{name}.parquet"]).expect_stderr("decoded fields are not written");
     for to in ["out.lcm", "out.lcm.zst", "out.arrow.zst"] {
-        convert(&["--to", to]).says("decoded fields are not written").says("`.jsonl`");
+        convert(&["--to", to])
+            .expect_stderr("decoded fields are not written")
+            .expect_stderr("`.jsonl`");
     }
     // Where they are written, or asked about, there is nothing to say.
     for more in [
@@ -170,22 +176,28 @@ fn fields_that_nothing_writes_are_told_with_what_to_do() {
          [stages.few]\nplugin = \"limit\"\nfrom = \"typed\"\nevents = 5\n\
          [sinks.single]\nplugin = \"parquet\"\nfrom = \"few\"\npath = \"single.parquet\"\n",
     );
-    assert!(ran(&folder, &["check", "p.toml"]).expect(0).text().contains("are not written"));
-    ran(&folder, &["run", "p.toml"]).expect(0).says("single: decoded fields are not written");
+    assert!(run_sluice(&folder, &["check", "p.toml"]).expect(0).text().contains("are not written"));
+    run_sluice(&folder, &["run", "p.toml"])
+        .expect(0)
+        .expect_stderr("single: decoded fields are not written");
 }
 
 #[test]
 fn a_csv_that_would_lose_fields_is_refused_with_what_to_do() {
     let folder = two_logs();
     let types = ["convert", "lcmlog-2022.00", "--types", "mit-dgc", "--to", "out.csv"];
-    let convert = |more: &[&str]| ran(&folder, &[&types[..], more].concat());
+    let convert = |more: &[&str]| run_sluice(&folder, &[&types[..], more].concat());
     // The first event is not decoded.
     let refused = convert(&["--report", "report.json"]).expect(2);
-    let refused = refused.says("the first event is not decoded").says("(`--channel ");
-    refused.says("`--to tables/`").says("nothing was published");
+    let refused =
+        refused.expect_stderr("the first event is not decoded").expect_stderr("(`--channel ");
+    refused.expect_stderr("`--to tables/`").expect_stderr("nothing was published");
     // The first event is of another type than those of the second channel.
     let two = ["-c", "POSE", "-c", "BROOM_L"];
-    convert(&two).expect(2).says("`POSE` (`lcmtypes.pose_t`)").says("would be lost");
+    convert(&two)
+        .expect(2)
+        .expect_stderr("`POSE` (`lcmtypes.pose_t`)")
+        .expect_stderr("would be lost");
     assert_eq!(folder.names(), ["demo.toml", "lcmlog-2022.00", "lcmlog-2022.01", "report.json"]);
     // What the advice says works, and so does what has one type or no fields that are lost.
     for more in [
@@ -196,8 +208,8 @@ fn a_csv_that_would_lose_fields_is_refused_with_what_to_do() {
     ] {
         convert(&[more, &["--overwrite"]].concat()).expect(0);
     }
-    ran(&folder, &["convert", "lcmlog-2022.00", "--to", "raw.csv"]).expect(0);
+    run_sluice(&folder, &["convert", "lcmlog-2022.00", "--to", "raw.csv"]).expect(0);
     // An input of a batch is refused by itself.
     let batch = [&LOGS[..], &["--types", "mit-dgc", "--to", "{name}.csv"]].concat();
-    ran(&folder, &batch).expect(1).says("would be lost");
+    run_sluice(&folder, &batch).expect(1).expect_stderr("would be lost");
 }

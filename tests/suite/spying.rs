@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::kit::{BEGIN, Event, Folder, Ran, log, ran, sluice};
+use crate::kit::{BEGIN, Folder, LcmEvent, ProgramOutput, log, run_sluice, sluice};
 use crate::live::{Listener, Network, URL};
 use crate::playing::{Session, play, seconds};
 
@@ -14,7 +14,7 @@ fn spy(network: &Network, folder: &Folder, arguments: &[&str]) -> Listener {
 }
 
 /// The last line of a spy that printed JSON.
-fn last_line(ran: &Ran) -> Value {
+fn last_line(ran: &ProgramOutput) -> Value {
     serde_json::from_str(ran.text().lines().last().unwrap()).unwrap()
 }
 
@@ -24,8 +24,8 @@ fn drive(folder: &Folder) -> BTreeMap<String, u64> {
         from = \"drive\"\nchannels = [\"POSE\", \"BROOM_L\", \"LOGGER_STRING\"]\n\n\
         [sinks.log]\nplugin = \"lcm-log\"\nfrom = \"own\"\npath = \"drive.lcm\"\n";
     folder.write("make.toml", text);
-    ran(folder, &["run", "make.toml"]).expect(0);
-    let info = ran(folder, &["info", "drive.lcm", "--json"]).expect(0).text();
+    run_sluice(folder, &["run", "make.toml"]).expect(0);
+    let info = run_sluice(folder, &["info", "drive.lcm", "--json"]).expect(0).text();
     let info: Value = serde_json::from_str(&info).unwrap();
     counts(&info)
 }
@@ -73,7 +73,9 @@ fn a_channel_that_was_not_heard_is_told_with_those_that_were() {
         let arguments = ["-c", "POES", "-c", "BROOM_L", "-n", &limit, "--idle-timeout", "2s"];
         let spy = spy(&network, &folder, &[&arguments[..], strict].concat());
         play(&network, &folder, &["--speed", "0"]).expect(0);
-        spy.end().expect(code).says("--channel: no channel matches `POES`; did you mean `POSE`?");
+        spy.end()
+            .expect(code)
+            .expect_stderr("--channel: no channel matches `POES`; did you mean `POSE`?");
     }
 }
 
@@ -98,14 +100,14 @@ fn without_a_terminal_tables_are_printed_of_the_channels_that_were_asked_for() {
 fn losses_are_told_with_their_reasons_and_by_the_exit_code() {
     let Some(network) = Network::new() else { return };
     let folder = Folder::new();
-    let large = |n| Event::new(n, BEGIN + n, "LARGE", &[5; 400_000]);
+    let large = |n| LcmEvent::new(n, BEGIN + n, "LARGE", &[5; 400_000]);
     folder.write("drive.lcm", log(&(0..60).map(large).collect::<Vec<_>>()));
     // The system's buffer holds none of these messages.
     let url = format!("{URL}&recv_buf_size=4096");
     let arguments = ["spy", &url, "--json", "--idle-timeout", "2s"];
     let spy = Listener::start(network.sluice(&folder, &arguments), "listening");
     play(&network, &folder, &["--speed", "0"]).expect(0);
-    let spied = spy.end().expect(3).says("lost");
+    let spied = spy.end().expect(3).expect_stderr("lost");
     let line = last_line(&spied);
     let losses = line["losses"].as_object().unwrap();
     let sum: u64 = losses.values().filter_map(Value::as_u64).sum();
@@ -122,7 +124,7 @@ fn what_cannot_be_spied_on_is_wrong_use() {
         (&["--interval", "0"], "above 0"),
     ] {
         let ran = sluice(&folder).arg("spy").args(arguments).output().unwrap();
-        Ran::of(ran).expect(2).says(says);
+        ProgramOutput::from_output(ran).expect(2).expect_stderr(says);
     }
 }
 
@@ -148,7 +150,7 @@ fn on_a_terminal_there_is_a_table_and_a_message_and_the_screen_comes_back() {
         json!({ "send": "q" }),
         json!({ "until": r"\x1b\[\?1049l" }),
     ];
-    let session = Session::of(&network.sluice(&folder, &["spy", URL]), &steps);
+    let session = Session::run(&network.sluice(&folder, &["spy", URL]), &steps);
     player.signal(Signal::INT);
     player.end().expect(0);
     if let Some(session) = session {
@@ -168,11 +170,11 @@ fn a_hub_says_where_it_listens_hands_on_and_ends_when_asked_to() {
     let spy = network.sluice(&folder, &["spy", &url, "--json", "-n", "9"]);
     let spy = Listener::start(spy, "listening");
     let arguments = ["play", "drive.lcm", "--to", &url, "--speed", "0"];
-    Ran::of(network.sluice(&folder, &arguments).output().unwrap()).expect(0);
+    ProgramOutput::from_output(network.sluice(&folder, &arguments).output().unwrap()).expect(0);
     let spied = last_line(&spy.end().expect(0));
     assert_eq!(counts(&spied), ["A", "B", "C"].map(|name| (name.to_owned(), 3)).into());
     hub.signal(Signal::INT);
-    hub.end().expect(0).says("has come").says("stopping");
+    hub.end().expect(0).expect_stderr("has come").expect_stderr("stopping");
 }
 
 #[test]
@@ -180,5 +182,5 @@ fn a_hub_that_cannot_listen_fails() {
     let folder = Folder::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = taken.local_addr().unwrap().to_string();
-    ran(&folder, &["hub", "--listen", &listen]).expect(1).says("in use");
+    run_sluice(&folder, &["hub", "--listen", &listen]).expect(1).expect_stderr("in use");
 }

@@ -22,14 +22,14 @@ use crate::batch::tree;
 use crate::kit::{COPY, Folder, SMALL_MEMORY, drive, log, pipeline};
 
 /// Asks the run to end after so many steps.
-struct Impatient {
+struct StopAfterSteps {
     steps: AtomicU64,
     /// After how many steps it is asked, and how often.
     asks: BTreeMap<u64, u32>,
     stop: Arc<Stop>,
 }
 
-impl Progress for Impatient {
+impl Progress for StopAfterSteps {
     fn update(&self, _: &Snapshot) {
         let step = self.steps.fetch_add(1, Ordering::Relaxed) + 1;
         for _ in 0..self.asks.get(&step).copied().unwrap_or(0) {
@@ -46,7 +46,7 @@ fn run_until(
 ) -> Result<sluice_pipeline::Report, sluice_core::Error> {
     let stop = Arc::<Stop>::default();
     let asks = asks.iter().copied().collect();
-    let impatient = Impatient { steps: AtomicU64::new(0), asks, stop: Arc::clone(&stop) };
+    let impatient = StopAfterSteps { steps: AtomicU64::new(0), asks, stop: Arc::clone(&stop) };
     let options = Options {
         jobs: Some(jobs),
         memory: Some(SMALL_MEMORY),
@@ -97,7 +97,7 @@ fn what_a_pipe_has_given_is_published_and_is_the_beginning_of_the_whole() {
         assert!(report.interrupted && report.exit() == 3);
         let events = crate::kit::events(&written).len() as u64;
         assert_eq!(report.sinks["out"].events, events);
-        crate::shape::Shape::of(&report).check();
+        crate::report_shape::ReportShape::from_report(&report).check();
     }
 }
 
@@ -142,7 +142,7 @@ fn batch_until(
 ) -> BatchReport {
     let stop = Arc::<Stop>::default();
     let asks = BTreeMap::from([(step, 1)]);
-    let impatient = Impatient { steps: AtomicU64::new(0), asks, stop: Arc::clone(&stop) };
+    let impatient = StopAfterSteps { steps: AtomicU64::new(0), asks, stop: Arc::clone(&stop) };
     let options = Options {
         jobs: Some(jobs),
         memory: Some(SMALL_MEMORY),
@@ -194,12 +194,12 @@ fn units_that_are_not_whole_are_given_up_and_resuming_gives_the_whole_batch() {
 }
 
 /// Its first split is not read to its end before the run is asked to end; its second one asks for it.
-struct Halting {
+struct StoppingSource {
     stop: Arc<Stop>,
     begun: Arc<AtomicU64>,
 }
 
-impl Source for Halting {
+impl Source for StoppingSource {
     fn inputs(&self) -> Result<Vec<Input>, Error> {
         Ok(Vec::new())
     }
@@ -252,7 +252,7 @@ fn what_follows_something_unfinished_is_not_published() {
     folder.write("in.lcm", "");
     let stop = Arc::<Stop>::default();
     let mut pipeline = pipeline(COPY, folder.path());
-    let source = Halting { stop: Arc::clone(&stop), begun: Arc::default() };
+    let source = StoppingSource { stop: Arc::clone(&stop), begun: Arc::default() };
     pipeline.nodes[0].part = Part::Source(Box::new(source));
     let options = Options { jobs: Some(2), memory: Some(SMALL_MEMORY), stop, ..Options::default() };
     let report = run::run(pipeline, &options).unwrap();

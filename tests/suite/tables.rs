@@ -3,12 +3,12 @@
 
 use std::process::Command;
 
-use crate::kit::{Folder, drive, log, python, ran};
+use crate::kit::{Folder, drive, log, python_with, run_sluice};
 
 /// Runs a script in the folder and fails the test with what it says if it fails.
 #[track_caller]
 pub(crate) fn asks(module: &str, folder: &Folder, script: &str) {
-    let Some(python) = python(module) else { return };
+    let Some(python) = python_with(module) else { return };
     let ran =
         Command::new(python).args(["-c", script]).current_dir(folder.path()).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
@@ -17,9 +17,10 @@ pub(crate) fn asks(module: &str, folder: &Folder, script: &str) {
 /// Two seconds of driving as tables of every kind, and how many events these are in a file.
 fn tables() -> Folder {
     let folder = Folder::new();
-    ran(&folder, &["run", "quickstart", "--set", "SECONDS=2", "--report", "report.json"]).expect(0);
+    run_sluice(&folder, &["run", "quickstart", "--set", "SECONDS=2", "--report", "report.json"])
+        .expect(0);
     for out in ["all.parquet", "tables/"] {
-        ran(&folder, &["convert", "quickstart-out/drive.lcm", "--to", out]).expect(0);
+        run_sluice(&folder, &["convert", "quickstart-out/drive.lcm", "--to", out]).expect(0);
     }
     let report: serde_json::Value = serde_json::from_slice(&folder.read("report.json")).unwrap();
     let events = report["sinks"]["tables"]["events"].as_u64().unwrap();
@@ -147,10 +148,10 @@ fn a_log_becomes_a_table_and_the_same_log_again() {
     let bytes = log(&drive(3, 20_000));
     folder.write("drive.lcm", &bytes);
     for table in ["drive.parquet", "tables/"] {
-        ran(&folder, &["convert", "drive.lcm", "--to", table]).expect(0);
-        ran(&folder, &["convert", table, "--to", "back.lcm", "--overwrite"]).expect(0);
+        run_sluice(&folder, &["convert", "drive.lcm", "--to", table]).expect(0);
+        run_sluice(&folder, &["convert", table, "--to", "back.lcm", "--overwrite"]).expect(0);
         assert!(folder.read("back.lcm") == bytes, "{table}");
-        ran(&folder, &["verify", table]).expect(0);
+        run_sluice(&folder, &["verify", table]).expect(0);
     }
 }
 
@@ -162,7 +163,7 @@ fn tables_are_the_same_for_any_number_of_threads() {
         let mut first: Option<Vec<u8>> = None;
         for jobs in ["1", "2", "8"] {
             let convert = ["convert", "drive.lcm", "--to", to, "--memory", "16MiB", "--overwrite"];
-            ran(&folder, &[&convert[..], &["--jobs", jobs]].concat()).expect(0);
+            run_sluice(&folder, &[&convert[..], &["--jobs", jobs]].concat()).expect(0);
             let bytes = folder.read(file);
             assert!(first.get_or_insert_with(|| bytes.clone()) == &bytes, "{to} {jobs}");
         }
@@ -174,20 +175,21 @@ fn a_damaged_table_gives_the_rest_and_says_so() {
     let folder = Folder::new();
     folder.write("drive.lcm", log(&drive(3, 2_000)));
     let rows = ["--sink-option", "row_group_rows=500"];
-    ran(&folder, &[&["convert", "drive.lcm", "--to", "t.parquet"][..], &rows].concat()).expect(0);
+    run_sluice(&folder, &[&["convert", "drive.lcm", "--to", "t.parquet"][..], &rows].concat())
+        .expect(0);
     let mut bytes = folder.read("t.parquet");
     bytes[1000] ^= 1;
     folder.write("t.parquet", bytes);
-    let told = ran(&folder, &["convert", "t.parquet", "--to", "back.lcm"]).expect(3);
-    told.says("row group 0").says("checksum");
+    let told = run_sluice(&folder, &["convert", "t.parquet", "--to", "back.lcm"]).expect(3);
+    told.expect_stderr("row group 0").expect_stderr("checksum");
     assert_eq!(crate::kit::events(&folder.read("back.lcm")).len(), 1_500);
-    ran(&folder, &["verify", "t.parquet"]).expect(3);
+    run_sluice(&folder, &["verify", "t.parquet"]).expect(3);
 }
 
 #[test]
 fn tables_that_pyarrow_has_written_anew_are_read_although_their_footers_say_more() {
     let folder = tables();
-    if python("pyarrow").is_none() {
+    if python_with("pyarrow").is_none() {
         return;
     }
     asks(
@@ -203,10 +205,10 @@ pq.write_table(table.select(names), "pose.parquet", row_group_size=50)
 "#,
     );
     for (from, to) in [("quickstart-out/tables/channel=POSE", "a.lcm"), ("pose.parquet", "b.lcm")] {
-        ran(&folder, &["convert", from, "--to", to]).expect(0);
+        run_sluice(&folder, &["convert", from, "--to", to]).expect(0);
     }
     assert!(folder.read("a.lcm") == folder.read("b.lcm"));
     let both = ["convert", "pose.parquet", "quickstart-out/tables/channel=POSE/part-00000.parquet"];
-    ran(&folder, &[&both[..], &["--to", "both/"]].concat()).expect(0);
-    ran(&folder, &["cat", "both", "--json", "--limit", "2"]).expect(0);
+    run_sluice(&folder, &[&both[..], &["--to", "both/"]].concat()).expect(0);
+    run_sluice(&folder, &["cat", "both", "--json", "--limit", "2"]).expect(0);
 }

@@ -5,11 +5,11 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::kit::{BEGIN, Event, Folder, log, ran};
+use crate::kit::{BEGIN, Folder, LcmEvent, log, run_sluice};
 
 /// The fingerprint of a type, as the program tells it.
 fn fingerprint(folder: &Folder, types: &str, name: &str) -> u64 {
-    let told = ran(folder, &["types", types, "--json"]).expect(0).text();
+    let told = run_sluice(folder, &["types", types, "--json"]).expect(0).text();
     let types = told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let mut named = types.filter(|known| known["name"] == name);
     u64::from_str_radix(named.next().unwrap()["fingerprint"].as_str().unwrap(), 16).unwrap()
@@ -22,9 +22,9 @@ fn payload(fingerprint: u64, parts: &[&[u8]]) -> Vec<u8> {
 /// A log with one event for each of these channels and payloads.
 fn logged(folder: &Folder, name: &str, events: &[(&str, Vec<u8>)]) {
     let event = |(number, (channel, payload)): (i64, &(&str, Vec<u8>))| {
-        Event::new(number, BEGIN + number * 1_000, channel, payload)
+        LcmEvent::new(number, BEGIN + number * 1_000, channel, payload)
     };
-    let events: Vec<Event> = (0..).zip(events).map(event).collect();
+    let events: Vec<LcmEvent> = (0..).zip(events).map(event).collect();
     folder.write(name, log(&events));
 }
 
@@ -36,9 +36,9 @@ fn types(folder: &Folder, name: &str, text: &str) {
 
 /// Makes tables of `in.lcm` and a log of these, which must be the same.
 fn there_and_back(folder: &Folder, types: &str) {
-    ran(folder, &["convert", "in.lcm", "--types", types, "--to", "tables/"]).expect(0);
-    ran(folder, &["verify", "tables"]).expect(0);
-    ran(folder, &["convert", "tables", "--to", "back.lcm"]).expect(0);
+    run_sluice(folder, &["convert", "in.lcm", "--types", types, "--to", "tables/"]).expect(0);
+    run_sluice(folder, &["verify", "tables"]).expect(0);
+    run_sluice(folder, &["convert", "tables", "--to", "back.lcm"]).expect(0);
     assert!(folder.read("back.lcm") == folder.read("in.lcm"));
 }
 
@@ -79,7 +79,9 @@ fn versions_of_a_type_are_decoded_side_by_side() {
         [format!("schema={old:016x}"), format!("schema={new:016x}"), "schema=raw".into()];
     wanted.sort();
     assert_eq!(schemas, wanted);
-    ran(&folder, &["types", "types"]).expect(0).says("p.pose_t has several versions");
+    run_sluice(&folder, &["types", "types"])
+        .expect(0)
+        .expect_stderr("p.pose_t has several versions");
 }
 
 #[test]
@@ -89,17 +91,17 @@ fn of_two_names_with_one_fingerprint_the_user_may_choose() {
     let key = fingerprint(&folder, "types.lcm", "angle_t");
     assert_eq!(fingerprint(&folder, "types.lcm", "speed_t"), key);
     logged(&folder, "in.lcm", &[("SPEED", payload(key, &[&1.0_f64.to_be_bytes()]))]);
-    ran(&folder, &["types", "types.lcm"]).expect(0).says("share the fingerprint");
-    ran(&folder, &["convert", "in.lcm", "--types", "types.lcm", "--to", "guessed/"])
+    run_sluice(&folder, &["types", "types.lcm"]).expect(0).expect_stderr("share the fingerprint");
+    run_sluice(&folder, &["convert", "in.lcm", "--types", "types.lcm", "--to", "guessed/"])
         .expect(0)
-        .says("typed: SPEED: messages that may be `angle_t` or `speed_t`")
-        .says("are taken for the first; --type says which");
+        .expect_stderr("typed: SPEED: messages that may be `angle_t` or `speed_t`")
+        .expect_stderr("are taken for the first; --type says which");
     // Whoever only names the type says the same.
     for info in [
         &["info", "in.lcm", "--types", "types.lcm"][..],
         &["cat", "in.lcm", "--types", "types.lcm"],
     ] {
-        let told = ran(&folder, info).expect(0).text();
+        let told = run_sluice(&folder, info).expect(0).text();
         assert!(
             info[0] == "cat" || told.contains("angle_t") && !told.contains("speed_t"),
             "{told}"
@@ -114,18 +116,22 @@ fn of_two_names_with_one_fingerprint_the_user_may_choose() {
     );
     let untold = String::from_utf8(folder.read("told.toml")).unwrap();
     folder.write("untold.toml", untold.replace("channel_types", "# "));
-    ran(&folder, &["run", "untold.toml"]).expect(0).says("the option `channel_types` says which");
-    let told = ran(&folder, &["run", "told.toml", "--overwrite"]).expect(0);
+    run_sluice(&folder, &["run", "untold.toml"])
+        .expect(0)
+        .expect_stderr("the option `channel_types` says which");
+    let told = run_sluice(&folder, &["run", "told.toml", "--overwrite"]).expect(0);
     assert!(!told.stderr.contains("may be"), "{}", told.stderr);
     let convert = ["convert", "in.lcm", "--types", "types.lcm", "--type", "S?EED=speed_t"];
-    ran(&folder, &[&convert[..], &["--to", "typed/"]].concat()).expect(0);
+    run_sluice(&folder, &[&convert[..], &["--to", "typed/"]].concat()).expect(0);
     for (tables, name) in [("guessed", "angle_t"), ("told", "speed_t"), ("typed", "speed_t")] {
-        let told = ran(&folder, &["info", tables, "--json"]).expect(0).text();
+        let told = run_sluice(&folder, &["info", tables, "--json"]).expect(0).text();
         assert!(told.contains(&format!("\"type\":\"{name}\"")), "{told}");
     }
     let wrong = fs::read_to_string(folder.at("told.toml")).unwrap().replace("speed_t", "sped_t");
     folder.write("wrong.toml", wrong);
-    ran(&folder, &["check", "wrong.toml"]).expect(2).says("no type `sped_t` is declared");
+    run_sluice(&folder, &["check", "wrong.toml"])
+        .expect(2)
+        .expect_stderr("no type `sped_t` is declared");
 }
 
 #[test]
@@ -140,12 +146,13 @@ fn a_fingerprint_of_several_types_has_the_name_that_it_is_decoded_by() {
     logged(&folder, "in.lcm", &[("POSE", payload(key, &[&5_i64.to_be_bytes(), &floats]))]);
     let named = |types: &[&str]| {
         let types: Vec<&str> = types.iter().flat_map(|types| ["--types", *types]).collect();
-        let told = ran(&folder, &[&["info", "in.lcm", "--json"][..], &types].concat()).expect(0);
+        let told =
+            run_sluice(&folder, &[&["info", "in.lcm", "--json"][..], &types].concat()).expect(0);
         let info: Value = serde_json::from_str(&told.text()).unwrap();
         let to = ["convert", "in.lcm", "--to", "out/", "--overwrite"];
         if !types.is_empty() {
-            ran(&folder, &[&to[..], &types].concat()).expect(0);
-            let tables = ran(&folder, &["info", "out", "--json"]).expect(0).text();
+            run_sluice(&folder, &[&to[..], &types].concat()).expect(0);
+            let tables = run_sluice(&folder, &["info", "out", "--json"]).expect(0).text();
             let tables: Value = serde_json::from_str(&tables).unwrap();
             assert_eq!(info["channels"][0]["type"], tables["channels"][0]["type"], "{types:?}");
         }
@@ -175,17 +182,19 @@ fn what_becomes_of_events_that_cannot_be_decoded_is_chosen() {
     for choice in ["keep", "drop", "stop"] {
         folder.write(&format!("{choice}.toml"), pipeline(choice));
     }
-    ran(&folder, &["run", "keep.toml", "--report", "report.json"])
+    run_sluice(&folder, &["run", "keep.toml", "--report", "report.json"])
         .expect(0)
-        .says("A: a payload that is no `t`: the payload ends before its message does (1 time)")
-        .says("a payload that does not say which of the known types it is of (1 time)");
+        .expect_stderr(
+            "A: a payload that is no `t`: the payload ends before its message does (1 time)",
+        )
+        .expect_stderr("a payload that does not say which of the known types it is of (1 time)");
     assert!(folder.read("keep.lcm") == folder.read("in.lcm"));
     assert_eq!((undecoded(&report(&folder), "A"), undecoded(&report(&folder), "B")), (1, 1));
-    ran(&folder, &["run", "drop.toml"]).expect(0);
+    run_sluice(&folder, &["run", "drop.toml"]).expect(0);
     assert_eq!(crate::kit::numbers(&folder.read("drop.lcm")), [0]);
-    ran(&folder, &["run", "stop.toml"])
+    run_sluice(&folder, &["run", "stop.toml"])
         .expect(1)
-        .says("event 1 on channel `A` cannot be decoded: a payload that is no `t`");
+        .expect_stderr("event 1 on channel `A` cannot be decoded: a payload that is no `t`");
 }
 
 #[test]
@@ -199,18 +208,18 @@ fn mistakes_in_types_are_found_when_a_pipeline_is_checked() {
          [stages.typed]\nplugin = \"decode\"\nfrom = \"log\"\ntypes = \"types/\"\n\
          [sinks.out]\nplugin = \"null\"\nfrom = \"typed\"\n",
     );
-    ran(&folder, &["check", "typed.toml"])
+    run_sluice(&folder, &["check", "typed.toml"])
         .expect(2)
-        .says("a.lcm:1:21")
-        .says("the language has `byte`")
-        .says("b.lcm:3:13")
-        .says("`m` is neither a number nor declared before");
-    let told = ran(&folder, &["types", "types"]).expect(2).says("b.lcm:3:13");
+        .expect_stderr("a.lcm:1:21")
+        .expect_stderr("the language has `byte`")
+        .expect_stderr("b.lcm:3:13")
+        .expect_stderr("`m` is neither a number nor declared before");
+    let told = run_sluice(&folder, &["types", "types"]).expect(2).expect_stderr("b.lcm:3:13");
     assert_eq!(told.text(), "");
     types(&folder, "types/c.lcm", "struct c_t { int8_t x; }");
-    assert!(ran(&folder, &["types", "types"]).expect(2).text().contains("c_t"));
-    ran(&folder, &["types", "nowhere.lcm"]).expect(2).says("nowhere.lcm");
-    ran(&folder, &["types", "typed.toml"]).expect(2).says(".lcm");
+    assert!(run_sluice(&folder, &["types", "types"]).expect(2).text().contains("c_t"));
+    run_sluice(&folder, &["types", "nowhere.lcm"]).expect(2).expect_stderr("nowhere.lcm");
+    run_sluice(&folder, &["types", "typed.toml"]).expect(2).expect_stderr(".lcm");
 }
 
 #[test]
@@ -230,11 +239,11 @@ fn tables_are_made_again_when_types_have_changed() {
         "parquet",
         "--resume",
     ];
-    ran(&folder, &convert).expect(0);
-    ran(&folder, &convert).expect(0).says("1 done before");
+    run_sluice(&folder, &convert).expect(0);
+    run_sluice(&folder, &convert).expect(0).expect_stderr("1 done before");
     // Names of values are not in a fingerprint, but in the tables.
     types(&folder, "types.lcm", "enum e { B } struct t { e x; }");
-    let again = ran(&folder, &convert).expect(0);
+    let again = run_sluice(&folder, &convert).expect(0);
     assert!(
         again.stderr.contains("0 done before") || !again.stderr.contains("done before"),
         "{}",
@@ -260,7 +269,7 @@ fn odd_names_of_fields_and_messages_without_fields_come_back() {
         &[("ODD", odd), ("NONE", payload(none, &[])), ("NONE", payload(none, &[]))],
     );
     there_and_back(&folder, "types.lcm");
-    let told = ran(&folder, &["cat", "tables/channel=ODD", "--json"]).expect(0).text();
+    let told = run_sluice(&folder, &["cat", "tables/channel=ODD", "--json"]).expect(0).text();
     let event: Value = serde_json::from_str(&told).unwrap();
     assert_eq!(event["fields"]["timestamp"], 0x0101_0101_0101_0101_i64);
     assert_eq!((&event["fields"]["a-b"], &event["fields"]["größe"]), (&"NaN".into(), &2.0.into()));
@@ -274,26 +283,27 @@ fn fields_alone_are_no_payload() {
     let key = fingerprint(&folder, "types.lcm", "t");
     let one = payload(key, &[&1_i32.to_be_bytes()]);
     logged(&folder, "in.lcm", &[("A", one.clone()), ("B", b"something of no type".to_vec())]);
-    ran(&folder, &["convert", "in.lcm", "--types", "types.lcm", "--to", "tables/"]).expect(0);
+    run_sluice(&folder, &["convert", "in.lcm", "--types", "types.lcm", "--to", "tables/"])
+        .expect(0);
     folder.write(
         "straight.toml",
         "[sources.tables]\nplugin = \"parquet\"\npath = \"tables/\"\n\
          [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"tables\"\npath = \"out.lcm\"\n",
     );
-    ran(&folder, &["run", "straight.toml", "--report", "report.json"])
+    run_sluice(&folder, &["run", "straight.toml", "--report", "report.json"])
         .expect(3)
-        .says("put the stage `encode` before the sink");
+        .expect_stderr("put the stage `encode` before the sink");
     assert_eq!(crate::kit::numbers(&folder.read("out.lcm")), [1]);
     assert_eq!(report(&folder)["channels"][0]["damaged"], 1);
     // To show a payload, it is made again.
-    let told = ran(&folder, &["cat", "tables", "--json", "--payload"]).expect(0).text();
+    let told = run_sluice(&folder, &["cat", "tables", "--json", "--payload"]).expect(0).text();
     assert!(told.lines().all(|line| line.contains("\"payload\":\"")), "{told}");
     // Every other way keeps both.
     for out in ["again/", "one.parquet", "log.lcm.zst", "log.jsonl"] {
-        ran(&folder, &["convert", "tables", "--to", out]).expect(0);
+        run_sluice(&folder, &["convert", "tables", "--to", out]).expect(0);
     }
     for log in ["again", "one.parquet", "log.lcm.zst"] {
-        ran(&folder, &["convert", log, "--to", "back.lcm", "--overwrite"]).expect(0);
+        run_sluice(&folder, &["convert", log, "--to", "back.lcm", "--overwrite"]).expect(0);
         assert!(folder.read("back.lcm") == folder.read("in.lcm"), "{log}");
     }
 }
@@ -309,23 +319,25 @@ fn a_log_is_told_what_types_its_channels_have() {
         ("B", payload(0x1234, &[&[0; 4]])),
     ];
     logged(&folder, "in.lcm", &events);
-    let told = ran(&folder, &["info", "in.lcm", "--types", "types.lcm", "--json"]).expect(0).text();
+    let told =
+        run_sluice(&folder, &["info", "in.lcm", "--types", "types.lcm", "--json"]).expect(0).text();
     let told: Value = serde_json::from_str(&told).unwrap();
     let (a, b) = (&told["channels"][0], &told["channels"][1]);
     assert_eq!((&a["type"], &b["type"]), (&"p.t".into(), &Value::Null));
     assert_eq!(a["types"][0]["events"], 2);
     assert_eq!(b["types"][0]["fingerprint"], "0000000000001234");
-    let text = ran(&folder, &["info", "in.lcm", "--types", "types.lcm"]).expect(0).text();
+    let text = run_sluice(&folder, &["info", "in.lcm", "--types", "types.lcm"]).expect(0).text();
     assert!(text.contains("p.t") && text.contains("0000000000001234?"), "{text}");
 }
 
 #[test]
 fn typed_tables_are_the_same_for_any_number_of_threads() {
     let folder = Folder::new();
-    ran(&folder, &["run", "quickstart", "--set", "SECONDS=3", "--set", "OUT=made"]).expect(0);
+    run_sluice(&folder, &["run", "quickstart", "--set", "SECONDS=3", "--set", "OUT=made"])
+        .expect(0);
     let tables = |jobs: &str| {
         let convert = ["convert", "made/drive.lcm", "--types", "mit-dgc", "--to", "tables/"];
-        ran(&folder, &[&convert[..], &["--jobs", jobs, "--overwrite"]].concat()).expect(0);
+        run_sluice(&folder, &[&convert[..], &["--jobs", jobs, "--overwrite"]].concat()).expect(0);
         folder.read("tables/_manifest.json")
     };
     assert!(tables("1") == tables("8"), "the manifests, and with them all hashes");
@@ -346,7 +358,7 @@ fn conditions_and_fields_work_from_the_command_line() {
     logged(&folder, "in.lcm", &events);
     let types = ["--types", "types.lcm"];
     let convert = [&["convert", "in.lcm", "--where", "v[0] > 15", "--to", "out.lcm"][..], &types];
-    ran(&folder, &convert.concat()).expect(0).says("not decoded");
+    run_sluice(&folder, &convert.concat()).expect(0).expect_stderr("not decoded");
     assert_eq!(crate::kit::numbers(&folder.read("out.lcm")), [2]);
     let csv = [
         "convert",
@@ -360,15 +372,15 @@ fn conditions_and_fields_work_from_the_command_line() {
         "--field",
         "s",
     ];
-    ran(&folder, &[&csv[..], &types].concat()).expect(0);
+    run_sluice(&folder, &[&csv[..], &types].concat()).expect(0);
     let text = String::from_utf8(folder.read("out.csv")).unwrap();
     assert!(text.lines().next().unwrap().ends_with(",crc32,v[1],s"), "{text}");
     assert!(text.lines().nth(2).unwrap().ends_with(",21.0,\"y,\"\"z\"\"\""), "{text}");
     let cat = ["cat", "in.lcm", "--json", "--field", "v[-1]", "--where", "s matches 'y*'"];
-    let told = ran(&folder, &[&cat[..], &types].concat()).expect(0).text();
+    let told = run_sluice(&folder, &[&cat[..], &types].concat()).expect(0).text();
     assert!(told.contains("\"fields\":{\"v[-1]\":22.0}") && told.lines().count() == 1, "{told}");
     let wrong = ["convert", "in.lcm", "--where", "v[0] >", "--to", "x.lcm"];
-    ran(&folder, &[&wrong[..], &types].concat()).expect(2).says("v[0] >");
+    run_sluice(&folder, &[&wrong[..], &types].concat()).expect(2).expect_stderr("v[0] >");
 }
 
 #[test]
@@ -379,18 +391,20 @@ fn types_that_only_differ_inside_are_not_guessed() {
     types(&folder, "new/types.lcm", &format!("{inner} struct a_t {{ c_t x; b_t y; }}"));
     let key = fingerprint(&folder, "old", "a_t");
     assert_eq!(fingerprint(&folder, "new", "a_t"), key);
-    ran(&folder, &["types", "old", "new"]).expect(0).says("a_t has several versions");
+    run_sluice(&folder, &["types", "old", "new"])
+        .expect(0)
+        .expect_stderr("a_t has several versions");
     logged(
         &folder,
         "in.lcm",
         &[("A", payload(key, &[&7_i32.to_be_bytes(), &1.5_f32.to_be_bytes()]))],
     );
     let convert = ["convert", "in.lcm", "--to", "out.jsonl", "--overwrite", "--types", "old"];
-    ran(&folder, &convert).expect(0);
+    run_sluice(&folder, &convert).expect(0);
     assert!(String::from_utf8(folder.read("out.jsonl")).unwrap().contains("\"p\":7"));
-    ran(&folder, &[&convert[..], &["--types", "new"]].concat())
+    run_sluice(&folder, &[&convert[..], &["--types", "new"]].concat())
         .expect(0)
-        .says("may be one of several types with other fields");
+        .expect_stderr("may be one of several types with other fields");
     assert!(!String::from_utf8(folder.read("out.jsonl")).unwrap().contains("fields"));
 }
 
@@ -399,10 +413,12 @@ fn events_without_payload_are_not_written_as_if_they_were_empty() {
     let folder = Folder::new();
     logged(&folder, "in.lcm", &[("A", b"something".to_vec()), ("A", b"else".to_vec())]);
     let drop = ["convert", "in.lcm", "--to", "t.parquet", "--sink-option", "payload=drop"];
-    ran(&folder, &drop).expect(0);
-    ran(&folder, &["convert", "t.parquet", "--to", "back.lcm"]).expect(3).says("without a payload");
+    run_sluice(&folder, &drop).expect(0);
+    run_sluice(&folder, &["convert", "t.parquet", "--to", "back.lcm"])
+        .expect(3)
+        .expect_stderr("without a payload");
     assert!(folder.read("back.lcm").is_empty());
-    let told = ran(&folder, &["cat", "t.parquet", "--json"]).expect(0).text();
+    let told = run_sluice(&folder, &["cat", "t.parquet", "--json"]).expect(0).text();
     assert!(told.contains("\"size\":null"), "{told}");
 }
 
@@ -423,8 +439,8 @@ fn tables_of_every_depth_become_messages_again() {
                  [sinks.tables]\nplugin = \"parquet\"\nfrom = \"typed\"\npath = \"deep/\"\n"
             ),
         );
-        ran(&folder, &["run", "deep.toml", "--overwrite"]).expect(0);
-        ran(&folder, &["convert", "deep", "--to", "back.lcm", "--overwrite"]).expect(0);
+        run_sluice(&folder, &["run", "deep.toml", "--overwrite"]).expect(0);
+        run_sluice(&folder, &["convert", "deep", "--to", "back.lcm", "--overwrite"]).expect(0);
         assert!(folder.read("back.lcm") == folder.read("in.lcm"), "{depth}");
     }
 }
@@ -436,7 +452,7 @@ fn types_are_counted_wherever_batches_are_cut() {
     let events: Vec<_> =
         (0..30_000_u64).map(|n| of(if n % 3 == 0 { 1 } else { 2 + n % 20 })).collect();
     logged(&folder, "in.lcm", &events);
-    let told = ran(&folder, &["info", "in.lcm", "--json"]).expect(0).text();
+    let told = run_sluice(&folder, &["info", "in.lcm", "--json"]).expect(0).text();
     let told: Value = serde_json::from_str(&told).unwrap();
     let most = &told["channels"][0]["types"][0];
     assert_eq!(

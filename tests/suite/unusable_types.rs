@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::kit::{BEGIN, Event, Folder, Ran, log, ran};
+use crate::kit::{BEGIN, Folder, LcmEvent, ProgramOutput, log, run_sluice};
 
 fn types(folder: &Folder, name: &str, text: &str) {
     let path = folder.at(name);
@@ -17,7 +17,7 @@ fn types(folder: &Folder, name: &str, text: &str) {
 fn mixed() -> Folder {
     let folder = Folder::new();
     types(&folder, "alone/good.lcm", "package p;\nstruct good_t { int32_t x; }\n");
-    let told = ran(&folder, &["types", "alone", "--json"]).expect(0).text();
+    let told = run_sluice(&folder, &["types", "alone", "--json"]).expect(0).text();
     let told: Value = serde_json::from_str(told.trim()).unwrap();
     let key = u64::from_str_radix(told["fingerprint"].as_str().unwrap(), 16).unwrap();
     types(&folder, "types/good.lcm", "package p;\nstruct good_t { int32_t x; }\n");
@@ -28,13 +28,13 @@ fn mixed() -> Folder {
     let good = [&key.to_be_bytes()[..], &7i32.to_be_bytes()].concat();
     let other = 42u64.to_be_bytes();
     let events =
-        [Event::new(0, BEGIN, "GOOD", &good), Event::new(1, BEGIN + 1_000, "OTHER", &other)];
+        [LcmEvent::new(0, BEGIN, "GOOD", &good), LcmEvent::new(1, BEGIN + 1_000, "OTHER", &other)];
     folder.write("in.lcm", log(&events));
     folder
 }
 
 /// What is said of the folder `types` on standard error: each file once.
-fn expect_told(ran: &Ran) {
+fn expect_told(ran: &ProgramOutput) {
     let told = &ran.stderr;
     for says in [
         "types/lost.lcm: `p.lost_t` cannot be used: no type `absent.thing_t` (type in line 3)",
@@ -51,7 +51,7 @@ fn one_file_that_names_an_absent_package_does_not_cost_the_others() {
     let folder = mixed();
     let arguments =
         ["convert", "in.lcm", "--types", "types", "--to", "out.jsonl", "--report", "report.json"];
-    expect_told(&ran(&folder, &arguments).expect(0));
+    expect_told(&run_sluice(&folder, &arguments).expect(0));
     let lines = String::from_utf8(folder.read("out.jsonl")).unwrap();
     assert!(lines.contains(r#""fields":{"x":7}"#), "{lines}");
     let report: Value = serde_json::from_slice(&folder.read("report.json")).unwrap();
@@ -62,13 +62,13 @@ fn one_file_that_names_an_absent_package_does_not_cost_the_others() {
         &["cat", "in.lcm", "--types", "types", "--json"][..],
         &["cat", "in.lcm", "--types", "types/*.lcm", "--json"],
     ] {
-        let shown = ran(&folder, arguments).expect(0);
+        let shown = run_sluice(&folder, arguments).expect(0);
         expect_told(&shown);
         assert!(shown.text().contains(r#""fields":{"x":7}"#), "{}", shown.text());
     }
     // Types that are found for many files are told of once.
     folder.write("again.lcm", folder.read("in.lcm"));
-    let info = ran(&folder, &["info", "in.lcm", "again.lcm", "--types", "types"]).expect(0);
+    let info = run_sluice(&folder, &["info", "in.lcm", "again.lcm", "--types", "types"]).expect(0);
     expect_told(&info);
     assert!(info.text().contains("p.good_t"), "{}", info.text());
 }
@@ -76,7 +76,7 @@ fn one_file_that_names_an_absent_package_does_not_cost_the_others() {
 #[test]
 fn types_still_fails_and_lists_the_others() {
     let folder = mixed();
-    let listed = ran(&folder, &["types", "types"]).expect(2);
+    let listed = run_sluice(&folder, &["types", "types"]).expect(2);
     assert!(listed.text().contains("p.good_t") && listed.text().contains("p.beside_t"));
     assert!(listed.stderr.contains("types/lost.lcm:3:"), "{}", listed.stderr);
 }
@@ -87,7 +87,7 @@ fn a_file_that_is_named_itself_has_to_be_right() {
     let ran = |types: &[&str]| {
         let mut arguments = vec!["cat", "in.lcm"];
         types.iter().for_each(|path| arguments.extend(["--types", path]));
-        ran(&folder, &arguments)
+        run_sluice(&folder, &arguments)
     };
     let refused = ran(&["types", "types/lost.lcm"]).expect(2);
     assert!(refused.stderr.contains("types/lost.lcm:3:"), "{}", refused.stderr);
@@ -110,12 +110,12 @@ fn a_pipeline_is_right_and_says_which_types_it_cannot_use() {
         )
     };
     folder.write("folder.toml", decode("\"types\""));
-    let checked = ran(&folder, &["check", "folder.toml"]).expect(0);
+    let checked = run_sluice(&folder, &["check", "folder.toml"]).expect(0);
     assert!(checked.text().contains("typed: "), "{}", checked.text());
     assert!(checked.text().contains("`p.lost_t` cannot be used"), "{}", checked.text());
-    expect_told(&ran(&folder, &["run", "folder.toml"]).expect(0));
+    expect_told(&run_sluice(&folder, &["run", "folder.toml"]).expect(0));
     folder.write("named.toml", decode("\"types\", \"types/lost.lcm\""));
-    ran(&folder, &["check", "named.toml"]).expect(2);
+    run_sluice(&folder, &["check", "named.toml"]).expect(2);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn files_of_other_languages_do_not_cost_the_others_either() {
     types(&folder, "types/c.veltypes", "[[messages]]\nname = 3\n");
     let good = "[[messages]]\nname = \"GoodM\"\nversion = 1\nfields = []\n";
     types(&folder, "types/d.veltypes", good);
-    let shown = ran(&folder, &["cat", "in.lcm", "--types", "types", "--json"]).expect(0);
+    let shown = run_sluice(&folder, &["cat", "in.lcm", "--types", "types", "--json"]).expect(0);
     expect_told(&shown);
     for says in [
         "types/b.ice: `m.BadData` cannot be used: no type `Missing` (type in line 1)",

@@ -5,7 +5,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::kit::{BEGIN, Event, Folder, drive, events, log, python, ran, unwrapped};
+use crate::kit::{
+    BEGIN, Folder, LcmEvent, drive, events, joined_lines, log, python_with, run_sluice,
+};
 
 /// A folder with `in.lcm`: of its 900 events those on two of three channels have nanoseconds where
 /// microseconds belong, as some writers put them, or times as far off as the field goes.
@@ -13,10 +15,15 @@ fn folder() -> Folder {
     let folder = Folder::new();
     let extremes = [BEGIN * 1_000, i64::MAX, i64::MIN, i64::MAX / 1_000 + 1, i64::MIN / 1_000 - 2];
     let each = (0..900).map(|n| match n % 3 {
-        0 => Event::new(n, BEGIN + n, "GOOD", b"a payload that is longer than a view"),
+        0 => LcmEvent::new(n, BEGIN + n, "GOOD", b"a payload that is longer than a view"),
         of => {
             let utime = extremes[(n % 5) as usize];
-            Event::new(n, utime, if of == 1 { "NANOS" } else { "FAR" }, b"another payload, as long")
+            LcmEvent::new(
+                n,
+                utime,
+                if of == 1 { "NANOS" } else { "FAR" },
+                b"another payload, as long",
+            )
         }
     });
     folder.write("in.lcm", log(&each.collect::<Vec<_>>()));
@@ -32,7 +39,7 @@ fn logs_and_archives_keep_them_byte_for_byte_whatever_is_between() {
     let folder = folder();
     let back = |from: &str, to: &str, more: &[&str]| {
         let line = [&["convert", from, "--to", to, "--report", "report.json"], more].concat();
-        ran(&folder, &line).expect(0);
+        run_sluice(&folder, &line).expect(0);
         assert_eq!(report(&folder)["clamped_times"], 0);
     };
     back("in.lcm", "out.lcm", &[]);
@@ -41,8 +48,8 @@ fn logs_and_archives_keep_them_byte_for_byte_whatever_is_between() {
     assert!(folder.read("out.lcm") == folder.read("in.lcm"));
     assert!(folder.read("again.lcm") == folder.read("in.lcm"));
     back("in.lcm", "far.lcm", &["--channel", "FAR"]);
-    let far = |event: &Event| event.channel == b"FAR";
-    let expected: Vec<Event> = events(&folder.read("in.lcm")).into_iter().filter(far).collect();
+    let far = |event: &LcmEvent| event.channel == b"FAR";
+    let expected: Vec<LcmEvent> = events(&folder.read("in.lcm")).into_iter().filter(far).collect();
     assert_eq!(events(&folder.read("far.lcm")), expected);
     // A window has those that lie in it: later than all times that there are, here.
     for from in ["in.lcm", "out.lcm.zst"] {
@@ -64,12 +71,12 @@ out.close()
 
 #[test]
 fn the_library_of_lcm_copies_them_to_the_same_bytes() {
-    let Some(python) = python("lcm") else { return };
+    let Some(python) = python_with("lcm") else { return };
     let folder = folder();
     let copied = Command::new(python).args(["-c", COPY]).current_dir(folder.path()).output();
     let copied = copied.unwrap();
     assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
-    ran(&folder, &["convert", "in.lcm", "--to", "ours.lcm"]).expect(0);
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "ours.lcm"]).expect(0);
     assert!(folder.read("ours.lcm") == folder.read("theirs.lcm"));
 }
 
@@ -78,7 +85,7 @@ fn other_outputs_have_the_nearest_time_and_say_so_for_each_channel() {
     let folder = folder();
     for to in ["out.jsonl", "out.csv", "out.parquet", "tables/", "out.arrow.zst", "out.vel"] {
         let line = ["convert", "in.lcm", "--to", to, "--report", "report.json"];
-        let said = ran(&folder, &line).expect(3).stderr;
+        let said = run_sluice(&folder, &line).expect(3).stderr;
         let report = report(&folder);
         assert_eq!((&report["clamped_times"], &report["exit"]), (&600.into(), &3.into()), "{to}");
         let notes = report["notes"].as_array().unwrap();
@@ -97,7 +104,7 @@ fn other_outputs_have_the_nearest_time_and_say_so_for_each_channel() {
     let time = |n: usize| times[n]["timestamp_ns"].as_i64().unwrap();
     assert_eq!((time(0), time(1), time(7)), (BEGIN * 1_000, i64::MAX, i64::MIN));
     // What was written is whole; only its times are others.
-    ran(&folder, &["convert", "out.parquet", "--to", "back.lcm"]).expect(0);
+    run_sluice(&folder, &["convert", "out.parquet", "--to", "back.lcm"]).expect(0);
     let payloads = |name| -> Vec<Vec<u8>> {
         events(&folder.read(name)).into_iter().map(|event| event.payload).collect()
     };
@@ -110,8 +117,8 @@ fn a_stage_that_moves_times_brings_them_back() {
     let right = drive(3, 100);
     // Five centuries too late; a shift may be no longer than a timestamp.
     let late = 2 * 7_889_400_000 * 1_000_000;
-    let wrong: Vec<Event> =
-        right.iter().map(|e| Event { utime: e.utime + late, ..e.clone() }).collect();
+    let wrong: Vec<LcmEvent> =
+        right.iter().map(|e| LcmEvent { utime: e.utime + late, ..e.clone() }).collect();
     folder.write("in.lcm", log(&wrong));
     let stage = |name: &str, from: &str| {
         format!("[stages.{name}]\nplugin = \"time\"\nfrom = \"{from}\"\nshift = \"-7889400000s\"\n")
@@ -123,19 +130,19 @@ fn a_stage_that_moves_times_brings_them_back() {
         stage("second", "first")
     );
     folder.write("run.toml", text);
-    ran(&folder, &["run", "run.toml"]).expect(0);
+    run_sluice(&folder, &["run", "run.toml"]).expect(0);
     assert!(folder.read("out.lcm") == log(&right));
 }
 
 #[test]
 fn info_tells_them_by_channel() {
     let folder = folder();
-    let text = ran(&folder, &["info", "in.lcm"]).expect(0).text();
+    let text = run_sluice(&folder, &["info", "in.lcm"]).expect(0).text();
     assert!(text.contains("damage   none"), "{text}");
     let note = "NANOS: times beyond what 64 bits of nanoseconds hold (years 1677 to 2262) became the \
                 nearest ones that these hold (300 events)";
-    assert!(unwrapped(&text).contains(note), "{text}");
-    let json = ran(&folder, &["info", "in.lcm", "--json"]).expect(0).text();
+    assert!(joined_lines(&text).contains(note), "{text}");
+    let json = run_sluice(&folder, &["info", "in.lcm", "--json"]).expect(0).text();
     let json: Value = serde_json::from_str(&json).unwrap();
     let clamped = |n: usize| &json["channels"][n]["clamped_times"];
     assert_eq!((clamped(0), clamped(1), clamped(2)), (&300.into(), &0.into(), &300.into()));
@@ -148,7 +155,7 @@ fn relative_times_count_from_the_first_event_whose_time_is_one() {
     all.remove(0);
     folder.write("in.lcm", log(&all));
     let line = ["convert", "in.lcm", "--to", "cut.lcm", "--start", "+0s", "--end", "+9us"];
-    ran(&folder, &line).expect(0);
+    run_sluice(&folder, &line).expect(0);
     let numbers: Vec<i64> = events(&folder.read("cut.lcm")).iter().map(|e| e.number).collect();
     assert_eq!(numbers, [3, 6, 9]);
 }
@@ -191,7 +198,7 @@ fn write_orca_log(folder: &Folder) {
 fn is_kept(folder: &Folder, from: &str, copies: &[&str], clamped: u64) {
     let convert = |from: &str, to: &str, code: i32| {
         let line = ["convert", from, "--to", to, "--report", "report.json", "--overwrite"];
-        ran(folder, &line).expect(code);
+        run_sluice(folder, &line).expect(code);
         let report = report(folder);
         assert_eq!(report["damaged_ranges"], 0, "{from} to {to}: {report}");
         report
@@ -211,7 +218,7 @@ fn is_kept(folder: &Folder, from: &str, copies: &[&str], clamped: u64) {
             "{to}"
         );
     }
-    let info = ran(folder, &["info", from]).expect(0).text();
+    let info = run_sluice(folder, &["info", from]).expect(0).text();
     assert!(info.contains("damage   none") && info.contains("64 bits"), "{info}");
 }
 
@@ -219,7 +226,7 @@ fn is_kept(folder: &Folder, from: &str, copies: &[&str], clamped: u64) {
 fn vel_logs_keep_them() {
     let folder = Folder::new();
     folder.write("plain.vel", vel_log());
-    ran(&folder, &["convert", "plain.vel", "--to", "in.vel"]).expect(0);
+    run_sluice(&folder, &["convert", "plain.vel", "--to", "in.vel"]).expect(0);
     is_kept(&folder, "in.vel", &["copy.vel", "copy.vel.zst", "again.vel"], 10);
     let log = folder.read("in.vel");
     assert!(folder.read("copy.vel") == log && folder.read("again.vel") == log);
@@ -228,7 +235,7 @@ fn vel_logs_keep_them() {
     // With what times count from said on both sides they come back, too.
     let epoch = ["--source-option", "epoch=2007-11-03T14:00:00Z"];
     let line = ["convert", "in.vel", "--to", "utc.vel", "--sink-option", epoch[1]];
-    ran(&folder, &[&line[..], &epoch].concat()).expect(0);
+    run_sluice(&folder, &[&line[..], &epoch].concat()).expect(0);
     assert!(folder.read("utc.vel") == log);
 }
 
@@ -250,6 +257,7 @@ fn orca_logs_keep_them() {
     );
     assert_eq!(folder.read("again_cpu0.log"), folder.read("in_cpu0.log"));
     // LCM has such times, too.
-    ran(&folder, &["convert", "in.orca", "--to", "out.lcm", "--channel", "orca.Cpu"]).expect(3);
+    run_sluice(&folder, &["convert", "in.orca", "--to", "out.lcm", "--channel", "orca.Cpu"])
+        .expect(3);
     assert_eq!(events(&folder.read("out.lcm"))[0].utime, 1_200_000_000_000_001_000);
 }

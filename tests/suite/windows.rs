@@ -7,19 +7,19 @@ use serde_json::{Value, json};
 use sluice_core::contract::gather_splits;
 use sluice_core::{PluginFactory, PluginKind, Query, ReadContext, Registry};
 
-use crate::kit::{BEGIN, Event, Folder, events, log, ran, skipped};
+use crate::kit::{BEGIN, Folder, LcmEvent, events, log, report_skip, run_sluice};
 
 /// A log of more than 16 MiB with an event at each of these seconds.
-fn log_at(seconds: impl Iterator<Item = i64>) -> Vec<Event> {
+fn log_at(seconds: impl Iterator<Item = i64>) -> Vec<LcmEvent> {
     let each = seconds.enumerate().map(|(n, second)| {
         let payload = vec![n as u8; if n % 4 == 0 { 100 } else { 60_000 }];
-        Event::new(n as i64, BEGIN + second * 1_000_000, "POSE", &payload)
+        LcmEvent::new(n as i64, BEGIN + second * 1_000_000, "POSE", &payload)
     });
     each.collect()
 }
 
 /// Logs whose times do not rise.
-fn logs() -> [(&'static str, Vec<Event>); 3] {
+fn logs() -> [(&'static str, Vec<LcmEvent>); 3] {
     let jump = |n: i64| if (250..300).contains(&n) { n + 3600 } else { n };
     [
         ("two logs in one", log_at((5000..5300).chain(0..300))),
@@ -29,9 +29,9 @@ fn logs() -> [(&'static str, Vec<Event>); 3] {
 }
 
 /// Cuts `from` by a window and gives the events.
-fn cut(folder: &Folder, from: &str, window: &[&str], more: &[&str]) -> Vec<Event> {
+fn cut(folder: &Folder, from: &str, window: &[&str], more: &[&str]) -> Vec<LcmEvent> {
     let line = [&["convert", from, "--to", "cut.lcm", "--overwrite"], window, more].concat();
-    ran(folder, &line).expect(0);
+    run_sluice(folder, &line).expect(0);
     events(&folder.read("cut.lcm"))
 }
 
@@ -40,8 +40,8 @@ fn a_window_of_a_log_is_that_of_its_archive_and_of_its_table() {
     for (what, all) in logs() {
         let folder = Folder::new();
         folder.write("in.lcm", log(&all));
-        ran(&folder, &["convert", "in.lcm", "--to", "in.lcm.zst"]).expect(0);
-        ran(&folder, &["convert", "in.lcm", "--to", "in.parquet"]).expect(0);
+        run_sluice(&folder, &["convert", "in.lcm", "--to", "in.lcm.zst"]).expect(0);
+        run_sluice(&folder, &["convert", "in.lcm", "--to", "in.parquet"]).expect(0);
         // From 100 s to 300 s, from 3850 s, up to 150 s; each as seconds after BEGIN.
         let at = |second: i64| (BEGIN / 1_000_000 + second).to_string();
         for (start, end) in [(Some(100), Some(300)), (Some(3850), None), (None, Some(150))] {
@@ -49,11 +49,11 @@ fn a_window_of_a_log_is_that_of_its_archive_and_of_its_table() {
             start.iter().for_each(|second| window.extend(["--start".to_owned(), at(*second)]));
             end.iter().for_each(|second| window.extend(["--end".to_owned(), at(*second)]));
             let window: Vec<&str> = window.iter().map(String::as_str).collect();
-            let inside = |event: &&Event| {
+            let inside = |event: &&LcmEvent| {
                 let second = (event.utime - BEGIN) / 1_000_000;
                 start.is_none_or(|start| second >= start) && end.is_none_or(|end| second < end)
             };
-            let expected: Vec<Event> = all.iter().filter(inside).cloned().collect();
+            let expected: Vec<LcmEvent> = all.iter().filter(inside).cloned().collect();
             for (from, more) in [
                 ("in.lcm", &[][..]),
                 ("in.lcm", &["--source-option", "seek=false"]),
@@ -72,7 +72,7 @@ fn relative_times_count_from_the_first_event_in_the_file() {
     let folder = Folder::new();
     let all = log_at((5000..5300).chain(4990..5000));
     folder.write("in.lcm", log(&all));
-    ran(&folder, &["convert", "in.lcm", "--to", "in.lcm.zst"]).expect(0);
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "in.lcm.zst"]).expect(0);
     for from in ["in.lcm", "in.lcm.zst"] {
         let found = cut(&folder, from, &["--start", "+2s", "--end", "+4s"], &[]);
         assert!(found == all[2..4], "{from}");
@@ -126,7 +126,7 @@ const PAYLOAD: usize = 400_000;
 fn logs_of_long_events() -> [(&'static str, bool, Vec<u8>, i64); 3] {
     let payload = |n: u8| vec![n; PAYLOAD];
     let utime = |n: u8| BEGIN + i64::from(n) * 1_000_000;
-    let of_lcm = |n| Event::new(i64::from(n), utime(n), "CAM", &payload(n)).bytes();
+    let of_lcm = |n| LcmEvent::new(i64::from(n), utime(n), "CAM", &payload(n)).bytes();
     let of_vel = |n: u8| {
         let head =
             [&(PAYLOAD as u32 + 17).to_le_bytes()[..], &[0x31], &[0x34, 0x12, 0, 0]].concat();
@@ -149,7 +149,7 @@ fn logs_of_long_events() -> [(&'static str, bool, Vec<u8>, i64); 3] {
 #[test]
 fn payloads_outside_of_a_window_are_not_read() {
     if read_by_this_thread().is_none() {
-        return skipped("the system does not say how many bytes a thread has read");
+        return report_skip("the system does not say how many bytes a thread has read");
     }
     let folder = Folder::new();
     for (plugin, has_seek, bytes, begin) in logs_of_long_events() {

@@ -1,4 +1,4 @@
-//! Arguments of `convert`, and the selection of events that other verbs have, too.
+//! Arguments of `convert`, and the event selection that other verbs share.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
 use super::running::EngineArgs;
-use super::values::{Assignment, assignment, channel_type, pattern, time};
+use super::values::{Assignment, assignment, channel_pattern, channel_type, time};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -30,7 +30,7 @@ Examples:
   zcat drive.lcm.gz | sluice convert - --from lcm-log --to drive.lcm
   sluice convert drive.lcm --to drive.jsonl --print-pipeline > drive.toml")]
 pub(crate) struct ConvertArgs {
-    /// The logs: files or globs, read one after another; `-` is standard input.
+    /// The logs: files or globs, read in this order; `-` is standard input.
     #[arg(required = true, value_name = "IN", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) inputs: Vec<String>,
 
@@ -47,37 +47,38 @@ pub(crate) struct ConvertArgs {
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
 
-    /// The format of the input, by the name of a source; told by its first bytes if left out.
+    /// The format of the input: the name of a source. Detected from the first bytes by default.
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<String>,
 
-    /// The format, as this file describes it: the options of a source such as `records`, or a pipeline file.
+    /// A file that describes the format: the options of a source such as `records`, or a pipeline
+    /// file.
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) describe: Option<PathBuf>,
 
-    /// What the source of the events is called in the output, such as '{name}' or '{path}', which
-    /// tells the logs of several inputs apart; also {stem}, {ext}, {parent} and {source}, what it
-    /// is called otherwise.
+    /// The name of the source of the events in the output, such as '{name}' or '{path}', which
+    /// keeps several logs apart; also {stem}, {ext}, {parent}, and {source} for the default.
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) source_name: Option<String>,
 
-    /// The format of the output, by the name of a sink; told by the extension of OUT if left out.
+    /// The format of the output: the name of a sink. Chosen by the extension of OUT by default.
     #[arg(long = "as", value_name = "FORMAT")]
     pub(crate) sink: Option<String>,
 
-    /// Only this field of decoded messages, such as pos[0]; for CSV and JSON lines. May be repeated.
+    /// Write only this field of decoded messages, such as pos[0]; for CSV and JSON lines. May be
+    /// repeated.
     #[arg(short, long, value_name = "PATH", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) field: Vec<String>,
 
-    /// Set any option of the source; VALUE is TOML, or else taken as text.
+    /// Set any option of the source; VALUE is TOML or plain text.
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
     pub(crate) source_option: Vec<Assignment>,
 
-    /// Set any option of the sink; VALUE is TOML, or else taken as text.
+    /// Set any option of the sink; VALUE is TOML or plain text.
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
     pub(crate) sink_option: Vec<Assignment>,
 
-    /// Print the pipeline file that does this, and do nothing.
+    /// Print the equivalent pipeline file and exit.
     #[arg(long)]
     pub(crate) print_pipeline: bool,
 
@@ -85,20 +86,21 @@ pub(crate) struct ConvertArgs {
     pub(crate) engine: EngineArgs,
 }
 
-/// Which events are wanted.
+/// Selects events.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Which events")]
 pub(crate) struct SelectionArgs {
-    /// Only channels that match: a name, a glob, or `re:` and a regular expression. May be repeated.
-    #[arg(short, long, value_name = "GLOB", value_parser = pattern)]
+    /// Only channels that match: a name, a glob, or `re:` and a regular expression. May be
+    /// repeated.
+    #[arg(short, long, value_name = "GLOB", value_parser = channel_pattern)]
     pub(crate) channel: Vec<String>,
 
     /// No channels that match. May be repeated.
-    #[arg(short = 'x', long, value_name = "GLOB", value_parser = pattern)]
+    #[arg(short = 'x', long, value_name = "GLOB", value_parser = channel_pattern)]
     pub(crate) exclude: Vec<String>,
 
-    /// Only events from this time on: 2007-11-03T14:00:00Z, seconds since 1970, or +SECONDS after the
-    /// first event.
+    /// Only events from this time on: 2007-11-03T14:00:00Z, seconds since 1970, or +SECONDS after
+    /// the first event.
     #[arg(long, value_name = "T", value_parser = time, allow_hyphen_values = true)]
     pub(crate) start: Option<String>,
 
@@ -106,13 +108,13 @@ pub(crate) struct SelectionArgs {
     #[arg(long, value_name = "T", value_parser = time, allow_hyphen_values = true)]
     pub(crate) end: Option<String>,
 
-    /// Decode payloads by the types that these files declare: files, globs, folders, or the name of a
-    /// built-in set such as mit-dgc. May be repeated.
+    /// Decode payloads with the types declared in these files: files, globs, folders, or the name
+    /// of a built-in set such as mit-dgc. May be repeated.
     #[arg(long, value_name = "GLOB", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) types: Vec<String>,
 
-    /// Which type a channel has, where types share a fingerprint or fields: a channel or a pattern of
-    /// channels, and the type's full name. May be repeated.
+    /// The type of a channel, if its payloads fit several types: a channel or channel pattern, and
+    /// the full name of the type. May be repeated.
     #[arg(long = "type", value_name = "CHANNEL=TYPE", value_parser = channel_type, requires = "types")]
     pub(crate) channel_types: Vec<(String, String)>,
 

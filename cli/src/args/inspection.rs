@@ -1,4 +1,4 @@
-//! Arguments of the verbs that only look: `info`, `cat`, `types` and `verify`.
+//! Arguments of the verbs that only inspect: `info`, `cat`, `types` and `verify`.
 
 use std::path::PathBuf;
 
@@ -20,28 +20,29 @@ pub(crate) struct InfoArgs {
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<String>,
 
-    /// The format, by the name of a source; told by the first bytes if left out.
+    /// The format: the name of a source. Detected from the first bytes by default.
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<String>,
 
-    /// The format, as this file describes it: the options of a source such as `records`, or a pipeline file.
+    /// A file that describes the format: the options of a source such as `records`, or a pipeline
+    /// file.
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) describe: Option<PathBuf>,
 
-    /// Set any option of the source; VALUE is TOML, or else taken as text.
+    /// Set any option of the source; VALUE is TOML or plain text.
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
     pub(crate) source_option: Vec<Assignment>,
 
-    /// Name the types of channels by what these files declare: files, globs, folders, or names of
-    /// built-in sets, which are known in any case. May be repeated.
+    /// Name the types of channels by these declarations: files, globs, folders, or names of
+    /// built-in sets, which are always known. May be repeated.
     #[arg(long, value_name = "GLOB")]
     pub(crate) types: Vec<PathBuf>,
 
-    /// Print only the overview that stands behind several logs: a line each, and one for all.
+    /// Print only the overview of all logs: one line per log, and a total.
     #[arg(long, conflicts_with = "json")]
     pub(crate) brief: bool,
 
-    /// Print a JSON object a file, one per line.
+    /// Print one JSON object per file, one per line.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -53,22 +54,22 @@ Examples:
   sluice cat monday.lcm tuesday.vel --start 2007-11-03T14:00:00Z --full
   sluice cat drive.lcm --start +5 --end +6 --json | jq .channel | sort | uniq -c")]
 pub(crate) struct CatArgs {
-    /// The logs: files or globs, printed one after another; `-` is standard input.
+    /// The logs: files or globs, printed in this order; `-` is standard input.
     #[arg(required = true, value_name = "FILE", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) files: Vec<String>,
 
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
 
-    /// Only the first N events of those.
+    /// Only the first N of the selected events.
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) limit: Option<u64>,
 
-    /// Show lists and texts of decoded messages whole, however long they are. JSON has them whole anyway.
+    /// Show long lists and strings of decoded messages in full. JSON always has them in full.
     #[arg(long)]
     pub(crate) full: bool,
 
-    /// Print a JSON object an event.
+    /// Print one JSON object per event.
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -80,23 +81,24 @@ pub(crate) struct CatArgs {
     #[arg(short, long, value_name = "PATH", requires = "json", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) field: Vec<String>,
 
-    /// The format, by the name of a source; told by the first bytes if left out.
+    /// The format: the name of a source. Detected from the first bytes by default.
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<String>,
 
-    /// The format, as this file describes it: the options of a source such as `records`, or a pipeline file.
+    /// A file that describes the format: the options of a source such as `records`, or a pipeline
+    /// file.
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) describe: Option<PathBuf>,
 
-    /// Set any option of the source; VALUE is TOML, or else taken as text.
+    /// Set any option of the source; VALUE is TOML or plain text.
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
     pub(crate) source_option: Vec<Assignment>,
 
-    /// Let the source run a program, which may do whatever you may.
+    /// Allow the source to run a program, with all your permissions.
     #[arg(long)]
     pub(crate) allow_exec: bool,
 
-    /// End with exit code 2 where a channel or field that is named was nowhere in the input.
+    /// Exit with code 2 if a channel or field named in an option is not in the input.
     #[arg(long)]
     pub(crate) strict: bool,
 }
@@ -109,12 +111,12 @@ Examples:
 
 Exit codes: 0 all files are right; 2 a file is wrong, and what is said of it is on standard error.")]
 pub(crate) struct TypesArgs {
-    /// Files that declare types, folders of them, globs, or names of built-in sets. All built-in sets if
-    /// left out.
+    /// Files that declare types, folders of them, globs, or names of built-in sets. All built-in
+    /// sets by default.
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Print a JSON object a type, one per line.
+    /// Print one JSON object per type, one per line.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -137,16 +139,16 @@ pub(crate) struct VerifyArgs {
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
 
-    /// The format of files, by the name of a source; told by their first bytes if left out.
+    /// The format of files: the name of a source. Detected from the first bytes by default.
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<String>,
 
-    /// The format of files, as this file describes it: the options of a source such as `records`,
-    /// or a pipeline file.
+    /// A file that describes the format of files: the options of a source such as `records`, or a
+    /// pipeline file.
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) describe: Option<PathBuf>,
 
-    /// Set any option of the source; VALUE is TOML, or else taken as text.
+    /// Set any option of the source; VALUE is TOML or plain text.
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
     pub(crate) source_option: Vec<Assignment>,
 }

@@ -1,5 +1,5 @@
-//! The command line: verbs, and the options of all of them. Options of single verbs are in the
-//! modules below. Judges single values, and acts on none.
+//! The command line: verbs and global options. Options of single verbs are in the modules below and
+//! beside the verbs. Checks single values, and acts on none.
 
 mod convert;
 mod inspection;
@@ -14,9 +14,9 @@ pub(crate) use convert::{ConvertArgs, SelectionArgs};
 pub(crate) use inspection::{CatArgs, InfoArgs, TypesArgs, VerifyArgs};
 pub(crate) use pipelines::{CheckArgs, GraphArgs, GraphFormat, PlanArgs, RunArgs, SetArgs};
 pub(crate) use program::{CompletionsArgs, ManArgs, PluginsArgs};
-pub(crate) use running::{Engine, EngineArgs, ListenArgs, ProgressForm, RunningArgs};
-pub use values::{Assignment, assignment, channel_type, length};
-pub(crate) use values::{above_zero, number, pattern, regex};
+pub(crate) use running::{EngineArgs, EngineKind, ListenArgs, ProgressFormat, RunningArgs};
+pub use values::{Assignment, assignment, channel_type, duration};
+pub(crate) use values::{channel_pattern, finite_number, positive_number, regex_pattern};
 
 use crate::{extension, features};
 
@@ -29,11 +29,10 @@ pub(crate) use crate::commands::spy::SpyArgs;
 
 /// Converts robot sensor logs.
 ///
-/// Reads any log format it has a plugin for, passes the events through stages and writes them in
-/// any other format. What is damaged is stepped over and reported, and outputs appear whole or not
-/// at all.
+/// Reads any log format it has a plugin for, passes the events through stages, and writes them in
+/// any other format. Damage is skipped and reported, and outputs appear complete or not at all.
 ///
-/// Standard output carries data, standard error carries talk.
+/// Data goes to standard output, messages go to standard error.
 #[derive(Debug, Parser)]
 #[command(name = "sluice", version, arg_required_else_help = true, after_help = after_help())]
 pub(crate) struct Cli {
@@ -41,13 +40,13 @@ pub(crate) struct Cli {
     global: GlobalArgs,
 
     #[command(subcommand)]
-    pub(crate) verb: Verb,
+    pub(crate) verb: BuiltInVerb,
 }
 
-/// What goes with every verb.
+/// Options of every verb.
 #[derive(Debug, Args)]
 pub(crate) struct GlobalArgs {
-    /// Say nothing but errors.
+    /// Print only errors.
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
 
@@ -61,12 +60,12 @@ pub(crate) struct GlobalArgs {
     )]
     pub(crate) color: Color,
 
-    /// Say more: what is planned, each input that is begun and done, each output, and how long it
+    /// Print details: the plan, each input as it starts and ends, each output, and how long it
     /// took.
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
 
-    /// How to write what is said on standard error: text for people, or a JSON object per line.
+    /// The format of messages on standard error: text for people, or one JSON object per line.
     #[arg(
         long,
         global = true,
@@ -77,14 +76,14 @@ pub(crate) struct GlobalArgs {
     pub(crate) log_format: LogFormat,
 }
 
-/// The command line of this program: with the verbs that are linked into it.
+/// The command line of this program, including the verbs linked into it.
 pub(crate) fn command() -> Command {
     extension::verbs().fold(Cli::command(), |program, verb| {
         program.subcommand((verb.define)(Command::new(verb.name)))
     })
 }
 
-/// What stands below the options in the help.
+/// The help below the options.
 fn after_help() -> String {
     format!("{EXAMPLES}{}", features::help())
 }
@@ -101,7 +100,7 @@ Exit codes: 0 done, nothing lost; 1 failed, nothing published; 2 wrong use or wr
 130, 143, 129 given up on SIGINT, SIGTERM or SIGHUP, with nothing half done: see the README.";
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Verb {
+pub(crate) enum BuiltInVerb {
     /// Run a pipeline
     Run(RunArgs),
     /// Convert logs, without a pipeline file
@@ -112,7 +111,7 @@ pub(crate) enum Verb {
     Play(Box<PlayArgs>),
     /// Show what is on a live network: channels, rates, losses, messages
     Spy(Box<SpyArgs>),
-    /// Hand live messages on between programs over TCP
+    /// Relay live messages between programs over TCP
     Hub(HubArgs),
     /// Show every mistake in pipeline files
     Check(CheckArgs),
@@ -120,11 +119,11 @@ pub(crate) enum Verb {
     Plan(PlanArgs),
     /// Draw a pipeline
     Graph(GraphArgs),
-    /// List plugins, or tell of one
+    /// List plugins, or describe one
     Plugins(PluginsArgs),
     /// Print the JSON Schema of pipeline files
     Schema,
-    /// Tell what is in logs: channels, counts, rates, gaps, damage
+    /// Show what is in logs: channels, counts, rates, gaps, damage
     Info(InfoArgs),
     /// Print events as text or JSON lines
     Cat(CatArgs),
@@ -132,9 +131,9 @@ pub(crate) enum Verb {
     Types(TypesArgs),
     /// Check outputs against their manifest, and logs for damage
     Verify(VerifyArgs),
-    /// Put together the records of a batch that was run in parts
+    /// Merge the records of a batch that was run in parts
     MergeManifests(MergeManifestsArgs),
-    /// Begin a plugin of your own: a crate that builds
+    /// Create a plugin of your own: a crate that builds
     New(NewArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
@@ -142,19 +141,19 @@ pub(crate) enum Verb {
     Man(ManArgs),
 }
 
-/// How what is said on standard error is written.
+/// The format of messages on standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// Lines for people.
+    /// Text for people.
     Text,
-    /// A JSON object per line.
+    /// One JSON object per line.
     Json,
 }
 
 /// When to use colors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Color {
-    /// On terminals, unless NO_COLOR is set.
+    /// On a terminal, unless NO_COLOR is set.
     Auto,
     /// Always.
     Always,

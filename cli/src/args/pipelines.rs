@@ -26,7 +26,8 @@ pub(crate) struct RunArgs {
 /// Values for the variables of a pipeline file.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SetArgs {
-    /// Give `${NAME}` in the pipeline file a value. What is not given is looked up in the environment.
+    /// Set the variable `${NAME}` of the pipeline file. Other variables are read from the
+    /// environment.
     #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
     pub(crate) set: Vec<Assignment>,
 }
@@ -49,7 +50,7 @@ pub(crate) struct PlanArgs {
     #[command(flatten)]
     pub(crate) variables: SetArgs,
 
-    /// Print it as JSON.
+    /// Print the plan as JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -62,7 +63,7 @@ pub(crate) struct GraphArgs {
     #[command(flatten)]
     pub(crate) variables: SetArgs,
 
-    /// The language to draw in.
+    /// The language of the drawing.
     #[arg(long, value_name = "FORMAT", default_value = "mermaid")]
     pub(crate) format: GraphFormat,
 }

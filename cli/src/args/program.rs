@@ -1,4 +1,4 @@
-//! Arguments of the verbs that tell of the program itself: `plugins`, `completions` and `man`.
+//! Arguments of the verbs about the program itself: `plugins`, `completions` and `man`.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct PluginsArgs {
-    /// The name of a plugin; all are listed if left out.
+    /// The name of a plugin. Lists all by default.
     pub(crate) name: Option<String>,
 
     /// Print a JSON array with options and schemas.
@@ -22,8 +22,8 @@ pub(crate) struct CompletionsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Write a page for the program and one for each verb into this folder, instead of printing the
-    /// program's.
+    /// Write one page for the program and one per verb into this folder, instead of printing the
+    /// program's page.
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 }

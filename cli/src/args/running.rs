@@ -1,4 +1,4 @@
-//! Options of verbs that run pipelines: with what to run, what to show of it, what to receive.
+//! Options of the verbs that run pipelines: resources, progress, and receiving.
 
 use std::path::PathBuf;
 
@@ -6,8 +6,8 @@ use clap::{Args, ValueEnum};
 use sluice_core::options::ByteSize;
 use sluice_pipeline::batch::Shard;
 
-use super::values::length;
-use crate::ending::Failure;
+use super::values::duration;
+use crate::exit::Failure;
 use crate::extension;
 
 /// How to run a pipeline.
@@ -17,20 +17,20 @@ pub(crate) struct EngineArgs {
     #[command(flatten)]
     pub(crate) running: RunningArgs,
 
-    /// Replace outputs that exist, once the run has succeeded.
+    /// Replace existing outputs, once the run has succeeded.
     #[arg(long, alias = "force", conflicts_with = "resume")]
     pub(crate) overwrite: bool,
 
-    /// Go on where an earlier run was interrupted: what it made of the same inputs with the same
-    /// pipeline is checked and kept, what else is there is replaced.
+    /// Continue an interrupted run: outputs it completed for the same inputs and pipeline are
+    /// checked and kept, anything else is replaced.
     #[arg(long)]
     pub(crate) resume: bool,
 
-    /// Where outputs are named after inputs: when one input fails, go on with the others.
+    /// For outputs named after inputs: if one input fails, continue with the others.
     #[arg(long)]
     pub(crate) keep_going: bool,
 
-    /// Show what would be read and written, and do nothing.
+    /// Show what would be read and written, and exit.
     #[arg(long)]
     pub(crate) dry_run: bool,
 
@@ -41,97 +41,100 @@ pub(crate) struct EngineArgs {
         default_value = "local",
         hide = extension::engine().is_none()
     )]
-    pub(crate) engine: Engine,
+    pub(crate) engine: EngineKind,
 
     #[command(flatten)]
-    pub(crate) cluster: ReachArgs,
+    pub(crate) cluster: ClusterRunArgs,
 
-    /// Where outputs are named after inputs: run the I-th of N parts of the inputs (the I-th, the I+N-th, and so
-    /// on), of which others may be run elsewhere at the same time. `merge-manifests` puts their records together.
+    /// For outputs named after inputs: run the I-th of N parts of the inputs (the I-th, the I+N-th,
+    /// and so on). Other parts may run elsewhere at the same time. `merge-manifests` merges their
+    /// records.
     #[arg(long, value_name = "I/N", value_parser = Shard::parse)]
     pub(crate) shard: Option<Shard>,
 }
 
 /// How a run reaches a cluster.
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct ReachArgs {
+pub(crate) struct ClusterRunArgs {
     /// With --engine ballista: the address of the scheduler.
     #[arg(long, value_name = "HOST:PORT", hide = extension::engine().is_none())]
     pub(crate) scheduler: Option<String>,
 
-    /// With --engine ballista: start a scheduler and N executors on this machine, for this run only.
+    /// With --engine ballista: start a scheduler and N executors on this machine, for this run
+    /// only.
     #[arg(
         long,
         value_name = "N",
         conflicts_with = "scheduler",
-        value_parser = executors,
+        value_parser = executor_count,
         hide = extension::engine().is_none()
     )]
     pub(crate) local_cluster: Option<usize>,
 
-    /// With --engine ballista: give up work of which nothing is heard for this long although executors
-    /// are idle, and hand it out again.
-    #[arg(long, value_name = "T", default_value = "30m", hide = true, value_parser = length)]
+    /// With --engine ballista: how long a unit may show no sign of life while executors are idle,
+    /// before it is given to another executor.
+    #[arg(long, value_name = "T", default_value = "30m", hide = true, value_parser = duration)]
     pub(crate) cluster_patience: String,
 }
 
-/// With what to run, and how to tell of it.
+/// Resources of a run, and how to report it.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Running")]
 pub(crate) struct RunningArgs {
-    /// How many threads to use; one a core if left out. Does not change the output.
+    /// The number of threads; one per core by default. Does not change the output.
     #[arg(short, long, value_name = "N")]
     pub(crate) jobs: Option<usize>,
 
-    /// How much memory to use, such as 512MiB; goes before what the pipeline says.
+    /// How much memory to use, such as 512MiB; overrides the pipeline file.
     #[arg(long, value_name = "SIZE", value_parser = ByteSize::parse)]
     pub(crate) memory: Option<ByteSize>,
 
-    /// Write a report of the run as JSON: counts by channel, damage, files with hashes. `-` is
+    /// Write a report of the run as JSON: counts per channel, damage, files with hashes. `-` is
     /// standard output.
     #[arg(long, value_name = "FILE.json")]
     pub(crate) report: Option<PathBuf>,
 
-    /// Let the pipeline run programs. They may do whatever you may: look at what `sluice check` says of
-    /// a pipeline that is not yours.
+    /// Allow the pipeline to run programs, with all your permissions: `sluice check` lists them;
+    /// look at them first if the pipeline is not yours.
     #[arg(long)]
     pub(crate) allow_exec: bool,
 
-    /// Fail with exit code 2 where a channel or field that is named was nowhere in the input, instead of
-    /// warning of it. Nothing is published then, but for inputs of a batch, and what is live.
+    /// Fail with exit code 2 if a channel or field named in an option is not in the input, instead
+    /// of printing a warning. Nothing is published then, except for inputs of a batch and live
+    /// outputs.
     #[arg(long)]
     pub(crate) strict: bool,
 
-    /// How to show progress: auto is a bar on a terminal and a line now and then elsewhere.
+    /// How to show progress: auto is a bar on a terminal, and a line every few seconds elsewhere.
     #[arg(long, value_name = "FORM", default_value = "auto")]
-    pub(crate) progress: ProgressForm,
+    pub(crate) progress: ProgressFormat,
 }
 
-/// What to receive through, and for how long.
+/// How to receive, and for how long.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Receiving")]
 pub(crate) struct ListenArgs {
-    /// End after this long: seconds, or 200ms, 1m30s, 2h.
-    #[arg(long, value_name = "T", value_parser = length)]
+    /// Stop after this long: seconds, or 200ms, 1m30s, 2h.
+    #[arg(long, value_name = "T", value_parser = duration)]
     pub(crate) duration: Option<String>,
 
-    /// End when nothing has come for this long.
-    #[arg(long, value_name = "T", value_parser = length)]
+    /// Stop if nothing is received for this long.
+    #[arg(long, value_name = "T", value_parser = duration)]
     pub(crate) idle_timeout: Option<String>,
 
-    /// End after N messages.
+    /// Stop after N messages.
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) limit: Option<u64>,
 
-    /// The network interface to listen on, by name or address; the one the group is routed to if left
-    /// out.
+    /// The network interface to listen on, by name or address. By default the one the group is
+    /// routed to.
     #[arg(long, value_name = "NAME")]
     pub(crate) interface: Option<String>,
 }
 
 /// Where to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Engine {
+pub(crate) enum EngineKind {
     /// On this machine.
     #[default]
     Local,
@@ -141,7 +144,7 @@ pub(crate) enum Engine {
 
 /// How to show progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ProgressForm {
+pub(crate) enum ProgressFormat {
     /// A bar on a terminal, a line every five seconds elsewhere.
     #[default]
     Auto,
@@ -155,9 +158,9 @@ pub(crate) enum ProgressForm {
     None,
 }
 
-impl ReachArgs {
-    /// Refuses to name a cluster for a run that is to stay here.
-    pub(crate) fn refuse_to_stay_here(&self) -> Result<(), Failure> {
+impl ClusterRunArgs {
+    /// Refuses cluster options without `--engine ballista`.
+    pub(crate) fn refuse_without_cluster_engine(&self) -> Result<(), Failure> {
         let asked = match (&self.scheduler, self.local_cluster) {
             (Some(_), _) => "--scheduler",
             (_, Some(_)) => "--local-cluster",
@@ -165,12 +168,12 @@ impl ReachArgs {
         };
         let what =
             format!("{asked} is for runs on a cluster: add --engine ballista; nothing was done");
-        Err(Failure::WrongUse(what))
+        Err(Failure::Usage(what))
     }
 }
 
-/// How many executors one machine may be.
-fn executors(text: &str) -> Result<usize, String> {
+/// Parses the number of local executors.
+fn executor_count(text: &str) -> Result<usize, String> {
     let number = text.trim().parse().ok().filter(|number| (1..=64).contains(number));
     number.ok_or_else(|| "expected a number from 1 to 64".to_owned())
 }

@@ -1,5 +1,4 @@
-//! Runs a pipeline for each input by itself, where outputs are named after inputs, and says what became
-//! of each.
+//! Runs a pipeline once per input, for outputs named after inputs, and reports the result of each.
 
 use std::path::PathBuf;
 
@@ -9,55 +8,59 @@ use sluice_pipeline::batch::{Batch, BatchReport, Failing, Status};
 use sluice_pipeline::run::Options;
 
 use crate::args::EngineArgs;
-use crate::commands::execute::{self, ReportFile, summary, tell_losses, tell_unmatched, watch};
-use crate::ending::{Ending, Outcome};
-use crate::flags::Origin;
+use crate::commands::execute::{
+    self, ReportFile, report_losses, report_unmatched, run_watched, summary_text,
+};
+use crate::exit::{CommandResult, ExitStatus};
+use crate::flags::PipelineOrigin;
 use crate::shell::Shell;
 use crate::units;
 
-/// How many failed inputs are listed; the report has all of them.
+/// The number of failed inputs listed; the report has all.
 const MOST_SHOWN: usize = 100;
 
 /// Runs a batch.
 pub(crate) fn execute(
     pipeline: &Pipeline,
     args: &EngineArgs,
-    origin: Origin,
+    origin: PipelineOrigin,
     shell: &Shell,
-) -> Outcome {
+) -> CommandResult {
     let mut batch = Batch::of(pipeline, &shell.registry)?;
     if let Some(shard) = args.shard {
-        batch = batch.shard(shard, pipeline, &execute::options(args));
+        batch = batch.shard(shard, pipeline, &execute::engine_options(args));
     }
     let outputs: Vec<PathBuf> =
         batch.units.iter().flat_map(|unit| unit.outputs.iter().cloned()).collect();
-    let report_file = ReportFile::of(&args.running, pipeline, &outputs)?;
+    let report_file = ReportFile::open_if_requested(&args.running, pipeline, &outputs)?;
     let failing = if args.keep_going { Failing::GoOn } else { Failing::Stop };
-    let carrier = execute::carrier(args, shell)?;
+    let carrier = execute::connect_carrier(args, shell)?;
     let run = |options: &Options| match &carrier {
         Some(carrier) => Ok(batch.run_by(&**carrier, &shell.registry, options)?),
         None => Ok(batch.run(&shell.registry, options, failing)?),
     };
-    let result = watch(args, shell, run);
+    let result = run_watched(args, shell, run);
     if let Some(file) = report_file {
         file.write(result.as_ref().map(BatchReport::to_json))?;
     }
     let report = result?;
-    tell_losses(&report.report, origin, shell);
-    tell_unmatched(&report.report, origin, shell);
-    execute::tell_summary(&words(&report), fields(&report), &args.running, shell);
-    tell_failures(&report, args, shell);
+    report_losses(&report.report, origin, shell);
+    report_unmatched(&report.report, origin, shell);
+    execute::print_summary(&batch_summary(&report), batch_fields(&report), &args.running, shell);
+    report_failures(&report, args, shell);
     Ok(match report.exit() {
-        _ if report.is_given_up() => Ending::Interrupted(report.exit()),
-        1 => Ending::Wrong,
-        _ if args.running.strict && report.report.unmatched().next().is_some() => Ending::Unmatched,
-        0 => Ending::Done,
-        _ => Ending::Losses,
+        _ if report.is_given_up() => ExitStatus::Interrupted(report.exit()),
+        1 => ExitStatus::Failed,
+        _ if args.running.strict && report.report.unmatched().next().is_some() => {
+            ExitStatus::Unmatched
+        }
+        0 => ExitStatus::Done,
+        _ => ExitStatus::Losses,
     })
 }
 
-/// What became of the inputs, for programs.
-fn fields(report: &BatchReport) -> Value {
+/// The result of the batch as JSON fields.
+fn batch_fields(report: &BatchReport) -> Value {
     let mut fields = execute::summary_fields(&report.report);
     fields["exit"] = report.exit().into();
     fields["inputs"] = json!({
@@ -69,8 +72,8 @@ fn fields(report: &BatchReport) -> Value {
     fields
 }
 
-fn words(report: &BatchReport) -> String {
-    let inputs = |status| units::many(report.count(status) as u64, "input");
+fn batch_summary(report: &BatchReport) -> String {
+    let inputs = |status| units::pluralize(report.count(status) as u64, "input");
     let mut text = format!("{} done", inputs(Status::Done));
     let others = [
         (Status::Skipped, "done before"),
@@ -85,17 +88,17 @@ fn words(report: &BatchReport) -> String {
         }
     }
     if report.count(Status::Done) > 0 {
-        text += &format!("; {}", summary(&report.report));
+        text += &format!("; {}", summary_text(&report.report));
     }
     text
 }
 
-fn tell_failures(report: &BatchReport, args: &EngineArgs, shell: &Shell) {
+fn report_failures(report: &BatchReport, args: &EngineArgs, shell: &Shell) {
     let before = report.units.iter().filter(|unit| unit.status == Status::Skipped);
     match before.filter(|unit| unit.exit != Some(0)).count() {
         0 => {}
         losses => {
-            let inputs = units::many(losses as u64, "input");
+            let inputs = units::pluralize(losses as u64, "input");
             shell.warn(&format!("there were losses when {inputs} had been done before"));
         }
     }
@@ -104,7 +107,7 @@ fn tell_failures(report: &BatchReport, args: &EngineArgs, shell: &Shell) {
         let reason = unit.error.as_deref().unwrap_or_default();
         let text = format!("{} failed: {reason}", unit.input.display());
         let fields = json!({ "input": unit.input.to_string_lossy(), "reason": reason });
-        shell.error_of("input-failed", &text, fields);
+        shell.error_with_fields("input-failed", &text, fields);
     }
     let more = failed().count().saturating_sub(MOST_SHOWN);
     if more > 0 {
@@ -113,14 +116,14 @@ fn tell_failures(report: &BatchReport, args: &EngineArgs, shell: &Shell) {
     let left = report.count(Status::NotStarted) as u64;
     if report.is_given_up() {
         let given_up = report.count(Status::Interrupted) as u64;
-        let inputs = units::many(left + given_up, "input");
+        let inputs = units::pluralize(left + given_up, "input");
         let how = if args.overwrite { "--resume instead of --overwrite" } else { "--resume" };
         shell.warn(&format!(
             "interrupted: what is done is recorded, and nothing of the {inputs} left was published; the \
              same command with {how} goes on"
         ));
     } else if left > 0 {
-        let inputs = units::many(left, "input");
+        let inputs = units::pluralize(left, "input");
         let all = "--keep-going does the others when one fails";
         shell.warn(&format!("{inputs} not started; --resume goes on with them, {all}"));
     }

@@ -7,27 +7,31 @@ use sluice_core::{Plugin, PluginKind};
 use sluice_pipeline::Report;
 use sluice_pipeline::run::{self, Options};
 
-use crate::args::{Assignment, CatArgs, ProgressForm, SelectionArgs};
+use crate::args::{Assignment, CatArgs, ProgressFormat, SelectionArgs};
 use crate::commands::{convert, execute};
-use crate::description::Format;
-use crate::ending::{Failure, Outcome};
-use crate::flags::Origin;
+use crate::exit::{CommandResult, Failure};
+use crate::flags::PipelineOrigin;
+use crate::input_format::InputFormat;
 use crate::inputs;
-use crate::progress::Meter;
+use crate::progress::ProgressMeter;
 use crate::recipe::Recipe;
 use crate::shell::Shell;
-use crate::signals::Listening;
+use crate::signals::SignalListener;
 
-/// Logs that one source reads, one after another.
-struct Group<'s> {
+/// Consecutive inputs that are read by the same source.
+struct InputGroup<'s> {
     source: &'s Plugin,
     inputs: Vec<String>,
 }
 
-pub(crate) fn run(args: &CatArgs, shell: &Shell) -> Outcome {
-    let (inputs, selection) = inputs::without_addresses(&args.files, &args.selection, shell)?;
-    let format = Format::of(args.from.as_deref(), args.describe.as_deref(), &args.source_option)?;
-    let groups = groups(inputs, &format, shell)?;
+pub(crate) fn run(args: &CatArgs, shell: &Shell) -> CommandResult {
+    let (inputs, selection) = inputs::resolve_file_urls(&args.files, &args.selection, shell)?;
+    let format = InputFormat::from_args(
+        args.from.as_deref(),
+        args.describe.as_deref(),
+        &args.source_option,
+    )?;
+    let groups = group_inputs(inputs, &format, shell)?;
     if groups.len() > 1 {
         refuse_relative_times(&selection)?;
     }
@@ -35,51 +39,53 @@ pub(crate) fn run(args: &CatArgs, shell: &Shell) -> Outcome {
     for group in groups {
         let printed: u64 = report.sinks.values().map(|sink| sink.events).sum();
         let limit = args.limit.map(|limit| limit.saturating_sub(printed));
-        // What is behind the limit is not opened; a limit of 0 still judges the options.
+        // Inputs beyond the limit are not opened; a limit of 0 still validates the options.
         if limit == Some(0) && printed > 0 {
             break;
         }
-        report.add(print(args, &group, &selection, &format, limit, shell)?);
+        report.add(print_group(args, &group, &selection, &format, limit, shell)?);
     }
-    execute::tell_losses(&report, Origin::Flags, shell);
-    execute::tell_unmatched(&report, Origin::Flags, shell);
-    Ok(execute::ending_of(&report, args.strict))
+    execute::report_losses(&report, PipelineOrigin::Flags, shell);
+    execute::report_unmatched(&report, PipelineOrigin::Flags, shell);
+    Ok(execute::exit_status(&report, args.strict))
 }
 
-/// Inputs as they are read: together where one source reads all, else those of one format that
-/// follow each other.
-fn groups<'s>(
+/// Groups inputs: all of them if one source reads all, otherwise runs of consecutive inputs of one
+/// format.
+fn group_inputs<'s>(
     inputs: Vec<String>,
-    format: &Format,
+    format: &InputFormat,
     shell: &'s Shell,
-) -> Result<Vec<Group<'s>>, Failure> {
-    let source =
-        |inputs: &[String]| convert::source(inputs, format.from.as_deref(), &format.options, shell);
+) -> Result<Vec<InputGroup<'s>>, Failure> {
+    let source = |inputs: &[String]| {
+        convert::find_source(inputs, format.from.as_deref(), &format.options, shell)
+    };
     let mixed = match source(&inputs) {
-        Ok(source) => return Ok(vec![Group { source, inputs }]),
+        Ok(source) => return Ok(vec![InputGroup { source, inputs }]),
         Err(failure) => failure,
     };
-    // What has no end has nothing behind it.
+    // A live input has no end, so nothing can follow it.
     if inputs.len() == 1 || inputs.iter().any(|input| inputs::is_url(input)) {
         return Err(mixed);
     }
-    let mut groups: Vec<Group<'s>> = Vec::new();
+    let mut groups: Vec<InputGroup<'s>> = Vec::new();
     for input in inputs {
         let source = source(std::slice::from_ref(&input))?;
         match groups.last_mut().filter(|group| group.source.name == source.name) {
             Some(group) => group.inputs.push(input),
-            None => groups.push(Group { source, inputs: vec![input] }),
+            None => groups.push(InputGroup { source, inputs: vec![input] }),
         }
     }
     Ok(groups)
 }
 
-/// Logs that are not read together have no first event in common.
+/// Refuses times relative to the first event, as logs that are read separately have no common first
+/// event.
 fn refuse_relative_times(selection: &SelectionArgs) -> Result<(), Failure> {
     for (flag, time) in [("--start", &selection.start), ("--end", &selection.end)] {
         let Some(time) = time else { continue };
         if matches!(TimePoint::parse_chosen(time), Ok(TimePoint::After(_))) {
-            return Err(Failure::WrongUse(format!(
+            return Err(Failure::Usage(format!(
                 "{flag} {time} counts from the first event of all logs, and these are of different \
                  formats: give a point in time, or print them one by one"
             )));
@@ -89,16 +95,17 @@ fn refuse_relative_times(selection: &SelectionArgs) -> Result<(), Failure> {
 }
 
 /// Prints the events of one group.
-fn print(
+fn print_group(
     args: &CatArgs,
-    group: &Group<'_>,
+    group: &InputGroup<'_>,
     selection: &SelectionArgs,
-    format: &Format,
+    format: &InputFormat,
     limit: Option<u64>,
     shell: &Shell,
 ) -> Result<Report, Failure> {
     let source = group.source;
-    let sink = inputs::named(shell, PluginKind::Sink, if args.json { "jsonl" } else { "text" })?;
+    let sink =
+        inputs::plugin_named(shell, PluginKind::Sink, if args.json { "jsonl" } else { "text" })?;
     let recipe = Recipe {
         source: source.name,
         inputs: &group.inputs,
@@ -106,7 +113,7 @@ fn print(
         own_types: source.types,
         selection: Some(selection),
         limit,
-        // To show a payload, it has to be there.
+        // Payloads must be encoded again to be shown.
         encodes: args.payload && source.gives_rows,
         sink: sink.name,
         output: "-",
@@ -114,17 +121,17 @@ fn print(
         fields: &args.field,
         ..Recipe::default()
     };
-    let pipeline = convert::read("sluice cat", &recipe.text(), shell)?;
-    // Of a run that only prints, nothing is to be seen but what programs say.
-    let meter = Arc::new(Meter::new(ProgressForm::None, shell));
+    let pipeline = convert::parse_generated("sluice cat", &recipe.text(), shell)?;
+    // Show no progress, only the messages of child programs.
+    let meter = Arc::new(ProgressMeter::new(ProgressFormat::None, shell));
     let allow_exec = args.allow_exec;
     let options = Options { allow_exec, progress: Some(meter.clone()), ..Options::default() };
-    // There is nothing to finish.
-    let listening = Listening::to_end();
+    // Nothing needs to be finished on a signal.
+    let listening = SignalListener::terminating();
     let result = run::run(pipeline, &options);
     drop(listening);
     let mut report = result?;
-    meter.forget_told(&mut report);
+    meter.drop_reported_notes(&mut report);
     Ok(report)
 }
 

@@ -1,4 +1,4 @@
-//! `check`: shows every mistake of every file. Opens no input.
+//! `check`: prints every mistake in every file. Opens no input.
 
 use sluice_core::name::{printable, printable_sentence};
 use sluice_core::programs::Program;
@@ -6,27 +6,27 @@ use sluice_pipeline::Pipeline;
 
 use crate::args::CheckArgs;
 use crate::commands::{document, variables};
-use crate::ending::{Ending, Failure, Outcome};
-use crate::out;
+use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::shell::Shell;
+use crate::stdout;
 
-pub(crate) fn run(args: &CheckArgs, shell: &Shell) -> Outcome {
-    let mut worst = Ending::Done;
+pub(crate) fn run(args: &CheckArgs, shell: &Shell) -> CommandResult {
+    let mut worst = ExitStatus::Done;
     for file in &args.files {
         match check(file, args, shell) {
             Ok(pipeline) => {
-                out::text(&text(file, &pipeline))?;
+                stdout::text(&text(file, &pipeline))?;
             }
             Err(failure) => {
-                failure.tell(shell);
-                worst = Ending::WrongFiles;
+                failure.report(shell);
+                worst = ExitStatus::InvalidPipelines;
             }
         }
     }
     Ok(worst)
 }
 
-/// What there is to say of a file that is right.
+/// The report on a valid file.
 fn text(file: &str, pipeline: &Pipeline) -> String {
     let mut lines = vec![format!("{}: ok", printable(file))];
     for node in &pipeline.nodes {

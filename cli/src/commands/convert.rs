@@ -1,4 +1,4 @@
-//! `convert`: the pipeline most people need, made from arguments and run like any other.
+//! `convert`: generates the most common pipeline from arguments, and runs it.
 
 use std::env;
 use std::io::{self, Write};
@@ -10,58 +10,58 @@ use sluice_pipeline::{Document, Node, Part, Pipeline, Variables};
 
 use crate::args::{Assignment, ConvertArgs, EngineArgs};
 use crate::commands::{execute, shared_names};
-use crate::description::Format;
-use crate::ending::{Ending, Failure, Outcome};
-use crate::flags::{self, Origin};
-use crate::inputs::{self, Mode};
+use crate::exit::{CommandResult, ExitStatus, Failure};
+use crate::flags::{self, PipelineOrigin};
+use crate::input_format::InputFormat;
+use crate::inputs::{self, OpenMode};
 use crate::recipe::Recipe;
 use crate::shell::Shell;
 
-pub(crate) fn run(args: &ConvertArgs, shell: &Shell) -> Outcome {
-    execute::refuse_what_is_missing(&args.engine)?;
-    let text = text(args, shell)?;
-    let pipeline = read("sluice convert", &text, shell)?;
+pub(crate) fn run(args: &ConvertArgs, shell: &Shell) -> CommandResult {
+    execute::check_engine(&args.engine)?;
+    let text = pipeline_text(args, shell)?;
+    let pipeline = parse_generated("sluice convert", &text, shell)?;
     if args.print_pipeline {
         return print_pipeline("sluice convert", text, shell);
     }
-    let overwrite = args.engine.overwrite || replaces(&args.to)?;
+    let overwrite = args.engine.overwrite || mode_replaces(&args.to)?;
     let engine = EngineArgs { overwrite, ..args.engine.clone() };
-    execute::execute(pipeline, &engine, Origin::Flags, shell)
+    execute::execute(pipeline, &engine, PipelineOrigin::Flags, shell)
 }
 
-/// Whether an address says that the log it names is to be replaced.
-fn replaces(to: &str) -> Result<bool, Failure> {
-    let url = inputs::file_url(to).map_err(Failure::WrongUse)?;
-    Ok(url.is_some_and(|url| url.mode == Some(Mode::Write)))
+/// Whether a `file://` URL asks to replace the log.
+fn mode_replaces(to: &str) -> Result<bool, Failure> {
+    let url = inputs::parse_file_url(to).map_err(Failure::Usage)?;
+    Ok(url.is_some_and(|url| url.mode == Some(OpenMode::Write)))
 }
 
-/// Reads a pipeline that was made on the spot. Its text has no variables in it.
-pub(crate) fn read(name: &str, text: &str, shell: &Shell) -> Result<Pipeline, Failure> {
+/// Parses a generated pipeline, which has no variables.
+pub(crate) fn parse_generated(name: &str, text: &str, shell: &Shell) -> Result<Pipeline, Failure> {
     let document = Document::generated(format!("{name} (the pipeline made for it)"), text);
     let pipeline = Pipeline::read(&document, &Variables::default(), &shell.registry)
-        .map_err(|mistakes| flags::mistakes(&mistakes))?;
-    refuse_fields_of_nothing(&pipeline)?;
+        .map_err(|mistakes| flags::mistakes_with_flags(&mistakes))?;
+    refuse_fields_without_decoding(&pipeline)?;
     Ok(pipeline)
 }
 
-/// Prints a pipeline that was made on the spot, to be saved anywhere: its paths are absolute.
-pub(crate) fn print_pipeline(name: &str, text: String, shell: &Shell) -> Outcome {
+/// Prints a generated pipeline with absolute paths, so that it can be saved anywhere.
+pub(crate) fn print_pipeline(name: &str, text: String, shell: &Shell) -> CommandResult {
     let here = env::current_dir().map_err(|e| Error::io("find", Path::new("."), e))?;
     if here.to_str().is_none() {
         let what =
             "the name of this folder is not UTF-8, so paths are relative to it: save it here";
         shell.warn(what);
         io::stdout().write_all(text.as_bytes())?;
-        return Ok(Ending::Done);
+        return Ok(ExitStatus::Done);
     }
     let document = Document::generated(name, text);
     let text = document.relocated(&here, &Variables::default(), &shell.registry)?;
     io::stdout().write_all(text.as_bytes())?;
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }
 
-/// Refuses flags that name fields where nothing is decoded.
-fn refuse_fields_of_nothing(pipeline: &Pipeline) -> Result<(), Failure> {
+/// Refuses flags that name fields if nothing is decoded.
+fn refuse_fields_without_decoding(pipeline: &Pipeline) -> Result<(), Failure> {
     let has_rows = |node: &Node| match &node.part {
         Part::Source(source) => !source.is_undecoded(),
         Part::Stage(_) => node.plugin == "decode",
@@ -74,20 +74,24 @@ fn refuse_fields_of_nothing(pipeline: &Pipeline) -> Result<(), Failure> {
     let mut fields = names.filter(|(_, name)| matches!(name.name, SearchedName::Field(_)));
     match fields.next() {
         None => Ok(()),
-        Some((node, name)) => Err(Failure::WrongUse(format!(
+        Some((node, name)) => Err(Failure::Usage(format!(
             "{}: fields are those of decoded messages; say with --types which files declare them",
             flags::flag(&node.name, &name.option)
         ))),
     }
 }
 
-/// The pipeline file that does what was asked for.
-pub(crate) fn text(args: &ConvertArgs, shell: &Shell) -> Result<String, Failure> {
-    let sink = Sink::of(&args.to, args.sink.as_deref(), &args.sink_option, shell)?;
-    let (inputs, selection) = inputs::without_addresses(&args.inputs, &args.selection, shell)?;
-    let format = Format::of(args.from.as_deref(), args.describe.as_deref(), &args.source_option)?;
-    let source = source(&inputs, format.from.as_deref(), &format.options, shell)?;
-    let shared = shared_names::of(&inputs, &format.options, (source, sink.plugin), shell);
+/// The pipeline file equivalent to the arguments.
+pub(crate) fn pipeline_text(args: &ConvertArgs, shell: &Shell) -> Result<String, Failure> {
+    let sink = OutputTarget::from_path(&args.to, args.sink.as_deref(), &args.sink_option, shell)?;
+    let (inputs, selection) = inputs::resolve_file_urls(&args.inputs, &args.selection, shell)?;
+    let format = InputFormat::from_args(
+        args.from.as_deref(),
+        args.describe.as_deref(),
+        &args.source_option,
+    )?;
+    let source = find_source(&inputs, format.from.as_deref(), &format.options, shell)?;
+    let shared = shared_names::find(&inputs, &format.options, (source, sink.plugin), shell);
     let recipe = Recipe {
         source: source.name,
         inputs: &inputs,
@@ -105,36 +109,36 @@ pub(crate) fn text(args: &ConvertArgs, shell: &Shell) -> Result<String, Failure>
     if !source.gives_rows && source.types.is_empty() {
         return Ok(text);
     }
-    let wants_payloads = wants_payloads(&text, shell);
+    let wants_payloads = needs_payloads(&text, shell);
     if source.gives_rows && wants_payloads {
         return Ok(Recipe { encodes: true, ..recipe }.text());
     }
-    // A source that knows its types gives fields wherever they can be written, or are asked about.
+    // If the source knows its types, decode whenever the sink can write fields or a condition needs
+    // them.
     if !wants_payloads || selection.condition.is_some() {
         return Ok(Recipe { own_types: source.types, ..recipe }.text());
     }
     Ok(text)
 }
 
-/// Whether a sink of this pipeline needs payloads. What is wrong with it is said elsewhere.
-fn wants_payloads(text: &str, shell: &Shell) -> bool {
-    let Ok(pipeline) = read("sluice convert", text, shell) else { return false };
+/// Whether a sink of this pipeline needs payloads. Errors are reported later.
+fn needs_payloads(text: &str, shell: &Shell) -> bool {
+    let Ok(pipeline) = parse_generated("sluice convert", text, shell) else { return false };
     pipeline.nodes.iter().any(|node| matches!(&node.part, Part::Sink(sink) if !sink.takes_rows()))
 }
 
-/// The source for these inputs: the one called `from`, which is told these options, or else the one that they
-/// ask for.
-pub(crate) fn source<'s>(
+/// The source for these inputs: the one called `from`, or the one that they sniff as.
+pub(crate) fn find_source<'s>(
     inputs: &[String],
     from: Option<&str>,
     options: &[Assignment],
     shell: &'s Shell,
 ) -> Result<&'s Plugin, Failure> {
-    // What `--from` names is opened by the run; there is nothing to find out before.
+    // Inputs of a source named by `--from` are first opened by the run.
     if let Some(name) = from {
-        let plugin = inputs::named(shell, PluginKind::Source, name)?;
+        let plugin = inputs::plugin_named(shell, PluginKind::Source, name)?;
         if options.is_empty() {
-            inputs::expect_path_to_do(plugin)?;
+            inputs::check_path_suffices(plugin)?;
         }
         return Ok(plugin);
     }
@@ -143,13 +147,13 @@ pub(crate) fn source<'s>(
     }
     let files = inputs.iter().map(|name| inputs::expand(shell, name));
     let files: Vec<_> = files.collect::<Result<_, _>>()?;
-    inputs::source_of(shell, &files.concat(), None)
+    inputs::source_for(shell, &files.concat(), None)
 }
 
-/// Logs as verbs are told of them: what to read, and how.
+/// Arguments that name logs: what to read, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct LogArgs<'a> {
-    /// What stands before mistakes in it: the verb.
+    /// The verb, as a prefix of errors.
     pub verb: &'a str,
     /// Files and globs.
     pub paths: &'a [String],
@@ -161,15 +165,15 @@ pub struct LogArgs<'a> {
     pub options: &'a [Assignment],
 }
 
-/// The source that reads these logs, and the plugin that it is of. Programs are not run.
+/// Opens the source of these logs; also returns its plugin. Refuses sources that run programs.
 pub fn open_logs<'s>(
     args: &LogArgs<'_>,
     shell: &'s Shell,
 ) -> Result<(&'s Plugin, Box<dyn Source>), Failure> {
-    let format = Format::of(args.from, args.describe, args.options)?;
-    let plugin = source(args.paths, format.from.as_deref(), &format.options, shell)?;
+    let format = InputFormat::from_args(args.from, args.describe, args.options)?;
+    let plugin = find_source(args.paths, format.from.as_deref(), &format.options, shell)?;
     if plugin.program.is_some() {
-        return Err(Failure::WrongUse(format!(
+        return Err(Failure::Usage(format!(
             "`{}` runs a program, which `{}` does not; have a pipeline file run it and write a log",
             plugin.name, args.verb
         )));
@@ -181,7 +185,7 @@ pub fn open_logs<'s>(
         sink: "null",
         ..Recipe::default()
     };
-    let pipeline = read(args.verb, &recipe.text(), shell)?;
+    let pipeline = parse_generated(args.verb, &recipe.text(), shell)?;
     let source = pipeline.nodes.into_iter().find_map(|node| match node.part {
         Part::Source(source) => Some(source),
         _ => None,
@@ -190,38 +194,40 @@ pub fn open_logs<'s>(
     Ok((plugin, source.ok_or_else(missing)?))
 }
 
-/// The source that receives from the only input, if that is an address.
+/// The live source, if the only input is a URL.
 fn live_source<'s>(inputs: &[String], shell: &'s Shell) -> Result<Option<&'s Plugin>, Failure> {
     match inputs.iter().find(|input| inputs::is_url(input)) {
         None => Ok(None),
-        Some(url) if inputs.len() == 1 => inputs::of_url(shell, PluginKind::Source, url).map(Some),
-        Some(url) => Err(Failure::WrongUse(format!(
+        Some(url) if inputs.len() == 1 => {
+            inputs::plugin_for_url(shell, PluginKind::Source, url).map(Some)
+        }
+        Some(url) => Err(Failure::Usage(format!(
             "{url} cannot be read with other inputs, since it has no end; a pipeline file can merge them"
         ))),
     }
 }
 
-/// The sink for an output, the path it gets, and the options that follow from the path.
-pub(crate) struct Sink<'s> {
+/// The sink for an output, its path, and the options implied by the path.
+pub(crate) struct OutputTarget<'s> {
     pub(crate) plugin: &'s Plugin,
     pub(crate) path: String,
     pub(crate) options: Vec<Assignment>,
 }
 
-impl<'s> Sink<'s> {
-    /// The sink for an output: the one called `name`, or else the one that the output asks for. `given`
-    /// are the options it will get besides.
-    pub(crate) fn of(
+impl<'s> OutputTarget<'s> {
+    /// The sink for an output: the one called `name`, or the one its path implies. `given` are its
+    /// other options.
+    pub(crate) fn from_path(
         to: &str,
         name: Option<&str>,
         given: &[Assignment],
         shell: &'s Shell,
     ) -> Result<Self, Failure> {
-        if let Some(url) = inputs::told_file_url(to, shell)? {
-            let plugin = inputs::named(shell, PluginKind::Sink, name.unwrap_or("lcm-log"))?;
-            let path = url.output().map_err(Failure::WrongUse)?.display().to_string();
+        if let Some(url) = inputs::file_url_with_warnings(to, shell)? {
+            let plugin = inputs::plugin_named(shell, PluginKind::Sink, name.unwrap_or("lcm-log"))?;
+            let path = url.output().map_err(Failure::Usage)?.display().to_string();
             let append = Assignment { name: "append".into(), value: "true".into() };
-            let appends = url.mode == Some(Mode::Append);
+            let appends = url.mode == Some(OpenMode::Append);
             return Ok(Self {
                 plugin,
                 path,
@@ -230,20 +236,20 @@ impl<'s> Sink<'s> {
         }
         let path = folder_with_slash(to);
         if let Some(name) = name {
-            let plugin = inputs::named(shell, PluginKind::Sink, name)?;
+            let plugin = inputs::plugin_named(shell, PluginKind::Sink, name)?;
             return Ok(Self { plugin, path, options: Vec::new() });
         }
         if inputs::is_url(&path) {
-            let plugin = inputs::of_url(shell, PluginKind::Sink, &path)?;
+            let plugin = inputs::plugin_for_url(shell, PluginKind::Sink, &path)?;
             return Ok(Self { plugin, path, options: Vec::new() });
         }
         if path == "-" {
             let names = shell.registry.names(PluginKind::Sink).join(", ");
             let what = "standard output has no extension that tells a format";
-            return Err(Failure::WrongUse(format!("{what}; say --as with one of: {names}")));
+            return Err(Failure::Usage(format!("{what}; say --as with one of: {names}")));
         }
         if path.ends_with('/') {
-            let plugin = tables(&path, shell)?;
+            let plugin = table_sink(&path, shell)?;
             return Ok(Self { plugin, path, options: Vec::new() });
         }
         Self::by_extension(path, given, shell)
@@ -254,28 +260,34 @@ impl<'s> Sink<'s> {
         let named = extension.as_deref();
         let inner = named.and_then(|e| shell.registry.by_extension(PluginKind::Sink, e));
         let archive = shell.registry.get(PluginKind::Sink, "archive").filter(|_| packed);
-        // The formats an archive can hold; what else is compressed does that by itself.
+        // The formats an archive can hold. Other sinks compress by themselves.
         let format = match (named, inner.map(|plugin| plugin.name)) {
             (Some("arrow"), None) => Some("arrow"),
             (_, None | Some("lcm-log")) => None,
             (_, Some("vel")) => Some("vel"),
-            (_, Some(_)) => return Self::plain(inner, path, shell),
+            (_, Some(_)) => return Self::without_archive(inner, path, shell),
         };
-        // Options that only the log's own sink has say which one is meant.
+        // An option that only the log's own sink has selects that sink.
         let takes = |plugin: &&Plugin| {
             let names = plugin.option_names();
             inner.is_none() || given.iter().all(|option| names.contains(&option.name))
         };
-        let Some(plugin) = archive.filter(takes) else { return Self::plain(inner, path, shell) };
+        let Some(plugin) = archive.filter(takes) else {
+            return Self::without_archive(inner, path, shell);
+        };
         let format = format.filter(|_| given.iter().all(|option| option.name != "format"));
         let option = |value: &str| Assignment { name: "format".into(), value: value.into() };
         Ok(Self { plugin, path, options: format.map(option).into_iter().collect() })
     }
 
-    fn plain(inner: Option<&'s Plugin>, path: String, shell: &Shell) -> Result<Self, Failure> {
+    fn without_archive(
+        inner: Option<&'s Plugin>,
+        path: String,
+        shell: &Shell,
+    ) -> Result<Self, Failure> {
         let names = || shell.registry.names(PluginKind::Sink).join(", ");
         let unknown = || {
-            Failure::WrongUse(format!(
+            Failure::Usage(format!(
                 "the extension of `{path}` tells no format that this program writes; say --as with one \
                  of: {}",
                 names()
@@ -286,17 +298,17 @@ impl<'s> Sink<'s> {
     }
 }
 
-/// Folders are told from files by the slash at their end.
+/// Adds a slash to folders, which tells them from files.
 fn folder_with_slash(path: &str) -> String {
     let is_folder = path != "-" && !path.ends_with('/') && Path::new(path).is_dir();
     if is_folder { format!("{path}/") } else { path.to_owned() }
 }
 
-/// A folder takes tables, one a channel.
-fn tables<'s>(path: &str, shell: &'s Shell) -> Result<&'s Plugin, Failure> {
+/// The sink for a folder: one table per channel.
+fn table_sink<'s>(path: &str, shell: &'s Shell) -> Result<&'s Plugin, Failure> {
     let name = "parquet";
     shell.registry.get(PluginKind::Sink, name).ok_or_else(|| {
-        Failure::WrongUse(format!(
+        Failure::Usage(format!(
             "a folder takes tables, and this program has no sink `{name}`; name a file instead of {path}"
         ))
     })

@@ -1,4 +1,4 @@
-//! Runs a pipeline for `run` and `convert`: signals, progress, the report, and the words at the end.
+//! Runs a pipeline for `run` and `convert`: signals, progress, report file and summary.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -18,48 +18,48 @@ use sluice_pipeline::resume::{self, Before};
 use sluice_pipeline::run::{self, Options, Stop};
 use sluice_pipeline::{Part, Pipeline, Report};
 
-use crate::args::{Engine, EngineArgs, ProgressForm, RunningArgs};
+use crate::args::{EngineArgs, EngineKind, ProgressFormat, RunningArgs};
 use crate::commands::{batch, plan};
 use crate::damage;
-use crate::ending::{Ending, Failure, Outcome};
-use crate::extension::{self, Reach};
+use crate::exit::{CommandResult, ExitStatus, Failure};
+use crate::extension::{self, ClusterOptions};
 use crate::features;
-use crate::flags::{self, Origin};
+use crate::flags::{self, PipelineOrigin};
 use crate::log;
-use crate::progress::Meter;
+use crate::progress::ProgressMeter;
 use crate::shell::Shell;
-use crate::signals::{self, Listening, SignalMessages};
+use crate::signals::{self, SignalListener, SignalMessages};
 use crate::units;
 
-/// How many ways are told in which inputs are damaged; the report has each range.
+/// The number of damage groups printed; the report has each range.
 const MOST_SHOWN: usize = 20;
 
-/// Refuses options that this program knows but cannot obey.
-pub(crate) fn refuse_what_is_missing(args: &EngineArgs) -> Result<(), Failure> {
+/// Refuses engine options that this program cannot satisfy.
+pub(crate) fn check_engine(args: &EngineArgs) -> Result<(), Failure> {
     match args.engine {
-        Engine::Ballista if args.shard.is_some() => Err(Failure::WrongUse(
+        EngineKind::Ballista if args.shard.is_some() => Err(Failure::Usage(
             "a part of a batch is run on this machine: --shard does not go with --engine ballista"
                 .into(),
         )),
-        Engine::Ballista => engine().map(drop),
-        Engine::Local => args.cluster.refuse_to_stay_here(),
+        EngineKind::Ballista => engine().map(drop),
+        EngineKind::Local => args.cluster.refuse_without_cluster_engine(),
     }
 }
 
-/// What brings units to the workers of a cluster, if they are to be run there.
-pub(crate) fn carrier(
+/// Connects to the cluster, if the run uses one.
+pub(crate) fn connect_carrier(
     args: &EngineArgs,
     shell: &Shell,
 ) -> Result<Option<Box<dyn Carrier>>, Failure> {
     match args.engine {
-        Engine::Local => Ok(None),
-        Engine::Ballista => (engine()?.connect)(&reach(args), shell).map(Some),
+        EngineKind::Local => Ok(None),
+        EngineKind::Ballista => (engine()?.connect)(&cluster_options(args), shell).map(Some),
     }
 }
 
-fn reach(args: &EngineArgs) -> Reach {
+fn cluster_options(args: &EngineArgs) -> ClusterOptions {
     let EngineArgs { running, cluster, .. } = args;
-    Reach {
+    ClusterOptions {
         scheduler: cluster.scheduler.clone(),
         local_cluster: cluster.local_cluster,
         patience: cluster.cluster_patience.clone(),
@@ -69,25 +69,25 @@ fn reach(args: &EngineArgs) -> Reach {
 }
 
 fn engine() -> Result<&'static extension::Engine, Failure> {
-    extension::engine().ok_or_else(|| features::CLUSTER.missing())
+    extension::engine().ok_or_else(|| features::CLUSTER.failure())
 }
 
-/// Runs a pipeline, or shows its plan if that is all that is wanted.
+/// Runs a pipeline, or prints its plan with `--dry-run`.
 pub(crate) fn execute(
     pipeline: Pipeline,
     args: &EngineArgs,
-    origin: Origin,
+    origin: PipelineOrigin,
     shell: &Shell,
-) -> Outcome {
+) -> CommandResult {
     if args.dry_run {
-        return plan::print_text(&pipeline, &options(args), shell);
+        return plan::print_text(&pipeline, &engine_options(args), shell);
     }
-    run::allowed(&pipeline, &options(args))?;
+    run::allowed(&pipeline, &engine_options(args))?;
     if !pipeline.templates.is_empty() {
         return batch::execute(&pipeline, args, origin, shell);
     }
     if args.shard.is_some() {
-        return Err(Failure::WrongUse(
+        return Err(Failure::Usage(
             "--shard runs some of the inputs, and the outputs of this pipeline are not named after them: put \
              `{stem}` into their paths"
                 .into(),
@@ -95,59 +95,61 @@ pub(crate) fn execute(
     }
     let targets = resume::targets(&pipeline);
     let only_prints = targets.iter().all(|target| target == Path::new("-"));
-    let report_file = ReportFile::of(&args.running, &pipeline, &targets)?;
+    let report_file = ReportFile::open_if_requested(&args.running, &pipeline, &targets)?;
     if args.resume
-        && let Some(before) = resume::done_before(&pipeline, &options(args))?
+        && let Some(before) = resume::done_before(&pipeline, &engine_options(args))?
     {
         resume::sweep_outputs(&targets);
         return already_done(&before, report_file, shell);
     }
-    let carrier = carrier(args, shell)?;
-    let meter = Arc::new(Meter::new(args.running.progress, shell));
+    let carrier = connect_carrier(args, shell)?;
+    let meter = Arc::new(ProgressMeter::new(args.running.progress, shell));
     let watched = |options: &Options| match &carrier {
         Some(carrier) => Ok(dispatch::run_by(pipeline, &**carrier, &shell.registry, options)?),
         None => Ok(run::run(pipeline, options)?),
     };
-    let result = watch_with(&meter, options(args), &signals::PUBLISHING, watched);
-    let result = result.map_err(Failure::with_way_on);
+    let result = run_watched_with(&meter, engine_options(args), &signals::PUBLISHING, watched);
+    let result = result.map_err(Failure::with_retry_hint);
     if let Some(file) = report_file {
         file.write(result.as_ref().map(Report::to_json))?;
     }
     let mut report =
-        result.map_err(|failure| if only_prints { failure } else { failure.not_closed() })?;
+        result.map_err(
+            |failure| if only_prints { failure } else { failure.stdout_closed_is_failure() },
+        )?;
     if args.resume {
         resume::sweep_outputs(&targets);
     }
-    meter.forget_told(&mut report);
-    tell_losses(&report, origin, shell);
-    tell_unmatched(&report, origin, shell);
+    meter.drop_reported_notes(&mut report);
+    report_losses(&report, origin, shell);
+    report_unmatched(&report, origin, shell);
     if !report.refused {
-        tell_summary(&summary(&report), summary_fields(&report), &args.running, shell);
+        print_summary(&summary_text(&report), summary_fields(&report), &args.running, shell);
     }
-    Ok(ending_of(&report, args.running.strict))
+    Ok(exit_status(&report, args.running.strict))
 }
 
-/// How a run ended that went through.
-pub(crate) fn ending_of(report: &Report, strict: bool) -> Ending {
+/// The exit status of a completed run.
+pub(crate) fn exit_status(report: &Report, strict: bool) -> ExitStatus {
     match report.unmatched().next() {
-        Some(_) if strict => Ending::Unmatched,
-        _ if report.is_complete() => Ending::Done,
-        _ => Ending::Losses,
+        Some(_) if strict => ExitStatus::Unmatched,
+        _ if report.is_complete() => ExitStatus::Done,
+        _ => ExitStatus::Losses,
     }
 }
 
-/// Says which names in options nothing matched.
-pub(crate) fn tell_unmatched(report: &Report, origin: Origin, shell: &Shell) {
+/// Prints the names in options that matched nothing.
+pub(crate) fn report_unmatched(report: &Report, origin: PipelineOrigin, shell: &Shell) {
     let told = |name: &&NameReport| name.sentence().is_some();
     let all = || report.names.iter().filter(told);
     for name in all().take(MOST_SHOWN) {
         let (node, what) =
-            (flags::place_of_name(name, origin), name.sentence().unwrap_or_default());
+            (flags::name_location(name, origin), name.sentence().unwrap_or_default());
         if name.is_unmatched() {
             let said = printable_sentence(&format!("{node}: {what}")).into_owned();
             match report.refused {
-                true => shell.error_of("unmatched", &said, json!(name)),
-                false => shell.warn_of("unmatched", &said, json!(name)),
+                true => shell.error_with_fields("unmatched", &said, json!(name)),
+                false => shell.warn_with_fields("unmatched", &said, json!(name)),
             }
         } else {
             shell.note(&Note { node, what, count: 0 });
@@ -155,16 +157,16 @@ pub(crate) fn tell_unmatched(report: &Report, origin: Origin, shell: &Shell) {
     }
     let more = all().count().saturating_sub(MOST_SHOWN) as u64;
     if more > 0 {
-        shell.warn(&format!("and {} more", units::many(more, "name")));
+        shell.warn(&format!("and {} more", units::pluralize(more, "name")));
     }
     if report.refused {
         shell.error("nothing was published, as --strict was given and a name matched nothing");
     }
 }
 
-/// Says that there is nothing to do.
-fn already_done(before: &Before, report_file: Option<ReportFile>, shell: &Shell) -> Outcome {
-    let ending = if before.exit == 0 { Ending::Done } else { Ending::Losses };
+/// Reports that `--resume` found nothing to do.
+fn already_done(before: &Before, report_file: Option<ReportFile>, shell: &Shell) -> CommandResult {
+    let ending = if before.exit == 0 { ExitStatus::Done } else { ExitStatus::Losses };
     if let Some(file) = report_file {
         let mut value = Report::default().to_json();
         value["exit"] = ending.code().into();
@@ -172,51 +174,52 @@ fn already_done(before: &Before, report_file: Option<ReportFile>, shell: &Shell)
         file.write(Ok(value))?;
     }
     let folders: Vec<String> = before.folders.iter().map(|f| f.display().to_string()).collect();
-    let files = units::many(before.files, "file");
-    shell.say(&format!("already done: {} ({files})", folders.join(", ")));
-    if ending == Ending::Losses {
+    let files = units::pluralize(before.files, "file");
+    shell.info(&format!("already done: {} ({files})", folders.join(", ")));
+    if ending == ExitStatus::Losses {
         shell.warn("there were losses when it was done");
     }
     Ok(ending)
 }
 
-/// Runs something that can be stopped, and shows how it goes.
-pub(crate) fn watch<T>(
+/// Runs something with progress, until it ends or a signal stops it.
+pub(crate) fn run_watched<T>(
     args: &EngineArgs,
     shell: &Shell,
     run: impl FnOnce(&Options) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let meter = Arc::new(Meter::new(args.running.progress, shell));
-    watch_with(&meter, options(args), &signals::PUBLISHING, run)
+    let meter = Arc::new(ProgressMeter::new(args.running.progress, shell));
+    run_watched_with(&meter, engine_options(args), &signals::PUBLISHING, run)
 }
 
-/// As [`watch`], with a meter that others know, too, and words for those who stop the run.
-pub(crate) fn watch_with<T>(
-    meter: &Arc<Meter>,
+/// Like [`run_watched`], with a shared meter and own messages for signals.
+pub(crate) fn run_watched_with<T>(
+    meter: &Arc<ProgressMeter>,
     options: Options,
     words: &'static SignalMessages,
     run: impl FnOnce(&Options) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let options = Options { progress: Some(meter.clone()), ..options };
     let told = Arc::clone(meter);
-    let say = move |text: &str| told.say(text);
-    let listening = Listening::start(Arc::clone(&options.stop), words, say);
+    let say = move |text: &str| told.println(text);
+    let listening = SignalListener::start(Arc::clone(&options.stop), words, say);
     let result = run(&options);
     drop(listening);
     meter.finish();
-    result.map_err(|failure| failure.by(&options.stop))
+    result.map_err(|failure| failure.with_exit_code_of(&options.stop))
 }
 
-/// Runs something, and has a thread beside it watch. That is told when it went through; its channel is
-/// closed in any case. If the thread panics, the run is asked to end, and the panic goes on.
-pub(crate) fn beside<T>(
+/// Runs `run` while `watch` runs on another thread. The channel of `watch` gets a message if `run`
+/// succeeds, and is closed in any case. If `watch` panics, the run is asked to stop and the panic
+/// is propagated.
+pub(crate) fn run_with_watcher<T>(
     stop: &Stop,
     watch: impl FnOnce(&Receiver<()>) + Send,
     run: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    /// A run without an end would never notice that nobody watches any more.
-    struct Watching<'s>(&'s Stop);
-    impl Drop for Watching<'_> {
+    /// Stops the run on panic, as an endless run would never end otherwise.
+    struct StopOnPanic<'s>(&'s Stop);
+    impl Drop for StopOnPanic<'_> {
         fn drop(&mut self) {
             if std::thread::panicking() {
                 self.0.request();
@@ -226,7 +229,7 @@ pub(crate) fn beside<T>(
     std::thread::scope(|scope| {
         let (running, over) = mpsc::channel();
         let watch = move || {
-            let _watching = Watching(stop);
+            let _watching = StopOnPanic(stop);
             watch(&over);
         };
         let watcher = std::thread::Builder::new().name("sluice-watch".into());
@@ -235,7 +238,7 @@ pub(crate) fn beside<T>(
             watcher.map_err(|e| Failure::Failed(format!("cannot start a thread: {e}")))?;
         let result = run();
         if result.is_ok() {
-            // Who has seen enough does not listen any more.
+            // The watcher may have ended already.
             let _told = running.send(());
         }
         drop(running);
@@ -246,34 +249,34 @@ pub(crate) fn beside<T>(
     })
 }
 
-/// The engine's options.
-pub(crate) fn options(args: &EngineArgs) -> Options {
+/// The engine options for these arguments.
+pub(crate) fn engine_options(args: &EngineArgs) -> Options {
     Options {
         overwrite: match (args.overwrite, args.resume) {
             (true, _) => Overwrite::Replace,
             (_, true) => Overwrite::Redo,
             _ => Overwrite::Refuse,
         },
-        ..resources(&args.running)
+        ..running_options(&args.running)
     }
 }
 
-/// The engine's options as far as they say with what to run, and what to tell of it.
-pub(crate) fn resources(args: &RunningArgs) -> Options {
+/// The engine options for resources and reporting.
+pub(crate) fn running_options(args: &RunningArgs) -> Options {
     let RunningArgs { jobs, memory, report, allow_exec, strict, .. } = args;
     let (jobs, memory, allow_exec, strict) = (*jobs, *memory, *allow_exec, *strict);
     Options { jobs, memory, allow_exec, strict, hash: report.is_some(), ..Options::default() }
 }
 
-/// Where the report goes: opened before the run, so that a run is not done in vain.
+/// The report file. Opened before the run, so that a bad path fails early.
 pub(crate) struct ReportFile {
     path: PathBuf,
     to: Box<dyn Write>,
 }
 
 impl ReportFile {
-    /// The report that is asked for, of a pipeline that writes these outputs.
-    pub(crate) fn of(
+    /// Opens the report file if `--report` is given. `outputs` are those of the pipeline.
+    pub(crate) fn open_if_requested(
         args: &RunningArgs,
         pipeline: &Pipeline,
         outputs: &[PathBuf],
@@ -285,18 +288,18 @@ impl ReportFile {
         let to: Box<dyn Write> = if path == Path::new("-") {
             Box::new(io::stdout())
         } else {
-            refuse_log(path, pipeline, outputs)?;
+            refuse_overwriting(path, pipeline, outputs)?;
             let file = File::create(path).map_err(|e| Error::io("create", path, e))?;
-            // A channel is some lines, and there may be thousands.
+            // A report may have thousands of lines.
             Box::new(BufWriter::new(file))
         };
         Ok(Self { path: path.to_owned(), to })
     }
 
-    /// Writes it: a report, or why there is none.
+    /// Writes the report, or the failure.
     pub(crate) fn write(mut self, result: Result<Value, &Failure>) -> Result<(), Failure> {
         let is_done = result.is_ok();
-        let value = result.unwrap_or_else(failed);
+        let value = result.unwrap_or_else(failure_json);
         let text = format!("{value:#}");
         let written = writeln!(self.to, "{}", json_escaped(&text)).and_then(|()| self.to.flush());
         written.map_err(|e| match Error::io("write", &self.path, e).into() {
@@ -308,17 +311,21 @@ impl ReportFile {
     }
 }
 
-fn failed(failure: &Failure) -> Value {
+fn failure_json(failure: &Failure) -> Value {
     let interrupted = matches!(failure, Failure::Interrupted { .. });
     json!({ "error": failure.message(), "interrupted": interrupted, "exit": failure.code() })
 }
 
-/// A slip of the finger must not write the report over a log.
-fn refuse_log(path: &Path, pipeline: &Pipeline, outputs: &[PathBuf]) -> Result<(), Failure> {
+/// Refuses to overwrite an input or an output with the report.
+fn refuse_overwriting(
+    path: &Path,
+    pipeline: &Pipeline,
+    outputs: &[PathBuf],
+) -> Result<(), Failure> {
     let taken = |what: &str| {
-        Err(Failure::WrongUse(format!("the report would replace {what}: {}", path.display())))
+        Err(Failure::Usage(format!("the report would replace {what}: {}", path.display())))
     };
-    // A file of another spelling is the same file.
+    // Different paths may name the same file.
     if outputs.iter().any(|output| place(output) == place(path)) {
         return taken("an output");
     }
@@ -332,13 +339,13 @@ fn refuse_log(path: &Path, pipeline: &Pipeline, outputs: &[PathBuf]) -> Result<(
     Ok(())
 }
 
-/// Says what was damaged or not carried of what flags asked for, and what else is worth knowing.
-pub fn tell_flag_losses(report: &Report, shell: &Shell) {
-    tell_losses(report, Origin::Flags, shell);
+/// Prints damage, losses and notes of a run whose options came from flags.
+pub fn report_flag_losses(report: &Report, shell: &Shell) {
+    report_losses(report, PipelineOrigin::Flags, shell);
 }
 
-/// Says what was damaged or not carried, and what else is worth knowing.
-pub(crate) fn tell_losses(report: &Report, origin: Origin, shell: &Shell) {
+/// Prints damage, losses and notes of a run.
+pub(crate) fn report_losses(report: &Report, origin: PipelineOrigin, shell: &Shell) {
     let (groups, more) = damage::groups(report, MOST_SHOWN);
     for group in groups {
         let first = group.first;
@@ -352,19 +359,19 @@ pub(crate) fn tell_losses(report: &Report, origin: Origin, shell: &Shell) {
             "ranges": group.count,
             "bytes": group.bytes,
         });
-        shell.warn_of("damage", &printable_sentence(&what), fields);
+        shell.warn_with_fields("damage", &printable_sentence(&what), fields);
     }
     if more > 0 {
         shell.warn(&format!("and {} more", units::count(more)));
     }
     for (name, source) in &report.sources {
         for (reason, count) in &source.losses {
-            let lost = units::many(*count, "message");
+            let lost = units::pluralize(*count, "message");
             let fields = json!({ "node": name, "count": count, "reason": reason });
-            shell.warn_of("loss", &format!("{name}: {lost} lost: {reason}"), fields);
+            shell.warn_with_fields("loss", &format!("{name}: {lost} lost: {reason}"), fields);
         }
     }
-    report.notes.iter().for_each(|note| shell.note(&flags::note(note, origin)));
+    report.notes.iter().for_each(|note| shell.note(&flags::note_with_flags(note, origin)));
     if report.interrupted {
         shell.warn(
             "stopped before the end of an input that cannot be read again: what it had given is written",
@@ -372,14 +379,14 @@ pub(crate) fn tell_losses(report: &Report, origin: Origin, shell: &Shell) {
     }
 }
 
-/// Says what a run did. Programs that asked for progress alone have had their last word.
-pub(crate) fn tell_summary(text: &str, fields: Value, args: &RunningArgs, shell: &Shell) {
-    if args.progress != ProgressForm::Json || log::is_json() {
+/// Prints the summary, except after JSON progress, which ends with its own last record.
+pub(crate) fn print_summary(text: &str, fields: Value, args: &RunningArgs, shell: &Shell) {
+    if args.progress != ProgressFormat::Json || log::is_json() {
         shell.summary(text, fields);
     }
 }
 
-/// What a run did, for programs.
+/// The summary as JSON fields.
 pub(crate) fn summary_fields(report: &Report) -> Value {
     json!({
         "events": report.sources.values().map(|source| source.events).sum::<u64>(),
@@ -393,21 +400,24 @@ pub(crate) fn summary_fields(report: &Report) -> Value {
     })
 }
 
-/// What a run did, in a line.
-pub(crate) fn summary(report: &Report) -> String {
+/// The summary as one line.
+pub(crate) fn summary_text(report: &Report) -> String {
     let read: u64 = report.sources.values().map(|source| source.events).sum();
     let written: u64 = report.sinks.values().map(|sink| sink.events).sum();
     let (bytes, seconds) = (report.bytes_read, report.seconds);
-    let mut text = units::many(read, "event");
+    let mut text = units::pluralize(read, "event");
     match report.sinks.len() {
         0 | 1 if written == read => {}
         0 | 1 => text += &format!(" read, {} written", units::count(written)),
         sinks => text += &format!(" read for {sinks} sinks"),
     }
-    text +=
-        &format!("; {} in {seconds:.2} s, {}", units::bytes(bytes), units::speed(bytes, seconds));
+    text += &format!(
+        "; {} in {seconds:.2} s, {}",
+        units::bytes(bytes),
+        units::throughput(bytes, seconds)
+    );
     if report.damaged_ranges > 0 {
-        text += &format!("; {}", units::many(report.damaged_ranges, "damaged range"));
+        text += &format!("; {}", units::pluralize(report.damaged_ranges, "damaged range"));
     }
     let lost = report.sources.values().map(|source| source.lost).sum();
     if lost > 0 {
@@ -422,6 +432,6 @@ fn written_files(report: &Report) -> String {
     match (files().count(), files().next()) {
         (0, _) | (_, None) => String::new(),
         (1, Some(file)) => format!("; wrote {} ({bytes})", file.path.display()),
-        (many, _) => format!("; wrote {} ({bytes})", units::many(many as u64, "file")),
+        (many, _) => format!("; wrote {} ({bytes})", units::pluralize(many as u64, "file")),
     }
 }

@@ -3,21 +3,21 @@
 use sluice_pipeline::{Outline, graph};
 
 use crate::args::{GraphArgs, GraphFormat};
-use crate::commands::{document, tell_unset, tell_unused, variables};
-use crate::ending::{Ending, Outcome};
-use crate::out;
+use crate::commands::{document, variables, warn_unset, warn_unused};
+use crate::exit::{CommandResult, ExitStatus};
 use crate::shell::Shell;
+use crate::stdout;
 
-pub(crate) fn run(args: &GraphArgs, shell: &Shell) -> Outcome {
+pub(crate) fn run(args: &GraphArgs, shell: &Shell) -> CommandResult {
     let document = document(&args.file)?;
-    tell_unused(&document, &args.variables, shell);
+    warn_unused(&document, &args.variables, shell);
     let variables = variables(&args.variables);
     let pipeline = Outline::read(&document, &variables, &shell.registry)?;
-    tell_unset(&pipeline, shell);
+    warn_unset(&pipeline, shell);
     let drawing = match args.format {
         GraphFormat::Mermaid => graph::mermaid(&pipeline),
         GraphFormat::Dot => graph::dot(&pipeline),
     };
-    out::text(&drawing)?;
-    Ok(Ending::Done)
+    stdout::text(&drawing)?;
+    Ok(ExitStatus::Done)
 }

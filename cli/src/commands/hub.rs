@@ -1,5 +1,5 @@
-//! `hub`: serves the programs of a network without multicast until it is stopped. What it serves is a
-//! plugin's business.
+//! `hub`: relays messages on networks without multicast until stopped. A plugin implements the
+//! service.
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use sluice_core::name::printable_sentence;
 use sluice_core::{PluginFactory, PluginKind};
 use sluice_pipeline::run::Stop;
 
-use crate::ending::{Ending, Failure, Outcome};
+use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::inputs;
-use crate::log::tell;
+use crate::log::log_message;
 use crate::shell::Shell;
-use crate::signals::{Listening, SignalMessages};
+use crate::signals::{SignalListener, SignalMessages};
 
-/// The service that hands messages on.
+/// The service that relays messages.
 const HUB: &str = "lcm-hub";
 
-/// What is said to who stops it.
+/// The messages on signals.
 const STOPPING: SignalMessages = ["stopping", "stopping: once more ends it at once"];
 
 #[derive(Debug, Default, Args)]
@@ -35,37 +35,37 @@ Examples:
 
 Exit codes: 0 it was stopped; 1 it failed: the port is in use, say; 2 wrong use.")]
 pub(crate) struct HubArgs {
-    /// The address and port to listen on; all of this computer's if left out. Port 0 takes one that is
-    /// free, and says which.
+    /// The address and port to listen on; all addresses of this machine by default. Port 0 picks a
+    /// free port and prints it.
     #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:7700",
         value_parser = NonEmptyStringValueParser::new())]
     pub(crate) listen: String,
 }
 
-pub(crate) fn run(args: &HubArgs, shell: &Shell) -> Outcome {
-    let plugin = inputs::named(shell, PluginKind::Service, HUB)?;
+pub(crate) fn run(args: &HubArgs, shell: &Shell) -> CommandResult {
+    let plugin = inputs::plugin_named(shell, PluginKind::Service, HUB)?;
     let PluginFactory::Service(make) = plugin.make else {
         return Err(Failure::Failed(format!("`{HUB}` is no service")));
     };
     let service = make(json!({ "listen": args.listen }));
-    let service = service.map_err(|error| Failure::WrongUse(error.to_string()))?;
+    let service = service.map_err(|error| Failure::Usage(error.to_string()))?;
     let stop = Arc::new(AtomicBool::new(false));
     let quiet = shell.quiet;
     let raised = Arc::clone(&stop);
-    let _listening = Listening::start(Arc::<Stop>::default(), &STOPPING, move |text| {
+    let _listening = SignalListener::start(Arc::<Stop>::default(), &STOPPING, move |text| {
         raised.store(true, Ordering::Relaxed);
         if !quiet {
-            tell(text);
+            log_message(text);
         }
     });
     let chatty = shell.verbose || io::stderr().is_terminal();
-    // What it says first is where it listens: that was asked for.
+    // The first message is the address, which is always printed.
     let said = AtomicBool::new(false);
     let say = |text: &str| {
         if !said.swap(true, Ordering::Relaxed) || chatty {
-            shell.say(&printable_sentence(text));
+            shell.info(&printable_sentence(text));
         }
     };
     service.serve(&stop, &say)?;
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }

@@ -7,15 +7,15 @@ use std::path::Path;
 use sluice_core::Error;
 
 use crate::args::{self, ManArgs};
-use crate::ending::{Ending, Outcome};
+use crate::exit::{CommandResult, ExitStatus};
 use crate::shell::Shell;
 
-pub(crate) fn run(args: &ManArgs, shell: &Shell) -> Outcome {
+pub(crate) fn run(args: &ManArgs, shell: &Shell) -> CommandResult {
     match &args.dir {
         Some(folder) => write_pages(folder, shell)?,
         None => print_page()?,
     }
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }
 
 fn print_page() -> Result<(), io::Error> {
@@ -24,12 +24,12 @@ fn print_page() -> Result<(), io::Error> {
     io::stdout().write_all(&page)
 }
 
-/// One page for the program and one for each verb, which is found as `man sluice-run`.
+/// Writes one page for the program and one per verb, such as `sluice-run`.
 fn write_pages(folder: &Path, shell: &Shell) -> Result<(), Error> {
     fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
     let program = args::command().disable_help_subcommand(true);
     let written = clap_mangen::generate_to(program, folder);
     written.map_err(|e| Error::io("write pages into", folder, e))?;
-    shell.say(&format!("wrote the pages into {}", folder.display()));
+    shell.info(&format!("wrote the pages into {}", folder.display()));
     Ok(())
 }

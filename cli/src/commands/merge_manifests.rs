@@ -1,11 +1,11 @@
-//! `merge-manifests`: puts together the records of batches that were run in parts.
+//! `merge-manifests`: merges the records of batches that were run in parts.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use sluice_pipeline::batch::{self, Looking, Merged};
 
-use crate::ending::{Ending, Outcome};
+use crate::exit::{CommandResult, ExitStatus};
 use crate::shell::Shell;
 use crate::units;
 
@@ -21,42 +21,43 @@ Examples:
 
 Exit codes: 0 there is one record; 1 something is missing or differs, and what is said of it is on standard error.")]
 pub(crate) struct MergeManifestsArgs {
-    /// Folders with the records of the parts: those that outputs were written to.
+    /// The output folders, which have the records of the parts.
     #[arg(required = true, value_name = "FOLDER")]
     pub(crate) folders: Vec<PathBuf>,
 
-    /// Also compare what outputs hold with what was recorded of them, which reads them whole.
+    /// Also compare the contents of outputs with their recorded hashes, which reads them in full.
     #[arg(long)]
     pub(crate) verify: bool,
 }
 
-/// How many reasons are listed for a folder.
+/// The number of reasons listed per folder.
 const MOST_SHOWN: usize = 20;
 
-pub(crate) fn run(args: &MergeManifestsArgs, shell: &Shell) -> Outcome {
+pub(crate) fn run(args: &MergeManifestsArgs, shell: &Shell) -> CommandResult {
     let looking = if args.verify { Looking::Hash } else { Looking::Length };
-    let mut ending = Ending::Done;
+    let mut ending = ExitStatus::Done;
     for folder in &args.folders {
         match batch::merge(folder, looking)? {
-            Merged::Done { parts, units } => shell.say(&words(folder, parts, units)),
+            Merged::Done { parts, units } => shell.info(&merged_text(folder, parts, units)),
             Merged::Before => {
-                shell.say(&format!("{}: there is one record already", folder.display()));
+                shell.info(&format!("{}: there is one record already", folder.display()));
             }
             Merged::Lacking(reasons) => {
-                tell(folder, &reasons, shell);
-                ending = Ending::Wrong;
+                report_reasons(folder, &reasons, shell);
+                ending = ExitStatus::Failed;
             }
         }
     }
     Ok(ending)
 }
 
-fn words(folder: &Path, parts: usize, inputs: usize) -> String {
-    let (parts, inputs) = (units::many(parts as u64, "part"), units::many(inputs as u64, "input"));
+fn merged_text(folder: &Path, parts: usize, inputs: usize) -> String {
+    let (parts, inputs) =
+        (units::pluralize(parts as u64, "part"), units::pluralize(inputs as u64, "input"));
     format!("{}: {parts} put together, {inputs}", folder.display())
 }
 
-fn tell(folder: &Path, reasons: &[String], shell: &Shell) {
+fn report_reasons(folder: &Path, reasons: &[String], shell: &Shell) {
     for reason in reasons.iter().take(MOST_SHOWN) {
         shell.error(&format!("{}: {reason}", folder.display()));
     }

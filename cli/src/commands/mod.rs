@@ -1,4 +1,4 @@
-//! The verbs, one a module. What several share is in `execute` and in the modules beside this one.
+//! The verbs, one module each. Shared code is in `execute` and beside this module.
 
 pub(crate) mod batch;
 pub(crate) mod cat;
@@ -27,25 +27,25 @@ pub(crate) mod verify;
 use sluice_pipeline::{Document, Outline, Pipeline, Variables};
 
 use crate::args::SetArgs;
-use crate::ending::Failure;
+use crate::exit::Failure;
 use crate::shell::Shell;
 
-/// The pipeline in this file, or the built-in one of that name.
+/// Reads a pipeline file, or the built-in pipeline of that name.
 fn pipeline(file: &str, set: &SetArgs, shell: &Shell) -> Result<Pipeline, Failure> {
     let document = document(file)?;
-    tell_unused(&document, set, shell);
+    warn_unused(&document, set, shell);
     Ok(Pipeline::read(&document, &variables(set), &shell.registry)?)
 }
 
-/// Warns of variables that were set but that the file does not mention.
-fn tell_unused(document: &Document, set: &SetArgs, shell: &Shell) {
+/// Warns of variables that were set but do not occur in the file.
+fn warn_unused(document: &Document, set: &SetArgs, shell: &Shell) {
     for name in unused(document, set) {
         shell.warn(&format!("nothing in {} asks for the variable `{name}`", document.name));
     }
 }
 
-/// Says which variables have no value. Nothing runs without one, but much can be shown.
-fn tell_unset(pipeline: &Outline, shell: &Shell) {
+/// Warns of variables without a value. The pipeline can be shown, but not run.
+fn warn_unset(pipeline: &Outline, shell: &Shell) {
     if let Some(first) = pipeline.unset.first() {
         let names: Vec<String> = pipeline.unset.iter().map(|name| format!("`{name}`")).collect();
         shell.warn(&format!(
@@ -56,9 +56,9 @@ fn tell_unset(pipeline: &Outline, shell: &Shell) {
     }
 }
 
-/// A file that is not there is wrong use: nothing has been tried yet.
+/// Opens a pipeline file. A missing file is a usage error.
 fn document(file: &str) -> Result<Document, Failure> {
-    Document::open(file).map_err(|error| Failure::WrongUse(error.to_string()))
+    Document::open(file).map_err(|error| Failure::Usage(error.to_string()))
 }
 
 fn variables(set: &SetArgs) -> Variables {
@@ -66,7 +66,7 @@ fn variables(set: &SetArgs) -> Variables {
     Variables { set: given.collect(), environment: true }
 }
 
-/// The variables that were set but that the file does not mention.
+/// The variables that were set but do not occur in the file.
 fn unused<'s>(document: &Document, set: &'s SetArgs) -> Vec<&'s str> {
     let mentions = |name: &str| {
         [format!("${{{name}}}"), format!("${{{name}:-")]

@@ -1,5 +1,5 @@
-//! What `plan` says of a pipeline some of whose variables have no value: what it would do, with the
-//! names of the variables in place. Opens nothing.
+//! The output of `plan` for a pipeline with unset variables: the plan, with variable names in
+//! place. Opens nothing.
 
 use serde_json::{Value, json};
 use sluice_core::PluginKind;
@@ -36,7 +36,7 @@ fn from<'o>(outline: &'o Outline, node: &OutlineNode) -> Vec<&'o str> {
     names.map(|node| node.name.as_str()).collect()
 }
 
-/// As JSON, in the form that a plan has, without what only values can tell.
+/// As JSON in the form of a plan, without what depends on values.
 pub(super) fn json(outline: &Outline) -> Value {
     let of = |kind: PluginKind| {
         let nodes = outline.nodes.iter().filter(|node| node.kind == kind);

@@ -1,4 +1,4 @@
-//! `plan`: what a pipeline would read and write. Reads no more than finding that out takes.
+//! `plan`: shows what a pipeline would read and write. Reads only what planning requires.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use sluice_pipeline::run::{self, Options, Reading, SourceReading};
 use sluice_pipeline::{Mistakes, Node, Outline, Part, Pipeline};
 
 use crate::args::PlanArgs;
-use crate::commands::{outline, pipeline, tell_unset, variables};
-use crate::ending::{Ending, Failure, Outcome};
-use crate::out;
+use crate::commands::{outline, pipeline, variables, warn_unset};
+use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::shell::Shell;
+use crate::stdout;
 use crate::units;
 
-pub(crate) fn run(args: &PlanArgs, shell: &Shell) -> Outcome {
+pub(crate) fn run(args: &PlanArgs, shell: &Shell) -> CommandResult {
     let pipeline = match pipeline(&args.file, &args.variables, shell) {
         Err(Failure::Mistakes(mistakes)) => return print_outline(mistakes, args, shell),
         read => read?,
@@ -26,56 +26,56 @@ pub(crate) fn run(args: &PlanArgs, shell: &Shell) -> Outcome {
     if !args.json {
         return print_text(&pipeline, &Options::default(), shell);
     }
-    let units = units_of(&pipeline, shell)?;
-    let mut plan = json_of(&pipeline, &reading(&pipeline, &Options::default())?);
+    let units = batch_units(&pipeline, shell)?;
+    let mut plan = plan_json(&pipeline, &read_plan(&pipeline, &Options::default())?);
     if let Some(units) = units {
         extend(&mut plan, json!({ "units": units.iter().map(unit_json).collect::<Vec<_>>() }));
     }
-    out::json(&format!("{plan:#}"))?;
-    Ok(Ending::Done)
+    stdout::json(&format!("{plan:#}"))?;
+    Ok(ExitStatus::Done)
 }
 
-/// Prints what can be said of a pipeline whose only mistakes are variables without values.
-fn print_outline(mistakes: Mistakes, args: &PlanArgs, shell: &Shell) -> Outcome {
+/// Prints the outline of a pipeline whose only mistakes are unset variables.
+fn print_outline(mistakes: Mistakes, args: &PlanArgs, shell: &Shell) -> CommandResult {
     let variables = variables(&args.variables);
     let Ok(outline) = Outline::read(&mistakes.document, &variables, &shell.registry) else {
         return Err(mistakes.into());
     };
-    tell_unset(&outline, shell);
+    warn_unset(&outline, shell);
     if args.json {
-        out::json(&format!("{:#}", outline::json(&outline)))?;
+        stdout::json(&format!("{:#}", outline::json(&outline)))?;
     } else {
-        out::text(&outline::text(&outline))?;
+        stdout::text(&outline::text(&outline))?;
     }
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }
 
 /// Prints the plan for people.
-pub(crate) fn print_text(pipeline: &Pipeline, options: &Options, shell: &Shell) -> Outcome {
-    let text = match units_of(pipeline, shell)? {
+pub(crate) fn print_text(pipeline: &Pipeline, options: &Options, shell: &Shell) -> CommandResult {
+    let text = match batch_units(pipeline, shell)? {
         Some(units) => batch_text(pipeline, &units),
-        None => text_of(pipeline, &reading(pipeline, options)?),
+        None => plan_text(pipeline, &read_plan(pipeline, options)?),
     };
-    out::text(&text)?;
+    stdout::text(&text)?;
     for node in &pipeline.nodes {
         if let Some(program) = &node.program {
             let line = printable(&program.line);
-            out::text(&format!("runs   {}: {line}; needs --allow-exec\n", node.name))?;
+            stdout::text(&format!("runs   {}: {line}; needs --allow-exec\n", node.name))?;
         }
     }
     for left_out in &pipeline.left_out {
         let left_out = left_out.to_string();
-        out::text(&format!("left out: {}\n", printable_sentence(&left_out)))?;
+        stdout::text(&format!("left out: {}\n", printable_sentence(&left_out)))?;
     }
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }
 
-fn reading(pipeline: &Pipeline, options: &Options) -> Result<Reading, Failure> {
+fn read_plan(pipeline: &Pipeline, options: &Options) -> Result<Reading, Failure> {
     Ok(run::plan(pipeline, options)?)
 }
 
-/// The units, where outputs are named after inputs.
-fn units_of(pipeline: &Pipeline, shell: &Shell) -> Result<Option<Vec<Unit>>, Failure> {
+/// The units of a batch; `None` if outputs are not named after inputs.
+fn batch_units(pipeline: &Pipeline, shell: &Shell) -> Result<Option<Vec<Unit>>, Failure> {
     if pipeline.templates.is_empty() {
         return Ok(None);
     }
@@ -84,7 +84,7 @@ fn units_of(pipeline: &Pipeline, shell: &Shell) -> Result<Option<Vec<Unit>>, Fai
 
 fn batch_text(pipeline: &Pipeline, batch: &[Unit]) -> String {
     let of = |kind: PluginKind| pipeline.nodes.iter().filter(move |node| node.kind == kind);
-    let inputs = units::many(batch.len() as u64, "input");
+    let inputs = units::pluralize(batch.len() as u64, "input");
     let sources = of(PluginKind::Source)
         .map(|node| format!("reads  {} ({}) for each of {inputs}\n", node.name, node.plugin));
     let stages = of(PluginKind::Stage).map(|stage| stage_text(pipeline, stage));
@@ -96,10 +96,10 @@ fn batch_text(pipeline: &Pipeline, batch: &[Unit]) -> String {
 
 fn unit_text(unit: &Unit) -> String {
     let size = unit.input.bytes.map_or("size not known".to_owned(), units::bytes);
-    let mut text = format!("unit   {}  {size}\n", out::path(&unit.input.path));
+    let mut text = format!("unit   {}  {size}\n", stdout::printable_path(&unit.input.path));
     for output in &unit.outputs {
         let note = if batch::exists(output) { EXISTS } else { "" };
-        line(&mut text, format_args!("         {}{note}\n", out::path(output)));
+        line(&mut text, format_args!("         {}{note}\n", stdout::printable_path(output)));
     }
     text
 }
@@ -114,7 +114,7 @@ fn unit_json(unit: &Unit) -> Value {
     json!({ "input": unit.input, "outputs": outputs.collect::<Vec<_>>() })
 }
 
-fn text_of(pipeline: &Pipeline, reading: &Reading) -> String {
+fn plan_text(pipeline: &Pipeline, reading: &Reading) -> String {
     let sources = reading.sources.iter().map(|source| source_text(pipeline, source));
     let of = |kind: PluginKind| pipeline.nodes.iter().filter(move |node| node.kind == kind);
     let stages = of(PluginKind::Stage).map(|stage| stage_text(pipeline, stage));
@@ -124,7 +124,7 @@ fn text_of(pipeline: &Pipeline, reading: &Reading) -> String {
 
 fn source_text(pipeline: &Pipeline, source: &SourceReading) -> String {
     let node = &pipeline.nodes[source.node];
-    let pieces = units::many(source.splits.len() as u64, "piece");
+    let pieces = units::pluralize(source.splits.len() as u64, "piece");
     let mut text = format!("reads  {} ({}) in {pieces}", node.name, node.plugin);
     for (word, when) in [("from", source.query.start), ("before", source.query.end)] {
         if let Some(when) = when {
@@ -134,7 +134,7 @@ fn source_text(pipeline: &Pipeline, source: &SourceReading) -> String {
     text.push('\n');
     for Input { path, bytes } in &source.inputs {
         let size = bytes.map_or("size not known".to_owned(), units::bytes);
-        line(&mut text, format_args!("         {}  {size}\n", out::path(path)));
+        line(&mut text, format_args!("         {}  {size}\n", stdout::printable_path(path)));
     }
     text
 }
@@ -153,8 +153,9 @@ fn sink_text(pipeline: &Pipeline, node: &Node) -> String {
     let mut text =
         format!("writes {} ({}) from {}\n", node.name, node.plugin, from(pipeline, node));
     for target in targets(node) {
-        let note = if exists(&target) { "  exists; --overwrite replaces it" } else { "" };
-        line(&mut text, format_args!("         {}{note}\n", out::path(&target)));
+        let note =
+            if would_be_replaced(&target) { "  exists; --overwrite replaces it" } else { "" };
+        line(&mut text, format_args!("         {}{note}\n", stdout::printable_path(&target)));
     }
     text
 }
@@ -176,13 +177,13 @@ fn targets(node: &Node) -> Vec<PathBuf> {
     if let Part::Sink(sink) = &node.part { sink.targets() } else { Vec::new() }
 }
 
-/// Whether something is there that would have to be replaced.
-fn exists(target: &Path) -> bool {
+/// Whether an output exists and would have to be replaced.
+fn would_be_replaced(target: &Path) -> bool {
     let is_empty_folder = || target.read_dir().is_ok_and(|mut inside| inside.next().is_none());
     target != Path::new("-") && files::exists(target) && !is_special(target) && !is_empty_folder()
 }
 
-fn json_of(pipeline: &Pipeline, reading: &Reading) -> Value {
+fn plan_json(pipeline: &Pipeline, reading: &Reading) -> Value {
     let sources = reading.sources.iter().map(|source| source_json(pipeline, source));
     let of = |kind: PluginKind| pipeline.nodes.iter().filter(move |node| node.kind == kind);
     let left_out = pipeline.left_out.iter();
@@ -212,9 +213,9 @@ fn source_json(pipeline: &Pipeline, source: &SourceReading) -> Value {
 }
 
 fn sink_json(pipeline: &Pipeline, node: &Node) -> Value {
-    let targets = targets(node)
-        .into_iter()
-        .map(|target| json!({ "path": target.to_string_lossy(), "exists": exists(&target) }));
+    let targets = targets(node).into_iter().map(
+        |target| json!({ "path": target.to_string_lossy(), "exists": would_be_replaced(&target) }),
+    );
     let mut value = node_json(pipeline, node);
     extend(&mut value, json!({ "targets": targets.collect::<Vec<_>>() }));
     value

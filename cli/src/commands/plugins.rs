@@ -1,4 +1,4 @@
-//! `plugins`: what plugins this program has, and the options of one.
+//! `plugins`: lists the plugins of this program, or describes one.
 
 use std::fmt::Write as _;
 
@@ -9,9 +9,9 @@ use sluice_core::{Plugin, PluginKind};
 use sluice_pipeline::schema;
 
 use crate::args::PluginsArgs;
-use crate::ending::{Ending, Failure, Outcome};
-use crate::out;
+use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::shell::Shell;
+use crate::stdout;
 
 const KINDS: [PluginKind; 5] = [
     PluginKind::Source,
@@ -21,9 +21,9 @@ const KINDS: [PluginKind; 5] = [
     PluginKind::Service,
 ];
 
-pub(crate) fn run(args: &PluginsArgs, shell: &Shell) -> Outcome {
+pub(crate) fn run(args: &PluginsArgs, shell: &Shell) -> CommandResult {
     let wanted: Vec<&Plugin> = match &args.name {
-        Some(name) => called(name, shell)?,
+        Some(name) => find_plugins(name, shell)?,
         None => shell.registry.iter().collect(),
     };
     let text = match (args.json, &args.name) {
@@ -31,15 +31,15 @@ pub(crate) fn run(args: &PluginsArgs, shell: &Shell) -> Outcome {
             format!("{:#}\n", wanted.iter().map(|p| schema::plugin_json(p)).collect::<Value>())
         }
         (false, Some(_)) => {
-            wanted.iter().map(|plugin| told(plugin)).collect::<Vec<_>>().join("\n\n")
+            wanted.iter().map(|plugin| details(plugin)).collect::<Vec<_>>().join("\n\n")
         }
         (false, None) => list(&wanted),
     };
-    out::text(&text)?;
-    Ok(Ending::Done)
+    stdout::text(&text)?;
+    Ok(ExitStatus::Done)
 }
 
-fn called<'s>(name: &str, shell: &'s Shell) -> Result<Vec<&'s Plugin>, Failure> {
+fn find_plugins<'s>(name: &str, shell: &'s Shell) -> Result<Vec<&'s Plugin>, Failure> {
     let found: Vec<&Plugin> = shell.registry.iter().filter(|plugin| plugin.name == name).collect();
     if found.is_empty() {
         let mut names: Vec<&str> = shell.registry.iter().map(|plugin| plugin.name).collect();
@@ -48,7 +48,7 @@ fn called<'s>(name: &str, shell: &'s Shell) -> Result<Vec<&'s Plugin>, Failure> 
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("it has: {}", names.join(", ")),
         };
-        return Err(Failure::WrongUse(format!("this program has no plugin `{name}`; {hint}")));
+        return Err(Failure::Usage(format!("this program has no plugin `{name}`; {hint}")));
     }
     Ok(found)
 }
@@ -76,26 +76,26 @@ fn list(plugins: &[&Plugin]) -> String {
     text + "\n`sluice plugins NAME` tells the options of one, `sluice types NAME` what is in a set of types.\n"
 }
 
-fn told(plugin: &Plugin) -> String {
+fn details(plugin: &Plugin) -> String {
     let mut text = format!("{} {}: {}\n", plugin.kind(), plugin.name, plugin.about);
     if plugin.program.is_some() {
         line(&mut text, format_args!("\n  It runs a program: `sluice run` needs --allow-exec."));
     }
     let json = schema::plugin_json(plugin);
     for option in json["options"].as_array().into_iter().flatten() {
-        tell_option(option, &mut text);
+        write_option(option, &mut text);
     }
     let keys = json["keys"].as_array().filter(|keys| !keys.is_empty());
     if keys.is_some() {
         line(&mut text, format_args!("\nkeys of every {}", plugin.kind()));
     }
     for key in keys.into_iter().flatten() {
-        tell_option(key, &mut text);
+        write_option(key, &mut text);
     }
     if keys.is_some() {
         line(&mut text, format_args!("\nkeys of the pipeline file, above all nodes"));
         let top = schema::top_level_json();
-        top.as_array().into_iter().flatten().for_each(|key| tell_option(key, &mut text));
+        top.as_array().into_iter().flatten().for_each(|key| write_option(key, &mut text));
     }
     if !plugin.sample.is_empty() {
         line(&mut text, format_args!("\nexample\n"));
@@ -104,7 +104,7 @@ fn told(plugin: &Plugin) -> String {
     text
 }
 
-fn tell_option(option: &Value, text: &mut String) {
+fn write_option(option: &Value, text: &mut String) {
     let word = |key: &str| option[key].as_str().unwrap_or_default();
     let when = match (&option["default"], option["required"].as_bool()) {
         (_, Some(true)) => ", required".to_owned(),

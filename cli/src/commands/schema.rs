@@ -4,10 +4,10 @@ use std::io::{self, Write};
 
 use sluice_pipeline::schema;
 
-use crate::ending::{Ending, Outcome};
+use crate::exit::{CommandResult, ExitStatus};
 use crate::shell::Shell;
 
-pub(crate) fn run(shell: &Shell) -> Outcome {
+pub(crate) fn run(shell: &Shell) -> CommandResult {
     writeln!(io::stdout(), "{:#}", schema::json_schema(&shell.registry))?;
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }

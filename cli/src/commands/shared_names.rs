@@ -1,5 +1,5 @@
-//! Channels of one name that differ by the sensor they are of, before they become one in an output that keeps names
-//! only: which names these are. Gives nothing a name; the stage `rename` does.
+//! Finds channel names shared by several sources, which would be merged by a sink that keeps only
+//! names. The stage `rename` gives each its own name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,12 +12,12 @@ use crate::inputs;
 use crate::recipe::Recipe;
 use crate::shell::Shell;
 
-/// The names that channels of several sources share in one of these inputs, sorted; none where source or sink can
-/// hold them apart.
+/// The channel names shared by several sources in one of these inputs, sorted; none if source or
+/// sink keeps them apart.
 ///
-/// Reads the inputs once, since a name may be shared by the last event only. What is wrong with an input is said
-/// when it is converted; one that can only be read once is not looked at.
-pub(super) fn of(
+/// Reads the inputs in full, since the last event may be the first with a shared name. Errors are
+/// reported when the input is converted. Inputs that can only be read once are skipped.
+pub(super) fn find(
     given: &[String],
     options: &[Assignment],
     (source, sink): (&Plugin, &Plugin),
@@ -38,7 +38,9 @@ pub(super) fn of(
             sink: "null",
             ..Recipe::default()
         };
-        let Ok(pipeline) = convert::read("sluice convert", &recipe.text(), shell) else { continue };
+        let Ok(pipeline) = convert::parse_generated("sluice convert", &recipe.text(), shell) else {
+            continue;
+        };
         let Ok(report) = run::run(pipeline, &Options::default()) else { continue };
         let mut sources: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for channel in report.channels {

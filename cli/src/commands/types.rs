@@ -1,4 +1,4 @@
-//! `types`: the types that files declare, with their fingerprints, and which of them clash.
+//! `types`: lists the types that files declare, with their fingerprints and clashes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -9,49 +9,49 @@ use sluice_core::name::{json_escaped, printable, printable_sentence};
 use sluice_core::{CodecOptions, Codecs, KnownType, TypeKey, TypePaths, registry};
 
 use crate::args::TypesArgs;
-use crate::ending::{Ending, Failure, Outcome};
-use crate::out;
+use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::shell::Shell;
+use crate::stdout;
 use crate::terminal::width;
 
-pub(crate) fn run(args: &TypesArgs, shell: &Shell) -> Outcome {
+pub(crate) fn run(args: &TypesArgs, shell: &Shell) -> CommandResult {
     print(args.files.clone(), args.json, shell)
 }
 
-/// Prints the types that these files declare, those of all built-in sets if there are none.
-pub fn print(files: Vec<PathBuf>, as_json: bool, shell: &Shell) -> Outcome {
+/// Prints the types declared in these files, or those of all built-in sets.
+pub fn print(files: Vec<PathBuf>, as_json: bool, shell: &Shell) -> CommandResult {
     let files = TypePaths(files);
     let paths = if files.0.is_empty() { TypePaths::built_in() } else { files };
     let codecs = Codecs::from_paths(&shell.registry, &paths, &CodecOptions::default());
-    let codecs = codecs.map_err(|error| Failure::WrongUse(error.message))?;
+    let codecs = codecs.map_err(|error| Failure::Usage(error.message))?;
     let types: Vec<KnownType> = codecs.types().cloned().collect();
-    let clashes = Clashes::of(&types);
+    let clashes = Clashes::find(&types);
     let text = if as_json {
         let line = |known| json_escaped(&json(known, &clashes).to_string()).into_owned() + "\n";
         types.iter().map(line).collect()
     } else {
         table(&types)
     };
-    out::text(&text)?;
+    stdout::text(&text)?;
     if !as_json {
-        clashes.tell(shell);
+        clashes.warn(shell);
     }
-    codecs.mistakes().map_or(Ok(Ending::Done), |mistakes| Err(Failure::WrongUse(mistakes)))
+    codecs.mistakes().map_or(Ok(ExitStatus::Done), |mistakes| Err(Failure::Usage(mistakes)))
 }
 
-/// Types that cannot be told apart by one of the two things that name them.
+/// Types that share a fingerprint or a name.
 struct Clashes {
     /// Names that share a fingerprint.
     names: BTreeMap<TypeKey, BTreeSet<String>>,
-    /// Places that declare different types of one name.
+    /// The places of different declarations with the same name.
     places: BTreeMap<String, Vec<String>>,
 }
 
 impl Clashes {
-    fn of(types: &[KnownType]) -> Self {
+    fn find(types: &[KnownType]) -> Self {
         let mut names: BTreeMap<TypeKey, BTreeSet<String>> = BTreeMap::new();
         let mut versions: BTreeMap<String, BTreeMap<(TypeKey, &str), String>> = BTreeMap::new();
-        // Versions side by side are what built-in sets are for.
+        // Built-in sets contain several versions on purpose.
         let sets = registry::type_sets();
         let is_built_in = |known: &KnownType| {
             let file = known.file.as_deref();
@@ -61,7 +61,7 @@ impl Clashes {
             let (name, key) = (known.described.name.to_string(), known.described.key);
             names.entry(key).or_default().insert(name.clone());
             let version = (key, &*known.described.text);
-            versions.entry(name).or_default().entry(version).or_insert_with(|| place(known));
+            versions.entry(name).or_default().entry(version).or_insert_with(|| location(known));
         }
         names.retain(|_, names| names.len() > 1);
         versions.retain(|_, versions| versions.len() > 1);
@@ -70,30 +70,30 @@ impl Clashes {
         Self { names, places }
     }
 
-    fn tell(&self, shell: &Shell) {
+    fn warn(&self, shell: &Shell) {
         for (key, names) in &self.names {
             shell.warn(&format!(
                 "{} share the fingerprint {key}: messages are taken for the first, unless --type \
                  (`channel_types` of `decode`) says otherwise",
-                few(names.iter().map(String::as_str), " and ")
+                first_few(names.iter().map(String::as_str), " and ")
             ));
         }
         for (name, places) in &self.places {
-            let places = few(places.iter().map(String::as_str), ", ");
+            let places = first_few(places.iter().map(String::as_str), ", ");
             shell.warn(&format!("{name} has several versions: {places}"));
         }
     }
 }
 
-/// The first of many, and how many more there are.
-fn few<'w>(words: impl ExactSizeIterator<Item = &'w str>, between: &str) -> String {
+/// Lists the first few words, and how many follow.
+fn first_few<'w>(words: impl ExactSizeIterator<Item = &'w str>, between: &str) -> String {
     const FEW: usize = 8;
     let more = words.len().saturating_sub(FEW);
     let text = words.take(FEW).collect::<Vec<_>>().join(between);
     if more == 0 { text } else { format!("{text} and {more} more") }
 }
 
-fn place(known: &KnownType) -> String {
+fn location(known: &KnownType) -> String {
     let file = known.file.as_deref().unwrap_or(Path::new("built in"));
     format!("{}:{}", file.display(), known.line)
 }
@@ -121,7 +121,7 @@ fn json(known: &KnownType, clashes: &Clashes) -> Value {
 }
 
 fn table(types: &[KnownType]) -> String {
-    /// A longer name is not cut, but others are not lined up with it.
+    /// Longer names are not clipped, but do not widen the column.
     const WIDEST: usize = 100;
     let names = types.iter().map(|known| width(&printable(&known.described.name)));
     let room = names.max().unwrap_or(0).min(WIDEST);
@@ -135,14 +135,14 @@ fn table(types: &[KnownType]) -> String {
             "{}  {}  {}{}",
             described.key,
             padded(&described.name, room),
-            printable(&place(known)),
+            printable(&location(known)),
             printable_sentence(&unfit.unwrap_or_default())
         );
     }
     text
 }
 
-/// A name, and the blanks that fill its column.
+/// A name, padded to the width of its column.
 fn padded(name: &str, room: usize) -> String {
     let name = printable(name);
     let blanks = room.saturating_sub(width(&name));

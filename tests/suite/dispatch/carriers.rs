@@ -9,11 +9,11 @@ use sluice_core::{Error, Registry};
 use sluice_pipeline::dispatch::{ATTEMPTS, Carrier, Fulfilled, Order};
 use sluice_pipeline::run::{Options, Stop};
 
-use crate::kit::Dice;
+use crate::kit::SeededRng;
 
 /// What happens to an order on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum UnitFate {
     /// It is fulfilled.
     Run,
     /// It is lost the first time.
@@ -28,12 +28,20 @@ pub(super) enum Fate {
     Dies,
 }
 
-const FATES: [Fate; 8] =
-    [Fate::Run, Fate::Run, Fate::Run, Fate::Lost, Fate::Twice, Fate::Late, Fate::Panics, Fate::Run];
+const RANDOM_FATES: [UnitFate; 8] = [
+    UnitFate::Run,
+    UnitFate::Run,
+    UnitFate::Run,
+    UnitFate::Lost,
+    UnitFate::Twice,
+    UnitFate::Late,
+    UnitFate::Panics,
+    UnitFate::Run,
+];
 
 /// Threads that fulfil orders.
-pub(super) struct Threads {
-    fates: Mutex<Fates>,
+pub(super) struct ThreadCarrier {
+    fates: Mutex<FatePlan>,
     /// How the workers run.
     pub(super) options: Options,
     /// What workers of another build have instead of our plugins.
@@ -44,30 +52,30 @@ pub(super) struct Threads {
     late: Mutex<Vec<Order>>,
 }
 
-enum Fates {
-    Dice(Dice),
+enum FatePlan {
+    Dice(SeededRng),
     /// By unit; the first is that of the first time it is carried.
-    Set(BTreeMap<usize, Vec<Fate>>),
+    Set(BTreeMap<usize, Vec<UnitFate>>),
 }
 
-impl Threads {
+impl ThreadCarrier {
     /// Everything goes well.
-    pub(super) fn sound() -> Self {
-        Self::with(Fates::Set(BTreeMap::new()))
+    pub(super) fn reliable() -> Self {
+        Self::with(FatePlan::Set(BTreeMap::new()))
     }
 
     /// Whatever these dice say.
-    pub(super) fn wild(seed: u64) -> Self {
-        Self::with(Fates::Dice(Dice(seed)))
+    pub(super) fn random(seed: u64) -> Self {
+        Self::with(FatePlan::Dice(SeededRng(seed)))
     }
 
     /// These fates, by unit; the others are run.
-    pub(super) fn fated(fates: &[(usize, &[Fate])]) -> Self {
+    pub(super) fn with_fates(fates: &[(usize, &[UnitFate])]) -> Self {
         let fates = fates.iter().map(|(unit, fates)| (*unit, fates.to_vec()));
-        Self::with(Fates::Set(fates.collect()))
+        Self::with(FatePlan::Set(fates.collect()))
     }
 
-    fn with(fates: Fates) -> Self {
+    fn with(fates: FatePlan) -> Self {
         Self {
             fates: Mutex::new(fates),
             options: Options { jobs: Some(1), ..Options::default() },
@@ -84,33 +92,33 @@ impl Threads {
         late.iter().map(|order| order.fulfil(&Registry::linked(), &self.options).unwrap()).collect()
     }
 
-    fn fate(&self, unit: usize) -> Fate {
+    fn fate(&self, unit: usize) -> UnitFate {
         match &mut *self.fates.lock().unwrap() {
             // Nobody is unlucky as often as orders are carried.
-            Fates::Dice(_) if self.rounds.load(Ordering::Relaxed) == ATTEMPTS => Fate::Run,
-            Fates::Dice(dice) => FATES[dice.below(FATES.len() as u64) as usize],
-            Fates::Set(fates) => match fates.get_mut(&unit) {
+            FatePlan::Dice(_) if self.rounds.load(Ordering::Relaxed) == ATTEMPTS => UnitFate::Run,
+            FatePlan::Dice(dice) => RANDOM_FATES[dice.below(RANDOM_FATES.len() as u64) as usize],
+            FatePlan::Set(fates) => match fates.get_mut(&unit) {
                 Some(fates) if !fates.is_empty() => fates.remove(0),
-                _ => Fate::Run,
+                _ => UnitFate::Run,
             },
         }
     }
 
     /// The orders as workers get them: over a wire, in any order, some twice.
-    fn dealt(&self, orders: &[Order]) -> Vec<(Order, Fate)> {
-        let mut dealt: Vec<(Order, Fate)> = Vec::new();
+    fn dealt(&self, orders: &[Order]) -> Vec<(Order, UnitFate)> {
+        let mut dealt: Vec<(Order, UnitFate)> = Vec::new();
         for order in orders {
             let fate = self.fate(order.unit());
             let (shared, own) = order.apart().unwrap();
             let sent = || Order::together(&shared, &own).unwrap();
             match fate {
-                Fate::Lost => {}
-                Fate::Late => self.late.lock().unwrap().push(sent()),
-                Fate::Twice => dealt.extend([(sent(), fate), (sent(), fate)]),
+                UnitFate::Lost => {}
+                UnitFate::Late => self.late.lock().unwrap().push(sent()),
+                UnitFate::Twice => dealt.extend([(sent(), fate), (sent(), fate)]),
                 _ => dealt.push((sent(), fate)),
             }
         }
-        if let Fates::Dice(dice) = &mut *self.fates.lock().unwrap() {
+        if let FatePlan::Dice(dice) = &mut *self.fates.lock().unwrap() {
             for n in (1..dealt.len()).rev() {
                 dealt.swap(n, dice.below(n as u64 + 1) as usize);
             }
@@ -118,8 +126,8 @@ impl Threads {
         dealt
     }
 
-    fn work(&self, order: &Order, fate: Fate) {
-        if fate == Fate::Dies {
+    fn work(&self, order: &Order, fate: UnitFate) {
+        if fate == UnitFate::Dies {
             return order.give_up("its process died").unwrap();
         }
         let registry = (self.registry)();
@@ -132,11 +140,11 @@ impl Threads {
                 Fulfilled::Delivered | Fulfilled::Abandoned(_) => break,
             }
         }
-        assert_ne!(fate, Fate::Panics, "a worker panics on purpose");
+        assert_ne!(fate, UnitFate::Panics, "a worker panics on purpose");
     }
 }
 
-impl Carrier for Threads {
+impl Carrier for ThreadCarrier {
     fn carry(&self, orders: &[Order], stop: &Stop, _: &(dyn Fn(&str) + Sync)) -> Result<(), Error> {
         self.rounds.fetch_add(1, Ordering::Relaxed);
         let dealt = Mutex::new(self.dealt(orders));
@@ -160,21 +168,21 @@ impl Carrier for Threads {
 }
 
 /// Reaches nobody.
-pub(super) struct Nobody;
+pub(super) struct IdleCarrier;
 
-impl Carrier for Nobody {
+impl Carrier for IdleCarrier {
     fn carry(&self, _: &[Order], _: &Stop, _: &(dyn Fn(&str) + Sync)) -> Result<(), Error> {
         Err(Error::refused("cannot reach anybody"))
     }
 }
 
 /// Fulfils some orders, and then the user asks the run to end.
-pub(super) struct Interrupted {
+pub(super) struct InterruptingCarrier {
     pub(super) after: usize,
     pub(super) stop: Arc<Stop>,
 }
 
-impl Carrier for Interrupted {
+impl Carrier for InterruptingCarrier {
     fn carry(&self, orders: &[Order], _: &Stop, _: &(dyn Fn(&str) + Sync)) -> Result<(), Error> {
         for order in orders.iter().take(self.after) {
             order.fulfil(&Registry::linked(), &Options::default())?;

@@ -29,7 +29,7 @@ fn a_closed_terminal_ends_a_run_as_ctrl_c_does() {
     // From the terminal and from its shell: the second one must not abort what the first one ends.
     signal(&run, Signal::HUP);
     signal(&run, Signal::HUP);
-    let ended = Ran::of(run.wait_with_output().unwrap());
+    let ended = ProgramOutput::from_output(run.wait_with_output().unwrap());
     assert_eq!(ended.code, Some(3), "{}", ended.stderr);
     expect_gone(noted(&folder.at("child")));
     assert!(folder.names().iter().all(|name| !name.contains("sluice-tmp")));
@@ -53,7 +53,7 @@ fn cat_shows_what_programs_say() {
     stream(&folder);
     let command = r#"command=["sh", "-c", "echo here we go >&2; cat $0", "{input}"]"#;
     let cat = ["cat", "in.arrows", "--from", "exec", "--source-option", command, "--allow-exec"];
-    let ran = ran(&folder, &cat).expect(0).says("here we go");
+    let ran = run_sluice(&folder, &cat).expect(0).expect_stderr("here we go");
     assert_eq!(ran.text().lines().count(), 10);
 }
 
@@ -134,7 +134,7 @@ fn what_a_sink_has_started_may_not_keep_its_output_open() {
     let folder = with_log(10);
     let command = r#"["sh", "-c", "cat > raw; sleep 1000 & echo $! > child"]"#;
     let said = failure(&into(command, "path = \"${DIR}/out.txt\"\ntimeout = \"300ms\""), &folder);
-    says(&said, &["something that it started kept its output open", "`timeout`"]);
+    assert_contains(&said, &["something that it started kept its output open", "`timeout`"]);
     expect_gone(noted(&folder.at("child")));
 }
 
@@ -150,7 +150,7 @@ fn a_sink_may_do_without_the_mark_that_ends_its_events() {
     }
     fs::remove_file(folder.at("out.arrows")).unwrap();
     let command = format!(r#"["head", "-c", "{}"]"#, events - 1);
-    says(&failure(&into(&command, r#"path = "${DIR}/out.arrows""#), &folder), &["all"]);
+    assert_contains(&failure(&into(&command, r#"path = "${DIR}/out.arrows""#), &folder), &["all"]);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn what_programs_are_called_is_safe_for_terminals() {
     for command in ["false", "no-such-program-here"] {
         let text = into(&format!(r#"["{command}", "\u001b[31mred", "{long}"]"#), "");
         let said = failure(&text, &folder);
-        says(&said, &["\\u{1b}[31mred"]);
+        assert_contains(&said, &["\\u{1b}[31mred"]);
         assert!(said.len() < 1500 && !said.contains('\u{1b}'), "{said}");
     }
 }

@@ -12,7 +12,7 @@ fn python() -> Option<String> {
     if has.is_ok_and(|status| status.success()) {
         return Some(python);
     }
-    skipped("there is no Python with pyarrow, which programs are written with");
+    report_skip("there is no Python with pyarrow, which programs are written with");
     None
 }
 
@@ -29,8 +29,8 @@ fn a_python_program_of_a_few_lines_is_a_source() {
     let command = format!("[{python:?}, {:?}, \"{{input}}\"]", example("source.py"));
     allowed(&out_of(&command, r#"path = "${DIR}/in.txt""#), &folder, 2).unwrap();
     let found = events(&folder.read("out.lcm"));
-    assert_eq!(found[0], Event::new(0, BEGIN, "POSE", b"where am i"));
-    assert_eq!(found[1], Event::new(1, BEGIN + 250_000, "CAM", b"a picture"));
+    assert_eq!(found[0], LcmEvent::new(0, BEGIN, "POSE", b"where am i"));
+    assert_eq!(found[1], LcmEvent::new(1, BEGIN + 250_000, "CAM", b"a picture"));
 }
 
 #[test]
@@ -38,10 +38,10 @@ fn a_python_program_of_a_few_lines_is_a_stage() {
     let Some(python) = python() else { return };
     let folder = with_log(3000);
     let command = format!("[{python:?}, {:?}, \"400\"]", example("stage.py"));
-    let wanted: Vec<Event> = drive(7, 3000)
+    let wanted: Vec<LcmEvent> = drive(7, 3000)
         .into_iter()
         .filter(|event| event.payload.len() >= 400)
-        .map(|event| Event { channel: [b"LONG_", &event.channel[..]].concat(), ..event })
+        .map(|event| LcmEvent { channel: [b"LONG_", &event.channel[..]].concat(), ..event })
         .collect();
     for jobs in [1, 4] {
         let report = allowed(&through(&command), &folder, jobs).unwrap();
@@ -129,7 +129,7 @@ with pa.ipc.open_stream(sys.stdin.buffer) as events:
             out.write_batch(batch.set_column(0, events.schema.field(0), pc.add(batch["number"], 1000)))
 "#;
     let said = failure(&stage_of(&folder, &python, program), &folder);
-    says(&said, &["`number`: no event was sent with the number 1000"]);
+    assert_contains(&said, &["`number`: no event was sent with the number 1000"]);
 }
 
 #[test]
@@ -140,11 +140,11 @@ fn a_python_program_that_fails_is_told_by_what_python_says() {
         &stage_of(&folder, &python, "import sys\nraise ValueError('no such robot')\n"),
         &folder,
     );
-    says(&said, &["failed with exit code 1", "ValueError: no such robot"]);
+    assert_contains(&said, &["failed with exit code 1", "ValueError: no such robot"]);
     let program = "import sys, pyarrow as pa\nt = pa.table({'time': [1.5], 'channel': ['A']})\n\
                    with pa.ipc.new_stream(sys.stdout.buffer, t.schema) as out: out.write_table(t)\n";
     let said = failure(&stage_of(&folder, &python, program), &folder);
-    says(
+    assert_contains(
         &said,
         &[
             "column `timestamp` is missing",

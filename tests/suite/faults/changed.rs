@@ -44,16 +44,16 @@ fn folder_of(seed: u64) -> Folder {
 }
 
 /// An event as it is compared.
-type Seen = (i64, String, Vec<u8>);
+type ComparedEvent = (i64, String, Vec<u8>);
 
-struct Read {
-    events: Vec<Seen>,
+struct ReadResult {
+    events: Vec<ComparedEvent>,
     damaged: usize,
     error: Option<Error>,
 }
 
 /// Reads a file of which the splits were made before `change` was done to it.
-fn read_after(plugin: &str, path: &Path, target: u64, change: impl FnOnce()) -> Read {
+fn read_after(plugin: &str, path: &Path, target: u64, change: impl FnOnce()) -> ReadResult {
     let plugin = *Registry::linked().get(PluginKind::Source, plugin).unwrap();
     let PluginFactory::Source(make) = plugin.make else { panic!("{plugin:?} is a source") };
     let source = make(json!({ "path": path })).unwrap();
@@ -62,14 +62,14 @@ fn read_after(plugin: &str, path: &Path, target: u64, change: impl FnOnce()) -> 
     let context = ReadContext::standalone("log");
     let mut events = Vec::new();
     let error = read(&*source, &splits, &context, &mut events).err();
-    Read { events, damaged: context.damage.take().len(), error }
+    ReadResult { events, damaged: context.damage.take().len(), error }
 }
 
 fn read(
     source: &dyn Source,
     splits: &[sluice_core::Split],
     context: &ReadContext,
-    events: &mut Vec<Seen>,
+    events: &mut Vec<ComparedEvent>,
 ) -> Result<(), Error> {
     let mut ended = None;
     for split in splits {
@@ -88,7 +88,7 @@ fn read(
 }
 
 /// All that may be read: the events of both folders, by kind.
-fn known(folders: [&Folder; 2], plugin: &str, name: &str) -> BTreeSet<Seen> {
+fn known(folders: [&Folder; 2], plugin: &str, name: &str) -> BTreeSet<ComparedEvent> {
     let all = folders.map(|folder| read_after(plugin, &folder.at(name), u64::MAX, || ()));
     for read in &all {
         assert!(read.error.is_none() && read.damaged == 0, "{name}: {:?}", read.error);

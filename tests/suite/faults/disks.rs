@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use sluice_core::{PluginKind, Registry};
 
-use crate::kit::{Event, Folder, Ran, drive, log, ran, skipped, sluice};
+use crate::kit::{Folder, LcmEvent, ProgramOutput, drive, log, report_skip, run_sluice, sluice};
 
 /// Every sink that writes files, its path, and more options.
 const SINKS: [(&str, &str, &str); 15] = [
@@ -69,7 +69,7 @@ fn folder() -> Folder {
 /// Mounts a small disk where only this command and what it runs see it, and lists what is on it in the end.
 const ON_SMALL_DISK: &str = "mount -t tmpfs -o size=96k,nr_inodes=100000 tmpfs disk";
 
-fn on_small_disk(folder: &Folder, arguments: &[&str]) -> Option<(Ran, String)> {
+fn on_small_disk(folder: &Folder, arguments: &[&str]) -> Option<(ProgramOutput, String)> {
     let program = crate::PROGRAM;
     let line = format!(
         "{ON_SMALL_DISK} || exit 99; \"$0\" \"$@\"; code=$?; find disk -mindepth 1; exit $code"
@@ -77,7 +77,7 @@ fn on_small_disk(folder: &Folder, arguments: &[&str]) -> Option<(Ran, String)> {
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &line, program]);
     let output = command.args(arguments).current_dir(folder.path()).stdin(Stdio::null()).output();
-    let ran = Ran::of(output.ok()?);
+    let ran = ProgramOutput::from_output(output.ok()?);
     // Where name spaces or mounts are not allowed, the program has not been run.
     let was_run = ran.code != Some(99) && !ran.stderr.contains("unshare");
     was_run.then(|| {
@@ -92,10 +92,10 @@ fn every_sink_tells_of_a_full_disk_and_leaves_it_empty() {
     for (sink, path, options) in SINKS {
         folder.write("run.toml", pipeline(sink, path, options));
         let Some((ran, left)) = on_small_disk(&folder, &["run", "run.toml"]) else {
-            return skipped("sinks on a disk that fills up: this user may not mount one");
+            return report_skip("sinks on a disk that fills up: this user may not mount one");
         };
-        let ran = ran.expect(1).says("no space left");
-        ran.says("disk");
+        let ran = ran.expect(1).expect_stderr("no space left");
+        ran.expect_stderr("disk");
         assert_eq!(left, "", "{sink} {path}");
     }
 }
@@ -104,7 +104,7 @@ fn every_sink_tells_of_a_full_disk_and_leaves_it_empty() {
 fn every_sink_tells_of_a_file_that_may_not_grow_and_leaves_nothing() {
     let folder = folder();
     for (sink, path, options) in SINKS {
-        let events: Vec<Event> = drive(1, 1_500);
+        let events: Vec<LcmEvent> = drive(1, 1_500);
         // A file an event never becomes long.
         if sink == "files" || path == "parts/" {
             continue;
@@ -112,13 +112,13 @@ fn every_sink_tells_of_a_file_that_may_not_grow_and_leaves_nothing() {
         folder.write("in.lcm", log(&events));
         folder.write("run.toml", pipeline(sink, path, options));
         let limited = super::ran_behind(&folder, "ulimit -f 16", &["run", "run.toml"]);
-        limited.expect(1).says("larger than the system allows").says("disk/");
+        limited.expect(1).expect_stderr("larger than the system allows").expect_stderr("disk/");
         assert_eq!(
             super::files(&folder.at("disk")),
             Vec::<std::path::PathBuf>::new(),
             "{sink} {path}"
         );
-        ran(&folder, &["run", "run.toml"]).expect(0);
+        run_sluice(&folder, &["run", "run.toml"]).expect(0);
         fs::remove_dir_all(folder.at("disk")).unwrap();
         fs::create_dir(folder.at("disk")).unwrap();
     }
@@ -134,7 +134,10 @@ fn a_quarantine_on_a_full_disk_fails_the_run() {
         "path = \"in.lcm\"\non_damage = \"quarantine\"\nquarantine = \"/dev/full\"\n",
     );
     folder.write("run.toml", text);
-    ran(&folder, &["run", "run.toml"]).expect(1).says("no space left").says("/dev/full");
+    run_sluice(&folder, &["run", "run.toml"])
+        .expect(1)
+        .expect_stderr("no space left")
+        .expect_stderr("/dev/full");
     assert!(super::files(&folder.at("disk")).is_empty());
 }
 
@@ -142,8 +145,11 @@ fn a_quarantine_on_a_full_disk_fails_the_run() {
 fn a_report_on_a_full_disk_is_told_beside_the_outputs_that_are_there() {
     let folder = folder();
     let convert = ["convert", "in.lcm", "--to", "out.lcm", "--report", "/dev/full"];
-    let told = ran(&folder, &convert).expect(1).says("no space left").says("/dev/full");
-    told.says("the outputs are there");
+    let told = run_sluice(&folder, &convert)
+        .expect(1)
+        .expect_stderr("no space left")
+        .expect_stderr("/dev/full");
+    told.expect_stderr("the outputs are there");
     assert!(folder.read("out.lcm") == folder.read("in.lcm"));
 }
 
@@ -154,7 +160,10 @@ fn standard_output_that_is_full_is_told_and_nothing_else_is_published() {
         let mut command = sluice(&folder);
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let output = command.args(arguments).stdout(full).stderr(Stdio::piped()).output();
-        Ran::of(output.unwrap()).expect(1).says("standard output").says("no space left");
+        ProgramOutput::from_output(output.unwrap())
+            .expect(1)
+            .expect_stderr("standard output")
+            .expect_stderr("no space left");
     }
     let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
         [sinks.a]\nplugin = \"jsonl\"\nfrom = \"log\"\npath = \"-\"\n\
@@ -162,7 +171,7 @@ fn standard_output_that_is_full_is_told_and_nothing_else_is_published() {
     folder.write("run.toml", text);
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let run = sluice(&folder).args(["run", "run.toml"]).stdout(full).output().unwrap();
-    Ran::of(run).expect(1).says("no space left");
+    ProgramOutput::from_output(run).expect(1).expect_stderr("no space left");
     assert_eq!(folder.names(), ["disk", "in.lcm", "run.toml"]);
 }
 
@@ -189,8 +198,8 @@ fn a_folder_that_is_removed_while_it_is_written_to_fails_the_run() {
         // A run that has failed already listens no more.
         drop(pipe.write_all(&whole[whole.len() / 2..]));
         drop(pipe);
-        let ended = Ran::of(running.wait_with_output().unwrap()).expect(1);
-        ended.says("disk/").says("no such file or folder");
+        let ended = ProgramOutput::from_output(running.wait_with_output().unwrap()).expect(1);
+        ended.expect_stderr("disk/").expect_stderr("no such file or folder");
         assert!(super::files(&folder.at("disk")).is_empty());
     }
 }
@@ -200,12 +209,12 @@ fn an_output_on_another_file_system_is_written_there() {
     let folder = folder();
     let shared = Path::new("/dev/shm");
     let Ok(there) = tempfile::tempdir_in(shared) else {
-        return skipped("an output on another file system: there is no /dev/shm");
+        return report_skip("an output on another file system: there is no /dev/shm");
     };
     let out = there.path().join("out.lcm");
     std::os::unix::fs::symlink(&out, folder.at("link.lcm")).unwrap();
     fs::write(&out, "old").unwrap();
-    ran(&folder, &["convert", "in.lcm", "--to", "link.lcm", "--overwrite"]).expect(0);
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "link.lcm", "--overwrite"]).expect(0);
     assert!(fs::read(&out).unwrap() == folder.read("in.lcm"));
     assert!(folder.at("link.lcm").is_symlink());
     assert_eq!(fs::read_dir(there.path()).unwrap().count(), 1);

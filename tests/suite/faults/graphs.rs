@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use sluice_core::contract::trials;
 
-use crate::kit::{Folder, drive, log, ran};
+use crate::kit::{Folder, drive, log, run_sluice};
 
 const SOURCE: &str = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n";
 
@@ -42,7 +42,7 @@ fn ways_that_part_and_meet_again_many_times_are_run() {
         last = format!("m{n}");
     }
     folder.write("wide.toml", text + &sink("out", &last, "out.lcm"));
-    ran(&folder, &["run", "wide.toml", "--report", "report.json"]).expect(0);
+    run_sluice(&folder, &["run", "wide.toml", "--report", "report.json"]).expect(0);
     assert!(folder.read("out.lcm") == folder.read("in.lcm"));
 }
 
@@ -50,12 +50,14 @@ fn ways_that_part_and_meet_again_many_times_are_run() {
 fn as_many_nodes_in_a_row_as_may_be_are_run_and_more_are_refused() {
     let folder = folder();
     folder.write("long.toml", line(198));
-    ran(&folder, &["run", "long.toml"]).expect(0);
+    run_sluice(&folder, &["run", "long.toml"]).expect(0);
     assert!(folder.read("out.lcm") == folder.read("in.lcm"));
     for more in [199, 3_000] {
         folder.write("longer.toml", line(more));
-        let refused = ran(&folder, &["run", "longer.toml", "--overwrite"]).expect(2);
-        refused.says("more than 200 nodes one behind another").says("longer.toml:");
+        let refused = run_sluice(&folder, &["run", "longer.toml", "--overwrite"]).expect(2);
+        refused
+            .expect_stderr("more than 200 nodes one behind another")
+            .expect_stderr("longer.toml:");
     }
 }
 
@@ -65,7 +67,7 @@ fn hundreds_of_sinks_need_as_many_files_and_no_more() {
     (0..300).for_each(|n| text += &sink(&format!("o{n}"), "log", &format!("out/{n}.lcm")));
     folder.write("many.toml", text);
     let few = super::ran_behind(&folder, "ulimit -n 64", &["run", "many.toml"]).expect(1);
-    few.says("too many files are open").says("ulimit -n").says("out/");
+    few.expect_stderr("too many files are open").expect_stderr("ulimit -n").expect_stderr("out/");
     assert_eq!(folder.names(), ["in.lcm", "many.toml"]);
     // What is usual is raised to what is allowed.
     super::ran_behind(&folder, "ulimit -S -n 64", &["run", "many.toml"]).expect(0);
@@ -107,8 +109,8 @@ fn variables_do_not_refer_to_each_other() {
     let folder = folder();
     folder.write("self.toml", SOURCE.replace("in.lcm", "${A}") + &sink("out", "log", "out.lcm"));
     // What is given stands as it is.
-    let given = ran(&folder, &["run", "self.toml", "--set", "A=${A}${A}"]).expect(1);
-    given.says("cannot open ${A}${A}");
+    let given = run_sluice(&folder, &["run", "self.toml", "--set", "A=${A}${A}"]).expect(1);
+    given.expect_stderr("cannot open ${A}${A}");
     let mut long = String::new();
     // A value of 300 MB, or 3 GB in the long form; and room for four of it beside what any run takes.
     let times = trials(3_000, 30_000);

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use sluice_core::{PluginKind, Registry};
 
-use crate::kit::{Folder, Ran, drive, log, ran, skipped, sluice};
+use crate::kit::{Folder, ProgramOutput, drive, log, report_skip, run_sluice, sluice};
 
 /// Every source that reads files, and what it has to be told of them.
 const SOURCES: [(&str, &str); 9] = [
@@ -44,13 +44,13 @@ fn every_source_is_tried_or_there_is_a_reason_why_not() {
 }
 
 /// Reads an input with a source, and writes what it has over what was written before.
-fn read_by(folder: &Folder, (source, options): (&str, &str), input: &str) -> Ran {
+fn read_by(folder: &Folder, (source, options): (&str, &str), input: &str) -> ProgramOutput {
     let text = format!(
         "[sources.log]\nplugin = \"{source}\"\npath = \"{input}\"\n{options}\n\
          [sinks.out]\nplugin = \"jsonl\"\nfrom = \"log\"\npath = \"out.jsonl\"\n"
     );
     folder.write("run.toml", text);
-    ran(folder, &["run", "run.toml", "--overwrite"])
+    run_sluice(folder, &["run", "run.toml", "--overwrite"])
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn what_cannot_be_opened_is_named_with_the_reason_whatever_reads_it() {
     let before = folder.names();
     for source in SOURCES {
         for input in ["folder", "dangling", "round", "socket"] {
-            read_by(&folder, source, input).expect(1).says(input);
+            read_by(&folder, source, input).expect(1).expect_stderr(input);
             assert_eq!(folder.names(), before, "{source:?} {input}");
         }
     }
@@ -91,21 +91,23 @@ fn names_that_are_no_text_are_inputs_like_others() {
     for (name, bytes) in [&b"a.lcm"[..], b"b\xfe.lcm", b"b\xff.lcm"].into_iter().zip(&logs) {
         fs::write(folder.at("in").join(OsStr::from_bytes(name)), bytes).unwrap();
     }
-    ran(&folder, &["convert", "in/*.lcm", "--to", "all.lcm"]).expect(0);
+    run_sluice(&folder, &["convert", "in/*.lcm", "--to", "all.lcm"]).expect(0);
     assert!(folder.read("all.lcm") == logs.concat());
-    ran(&folder, &["convert", "in/b?.lcm", "--to", "some.lcm"]).expect(0);
+    run_sluice(&folder, &["convert", "in/b?.lcm", "--to", "some.lcm"]).expect(0);
     assert!(folder.read("some.lcm") == logs[1..].concat());
     // What names its inputs spells them out.
     for to in ["table.parquet", "tables/"] {
         let convert = ["convert", "in/*.lcm", "--to", to, "--report", "report.json"];
-        ran(&folder, &[&convert[..], &["--overwrite"]].concat()).expect(0);
+        run_sluice(&folder, &[&convert[..], &["--overwrite"]].concat()).expect(0);
     }
     let manifest = String::from_utf8(folder.read("tables/_manifest.json")).unwrap();
     assert!(manifest.contains(r"in/b\\xff.lcm"), "{manifest}");
     // What makes names or options of them cannot, and leaves none of them out in silence.
-    ran(&folder, &["convert", "in/*.lcm", "--to", "out/{stem}.lcm"]).expect(1).says("not UTF-8");
+    run_sluice(&folder, &["convert", "in/*.lcm", "--to", "out/{stem}.lcm"])
+        .expect(1)
+        .expect_stderr("not UTF-8");
     assert_eq!(super::files(&folder.at("out")).len(), 0);
-    ran(&folder, &["info", "in/*.lcm"]).expect(2).says("not UTF-8");
+    run_sluice(&folder, &["info", "in/*.lcm"]).expect(2).expect_stderr("not UTF-8");
 }
 
 #[test]
@@ -114,14 +116,14 @@ fn a_pipe_that_ends_in_an_event_is_damage() {
     let whole = log(&drive(1, 300));
     let made = Command::new("mkfifo").arg(folder.at("pipe.lcm")).status();
     if !made.is_ok_and(|made| made.success()) {
-        return skipped("a named pipe: there is no mkfifo");
+        return report_skip("a named pipe: there is no mkfifo");
     }
     let convert = ["convert", "pipe.lcm", "--from", "lcm-log", "--to", "out.lcm"];
     let running = sluice(&folder).args(convert).stderr(Stdio::piped()).spawn().unwrap();
     let mut pipe = fs::OpenOptions::new().write(true).open(folder.at("pipe.lcm")).unwrap();
     pipe.write_all(&whole[..whole.len() - 7]).unwrap();
     drop(pipe);
-    Ran::of(running.wait_with_output().unwrap()).expect(3);
+    ProgramOutput::from_output(running.wait_with_output().unwrap()).expect(3);
     assert!(whole.starts_with(&folder.read("out.lcm")));
     assert_eq!(crate::kit::numbers(&folder.read("out.lcm")).len(), 299);
 }
@@ -141,7 +143,7 @@ fn inputs_that_cannot_be_read_cost_only_themselves_where_the_others_are_wanted()
     }
     folder.write("in/250.lcm", "this is no log, and nothing of one\0");
     let convert = ["convert", "in/*.lcm", "--from", "lcm-log", "--to", "out/{stem}.lcm"];
-    let told = ran(&folder, &[&convert[..], &["--keep-going"]].concat());
+    let told = run_sluice(&folder, &[&convert[..], &["--keep-going"]].concat());
     assert_eq!(told.code, Some(1), "{}", told.stderr);
     for n in ["007", "077", "177"] {
         assert!(told.stderr.contains(&format!("in/{n}.lcm")), "{n} in:\n{}", told.stderr);
@@ -158,6 +160,6 @@ fn an_input_that_is_not_there_is_told_before_anything_is_done() {
     folder.write("in/1.lcm", log(&drive(1, 2)));
     symlink("nowhere", folder.at("in/2.lcm")).unwrap();
     let convert = ["convert", "in/*.lcm", "--to", "out/{stem}.lcm", "--keep-going"];
-    ran(&folder, &convert).expect(1).says("in/2.lcm").says("no such file");
+    run_sluice(&folder, &convert).expect(1).expect_stderr("in/2.lcm").expect_stderr("no such file");
     assert_eq!(folder.names(), ["in"]);
 }

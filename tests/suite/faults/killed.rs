@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use sluice_core::contract::trials;
 
-use crate::kit::{Dice, Folder, drive, log, ran, sluice};
+use crate::kit::{Folder, SeededRng, drive, log, run_sluice, sluice};
 
 /// How often each kind of run is killed.
 fn kills() -> u64 {
@@ -45,7 +45,7 @@ fn folder() -> Folder {
 struct Killer {
     /// How long a run is let live at most.
     longest: Duration,
-    dice: Dice,
+    dice: SeededRng,
     tries: u64,
     killed: u64,
     /// Of these, how many left something unfinished.
@@ -54,7 +54,7 @@ struct Killer {
 
 impl Killer {
     fn new(took: Duration, seed: u64) -> Self {
-        Self { longest: took, dice: Dice(seed), tries: 0, killed: 0, halfway: 0 }
+        Self { longest: took, dice: SeededRng(seed), tries: 0, killed: 0, halfway: 0 }
     }
 
     fn has_killed_enough(&self) -> bool {
@@ -95,7 +95,7 @@ fn is_litter(name: &Path) -> bool {
 /// How long a run takes that nobody kills.
 fn time(folder: &Folder, arguments: &[&str]) -> Duration {
     let began = Instant::now();
-    ran(folder, arguments).expect(0);
+    run_sluice(folder, arguments).expect(0);
     began.elapsed().max(Duration::from_millis(10))
 }
 
@@ -112,7 +112,7 @@ fn a_single_run_that_is_killed_leaves_whole_files_and_nothing_in_the_way_of_the_
             let is_whole = expected.get(&name) == Some(&bytes);
             assert!(is_litter(&name) || is_whole, "kill {n}: {} is not whole", name.display());
         }
-        ran(&folder, &["run", "1.toml", "--overwrite"]).expect(0);
+        run_sluice(&folder, &["run", "1.toml", "--overwrite"]).expect(0);
         let found = super::tree(&folder.at("out"));
         assert!(found == expected, "kill {n}: {:?}", found.keys().collect::<Vec<_>>());
         fs::remove_dir_all(folder.at("out")).unwrap();
@@ -124,7 +124,7 @@ fn a_run_over_older_outputs_that_is_killed_leaves_each_file_old_or_new() {
     let folders = [1, 2].map(|_| folder());
     let mut trees = Vec::new();
     for (n, folder) in folders.iter().enumerate() {
-        ran(folder, &["run", &format!("{}.toml", n + 1)]).expect(0);
+        run_sluice(folder, &["run", &format!("{}.toml", n + 1)]).expect(0);
         trees.push(super::tree(&folder.at("out")));
     }
     let [old, new] = &trees[..] else { panic!("two trees") };
@@ -144,13 +144,13 @@ fn a_run_over_older_outputs_that_is_killed_leaves_each_file_old_or_new() {
         for name in ["tables", "files"] {
             let manifest = Path::new(name).join("_manifest.json");
             if found.contains_key(&manifest) {
-                let verified = ran(folder, &["verify", &format!("out/{name}")]);
+                let verified = run_sluice(folder, &["verify", &format!("out/{name}")]);
                 // Killed before the older run's files are removed, they stay; that is told.
                 let only_older = verified.text().contains("is not in _manifest.json");
                 assert!(verified.code == Some(0) || only_older, "{}", verified.text());
             }
         }
-        ran(folder, &over).expect(0);
+        run_sluice(folder, &over).expect(0);
         let found = super::tree(&folder.at("out"));
         let is_there = new.iter().all(|(name, bytes)| found.get(name) == Some(bytes));
         let rest = found.iter().filter(|(name, _)| !new.contains_key(*name));
@@ -158,6 +158,6 @@ fn a_run_over_older_outputs_that_is_killed_leaves_each_file_old_or_new() {
         let is_older = rest.into_iter().all(|(name, bytes)| old.get(name) == Some(bytes));
         assert!(is_there && is_older, "kill {n}");
         fs::remove_dir_all(folder.at("out")).unwrap();
-        ran(folder, &["run", "1.toml"]).expect(0);
+        run_sluice(folder, &["run", "1.toml"]).expect(0);
     }
 }

@@ -2,25 +2,25 @@
 
 use std::fs;
 
-use crate::kit::{BEGIN, Event, Folder, drive, log, ran};
+use crate::kit::{BEGIN, Folder, LcmEvent, drive, log, run_sluice};
 
 /// As much address space as a run with the usual memory may have: most of it is never used.
-const ROOM: &str = "ulimit -v 2500000";
+const ADDRESS_SPACE_LIMIT: &str = "ulimit -v 2500000";
 
 /// The most channels a run may have.
-const MOST: i64 = 1 << 16;
+const MAX_CHANNELS: i64 = 1 << 16;
 
 /// A log of events on so many channels in turn, ten milliseconds apart.
 fn log_of_channels(channels: i64, rounds: i64, payload: &[u8]) -> Vec<u8> {
     let event =
-        |n: i64| Event::new(n, BEGIN + n * 10_000, &format!("c{:06}", n % channels), payload);
+        |n: i64| LcmEvent::new(n, BEGIN + n * 10_000, &format!("c{:06}", n % channels), payload);
     log(&(0..channels * rounds).map(event).collect::<Vec<_>>())
 }
 
 #[test]
 fn as_many_channels_as_may_be_fit_into_memory() {
     let folder = Folder::new();
-    folder.write("in.lcm", log_of_channels(MOST, 1, b"payload"));
+    folder.write("in.lcm", log_of_channels(MAX_CHANNELS, 1, b"payload"));
     let runs: [&[&str]; 5] = [
         &["info", "in.lcm", "--json"],
         &["cat", "in.lcm", "--json"],
@@ -29,16 +29,17 @@ fn as_many_channels_as_may_be_fit_into_memory() {
         &["convert", "in.lcm", "--to", "out.lcm.zst"],
     ];
     for arguments in runs {
-        super::ran_behind(&folder, ROOM, arguments).expect(0);
+        super::ran_behind(&folder, ADDRESS_SPACE_LIMIT, arguments).expect(0);
     }
     assert!(folder.read("out.lcm") == folder.read("in.lcm"));
-    super::ran_behind(&folder, ROOM, &["verify", "out.lcm", "out.parquet"]).expect(0);
+    super::ran_behind(&folder, ADDRESS_SPACE_LIMIT, &["verify", "out.lcm", "out.parquet"])
+        .expect(0);
 }
 
 #[test]
 fn more_channels_are_refused_and_nothing_is_left() {
     let folder = Folder::new();
-    folder.write("in.lcm", log_of_channels(MOST + 1, 1, &[7; 300]));
+    folder.write("in.lcm", log_of_channels(MAX_CHANNELS + 1, 1, &[7; 300]));
     let runs: [&[&str]; 6] = [
         &["info", "in.lcm"],
         &["cat", "in.lcm"],
@@ -48,7 +49,7 @@ fn more_channels_are_refused_and_nothing_is_left() {
         &["convert", "in.lcm", "--to", "out.parquet"],
     ];
     for arguments in runs {
-        let refused = super::ran_behind(&folder, ROOM, arguments).expect(1);
+        let refused = super::ran_behind(&folder, ADDRESS_SPACE_LIMIT, arguments).expect(1);
         let told = refused.text() + &refused.stderr;
         for what in ["more than 65536 channels", "--end", "shorter files"] {
             assert!(told.contains(what), "{arguments:?}: {told}");
@@ -58,23 +59,24 @@ fn more_channels_are_refused_and_nothing_is_left() {
     // What the error says helps, where the log is said to be in order: the rest of it is not read at all.
     let second = (BEGIN / 1_000_000 + 100).to_string();
     let cut = ["convert", "in.lcm", "--to", "part.lcm", "--end", &second];
-    ran(&folder, &[&cut[..], &["--source-option", "seek=sorted"]].concat()).expect(0);
+    run_sluice(&folder, &[&cut[..], &["--source-option", "seek=sorted"]].concat()).expect(0);
     assert_eq!(crate::kit::numbers(&folder.read("part.lcm")).len(), 10_000);
     let whole = folder.read("in.lcm");
     folder.write("short.lcm", &whole[..whole.len() / 2]);
-    ran(&folder, &["info", "short.lcm"]).expect(3);
+    run_sluice(&folder, &["info", "short.lcm"]).expect(3);
 }
 
 #[test]
 fn names_that_take_too_much_together_are_refused() {
     let folder = Folder::new();
     let name = |n: i64| format!("{n}{}", "x".repeat(900_000));
-    let events: Vec<Event> =
-        (0..40).map(|n| Event::new(n, BEGIN + n, &name(n), b"payload")).collect();
+    let events: Vec<LcmEvent> =
+        (0..40).map(|n| LcmEvent::new(n, BEGIN + n, &name(n), b"payload")).collect();
     folder.write("in.lcm", log(&events));
     for to in ["out.lcm", "out/"] {
-        let refused = super::ran_behind(&folder, ROOM, &["convert", "in.lcm", "--to", to]);
-        refused.expect(1).says("longer than 32 MiB");
+        let refused =
+            super::ran_behind(&folder, ADDRESS_SPACE_LIMIT, &["convert", "in.lcm", "--to", to]);
+        refused.expect(1).expect_stderr("longer than 32 MiB");
         assert_eq!(folder.names(), ["in.lcm"]);
     }
 }
@@ -87,7 +89,7 @@ fn a_table_for_each_of_many_channels_needs_few_open_files() {
     assert_eq!(super::files(&folder.at("out")).len(), 601);
     let too_few = ["convert", "in.lcm", "--to", "few/"];
     let refused = super::ran_behind(&folder, "ulimit -n 100", &too_few).expect(1);
-    refused.says("too many files are open").says("ulimit -n");
+    refused.expect_stderr("too many files are open").expect_stderr("ulimit -n");
     assert_eq!(folder.names(), ["in.lcm", "out"]);
 }
 

@@ -1,17 +1,17 @@
 //! Channels whose names are no names: they come back as they were, and lead nowhere.
 
-use crate::kit::{BEGIN, Event, Folder, log, ran};
+use crate::kit::{BEGIN, Folder, LcmEvent, log, run_sluice};
 
-fn named(names: &[Vec<u8>]) -> Vec<Event> {
+fn named(names: &[Vec<u8>]) -> Vec<LcmEvent> {
     let event = |(n, name): (usize, &Vec<u8>)| {
         let payload = format!("payload {n}").into_bytes();
-        Event { number: n as i64, utime: BEGIN + n as i64, channel: name.clone(), payload }
+        LcmEvent { number: n as i64, utime: BEGIN + n as i64, channel: name.clone(), payload }
     };
     names.iter().chain(names).enumerate().map(event).collect()
 }
 
 /// Names that mean something to a file system, a terminal, or a reader of tables.
-fn odd() -> Vec<Event> {
+fn odd() -> Vec<LcmEvent> {
     let plain: [&[u8]; 25] = [
         b"",
         b".",
@@ -52,9 +52,9 @@ fn names_that_mean_something_elsewhere_come_back_from_every_kind_of_output() {
         let options: &[&str] =
             if to == "out.jsonl" { &["--sink-option", "payload=true"] } else { &[] };
         let convert = [&["convert", "in.lcm", "--to", to], options].concat();
-        ran(&folder, &convert).expect(0);
+        run_sluice(&folder, &convert).expect(0);
         let from = if to == "out/" { "out/*/*.parquet" } else { to };
-        ran(&folder, &["convert", from, "--to", "back.lcm", "--overwrite"]).expect(0);
+        run_sluice(&folder, &["convert", from, "--to", "back.lcm", "--overwrite"]).expect(0);
         assert!(folder.read("back.lcm") == whole, "{to}");
     }
     let names = folder.names();
@@ -73,12 +73,12 @@ fn no_name_leads_out_of_the_folder_it_is_given() {
              [sinks.out]\nplugin = \"{plugin}\"\nfrom = \"log\"\npath = \"{path}\"\n"
         );
         folder.write("run.toml", text);
-        ran(&folder, &["run", "run.toml"]).expect(0);
+        run_sluice(&folder, &["run", "run.toml"]).expect(0);
     }
     assert_eq!(folder.names(), ["deep", "in.lcm", "run.toml"]);
     let below: Vec<_> = std::fs::read_dir(folder.at("deep")).unwrap().collect();
     assert_eq!(below.len(), 2);
-    ran(&folder, &["verify", "deep/files", "deep/tables"]).expect(0);
+    run_sluice(&folder, &["verify", "deep/files", "deep/tables"]).expect(0);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn nothing_that_a_log_says_steers_a_terminal() {
     let folder = Folder::new();
     folder.write("in.lcm", log(&odd()));
     for verb in [&["info", "in.lcm"][..], &["cat", "in.lcm"], &["verify", "in.lcm"]] {
-        let shown = ran(&folder, verb).expect(0);
+        let shown = run_sluice(&folder, verb).expect(0);
         let all = shown.text() + &shown.stderr;
         let steers = |c: char| c.is_control() && c != '\n';
         assert!(!all.contains(steers), "{verb:?}: {all:?}");
@@ -100,13 +100,15 @@ fn long_names_are_carried_and_shown_cut() {
         let whole = log(&named(&[b"A".to_vec(), b"y".repeat(len), b"z".repeat(len)]));
         folder.write("in.lcm", &whole);
         for (to, from) in [("out.lcm", "out.lcm"), ("out/", "out/*/*.parquet")] {
-            ran(&folder, &["convert", "in.lcm", "--to", to]).expect(0);
-            ran(&folder, &["convert", from, "--to", "back.lcm", "--overwrite"]).expect(0);
+            run_sluice(&folder, &["convert", "in.lcm", "--to", to]).expect(0);
+            run_sluice(&folder, &["convert", from, "--to", "back.lcm", "--overwrite"]).expect(0);
             assert!(folder.read("back.lcm") == whole, "{to}");
         }
-        let shown = ran(&folder, &["info", "in.lcm"]).expect(0).text();
+        let shown = run_sluice(&folder, &["info", "in.lcm"]).expect(0).text();
         assert!(shown.len() < 4_000, "{} bytes", shown.len());
-        assert!(ran(&folder, &["info", "in.lcm", "--json"]).expect(0).text().len() > 2 * len);
+        assert!(
+            run_sluice(&folder, &["info", "in.lcm", "--json"]).expect(0).text().len() > 2 * len
+        );
     }
 }
 
@@ -125,6 +127,6 @@ fn types_with_long_names_are_listed() {
     let folder = Folder::new();
     let name = "t".repeat(100_000);
     folder.write("long.lcm", format!("struct {name} {{ int8_t x; }}\nstruct s {{ int8_t x; }}\n"));
-    let listed = ran(&folder, &["types", "long.lcm"]);
+    let listed = run_sluice(&folder, &["types", "long.lcm"]);
     assert!(matches!(listed.code, Some(0 | 2)), "{:?} {:.300}", listed.code, listed.stderr);
 }

@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use super::peer::Peer;
-use crate::kit::{Folder, ran};
+use crate::kit::{Folder, run_sluice};
 
 /// Texts that both take.
 const BOTH_TAKE: &[&str] = &[
@@ -224,7 +224,7 @@ fn theirs(peer: &Peer, folder: &Folder) -> bool {
 
 /// Where `sluice types` says that the first mistake of a text is; nothing if it takes it.
 fn ours(folder: &Folder) -> Option<String> {
-    let told = ran(folder, &["types", "text.lcm"]);
+    let told = run_sluice(folder, &["types", "text.lcm"]);
     if told.code == Some(0) {
         return None;
     }
@@ -263,7 +263,7 @@ fn a_package_ends_with_its_file() {
     let folder = Folder::new();
     folder.write("a.lcm", "package p; struct t { }");
     folder.write("b.lcm", "struct u { }");
-    let told = ran(&folder, &["types", "a.lcm", "b.lcm", "--json"]).expect(0).text();
+    let told = run_sluice(&folder, &["types", "a.lcm", "b.lcm", "--json"]).expect(0).text();
     assert!(told.contains(r#"{"name":"p.t""#) && told.contains(r#"{"name":"u""#), "{told}");
     let Some(peer) = Peer::with("lcm") else { return };
     let debug = ["-d", "a.lcm", "b.lcm"];
@@ -277,10 +277,13 @@ fn a_package_ends_with_its_file() {
 fn comments_may_be_in_any_encoding_but_names_are_utf_8() {
     let folder = Folder::new();
     folder.write("text.lcm", b"// by M\xfcller\nstruct t { int8_t a; }\n");
-    ran(&folder, &["types", "text.lcm"]).expect(0);
+    run_sluice(&folder, &["types", "text.lcm"]).expect(0);
     assert!(Peer::with("lcm").is_none_or(|peer| theirs(&peer, &folder)));
     // lcm-gen does not care; what the bytes are in a fingerprint would be a guess.
     folder.write("text.lcm", b"struct t { int8_t a\xfc; }\n");
-    ran(&folder, &["types", "text.lcm"]).expect(2).says("is not UTF-8").says("text.lcm:1:19");
+    run_sluice(&folder, &["types", "text.lcm"])
+        .expect(2)
+        .expect_stderr("is not UTF-8")
+        .expect_stderr("text.lcm:1:19");
     assert!(Peer::with("lcm").is_none_or(|peer| theirs(&peer, &folder)));
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::peer::{Peer, here};
-use crate::kit::{Folder, ran};
+use crate::kit::{Folder, run_sluice};
 
 fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -18,7 +18,7 @@ fn text(value: &Value) -> String {
 /// What `sluice types` says of the folder `wide`: fingerprints by name.
 fn ours(folder: &Folder) -> BTreeMap<String, String> {
     let wide = here().join("wide");
-    let told = ran(folder, &["types", wide.to_str().unwrap(), "--json"]).expect(0).text();
+    let told = run_sluice(folder, &["types", wide.to_str().unwrap(), "--json"]).expect(0).text();
     let ours: BTreeMap<_, _> =
         lines(&told).iter().map(|line| (text(&line["name"]), text(&line["fingerprint"]))).collect();
     assert!(ours.len() > 75, "{}", ours.len());

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::peer::here;
-use crate::kit::{BEGIN, Event, Folder, Ran, log, ran, sluice};
+use crate::kit::{BEGIN, Folder, LcmEvent, ProgramOutput, log, run_sluice, sluice};
 
 /// A payload in the making: the fingerprint of its type, and what follows.
 struct Writer {
@@ -17,7 +17,7 @@ struct Writer {
 impl Writer {
     fn new(folder: &Folder) -> Self {
         folder.write("hostile.lcm", std::fs::read(here().join("hostile.lcm")).unwrap());
-        let told = ran(folder, &["types", "hostile.lcm", "--json"]).expect(0).text();
+        let told = run_sluice(folder, &["types", "hostile.lcm", "--json"]).expect(0).text();
         let fingerprint = |line: &str| {
             let line: Value = serde_json::from_str(line).unwrap();
             let hex = line["fingerprint"].as_str().unwrap();
@@ -53,18 +53,18 @@ fn nested(writer: &Writer) -> Vec<u8> {
 }
 
 /// Runs the program with 4 GiB of addresses: less than the counts of these payloads ask for.
-fn ran_in_little_memory(folder: &Folder, arguments: &[&str]) -> Ran {
+fn ran_in_little_memory(folder: &Folder, arguments: &[&str]) -> ProgramOutput {
     let program = sluice(folder);
     let mut shell = Command::new("sh");
     shell.args(["-c", "ulimit -v 4194304 && exec \"$0\" \"$@\""]).arg(program.get_program());
     shell.args(arguments).current_dir(folder.path()).stdin(Stdio::null());
-    Ran::of(shell.output().unwrap())
+    ProgramOutput::from_output(shell.output().unwrap())
 }
 
 /// What goes over channels, and what becomes of it.
 #[derive(Default)]
 struct Drive {
-    events: Vec<Event>,
+    events: Vec<LcmEvent>,
     /// For each channel, how many of its events cannot be decoded.
     undecoded: BTreeMap<String, u64>,
 }
@@ -73,7 +73,7 @@ impl Drive {
     fn good(&mut self, channel: &str, payload: Vec<u8>) {
         self.undecoded.entry(channel.to_owned()).or_default();
         let number = self.events.len() as i64;
-        self.events.push(Event::new(number, BEGIN + number, channel, &payload));
+        self.events.push(LcmEvent::new(number, BEGIN + number, channel, &payload));
     }
 
     fn bad(&mut self, channel: &str, payload: Vec<u8>) {
@@ -94,7 +94,7 @@ impl Drive {
         assert!(folder.read("out.lcm") == bytes, "the copy differs");
         let tables = ["convert", "in.lcm", "--to", "tables/", "--report", "tables.json"];
         ran_in_little_memory(folder, &[&tables[..], &types].concat()).expect(0);
-        ran(folder, &["convert", "tables/", "--to", "back.lcm", "--overwrite"]).expect(0);
+        run_sluice(folder, &["convert", "tables/", "--to", "back.lcm", "--overwrite"]).expect(0);
         assert!(folder.read("back.lcm") == bytes, "what comes back out of tables differs");
         // A guard against hanging, for machines that are busy with other things.
         assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
@@ -167,9 +167,9 @@ fn a_byte_may_be_any_other() {
     let bytes = log(&drive.events);
     folder.write("in.lcm", &bytes);
     for to in ["out.lcm", "tables/"] {
-        ran(&folder, &["convert", "in.lcm", "--types", "hostile.lcm", "--to", to]).expect(0);
+        run_sluice(&folder, &["convert", "in.lcm", "--types", "hostile.lcm", "--to", to]).expect(0);
     }
-    ran(&folder, &["convert", "tables/", "--to", "back.lcm"]).expect(0);
+    run_sluice(&folder, &["convert", "tables/", "--to", "back.lcm"]).expect(0);
     assert!(folder.read("out.lcm") == bytes && folder.read("back.lcm") == bytes);
 }
 

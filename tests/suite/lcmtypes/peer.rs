@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::kit::{root, skipped};
+use crate::kit::{report_skip, root};
 
 /// LCM's own tools for types.
 pub(super) struct Peer {
@@ -28,7 +28,9 @@ impl Peer {
         let lcm_gen = found.and_then(|asked| String::from_utf8(asked.stdout).ok());
         let lcm_gen = lcm_gen.map(|path| PathBuf::from(path.trim())).filter(|path| path.exists());
         let Some(lcm_gen) = lcm_gen else {
-            skipped(&format!("there is no Python with {modules} and lcm-gen; .ci/run installs it"));
+            report_skip(&format!(
+                "there is no Python with {modules} and lcm-gen; .ci/run installs it"
+            ));
             return None;
         };
         Some(Self { python, lcm_gen })

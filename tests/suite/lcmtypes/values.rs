@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::peer::Peer;
-use crate::kit::{Folder, ran};
+use crate::kit::{Folder, run_sluice};
 
 const SEEDS: [u64; 2] = [1, 2];
 const CASES: u64 = 60;
@@ -34,19 +34,19 @@ fn values_of_random_types_are_those_that_the_python_classes_wrote() {
 
 /// Fails the test unless `sluice cat` shows in a log what the writer says it has written.
 fn assert_shown_as_expected(peer: &Peer, folder: &Folder, log: &str) {
-    let shown = ran(folder, &["cat", log, "--types", "types", "--json"]).expect(0);
+    let shown = run_sluice(folder, &["cat", log, "--types", "types", "--json"]).expect(0);
     folder.write("shown.jsonl", shown.stdout);
     peer.script("same.py", folder.path(), &[]);
 }
 
 fn assert_tables_come_back(folder: &Folder) {
     let to = ["convert", "in.lcm", "--types", "types", "--to", "tables/", "--report", "r.json"];
-    ran(folder, &to).expect(0);
+    run_sluice(folder, &to).expect(0);
     let report: Value = serde_json::from_slice(&folder.read("r.json")).unwrap();
     let channels = report["channels"].as_array().unwrap();
     assert!(channels.len() > 1 && channels.iter().all(|channel| channel["undecoded"] == 0));
     // Without `--types`: the tables say what they hold.
-    ran(folder, &["convert", "tables/", "--to", "back.lcm"]).expect(0);
+    run_sluice(folder, &["convert", "tables/", "--to", "back.lcm"]).expect(0);
     assert!(folder.read("back.lcm") == folder.read("in.lcm"));
 }
 
@@ -54,7 +54,7 @@ fn assert_tables_come_back(folder: &Folder) {
 fn assert_tables_of_others_come_back(peer: &Peer, folder: &Folder) {
     for tool in ["pyarrow", "duckdb"] {
         let (tables, back) = (format!("{tool}/"), format!("{tool}.lcm"));
-        ran(folder, &["convert", &tables, "--types", "types", "--to", &back]).expect(0);
+        run_sluice(folder, &["convert", &tables, "--types", "types", "--to", &back]).expect(0);
     }
     assert!(folder.read("pyarrow.lcm") == folder.read("in.lcm"));
     // To DuckDB all that is not a number is one and the same NaN.

@@ -8,7 +8,7 @@ use sluice_core::Playback;
 use sluice_pipeline::Report;
 use sluice_pipeline::run::{self, Options, Progress, Snapshot, Stop};
 
-use crate::kit::{BEGIN, Event, Folder, log, pipeline};
+use crate::kit::{BEGIN, Folder, LcmEvent, log, pipeline};
 
 fn port() -> u16 {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
@@ -87,20 +87,20 @@ impl Progress for Readiness {
     }
 }
 
-fn recorded(folder: &Folder, name: &str) -> Vec<Event> {
+fn recorded(folder: &Folder, name: &str) -> Vec<LcmEvent> {
     crate::kit::events(&folder.read(name))
 }
 
 /// A log of events a second apart, each with its number as its payload.
 fn slow_log(folder: &Folder, count: i64) {
-    let event = |n: i64| Event::new(n, BEGIN + n * 1_000_000, "A", &(n as u32).to_be_bytes());
+    let event = |n: i64| LcmEvent::new(n, BEGIN + n * 1_000_000, "A", &(n as u32).to_be_bytes());
     folder.write("in.lcm", log(&(0..count).map(event).collect::<Vec<_>>()));
 }
 
 const LOG: &str = "[sources.log]\nplugin = \"lcm-log\"\npath = \"${DIR}/in.lcm\"\n";
 
-fn numbers(events: &[Event]) -> Vec<u32> {
-    let number = |event: &Event| u32::from_be_bytes(event.payload[..].try_into().unwrap());
+fn numbers(events: &[LcmEvent]) -> Vec<u32> {
+    let number = |event: &LcmEvent| u32::from_be_bytes(event.payload[..].try_into().unwrap());
     events.iter().map(number).collect()
 }
 
@@ -215,7 +215,7 @@ fn a_live_source_that_begins_to_talk_late_is_heard_at_once() {
     let events = recorded(&folder, "got.lcm");
     assert_eq!(events.len(), 3100);
     // They lie where they were heard, but for as long as a stream is not waited for, and not at the end.
-    let is_late = |event: &Event| event.channel == b"LATE";
+    let is_late = |event: &LcmEvent| event.channel == b"LATE";
     let (first, last) = (events.iter().position(is_late), events.iter().rposition(is_late));
     let (first, last) = (first.unwrap(), last.unwrap());
     assert!((500..2000).contains(&first) && last < 2500, "{first} to {last}");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::kit::{Event, Folder, Ran, events, root, skipped, sluice};
+use crate::kit::{Folder, LcmEvent, ProgramOutput, events, report_skip, root, sluice};
 
 mod engine;
 mod peers;
@@ -42,7 +42,7 @@ impl Network {
         let read = BufReader::new(holder.stdout.take()?).read_line(&mut said);
         let stdin = holder.stdin.take()?;
         if read.is_err() || said.trim() != "ready" {
-            skipped("this system gives no network of one's own (unshare -rn, ip, nsenter)");
+            report_skip("this system gives no network of one's own (unshare -rn, ip, nsenter)");
             drop(stdin);
             holder.wait().unwrap();
             return None;
@@ -123,9 +123,13 @@ impl Listener {
     }
 
     /// What came of it, once it has ended.
-    pub(crate) fn end(mut self) -> Ran {
+    pub(crate) fn end(mut self) -> ProgramOutput {
         let code = self.child.wait().unwrap().code();
-        Ran { code, stdout: self.stdout.join().unwrap(), stderr: self.stderr.join().unwrap() }
+        ProgramOutput {
+            code,
+            stdout: self.stdout.join().unwrap(),
+            stderr: self.stderr.join().unwrap(),
+        }
     }
 
     /// Sends it a signal.
@@ -192,7 +196,7 @@ fn receive(network: &Network, folder: &Folder, options: &str) -> Listener {
     Listener::start(network.sluice(folder, &arguments), "listening")
 }
 
-fn got(folder: &Folder) -> Vec<Event> {
+fn got(folder: &Folder) -> Vec<LcmEvent> {
     events(&folder.read("got.lcm"))
 }
 

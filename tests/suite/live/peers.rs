@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{
     Listener, Network, PATIENCE, URL, got, pattern, peer_program, receive, report, spec, until,
 };
-use crate::kit::{BEGIN, Event, Folder, Ran, is_ignored, log};
+use crate::kit::{BEGIN, Folder, LcmEvent, ProgramOutput, is_ignored, log};
 use crate::peers::python;
 
 /// A network with the real client in it; nothing, said aloud, where one of them is not to be had.
@@ -53,7 +53,7 @@ impl Peers {
 
 #[track_caller]
 fn done(output: Output) -> String {
-    Ran::of(output).expect(0).text()
+    ProgramOutput::from_output(output).expect(0).text()
 }
 
 /// Waits until a log that grows has so many events, without what programs say to themselves when they start: a
@@ -201,13 +201,13 @@ fn what_the_system_drops_is_counted_message_by_message() {
 fn the_real_player_is_heard_and_the_real_logger_hears_us() {
     let Some(peers) = peers() else { return };
     let folder = Folder::new();
-    let events: Vec<Event> = (0..50)
+    let events: Vec<LcmEvent> = (0..50)
         .map(|n| {
-            Event::new(n, BEGIN + n * 2_000, if n % 3 == 0 { "A" } else { "B" }, &[n as u8; 40])
+            LcmEvent::new(n, BEGIN + n * 2_000, if n % 3 == 0 { "A" } else { "B" }, &[n as u8; 40])
         })
         .collect();
     folder.write("in.lcm", log(&events));
-    let plain = |events: &[Event]| -> Vec<(Vec<u8>, Vec<u8>)> {
+    let plain = |events: &[LcmEvent]| -> Vec<(Vec<u8>, Vec<u8>)> {
         events.iter().map(|event| (event.channel.clone(), event.payload.clone())).collect()
     };
 
@@ -237,8 +237,8 @@ fn the_real_player_is_heard_and_the_real_logger_hears_us() {
     logger.signal(Signal::INT);
     drop(logger.end());
     let theirs = crate::kit::events(&folder.read("theirs.lcm"));
-    let ours = |event: &Event| event.channel != b"LCM_SELF_TEST";
-    let theirs: Vec<Event> = theirs.into_iter().filter(ours).collect();
+    let ours = |event: &LcmEvent| event.channel != b"LCM_SELF_TEST";
+    let theirs: Vec<LcmEvent> = theirs.into_iter().filter(ours).collect();
     assert_eq!(plain(&theirs), plain(&events));
 }
 
@@ -266,7 +266,7 @@ fn a_recording_is_what_the_real_logger_records_beside_it() {
     ours.signal(Signal::INT);
     drop(logger.end());
     ours.end().expect(0);
-    let events = |name: &str| -> Vec<Event> {
+    let events = |name: &str| -> Vec<LcmEvent> {
         let events = crate::kit::events(&folder.read(name));
         // Each hears what others said when they began, if it had begun before.
         let first = events.iter().position(|event| event.channel != b"LCM_SELF_TEST").unwrap();

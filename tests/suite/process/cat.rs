@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::kit::{BEGIN, Event, Folder, drive, log, numbers, ran};
+use crate::kit::{BEGIN, Folder, LcmEvent, drive, log, numbers, run_sluice};
 
 fn printed_numbers(text: &str) -> Vec<i64> {
     let number = |line: &str| {
@@ -23,25 +23,27 @@ fn folder() -> Folder {
 fn logs_are_printed_in_the_order_in_which_they_are_named() {
     let folder = folder();
     let cat = |arguments: &[&str]| {
-        let printed = ran(&folder, &[&["cat", "--json"], arguments].concat()).expect(0);
+        let printed = run_sluice(&folder, &[&["cat", "--json"], arguments].concat()).expect(0);
         printed_numbers(&printed.text())
     };
     assert_eq!(cat(&["a.lcm", "b.lcm"]), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
     assert_eq!(cat(&["b.lcm", "a.lcm"]), [5, 6, 7, 8, 0, 1, 2, 3, 4]);
     assert_eq!(cat(&["*.lcm"]), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
     assert_eq!(cat(&["b.lcm", "a.lcm", "--limit", "5"]), [5, 6, 7, 8, 0]);
-    let text = ran(&folder, &["cat", "a.lcm", "b.lcm"]).expect(0).text();
+    let text = run_sluice(&folder, &["cat", "a.lcm", "b.lcm"]).expect(0).text();
     assert_eq!(text.lines().count(), 9);
 }
 
 #[test]
 fn logs_of_different_formats_are_printed_one_after_another() {
     let folder = folder();
-    ran(&folder, &["convert", "b.lcm", "--to", "b.parquet"]).expect(0);
+    run_sluice(&folder, &["convert", "b.lcm", "--to", "b.parquet"]).expect(0);
     let names = ["b.parquet", "a.lcm", "b.lcm"];
     let cat = |arguments: &[&str]| {
         printed_numbers(
-            &ran(&folder, &[&["cat", "--json"], &names[..], arguments].concat()).expect(0).text(),
+            &run_sluice(&folder, &[&["cat", "--json"], &names[..], arguments].concat())
+                .expect(0)
+                .text(),
         )
     };
     assert_eq!(cat(&[]), [5, 6, 7, 8, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
@@ -50,12 +52,13 @@ fn logs_of_different_formats_are_printed_one_after_another() {
     // A channel that only some of the logs have is no mistake, and one that none has is one
     // mistake.
     let channel = String::from_utf8(drive(1, 1)[0].channel.clone()).unwrap();
-    let one = ran(&folder, &["cat", "a.lcm", "b.parquet", "-c", &channel, "--strict"]).expect(0);
+    let one =
+        run_sluice(&folder, &["cat", "a.lcm", "b.parquet", "-c", &channel, "--strict"]).expect(0);
     assert!(!one.stderr.contains("warning"), "{}", one.stderr);
-    let none = ran(&folder, &["cat", "a.lcm", "b.parquet", "-c", "NOWHERE"]).expect(0);
+    let none = run_sluice(&folder, &["cat", "a.lcm", "b.parquet", "-c", "NOWHERE"]).expect(0);
     assert_eq!(none.stderr.matches("NOWHERE").count(), 1, "{}", none.stderr);
-    let relative = ran(&folder, &["cat", "a.lcm", "b.parquet", "--start", "+1"]).expect(2);
-    relative.says("--start +1").says("one by one");
+    let relative = run_sluice(&folder, &["cat", "a.lcm", "b.parquet", "--start", "+1"]).expect(2);
+    relative.expect_stderr("--start +1").expect_stderr("one by one");
 }
 
 #[test]
@@ -63,11 +66,13 @@ fn what_is_wrong_with_one_of_several_logs_names_it() {
     let folder = folder();
     let cut = folder.read("b.lcm");
     folder.write("b.lcm", &cut[..cut.len() - 3]);
-    let printed = ran(&folder, &["cat", "a.lcm", "b.lcm", "--json"]).expect(3);
+    let printed = run_sluice(&folder, &["cat", "a.lcm", "b.lcm", "--json"]).expect(3);
     assert_eq!(printed_numbers(&printed.text()).len(), 8);
-    assert!(!printed.says("b.lcm").stderr.contains("a.lcm"));
+    assert!(!printed.expect_stderr("b.lcm").stderr.contains("a.lcm"));
     // Nothing is printed if one of them is not there.
-    let missing = ran(&folder, &["cat", "a.lcm", "nowhere.lcm"]).expect(1).says("nowhere.lcm");
+    let missing = run_sluice(&folder, &["cat", "a.lcm", "nowhere.lcm"])
+        .expect(1)
+        .expect_stderr("nowhere.lcm");
     assert_eq!(missing.text(), "");
 }
 
@@ -77,7 +82,7 @@ fn folder_with_long_messages() -> Folder {
     let drive = "[sources.drive]\nplugin = \"demo\"\nseconds = 0.3\n[sinks.log]\nplugin = \"lcm-log\"\n\
                  from = \"drive\"\npath = \"drive.lcm\"\n";
     folder.write("make.toml", drive);
-    ran(&folder, &["run", "make.toml"]).expect(0);
+    run_sluice(&folder, &["run", "make.toml"]).expect(0);
     folder
 }
 
@@ -87,7 +92,7 @@ fn long_lists_and_bytes_are_shortened_for_people_and_whole_for_programs() {
     let cat = |arguments: &[&str]| {
         let channels = ["-c", "BROOM_C", "-c", "CAM_*", "-c", "POSE"];
         let all = [&["cat", "drive.lcm", "--types", "mit-dgc"], &channels[..], arguments].concat();
-        ran(&folder, &all).expect(0).text()
+        run_sluice(&folder, &all).expect(0).text()
     };
     let (short, whole) = (cat(&[]), cat(&["--full"]));
     assert_eq!(short.lines().count(), whole.lines().count());
@@ -113,7 +118,8 @@ fn long_lists_and_bytes_are_shortened_for_people_and_whole_for_programs() {
 #[test]
 fn a_limit_that_ends_inside_a_log_leaves_the_others_unread() {
     let folder = folder();
-    folder.write("c.lcm", [log(&[Event::new(70, BEGIN, "A", b"")]), b"stray".to_vec()].concat());
-    let text = ran(&folder, &["cat", "a.lcm", "c.lcm", "-n", "3", "--json"]).expect(0).text();
+    folder.write("c.lcm", [log(&[LcmEvent::new(70, BEGIN, "A", b"")]), b"stray".to_vec()].concat());
+    let text =
+        run_sluice(&folder, &["cat", "a.lcm", "c.lcm", "-n", "3", "--json"]).expect(0).text();
     assert_eq!(printed_numbers(&text), numbers(&folder.read("a.lcm"))[..3]);
 }

@@ -1,6 +1,6 @@
 //! Exit codes: 0 done, 1 failed, 2 wrong use, 3 done with losses.
 
-use crate::kit::{Folder, drive, log, ran};
+use crate::kit::{Folder, drive, log, run_sluice};
 
 const PIPELINE: &str = r#"
 [sources.log]
@@ -25,7 +25,7 @@ fn folder() -> Folder {
 fn codes(cases: &[(&[&str], i32)]) {
     for (arguments, code) in cases {
         eprintln!("sluice {arguments:?}");
-        ran(&folder(), arguments).expect(*code);
+        run_sluice(&folder(), arguments).expect(*code);
     }
 }
 
@@ -107,11 +107,11 @@ fn losses_that_were_reported_are_3() {
 #[test]
 fn talk_goes_to_standard_error_and_data_to_standard_output() {
     let folder = folder();
-    let quiet = ran(&folder, &["-q", "convert", "clean.lcm", "--to", "out.lcm"]).expect(0);
+    let quiet = run_sluice(&folder, &["-q", "convert", "clean.lcm", "--to", "out.lcm"]).expect(0);
     assert_eq!((quiet.text(), quiet.stderr), (String::new(), String::new()));
-    let told = ran(&folder, &["convert", "clean.lcm", "--to", "out2.lcm"]).expect(0);
+    let told = run_sluice(&folder, &["convert", "clean.lcm", "--to", "out2.lcm"]).expect(0);
     assert_eq!(told.text(), "");
     assert!(told.stderr.contains("out2.lcm"), "{}", told.stderr);
-    let cat = ran(&folder, &["cat", "clean.lcm"]).expect(0);
+    let cat = run_sluice(&folder, &["cat", "clean.lcm"]).expect(0);
     assert_eq!((cat.text().lines().count(), cat.stderr), (50, String::new()));
 }

@@ -1,6 +1,6 @@
 //! What people type who come from other programs, and verbs that a build lacks.
 
-use crate::kit::{Folder, drive, log, ran};
+use crate::kit::{Folder, drive, log, run_sluice};
 
 fn folder_with_log() -> Folder {
     let folder = Folder::new();
@@ -12,13 +12,13 @@ fn folder_with_log() -> Folder {
 fn the_output_is_also_named_as_other_programs_do() {
     let folder = folder_with_log();
     for output in [&["-o", "a.lcm"][..], &["--output", "b.lcm"], &["-oc.lcm"]] {
-        ran(&folder, &[&["convert", "in.lcm"], output].concat()).expect(0);
+        run_sluice(&folder, &[&["convert", "in.lcm"], output].concat()).expect(0);
     }
     for copy in ["a.lcm", "b.lcm", "c.lcm"] {
         assert!(folder.read(copy) == folder.read("in.lcm"), "{copy}");
     }
     // One output has one name.
-    ran(&folder, &["convert", "in.lcm", "-o", "x.lcm", "--to", "y.lcm"]).expect(2);
+    run_sluice(&folder, &["convert", "in.lcm", "-o", "x.lcm", "--to", "y.lcm"]).expect(2);
     assert_eq!(folder.names(), ["a.lcm", "b.lcm", "c.lcm", "in.lcm"]);
 }
 
@@ -26,12 +26,14 @@ fn the_output_is_also_named_as_other_programs_do() {
 fn force_replaces_outputs_as_overwrite_does() {
     let folder = folder_with_log();
     folder.write("out.lcm", "of yesterday");
-    ran(&folder, &["convert", "in.lcm", "--to", "out.lcm"]).expect(1).says("--overwrite");
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "out.lcm"])
+        .expect(1)
+        .expect_stderr("--overwrite");
     assert_eq!(folder.read("out.lcm"), b"of yesterday");
-    ran(&folder, &["convert", "in.lcm", "--to", "out.lcm", "--force"]).expect(0);
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "out.lcm", "--force"]).expect(0);
     assert!(folder.read("out.lcm") == folder.read("in.lcm"));
     let both = ["convert", "in.lcm", "--to", "out.lcm", "--force", "--resume"];
-    ran(&folder, &both).expect(2).says("cannot be used with");
+    run_sluice(&folder, &both).expect(2).expect_stderr("cannot be used with");
 }
 
 #[test]
@@ -49,22 +51,22 @@ fn options_of_other_programs_are_answered_with_ours() {
         (&["cat", "in.lcm", "--format", "vel"], "'--from'"),
         (&["convert", "in.lcm", "--to", "x.lcm", "--threads", "2"], "'--jobs'"),
     ] {
-        let said = ran(&folder, arguments).expect(2).says(advice);
+        let said = run_sluice(&folder, arguments).expect(2).expect_stderr(advice);
         assert!(!said.stderr.contains("similar argument"), "{}", said.stderr);
         let as_json = [arguments, &["--log-format", "json"]].concat();
-        let object = ran(&folder, &as_json).expect(2).stderr;
+        let object = run_sluice(&folder, &as_json).expect(2).stderr;
         let object: serde_json::Value = serde_json::from_str(&object).unwrap();
         assert!(object["hint"].as_str().is_some_and(|hint| hint.contains(advice)), "{object}");
     }
     // What is misspelled is still answered with what is spelled nearly so.
-    ran(&folder, &["cat", "in.lcm", "--chanel", "A"]).expect(2).says("'--channel'");
+    run_sluice(&folder, &["cat", "in.lcm", "--chanel", "A"]).expect(2).expect_stderr("'--channel'");
     assert_eq!(folder.names(), ["in.lcm"]);
 }
 
 #[test]
 fn verbs_that_this_program_lacks_are_not_offered_and_say_how_to_get_them() {
     let folder = folder_with_log();
-    let help = ran(&folder, &["--help"]).expect(0).text();
+    let help = run_sluice(&folder, &["--help"]).expect(0).text();
     let (verbs, lacking) = help.split_once("Not in this program").unwrap();
     for verb in ["query", "cluster"] {
         assert!(!verbs.lines().any(|line| line.trim_start().starts_with(verb)), "{help}");
@@ -72,7 +74,7 @@ fn verbs_that_this_program_lacks_are_not_offered_and_say_how_to_get_them() {
     }
     let build = "cargo build --release --manifest-path full/Cargo.toml";
     assert!(lacking.contains(build), "{help}");
-    assert!(!ran(&folder, &["run", "--help"]).expect(0).text().contains("ballista"));
+    assert!(!run_sluice(&folder, &["run", "--help"]).expect(0).text().contains("ballista"));
     for (arguments, part) in [
         (&["query", "select 1", "in.lcm"][..], "SQL over logs"),
         (&["query", "--frobnicate"], "SQL over logs"),
@@ -81,9 +83,10 @@ fn verbs_that_this_program_lacks_are_not_offered_and_say_how_to_get_them() {
         (&["cluster", "status"], "runs on a cluster"),
         (&["run", "quickstart", "--engine", "ballista"], "runs on a cluster"),
     ] {
-        let said = ran(&folder, arguments).expect(2).says(part).says(build);
+        let said =
+            run_sluice(&folder, arguments).expect(2).expect_stderr(part).expect_stderr(build);
         assert!(said.text().is_empty(), "{}", said.text());
         assert_eq!(said.stderr.lines().count(), 1, "{}", said.stderr);
     }
-    ran(&folder, &["help", "query"]).expect(2).says(build);
+    run_sluice(&folder, &["help", "query"]).expect(2).expect_stderr(build);
 }

@@ -2,12 +2,12 @@
 
 use std::process::Command;
 
-use crate::kit::{Folder, ran, skipped};
+use crate::kit::{Folder, report_skip, run_sluice};
 
 /// A folder with a pipeline, a log and a folder, and the script for bash.
 fn folder() -> Folder {
     let folder = Folder::new();
-    folder.write("complete.bash", ran(&folder, &["completions", "bash"]).expect(0).text());
+    folder.write("complete.bash", run_sluice(&folder, &["completions", "bash"]).expect(0).text());
     for name in ["my pipeline.toml", "other.toml", "drive.lcm"] {
         folder.write(name, "");
     }
@@ -31,7 +31,7 @@ fn completed(folder: &Folder, words: &[&str]) -> Option<Vec<String>> {
         .current_dir(folder.path())
         .output();
     let Ok(output) = bash else {
-        skipped("there is no bash, which is asked what it completes");
+        report_skip("there is no bash, which is asked what it completes");
         return None;
     };
     let said = String::from_utf8_lossy(&output.stderr);
@@ -92,7 +92,7 @@ fn what_help_does_not_show_is_not_completed() {
     proposes(&folder, &["sluice", ""], &["run"], &["query", "cluster"]);
     proposes(&folder, &["sluice", "run", "--"], &["--jobs"], &["--engine", "--cluster-patience"]);
     for shell in ["zsh", "fish", "elvish", "powershell"] {
-        let script = ran(&folder, &["completions", shell]).expect(0).text();
+        let script = run_sluice(&folder, &["completions", shell]).expect(0).text();
         for hidden in ["cluster-patience", "scheduler"] {
             assert!(!script.contains(hidden), "{shell}: {hidden}");
         }
@@ -103,7 +103,7 @@ fn what_help_does_not_show_is_not_completed() {
 #[test]
 fn scripts_for_other_shells_have_the_same_names() {
     let folder = Folder::new();
-    let script = |shell: &str| ran(&folder, &["completions", shell]).expect(0).text();
+    let script = |shell: &str| run_sluice(&folder, &["completions", shell]).expect(0).text();
     let (zsh, fish) = (script("zsh"), script("fish"));
     for verb in ["run", "check", "plan", "graph"] {
         let block = zsh.split(&format!("({verb})\n_arguments")).nth(1).unwrap();

@@ -1,13 +1,15 @@
 //! Pipelines that are printed here, saved there and run from anywhere.
 
-use crate::kit::{BEGIN, Event, Folder, Ran, drive, log, ran, sluice};
+use crate::kit::{BEGIN, Folder, LcmEvent, ProgramOutput, drive, log, run_sluice, sluice};
 
 /// A folder whose name has everything in it that paths may take for something else.
 const ODD: &str = "a b [c] {d} $e";
 
-fn in_folder(folder: &Folder, below: &str, arguments: &[&str]) -> Ran {
+fn in_folder(folder: &Folder, below: &str, arguments: &[&str]) -> ProgramOutput {
     let mut sluice = sluice(folder);
-    Ran::of(sluice.current_dir(folder.at(below)).args(arguments).output().unwrap())
+    ProgramOutput::from_output(
+        sluice.current_dir(folder.at(below)).args(arguments).output().unwrap(),
+    )
 }
 
 /// A folder with an odd one, in which a log and its types lie, and two more.
@@ -84,11 +86,11 @@ fn paths_in_a_pipeline_file_are_true_in_any_folder() {
         )
     };
     folder.write(&format!("{ODD}/x.toml"), file("logs/in.lcm"));
-    ran(&folder, &["run", &format!("{ODD}/x.toml")]).expect(0);
+    run_sluice(&folder, &["run", &format!("{ODD}/x.toml")]).expect(0);
     assert!(!folder.read(&format!("{ODD}/out.jsonl")).is_empty());
     // An address is nowhere else.
     folder.write(&format!("{ODD}/s3.toml"), file("s3://bucket/in.lcm"));
-    let refused = ran(&folder, &["run", &format!("{ODD}/s3.toml"), "--overwrite"]);
+    let refused = run_sluice(&folder, &["run", &format!("{ODD}/s3.toml"), "--overwrite"]);
     assert!(!refused.stderr.contains(&format!("{ODD}/s3:")), "{}", refused.stderr);
     assert!(refused.stderr.contains("s3://bucket/in.lcm"), "{}", refused.stderr);
 }
@@ -100,7 +102,7 @@ fn nothing_that_is_printed_of_odd_names_steers_a_terminal() {
     let folder = Folder::new();
     let odd = "\u{1b}31m\u{202e}mcl\n";
     let name = |suffix: &str| format!("{odd}{suffix}");
-    let event = Event::new(0, BEGIN, odd, b"payload");
+    let event = LcmEvent::new(0, BEGIN, odd, b"payload");
     folder.write(&name(".lcm"), log(&[event]));
     folder.write(&name("types.lcm"), "struct point_t { double x; }\n");
     let pipeline = "[sources.log]\nplugin = \"lcm-log\"\n\
@@ -133,21 +135,22 @@ fn nothing_that_is_printed_of_odd_names_steers_a_terminal() {
         (&["convert", &log, "--to", &name("o.lcm"), "-c", odd, "--print-pipeline"], 0),
     ];
     for (arguments, code) in verbs {
-        let shown = ran(&folder, arguments).expect(code);
+        let shown = run_sluice(&folder, arguments).expect(code);
         let all = shown.text() + &shown.stderr;
         let steers = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
         assert!(!all.contains(steers), "{arguments:?}: {all:?}");
     }
-    let json = ran(&folder, &["info", "--json", &log]).expect(0).text();
+    let json = run_sluice(&folder, &["info", "--json", &log]).expect(0).text();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["channels"][0]["name"], odd);
     // What is printed can be saved and run.
-    let printed = ran(&folder, &["convert", &log, "--to", "o.lcm", "-c", odd, "--print-pipeline"]);
+    let printed =
+        run_sluice(&folder, &["convert", &log, "--to", "o.lcm", "-c", odd, "--print-pipeline"]);
     folder.write("saved.toml", printed.expect(0).text());
-    ran(&folder, &["run", "saved.toml"]).expect(0);
+    run_sluice(&folder, &["run", "saved.toml"]).expect(0);
     assert!(folder.read("o.lcm") == folder.read(&log));
     let report = ["run", "saved.toml", "--overwrite", "--report", "-"];
-    let report = ran(&folder, &report).expect(0).text();
+    let report = run_sluice(&folder, &report).expect(0).text();
     assert!(
         !report.contains(|c: char| (c.is_control() && c != '\n') || c == '\u{202e}'),
         "{report:?}"

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use sluice_lcm::wire::append_event;
 
-use crate::kit::{Event, Folder, drive, log, ran, skipped, unpacked};
+use crate::kit::{Folder, LcmEvent, decompressed, drive, log, report_skip, run_sluice};
 
 fn folder_with_log() -> Folder {
     let folder = Folder::new();
@@ -18,7 +18,7 @@ fn folder_with_log() -> Folder {
 #[track_caller]
 fn fails(folder: &Folder, arguments: &[&str], says: &str) {
     let before: Vec<_> = folder.names().into_iter().map(|name| look(folder, name)).collect();
-    ran(folder, arguments).expect(1).says(says);
+    run_sluice(folder, arguments).expect(1).expect_stderr(says);
     let after: Vec<_> = folder.names().into_iter().map(|name| look(folder, name)).collect();
     assert!(before == after, "before: {:?}; now: {:?}", names(&before), names(&after));
 }
@@ -61,9 +61,11 @@ fn an_input_that_may_not_be_read_is_named() {
     let folder = folder_with_log();
     fs::set_permissions(folder.at("in.lcm"), fs::Permissions::from_mode(0o000)).unwrap();
     if fs::read(folder.at("in.lcm")).is_ok() {
-        return skipped("a file that may not be read: this user may read any");
+        return report_skip("a file that may not be read: this user may read any");
     }
-    ran(&folder, &["convert", "in.lcm", "--to", "out.lcm"]).expect(1).says("permission denied");
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "out.lcm"])
+        .expect(1)
+        .expect_stderr("permission denied");
 }
 
 #[test]
@@ -72,7 +74,7 @@ fn a_folder_that_may_not_be_written_is_named() {
     fs::create_dir(folder.at("closed")).unwrap();
     fs::set_permissions(folder.at("closed"), fs::Permissions::from_mode(0o500)).unwrap();
     if fs::write(folder.at("closed/try"), "").is_ok() {
-        return skipped("a folder that may not be written: this user may write any");
+        return report_skip("a folder that may not be written: this user may write any");
     }
     fails(&folder, &["convert", "in.lcm", "--to", "closed/out.lcm"], "permission denied");
 }
@@ -88,7 +90,7 @@ fn an_output_that_exists_is_left_as_it_is() {
     let folder = folder_with_log();
     folder.write("out.lcm", "mine");
     fails(&folder, &["convert", "in.lcm", "--to", "out.lcm"], "--overwrite");
-    ran(&folder, &["convert", "in.lcm", "--to", "out.lcm", "--overwrite"]).expect(0);
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "out.lcm", "--overwrite"]).expect(0);
     assert!(folder.read("out.lcm") == folder.read("in.lcm"));
 }
 
@@ -113,7 +115,7 @@ const DETOUR: &str = "new/deep/../..";
 fn an_input_is_found_behind_folders_that_are_yet_to_be_made() {
     let folder = folder_with_log();
     for to in ["in.lcm.zst", "in.parquet", "tables/"] {
-        ran(&folder, &["convert", "in.lcm", "--to", to]).expect(0);
+        run_sluice(&folder, &["convert", "in.lcm", "--to", to]).expect(0);
     }
     symlink("in.lcm", folder.at("soft.lcm")).unwrap();
     fs::hard_link(folder.at("in.lcm"), folder.at("hard.lcm")).unwrap();
@@ -154,7 +156,7 @@ fn pipelines_and_batches_find_inputs_behind_folders_that_are_yet_to_be_made() {
         folder.write("batch.toml", text);
         for how in ["--overwrite", "--resume"] {
             let run = ["run", "batch.toml", "--keep-going", "--jobs", "1", how];
-            ran(&folder, &run).expect(1).says("also an input");
+            run_sluice(&folder, &run).expect(1).expect_stderr("also an input");
             assert!(inputs.map(|path| folder.read(path)) == before, "{target} {how}");
         }
     }
@@ -163,14 +165,16 @@ fn pipelines_and_batches_find_inputs_behind_folders_that_are_yet_to_be_made() {
 #[test]
 fn what_a_folder_holds_is_not_removed_while_it_is_read() {
     let folder = folder_with_log();
-    ran(&folder, &["convert", "in.lcm", "--to", "tables/"]).expect(0);
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "tables/"]).expect(0);
     let tables = crate::batch::tree(&folder.at("tables"));
     // One table of many: what is written anew has no file of its name.
     let table = tables.keys().find(|name| name.ends_with(".parquet")).unwrap();
     let table = format!("tables/{table}");
     let into = ["convert", &table, "--to", "tables/", "--end", "1970-01-01T00:00:00Z"];
     for how in ["--overwrite", "--resume"] {
-        ran(&folder, &[&into[..], &[how]].concat()).expect(1).says("the output is also an input");
+        run_sluice(&folder, &[&into[..], &[how]].concat())
+            .expect(1)
+            .expect_stderr("the output is also an input");
         assert!(crate::batch::tree(&folder.at("tables")) == tables);
     }
 }
@@ -186,7 +190,7 @@ fn two_sinks_cannot_write_one_file() {
         };
         let source = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n";
         folder.write("two.toml", source.to_owned() + &sink("a", "out.lcm") + &sink("b", other));
-        let tried = ran(&folder, &["run", "two.toml"]);
+        let tried = run_sluice(&folder, &["run", "two.toml"]);
         assert!(matches!(tried.code, Some(1 | 2)), "{other}: {:?} {}", tried.code, tried.stderr);
         let left = folder.names();
         assert_eq!(left, ["in.lcm", "link.lcm", "sub", "two.toml"], "{other}");
@@ -199,7 +203,7 @@ fn a_link_is_followed_and_stays() {
     fs::create_dir(folder.at("real")).unwrap();
     folder.write("real/out.lcm", "old");
     symlink("real/out.lcm", folder.at("out.lcm")).unwrap();
-    ran(&folder, &["convert", "in.lcm", "--to", "out.lcm", "--overwrite"]).expect(0);
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "out.lcm", "--overwrite"]).expect(0);
     assert!(folder.at("out.lcm").is_symlink());
     assert!(folder.read("real/out.lcm") == folder.read("in.lcm"));
 }
@@ -207,7 +211,7 @@ fn a_link_is_followed_and_stays() {
 #[test]
 fn folders_on_the_way_are_made_and_taken_away_if_it_fails() {
     let folder = folder_with_log();
-    ran(&folder, &["convert", "in.lcm", "--to", "a/b/out.lcm"]).expect(0);
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "a/b/out.lcm"]).expect(0);
     assert!(folder.at("a/b/out.lcm").is_file());
     // The second input is not there, which is only found out while the first is read.
     let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"cut.lcm\"\non_damage = \"stop\"\n\
@@ -230,9 +234,9 @@ fn a_full_device_is_told_and_nothing_is_published() {
 }
 
 /// A small disk, as long as it lives.
-struct SmallDisk<'f>(&'f Folder);
+struct SmallMount<'f>(&'f Folder);
 
-impl<'f> SmallDisk<'f> {
+impl<'f> SmallMount<'f> {
     fn mount(folder: &'f Folder) -> Option<Self> {
         fs::create_dir(folder.at("disk")).unwrap();
         let mount = Command::new("mount")
@@ -243,7 +247,7 @@ impl<'f> SmallDisk<'f> {
     }
 }
 
-impl Drop for SmallDisk<'_> {
+impl Drop for SmallMount<'_> {
     fn drop(&mut self) {
         Command::new("umount").arg(self.0.at("disk")).status().unwrap();
     }
@@ -252,11 +256,13 @@ impl Drop for SmallDisk<'_> {
 #[test]
 fn a_full_disk_is_told_and_nothing_is_left_on_it() {
     let folder = folder_with_log();
-    let Some(disk) = SmallDisk::mount(&folder) else {
-        return skipped("a disk that fills up: this user may not mount one");
+    let Some(disk) = SmallMount::mount(&folder) else {
+        return report_skip("a disk that fills up: this user may not mount one");
     };
     for name in ["disk/out.lcm", "disk/deep/out.lcm"] {
-        ran(&folder, &["convert", "in.lcm", "--to", name]).expect(1).says("no space left");
+        run_sluice(&folder, &["convert", "in.lcm", "--to", name])
+            .expect(1)
+            .expect_stderr("no space left");
         assert_eq!(fs::read_dir(folder.at("disk")).unwrap().count(), 0, "{name}");
     }
     drop(disk);
@@ -266,7 +272,7 @@ fn a_full_disk_is_told_and_nothing_is_left_on_it() {
 fn a_log_is_cut_into_files_of_limited_size() {
     let folder = folder_with_log();
     let convert = ["convert", "in.lcm", "--to", "out.lcm", "--sink-option", "split_mb=0.03125"];
-    ran(&folder, &convert).expect(0);
+    run_sluice(&folder, &convert).expect(0);
     let names: Vec<String> = folder.names().into_iter().filter(|n| n.starts_with("out")).collect();
     assert!(names.len() > 2 && names[0] == "out-00000.lcm", "{names:?}");
     let files: Vec<Vec<u8>> = names.iter().map(|name| folder.read(name)).collect();
@@ -277,13 +283,13 @@ fn a_log_is_cut_into_files_of_limited_size() {
 #[test]
 fn numbers_are_kept_or_given_anew_in_each_file() {
     let folder = Folder::new();
-    let events: Vec<Event> =
-        drive(1, 300).into_iter().map(|e| Event { number: e.number * 3 + 7, ..e }).collect();
+    let events: Vec<LcmEvent> =
+        drive(1, 300).into_iter().map(|e| LcmEvent { number: e.number * 3 + 7, ..e }).collect();
     folder.write("in.lcm", log(&events));
-    ran(&folder, &["convert", "in.lcm", "--to", "kept.lcm"]).expect(0);
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "kept.lcm"]).expect(0);
     assert_eq!(folder.read("kept.lcm"), log(&events));
     let anew = ["--sink-option", "renumber=true", "--sink-option", "split_mb=0.0625"];
-    ran(&folder, &[&["convert", "in.lcm", "--to", "new.lcm"][..], &anew].concat()).expect(0);
+    run_sluice(&folder, &[&["convert", "in.lcm", "--to", "new.lcm"][..], &anew].concat()).expect(0);
     let (first, second) = (folder.read("new-00000.lcm"), folder.read("new-00001.lcm"));
     for file in [&first, &second] {
         let numbers = crate::kit::numbers(file);
@@ -301,15 +307,16 @@ fn a_log_is_continued() {
     for output in ["out.lcm", "out.lcm.zst"] {
         for input in ["1.lcm", "2.lcm"] {
             let append = ["convert", input, "--to", output, "--sink-option", "append=true"];
-            ran(&folder, &append).expect(0);
+            run_sluice(&folder, &append).expect(0);
         }
     }
     assert_eq!(folder.read("out.lcm"), [log(&first), log(&second)].concat());
-    let continued = unpacked(&folder.read("out.lcm.zst"));
+    let continued = decompressed(&folder.read("out.lcm.zst"));
     assert_eq!(continued, folder.read("out.lcm"));
     let renumber = ["--sink-option", "append=true", "--sink-option", "renumber=true"];
     for input in ["1.lcm", "2.lcm"] {
-        ran(&folder, &[&["convert", input, "--to", "n.lcm"][..], &renumber].concat()).expect(0);
+        run_sluice(&folder, &[&["convert", input, "--to", "n.lcm"][..], &renumber].concat())
+            .expect(0);
     }
     assert_eq!(crate::kit::numbers(&folder.read("n.lcm")), (0..70).collect::<Vec<_>>());
 }
@@ -328,13 +335,13 @@ fn a_run_that_fails_leaves_the_log_it_was_to_continue_as_it_was() {
 #[test]
 fn compressed_logs_are_read_and_written() {
     let folder = folder_with_log();
-    ran(&folder, &["convert", "in.lcm", "--to", "out.lcm.zst"]).expect(0);
-    let plain = unpacked(&folder.read("out.lcm.zst"));
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "out.lcm.zst"]).expect(0);
+    let plain = decompressed(&folder.read("out.lcm.zst"));
     assert!(plain == folder.read("in.lcm") && plain.len() > folder.read("out.lcm.zst").len());
-    ran(&folder, &["convert", "out.lcm.zst", "--to", "back.lcm"]).expect(0);
+    run_sluice(&folder, &["convert", "out.lcm.zst", "--to", "back.lcm"]).expect(0);
     assert!(folder.read("back.lcm") == plain);
-    ran(&folder, &["convert", "in.lcm", "--to", "out.jsonl.zst"]).expect(0);
-    let lines = unpacked(&folder.read("out.jsonl.zst"));
+    run_sluice(&folder, &["convert", "in.lcm", "--to", "out.jsonl.zst"]).expect(0);
+    let lines = decompressed(&folder.read("out.jsonl.zst"));
     assert_eq!(String::from_utf8(lines).unwrap().lines().count(), 300);
 }
 
@@ -343,7 +350,7 @@ fn a_compressed_log_that_is_cut_off_is_never_taken_for_whole() {
     let folder = folder_with_log();
     let packed = zstd::encode_all(&folder.read("in.lcm")[..], 1).unwrap();
     folder.write("cut.lcm.zst", &packed[..packed.len() / 2]);
-    let tried = ran(&folder, &["convert", "cut.lcm.zst", "--to", "out.lcm"]).expect(3);
+    let tried = run_sluice(&folder, &["convert", "cut.lcm.zst", "--to", "out.lcm"]).expect(3);
     assert!(tried.stderr.contains("damaged or cut off"), "{}", tried.stderr);
     assert!(folder.read("in.lcm").starts_with(&folder.read("out.lcm")));
 }
@@ -355,16 +362,16 @@ fn several_logs_become_one_and_a_window_is_cut_out() {
     let mut later = drive(2, 100);
     later.iter_mut().for_each(|event| event.utime += 1_000_000);
     folder.write("b.lcm", log(&later));
-    ran(&folder, &["convert", "b.lcm", "a.lcm", "--to", "both.lcm"]).expect(0);
+    run_sluice(&folder, &["convert", "b.lcm", "a.lcm", "--to", "both.lcm"]).expect(0);
     assert!(folder.read("both.lcm") == [log(&later), log(&drive(1, 100))].concat());
     let window = ["convert", "[ab].lcm", "--to", "part.lcm", "--start", "+0.05", "--end", "+1.05"];
-    ran(&folder, &[&window[..], &["-c", "[A-C]", "-x", "B"]].concat()).expect(0);
+    run_sluice(&folder, &[&window[..], &["-c", "[A-C]", "-x", "B"]].concat()).expect(0);
     let begin = drive(1, 100)[0].utime;
     let mut expected = Vec::new();
     for event in drive(1, 100).iter().chain(&later) {
         let inside = (begin + 50_000..begin + 1_050_000).contains(&event.utime);
         if inside && matches!(&event.channel[..], b"A" | b"C") {
-            let Event { number, utime, channel, payload } = event;
+            let LcmEvent { number, utime, channel, payload } = event;
             append_event(&mut expected, *number, *utime, channel, payload).unwrap();
         }
     }

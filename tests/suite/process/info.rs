@@ -1,10 +1,10 @@
 //! What `info` shows people: tables that fit, an overview of many logs, and what its signs mean.
 
-use crate::kit::{BEGIN, Event, Folder, drive, log, ran};
+use crate::kit::{BEGIN, Folder, LcmEvent, drive, log, run_sluice};
 
 /// What `info` prints, of which no line may be wider than a terminal usually is.
 fn shown(folder: &Folder, arguments: &[&str], code: i32) -> String {
-    let text = ran(folder, &[&["info"], arguments].concat()).expect(code).text();
+    let text = run_sluice(folder, &[&["info"], arguments].concat()).expect(code).text();
     for line in text.lines() {
         assert!(line.chars().count() <= 80, "{} columns: {line}\n{text}", line.chars().count());
     }
@@ -17,7 +17,7 @@ const TYPES: &str = "package a_package_with_quite_a_long_name;\n\
 /// A payload of the type, by its fingerprint.
 fn payload(folder: &Folder) -> Vec<u8> {
     folder.write("types.lcm", TYPES);
-    let types = ran(folder, &["types", "types.lcm", "--json"]).expect(0).text();
+    let types = run_sluice(folder, &["types", "types.lcm", "--json"]).expect(0).text();
     let types: serde_json::Value = serde_json::from_str(types.trim()).unwrap();
     let fingerprint = u64::from_str_radix(types["fingerprint"].as_str().unwrap(), 16).unwrap();
     [&fingerprint.to_be_bytes()[..], &1.5f64.to_be_bytes()].concat()
@@ -33,7 +33,7 @@ fn tables_of_channels_fit_eighty_columns_and_lose_nothing() {
         // Steps back in time and hours of silence make columns of their own, and wide ones.
         let time = BEGIN + [0, 7_200_000_000_000, 5][number as usize % 3] + number;
         let channel = [long, "SHORT", "日本語のチャンネル"][number as usize % 3];
-        events.push(Event::new(number, time, channel, &payload));
+        events.push(LcmEvent::new(number, time, channel, &payload));
     }
     folder.write("in.lcm", [log(&events), b"stray".to_vec(), log(&events)].concat());
     let text = shown(&folder, &["in.lcm", "--types", "types.lcm"], 3);
@@ -69,7 +69,7 @@ fn sources_and_encodings_are_columns_where_they_differ() {
 fn an_unknown_fingerprint_is_explained_and_only_then() {
     let folder = Folder::new();
     let payload = payload(&folder);
-    folder.write("in.lcm", log(&[Event::new(0, BEGIN, "A", &payload)]));
+    folder.write("in.lcm", log(&[LcmEvent::new(0, BEGIN, "A", &payload)]));
     let unknown = shown(&folder, &["in.lcm"], 0);
     let sign = unknown.lines().find(|line| line.trim_start().starts_with("?  "));
     assert!(sign.is_some_and(|sign| sign.contains("--types")), "{unknown}");
@@ -99,8 +99,9 @@ fn many_logs_have_an_overview_with_a_line_each() {
     let whole = shown(&folder, &["a.lcm", "b.lcm", "c.lcm"], 3);
     assert!(whole.ends_with(&brief) && whole.len() > 2 * brief.len(), "{whole}");
     assert!(!shown(&folder, &["a.lcm"], 0).contains("1 log"));
-    let missing = ran(&folder, &["info", "--brief", "a.lcm", "nowhere.lcm", "c.lcm"]).expect(1);
-    let missing = missing.says("nowhere.lcm").text();
+    let missing =
+        run_sluice(&folder, &["info", "--brief", "a.lcm", "nowhere.lcm", "c.lcm"]).expect(1);
+    let missing = missing.expect_stderr("nowhere.lcm").text();
     assert!(missing.contains("2 logs") && missing.contains("1 not readable"), "{missing}");
-    ran(&folder, &["info", "--brief", "--json", "a.lcm"]).expect(2);
+    run_sluice(&folder, &["info", "--brief", "--json", "a.lcm"]).expect(2);
 }

@@ -2,7 +2,7 @@
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use crate::kit::{Folder, ran};
+use crate::kit::{Folder, run_sluice};
 
 const MANY: &str = r#"name = "many"
 memory = "512 MoB"
@@ -27,18 +27,18 @@ path = "${NOWHERE}"
 fn every_mistake_is_shown_with_its_place() {
     let folder = Folder::new();
     folder.write("many.toml", MANY);
-    let checked = ran(&folder, &["check", "many.toml"]).expect(2);
+    let checked = run_sluice(&folder, &["check", "many.toml"]).expect(2);
     let places = ["2:10", "3:1", "6:10", "11:8", "12:1", "17:8"];
     for place in places {
         let place = format!("many.toml:{place}");
         assert!(checked.stderr.contains(&place), "no {place} in:\n{}", checked.stderr);
     }
     let suggested = ["`lcm-log`", "`log`", "`channels`", "--set NOWHERE="];
-    let checked = suggested.into_iter().fold(checked, |checked, word| checked.says(word));
-    let checked = checked.says("6 mistakes in many.toml").says("^^^^");
+    let checked = suggested.into_iter().fold(checked, |checked, word| checked.expect_stderr(word));
+    let checked = checked.expect_stderr("6 mistakes in many.toml").expect_stderr("^^^^");
     assert_eq!(checked.text(), "");
     // Running a file that is wrong says the same and does nothing.
-    assert_eq!(ran(&folder, &["run", "many.toml"]).expect(2).stderr, checked.stderr);
+    assert_eq!(run_sluice(&folder, &["run", "many.toml"]).expect(2).stderr, checked.stderr);
     assert_eq!(folder.names(), ["many.toml"]);
 }
 
@@ -47,8 +47,9 @@ fn every_file_named_is_checked() {
     let folder = Folder::new();
     folder.write("many.toml", MANY);
     folder.write("broken.toml", "[sources");
-    let checked = ran(&folder, &["check", "many.toml", "broken.toml", "quickstart"]).expect(2);
-    let checked = checked.says("many.toml:2:10").says("broken.toml:1:");
+    let checked =
+        run_sluice(&folder, &["check", "many.toml", "broken.toml", "quickstart"]).expect(2);
+    let checked = checked.expect_stderr("many.toml:2:10").expect_stderr("broken.toml:1:");
     assert!(checked.text().contains("quickstart"), "{}", checked.text());
 }
 
@@ -60,8 +61,8 @@ fn checking_opens_no_input() {
     let text = "[sources.log]\nplugin = \"lcm-log\"\npath = [\"pipe.lcm\", \"nowhere.lcm\"]\n\
         [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"nowhere/out.lcm\"\n";
     folder.write("pipe.toml", text);
-    ran(&folder, &["check", "pipe.toml"]).expect(0);
-    ran(&folder, &["graph", "pipe.toml"]).expect(0);
+    run_sluice(&folder, &["check", "pipe.toml"]).expect(0);
+    run_sluice(&folder, &["graph", "pipe.toml"]).expect(0);
     assert_eq!(folder.names(), ["pipe.lcm", "pipe.toml"]);
 }
 
@@ -73,18 +74,19 @@ fn what_convert_would_run_can_be_saved_and_run() {
         "convert", "in.lcm", "--to", "out.lcm", "-c", "[A-C]", "-x", "B", "--start", "+0.01",
         "--end", "+0.15",
     ];
-    let printed = ran(&folder, &[&convert[..], &["--print-pipeline"]].concat()).expect(0);
+    let printed = run_sluice(&folder, &[&convert[..], &["--print-pipeline"]].concat()).expect(0);
     assert_eq!(folder.names(), ["in.lcm"]);
     folder.write("saved.toml", printed.text());
-    ran(&folder, &convert).expect(0);
+    run_sluice(&folder, &convert).expect(0);
     let converted = folder.read("out.lcm");
-    ran(&folder, &["run", "saved.toml", "--overwrite"]).expect(0);
+    run_sluice(&folder, &["run", "saved.toml", "--overwrite"]).expect(0);
     assert!(!converted.is_empty() && folder.read("out.lcm") == converted);
     let names = "odd \"name\" \\ ${HOME} $$.lcm";
     folder.write(names, folder.read("in.lcm"));
-    let odd = ran(&folder, &["convert", names, "--to", "odd.lcm", "--print-pipeline"]).expect(0);
+    let odd =
+        run_sluice(&folder, &["convert", names, "--to", "odd.lcm", "--print-pipeline"]).expect(0);
     folder.write("odd.toml", odd.text());
-    ran(&folder, &["run", "odd.toml"]).expect(0);
+    run_sluice(&folder, &["run", "odd.toml"]).expect(0);
     assert!(folder.read("odd.lcm") == folder.read("in.lcm"));
 }
 
@@ -92,7 +94,7 @@ fn what_convert_would_run_can_be_saved_and_run() {
 fn a_dry_run_does_nothing() {
     let folder = Folder::new();
     folder.write("in.lcm", crate::kit::log(&crate::kit::drive(1, 20)));
-    let dry = ran(&folder, &["convert", "in.lcm", "--to", "out.lcm", "--dry-run"]).expect(0);
+    let dry = run_sluice(&folder, &["convert", "in.lcm", "--to", "out.lcm", "--dry-run"]).expect(0);
     assert!(dry.text().contains("in.lcm") && dry.text().contains("out.lcm"), "{}", dry.text());
     assert_eq!(folder.names(), ["in.lcm"]);
 }

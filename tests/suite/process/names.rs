@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::kit::{Folder, drive, log, ran};
+use crate::kit::{Folder, drive, log, run_sluice};
 
 /// A folder with `drive.lcm`, some seconds of the demo drive, whose types are built in as `mit-dgc`.
 fn demo() -> Folder {
@@ -10,7 +10,7 @@ fn demo() -> Folder {
     let text = "[sources.demo]\nplugin = \"demo\"\nseconds = 1\n\
                 [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"demo\"\npath = \"drive.lcm\"\n";
     folder.write("demo.toml", text);
-    ran(&folder, &["run", "demo.toml"]).expect(0);
+    run_sluice(&folder, &["run", "demo.toml"]).expect(0);
     std::fs::remove_file(folder.at("demo.toml")).unwrap();
     folder
 }
@@ -24,9 +24,10 @@ fn a_channel_that_is_nowhere_is_a_warning_with_the_nearest_name() {
     let folder = demo();
     let arguments = ["convert", "drive.lcm", "--to", "out.lcm", "-c", "POES", "-c", "POSE"];
     let more = ["-x", "CAMM*", "--report", "report.json"];
-    let done = ran(&folder, &[&arguments[..], &more].concat()).expect(0);
-    let done = done.says("warning: --channel: no channel matches `POES`; did you mean `POSE`?");
-    let done = done.says("warning: --exclude: no channel matches `CAMM*`");
+    let done = run_sluice(&folder, &[&arguments[..], &more].concat()).expect(0);
+    let done =
+        done.expect_stderr("warning: --channel: no channel matches `POES`; did you mean `POSE`?");
+    let done = done.expect_stderr("warning: --exclude: no channel matches `CAMM*`");
     assert!(!done.stderr.contains("`POSE`: "), "{}", done.stderr);
     let unmatched = &report(&folder)["unmatched"];
     assert_eq!(unmatched.as_array().unwrap().len(), 2);
@@ -40,18 +41,20 @@ fn strict_publishes_nothing_where_a_name_matches_nothing() {
     let folder = demo();
     let arguments = ["convert", "drive.lcm", "--to", "out.lcm", "-c", "POES", "-c", "POSE"];
     let strict = ["--strict", "--report", "report.json"];
-    ran(&folder, &[&arguments[..], &strict[..]].concat())
+    run_sluice(&folder, &[&arguments[..], &strict[..]].concat())
         .expect(2)
-        .says("error: --channel: no channel matches `POES`; did you mean `POSE`?")
-        .says("error: nothing was published, as --strict was given");
+        .expect_stderr("error: --channel: no channel matches `POES`; did you mean `POSE`?")
+        .expect_stderr("error: nothing was published, as --strict was given");
     assert_eq!(folder.names(), ["drive.lcm", "report.json"]);
     let report = report(&folder);
     assert_eq!((&report["exit"], &report["files"]), (&2.into(), &json!([])));
     assert_eq!(report["unmatched"][0]["name"], "POES");
-    ran(&folder, &["cat", "drive.lcm", "-c", "POES", "--strict"]).expect(2).says("`POSE`?");
-    ran(&folder, &["cat", "drive.lcm", "-c", "POSE", "--strict"]).expect(0);
+    run_sluice(&folder, &["cat", "drive.lcm", "-c", "POES", "--strict"])
+        .expect(2)
+        .expect_stderr("`POSE`?");
+    run_sluice(&folder, &["cat", "drive.lcm", "-c", "POSE", "--strict"]).expect(0);
     // Who has seen enough has not looked for all of them.
-    ran(&folder, &["cat", "drive.lcm", "-c", "POSE", "-c", "POES", "-n", "1", "--strict"])
+    run_sluice(&folder, &["cat", "drive.lcm", "-c", "POSE", "-c", "POES", "-n", "1", "--strict"])
         .expect(0);
 }
 
@@ -64,12 +67,14 @@ fn channels_in_pipeline_files_are_told_with_their_node() {
         [stages.keep]\nplugin = \"filter\"\nfrom = \"thin\"\nsource = \"lgo\"\n\
         [sinks.out]\nplugin = \"null\"\nfrom = \"keep\"\n";
     folder.write("p.toml", text);
-    ran(&folder, &["run", "p.toml"])
+    run_sluice(&folder, &["run", "p.toml"])
         .expect(0)
-        .says("warning: renamed: `channels`: no channel matches `PSE`; did you mean `POSE`?")
-        .says("warning: thin: `channels`: no channel matches `IMAGE_*`")
-        .says("warning: keep: `source`: no source matches `lgo`; did you mean `log`?");
-    ran(&folder, &["run", "p.toml", "--strict"]).expect(2);
+        .expect_stderr(
+            "warning: renamed: `channels`: no channel matches `PSE`; did you mean `POSE`?",
+        )
+        .expect_stderr("warning: thin: `channels`: no channel matches `IMAGE_*`")
+        .expect_stderr("warning: keep: `source`: no source matches `lgo`; did you mean `log`?");
+    run_sluice(&folder, &["run", "p.toml", "--strict"]).expect(2);
 }
 
 #[test]
@@ -83,24 +88,24 @@ fn a_channel_is_looked_for_in_all_inputs_of_a_batch() {
     let batch = |channels: &[&str], more: &[&str]| {
         let inputs = ["convert", "a.lcm", "b.lcm", "--to", "{stem}.out.lcm", "--overwrite"];
         let channels: Vec<&str> = channels.iter().flat_map(|channel| ["-c", channel]).collect();
-        ran(&folder, &[&inputs[..], &channels, more].concat())
+        run_sluice(&folder, &[&inputs[..], &channels, more].concat())
     };
     let done = batch(&["A", "B"], &["--strict"]).expect(0);
     assert!(!done.stderr.contains("no channel"), "{}", done.stderr);
     let missed = batch(&["A", "B", "CC"], &["--strict"]).expect(2);
-    let missed = missed.says("warning: --channel: no channel matches `CC`");
+    let missed = missed.expect_stderr("warning: --channel: no channel matches `CC`");
     assert_eq!(missed.stderr.matches("no channel").count(), 1, "{}", missed.stderr);
 }
 
 #[test]
 fn what_archives_and_tables_leave_unread_is_known_all_the_same() {
     let folder = demo();
-    ran(&folder, &["convert", "drive.lcm", "--to", "drive.lcm.zst"]).expect(0);
-    ran(&folder, &["convert", "drive.lcm", "--to", "tables/"]).expect(0);
+    run_sluice(&folder, &["convert", "drive.lcm", "--to", "drive.lcm.zst"]).expect(0);
+    run_sluice(&folder, &["convert", "drive.lcm", "--to", "tables/"]).expect(0);
     for input in ["drive.lcm.zst", "tables/"] {
         let convert = ["convert", input, "--to", "out.lcm", "--overwrite", "-c", "POES"];
-        let done = ran(&folder, &[&convert[..], &["-x", "GPS*"]].concat()).expect(0);
-        let done = done.says("no channel matches `POES`; did you mean `POSE`?");
+        let done = run_sluice(&folder, &[&convert[..], &["-x", "GPS*"]].concat()).expect(0);
+        let done = done.expect_stderr("no channel matches `POES`; did you mean `POSE`?");
         assert!(!done.stderr.contains("--exclude"), "{input}: {}", done.stderr);
     }
 }
@@ -117,48 +122,56 @@ fn a_channel_without_events_in_the_window_is_not_misspelled() {
     folder.write("in.lcm", log(&events));
     let start = format!("{cut}us");
     let window = ["convert", "in.lcm", "--to", "out.lcm", "--strict", "--start", &start];
-    let done = ran(&folder, &[&window[..], &["-c", "EARLY"]].concat()).expect(0);
+    let done = run_sluice(&folder, &[&window[..], &["-c", "EARLY"]].concat()).expect(0);
     assert!(!done.stderr.contains("no channel"), "{}", done.stderr);
-    ran(&folder, &[&window[..], &["--overwrite", "-c", "EALRY"]].concat())
+    run_sluice(&folder, &[&window[..], &["--overwrite", "-c", "EALRY"]].concat())
         .expect(2)
-        .says("no channel in the time window matches `EALRY`; did you mean `EARLY`?");
+        .expect_stderr("no channel in the time window matches `EALRY`; did you mean `EARLY`?");
 }
 
 #[test]
 fn a_field_that_no_type_declares_is_refused_before_anything_is_read() {
     let folder = demo();
     let convert = ["convert", "drive.lcm", "--types", "mit-dgc", "-c", "POSE", "--to", "out.csv"];
-    let refused = |more: &[&str]| ran(&folder, &[&convert[..], more].concat()).expect(2);
+    let refused = |more: &[&str]| run_sluice(&folder, &[&convert[..], more].concat()).expect(2);
     refused(&["--field", "poss[0]"])
-        .says("--field: no declared type has a field `poss[0]`; did you mean `pos[0]`")
-        .says("pos[0]");
-    refused(&["--where", "vell[0] > 3"]).says("--where: no declared type has a field `vell[0]`");
-    ran(&folder, &["convert", "drive.lcm", "--to", "out.jsonl", "--field", "pos"])
+        .expect_stderr("--field: no declared type has a field `poss[0]`; did you mean `pos[0]`")
+        .expect_stderr("pos[0]");
+    refused(&["--where", "vell[0] > 3"])
+        .expect_stderr("--where: no declared type has a field `vell[0]`");
+    run_sluice(&folder, &["convert", "drive.lcm", "--to", "out.jsonl", "--field", "pos"])
         .expect(2)
-        .says("--types");
+        .expect_stderr("--types");
     assert_eq!(folder.names(), ["drive.lcm"]);
-    ran(&folder, &[&convert[..], &["--field", "pos[0]", "--where", "vel[0] > -1e9"]].concat())
-        .expect(0);
+    run_sluice(
+        &folder,
+        &[&convert[..], &["--field", "pos[0]", "--where", "vel[0] > -1e9"]].concat(),
+    )
+    .expect(0);
     let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"drive.lcm\"\n\
         [stages.typed]\nplugin = \"decode\"\nfrom = \"log\"\ntypes = \"mit-dgc\"\n\
         [sinks.out]\nplugin = \"jsonl\"\nfrom = \"typed\"\npath = \"out.jsonl\"\nfields = [\"uptime\"]\n";
     folder.write("p.toml", text);
-    ran(&folder, &["check", "p.toml"]).expect(2).says("p.toml:12:10").says("did you mean `utime`");
+    run_sluice(&folder, &["check", "p.toml"])
+        .expect(2)
+        .expect_stderr("p.toml:12:10")
+        .expect_stderr("did you mean `utime`");
 }
 
 #[test]
 fn every_format_tells_a_channel_without_events_in_the_window() {
     let folder = demo();
-    ran(&folder, &["convert", "drive.lcm", "--to", "drive.lcm.zst"]).expect(0);
-    ran(&folder, &["convert", "drive.lcm", "--to", "drive.parquet"]).expect(0);
-    ran(&folder, &["convert", "drive.lcm", "--to", "tables/"]).expect(0);
+    run_sluice(&folder, &["convert", "drive.lcm", "--to", "drive.lcm.zst"]).expect(0);
+    run_sluice(&folder, &["convert", "drive.lcm", "--to", "drive.parquet"]).expect(0);
+    run_sluice(&folder, &["convert", "drive.lcm", "--to", "tables/"]).expect(0);
     for input in ["drive.lcm", "drive.lcm.zst", "drive.parquet", "tables/"] {
         let window = ["convert", input, "--to", "out.jsonl", "--overwrite", "--start", "+0.5"];
         // Only at the very beginning did anything happen there.
         let channels = ["-c", "LCM_SELF_TEST", "-c", "POSE", "--strict"];
-        let done = ran(&folder, &[&window[..], &channels].concat()).expect(0);
-        let done = done
-            .says("note: --channel: `LCM_SELF_TEST`: the channel has no event in the time window");
+        let done = run_sluice(&folder, &[&window[..], &channels].concat()).expect(0);
+        let done = done.expect_stderr(
+            "note: --channel: `LCM_SELF_TEST`: the channel has no event in the time window",
+        );
         assert!(!done.stderr.contains("`POSE`"), "{input}: {}", done.stderr);
     }
 }
@@ -176,33 +189,36 @@ fn a_name_that_a_stage_before_has_changed_is_told_with_the_new_one() {
         )
     };
     folder.write("old.toml", pipeline("\"POSE\", \"BROOM_L\""));
-    let old = ran(&folder, &["run", "old.toml", "--report", "report.json"]).expect(0);
-    old.says("keep: `channels`: no channel is called `POSE` there: a stage before has renamed it to `EGO`");
+    let old = run_sluice(&folder, &["run", "old.toml", "--report", "report.json"]).expect(0);
+    old.expect_stderr("keep: `channels`: no channel is called `POSE` there: a stage before has renamed it to `EGO`");
     assert_eq!(report(&folder)["unmatched"][0]["found"], "renamed");
-    ran(&folder, &["run", "old.toml", "--strict"]).expect(2);
+    run_sluice(&folder, &["run", "old.toml", "--strict"]).expect(2);
     folder.write("new.toml", pipeline("\"EGO\", \"BROOM_L\""));
-    ran(&folder, &["run", "new.toml", "--strict"]).expect(0);
+    run_sluice(&folder, &["run", "new.toml", "--strict"]).expect(0);
 }
 
 #[test]
 fn fields_are_suggested_where_the_source_itself_has_decoded_them() {
     let folder = demo();
-    ran(&folder, &["convert", "drive.lcm", "--types", "mit-dgc", "--to", "tables/"]).expect(0);
+    run_sluice(&folder, &["convert", "drive.lcm", "--types", "mit-dgc", "--to", "tables/"])
+        .expect(0);
     let convert = |more: &[&str]| {
         let tables = ["convert", "tables/", "-c", "POSE", "--overwrite", "--to"];
-        ran(&folder, &[&tables[..], more].concat())
+        run_sluice(&folder, &[&tables[..], more].concat())
     };
     convert(&["out.csv", "--field", "utme"])
         .expect(0)
-        .says("--field: no event has a field `utme`; did you mean `utime`?");
+        .expect_stderr("--field: no event has a field `utme`; did you mean `utime`?");
     convert(&["out.jsonl", "--field", "poss[0]"])
         .expect(0)
-        .says("no event has a field `poss[0]`; did you mean `pos[0]`?");
+        .expect_stderr("no event has a field `poss[0]`; did you mean `pos[0]`?");
     let condition = ["out.jsonl", "--where", "vell[0] > 0"];
     convert(&condition)
         .expect(0)
-        .says("--where: no event has a field `vell[0]`; did you mean `vel[0]`?");
-    convert(&[&condition[..], &["--strict"]].concat()).expect(2).says("nothing was published");
+        .expect_stderr("--where: no event has a field `vell[0]`; did you mean `vel[0]`?");
+    convert(&[&condition[..], &["--strict"]].concat())
+        .expect(2)
+        .expect_stderr("nothing was published");
     convert(&["out.jsonl", "--where", "vel[0] > -1e9", "--field", "pos[0]", "--strict"]).expect(0);
 }
 
@@ -214,42 +230,45 @@ fn a_channel_that_is_not_to_be_played_exists_all_the_same() {
     let convert = |channel: &str| {
         let convert = ["convert", log, "--to", "out.jsonl", "--overwrite", "--strict"];
         let disabled = ["--source-option", "disabled=skip", "-c", channel];
-        ran(&folder, &[&convert[..], &disabled].concat())
+        run_sluice(&folder, &[&convert[..], &disabled].concat())
     };
     convert("orca.Power").expect(0);
-    convert("orca.Powr").expect(2).says("did you mean `orca.Power`?");
+    convert("orca.Powr").expect(2).expect_stderr("did you mean `orca.Power`?");
 }
 
 #[test]
 fn types_plugins_and_sets_of_types_are_suggested() {
     let folder = demo();
     let convert = ["convert", "drive.lcm", "--to", "out.jsonl", "--types"];
-    let with = |more: &[&str]| ran(&folder, &[&convert[..], more].concat()).expect(2);
+    let with = |more: &[&str]| run_sluice(&folder, &[&convert[..], more].concat()).expect(2);
     with(&["mit-dgc", "--type", "POSE=pose_t"])
-        .says("--type: no type `pose_t` is declared; did you mean");
-    with(&["mit-dcg"]).says("did you mean the built-in types `mit-dgc`?");
-    ran(&folder, &["plugins", "parqet"]).expect(2).says("did you mean `parquet`?");
-    ran(&folder, &["types", "mit-dcg"])
+        .expect_stderr("--type: no type `pose_t` is declared; did you mean");
+    with(&["mit-dcg"]).expect_stderr("did you mean the built-in types `mit-dgc`?");
+    run_sluice(&folder, &["plugins", "parqet"]).expect(2).expect_stderr("did you mean `parquet`?");
+    run_sluice(&folder, &["types", "mit-dcg"])
         .expect(2)
-        .says("did you mean the built-in types `mit-dgc`?");
+        .expect_stderr("did you mean the built-in types `mit-dgc`?");
     let to = ["convert", "drive.lcm", "--to", "-", "--as", "jsonll"];
-    ran(&folder, &to).expect(2).says("no sink `jsonll`; did you mean `jsonl`?");
+    run_sluice(&folder, &to).expect(2).expect_stderr("no sink `jsonll`; did you mean `jsonl`?");
 }
 
 #[test]
 fn a_time_without_its_plus_is_never_1970() {
     let folder = demo();
     for time in ["2s", "2", "1m", "0.5"] {
-        let cat = ran(&folder, &["cat", "drive.lcm", "--start", time]).expect(2);
-        cat.says(&format!("write `+{time}`"));
+        let cat = run_sluice(&folder, &["cat", "drive.lcm", "--start", time]).expect(2);
+        cat.expect_stderr(&format!("write `+{time}`"));
     }
     let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"drive.lcm\"\n\
         [stages.cut]\nplugin = \"time\"\nfrom = \"log\"\nclip_start = \"2s\"\n\
         [sinks.out]\nplugin = \"null\"\nfrom = \"cut\"\n";
     folder.write("p.toml", text);
-    ran(&folder, &["check", "p.toml"]).expect(2).says("p.toml:7:14").says("write `+2s`");
+    run_sluice(&folder, &["check", "p.toml"])
+        .expect(2)
+        .expect_stderr("p.toml:7:14")
+        .expect_stderr("write `+2s`");
     for time in ["1194098400", "2000000000ns", "1970-01-01T00:00:02Z", "0"] {
-        ran(&folder, &["cat", "drive.lcm", "--start", time, "-n", "1"]).expect(0);
+        run_sluice(&folder, &["cat", "drive.lcm", "--start", time, "-n", "1"]).expect(0);
     }
 }
 
@@ -257,14 +276,14 @@ fn a_time_without_its_plus_is_never_1970() {
 fn mistakes_in_a_command_line_are_told_of_its_flags() {
     let folder = demo();
     let told = |more: &[&str]| {
-        let failed = ran(&folder, &[&["convert", "drive.lcm"], more].concat()).expect(2);
+        let failed = run_sluice(&folder, &[&["convert", "drive.lcm"], more].concat()).expect(2);
         assert!(!failed.stderr.contains("the pipeline made for it"), "{}", failed.stderr);
         failed
     };
     told(&["--to", "out.jsonl", "--sink-option", "levle=3"])
-        .says("--sink-option levle: `jsonl` has no option `levle`");
-    told(&["--to", "o.jsonl", "--types", "nowhere.lcm"]).says("--types: ");
-    told(&["--to", "out.lcm", "--start", "+5", "--end", "+3"]).says("--end: ");
+        .expect_stderr("--sink-option levle: `jsonl` has no option `levle`");
+    told(&["--to", "o.jsonl", "--types", "nowhere.lcm"]).expect_stderr("--types: ");
+    told(&["--to", "out.lcm", "--start", "+5", "--end", "+3"]).expect_stderr("--end: ");
     told(&["--to", "out.csv", "--types", "mit-dgc", "--where", "vel[0] >> 3"])
-        .says("--where: at column");
+        .expect_stderr("--where: at column");
 }

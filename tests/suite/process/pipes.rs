@@ -4,10 +4,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 use std::thread;
 
-use crate::kit::{Folder, Ran, drive, log, ran, sluice};
+use crate::kit::{Folder, ProgramOutput, drive, log, run_sluice, sluice};
 
 /// Runs the program with these bytes on standard input.
-fn piped(folder: &Folder, arguments: &[&str], input: &[u8]) -> Ran {
+fn piped(folder: &Folder, arguments: &[&str], input: &[u8]) -> ProgramOutput {
     let mut command = sluice(folder);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -15,7 +15,7 @@ fn piped(folder: &Folder, arguments: &[&str], input: &[u8]) -> Ran {
     thread::scope(|scope| {
         // Whoever does not read it all is judged by what came out.
         scope.spawn(move || drop(stdin.write_all(input)));
-        Ran::of(child.wait_with_output().unwrap())
+        ProgramOutput::from_output(child.wait_with_output().unwrap())
     })
 }
 
@@ -53,7 +53,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert!(!line.is_empty());
-        let ended = Ran::of(child.wait_with_output().unwrap()).expect(0);
+        let ended = ProgramOutput::from_output(child.wait_with_output().unwrap()).expect(0);
         assert_eq!(ended.stderr, "");
     }
 }
@@ -73,7 +73,7 @@ fn a_file_is_not_published_if_the_output_beside_it_was_cut_short() {
     let mut stdout = child.stdout.take().unwrap();
     stdout.read_exact(&mut some).unwrap();
     drop(stdout);
-    Ran::of(child.wait_with_output().unwrap()).expect(1);
+    ProgramOutput::from_output(child.wait_with_output().unwrap()).expect(1);
     assert_eq!(folder.names(), ["both.toml", "in.lcm"]);
 }
 
@@ -85,7 +85,7 @@ fn two_sinks_may_not_mix_on_standard_output_unnoticed() {
         |name: &str| format!("[sinks.{name}]\nplugin = \"text\"\nfrom = \"log\"\npath = \"-\"\n");
     let source = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n";
     folder.write("two.toml", source.to_owned() + &sink("a") + &sink("b"));
-    let tried = ran(&folder, &["run", "two.toml"]);
+    let tried = run_sluice(&folder, &["run", "two.toml"]);
     // Either it is refused, or every line arrives whole.
     if tried.code == Some(0) {
         assert_eq!(tried.text().lines().count(), 10);

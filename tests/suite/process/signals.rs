@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::kit::{BEGIN, Event, Folder, Ran, drive, events, is_ignored, log, ran, sluice};
+use crate::kit::{
+    BEGIN, Folder, LcmEvent, ProgramOutput, drive, events, is_ignored, log, run_sluice, sluice,
+};
 
 /// A folder with a pipe `in.lcm` for a log that comes slowly.
 fn folder_with_pipe() -> Folder {
@@ -45,8 +47,8 @@ const TEE: &str = "memory = \"16MiB\"\n\
     [sinks.lines]\nplugin = \"jsonl\"\nfrom = \"log\"\npath = \"-\"\n";
 
 /// About 200 KiB: more than a block, whose events are passed on while the next one is waited for.
-fn slow_log() -> Vec<Event> {
-    (0..500).map(|n| Event::new(n, BEGIN + n, "POSE", &[n as u8; 400])).collect()
+fn slow_log() -> Vec<LcmEvent> {
+    (0..500).map(|n| LcmEvent::new(n, BEGIN + n, "POSE", &[n as u8; 400])).collect()
 }
 
 #[test]
@@ -90,9 +92,9 @@ fn an_interrupt_publishes_what_a_pipe_has_given() {
     lines.read_line(&mut text).unwrap();
     signal(&child, Signal::INT);
     lines.read_to_string(&mut text).unwrap();
-    let ended = Ran::of(child.wait_with_output().unwrap()).expect(3);
+    let ended = ProgramOutput::from_output(child.wait_with_output().unwrap()).expect(3);
     drop(pipe);
-    ended.says("stopp");
+    ended.expect_stderr("stopp");
     let written = events(&folder.read("out.lcm"));
     assert!(!written.is_empty() && slow_log().starts_with(&written), "{}", written.len());
     assert_eq!(text.lines().count(), written.len());
@@ -173,7 +175,7 @@ fn being_killed_leaves_only_temporary_files_which_the_next_run_removes() {
             .partition(|name| name.starts_with(".out.lcm.") && name.ends_with(".sluice-tmp"));
         assert_eq!((temporary.len(), &others[..]), (1, &[&"in.lcm".to_owned()][..]), "{left:?}");
         folder.write("whole.lcm", &bytes);
-        ran(&folder, &["convert", "whole.lcm", "--to", "out.lcm"]).expect(0);
+        run_sluice(&folder, &["convert", "whole.lcm", "--to", "out.lcm"]).expect(0);
         assert_eq!(
             folder.names(),
             ["in.lcm", "out.lcm", "whole.lcm"],
@@ -190,7 +192,7 @@ fn a_run_beside_another_leaves_its_temporary_file_alone() {
         start(sluice(&folder).args(["convert", "in.lcm", "--to", "out.lcm", "--from", "lcm-log"]));
     let mut pipe = producer(&folder);
     folder.write("other.lcm", log(&drive(2, 10)));
-    ran(&folder, &["convert", "other.lcm", "--to", "out.lcm"]).expect(0);
+    run_sluice(&folder, &["convert", "other.lcm", "--to", "out.lcm"]).expect(0);
     pipe.write_all(&log(&drive(1, 10))).unwrap();
     drop(pipe);
     // The target was free when it began; what has come there since is not its to replace unasked.

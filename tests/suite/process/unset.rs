@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::kit::{Folder, Ran, root, sluice};
+use crate::kit::{Folder, ProgramOutput, root, sluice};
 
 /// Every pipeline that the repository ships, as a file in a folder.
 fn shipped(folder: &Folder) -> Vec<String> {
@@ -33,12 +33,12 @@ fn variables(text: &str) -> BTreeSet<String> {
 }
 
 /// The program, without any variable that pipelines ask for.
-fn ran(folder: &Folder, arguments: &[&str]) -> Ran {
+fn ran(folder: &Folder, arguments: &[&str]) -> ProgramOutput {
     let mut sluice = sluice(folder);
     for name in ["INPUT", "OUT", "WHERE", "TYPES"] {
         sluice.env_remove(name);
     }
-    Ran::of(sluice.args(arguments).output().unwrap())
+    ProgramOutput::from_output(sluice.args(arguments).output().unwrap())
 }
 
 #[test]
@@ -69,8 +69,8 @@ fn shipped_pipelines_are_drawn_and_planned_without_their_variables() {
             assert!(listed.iter().any(|unset| unset == variable.as_str()), "{name}: {json}");
         }
         // Nothing else may leave them open.
-        ran(&folder, &["check", &name]).expect(2).says("has no value");
-        ran(&folder, &["run", &name]).expect(2).says("has no value");
+        ran(&folder, &["check", &name]).expect(2).expect_stderr("has no value");
+        ran(&folder, &["run", &name]).expect(2).expect_stderr("has no value");
     }
     assert!(unset > 10, "{unset}");
 }
@@ -122,6 +122,6 @@ fn variables_stand_in_their_places_wherever_they_are() {
     assert!(!some.contains("SINK"), "{some}");
     for verb in ["plan", "graph"] {
         let wrong = ran(&folder, &[verb, "open.toml", "--set", "SINK=jsnol"]).expect(2);
-        wrong.says("`jsonl`").says("`MORE` has no value");
+        wrong.expect_stderr("`jsonl`").expect_stderr("`MORE` has no value");
     }
 }

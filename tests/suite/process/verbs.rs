@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::kit::{BEGIN, Event, Folder, drive, log, ran};
-use crate::shape::Shape;
+use crate::kit::{BEGIN, Folder, LcmEvent, drive, log, run_sluice};
+use crate::report_shape::ReportShape;
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
@@ -19,7 +19,7 @@ fn a_report_has_the_keys_that_scripts_read_and_its_books_balance() {
     let bytes = log(&drive(1, 400));
     folder.write("in.lcm", [&bytes[..], b"stray", &bytes].concat());
     let convert = ["convert", "in.lcm", "--to", "out.lcm", "-c", "[AB]", "--report", "report.json"];
-    ran(&folder, &convert).expect(3);
+    run_sluice(&folder, &convert).expect(3);
     let report = json(&String::from_utf8(folder.read("report.json")).unwrap());
     assert_eq!(report["exit"], 3);
     assert_eq!(report["sources"]["log"]["events"], 800);
@@ -39,13 +39,13 @@ fn a_report_has_the_keys_that_scripts_read_and_its_books_balance() {
     assert_eq!(file["bytes"], written.len());
     assert_eq!(file["rows"], crate::kit::events(&written).len());
     assert_eq!(file["blake3"].as_str().map(str::len), Some(64));
-    Shape(report).check();
+    ReportShape(report).check();
 }
 
 #[test]
 fn a_report_of_a_run_that_failed_says_so() {
     let folder = Folder::new();
-    ran(
+    run_sluice(
         &folder,
         &["convert", "nowhere.lcm", "--to", "out.lcm", "--from", "lcm-log", "--report", "r.json"],
     )
@@ -60,7 +60,7 @@ fn info_counts_what_is_in_a_log() {
     let folder = Folder::new();
     let events = drive(1, 300);
     folder.write("in.lcm", [log(&events), b"stray".to_vec()].concat());
-    let told = json(&ran(&folder, &["info", "in.lcm", "--json"]).expect(3).text());
+    let told = json(&run_sluice(&folder, &["info", "in.lcm", "--json"]).expect(3).text());
     for key in [
         "path",
         "format",
@@ -98,7 +98,7 @@ fn info_prints_a_line_a_file() {
     let folder = Folder::new();
     folder.write("a.lcm", log(&drive(1, 3)));
     folder.write("b.lcm", log(&drive(1, 4)));
-    let told = ran(&folder, &["info", "a.lcm", "b.lcm", "--json"]).expect(0).text();
+    let told = run_sluice(&folder, &["info", "a.lcm", "b.lcm", "--json"]).expect(0).text();
     let counts: Vec<Value> = told.lines().map(|line| json(line)["events"].clone()).collect();
     assert_eq!(counts, [3, 4]);
 }
@@ -107,11 +107,11 @@ fn info_prints_a_line_a_file() {
 fn cat_prints_events_as_json() {
     let folder = Folder::new();
     let events = [
-        Event::new(7, BEGIN, "POSE", b"some payload"),
-        Event { channel: b"\xff\n".to_vec(), ..Event::new(-1, -5, "", b"") },
+        LcmEvent::new(7, BEGIN, "POSE", b"some payload"),
+        LcmEvent { channel: b"\xff\n".to_vec(), ..LcmEvent::new(-1, -5, "", b"") },
     ];
     folder.write("in.lcm", log(&events));
-    let text = ran(&folder, &["cat", "in.lcm", "--json", "--payload"]).expect(0).text();
+    let text = run_sluice(&folder, &["cat", "in.lcm", "--json", "--payload"]).expect(0).text();
     let lines: Vec<Value> = text.lines().map(json).collect();
     assert_eq!(lines.len(), 2);
     let known = ["timestamp_ns", "source", "channel", "sequence", "size", "crc32", "payload"];
@@ -127,7 +127,8 @@ fn cat_prints_events_as_json() {
 fn cat_selects_and_stops() {
     let folder = Folder::new();
     folder.write("in.lcm", log(&drive(1, 3_000)));
-    let text = ran(&folder, &["cat", "in.lcm", "-c", "B", "-n", "7", "--json"]).expect(0).text();
+    let text =
+        run_sluice(&folder, &["cat", "in.lcm", "-c", "B", "-n", "7", "--json"]).expect(0).text();
     let expected: Vec<i64> =
         drive(1, 3_000).iter().filter(|e| e.channel == b"B").map(|e| e.number).take(7).collect();
     let found: Vec<Value> = text.lines().map(|line| json(line)["sequence"].clone()).collect();
@@ -137,8 +138,8 @@ fn cat_selects_and_stops() {
 #[test]
 fn cat_lets_no_log_control_the_terminal() {
     let folder = Folder::new();
-    folder.write("in.lcm", log(&[Event::new(0, 0, "\u{1b}[2J\u{7}", b"\x1b]0;x\x07")]));
-    let text = ran(&folder, &["cat", "in.lcm"]).expect(0).text();
+    folder.write("in.lcm", log(&[LcmEvent::new(0, 0, "\u{1b}[2J\u{7}", b"\x1b]0;x\x07")]));
+    let text = run_sluice(&folder, &["cat", "in.lcm"]).expect(0).text();
     assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
     assert_eq!(text.lines().count(), 1);
 }
@@ -150,22 +151,22 @@ fn verify_finds_what_was_changed() {
     let text = "[sources.log]\nplugin = \"lcm-log\"\npath = \"in.lcm\"\n\
         [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"log\"\npath = \"out/\"\nsplit_mb = 0.03\n";
     folder.write("split.toml", text);
-    ran(&folder, &["run", "split.toml", "--report", "report.json"]).expect(0);
-    ran(&folder, &["verify", "out", "report.json", "in.lcm"]).expect(0);
+    run_sluice(&folder, &["run", "split.toml", "--report", "report.json"]).expect(0);
+    run_sluice(&folder, &["verify", "out", "report.json", "in.lcm"]).expect(0);
     let mut part = folder.read("out/part-00001.lcm");
     part[200] ^= 1;
     folder.write("out/part-00001.lcm", part);
-    ran(&folder, &["verify", "out"]).expect(1);
-    ran(&folder, &["verify", "report.json"]).expect(1);
+    run_sluice(&folder, &["verify", "out"]).expect(1);
+    run_sluice(&folder, &["verify", "report.json"]).expect(1);
     std::fs::remove_file(folder.at("out/part-00001.lcm")).unwrap();
-    ran(&folder, &["verify", "out"]).expect(1);
+    run_sluice(&folder, &["verify", "out"]).expect(1);
 }
 
 #[test]
 fn a_folder_gets_a_manifest_of_what_is_in_it() {
     let folder = Folder::new();
     folder.write("in.lcm", log(&drive(1, 200)));
-    ran(
+    run_sluice(
         &folder,
         &["convert", "in.lcm", "--to", "out/", "--as", "lcm-log", "--sink-option", "split_mb=0.03"],
     )
@@ -181,13 +182,13 @@ fn a_folder_gets_a_manifest_of_what_is_in_it() {
 
 #[test]
 fn plugins_are_listed_for_programs() {
-    let listed = json(&ran(&Folder::new(), &["plugins", "--json"]).expect(0).text());
+    let listed = json(&run_sluice(&Folder::new(), &["plugins", "--json"]).expect(0).text());
     let listed = listed.as_array().unwrap();
     for name in ["lcm-log", "demo", "filter", "jsonl"] {
         assert!(listed.iter().any(|plugin| plugin["name"] == name), "{name}");
     }
     assert!(listed.iter().all(|plugin| plugin["about"].as_str().is_some_and(|a| !a.is_empty())));
     assert!(!listed.iter().any(|plugin| plugin["name"] == "lines"), "the example is not linked");
-    let schema = json(&ran(&Folder::new(), &["schema"]).expect(0).text());
+    let schema = json(&run_sluice(&Folder::new(), &["schema"]).expect(0).text());
     assert!(schema["properties"]["sources"].is_object(), "{:?}", keys(&schema));
 }

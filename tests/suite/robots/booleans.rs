@@ -1,6 +1,6 @@
 //! Booleans that are neither 0 nor 1: true for whoever reads fields, and the same bytes for whoever reads the log.
 
-use crate::kit::{Folder, ran};
+use crate::kit::{Folder, run_sluice};
 
 use super::convert;
 
@@ -20,7 +20,7 @@ fn lcm_event(number: u64, channel: &str, payload: &[u8]) -> Vec<u8> {
 /// A log of ten messages, of which those whose place is in `odd` have booleans that are neither 0 nor 1.
 fn lcm_log(folder: &Folder, odd: &[u32]) -> Vec<u8> {
     folder.write("set.lcm", TYPE);
-    let told = ran(folder, &["types", "set.lcm", "--json"]).expect(0).text();
+    let told = run_sluice(folder, &["types", "set.lcm", "--json"]).expect(0).text();
     let told: serde_json::Value = serde_json::from_str(told.trim()).unwrap();
     let fingerprint = u64::from_str_radix(told["fingerprint"].as_str().unwrap(), 16).unwrap();
     let event = |n: u32| {
@@ -42,13 +42,13 @@ fn lcm_booleans_of_any_byte_are_typed_and_come_back() {
         serde_json::from_str::<serde_json::Value>(line).unwrap()["fields"].clone()
     };
     let lines =
-        ran(&folder, &["cat", "flags.lcm", "--json", "--types", "set.lcm"]).expect(0).text();
+        run_sluice(&folder, &["cat", "flags.lcm", "--json", "--types", "set.lcm"]).expect(0).text();
     for (n, line) in lines.lines().enumerate() {
         let wanted = serde_json::json!({ "n": n, "on": true, "all": [false, true, true] });
         assert_eq!(fields(line), wanted);
     }
     let chosen = ["cat", "flags.lcm", "--json", "--types", "set.lcm", "--where", "n > 2 and on"];
-    assert_eq!(ran(&folder, &chosen).expect(0).text().lines().count(), 7);
+    assert_eq!(run_sluice(&folder, &chosen).expect(0).text().lines().count(), 7);
     convert(&folder, "flags.lcm", "flags.csv", &typed).expect(0);
     let table = String::from_utf8(folder.read("flags.csv")).unwrap();
     assert_eq!(table.matches("true,false,true,true").count(), 10, "{table}");
@@ -89,7 +89,7 @@ fn vel_booleans_with_junk_in_them_are_typed_and_come_back() {
     }
     folder.write("plain.vel", &log);
     convert(&folder, "plain.vel", "log.vel", &[]).expect(0);
-    let lines = ran(&folder, &["cat", "log.vel", "--json"]).expect(0).text();
+    let lines = run_sluice(&folder, &["cat", "log.vel", "--json"]).expect(0).text();
     let read = |line: &str| {
         let event: serde_json::Value = serde_json::from_str(line).unwrap();
         assert!(event["fields"].get("raw_booleans").is_none());
@@ -126,7 +126,7 @@ fn ice_booleans_of_any_byte_are_typed_and_come_back() {
     let typed =
         ["--types", "flags.ice", "--source-option", "config_records={ \"flags0.log\" = 0 }"];
     let line = [&["cat", "in.orca", "--json"][..], &typed].concat();
-    let lines = ran(&folder, &line).expect(0).text();
+    let lines = run_sluice(&folder, &line).expect(0).text();
     let read = |line: &str| {
         let event: serde_json::Value = serde_json::from_str(line).unwrap();
         assert!(event["fields"].get("raw_booleans").is_none());

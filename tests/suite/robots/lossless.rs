@@ -1,27 +1,27 @@
 //! Every format by way of every other one and back: what README.md says is kept is kept, and what it says
 //! is lost is told by the run that loses it.
 
-use crate::kit::{Folder, ran, root};
+use crate::kit::{Folder, root, run_sluice};
 
 use super::{convert, events, orca, vel};
 
 /// A log, and how it is called in README.md.
-struct Log {
+struct SampleLog {
     name: &'static str,
     path: &'static str,
     /// Where it is made anew.
     back: &'static str,
 }
 
-const LOGS: [Log; 3] = [
-    Log { name: "LCM log", path: "drive.lcm", back: "back.lcm" },
-    Log { name: "VEL", path: "drive.vel", back: "back.vel" },
-    Log { name: "Orca", path: "orca/master.log", back: "back/back.orca" },
+const LOGS: [SampleLog; 3] = [
+    SampleLog { name: "LCM log", path: "drive.lcm", back: "back.lcm" },
+    SampleLog { name: "VEL", path: "drive.vel", back: "back.vel" },
+    SampleLog { name: "Orca", path: "orca/master.log", back: "back/back.orca" },
 ];
 
 /// What a log is converted to, by the words of README.md. Archives are of the log's own format, if there is
 /// one.
-fn way(name: &str, log: &Log) -> (String, Vec<&'static str>) {
+fn way(name: &str, log: &SampleLog) -> (String, Vec<&'static str>) {
     let by = match name {
         "LCM log" => "by/log.lcm",
         "VEL" => "by/log.vel",
@@ -64,7 +64,8 @@ fn column(events: &[[String; 5]], place: usize) -> Vec<String> {
 fn made(folder: &Folder) {
     vel(folder);
     orca(folder);
-    ran(folder, &["run", "quickstart", "--set", "SECONDS=1", "--set", "OUT=quick"]).expect(0);
+    run_sluice(folder, &["run", "quickstart", "--set", "SECONDS=1", "--set", "OUT=quick"])
+        .expect(0);
     std::fs::rename(folder.at("quick/drive.lcm"), folder.at("drive.lcm")).unwrap();
 }
 
@@ -83,7 +84,7 @@ fn what_is_said_to_be_kept_is_kept_and_what_is_lost_is_told() {
 }
 
 /// Converts a log and back, and holds a cell of the table to what came of it.
-fn there_and_back(folder: &Folder, log: &Log, name: &str, claim: &str) {
+fn there_and_back(folder: &Folder, log: &SampleLog, name: &str, claim: &str) {
     let (by, mut options) = way(name, log);
     options.push("--overwrite");
     let there = convert(folder, log.path, &by, &options).expect(0).stderr;
@@ -146,7 +147,7 @@ fn every_format_is_converted_to_every_other_one() {
 fn verifying_tells_every_entry_of_an_index_that_is_wrong() {
     let folder = Folder::new();
     let mut log = vel(&folder);
-    ran(&folder, &["verify", "drive.vel"]).expect(0);
+    run_sluice(&folder, &["verify", "drive.vel"]).expect(0);
     // A second entry of an index that points nowhere is allowed; one that points elsewhere is not.
     const HEAD: usize = 12;
     const ENTRY: usize = 8;
@@ -154,11 +155,11 @@ fn verifying_tells_every_entry_of_an_index_that_is_wrong() {
         log[HEAD + entry * ENTRY] ^= 1;
     }
     folder.write("wrong.vel", &log);
-    let text = ran(&folder, &["verify", "wrong.vel"]).expect(3).text();
+    let text = run_sluice(&folder, &["verify", "wrong.vel"]).expect(3).text();
     for entry in 1..6 {
         assert!(text.contains(&format!("entry {entry} says byte")), "{text}");
     }
     log[HEAD..HEAD + 6 * ENTRY].fill(0xff);
     folder.write("unused.vel", &log);
-    ran(&folder, &["verify", "unused.vel"]).expect(0);
+    run_sluice(&folder, &["verify", "unused.vel"]).expect(0);
 }

@@ -7,7 +7,7 @@ mod pictures;
 mod sensors;
 mod writers;
 
-use crate::kit::{Folder, Ran, ran, unwrapped};
+use crate::kit::{Folder, ProgramOutput, joined_lines, run_sluice};
 
 /// A VEL DataLog of an inertial unit and two laser scanners, an event every 100 ms: `drive.vel`.
 pub(crate) fn vel(folder: &Folder) -> Vec<u8> {
@@ -35,7 +35,7 @@ pub(crate) fn vel(folder: &Folder) -> Vec<u8> {
     }
     folder.write("plain.vel", &log);
     // With an index, as its own software writes it.
-    ran(folder, &["convert", "plain.vel", "--to", "drive.vel"]).expect(0);
+    run_sluice(folder, &["convert", "plain.vel", "--to", "drive.vel"]).expect(0);
     folder.read("drive.vel")
 }
 
@@ -91,7 +91,7 @@ fn record(slices: &[(&str, &[u8])]) -> Vec<u8> {
 
 /// What a log holds: for each event its time, source, channel, number and bytes.
 fn events(folder: &Folder, log: &str) -> Vec<[String; 5]> {
-    let told = ran(folder, &["cat", log, "--json", "--payload"]).text();
+    let told = run_sluice(folder, &["cat", log, "--json", "--payload"]).text();
     let line = |line: &str| {
         let event: serde_json::Value = serde_json::from_str(line).unwrap();
         ["timestamp_ns", "source", "channel", "sequence", "payload"]
@@ -100,8 +100,8 @@ fn events(folder: &Folder, log: &str) -> Vec<[String; 5]> {
     told.lines().map(line).collect()
 }
 
-fn convert(folder: &Folder, from: &str, to: &str, options: &[&str]) -> Ran {
-    ran(folder, &[&["convert", from, "--to", to], options].concat())
+fn convert(folder: &Folder, from: &str, to: &str, options: &[&str]) -> ProgramOutput {
+    run_sluice(folder, &[&["convert", from, "--to", to], options].concat())
 }
 
 #[test]
@@ -114,12 +114,13 @@ fn what_a_source_of_files_has_to_say_reaches_whoever_runs_it() {
     let at = log.len() - 100;
     let note = format!("it ends at byte {at}; the 100 bytes after that are not read: ended.vel");
     let convert = ["convert", "ended.vel", "--to", "out.lcm", "--report", "report.json"];
-    ran(&folder, &convert).expect(0).says(&note);
+    run_sluice(&folder, &convert).expect(0).expect_stderr(&note);
     assert!(String::from_utf8(folder.read("report.json")).unwrap().contains(&note));
-    let info = ran(&folder, &["info", "ended.vel"]).expect(0).text();
-    assert!(unwrapped(&info).contains(&note), "{info}");
+    let info = run_sluice(&folder, &["info", "ended.vel"]).expect(0).text();
+    assert!(joined_lines(&info).contains(&note), "{info}");
     // Packed, it is read by a thread of its own; where its file ends is not known then.
     folder.write("ended.vel.zst", zstd::encode_all(&log[..], 1).unwrap());
-    ran(&folder, &["convert", "ended.vel.zst", "--from", "vel", "--to", "packed.lcm"]).expect(0);
+    run_sluice(&folder, &["convert", "ended.vel.zst", "--from", "vel", "--to", "packed.lcm"])
+        .expect(0);
     assert!(folder.read("packed.lcm") == folder.read("out.lcm"));
 }

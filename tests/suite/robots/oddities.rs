@@ -1,6 +1,6 @@
 //! Orca logs as descriptions of the format have them, and as few loggers wrote them.
 
-use crate::kit::{Folder, ran};
+use crate::kit::{Folder, run_sluice};
 
 use super::{convert, events, orca};
 
@@ -14,7 +14,7 @@ fn interfaces_without_colons_in_front_are_those_of_the_first_dialect() {
     for bare in ["orca::", ""] {
         std::fs::write(&master, text.replace("::orca::", bare)).unwrap();
         assert!(events(&folder, "orca/master.log") == before, "`{bare}`");
-        let info = ran(&folder, &["info", "orca/master.log"]).expect(0).text();
+        let info = run_sluice(&folder, &["info", "orca/master.log"]).expect(0).text();
         assert!(info.contains("orca.Laser") && info.contains("damage   none"), "{info}");
     }
 }
@@ -31,7 +31,7 @@ fn an_encoding_that_is_not_known_is_named_whatever_the_interface_looks_like() {
             None => line.replace("::orca::", bare) + "\n",
         });
         std::fs::write(&master, lines.collect::<String>()).unwrap();
-        let info = ran(&folder, &["info", "orca/master.log"]).expect(3).text();
+        let info = run_sluice(&folder, &["info", "orca/master.log"]).expect(3).text();
         let words = info.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains("the encoding `jose` of `Laser` is not known"), "{info}");
         assert!(info.contains("orca.Position2d"), "{info}");
@@ -40,7 +40,7 @@ fn an_encoding_that_is_not_known_is_named_whatever_the_interface_looks_like() {
         std::fs::write(folder.at("only.log"), format!("{bare}Laser jose l.log\n#data\n{data}"))
             .unwrap();
         let line = ["convert", "only.log", "--to", "out.lcm", "--overwrite"];
-        let said = ran(&folder, &line).expect(3).stderr;
+        let said = run_sluice(&folder, &line).expect(3).stderr;
         assert!(said.contains("the encoding `jose` of `Laser` is not known"), "{said}");
     }
 }
@@ -65,7 +65,7 @@ fn a_record_of_no_bytes_does_not_hide_what_lies_behind_it() {
     // Zeros at the end are no records.
     bytes.extend([0; 4096]);
     std::fs::write(&file, &bytes).unwrap();
-    let info = ran(&folder, &["info", "orca/master.log"]).expect(3).text();
+    let info = run_sluice(&folder, &["info", "orca/master.log"]).expect(3).text();
     assert!(info.contains("a record of length 0"), "{info}");
 }
 
@@ -93,10 +93,11 @@ fn times_are_written_to_the_nearest_microsecond() {
 fn what_is_not_to_be_played_is_not_played() {
     let folder = Folder::new();
     orca(&folder);
-    let played = ran(&folder, &["play", "orca/master.log", "--print-pipeline"]).expect(0).text();
+    let played =
+        run_sluice(&folder, &["play", "orca/master.log", "--print-pipeline"]).expect(0).text();
     assert!(played.contains("disabled = \"skip\""), "{played}");
     let copied = ["convert", "orca/master.log", "--to", "x.lcm", "--print-pipeline"];
-    assert!(!ran(&folder, &copied).expect(0).text().contains("disabled"));
+    assert!(!run_sluice(&folder, &copied).expect(0).text().contains("disabled"));
 }
 
 #[test]
@@ -139,7 +140,8 @@ fn descriptions_of_vehicles_are_decoded() {
     folder.write("odometry2d0.log", file);
     let master = "odometry2d0.log Odometry2d ice 1\n#data\n5 0 0 0\n5 100 0 1\n";
     folder.write("log.orca", master);
-    let lines = ran(&folder, &["cat", "log.orca", "--json", "--from", "orca"]).expect(0).text();
+    let lines =
+        run_sluice(&folder, &["cat", "log.orca", "--json", "--from", "orca"]).expect(0).text();
     let line: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
     assert_eq!(line["channel"], "orca.Odometry2d.config", "{line}");
     assert_eq!(line["fields"]["control"]["maxForwardSpeed"], 1.5, "{line}");

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::kit::{Folder, ran};
+use crate::kit::{Folder, run_sluice};
 
 use super::{convert, events};
 
@@ -64,7 +64,7 @@ fn the_lines_are_texts_and_the_records_have_fields() {
         let master = format!("{case}/master.log");
         let only = ["--channel", "orca.Camera.info", "--payload"];
         let line = [&["cat", &master, "--json"][..], &only].concat();
-        let text = ran(&folder, &line).expect(3).text();
+        let text = run_sluice(&folder, &line).expect(3).text();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
     let lines = cat("jpeg_c");

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::kit::{Folder, Ran, ran, sluice};
+use crate::kit::{Folder, ProgramOutput, run_sluice, sluice};
 
 use super::{convert, events, orca, vel};
 
@@ -108,12 +108,12 @@ fn what_cannot_be_looked_at_before_is_told_by_name_when_it_has_merged() {
         .args(["convert", "-", "--from", "vel", "--to", "piped.lcm"])
         .stdin(log)
         .output();
-    merged(&Ran::of(piped.unwrap()).expect(0).stderr);
+    merged(&ProgramOutput::from_output(piped.unwrap()).expect(0).stderr);
     // The advice helps.
     let line = "[sources.log]\nplugin = \"archive\"\npath = \"drive.vel.zst\"\n\
         [stages.own]\nplugin = \"rename\"\nfrom = \"log\"\nsuffix = \".{source}\"\n\
         [sinks.out]\nplugin = \"lcm-log\"\nfrom = \"own\"\npath = \"own.lcm\"\n";
     folder.write("own.toml", line);
-    let said = ran(&folder, &["run", "own.toml"]).expect(0).stderr;
+    let said = run_sluice(&folder, &["run", "own.toml"]).expect(0).stderr;
     assert!(!said.contains("became one"), "{said}");
 }

@@ -1,7 +1,7 @@
 //! Logs of writers in Python that were made after descriptions of the formats, beside our readers: what they
 //! say is in a log is what we find, to the last field. Says so where there is no Python.
 
-use crate::kit::{Folder, python_script, ran};
+use crate::kit::{Folder, python_script, run_sluice};
 use crate::tables::asks;
 
 /// How many events were decoded, and how many there are.
@@ -30,7 +30,8 @@ fn vel_logs_of_another_writer_are_read_to_the_last_field() {
         else {
             return;
         };
-        let found = ran(&folder, &["cat", "log.vel", "--json", "--payload"]).expect(*code).text();
+        let found =
+            run_sluice(&folder, &["cat", "log.vel", "--json", "--payload"]).expect(*code).text();
         folder.write("found", found);
         let compared =
             python_script(&folder, "compare.py", &["vel", "said.json", "found", "log"]).unwrap();
@@ -46,10 +47,10 @@ fn the_smallest_vel_log_is_97_bytes_and_comes_back_as_it_is() {
     else {
         return;
     };
-    ran(&folder, &["convert", "log.vel", "--to", "back.vel"]).expect(0);
+    run_sluice(&folder, &["convert", "log.vel", "--to", "back.vel"]).expect(0);
     assert_eq!(folder.read("log.vel").len(), 97);
     assert!(folder.read("log.vel") == folder.read("back.vel"));
-    let info = ran(&folder, &["info", "log.vel"]).expect(0).text();
+    let info = run_sluice(&folder, &["info", "log.vel"]).expect(0).text();
     assert!(info.contains("IMUStateM") && info.contains("index: 2 entries"), "{info}");
 }
 
@@ -61,11 +62,12 @@ fn an_index_that_is_wrong_or_missing_is_made_anew_and_messages_stay() {
         python_script(&folder, "vel_writer.py", &[&[name, "said.json"], &options[..]].concat())
     };
     let Some(_) = write("right.vel", "right") else { return };
-    let verdict = |name: &str| ran(&folder, &["info", name]).expect(0).text();
+    let verdict = |name: &str| run_sluice(&folder, &["info", name]).expect(0).text();
     assert!(verdict("right.vel").contains(" 0 wrong"));
     for index in ["wrong", "none", "unpatched", "short", "reserved"] {
         write("broken.vel", index).unwrap();
-        ran(&folder, &["run", "vel-repair", "--overwrite", "--set", "INPUT=broken.vel"]).expect(0);
+        run_sluice(&folder, &["run", "vel-repair", "--overwrite", "--set", "INPUT=broken.vel"])
+            .expect(0);
         let fixed = verdict("fixed.vel");
         assert!(fixed.contains(" 0 wrong"), "{index}: {fixed}");
         let messages = |name: &str| {
@@ -104,7 +106,8 @@ fn orca_logs_of_another_writer_are_read_to_the_last_field() {
                 return;
             };
             let master = "log/060804_153321_master.log";
-            let found = ran(&folder, &["cat", master, "--json", "--payload"]).expect(*code).text();
+            let found =
+                run_sluice(&folder, &["cat", master, "--json", "--payload"]).expect(*code).text();
             folder.write("found", found);
             let compared =
                 python_script(&folder, "compare.py", &["orca", "said.json", "found", "-"]).unwrap();
@@ -121,10 +124,11 @@ fn tables_of_both_open_in_duckdb_with_columns_that_add_up() {
     let Some(_) = python_script(&folder, "vel_writer.py", &vel) else { return };
     let orca = ["log", "orca.json", "--dialect", "A", "--lines", "120"];
     python_script(&folder, "orca_writer.py", &orca).unwrap();
-    ran(&folder, &["run", "vel-to-tables", "--set", "INPUT=log.vel", "--set", "OUT=vel/"])
+    run_sluice(&folder, &["run", "vel-to-tables", "--set", "INPUT=log.vel", "--set", "OUT=vel/"])
         .expect(0);
     let master = "INPUT=log/060804_153321_master.log";
-    ran(&folder, &["run", "orca-to-tables", "--set", master, "--set", "OUT=orca/"]).expect(0);
+    run_sluice(&folder, &["run", "orca-to-tables", "--set", master, "--set", "OUT=orca/"])
+        .expect(0);
     asks("duckdb", &folder, DUCKDB);
 }
 

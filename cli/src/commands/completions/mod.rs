@@ -1,6 +1,5 @@
-//! `completions`: a script that completes our arguments in a shell: verbs, options, plugins, and
-//! pipelines by their files and names. What this program lacks, or does not show in its help, is
-//! not completed either.
+//! `completions`: prints a shell completion script for verbs, options, plugins, and pipelines by
+//! file or name. Hidden and missing features are not completed.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -12,41 +11,43 @@ use sluice_core::{PluginKind, Registry};
 use sluice_pipeline::library;
 
 use crate::args::{self, CompletionsArgs};
-use crate::ending::{Ending, Outcome};
+use crate::exit::{CommandResult, ExitStatus};
 use crate::shell::Shell;
 
 /// The verbs that take pipelines.
-const OF_PIPELINES: [&str; 4] = ["run", "check", "plan", "graph"];
+const PIPELINE_VERBS: [&str; 4] = ["run", "check", "plan", "graph"];
 
-/// What stands for all pipelines where a script lists values; no shell gets to see it.
-const PIPELINES: &str = "any-pipeline";
+/// A placeholder for pipelines in the generated script, replaced before it is printed.
+const PIPELINE_PLACEHOLDER: &str = "any-pipeline";
 
-pub(crate) fn run(args: &CompletionsArgs, shell: &Shell) -> Outcome {
+pub(crate) fn run(args: &CompletionsArgs, shell: &Shell) -> CommandResult {
     io::stdout().write_all(&script(args.shell, &shell.registry))?;
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }
 
 fn script(dialect: Dialect, registry: &Registry) -> Vec<u8> {
-    let command = shown(&args::command());
-    let mut command = command.mut_subcommands(|verb| with_names(verb, dialect, registry));
-    let options = options_of_pipelines(&command);
+    let command = visible(&args::command());
+    let mut command = command.mut_subcommands(|verb| complete_names(verb, dialect, registry));
+    let options = options_with_values(&command);
     // The generator panics where it cannot write, so it writes to memory.
     let mut script = Vec::new();
     clap_complete::generate(dialect, &mut command, "sluice", &mut script);
     let text = String::from_utf8_lossy(&script);
     match dialect {
-        Dialect::Bash => text.into_owned() + &filled(include_str!("pipelines.bash"), &options),
+        Dialect::Bash => {
+            text.into_owned() + &fill_template(include_str!("pipelines.bash"), &options)
+        }
         Dialect::Zsh => {
-            // Above the last lines, which call what is defined.
+            // Definitions must precede the last lines, which call them.
             let (above, below) = text.rsplit_once("if [ ").unwrap_or((&text, ""));
-            let defined = filled(include_str!("pipelines.zsh"), &options);
-            let above = above.replace(&format!("({PIPELINES})"), "_sluice_pipelines");
+            let defined = fill_template(include_str!("pipelines.zsh"), &options);
+            let above = above.replace(&format!("({PIPELINE_PLACEHOLDER})"), "_sluice_pipelines");
             format!("{above}{defined}if [ {below}")
         }
         Dialect::Fish => {
             let plugins = registry.iter().map(|plugin| plugin.name).collect::<BTreeSet<_>>();
             let plugins = plugins.into_iter().collect::<Vec<_>>().join(" ");
-            let more = filled(include_str!("pipelines.fish"), &options);
+            let more = fill_template(include_str!("pipelines.fish"), &options);
             text.into_owned() + &more.replace("@PLUGINS@", &plugins)
         }
         _ => text.into_owned(),
@@ -54,15 +55,15 @@ fn script(dialect: Dialect, registry: &Registry) -> Vec<u8> {
     .into_bytes()
 }
 
-fn filled(template: &str, options: &str) -> String {
+fn fill_template(template: &str, options: &str) -> String {
     let names = library::names().collect::<Vec<_>>().join(" ");
     let filled = template.replace("@PIPELINES@", &names).replace("@OPTIONS@", options);
-    let verbs = OF_PIPELINES;
+    let verbs = PIPELINE_VERBS;
     filled.replace("@VERBS@", &verbs.join("|")).replace("@VERB_LIST@", &verbs.join(" "))
 }
 
-/// A command with what its help shows.
-fn shown(command: &Command) -> Command {
+/// A command with its visible arguments and verbs only.
+fn visible(command: &Command) -> Command {
     let mut shown = Command::new(command.get_name().to_owned());
     if let Some(about) = command.get_about() {
         shown = shown.about(about.clone());
@@ -72,13 +73,13 @@ fn shown(command: &Command) -> Command {
     }
     let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set());
     let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
-    shown.args(arguments.cloned()).subcommands(verbs.map(self::shown))
+    shown.args(arguments.cloned()).subcommands(verbs.map(self::visible))
 }
 
-/// A verb whose arguments know the names they take.
-fn with_names(verb: Command, dialect: Dialect, registry: &Registry) -> Command {
+/// Adds the possible values of plugin and pipeline arguments.
+fn complete_names(verb: Command, dialect: Dialect, registry: &Registry) -> Command {
     let name = verb.get_name().to_owned();
-    let takes_pipelines = OF_PIPELINES.contains(&name.as_str()) && dialect == Dialect::Zsh;
+    let takes_pipelines = PIPELINE_VERBS.contains(&name.as_str()) && dialect == Dialect::Zsh;
     verb.mut_args(|argument| match argument.get_long() {
         Some("from") => argument.value_parser(plugins(registry, Some(PluginKind::Source))),
         Some("as") => argument.value_parser(plugins(registry, Some(PluginKind::Sink))),
@@ -86,13 +87,13 @@ fn with_names(verb: Command, dialect: Dialect, registry: &Registry) -> Command {
             argument.value_parser(plugins(registry, None))
         }
         None if takes_pipelines && argument.is_positional() => {
-            argument.value_parser(PossibleValuesParser::new([PIPELINES]))
+            argument.value_parser(PossibleValuesParser::new([PIPELINE_PLACEHOLDER]))
         }
         _ => argument,
     })
 }
 
-/// The names of plugins of this kind, or of all.
+/// The plugins of this kind, or all.
 fn plugins(registry: &Registry, kind: Option<PluginKind>) -> PossibleValuesParser {
     let all = registry.iter().filter(|plugin| kind.is_none_or(|kind| plugin.kind() == kind));
     let mut names = BTreeSet::new();
@@ -101,10 +102,10 @@ fn plugins(registry: &Registry, kind: Option<PluginKind>) -> PossibleValuesParse
     PossibleValuesParser::new(values.collect::<Vec<_>>())
 }
 
-/// The options behind which there is a value, and no pipeline, as a pattern of the shell.
-fn options_of_pipelines(command: &Command) -> String {
+/// The options that take a value, so that no pipeline follows them, as a shell pattern.
+fn options_with_values(command: &Command) -> String {
     let verbs = command.get_subcommands();
-    let verbs = verbs.filter(|verb| OF_PIPELINES.contains(&verb.get_name()));
+    let verbs = verbs.filter(|verb| PIPELINE_VERBS.contains(&verb.get_name()));
     let arguments = verbs.chain([command]).flat_map(Command::get_arguments);
     let takes_value =
         |argument: &&Arg| !argument.is_positional() && argument.get_action().takes_values();

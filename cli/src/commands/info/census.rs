@@ -1,6 +1,6 @@
-//! The census of a log: a sink that counts events, and keeps nothing of them.
+//! Counts the events of a log: a sink that keeps statistics only.
 //!
-//! Batches are counted on any thread; what that gives is put together in the order of the events.
+//! Batches are counted on any thread; the counts are combined in the order of events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -12,40 +12,40 @@ use sluice_core::{
     PerChannel, Sink, SinkContext, TypeKey, TypePaths, TypesByKey,
 };
 
-use crate::ending::Failure;
+use crate::exit::Failure;
 use crate::shell::Shell;
 
-/// What there is in a log.
+/// Statistics of a log.
 #[derive(Debug, Default)]
 pub(crate) struct Census {
-    /// All events, whatever their channel.
+    /// Statistics over all channels.
     pub(super) all: TimeStatistics,
-    /// How often an event's number is not the one after that of the event before.
+    /// How often an event number does not follow its predecessor.
     pub(super) number_jumps: u64,
     /// Every channel, by name and source.
     pub(super) channels: Vec<(Arc<Channel>, ChannelCensus)>,
-    /// The names of the types, as far as they are known.
+    /// The names of the known types.
     pub(super) types: BTreeMap<TypeKey, Arc<str>>,
 }
 
-/// The types that payloads and rows may be of.
+/// Known types and their names, to identify payloads.
 #[derive(Default)]
-pub(crate) struct Types {
+pub(crate) struct TypeNames {
     codecs: Codecs,
     names: Arc<BTreeMap<TypeKey, Arc<str>>>,
 }
 
-impl Types {
-    /// Those that these files declare; built-in ones have names where the files have none. Warns of
-    /// what cannot be used of the files.
-    pub(crate) fn named(paths: &[PathBuf], shell: &Shell) -> Result<Self, Failure> {
+impl TypeNames {
+    /// The types declared in these files, and built-in types for the rest. Warns of unusable
+    /// declarations.
+    pub(crate) fn from_paths(paths: &[PathBuf], shell: &Shell) -> Result<Self, Failure> {
         let all = TypePaths([paths, &TypePaths::built_in().0].concat());
-        let all = Self::declared(&all, shell)?;
+        let all = Self::declared_in(&all, shell)?;
         if paths.is_empty() {
             return Ok(all);
         }
-        // A number that the files have a type for is of that type, whatever is built in.
-        let own = Self::declared(&TypePaths(paths.to_vec()), shell)?;
+        // Declarations in the files take precedence over built-in types with the same fingerprint.
+        let own = Self::declared_in(&TypePaths(paths.to_vec()), shell)?;
         let of_files: BTreeSet<TypeKey> =
             own.codecs.types().map(|known| known.described.key).collect();
         let mut names = BTreeMap::clone(&all.names);
@@ -54,18 +54,18 @@ impl Types {
         Ok(Self { codecs: all.codecs, names: Arc::new(names) })
     }
 
-    fn declared(paths: &TypePaths, shell: &Shell) -> Result<Self, Failure> {
+    fn declared_in(paths: &TypePaths, shell: &Shell) -> Result<Self, Failure> {
         let codecs = Codecs::from_paths(&shell.registry, paths, &CodecOptions::default());
-        let codecs = codecs.map_err(|error| Failure::WrongUse(error.message))?;
+        let codecs = codecs.map_err(|error| Failure::Usage(error.message))?;
         if let Some(refusal) = codecs.refusal() {
-            return Err(Failure::WrongUse(refusal));
+            return Err(Failure::Usage(refusal));
         }
         codecs.unusable().iter().for_each(|unusable| shell.warn_once(unusable));
-        Ok(Self::of(codecs))
+        Ok(Self::from_codecs(codecs))
     }
 
-    /// Those that these codecs know.
-    pub(crate) fn of(codecs: Codecs) -> Self {
+    /// The types of these codecs.
+    pub(crate) fn from_codecs(codecs: Codecs) -> Self {
         let types = TypesByKey::from_codecs(&codecs);
         let name = |(key, known): (_, &KnownType)| (key, Arc::clone(&known.described.name));
         let names = Arc::new(types.names().map(name).collect());
@@ -77,45 +77,45 @@ impl Types {
         self.names.get(&key).map(|name| &**name)
     }
 
-    /// Gives the number of the type that a payload of this channel is of. Where its encoding is not
-    /// known, only if its type is.
-    pub(crate) fn keys(&self, channel: &Channel) -> KeyOf {
+    /// Returns a function from a payload of this channel to its type. If the encoding is unknown,
+    /// it only recognises known types.
+    pub(crate) fn type_lookup(&self, channel: &Channel) -> KeyOf {
         census::type_of(&self.codecs, channel, &self.names)
     }
 }
 
-/// The sink that counts.
-pub(crate) struct Counting {
-    /// Where the census is left.
+/// A sink that counts events.
+pub(crate) struct CensusSink {
+    /// Receives the result.
     result: Arc<Mutex<Census>>,
-    /// What payloads may be.
-    types: Types,
+    /// The types that payloads are matched against.
+    types: TypeNames,
     keys: PerChannel<KeyOf>,
 }
 
-impl Counting {
-    /// Leaves the census at `result`.
-    pub(crate) fn new(result: Arc<Mutex<Census>>, types: Types) -> Self {
+impl CensusSink {
+    /// Creates the sink; `finish` stores the census in `result`.
+    pub(crate) fn new(result: Arc<Mutex<Census>>, types: TypeNames) -> Self {
         Self { result, types, keys: PerChannel::default() }
     }
 }
 
-/// The census in the making.
-pub(crate) struct Count {
+/// The census being built.
+pub(crate) struct PartialCensus {
     channels: Arc<Channels>,
     part: BatchCensus,
 }
 
-impl Sink for Counting {
+impl Sink for CensusSink {
     type Block = BatchCensus;
-    type Output = Count;
+    type Output = PartialCensus;
 
     fn targets(&self) -> Vec<PathBuf> {
         Vec::new()
     }
 
-    fn open(&self, context: &SinkContext) -> Result<Count, Error> {
-        Ok(Count { channels: Arc::clone(&context.channels), part: BatchCensus::default() })
+    fn open(&self, context: &SinkContext) -> Result<PartialCensus, Error> {
+        Ok(PartialCensus { channels: Arc::clone(&context.channels), part: BatchCensus::default() })
     }
 
     fn takes_rows(&self) -> bool {
@@ -127,18 +127,19 @@ impl Sink for Counting {
     }
 
     fn encode(&self, batch: Batch, context: &mut EncodeContext<'_>) -> Result<BatchCensus, Error> {
-        let keys = self.keys.table(context.channels, |channel| Ok(self.types.keys(channel)))?;
+        let keys =
+            self.keys.table(context.channels, |channel| Ok(self.types.type_lookup(channel)))?;
         Ok(BatchCensus::from_batch(&batch, &keys))
     }
 
-    fn append(&self, output: &mut Count, block: BatchCensus) -> Result<u64, Error> {
+    fn append(&self, output: &mut PartialCensus, block: BatchCensus) -> Result<u64, Error> {
         let events = block.all.events;
         output.part.append(block);
         Ok(events)
     }
 
-    fn finish(&self, output: Count) -> Result<u64, Error> {
-        let Count { channels, part } = output;
+    fn finish(&self, output: PartialCensus) -> Result<u64, Error> {
+        let PartialCensus { channels, part } = output;
         let all = channels.since(0);
         let named = part
             .channels
@@ -149,7 +150,7 @@ impl Sink for Counting {
         let mut names = part.named;
         for key in channels.iter().flat_map(|(_, tally)| tally.types.keys()) {
             if let Some(name) = self.types.names.get(key) {
-                // What rows were decoded as they say themselves.
+                // Decoded rows name their own type.
                 names.entry(*key).or_insert_with(|| Arc::clone(name));
             }
         }

@@ -1,15 +1,15 @@
-//! What was found in a log, as JSON: a contract with scripts.
+//! `info --json`: a contract with scripts.
 
 use serde_json::{Value, json};
 use sluice_core::Channel;
 use sluice_core::census::ChannelCensus;
 
-use super::Found;
+use super::LogSummary;
 use super::census::Census;
 
-/// What was found, as one JSON object.
-pub(super) fn of(found: &Found) -> Value {
-    let Found { path, format, bytes, census, report, findings } = found;
+/// The summary of a log as one JSON object.
+pub(super) fn summary_json(found: &LogSummary) -> Value {
+    let LogSummary { path, format, bytes, census, report, findings } = found;
     let some = |time: i64| (census.all.events > 0).then_some(time);
     let damage = report.damage.iter().map(|damage| {
         let (offset, length, reason) = (damage.offset, damage.length, &damage.reason);
@@ -62,7 +62,7 @@ fn channel_json(channel: &Channel, tally: &ChannelCensus, census: &Census) -> Va
     })
 }
 
-/// The name of the type that most of a channel's events are of; nothing if it is not known.
+/// The name of the most frequent type of a channel; `None` if it is unknown.
 fn type_of<'c>(channel: &'c Channel, tally: &ChannelCensus, census: &'c Census) -> Option<&'c str> {
     let types = tally.common_types();
     let told = types.first().and_then(|(key, _)| census.types.get(key));

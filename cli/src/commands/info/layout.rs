@@ -1,4 +1,4 @@
-//! How wide lines may be, and lines of words that fit. Knows nothing of logs.
+//! Wraps text to the width of the output. Knows nothing of logs.
 
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
@@ -7,34 +7,34 @@ use rustix::termios::tcgetwinsize;
 
 use crate::terminal::{clipped, width};
 
-/// How wide lines are where nothing else is known.
-const USUAL: usize = 80;
+/// The line width if standard output is not a terminal.
+const DEFAULT_WIDTH: usize = 80;
 
-/// Narrower terminals break lines by themselves.
-const NARROWEST: usize = 60;
+/// On narrower terminals, lines wrap.
+const MIN_WIDTH: usize = 60;
 
-/// A blank between words that belong together.
-pub(super) const FIXED: char = '\u{a0}';
+/// A blank at which lines are not broken.
+pub(super) const NO_BREAK_SPACE: char = '\u{a0}';
 
-/// How wide lines may be.
+/// The width of lines.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Layout {
+pub(super) struct LineLayout {
     pub(super) width: usize,
 }
 
-impl Layout {
-    /// That of standard output: the terminal's, or 80 columns, so that what a pipe gets is always
-    /// the same.
+impl LineLayout {
+    /// The width of standard output: that of the terminal, or 80 columns, so that piped output is
+    /// always the same.
     pub(super) fn of_stdout() -> Self {
         let stdout = io::stdout();
         let columns = stdout.is_terminal().then(|| tcgetwinsize(&stdout).ok()).flatten();
         let columns = columns.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
-        Self { width: columns.unwrap_or(USUAL).max(NARROWEST) }
+        Self { width: columns.unwrap_or(DEFAULT_WIDTH).max(MIN_WIDTH) }
     }
 
-    /// Appends words behind `head`, in lines that begin with `indent` blanks. Only a word that is
-    /// longer than a line is cut. A [`FIXED`] blank is one, but no line ends there.
-    pub(super) fn write(self, head: &str, indent: usize, words: &str, text: &mut String) {
+    /// Appends `words` after `head`, wrapped to lines indented by `indent`. Only a word longer than
+    /// a line is clipped. Lines are not broken at [`NO_BREAK_SPACE`].
+    pub(super) fn write_wrapped(self, head: &str, indent: usize, words: &str, text: &mut String) {
         let room = self.width.saturating_sub(indent).max(1);
         let mut start = format!("{head:indent$}");
         let mut so_far = String::new();
@@ -46,7 +46,7 @@ impl Layout {
             if !so_far.is_empty() {
                 so_far.push(' ');
             }
-            so_far.push_str(&clipped(word, room).replace(FIXED, " "));
+            so_far.push_str(&clipped(word, room).replace(NO_BREAK_SPACE, " "));
         }
         line(text, format_args!("{start}{so_far}"));
     }
@@ -66,7 +66,7 @@ mod tests {
     fn lines_are_as_wide_as_they_may_be() {
         let written = |words: &str| {
             let mut text = String::new();
-            Layout { width: 20 }.write("  note", 9, words, &mut text);
+            LineLayout { width: 20 }.write_wrapped("  note", 9, words, &mut text);
             text
         };
         assert_eq!(written("short"), "  note   short\n");

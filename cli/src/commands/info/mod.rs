@@ -1,11 +1,11 @@
-//! `info`: what is in logs, for people or as JSON. Counting is done by `census`.
+//! `info`: shows what is in logs, as text or JSON. `census` counts.
 
 mod census;
 mod json;
 mod layout;
 mod overview;
-mod show;
 mod table;
+mod text;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -16,139 +16,152 @@ use sluice_core::name::json_escaped;
 use sluice_pipeline::Report;
 
 use crate::args::InfoArgs;
-use crate::description::Format;
-use crate::ending::{Ending, Failure, Outcome};
+use crate::exit::{CommandResult, ExitStatus, Failure};
+use crate::input_format::InputFormat;
 use crate::inputs;
 use crate::shell::Shell;
 use census::Census;
-pub(crate) use census::{Counting, Types};
-use layout::Layout;
+pub(crate) use census::{CensusSink, TypeNames};
+use layout::LineLayout;
 use overview::Overview;
 
-/// What was found in one file.
-struct Found {
+/// The summary of one file.
+struct LogSummary {
     path: PathBuf,
     format: &'static str,
     bytes: Option<u64>,
     census: Census,
     report: Report,
-    /// What its source has to say of it.
+    /// What the source reports about the file.
     findings: Vec<String>,
 }
 
-/// What is shown of logs, and the overview of them so far.
-struct Showing {
-    form: Form,
-    layout: Layout,
+/// Prints summaries, and collects the overview.
+struct InfoPrinter {
+    format: InfoFormat,
+    layout: LineLayout,
     overview: Overview,
-    /// The lines of the overview that come behind everything else.
+    /// The lines of the overview, printed last.
     lines: Vec<String>,
 }
 
-/// What is shown of each log.
+/// The output format.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum InfoFormat {
     Json,
     Text,
-    /// A line in the overview.
+    /// One line per log.
     Brief,
 }
 
-/// Tells of every file, also behind one that cannot be read.
-pub(crate) fn run(args: &InfoArgs, shell: &Shell) -> Outcome {
+/// Summarizes every file, continuing after files that cannot be read.
+pub(crate) fn run(args: &InfoArgs, shell: &Shell) -> CommandResult {
     let form = match (args.json, args.brief) {
-        (true, _) => Form::Json,
-        (false, true) => Form::Brief,
-        (false, false) => Form::Text,
+        (true, _) => InfoFormat::Json,
+        (false, true) => InfoFormat::Brief,
+        (false, false) => InfoFormat::Text,
     };
-    let (layout, overview) = (Layout::of_stdout(), Overview::default());
-    let mut showing = Showing { form, layout, overview, lines: Vec::new() };
-    if form == Form::Brief {
+    let (layout, overview) = (LineLayout::of_stdout(), Overview::default());
+    let mut showing = InfoPrinter { format: form, layout, overview, lines: Vec::new() };
+    if form == InfoFormat::Brief {
         io::stdout().write_all(Overview::head().as_bytes())?;
     }
-    let mut worst = Ok(Ending::Done);
+    let mut worst = Ok(ExitStatus::Done);
     for name in &args.files {
         let files = match files(name, shell) {
             Ok(files) => files,
             Err(failure) => {
                 showing.overview.add_failed();
-                worst = worse(worst, Err(failure), shell);
+                worst = worst_of(worst, Err(failure), shell);
                 continue;
             }
         };
         for file in files {
-            let ending = tell_of(&file, args, &mut showing, shell);
-            if let Err(Failure::Closed) = ending {
+            let ending = print_file(&file, args, &mut showing, shell);
+            if let Err(Failure::StdoutClosed) = ending {
                 return ending;
             }
-            worst = worse(worst, ending, shell);
+            worst = worst_of(worst, ending, shell);
         }
     }
     showing.finish()?;
     worst
 }
 
-impl Showing {
-    fn show(&mut self, found: &Found) -> Result<(), io::Error> {
-        let text = match self.form {
-            Form::Json => json_escaped(&json::of(found).to_string()).into_owned() + "\n",
-            Form::Brief => self.overview.add(found, self.layout),
-            Form::Text => {
+impl InfoPrinter {
+    fn print(&mut self, found: &LogSummary) -> Result<(), io::Error> {
+        let text = match self.format {
+            InfoFormat::Json => {
+                json_escaped(&json::summary_json(found).to_string()).into_owned() + "\n"
+            }
+            InfoFormat::Brief => self.overview.add(found, self.layout),
+            InfoFormat::Text => {
                 self.lines.push(self.overview.add(found, self.layout));
-                show::text(found, self.layout)
+                text::render(found, self.layout)
             }
         };
         io::stdout().write_all(text.as_bytes())
     }
 
-    /// Shows what of the overview has not been shown: with one log, that says nothing new.
+    /// Prints the rest of the overview, which is omitted for a single log.
     fn finish(&self) -> Result<(), io::Error> {
-        let behind = match self.form {
-            Form::Json => return Ok(()),
-            Form::Text if self.overview.logs() < 2 => return Ok(()),
-            Form::Text => Overview::head() + &self.lines.concat(),
-            Form::Brief => String::new(),
+        let behind = match self.format {
+            InfoFormat::Json => return Ok(()),
+            InfoFormat::Text if self.overview.logs() < 2 => return Ok(()),
+            InfoFormat::Text => Overview::head() + &self.lines.concat(),
+            InfoFormat::Brief => String::new(),
         };
         io::stdout().write_all((behind + &self.overview.total()).as_bytes())
     }
 }
 
-/// The files that one name stands for, which may be an address `file://…`.
+/// Expands a name, which may be a `file://` URL.
 fn files(name: &str, shell: &Shell) -> Result<Vec<Input>, Failure> {
-    let Some(url) = inputs::told_file_url(name, shell)? else { return inputs::expand(shell, name) };
+    let Some(url) = inputs::file_url_with_warnings(name, shell)? else {
+        return inputs::expand(shell, name);
+    };
     if url.start.is_some() {
         shell.warn(&format!("a log is told of as a whole, whatever start_timestamp says: {name}"));
     }
     inputs::expand(shell, url.path)
 }
 
-/// The worse of two endings. Of two failures, the first is told now and the other one is passed on.
-fn worse(so_far: Outcome, next: Outcome, shell: &Shell) -> Outcome {
+/// The worse of two results. Of two failures, the first is printed now and the second is returned.
+fn worst_of(so_far: CommandResult, next: CommandResult, shell: &Shell) -> CommandResult {
     match (so_far, next) {
         (Ok(a), Ok(b)) => Ok(a.max(b)),
         (Err(first), Err(second)) => {
-            first.tell(shell);
+            first.report(shell);
             Err(second)
         }
         (Err(failure), Ok(_)) | (Ok(_), Err(failure)) => Err(failure),
     }
 }
 
-fn tell_of(file: &Input, args: &InfoArgs, showing: &mut Showing, shell: &Shell) -> Outcome {
-    let found = look_into(file, args, shell).inspect_err(|_| showing.overview.add_failed())?;
-    showing.show(&found)?;
-    Ok(if found.report.damaged_ranges == 0 { Ending::Done } else { Ending::Losses })
+fn print_file(
+    file: &Input,
+    args: &InfoArgs,
+    showing: &mut InfoPrinter,
+    shell: &Shell,
+) -> CommandResult {
+    let found = inspect(file, args, shell).inspect_err(|_| showing.overview.add_failed())?;
+    showing.print(&found)?;
+    Ok(if found.report.damaged_ranges == 0 { ExitStatus::Done } else { ExitStatus::Losses })
 }
 
-fn look_into(file: &Input, args: &InfoArgs, shell: &Shell) -> Result<Found, Failure> {
-    let format = Format::of(args.from.as_deref(), args.describe.as_deref(), &args.source_option)?;
-    let (source, options) = format.reader(file, shell)?;
+fn inspect(file: &Input, args: &InfoArgs, shell: &Shell) -> Result<LogSummary, Failure> {
+    let format = InputFormat::from_args(
+        args.from.as_deref(),
+        args.describe.as_deref(),
+        &args.source_option,
+    )?;
+    let (source, options) = format.source_for(file, shell)?;
     let result = Arc::new(Mutex::new(Census::default()));
-    let counting = Counting::new(Arc::clone(&result), Types::named(&args.types, shell)?);
-    let report = inputs::read_with(source, &file.path, &options, Box::new(counting))?;
+    let counting = CensusSink::new(Arc::clone(&result), TypeNames::from_paths(&args.types, shell)?);
+    let report = inputs::read_into(source, &file.path, &options, Box::new(counting))?;
     let census = std::mem::take(&mut *result.lock().unwrap_or_else(PoisonError::into_inner));
     let mut findings = inputs::findings(source, &file.path, &options)?;
     findings.extend(report.notes.iter().map(|note| note.what.clone()));
     let (path, format, bytes) = (file.path.clone(), source.name, file.bytes);
-    Ok(Found { path, format, bytes, census, report, findings })
+    Ok(LogSummary { path, format, bytes, census, report, findings })
 }

@@ -1,5 +1,5 @@
-//! The overview of many logs: a line each, and one for all. Paths come last, so that other columns
-//! line up.
+//! The overview of several logs: one line per log, and a total. Paths are the last column, as their
+//! widths vary.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -7,27 +7,27 @@ use std::path::Path;
 use sluice_core::name::printable;
 use sluice_core::{Clock, time};
 
-use super::Found;
-use super::layout::{Layout, line};
+use super::LogSummary;
+use super::layout::{LineLayout, line};
 use crate::terminal::width;
 use crate::units;
 
-/// What stands before the name of a damaged log.
+/// Marks a damaged log.
 const DAMAGED: char = '!';
 
-/// What the last line sums up.
+/// The totals of the last line.
 #[derive(Debug, Default)]
 pub(super) struct Overview {
     logs: u64,
     bytes: u64,
     events: u64,
     damaged: u64,
-    /// Those that could not be read.
+    /// The number of logs that could not be read.
     failed: u64,
 }
 
 impl Overview {
-    /// The line above all others.
+    /// The header line.
     pub(super) fn head() -> String {
         let mut text = String::new();
         let begins = "begins (UTC)";
@@ -42,8 +42,8 @@ impl Overview {
     }
 
     /// The line of a log.
-    pub(super) fn add(&mut self, found: &Found, layout: Layout) -> String {
-        let Found { path, format, bytes, census, report, .. } = found;
+    pub(super) fn add(&mut self, found: &LogSummary, layout: LineLayout) -> String {
+        let LogSummary { path, format, bytes, census, report, .. } = found;
         self.logs += 1;
         self.bytes += bytes.unwrap_or(0);
         self.events += census.all.events;
@@ -53,10 +53,10 @@ impl Overview {
         let begins = match (times.events, relative) {
             (0, _) => "-".to_owned(),
             (_, true) => format!("+{:.3} s", times.earliest as f64 / 1e9),
-            // To the second: the whole time is what `info` of one log is for.
+            // To the second; `info` of a single log shows the full time.
             (_, false) => time::format(times.earliest).chars().take(19).collect(),
         };
-        let length = if times.events == 0 { "-".to_owned() } else { clock(times.span()) };
+        let length = if times.events == 0 { "-".to_owned() } else { clock_text(times.span()) };
         let mark = if report.damaged_ranges > 0 { DAMAGED } else { ' ' };
         let mut row = format!(
             "{format:8} {:>8} {:>11} {:>5}  {begins:19} {length:>9} {mark} ",
@@ -69,12 +69,12 @@ impl Overview {
         row
     }
 
-    /// Notes a log that could not be read, which has no line.
+    /// Counts a log that could not be read, which has no line.
     pub(super) fn add_failed(&mut self) {
         self.failed += 1;
     }
 
-    /// How many logs there are.
+    /// The number of logs.
     pub(super) fn logs(&self) -> u64 {
         self.logs + self.failed
     }
@@ -83,9 +83,9 @@ impl Overview {
     pub(super) fn total(&self) -> String {
         let mut text = format!(
             "{}, {}, {}",
-            units::many(self.logs, "log"),
+            units::pluralize(self.logs, "log"),
             units::bytes(self.bytes),
-            units::many(self.events, "event")
+            units::pluralize(self.events, "event")
         );
         if self.damaged > 0 {
             text += &format!(", {} damaged ({DAMAGED})", units::count(self.damaged));
@@ -97,10 +97,9 @@ impl Overview {
     }
 }
 
-/// A path as the last cell of a row: on a terminal its end, if all of it is too long; else always
-/// whole.
+/// A path as the last cell of a row. If too long for a terminal, only its end; otherwise in full.
 fn shown_path(path: &Path, room: usize) -> String {
-    /// Less of a path would say nothing.
+    /// The minimum width of a path.
     const LEAST: usize = 12;
     let path = path.to_string_lossy();
     let path = printable(&path);
@@ -121,8 +120,8 @@ fn shown_path(path: &Path, room: usize) -> String {
     end.into_iter().rev().collect()
 }
 
-/// A length of time as a clock shows it: `9.990 s`, `1:02:03`.
-fn clock(nanos: u64) -> String {
+/// A duration in the form of a clock: `9.990 s`, `1:02:03`.
+fn clock_text(nanos: u64) -> String {
     let seconds = nanos / 1_000_000_000;
     if seconds < 60 {
         return format!("{:.3} s", nanos as f64 / 1e9);
@@ -137,6 +136,9 @@ mod tests {
     #[test]
     fn lengths_of_time_are_as_a_clock_shows_them() {
         let lengths = [0, 9_990_000_000, 60_000_000_000, 3_723_999_000_000, 360_000_000_000_000];
-        assert_eq!(lengths.map(clock), ["0.000 s", "9.990 s", "0:01:00", "1:02:03", "100:00:00"]);
+        assert_eq!(
+            lengths.map(clock_text),
+            ["0.000 s", "9.990 s", "0:01:00", "1:02:03", "100:00:00"]
+        );
     }
 }

@@ -1,35 +1,34 @@
-//! The table of a log's channels, for people. It is as wide as it may be: what is longer gets a
-//! line of its own.
+//! The table of channels, fitted to the width of the output. Names that are too long get a line of
+//! their own.
 
 use sluice_core::Channel;
 use sluice_core::census::ChannelCensus;
 use sluice_core::name::printable;
 
 use super::census::Census;
-use super::layout::{Layout, line};
+use super::layout::{LineLayout, line};
 use crate::terminal::{clipped, width};
 use crate::units;
 
-/// How wide columns of names are at least, before names get lines of their own.
-const NARROWEST: usize = 12;
+/// The minimum width of name columns; longer names get lines of their own.
+const MIN_NAME_WIDTH: usize = 12;
 
-/// Between two columns.
+/// Separates columns.
 const GAP: &str = "  ";
 
-/// What a row says of a channel.
-struct Row {
+/// The row of a channel.
+struct ChannelRow {
     channel: String,
     source: String,
-    /// Events, bytes, rate, the longest time between two events, steps back.
+    /// Events, bytes, rate, longest gap between events, steps back in time.
     numbers: [String; 5],
     types: String,
 }
 
 const NUMBERS: [&str; 5] = ["events", "bytes", "rate", "max gap", "back"];
 
-/// The columns of a table, and how wide they are. Nothing where a column would say the same in
-/// every row.
-struct Columns {
+/// The widths of the columns. `None` omits a column whose cells would all be the same.
+struct ColumnWidths {
     channel: usize,
     source: Option<usize>,
     numbers: [Option<usize>; 5],
@@ -37,18 +36,18 @@ struct Columns {
 }
 
 /// Appends the table.
-pub(super) fn write(census: &Census, layout: Layout, text: &mut String) {
+pub(super) fn write(census: &Census, layout: LineLayout, text: &mut String) {
     let has_encodings = encoding(census).is_none();
     let each = census.channels.iter();
     let each = each.map(|(channel, tally)| row(channel, tally, census, has_encodings));
-    let heads = Row {
+    let heads = ChannelRow {
         channel: "channel".to_owned(),
         source: "source".to_owned(),
         numbers: NUMBERS.map(str::to_owned),
         types: if has_encodings { "encoding, type" } else { "type" }.to_owned(),
     };
-    let rows: Vec<Row> = std::iter::once(heads).chain(each).collect();
-    let columns = Columns::of(&rows, census, layout.width);
+    let rows: Vec<ChannelRow> = std::iter::once(heads).chain(each).collect();
+    let columns = ColumnWidths::fit(&rows, census, layout.width);
     rows.iter().for_each(|row| columns.write(row, layout, text));
     if rows.iter().any(|row| row.types.ends_with('?') || row.types.contains("?,")) {
         let note = "?  no type that is built in or given with --types has this fingerprint";
@@ -56,33 +55,38 @@ pub(super) fn write(census: &Census, layout: Layout, text: &mut String) {
     }
 }
 
-/// The encoding of all channels, if it is one.
+/// The encoding of all channels, if it is the same.
 pub(super) fn encoding(census: &Census) -> Option<&str> {
     let mut all = census.channels.iter().map(|(channel, _)| channel.encoding.as_str());
     let first = all.next()?;
     all.all(|encoding| encoding == first).then_some(first)
 }
 
-fn row(channel: &Channel, tally: &ChannelCensus, census: &Census, has_encodings: bool) -> Row {
+fn row(
+    channel: &Channel,
+    tally: &ChannelCensus,
+    census: &Census,
+    has_encodings: bool,
+) -> ChannelRow {
     let ChannelCensus { bytes, times, .. } = tally;
     let dash = || "-".to_owned();
     let types = types(channel, tally, census);
     let encoding = channel.encoding.as_str();
-    Row {
+    ChannelRow {
         channel: printable(channel.name.text()).into_owned(),
         source: printable(&channel.source).into_owned(),
         numbers: [
             units::count(times.events),
             units::bytes(*bytes),
             times.rate().map_or_else(dash, |rate| format!("{rate:.1} Hz")),
-            if times.events > 1 { units::length(times.largest_gap) } else { dash() },
+            if times.events > 1 { units::duration(times.largest_gap) } else { dash() },
             units::count(times.steps_back),
         ],
         types: if has_encodings { format!("{encoding} {types}") } else { types },
     }
 }
 
-/// The types of a channel's events: names, or fingerprints of those that have none.
+/// The types of a channel's events: their names, or their fingerprints if unnamed.
 fn types(channel: &Channel, tally: &ChannelCensus, census: &Census) -> String {
     let types = tally.common_types();
     let each = types.iter().map(|(key, _)| match census.types.get(key) {
@@ -97,10 +101,10 @@ fn types(channel: &Channel, tally: &ChannelCensus, census: &Census) -> String {
     }
 }
 
-impl Columns {
-    fn of(rows: &[Row], census: &Census, room: usize) -> Self {
+impl ColumnWidths {
+    fn fit(rows: &[ChannelRow], census: &Census, room: usize) -> Self {
         let channels = &census.channels;
-        let widest = |cell: &dyn Fn(&Row) -> &str| {
+        let widest = |cell: &dyn Fn(&ChannelRow) -> &str| {
             rows.iter().map(|row| width(cell(row))).max().unwrap_or(0)
         };
         let steps_back = channels.iter().any(|(_, tally)| tally.times.steps_back > 0);
@@ -115,21 +119,21 @@ impl Columns {
         if names + types <= room {
             return Self { channel, source: sources.then_some(source), numbers, types };
         }
-        // Names go before types, which are long and alike.
-        let least = if sources { 2 * NARROWEST } else { NARROWEST };
-        let types = types.min(room.saturating_sub(names).max(NARROWEST));
+        // Channel names take precedence over types, which are long and similar.
+        let least = if sources { 2 * MIN_NAME_WIDTH } else { MIN_NAME_WIDTH };
+        let types = types.min(room.saturating_sub(names).max(MIN_NAME_WIDTH));
         let names = names.min(room.saturating_sub(types).max(least));
         if !sources {
             return Self { channel: names, source: None, numbers, types };
         }
-        // A source gets half, and what the channels do not need.
+        // The source column gets half of the width, and what channels do not need.
         let half = names.saturating_sub(GAP.len()) / 2;
         let source = source.min(half.max(names.saturating_sub(channel + GAP.len())));
         let channel = names.saturating_sub(source + GAP.len());
         Self { channel, source: Some(source), numbers, types }
     }
 
-    fn write(&self, row: &Row, layout: Layout, text: &mut String) {
+    fn write(&self, row: &ChannelRow, layout: LineLayout, text: &mut String) {
         let source = self.source.map(|width| (row.source.as_str(), width));
         let fits = |(cell, column): (&str, usize)| width(cell) <= column;
         let is_narrow = fits((&row.channel, self.channel)) && source.is_none_or(fits);
@@ -160,11 +164,11 @@ impl Columns {
             return;
         }
         line(text, format_args!("{GAP}{cells}"));
-        layout.write("", 6, &row.types, text);
+        layout.write_wrapped("", 6, &row.types, text);
     }
 }
 
-/// Appends a cell and the blanks that fill its column.
+/// Appends a cell, padded to its column.
 fn pad(cell: &str, column: usize, text: &mut String) {
     text.push_str(cell);
     text.extend(std::iter::repeat_n(' ', column.saturating_sub(width(cell))));

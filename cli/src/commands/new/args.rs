@@ -1,4 +1,4 @@
-//! What can be typed behind `new`.
+//! Arguments of `new`.
 
 use std::path::PathBuf;
 
@@ -18,27 +18,27 @@ Examples:
 Exit codes: 0 it is there; 1 it could not be written; 2 the name cannot be had, the folder is in use, or there is no
 checkout of Sluice.")]
 pub(crate) struct NewArgs {
-    /// What it does: read a format, write one, change events, or know what is in payloads.
+    /// The kind of plugin: reads a format, writes one, changes events, or decodes payloads.
     pub(crate) kind: NewKind,
 
-    /// What it is called, in pipeline files and as a crate: lower-case letters, digits, - and _.
+    /// The name of the plugin and the crate: lower-case letters, digits, - and _.
     pub(crate) name: String,
 
-    /// The folder to make; one of that name, here, if left out.
+    /// The folder to create; by default one of that name, here.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) to: Option<PathBuf>,
 
-    /// Where Sluice is: a checkout of its repository, which the new crate names by path. The one that this
-    /// program was built from, if left out and still there.
+    /// A checkout of the Sluice repository, which the new crate depends on by path. By default the
+    /// one that this program was built from.
     #[arg(long, value_name = "PATH")]
     pub(crate) sluice: Option<PathBuf>,
 
-    /// Print a JSON object that tells what was made.
+    /// Print a JSON object that describes the new crate.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// A kind of plugin that can be begun.
+/// A kind of plugin that `new` can create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum NewKind {
     /// Reads a format.
@@ -47,12 +47,12 @@ pub(crate) enum NewKind {
     Sink,
     /// Changes events, or leaves some out.
     Stage,
-    /// Knows what is in payloads.
+    /// Decodes payloads.
     Codec,
 }
 
 impl NewKind {
-    /// The kind as the registry has it.
+    /// The kind in the registry.
     pub(crate) fn kind(self) -> PluginKind {
         match self {
             Self::Source => PluginKind::Source,

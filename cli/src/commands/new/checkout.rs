@@ -1,18 +1,18 @@
-//! Where Sluice comes from for a new crate: a checkout of its repository. Never a registry: the crates are not
-//! published, and a name that is not ours there may be anybody's.
+//! Finds the checkout of Sluice that a new crate depends on. Never a registry: the crates are not
+//! published, and names there may belong to others.
 
 use std::path::{Path, PathBuf};
 
-/// A checkout of the repository, by its full path, which is UTF-8.
+/// A checkout of the repository, by its absolute UTF-8 path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Checkout {
     root: PathBuf,
 }
 
-/// Where the crate of the command line lay when this program was built, in its checkout.
-const SOURCES: &str = env!("CARGO_MANIFEST_DIR");
+/// The folder of this crate in the checkout that the program was built from.
+const CLI_MANIFEST_DIR: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The crates that new ones depend on, and where a checkout has them.
+/// The crates that new crates depend on, and their folders in a checkout.
 const CRATES: [(&str, &str); 4] = [
     ("sluice-all", "plugins/all"),
     ("sluice-conformance", "conformance"),
@@ -21,13 +21,13 @@ const CRATES: [(&str, &str); 4] = [
 ];
 
 impl Checkout {
-    /// The checkout that a user names. `Err` says why it is none.
-    pub(super) fn named(path: &Path) -> Result<Self, String> {
+    /// Opens the checkout at `path`. `Err` says why it is not one.
+    pub(super) fn open(path: &Path) -> Result<Self, String> {
         let shown = path.display();
         let full = path
             .canonicalize()
             .map_err(|e| format!("a checkout of Sluice was expected: {e}: {shown}"))?;
-        if let Some((name, folder)) = missing(&full) {
+        if let Some((name, folder)) = missing_crate(&full) {
             return Err(format!(
                 "a checkout of Sluice was expected, and its {folder} has no crate `{name}`: {shown}"
             ));
@@ -38,24 +38,24 @@ impl Checkout {
         Ok(Self { root: full })
     }
 
-    /// The checkout that this program was built from. `Err` says why there is none.
-    pub(super) fn of_this_program() -> Result<Self, String> {
+    /// The checkout that this program was built from. `Err` says why it cannot be found.
+    pub(super) fn of_current_program() -> Result<Self, String> {
         let program = std::env::current_exe().ok();
-        Self::of_program(program.as_deref(), Path::new(SOURCES))
+        Self::for_program(program.as_deref(), Path::new(CLI_MANIFEST_DIR))
     }
 
-    /// The checkout whose target folder a program lies in, as it may have been moved as a whole; else the one
-    /// that it was built from, if that is still there.
-    fn of_program(program: Option<&Path>, sources: &Path) -> Result<Self, String> {
+    /// The checkout that has the program in its target folder, as a checkout may have been moved;
+    /// otherwise the one it was built from, if it still exists.
+    fn for_program(program: Option<&Path>, sources: &Path) -> Result<Self, String> {
         let full = program.and_then(|program| program.canonicalize().ok());
         let is_target = |folder: &&Path| folder.file_name().is_some_and(|name| name == "target");
         let checkout =
             full.as_deref().and_then(|p| p.ancestors().find(is_target)).and_then(Path::parent);
-        if let Some(Ok(checkout)) = checkout.map(Self::named) {
+        if let Some(Ok(checkout)) = checkout.map(Self::open) {
             return Ok(checkout);
         }
         let built_from = sources.parent().unwrap_or(sources);
-        Self::named(built_from).map_err(|why| {
+        Self::open(built_from).map_err(|why| {
             format!(
                 "a new crate needs a checkout of Sluice's repository, as Sluice's own crates are not \
                  published, and the one that this program was built from is not there ({why}); \
@@ -64,12 +64,12 @@ impl Checkout {
         })
     }
 
-    /// Its full path.
+    /// The absolute path.
     pub(super) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// What stands behind `sluice-core =` and the like in a manifest.
+    /// The value of a dependency such as `sluice-core` in a manifest.
     pub(super) fn dependency(&self, name: &str) -> String {
         let folder = CRATES.iter().find(|(known, _)| *known == name).map(|(_, at)| *at);
         let path = self.root.join(folder.unwrap_or_default());
@@ -78,8 +78,8 @@ impl Checkout {
     }
 }
 
-/// The first crate that is not where a checkout has it.
-fn missing(root: &Path) -> Option<&'static (&'static str, &'static str)> {
+/// The first crate that is missing from its folder.
+fn missing_crate(root: &Path) -> Option<&'static (&'static str, &'static str)> {
     CRATES.iter().find(|(name, folder)| {
         let manifest = std::fs::read_to_string(root.join(folder).join("Cargo.toml"));
         let manifest: Option<toml::Table> = manifest.ok().and_then(|text| text.parse().ok());
@@ -98,11 +98,11 @@ mod tests {
 
     #[test]
     fn this_repository_is_a_checkout_and_its_parts_are_none() {
-        let found = Checkout::named(root()).unwrap();
+        let found = Checkout::open(root()).unwrap();
         assert_eq!(found.root(), root().canonicalize().unwrap());
-        let refused = Checkout::named(&root().join("cli")).unwrap_err();
+        let refused = Checkout::open(&root().join("cli")).unwrap_err();
         assert!(refused.contains("has no crate `sluice-all`"), "{refused}");
-        assert!(Checkout::named(&root().join("no-such-folder")).is_err());
+        assert!(Checkout::open(&root().join("no-such-folder")).is_err());
     }
 
     #[test]
@@ -113,9 +113,9 @@ mod tests {
         std::fs::write(&program, "").unwrap();
         let gone = folder.path().join("gone/cli");
         for program in [Some(&*program), None] {
-            let found = Checkout::of_program(program, Path::new(SOURCES)).unwrap();
-            assert_eq!(found, Checkout::named(root()).unwrap());
-            let refused = Checkout::of_program(program, &gone).unwrap_err();
+            let found = Checkout::for_program(program, Path::new(CLI_MANIFEST_DIR)).unwrap();
+            assert_eq!(found, Checkout::open(root()).unwrap());
+            let refused = Checkout::for_program(program, &gone).unwrap_err();
             assert!(refused.contains("not published"), "{refused}");
             assert!(refused.ends_with("name one: --sluice PATH"), "{refused}");
         }
@@ -132,8 +132,8 @@ mod tests {
         let program = folder.path().join("target/release/sluice");
         std::fs::create_dir_all(program.parent().unwrap()).unwrap();
         std::fs::write(&program, "").unwrap();
-        let found = Checkout::of_program(Some(&program), Path::new(SOURCES));
-        assert_eq!(found, Checkout::named(folder.path()));
+        let found = Checkout::for_program(Some(&program), Path::new(CLI_MANIFEST_DIR));
+        assert_eq!(found, Checkout::open(folder.path()));
     }
 
     #[test]

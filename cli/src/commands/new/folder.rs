@@ -1,4 +1,4 @@
-//! Folders that appear whole or not at all.
+//! Creates folders atomically.
 
 use std::fs;
 use std::io;
@@ -6,63 +6,61 @@ use std::path::{Path, PathBuf};
 
 use sluice_core::Error;
 
-use super::template::File;
-use crate::ending::Failure;
+use super::template::TemplateFile;
+use crate::exit::Failure;
 
-/// Makes `folder` with these files. It may exist, if it is empty.
+/// Creates `folder` with these files. It may exist if it is empty.
 ///
-/// What goes wrong leaves nothing behind.
-pub(super) fn make(folder: &Path, files: &[File]) -> Result<(), Failure> {
-    let exists = judge(folder)?;
-    let staging = staging(folder)?;
+/// On failure, nothing is left behind.
+pub(super) fn create(folder: &Path, files: &[TemplateFile]) -> Result<(), Failure> {
+    let exists = check_target(folder)?;
+    let staging = create_staging(folder)?;
     let made = write(&staging, files).and_then(|()| match exists {
         true => move_into(&staging, folder),
         false => fs::rename(&staging, folder).map_err(|e| Error::io("make", folder, e)),
     });
     if made.is_err() {
-        // What cannot be removed either has been said by what failed before it.
+        // The first failure is the one reported.
         drop(fs::remove_dir_all(&staging));
     }
     Ok(made?)
 }
 
-/// Whether there is a folder, which has to be empty.
-fn judge(folder: &Path) -> Result<bool, Failure> {
+/// Whether the folder exists; it must be empty.
+fn check_target(folder: &Path) -> Result<bool, Failure> {
     let shown = folder.display();
     match fs::read_dir(folder) {
         Ok(mut entries) => match entries.next() {
             None => Ok(true),
-            Some(_) => Err(Failure::WrongUse(format!(
+            Some(_) => Err(Failure::Usage(format!(
                 "the folder exists and is not empty; name another one with --to: {shown}"
             ))),
         },
-        // A link that leads nowhere is in use: what is made could not take its place.
+        // A dangling link cannot be replaced by the new folder.
         Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::symlink_metadata(folder)
         {
             Err(_) => Ok(false),
-            Ok(_) => Err(Failure::WrongUse(format!(
+            Ok(_) => Err(Failure::Usage(format!(
                 "a folder was expected, and there is a link that leads nowhere; name another one with --to: \
                  {shown}"
             ))),
         },
-        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-            Err(Failure::WrongUse(format!(
-                "a folder was expected, and there is a file; name another one with --to: {shown}"
-            )))
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Err(Failure::Usage(format!(
+            "a folder was expected, and there is a file; name another one with --to: {shown}"
+        ))),
         Err(error) => Err(Error::io("open", folder, error).into()),
     }
 }
 
-/// A folder of this run's own, on the same disk as `folder`.
-fn staging(folder: &Path) -> Result<PathBuf, Failure> {
+/// Creates a staging folder on the same file system as `folder`.
+fn create_staging(folder: &Path) -> Result<PathBuf, Failure> {
     let parent = match folder.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     };
     if !parent.is_dir() {
         let (parent, shown) = (parent.display(), folder.display());
-        return Err(Failure::WrongUse(format!(
+        return Err(Failure::Usage(format!(
             "the folder {parent} has to be there first, to make this one in it: {shown}"
         )));
     }
@@ -71,8 +69,8 @@ fn staging(folder: &Path) -> Result<PathBuf, Failure> {
     Ok(staging)
 }
 
-fn write(folder: &Path, files: &[File]) -> Result<(), Error> {
-    for File { path, bytes } in files {
+fn write(folder: &Path, files: &[TemplateFile]) -> Result<(), Error> {
+    for TemplateFile { path, bytes } in files {
         let path = folder.join(path);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(|e| Error::io("make", parent, e))?;
@@ -82,7 +80,8 @@ fn write(folder: &Path, files: &[File]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Moves what is in `staging` into an empty folder, which stays the one that somebody may stand in.
+/// Moves the contents of `staging` into an empty folder, which is kept because it may be the
+/// working directory of a shell.
 fn move_into(staging: &Path, folder: &Path) -> Result<(), Error> {
     let mut moved = Vec::new();
     let done = fs::read_dir(staging).and_then(|entries| {
@@ -106,8 +105,8 @@ fn move_into(staging: &Path, folder: &Path) -> Result<(), Error> {
 mod tests {
     use super::*;
 
-    fn files() -> Vec<File> {
-        let file = |path: &str| File { path: path.to_owned(), bytes: path.into() };
+    fn files() -> Vec<TemplateFile> {
+        let file = |path: &str| TemplateFile { path: path.to_owned(), bytes: path.into() };
         vec![file("a"), file("src/b")]
     }
 
@@ -125,7 +124,7 @@ mod tests {
         fs::create_dir(room.path().join("empty")).unwrap();
         for name in ["new", "empty"] {
             let folder = room.path().join(name);
-            make(&folder, &files()).unwrap();
+            create(&folder, &files()).unwrap();
             assert_eq!(names(&folder), ["a", "src"]);
             assert_eq!(fs::read(folder.join("src/b")).unwrap(), b"src/b");
         }
@@ -142,7 +141,7 @@ mod tests {
         let link = room.path().join("link");
         std::os::unix::fs::symlink("nowhere", &link).unwrap();
         for folder in [&used, &file, &link, &room.path().join("no/such")] {
-            assert!(matches!(make(folder, &files()), Err(Failure::WrongUse(_))), "{folder:?}");
+            assert!(matches!(create(folder, &files()), Err(Failure::Usage(_))), "{folder:?}");
         }
         assert_eq!(
             (names(room.path()), names(&used)),
@@ -153,10 +152,11 @@ mod tests {
     #[test]
     fn what_cannot_be_written_leaves_nothing() {
         let room = tempfile::tempdir().unwrap();
-        let clash = [files(), vec![File { path: "a/c".to_owned(), bytes: Vec::new() }]].concat();
+        let clash =
+            [files(), vec![TemplateFile { path: "a/c".to_owned(), bytes: Vec::new() }]].concat();
         fs::create_dir(room.path().join("empty")).unwrap();
         for name in ["new", "empty"] {
-            let made = make(&room.path().join(name), &clash);
+            let made = create(&room.path().join(name), &clash);
             assert!(matches!(made, Err(Failure::Failed(_) | Failure::Error(_))), "{name}");
         }
         assert_eq!(names(room.path()), ["empty"]);

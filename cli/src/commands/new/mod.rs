@@ -1,5 +1,4 @@
-//! `new`: makes the crate of a plugin that works, to be changed into another one. What is in it is in
-//! `cli/templates`.
+//! `new`: creates the crate of a working plugin, to be adapted. The files are in `cli/templates`.
 
 mod args;
 mod checkout;
@@ -11,37 +10,37 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use crate::ending::{Ending, Failure, Outcome};
-use crate::out;
+use crate::exit::{CommandResult, ExitStatus, Failure};
 use crate::shell::Shell;
+use crate::stdout;
 
 pub(crate) use args::NewArgs;
 
 use args::NewKind;
 use checkout::Checkout;
 
-pub(crate) fn run(args: &NewArgs, shell: &Shell) -> Outcome {
+pub(crate) fn run(args: &NewArgs, shell: &Shell) -> CommandResult {
     let NewArgs { kind, name, .. } = args;
-    name::judge(name, kind.kind(), &shell.registry).map_err(Failure::WrongUse)?;
+    name::check(name, kind.kind(), &shell.registry).map_err(Failure::Usage)?;
     let checkout = match &args.sluice {
-        Some(path) => Checkout::named(path),
-        None => Checkout::of_this_program(),
+        Some(path) => Checkout::open(path),
+        None => Checkout::of_current_program(),
     };
-    let checkout = checkout.map_err(Failure::WrongUse)?;
+    let checkout = checkout.map_err(Failure::Usage)?;
     let folder = args.to.clone().unwrap_or_else(|| PathBuf::from(name));
     let files = template::files(*kind, name, &checkout);
-    folder::make(&folder, &files)?;
+    folder::create(&folder, &files)?;
     if args.json {
         let paths: Vec<&str> = files.iter().map(|file| &file.path[..]).collect();
         let made = json!({ "kind": kind.kind().to_string(), "name": name, "folder": folder, "files": paths });
-        out::json(&made.to_string())?;
+        stdout::json(&made.to_string())?;
     }
-    shell.say(&next(*kind, name, &folder.to_string_lossy(), &checkout));
-    Ok(Ending::Done)
+    shell.info(&next_steps(*kind, name, &folder.to_string_lossy(), &checkout));
+    Ok(ExitStatus::Done)
 }
 
-/// What was made, and what to type now.
-fn next(kind: NewKind, name: &str, folder: &str, checkout: &Checkout) -> String {
+/// What was created, and the next steps.
+fn next_steps(kind: NewKind, name: &str, folder: &str, checkout: &Checkout) -> String {
     let (kind, folder) = (kind.kind(), sluice_core::name::printable(folder));
     let root = checkout.root().to_string_lossy();
     let sluice = sluice_core::name::printable(&root);

@@ -1,12 +1,12 @@
-//! Names of new plugins: whether one can be had. It is the plugin's, the crate's and the program's.
+//! Validates the name of a new plugin, which is also that of its crate and program.
 
 use sluice_core::{PluginKind, Registry};
 
-/// Longer names serve nobody, and files are called after them.
-const LONGEST: usize = 64;
+/// Files are named after the plugin, so the length is limited.
+const MAX_NAME_LEN: usize = 64;
 
-/// What cannot be the name of a crate in Rust, or would take that of one this crate needs.
-const TAKEN: &[&str] = &[
+/// Names that Rust does not allow for a crate, or that a dependency of the new crate has.
+const RESERVED_NAMES: &[&str] = &[
     "abstract",
     "alloc",
     "arrow-schema",
@@ -73,9 +73,9 @@ const TAKEN: &[&str] = &[
     "yield",
 ];
 
-/// Judges a name for a plugin of this kind. `Err` says what is wrong with it and what would be right.
-pub(super) fn judge(name: &str, kind: PluginKind, registry: &Registry) -> Result<(), String> {
-    let told = || sluice_core::name::printable(name).chars().take(LONGEST).collect::<String>();
+/// Checks the name of a plugin of this kind. `Err` says what is wrong and what to use instead.
+pub(super) fn check(name: &str, kind: PluginKind, registry: &Registry) -> Result<(), String> {
+    let told = || sluice_core::name::printable(name).chars().take(MAX_NAME_LEN).collect::<String>();
     let is_allowed = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '-' | '_');
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(is_allowed) {
         return Err(format!(
@@ -84,18 +84,18 @@ pub(super) fn judge(name: &str, kind: PluginKind, registry: &Registry) -> Result
             told()
         ));
     }
-    // They would differ from others by what nobody sees, and Rust warns of some.
-    if plain_of(name).split('-').any(str::is_empty) {
+    // Such names are hard to tell apart, and Rust warns about some.
+    if normalized(name).split('-').any(str::is_empty) {
         return Err(format!(
             "`{}` cannot be the name of a crate: a - or _ stands between letters or digits, as in `my-log`",
             told()
         ));
     }
-    if name.len() > LONGEST {
-        return Err(format!("`{}…` is longer than {LONGEST} letters", told()));
+    if name.len() > MAX_NAME_LEN {
+        return Err(format!("`{}…` is longer than {MAX_NAME_LEN} letters", told()));
     }
-    let plain = plain_of(name);
-    if TAKEN.contains(&&plain[..]) || plain == "sluice" || plain.starts_with("sluice-") {
+    let plain = normalized(name);
+    if RESERVED_NAMES.contains(&&plain[..]) || plain == "sluice" || plain.starts_with("sluice-") {
         return Err(format!(
             "`{name}` cannot be the name of a crate that uses Sluice: Rust or Sluice has it for something \
              else; take another one, such as `my-{name}`"
@@ -110,8 +110,8 @@ pub(super) fn judge(name: &str, kind: PluginKind, registry: &Registry) -> Result
     Ok(())
 }
 
-/// A name as those that Rust takes for the same are written.
-fn plain_of(name: &str) -> String {
+/// The canonical form of a crate name.
+fn normalized(name: &str) -> String {
     name.replace('_', "-")
 }
 
@@ -121,7 +121,7 @@ mod tests {
     use sluice_all as _;
 
     fn source(name: &str) -> Result<(), String> {
-        judge(name, PluginKind::Source, &Registry::linked())
+        check(name, PluginKind::Source, &Registry::linked())
     }
 
     #[test]
@@ -130,7 +130,7 @@ mod tests {
             assert_eq!(source(name), Ok(()), "{name}");
         }
         assert_eq!(
-            judge("vel", PluginKind::Stage, &Registry::linked()),
+            check("vel", PluginKind::Stage, &Registry::linked()),
             Ok(()),
             "another kind has it"
         );

@@ -1,18 +1,18 @@
-//! What a new crate is made of: the files of `cli/templates`, with their blanks filled in.
+//! The files of a new crate: those of `cli/templates` with placeholders filled in.
 
 use super::args::NewKind;
 use super::checkout::Checkout;
 
 /// A file of a new crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct File {
-    /// Its path in the crate.
+pub(super) struct TemplateFile {
+    /// The path in the crate.
     pub(super) path: String,
     pub(super) bytes: Vec<u8>,
 }
 
-/// A file of a template: where it goes, and what is in it.
-type Raw = (&'static str, &'static [u8]);
+/// A template file: its path in the new crate, and its contents.
+type TemplateEntry = (&'static str, &'static [u8]);
 
 macro_rules! template {
     ($folder:literal: $($path:literal from $file:literal),* $(,)?) => {
@@ -20,13 +20,13 @@ macro_rules! template {
     };
 }
 
-const COMMON: &[Raw] = template!("common":
+const COMMON: &[TemplateEntry] = template!("common":
     "Cargo.toml" from "Cargo.toml.in",
     ".gitignore" from "gitignore",
     "src/main.rs" from "main.rs",
 );
 
-const SOURCE: &[Raw] = template!("source":
+const SOURCE: &[TemplateEntry] = template!("source":
     "README.md" from "README.md",
     "src/lib.rs" from "src/lib.rs",
     "tests/contract.rs" from "tests/contract.rs",
@@ -35,7 +35,7 @@ const SOURCE: &[Raw] = template!("source":
     "pipeline.toml" from "pipeline.toml",
 );
 
-const SINK: &[Raw] = template!("sink":
+const SINK: &[TemplateEntry] = template!("sink":
     "README.md" from "README.md",
     "src/lib.rs" from "src/lib.rs",
     "tests/contract.rs" from "tests/contract.rs",
@@ -43,7 +43,7 @@ const SINK: &[Raw] = template!("sink":
     "pipeline.toml" from "pipeline.toml",
 );
 
-const STAGE: &[Raw] = template!("stage":
+const STAGE: &[TemplateEntry] = template!("stage":
     "README.md" from "README.md",
     "src/lib.rs" from "src/lib.rs",
     "tests/contract.rs" from "tests/contract.rs",
@@ -51,7 +51,7 @@ const STAGE: &[Raw] = template!("stage":
     "pipeline.toml" from "pipeline.toml",
 );
 
-const CODEC: &[Raw] = template!("codec":
+const CODEC: &[TemplateEntry] = template!("codec":
     "README.md" from "README.md",
     "src/lib.rs" from "src/lib.rs",
     "tests/contract.rs" from "tests/contract.rs",
@@ -60,8 +60,8 @@ const CODEC: &[Raw] = template!("codec":
     "pipeline.toml" from "pipeline.toml",
 );
 
-/// Every file of a new crate of this kind.
-pub(super) fn files(kind: NewKind, name: &str, checkout: &Checkout) -> Vec<File> {
+/// All files of a new crate of this kind.
+pub(super) fn files(kind: NewKind, name: &str, checkout: &Checkout) -> Vec<TemplateFile> {
     let own = match kind {
         NewKind::Source => SOURCE,
         NewKind::Sink => SINK,
@@ -77,15 +77,15 @@ pub(super) fn files(kind: NewKind, name: &str, checkout: &Checkout) -> Vec<File>
     let filled = |text: &str| {
         blanks.iter().fold(text.to_owned(), |text, (blank, with)| text.replace(blank, with))
     };
-    let file = |(path, bytes): &Raw| File {
+    let file = |(path, bytes): &TemplateEntry| TemplateFile {
         path: filled(path),
-        // What is not text has no blanks.
+        // Binary files have no placeholders.
         bytes: str::from_utf8(bytes).map_or(bytes.to_vec(), |text| filled(text).into_bytes()),
     };
     COMMON.iter().chain(own).map(file).collect()
 }
 
-/// The crates it needs, by name, as a manifest lists them.
+/// The dependencies of the crate, as lines of its manifest.
 fn dependencies(kind: NewKind, checkout: &Checkout) -> String {
     let mut lines = vec![
         "schemars = \"1\"".to_owned(),
@@ -107,7 +107,7 @@ mod tests {
 
     fn checkout() -> Checkout {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        Checkout::named(root).unwrap()
+        Checkout::open(root).unwrap()
     }
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
             let text = str::from_utf8(&files[0].bytes).unwrap();
             let manifest: toml::Table = text.parse().unwrap_or_else(|e| panic!("{kind:?}: {e}"));
             assert_eq!(manifest["package"]["name"].as_str(), Some("my-log"));
-            // A version would be a name in a registry, where it is not ours.
+            // A version would refer to a registry, where the name is not ours.
             let ours = |name: &&String| name.starts_with("sluice");
             for list in ["dependencies", "dev-dependencies"] {
                 let list = manifest[list].as_table().unwrap();

@@ -1,4 +1,4 @@
-//! What `play` takes.
+//! Arguments of `play`.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,8 @@ use clap::builder::NonEmptyStringValueParser;
 use sluice_core::options::ByteSize;
 
 use crate::args::{
-    Assignment, RunningArgs, SelectionArgs, above_zero, assignment, length, number, pattern, regex,
+    Assignment, RunningArgs, SelectionArgs, assignment, channel_pattern, duration, finite_number,
+    positive_number, regex_pattern,
 };
 
 #[derive(Debug, Default, Args)]
@@ -28,38 +29,38 @@ Examples:
 Exit codes: 0 all that was wanted was played, or q or Ctrl-C ended it; 1 failed; 2 wrong use; 3 the log was
 damaged, or events could not be sent.")]
 pub(crate) struct PlayArgs {
-    /// The logs: files or globs, played one after another; `-` is standard input.
+    /// The logs: files or globs, played in this order; `-` is standard input.
     #[arg(required = true, value_name = "LOG", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) inputs: Vec<String>,
 
-    /// Where to: udpm://GROUP:PORT or tcpq://HOST:PORT. LCM_DEFAULT_URL if left out, or else
+    /// Where to send: udpm://GROUP:PORT or tcpq://HOST:PORT. By default LCM_DEFAULT_URL, or
     /// udpm://239.255.76.67:7667.
     #[arg(short = 'l', long, visible_alias = "lcm-url", value_name = "URL",
         value_parser = NonEmptyStringValueParser::new())]
     pub(crate) to: Option<String>,
 
-    /// How fast: 1 is as recorded, 2 twice as fast, 0 or less as fast as possible.
-    #[arg(short, long, value_name = "X", value_parser = number, allow_hyphen_values = true)]
+    /// The speed: 1 is as recorded, 2 is twice as fast, 0 or less is as fast as possible.
+    #[arg(short, long, value_name = "X", value_parser = finite_number, allow_hyphen_values = true)]
     pub(crate) speed: Option<f64>,
 
-    /// How often, for ever without N. Stands behind LOG, or as --loop=N.
+    /// Play N times, or forever without N. Put it after LOG, or write --loop=N.
     #[arg(long = "loop", value_name = "N", num_args = 0..=1, default_missing_value = "0")]
     pub(crate) rounds: Option<u64>,
 
-    /// Cut longer silences to this: seconds, or 200ms, 1m30s.
-    #[arg(long, value_name = "T", value_parser = length)]
+    /// Shorten longer gaps to this: seconds, or 200ms, 1m30s.
+    #[arg(long, value_name = "T", value_parser = duration)]
     pub(crate) max_gap: Option<String>,
 
-    /// Send at most N messages a second.
-    #[arg(long, value_name = "N", value_parser = above_zero)]
+    /// Send at most N messages per second.
+    #[arg(long, value_name = "N", value_parser = positive_number)]
     pub(crate) max_rate: Option<f64>,
 
-    /// Send at most this many bytes a second, such as 20MB.
+    /// Send at most this many bytes per second, such as 20MB.
     #[arg(long, value_name = "SIZE", value_parser = ByteSize::parse)]
     pub(crate) max_bandwidth: Option<ByteSize>,
 
-    /// The network interface to send through, by name or address; the one the group is routed to if left
-    /// out.
+    /// The network interface to send through, by name or address. By default the one the group is
+    /// routed to.
     #[arg(long, value_name = "NAME")]
     pub(crate) interface: Option<String>,
 
@@ -67,33 +68,33 @@ pub(crate) struct PlayArgs {
     #[arg(long)]
     pub(crate) paused: bool,
 
-    /// Send events of a channel under another name; FROM may also be a glob, or `re:` and a regular
-    /// expression for the whole name, whose groups are $1 and so on in TO. The first that matches
-    /// counts. May be repeated.
+    /// Send events of a channel under another name. FROM may be a glob, or `re:` and a regular
+    /// expression for the whole name, whose groups are $1 and so on in TO. The first match applies.
+    /// May be repeated.
     #[arg(long, value_name = "FROM=TO", value_parser = renaming)]
     pub(crate) rename: Vec<(String, String)>,
 
     /// Only channels whose whole name matches this regular expression: --channel 're:REGEX'.
-    #[arg(short = 'e', long, visible_alias = "regexp", value_name = "REGEX", value_parser = regex)]
+    #[arg(short = 'e', long, visible_alias = "regexp", value_name = "REGEX", value_parser = regex_pattern)]
     pub(crate) regex: Option<String>,
 
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
 
-    /// The format of the logs, by the name of a source; told by the first bytes if left out.
+    /// The format of the logs: the name of a source. Detected from the first bytes by default.
     #[arg(long, value_name = "FORMAT")]
     pub(crate) from: Option<String>,
 
-    /// The format, as this file describes it: the options of a source such as `records`, or a
-    /// pipeline file.
+    /// A file that describes the format: the options of a source such as `records`, or a pipeline
+    /// file.
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) describe: Option<PathBuf>,
 
-    /// Set any option of the source; VALUE is TOML, or else taken as text.
+    /// Set any option of the source; VALUE is TOML or plain text.
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
     pub(crate) source_option: Vec<Assignment>,
 
-    /// Print the pipeline file that does this, and do nothing.
+    /// Print the equivalent pipeline file and exit.
     #[arg(long)]
     pub(crate) print_pipeline: bool,
 
@@ -106,5 +107,5 @@ fn renaming(text: &str) -> Result<(String, String), String> {
     if to.is_empty() {
         return Err("expected a new name behind `=`".to_owned());
     }
-    Ok((pattern(from)?, to.to_owned()))
+    Ok((channel_pattern(from)?, to.to_owned()))
 }

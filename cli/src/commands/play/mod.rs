@@ -1,7 +1,8 @@
-//! `play`: sends recorded events to a live network when they are due, and follows the keys meanwhile.
+//! `play`: replays recorded events on a live network, controlled by keys.
 //!
-//! Makes a pipeline of its arguments, as `convert` does. What waits for an event's time is the sink; it
-//! is steered through the playback that the engine hands it. Keys are given their meaning by `keys`.
+//! Generates a pipeline from its arguments, as `convert` does. The sink waits for the time of each
+//! event, and is controlled through the playback that the engine passes to it. `keys` maps keys to
+//! commands.
 
 mod args;
 mod keys;
@@ -18,60 +19,68 @@ use sluice_core::{Playback, Plugin, PluginKind};
 use sluice_pipeline::run::{self, Options, Progress, Snapshot};
 use sluice_pipeline::{Pipeline, Report};
 
-use crate::args::{Assignment, ProgressForm};
+use crate::args::{Assignment, ProgressFormat};
 use crate::commands::{convert, execute};
-use crate::description::Format;
-use crate::ending::{Failure, Outcome};
-use crate::flags::Origin;
+use crate::exit::{CommandResult, Failure};
+use crate::flags::PipelineOrigin;
+use crate::input_format::InputFormat;
 use crate::inputs;
 use crate::log;
-use crate::log::tell;
+use crate::log::log_message;
 use crate::recipe::{self, Recipe};
 use crate::shell::Shell;
-use crate::signals::{Listening, SignalMessages};
-use crate::terminal::{self, Screen, Terminal};
+use crate::signals::{SignalListener, SignalMessages};
+use crate::terminal::{self, ScreenArea, Terminal};
 use crate::units;
 
 pub(crate) use args::PlayArgs;
-use keys::{Order, Place};
-use status::{Rate, Status};
+use keys::{PlaybackPosition, PlayerCommand};
+use status::{EventRate, PlaybackStatus};
 
-/// An address that the usual sink takes, which knows by itself where to play to.
-const LIVE: &str = "udpm://";
+/// Selects the default sink, which has its own default address.
+const DEFAULT_SCHEME: &str = "udpm://";
 
-/// What is said to who stops it.
+/// The messages on signals.
 const STOPPING: SignalMessages = ["stopping; once more aborts", "aborting"];
 
-pub(crate) fn run(args: &PlayArgs, shell: &Shell) -> Outcome {
+pub(crate) fn run(args: &PlayArgs, shell: &Shell) -> CommandResult {
     let (text, speed) = text(args, shell)?;
-    let pipeline = convert::read("sluice play", &text, shell)?;
+    let pipeline = convert::parse_generated("sluice play", &text, shell)?;
     if args.print_pipeline {
         return convert::print_pipeline("sluice play", text, shell);
     }
-    let form = Form::of(args, shell);
-    if args.paused && !matches!(form, Form::Keys(_)) {
+    let form = PlayerDisplay::from_args(args, shell);
+    if args.paused && !matches!(form, PlayerDisplay::Keys(_)) {
         let what = "--paused waits for a key, and there is no terminal that keys could come from";
-        return Err(Failure::WrongUse(what.into()));
+        return Err(Failure::Usage(what.into()));
     }
     play(pipeline, speed, form, args, shell)
 }
 
-/// The pipeline file that does what was asked for, and the speed that it says.
+/// The pipeline file equivalent to the arguments, and the speed in it.
 fn text(args: &PlayArgs, shell: &Shell) -> Result<(String, f64), Failure> {
     let to = args.to.as_deref().unwrap_or_default();
     if !to.is_empty() && !inputs::is_url(to) {
-        return Err(Failure::WrongUse(format!(
-            "{to} is no address such as {LIVE}239.255.76.67:7667; `sluice convert` writes files"
+        return Err(Failure::Usage(format!(
+            "{to} is no address such as {DEFAULT_SCHEME}239.255.76.67:7667; `sluice convert` writes files"
         )));
     }
-    let sink = inputs::of_url(shell, PluginKind::Sink, if to.is_empty() { LIVE } else { to })?;
+    let sink = inputs::plugin_for_url(
+        shell,
+        PluginKind::Sink,
+        if to.is_empty() { DEFAULT_SCHEME } else { to },
+    )?;
     let mut selection = args.selection.clone();
     selection.channel.extend(args.regex.clone());
-    let (files, selection) = inputs::without_addresses(&args.inputs, &selection, shell)?;
-    let format = Format::of(args.from.as_deref(), args.describe.as_deref(), &args.source_option)?;
-    let source = convert::source(&files, format.from.as_deref(), &format.options, shell)?;
+    let (files, selection) = inputs::resolve_file_urls(&args.inputs, &selection, shell)?;
+    let format = InputFormat::from_args(
+        args.from.as_deref(),
+        args.describe.as_deref(),
+        &args.source_option,
+    )?;
+    let source = convert::find_source(&files, format.from.as_deref(), &format.options, shell)?;
     let speed = speed(args)?;
-    let source_options = when_played(source, format.options);
+    let source_options = playback_options(source, format.options);
     let recipe = Recipe {
         source: source.name,
         source_options: &source_options,
@@ -87,8 +96,8 @@ fn text(args: &PlayArgs, shell: &Shell) -> Result<(String, f64), Failure> {
     Ok((recipe.text(), speed))
 }
 
-/// The options of a source whose events are played: those that were said, and what is usual then.
-fn when_played(source: &Plugin, mut options: Vec<Assignment>) -> Vec<Assignment> {
+/// The options of the source: those given, and its defaults for playback.
+fn playback_options(source: &Plugin, mut options: Vec<Assignment>) -> Vec<Assignment> {
     for (name, value) in source.when_played {
         if options.iter().all(|option| option.name != *name) {
             options.push(Assignment { name: (*name).to_owned(), value: (*value).to_owned() });
@@ -97,12 +106,12 @@ fn when_played(source: &Plugin, mut options: Vec<Assignment>) -> Vec<Assignment>
     options
 }
 
-/// What was asked for, or what the address of a log says; 0 is as fast as possible.
+/// The speed of `--speed` or of the log's URL; 0 is as fast as possible.
 fn speed(args: &PlayArgs) -> Result<f64, Failure> {
     let said = match (&args.speed, args.inputs.as_slice()) {
         (Some(speed), _) => Some(*speed),
         (None, [url]) => {
-            inputs::file_url(url).map_err(Failure::WrongUse)?.and_then(|url| url.speed)
+            inputs::parse_file_url(url).map_err(Failure::Usage)?.and_then(|url| url.speed)
         }
         (None, _) => None,
     };
@@ -124,97 +133,108 @@ fn sink_options(args: &PlayArgs, speed: f64) -> Vec<Assignment> {
     given.into_iter().flatten().collect()
 }
 
-/// How it is shown where playing is.
-enum Form {
-    /// In a line that changes, on a terminal that gives keys.
+/// How playback is displayed.
+enum PlayerDisplay {
+    /// A status line on a terminal, with keys.
     Keys(Terminal),
-    /// In a line now and then.
+    /// A line per interval.
     Plain(Duration),
     Json,
     Silent,
 }
 
-impl Form {
-    fn of(args: &PlayArgs, shell: &Shell) -> Self {
+impl PlayerDisplay {
+    fn from_args(args: &PlayArgs, shell: &Shell) -> Self {
         let plain = || Self::Plain(Duration::from_secs(if shell.verbose { 1 } else { 5 }));
         match args.running.progress {
-            ProgressForm::Json => Self::Json,
-            ProgressForm::None => Self::Silent,
+            ProgressFormat::Json => Self::Json,
+            ProgressFormat::None => Self::Silent,
             _ if shell.quiet => Self::Silent,
             _ if log::is_json() => Self::Json,
-            ProgressForm::Plain => plain(),
-            ProgressForm::Auto | ProgressForm::Bar => {
-                Terminal::open(Screen::Line).map_or_else(plain, Self::Keys)
+            ProgressFormat::Plain => plain(),
+            ProgressFormat::Auto | ProgressFormat::Bar => {
+                Terminal::open(ScreenArea::Line).map_or_else(plain, Self::Keys)
             }
         }
     }
 
-    /// Whether people read what is said.
+    /// Whether messages are printed.
     fn is_for_people(&self) -> bool {
-        // As objects words are something for programs, too.
+        // In a JSON log, messages are records as well.
         matches!(self, Self::Keys(_) | Self::Plain(_)) || log::is_json()
     }
 }
 
-fn play(pipeline: Pipeline, speed: f64, form: Form, args: &PlayArgs, shell: &Shell) -> Outcome {
-    run::allowed(&pipeline, &execute::resources(&args.running))?;
-    let report_file = execute::ReportFile::of(&args.running, &pipeline, &[])?;
+fn play(
+    pipeline: Pipeline,
+    speed: f64,
+    form: PlayerDisplay,
+    args: &PlayArgs,
+    shell: &Shell,
+) -> CommandResult {
+    run::allowed(&pipeline, &execute::running_options(&args.running))?;
+    let report_file = execute::ReportFile::open_if_requested(&args.running, &pipeline, &[])?;
     let last = match form {
-        Form::Silent => None,
-        _ => span::last(&pipeline, &args.selection),
+        PlayerDisplay::Silent => None,
+        _ => span::last_timestamp(&pipeline, &args.selection),
     };
     let playback = Arc::<Playback>::default();
     if args.paused {
         playback.toggle();
     }
-    let watch = Arc::new(Watch { is_for_people: form.is_for_people(), damage: AtomicU64::new(0) });
+    let watch =
+        Arc::new(PlaybackWatch { is_for_people: form.is_for_people(), damage: AtomicU64::new(0) });
     let options = Options {
         playback: Arc::clone(&playback),
         progress: Some(watch.clone()),
-        ..execute::resources(&args.running)
+        ..execute::running_options(&args.running)
     };
     let told = Arc::clone(&watch);
     let listening =
-        Listening::start(Arc::clone(&options.stop), &STOPPING, move |text| told.say(text));
-    let mut player = Player { playback, watch, speed, last, rate: Rate::default(), keys: false };
-    let result = execute::beside(
+        SignalListener::start(Arc::clone(&options.stop), &STOPPING, move |text| told.say(text));
+    let mut player =
+        Player { playback, watch, speed, last, rate: EventRate::default(), keys: false };
+    let result = execute::run_with_watcher(
         &options.stop,
         move |over| player.show(form, over),
-        || run::run(pipeline, &options).map_err(|error| Failure::from(error).by(&options.stop)),
+        || {
+            run::run(pipeline, &options)
+                .map_err(|error| Failure::from(error).with_exit_code_of(&options.stop))
+        },
     );
     drop(listening);
     if let Some(file) = report_file {
         file.write(result.as_ref().map(Report::to_json))?;
     }
-    tell_end(result?, args, shell)
+    print_end(result?, args, shell)
 }
 
-fn tell_end(report: Report, args: &PlayArgs, shell: &Shell) -> Outcome {
-    let ending = execute::ending_of(&report, args.running.strict);
-    execute::tell_losses(&report, Origin::Flags, shell);
-    execute::tell_unmatched(&report, Origin::Flags, shell);
+fn print_end(report: Report, args: &PlayArgs, shell: &Shell) -> CommandResult {
+    let ending = execute::exit_status(&report, args.running.strict);
+    execute::report_losses(&report, PipelineOrigin::Flags, shell);
+    execute::report_unmatched(&report, PipelineOrigin::Flags, shell);
     let played = report.sinks.values().map(|sink| sink.events).sum();
-    let text = format!("played {} in {:.2} s", units::many(played, "event"), report.seconds);
-    execute::tell_summary(&text, execute::summary_fields(&report), &args.running, shell);
+    let text = format!("played {} in {:.2} s", units::pluralize(played, "event"), report.seconds);
+    execute::print_summary(&text, execute::summary_fields(&report), &args.running, shell);
     Ok(ending)
 }
 
-/// What the engine tells.
-struct Watch {
+/// Receives progress from the engine.
+struct PlaybackWatch {
     is_for_people: bool,
-    /// Damaged ranges so far.
+    /// The number of damaged ranges so far.
     damage: AtomicU64,
 }
 
-impl Watch {
+impl PlaybackWatch {
     fn say(&self, text: &str) {
         if self.is_for_people {
-            terminal::say(text);
+            terminal::println(text);
         }
     }
 }
 
-impl Progress for Watch {
+impl Progress for PlaybackWatch {
     fn update(&self, snapshot: &Snapshot) {
         self.damage.store(snapshot.damage, Ordering::Relaxed);
     }
@@ -224,69 +244,69 @@ impl Progress for Watch {
     }
 }
 
-/// Who steers, and says where it is.
+/// Controls playback, and displays its position.
 struct Player {
     playback: Arc<Playback>,
-    watch: Arc<Watch>,
+    watch: Arc<PlaybackWatch>,
     speed: f64,
     last: Option<i64>,
-    rate: Rate,
+    rate: EventRate,
     /// Whether keys are read.
     keys: bool,
 }
 
 impl Player {
-    /// Shows where it is until it is over.
-    fn show(&mut self, form: Form, over: &Receiver<()>) {
+    /// Displays the position until playback ends.
+    fn show(&mut self, form: PlayerDisplay, over: &Receiver<()>) {
         let begun = Instant::now();
         self.rate.at(begun, 0);
         match form {
-            Form::Keys(terminal) => {
+            PlayerDisplay::Keys(terminal) => {
                 self.keys = true;
                 self.follow_keys(terminal, over);
             }
-            Form::Plain(pause) => {
-                while is_not_over(over, pause) {
-                    tell(&self.status().line(usize::MAX));
+            PlayerDisplay::Plain(pause) => {
+                while is_still_running(over, pause) {
+                    log_message(&self.status().line(usize::MAX));
                 }
             }
-            Form::Json => {
-                while is_not_over(over, Duration::from_millis(500)) {
-                    log::progress(self.status().json(begun.elapsed().as_secs_f64(), false));
+            PlayerDisplay::Json => {
+                while is_still_running(over, Duration::from_millis(500)) {
+                    log::log_progress(self.status().json(begun.elapsed().as_secs_f64(), false));
                 }
-                log::progress(self.status().json(begun.elapsed().as_secs_f64(), true));
+                log::log_progress(self.status().json(begun.elapsed().as_secs_f64(), true));
             }
-            // Nothing comes but the end.
-            Form::Silent => drop(over.recv()),
+            // Wait for the end.
+            PlayerDisplay::Silent => drop(over.recv()),
         }
     }
 
     fn follow_keys(&mut self, mut terminal: Terminal, over: &Receiver<()>) {
         const EVERY: Duration = Duration::from_millis(50);
-        while is_not_over(over, Duration::ZERO) {
+        while is_still_running(over, Duration::ZERO) {
             for key in terminal.keys(EVERY) {
-                if let Some(order) = keys::order(key, &self.place()) {
-                    self.obey(order);
+                if let Some(order) = keys::command_for(key, &self.position()) {
+                    self.apply(order);
                 }
             }
-            // The last column is left free: some terminals go on in the next line.
+            // The last column stays free, as some terminals wrap after it.
             terminal.draw_line(&self.status().line(terminal.size().0.saturating_sub(1)));
         }
     }
 
-    fn obey(&self, order: Order) {
+    fn apply(&self, order: PlayerCommand) {
         match order {
-            Order::Pause => drop(self.playback.toggle()),
-            Order::Step => self.playback.step(1),
-            Order::Factor(factor) => self.playback.set_factor(factor),
-            Order::Seek(time) => self.playback.seek(time),
-            Order::Quit => self.playback.end(),
-            Order::Help => keys::HELP.into_iter().for_each(terminal::say),
+            PlayerCommand::Pause => drop(self.playback.toggle()),
+            PlayerCommand::Step => self.playback.step(1),
+            PlayerCommand::Factor(factor) => self.playback.set_factor(factor),
+            PlayerCommand::Seek(time) => self.playback.seek(time),
+            PlayerCommand::Quit => self.playback.end(),
+            PlayerCommand::Help => keys::HELP.into_iter().for_each(terminal::println),
         }
     }
 
-    fn place(&self) -> Place {
-        Place {
+    fn position(&self) -> PlaybackPosition {
+        PlaybackPosition {
             position: self.playback.position(),
             first: self.playback.first(),
             last: self.last,
@@ -295,10 +315,10 @@ impl Player {
         }
     }
 
-    fn status(&mut self) -> Status {
+    fn status(&mut self) -> PlaybackStatus {
         let events = self.playback.played();
-        Status {
-            place: self.place(),
+        PlaybackStatus {
+            place: self.position(),
             paused: self.playback.is_paused(),
             events,
             rate: self.rate.at(Instant::now(), events),
@@ -308,7 +328,7 @@ impl Player {
     }
 }
 
-/// Waits that long for the end; gives whether it has not come.
-fn is_not_over(over: &Receiver<()>, wait: Duration) -> bool {
+/// Waits up to `wait` for the end; returns whether playback is still running.
+fn is_still_running(over: &Receiver<()>, wait: Duration) -> bool {
     matches!(over.recv_timeout(wait), Err(RecvTimeoutError::Timeout))
 }

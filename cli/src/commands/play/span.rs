@@ -1,4 +1,4 @@
-//! From when to when a log is, found out from its beginning and its end alone.
+//! Finds the time of the last event of a log by reading only its end.
 
 use sluice_core::time::TimePoint;
 use sluice_core::{Error, Query, ReadContext, Source, Split, SplitStart};
@@ -6,21 +6,22 @@ use sluice_pipeline::{Part, Pipeline};
 
 use crate::args::SelectionArgs;
 
-/// How long pieces are that are looked at.
-const PIECE: u64 = 2 << 20;
+/// The length of the split that is read.
+const SPLIT_LEN: u64 = 2 << 20;
 
-/// What cannot be cut into pieces is looked at only up to this length: nobody waits for a player.
-const MOST: u64 = 32 << 20;
+/// A split longer than this is not read, as the user is waiting.
+const MAX_SPLIT_LEN: u64 = 32 << 20;
 
-/// About when the last event is that will be played; nothing where only reading everything would tell.
-pub(super) fn last(pipeline: &Pipeline, selection: &SelectionArgs) -> Option<i64> {
+/// The approximate time of the last event to be played; `None` if only reading the whole log would
+/// tell.
+pub(super) fn last_timestamp(pipeline: &Pipeline, selection: &SelectionArgs) -> Option<i64> {
     let mut sources = pipeline.nodes.iter().filter_map(|node| match &node.part {
         Part::Source(source) => Some(&**source),
         _ => None,
     });
     let (source, None) = (sources.next()?, sources.next()) else { return None };
-    // What cannot be read now, the run will say.
-    let splits = source.splits(PIECE, &Query::default()).ok()?;
+    // Errors are reported by the run.
+    let splits = source.splits(SPLIT_LEN, &Query::default()).ok()?;
     let last = times(source, &splits, splits.len().checked_sub(1)?).ok()?.into_iter().max()?;
     let end = selection.end.as_deref().and_then(|end| TimePoint::parse(end).ok());
     let Some(end) = end else { return Some(last) };
@@ -31,10 +32,10 @@ pub(super) fn last(pipeline: &Pipeline, selection: &SelectionArgs) -> Option<i64
     Some(last.min(end.resolve(origin).saturating_sub(1)))
 }
 
-/// The times of the events in one of these splits; none where that is not looked at.
+/// The times of the events in split `at`; none if it is live or too long.
 fn times(source: &dyn Source, splits: &[Split], at: usize) -> Result<Vec<i64>, Error> {
     let Some(split) = splits.get(at) else { return Ok(Vec::new()) };
-    if split.live || split.bytes.is_none_or(|bytes| bytes > MOST) {
+    if split.live || split.bytes.is_none_or(|bytes| bytes > MAX_SPLIT_LEN) {
         return Ok(Vec::new());
     }
     let before = at.checked_sub(1).and_then(|before| splits.get(before));

@@ -1,4 +1,4 @@
-//! How playing goes, as a line for people or for machines. Draws nothing.
+//! The state of playback, as a line of text or as JSON. Draws nothing.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -6,38 +6,38 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use sluice_core::time;
 
-use super::keys::Place;
+use super::keys::PlaybackPosition;
 use crate::units;
 
-/// How playing goes.
+/// The state of playback.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Status {
-    pub(super) place: Place,
+pub(super) struct PlaybackStatus {
+    pub(super) place: PlaybackPosition,
     pub(super) paused: bool,
-    /// Events played so far.
+    /// The number of events played so far.
     pub(super) events: u64,
-    /// Events a second, now.
+    /// The current number of events per second.
     pub(super) rate: f64,
-    /// Damaged ranges met.
+    /// The number of damaged ranges so far.
     pub(super) damage: u64,
     /// Whether keys are read.
     pub(super) keys: bool,
 }
 
-impl Status {
-    /// The line, with as much of it as fits into so many columns.
+impl PlaybackStatus {
+    /// The status line. Parts that do not fit into `columns` are omitted from the end.
     pub(super) fn line(&self, columns: usize) -> String {
-        let Place { position, factor, speed, .. } = self.place;
+        let PlaybackPosition { position, factor, speed, .. } = self.place;
         let state = if self.paused { "paused " } else { "playing" };
         let speed = match speed * factor {
             0.0 => "flat out".to_owned(),
             speed => format!("{speed}x"),
         };
         let mut parts = vec![state.to_owned()];
-        parts.extend(self.far());
+        parts.extend(self.progress_text());
         parts.extend([speed, format!("{} events/s", units::count(self.rate.round() as u64))]);
         parts.extend((self.damage > 0).then(|| "damage".to_owned()));
-        parts.extend(position.map(moment));
+        parts.extend(position.map(time_text));
         parts.extend(self.keys.then(|| "? keys".to_owned()));
         let mut line = String::new();
         for part in parts {
@@ -51,8 +51,8 @@ impl Status {
         line
     }
 
-    /// How far it is from the first event, and of what.
-    fn far(&self) -> Option<String> {
+    /// The position relative to the first event and the total length.
+    fn progress_text(&self) -> Option<String> {
         let far = self.seconds()?;
         let Some(all) = self.all() else { return Some(format!("{far:+.3} s")) };
         Some(format!("{far:+.3} s of {all:.1} s ({:.0} %)", percent(far, all)))
@@ -67,9 +67,9 @@ impl Status {
         (all > 0.0).then_some(all)
     }
 
-    /// The line for machines.
+    /// The state as JSON.
     pub(super) fn json(&self, elapsed: f64, done: bool) -> Value {
-        let Place { position, first, speed, factor, .. } = self.place;
+        let PlaybackPosition { position, first, speed, factor, .. } = self.place;
         let percent = self.seconds().zip(self.all()).map(|(far, all)| percent(far, all));
         let mut line = json!({
             "timestamp_ns": position,
@@ -99,7 +99,7 @@ fn percent(far: f64, all: f64) -> f64 {
 }
 
 /// A time in UTC, to the millisecond.
-fn moment(nanos: i64) -> String {
+fn time_text(nanos: i64) -> String {
     let text = time::format(nanos);
     match text.split_once('.') {
         Some((whole, rest)) => format!("{whole}.{}Z", rest.get(..3).unwrap_or(rest)),
@@ -107,16 +107,16 @@ fn moment(nanos: i64) -> String {
     }
 }
 
-/// How many events come a second, over about the last one.
+/// Measures events per second over about the last second.
 #[derive(Debug, Default)]
-pub(super) struct Rate(VecDeque<(Instant, u64)>);
+pub(super) struct EventRate(VecDeque<(Instant, u64)>);
 
-impl Rate {
-    /// The rate now that there were so many events.
+impl EventRate {
+    /// The rate, given the total number of events at `now`.
     pub(super) fn at(&mut self, now: Instant, events: u64) -> f64 {
         const OVER: Duration = Duration::from_secs(1);
         self.0.push_back((now, events));
-        // The oldest is the last one that is at least a second old.
+        // Keep one sample that is at least a second old.
         while self.0.get(1).is_some_and(|(then, _)| now.duration_since(*then) >= OVER) {
             self.0.pop_front();
         }
@@ -133,15 +133,15 @@ mod tests {
     const SECOND: i64 = 1_000_000_000;
     const BEGIN: i64 = 1_194_098_400 * SECOND;
 
-    fn status() -> Status {
-        let place = Place {
+    fn status() -> PlaybackStatus {
+        let place = PlaybackPosition {
             position: Some(BEGIN + 12_345_678_900),
             first: Some(BEGIN),
             last: Some(BEGIN + 50 * SECOND),
             speed: 0.5,
             factor: 4.0,
         };
-        Status { place, paused: false, events: 99, rate: 1234.4, damage: 0, keys: true }
+        PlaybackStatus { place, paused: false, events: 99, rate: 1234.4, damage: 0, keys: true }
     }
 
     #[test]
@@ -149,12 +149,12 @@ mod tests {
         let wanted = "playing  +12.346 s of 50.0 s (25 %)  2x  1,234 events/s  \
             2007-11-03T14:00:12.345Z  ? keys";
         assert_eq!(status().line(120), wanted);
-        let mut unknown = Status { paused: true, damage: 1, ..status() };
+        let mut unknown = PlaybackStatus { paused: true, damage: 1, ..status() };
         (unknown.place.last, unknown.place.speed) = (None, 0.0);
         let wanted = "paused   +12.346 s  flat out  1,234 events/s  damage  \
             2007-11-03T14:00:12.345Z  ? keys";
         assert_eq!(unknown.line(120), wanted);
-        assert_eq!(Status::default().line(120), "playing  flat out  0 events/s");
+        assert_eq!(PlaybackStatus::default().line(120), "playing  flat out  0 events/s");
     }
 
     #[test]
@@ -169,12 +169,12 @@ mod tests {
         let json = status().json(1.5, true);
         assert_eq!(json["timestamp_ns"], BEGIN + 12_345_678_900);
         assert_eq!((&json["speed"], &json["done"]), (&2.0.into(), &true.into()));
-        assert_eq!(Status::default().json(0.0, false)["position_seconds"], Value::Null);
+        assert_eq!(PlaybackStatus::default().json(0.0, false)["position_seconds"], Value::Null);
     }
 
     #[test]
     fn the_rate_is_of_the_last_second() {
-        let (begin, mut rate) = (Instant::now(), Rate::default());
+        let (begin, mut rate) = (Instant::now(), EventRate::default());
         let mut at = |ms: u64, events| rate.at(begin + Duration::from_millis(ms), events);
         assert_eq!((at(0, 0), at(500, 50), at(1000, 100)), (0.0, 100.0, 100.0));
         assert_eq!((at(1500, 100), at(2000, 100), at(2500, 100)), (50.0, 0.0, 0.0));

@@ -1,11 +1,12 @@
-//! What `record` takes.
+//! Arguments of `record`.
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use sluice_core::options::ByteSize;
 
 use crate::args::{
-    Assignment, ListenArgs, RunningArgs, above_zero, assignment, channel_type, pattern, regex,
+    Assignment, ListenArgs, RunningArgs, assignment, channel_pattern, channel_type,
+    positive_number, regex_pattern,
 };
 
 #[derive(Debug, Default, Args)]
@@ -31,13 +32,13 @@ Examples:
 Exit codes: 0 all that came was recorded; 1 failed; 2 wrong use; 3 messages were lost, or the disk was full:
 what is there is whole.")]
 pub(crate) struct RecordArgs {
-    /// What to listen to: udpm://GROUP:PORT, tcpq://HOST:PORT or file://PATH. LCM_DEFAULT_URL if left
-    /// out, or else udpm://239.255.76.67:7667.
+    /// What to listen to: udpm://GROUP:PORT, tcpq://HOST:PORT or file://PATH. By default
+    /// LCM_DEFAULT_URL, or udpm://239.255.76.67:7667.
     #[arg(value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) url: Option<String>,
 
-    /// The file to write; an LCM log if its extension tells nothing else. lcmlog-%Y-%m-%d with a number
-    /// if left out.
+    /// The file to write; an LCM log unless its extension says otherwise. By default
+    /// lcmlog-%Y-%m-%d with a number.
     #[arg(
         long,
         short_alias = 'o',
@@ -47,20 +48,19 @@ pub(crate) struct RecordArgs {
     )]
     pub(crate) to: Option<String>,
 
-    /// The format, by the name of a sink; told by the extension of OUT if left out.
+    /// The format: the name of a sink. Chosen by the extension of OUT by default.
     #[arg(long = "as", value_name = "FORMAT")]
     pub(crate) sink: Option<String>,
 
-    /// Fill in the local date and time: %Y, %m, %d, %H, %M and what else strftime knows, for each file
-    /// anew.
+    /// Expand %Y, %m, %d, %H, %M and other strftime specifiers with the local time, for each file.
     #[arg(short, long)]
     pub(crate) strftime: bool,
 
-    /// Continue what is there. Where files are numbered, the newest one is continued.
+    /// Append to an existing file. If files are numbered, to the newest.
     #[arg(short, long, conflicts_with = "force")]
     pub(crate) append: bool,
 
-    /// Replace what is there.
+    /// Replace an existing file.
     #[arg(short, long, visible_alias = "overwrite")]
     pub(crate) force: bool,
 
@@ -73,8 +73,8 @@ pub(crate) struct RecordArgs {
     #[command(flatten)]
     pub(crate) receiving: ReceiveArgs,
 
-    /// Print the pipeline file that does this, and do nothing. Run by itself, it writes one file, which
-    /// appears at the end.
+    /// Print the equivalent pipeline file and exit. That pipeline writes one file, which appears at
+    /// the end.
     #[arg(long)]
     pub(crate) print_pipeline: bool,
 
@@ -82,46 +82,47 @@ pub(crate) struct RecordArgs {
     pub(crate) running: RunningArgs,
 }
 
-/// How what comes is cut into files.
+/// Splitting into several files.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Several files")]
 pub(crate) struct PieceArgs {
-    /// Number the files: OUT.00, OUT.01 and so on, from the first number that is free.
+    /// Number the files: OUT.00, OUT.01 and so on, from the first free number.
     #[arg(short, long, conflicts_with = "rotate")]
     pub(crate) increment: bool,
 
-    /// Begin a new file when this one has N MiB; it may be longer by what came at once. Numbers the files.
-    #[arg(long, value_name = "N", value_parser = above_zero)]
+    /// Start a new file after N MiB; a file may be longer by one batch. Numbers the files.
+    #[arg(long, value_name = "N", value_parser = positive_number)]
     pub(crate) split_mb: Option<f64>,
 
-    /// Begin a new file when this one is N seconds old and has events. Numbers the files.
-    #[arg(long, value_name = "N", value_parser = above_zero)]
+    /// Start a new file after N seconds, if the current one has events. Numbers the files.
+    #[arg(long, value_name = "N", value_parser = positive_number)]
     pub(crate) split_seconds: Option<f64>,
 
-    /// Keep N files: OUT.0 is the newest one. With each new file the others move up by one, and the
-    /// oldest is deleted. The files of an earlier recording move up, too; --append continues OUT.0
+    /// Keep N files, with OUT.0 the newest: for each new file, the others move up by one and the
+    /// oldest is deleted. This includes files of earlier recordings; --append continues OUT.0
     /// instead.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rotate: Option<u32>,
 }
 
-/// Which messages are wanted.
+/// Selects messages.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Which messages")]
 pub(crate) struct ChannelArgs {
-    /// Only channels that match: a name, a glob, or `re:` and a regular expression. May be repeated.
-    #[arg(short, long, value_name = "GLOB", value_parser = pattern)]
+    /// Only channels that match: a name, a glob, or `re:` and a regular expression. May be
+    /// repeated.
+    #[arg(short, long, value_name = "GLOB", value_parser = channel_pattern)]
     pub(crate) channel: Vec<String>,
 
     /// No channels that match. May be repeated.
-    #[arg(short = 'x', long, value_name = "GLOB", value_parser = pattern)]
+    #[arg(short = 'x', long, value_name = "GLOB", value_parser = channel_pattern)]
     pub(crate) exclude: Vec<String>,
 
     /// Only channels whose whole name matches this regular expression: --channel 're:REGEX'.
-    #[arg(long, value_name = "REGEX", value_parser = regex)]
+    #[arg(long, value_name = "REGEX", value_parser = regex_pattern)]
     pub(crate) regex: Option<String>,
 
-    /// Say more: what is planned, each output, and how long it took. Its short form is taken.
+    /// Print details: the plan, each output, and how long it took. Has no short form here.
     #[arg(long, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
 
@@ -129,13 +130,13 @@ pub(crate) struct ChannelArgs {
     #[arg(short = 'v', long, requires = "regex")]
     pub(crate) invert_channels: bool,
 
-    /// Decode payloads by the types that these files declare: files, globs, folders, or the name of a
-    /// built-in set such as mit-dgc. May be repeated.
+    /// Decode payloads with the types declared in these files: files, globs, folders, or the name
+    /// of a built-in set such as mit-dgc. May be repeated.
     #[arg(long, value_name = "GLOB", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) types: Vec<String>,
 
-    /// Which type a channel has, where types share a fingerprint or fields: a channel or a pattern of
-    /// channels, and the type's full name. May be repeated.
+    /// The type of a channel, if its payloads fit several types: a channel or channel pattern, and
+    /// the full name of the type. May be repeated.
     #[arg(long = "type", value_name = "CHANNEL=TYPE", value_parser = channel_type, requires = "types")]
     pub(crate) channel_types: Vec<(String, String)>,
 
@@ -151,24 +152,24 @@ pub(crate) struct ReceiveArgs {
     #[command(flatten)]
     pub(crate) listening: ListenArgs,
 
-    /// How many MiB may wait for the disk before messages are lost.
-    #[arg(short, long, value_name = "MB", value_parser = above_zero)]
+    /// How many MiB to buffer for a slow disk before messages are dropped.
+    #[arg(short, long, value_name = "MB", value_parser = positive_number)]
     pub(crate) max_unwritten_mb: Option<f64>,
 
-    /// How many milliseconds old a message may get before it is on the disk; 100 if left out, and 1000
-    /// where the output is compressed, which takes more room the more often it is cut.
+    /// Write messages to disk after at most this many milliseconds. By default 100, or 1000 for
+    /// compressed output, which compresses worse the more often it is flushed.
     #[arg(long, value_name = "MS")]
     pub(crate) flush_interval: Option<u64>,
 
-    /// End when the disk has less free than this, such as 500MB or 2GiB.
+    /// Stop when the disk has less free space than this, such as 500MB or 2GiB.
     #[arg(long, value_name = "SIZE", value_parser = ByteSize::parse)]
     pub(crate) disk_quota: Option<ByteSize>,
 
-    /// Set any option of the source; VALUE is TOML, or else taken as text.
+    /// Set any option of the source; VALUE is TOML or plain text.
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
     pub(crate) source_option: Vec<Assignment>,
 
-    /// Set any option of the sink; VALUE is TOML, or else taken as text.
+    /// Set any option of the sink; VALUE is TOML or plain text.
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment)]
     pub(crate) sink_option: Vec<Assignment>,
 }

@@ -1,11 +1,11 @@
-//! `record`: live messages into files that are whole at any moment.
+//! `record`: writes live messages to files that are readable at any moment.
 //!
-//! Makes a pipeline of its arguments, as `convert` does, and has the engine record. What files are called
-//! is said by `naming`, when a new one begins by `pieces`.
+//! Generates a pipeline from its arguments, as `convert` does. `naming` names the files, `pieces`
+//! decides when to start a new one.
 
 mod args;
 mod naming;
-mod out;
+mod output;
 mod pieces;
 mod quota;
 
@@ -20,77 +20,82 @@ use sluice_pipeline::{Node, Part, Pipeline, Report};
 
 use crate::args::{Assignment, SelectionArgs};
 use crate::commands::{convert, execute};
-use crate::ending::{Failure, Outcome};
-use crate::flags::Origin;
+use crate::exit::{CommandResult, Failure};
+use crate::flags::PipelineOrigin;
 use crate::inputs;
-use crate::progress::Meter;
+use crate::progress::ProgressMeter;
 use crate::recipe::{self, Recipe};
 use crate::shell::Shell;
 use crate::signals;
 
 pub(crate) use args::RecordArgs;
-use naming::{Existing, Numbering};
-use out::Out;
-use pieces::{Limits, Pieces, State};
-use quota::Quota;
+use naming::{ExistingOutput, Numbering};
+use output::RecordingOutput;
+use pieces::{PieceCutter, PieceLimits, State};
+use quota::DiskQuota;
 
-/// The source that receives where no address is given.
-const LIVE: &str = "lcm-udp";
+/// The source if no URL is given.
+const DEFAULT_SOURCE: &str = "lcm-udp";
 
-pub(crate) fn run(args: &RecordArgs, shell: &Shell) -> Outcome {
-    let out = Out::of(args, shell)?;
+pub(crate) fn run(args: &RecordArgs, shell: &Shell) -> CommandResult {
+    let out = RecordingOutput::from_args(args, shell)?;
     let text = text(args, &out, shell)?;
-    let pipeline = convert::read("sluice record", &text, shell)?;
+    let pipeline = convert::parse_generated("sluice record", &text, shell)?;
     if args.print_pipeline {
         return convert::print_pipeline("sluice record", text, shell);
     }
     record(pipeline, args, out, shell)
 }
 
-/// Runs the pipeline, which writes to this.
-fn record(pipeline: Pipeline, args: &RecordArgs, out: Out<'_>, shell: &Shell) -> Outcome {
+/// Runs the pipeline.
+fn record(
+    pipeline: Pipeline,
+    args: &RecordArgs,
+    out: RecordingOutput<'_>,
+    shell: &Shell,
+) -> CommandResult {
     let grows =
         |node: &Node| !matches!(&node.part, Part::Sink(sink) if !sink.is_readable_unfinished());
-    if !pipeline.nodes.iter().all(grows) && out.limits == Limits::default() {
+    if !pipeline.nodes.iter().all(grows) && out.limits == PieceLimits::default() {
         shell.warn(
             "this format can be read only when a file is complete, and this one is when the recording \
              ends: --split-seconds makes it several",
         );
     }
-    run::allowed(&pipeline, &execute::resources(&args.running))?;
+    run::allowed(&pipeline, &execute::running_options(&args.running))?;
     let target = PathBuf::from(&out.sink.path);
-    let quota = args.receiving.disk_quota.map(|least| Quota::of(&target, least));
-    quota.as_ref().map_or(Ok(()), Quota::check)?;
+    let quota = args.receiving.disk_quota.map(|least| DiskQuota::for_target(&target, least));
+    quota.as_ref().map_or(Ok(()), DiskQuota::check)?;
     let targets = std::slice::from_ref(&target);
-    let report_file = execute::ReportFile::of(&args.running, &pipeline, targets)?;
-    let meter = Arc::new(Meter::new(args.running.progress, shell));
-    let (rotated, options) = (out.rotated(), options(args, out, &meter));
+    let report_file = execute::ReportFile::open_if_requested(&args.running, &pipeline, targets)?;
+    let meter = Arc::new(ProgressMeter::new(args.running.progress, shell));
+    let (rotated, options) = (out.rotated(), engine_options(args, out, &meter));
     let stop = Arc::clone(&options.stop);
     let watched = |options: &Options| {
         let told = Arc::clone(&meter);
         let _watch =
-            quota.map(|quota| quota.watch(stop, move |said| told.say(said))).transpose()?;
+            quota.map(|quota| quota.watch(stop, move |said| told.println(said))).transpose()?;
         Ok(run::run(pipeline, options)?)
     };
-    let mut result = execute::watch_with(&meter, options, &signals::RECORDING, watched);
+    let mut result = execute::run_watched_with(&meter, options, &signals::RECORDING, watched);
     if let (Ok(report), Some(name)) = (&mut result, rotated) {
-        report.files = as_rotated(std::mem::take(&mut report.files), name);
+        report.files = rotated_files(std::mem::take(&mut report.files), name);
     }
     if let Some(file) = report_file {
         file.write(result.as_ref().map(Report::to_json))?;
     }
-    let mut report = result.map_err(Failure::not_closed)?;
-    meter.forget_told(&mut report);
-    execute::tell_losses(&report, Origin::Flags, shell);
-    execute::tell_unmatched(&report, Origin::Flags, shell);
-    let (text, fields) = (execute::summary(&report), execute::summary_fields(&report));
-    execute::tell_summary(&text, fields, &args.running, shell);
-    Ok(execute::ending_of(&report, args.running.strict))
+    let mut report = result.map_err(Failure::stdout_closed_is_failure)?;
+    meter.drop_reported_notes(&mut report);
+    execute::report_losses(&report, PipelineOrigin::Flags, shell);
+    execute::report_unmatched(&report, PipelineOrigin::Flags, shell);
+    let (text, fields) = (execute::summary_text(&report), execute::summary_fields(&report));
+    execute::print_summary(&text, fields, &args.running, shell);
+    Ok(execute::exit_status(&report, args.running.strict))
 }
 
-/// The pipeline file that does what was asked for.
-fn text(args: &RecordArgs, out: &Out<'_>, shell: &Shell) -> Result<String, Failure> {
-    let source = Source::of(args, shell)?;
+/// The pipeline file equivalent to the arguments.
+fn text(args: &RecordArgs, out: &RecordingOutput<'_>, shell: &Shell) -> Result<String, Failure> {
+    let source = RecordingSource::from_args(args, shell)?;
     Ok(Recipe {
         source: source.plugin.name,
         inputs: &source.inputs,
@@ -105,43 +110,43 @@ fn text(args: &RecordArgs, out: &Out<'_>, shell: &Shell) -> Result<String, Failu
     .text())
 }
 
-/// What is recorded from.
-struct Source<'s> {
+/// The source to record from.
+struct RecordingSource<'s> {
     plugin: &'s Plugin,
-    /// The address, if one was given.
+    /// The URL, if given.
     inputs: Vec<String>,
     options: Vec<Assignment>,
-    /// What of it is wanted, as far as the source does not see to that by itself.
+    /// The part of the selection that the source does not apply itself.
     selection: SelectionArgs,
     limit: Option<u64>,
 }
 
-impl<'s> Source<'s> {
-    fn of(args: &RecordArgs, shell: &'s Shell) -> Result<Self, Failure> {
+impl<'s> RecordingSource<'s> {
+    fn from_args(args: &RecordArgs, shell: &'s Shell) -> Result<Self, Failure> {
         let from_environment = || {
-            // Other addresses are read by the source itself.
+            // The source reads other URLs from the environment itself.
             let url = std::env::var("LCM_DEFAULT_URL").ok()?;
             url.starts_with("file://").then_some(url)
         };
         let selection = selection(args, shell);
         match args.url.clone().or_else(from_environment) {
             None => {
-                let plugin = inputs::named(shell, PluginKind::Source, LIVE)?;
+                let plugin = inputs::plugin_named(shell, PluginKind::Source, DEFAULT_SOURCE)?;
                 Self::live(plugin, None, selection, args)
             }
             Some(url) if inputs::is_url(&url) => {
-                let plugin = inputs::of_url(shell, PluginKind::Source, &url)?;
+                let plugin = inputs::plugin_for_url(shell, PluginKind::Source, &url)?;
                 Self::live(plugin, Some(url), selection, args)
             }
             Some(url) if url.starts_with("file://") => Self::file(url, &selection, args, shell),
-            Some(other) => Err(Failure::WrongUse(format!(
+            Some(other) => Err(Failure::Usage(format!(
                 "`{other}` is no address to listen to, such as udpm://239.255.76.67:7667; the file to \
                  write is named by --to"
             ))),
         }
     }
 
-    /// A source that leaves out what is not wanted by itself.
+    /// A live source, which applies the selection itself.
     fn live(
         plugin: &'s Plugin,
         url: Option<String>,
@@ -152,9 +157,9 @@ impl<'s> Source<'s> {
         let lists = [("channels", channel), ("exclude", exclude)];
         let lists = lists.into_iter().filter(|(_, patterns)| !patterns.is_empty());
         let mut options: Vec<Assignment> =
-            lists.map(|(name, patterns)| recipe::list(name, patterns)).collect();
+            lists.map(|(name, patterns)| recipe::list_option(name, patterns)).collect();
         let takes = plugin.option_names();
-        for (flag, name, value) in receiving(args) {
+        for (flag, name, value) in receive_options(args) {
             if !takes.iter().any(|option| option == name) {
                 return Err(does_not_go_with(flag, &format!("the source `{}`", plugin.name)));
             }
@@ -166,18 +171,20 @@ impl<'s> Source<'s> {
         Ok(Self { plugin, inputs, options, selection, limit: None })
     }
 
-    /// A log, which is recorded as fast as it can be read.
+    /// A log, recorded as fast as it can be read.
     fn file(
         url: String,
         selection: &SelectionArgs,
         args: &RecordArgs,
         shell: &'s Shell,
     ) -> Result<Self, Failure> {
-        if let Some((flag, ..)) = receiving(args).into_iter().find(|(flag, ..)| *flag != LIMIT) {
+        if let Some((flag, ..)) =
+            receive_options(args).into_iter().find(|(flag, ..)| *flag != LIMIT)
+        {
             return Err(does_not_go_with(flag, "a log, which is not live"));
         }
-        let (inputs, selection) = inputs::without_addresses(&[url], selection, shell)?;
-        let plugin = convert::source(&inputs, None, &[], shell)?;
+        let (inputs, selection) = inputs::resolve_file_urls(&[url], selection, shell)?;
+        let plugin = convert::find_source(&inputs, None, &[], shell)?;
         let (options, limit) =
             (args.receiving.source_option.clone(), args.receiving.listening.limit);
         Ok(Self { plugin, inputs, options, selection, limit })
@@ -185,13 +192,13 @@ impl<'s> Source<'s> {
 }
 
 fn does_not_go_with(flag: &str, what: &str) -> Failure {
-    Failure::WrongUse(format!("{flag} does not go with {what}"))
+    Failure::Usage(format!("{flag} does not go with {what}"))
 }
 
 const LIMIT: &str = "--limit";
 
-/// The arguments that are options of a live source: as they are typed, and by name and value.
-fn receiving(args: &RecordArgs) -> Vec<(&'static str, &'static str, String)> {
+/// The arguments that become options of a live source: flag, option name, value.
+fn receive_options(args: &RecordArgs) -> Vec<(&'static str, &'static str, String)> {
     let given = &args.receiving;
     let buffer = given.max_unwritten_mb.map(|mb| bytes(mb).to_string());
     let all = [
@@ -204,7 +211,7 @@ fn receiving(args: &RecordArgs) -> Vec<(&'static str, &'static str, String)> {
     all.into_iter().filter_map(|(flag, name, value)| Some((flag, name, value?))).collect()
 }
 
-/// Which messages are wanted.
+/// The messages to record.
 fn selection(args: &RecordArgs, shell: &Shell) -> SelectionArgs {
     let given = &args.channels;
     for glob in given.channel.iter().chain(&given.exclude).filter(|glob| looks_like_regex(glob)) {
@@ -225,27 +232,31 @@ fn selection(args: &RecordArgs, shell: &Shell) -> SelectionArgs {
     }
 }
 
-/// Whether this was typed by somebody who is used to a logger whose `-c` takes regular expressions.
+/// Whether a glob looks like a regular expression, which `-c` of other loggers takes.
 fn looks_like_regex(glob: &str) -> bool {
     let marks = [".*", ".+", "|", "(", "^", "$", "\\"];
     !glob.starts_with("re:") && marks.iter().any(|mark| glob.contains(mark))
 }
 
-/// Mebibytes as bytes, at least one.
+/// Converts mebibytes to bytes, at least one.
 fn bytes(mb: f64) -> u64 {
     ((mb * f64::from(1 << 20)) as u64).max(1)
 }
 
-/// How the engine is to run.
-fn options(args: &RecordArgs, out: Out<'_>, meter: &Arc<Meter>) -> Options {
+/// The engine options.
+fn engine_options(
+    args: &RecordArgs,
+    out: RecordingOutput<'_>,
+    meter: &Arc<ProgressMeter>,
+) -> Options {
     let stop = Arc::<Stop>::default();
-    // Other files are not in the way of what they are named after.
+    // Only a single, unnumbered file replaces an existing output.
     let replaces =
-        out.naming.existing == Existing::Replace && out.naming.numbering == Numbering::One;
+        out.naming.existing == ExistingOutput::Replace && out.naming.numbering == Numbering::One;
     let flush = args.receiving.flush_interval.map_or(out.flush, Duration::from_millis);
-    let pieces = Pieces {
+    let pieces = PieceCutter {
         limits: out.limits,
-        wanted: signals::hangups(),
+        new_file_requested: signals::hangup_flag(),
         stop: Arc::clone(&stop),
         meter: Arc::clone(meter),
         state: State::new(out.naming),
@@ -254,13 +265,12 @@ fn options(args: &RecordArgs, out: Out<'_>, meter: &Arc<Meter>) -> Options {
         overwrite: if replaces { Overwrite::Replace } else { Overwrite::Refuse },
         stop,
         recording: Some(Recording { flush, pieces: Arc::new(pieces) }),
-        ..execute::resources(&args.running)
+        ..execute::running_options(&args.running)
     }
 }
 
-/// The files that are left of those that were written one after another, under the names that they have
-/// moved to.
-fn as_rotated(
+/// The remaining files of a rotation, under their current names.
+fn rotated_files(
     files: Vec<PublishedFile>,
     name: impl Fn(u32) -> Option<PathBuf>,
 ) -> Vec<PublishedFile> {

@@ -1,4 +1,4 @@
-//! What the files of a recording are called. Writes none, but moves away and clears what is in their way.
+//! Names the files of a recording. Moves or deletes files that are in the way, but writes none.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,48 +8,48 @@ use jiff::fmt::strtime::BrokenDownTime;
 use sluice_core::output::{is_used, sync_folder};
 use sluice_core::{Error, files};
 
-/// What becomes of a file that is there when a recording begins.
+/// What to do with an output that exists when a recording starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Existing {
-    /// The recording is refused.
+pub(super) enum ExistingOutput {
+    /// Refuse to record.
     Refuse,
-    /// It is replaced.
+    /// Replace it.
     Replace,
-    /// It is continued.
+    /// Append to it.
     Continue,
 }
 
-/// How files are told apart.
+/// How files are numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Numbering {
-    /// There is one, unless SIGHUP asks for more.
+    /// A single file, unless SIGHUP requests more.
     One,
-    /// By the first number that is free.
+    /// The first free number.
     Increment,
-    /// The newest one is 0, and so many are kept.
+    /// The newest file is 0; this many are kept.
     Rotate(u32),
-    /// They are folders in a folder, `piece=00000` and so on.
+    /// Numbered folders in a folder: `piece=00000` and so on.
     Folders,
 }
 
-/// Names the files of a recording, one after another.
+/// Names the files of a recording in sequence.
 #[derive(Clone, Debug)]
-pub(super) struct Naming {
+pub(super) struct FileNaming {
     pub(super) numbering: Numbering,
-    pub(super) existing: Existing,
-    /// Whether names have the date and time in them.
+    pub(super) existing: ExistingOutput,
+    /// Whether names contain strftime specifiers.
     pub(super) strftime: bool,
-    /// The end of the name that numbers stand before: tools know the format by it.
+    /// The end of the name that identifies the format. Numbers are inserted before it.
     pub(super) suffix: String,
     begun: bool,
-    /// The name without a number, and the number that is tried next.
+    /// The name without a number, and the next number to try.
     next: (String, u32),
 }
 
-impl Naming {
+impl FileNaming {
     pub(super) fn new(
         numbering: Numbering,
-        existing: Existing,
+        existing: ExistingOutput,
         strftime: bool,
         suffix: String,
     ) -> Self {
@@ -57,18 +57,18 @@ impl Naming {
         Self { numbering, existing, strftime, suffix, begun: false, next }
     }
 
-    /// The name of the next file that stands for `target`, at this time. Moves away what has to be.
+    /// Returns the name of the next file for `target` at this time. Moves existing files if needed.
     ///
-    /// `Err` if the first one must not be written. The others always find a place.
+    /// `Err` if the first file must not be written. Later files always get a name.
     pub(super) fn next(&mut self, target: &str, now: &Zoned) -> Result<PathBuf, Error> {
         let base = if self.strftime { expand(target, now)? } else { target.to_owned() };
         let first = !std::mem::replace(&mut self.begun, true);
-        let continues = first && self.existing == Existing::Continue;
+        let continues = first && self.existing == ExistingOutput::Continue;
         if self.next.0 != base {
             self.next = (base.clone(), 0);
         }
         match self.numbering {
-            Numbering::One if first => self.judge(base.into()),
+            Numbering::One if first => self.check_existing(base.into()),
             Numbering::One => self.same_or_free(base),
             Numbering::Increment => {
                 let free = self.free();
@@ -88,15 +88,15 @@ impl Naming {
         }
     }
 
-    /// What the file with this number is called, where files rotate and names have no time in them.
+    /// The name of the file with this number, for rotation without strftime.
     pub(super) fn rotated(&self, target: &str, number: u32) -> PathBuf {
         let next = (target.to_owned(), 0);
         Self { next, ..self.clone() }.numbered(&number.to_string())
     }
 
-    fn judge(&self, path: PathBuf) -> Result<PathBuf, Error> {
+    fn check_existing(&self, path: PathBuf) -> Result<PathBuf, Error> {
         let stream = path == Path::new("-") || files::is_special(&path);
-        if !stream && is_there(&path) && self.existing == Existing::Refuse {
+        if !stream && exists(&path) && self.existing == ExistingOutput::Refuse {
             return Err(Error::refused(format!(
                 "the output exists; --force replaces it, --append continues it, --increment numbers it: {}",
                 path.display()
@@ -105,13 +105,14 @@ impl Naming {
         Ok(path)
     }
 
-    /// The name itself if the file was moved away; else it is this recording's own, and stays.
+    /// The name itself if the file was moved away; otherwise the file is ours and is kept, and the
+    /// next free number is used.
     fn same_or_free(&mut self, base: String) -> Result<PathBuf, Error> {
         let path = PathBuf::from(base);
-        if !is_there(&path) || path == Path::new("-") || files::is_special(&path) {
+        if !exists(&path) || path == Path::new("-") || files::is_special(&path) {
             return Ok(path);
         }
-        // What moves logs away may put an empty one in the place.
+        // Tools such as logrotate may create an empty file in its place.
         if fs::metadata(&path).is_ok_and(|meta| meta.is_file() && meta.len() == 0) {
             fs::remove_file(&path).map_err(|e| Error::io("replace", &path, e))?;
             return Ok(path);
@@ -119,21 +120,21 @@ impl Naming {
         Ok(self.free())
     }
 
-    /// The name with the first number that is free, and that was not given before.
+    /// The name with the first free number that was not used before.
     fn free(&mut self) -> PathBuf {
         loop {
             let path = self.numbered(&format!("{:02}", self.next.1));
             self.next.1 += 1;
-            if !is_there(&path) {
+            if !exists(&path) {
                 return path;
             }
         }
     }
 
-    /// Moves the files with numbers up by one, as far as they are in the way of a new number 0.
+    /// Renames numbered files to the next number, up to the first gap, to free number 0.
     fn rotate(&self, keep: u32) -> Result<(), Error> {
         let name = |number: u32| self.numbered(&number.to_string());
-        let free = (0..keep).find(|number| !is_there(&name(*number)));
+        let free = (0..keep).find(|number| !exists(&name(*number)));
         let end = free.unwrap_or(keep - 1);
         if free.is_none() {
             let oldest = name(end);
@@ -148,7 +149,7 @@ impl Naming {
     }
 
     fn next_folder(&mut self, folder: &Path, first: bool) -> Result<PathBuf, Error> {
-        if first && self.existing == Existing::Refuse && is_used(folder) {
+        if first && self.existing == ExistingOutput::Refuse && is_used(folder) {
             return Err(Error::refused(format!(
                 "the output folder exists and is not empty; --append adds pieces to it: {}",
                 folder.display()
@@ -164,7 +165,7 @@ impl Naming {
         Ok(folder.join(format!("piece={number:05}")))
     }
 
-    /// The name with this number where numbers go.
+    /// The name with this number inserted.
     fn numbered(&self, number: &str) -> PathBuf {
         let base = &self.next.0;
         let stem = base.strip_suffix(&self.suffix).unwrap_or(base);
@@ -172,12 +173,12 @@ impl Naming {
     }
 }
 
-/// Whether anything has this name, be it a link to nothing.
-fn is_there(path: &Path) -> bool {
+/// Whether the path exists, even as a dangling link.
+fn exists(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
 
-/// `name` with the date and time in the places that stand for them.
+/// Expands the strftime specifiers in `name`.
 pub(super) fn expand(name: &str, now: &Zoned) -> Result<String, Error> {
     let wrong = |e| Error::unfit(format!("`{name}` cannot be filled in with a date and time: {e}"));
     BrokenDownTime::from(now).to_string(name).map_err(wrong)
@@ -191,14 +192,14 @@ mod tests {
         time.parse::<jiff::civil::DateTime>().unwrap().to_zoned(jiff::tz::TimeZone::UTC).unwrap()
     }
 
-    struct Place {
+    struct NamingFixture {
         folder: tempfile::TempDir,
-        naming: Naming,
+        naming: FileNaming,
         target: String,
     }
 
-    impl Place {
-        fn new(target: &str, numbering: Numbering, existing: Existing) -> Self {
+    impl NamingFixture {
+        fn new(target: &str, numbering: Numbering, existing: ExistingOutput) -> Self {
             let suffix = match target {
                 target if target.ends_with(".lcm.zst") => ".lcm.zst",
                 target if target.ends_with(".parquet") => ".parquet",
@@ -206,7 +207,11 @@ mod tests {
             };
             let folder = tempfile::tempdir().unwrap();
             let target = format!("{}/{target}", folder.path().display());
-            Self { folder, naming: Naming::new(numbering, existing, true, suffix.into()), target }
+            Self {
+                folder,
+                naming: FileNaming::new(numbering, existing, true, suffix.into()),
+                target,
+            }
         }
 
         fn next_at(&mut self, time: &str) -> Result<String, String> {
@@ -215,7 +220,7 @@ mod tests {
             Ok(name.to_str().unwrap().to_owned())
         }
 
-        /// The next name, which then exists.
+        /// Returns the next name, and creates the file.
         fn next(&mut self) -> String {
             let name = self.next_at("2026-05-17T09:08:07").unwrap();
             self.write(&name, &name);
@@ -251,25 +256,26 @@ mod tests {
             ("my.drive.parquet", ["my.drive.00.parquet", "my.drive.01.parquet"]),
             ("%H.lcm.zst", ["09.00.lcm.zst", "09.01.lcm.zst"]),
         ] {
-            let mut place = Place::new(target, Numbering::Increment, Existing::Refuse);
+            let mut place =
+                NamingFixture::new(target, Numbering::Increment, ExistingOutput::Refuse);
             assert_eq!([place.next(), place.next()], names);
         }
     }
 
     #[test]
     fn the_first_free_number_is_taken_and_none_twice() {
-        let mut place = Place::new("a", Numbering::Increment, Existing::Replace);
+        let mut place = NamingFixture::new("a", Numbering::Increment, ExistingOutput::Replace);
         place.write("a.00", "");
         place.write("a.02", "");
         assert_eq!((place.next(), place.next()), ("a.01".into(), "a.03".into()));
-        // Whoever takes a file away makes no place for a later one before it.
+        // Numbers freed later are not used again.
         fs::remove_file(place.folder.path().join("a.01")).unwrap();
         assert_eq!(place.next(), "a.04");
     }
 
     #[test]
     fn numbers_begin_anew_with_the_day_and_go_on_above_99() {
-        let mut place = Place::new("%d", Numbering::Increment, Existing::Refuse);
+        let mut place = NamingFixture::new("%d", Numbering::Increment, ExistingOutput::Refuse);
         assert_eq!(place.next_at("2026-05-17T23:59:59").unwrap(), "17.00");
         assert_eq!(place.next_at("2026-05-18T00:00:00").unwrap(), "18.00");
         (0..101).for_each(|number| place.write(&format!("18.{number:02}"), ""));
@@ -278,20 +284,22 @@ mod tests {
 
     #[test]
     fn what_is_continued_is_the_newest_number_once() {
-        let mut place = Place::new("a", Numbering::Increment, Existing::Continue);
+        let mut place = NamingFixture::new("a", Numbering::Increment, ExistingOutput::Continue);
         place.write("a.00", "");
         place.write("a.01", "");
         assert_eq!((place.next(), place.next()), ("a.01".into(), "a.02".into()));
-        let mut place = Place::new("a", Numbering::Increment, Existing::Continue);
+        let mut place = NamingFixture::new("a", Numbering::Increment, ExistingOutput::Continue);
         assert_eq!((place.next(), place.next()), ("a.00".into(), "a.01".into()));
     }
 
     #[test]
     fn one_file_is_refused_where_it_exists_unless_asked_for() {
-        for (existing, goes) in
-            [(Existing::Refuse, false), (Existing::Replace, true), (Existing::Continue, true)]
-        {
-            let mut place = Place::new("a", Numbering::One, existing);
+        for (existing, goes) in [
+            (ExistingOutput::Refuse, false),
+            (ExistingOutput::Replace, true),
+            (ExistingOutput::Continue, true),
+        ] {
+            let mut place = NamingFixture::new("a", Numbering::One, existing);
             place.write("a", "x");
             let next = place.next_at("2026-05-17T00:00:00");
             assert_eq!(next.is_ok(), goes, "{existing:?}");
@@ -301,8 +309,9 @@ mod tests {
 
     #[test]
     fn one_file_has_its_name_again_if_it_was_moved_away_and_is_never_its_own_victim() {
-        for existing in [Existing::Refuse, Existing::Replace, Existing::Continue] {
-            let mut place = Place::new("a", Numbering::One, existing);
+        for existing in [ExistingOutput::Refuse, ExistingOutput::Replace, ExistingOutput::Continue]
+        {
+            let mut place = NamingFixture::new("a", Numbering::One, existing);
             assert_eq!(place.next(), "a");
             assert_eq!((place.next(), place.next()), ("a.00".into(), "a.01".into()));
             let at = |name: &str| place.folder.path().join(name);
@@ -317,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_rotation_keeps_the_newest_ones() {
-        let mut place = Place::new("a", Numbering::Rotate(3), Existing::Refuse);
+        let mut place = NamingFixture::new("a", Numbering::Rotate(3), ExistingOutput::Refuse);
         place.write("a.0", "earlier");
         (0..2).for_each(|_| drop(place.next()));
         assert_eq!(place.names(), ["a.0", "a.1", "a.2"]);
@@ -328,7 +337,8 @@ mod tests {
 
     #[test]
     fn a_rotation_deletes_nothing_while_there_is_room() {
-        let mut place = Place::new("a.parquet", Numbering::Rotate(3), Existing::Refuse);
+        let mut place =
+            NamingFixture::new("a.parquet", Numbering::Rotate(3), ExistingOutput::Refuse);
         place.write("a.0.parquet", "0");
         place.write("a.2.parquet", "2");
         assert_eq!(place.next(), "a.0.parquet");
@@ -340,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_rotation_that_continues_leaves_the_first_file_in_its_place() {
-        let mut place = Place::new("a", Numbering::Rotate(2), Existing::Continue);
+        let mut place = NamingFixture::new("a", Numbering::Rotate(2), ExistingOutput::Continue);
         place.write("a.0", "earlier");
         assert_eq!(place.next_at("2026-05-17T00:00:00").unwrap(), "a.0");
         place.next();
@@ -349,17 +359,17 @@ mod tests {
 
     #[test]
     fn pieces_of_a_folder_go_on_behind_the_last_one() {
-        let mut place = Place::new("t/", Numbering::Folders, Existing::Continue);
+        let mut place = NamingFixture::new("t/", Numbering::Folders, ExistingOutput::Continue);
         place.write("t/piece=00006", "");
         assert_eq!((place.next(), place.next()), ("t/piece=00007".into(), "t/piece=00008".into()));
-        let mut place = Place::new("t/", Numbering::Folders, Existing::Refuse);
+        let mut place = NamingFixture::new("t/", Numbering::Folders, ExistingOutput::Refuse);
         place.write("t/piece=00000", "");
         assert!(place.next_at("2026-05-17T00:00:00").unwrap_err().contains("not empty"));
     }
 
     #[test]
     fn a_name_that_no_clock_fills_in_is_refused() {
-        let mut place = Place::new("%!", Numbering::One, Existing::Refuse);
+        let mut place = NamingFixture::new("%!", Numbering::One, ExistingOutput::Refuse);
         assert!(place.next_at("2026-05-17T00:00:00").unwrap_err().contains("`"));
     }
 }

@@ -1,4 +1,5 @@
-//! What `record` makes of its arguments, and of a live source, in a program with every plugin.
+//! The pipelines that `record` generates, and recordings of a live source, with every plugin
+//! linked.
 
 use std::fs;
 use std::path::Path;
@@ -12,10 +13,10 @@ use sluice_core::{
 };
 
 use super::*;
-use crate::args::{Cli, Color, Verb};
-use crate::ending::Ending;
+use crate::args::{BuiltInVerb, Cli, Color};
+use crate::exit::ExitStatus;
 
-/// A log stands for what is live in arguments that are only judged.
+/// A log in place of a live source, for arguments that are only parsed.
 const LOG: &str = "file://drive.lcm?mode=r";
 
 fn shell() -> Shell {
@@ -24,22 +25,23 @@ fn shell() -> Shell {
 
 fn parsed(arguments: &[&str]) -> Result<Box<RecordArgs>, Failure> {
     let cli = Cli::try_parse_from(["sluice", "record"].iter().chain(arguments));
-    let cli = cli.map_err(|error| Failure::WrongUse(error.to_string()))?;
-    let Verb::Record(args) = cli.verb else { panic!("not record") };
+    let cli = cli.map_err(|error| Failure::Usage(error.to_string()))?;
+    let BuiltInVerb::Record(args) = cli.verb else { panic!("not record") };
     Ok(args)
 }
 
-/// The pipeline that is made of these arguments.
-fn pipeline_of(arguments: &[&str]) -> Result<String, Failure> {
+/// The pipeline generated from these arguments.
+fn generated_pipeline(arguments: &[&str]) -> Result<String, Failure> {
     let (args, shell) = (parsed(arguments)?, shell());
-    let out = Out::of(&args, &shell)?;
+    let out = RecordingOutput::from_args(&args, &shell)?;
     text(&args, &out, &shell)
 }
 
-/// How files are named and cut with these arguments.
-fn out_of(arguments: &[&str]) -> (Numbering, Existing, String, Limits, u128) {
+/// How files are named and split with these arguments.
+fn output_settings(arguments: &[&str]) -> (Numbering, ExistingOutput, String, PieceLimits, u128) {
     let (args, shell) = (parsed(arguments).unwrap(), shell());
-    let Out { naming, limits, flush, .. } = Out::of(&args, &shell).unwrap();
+    let RecordingOutput { naming, limits, flush, .. } =
+        RecordingOutput::from_args(&args, &shell).unwrap();
     (naming.numbering, naming.existing, naming.suffix, limits, flush.as_millis())
 }
 
@@ -50,10 +52,10 @@ fn section<'t>(text: &'t str, name: &str) -> &'t str {
 
 #[test]
 fn a_log_of_everything_is_made_if_nothing_is_said() {
-    let (numbering, existing, suffix, limits, flush) = out_of(&[]);
-    assert_eq!((numbering, existing), (Numbering::Increment, Existing::Refuse));
-    assert_eq!((suffix.as_str(), limits, flush), ("", Limits::default(), 100));
-    let text = pipeline_of(&[]).unwrap();
+    let (numbering, existing, suffix, limits, flush) = output_settings(&[]);
+    assert_eq!((numbering, existing), (Numbering::Increment, ExistingOutput::Refuse));
+    assert_eq!((suffix.as_str(), limits, flush), ("", PieceLimits::default(), 100));
+    let text = generated_pipeline(&[]).unwrap();
     assert_eq!(section(&text, "sources.log"), "\nplugin = \"lcm-udp\"\n");
     assert!(text.contains("path = \"lcmlog-%Y-%m-%d\"\nrenumber = true"), "{text}");
 }
@@ -73,44 +75,44 @@ fn formats_are_told_by_extension_and_are_logs_if_nothing_tells() {
         ("drive.jsonl", "jsonl", ".jsonl"),
     ] {
         let arguments = ["udpm://239.255.76.67:7667", "--to", to];
-        let text = pipeline_of(&arguments).unwrap();
+        let text = generated_pipeline(&arguments).unwrap();
         let sink = section(&text, "sinks.out");
         assert!(sink.contains(&format!("plugin = \"{plugin}\"")), "{to}: {text}");
         assert_eq!(sink.contains("renumber = true"), plugin == "lcm-log", "{to}: {text}");
-        assert_eq!(out_of(&arguments).2, suffix, "{to}");
+        assert_eq!(output_settings(&arguments).2, suffix, "{to}");
     }
 }
 
 #[test]
 fn files_are_numbered_where_there_may_be_several() {
-    let numbering = |more: &[&str]| out_of(&[&["--to", "a"], more].concat()).0;
+    let numbering = |more: &[&str]| output_settings(&[&["--to", "a"], more].concat()).0;
     assert_eq!(numbering(&[]), Numbering::One);
     for more in [&["-i"][..], &["--split-mb", "0.5"], &["--split-seconds", "3"]] {
         assert_eq!(numbering(more), Numbering::Increment, "{more:?}");
     }
     assert_eq!(numbering(&["--rotate", "3", "--split-mb", "1"]), Numbering::Rotate(3));
-    assert_eq!(out_of(&["--rotate", "3"]).0, Numbering::Rotate(3));
+    assert_eq!(output_settings(&["--rotate", "3"]).0, Numbering::Rotate(3));
 }
 
 #[test]
 fn folders_are_cut_every_minute_unless_something_else_is_said() {
-    let limits = |more: &[&str]| out_of(&[&["--to", "tables/"], more].concat()).3;
+    let limits = |more: &[&str]| output_settings(&[&["--to", "tables/"], more].concat()).3;
     let age = |seconds| Some(Duration::from_secs(seconds));
-    assert_eq!(limits(&[]), Limits { bytes: None, age: age(60) });
-    assert_eq!(limits(&["--split-seconds", "5"]), Limits { bytes: None, age: age(5) });
-    assert_eq!(limits(&["--split-mb", "0.5"]), Limits { bytes: Some(1 << 19), age: None });
-    assert_eq!(out_of(&["--to", "tables/"]).0, Numbering::Folders);
+    assert_eq!(limits(&[]), PieceLimits { bytes: None, age: age(60) });
+    assert_eq!(limits(&["--split-seconds", "5"]), PieceLimits { bytes: None, age: age(5) });
+    assert_eq!(limits(&["--split-mb", "0.5"]), PieceLimits { bytes: Some(1 << 19), age: None });
+    assert_eq!(output_settings(&["--to", "tables/"]).0, Numbering::Folders);
 }
 
 #[test]
 fn what_is_compressed_is_cut_less_often() {
-    assert_eq!(out_of(&["--to", "a.lcm.zst"]).4, 1000);
-    assert_eq!(out_of(&["--to", "a.lcm.zst", "--as", "lcm-log"]).4, 1000);
+    assert_eq!(output_settings(&["--to", "a.lcm.zst"]).4, 1000);
+    assert_eq!(output_settings(&["--to", "a.lcm.zst", "--as", "lcm-log"]).4, 1000);
 }
 
 #[test]
 fn the_source_is_told_what_is_wanted() {
-    let text = pipeline_of(&[
+    let text = generated_pipeline(&[
         "udpm://239.255.76.67:7667",
         "--channel",
         "CAM_*",
@@ -149,13 +151,13 @@ buffer = 524288
 
 #[test]
 fn inverted_regexes_are_left_out() {
-    let text = pipeline_of(&["--regex", "A|B", "-v", "-x", "C"]).unwrap();
+    let text = generated_pipeline(&["--regex", "A|B", "-v", "-x", "C"]).unwrap();
     assert!(text.contains("exclude = [\"C\", \"re:A|B\"]") && !text.contains("channels"), "{text}");
 }
 
 #[test]
 fn messages_are_chosen_by_what_is_in_them() {
-    let text = pipeline_of(&["--types", "mit-dgc", "--where", "utime > 3"]).unwrap();
+    let text = generated_pipeline(&["--types", "mit-dgc", "--where", "utime > 3"]).unwrap();
     assert!(
         text.contains("plugin = \"decode\"") && text.contains("where = \"utime > 3\""),
         "{text}"
@@ -164,15 +166,16 @@ fn messages_are_chosen_by_what_is_in_them() {
 
 #[test]
 fn a_log_is_read_from_a_time_on_and_filtered_by_a_stage() {
-    let text = pipeline_of(&["file://x.lcm?start_timestamp=5", "--as", "lcm-log", "-c", "A"]);
+    let text =
+        generated_pipeline(&["file://x.lcm?start_timestamp=5", "--as", "lcm-log", "-c", "A"]);
     let failure = text.unwrap_err();
-    // It is looked into, to tell its format.
+    // The log is opened to detect its format.
     assert_eq!(failure.code(), 1, "{failure:?}");
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("x.lcm");
     fs::write(&log, "").unwrap();
     let url = format!("file://{}?start_timestamp=5", log.display());
-    let text = pipeline_of(&[&url, "-c", "A", "-n", "3"]).unwrap();
+    let text = generated_pipeline(&[&url, "-c", "A", "-n", "3"]).unwrap();
     assert!(section(&text, "sources.log").contains("plugin = \"lcm-log\""), "{text}");
     assert!(section(&text, "stages.keep").contains("start = \"5000ns\""), "{text}");
     assert!(section(&text, "stages.keep").contains("channels = \"A\""), "{text}");
@@ -203,7 +206,7 @@ fn what_contradicts_itself_is_wrong_use() {
         &[LOG, "--to", "a", "--interface", "lo"],
     ];
     for arguments in wrong {
-        let failure = pipeline_of(arguments).unwrap_err();
+        let failure = generated_pipeline(arguments).unwrap_err();
         assert_eq!(failure.code(), 2, "{arguments:?}: {failure:?}");
     }
 }
@@ -211,13 +214,13 @@ fn what_contradicts_itself_is_wrong_use() {
 #[test]
 fn modes_of_addresses_say_what_becomes_of_a_file() {
     for (to, wanted) in [
-        ("file://a?mode=w", Existing::Replace),
-        ("file://a?mode=a", Existing::Continue),
-        ("file://a", Existing::Refuse),
+        ("file://a?mode=w", ExistingOutput::Replace),
+        ("file://a?mode=a", ExistingOutput::Continue),
+        ("file://a", ExistingOutput::Refuse),
     ] {
-        assert_eq!(out_of(&["--to", to]).1, wanted, "{to}");
+        assert_eq!(output_settings(&["--to", to]).1, wanted, "{to}");
     }
-    let text = pipeline_of(&["--to", "file://a?mode=a"]).unwrap();
+    let text = generated_pipeline(&["--to", "file://a?mode=a"]).unwrap();
     assert!(text.contains("path = \"a\"\nappend = true\nrenumber = true"), "{text}");
 }
 
@@ -233,25 +236,25 @@ fn expressions_of_other_loggers_are_noticed() {
 fn rotated_files_are_reported_under_the_names_they_have_now() {
     let file = |rows| PublishedFile { path: "a.0".into(), rows, bytes: 0, blake3: None };
     let name = |number: u32| (number < 2).then(|| format!("a.{number}").into());
-    let left = as_rotated(vec![file(1), file(2), file(3)], name);
+    let left = rotated_files(vec![file(1), file(2), file(3)], name);
     let left: Vec<(PathBuf, u64)> = left.into_iter().map(|file| (file.path, file.rows)).collect();
     assert_eq!(left, [("a.1".into(), 2), ("a.0".into(), 3)]);
 }
 
-/// A live source that gives batches of events of a hundred bytes and ends, or waits to be stopped.
-struct Live {
+/// A live source that returns batches of events of 100 bytes, and then ends or waits to be stopped.
+struct FakeLiveSource {
     batches: usize,
     events: usize,
-    then: Then,
+    then: WhenDrained,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Then {
+enum WhenDrained {
     Ends,
     Waits,
 }
 
-impl sluice_core::Source for Live {
+impl sluice_core::Source for FakeLiveSource {
     fn inputs(&self) -> Result<Vec<Input>, Error> {
         Ok(Vec::new())
     }
@@ -272,7 +275,7 @@ impl sluice_core::Source for Live {
         Ok(Box::new(std::iter::from_fn(move || {
             let mut left = left.lock().unwrap();
             if *left == 0 {
-                while self.then == Then::Waits && !context.is_cancelled() {
+                while self.then == WhenDrained::Waits && !context.is_cancelled() {
                     std::thread::yield_now();
                 }
                 return None;
@@ -288,20 +291,20 @@ impl sluice_core::Source for Live {
     }
 }
 
-/// Records what is live with these arguments, in this folder.
-fn recorded(live: Live, folder: &Path, arguments: &[&str]) -> Outcome {
+/// Records the live source with these arguments, in this folder.
+fn recorded(live: FakeLiveSource, folder: &Path, arguments: &[&str]) -> CommandResult {
     let to = format!("{}/{}", folder.display(), arguments[0]);
     let arguments = [&["--progress", "none", "--to", &to], &arguments[1..]].concat();
     let (args, shell) = (parsed(&arguments)?, shell());
-    let out = Out::of(&args, &shell)?;
+    let out = RecordingOutput::from_args(&args, &shell)?;
     let text = text(&args, &out, &shell)?;
-    let mut pipeline = convert::read("test", &text, &shell)?;
+    let mut pipeline = convert::parse_generated("test", &text, &shell)?;
     pipeline.nodes[0].part = Part::Source(Box::new(live));
     record(pipeline, &args, out, &shell)
 }
 
-/// The names and lengths of what is in a folder.
-fn found(folder: &Path) -> Vec<(String, u64)> {
+/// The names and lengths of the files in a folder.
+fn listed(folder: &Path) -> Vec<(String, u64)> {
     let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
     let mut found: Vec<_> = entries
         .map(|e| (e.file_name().into_string().unwrap(), e.metadata().unwrap().len()))
@@ -314,17 +317,18 @@ fn named(files: &[(&str, u64)]) -> Vec<(String, u64)> {
     files.iter().map(|(name, len)| ((*name).to_owned(), *len)).collect()
 }
 
-const LIVE_FOR_NOW: Live = Live { batches: 10, events: 100, then: Then::Ends };
+const TEN_BATCHES: FakeLiveSource =
+    FakeLiveSource { batches: 10, events: 100, then: WhenDrained::Ends };
 
 #[test]
 fn what_comes_is_cut_where_it_is_long_enough() {
     let folder = tempfile::tempdir().unwrap();
-    // Each batch makes ten thousand bytes.
-    let ending = recorded(LIVE_FOR_NOW, folder.path(), &["a.lcm", "--split-mb", "0.02"]).unwrap();
-    assert_eq!(ending, Ending::Done);
+    // Each batch is 10,000 bytes.
+    let ending = recorded(TEN_BATCHES, folder.path(), &["a.lcm", "--split-mb", "0.02"]).unwrap();
+    assert_eq!(ending, ExitStatus::Done);
     let wanted =
         [("a.lcm.00", 30_000), ("a.lcm.01", 30_000), ("a.lcm.02", 30_000), ("a.lcm.03", 10_000)];
-    assert_eq!(found(folder.path()), named(&wanted));
+    assert_eq!(listed(folder.path()), named(&wanted));
 }
 
 #[test]
@@ -333,7 +337,7 @@ fn a_ring_of_files_keeps_the_last_ones_and_the_report_knows_them() {
     let report = folder.path().join("report.json");
     let ring = ["a.lcm", "--rotate", "2", "--split-mb", "0.02", "--report"];
     let arguments = [&ring[..], &[report.to_str().unwrap()]].concat();
-    recorded(LIVE_FOR_NOW, folder.path(), &arguments).unwrap();
+    recorded(TEN_BATCHES, folder.path(), &arguments).unwrap();
     let report: serde_json::Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
     let files = report["files"].as_array().unwrap();
     let bytes: Vec<u64> = files.iter().map(|file| file["bytes"].as_u64().unwrap()).collect();
@@ -342,17 +346,17 @@ fn a_ring_of_files_keeps_the_last_ones_and_the_report_knows_them() {
         assert_eq!(file["path"], folder.path().join(name).to_str().unwrap());
     }
     let names = ["a.lcm.0", "a.lcm.1", "report.json"];
-    assert_eq!(found(folder.path()).into_iter().map(|(name, _)| name).collect::<Vec<_>>(), names);
+    assert_eq!(listed(folder.path()).into_iter().map(|(name, _)| name).collect::<Vec<_>>(), names);
 }
 
 #[test]
 fn pieces_of_tables_are_one_dataset() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["tables/", "--split-mb", "0.0001"];
-    recorded(LIVE_FOR_NOW, folder.path(), &arguments).unwrap();
-    let pieces = found(&folder.path().join("tables"));
+    recorded(TEN_BATCHES, folder.path(), &arguments).unwrap();
+    let pieces = listed(&folder.path().join("tables"));
     assert!(pieces.len() > 1 && pieces[0].0 == "piece=00000", "{pieces:?}");
-    let first = found(&folder.path().join("tables/piece=00000"));
+    let first = listed(&folder.path().join("tables/piece=00000"));
     assert_eq!(
         first.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
         ["_manifest.json", "channel=POSE"]
@@ -362,21 +366,21 @@ fn pieces_of_tables_are_one_dataset() {
 #[test]
 fn what_is_there_is_refused_continued_or_replaced() {
     let folder = tempfile::tempdir().unwrap();
-    let record = |more: &[&str]| recorded(LIVE_FOR_NOW, folder.path(), &[&["a"], more].concat());
+    let record = |more: &[&str]| recorded(TEN_BATCHES, folder.path(), &[&["a"], more].concat());
     record(&[]).unwrap();
     assert_eq!(record(&[]).unwrap_err().code(), 1);
     record(&["-a"]).unwrap();
-    assert_eq!(found(folder.path()), named(&[("a", 200_000)]));
+    assert_eq!(listed(folder.path()), named(&[("a", 200_000)]));
     record(&["-f"]).unwrap();
     record(&["-i"]).unwrap();
-    assert_eq!(found(folder.path()), named(&[("a", 100_000), ("a.00", 100_000)]));
+    assert_eq!(listed(folder.path()), named(&[("a", 100_000), ("a.00", 100_000)]));
 }
 
 #[test]
 fn a_quota_that_is_exceeded_ends_a_recording_or_refuses_it() {
     let folder = tempfile::tempdir().unwrap();
-    let live = Live { then: Then::Waits, ..LIVE_FOR_NOW };
+    let live = FakeLiveSource { then: WhenDrained::Waits, ..TEN_BATCHES };
     let refused = recorded(live, folder.path(), &["a", "--disk-quota", "7P"]).unwrap_err();
     assert_eq!(refused.code(), 1);
-    assert!(found(folder.path()).is_empty());
+    assert!(listed(folder.path()).is_empty());
 }

@@ -1,9 +1,9 @@
-//! What `spy` takes.
+//! Arguments of `spy`.
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
-use crate::args::{ListenArgs, channel_type, length, pattern};
+use crate::args::{ListenArgs, channel_pattern, channel_type, duration};
 
 #[derive(Debug, Default, Args)]
 #[command(after_help = "\
@@ -24,30 +24,32 @@ Examples:
 
 Exit codes: 0 nothing was lost; 1 failed; 2 wrong use; 3 messages were lost on the way here.")]
 pub(crate) struct SpyArgs {
-    /// What to listen to: udpm://GROUP:PORT or tcpq://HOST:PORT. LCM_DEFAULT_URL if left out, or else
+    /// What to listen to: udpm://GROUP:PORT or tcpq://HOST:PORT. By default LCM_DEFAULT_URL, or
     /// udpm://239.255.76.67:7667.
     #[arg(value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) url: Option<String>,
 
-    /// Only channels that match: a name, a glob, or `re:` and a regular expression. May be repeated.
-    #[arg(short, long, value_name = "GLOB", value_parser = pattern)]
+    /// Only channels that match: a name, a glob, or `re:` and a regular expression. May be
+    /// repeated.
+    #[arg(short, long, value_name = "GLOB", value_parser = channel_pattern)]
     pub(crate) channel: Vec<String>,
 
     /// No channels that match. May be repeated.
-    #[arg(short = 'x', long, value_name = "GLOB", value_parser = pattern)]
+    #[arg(short = 'x', long, value_name = "GLOB", value_parser = channel_pattern)]
     pub(crate) exclude: Vec<String>,
 
-    /// Decode messages by the types that these files declare: files, globs, folders, or the name of a
-    /// built-in set such as mit-dgc. May be repeated.
+    /// Decode messages with the types declared in these files: files, globs, folders, or the name
+    /// of a built-in set such as mit-dgc. May be repeated.
     #[arg(long, value_name = "GLOB", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) types: Vec<String>,
 
-    /// Which type a channel has, where types share a fingerprint or fields: a channel or a pattern of
-    /// channels, and the type's full name. May be repeated.
+    /// The type of a channel, if its messages fit several types: a channel or channel pattern, and
+    /// the full name of the type. May be repeated.
     #[arg(long = "type", value_name = "CHANNEL=TYPE", value_parser = channel_type, requires = "types")]
     pub(crate) channel_types: Vec<(String, String)>,
 
-    /// End with exit code 2 where a channel that is named was not heard, instead of warning of it.
+    /// Exit with code 2 if a channel named in an option was not received, instead of printing a
+    /// warning.
     #[arg(long)]
     pub(crate) strict: bool,
 
@@ -55,8 +57,8 @@ pub(crate) struct SpyArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// How often to print without a terminal, or with --json: seconds, or 200ms, 1m30s.
-    #[arg(long, value_name = "T", value_parser = length, default_value = "1s")]
+    /// How often to print without a terminal or with --json: seconds, or 200ms, 1m30s.
+    #[arg(long, value_name = "T", value_parser = duration, default_value = "1s")]
     pub(crate) interval: String,
 
     #[command(flatten)]

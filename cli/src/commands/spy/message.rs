@@ -1,15 +1,15 @@
-//! One message as lines of text: its fields as JSON with a line for each, or its first bytes.
+//! Formats one message as lines: its fields as JSON, or a hex dump.
 
 use serde_json::Value;
 use sluice_core::name::printable;
 
 use crate::units;
 
-/// Bytes that are shown of a message whose type is not known.
-const SHOWN: usize = 4096;
+/// The maximum number of bytes shown of a message of unknown type.
+const MAX_BYTES_SHOWN: usize = 4096;
 
-/// Lines that are shown of a message.
-const MOST: usize = 10_000;
+/// The maximum number of lines shown of a message.
+const MAX_LINES: usize = 10_000;
 
 /// The fields of a message.
 pub(super) fn fields(value: &Value) -> Vec<String> {
@@ -18,7 +18,7 @@ pub(super) fn fields(value: &Value) -> Vec<String> {
     lines
 }
 
-/// Lists of values stand in one line, everything else has a line for each member.
+/// Lists of plain values take one line; other members take a line each.
 fn push(value: &Value, name: &str, depth: usize, end: &str, lines: &mut Vec<String>) {
     let indent = "  ".repeat(depth);
     let (open, close, members): (_, _, Vec<(String, &Value)>) = match value {
@@ -46,16 +46,16 @@ fn is_nested(value: &Value) -> bool {
     value.is_object() || value.is_array()
 }
 
-/// JSON leaves some control characters as they are; a terminal would obey them.
+/// JSON does not escape all control characters.
 fn add(line: String, lines: &mut Vec<String>) {
-    if lines.len() < MOST {
+    if lines.len() < MAX_LINES {
         lines.push(printable(&line).into_owned());
     }
 }
 
-/// The first bytes of a message, sixteen a line: place, bytes, and what of them is text.
+/// A hex dump: offset, 16 bytes per line, and printable characters.
 pub(super) fn bytes(payload: &[u8]) -> Vec<String> {
-    let shown = payload.get(..SHOWN).unwrap_or(payload);
+    let shown = payload.get(..MAX_BYTES_SHOWN).unwrap_or(payload);
     let line = |(at, bytes): (usize, &[u8])| {
         let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let text = bytes.iter().map(|byte| match byte {
@@ -108,6 +108,6 @@ mod tests {
             "000000  00 68 75 62 1b 20 61 6e 64 20 73 6f 20 6f 6e 2c  .hub. and so on,"
         );
         assert_eq!(lines[1], format!("000010  {:<47}   20", "20 32 30"));
-        assert_eq!(bytes(&[0; SHOWN + 3]).last().unwrap(), "and 3 more bytes");
+        assert_eq!(bytes(&[0; MAX_BYTES_SHOWN + 3]).last().unwrap(), "and 3 more bytes");
     }
 }

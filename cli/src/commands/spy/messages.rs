@@ -1,7 +1,7 @@
-//! What messages are: their types, and their fields. Decodes only what somebody looks at.
+//! Identifies and decodes messages, but only those displayed.
 //!
-//! Types are told by the stage `decode`, which is given one event at a time here, so that what `spy` shows
-//! is what a pipeline would make of it. It is no part of the run: every event would be decoded there.
+//! Decodes with the stage `decode`, one event at a time, so that `spy` shows what a pipeline would
+//! produce. The stage is not part of the run, where it would decode every event.
 
 use std::collections::HashMap;
 
@@ -11,75 +11,75 @@ use sluice_core::{
     ChannelId, Channels, Map, PluginFactory, PluginKind, Stage, StageContext, TypeKey, TypePaths,
 };
 
-use super::counting::{Last, Seen};
-use crate::commands::info::Types;
-use crate::ending::Failure;
+use super::counters::{ChannelView, LastEvent};
+use crate::commands::info::TypeNames;
+use crate::exit::Failure;
 use crate::inputs;
 use crate::shell::Shell;
 
-/// What messages are, as far as that is known.
-pub(super) struct Messages {
-    /// All types that there are names of.
-    types: Types,
+/// Identifies and decodes messages.
+pub(super) struct MessageDecoder {
+    /// All named types.
+    types: TypeNames,
     decode: Option<Box<dyn Map>>,
-    /// What is known already: by channel and fingerprint.
-    kinds: HashMap<(ChannelId, Option<TypeKey>), Type>,
+    /// Types found so far, by channel and fingerprint.
+    type_cache: HashMap<(ChannelId, Option<TypeKey>), TypeLabel>,
 }
 
 /// The type of a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Type {
-    /// Its name, if it is known.
+pub(super) struct TypeLabel {
+    /// The name, if known.
     pub(super) name: Option<String>,
-    /// Its fingerprint, if it has one.
+    /// The fingerprint, if it has one.
     pub(super) key: Option<TypeKey>,
 }
 
-/// More types than these are not remembered: a message may say anything in the place of its fingerprint.
+/// The size limit of the cache, as garbage payloads may have any fingerprint.
 const MOST_TYPES: usize = 100_000;
 
-impl Messages {
-    /// Messages of the types that these files declare, and names of those that are built in. If none are
-    /// given, the built-in types are what is decoded.
-    pub(super) fn of(
+impl MessageDecoder {
+    /// Creates a decoder for the types declared in these files, or for the built-in types if none
+    /// are given. All built-in types have names.
+    pub(super) fn from_types(
         types: &[String],
         channel_types: &[(String, String)],
         shell: &Shell,
     ) -> Result<Self, Failure> {
         let given: Vec<_> = types.iter().map(Into::into).collect();
         let decoded = if given.is_empty() { TypePaths::built_in() } else { TypePaths(given) };
-        let known = Types::named(&decoded.0, shell)?;
+        let known = TypeNames::from_paths(&decoded.0, shell)?;
         let decode = if decoded.0.is_empty() {
             None
         } else {
             Some(decoder(&decoded, channel_types, shell)?)
         };
-        Ok(Self { types: known, decode, kinds: HashMap::new() })
+        Ok(Self { types: known, decode, type_cache: HashMap::new() })
     }
 
     /// The type of a channel's last message.
-    pub(super) fn type_of(&mut self, seen: &Seen, table: &Channels) -> Type {
-        let key = self.types.keys(&seen.channel)(seen.last.payload());
-        if let Some(known) = self.kinds.get(&(seen.id, key)) {
+    pub(super) fn type_of(&mut self, seen: &ChannelView, table: &Channels) -> TypeLabel {
+        let key = self.types.type_lookup(&seen.channel)(seen.last.payload());
+        if let Some(known) = self.type_cache.get(&(seen.id, key)) {
             return known.clone();
         }
         let decoded = key.and_then(|_| self.decoded(&seen.last, table)).map(|(name, _)| name);
         let told = || key.and_then(|key| self.types.name(key)).map(str::to_owned);
         let name =
             decoded.or_else(told).or_else(|| seen.channel.type_name.as_deref().map(str::to_owned));
-        let found = Type { name, key };
-        if self.kinds.len() < MOST_TYPES {
-            self.kinds.insert((seen.id, key), found.clone());
+        let found = TypeLabel { name, key };
+        if self.type_cache.len() < MOST_TYPES {
+            self.type_cache.insert((seen.id, key), found.clone());
         }
         found
     }
 
-    /// The fields of a message as a JSON object; nothing if they cannot be told.
-    pub(super) fn fields(&self, last: &Last, table: &Channels) -> Option<Value> {
+    /// The fields of a message as a JSON object; `None` if it cannot be decoded.
+    pub(super) fn fields(&self, last: &LastEvent, table: &Channels) -> Option<Value> {
         self.decoded(last, table).map(|(_, fields)| fields)
     }
 
-    fn decoded(&self, last: &Last, table: &Channels) -> Option<(String, Value)> {
+    fn decoded(&self, last: &LastEvent, table: &Channels) -> Option<(String, Value)> {
         let decode = self.decode.as_ref()?;
         let batch = decode.apply(last.batch(), &mut StageContext::new(table, None)).ok()?;
         let rows = batch.rows().first()?;
@@ -89,13 +89,13 @@ impl Messages {
     }
 }
 
-/// The stage that decodes messages of these types.
+/// Creates the `decode` stage for these types.
 fn decoder(
     types: &TypePaths,
     channel_types: &[(String, String)],
     shell: &Shell,
 ) -> Result<Box<dyn Map>, Failure> {
-    let plugin = inputs::named(shell, PluginKind::Stage, "decode")?;
+    let plugin = inputs::plugin_named(shell, PluginKind::Stage, "decode")?;
     let each = channel_types.iter().map(|(channel, name)| (channel.clone(), json!(name)));
     let options = json!({ "types": types, "channel_types": each.collect::<Object<_, _>>() });
     let PluginFactory::Stage(make) = plugin.make else {
@@ -104,6 +104,6 @@ fn decoder(
     match make(options) {
         Ok(Stage::Map(map)) => Ok(map),
         Ok(_) => Err(Failure::Failed(format!("`{}` has a memory", plugin.name))),
-        Err(error) => Err(Failure::WrongUse(error.message)),
+        Err(error) => Err(Failure::Usage(error.message)),
     }
 }

@@ -1,10 +1,10 @@
-//! `spy`: what is on a live network, as a table that changes, as tables, or as JSON.
+//! `spy`: shows what is on a live network, as a live table, printed tables, or JSON.
 //!
-//! The engine receives into a sink that only counts (`counting`); a thread beside it looks at the counts
-//! now and then, and decodes what it shows (`messages`).
+//! The engine receives into a sink that only counts (`counters`). Another thread reads the counters
+//! periodically, and decodes the messages it displays (`messages`).
 
 mod args;
-mod counting;
+mod counters;
 mod message;
 mod messages;
 mod rates;
@@ -25,84 +25,92 @@ use sluice_pipeline::run::{self, Options, Progress, Snapshot, Stop};
 use sluice_pipeline::{Pipeline, Report};
 
 use crate::commands::execute;
-use crate::ending::{Ending, Failure, Outcome};
-use crate::flags::Origin;
+use crate::exit::{CommandResult, ExitStatus, Failure};
+use crate::flags::PipelineOrigin;
 use crate::inputs;
-use crate::log::tell;
+use crate::log::log_message;
 use crate::shell::Shell;
-use crate::signals::{Listening, SignalMessages};
-use crate::terminal::{Screen, Terminal};
+use crate::signals::{SignalListener, SignalMessages};
+use crate::terminal::{ScreenArea, Terminal};
 use crate::units;
 
 pub(crate) use args::SpyArgs;
-use counting::{Books, Counting, Seen, View};
-use messages::{Messages, Type};
-use screen::{Act, Choice, Head};
-use table::Row;
+use counters::{ChannelView, CountingSink, SpyCounters, SpyView};
+use messages::{MessageDecoder, TypeLabel};
+use screen::{ScreenState, SpyCommand, TableHeader};
+use table::SpyRow;
 
-/// An address that the usual source takes, which knows by itself where to listen.
-const LIVE: &str = "udpm://";
+/// Selects the default source, which has its own default address.
+const DEFAULT_SCHEME: &str = "udpm://";
 
-/// Over how long rates are worked out, at least.
+/// The minimum window of rates.
 const WINDOW: Duration = Duration::from_secs(5);
 
-/// Nothing is said to who stops it: that is how it ends.
+/// No messages on signals: that is how it normally ends.
 const STOPPING: SignalMessages = ["", ""];
 
-pub(crate) fn run(args: &SpyArgs, shell: &Shell) -> Outcome {
+pub(crate) fn run(args: &SpyArgs, shell: &Shell) -> CommandResult {
     let source = source(args, shell)?;
     let interval = interval(args)?;
-    let messages = Messages::of(&args.types, &args.channel_types, shell)?;
-    let books = Arc::new(Books::new(WINDOW.max(interval)));
-    let counting = Box::new(Counting(Arc::clone(&books)));
+    let messages = MessageDecoder::from_types(&args.types, &args.channel_types, shell)?;
+    let books = Arc::new(SpyCounters::new(WINDOW.max(interval)));
+    let counting = Box::new(CountingSink(Arc::clone(&books)));
     let node = inputs::source_node(source, options(args))?;
     let address = address(&node, args);
     let nodes = vec![node, inputs::sink_node(counting)];
     let pipeline = Pipeline { nodes, ..Pipeline::default() };
-    let form = Form::of(args, interval);
-    let watch = Arc::new(Watch { told: form.tells_notes(shell), state: Mutex::default() });
+    let form = SpyDisplay::from_args(args, interval);
+    let watch = Arc::new(NetworkWatch { told: form.prints_notes(shell), state: Mutex::default() });
     let options = Options { progress: Some(watch.clone()), ..Options::default() };
-    let listening = Listening::start(Arc::clone(&options.stop), &STOPPING, |_| {});
+    let listening = SignalListener::start(Arc::clone(&options.stop), &STOPPING, |_| {});
     let stop = Arc::clone(&options.stop);
     let spy = Spy { address, books: Arc::clone(&books), watch: Arc::clone(&watch), messages, stop };
     let decodes = !args.types.is_empty();
-    let report = execute::beside(
+    let report = execute::run_with_watcher(
         &options.stop,
         move |over| spy.show(form, decodes, over),
-        || run::run(pipeline, &options).map_err(|error| Failure::from(error).by(&options.stop)),
+        || {
+            run::run(pipeline, &options)
+                .map_err(|error| Failure::from(error).with_exit_code_of(&options.stop))
+        },
     );
     drop(listening);
     if watch.state().closed {
-        return Ok(Ending::Done);
+        return Ok(ExitStatus::Done);
     }
-    tell_end(report?, &watch, args.strict, shell)
+    print_end(report?, &watch, args.strict, shell)
 }
 
-fn tell_end(mut report: Report, watch: &Watch, strict: bool, shell: &Shell) -> Outcome {
+fn print_end(
+    mut report: Report,
+    watch: &NetworkWatch,
+    strict: bool,
+    shell: &Shell,
+) -> CommandResult {
     if watch.told {
         report.notes.clear();
     }
-    execute::tell_losses(&report, Origin::Flags, shell);
-    execute::tell_unmatched(&report, Origin::Flags, shell);
+    execute::report_losses(&report, PipelineOrigin::Flags, shell);
+    execute::report_unmatched(&report, PipelineOrigin::Flags, shell);
     let events = report.sources.values().map(|source| source.events).sum();
-    shell.say(&format!("{} in {:.2} s", units::many(events, "event"), report.seconds));
-    Ok(execute::ending_of(&report, strict))
+    shell.info(&format!("{} in {:.2} s", units::pluralize(events, "event"), report.seconds));
+    Ok(execute::exit_status(&report, strict))
 }
 
-/// The source that receives from the address, or from where it would by itself.
+/// The source for the URL, or the default source.
 fn source<'s>(args: &SpyArgs, shell: &'s Shell) -> Result<&'s Plugin, Failure> {
-    let url = args.url.as_deref().unwrap_or(LIVE);
+    let url = args.url.as_deref().unwrap_or(DEFAULT_SCHEME);
     if !inputs::is_url(url) {
-        return Err(Failure::WrongUse(format!(
-            "{url} is no address such as {LIVE}239.255.76.67:7667; `sluice info` tells of a log, and \
+        return Err(Failure::Usage(format!(
+            "{url} is no address such as {DEFAULT_SCHEME}239.255.76.67:7667; `sluice info` tells of a log, and \
              `sluice play` plays it"
         )));
     }
-    inputs::of_url(shell, PluginKind::Source, url)
+    inputs::plugin_for_url(shell, PluginKind::Source, url)
 }
 
 fn interval(args: &SpyArgs) -> Result<Duration, Failure> {
-    TimeLength::parse(&args.interval).map(TimeLength::duration).map_err(Failure::WrongUse)
+    TimeLength::parse(&args.interval).map(TimeLength::duration).map_err(Failure::Usage)
 }
 
 /// The options of the source.
@@ -124,62 +132,62 @@ fn options(args: &SpyArgs) -> Value {
     options.into()
 }
 
-/// What is listened to, as the source says it.
+/// The address, as the source reports it.
 fn address(node: &sluice_pipeline::Node, args: &SpyArgs) -> String {
     let sluice_pipeline::Part::Source(source) = &node.part else { return String::new() };
-    // What cannot be said now, the run will say.
+    // Errors are reported by the run.
     let inputs = source.inputs().unwrap_or_default();
     let path = inputs.first().map(|input| input.path.display().to_string());
     path.or_else(|| args.url.clone()).unwrap_or_default()
 }
 
-/// How it is shown.
-enum Form {
-    /// A table that changes, on a terminal.
+/// How counters are displayed.
+enum SpyDisplay {
+    /// A live table on a terminal.
     Screen(Terminal),
-    /// A table now and then.
+    /// A table per interval.
     Tables(Duration),
-    /// An object now and then.
+    /// A JSON object per interval.
     Json(Duration),
 }
 
-impl Form {
-    fn of(args: &SpyArgs, interval: Duration) -> Self {
+impl SpyDisplay {
+    fn from_args(args: &SpyArgs, interval: Duration) -> Self {
         if args.json {
             return Self::Json(interval);
         }
-        Terminal::open(Screen::Whole).map_or(Self::Tables(interval), Self::Screen)
+        Terminal::open(ScreenArea::Whole).map_or(Self::Tables(interval), Self::Screen)
     }
 
-    /// Whether what inputs say of themselves is told at once, on standard error.
-    fn tells_notes(&self, shell: &Shell) -> bool {
+    /// Whether notes are printed on standard error as they occur.
+    fn prints_notes(&self, shell: &Shell) -> bool {
         !matches!(self, Self::Screen(_)) && !shell.quiet
     }
 }
 
-/// What the engine tells.
-struct Watch {
-    /// Whether notes are told at once.
+/// Receives progress from the engine.
+struct NetworkWatch {
+    /// Whether notes are printed as they occur.
     told: bool,
-    state: Mutex<Told>,
+    state: Mutex<NetworkWatchState>,
 }
 
 #[derive(Default)]
-struct Told {
+struct NetworkWatchState {
     losses: BTreeMap<String, u64>,
-    /// The losses when counting began.
+    /// The losses when counting was reset.
     before: BTreeMap<String, u64>,
     note: Option<String>,
-    /// Nobody reads standard output any more.
+    /// Whether standard output was closed.
     closed: bool,
 }
 
-impl Watch {
-    fn state(&self) -> MutexGuard<'_, Told> {
+impl NetworkWatch {
+    fn state(&self) -> MutexGuard<'_, NetworkWatchState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was lost since counting began, by reason.
+    /// Losses since counting was reset, by reason.
     fn losses(&self) -> BTreeMap<String, u64> {
         let told = self.state();
         let since = |(reason, count): (&String, &u64)| {
@@ -189,7 +197,7 @@ impl Watch {
         told.losses.iter().map(since).filter(|(_, count)| *count > 0).collect()
     }
 
-    /// What the input said last of itself, if that has not been told.
+    /// The last note, if notes are not printed.
     fn note(&self) -> Option<String> {
         self.state().note.clone().filter(|_| !self.told)
     }
@@ -200,7 +208,7 @@ impl Watch {
     }
 }
 
-impl Progress for Watch {
+impl Progress for NetworkWatch {
     fn update(&self, _: &Snapshot) {}
 
     fn losses(&self, _: &str, losses: &BTreeMap<String, u64>) {
@@ -209,28 +217,28 @@ impl Progress for Watch {
 
     fn note(&self, node: &str, what: &str) {
         if self.told {
-            tell(&format!("{node}: {}", printable_sentence(what)));
+            log_message(&format!("{node}: {}", printable_sentence(what)));
         }
         self.state().note = Some(what.to_owned());
     }
 }
 
-/// Who looks.
+/// Displays the counters.
 struct Spy {
     address: String,
-    books: Arc<Books>,
-    watch: Arc<Watch>,
-    messages: Messages,
+    books: Arc<SpyCounters>,
+    watch: Arc<NetworkWatch>,
+    messages: MessageDecoder,
     stop: Arc<Stop>,
 }
 
 impl Spy {
-    /// Shows what comes until it is over.
-    fn show(mut self, form: Form, decodes: bool, over: &Receiver<()>) {
+    /// Displays counters until the run ends.
+    fn show(mut self, form: SpyDisplay, decodes: bool, over: &Receiver<()>) {
         match form {
-            Form::Screen(terminal) => self.follow_keys(terminal, over),
-            Form::Tables(interval) => self.print(interval, over, |spy, _| spy.table()),
-            Form::Json(interval) => self.print(interval, over, |spy, since| {
+            SpyDisplay::Screen(terminal) => self.follow_keys(terminal, over),
+            SpyDisplay::Tables(interval) => self.print(interval, over, |spy, _| spy.table()),
+            SpyDisplay::Json(interval) => self.print(interval, over, |spy, since| {
                 let line = spy.json(decodes, since).to_string();
                 let mut line = json_escaped(&line).into_owned();
                 line.push('\n');
@@ -239,26 +247,26 @@ impl Spy {
         }
     }
 
-    /// Prints something now and then, and once more at the end.
+    /// Prints `text` every `interval`, and once more at the end.
     fn print(
         &mut self,
         interval: Duration,
         over: &Receiver<()>,
-        text: impl Fn(&mut Self, &mut Since) -> String,
+        text: impl Fn(&mut Self, &mut RateBaseline) -> String,
     ) {
-        let (mut due, mut since) = (Instant::now() + interval, Since::default());
+        let (mut due, mut since) = (Instant::now() + interval, RateBaseline::default());
         loop {
             let wait = due.saturating_duration_since(Instant::now());
             let is_over = match over.recv_timeout(wait) {
                 Ok(()) => true,
                 Err(RecvTimeoutError::Timeout) => false,
-                // It failed, which is all there is to say.
+                // The run failed.
                 Err(RecvTimeoutError::Disconnected) => return,
             };
             let text = text(self, &mut since);
             let mut out = io::stdout().lock();
             if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
-                // Whoever read it has seen enough.
+                // The reader closed standard output.
                 self.watch.state().closed = true;
                 self.stop.request();
                 return;
@@ -266,7 +274,7 @@ impl Spy {
             if is_over {
                 return;
             }
-            // A reader that does not keep up gets fewer, and not several at once.
+            // A slow reader skips intervals, instead of getting several outputs at once.
             due = (due + interval).max(Instant::now());
         }
     }
@@ -279,8 +287,8 @@ impl Spy {
         lines.join("\n") + "\n\n"
     }
 
-    fn head(&self, view: &View) -> Head {
-        Head {
+    fn head(&self, view: &SpyView) -> TableHeader {
+        TableHeader {
             address: self.address.clone(),
             counted: view.counted,
             channels: view.channels.len(),
@@ -293,8 +301,8 @@ impl Spy {
         }
     }
 
-    fn rows(&mut self, view: &View) -> Vec<Row> {
-        let row = |seen: &Seen| Row {
+    fn rows(&mut self, view: &SpyView) -> Vec<SpyRow> {
+        let row = |seen: &ChannelView| SpyRow {
             name: seen.channel.name.text().to_owned(),
             kind: self.type_of(seen, view),
             events: seen.events,
@@ -307,19 +315,19 @@ impl Spy {
         view.channels.iter().map(row).collect()
     }
 
-    fn type_of(&mut self, seen: &Seen, view: &View) -> Type {
+    fn type_of(&mut self, seen: &ChannelView, view: &SpyView) -> TypeLabel {
         let table = view.table.as_ref();
         table.map(|table| self.messages.type_of(seen, table)).unwrap_or_default()
     }
 
-    fn json(&mut self, decodes: bool, since: &mut Since) -> Value {
+    fn json(&mut self, decodes: bool, since: &mut RateBaseline) -> Value {
         let view = self.books.view();
         let losses = self.watch.losses();
         let channels: Vec<Value> = view
             .channels
             .iter()
             .map(|seen| {
-                let Type { name, key } = self.type_of(seen, &view);
+                let TypeLabel { name, key } = self.type_of(seen, &view);
                 let mut channel = json!({
                     "name": seen.channel.name.text(),
                     "type": name,
@@ -357,7 +365,8 @@ impl Spy {
     fn follow_keys(&mut self, mut terminal: Terminal, over: &Receiver<()>) {
         const EVERY: Duration = Duration::from_millis(250);
         const PATIENCE: Duration = Duration::from_millis(50);
-        let (mut choice, mut view, mut rows) = (Choice::default(), View::default(), Vec::new());
+        let (mut choice, mut view, mut rows) =
+            (ScreenState::default(), SpyView::default(), Vec::new());
         let mut due = Instant::now();
         while matches!(over.recv_timeout(Duration::ZERO), Err(RecvTimeoutError::Timeout)) {
             let is_due = Instant::now() >= due;
@@ -373,9 +382,9 @@ impl Spy {
                 continue;
             }
             for key in pressed {
-                match choice.press(key, &rows, size.1) {
-                    Some(Act::Quit) => self.stop.request(),
-                    Some(Act::Reset) => {
+                match choice.handle_key(key, &rows, size.1) {
+                    Some(SpyCommand::Quit) => self.stop.request(),
+                    Some(SpyCommand::Reset) => {
                         self.books.reset();
                         self.watch.reset();
                         due = Instant::now();
@@ -385,13 +394,13 @@ impl Spy {
             }
             let message = self.message(&choice, &view);
             let head = self.head(&view);
-            terminal.draw(&choice.frame(&head, &rows, message.as_deref(), size));
+            terminal.draw(&choice.render(&head, &rows, message.as_deref(), size));
         }
     }
 
-    /// The message that is shown, as lines.
-    fn message(&mut self, choice: &Choice, view: &View) -> Option<Vec<String>> {
-        let name = choice.message_of()?;
+    /// The displayed message, as lines.
+    fn message(&mut self, choice: &ScreenState, view: &SpyView) -> Option<Vec<String>> {
+        let name = choice.shown_message()?;
         let seen = view.channels.iter().find(|seen| seen.channel.name.text() == name)?;
         let (time, number) = (time::format(seen.last.time()), seen.last.sequence());
         let mut lines = vec![format!("{time}  #{number}"), String::new()];
@@ -405,17 +414,17 @@ impl Spy {
     }
 }
 
-/// What there was at the last line.
+/// The counts at the last output, to compute rates.
 #[derive(Default)]
-struct Since {
+struct RateBaseline {
     elapsed: Duration,
     events: u64,
     bytes: u64,
 }
 
-impl Since {
-    /// Events and bytes a second since then; from now on since now.
-    fn rates(&mut self, view: &View) -> (f64, f64) {
+impl RateBaseline {
+    /// Returns events and bytes per second since the last call.
+    fn rates(&mut self, view: &SpyView) -> (f64, f64) {
         let seconds = view.elapsed.saturating_sub(self.elapsed).as_secs_f64().max(1e-9);
         let rates = (
             view.events.saturating_sub(self.events) as f64 / seconds,

@@ -1,4 +1,4 @@
-//! The screen of `spy`: what keys do to it, and its lines. Draws nothing.
+//! The screen of `spy`: reacts to keys, and renders lines. Draws nothing.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -6,102 +6,107 @@ use std::time::Duration;
 
 use sluice_core::name::printable;
 
-use super::table::{self, Row};
-use crate::terminal::{Key, clipped, width};
+use super::table::{self, SpyRow};
+use crate::terminal::{KeyPress, clipped, width};
 use crate::units;
 
-/// What is chosen on the screen.
+/// Sort order, selection and scroll position.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Choice {
-    order: Order,
-    /// The name of the channel that is chosen.
+pub(super) struct ScreenState {
+    order: ChannelOrder,
+    /// The name of the selected channel.
     channel: Option<String>,
-    /// The first channel that is shown, by its place.
+    /// The index of the first row shown.
     top: usize,
-    /// The first line of the message that is shown, if one is.
+    /// The first line shown of the displayed message, if any.
     message: Option<usize>,
 }
 
-/// What channels are ordered by.
+/// The sort order of channels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Order {
+enum ChannelOrder {
     #[default]
     Name,
     Rate,
     Bandwidth,
 }
 
-/// What a key asks for, beyond the screen.
+/// A command given by a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Act {
-    /// To count from here.
+pub(super) enum SpyCommand {
+    /// Reset the counters.
     Reset,
-    /// To end.
+    /// Quit.
     Quit,
 }
 
-/// What stands above the table.
+/// The header above the table.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Head {
+pub(super) struct TableHeader {
     pub(super) address: String,
-    /// How long has been counted.
+    /// Time since counting was reset.
     pub(super) counted: Duration,
     pub(super) channels: usize,
-    /// Channels that are not in the table.
+    /// The number of channels not in the table.
     pub(super) more_channels: usize,
     pub(super) events: u64,
     pub(super) events_per_second: f64,
     pub(super) bytes_per_second: f64,
     pub(super) losses: BTreeMap<String, u64>,
-    /// What the input said last of itself.
+    /// The last note.
     pub(super) note: Option<String>,
 }
 
 const KEYS: &str = "n name  h Hz  b bandwidth  up down enter message  r reset  q end";
 const MESSAGE_KEYS: &str = "up down  left back  r reset  q end";
 
-impl Choice {
-    /// The channel whose message is shown.
-    pub(super) fn message_of(&self) -> Option<&str> {
+impl ScreenState {
+    /// The channel whose message is displayed.
+    pub(super) fn shown_message(&self) -> Option<&str> {
         self.message.and(self.channel.as_deref())
     }
 
-    /// Puts rows into the order that is chosen; by name where that does not tell them apart.
-    pub(super) fn sort(&self, rows: &mut [Row]) {
+    /// Sorts rows, with ties by name.
+    pub(super) fn sort(&self, rows: &mut [SpyRow]) {
         rows.sort_by(|a, b| a.name.cmp(&b.name));
-        // Rates are compared in thousandths, as floats have no order of their own.
+        // Compare rates as integers, in thousandths, as floats have no total order.
         let thousandths = |rate: Option<f64>| Reverse((rate.unwrap_or(-1.0) * 1000.0) as i64);
         match self.order {
-            Order::Name => {}
-            Order::Rate => rows.sort_by_key(|row| thousandths(row.hz)),
-            Order::Bandwidth => rows.sort_by_key(|row| thousandths(row.bytes_per_second)),
+            ChannelOrder::Name => {}
+            ChannelOrder::Rate => rows.sort_by_key(|row| thousandths(row.hz)),
+            ChannelOrder::Bandwidth => rows.sort_by_key(|row| thousandths(row.bytes_per_second)),
         }
     }
 
-    /// Does what a key asks for. `rows` are in the order they are shown in, on so many lines.
-    pub(super) fn press(&mut self, key: Key, rows: &[Row], lines: usize) -> Option<Act> {
+    /// Handles a key. `rows` are sorted as displayed; `lines` is the height of the screen.
+    pub(super) fn handle_key(
+        &mut self,
+        key: KeyPress,
+        rows: &[SpyRow],
+        lines: usize,
+    ) -> Option<SpyCommand> {
         let page = lines.saturating_sub(6).max(1) as isize;
         match key {
-            Key::Char('q' | 'Q') => return Some(Act::Quit),
-            Key::Char('r') => return Some(Act::Reset),
-            Key::Char('n') => self.order = Order::Name,
-            Key::Char('h') => self.order = Order::Rate,
-            Key::Char('b') => self.order = Order::Bandwidth,
-            Key::Up => self.step(-1, rows),
-            Key::Down => self.step(1, rows),
-            Key::PageUp => self.step(-page, rows),
-            Key::PageDown => self.step(page, rows),
-            Key::Home => self.step(isize::MIN, rows),
-            Key::End => self.step(isize::MAX, rows),
-            Key::Enter if self.message.is_some() => self.message = None,
-            Key::Enter | Key::Right => self.message = self.channel.as_ref().map(|_| 0),
-            Key::Left | Key::Escape | Key::Backspace => self.message = None,
-            Key::Char(_) => {}
+            KeyPress::Char('q' | 'Q') => return Some(SpyCommand::Quit),
+            KeyPress::Char('r') => return Some(SpyCommand::Reset),
+            KeyPress::Char('n') => self.order = ChannelOrder::Name,
+            KeyPress::Char('h') => self.order = ChannelOrder::Rate,
+            KeyPress::Char('b') => self.order = ChannelOrder::Bandwidth,
+            KeyPress::Up => self.step(-1, rows),
+            KeyPress::Down => self.step(1, rows),
+            KeyPress::PageUp => self.step(-page, rows),
+            KeyPress::PageDown => self.step(page, rows),
+            KeyPress::Home => self.step(isize::MIN, rows),
+            KeyPress::End => self.step(isize::MAX, rows),
+            KeyPress::Enter if self.message.is_some() => self.message = None,
+            KeyPress::Enter | KeyPress::Right => self.message = self.channel.as_ref().map(|_| 0),
+            KeyPress::Left | KeyPress::Escape | KeyPress::Backspace => self.message = None,
+            KeyPress::Char(_) => {}
         }
         None
     }
 
-    fn step(&mut self, lines: isize, rows: &[Row]) {
+    fn step(&mut self, lines: isize, rows: &[SpyRow]) {
         if let Some(top) = &mut self.message {
             *top = top.saturating_add_signed(lines);
             return;
@@ -115,17 +120,16 @@ impl Choice {
         self.channel = rows.get(place).map(|row| row.name.clone());
     }
 
-    fn place(&self, rows: &[Row]) -> Option<usize> {
+    fn place(&self, rows: &[SpyRow]) -> Option<usize> {
         let channel = self.channel.as_ref()?;
         rows.iter().position(|row| row.name == *channel)
     }
 
-    /// The whole screen: so many lines at most, each so wide at most. `message` are the lines of the
-    /// message that is shown.
-    pub(super) fn frame(
+    /// Renders the screen to fit `size`. `message` are the lines of the displayed message.
+    pub(super) fn render(
         &mut self,
-        head: &Head,
-        rows: &[Row],
+        head: &TableHeader,
+        rows: &[SpyRow],
         message: Option<&[String]>,
         (columns, lines): (usize, usize),
     ) -> Vec<String> {
@@ -146,8 +150,8 @@ impl Choice {
         frame
     }
 
-    fn add_table(&mut self, rows: &[Row], room: usize, columns: usize, frame: &mut Vec<String>) {
-        // One line has the heads.
+    fn add_table(&mut self, rows: &[SpyRow], room: usize, columns: usize, frame: &mut Vec<String>) {
+        // One line is the column header.
         let shown = room.saturating_sub(1);
         let place = self.place(rows);
         if let Some(place) = place {
@@ -169,7 +173,7 @@ impl Choice {
     fn add_message(
         &mut self,
         message: &[String],
-        rows: &[Row],
+        rows: &[SpyRow],
         room: usize,
         columns: usize,
         frame: &mut Vec<String>,
@@ -185,8 +189,8 @@ impl Choice {
     }
 }
 
-impl Head {
-    /// The lines, however wide.
+impl TableHeader {
+    /// The lines of the header, not clipped.
     pub(super) fn lines(&self) -> Vec<String> {
         let more = match self.more_channels {
             0 => String::new(),
@@ -196,9 +200,9 @@ impl Head {
         let mut lines = vec![format!(
             "{}  {}{more}  {rate} events/s  {}/s  {} in {} s",
             printable(&self.address),
-            units::many(self.channels as u64, "channel"),
+            units::pluralize(self.channels as u64, "channel"),
             units::bytes(self.bytes_per_second as u64),
-            units::many(self.events, "event"),
+            units::pluralize(self.events, "event"),
             units::count(self.counted.as_secs()),
         )];
         lines.push(match self.losses.values().sum() {
@@ -219,18 +223,18 @@ impl Head {
 mod tests {
     use super::*;
 
-    fn rows(count: usize) -> Vec<Row> {
-        let row = |n: usize| Row {
+    fn rows(count: usize) -> Vec<SpyRow> {
+        let row = |n: usize| SpyRow {
             name: format!("CH_{n:03}"),
             hz: Some((n * 7 % 10) as f64),
             bytes_per_second: Some((n * 3 % 10) as f64),
-            ..Row::default()
+            ..SpyRow::default()
         };
         (0..count).map(row).collect()
     }
 
-    fn head() -> Head {
-        Head { address: "udpm://x:1".into(), channels: 3, ..Head::default() }
+    fn head() -> TableHeader {
+        TableHeader { address: "udpm://x:1".into(), channels: 3, ..TableHeader::default() }
     }
 
     fn names(frame: &[String]) -> Vec<String> {
@@ -242,8 +246,8 @@ mod tests {
     #[test]
     fn channels_are_ordered_as_keys_ask() {
         let sorted = |key: char| {
-            let (mut choice, mut rows) = (Choice::default(), rows(5));
-            assert_eq!(choice.press(Key::Char(key), &rows, 24), None);
+            let (mut choice, mut rows) = (ScreenState::default(), rows(5));
+            assert_eq!(choice.handle_key(KeyPress::Char(key), &rows, 24), None);
             choice.sort(&mut rows);
             rows.iter().map(|row| row.name[5..].to_owned()).collect::<String>()
         };
@@ -252,70 +256,71 @@ mod tests {
 
     #[test]
     fn keys_reset_and_end() {
-        let press = |key| Choice::default().press(key, &rows(3), 24);
-        assert_eq!(press(Key::Char('r')), Some(Act::Reset));
-        assert_eq!(press(Key::Char('q')), Some(Act::Quit));
-        assert_eq!(press(Key::Char('x')), None);
+        let press = |key| ScreenState::default().handle_key(key, &rows(3), 24);
+        assert_eq!(press(KeyPress::Char('r')), Some(SpyCommand::Reset));
+        assert_eq!(press(KeyPress::Char('q')), Some(SpyCommand::Quit));
+        assert_eq!(press(KeyPress::Char('x')), None);
     }
 
     #[test]
     fn the_chosen_channel_is_always_shown_and_stays_chosen_in_another_order() {
-        let (mut choice, rows) = (Choice::default(), rows(500));
+        let (mut choice, rows) = (ScreenState::default(), rows(500));
         let size = (60, 12);
-        assert_eq!(names(&choice.frame(&head(), &rows, None, size))[0], "CH_000");
+        assert_eq!(names(&choice.render(&head(), &rows, None, size))[0], "CH_000");
         for _ in 0..200 {
-            choice.press(Key::Down, &rows, 12);
+            choice.handle_key(KeyPress::Down, &rows, 12);
         }
-        let frame = choice.frame(&head(), &rows, None, size);
+        let frame = choice.render(&head(), &rows, None, size);
         let chosen = frame.iter().find(|line| line.starts_with("\x1b[7m")).unwrap();
         assert!(chosen.contains("CH_199"), "{chosen}");
-        choice.press(Key::End, &rows, 12);
-        assert_eq!(names(&choice.frame(&head(), &rows, None, size)).last().unwrap(), "CH_499");
-        choice.press(Key::PageUp, &rows, 12);
-        assert!(names(&choice.frame(&head(), &rows, None, size)).contains(&"CH_493".to_owned()));
-        choice.press(Key::Home, &rows, 12);
-        assert_eq!(names(&choice.frame(&head(), &rows, None, size))[0], "CH_000");
-        choice.press(Key::Char('h'), &rows, 12);
+        choice.handle_key(KeyPress::End, &rows, 12);
+        assert_eq!(names(&choice.render(&head(), &rows, None, size)).last().unwrap(), "CH_499");
+        choice.handle_key(KeyPress::PageUp, &rows, 12);
+        assert!(names(&choice.render(&head(), &rows, None, size)).contains(&"CH_493".to_owned()));
+        choice.handle_key(KeyPress::Home, &rows, 12);
+        assert_eq!(names(&choice.render(&head(), &rows, None, size))[0], "CH_000");
+        choice.handle_key(KeyPress::Char('h'), &rows, 12);
         assert_eq!(choice.channel.as_deref(), Some("CH_000"));
     }
 
     #[test]
     fn a_message_is_opened_scrolled_and_closed() {
-        let (mut choice, rows) = (Choice::default(), rows(3));
-        choice.press(Key::Enter, &rows, 24);
-        assert_eq!(choice.message_of(), None);
-        choice.press(Key::Down, &rows, 24);
-        choice.press(Key::Enter, &rows, 24);
-        assert_eq!(choice.message_of(), Some("CH_000"));
+        let (mut choice, rows) = (ScreenState::default(), rows(3));
+        choice.handle_key(KeyPress::Enter, &rows, 24);
+        assert_eq!(choice.shown_message(), None);
+        choice.handle_key(KeyPress::Down, &rows, 24);
+        choice.handle_key(KeyPress::Enter, &rows, 24);
+        assert_eq!(choice.shown_message(), Some("CH_000"));
         let message: Vec<String> = (0..100).map(|n| format!("line {n}")).collect();
-        let shown = |choice: &mut Choice| choice.frame(&head(), &rows, Some(&message), (60, 12));
+        let shown =
+            |choice: &mut ScreenState| choice.render(&head(), &rows, Some(&message), (60, 12));
         assert!(shown(&mut choice).contains(&"line 0".to_owned()));
-        choice.press(Key::Down, &rows, 24);
+        choice.handle_key(KeyPress::Down, &rows, 24);
         let frame = shown(&mut choice);
         assert!(!frame.contains(&"line 0".to_owned()) && frame.contains(&"line 1".to_owned()));
-        choice.press(Key::End, &rows, 24);
+        choice.handle_key(KeyPress::End, &rows, 24);
         assert!(shown(&mut choice).contains(&"line 99".to_owned()));
-        choice.press(Key::Left, &rows, 24);
-        assert_eq!(choice.message_of(), None);
+        choice.handle_key(KeyPress::Left, &rows, 24);
+        assert_eq!(choice.shown_message(), None);
     }
 
     #[test]
     fn frames_fit_into_every_terminal() {
-        let (mut choice, rows) = (Choice::default(), rows(50));
-        choice.press(Key::Down, &rows, 24);
+        let (mut choice, rows) = (ScreenState::default(), rows(50));
+        choice.handle_key(KeyPress::Down, &rows, 24);
         let losses = BTreeMap::from([("missing".to_owned(), 3), ("late".to_owned(), 1)]);
-        let head = Head { losses, note: Some("listening".into()), ..head() };
+        let head = TableHeader { losses, note: Some("listening".into()), ..head() };
         let message = vec!["x".repeat(200); 50];
         for columns in 0..90 {
             for lines in 0..20 {
                 for message in [None, Some(&message[..])] {
-                    let frame = choice.frame(&head, &rows, message, (columns, lines));
+                    let frame = choice.render(&head, &rows, message, (columns, lines));
                     assert!(frame.len() <= lines);
                     let plain =
                         frame.iter().map(|line| line.replace("\x1b[7m", "").replace("\x1b[0m", ""));
                     assert!(plain.into_iter().all(|line| width(&line) <= columns));
                 }
-                choice.press(Key::Left, &rows, lines);
+                choice.handle_key(KeyPress::Left, &rows, lines);
             }
         }
     }
@@ -323,13 +328,13 @@ mod tests {
     #[test]
     fn the_head_says_what_was_lost_and_why() {
         let losses = BTreeMap::from([("late".to_owned(), 1), ("missing".to_owned(), 2000)]);
-        let head = Head { losses, more_channels: 5, events: 7, ..head() };
+        let head = TableHeader { losses, more_channels: 5, events: 7, ..head() };
         let lines = head.lines();
         assert_eq!(
             lines[0],
             "udpm://x:1  3 channels and 5 more  0 events/s  0 B/s  7 events in 0 s"
         );
         assert_eq!(lines[1], "2,001 lost: 1 late, 2,000 missing");
-        assert_eq!(Head::default().lines()[1], "nothing lost");
+        assert_eq!(TableHeader::default().lines()[1], "nothing lost");
     }
 }

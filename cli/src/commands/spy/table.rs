@@ -1,18 +1,18 @@
-//! The table of channels as lines of text, as wide as there is room. Knows no terminal.
+//! Renders the table of channels to a given width. Knows no terminal.
 
 use std::time::Duration;
 
 use sluice_core::name::printable;
 
-use super::messages::Type;
+use super::messages::TypeLabel;
 use crate::terminal::{clipped, width};
 use crate::units;
 
-/// A channel as the table has it.
+/// The row of a channel.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Row {
+pub(super) struct SpyRow {
     pub(super) name: String,
-    pub(super) kind: Type,
+    pub(super) kind: TypeLabel,
     pub(super) events: u64,
     pub(super) hz: Option<f64>,
     pub(super) jitter_ms: Option<f64>,
@@ -26,21 +26,21 @@ const COLUMNS: usize = 8;
 const HEADS: [&str; COLUMNS] =
     ["channel", "type", "count", "Hz", "jitter", "bandwidth", "size", "age"];
 
-/// Which columns go, one after another, where there is no room for all.
+/// The columns to drop, in this order, if the table is too wide.
 const DISPENSABLE: [usize; COLUMNS - 2] = [6, 4, 1, 7, 2, 5];
 
-/// The columns with texts, which are aligned at their left and may be clipped to so many columns.
-const TEXTS: [(usize, usize); 2] = [(0, 12), (1, 12)];
+/// Text columns, which are left-aligned, and the width to which they may be clipped.
+const TEXT_COLUMNS: [(usize, usize); 2] = [(0, 12), (1, 12)];
 
 const GAP: usize = 2;
 
-/// The heads and a line for each row, none of them wider than `room`.
-pub(super) fn lines(rows: &[Row], room: usize) -> Vec<String> {
+/// The header and one line per row, none wider than `room`.
+pub(super) fn lines(rows: &[SpyRow], room: usize) -> Vec<String> {
     let cells: Vec<[String; COLUMNS]> =
         std::iter::once(HEADS.map(str::to_owned)).chain(rows.iter().map(cells)).collect();
     let widest =
         |column: usize| cells.iter().map(|row| width(&row[column])).max().unwrap_or_default();
-    let widths = fitted(std::array::from_fn(widest), room);
+    let widths = fit_widths(std::array::from_fn(widest), room);
     let line = |row: &[String; COLUMNS]| {
         let each = row.iter().zip(widths).enumerate().filter(|(_, (_, width))| *width > 0);
         let each = each.map(|(column, (cell, room))| padded(cell, room, is_text(column)));
@@ -51,7 +51,7 @@ pub(super) fn lines(rows: &[Row], room: usize) -> Vec<String> {
 }
 
 fn is_text(column: usize) -> bool {
-    TEXTS.iter().any(|(text, _)| *text == column)
+    TEXT_COLUMNS.iter().any(|(text, _)| *text == column)
 }
 
 fn padded(cell: &str, room: usize, left: bool) -> String {
@@ -60,18 +60,18 @@ fn padded(cell: &str, room: usize, left: bool) -> String {
     if left { cell + &space } else { space + &cell }
 }
 
-/// How wide columns are; those that are left out have no width.
-fn fitted(widest: [usize; COLUMNS], room: usize) -> [usize; COLUMNS] {
+/// The widths of the columns; dropped columns have width 0.
+fn fit_widths(widest: [usize; COLUMNS], room: usize) -> [usize; COLUMNS] {
     let mut least = widest;
-    TEXTS.iter().for_each(|(text, most)| least[*text] = widest[*text].min(*most));
+    TEXT_COLUMNS.iter().for_each(|(text, most)| least[*text] = widest[*text].min(*most));
     for column in DISPENSABLE {
         if total(&least) <= room {
             break;
         }
         least[column] = 0;
     }
-    // What is left over goes to names first.
-    for (text, _) in TEXTS {
+    // Names get the remaining width first.
+    for (text, _) in TEXT_COLUMNS {
         let more = room.saturating_sub(total(&least));
         if least[text] > 0 {
             least[text] += more.min(widest[text] - least[text]);
@@ -85,7 +85,7 @@ fn total(widths: &[usize; COLUMNS]) -> usize {
     shown.clone().sum::<usize>() + shown.count().saturating_sub(1) * GAP
 }
 
-fn cells(row: &Row) -> [String; COLUMNS] {
+fn cells(row: &SpyRow) -> [String; COLUMNS] {
     let dash = || "-".to_owned();
     [
         printable(&row.name).into_owned(),
@@ -99,8 +99,8 @@ fn cells(row: &Row) -> [String; COLUMNS] {
     ]
 }
 
-/// The name of a type, or else its fingerprint.
-pub(super) fn type_text(kind: &Type) -> String {
+/// The name of a type, or its fingerprint.
+pub(super) fn type_text(kind: &TypeLabel) -> String {
     match (&kind.name, kind.key) {
         (Some(name), _) => printable(name).into_owned(),
         (None, Some(key)) => format!("{key}?"),
@@ -116,7 +116,7 @@ fn hertz(hz: f64) -> String {
     }
 }
 
-/// Short, as it changes all the time.
+/// Short, as it changes constantly.
 fn age(age: Duration) -> String {
     match age.as_secs() {
         0..10 => format!("{:.1} s", age.as_secs_f64()),
@@ -130,10 +130,10 @@ mod tests {
     use super::*;
     use sluice_core::TypeKey;
 
-    fn row(name: &str) -> Row {
-        Row {
+    fn row(name: &str) -> SpyRow {
+        SpyRow {
             name: name.into(),
-            kind: Type { name: Some("nav.pose_t".into()), key: Some(TypeKey(1)) },
+            kind: TypeLabel { name: Some("nav.pose_t".into()), key: Some(TypeKey(1)) },
             events: 12_345,
             hz: Some(99.95),
             jitter_ms: Some(0.128),
@@ -145,8 +145,8 @@ mod tests {
 
     #[test]
     fn every_column_is_shown_where_there_is_room() {
-        let unknown = Row {
-            kind: Type { name: None, key: Some(TypeKey(0x2e16)) },
+        let unknown = SpyRow {
+            kind: TypeLabel { name: None, key: Some(TypeKey(0x2e16)) },
             hz: None,
             jitter_ms: None,
             bytes_per_second: Some(0.0),

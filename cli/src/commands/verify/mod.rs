@@ -1,8 +1,7 @@
-//! `verify`: compares outputs with what was written of them when they were made, and looks for damage.
-//! Changes nothing.
+//! `verify`: compares outputs with their manifest, and checks logs for damage. Changes nothing.
 
 mod record;
-mod verdict;
+mod result;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,77 +11,82 @@ use sluice_core::files;
 use sluice_pipeline::batch;
 
 use crate::args::VerifyArgs;
-use crate::commands::info::{Counting, Types};
-use crate::description::Format;
-use crate::ending::{Ending, Failure, Outcome};
+use crate::commands::info::{CensusSink, TypeNames};
+use crate::exit::{CommandResult, ExitStatus, Failure};
+use crate::input_format::InputFormat;
 use crate::inputs;
-use crate::out;
 use crate::shell::Shell;
-use record::{STOPPED_EARLY, Said, judge_folder, judge_report};
-use verdict::Verdict;
+use crate::stdout;
+use record::{RecordedFile, STOPPED_EARLY, verify_folder, verify_report};
+use result::VerifyResult;
 
-/// Judges every path, also behind one that is wrong.
-pub(crate) fn run(args: &VerifyArgs, shell: &Shell) -> Outcome {
-    let mut worst = Ending::Done;
-    let format = Format::of(args.from.as_deref(), args.describe.as_deref(), &args.source_option)?;
-    // What is wrong with what was said of the format is wrong of all paths.
-    format.json()?;
+/// Verifies every path, continuing after failures.
+pub(crate) fn run(args: &VerifyArgs, shell: &Shell) -> CommandResult {
+    let mut worst = ExitStatus::Done;
+    let format = InputFormat::from_args(
+        args.from.as_deref(),
+        args.describe.as_deref(),
+        &args.source_option,
+    )?;
+    // Invalid format options are an error for the whole command.
+    format.options_json()?;
     for path in &args.paths {
-        let verdict = match judge(path, &format, shell) {
+        let verdict = match verify_path(path, &format, shell) {
             Ok(verdict) => verdict,
-            Err(failure @ (Failure::Mistakes(_) | Failure::Closed)) => return Err(failure),
-            Err(failure) => Verdict::different(failure.message()),
+            Err(failure @ (Failure::Mistakes(_) | Failure::StdoutClosed)) => return Err(failure),
+            Err(failure) => VerifyResult::different(failure.message()),
         };
-        out::text(&verdict.text(path))?;
-        worst = worst.max(verdict.ending());
+        stdout::text(&verdict.text(path))?;
+        worst = worst.max(verdict.status());
     }
     Ok(worst)
 }
 
-fn judge(path: &Path, format: &Format, shell: &Shell) -> Result<Verdict, Failure> {
+fn verify_path(path: &Path, format: &InputFormat, shell: &Shell) -> Result<VerifyResult, Failure> {
     if files::is_folder(path) {
-        return judge_folder(path, shell);
+        return verify_folder(path, shell);
     }
     if batch::is_record(path) {
-        return judge_folder(path.parent().unwrap_or(Path::new(".")), shell);
+        return verify_folder(path.parent().unwrap_or(Path::new(".")), shell);
     }
     if let Some(report) = record::report(path)? {
-        return Ok(judge_report(&report, shell));
+        return Ok(verify_report(&report, shell));
     }
-    judge_file(path, format, shell)
+    verify_file(path, format, shell)
 }
 
-/// Reads a file through, after comparing it with what is recorded of it in the folders around it.
-fn judge_file(path: &Path, format: &Format, shell: &Shell) -> Result<Verdict, Failure> {
-    let mut verdict = Verdict::default();
+/// Compares a file with its records in the folders above it, then reads it in full.
+fn verify_file(path: &Path, format: &InputFormat, shell: &Shell) -> Result<VerifyResult, Failure> {
+    let mut verdict = VerifyResult::default();
     let files = inputs::expand(shell, path)?;
     let recorded = record::recorded(path)?;
-    match compared(path, &recorded, shell) {
+    match compare_recorded(path, &recorded, shell) {
         Some(compared) => verdict = compared,
         None => verdict.count(&files),
     }
     for file in &files {
-        match format.reader(file, shell) {
+        match format.source_for(file, shell) {
             Ok((source, options)) => read_through(&file.path, source, &options, &mut verdict)?,
             Err(failure) if format.from.is_some() => return Err(failure),
-            // Not all that can be written can be read; then what is recorded is all there is.
-            Err(Failure::WrongUse(_)) if !recorded.is_empty() => {}
-            Err(Failure::WrongUse(_)) => verdict.differences.push(NOTHING_TO_COMPARE.to_owned()),
+            // Some formats can only be written; the record is all there is then.
+            Err(Failure::Usage(_)) if !recorded.is_empty() => {}
+            Err(Failure::Usage(_)) => verdict.differences.push(NOTHING_TO_COMPARE.to_owned()),
             Err(failure) => return Err(failure),
         }
     }
     Ok(verdict)
 }
 
-/// What comes of comparing a file with what is recorded of it: it has to be one of these.
-fn compared(path: &Path, recorded: &[Said], shell: &Shell) -> Option<Verdict> {
+/// Compares a file with its records; it must match one of them.
+fn compare_recorded(path: &Path, recorded: &[RecordedFile], shell: &Shell) -> Option<VerifyResult> {
     let verdicts = recorded.iter().map(|said| {
-        let mut verdict = Verdict::default();
+        let mut verdict = VerifyResult::default();
         verdict.compare(path, said, shell);
         verdict
     });
-    let mut verdicts: Vec<Verdict> = verdicts.collect();
-    let fits = verdicts.iter().position(|verdict| verdict.ending() == Ending::Done).unwrap_or(0);
+    let mut verdicts: Vec<VerifyResult> = verdicts.collect();
+    let fits =
+        verdicts.iter().position(|verdict| verdict.status() == ExitStatus::Done).unwrap_or(0);
     let partial = recorded.get(fits)?.partial;
     let mut verdict = verdicts.swap_remove(fits);
     verdict.differences.extend(partial.then(|| STOPPED_EARLY.to_owned()));
@@ -96,10 +100,10 @@ fn read_through(
     path: &Path,
     source: &sluice_core::Plugin,
     options: &Map<String, Value>,
-    verdict: &mut Verdict,
+    verdict: &mut VerifyResult,
 ) -> Result<(), Failure> {
-    let counting = Counting::new(Arc::default(), Types::default());
-    let report = inputs::read_with(source, path, options, Box::new(counting))?;
+    let counting = CensusSink::new(Arc::default(), TypeNames::default());
+    let report = inputs::read_into(source, path, options, Box::new(counting))?;
     verdict.damage.extend(inputs::faults(source, path, options)?);
     for damage in &report.damage {
         let (length, offset) = (damage.length, damage.offset);
@@ -134,7 +138,7 @@ mod tests {
     }
 
     fn differences(files: &[(&str, &str)], manifest: &str) -> Vec<String> {
-        judge_folder(folder(files, manifest).path(), &shell()).unwrap().differences
+        verify_folder(folder(files, manifest).path(), &shell()).unwrap().differences
     }
 
     /// The BLAKE3 hash of `abc`.
@@ -176,15 +180,15 @@ mod tests {
     #[test]
     fn a_folder_without_a_manifest_or_with_a_broken_one_differs() {
         let empty = tempfile::tempdir().unwrap();
-        assert_eq!(judge_folder(empty.path(), &shell()).unwrap().ending(), Ending::Wrong);
+        assert_eq!(verify_folder(empty.path(), &shell()).unwrap().status(), ExitStatus::Failed);
         assert_eq!(differences(&[], "{").len(), 1);
     }
 
     #[test]
     fn differences_weigh_more_than_damage() {
-        let mut verdict = Verdict { damage: vec!["torn".into()], ..Verdict::default() };
-        assert_eq!(verdict.ending().code(), 3);
+        let mut verdict = VerifyResult { damage: vec!["torn".into()], ..VerifyResult::default() };
+        assert_eq!(verdict.status().code(), 3);
         verdict.differences.push("other".into());
-        assert_eq!(verdict.ending().code(), 1);
+        assert_eq!(verdict.status().code(), 1);
     }
 }

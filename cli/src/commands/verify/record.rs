@@ -1,5 +1,4 @@
-//! Compares folders and files with what was recorded of them: by manifests, by the record of a batch, by
-//! reports. Looks into no log.
+//! Compares folders and files with manifests, batch records and reports. Opens no log.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -15,77 +14,77 @@ use sluice_core::store::is_address;
 use sluice_pipeline::batch::{JOURNAL, Record, Status, UnitLeft, UnitRecord};
 use sluice_pipeline::manifest::OutputFile;
 
-use super::verdict::Verdict;
-use crate::ending::Failure;
+use super::result::VerifyResult;
+use crate::exit::Failure;
 use crate::shell::Shell;
 use crate::units;
 
-/// How many inputs that are not done are named.
-const MOST_LEFT: usize = 20;
+/// The number of unfinished inputs listed.
+const MAX_UNFINISHED_SHOWN: usize = 20;
 
-/// What is said of outputs that end before their input does.
+/// The message for outputs of a run that stopped before the end of its input.
 pub(super) const STOPPED_EARLY: &str =
     "the run was stopped early, before the end of its input; --resume does it again";
 
-/// What an output is said to be: by a manifest or by a report.
+/// An output file as recorded by a manifest or report.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Said {
+pub(super) struct RecordedFile {
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
     pub(super) blake3: Option<String>,
-    /// Nothing in manifests that were not written by this program.
+    /// `None` in manifests of other programs.
     pub(super) rows: Option<u64>,
     /// Whether the run that wrote it stopped before the end of its input.
     #[serde(skip)]
     pub(super) partial: bool,
 }
 
-impl From<&OutputFile> for Said {
+impl From<&OutputFile> for RecordedFile {
     fn from(file: &OutputFile) -> Self {
         let OutputFile { path, rows, bytes, blake3 } = file.clone();
         Self { path, bytes, blake3, rows: Some(rows), partial: false }
     }
 }
 
-/// The part of manifests and reports that is looked at.
+/// The part of manifests and reports that is verified.
 #[derive(Debug, Deserialize)]
-pub(super) struct Listing {
-    pub(super) files: Option<Vec<Said>>,
-    /// Why there are no files: the run failed.
+pub(super) struct FileListing {
+    pub(super) files: Option<Vec<RecordedFile>>,
+    /// The error of a failed run.
     pub(super) error: Option<String>,
     #[serde(default)]
     partial: bool,
-    /// In reports: whether the run was asked to end before it was done.
+    /// In reports: whether the run was interrupted.
     #[serde(default)]
     interrupted: bool,
-    /// In reports of batches: what became of each input.
+    /// In reports of batches: the result of each input.
     #[serde(default)]
-    units: Vec<UnitSaid>,
+    units: Vec<ReportedUnit>,
 }
 
-/// What a report says of an input of a batch.
+/// The result of an input in the report of a batch.
 #[derive(Debug, Deserialize)]
-struct UnitSaid {
+struct ReportedUnit {
     input: String,
     status: Status,
     error: Option<String>,
 }
 
-/// Judges an output folder.
-pub(super) fn judge_folder(folder: &Path, shell: &Shell) -> Result<Verdict, Failure> {
+/// Verifies an output folder.
+pub(super) fn verify_folder(folder: &Path, shell: &Shell) -> Result<VerifyResult, Failure> {
     if let Some(record) = Record::read(folder)? {
-        return judge_batch(folder, &record, shell);
+        return verify_batch(folder, &record, shell);
     }
     let place = folder.join(MANIFEST);
     if !files::exists(&place) {
         let what =
             format!("it has no {MANIFEST}: it is no output folder, or it was never completed");
-        return Ok(Verdict::different(what));
+        return Ok(VerifyResult::different(what));
     }
-    let mut verdict = Verdict::default();
+    let mut verdict = VerifyResult::default();
     let listing = match listing(&place)? {
         Some(listing) => listing,
-        None => return Ok(Verdict::different(format!("{MANIFEST} cannot be understood"))),
+        None => return Ok(VerifyResult::different(format!("{MANIFEST} cannot be understood"))),
     };
     let mut known = BTreeSet::new();
     for said in listing.files.iter().flatten() {
@@ -110,17 +109,17 @@ pub(super) fn judge_folder(folder: &Path, shell: &Shell) -> Result<Verdict, Fail
     Ok(verdict)
 }
 
-/// Judges the outputs of a batch. Files that its record does not name are those of others.
-fn judge_batch(folder: &Path, record: &Record, shell: &Shell) -> Result<Verdict, Failure> {
-    let mut verdict = Verdict::default();
+/// Verifies the outputs of a batch. Files not in its record are ignored.
+fn verify_batch(folder: &Path, record: &Record, shell: &Shell) -> Result<VerifyResult, Failure> {
+    let mut verdict = VerifyResult::default();
     let current = record.current(folder);
     for unit in &current {
-        verdict.add(judge_unit(folder, unit, shell)?);
+        verdict.add(verify_unit(folder, unit, shell)?);
     }
     verdict.differences.extend(record.in_parts());
-    verdict.differences.extend(left_over(&record.left, current.len()));
+    verdict.differences.extend(unfinished_inputs(&record.left, current.len()));
     if record.is_open {
-        let inputs = units::many(current.len() as u64, "input");
+        let inputs = units::pluralize(current.len() as u64, "input");
         verdict.differences.push(format!(
             "a batch was interrupted, or is still going on: {inputs} recorded; the same command with \
              --resume completes it"
@@ -129,8 +128,8 @@ fn judge_batch(folder: &Path, record: &Record, shell: &Shell) -> Result<Verdict,
     Ok(verdict)
 }
 
-/// What a batch that came to its end has not done.
-fn left_over(left: &[UnitLeft], recorded: usize) -> Vec<String> {
+/// Lists the inputs that a completed batch did not finish.
+fn unfinished_inputs(left: &[UnitLeft], recorded: usize) -> Vec<String> {
     if left.is_empty() {
         return Vec::new();
     }
@@ -143,26 +142,26 @@ fn left_over(left: &[UnitLeft], recorded: usize) -> Vec<String> {
     let is_not_done = if left.len() == 1 { "is not done" } else { "are not done" };
     let all = format!(
         "the batch is not over: {} {is_not_done} ({}), of {} in all; the same command with --resume goes on",
-        units::many(left.len() as u64, "input"),
+        units::pluralize(left.len() as u64, "input"),
         parts.join(", "),
         units::count((left.len() + recorded) as u64),
     );
-    let each = left.iter().take(MOST_LEFT).map(|unit| {
+    let each = left.iter().take(MAX_UNFINISHED_SHOWN).map(|unit| {
         let (input, status) = (unit.input.display(), unit.status);
         match &unit.error {
             Some(error) => printable(&format!("{input}: {status}: {error}")).into_owned(),
             None => printable(&format!("{input}: {status}")).into_owned(),
         }
     });
-    let more = left.len().saturating_sub(MOST_LEFT);
+    let more = left.len().saturating_sub(MAX_UNFINISHED_SHOWN);
     let more = (more > 0).then(|| format!("and {} more", units::count(more as u64)));
     std::iter::once(all).chain(each).chain(more).collect()
 }
 
-fn judge_unit(folder: &Path, unit: &UnitRecord, shell: &Shell) -> Result<Verdict, Failure> {
-    let mut verdict = Verdict::default();
+fn verify_unit(folder: &Path, unit: &UnitRecord, shell: &Shell) -> Result<VerifyResult, Failure> {
+    let mut verdict = VerifyResult::default();
     let is_manifest = |file: &&OutputFile| file.path.file_name().is_some_and(|n| n == MANIFEST);
-    // A folder of its own has a list of its own, which also tells what does not belong there.
+    // A unit's own folder has its own manifest, which also shows extra files.
     let folders: Vec<PathBuf> = unit
         .files
         .iter()
@@ -174,17 +173,17 @@ fn judge_unit(folder: &Path, unit: &UnitRecord, shell: &Shell) -> Result<Verdict
         let path = folder.join(&file.path);
         let has_list = folders.iter().any(|inside| path.starts_with(inside));
         if !has_list || is_manifest(&file) {
-            verdict.compare(&path, &Said::from(file), shell);
+            verdict.compare(&path, &RecordedFile::from(file), shell);
         }
     }
-    // Folders of its own tell that by their manifests.
+    // A unit's own folders say so in their manifests.
     if unit.partial && folders.is_empty() {
         let outputs: Vec<String> =
             unit.outputs.iter().map(|path| path.display().to_string()).collect();
         verdict.differences.push(format!("{}: {STOPPED_EARLY}", outputs.join(", ")));
     }
     for inside in folders {
-        let mut within = judge_folder(&inside, shell)?;
+        let mut within = verify_folder(&inside, shell)?;
         let name = inside.strip_prefix(folder).unwrap_or(&inside).display().to_string();
         within.differences.iter_mut().for_each(|one| *one = format!("{name}: {one}"));
         verdict.add(within);
@@ -196,7 +195,7 @@ fn is_inside(path: &Path) -> bool {
     path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
 }
 
-/// Every file below `folder` but the manifest and what a run that was killed left, sorted.
+/// Lists all files below `folder`, sorted, except the manifest and temporary files of killed runs.
 fn list(folder: &Path, below: &Path, found: &mut Vec<PathBuf>) -> Result<(), Failure> {
     if let Some(objects) = files::objects_below(folder)? {
         let inside = objects.iter().filter_map(|object| object.path.strip_prefix(folder).ok());
@@ -226,20 +225,19 @@ fn list(folder: &Path, below: &Path, found: &mut Vec<PathBuf>) -> Result<(), Fai
     Ok(())
 }
 
-/// Whether it has the name of what runs leave that are killed, files and folders of files: no part of what they
-/// wrote.
+/// Whether the name is that of a temporary file or folder that a killed run left.
 fn is_litter(name: &OsStr) -> bool {
     let bytes = name.as_encoded_bytes();
     bytes.starts_with(b".") && bytes.ends_with(b".sluice-tmp")
 }
 
-/// Paths in reports are as the run saw them: relative to the folder it was run in.
-pub(super) fn judge_report(report: &Listing, shell: &Shell) -> Verdict {
-    let mut verdict = Verdict::default();
+/// Verifies the files in a report. Their paths are relative to the working directory of the run.
+pub(super) fn verify_report(report: &FileListing, shell: &Shell) -> VerifyResult {
+    let mut verdict = VerifyResult::default();
     let on_disk = report.files.iter().flatten().filter(|said| said.path != Path::new("-"));
     on_disk.for_each(|said| verdict.compare(&said.path, said, shell));
     verdict.differences.extend(report.error.iter().map(|error| format!("the run failed: {error}")));
-    let done = |unit: &&UnitSaid| matches!(unit.status, Status::Done | Status::Skipped);
+    let done = |unit: &&ReportedUnit| matches!(unit.status, Status::Done | Status::Skipped);
     let left = report.units.iter().filter(|unit| !done(unit)).map(|unit| UnitLeft {
         input: PathBuf::from(&unit.input),
         outputs: Vec::new(),
@@ -250,41 +248,43 @@ pub(super) fn judge_report(report: &Listing, shell: &Shell) -> Verdict {
     if report.interrupted && report.error.is_none() && left.is_empty() {
         verdict.differences.push(STOPPED_EARLY.to_owned());
     }
-    verdict.differences.extend(left_over(&left, report.units.len() - left.len()));
+    verdict.differences.extend(unfinished_inputs(&left, report.units.len() - left.len()));
     verdict
 }
 
-/// The report in this file, if it is one.
-pub(super) fn report(path: &Path) -> Result<Option<Listing>, Failure> {
+/// Reads a report; `None` if the file is not one.
+pub(super) fn report(path: &Path) -> Result<Option<FileListing>, Failure> {
     let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
     if !is_json { Ok(None) } else { listing(path) }
 }
 
-fn listing(path: &Path) -> Result<Option<Listing>, Failure> {
+fn listing(path: &Path) -> Result<Option<FileListing>, Failure> {
     let bytes = files::read(path)?;
-    let listing: Option<Listing> = serde_json::from_slice(&bytes).ok();
+    let listing: Option<FileListing> = serde_json::from_slice(&bytes).ok();
     Ok(listing.filter(|listing| listing.files.is_some() || listing.error.is_some()))
 }
 
-/// Everything that is recorded of a file in the folders around it, the latest first. Only the first is
-/// true, unless a run was killed before the file appeared.
-pub(super) fn recorded(path: &Path) -> Result<Vec<Said>, Failure> {
-    let (Some(path), Some(name)) = (real(path), path.file_name()) else { return Ok(Vec::new()) };
+/// All records of a file in the folders above it, latest first. Only the first is current, unless a
+/// run was killed before the file appeared.
+pub(super) fn recorded(path: &Path) -> Result<Vec<RecordedFile>, Failure> {
+    let (Some(path), Some(name)) = (canonical(path), path.file_name()) else {
+        return Ok(Vec::new());
+    };
     for folder in path.ancestors().skip(1) {
-        // A store has nothing above its buckets.
+        // An object store has nothing above its buckets.
         if is_address(&path) && !is_address(folder) {
             break;
         }
         if !files::exists(&folder.join(MANIFEST)) && !has_journal(folder)? {
             continue;
         }
-        let place = |said: &Said| folder.join(&said.path) == path;
-        let mut said: Vec<Said> = match Record::read(folder)? {
+        let place = |said: &RecordedFile| folder.join(&said.path) == path;
+        let mut said: Vec<RecordedFile> = match Record::read(folder)? {
             Some(record) => {
                 let of_unit = |unit: &UnitRecord| {
                     let partial = unit.partial;
-                    let said = unit.files.iter().map(Said::from);
-                    said.map(|said| Said { partial, ..said }).collect::<Vec<_>>()
+                    let said = unit.files.iter().map(RecordedFile::from);
+                    said.map(|said| RecordedFile { partial, ..said }).collect::<Vec<_>>()
                 };
                 record.latest_first().flat_map(of_unit).filter(place).collect()
             }
@@ -292,7 +292,7 @@ pub(super) fn recorded(path: &Path) -> Result<Vec<Said>, Failure> {
                 let listing = listing(&folder.join(MANIFEST))?;
                 let partial = listing.as_ref().is_some_and(|listing| listing.partial);
                 let files = listing.and_then(|listing| listing.files).into_iter().flatten();
-                files.map(|said| Said { partial, ..said }).filter(place).collect()
+                files.map(|said| RecordedFile { partial, ..said }).filter(place).collect()
             }
         };
         if !said.is_empty() {
@@ -303,14 +303,14 @@ pub(super) fn recorded(path: &Path) -> Result<Vec<Said>, Failure> {
     Ok(Vec::new())
 }
 
-/// Whether a batch that is not over has its journal in a folder: a file, or some objects.
+/// Whether a folder has the journal of an unfinished batch: a file, or objects.
 fn has_journal(folder: &Path) -> Result<bool, Error> {
     let journal = folder.join(JOURNAL);
     let lines = files::objects_below(&journal)?;
     Ok(lines.map_or_else(|| journal.exists(), |lines| !lines.is_empty()))
 }
 
-/// Where a file really lies, through links; addresses are what they are.
-fn real(path: &Path) -> Option<PathBuf> {
+/// Resolves links; object store addresses stay as they are.
+fn canonical(path: &Path) -> Option<PathBuf> {
     if is_address(path) { Some(path.to_owned()) } else { path.canonicalize().ok() }
 }

@@ -1,4 +1,4 @@
-//! What was found out about a path, and comparing one file with what is said of it.
+//! The result of verifying a path, and the comparison of one file with its record.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -9,55 +9,56 @@ use sluice_core::name::printable_sentence;
 use sluice_core::{Input, PluginFactory};
 use sluice_pipeline::manifest;
 
-use super::record::Said;
-use crate::ending::{Ending, Failure};
+use super::record::RecordedFile;
+use crate::exit::{ExitStatus, Failure};
 use crate::inputs;
-use crate::out;
 use crate::shell::Shell;
+use crate::stdout;
 use crate::units;
 
-/// What was found out about a path.
+/// The result of verifying a path.
 #[derive(Debug, Default)]
-pub(super) struct Verdict {
+pub(super) struct VerifyResult {
     pub(super) files: u64,
     pub(super) bytes: u64,
-    /// Sentences on what is not as it should be.
+    /// Differences from the record.
     pub(super) differences: Vec<String>,
-    /// Sentences on damage inside.
+    /// Damage inside logs.
     pub(super) damage: Vec<String>,
 }
 
-impl Verdict {
+impl VerifyResult {
     pub(super) fn different(sentence: String) -> Self {
         Self { differences: vec![sentence], ..Self::default() }
     }
 
-    pub(super) fn ending(&self) -> Ending {
+    pub(super) fn status(&self) -> ExitStatus {
         match (self.differences.is_empty(), self.damage.is_empty()) {
-            (false, _) => Ending::Wrong,
-            (true, false) => Ending::Losses,
-            (true, true) => Ending::Done,
+            (false, _) => ExitStatus::Failed,
+            (true, false) => ExitStatus::Losses,
+            (true, true) => ExitStatus::Done,
         }
     }
 
     pub(super) fn text(&self, path: &Path) -> String {
-        let path = out::path(path);
-        let found = format!("{}, {}", units::many(self.files, "file"), units::bytes(self.bytes));
+        let path = stdout::printable_path(path);
+        let found =
+            format!("{}, {}", units::pluralize(self.files, "file"), units::bytes(self.bytes));
         let sentences = self.differences.iter().chain(&self.damage);
         let sentences: Vec<Cow<'_, str>> = sentences.map(|one| printable_sentence(one)).collect();
-        match (sentences.as_slice(), self.ending()) {
+        match (sentences.as_slice(), self.status()) {
             ([], _) => format!("{path}: ok ({found})\n"),
-            ([one], Ending::Wrong) => format!("{path}: differs: {one}\n"),
+            ([one], ExitStatus::Failed) => format!("{path}: differs: {one}\n"),
             ([one], _) => format!("{path}: damaged: {one}\n"),
             (many, ending) => {
-                let word = if ending == Ending::Wrong { "differs" } else { "damaged" };
+                let word = if ending == ExitStatus::Failed { "differs" } else { "damaged" };
                 let lines: String = many.iter().map(|one| format!("  {one}\n")).collect();
                 format!("{path}: {word}:\n{lines}")
             }
         }
     }
 
-    /// Adds what was found out about a part.
+    /// Adds the result of a part.
     pub(super) fn add(&mut self, part: Self) {
         self.files += part.files;
         self.bytes += part.bytes;
@@ -65,14 +66,14 @@ impl Verdict {
         self.damage.extend(part.damage);
     }
 
-    /// Counts files of which nothing is said.
+    /// Counts files without a record.
     pub(super) fn count(&mut self, files: &[Input]) {
         self.files = files.len() as u64;
         self.bytes = files.iter().filter_map(|file| file.bytes).sum();
     }
 
-    /// Compares a file with what is said of it.
-    pub(super) fn compare(&mut self, path: &Path, said: &Said, shell: &Shell) {
+    /// Compares a file with its record.
+    pub(super) fn compare(&mut self, path: &Path, said: &RecordedFile, shell: &Shell) {
         let name = said.path.display();
         let length = match files::look(path) {
             Ok(Some(PathKind::File(length))) => length,
@@ -97,7 +98,7 @@ impl Verdict {
                 Err(error) => return self.differences.push(error.to_string()),
             }
         }
-        match said.rows.map(|was| (rows_in(path, shell), was)) {
+        match said.rows.map(|was| (count_rows(path, shell), was)) {
             Some((Ok(Some(is)), was)) if is != was => {
                 self.differences.push(format!("{name} has {is} rows instead of {was}"));
             }
@@ -107,13 +108,13 @@ impl Verdict {
     }
 }
 
-/// How many rows a file says it has, where its format counts them.
-fn rows_in(path: &Path, shell: &Shell) -> Result<Option<u64>, String> {
+/// The number of rows in a file, if its format counts them.
+fn count_rows(path: &Path, shell: &Shell) -> Result<Option<u64>, String> {
     let file = Input { path: path.to_owned(), bytes: None };
-    let found = match inputs::source_of(shell, std::slice::from_ref(&file), None) {
+    let found = match inputs::source_for(shell, std::slice::from_ref(&file), None) {
         Ok(found) => found,
-        // Not all that can be written can be read.
-        Err(Failure::WrongUse(_)) => return Ok(None),
+        // Some formats can only be written.
+        Err(Failure::Usage(_)) => return Ok(None),
         Err(failure @ (Failure::Failed(_) | Failure::Error(_))) => return Err(failure.message()),
         Err(_) => return Ok(None),
     };

@@ -4,15 +4,15 @@ use serde_json::Value;
 use sluice_pipeline::Report;
 
 /// A report as JSON.
-pub(crate) struct Shape(pub(crate) Value);
+pub(crate) struct ReportShape(pub(crate) Value);
 
-impl Shape {
-    pub(crate) fn of(report: &Report) -> Self {
+impl ReportShape {
+    pub(crate) fn from_report(report: &Report) -> Self {
         Self(report.to_json())
     }
 
     /// The report without what may differ between two runs of one thing.
-    pub(crate) fn lasting(mut self) -> Value {
+    pub(crate) fn without_timing(mut self) -> Value {
         let all = self.0.as_object_mut().unwrap();
         // Bytes are read ahead, and how far depends on the threads; damage and events do not.
         for key in ["seconds", "bytes_read"] {

@@ -1,4 +1,4 @@
-//! What is recorded into: the sink, the way its files are named, and when a new one begins.
+//! The output of a recording: the sink, how its files are named, and when a new one starts.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,39 +6,39 @@ use std::time::Duration;
 use sluice_core::{PluginKind, files};
 
 use crate::args::Assignment;
-use crate::commands::convert::Sink;
-use crate::ending::Failure;
-use crate::inputs::{self, Mode};
+use crate::commands::convert::OutputTarget;
+use crate::exit::Failure;
+use crate::inputs::{self, OpenMode};
 use crate::shell::Shell;
 
 use super::args::RecordArgs;
 use super::bytes;
-use super::naming::{Existing, Naming, Numbering};
-use super::pieces::Limits;
+use super::naming::{ExistingOutput, FileNaming, Numbering};
+use super::pieces::PieceLimits;
 
-/// What lcm-logger calls its logs.
-const DEFAULT: &str = "lcmlog-%Y-%m-%d";
+/// The default name of lcm-logger.
+const DEFAULT_NAME: &str = "lcmlog-%Y-%m-%d";
 
 /// The sink for LCM logs.
-const LOG: &str = "lcm-log";
+const LOG_SINK: &str = "lcm-log";
 
-/// How old a piece of a folder of tables gets. What is not yet complete is lost with the power.
-const TABLES: Duration = Duration::from_mins(1);
+/// The default maximum age of a piece of tables. An incomplete piece is lost on power failure.
+const TABLE_PIECE_AGE: Duration = Duration::from_mins(1);
 
-/// What is recorded into.
-pub(super) struct Out<'s> {
-    pub(super) sink: Sink<'s>,
-    /// All options of the sink but its path.
+/// The output of a recording.
+pub(super) struct RecordingOutput<'s> {
+    pub(super) sink: OutputTarget<'s>,
+    /// The options of the sink, without its path.
     pub(super) options: Vec<Assignment>,
-    pub(super) naming: Naming,
-    pub(super) limits: Limits,
-    /// How old a message may get before it is on the disk, if nothing is said.
+    pub(super) naming: FileNaming,
+    pub(super) limits: PieceLimits,
+    /// The default interval between writes to disk.
     pub(super) flush: Duration,
 }
 
-impl<'s> Out<'s> {
-    pub(super) fn of(args: &RecordArgs, shell: &'s Shell) -> Result<Self, Failure> {
-        let to = args.to.as_deref().unwrap_or(DEFAULT);
+impl<'s> RecordingOutput<'s> {
+    pub(super) fn from_args(args: &RecordArgs, shell: &'s Shell) -> Result<Self, Failure> {
+        let to = args.to.as_deref().unwrap_or(DEFAULT_NAME);
         let existing = existing(args, to)?;
         let sink = sink(args, to, shell)?;
         let numbering = numbering(args, &sink.path, existing)?;
@@ -50,9 +50,9 @@ impl<'s> Out<'s> {
                 options.push(Assignment { name: name.into(), value: "true".into() });
             }
         };
-        if existing == Existing::Continue && numbering != Numbering::Folders {
+        if existing == ExistingOutput::Continue && numbering != Numbering::Folders {
             if !has("append") {
-                return Err(Failure::WrongUse(format!(
+                return Err(Failure::Usage(format!(
                     "--append continues LCM logs, and `{}` writes what cannot be continued; --increment \
                      numbers files",
                     sink.plugin.name
@@ -65,18 +65,18 @@ impl<'s> Out<'s> {
         }
         options.extend(args.receiving.sink_option.iter().cloned());
         let is_packed = sink.path.ends_with(".zst") || sink.plugin.name == "archive";
-        let suffix = if sink.plugin.name == LOG && !is_packed {
+        let suffix = if sink.plugin.name == LOG_SINK && !is_packed {
             String::new()
         } else {
             suffix(&sink.path, shell)
         };
         let strftime = args.strftime || args.to.is_none();
-        let naming = Naming::new(numbering, existing, strftime, suffix);
+        let naming = FileNaming::new(numbering, existing, strftime, suffix);
         let flush = Duration::from_millis(if is_packed { 1000 } else { 100 });
         Ok(Self { sink, options, naming, limits: limits(args, numbering), flush })
     }
 
-    /// Where files are rotated: what the file with a number is called, if so many are kept.
+    /// With `--rotate`: returns a function from a number to the name of that file, if it is kept.
     pub(super) fn rotated(&self) -> Option<impl Fn(u32) -> Option<PathBuf> + use<>> {
         let Numbering::Rotate(keep) = self.naming.numbering else { return None };
         let naming = self.naming.clone();
@@ -86,26 +86,28 @@ impl<'s> Out<'s> {
     }
 }
 
-fn existing(args: &RecordArgs, to: &str) -> Result<Existing, Failure> {
-    let url = inputs::file_url(to).map_err(Failure::WrongUse)?;
+fn existing(args: &RecordArgs, to: &str) -> Result<ExistingOutput, Failure> {
+    let url = inputs::parse_file_url(to).map_err(Failure::Usage)?;
     let mode = url.and_then(|url| url.mode);
-    let (replace, append) =
-        (args.force || mode == Some(Mode::Write), args.append || mode == Some(Mode::Append));
+    let (replace, append) = (
+        args.force || mode == Some(OpenMode::Write),
+        args.append || mode == Some(OpenMode::Append),
+    );
     match (replace, append) {
         (true, true) => {
             let what = format!("--force and --append contradict the mode in {to}");
-            Err(Failure::WrongUse(what))
+            Err(Failure::Usage(what))
         }
-        (true, false) => Ok(Existing::Replace),
-        (false, true) => Ok(Existing::Continue),
-        (false, false) => Ok(Existing::Refuse),
+        (true, false) => Ok(ExistingOutput::Replace),
+        (false, true) => Ok(ExistingOutput::Continue),
+        (false, false) => Ok(ExistingOutput::Refuse),
     }
 }
 
-/// The sink. What tells no format is an LCM log.
-fn sink<'s>(args: &RecordArgs, to: &str, shell: &'s Shell) -> Result<Sink<'s>, Failure> {
+/// The sink. An LCM log, unless the name says otherwise.
+fn sink<'s>(args: &RecordArgs, to: &str, shell: &'s Shell) -> Result<OutputTarget<'s>, Failure> {
     if inputs::is_url(to) {
-        return Err(Failure::WrongUse(format!(
+        return Err(Failure::Usage(format!(
             "{to} is no file to record into; `convert` passes on what it hears"
         )));
     }
@@ -113,20 +115,24 @@ fn sink<'s>(args: &RecordArgs, to: &str, shell: &'s Shell) -> Result<Sink<'s>, F
     let known = |e: String| shell.registry.by_extension(PluginKind::Sink, &e).is_some();
     let is_folder = to.ends_with('/') || Path::new(to).is_dir();
     let tells = is_folder || packed || extension.is_some_and(known);
-    let name = args.sink.as_deref().or((!tells).then_some(LOG));
-    Sink::of(to, name, &args.receiving.sink_option, shell)
+    let name = args.sink.as_deref().or((!tells).then_some(LOG_SINK));
+    OutputTarget::from_path(to, name, &args.receiving.sink_option, shell)
 }
 
-fn numbering(args: &RecordArgs, path: &str, existing: Existing) -> Result<Numbering, Failure> {
+fn numbering(
+    args: &RecordArgs,
+    path: &str,
+    existing: ExistingOutput,
+) -> Result<Numbering, Failure> {
     let pieces = &args.pieces;
     let splits = pieces.split_mb.is_some() || pieces.split_seconds.is_some();
     let is_stream = path == "-" || files::is_special(Path::new(path));
     if path.ends_with('/') {
         return match (pieces.rotate, existing) {
-            (Some(_), _) => Err(Failure::WrongUse(format!(
+            (Some(_), _) => Err(Failure::Usage(format!(
                 "--rotate keeps files, and {path} is a folder; its pieces may be deleted at any time"
             ))),
-            (_, Existing::Replace) => Err(Failure::WrongUse(format!(
+            (_, ExistingOutput::Replace) => Err(Failure::Usage(format!(
                 "--force replaces files, and {path} is a folder; delete it, or --append pieces to it"
             ))),
             _ => Ok(Numbering::Folders),
@@ -134,7 +140,7 @@ fn numbering(args: &RecordArgs, path: &str, existing: Existing) -> Result<Number
     }
     let numbers = pieces.increment || splits || pieces.rotate.is_some();
     if is_stream && numbers {
-        return Err(Failure::WrongUse(format!("{path} is no file that could have a number")));
+        return Err(Failure::Usage(format!("{path} is no file that could have a number")));
     }
     Ok(match pieces.rotate {
         Some(keep) => Numbering::Rotate(keep),
@@ -143,16 +149,17 @@ fn numbering(args: &RecordArgs, path: &str, existing: Existing) -> Result<Number
     })
 }
 
-fn limits(args: &RecordArgs, numbering: Numbering) -> Limits {
+fn limits(args: &RecordArgs, numbering: Numbering) -> PieceLimits {
     let pieces = &args.pieces;
-    // Longer than anybody waits is for ever.
+    // Durations that overflow mean no limit.
     let age = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-    let limits = Limits { bytes: pieces.split_mb.map(bytes), age: pieces.split_seconds.map(age) };
-    let by_default = numbering == Numbering::Folders && limits == Limits::default();
-    if by_default { Limits { age: Some(TABLES), ..limits } } else { limits }
+    let limits =
+        PieceLimits { bytes: pieces.split_mb.map(bytes), age: pieces.split_seconds.map(age) };
+    let by_default = numbering == Numbering::Folders && limits == PieceLimits::default();
+    if by_default { PieceLimits { age: Some(TABLE_PIECE_AGE), ..limits } } else { limits }
 }
 
-/// The extension by which tools know a format: `.parquet`, `.lcm.zst`, `.zst`.
+/// The extension that identifies a format: `.parquet`, `.lcm.zst`, `.zst`.
 fn suffix(path: &str, shell: &Shell) -> String {
     let (extension, packed) = inputs::extension(Path::new(path));
     let known =

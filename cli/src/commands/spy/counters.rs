@@ -1,8 +1,7 @@
-//! Counts what comes: a sink that keeps of each channel its numbers and its last event, and nothing else.
+//! Counts received messages: a sink that keeps the numbers and the last event of each channel.
 //!
-//! What is received waits for nobody here: batches are counted on any thread, the sums are put together
-//! in order, and whoever looks at them takes a copy. Messages are decoded by who looks, one of each
-//! channel at most.
+//! Receiving never blocks here: batches are counted on any thread, counts are combined in order,
+//! and viewers take a copy. Viewers decode at most one message per channel.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,56 +9,56 @@ use std::time::{Duration, Instant};
 
 use sluice_core::{Batch, Channel, ChannelId, Channels, EncodeContext, Error, Sink, SinkContext};
 
-use super::rates::{Gaps, Rates, Window};
+use super::rates::{ChannelRates, GapSums, RateWindow};
 
-/// Channels of which something is kept: what has more invents them.
+/// The maximum number of channels counted. A network with more has garbage names.
 const MOST_CHANNELS: usize = 10_000;
 
-/// What has come, shared by who counts and who looks.
+/// Counters shared by the sink and the viewers.
 #[derive(Debug)]
-pub(super) struct Books(Mutex<State>);
+pub(super) struct SpyCounters(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
     began: Instant,
-    /// When counting began, since then.
+    /// When counting was last reset, relative to `began`.
     counting: Duration,
-    /// How long what rates are of is.
+    /// The window of rates.
     window: Duration,
-    all: Window,
+    all: RateWindow,
     events: u64,
     bytes: u64,
-    /// By the number of the channel.
-    channels: Vec<Option<Box<Entry>>>,
+    /// Indexed by channel number.
+    channels: Vec<Option<Box<ChannelCounter>>>,
     known: usize,
-    /// Where channels get their numbers; nothing before the run.
+    /// The channel table; `None` before the run.
     table: Option<Arc<Channels>>,
 }
 
-/// A channel.
+/// The counters of a channel.
 #[derive(Debug)]
-struct Entry {
+struct ChannelCounter {
     channel: Arc<Channel>,
     events: u64,
     bytes: u64,
-    window: Window,
-    /// The last gap, and what came at its end.
-    last_gap: Gaps,
-    /// When the last event came.
+    window: RateWindow,
+    /// The last gap, and the bytes of the event at its end.
+    last_gap: GapSums,
+    /// When the last event was received.
     seen: Duration,
-    last: Last,
+    last: LastEvent,
 }
 
 /// The last event of a channel.
 #[derive(Clone, Debug)]
-pub(super) struct Last {
+pub(super) struct LastEvent {
     batch: Batch,
     row: usize,
-    /// Whether it is alone in its batch, and keeps nothing else alive.
-    alone: bool,
+    /// Whether it is the only event in its batch, so that it keeps no other memory alive.
+    is_alone: bool,
 }
 
-impl Last {
+impl LastEvent {
     pub(super) fn time(&self) -> i64 {
         self.batch.timestamps()[self.row]
     }
@@ -72,52 +71,52 @@ impl Last {
         self.batch.payload(self.row)
     }
 
-    /// A batch that has only this event.
+    /// A batch of only this event.
     pub(super) fn batch(&self) -> Batch {
         self.batch.slice(self.row, 1)
     }
 }
 
-/// What there is to see of a channel at one moment.
+/// A snapshot of a channel.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct ChannelView {
     pub(super) id: ChannelId,
     pub(super) channel: Arc<Channel>,
     pub(super) events: u64,
     pub(super) bytes: u64,
-    pub(super) rates: Rates,
-    /// How long ago the last event came.
+    pub(super) rates: ChannelRates,
+    /// The age of the last event.
     pub(super) age: Duration,
-    pub(super) last: Last,
+    pub(super) last: LastEvent,
 }
 
-/// What there is to see at one moment.
+/// A snapshot of all channels.
 #[derive(Clone, Debug, Default)]
-pub(super) struct View {
-    /// Since the run began.
+pub(super) struct SpyView {
+    /// Time since the run started.
     pub(super) elapsed: Duration,
-    /// How long has been counted.
+    /// Time since counting was reset.
     pub(super) counted: Duration,
     pub(super) events: u64,
     pub(super) bytes: u64,
     pub(super) events_per_second: f64,
     pub(super) bytes_per_second: f64,
-    /// By name.
-    pub(super) channels: Vec<Seen>,
-    /// Channels that came beyond those.
+    /// Sorted by name.
+    pub(super) channels: Vec<ChannelView>,
+    /// The number of channels beyond the maximum.
     pub(super) more_channels: usize,
-    /// Where channels get their numbers.
+    /// The channel table.
     pub(super) table: Option<Arc<Channels>>,
 }
 
-impl Books {
-    /// Empty books, with rates over about that long.
+impl SpyCounters {
+    /// Creates counters with rates over about `window`.
     pub(super) fn new(window: Duration) -> Self {
         Self(Mutex::new(State {
             began: Instant::now(),
             counting: Duration::ZERO,
             window,
-            all: Window::of(window),
+            all: RateWindow::with_length(window),
             events: 0,
             bytes: 0,
             channels: Vec::new(),
@@ -126,37 +125,36 @@ impl Books {
         }))
     }
 
-    /// Counts from here on. Channels stay, and so do their last events.
+    /// Resets the counts. Channels and their last events stay.
     pub(super) fn reset(&self) {
         let mut state = self.state();
         state.counting = state.began.elapsed();
         (state.events, state.bytes) = (0, 0);
-        let fresh = Window::of(state.window);
+        let fresh = RateWindow::with_length(state.window);
         state.all = fresh.clone();
         for entry in state.channels.iter_mut().flatten() {
-            (entry.events, entry.bytes, entry.last_gap) = (0, 0, Gaps::default());
+            (entry.events, entry.bytes, entry.last_gap) = (0, 0, GapSums::default());
             entry.window = fresh.clone();
         }
     }
 
-    /// What there is to see now.
-    pub(super) fn view(&self) -> View {
+    /// Takes a snapshot.
+    pub(super) fn view(&self) -> SpyView {
         let mut state = self.state();
         let now = state.began.elapsed();
         let view = state.view(now);
         drop(state);
-        self.let_go(&view);
+        self.release_batches(&view);
         view
     }
 
-    /// Copies the last events of channels that have had no other since the last look: a silent channel
-    /// must not keep all the memory that a batch lies in.
-    fn let_go(&self, view: &View) {
+    /// Copies the last events of silent channels, so that they do not keep whole batches in memory.
+    fn release_batches(&self, view: &SpyView) {
         for seen in &view.channels {
-            if seen.last.alone || seen.age < Duration::from_secs(1) {
+            if seen.last.is_alone || seen.age < Duration::from_secs(1) {
                 continue;
             }
-            let copy = Last { batch: seen.last.batch().owned(), row: 0, alone: true };
+            let copy = LastEvent { batch: seen.last.batch().owned(), row: 0, is_alone: true };
             let mut state = self.state();
             let entry = state.channels.get_mut(seen.id.index()).and_then(Option::as_mut);
             if let Some(entry) = entry.filter(|entry| entry.events == seen.events) {
@@ -171,8 +169,8 @@ impl Books {
 }
 
 impl State {
-    fn add(&mut self, part: Part, now: Duration) {
-        let Part { all, tallies, batch } = part;
+    fn add(&mut self, part: BatchCount, now: Duration) {
+        let BatchCount { all, tallies, batch } = part;
         self.events += all.count;
         self.bytes += all.bytes;
         self.all.add(now, &all);
@@ -181,18 +179,18 @@ impl State {
         }
     }
 
-    fn add_channel(&mut self, id: u32, tally: &Tally, batch: &Batch, now: Duration) {
+    fn add_channel(&mut self, id: u32, tally: &ChannelTally, batch: &Batch, now: Duration) {
         let place = id as usize;
         if self.channels.len() <= place {
             self.channels.resize_with(place + 1, || None);
         }
-        let last = Last { batch: batch.clone(), row: tally.row, alone: false };
+        let last = LastEvent { batch: batch.clone(), row: tally.row, is_alone: false };
         let Some(entry) = &mut self.channels[place] else {
             let (Some(table), true) = (&self.table, self.known < MOST_CHANNELS) else { return };
-            let mut window = Window::of(self.window);
+            let mut window = RateWindow::with_length(self.window);
             window.add(now, &tally.gaps);
             self.known += 1;
-            self.channels[place] = Some(Box::new(Entry {
+            self.channels[place] = Some(Box::new(ChannelCounter {
                 channel: table.get(ChannelId(id)),
                 events: tally.events,
                 bytes: tally.bytes,
@@ -203,7 +201,7 @@ impl State {
             }));
             return;
         };
-        let mut gaps = Gaps::default();
+        let mut gaps = GapSums::default();
         gaps.push(entry.last.time(), tally.first.0, tally.first.1);
         entry.last_gap = if tally.last_gap.count > 0 { tally.last_gap } else { gaps };
         gaps.append(&tally.gaps);
@@ -213,7 +211,7 @@ impl State {
         (entry.seen, entry.last) = (now, last);
     }
 
-    fn view(&mut self, now: Duration) -> View {
+    fn view(&mut self, now: Duration) -> SpyView {
         let all = self.all.sum(now);
         let seconds = self.all.covered(now, self.counting).as_secs_f64();
         let a_second = |number: u64| if seconds > 0.0 { number as f64 / seconds } else { 0.0 };
@@ -223,22 +221,22 @@ impl State {
             let entry = entry.as_mut()?;
             let age = now.saturating_sub(entry.seen);
             let gaps = entry.window.sum(now);
-            Some(Seen {
+            Some(ChannelView {
                 id: ChannelId(place as u32),
                 channel: Arc::clone(&entry.channel),
                 events: entry.events,
                 bytes: entry.bytes,
-                rates: Rates::of(&gaps, &entry.last_gap, age),
+                rates: ChannelRates::from_gaps(&gaps, &entry.last_gap, age),
                 age,
                 last: entry.last.clone(),
             })
         });
-        let mut channels: Vec<Seen> = seen.collect();
+        let mut channels: Vec<ChannelView> = seen.collect();
         channels.sort_by(|a, b| {
             (&a.channel.name, &a.channel.source).cmp(&(&b.channel.name, &b.channel.source))
         });
         let met = self.table.as_ref().map_or(0, |table| table.len());
-        View {
+        SpyView {
             elapsed: now,
             counted: now.saturating_sub(self.counting),
             events: self.events,
@@ -252,36 +250,36 @@ impl State {
     }
 }
 
-/// The events of one channel in a batch.
+/// Counts of one channel in a batch.
 #[derive(Debug)]
-struct Tally {
+struct ChannelTally {
     events: u64,
     bytes: u64,
-    /// The time and the bytes of the first one.
+    /// The time and the bytes of the first event.
     first: (i64, u64),
-    /// The time of the last one so far.
+    /// The time of the last event.
     time: i64,
-    gaps: Gaps,
-    last_gap: Gaps,
-    /// Where the last one is.
+    gaps: GapSums,
+    last_gap: GapSums,
+    /// The row of the last event.
     row: usize,
 }
 
-/// What is counted of one batch.
+/// Counts of one batch.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct BatchCount {
     /// Events and bytes of all channels.
-    all: Gaps,
-    tallies: Vec<(u32, Tally)>,
+    all: GapSums,
+    tallies: Vec<(u32, ChannelTally)>,
     batch: Batch,
 }
 
-impl Part {
-    fn of(batch: Batch) -> Self {
-        // A place for each channel of the batch, so that no event needs a search.
+impl BatchCount {
+    fn from_batch(batch: Batch) -> Self {
+        // Indexed by channel, so that no event needs a search.
         let mut places: Vec<u32> = Vec::new();
-        let mut tallies: Vec<(u32, Tally)> = Vec::new();
-        let mut all = Gaps::default();
+        let mut tallies: Vec<(u32, ChannelTally)> = Vec::new();
+        let mut all = GapSums::default();
         for (row, (time, channel)) in batch.timestamps().iter().zip(batch.channels()).enumerate() {
             let bytes = batch.payload_len(row) as u64;
             (all.count, all.bytes) = (all.count + 1, all.bytes + bytes);
@@ -291,7 +289,7 @@ impl Part {
             }
             if places[slot] == u32::MAX {
                 places[slot] = tallies.len() as u32;
-                tallies.push((*channel, Tally::first(*time, bytes, row)));
+                tallies.push((*channel, ChannelTally::first(*time, bytes, row)));
             } else {
                 tallies[places[slot] as usize].1.push(*time, bytes, row);
             }
@@ -300,16 +298,16 @@ impl Part {
     }
 }
 
-impl Tally {
+impl ChannelTally {
     fn first(time: i64, bytes: u64, row: usize) -> Self {
-        let (gaps, last_gap) = (Gaps::default(), Gaps::default());
+        let (gaps, last_gap) = (GapSums::default(), GapSums::default());
         Self { events: 1, bytes, first: (time, bytes), time, gaps, last_gap, row }
     }
 
     fn push(&mut self, time: i64, bytes: u64, row: usize) {
         self.events += 1;
         self.bytes += bytes;
-        self.last_gap = Gaps::default();
+        self.last_gap = GapSums::default();
         self.last_gap.push(self.time, time, bytes);
         self.gaps.append(&self.last_gap);
         (self.time, self.row) = (time, row);
@@ -317,10 +315,10 @@ impl Tally {
 }
 
 /// The sink that counts.
-pub(super) struct Counting(pub(super) Arc<Books>);
+pub(super) struct CountingSink(pub(super) Arc<SpyCounters>);
 
-impl Sink for Counting {
-    type Block = Part;
+impl Sink for CountingSink {
+    type Block = BatchCount;
     type Output = ();
 
     fn targets(&self) -> Vec<PathBuf> {
@@ -340,11 +338,11 @@ impl Sink for Counting {
         Ok(())
     }
 
-    fn encode(&self, batch: Batch, _: &mut EncodeContext<'_>) -> Result<Part, Error> {
-        Ok(Part::of(batch))
+    fn encode(&self, batch: Batch, _: &mut EncodeContext<'_>) -> Result<BatchCount, Error> {
+        Ok(BatchCount::from_batch(batch))
     }
 
-    fn append(&self, (): &mut (), part: Part) -> Result<u64, Error> {
+    fn append(&self, (): &mut (), part: BatchCount) -> Result<u64, Error> {
         let events = part.all.count;
         let mut state = self.0.state();
         let now = state.began.elapsed();
@@ -364,23 +362,23 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    fn books(names: &[&str]) -> (Books, Arc<Channels>) {
+    fn books(names: &[&str]) -> (SpyCounters, Arc<Channels>) {
         let table = Arc::<Channels>::default();
         for name in names {
             table.intern(Channel::new(Name::from_text(name), "log", Encoding::Lcm)).unwrap();
         }
-        let books = Books::new(Duration::from_secs(5));
+        let books = SpyCounters::new(Duration::from_secs(5));
         books.state().table = Some(Arc::clone(&table));
         (books, table)
     }
 
-    /// Counts events (channel, time in ms, bytes) that came then.
-    fn count(books: &Books, now_ms: u64, events: &[(u32, i64, usize)]) {
+    /// Counts events (channel, time in ms, bytes) received at `now_ms`.
+    fn count(books: &SpyCounters, now_ms: u64, events: &[(u32, i64, usize)]) {
         let mut builder = BatchBuilder::default();
         for (channel, time, bytes) in events {
             builder.push_copy(time * MS, 0, ChannelId(*channel), &vec![7; *bytes]);
         }
-        books.state().add(Part::of(builder.finish()), Duration::from_millis(now_ms));
+        books.state().add(BatchCount::from_batch(builder.finish()), Duration::from_millis(now_ms));
     }
 
     #[test]
@@ -395,7 +393,7 @@ mod tests {
                 from = *cut;
             }
             let view = books.state().view(Duration::from_millis(1000));
-            let line = |seen: &Seen| {
+            let line = |seen: &ChannelView| {
                 format!("{} {} {} {:?}", seen.channel.name, seen.events, seen.bytes, seen.rates)
             };
             (view.events, view.bytes, view.channels.iter().map(line).collect::<Vec<_>>())
@@ -418,11 +416,11 @@ mod tests {
         count(&books, 0, &[(0, 1, 100), (0, 2, 3)]);
         let view = books.state().view(Duration::from_secs(3));
         let last = &view.channels[0].last;
-        assert_eq!((last.time(), last.payload(), last.alone), (2 * MS, &[7u8; 3][..], false));
-        books.let_go(&view);
+        assert_eq!((last.time(), last.payload(), last.is_alone), (2 * MS, &[7u8; 3][..], false));
+        books.release_batches(&view);
         let view = books.state().view(Duration::from_secs(3));
         let last = &view.channels[0].last;
-        assert_eq!((last.time(), last.payload(), last.alone), (2 * MS, &[7u8; 3][..], true));
+        assert_eq!((last.time(), last.payload(), last.is_alone), (2 * MS, &[7u8; 3][..], true));
         assert_eq!(last.batch().len(), 1);
     }
 
@@ -433,7 +431,7 @@ mod tests {
         books.reset();
         let view = books.view();
         assert_eq!((view.events, view.bytes), (0, 0));
-        assert_eq!((view.channels[0].events, view.channels[0].rates), (0, Rates::default()));
+        assert_eq!((view.channels[0].events, view.channels[0].rates), (0, ChannelRates::default()));
         count(&books, 1, &[(0, 102, 3)]);
         assert_eq!(books.view().channels[0].events, 1);
     }
