@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
-use sluice::extension::length;
+use sluice::extension::duration;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -60,7 +60,7 @@ pub(crate) struct SchedulerArgs {
 
     /// Give the work of an executor to others when it has been silent for this long. One that is busy
     /// is heard every 5 s.
-    #[arg(long, value_name = "T", default_value = "20s", value_parser = length)]
+    #[arg(long, value_name = "T", default_value = "20s", value_parser = duration)]
     pub(crate) executor_timeout: String,
 
     /// End when standard input closes.

@@ -10,8 +10,8 @@ use std::time::Duration;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use serde_json::json;
 use sluice::extension::{
-    Ending, Engine, Failure, Level, Listening, Outcome, Reach, Shell, SignalMessages, Verb,
-    is_json, record_text, tell,
+    ClusterOptions, CommandResult, Engine, ExitStatus, Failure, Level, Shell, SignalListener,
+    SignalMessages, Verb, is_json, log_json_message, log_message,
 };
 use sluice_cluster::executor::{self, ExecutorOptions};
 use sluice_cluster::local::LocalClusterOptions;
@@ -41,9 +41,9 @@ fn define(command: Command) -> Command {
     ClusterArgs::augment_args(command).about("Be a part of a cluster")
 }
 
-fn run(matches: &ArgMatches, shell: &Shell) -> Outcome {
+fn run(matches: &ArgMatches, shell: &Shell) -> CommandResult {
     let args = ClusterArgs::from_arg_matches(matches);
-    let args = args.map_err(|e| Failure::WrongUse(e.to_string()))?;
+    let args = args.map_err(|e| Failure::Usage(e.to_string()))?;
     record_library_logs();
     logging::start();
     match &args.command {
@@ -56,7 +56,7 @@ fn run(matches: &ArgMatches, shell: &Shell) -> Outcome {
 
 /// What brings the orders of a run to the cluster that these options name. Nothing has been sent when it
 /// returns, but the scheduler is there and is the same program.
-fn connect(reach: &Reach, shell: &Shell) -> Result<Box<dyn Carrier>, Failure> {
+fn connect(reach: &ClusterOptions, shell: &Shell) -> Result<Box<dyn Carrier>, Failure> {
     record_library_logs();
     let greeting = Greeting::of(&shell.registry);
     let patience = time(&reach.patience)?;
@@ -67,7 +67,7 @@ fn connect(reach: &Reach, shell: &Shell) -> Result<Box<dyn Carrier>, Failure> {
             let quiet = shell.quiet;
             let say = move |text: &str| {
                 if !quiet {
-                    tell(&printable_sentence(text));
+                    log_message(&printable_sentence(text));
                 }
             };
             let options = LocalClusterOptions { executors, threads, allow_exec };
@@ -76,7 +76,7 @@ fn connect(reach: &Reach, shell: &Shell) -> Result<Box<dyn Carrier>, Failure> {
         (None, None) => {
             let what = "--engine ballista needs --scheduler HOST:PORT, or --local-cluster N to try it \
                         on this machine";
-            return Err(Failure::WrongUse(what.into()));
+            return Err(Failure::Usage(what.into()));
         }
     };
     ballista.check()?;
@@ -95,11 +95,11 @@ fn record_library_logs() {
             "INFO" => Level::Info,
             _ => Level::Debug,
         };
-        record_text(level, "library", text, json!({ "target": target }));
+        log_json_message(level, "library", text, json!({ "target": target }));
     });
 }
 
-fn serve_scheduler(args: &SchedulerArgs, shell: &Shell) -> Outcome {
+fn serve_scheduler(args: &SchedulerArgs, shell: &Shell) -> CommandResult {
     let options = SchedulerOptions {
         listen: address(&args.listen)?,
         advertise: args.advertise.clone(),
@@ -109,7 +109,7 @@ fn serve_scheduler(args: &SchedulerArgs, shell: &Shell) -> Outcome {
     until_stopped(args.with_parent, shell, |stop, say| scheduler::serve(&options, stop, say))
 }
 
-fn serve_executor(args: &ExecutorArgs, shell: &Shell) -> Outcome {
+fn serve_executor(args: &ExecutorArgs, shell: &Shell) -> CommandResult {
     let slots = args.slots.unwrap_or_else(cores);
     let options = ExecutorOptions {
         scheduler: address(&args.scheduler)?,
@@ -128,19 +128,19 @@ fn until_stopped(
     with_parent: bool,
     shell: &Shell,
     serve: impl FnOnce(&Stop, &(dyn Fn(&str) + Sync)) -> Result<(), Error>,
-) -> Outcome {
+) -> CommandResult {
     let stop = Arc::<Stop>::default();
     let quiet = shell.quiet;
-    let _listening = Listening::start(Arc::clone(&stop), &STOP_MESSAGES, move |text| {
+    let _listening = SignalListener::start(Arc::clone(&stop), &STOP_MESSAGES, move |text| {
         if !quiet {
-            tell(text);
+            log_message(text);
         }
     });
     if with_parent {
         stop_with_stdin(Arc::clone(&stop))?;
     }
-    serve(&stop, &|text| shell.say(&printable_sentence(text)))?;
-    Ok(Ending::Done)
+    serve(&stop, &|text| shell.info(&printable_sentence(text)))?;
+    Ok(ExitStatus::Done)
 }
 
 /// Stops when standard input closes.
@@ -153,7 +153,7 @@ fn stop_with_stdin(stop: Arc<Stop>) -> Result<(), Failure> {
     thread.map(drop).map_err(|e| Failure::Failed(format!("cannot start a thread: {e}")))
 }
 
-fn status(args: &StatusArgs) -> Outcome {
+fn status(args: &StatusArgs) -> CommandResult {
     let status = ClusterStatus::fetch(&address(&args.scheduler)?)?;
     let mut out = io::stdout().lock();
     if args.json {
@@ -164,22 +164,22 @@ fn status(args: &StatusArgs) -> Outcome {
         }
     }
     out.flush()?;
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }
 
-fn serve_unit(args: &UnitArgs, shell: &Shell) -> Outcome {
+fn serve_unit(args: &UnitArgs, shell: &Shell) -> CommandResult {
     let (jobs, allow_exec) = (Some(args.jobs.max(1)), args.allow_exec);
     let options = Options { jobs, allow_exec, ..Options::default() };
     unit::serve(&shell.registry, &options)?;
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }
 
 fn address(text: &str) -> Result<Address, Failure> {
-    text.parse().map_err(|what| Failure::WrongUse(format!("`{text}`: {what}")))
+    text.parse().map_err(|what| Failure::Usage(format!("`{text}`: {what}")))
 }
 
 fn time(text: &str) -> Result<Duration, Failure> {
-    Ok(TimeLength::parse(text).map_err(Failure::WrongUse)?.duration())
+    Ok(TimeLength::parse(text).map_err(Failure::Usage)?.duration())
 }
 
 fn cores() -> usize {

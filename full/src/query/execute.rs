@@ -4,7 +4,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use arrow_schema::SchemaRef;
-use sluice::extension::{Ending, Failure, Outcome, SOURCE, Shell, many, tell_flag_losses};
+use sluice::extension::{
+    CommandResult, ExitStatus, Failure, SOURCE_NAME, Shell, pluralize, report_flag_losses,
+};
 use sluice_core::name::printable_sentence;
 use sluice_pipeline::Report;
 use sluice_pipeline::report::{DamageReport, Note};
@@ -19,7 +21,7 @@ use super::statements::Statement;
 /// How an answer came out.
 pub(super) struct QueryAnswer {
     pub(super) output: OutputSummary,
-    pub(super) ending: Ending,
+    pub(super) ending: ExitStatus,
     pub(super) took: Duration,
     /// The names of its columns.
     pub(super) columns: Vec<String>,
@@ -42,7 +44,7 @@ pub(super) fn execute(
         Ok((output, columns)) => {
             let ending = report_findings(findings, shell);
             for note in &output.notes {
-                shell.say(&format!("note: {}", printable_sentence(note)));
+                shell.info(&format!("note: {}", printable_sentence(note)));
             }
             Ok(Some(QueryAnswer { output, ending, took: began.elapsed(), columns }))
         }
@@ -88,33 +90,33 @@ pub(super) fn columns(
 }
 
 /// The ending of a command whose only statement, or last one, was answered like this.
-pub(super) fn ending(answer: Option<&QueryAnswer>) -> Outcome {
+pub(super) fn ending(answer: Option<&QueryAnswer>) -> CommandResult {
     // What is wrong has been said.
-    Ok(answer.map_or(Ending::WrongFiles, |answer| answer.ending))
+    Ok(answer.map_or(ExitStatus::InvalidPipelines, |answer| answer.ending))
 }
 
 /// Says what was damaged or could not be shown.
-fn report_findings(findings: Findings, shell: &Shell) -> Ending {
+fn report_findings(findings: Findings, shell: &Shell) -> ExitStatus {
     let is_complete = findings.is_complete();
     for (what, count) in &findings.left_out {
-        shell.warn(&format!("{}: {}", many(*count, "event"), printable_sentence(what)));
+        shell.warn(&format!("{}: {}", pluralize(*count, "event"), printable_sentence(what)));
     }
     let damaged_ranges = findings.damage.len() as u64 + findings.more_damage;
     let damage = findings.damage.into_iter().map(|damage| DamageReport {
-        source: SOURCE.to_owned(),
+        source: SOURCE_NAME.to_owned(),
         input: damage.input.to_string(),
         offset: damage.offset,
         length: damage.length,
         reason: damage.reason,
     });
     let notes = findings.notes.into_iter();
-    let notes = notes.map(|(what, count)| Note { node: SOURCE.to_owned(), what, count });
+    let notes = notes.map(|(what, count)| Note { node: SOURCE_NAME.to_owned(), what, count });
     let report = Report {
         damage: damage.collect(),
         damaged_ranges,
         notes: notes.collect(),
         ..Report::default()
     };
-    tell_flag_losses(&report, shell);
-    if is_complete { Ending::Done } else { Ending::Losses }
+    report_flag_losses(&report, shell);
+    if is_complete { ExitStatus::Done } else { ExitStatus::Losses }
 }

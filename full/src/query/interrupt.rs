@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use signal_hook::consts::{SIGINT, SIGQUIT};
-use sluice::extension::{Failure, Listening, end_by, tell};
+use sluice::extension::{Failure, SignalListener, log_message, terminate_by_signal};
 use sluice_pipeline::run::Stop;
 
 /// Listens for signals as long as it lives.
@@ -13,7 +13,7 @@ pub(super) struct QueryInterrupt {
     flag: Arc<AtomicBool>,
     /// Knows the signal that came first.
     stop: Arc<Stop>,
-    _listening: Listening,
+    _listening: SignalListener,
 }
 
 impl QueryInterrupt {
@@ -23,12 +23,12 @@ impl QueryInterrupt {
         let signal_flag = Arc::clone(&flag);
         let stop = Arc::<Stop>::default();
         let signal_stop = Arc::clone(&stop);
-        let listening = Listening::on(move |signal| {
+        let listening = SignalListener::spawn(move |signal| {
             signal_stop.request_for(signal);
             if signal == SIGQUIT || signal_flag.swap(true, Ordering::Relaxed) {
-                end_by(signal);
+                terminate_by_signal(signal);
             } else {
-                tell("stopping the query; once more ends the program");
+                log_message("stopping the query; once more ends the program");
             }
         });
         Self { flag, stop, _listening: listening }
@@ -39,7 +39,7 @@ impl QueryInterrupt {
         let before: Option<Termios> = tcgetattr(std::io::stdin()).ok();
         let flag = Arc::<AtomicBool>::default();
         let signal_flag = Arc::clone(&flag);
-        let listening = Listening::on(move |signal| {
+        let listening = SignalListener::spawn(move |signal| {
             if signal == SIGINT && !signal_flag.swap(true, Ordering::Relaxed) {
                 return;
             }
@@ -47,14 +47,14 @@ impl QueryInterrupt {
                 // What cannot be restored now never can.
                 let _restored = tcsetattr(std::io::stdin(), OptionalActions::Now, before);
             }
-            end_by(signal);
+            terminate_by_signal(signal);
         });
         Self { flag, stop: Arc::default(), _listening: listening }
     }
 
     /// A query's failure, with the exit code of the signal that ended it, if one did.
     pub(super) fn with_exit_code(&self, failure: Failure) -> Failure {
-        failure.by(&self.stop)
+        failure.with_exit_code_of(&self.stop)
     }
 
     /// What is raised to end queries.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sluice::extension::{Failure, LogArgs, SOURCE, Shell, expand, open_logs, path_of_url};
+use sluice::extension::{Failure, LogArgs, SOURCE_NAME, Shell, expand, open_logs, path_of_url};
 use sluice_core::name::printable;
 use sluice_core::{Error, Input, Plugin};
 use sluice_pipeline::run::DEFAULT_MEMORY;
@@ -69,7 +69,7 @@ impl Logs {
             files.extend(source.files()?.into_iter().map(|file| file.path));
             all_inputs.extend(source.inputs()?);
             let own = types_of(plugin, args);
-            let log = typed(LogTables::new(source, SOURCE, &shell.registry), &own, args)?;
+            let log = typed(LogTables::new(source, SOURCE_NAME, &shell.registry), &own, args)?;
             let new = own.into_iter().filter(|own| !types.contains(own));
             types.extend(new.collect::<Vec<_>>());
             add(&session, &table.name, tables.len() == 1, log)?;
@@ -90,9 +90,7 @@ impl Logs {
 fn add(session: &Session, name: &str, is_only: bool, log: LogTables) -> Result<(), Failure> {
     let log = Arc::new(log);
     let refused = |error: Error| {
-        Failure::WrongUse(format!(
-            "{error}; NAME=FILE on the command line gives a log another name"
-        ))
+        Failure::Usage(format!("{error}; NAME=FILE on the command line gives a log another name"))
     };
     session.add_log(name, Arc::clone(&log)).map_err(refused)?;
     if is_only && !name.eq_ignore_ascii_case(ALIAS) {
@@ -131,7 +129,7 @@ fn expect_new(tables: &[NamedTable], name: &str, path: &Path) -> Result<(), Fail
     let Some(other) = tables.iter().find(|table| table.name == name) else { return Ok(()) };
     let (name, other) = (printable(name), other.paths.join(", "));
     let path = path.display();
-    Err(Failure::WrongUse(format!(
+    Err(Failure::Usage(format!(
         "two logs would be the table `{name}`: {other} and {path}; name them: first={other} second={path}, or make \
          them one table: both={other} both={path}"
     )))
@@ -152,7 +150,7 @@ fn name_of(path: &Path) -> String {
 }
 
 fn text(path: &Path) -> Result<String, Failure> {
-    let not_text = || Failure::WrongUse(format!("this path is not UTF-8: {}", path.display()));
+    let not_text = || Failure::Usage(format!("this path is not UTF-8: {}", path.display()));
     path.to_str().map(str::to_owned).ok_or_else(not_text)
 }
 
@@ -165,7 +163,7 @@ fn types_of(plugin: &Plugin, args: &QueryArgs) -> Vec<String> {
 /// The same log, decoded by these types.
 fn typed(log: LogTables, types: &[String], args: &QueryArgs) -> Result<LogTables, Failure> {
     let channel_types: BTreeMap<String, String> = args.channel_types.iter().cloned().collect();
-    log.with_types(types, &channel_types).map_err(|error| Failure::WrongUse(error.message))
+    log.with_types(types, &channel_types).map_err(|error| Failure::Usage(error.message))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ mod script;
 mod statements;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
-use sluice::extension::{Failure, Outcome, Shell, Verb};
+use sluice::extension::{CommandResult, Failure, Shell, Verb};
 
 use args::QueryArgs;
 
@@ -25,7 +25,7 @@ fn define(command: Command) -> Command {
     QueryArgs::augment_args(command).about("Ask questions of logs in SQL")
 }
 
-fn run(matches: &ArgMatches, shell: &Shell) -> Outcome {
+fn run(matches: &ArgMatches, shell: &Shell) -> CommandResult {
     let args = QueryArgs::from_arg_matches(matches);
-    script::run(&args.map_err(|e| Failure::WrongUse(e.to_string()))?, shell)
+    script::run(&args.map_err(|e| Failure::Usage(e.to_string()))?, shell)
 }

@@ -4,7 +4,7 @@
 use std::io::{self, BufRead, IsTerminal, Read};
 use std::path::Path;
 
-use sluice::extension::{Ending, Failure, Outcome, Shell, many};
+use sluice::extension::{CommandResult, ExitStatus, Failure, Shell, pluralize};
 use sluice_core::Error;
 
 use super::args::QueryArgs;
@@ -20,7 +20,7 @@ use super::statements;
 /// Longer texts are no queries.
 const MAX_QUERY_BYTES: u64 = 1 << 20;
 
-pub(crate) fn run(args: &QueryArgs, shell: &Shell) -> Outcome {
+pub(crate) fn run(args: &QueryArgs, shell: &Shell) -> CommandResult {
     let QueryArguments { query, logs: named } =
         QueryArguments::parse(&args.words, args.file.is_some());
     let reads_stdin = named.iter().any(|log| log.path == "-");
@@ -31,11 +31,11 @@ pub(crate) fn run(args: &QueryArgs, shell: &Shell) -> Outcome {
     };
     if text.is_none() && named.is_empty() {
         let what = "there is neither a query nor a log: sluice query \"select count(*) from drive\" drive.lcm";
-        return Err(Failure::WrongUse(what.into()));
+        return Err(Failure::Usage(what.into()));
     }
     if text.is_none() && reads_stdin {
         let what = "standard input is the log, and cannot hold the query, too: name one of them";
-        return Err(Failure::WrongUse(what.into()));
+        return Err(Failure::Usage(what.into()));
     }
     // Said before anything is read.
     OutputTarget::from_args(args, Vec::new())?;
@@ -49,13 +49,13 @@ pub(crate) fn run(args: &QueryArgs, shell: &Shell) -> Outcome {
 }
 
 /// Asks all statements of a text, up to the first that is wrong or fails.
-fn script(text: SqlText<'_>, logs: &Logs, to: &OutputTarget, shell: &Shell) -> Outcome {
+fn script(text: SqlText<'_>, logs: &Logs, to: &OutputTarget, shell: &Shell) -> CommandResult {
     let statements = statements::all(text.text);
     if statements.is_empty() {
-        return Err(Failure::WrongUse(format!("there is no statement in {}", text.name)));
+        return Err(Failure::Usage(format!("there is no statement in {}", text.name)));
     }
     if statements.len() > 1 && to.is_file() {
-        return Err(Failure::WrongUse(format!(
+        return Err(Failure::Usage(format!(
             "a file takes the rows of one statement, and there are {}: {}",
             statements.len(),
             to.path().display()
@@ -63,7 +63,7 @@ fn script(text: SqlText<'_>, logs: &Logs, to: &OutputTarget, shell: &Shell) -> O
     }
     to.check()?;
     let interrupt = QueryInterrupt::for_program();
-    let mut worst = Ending::Done;
+    let mut worst = ExitStatus::Done;
     for (at, statement) in statements.iter().enumerate() {
         let to = if at > 0 { &to.after_others() } else { to };
         let answer = execute::execute(statement, text, logs, to, interrupt.flag(), shell)
@@ -71,15 +71,15 @@ fn script(text: SqlText<'_>, logs: &Logs, to: &OutputTarget, shell: &Shell) -> O
         worst = worst.max(execute::ending(answer.as_ref())?);
         let Some(answer) = answer else { return Ok(worst) };
         if to.is_file() {
-            let (rows, seconds) = (many(answer.output.rows, "row"), answer.took.as_secs_f64());
-            shell.say(&format!("{rows} in {seconds:.2} s; wrote {}", to.path().display()));
+            let (rows, seconds) = (pluralize(answer.output.rows, "row"), answer.took.as_secs_f64());
+            shell.info(&format!("{rows} in {seconds:.2} s; wrote {}", to.path().display()));
         }
     }
     Ok(worst)
 }
 
 /// Asks the statements that come on standard input, as they come.
-fn read_statements(logs: &Logs, to: OutputTarget, shell: &Shell) -> Outcome {
+fn read_statements(logs: &Logs, to: OutputTarget, shell: &Shell) -> CommandResult {
     let interrupt = QueryInterrupt::for_program();
     let mut repl = Repl::new(logs, to, &interrupt, shell);
     let mut stdin = io::stdin().lock();
@@ -102,7 +102,7 @@ fn read_statements(logs: &Logs, to: OutputTarget, shell: &Shell) -> Outcome {
         match action.map_err(|failure| interrupt.with_exit_code(failure))? {
             PromptAction::Continue if !is_over => {}
             PromptAction::Continue | PromptAction::Quit => return Ok(repl.ending()),
-            PromptAction::Failed => return Ok(Ending::WrongFiles),
+            PromptAction::Failed => return Ok(ExitStatus::InvalidPipelines),
         }
     }
 }
@@ -114,7 +114,7 @@ fn read(file: &Path, stdin_is_log: bool) -> Result<String, Failure> {
     let read = if file == Path::new("-") {
         if stdin_is_log {
             let what = "standard input cannot be both the query and a log";
-            return Err(Failure::WrongUse(what.into()));
+            return Err(Failure::Usage(what.into()));
         }
         io::stdin().lock().take(MAX_QUERY_BYTES + 1).read_to_end(&mut bytes)
     } else {
@@ -129,9 +129,9 @@ fn read(file: &Path, stdin_is_log: bool) -> Result<String, Failure> {
 }
 
 fn too_long(name: &str) -> Failure {
-    Failure::WrongUse(format!("a query of more than {MAX_QUERY_BYTES} bytes: {name}"))
+    Failure::Usage(format!("a query of more than {MAX_QUERY_BYTES} bytes: {name}"))
 }
 
 fn not_text(name: &str) -> Failure {
-    Failure::WrongUse(format!("no query: it is not UTF-8: {name}"))
+    Failure::Usage(format!("no query: it is not UTF-8: {name}"))
 }

@@ -74,7 +74,7 @@ impl OutputTarget {
         if args.limit_rows.is_some() && format != RowFormat::Table {
             let what =
                 "--limit-rows is for tables that are shown; a LIMIT in the query is for all forms";
-            return Err(Failure::WrongUse(what.into()));
+            return Err(Failure::Usage(what.into()));
         }
         let overwrite = if args.overwrite { Overwrite::Replace } else { Overwrite::Refuse };
         Ok(Self {
@@ -202,14 +202,14 @@ fn row_format(path: &str, asked: Option<RowFormat>) -> Result<RowFormat, Failure
         _ => None,
     };
     let Some(format) = asked.or(from_extension) else {
-        return Err(Failure::WrongUse(format!(
+        return Err(Failure::Usage(format!(
             "the extension of `{path}` tells no form of rows: .parquet, .arrow, .csv, .jsonl and .json do; or \
              say --format"
         )));
     };
     if packed && matches!(format, RowFormat::Parquet | RowFormat::Arrow) {
         let what = "Parquet and Arrow files are not compressed as a whole: leave out .zst";
-        return Err(Failure::WrongUse(format!("{what}: {path}")));
+        return Err(Failure::Usage(format!("{what}: {path}")));
     }
     Ok(format)
 }

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
 use rustix::termios::tcgetwinsize;
-use sluice::extension::{clipped, count, many, width};
+use sluice::extension::{clipped, count, pluralize, width};
 use sluice_core::name::printable;
 use sluice_core::{Error, OutputFile};
 
@@ -165,7 +165,7 @@ impl TableWriter {
             let more = if first.len() < hidden.len() { ", the first of which are" } else { "" };
             notes.push(format!(
                 "the terminal is too narrow for {}{more}: {}; select fewer, or see --format and --to",
-                many(hidden.len() as u64, "column"),
+                pluralize(hidden.len() as u64, "column"),
                 first.join(", ")
             ));
         }
@@ -173,7 +173,7 @@ impl TableWriter {
             notes.push(format!(
                 "the first {} of {}; --limit-rows shows more, --to writes all into a file",
                 count(self.rows_shown),
-                many(rows, "row")
+                pluralize(rows, "row")
             ));
         }
         notes

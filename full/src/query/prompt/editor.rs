@@ -13,7 +13,7 @@ use super::{PromptAction, Repl};
 use crate::query::interrupt::QueryInterrupt;
 use crate::query::logs::Logs;
 use crate::query::out::OutputTarget;
-use sluice::extension::{Ending, Failure, Outcome, Shell};
+use sluice::extension::{CommandResult, ExitStatus, Failure, Shell};
 
 const PROMPT: &str = "sluice> ";
 
@@ -21,14 +21,14 @@ const PROMPT: &str = "sluice> ";
 const MAX_HISTORY: usize = 5_000;
 
 /// Answers until somebody has asked enough. What is wrong or fails is told, and does not end it.
-pub(in crate::query) fn run_prompt(logs: &Logs, to: OutputTarget, shell: &Shell) -> Outcome {
+pub(in crate::query) fn run_prompt(logs: &Logs, to: OutputTarget, shell: &Shell) -> CommandResult {
     let interrupt = QueryInterrupt::for_prompt();
     let mut repl = Repl::new(logs, to, &interrupt, shell);
     repl.shows_times = true;
     let mut prompt = Prompt::open(&repl, shell)?;
     let names = logs.session.log_names();
     let names: Vec<String> = names.iter().map(|name| super::quoted(name)).collect();
-    shell.say(&format!("tables: {}; .help tells more", names.join(", ")));
+    shell.info(&format!("tables: {}; .help tells more", names.join(", ")));
     loop {
         // Before it is read: who presses Ctrl-C behind a statement means that one.
         interrupt.reset();
@@ -36,12 +36,12 @@ pub(in crate::query) fn run_prompt(logs: &Logs, to: OutputTarget, shell: &Shell)
         match repl.execute(&text) {
             Ok(PromptAction::Quit) => break,
             Ok(PromptAction::Continue | PromptAction::Failed) => {}
-            Err(Failure::Closed) => return Err(Failure::Closed),
-            Err(failure) => failure.tell(shell),
+            Err(Failure::StdoutClosed) => return Err(Failure::StdoutClosed),
+            Err(failure) => failure.report(shell),
         }
     }
     // Whoever sits there has seen what was said.
-    Ok(Ending::Done)
+    Ok(ExitStatus::Done)
 }
 
 struct Prompt {
@@ -67,7 +67,7 @@ impl Prompt {
         if let Some(path) = history.as_ref().filter(|path| path.exists())
             && let Err(error) = editor.load_history(path)
         {
-            shell.say(&format!("note: the history cannot be read: {}: {error}", path.display()));
+            shell.info(&format!("note: the history cannot be read: {}: {error}", path.display()));
             history = None;
         }
         Ok(Self { editor, history })

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use sluice::extension::{Ending, Failure, Shell, many, print_types, tell};
+use sluice::extension::{ExitStatus, Failure, Shell, log_message, pluralize, print_types};
 use sluice_core::name::printable;
 
 use super::args::RowFormat;
@@ -59,7 +59,7 @@ pub(super) struct Repl<'a> {
     shows_times: bool,
     /// What is known to be completed.
     vocabulary: Vocabulary,
-    worst: Ending,
+    worst: ExitStatus,
     answers: u64,
 }
 
@@ -78,13 +78,13 @@ impl<'a> Repl<'a> {
             shell,
             shows_times: false,
             vocabulary: Vocabulary::from_session(&logs.session),
-            worst: Ending::Done,
+            worst: ExitStatus::Done,
             answers: 0,
         }
     }
 
     /// The worst ending of all statements so far.
-    pub(super) fn ending(&self) -> Ending {
+    pub(super) fn ending(&self) -> ExitStatus {
         self.worst
     }
 
@@ -118,13 +118,13 @@ impl<'a> Repl<'a> {
         let Some(answer) = answer else { return Ok(PromptAction::Failed) };
         self.worst = self.worst.max(answer.ending);
         if self.shows_times || to.is_file() {
-            let rows = many(answer.output.rows, "row");
+            let rows = pluralize(answer.output.rows, "row");
             let wrote = if to.is_file() {
                 format!("; wrote {}", to.path().display())
             } else {
                 String::new()
             };
-            self.shell.say(&format!("{rows} in {:.3} s{wrote}", answer.took.as_secs_f64()));
+            self.shell.info(&format!("{rows} in {:.3} s{wrote}", answer.took.as_secs_f64()));
         }
         self.vocabulary.learn(answer.columns);
         Ok(PromptAction::Continue)
@@ -193,7 +193,7 @@ impl<'a> Repl<'a> {
 
     fn show_types(&self) -> Result<PromptAction, Failure> {
         if self.logs.types.is_empty() {
-            tell("no types were given: --types says by which messages are decoded");
+            log_message("no types were given: --types says by which messages are decoded");
             return Ok(PromptAction::Continue);
         }
         let files = self.logs.types.iter().map(PathBuf::from).collect();
